@@ -1,0 +1,158 @@
+// Package jobs makes up job postings: JSON documents of about 1 KB with ids,
+// for demonstrations, tests and benchmarks that have no real documents.
+//
+//	postings := jobs.New(1)
+//	line := postings.Next() // {"id":"job-0000001","title":...}
+//
+// The same seed gives the same postings in the same order.
+package jobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/brianvoe/gofakeit/v7"
+)
+
+// Posting is one job, as its JSON document shows it.
+type Posting struct {
+	ID          string   `json:"id"`
+	Title       string   `json:"title"`
+	Company     string   `json:"company"`
+	City        string   `json:"city"`
+	Country     string   `json:"country"`
+	Salary      Salary   `json:"salary"`
+	Employment  string   `json:"employment"`
+	Remote      bool     `json:"remote"`
+	Posted      string   `json:"posted"`
+	URL         string   `json:"url"`
+	Skills      []string `json:"skills"`
+	Description string   `json:"description"`
+}
+
+// Salary is a range of yearly pay.
+type Salary struct {
+	Minimum  int    `json:"minimum"`
+	Maximum  int    `json:"maximum"`
+	Currency string `json:"currency"`
+}
+
+// Document is the posting as one line of JSON, without a newline.
+func (p Posting) Document() []byte {
+	document, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings, numbers and a bool: there is nothing that can fail
+	}
+	return document
+}
+
+// ID is the id of the n-th posting of every generator, from 1.
+func ID(n int) string { return fmt.Sprintf("job-%07d", n) }
+
+// Generator makes postings. It belongs to one goroutine.
+type Generator struct {
+	fake *gofakeit.Faker
+	made int
+}
+
+// New returns a generator whose postings depend on nothing but the seed; 0
+// takes a random one.
+func New(seed uint64) *Generator {
+	return &Generator{fake: gofakeit.New(seed)}
+}
+
+// Next makes the document of the next posting.
+func (g *Generator) Next() []byte { return g.NextPosting().Document() }
+
+var (
+	employments = []string{"full time", "full time", "full time", "part time", "contract", "internship"}
+	fields      = []string{"engineering", "nursing", "logistics", "accounting", "teaching", "retail", "design", "sales", "catering", "security"}
+	skills      = []string{
+		"Go", "SQL", "Linux", "Excel", "first aid", "forklift licence", "customer care", "German", "Spanish",
+		"project planning", "bookkeeping", "welding", "data analysis", "negotiation", "teamwork", "copywriting",
+		"patient care", "inventory", "teaching", "JavaScript", "food hygiene", "driving licence", "Java", "payroll",
+	}
+	openings = []string{
+		"%s is looking for a %s to join our team in %s.",
+		"Join %s as a %s at our office in %s!",
+		"At %s we need a reliable %s, based in %s.",
+		"%s, a leader in its field, is hiring a %s for %s.",
+	}
+	suffixes = []string{"and Sons", "Group", "LLC", "Inc", "Partners", "Works", "Logistics", "Systems"}
+	tasks    = []string{
+		"plan the week's deliveries", "look after our largest customers", "keep the machines running",
+		"prepare the monthly figures", "train new colleagues", "improve how we test our products",
+		"write offers and follow them up", "answer what customers ask", "check incoming goods",
+		"design forms that people understand", "keep our records in order", "lead a small crew",
+	}
+	duties = []string{
+		"You will %s together with colleagues from %s.",
+		"Every day you %s and report to the head of %s.",
+		"Your task is to %s, supported by our %s department.",
+		"You help us to %s across all of %s.",
+	}
+	wishes = []string{
+		"Experience with %s and %s is expected; a sense of humour helps.",
+		"We ask for sound knowledge of %s and some of %s.",
+		"Ideally you bring %s, %s and an eye for detail.",
+		"Skills in %s or %s are a plus, and we train what is missing.",
+	}
+	offers = []string{
+		"We offer flexible hours, 28 days of leave and a pension plan.",
+		"Health insurance, a transit pass and free coffee are part of the deal.",
+		"You get a permanent contract after six months and a yearly training budget.",
+		"Relocation is paid for, and a mentor is by your side from the first day.",
+	}
+	newest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// NextPosting makes the next posting as a struct.
+func (g *Generator) NextPosting() Posting {
+	g.made++
+	f := g.fake
+	minimum := 24_000 + 500*f.Number(0, 200)
+	p := Posting{
+		ID:         ID(g.made),
+		Title:      f.JobLevel() + " " + f.JobTitle(),
+		Company:    f.LastName() + " " + g.pick(suffixes),
+		City:       f.City(),
+		Country:    "US",
+		Salary:     Salary{Minimum: minimum, Maximum: minimum + 1_000*f.Number(2, 40), Currency: "USD"},
+		Employment: g.pick(employments),
+		Remote:     f.Number(0, 3) == 0,
+		Posted:     newest.Add(-time.Duration(f.Number(0, 90*24*60)) * time.Minute).Format(time.RFC3339),
+		Skills:     g.pickSkills(f.Number(3, 6)),
+	}
+	p.URL = "https://jobs.example.com/" + p.ID
+	p.Description = g.describe(p)
+	return p
+}
+
+func (g *Generator) describe(p Posting) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, g.pick(openings), p.Company, strings.ToLower(p.Title), p.City)
+	for range g.fake.Number(3, 9) {
+		b.WriteByte(' ')
+		fmt.Fprintf(&b, g.pick(duties), g.pick(tasks), g.pick(fields))
+	}
+	b.WriteByte(' ')
+	fmt.Fprintf(&b, g.pick(wishes), p.Skills[0], p.Skills[1])
+	b.WriteByte(' ')
+	b.WriteString(g.pick(offers))
+	return b.String()
+}
+
+func (g *Generator) pick(from []string) string { return from[g.fake.Number(0, len(from)-1)] }
+
+// pickSkills picks n different skills.
+func (g *Generator) pickSkills(n int) []string {
+	picked := make([]string, n)
+	first := g.fake.Number(0, len(skills)-1)
+	step := []int{1, 5, 7, 11}[g.fake.Number(0, 3)] // no common factor with 24 skills: no skill twice
+	for i := range picked {
+		picked[i] = skills[(first+i*step)%len(skills)]
+	}
+	return picked
+}
