@@ -1,0 +1,58 @@
+# Docstore. `make` or `make help` lists what there is.
+
+GO      ?= go
+TOOLS   := $(CURDIR)/.tools
+LINT    := $(TOOLS)/golangci-lint-v2.15.0
+PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test check lint fmt race soak bench proto setup clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## run the whole of it in one process, on made-up job postings
+	$(GO) run ./cmd/docserviced demo
+
+build: ## build the commands into bin/
+	$(GO) build -o bin/ ./cmd/...
+
+test: setup check ## install what the tests need, then run all of them under the race detector
+	$(GO) test -race ./...
+	cd bench && $(GO) test ./...
+
+check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windows), go mod tidy
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	$(GO) vet -tags nolzo ./...
+	$(GO) vet -tags invariants ./...
+	GOOS=darwin $(GO) build ./...
+	GOOS=windows $(GO) build ./...
+	cd bench && $(GO) mod tidy -diff && $(GO) vet ./...
+
+lint: $(LINT) ## golangci-lint with .golangci.yml
+	$(LINT) run ./...
+	cd bench && $(LINT) run --config ../.golangci.yml ./...
+
+soak: setup ## the long runs: every seed, every kill, the fuzzers
+	scripts/soak
+
+bench: ## the benchmarks beside the code
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+proto: $(PROTOC_GEN_GO) ## generate docservice/docservicepb (needs protoc)
+	PATH="$(TOOLS):$$PATH" $(GO) generate ./docservice/docservicepb
+
+setup: ## install what the tests need: rsync, and gcc for the race detector
+	@scripts/setup
+
+$(LINT):
+	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+	mv $(TOOLS)/golangci-lint $@
+
+$(PROTOC_GEN_GO):
+	GOBIN=$(TOOLS) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+
+clean: ## remove what the build made
+	rm -rf bin .tools
