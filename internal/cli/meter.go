@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+)
+
+const (
+	barInterval  = 100 * time.Millisecond // between two drawings of a bar
+	lineInterval = 5 * time.Second        // between two lines where there is no terminal
+)
+
+// barTemplate shows what is known: without a total there is no bar to fill and
+// no time that remains.
+const (
+	barTemplate        = `{{string . "label"}} {{string . "documents"}} documents, {{counters .}} {{bar .}} {{percent . "%.0f%%"}} {{string . "rate"}} {{rtime . "%s left"}}`
+	barTemplateNoTotal = `{{string . "label"}} {{string . "documents"}} documents, {{counters .}} {{string . "rate"}} {{etime .}}`
+)
+
+// Meter shows how far a long job has come: a bar on a terminal, a logged line
+// every few seconds elsewhere. It belongs to one goroutine.
+type Meter struct {
+	env     *Env
+	label   string
+	total   int64
+	started time.Time
+	shown   time.Time
+	bar     *pb.ProgressBar // nil where there is no terminal
+
+	documents, bytes int64
+}
+
+// NewMeter begins to measure a job of so many bytes, 0 if nobody knows. The nil
+// Meter, for --quiet, shows nothing.
+func NewMeter(env *Env, label string, totalBytes int64) *Meter {
+	m := &Meter{env: env, label: label, total: totalBytes, started: env.Now()}
+	m.shown = m.started
+	if !env.Terminal {
+		return m
+	}
+	template := barTemplate
+	if totalBytes <= 0 {
+		template = barTemplateNoTotal
+	}
+	m.bar = pb.New64(totalBytes).
+		SetTemplateString(template).
+		SetWriter(env.Stderr).
+		Set(pb.Terminal, true).
+		Set(pb.Bytes, true).
+		Set(pb.Static, true).
+		Set("label", label).
+		Start()
+	return m
+}
+
+// Update says how much has been done since the start of the job.
+func (m *Meter) Update(documents, bytes int64) {
+	if m == nil {
+		return
+	}
+	m.documents, m.bytes = documents, bytes
+	now := m.env.Now()
+	switch {
+	case m.bar != nil && now.Sub(m.shown) >= barInterval:
+		m.draw(now)
+		m.bar.Write()
+	case m.bar == nil && now.Sub(m.shown) >= lineInterval:
+		m.env.Log.Info(m.label, m.attributes(now)...)
+	default:
+		return
+	}
+	m.shown = now
+}
+
+// Finish shows the last state; the job is done or has been given up.
+func (m *Meter) Finish() {
+	if m == nil || m.bar == nil {
+		return
+	}
+	m.draw(m.env.Now())
+	m.bar.Write()
+	fmt.Fprintln(m.env.Stderr)
+	m.bar.Finish()
+}
+
+func (m *Meter) draw(now time.Time) {
+	m.bar.SetCurrent(m.bytes)
+	m.bar.Set("documents", FormatCount(m.documents))
+	m.bar.Set("rate", FormatCount(m.rate(now))+"/s")
+}
+
+// rate is documents per second over the whole job.
+func (m *Meter) rate(now time.Time) int64 {
+	seconds := now.Sub(m.started).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return int64(float64(m.documents) / seconds)
+}
+
+// attributes are what a line says.
+func (m *Meter) attributes(now time.Time) []any {
+	attributes := []any{
+		slog.Int64("documents", m.documents),
+		slog.Int64("bytes", m.bytes),
+		slog.Int64("documents_per_second", m.rate(now)),
+	}
+	if m.total > 0 {
+		attributes = append(attributes, slog.Int64("total_bytes", m.total))
+		if left, ok := m.remaining(now); ok {
+			attributes = append(attributes, slog.Int64("remaining_seconds", int64(left.Seconds())))
+		}
+	}
+	return attributes
+}
+
+// remaining is how long the rest takes at the rate so far.
+func (m *Meter) remaining(now time.Time) (time.Duration, bool) {
+	if m.bytes <= 0 {
+		return 0, false
+	}
+	elapsed := now.Sub(m.started)
+	return time.Duration(float64(elapsed) * float64(max(m.total-m.bytes, 0)) / float64(m.bytes)), true
+}

@@ -1,0 +1,263 @@
+package ndjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Record is what a line asks for.
+type Record struct {
+	ID      []byte    // valid until the next call of Parse
+	Delete  bool      // the id goes; there is no document
+	Expires time.Time // the zero Time: never
+}
+
+// Options tell how lines are to be understood.
+type Options struct {
+	IDField string // the field that holds the id; the default is "id"
+	// PlainFields makes "_delete" and "_expires" fields like any other, for
+	// documents that really have such fields.
+	PlainFields bool
+	MaxIDBytes  int // longest id; 0 sets no limit
+}
+
+// The control fields.
+const (
+	deleteField  = "_delete"
+	expiresField = "_expires"
+)
+
+// Parser takes records from lines. It belongs to one goroutine.
+type Parser struct {
+	options Options
+	scanner scanner
+	field   func(name, value []byte) error // p.take, bound once
+
+	id, deletes, expires []byte // the values as written; nil where the field is missing
+	name, text           []byte // room for what had to be unescaped
+}
+
+// NewParser returns a parser; nil options are the defaults.
+func NewParser(options *Options) *Parser {
+	p := &Parser{}
+	if options != nil {
+		p.options = *options
+	}
+	if p.options.IDField == "" {
+		p.options.IDField = "id"
+	}
+	p.field = p.take
+	return p
+}
+
+// Parse reads one line. Its error says what is wrong with the line.
+func (p *Parser) Parse(line []byte) (Record, error) {
+	p.id, p.deletes, p.expires = nil, nil, nil
+	s := &p.scanner
+	*s = scanner{data: line}
+	s.skipBlanks()
+	if s.at >= len(line) || line[s.at] != '{' {
+		return Record{}, notObject(s)
+	}
+	if err := s.object(p.field); err != nil {
+		return Record{}, asProblem(err)
+	}
+	if s.skipBlanks(); s.at < len(line) {
+		return Record{}, asProblem(s.fail("the end of the line"))
+	}
+	return p.record()
+}
+
+// duplicateError is a field that is there twice: which of the two is meant?
+type duplicateError struct{ field string }
+
+func (e *duplicateError) Error() string { return fmt.Sprintf("the field %q is there twice", e.field) }
+
+func asProblem(err error) error {
+	var duplicate *duplicateError
+	if errors.As(err, &duplicate) {
+		return err
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
+
+// notObject tells other JSON from what is no JSON at all.
+func notObject(s *scanner) error {
+	err := s.value()
+	if s.skipBlanks(); err == nil && s.at < len(s.data) {
+		err = s.fail("the end of the line")
+	}
+	if err != nil {
+		return asProblem(err)
+	}
+	return errors.New("not a JSON object")
+}
+
+// take notes the fields that matter.
+func (p *Parser) take(name, value []byte) error {
+	if bytes.IndexByte(name, '\\') >= 0 {
+		unescaped, ok := unescape(p.name[:0], name)
+		if !ok {
+			return nil // not Unicode: none of the names that matter
+		}
+		p.name, name = unescaped, unescaped
+	}
+	switch {
+	case string(name) == p.options.IDField:
+		return note(&p.id, name, value)
+	case p.options.PlainFields:
+		return nil
+	case string(name) == deleteField:
+		return note(&p.deletes, name, value)
+	case string(name) == expiresField:
+		return note(&p.expires, name, value)
+	}
+	return nil
+}
+
+func note(into *[]byte, name, value []byte) error {
+	if *into != nil {
+		return &duplicateError{string(name)}
+	}
+	*into = value
+	return nil
+}
+
+func (p *Parser) record() (Record, error) {
+	id, err := p.parseID()
+	if err != nil {
+		return Record{}, err
+	}
+	deletes, err := parseDelete(p.deletes)
+	if err != nil {
+		return Record{}, err
+	}
+	expires, err := parseExpires(p.expires)
+	if err != nil {
+		return Record{}, err
+	}
+	return Record{ID: id, Delete: deletes, Expires: expires}, nil
+}
+
+func (p *Parser) parseID() ([]byte, error) {
+	field, value := p.options.IDField, p.id
+	if value == nil {
+		return nil, fmt.Errorf("no id: there is no field %q", field)
+	}
+	id := value
+	switch c := value[0]; {
+	case c == '"':
+		var ok bool
+		if id, ok = p.parseString(value); !ok {
+			return nil, fmt.Errorf("the id in %q is not valid Unicode", field)
+		}
+	case c == '-' || c >= '0' && c <= '9':
+		if bytes.ContainsAny(value, ".eE") || string(value) == "-0" {
+			return nil, fmt.Errorf("the id %.40s in %q is a number other than a plain integer: write it as a string", value, field)
+		}
+	default:
+		return nil, fmt.Errorf("the id in %q is neither a string nor an integer", field)
+	}
+	if len(id) == 0 {
+		return nil, fmt.Errorf("the id in %q is empty", field)
+	}
+	if limit := p.options.MaxIDBytes; limit > 0 && len(id) > limit {
+		return nil, fmt.Errorf("the id in %q has %d bytes, and at most %d are allowed", field, len(id), limit)
+	}
+	return id, nil
+}
+
+// parseString returns what a string means; false if that is not Unicode.
+// Putting replacement characters, as many readers do, would make one id of two.
+func (p *Parser) parseString(value []byte) ([]byte, bool) {
+	text := value[1 : len(value)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		var ok bool
+		if p.text, ok = unescape(p.text[:0], text); !ok {
+			return nil, false
+		}
+		text = p.text
+	}
+	return text, utf8.Valid(text)
+}
+
+func parseDelete(value []byte) (bool, error) {
+	switch string(value) {
+	case "", "false", "null":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", deleteField)
+}
+
+func parseExpires(value []byte) (time.Time, error) {
+	if len(value) == 0 || string(value) == "null" {
+		return time.Time{}, nil
+	}
+	var text string
+	var expires time.Time
+	err := json.Unmarshal(value, &text)
+	if err == nil {
+		expires, err = time.Parse(time.RFC3339, text)
+	}
+	if err != nil || expires.Unix() <= 0 || expires.Unix() > math.MaxUint32 {
+		return time.Time{}, fmt.Errorf("%.60s in %q is no time from 1970 to 2106 as RFC 3339 writes it, such as %q",
+			value, expiresField, "2030-12-31T23:59:59Z")
+	}
+	return expires, nil
+}
+
+// unescape appends what the inside of a valid JSON string means to dst. It is
+// false if there is half of a surrogate pair, which means nothing.
+func unescape(dst, text []byte) ([]byte, bool) {
+	for len(text) > 0 {
+		if text[0] != '\\' {
+			dst = append(dst, text[0])
+			text = text[1:]
+			continue
+		}
+		if text[1] != 'u' {
+			dst = append(dst, simpleEscapes[strings.IndexByte(simpleEscapeNames, text[1])])
+			text = text[2:]
+			continue
+		}
+		r := hexRune(text[2:6])
+		text = text[6:]
+		if utf16.IsSurrogate(r) {
+			if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+				return dst, false
+			}
+			if r = utf16.DecodeRune(r, hexRune(text[2:6])); r == utf8.RuneError {
+				return dst, false
+			}
+			text = text[6:]
+		}
+		dst = utf8.AppendRune(dst, r)
+	}
+	return dst, true
+}
+
+const (
+	simpleEscapeNames = `"\/bfnrt`
+	simpleEscapes     = "\"\\/\b\f\n\r\t"
+)
+
+func hexRune(digits []byte) (r rune) {
+	for _, c := range digits {
+		switch {
+		case c <= '9':
+			r = r<<4 | rune(c-'0')
+		default:
+			r = r<<4 | rune(c|0x20-'a'+10)
+		}
+	}
+	return r
+}

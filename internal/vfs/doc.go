@@ -1,0 +1,2 @@
+// Package vfs is the file system as the storage engine sees it.
+package vfs

@@ -1,0 +1,125 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// faultFile is a File of a Fault.
+type faultFile struct {
+	fault  *Fault
+	name   string
+	file   File
+	failed failure // the first failed Sync or SyncData
+}
+
+func (f *faultFile) ReadAt(p []byte, offset int64) (int, error) {
+	if err := f.fault.before(OpReadAt, f.name, len(p)); err != nil {
+		return 0, err
+	}
+	return f.file.ReadAt(p, offset)
+}
+
+func (f *faultFile) Write(p []byte) (int, error) {
+	if err := f.failed.get(); err != nil {
+		return 0, err
+	}
+	err := f.fault.before(OpWrite, f.name, len(p))
+	if err == nil {
+		return f.file.Write(p)
+	}
+	n, writeErr := f.file.Write(shortened(p, err))
+	return n, errors.Join(err, writeErr)
+}
+
+// shortened returns what of p is written all the same when the hook says err.
+func shortened(p []byte, err error) []byte {
+	var short *ShortWriteError
+	if errors.As(err, &short) {
+		return p[:min(short.Bytes, len(p))]
+	}
+	return nil
+}
+
+func (f *faultFile) Close() error {
+	return errors.Join(f.fault.before(OpClose, f.name, 0), f.file.Close())
+}
+
+func (f *faultFile) Stat() (Info, error) {
+	if err := f.fault.before(OpStat, f.name, 0); err != nil {
+		return Info{}, err
+	}
+	return f.file.Stat()
+}
+
+func (f *faultFile) Sync() error { return f.sync(OpSync, f.file.Sync) }
+
+func (f *faultFile) SyncData() error { return f.sync(OpSyncData, f.file.SyncData) }
+
+func (f *faultFile) sync(kind OpKind, sync func() error) error {
+	if err := f.failed.get(); err != nil {
+		return err
+	}
+	if err := f.fault.before(kind, f.name, 0); err != nil {
+		return f.failed.set(err)
+	}
+	return sync()
+}
+
+func (f *faultFile) Truncate(size int64) error {
+	if err := f.failed.get(); err != nil {
+		return err
+	}
+	if err := f.fault.before(OpTruncate, f.name, 0); err != nil {
+		return err
+	}
+	return f.file.Truncate(size)
+}
+
+func (f *faultFile) Map(size int64) (Mapping, error) {
+	if err := f.fault.before(OpMap, f.name, int(size)); err != nil {
+		return nil, err
+	}
+	return f.file.Map(size)
+}
+
+// faultAppendMap is an AppendMap of a Fault.
+type faultAppendMap struct {
+	fault     *Fault
+	name      string
+	appendMap AppendMap
+	failed    failure // the first failed Append or Sync, or Close
+}
+
+func (m *faultAppendMap) Append(p []byte) (int64, error) {
+	if err := m.failed.get(); err != nil {
+		return 0, err
+	}
+	err := m.fault.before(OpAppend, m.name, len(p))
+	if err == nil {
+		return m.appendMap.Append(p)
+	}
+	_, appendErr := m.appendMap.Append(shortened(p, err))
+	return 0, m.failed.set(errors.Join(err, appendErr))
+}
+
+func (m *faultAppendMap) Sync(through int64) error {
+	if err := m.failed.get(); err != nil {
+		return err
+	}
+	if err := m.fault.before(OpAppendSync, m.name, 0); err != nil {
+		return m.failed.set(err)
+	}
+	return m.appendMap.Sync(through)
+}
+
+func (m *faultAppendMap) Size() int64     { return m.appendMap.Size() }
+func (m *faultAppendMap) Capacity() int64 { return m.appendMap.Capacity() }
+
+func (m *faultAppendMap) Close() error {
+	m.failed.set(fs.ErrClosed)
+	if err := m.fault.before(OpAppendClose, m.name, 0); err != nil {
+		return err
+	}
+	return m.appendMap.Close()
+}

@@ -1,0 +1,23 @@
+package vfs
+
+import "io/fs"
+
+// heapMapping is a Mapping that is really a copy in memory.
+type heapMapping struct {
+	bytes  []byte
+	closed bool
+}
+
+func (m *heapMapping) Bytes() []byte { return m.bytes }
+
+func (m *heapMapping) Advise(Advice) error {
+	if m.closed {
+		return fs.ErrClosed
+	}
+	return nil
+}
+
+func (m *heapMapping) Close() error {
+	m.bytes, m.closed = nil, true
+	return nil
+}

@@ -1,0 +1,497 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Mem is an FS in memory for tests. It knows of every byte and of every name
+// whether it is durable yet, and CrashClone shows what a disk may hold after a
+// loss of power. Relative names start at its root.
+//
+// A mapping of it is a copy, taken when Map is called.
+type Mem struct {
+	mu struct {
+		sync.RWMutex
+		root      *memInode
+		lastInode uint64
+		capacity  int64 // bytes
+		used      int64 // bytes: the sizes of all inodes with a name or an open file
+		pending   []dirOp
+		locks     map[*memInode]string // lock file to holder
+	}
+}
+
+// defaultMemCapacity is what a Mem holds before SetCapacity: a terabyte.
+const defaultMemCapacity = 1 << 40
+
+// NewMem makes an empty file system. There is room for a terabyte.
+func NewMem() *Mem {
+	m := &Mem{}
+	m.mu.capacity = defaultMemCapacity
+	m.mu.locks = map[*memInode]string{}
+	m.mu.root = m.newInode(true)
+	return m
+}
+
+// memInode is a file or directory, whatever it is called.
+type memInode struct {
+	id      uint64
+	dir     bool
+	modTime time.Time
+	uses    int // names and open files
+
+	// Of a directory: its entries as they are, and as they are durable.
+	entries, durableEntries map[string]*memInode
+
+	// Of a file: the bytes and the size as they are and as they are durable. A
+	// file may be longer than its bytes; zeros follow. Below clean the two are
+	// alike.
+	data, durable     []byte
+	size, durableSize int64
+	clean             int64
+}
+
+// dirOp is a change of names that is not durable yet. It becomes durable as one
+// step, as in a journal: a rename never loses its file.
+type dirOp struct {
+	inode    *memInode
+	from, to dirEntry // from is empty for a new name, to for a removed one
+}
+
+type dirEntry struct {
+	dir  *memInode
+	name string
+}
+
+// apply makes the change in the entries that entriesOf names.
+func (op dirOp) apply(entriesOf func(dir *memInode) map[string]*memInode) {
+	if op.from.dir != nil {
+		if entries := entriesOf(op.from.dir); entries[op.from.name] == op.inode {
+			delete(entries, op.from.name)
+		}
+	}
+	if op.to.dir != nil {
+		entriesOf(op.to.dir)[op.to.name] = op.inode
+	}
+}
+
+// SetCapacity sets how many bytes all files together may take. Writing more is
+// ErrNoSpace. It may be less than what there is.
+func (m *Mem) SetCapacity(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.capacity = bytes
+}
+
+// The methods below without a lock of their own need m.mu held.
+
+func (m *Mem) newInode(dir bool) *memInode {
+	m.mu.lastInode++
+	n := &memInode{id: m.mu.lastInode, dir: dir, modTime: time.Now()}
+	if dir {
+		n.entries, n.durableEntries = map[string]*memInode{}, map[string]*memInode{}
+	}
+	return n
+}
+
+// resize gives a file another size, if there is room.
+func (m *Mem) resize(n *memInode, size int64) error {
+	if grow := size - n.size; grow > 0 && grow > m.mu.capacity-m.mu.used {
+		return errnoNoSpace
+	}
+	m.mu.used += size - n.size
+	n.size = size
+	return nil
+}
+
+// release ends one use of an inode and frees its bytes after the last.
+func (m *Mem) release(n *memInode) {
+	n.uses--
+	if n.uses == 0 {
+		m.mu.used -= n.size
+	}
+}
+
+// change changes names, for now and, once a directory is synced, for good.
+func (m *Mem) change(op dirOp) {
+	if op.to.dir != nil {
+		if replaced := op.to.dir.entries[op.to.name]; replaced != nil {
+			m.release(replaced)
+		}
+	}
+	op.apply(func(dir *memInode) map[string]*memInode {
+		dir.modTime = time.Now()
+		return dir.entries
+	})
+	switch {
+	case op.from.dir == nil:
+		op.inode.uses++
+	case op.to.dir == nil:
+		m.release(op.inode)
+	}
+	m.mu.pending = append(m.mu.pending, op)
+}
+
+func pathError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// components splits a name into the names on the way from the root.
+func components(name string) []string {
+	name = strings.Trim(filepath.ToSlash(filepath.Clean(name)), "/")
+	if name == "" || name == "." {
+		return nil
+	}
+	return strings.Split(name, "/")
+}
+
+// find returns what is called name.
+func (m *Mem) find(op, name string) (*memInode, error) {
+	n := m.mu.root
+	for _, part := range components(name) {
+		if !n.dir {
+			return nil, pathError(op, name, syscall.ENOTDIR)
+		}
+		if n = n.entries[part]; n == nil {
+			return nil, pathError(op, name, fs.ErrNotExist)
+		}
+	}
+	return n, nil
+}
+
+// entry returns the place of name in its directory, which has to exist.
+func (m *Mem) entry(op, name string) (dirEntry, error) {
+	parts := components(name)
+	if len(parts) == 0 {
+		return dirEntry{}, pathError(op, name, syscall.EBUSY) // the root
+	}
+	parent, err := m.find(op, filepath.Dir(filepath.Clean(name)))
+	if err != nil {
+		return dirEntry{}, pathError(op, name, errors.Unwrap(err))
+	}
+	if !parent.dir {
+		return dirEntry{}, pathError(op, name, syscall.ENOTDIR)
+	}
+	return dirEntry{dir: parent, name: parts[len(parts)-1]}, nil
+}
+
+func (m *Mem) openInode(n *memInode, name string, writable bool) *memFile {
+	n.uses++
+	return &memFile{fs: m, inode: n, name: name, writable: writable}
+}
+
+// newEntry returns the place of a name that must not be there yet.
+func (m *Mem) newEntry(op, name string) (dirEntry, error) {
+	at, err := m.entry(op, name)
+	if err == nil && at.dir.entries[at.name] != nil {
+		err = pathError(op, name, fs.ErrExist)
+	}
+	return at, err
+}
+
+func (m *Mem) createInode(op, name string) (*memInode, error) {
+	at, err := m.newEntry(op, name)
+	if err != nil {
+		return nil, err
+	}
+	n := m.newInode(false)
+	m.change(dirOp{inode: n, to: at})
+	return n, nil
+}
+
+// Create implements FS.
+func (m *Mem) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.createInode("create", name)
+	if err != nil {
+		return nil, err
+	}
+	return m.openInode(n, name, true), nil
+}
+
+// Open implements FS.
+func (m *Mem) Open(name string) (File, error) { return m.open(name, false) }
+
+// OpenAppend implements FS.
+func (m *Mem) OpenAppend(name string) (File, error) { return m.open(name, true) }
+
+func (m *Mem) open(name string, writable bool) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	if n.dir {
+		return nil, pathError("open", name, syscall.EISDIR)
+	}
+	return m.openInode(n, name, writable), nil
+}
+
+// CreateAppendMap implements FS.
+func (m *Mem) CreateAppendMap(name string, capacity int64) (AppendMap, error) {
+	const op = "create append map"
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if capacity <= 0 {
+		return nil, pathError(op, name, fs.ErrInvalid)
+	}
+	at, err := m.newEntry(op, name)
+	if err != nil {
+		return nil, err
+	}
+	n := m.newInode(false)
+	if err := m.resize(n, capacity); err != nil {
+		return nil, pathError(op, name, err)
+	}
+	m.change(dirOp{inode: n, to: at})
+	return &memAppendMap{file: m.openInode(n, name, true), capacity: capacity}, nil
+}
+
+// Remove implements FS.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, err := m.entry("remove", name)
+	if err != nil {
+		return err
+	}
+	n := at.dir.entries[at.name]
+	if n == nil {
+		return pathError("remove", name, fs.ErrNotExist)
+	}
+	if len(n.entries) > 0 {
+		return pathError("remove", name, syscall.ENOTEMPTY)
+	}
+	m.change(dirOp{inode: n, from: at})
+	return nil
+}
+
+// RemoveAll implements FS.
+func (m *Mem) RemoveAll(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, err := m.entry("remove all", name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if at.dir.entries[at.name] != nil {
+		m.removeTree(at)
+	}
+	return nil
+}
+
+func (m *Mem) removeTree(at dirEntry) {
+	n := at.dir.entries[at.name]
+	for _, name := range sortedNames(n.entries) {
+		m.removeTree(dirEntry{dir: n, name: name})
+	}
+	m.change(dirOp{inode: n, from: at})
+}
+
+func sortedNames(entries map[string]*memInode) []string {
+	return slices.Sorted(maps.Keys(entries))
+}
+
+// Rename implements FS.
+func (m *Mem) Rename(oldName, newName string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from, err := m.entry("rename", oldName)
+	if err != nil {
+		return err
+	}
+	n := from.dir.entries[from.name]
+	if n == nil {
+		return pathError("rename", oldName, fs.ErrNotExist)
+	}
+	to, err := m.entry("rename", newName)
+	if err != nil {
+		return err
+	}
+	if from == to {
+		return nil
+	}
+	switch there := to.dir.entries[to.name]; {
+	case there != nil && there.dir:
+		return pathError("rename", newName, fs.ErrExist)
+	case there == n: // two names of one file: both stay
+		return nil
+	case there != nil && n.dir:
+		return pathError("rename", newName, syscall.ENOTDIR)
+	case n.dir && within(n, to.dir):
+		return pathError("rename", newName, syscall.EINVAL)
+	}
+	m.change(dirOp{inode: n, from: from, to: to})
+	return nil
+}
+
+// within tells whether dir is tree or lies below it.
+func within(tree, dir *memInode) bool {
+	if tree == dir {
+		return true
+	}
+	for _, n := range tree.entries {
+		if within(n, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// Link implements FS.
+func (m *Mem) Link(oldName, newName string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.find("link", oldName)
+	if err != nil {
+		return err
+	}
+	if n.dir {
+		return pathError("link", oldName, syscall.EPERM)
+	}
+	to, err := m.newEntry("link", newName)
+	if err != nil {
+		return err
+	}
+	m.change(dirOp{inode: n, to: to})
+	return nil
+}
+
+// MkdirAll implements FS.
+func (m *Mem) MkdirAll(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.mu.root
+	for _, part := range components(dir) {
+		next := n.entries[part]
+		if next == nil {
+			next = m.newInode(true)
+			m.change(dirOp{inode: next, to: dirEntry{dir: n, name: part}})
+		}
+		if !next.dir {
+			return pathError("mkdir", dir, syscall.ENOTDIR)
+		}
+		n = next
+	}
+	return nil
+}
+
+// List implements FS.
+func (m *Mem) List(dir string) ([]string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n, err := m.findDir("list", dir)
+	if err != nil {
+		return nil, err
+	}
+	return sortedNames(n.entries), nil
+}
+
+func (m *Mem) findDir(op, dir string) (*memInode, error) {
+	n, err := m.find(op, dir)
+	if err == nil && !n.dir {
+		err = pathError(op, dir, syscall.ENOTDIR)
+	}
+	return n, err
+}
+
+// Stat implements FS.
+func (m *Mem) Stat(name string) (Info, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n, err := m.find("stat", name)
+	if err != nil {
+		return Info{}, err
+	}
+	return n.info(), nil
+}
+
+func (n *memInode) info() Info {
+	return Info{Size: n.size, ModTime: n.modTime, Dir: n.dir, ID: FileID{Device: 1, Inode: n.id}}
+}
+
+// SyncDir implements FS. A rename between two directories is durable once
+// either of them is synced.
+func (m *Mem) SyncDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.findDir("sync", dir)
+	if err != nil {
+		return err
+	}
+	m.mu.pending = slices.DeleteFunc(m.mu.pending, func(op dirOp) bool {
+		if op.from.dir != n && op.to.dir != n {
+			return false
+		}
+		op.apply(func(dir *memInode) map[string]*memInode { return dir.durableEntries })
+		return true
+	})
+	return nil
+}
+
+// Lock implements FS.
+func (m *Mem) Lock(name, holder string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.find("lock", name)
+	if errors.Is(err, fs.ErrNotExist) {
+		n, err = m.createInode("lock", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n.dir {
+		return nil, pathError("lock", name, syscall.EISDIR)
+	}
+	if there, locked := m.mu.locks[n]; locked {
+		return nil, &LockedError{Name: name, Holder: there}
+	}
+	if err := m.truncate(n, 0); err != nil {
+		return nil, pathError("lock", name, err)
+	}
+	if _, err := m.write(n, []byte(holder)); err != nil {
+		return nil, pathError("lock", name, err)
+	}
+	m.mu.locks[n] = holder
+	return &memLock{file: m.openInode(n, name, true)}, nil
+}
+
+type memLock struct{ file *memFile }
+
+// Close empties the lock file, as that of OS.
+func (l *memLock) Close() error {
+	m := l.file.fs
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.file.closed {
+		return nil
+	}
+	delete(m.mu.locks, l.file.inode)
+	err := m.truncate(l.file.inode, 0)
+	l.file.close()
+	return err
+}
+
+// FreeBytes implements FS.
+func (m *Mem) FreeBytes(dir string) (int64, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if _, err := m.find("free bytes", dir); err != nil {
+		return 0, err
+	}
+	return max(0, m.mu.capacity-m.mu.used), nil
+}

@@ -1,0 +1,251 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"syscall"
+	"time"
+)
+
+// write appends to a file as much of p as there is room for.
+func (m *Mem) write(n *memInode, p []byte) (int, error) {
+	if free := max(0, m.mu.capacity-m.mu.used); int64(len(p)) > free {
+		written, err := m.write(n, p[:free])
+		if err == nil {
+			err = errnoNoSpace
+		}
+		return written, err
+	}
+	end := n.size
+	if err := m.resize(n, end+int64(len(p))); err != nil {
+		return 0, err
+	}
+	n.put(p, end)
+	return len(p), nil
+}
+
+// put stores p at an offset behind all bytes stored so far.
+func (n *memInode) put(p []byte, offset int64) {
+	if gap := offset - int64(len(n.data)); gap > 0 {
+		n.data = append(n.data, make([]byte, gap)...)
+	}
+	n.data = append(n.data, p...)
+	n.modTime = time.Now()
+}
+
+// truncate cuts a file.
+func (m *Mem) truncate(n *memInode, size int64) error {
+	if size < 0 || size > n.size {
+		return syscall.EINVAL
+	}
+	if size < int64(len(n.data)) {
+		n.data = n.data[:size]
+	}
+	n.clean = min(n.clean, size)
+	n.modTime = time.Now()
+	return m.resize(n, size)
+}
+
+// sync makes the first through bytes and the size durable.
+func (n *memInode) sync(through int64) {
+	n.durableSize = n.size
+	if through = min(through, int64(len(n.data))); through > n.clean {
+		n.durable = append(n.durable[:n.clean], n.data[n.clean:through]...)
+		n.clean = through
+	}
+	if int64(len(n.durable)) > n.durableSize {
+		n.durable = n.durable[:n.durableSize]
+	}
+}
+
+// read reads what is written, zeros included, in the manner of ReadAt.
+func (n *memInode) read(p []byte, offset int64) (int, error) {
+	if offset < 0 {
+		return 0, syscall.EINVAL
+	}
+	if offset >= n.size {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	var err error
+	if left := n.size - offset; int64(len(p)) > left {
+		p, err = p[:left], io.EOF
+	}
+	copied := 0
+	if offset < int64(len(n.data)) {
+		copied = copy(p, n.data[offset:])
+	}
+	clear(p[copied:])
+	return len(p), err
+}
+
+// memFile is an open file of a Mem.
+type memFile struct {
+	fs       *Mem
+	inode    *memInode
+	name     string
+	writable bool
+	closed   bool
+}
+
+// close needs fs.mu held.
+func (f *memFile) close() {
+	if !f.closed {
+		f.closed = true
+		f.fs.release(f.inode)
+	}
+}
+
+// check says what stands against an operation. It needs fs.mu held.
+func (f *memFile) check(op string, writes bool) error {
+	switch {
+	case f.closed:
+		return pathError(op, f.name, fs.ErrClosed)
+	case writes && !f.writable:
+		return pathError(op, f.name, syscall.EBADF)
+	}
+	return nil
+}
+
+func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if err := f.check("read", false); err != nil {
+		return 0, err
+	}
+	n, err := f.inode.read(p, offset)
+	if err != nil && err != io.EOF {
+		err = pathError("read", f.name, err)
+	}
+	return n, err
+}
+
+func (f *memFile) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.check("write", true); err != nil {
+		return 0, err
+	}
+	n, err := f.fs.write(f.inode, p)
+	if err != nil {
+		err = pathError("write", f.name, err)
+	}
+	return n, err
+}
+
+func (f *memFile) Stat() (Info, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if err := f.check("stat", false); err != nil {
+		return Info{}, err
+	}
+	return f.inode.info(), nil
+}
+
+func (f *memFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.check("sync", false); err != nil {
+		return err
+	}
+	f.inode.sync(f.inode.size)
+	return nil
+}
+
+func (f *memFile) SyncData() error { return f.Sync() }
+
+func (f *memFile) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.check("truncate", true)
+	if err != nil {
+		return err
+	}
+	if err = f.fs.truncate(f.inode, size); err != nil {
+		return pathError("truncate", f.name, err)
+	}
+	return nil
+}
+
+func (f *memFile) Map(size int64) (Mapping, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if err := f.check("map", false); err != nil {
+		return nil, err
+	}
+	if size < 0 {
+		return nil, pathError("map", f.name, fs.ErrInvalid)
+	}
+	if size > f.inode.size {
+		return nil, pathError("map", f.name, io.ErrUnexpectedEOF)
+	}
+	bytes := make([]byte, size)
+	if _, err := f.inode.read(bytes, 0); err != nil && err != io.EOF {
+		return nil, pathError("map", f.name, err)
+	}
+	return &heapMapping{bytes: bytes}, nil
+}
+
+func (f *memFile) Close() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.close()
+	return nil
+}
+
+// memAppendMap is a file of its full capacity from the start, whose bytes are
+// appended one behind the other.
+type memAppendMap struct {
+	file     *memFile
+	capacity int64
+	size     int64 // guarded by file.fs.mu
+}
+
+func (a *memAppendMap) Append(p []byte) (int64, error) {
+	a.file.fs.mu.Lock()
+	defer a.file.fs.mu.Unlock()
+	if err := a.file.check("append", true); err != nil {
+		return 0, err
+	}
+	offset := a.size
+	if int64(len(p)) > a.capacity-offset {
+		return 0, ErrFull
+	}
+	a.file.inode.put(p, offset)
+	a.size += int64(len(p))
+	return offset, nil
+}
+
+func (a *memAppendMap) Sync(through int64) error {
+	a.file.fs.mu.Lock()
+	defer a.file.fs.mu.Unlock()
+	if err := a.file.check("sync", true); err != nil {
+		return err
+	}
+	if through < 0 || through > a.size {
+		return pathError("sync", a.file.name, syscall.EINVAL)
+	}
+	a.file.inode.sync(through)
+	return nil
+}
+
+func (a *memAppendMap) Size() int64 {
+	a.file.fs.mu.RLock()
+	defer a.file.fs.mu.RUnlock()
+	return a.size
+}
+
+func (a *memAppendMap) Capacity() int64 { return a.capacity }
+
+func (a *memAppendMap) Close() error {
+	a.file.fs.mu.Lock()
+	defer a.file.fs.mu.Unlock()
+	if a.file.closed {
+		return nil
+	}
+	err := a.file.fs.truncate(a.file.inode, a.size)
+	a.file.close()
+	return err
+}

@@ -1,0 +1,96 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/windows"
+)
+
+const (
+	errnoNoSpace     = windows.ERROR_DISK_FULL
+	errnoCrossDevice = windows.ERROR_NOT_SAME_DEVICE
+)
+
+// lockOffset is where the locked byte lies: locks are mandatory here, and the
+// holder's name at the front has to remain readable.
+const lockOffset = 1 << 30
+
+func statName(name string) (Info, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Info{}, err
+	}
+	defer f.Close()
+	return statFile(f)
+}
+
+func statFile(f *os.File) (Info, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	var stat windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &stat); err != nil {
+		return Info{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	return Info{
+		Size:    info.Size(),
+		ModTime: info.ModTime(),
+		Dir:     info.IsDir(),
+		ID: FileID{
+			Device: uint64(stat.VolumeSerialNumber),
+			Inode:  uint64(stat.FileIndexHigh)<<32 | uint64(stat.FileIndexLow),
+		},
+	}, nil
+}
+
+func syncData(f *os.File) error { return f.Sync() }
+
+// syncDir has nothing to do but to see that the directory is there: NTFS keeps
+// a journal of its names, and there is no call to flush one directory.
+func syncDir(dir string) error {
+	_, err := os.Stat(dir)
+	return err
+}
+
+func tryLock(f *os.File) (bool, error) {
+	err := windows.LockFileEx(windows.Handle(f.Fd()),
+		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &windows.Overlapped{Offset: lockOffset})
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	return true, nil
+}
+
+func freeBytes(dir string) (int64, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return 0, err
+	}
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return 0, err
+	}
+	var free uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &free, nil, nil); err != nil {
+		return 0, &fs.PathError{Op: "free bytes", Path: dir, Err: err}
+	}
+	return int64(free), nil
+}
+
+// mapFile reads the file: a real mapping would keep it from being removed.
+func mapFile(f *os.File, size int) (Mapping, error) {
+	bytes := make([]byte, size)
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, int64(size)), bytes); err != nil {
+		return nil, &fs.PathError{Op: "map", Path: f.Name(), Err: err}
+	}
+	return &heapMapping{bytes: bytes}, nil
+}
