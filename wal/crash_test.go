@@ -1,0 +1,220 @@
+package wal
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// Random appends and syncs, and after each of them a crash of the process and
+// some losses of power. A dead process leaves everything; a loss of power leaves
+// a prefix that holds at least what was synced. Neither looks like corruption,
+// and the log that comes next takes over.
+func TestRandomCrashes(t *testing.T) {
+	random := newRandom(t)
+	for range 20 {
+		fs := vfs.NewMem()
+		require.NoError(t, fs.MkdirAll("d"))
+		require.NoError(t, fs.SyncDir("."))
+		w, err := Create("d/1.wal", 1, &Options{FS: fs, Capacity: 1 << 20})
+		require.NoError(t, err)
+		require.NoError(t, fs.SyncDir("d"))
+
+		var appended []record
+		synced := 0
+		largest := []int{20, 300, 5_000, 100_000}[random.IntN(4)]
+		for range 1 + random.IntN(40) {
+			if random.IntN(4) == 0 {
+				require.NoError(t, w.Sync())
+				synced = len(appended)
+			} else {
+				r := makeRecord(uint64(len(appended)+1), random.IntN(largest))
+				if err := w.Append(r.sequence, r.payload); errors.Is(err, ErrFull) {
+					break
+				}
+				require.NoError(t, err)
+				appended = append(appended, r)
+			}
+
+			got, result, err := replayAll(fs.ProcessCrashClone(), "d/1.wal")
+			require.NoError(t, err)
+			require.Equal(t, len(appended), len(got))
+			requirePrefix(t, appended, got)
+			require.False(t, result.Torn)
+
+			for _, keep := range []vfs.Keep{vfs.KeepSynced, vfs.KeepAll, vfs.KeepRandom(random.Uint64()), vfs.KeepRandom(random.Uint64())} {
+				clone := fs.CrashClone(keep)
+				got, result, err := replayAll(clone, "d/1.wal")
+				require.NoError(t, err, "%+v", keep)
+				require.GreaterOrEqual(t, len(got), synced, "%+v", keep)
+				require.LessOrEqual(t, result.Synced, result.ValidBytes)
+				requirePrefix(t, appended, got)
+			}
+		}
+		clone := fs.CrashClone(vfs.KeepRandom(random.Uint64()))
+		got, _, err := replayAll(clone, "d/1.wal")
+		require.NoError(t, err)
+		requireRecovery(t, clone, got)
+		require.NoError(t, w.Close())
+	}
+}
+
+// What was synced and is damaged after a loss of power is corruption, if the
+// mark of that Sync reached the disk.
+func TestDamageAfterCrash(t *testing.T) {
+	random := newRandom(t)
+	for range 200 {
+		fs := vfs.NewMem()
+		w, err := create("1.wal", fixtureHeader, Options{FS: fs, Capacity: 1 << 17})
+		require.NoError(t, err)
+		require.NoError(t, fs.SyncDir("."))
+		var appended []record
+		var synced int64
+		for i := range 20 {
+			r := makeRecord(uint64(i+1), random.IntN(5000))
+			appended = append(appended, r)
+			require.NoError(t, w.Append(r.sequence, r.payload))
+			if i == 9 || i == 12 {
+				synced = w.Size()
+				require.NoError(t, w.Sync())
+			}
+		}
+		clone := fs.CrashClone(vfs.KeepRandom(random.Uint64()))
+		b, err := vfs.ReadFile(clone, "1.wal")
+		require.NoError(t, err)
+		_, before, err := replayBytes(t, b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, before.Synced, synced)
+		require.Positive(t, before.Synced, "the first mark was made durable by the second Sync")
+
+		b[random.Int64N(before.Synced)] ^= 1 << random.IntN(8)
+		got, _, err := replayBytes(t, b)
+		require.ErrorIs(t, err, ErrCorrupt)
+		requirePrefix(t, appended, got)
+	}
+}
+
+// A fault at every operation, plain or as a short write. The first failure of an
+// append or a sync is the last word of the log; everything acknowledged before
+// is there.
+func TestFaultAtEveryOperation(t *testing.T) {
+	injected := errors.New("injected")
+	script := func(fs vfs.FS) (acknowledged []record, err error) {
+		w, err := Create("1.wal", 1, &Options{FS: fs, Capacity: 1 << 20})
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close()
+		for i := range 12 {
+			r := makeRecord(uint64(i+1), 1+i*i*700) // the last ones in several pieces
+			if err = w.Append(r.sequence, r.payload); err == nil {
+				acknowledged = append(acknowledged, r)
+				if i%3 == 2 {
+					err = w.Sync()
+				}
+			}
+			if err != nil {
+				if again := w.Append(1000, nil); !errors.Is(again, injected) {
+					return nil, errors.Newf("append after the failure: %v", again)
+				}
+				if again := w.Sync(); !errors.Is(again, injected) {
+					return nil, errors.Newf("sync after the failure: %v", again)
+				}
+				return acknowledged, err
+			}
+		}
+		return acknowledged, w.Close()
+	}
+	for _, short := range []bool{false, true} {
+		for k := int64(1); ; k++ {
+			mem := vfs.NewMem()
+			hit := false
+			fs := vfs.NewFault(mem, func(op vfs.Op) error {
+				if op.N != k {
+					return nil
+				}
+				hit = true
+				if short && op.Kind == vfs.OpAppend {
+					return &vfs.ShortWriteError{Bytes: op.Bytes / 2, Err: injected}
+				}
+				return injected
+			})
+			acknowledged, err := script(fs)
+			if !hit {
+				require.NoError(t, err)
+				require.Greater(t, k, int64(20))
+				break
+			}
+			require.ErrorIs(t, err, injected, "operation %d", k)
+			got, _, err := replayAll(mem, "1.wal")
+			if len(acknowledged) == 0 && err != nil {
+				require.ErrorIs(t, err, os.ErrNotExist, "operation %d", k)
+				continue
+			}
+			require.NoError(t, err, "operation %d", k)
+			require.GreaterOrEqual(t, len(got), len(acknowledged), "operation %d", k)
+			requirePrefix(t, acknowledged, got[:len(acknowledged)])
+		}
+	}
+}
+
+// A read that fails is an error, and not the end of the log.
+func TestReplayReportsReadErrors(t *testing.T) {
+	f := newFixture(t, 400, 1000, 3)
+	mem := vfs.NewMem()
+	writeFile(t, mem, "1.wal", f.bytes)
+	injected := errors.New("injected")
+	for k := int64(1); ; k++ {
+		hit := false
+		fs := vfs.NewFault(mem, func(op vfs.Op) error {
+			if op.N == k && op.Kind != vfs.OpClose {
+				hit = true
+				return injected
+			}
+			return nil
+		})
+		_, _, err := replayAll(fs, "1.wal")
+		if !hit {
+			require.NoError(t, err)
+			require.Greater(t, k, int64(3))
+			return
+		}
+		require.ErrorIs(t, err, injected, "operation %d", k)
+	}
+}
+
+// Bytes at random in the place of any part of a log give a prefix or an error.
+func TestRandomDamage(t *testing.T) {
+	random := newRandom(t)
+	f := newFixture(t, 30, 200, 7, 19)
+	for range 2000 {
+		b := bytes.Clone(f.bytes)
+		start := random.IntN(len(b))
+		damage(random, b[start:min(len(b), start+1+random.IntN(3000))])
+		got, result, err := replayBytes(t, b)
+		requirePrefix(t, f.records, got)
+		if err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+		}
+		require.Equal(t, len(got), result.Records)
+	}
+}
+
+func damage(random *rand.Rand, b []byte) {
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+}
+
+func TestCorruptionErrorNamesThePlace(t *testing.T) {
+	err := error(&CorruptionError{Path: "d/7.wal", Offset: 4096, Reason: "record checksum 1, want 2"})
+	require.EqualError(t, err, "wal: d/7.wal is corrupt at offset 4096: record checksum 1, want 2")
+	require.ErrorIs(t, fmt.Errorf("open: %w", err), ErrCorrupt)
+}
