@@ -1,0 +1,291 @@
+package core
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses one")
+
+// seeded returns a source of randomness whose seed is logged.
+func seeded(t testing.TB) *rand.PCG {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-seed %d", seed)
+	return rand.NewPCG(seed, seed)
+}
+
+// A fleet is clients and servers without a network: every question is answered
+// at once, on virtual time, by the types that production uses.
+type fleet struct {
+	t       testing.TB
+	now     int64
+	boards  []Board
+	down    []bool
+	owner   []map[int32]int // of each server: the client that holds a slot
+	all     []*client
+	clients int // that there have ever been
+}
+
+type client struct {
+	id     int
+	ladder Ladder
+	rover  Rover
+	rng    *rand.PCG
+	swaps  int
+}
+
+func newFleet(t testing.TB, servers, clients, size int, rng *rand.PCG) *fleet {
+	f := &fleet{t: t}
+	for range servers {
+		f.addServer()
+	}
+	for range clients {
+		f.addClient(size, rng)
+	}
+	return f
+}
+
+const fleetServers = 64 // as many as a client of a test fleet can know
+
+func (f *fleet) addServer() int32 {
+	f.boards = append(f.boards, NewBoard(make([]uint64, BoardWords(4096)), 4096))
+	f.down = append(f.down, false)
+	f.owner = append(f.owner, map[int32]int{})
+	server := int32(len(f.boards) - 1)
+	for _, c := range f.all {
+		c.ladder.Join(f.now, server, c.rng)
+	}
+	return server
+}
+
+func (f *fleet) addClient(size int, rng *rand.PCG) *client {
+	c := &client{id: f.clients, rng: rand.NewPCG(rng.Uint64(), rng.Uint64())}
+	c.ladder = NewLadder(size, make([]Slot, size+1), make([]Peer, fleetServers))
+	for s := range f.boards {
+		c.ladder.Join(f.now, int32(s), c.rng)
+	}
+	f.all = append(f.all, c)
+	f.clients++
+	return c
+}
+
+// turn lets a client ask one question, at the next moment it wants to.
+func (f *fleet) turn(c *client) {
+	f.now = max(f.now, c.rover.Wake(&c.ladder))
+	peer, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+	if !ok {
+		return
+	}
+	if f.down[peer] {
+		c.ladder.Quarantine(f.now, peer, c.rng)
+		c.rover.Done(f.now, &c.ladder, peer, Failed, c.rng)
+		return
+	}
+	number, ok := f.boards[peer].Lease(below)
+	if !ok {
+		require.GreaterOrEqual(f.t, number, below)
+		c.rover.Done(f.now, &c.ladder, peer, Declined, c.rng)
+		return
+	}
+	_, held := f.owner[peer][number]
+	require.False(f.t, held, "slot %d of server %d is given out twice", number, peer)
+	f.owner[peer][number] = c.id
+	before, full := c.sum(), c.ladder.Full()
+	entry, victim, gone, ok := c.ladder.Grant(peer, number)
+	require.True(f.t, ok, "the ladder refuses what it has just asked for")
+	require.NotEqual(f.t, entry, victim)
+	if victim >= 0 {
+		old := c.ladder.slots[victim]
+		if gone {
+			f.giveBack(old.peer, old.number)
+		}
+		if full && c.ladder.peers[old.peer].member {
+			require.Less(f.t, c.sum(), before, "a swap must lower the sum")
+			c.swaps++
+		}
+	}
+	c.rover.Done(f.now, &c.ladder, peer, Gained, c.rng)
+}
+
+func (f *fleet) giveBack(peer, number int32) {
+	require.True(f.t, f.boards[peer].Release(number))
+	delete(f.owner[peer], number)
+}
+
+// answer ends a request well.
+func (f *fleet) answer(c *client, entry int32) {
+	old := c.ladder.slots[entry]
+	if c.ladder.Release(f.now, entry, Success, c.rng) {
+		f.giveBack(old.peer, old.number)
+	}
+}
+
+func (f *fleet) client(id int) *client {
+	for _, c := range f.all {
+		if c.id == id {
+			return c
+		}
+	}
+	f.t.Fatalf("no client %d", id)
+	return nil
+}
+
+// vanish ends a client: its server reclaims the slots.
+func (f *fleet) vanish(c *client) {
+	for i := range c.ladder.slots {
+		if s := &c.ladder.slots[i]; s.state != slotUnused {
+			f.giveBack(s.peer, s.number)
+			c.ladder.Lose(int32(i))
+		}
+	}
+	f.all = slices.DeleteFunc(f.all, func(x *client) bool { return x == c })
+}
+
+// crash ends a server: every client loses its slots there.
+func (f *fleet) crash(server int32) {
+	f.down[server] = true
+	for _, c := range f.all {
+		for i := range c.ladder.slots {
+			if s := &c.ladder.slots[i]; s.state != slotUnused && s.peer == server {
+				f.giveBack(s.peer, s.number)
+				c.ladder.Lose(int32(i))
+			}
+		}
+		c.ladder.Quarantine(f.now, server, c.rng)
+		c.rover.Hurry(f.now)
+	}
+}
+
+// recover brings a server back, empty, and waits until all quarantines are over
+// and all clients are about to ask it.
+func (f *fleet) recover(server int32) {
+	f.down[server] = false
+	f.now += 2 * quarantineLimit
+	for _, c := range f.all {
+		c.ladder.Advance(f.now, c.rng)
+	}
+	f.now += welcomeWithin
+}
+
+// settle lets the clients take random turns until nothing has changed for long.
+func (f *fleet) settle(rng *rand.PCG) {
+	for quiet := 0; quiet < 40*len(f.all)*len(f.boards); quiet++ {
+		c := f.all[uniform(rng, uint64(len(f.all)))]
+		before, held := c.sum(), c.ladder.Held()
+		f.turn(c)
+		if c.sum() != before || c.ladder.Held() != held {
+			quiet = 0
+		}
+	}
+}
+
+func (c *client) sum() (sum int) {
+	for _, h := range c.holds() {
+		sum += int(h[0])
+	}
+	return sum
+}
+
+// holds lists the client's slots as {number, server}, ascending.
+func (c *client) holds() [][2]int32 {
+	var list [][2]int32
+	for i := range c.ladder.slots {
+		if s := &c.ladder.slots[i]; s.state != slotUnused && !s.retiring {
+			list = append(list, [2]int32{s.number, s.peer})
+		}
+	}
+	slices.SortFunc(list, func(a, b [2]int32) int { return slices.Compare(a[:], b[:]) })
+	return list
+}
+
+// give puts a slot into a client's ladder as if it had got it earlier.
+func (f *fleet) give(c *client, number, server int32) {
+	b := &f.boards[server]
+	require.False(f.t, b.Holds(number))
+	b.words[number/64] |= 1 << (number % 64)
+	b.taken++
+	f.owner[server][number] = c.id
+	_, _, _, ok := c.ladder.Grant(server, number)
+	require.True(f.t, ok)
+}
+
+// check compares the books of clients and servers.
+func (f *fleet) check() {
+	total := 0
+	for _, c := range f.all {
+		c.ladder.check(f.t)
+		for i := range c.ladder.slots {
+			if s := &c.ladder.slots[i]; s.state != slotUnused {
+				require.Equal(f.t, c.id, f.owner[s.peer][s.number])
+				total++
+			}
+		}
+	}
+	taken := 0
+	for s := range f.boards {
+		taken += f.boards[s].Taken()
+		require.Len(f.t, f.owner[s], f.boards[s].Taken())
+	}
+	require.Equal(f.t, total, taken)
+}
+
+// check compares everything in a ladder that is kept twice.
+func (l *Ladder) check(t testing.TB) {
+	var held, busy, free int32
+	heldOf := make([]int32, len(l.peers))
+	for i := range l.slots {
+		s := &l.slots[i]
+		switch s.state {
+		case slotUnused:
+			continue
+		case slotFree:
+			free++
+			require.Equal(t, int32(i), l.slots[s.at].heap)
+			require.Equal(t, l.peers[s.peer].rank(), s.rank)
+			if s.at > 0 {
+				require.False(t, l.before(int32(i), l.slots[(s.at-1)/2].heap), "heap order")
+			}
+		case slotBusy:
+			busy++
+		}
+		if !s.retiring {
+			held++
+			heldOf[s.peer]++
+		}
+	}
+	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
+	var live, welcomes int32
+	for i := range l.peers {
+		p := &l.peers[i]
+		require.Equal(t, heldOf[i], p.held)
+		if p.live() {
+			live++
+		}
+		if p.welcome {
+			welcomes++
+			require.GreaterOrEqual(t, p.welcomeAt, l.welcomeAt)
+		}
+	}
+	require.Equal(t, []int32{live, welcomes}, []int32{l.live, l.welcomes})
+	unused := int32(0)
+	for i := l.unused; i != none; i = l.slots[i].at {
+		require.Equal(t, slotUnused, l.slots[i].state)
+		unused++
+	}
+	require.Equal(t, int32(len(l.slots)), unused+free+busy)
+	if l.topKnown {
+		top := l.top
+		l.topKnown = false
+		if again := l.highest(none); top != none {
+			require.Equal(t, l.slots[again].number, l.slots[top].number, "cached highest")
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package core
+
+import "math/rand/v2"
+
+// How long a server is left alone, in nanoseconds: at first, and at most.
+const (
+	quarantineBase  = 100e6 // after a broken connection or a failed dial
+	quarantineLimit = 5e9
+	pauseBase       = 20e6 // after it refused a request
+	pauseLimit      = 2e9
+
+	// A server that is new in the set or back from quarantine is asked first,
+	// within this time, so that not all clients come at once.
+	welcomeWithin = 500e6
+)
+
+// A Peer is a server as a ladder knows it. The zero Peer is not in the set.
+type Peer struct {
+	quarantine backoff // no new lease before it ends
+	pause      backoff // ranks last until it ends
+	welcomeAt  int64   // when it is asked first
+	held       int32   // slots in the ladder, retiring ones left out
+	member     bool    // in the set
+	isolated   bool    // in quarantine
+	paused     bool
+	suspect    bool
+	trusted    bool // has answered a request well since it last broke
+	onTrial    bool // not trusted, and has the one request that finds out
+	asked      bool // the rover waits for its answer
+	welcome    bool // is to be asked first
+}
+
+// live reports whether the server may be asked for a slot.
+func (p *Peer) live() bool { return p.member && !p.isolated }
+
+// Join puts a server, by an index below the length of the slice of peers, into
+// the set. One that joins a ladder which already holds slots is asked first.
+func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) {
+	p := &l.peers[peer]
+	if p.member {
+		return
+	}
+	p.member = true
+	if !p.isolated {
+		l.live++
+	}
+	l.extent = max(l.extent, peer+1)
+	if l.held > 0 {
+		l.greet(now, p, rng)
+	}
+	l.topKnown = false
+}
+
+// Leave takes a server out of the set. Its slots stay until others replace
+// them: they are the first to go.
+func (l *Ladder) Leave(peer int32) {
+	p := &l.peers[peer]
+	if !p.member {
+		return
+	}
+	if !p.isolated {
+		l.live--
+	}
+	p.member = false
+	l.unwelcome(p)
+	l.topKnown = false
+}
+
+// Forget makes the index of a server that left and has no slots, not even
+// retiring ones, free for another.
+func (l *Ladder) Forget(peer int32) { l.peers[peer] = Peer{} }
+
+// Grow moves the peers to a longer slice.
+func (l *Ladder) Grow(peers []Peer) {
+	copy(peers, l.peers)
+	l.peers = peers
+}
+
+// Quarantine keeps a server whose connection broke, or could not be made, from
+// being asked for a time that doubles with each repetition. Its slots are the
+// caller's to remove.
+func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
+	p := &l.peers[peer]
+	if !p.isolated {
+		p.isolated = true
+		if p.member {
+			l.live--
+		}
+	}
+	p.quarantine.enter(now, quarantineBase, quarantineLimit, rng)
+	p.trusted = false
+	l.unwelcome(p)
+	l.wake = min(l.wake, p.quarantine.until)
+	l.rerank(peer)
+}
+
+// SetSuspect ranks the slots of a server last while it is silent.
+func (l *Ladder) SetSuspect(peer int32, suspect bool) {
+	l.peers[peer].suspect = suspect
+	l.rerank(peer)
+}
+
+// Live is how many servers of the set are not in quarantine.
+func (l *Ladder) Live() int { return int(l.live) }
+
+// A PeerInfo is what a ladder knows of a server.
+type PeerInfo struct {
+	Held     int  // its slots in the ladder, retiring ones left out
+	Member   bool // in the set
+	Isolated bool // in quarantine
+	Paused   bool // refused a request lately
+	Suspect  bool // silent
+	Trusted  bool // has answered a request well
+}
+
+// Peer tells what the ladder knows of a server.
+func (l *Ladder) Peer(peer int32) PeerInfo {
+	p := &l.peers[peer]
+	return PeerInfo{int(p.held), p.member, p.isolated, p.paused, p.suspect, p.trusted}
+}
+
+// pauseFor ranks a server that refused a request last for a while.
+func (l *Ladder) pauseFor(now int64, peer int32, rng *rand.PCG) {
+	p := &l.peers[peer]
+	if p.paused {
+		return // one refusal of many that were under way at once
+	}
+	p.paused = true
+	p.pause.enter(now, pauseBase, pauseLimit, rng)
+	l.wake = min(l.wake, p.pause.until)
+	l.rerank(peer)
+}
+
+// Advance ends the quarantines and pauses that are over. Every step that is
+// given a time does it first; it costs a comparison when nothing is due.
+func (l *Ladder) Advance(now int64, rng *rand.PCG) {
+	if now < l.wake {
+		return
+	}
+	l.wake = never
+	for i := range l.peers[:l.extent] {
+		p := &l.peers[i]
+		if p.isolated {
+			if now < p.quarantine.until {
+				l.wake = min(l.wake, p.quarantine.until)
+			} else {
+				p.isolated = false
+				if p.member {
+					l.live++
+					l.greet(now, p, rng)
+				}
+			}
+		}
+		if p.paused {
+			if now < p.pause.until {
+				l.wake = min(l.wake, p.pause.until)
+			} else {
+				p.paused = false
+				l.rerank(int32(i))
+			}
+		}
+	}
+}
+
+// greet has a server asked first: soon where the ladder holds slots, at once
+// where it holds none.
+func (l *Ladder) greet(now int64, p *Peer, rng *rand.PCG) {
+	p.welcomeAt = now
+	if l.held > 0 {
+		p.welcomeAt += int64(uniform(rng, welcomeWithin))
+	}
+	if !p.welcome {
+		p.welcome = true
+		l.welcomes++
+	}
+	l.welcomeAt = min(l.welcomeAt, p.welcomeAt)
+}
+
+func (l *Ladder) unwelcome(p *Peer) {
+	if p.welcome {
+		p.welcome = false
+		l.welcomes--
+	}
+}
+
+// laneCap bounds the slots of one server: twice its share, and never below 2.
+func (l *Ladder) laneCap() int32 { return max(2, 2*l.size/max(l.live, 1)) }

@@ -1,0 +1,272 @@
+package core
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryPoolEndsFullAndTheServersEven(t *testing.T) {
+	rng := seeded(t)
+	for _, c := range []struct{ servers, clients, size int }{
+		{1, 1, 1}, {1, 5, 3}, {2, 3, 2}, {3, 4, 6}, {5, 12, 10}, {10, 7, 20}, {20, 30, 4},
+	} {
+		f := newFleet(t, c.servers, c.clients, c.size, rng)
+		f.trust()
+		f.settle(rng)
+		f.checkBalanced(c.size)
+	}
+}
+
+// Servers and clients come and go at random, requests begin and end, and the
+// books of all of them agree after every step.
+func TestNoSlotIsHeldTwice(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 4, 6, 8, rng)
+	busy := map[*client][]int32{}
+	for step := range 30_000 {
+		c := f.all[uniform(rng, uint64(len(f.all)))]
+		switch what := uniform(rng, 1000); {
+		case what < 600:
+			f.turn(c)
+		case what < 800:
+			if entry, ok := c.ladder.Acquire(f.now, c.rng); ok {
+				busy[c] = append(busy[c], entry)
+			}
+		case what < 980:
+			if n := len(busy[c]); n > 0 {
+				f.answer(c, busy[c][n-1])
+				busy[c] = busy[c][:n-1]
+			}
+		case what < 985 && len(f.all) > 2:
+			f.vanish(c)
+			delete(busy, c)
+		case what < 990:
+			f.addClient(1+int(uniform(rng, 8)), rng)
+		case what < 993:
+			server := int32(uniform(rng, uint64(len(f.boards))))
+			if f.down[server] {
+				f.recover(server)
+				break
+			}
+			f.crash(server)
+			clear(busy) // which of them were lost does not matter here: end them all
+			for _, c := range f.all {
+				for i := range c.ladder.slots {
+					if c.ladder.slots[i].state == slotBusy {
+						f.answer(c, int32(i))
+					}
+				}
+			}
+		case what < 995 && len(f.boards) < fleetServers:
+			f.addServer()
+		case what < 997:
+			c.ladder.Leave(int32(uniform(rng, uint64(len(f.boards)))))
+		default:
+			c.ladder.Join(f.now, int32(uniform(rng, uint64(len(f.boards)))), c.rng)
+		}
+		if step%50 == 0 {
+			f.check()
+		}
+	}
+	f.check()
+}
+
+func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 10, 20, 20, rng)
+	f.trust()
+	f.settle(rng)
+	for _, c := range f.all {
+		swaps := c.swaps
+		for range 20 { // enough to reach the longest rest
+			f.turn(c)
+		}
+		start := f.now
+		for range 100 {
+			f.turn(c)
+		}
+		require.Equal(t, swaps, c.swaps)
+		require.InDelta(t, 100*restLimit, f.now-start, 20*restLimit, "a hundred questions take a hundred minutes")
+	}
+}
+
+func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
+	rng := seeded(t)
+	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))
+	for peer := range int32(10) {
+		l.Join(0, peer, rng)
+	}
+	var r Rover
+	count := make([]float64, 10)
+	for range 20_000 {
+		peer, _, ok := r.Turn(0, &l, rng)
+		require.True(t, ok)
+		count[peer]++
+		r.Done(0, &l, peer, Failed, rng)
+	}
+	for peer, n := range count {
+		require.InDelta(t, 2000, n, 300, "server %d", peer)
+	}
+}
+
+func TestANewServerIsAskedFirstAfterJitter(t *testing.T) {
+	rng := seeded(t)
+	for range 20 {
+		f := newFleet(t, 3, 1, 2, rng)
+		c := f.all[0]
+		f.trust()
+		f.give(c, 5, 0)
+		f.give(c, 6, 1)
+		fresh := f.addServer()
+		start := f.now
+		c.rover.next = never
+		wake := c.rover.Wake(&c.ladder)
+		require.LessOrEqual(t, wake, start+welcomeWithin)
+		peer, below, ok := c.rover.Turn(wake, &c.ladder, c.rng)
+		require.True(t, ok)
+		require.Equal(t, fresh, peer)
+		require.Equal(t, int32(6), below)
+	}
+}
+
+func TestAReturnedServerIsAskedFirst(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 5, 1, 2, rng)
+	c := f.all[0]
+	f.trust()
+	f.give(c, 5, 0)
+	f.give(c, 6, 1)
+	c.ladder.Quarantine(f.now, 3, rng)
+	c.rover.next = never
+	f.now = c.rover.Wake(&c.ladder) // the quarantine ends
+	_, _, ok := c.rover.Turn(f.now, &c.ladder, rng)
+	require.False(t, ok)
+	f.now = c.rover.Wake(&c.ladder) // the jitter too
+	peer, _, ok := c.rover.Turn(f.now, &c.ladder, rng)
+	require.True(t, ok)
+	require.Equal(t, int32(3), peer)
+}
+
+func TestNoServerGetsMoreThanTwiceItsShare(t *testing.T) {
+	rng := seeded(t)
+	for _, c := range []struct{ size, servers, limit int }{{20, 10, 4}, {10, 10, 2}, {3, 10, 2}, {64, 2, 64}, {7, 3, 4}} {
+		f := newFleet(t, c.servers, 1, c.size, rng)
+		f.trust()
+		// All but one server offer only high slots.
+		for s := 1; s < c.servers; s++ {
+			for range 1000 {
+				f.boards[s].Lease(NoSlot)
+			}
+		}
+		for range 2000 {
+			f.turn(f.all[0])
+			require.LessOrEqual(t, int(f.all[0].ladder.peers[0].held), c.limit)
+		}
+		require.Equal(t, min(c.limit, c.size), int(f.all[0].ladder.peers[0].held))
+		require.Equal(t, c.size, f.all[0].ladder.Held())
+	}
+}
+
+// A server that fails every request always has its lowest slots free. A client
+// that holds slots of servers which work gives it no more than one of them.
+func TestABlackHoleGetsOneSlotToProveItself(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 4, 1, 8, rng)
+	c := f.all[0]
+	f.trust()
+	for s := range f.boards {
+		for range 10 {
+			f.boards[s].Lease(NoSlot)
+		}
+	}
+	f.settle(rng)
+	hole := f.addServer()
+	for range 500 {
+		f.turn(c)
+		require.LessOrEqual(t, c.ladder.peers[hole].held, int32(1))
+	}
+	require.Equal(t, int32(1), c.ladder.peers[hole].held)
+	entry, ok := c.ladder.Acquire(f.now, rng)
+	require.True(t, ok)
+	require.Equal(t, hole, c.ladder.slots[entry].peer, "its slot is the lowest, and is tried")
+	f.answer(c, entry)
+	f.settle(rng)
+	require.Greater(t, c.ladder.peers[hole].held, int32(1), "it has answered, and gets its share")
+}
+
+func TestASlotOfAServerThatLeftGoesFirst(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 3, 1, 3, rng)
+	c := f.all[0]
+	f.trust()
+	for s := range int32(3) {
+		f.give(c, s, s)
+	}
+	c.ladder.Leave(0)
+	require.Equal(t, 3, c.ladder.Held(), "its slots stay until there are others")
+	f.settle(rng)
+	require.Zero(t, c.ladder.peers[0].held)
+	require.Equal(t, slots{{0, 1}, {0, 2}, {1, 1}}, c.holds()[:3:3])
+}
+
+func TestAHintIsFollowedSoon(t *testing.T) {
+	rng := seeded(t)
+	f := newFleet(t, 50, 1, 2, rng)
+	c := f.all[0]
+	f.trust()
+	f.give(c, 7, 0)
+	f.give(c, 9, 1)
+	c.rover.next = never
+	c.rover.Hint(f.now, &c.ladder, 0, 9, rng)
+	require.Equal(t, int64(never), c.rover.Wake(&c.ladder), "9 is not below 9")
+	c.rover.Hint(f.now, &c.ladder, 0, 8, rng)
+	wake := c.rover.Wake(&c.ladder)
+	require.LessOrEqual(t, wake, f.now+hintWithin)
+	peer, below, ok := c.rover.Turn(wake, &c.ladder, rng)
+	require.True(t, ok)
+	require.Equal(t, [2]int32{0, 9}, [2]int32{peer, below})
+}
+
+func TestARoverNeverSpins(t *testing.T) {
+	rng := seeded(t)
+	for _, servers := range []int{0, 1, 3} {
+		f := newFleet(t, servers, 1, 4, rng)
+		c := f.all[0]
+		for s := range f.down {
+			f.down[s] = true
+		}
+		turns := 0
+		for f.now < 60e9 {
+			before := f.now
+			f.turn(c)
+			if f.now == before {
+				turns++
+			} else {
+				turns = 0
+			}
+			require.Less(t, turns, 20)
+		}
+	}
+}
+
+func TestUniformAndJitterStayWithinBounds(t *testing.T) {
+	rng := rand.NewPCG(1, 2)
+	for n := uint64(1); n < 50; n++ {
+		seen := map[uint64]bool{}
+		for range 2000 {
+			x := uniform(rng, n)
+			require.Less(t, x, n)
+			seen[x] = true
+		}
+		require.Len(t, seen, int(n))
+	}
+	for range 1000 {
+		j := jitter(rng, 1000)
+		require.True(t, j >= 500 && j <= 1500)
+	}
+	require.Equal(t, int64(800), doubled(100, 1000, 3))
+	require.Equal(t, int64(1000), doubled(100, 1000, 4))
+	require.Equal(t, int64(1000), doubled(100, 1000, 255))
+}

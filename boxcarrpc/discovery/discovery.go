@@ -1,0 +1,51 @@
+// Package discovery tells a Boxcar client which servers there are.
+//
+// A [Source] is watched by a pool and hands it a [Snapshot] whenever the set
+// changes. This package holds the sources that need nothing outside the
+// process: [Static], a fixed list, and [Pattern], numbered servers whose
+// addresses follow from their numbers. Sources that ask a registry live in
+// packages of their own below this one, so that a program links only what it
+// uses.
+//
+// Concurrency: a Source may be watched by any number of pools at once. A
+// Snapshot is immutable from the moment it was handed over; sources make a new
+// one for every change.
+package discovery
+
+import "context"
+
+// A Source reports a set of servers and its changes.
+type Source interface {
+	// Watch calls update with the present set as soon as it knows it and again
+	// after each change, from one goroutine at a time, and returns when ctx
+	// ends, with its error, or when the source can report nothing more, with
+	// that error. A pool starts a Watch that failed anew after a pause and goes
+	// on with the last snapshot until then.
+	Watch(ctx context.Context, update func(Snapshot)) error
+}
+
+// A Snapshot is a set of servers at one moment. Nobody changes it, nor what its
+// slice holds, after it was passed on.
+type Snapshot struct {
+	// Servers are the servers of the set, in no particular order.
+	Servers []Server
+	// Numbers is the highest number of any server plus one. It is larger than
+	// len(Servers) where numbers have holes.
+	Numbers int
+	// Self is the watching client's own number among its kind, -1 if unknown.
+	Self int
+	// Frontends is how many clients of its kind there are, 0 if unknown.
+	Frontends int
+}
+
+// A Server is one member of a set.
+type Server struct {
+	// Number is the server's place in the set: dense, unique, and kept by a
+	// server that is merely down.
+	Number int
+	// Address is where it listens, as net.Dial takes it.
+	Address string
+	// Weight is its capacity relative to the others'; 0 means 1. Choosing the
+	// lowest slot needs no weights; it is here for policies that do.
+	Weight float64
+}
