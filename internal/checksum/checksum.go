@@ -2,8 +2,8 @@
 // (Castagnoli), which processors compute in hardware. It tells damage from
 // health; it is no protection against somebody who means to deceive.
 //
-// A length of zeros has a checksum other than zero unless it is empty, so that
-// a region never written does not pass for a valid record of zeros.
+// The checksum of zeros is not zero, so that a region which was never written
+// does not pass for a record with a checksum of its own.
 package checksum
 
 import "hash/crc32"

@@ -47,6 +47,6 @@ func (b *bufferedAppend) Size() int64     { return b.size.Load() }
 func (b *bufferedAppend) Capacity() int64 { return b.capacity }
 
 func (b *bufferedAppend) Close() error {
-	b.failed.set(fs.ErrClosed)
+	_ = b.failed.set(fs.ErrClosed)
 	return b.file.Close()
 }

@@ -101,7 +101,7 @@ func (m *mappedAppend) Capacity() int64 { return m.capacity }
 func (m *mappedAppend) Close() error {
 	m.syncing.Lock()
 	defer m.syncing.Unlock()
-	m.failed.set(fs.ErrClosed)
+	_ = m.failed.set(fs.ErrClosed)
 	if m.bytes == nil {
 		return nil
 	}

@@ -19,10 +19,10 @@ var (
 	ErrFault = errors.New("vfs: memory fault")
 
 	// ErrNoSpace: the disk is full.
-	ErrNoSpace error = errnoNoSpace
+	ErrNoSpace error = errNoSpace
 	// ErrCrossDevice: the two names of a Link or Rename lie on different file
 	// systems.
-	ErrCrossDevice error = errnoCrossDevice
+	ErrCrossDevice error = errCrossDevice
 )
 
 // LockedError says who holds a lock.

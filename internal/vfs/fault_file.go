@@ -28,11 +28,16 @@ func (f *faultFile) Write(p []byte) (int, error) {
 	if err == nil {
 		return f.file.Write(p)
 	}
-	n, writeErr := f.file.Write(shortened(p, err))
+	part := shortened(p, err)
+	if len(part) == 0 {
+		return 0, err
+	}
+	n, writeErr := f.file.Write(part)
 	return n, errors.Join(err, writeErr)
 }
 
-// shortened returns what of p is written all the same when the hook says err.
+// shortened returns what of p is written all the same when the hook says err,
+// if anything.
 func shortened(p []byte, err error) []byte {
 	var short *ShortWriteError
 	if errors.As(err, &short) {
@@ -99,8 +104,11 @@ func (m *faultAppendMap) Append(p []byte) (int64, error) {
 	if err == nil {
 		return m.appendMap.Append(p)
 	}
-	_, appendErr := m.appendMap.Append(shortened(p, err))
-	return 0, m.failed.set(errors.Join(err, appendErr))
+	if part := shortened(p, err); len(part) > 0 {
+		_, appendErr := m.appendMap.Append(part)
+		err = errors.Join(err, appendErr)
+	}
+	return 0, m.failed.set(err)
 }
 
 func (m *faultAppendMap) Sync(through int64) error {
@@ -117,7 +125,7 @@ func (m *faultAppendMap) Size() int64     { return m.appendMap.Size() }
 func (m *faultAppendMap) Capacity() int64 { return m.appendMap.Capacity() }
 
 func (m *faultAppendMap) Close() error {
-	m.failed.set(fs.ErrClosed)
+	_ = m.failed.set(fs.ErrClosed)
 	if err := m.fault.before(OpAppendClose, m.name, 0); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (m *Mem) newInode(dir bool) *memInode {
 // resize gives a file another size, if there is room.
 func (m *Mem) resize(n *memInode, size int64) error {
 	if grow := size - n.size; grow > 0 && grow > m.mu.capacity-m.mu.used {
-		return errnoNoSpace
+		return errNoSpace
 	}
 	m.mu.used += size - n.size
 	n.size = size
@@ -314,16 +314,13 @@ func (m *Mem) Rename(oldName, newName string) error {
 	if err != nil {
 		return err
 	}
-	n := from.dir.entries[from.name]
-	if n == nil {
-		return pathError("rename", oldName, fs.ErrNotExist)
-	}
 	to, err := m.entry("rename", newName)
 	if err != nil {
 		return err
 	}
-	if from == to {
-		return nil
+	n := from.dir.entries[from.name]
+	if n == nil {
+		return pathError("rename", oldName, fs.ErrNotExist)
 	}
 	switch there := to.dir.entries[to.name]; {
 	case there != nil && there.dir:
@@ -360,12 +357,12 @@ func (m *Mem) Link(oldName, newName string) error {
 	if err != nil {
 		return err
 	}
-	if n.dir {
-		return pathError("link", oldName, syscall.EPERM)
-	}
 	to, err := m.newEntry("link", newName)
 	if err != nil {
 		return err
+	}
+	if n.dir {
+		return pathError("link", oldName, syscall.EPERM)
 	}
 	m.change(dirOp{inode: n, to: to})
 	return nil

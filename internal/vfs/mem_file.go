@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"syscall"
@@ -12,7 +13,7 @@ func (m *Mem) write(n *memInode, p []byte) (int, error) {
 	if free := max(0, m.mu.capacity-m.mu.used); int64(len(p)) > free {
 		written, err := m.write(n, p[:free])
 		if err == nil {
-			err = errnoNoSpace
+			err = errNoSpace
 		}
 		return written, err
 	}
@@ -116,7 +117,7 @@ func (f *memFile) ReadAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	n, err := f.inode.read(p, offset)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = pathError("read", f.name, err)
 	}
 	return n, err
@@ -182,7 +183,7 @@ func (f *memFile) Map(size int64) (Mapping, error) {
 		return nil, pathError("map", f.name, io.ErrUnexpectedEOF)
 	}
 	bytes := make([]byte, size)
-	if _, err := f.inode.read(bytes, 0); err != nil && err != io.EOF {
+	if _, err := f.inode.read(bytes, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, pathError("map", f.name, err)
 	}
 	return &heapMapping{bytes: bytes}, nil

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 )
@@ -37,8 +36,7 @@ func (osFS) OpenAppend(name string) (File, error) {
 		return nil, err
 	}
 	if _, err := f.Seek(0, io.SeekEnd); err != nil {
-		f.Close()
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -53,8 +51,7 @@ func (osFS) CreateAppendMap(name string, capacity int64) (AppendMap, error) {
 	}
 	m, err := newAppendMap(f, capacity)
 	if err != nil {
-		f.Close()
-		return nil, errors.Join(err, os.Remove(name))
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
 	}
 	return m, nil
 }
@@ -66,16 +63,14 @@ func (osFS) Link(oldName, newName string) error   { return os.Link(oldName, newN
 func (osFS) MkdirAll(dir string) error            { return os.MkdirAll(dir, dirMode) }
 
 func (osFS) List(dir string) ([]string, error) {
-	d, err := os.Open(dir)
+	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
 	}
-	slices.Sort(names)
 	return names, nil
 }
 
@@ -101,8 +96,7 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 		err = writeHolder(f, holder)
 	}
 	if err != nil {
-		f.Close()
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	return &osLock{file: f}, nil
 }

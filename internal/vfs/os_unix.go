@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	errnoNoSpace     = unix.ENOSPC
-	errnoCrossDevice = unix.EXDEV
+	errNoSpace     = unix.ENOSPC
+	errCrossDevice = unix.EXDEV
 )
 
 // withDescriptor runs a system call on an open file, which cannot be closed
@@ -32,8 +32,8 @@ func withDescriptor(f *os.File, op string, call func(fd int) error) error {
 			}
 		}
 	})
-	if err != nil {
-		return err
+	if err != nil { // Control itself fails on a closed file only
+		callErr = fs.ErrClosed
 	}
 	if callErr != nil {
 		return &fs.PathError{Op: op, Path: f.Name(), Err: callErr}
@@ -73,12 +73,11 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
 	err = d.Sync()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, d.Close())
 }
 
 func tryLock(f *os.File) (bool, error) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	errnoNoSpace     = windows.ERROR_DISK_FULL
-	errnoCrossDevice = windows.ERROR_NOT_SAME_DEVICE
+	errNoSpace     = windows.ERROR_DISK_FULL
+	errCrossDevice = windows.ERROR_NOT_SAME_DEVICE
 )
 
 // lockOffset is where the locked byte lies: locks are mandatory here, and the
@@ -24,8 +24,8 @@ func statName(name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer f.Close()
-	return statFile(f)
+	info, err := statFile(f)
+	return info, errors.Join(err, f.Close())
 }
 
 func statFile(f *os.File) (Info, error) {

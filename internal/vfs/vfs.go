@@ -30,7 +30,7 @@ type FS interface {
 	// RemoveAll removes a tree; a name that does not exist is no error.
 	RemoveAll(name string) error
 	// Rename moves a file or directory in one atomic step, over an existing
-	// file of the new name.
+	// file of the new name. A directory in the way is fs.ErrExist.
 	Rename(oldName, newName string) error
 	// Link makes newName a hard link to oldName. Where the two lie on
 	// different file systems the error matches ErrCrossDevice.
@@ -67,9 +67,11 @@ type File interface {
 	// SyncData makes the data durable, and of the metadata what is needed to
 	// read them back (fdatasync).
 	SyncData() error
-	// Truncate cuts the file to size bytes; appends go on from there.
+	// Truncate cuts the file to size bytes, of which there must be as many;
+	// appends go on from there.
 	Truncate(size int64) error
-	// Map maps the first size bytes for reading. The mapping outlives the File.
+	// Map maps the first size bytes for reading, of which there must be as many:
+	// io.ErrUnexpectedEOF. The mapping outlives the File.
 	Map(size int64) (Mapping, error)
 }
 
@@ -81,7 +83,8 @@ type AppendMap interface {
 	// byte. ErrFull: p does not fit into what is left of the capacity; nothing
 	// was written.
 	Append(p []byte) (offset int64, err error)
-	// Sync makes every byte below the offset through durable.
+	// Sync makes every byte below the offset through durable, which has been
+	// appended already.
 	Sync(through int64) error
 	// Size is the number of bytes appended.
 	Size() int64
@@ -123,5 +126,7 @@ type Info struct {
 }
 
 // FileID tells files apart whatever they are called: a file that was renamed
-// keeps it, a file that was put in another's place has its own.
+// keeps it, a file that was put in another's place has its own. A file system
+// may give it out again once its file is gone, so whoever remembers one beyond
+// that compares size and time of modification as well.
 type FileID struct{ Device, Inode uint64 }

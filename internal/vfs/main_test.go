@@ -1,0 +1,79 @@
+package vfs
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
+
+// newRand returns the generator of a random test and logs how to repeat it.
+func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("repeat with -seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// childVariable names, in the environment of this test binary started again by
+// itself, the function to run in the place of the tests.
+const childVariable = "VFS_TEST_CHILD"
+
+var children = map[string]func(name string) error{
+	"lock":     lockChild,
+	"mapped":   func(name string) error { return appendChild(OS.CreateAppendMap(name, appendCapacity)) },
+	"buffered": func(name string) error { return appendChild(newBufferedAppend(name, appendCapacity)) },
+}
+
+func TestMain(m *testing.M) {
+	child, ok := children[os.Getenv(childVariable)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := child(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// startChild runs one of the children on a file, with its standard output as the
+// pipe. It is killed, as by kill -9, by kill and at the latest with the test.
+func startChild(t *testing.T, child, name string) (output *os.File, kill func()) {
+	t.Helper()
+	output, input, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { output.Close() })
+	cmd := exec.Command(os.Args[0], name)
+	cmd.Env = append(os.Environ(), childVariable+"="+child)
+	cmd.Stdout, cmd.Stderr = input, os.Stderr
+	require.NoError(t, cmd.Start())
+	input.Close()
+	killed := false
+	kill = func() {
+		if !killed {
+			killed = true
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(kill)
+	return output, kill
+}
+
+func newBufferedAppend(name string, capacity int64) (AppendMap, error) {
+	f, err := OS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return &bufferedAppend{file: f, capacity: capacity}, nil
+}
