@@ -1,0 +1,125 @@
+package bloom
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	bloomv3 "github.com/bits-and-blooms/bloom/v3"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	sinkHash Hash
+	sinkBool bool
+)
+
+func BenchmarkHashKey(b *testing.B) {
+	for _, length := range []int{8, 16, 40, 200} {
+		key := make([]byte, length)
+		b.Run(fmt.Sprintf("hash=own/key=%d", length), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := uint64(0); b.Loop(); i++ {
+				binary.LittleEndian.PutUint64(key, i)
+				sinkHash = HashKey(key)
+			}
+		})
+		b.Run(fmt.Sprintf("hash=library/key=%d", length), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := uint64(0); b.Loop(); i++ {
+				binary.LittleEndian.PutUint64(key, i)
+				sinkBool = bloomv3.Locations(key, 6)[0] == 0
+			}
+		})
+	}
+}
+
+// BenchmarkPage probes pages of 4 KiB that hold as many keys as they may, by way
+// of our code and by way of the library, with keys that are there and not.
+func BenchmarkPage(b *testing.B) {
+	random := newRandom(b)
+	filter := NewBuilder(nil)
+	keys := randomKeys(random, filter.perPage)
+	page := load(b, build(nil, keys)).pages[0].Load()
+	library := bloomv3.From(page.words, uint(filter.hashes))
+	k := uint64(filter.hashes)
+	for _, hit := range []bool{true, false} {
+		probes := keys
+		if !hit {
+			probes = randomKeys(random, 4096)
+		}
+		hashes := make([]Hash, 4096)
+		for i := range hashes {
+			hashes[i] = HashKey(probes[i%len(probes)])
+		}
+		b.Run(fmt.Sprintf("probe=own/hit=%t", hit), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				sinkBool = page.mayContain(hashes[i%len(hashes)], k)
+			}
+		})
+		b.Run(fmt.Sprintf("probe=library/hit=%t", hit), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				var at [maxHashes]uint64
+				h := hashes[i%len(hashes)]
+				for j := range k {
+					at[j] = h.location(j)
+				}
+				sinkBool = library.TestLocations(at[:k])
+			}
+		})
+	}
+}
+
+// BenchmarkMayContain asks a filter of a million keys, hash included.
+func BenchmarkMayContain(b *testing.B) {
+	random := newRandom(b)
+	keys := randomKeys(random, 1_000_000)
+	filter := load(b, build(nil, keys))
+	absent := randomKeys(random, 1<<16)
+	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	random.Shuffle(len(absent), func(i, j int) { absent[i], absent[j] = absent[j], absent[i] })
+	for _, c := range []struct {
+		name string
+		keys [][]byte
+	}{{"hit=true", keys}, {"hit=false", absent}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				key := c.keys[i%len(c.keys)]
+				sinkBool = filter.MayContain(HashKey(key), key)
+			}
+		})
+		b.Run(c.name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				answer := false
+				for i := 0; pb.Next(); i++ {
+					key := c.keys[i%len(c.keys)]
+					answer = answer != filter.MayContain(HashKey(key), key)
+				}
+				_ = answer
+			})
+		})
+	}
+	for _, key := range keys {
+		require.True(b, mayContain(filter, key))
+	}
+}
+
+// BenchmarkBuilder adds keys of a table of a million; an op is a key.
+func BenchmarkBuilder(b *testing.B) {
+	keys := randomKeys(newRandom(b), 1_000_000)
+	builder := NewBuilder(nil)
+	var dst []byte
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if i == len(keys) {
+			dst, i = builder.Finish(dst[:0]), 0
+		}
+		builder.Add(keys[i])
+		i++
+	}
+}

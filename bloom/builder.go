@@ -1,0 +1,125 @@
+package bloom
+
+import (
+	"bytes"
+	"fmt"
+
+	bloomv3 "github.com/bits-and-blooms/bloom/v3"
+
+	"docstore/internal/checksum"
+)
+
+// Builder makes a filter from keys that come in ascending order. It holds the
+// finished pages until Finish: about a byte a key with the default options.
+type Builder struct {
+	options Options
+	hashes  int
+	perPage int // keys in a full page
+
+	words     []uint64             // the bits of the page being filled
+	filter    *bloomv3.BloomFilter // over words
+	pageKeys  int
+	separator []byte // of the page being filled
+
+	last  []byte // the last key
+	keys  uint64
+	count uint32 // finished pages
+	pages []byte // the finished pages
+	index []byte // and their entries
+}
+
+// NewBuilder returns an empty Builder. It panics if the options are not valid:
+// see Options.Validate.
+func NewBuilder(opts *Options) *Builder {
+	if err := opts.Validate(); err != nil {
+		panic(err)
+	}
+	o := opts.withDefaults()
+	k := hashes(o.FalsePositiveRate)
+	words := make([]uint64, o.PageBytes/wordBytes)
+	return &Builder{
+		options: o,
+		hashes:  k,
+		perPage: capacity(8*o.PageBytes, k, o.FalsePositiveRate),
+		words:   words,
+		filter:  bloomv3.From(words, uint(k)),
+	}
+}
+
+// Add puts a key into the filter. A key equal to the one before changes
+// nothing. Add panics if the key is less than the one before or larger than
+// MaxKeyBytes: the filter would say "no" to keys that are there.
+func (b *Builder) Add(key []byte) {
+	if len(key) > MaxKeyBytes {
+		panic(fmt.Sprintf("bloom: key of %d bytes, want at most %d", len(key), MaxKeyBytes))
+	}
+	if b.keys > 0 {
+		switch order := bytes.Compare(key, b.last); {
+		case order == 0:
+			return
+		case order < 0:
+			panic("bloom: keys do not come in ascending order")
+		}
+	}
+	if b.pageKeys == b.perPage {
+		b.finishPage()
+		b.separator = append(b.separator[:0], separate(b.last, key)...)
+	}
+	b.filter.Add(key)
+	b.last = append(b.last[:0], key...)
+	b.pageKeys++
+	b.keys++
+}
+
+// separate returns the shortest beginning of key that is above last, which is
+// less than key.
+func separate(last, key []byte) []byte {
+	n := 0
+	for n < len(last) && last[n] == key[n] {
+		n++
+	}
+	return key[:n+1]
+}
+
+// finishPage encodes the page being filled and begins the next.
+func (b *Builder) finishPage() {
+	words := b.words
+	for len(words) > 1 && b.pageKeys <= capacity(32*len(words), b.hashes, b.options.FalsePositiveRate) {
+		words = fold(words)
+	}
+	start := len(b.pages)
+	b.pages = appendWords(b.pages, words)
+	e := entry{
+		offset: int64(start),
+		bytes:  uint32(len(b.pages) - start),
+		keys:   uint32(b.pageKeys),
+		crc:    checksum.Of(b.pages[start:]),
+	}
+	b.index = e.append(b.index, b.separator)
+	b.count++
+	b.pageKeys = 0
+	clear(b.words)
+}
+
+// Finish appends the encoded filter to dst and returns it. The Builder is then
+// empty again, ready for another filter.
+func (b *Builder) Finish(dst []byte) []byte {
+	if b.pageKeys > 0 {
+		b.finishPage()
+	}
+	dst = append(dst, b.pages...)
+	dst = append(dst, b.index...)
+	dst = trailer{
+		indexCRC:   checksum.Of(b.index),
+		indexBytes: uint64(len(b.index)),
+		keys:       b.keys,
+		pages:      b.count,
+		pageBytes:  uint32(b.options.PageBytes),
+		hashes:     uint16(b.hashes),
+	}.append(dst)
+
+	b.separator, b.last = b.separator[:0], b.last[:0]
+	b.pages, b.index = b.pages[:0], b.index[:0]
+	b.keys, b.count = 0, 0
+	return dst
+}

@@ -1,0 +1,83 @@
+// Package bloom makes the filters that spare a store most of its look-ups: a
+// filter of a table says "no" when a key is surely not in the table, or "maybe".
+//
+// # Use
+//
+// A table's filter is built while its keys stream out in ascending order, and
+// lies in the table's file:
+//
+//	builder := bloom.NewBuilder(nil)
+//	for ... {
+//		builder.Add(key)
+//	}
+//	section = builder.Finish(section)
+//
+// Later it is opened, and given to the store's Manager, which decides what of
+// it is in memory:
+//
+//	manager := bloom.NewManager(budget)
+//	filter, err := bloom.Open(path, io.NewSectionReader(file, offset, size))
+//	err = manager.Update(newest, older, oldest)
+//
+// A look-up hashes its key once and asks the filter of one table after another:
+//
+//	h := bloom.HashKey(key)
+//	if filter.MayContain(h, key) { ... }
+//
+// # Pages
+//
+// A filter is a sequence of pages. Each page covers a range of the table's keys,
+// and all bits of a key lie in one page. So a page answers by itself, needs one
+// stretch of memory, and is worth keeping or not whatever becomes of the others.
+//
+// Each page is a filter of github.com/bits-and-blooms/bloom/v3: the same bits
+// are set for the same keys. All pages of a filter have the same number of
+// hash functions and, but for the last, the same number of bits, a power of two;
+// the last one is folded in half for as long as its keys allow.
+//
+// A page that is not in memory answers "maybe". No look-up ever loads one.
+//
+// # Budget
+//
+// A Manager keeps the indexes of its filters in memory and, of their pages, as
+// many as its budget has room for: those of the newest table first, each table's
+// from its smallest key up. A page is checked against its CRC when it is
+// loaded. One that is damaged is reported, stays out, and answers "maybe".
+//
+// # Concurrency
+//
+// HashKey, MayContain and Stats may be called from any number of goroutines, also
+// while the Manager loads and drops pages; they take no lock and allocate
+// nothing. A Builder is for one goroutine.
+//
+// # Layout
+//
+// Numbers are little-endian; docs/format/filter.md has all of it, byte for byte.
+//
+//	+------+------+-----+-----------+-------+---------+
+//	| page | page | ... | last page | index | trailer |
+//	+------+------+-----+-----------+-------+---------+
+//
+//	index entry of a page, 24 bytes and the separator
+//	+--------+-------+------+-----+------------------+-----------+
+//	| offset | bytes | keys | crc | separator length | separator |
+//	|   8    |   4   |  4   |  4  |        4         |           |
+//	+--------+-------+------+-----+------------------+-----------+
+//
+// A page covers the keys from its separator up to the separator of the next.
+// The trailer holds the parameters and the CRC of the index, and ends in the
+// version and the magic.
+//
+// # Recovery
+//
+// Nothing of a filter changes once it is written. Open verifies trailer and
+// index and fails with a *CorruptionError; a table whose filter does not open
+// can be read without. Whatever bytes of a filter are wrong, it never answers
+// "no" for a key that was added.
+//
+// # Limits
+//
+// A page has from 8 bytes to MaxPageBytes, a key at most MaxKeyBytes, a filter
+// at most 2^32-1 pages. The rate of false positives lies between
+// MinFalsePositiveRate and MaxFalsePositiveRate.
+package bloom

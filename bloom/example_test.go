@@ -1,0 +1,42 @@
+package bloom_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+
+	"docstore/bloom"
+)
+
+func Example() {
+	// While the table is written, its keys in ascending order:
+	builder := bloom.NewBuilder(nil)
+	for _, key := range []string{"baker", "cook", "gardener"} {
+		builder.Add([]byte(key))
+	}
+	file := builder.Finish(nil)
+
+	// When the table is opened:
+	section := io.NewSectionReader(bytes.NewReader(file), 0, int64(len(file)))
+	filter, err := bloom.Open("jobs.table", section)
+	if err != nil {
+		log.Fatal(err)
+	}
+	manager := bloom.NewManager(1 << 20)
+	if err := manager.Update(filter); err != nil {
+		log.Fatal(err)
+	}
+
+	// For each look-up:
+	for _, key := range []string{"cook", "pilot"} {
+		h := bloom.HashKey([]byte(key))
+		fmt.Println(key, filter.MayContain(h, []byte(key)))
+	}
+	stats := filter.Stats()
+	fmt.Println("look-ups spared:", stats.No, "of", stats.Probes)
+	// Output:
+	// cook true
+	// pilot false
+	// look-ups spared: 1 of 2
+}

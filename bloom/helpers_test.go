@@ -1,0 +1,78 @@
+package bloom
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
+	update   = flag.Bool("update", false, "write the golden files and the examples in docs anew")
+)
+
+// newRandom returns a source of chance whose seed is logged.
+func newRandom(t testing.TB) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// randomKeys returns n different keys of 8 bytes, sorted.
+func randomKeys(random *rand.Rand, n int) [][]byte {
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = binary.BigEndian.AppendUint64(nil, random.Uint64())
+	}
+	return sorted(keys)
+}
+
+// sorted sorts keys and drops those that are equal.
+func sorted(keys [][]byte) [][]byte {
+	slices.SortFunc(keys, bytes.Compare)
+	return slices.CompactFunc(keys, bytes.Equal)
+}
+
+// build returns the encoded filter of sorted keys.
+func build(opts *Options, keys [][]byte) []byte {
+	b := NewBuilder(opts)
+	for _, key := range keys {
+		b.Add(key)
+	}
+	return b.Finish(nil)
+}
+
+// section is the section that a filter of the given bytes lies in, behind
+// something else.
+func section(data []byte) *io.SectionReader {
+	const base = 100
+	return io.NewSectionReader(bytes.NewReader(append(make([]byte, base), data...)), base, int64(len(data)))
+}
+
+// open opens an encoded filter without any page in memory.
+func open(t testing.TB, data []byte) *Filter {
+	t.Helper()
+	f, err := Open("table", section(data))
+	require.NoError(t, err)
+	return f
+}
+
+// load opens an encoded filter with all pages in memory.
+func load(t testing.TB, data []byte) *Filter {
+	t.Helper()
+	f := open(t, data)
+	require.NoError(t, NewManager(1<<40).Update(f))
+	return f
+}
+
+func mayContain(f *Filter, key []byte) bool { return f.MayContain(HashKey(key), key) }

@@ -1,0 +1,155 @@
+package bloom
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// index tells for each page of a filter where it lies and which keys it covers.
+type index struct {
+	entries []entry
+	// Page i covers the keys from separator i to before separator i+1. The first
+	// separator is empty, and they rise.
+	separators []byte   // one behind the other
+	ends       []int    // where each of them ends
+	prefixes   []uint64 // the first 8 bytes of each
+}
+
+// entry describes a page.
+type entry struct {
+	offset int64 // in the section
+	bytes  uint32
+	keys   uint32
+	crc    uint32
+}
+
+// append adds an entry in its encoded form to dst.
+func (e entry) append(dst, separator []byte) []byte {
+	dst = order.AppendUint64(dst, uint64(e.offset))
+	dst = order.AppendUint32(dst, e.bytes)
+	dst = order.AppendUint32(dst, e.keys)
+	dst = order.AppendUint32(dst, e.crc)
+	dst = order.AppendUint32(dst, uint32(len(separator)))
+	return append(dst, separator...)
+}
+
+// decodeIndex returns the index encoded in b, of a filter with the given
+// trailer whose pages together have pagesBytes. If it fails, offset tells where
+// in b.
+func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, err error) {
+	if most := len(b) / entryHeaderBytes; uint64(t.pages) > uint64(most) {
+		return index{}, 0, fmt.Errorf("%d pages in an index of %d bytes", t.pages, len(b))
+	}
+	pages := int(t.pages)
+	x = index{
+		entries:    make([]entry, 0, pages),
+		separators: make([]byte, 0, len(b)-pages*entryHeaderBytes),
+		ends:       make([]int, 0, pages),
+		prefixes:   make([]uint64, 0, pages),
+	}
+	var next int64
+	var keys uint64
+	for i := range pages {
+		e, separator, ok := decodeEntry(b[offset:])
+		if !ok {
+			return index{}, offset, fmt.Errorf("the entry of page %d goes beyond the index", i)
+		}
+		if err := checkEntry(e, t, next, i == pages-1); err != nil {
+			return index{}, offset, fmt.Errorf("page %d: %w", i, err)
+		}
+		if i == 0 && len(separator) > 0 || i > 0 && bytes.Compare(x.separator(i-1), separator) >= 0 {
+			return index{}, offset, fmt.Errorf("page %d: separators do not rise", i)
+		}
+		x.entries = append(x.entries, e)
+		x.separators = append(x.separators, separator...)
+		x.ends = append(x.ends, len(x.separators))
+		x.prefixes = append(x.prefixes, prefix(separator))
+		offset += entryHeaderBytes + len(separator)
+		next += int64(e.bytes)
+		keys += uint64(e.keys)
+	}
+	switch {
+	case offset != len(b):
+		return index{}, offset, fmt.Errorf("%d bytes behind the last entry", len(b)-offset)
+	case next != pagesBytes:
+		return index{}, offset, fmt.Errorf("pages of %d bytes, want %d", next, pagesBytes)
+	case keys != t.keys:
+		return index{}, offset, fmt.Errorf("pages of %d keys, want %d", keys, t.keys)
+	}
+	return x, 0, nil
+}
+
+func decodeEntry(b []byte) (e entry, separator []byte, ok bool) {
+	if len(b) < entryHeaderBytes {
+		return entry{}, nil, false
+	}
+	length := order.Uint32(b[entrySeparatorLengthAt:])
+	if uint64(length) > uint64(len(b)-entryHeaderBytes) {
+		return entry{}, nil, false
+	}
+	e = entry{
+		offset: int64(order.Uint64(b[entryOffsetAt:])),
+		bytes:  order.Uint32(b[entryBytesAt:]),
+		keys:   order.Uint32(b[entryKeysAt:]),
+		crc:    order.Uint32(b[entryCRCAt:]),
+	}
+	return e, b[entryHeaderBytes:][:length], true
+}
+
+// checkEntry checks an entry against the page before it, which ends at next.
+func checkEntry(e entry, t trailer, next int64, last bool) error {
+	if e.offset != next {
+		return fmt.Errorf("offset %d, want %d", e.offset, next)
+	}
+	folded := last && e.bytes >= wordBytes && e.bytes < t.pageBytes && e.bytes&(e.bytes-1) == 0
+	if e.bytes != t.pageBytes && !folded {
+		return fmt.Errorf("%d bytes, want %d", e.bytes, t.pageBytes)
+	}
+	if e.keys == 0 {
+		return fmt.Errorf("no keys")
+	}
+	return nil
+}
+
+func (x *index) separator(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = x.ends[i-1]
+	}
+	return x.separators[start:x.ends[i]]
+}
+
+// find returns the page that covers a key. There is at least one page.
+func (x *index) find(key []byte) int {
+	p := prefix(key)
+	low, high := 0, len(x.prefixes) // the first separator above key is in low..high
+	for low < high {
+		middle := int(uint(low+high) / 2)
+		q := x.prefixes[middle]
+		if q < p || q == p && bytes.Compare(x.separator(middle), key) <= 0 {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low - 1 // the first separator, the empty one, is above no key
+}
+
+// memory is the number of bytes that the index of a filter holds in memory,
+// along with the pointers to its pages.
+func (x *index) memory() int64 {
+	const perPage = 24 + 8 + 8 + 8 // entry, end, prefix, pointer
+	return int64(len(x.entries)*perPage + cap(x.separators))
+}
+
+// prefix is the first 8 bytes of a key as a number that orders as they do. Keys
+// that differ in it are ordered by it; others may still differ.
+func prefix(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var b [8]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint64(b[:])
+}

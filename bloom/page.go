@@ -1,0 +1,47 @@
+package bloom
+
+// page is a page in memory. It never changes. Its bits are those of a filter of
+// bloom/v3, whose number of bits is a power of two here: a location modulo that
+// number is the location under a mask.
+type page struct {
+	words []uint64
+	mask  uint64
+}
+
+// decodePage returns the page with the given bytes, whose number is a power of
+// two and at least wordBytes.
+func decodePage(b []byte) *page {
+	words := make([]uint64, len(b)/wordBytes)
+	for i := range words {
+		words[i] = order.Uint64(b[i*wordBytes:])
+	}
+	return &page{words: words, mask: uint64(len(words))*64 - 1}
+}
+
+// appendWords appends words as they lie in a page.
+func appendWords(dst []byte, words []uint64) []byte {
+	for _, w := range words {
+		dst = order.AppendUint64(dst, w)
+	}
+	return dst
+}
+
+func (p *page) mayContain(h Hash, hashes uint64) bool {
+	for i := range hashes {
+		at := h.location(i) & p.mask
+		if p.words[at/64]&(1<<(at%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fold lays the upper half of a page over the lower one and returns that: it is
+// the filter of the same keys in half the bits.
+func fold(words []uint64) []uint64 {
+	half := len(words) / 2
+	for i := range half {
+		words[i] |= words[half+i]
+	}
+	return words[:half]
+}
