@@ -29,19 +29,20 @@ func (e bareError) Unwrap() error { return e.error }
 // front: a line that begins with the place it is about, as compilers print it.
 func Bare(err error) error { return bareError{err} }
 
-// report prints the one line of an error and returns the exit status.
+// report prints the one line of an error and returns the exit status. Where
+// standard error cannot be written the status is all that is left to tell.
 func report(w io.Writer, command *cobra.Command, err error) int {
 	message := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 	var bare bareError
 	var usage usageError
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintf(w, "%s: %s; see %s --help\n", command.Root().Name(), message, command.CommandPath())
+		_, _ = fmt.Fprintf(w, "%s: %s; see %s --help\n", command.Root().Name(), message, command.CommandPath())
 		return ExitUsage
 	case errors.As(err, &bare):
-		fmt.Fprintln(w, message)
+		_, _ = fmt.Fprintln(w, message)
 	default:
-		fmt.Fprintf(w, "%s: %s\n", command.Root().Name(), message)
+		_, _ = fmt.Fprintf(w, "%s: %s\n", command.Root().Name(), message)
 	}
 	return ExitFailure
 }

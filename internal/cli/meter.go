@@ -16,8 +16,8 @@ const (
 // barTemplate shows what is known: without a total there is no bar to fill and
 // no time that remains.
 const (
-	barTemplate        = `{{string . "label"}} {{string . "documents"}} documents, {{counters .}} {{bar .}} {{percent . "%.0f%%"}} {{string . "rate"}} {{rtime . "%s left"}}`
-	barTemplateNoTotal = `{{string . "label"}} {{string . "documents"}} documents, {{counters .}} {{string . "rate"}} {{etime .}}`
+	barTemplate        = `{{string . "label"}} {{string . "documents"}}{{counters .}} {{bar .}} {{percent . "%.0f%%"}} {{string . "rate"}} {{string . "left"}}`
+	barTemplateNoTotal = `{{string . "label"}} {{string . "documents"}}{{counters .}} {{string . "rate"}} {{etime .}}`
 )
 
 // Meter shows how far a long job has come: a bar on a terminal, a logged line
@@ -47,16 +47,17 @@ func NewMeter(env *Env, label string, totalBytes int64) *Meter {
 	}
 	m.bar = pb.New64(totalBytes).
 		SetTemplateString(template).
-		SetWriter(env.Stderr).
 		Set(pb.Terminal, true).
 		Set(pb.Bytes, true).
-		Set(pb.Static, true).
+		Set(pb.Static, true). // drawn by Update alone
 		Set("label", label).
+		SetWriter(env.Stderr). // after the settings, which it takes over
 		Start()
 	return m
 }
 
-// Update says how much has been done since the start of the job.
+// Update says how much has been done since the start of the job. A job that
+// counts bytes alone leaves documents 0.
 func (m *Meter) Update(documents, bytes int64) {
 	if m == nil {
 		return
@@ -82,31 +83,39 @@ func (m *Meter) Finish() {
 	}
 	m.draw(m.env.Now())
 	m.bar.Write()
-	fmt.Fprintln(m.env.Stderr)
 	m.bar.Finish()
+	_, _ = fmt.Fprintln(m.env.Stderr) // a terminal that is gone has nothing to be told
 }
 
 func (m *Meter) draw(now time.Time) {
 	m.bar.SetCurrent(m.bytes)
-	m.bar.Set("documents", FormatCount(m.documents))
-	m.bar.Set("rate", FormatCount(m.rate(now))+"/s")
+	if left, ok := m.remaining(now); ok {
+		m.bar.Set("left", left.Round(time.Second).String()+" left")
+	}
+	if m.documents == 0 {
+		m.bar.Set("rate", FormatBytes(m.perSecond(m.bytes, now))+"/s")
+		return
+	}
+	m.bar.Set("documents", FormatCount(m.documents)+" documents, ")
+	m.bar.Set("rate", FormatCount(m.perSecond(m.documents, now))+"/s")
 }
 
-// rate is documents per second over the whole job.
-func (m *Meter) rate(now time.Time) int64 {
+// perSecond is a rate over the whole job.
+func (m *Meter) perSecond(n int64, now time.Time) int64 {
 	seconds := now.Sub(m.started).Seconds()
 	if seconds <= 0 {
 		return 0
 	}
-	return int64(float64(m.documents) / seconds)
+	return int64(float64(n) / seconds)
 }
 
 // attributes are what a line says.
 func (m *Meter) attributes(now time.Time) []any {
-	attributes := []any{
-		slog.Int64("documents", m.documents),
-		slog.Int64("bytes", m.bytes),
-		slog.Int64("documents_per_second", m.rate(now)),
+	attributes := []any{slog.Int64("bytes", m.bytes)}
+	if m.documents > 0 {
+		attributes = append(attributes,
+			slog.Int64("documents", m.documents),
+			slog.Int64("documents_per_second", m.perSecond(m.documents, now)))
 	}
 	if m.total > 0 {
 		attributes = append(attributes, slog.Int64("total_bytes", m.total))

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// testEnv collects output and has a clock that stands still until it is moved.
+type testEnv struct {
+	Env
+	out, err bytes.Buffer
+	now      time.Time
+}
+
+func newTestEnv() *testEnv {
+	e := &testEnv{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	e.Env = Env{Stdout: &e.out, Stderr: &e.err, Stdin: strings.NewReader(""), Now: func() time.Time { return e.now }}
+	return e
+}
+
+func TestExitStatusAndErrors(t *testing.T) {
+	newRoot := func(env *Env) *cobra.Command {
+		root := &cobra.Command{Use: "tool", Args: cobra.NoArgs, RunE: NeedsCommand}
+		add := func(use string, err error) {
+			command := &cobra.Command{Use: use, Args: cobra.MaximumNArgs(1), RunE: func(*cobra.Command, []string) error { return err }}
+			command.Flags().Int("n", 0, "a number")
+			root.AddCommand(command)
+		}
+		add("good", nil)
+		add("bad", errors.New("opening x: broken"))
+		add("lines", errors.New("first\nsecond"))
+		add("placed", fmt.Errorf("wrapped: %w", Bare(errors.New("file:7: wrong"))))
+		add("misused", Usagef("--n is odd"))
+		return root
+	}
+	for _, test := range []struct {
+		args   string
+		status int
+		stderr string
+	}{
+		{"good", ExitOK, ""},
+		{"bad", ExitFailure, "tool: opening x: broken\n"},
+		{"lines", ExitFailure, "tool: first; second\n"},
+		{"placed", ExitFailure, "wrapped: file:7: wrong\n"},
+		{"misused", ExitUsage, "tool: --n is odd; see tool misused --help\n"},
+		{"good --n x", ExitUsage, `tool: invalid argument "x" for "--n" flag: strconv.ParseInt: parsing "x": invalid syntax; see tool good --help` + "\n"},
+		{"good --unknown", ExitUsage, "tool: unknown flag: --unknown; see tool good --help\n"},
+		{"good a b", ExitUsage, "tool: accepts at most 1 arg(s), received 2; see tool good --help\n"},
+		{"nonsense", ExitUsage, `tool: unknown command "nonsense" for "tool"; see tool --help` + "\n"},
+		{"", ExitUsage, "tool: a command is missing; see tool --help\n"},
+		{"good --log-level loud", ExitUsage, `tool: invalid argument "loud" for "--log-level" flag: slog: level string "loud": unknown name; see tool good --help` + "\n"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			env := newTestEnv()
+			require.Equal(t, test.status, Run(context.Background(), newRoot, &env.Env, strings.Fields(test.args)))
+			require.Equal(t, test.stderr, env.err.String())
+			require.Empty(t, env.out.String())
+		})
+	}
+
+	env := newTestEnv()
+	require.Equal(t, ExitOK, Run(context.Background(), newRoot, &env.Env, []string{"--version"}))
+	require.Regexp(t, `^tool \S+ \(commit .+, go\S+ \w+/\w+\)\n$`, env.out.String())
+	env = newTestEnv()
+	require.Equal(t, ExitOK, Run(context.Background(), newRoot, &env.Env, []string{"good", "--help"}))
+	require.Contains(t, env.out.String(), "--n int")
+}
+
+func TestDescribeBuild(t *testing.T) {
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	version, commit := describeBuild(info)
+	require.Equal(t, "(devel)", version)
+	require.Equal(t, "0123456789ab with changes", commit)
+}
+
+func TestLogsAreJSONOffTerminal(t *testing.T) {
+	env := newTestEnv()
+	level := slog.LevelInfo
+	log := newLogger(env.Stderr, false, &level)
+	log.Debug("unheard")
+	log.Info("flushed", "documents", 7)
+	var line struct {
+		Msg       string
+		Documents int
+	}
+	require.NoError(t, json.Unmarshal(env.err.Bytes(), &line))
+	require.Equal(t, "flushed", line.Msg)
+	require.Equal(t, 7, line.Documents)
+}
+
+func TestLogsAreTextOnTerminal(t *testing.T) {
+	env := newTestEnv()
+	level := slog.LevelInfo
+	log := newLogger(env.Stderr, true, &level)
+	log.Debug("unheard")
+	log.Info("started")
+	log.With("collection", "jobs").WithGroup("tail").Warn("stopped", "segment", 3, "reason", "bad bytes")
+	level = slog.LevelDebug
+	log.Debug("heard now")
+	require.Regexp(t, "^\r\x1b\\[K\\d\\d:\\d\\d:\\d\\d started\n"+
+		"\r\x1b\\[K\\d\\d:\\d\\d:\\d\\d WARN stopped collection=jobs tail.segment=3 tail.reason=\"bad bytes\"\n"+
+		"\r\x1b\\[K\\d\\d:\\d\\d:\\d\\d DEBUG heard now\n$", env.err.String())
+}
+
+func TestMeterOffTerminal(t *testing.T) {
+	env := newTestEnv()
+	level := slog.LevelInfo
+	env.Log = newLogger(env.Stderr, false, &level)
+	m := NewMeter(&env.Env, "appending", 1000)
+	for i := range int64(21) { // a second each
+		m.Update(i*10, i*20)
+		env.now = env.now.Add(time.Second)
+	}
+	m.Finish()
+	var lines []map[string]any
+	for line := range strings.Lines(env.err.String()) {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields))
+		delete(fields, "time")
+		lines = append(lines, fields)
+	}
+	require.Len(t, lines, 4)
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "appending", "documents": 100.0, "bytes": 200.0, "total_bytes": 1000.0,
+		"documents_per_second": 10.0, "remaining_seconds": 40.0,
+	}, lines[1])
+}
+
+func TestMeterOnTerminal(t *testing.T) {
+	env := newTestEnv()
+	env.Terminal = true
+	for _, test := range []struct {
+		name                    string
+		total, documents, bytes int64
+		want                    string
+	}{
+		{"documents", 10 << 20, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 1,234/s 1s left`},
+		{"bytes alone", 10 << 20, 0, 5 << 20, `appending 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 5MiB/s 1s left`},
+		{"no total", 0, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB 1,234/s 0s`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			env.err.Reset()
+			m := NewMeter(&env.Env, "appending", test.total)
+			env.now = env.now.Add(time.Second)
+			m.Update(test.documents, test.bytes)
+			m.Update(test.documents, test.bytes) // too soon to be drawn again
+			require.Regexp(t, "^\r"+test.want+` *$`, env.err.String())
+			m.Finish()
+			require.Equal(t, 2, strings.Count(env.err.String(), "\r"))
+			require.True(t, strings.HasSuffix(env.err.String(), "\n"))
+		})
+	}
+}
+
+func TestNoMeter(t *testing.T) {
+	var quiet *Meter
+	quiet.Update(1, 1)
+	quiet.Finish()
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "4096": 4096, "4096B": 4096, "64MiB": 64 << 20, "64mib": 64 << 20, "64 MB": 64e6, "64M": 64 << 20,
+		"1.5G": 3 << 29, "2TB": 2e12, "8k": 8 << 10,
+	} {
+		var s Size
+		require.NoError(t, s.Set(text), text)
+		require.Equal(t, want, int64(s), text)
+	}
+	for _, text := range []string{"", "MiB", "-1", "1e30T", "much", "NaN", "1 2"} {
+		var s Size
+		require.Error(t, s.Set(text), text)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1KiB", 1536: "1.5KiB", 64 << 20: "64MiB", 5 << 50: "5120TiB"} {
+		require.Equal(t, want, FormatBytes(n))
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
+		require.Equal(t, want, FormatCount(n))
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestOutputKeepsTheFirstError(t *testing.T) {
+	out := NewOutput(brokenWriter{})
+	out.Printf("%d\n", 1)
+	require.NoError(t, out.Err())
+	require.ErrorIs(t, out.Flush(), io.ErrShortWrite)
+	out.Write([]byte("more"))
+	require.EqualError(t, out.Flush(), "writing to standard output: short write")
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// Output is buffered standard output that keeps the first error, so that a full
+// disk is noticed once, at Flush.
+type Output struct {
+	buffer *bufio.Writer
+	err    error
+}
+
+// NewOutput returns an Output that writes to w.
+func NewOutput(w io.Writer) *Output {
+	return &Output{buffer: bufio.NewWriterSize(w, 64<<10)}
+}
+
+// Write writes bytes; after an error it does nothing.
+func (o *Output) Write(p []byte) {
+	if o.err == nil {
+		_, o.err = o.buffer.Write(p)
+	}
+}
+
+// Printf writes formatted text; after an error it does nothing.
+func (o *Output) Printf(format string, args ...any) {
+	if o.err == nil {
+		_, o.err = fmt.Fprintf(o.buffer, format, args...)
+	}
+}
+
+// Err is the first error of writing, as far as it is known before Flush.
+func (o *Output) Err() error { return o.wrapped() }
+
+// Flush writes what is buffered and returns the first error of all.
+func (o *Output) Flush() error {
+	if o.err == nil {
+		o.err = o.buffer.Flush()
+	}
+	return o.wrapped()
+}
+
+func (o *Output) wrapped() error {
+	if o.err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing to standard output: %w", o.err)
+}
