@@ -46,7 +46,7 @@
 //
 // # Concurrency
 //
-// HashKey, MayContain and Stats may be called from any number of goroutines, also
+// HashKey, Filter.MayContain and Filter.Stats may be called by many goroutines, also
 // while the Manager loads and drops pages; they take no lock and allocate
 // nothing. A Builder is for one goroutine.
 //
