@@ -1,0 +1,147 @@
+package docservice
+
+import (
+	"slices"
+
+	"docstore/queue"
+)
+
+// MaxBatchIDs is how many ids may be asked for at once.
+const MaxBatchIDs = 1 << 14
+
+// batchWindow is how many documents are read in the order of their addresses:
+// a usual batch as a whole, and of a huge one no more at a time than may be
+// read for nothing when the bytes allowed run out.
+const batchWindow = 1024
+
+// Answer is what there is to say about one id of a batch.
+type Answer struct {
+	Document []byte // if Err is nil
+	Err      error  // as of Get
+}
+
+// GetMany looks many ids up at once and reads the documents in the order in
+// which they lie on disk, appending them to dst. The answers are in the order
+// of the ids. They may be fewer: if the documents take more than maxBytes, ids
+// at the end are left out, but never the first. The answers' documents are
+// parts of the slice that is returned.
+func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
+	if len(ids) > MaxBatchIDs {
+		return dst, nil, ErrBatchTooLarge
+	}
+	b := batch{
+		collection: c,
+		ids:        ids,
+		entries:    make([]batchEntry, len(ids)),
+		start:      len(dst),
+		maxBytes:   maxBytes,
+		dst:        dst,
+	}
+	if err := b.lookUp(); err != nil {
+		return dst, nil, c.answer(err, queue.Address{})
+	}
+	answered := 0
+	for answered < len(ids) {
+		end := min(answered+batchWindow, len(ids))
+		if b.readSorted(answered, end) {
+			answered = end
+			continue
+		}
+		answered = b.readInOrder(answered, end)
+		break
+	}
+	return b.dst, b.answers(answered), nil
+}
+
+// batch is a GetMany under way.
+type batch struct {
+	collection *Collection
+	ids        [][]byte
+	entries    []batchEntry // one for each id
+	order      []int        // scratch: the ids of a window, sorted by address
+	dst        []byte
+	start      int // where the documents begin in dst
+	maxBytes   int
+}
+
+// batchEntry is what is known of one id.
+type batchEntry struct {
+	indexEntry
+	err        error // of the look-up, then of the fetch
+	start, end int   // of the document in dst
+}
+
+// lookUp asks the index for all ids.
+func (b *batch) lookUp() error {
+	return b.collection.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
+		entry := &b.entries[i]
+		if !validID(b.ids[i]) {
+			err = ErrBadID
+		}
+		if err == nil {
+			entry.indexEntry, err = decodeIndexEntry(value)
+		}
+		if err != nil {
+			entry.err = b.collection.answer(err, queue.Address{})
+		}
+		return nil
+	})
+}
+
+// readSorted reads the documents from..to in the order of their addresses. It
+// returns false, with nothing read, if they do not fit.
+func (b *batch) readSorted(from, to int) bool {
+	b.order = b.order[:0]
+	for i := from; i < to; i++ {
+		b.order = append(b.order, i)
+	}
+	slices.SortFunc(b.order, func(i, j int) int {
+		return b.entries[i].address.Compare(b.entries[j].address)
+	})
+	before := len(b.dst)
+	for _, i := range b.order {
+		b.read(i)
+		if len(b.dst)-b.start > b.maxBytes {
+			b.dst = b.dst[:before]
+			return false
+		}
+	}
+	return true
+}
+
+// readInOrder reads the documents from..to in the order asked until one does
+// not fit, and returns which that is.
+func (b *batch) readInOrder(from, to int) int {
+	for i := from; i < to; i++ {
+		before := len(b.dst)
+		b.read(i)
+		if i > 0 && len(b.dst)-b.start > b.maxBytes {
+			b.dst = b.dst[:before]
+			return i
+		}
+	}
+	return to
+}
+
+// read appends one document to dst.
+func (b *batch) read(i int) {
+	entry := &b.entries[i]
+	entry.start = len(b.dst)
+	if entry.err == nil {
+		b.dst, entry.err = b.collection.fetch(b.dst, b.ids[i], entry.indexEntry)
+	}
+	entry.end = len(b.dst)
+}
+
+// answers are the answers for the first n ids.
+func (b *batch) answers(n int) []Answer {
+	answers := make([]Answer, n)
+	for i := range answers {
+		if entry := &b.entries[i]; entry.err != nil {
+			answers[i].Err = entry.err
+		} else {
+			answers[i].Document = b.dst[entry.start:entry.end:entry.end]
+		}
+	}
+	return answers
+}

@@ -1,0 +1,203 @@
+package docservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice/docservicepb"
+	"docstore/queue"
+)
+
+// maxReasks is how often a batch asks again for what was unavailable.
+const maxReasks = 3
+
+// Client fetches the documents of one collection from the servers of a pool.
+// Its methods may be called from many goroutines at once.
+//
+// The pool's options should have Methods: IdempotentMethods(), so that a call
+// whose server dies is repeated on another one.
+type Client struct {
+	pool       *boxcarrpc.Pool
+	collection string
+}
+
+// NewClient makes a client. The pool remains its owner's, to be closed by it.
+func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
+	return &Client{pool: pool, collection: collection}
+}
+
+// Get appends the document with the id to dst. On any error it returns dst
+// unchanged: ErrNotFound; ErrUnavailable if none of the servers asked could
+// give it; ErrBadID; ErrNoCollection; or how the call failed.
+func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
+	if len(id) == 0 || len(id) > queue.MaxIDBytes {
+		return dst, ErrBadID
+	}
+	request := make([]byte, 0, len(c.collection)+len(id)+maxAnswerOverheadBytes)
+	request = appendID(appendCollection(request, c.collection), id)
+	response, err := c.pool.Call(ctx, MethodGet, request, dst)
+	if err != nil {
+		return dst, clientError(err)
+	}
+	body := response[len(dst):]
+	status, document, err := decodeAnswer(body)
+	if err != nil {
+		return dst, err
+	}
+	if err := answerError(status); err != nil {
+		return dst, err
+	}
+	// The document is a part of what has been appended: move it to the front.
+	return response[:len(dst)+copy(body, document)], nil
+}
+
+// GetMany fetches many documents and calls fn once for each id, in their order:
+// with the document, which is valid until fn returns, or with an error as of
+// Get. It returns the first error of fn, or what made a call as a whole fail.
+func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error {
+	for from := 0; from < len(ids); {
+		answers, err := c.getBatch(ctx, ids[from:min(from+MaxBatchIDs, len(ids))])
+		if err != nil {
+			return err
+		}
+		for i, answer := range answers {
+			if err := fn(from+i, answer.Document, answer.Err); err != nil {
+				return err
+			}
+		}
+		from += len(answers)
+	}
+	return nil
+}
+
+// getBatch fetches the documents of the first of the ids: one at least, and as
+// many as fit into one response. What the server that answers does not have is
+// asked for again: if that request meets the same server, it has nothing to
+// answer to it, and the pool goes on to the next.
+func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
+	answers, err := c.call(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for range maxReasks {
+		var missing []int
+		var missingIDs []string
+		for i, answer := range answers {
+			if errors.Is(answer.Err, ErrUnavailable) {
+				missing, missingIDs = append(missing, i), append(missingIDs, ids[i])
+			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		more, err := c.call(ctx, missingIDs)
+		if err != nil {
+			return nil, err
+		}
+		progress := false
+		for i, answer := range more {
+			answers[missing[i]] = answer
+			progress = progress || !errors.Is(answer.Err, ErrUnavailable)
+		}
+		if len(more) < len(missing) { // these no longer fit, and what follows them can wait
+			answers = answers[:missing[len(more)]]
+		}
+		if !progress {
+			break
+		}
+	}
+	return answers, nil
+}
+
+// call is one BatchGet of the ids that may be asked for. It answers for the
+// first ids, for one at least.
+func (c *Client) call(ctx context.Context, ids []string) ([]Answer, error) {
+	request := appendCollection(nil, c.collection)
+	for _, id := range ids {
+		request = appendID(request, id)
+	}
+	response, err := c.pool.Call(ctx, MethodBatchGet, request, nil)
+	if err != nil {
+		err = clientError(err)
+		if !errors.Is(err, ErrUnavailable) {
+			return nil, err
+		}
+		answers := make([]Answer, len(ids))
+		for i := range answers {
+			answers[i].Err = err
+		}
+		return answers, nil
+	}
+	answers := make([]Answer, 0, len(ids))
+	leftOut, err := decodeBatchGetResponse(response, func(status docservicepb.Status, document []byte) error {
+		if len(answers) == len(ids) {
+			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
+		}
+		answers = append(answers, Answer{Document: document, Err: answerError(status)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) == 0 || uint64(len(answers))+uint64(leftOut) != uint64(len(ids)) {
+		return nil, fmt.Errorf("%w: %d answers and %d left out for %d ids", ErrMalformed, len(answers), leftOut, len(ids))
+	}
+	return answers, nil
+}
+
+// Stats asks one of the servers for its description of the collection.
+func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, error) {
+	request, err := proto.Marshal(&docservicepb.StatsRequest{Collection: c.collection})
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.pool.Call(ctx, MethodStats, request, nil)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	var response docservicepb.StatsResponse
+	if err := proto.Unmarshal(body, &response); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if len(response.GetCollections()) != 1 {
+		return nil, fmt.Errorf("%w: stats of %d collections, want 1", ErrMalformed, len(response.GetCollections()))
+	}
+	return response.GetCollections()[0], nil
+}
+
+// errAnswerFailed is STATUS_ERROR: the server knows why.
+var errAnswerFailed = errors.New("docservice: the server failed to read the document; its log says why")
+
+// answerError is the error that a status stands for, nil for found.
+func answerError(status docservicepb.Status) error {
+	switch status {
+	case docservicepb.Status_STATUS_FOUND:
+		return nil
+	case docservicepb.Status_STATUS_NOT_FOUND:
+		return ErrNotFound
+	case docservicepb.Status_STATUS_UNAVAILABLE:
+		return ErrUnavailable
+	case docservicepb.Status_STATUS_ERROR:
+		return errAnswerFailed
+	}
+	return fmt.Errorf("%w: status %d", ErrMalformed, status)
+}
+
+// clientError gives the failure of a call its meaning. That there is no server
+// at all stays what it is: that is no answer about a document.
+func clientError(err error) error {
+	if errors.Is(err, boxcarrpc.ErrNoServer) {
+		return err
+	}
+	switch boxcarrpc.CodeOf(err) {
+	case boxcarrpc.CodeUnavailable:
+		return unavailable(err)
+	case boxcarrpc.CodeNotFound:
+		return fmt.Errorf("%w: %w", ErrNoCollection, err)
+	}
+	return err
+}

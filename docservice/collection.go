@@ -1,0 +1,183 @@
+package docservice
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// Collection serves the documents of one queue by their ids. Its methods may
+// be called from many goroutines at once.
+type Collection struct {
+	name     string
+	queueDir string
+	options  CollectionOptions
+	logger   *slog.Logger
+	index    *lsm.DB
+	queue    *queue.Reader
+
+	stop    context.CancelFunc
+	running sync.WaitGroup // the tail and the background pass
+	closing sync.Once
+	closed  error // of the first Close
+
+	// following: the tail has caught up once and is not stopped by a fault, so
+	// what the index does not hold does not exist.
+	following atomic.Bool
+	gets      getCounters
+	recheck   chan struct{} // a fetch has found new damage: the pass looks at once
+
+	mu struct {
+		sync.Mutex
+		tail   tailState
+		faults faultList
+		// suspect are segments in which a fetch has found damage since the
+		// background pass last looked.
+		suspect map[queue.SegmentID]bool
+	}
+}
+
+// getCounters count the ids that were asked for by answer.
+type getCounters struct {
+	found, notFound, unavailable, failed atomic.Uint64
+}
+
+// OpenCollection opens the queue in queueDir and its index in indexDir, which
+// is made if need be, and starts to tail the queue into the index. The
+// collection answers at once with what is in the index already; Status tells
+// when it is ready. opts may be nil.
+func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*Collection, error) {
+	options := opts.withDefaults()
+	c := &Collection{
+		name:     name,
+		queueDir: queueDir,
+		options:  options,
+		logger:   options.Logger.With("collection", name),
+		recheck:  make(chan struct{}, 1),
+	}
+	index, err := lsm.Open(indexDir, &lsm.Options{
+		FS:            options.FS,
+		Logger:        c.logger,
+		MemtableBytes: options.MemtableBytes,
+		FilterBytes:   options.FilterBytes,
+		Budget:        options.Budget,
+	})
+	if err != nil {
+		return nil, errors.Wrapf(err, "collection %s: opening the index", name)
+	}
+	c.index = index
+	if c.mu.tail.position, err = readPosition(index); err != nil {
+		return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: index %s", name, indexDir), index.Close())
+	}
+	c.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
+		FS:           options.FS,
+		PollInterval: options.PollInterval,
+		Logger:       c.logger,
+		OnCaughtUp:   c.caughtUp,
+	})
+	if err != nil {
+		return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: opening the queue", name), index.Close())
+	}
+	c.mu.suspect = make(map[queue.SegmentID]bool)
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(context.Background())
+	c.running.Go(func() { c.runTail(ctx) })
+	if options.VerifyInterval > 0 {
+		c.running.Go(func() { c.runVerify(ctx) })
+	}
+	return c, nil
+}
+
+// Name is the name under which the collection is asked for.
+func (c *Collection) Name() string { return c.name }
+
+// Close stops tailing and closes queue and index. Everything after it, calls
+// under way too, fails with ErrClosed. Closing again returns what the first
+// Close did.
+func (c *Collection) Close() error {
+	c.closing.Do(func() {
+		c.stop()
+		c.running.Wait()
+		c.closed = errors.CombineErrors(c.queue.Close(), c.index.Close())
+	})
+	return c.closed
+}
+
+// Get appends the document with the id to dst. On any error it returns dst
+// unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
+// wrong.
+func (c *Collection) Get(dst, id []byte) ([]byte, error) {
+	if !validID(id) {
+		return dst, c.answer(ErrBadID, queue.Address{})
+	}
+	var buffer [indexEntryBytes]byte
+	value, err := c.index.Get(buffer[:0], id)
+	if err != nil {
+		return dst, c.answer(err, queue.Address{})
+	}
+	entry, err := decodeIndexEntry(value)
+	if err != nil {
+		return dst, c.answer(err, queue.Address{})
+	}
+	return c.fetch(dst, id, entry)
+}
+
+// fetch appends the document of an index entry to dst. The id may have been
+// overwritten since the entry was read: an address is for ever, so that gives
+// the version before.
+func (c *Collection) fetch(dst, id []byte, entry indexEntry) ([]byte, error) {
+	if entry.expiry != 0 && entry.expired(c.options.Now()) {
+		return dst, c.answer(ErrNotFound, entry.address)
+	}
+	result, err := c.queue.DocumentFor(dst, id, entry.address)
+	if err != nil {
+		return dst, c.answer(err, entry.address)
+	}
+	c.gets.found.Add(1)
+	return result, nil
+}
+
+// validID tells whether there can be a document of the id. The index's empty
+// key is not one: the position is kept there.
+func validID(id []byte) bool { return len(id) > 0 && len(id) <= queue.MaxIDBytes }
+
+// errNotRead is the answer for an id that is not in the index, while what is
+// still to be read of the queue may hold it.
+var errNotRead = unavailable(errors.New("the queue has not been read to its end"))
+
+// unavailable makes an error that says why a document cannot be had match
+// ErrUnavailable, for the standard library's errors.Is too.
+func unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// answer turns an error of index or queue into one of this package's, counts
+// it, and records the fault that may be behind it. at is the address that was
+// to be read, if it came to that.
+func (c *Collection) answer(err error, at queue.Address) error {
+	switch {
+	case errors.Is(err, lsm.ErrNotFound) && c.following.Load(),
+		errors.Is(err, ErrNotFound),
+		errors.Is(err, queue.ErrDeleted):
+		c.gets.notFound.Add(1)
+		return ErrNotFound
+	case errors.Is(err, lsm.ErrNotFound):
+		c.gets.unavailable.Add(1)
+		return errNotRead
+	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, lsm.ErrCorrupt), errors.Is(err, errIndexEntry):
+		// Where the index is damaged the address is not known, but for the
+		// caller it is the same: another server may have the document.
+		c.gets.unavailable.Add(1)
+		c.recordFault(err, at)
+		return unavailable(err)
+	case errors.Is(err, lsm.ErrClosed), errors.Is(err, queue.ErrClosed):
+		err = ErrClosed
+	}
+	c.gets.failed.Add(1)
+	return err
+}

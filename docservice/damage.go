@@ -1,0 +1,64 @@
+package docservice
+
+import (
+	"path/filepath"
+	"strconv"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// faultOf describes an error of the queue or the index. at is the address that
+// was to be read, if it was one. Of errors that only differ in the address the
+// description is the same, so that a fault is one however often it is met.
+func (c *Collection) faultOf(err error, at queue.Address) Fault {
+	fault := Fault{Since: c.options.Now()}
+	var inQueue *queue.CorruptionError
+	var inIndex *lsm.CorruptionError
+	switch {
+	case errors.As(err, &inQueue):
+		fault.Segment, fault.Offset, fault.Path = inQueue.Segment, inQueue.Offset, inQueue.Path
+		fault.Reason = inQueue.Reason
+		if inQueue.ID != "" {
+			fault.Reason += ", in the document with id " + strconv.Quote(inQueue.ID)
+		}
+	case errors.As(err, &inIndex):
+		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
+	case errors.Is(err, queue.ErrMismatch):
+		fault.Path, fault.Reason = c.queueDir, "the index has addresses where the queue has other ids"
+	case at.Segment != 0:
+		fault.Segment = at.Segment
+		fault.Path = filepath.Join(c.queueDir, sealedName(at.Segment))
+		fault.Reason = "missing, or shorter than it was"
+	default:
+		fault.Reason = err.Error()
+	}
+	return fault
+}
+
+// recordFault records why a document could not be read, and has the background
+// pass look at the segment.
+func (c *Collection) recordFault(err error, at queue.Address) {
+	fault := c.faultOf(err, at)
+	c.mu.Lock()
+	news := c.mu.faults.add(fault)
+	if news && fault.Segment != 0 {
+		c.mu.suspect[fault.Segment] = true
+	}
+	c.mu.Unlock()
+	if !news {
+		return
+	}
+	c.logDamage(fault)
+	select {
+	case c.recheck <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+func (c *Collection) logDamage(fault Fault) {
+	c.logger.Error("damage: documents are unavailable",
+		"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
+}

@@ -1,0 +1,96 @@
+// Package docservice serves documents by id: it ties a queue, which holds the
+// documents, to an index, which finds them, and answers for both over Boxcar.
+//
+//	c, err := docservice.OpenCollection("jobs", "queue", "data/jobs", nil)
+//	service := docservice.NewService(c)
+//	server := boxcarrpc.NewServer(service.Handle, nil)
+//
+//	pool, err := boxcarrpc.NewPool(servers, &boxcarrpc.PoolOptions{
+//		Methods: docservice.IdempotentMethods(),
+//	})
+//	client := docservice.NewClient(pool, "jobs")
+//	document, err := client.Get(ctx, nil, "4711")
+//
+// # The way of a document
+//
+//	segments in queueDir                   index in indexDir
+//	(written elsewhere, come by rsync)     (made here, can be made again)
+//
+//	  N.seg, N.open                          id  ->  address, expiry, size
+//	      |                                  ""  ->  position
+//	      |   tail: ids and addresses only        ^
+//	      +---------------------------------------+
+//	      |     in batches, each with the position behind it
+//	      |
+//	      |   Get: id -> index -> address -> segment -> document
+//	      +----------------------------------------------------->  caller
+//	      |
+//	      |   background pass: every byte of each segment that arrives
+//	      +----------------------------------------------------->  faults
+//
+// A [Collection] is one queue and its index. One goroutine tails the queue: it
+// gathers entries in a batch, adds the position behind the last of them under
+// the empty key, which is no document's id, and applies the batch atomically
+// when nothing more is waiting or 4,096 entries or 1 MiB have come together.
+// Another one verifies each sealed segment that arrives, once for each version
+// of its file. A [Service] answers docstore.v1.Documents (docservicepb) for
+// several collections, and a [Client] asks.
+//
+// The index value is 20 bytes; see entry.go, where it is drawn. The messages are
+// in docservicepb/docservice.proto.
+//
+// # Answers
+//
+// For an id there are four:
+//
+//   - found: the document, byte for byte as it was appended. Its CRC has been
+//     checked, and that it is the one of this id.
+//   - not found (ErrNotFound): never written, deleted, or expired. Expiry has
+//     the resolution of a second, and nothing goes early.
+//   - unavailable (ErrUnavailable): the document exists or may exist, but not
+//     here and now. Its bytes are missing or damaged, or the id is not in the
+//     index and the queue has not been read to its end, because the collection
+//     has just been opened or because damage stops the tail. Over Boxcar this is
+//     "not processed", so that the pool asks the next server; in a batch it is
+//     the answer for the id, and the client asks again for those ids alone.
+//   - an error.
+//
+// A batch has an answer for each id in the order asked. Where the response
+// would exceed [MaxReplyBytes], ids at the end are left out and counted, never
+// all of them; the client asks for them again.
+//
+// # Faults and recovery
+//
+// The position is in the batch that it describes. So after a crash the index is
+// as of some moment, with the position of that moment, and the tail goes on from
+// there: nothing is skipped, and what is read twice leads to the same entries.
+// A lost index is made again from the queue.
+//
+// Whatever goes wrong with files while a collection is open is recorded as a
+// [Fault], logged once, and goes away by itself:
+//
+//   - A wrong byte in a document makes this document unavailable. It is found by
+//     the background pass or when the document is asked for, and forgotten when
+//     the segment's file has been replaced and verifies well.
+//   - A wrong byte in a block's header or table, a queue that is another one
+//     than the index was made from, or an index that cannot be written stop the
+//     tail. What has been read is served. The tail tries again from the last
+//     position every second, and goes on as soon as it can.
+//   - Damage in the index makes what cannot be looked up unavailable. Removing
+//     the directory of the index repairs it.
+//
+// # Concurrency
+//
+// All methods may be called from many goroutines at once. Get takes no lock and
+// allocates nothing beyond dst. Close waits for the goroutines of the
+// collection; calls under way or later fail with ErrClosed.
+//
+// # Limits
+//
+//   - an id has 1 byte to 1 KiB, a document at most 16 MiB (package queue)
+//   - a batch has at most 16,384 ids ([MaxBatchIDs]), a response at most
+//     [MaxReplyBytes]
+//   - a Status lists at most 128 faults ([MaxFaults]), and 16 of each segment
+//     are kept
+//   - a document cannot expire after 2106-02-07; one that should never does
+package docservice

@@ -1,0 +1,66 @@
+package docservice
+
+import (
+	"log/slog"
+	"time"
+
+	"docstore/internal/vfs"
+	"docstore/lsm"
+)
+
+// Defaults of the options.
+const (
+	DefaultRetryInterval  = time.Second
+	DefaultVerifyInterval = 10 * time.Second
+)
+
+// CollectionOptions say how a collection is opened. Nil and zero values are
+// the defaults.
+type CollectionOptions struct {
+	// FS is where queue and index lie. The default is vfs.OS.
+	FS vfs.FS
+	// Logger is told of faults, of their end, and of the first time that the
+	// tail has caught up. The default is silence.
+	Logger *slog.Logger
+	// MemtableBytes, FilterBytes and Budget bound the index's memory, as in
+	// lsm.Options. The defaults are lsm's.
+	MemtableBytes int64
+	FilterBytes   int64
+	Budget        *lsm.Budget
+	// PollInterval is how often the queue is looked at for more. The default is
+	// the queue's.
+	PollInterval time.Duration
+	// RetryInterval is how long the tail waits after an error before it tries
+	// again. The default is DefaultRetryInterval.
+	RetryInterval time.Duration
+	// VerifyInterval is how often the background pass looks for segments that
+	// have arrived or were replaced. The default is DefaultVerifyInterval;
+	// negative: no background pass.
+	VerifyInterval time.Duration
+	// Now is the clock by which documents expire. The default is time.Now.
+	Now func() time.Time
+}
+
+// withDefaults returns the options with every default filled in.
+func (o *CollectionOptions) withDefaults() CollectionOptions {
+	var filled CollectionOptions
+	if o != nil {
+		filled = *o
+	}
+	if filled.FS == nil {
+		filled.FS = vfs.OS
+	}
+	if filled.Logger == nil {
+		filled.Logger = slog.New(slog.DiscardHandler)
+	}
+	if filled.RetryInterval <= 0 {
+		filled.RetryInterval = DefaultRetryInterval
+	}
+	if filled.VerifyInterval == 0 {
+		filled.VerifyInterval = DefaultVerifyInterval
+	}
+	if filled.Now == nil {
+		filled.Now = time.Now
+	}
+	return filled
+}

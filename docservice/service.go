@@ -1,0 +1,219 @@
+package docservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice/docservicepb"
+)
+
+// The methods of the service, as they are called over Boxcar.
+const (
+	MethodGet      = "/docstore.v1.Documents/Get"
+	MethodBatchGet = "/docstore.v1.Documents/BatchGet"
+	MethodStats    = "/docstore.v1.Documents/Stats"
+)
+
+// MaxReplyBytes is the largest response to a BatchGet: 32 MiB, or what Boxcar
+// carries if that is less.
+const MaxReplyBytes = min(32<<20, boxcarrpc.MaxResponseBytes)
+
+// maxScratchBytes is how large a buffer for batches may be to be kept.
+const maxScratchBytes = 4 << 20
+
+// IdempotentMethods are the methods that may be repeated on another server, for
+// boxcarrpc.PoolOptions.Methods: those that docservice.proto declares so.
+func IdempotentMethods() map[string]boxcarrpc.Method {
+	methods := make(map[string]boxcarrpc.Method)
+	services := docservicepb.File_docservice_docservicepb_docservice_proto.Services()
+	for i := range services.Len() {
+		service := services.Get(i)
+		for j := range service.Methods().Len() {
+			method := service.Methods().Get(j)
+			options, _ := method.Options().(*descriptorpb.MethodOptions)
+			if options.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN {
+				methods[fmt.Sprintf("/%s/%s", service.FullName(), method.Name())] = boxcarrpc.Method{Idempotent: true}
+			}
+		}
+	}
+	return methods
+}
+
+// Service answers the calls of docstore.v1.Documents for several collections.
+// It owns none of them: closing them is their owner's, after the server that
+// calls Handle.
+type Service struct {
+	collections map[string]*Collection
+	names       []string // sorted
+	scratch     sync.Pool
+}
+
+// batchScratch is the memory of a BatchGet.
+type batchScratch struct {
+	ids       [][]byte
+	documents []byte
+}
+
+// NewService serves the collections under their names, which must differ.
+func NewService(collections ...*Collection) *Service {
+	s := &Service{collections: make(map[string]*Collection, len(collections))}
+	s.scratch.New = func() any { return new(batchScratch) }
+	for _, c := range collections {
+		if s.collections[c.Name()] != nil {
+			panic("docservice: two collections have the name " + c.Name())
+		}
+		s.collections[c.Name()] = c
+		s.names = append(s.names, c.Name())
+	}
+	slices.Sort(s.names)
+	return s
+}
+
+// Handle is a boxcarrpc.Handler: it appends the response to dst. Its errors are
+// *boxcarrpc.Error; on any of them it returns dst unchanged.
+func (s *Service) Handle(_ context.Context, method string, request, dst []byte) ([]byte, error) {
+	switch method {
+	case MethodGet:
+		return s.get(request, dst)
+	case MethodBatchGet:
+		return s.batchGet(request, dst)
+	case MethodStats:
+		return s.stats(request, dst)
+	}
+	return dst, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method}
+}
+
+func (s *Service) get(request, dst []byte) ([]byte, error) {
+	name, id, err := decodeGetRequest(request)
+	if err != nil {
+		return dst, callError(err)
+	}
+	c, err := s.collection(name)
+	if err != nil {
+		return dst, err
+	}
+	start := len(dst)
+	response, err := c.Get(beginFound(dst), id)
+	switch {
+	case err == nil:
+		return endFound(response, start), nil
+	case errors.Is(err, ErrNotFound):
+		return appendStatus(dst, docservicepb.Status_STATUS_NOT_FOUND), nil
+	}
+	return dst, callError(err)
+}
+
+func (s *Service) batchGet(request, dst []byte) ([]byte, error) {
+	scratch := s.scratch.Get().(*batchScratch)
+	defer func() {
+		clear(scratch.ids) // they are parts of the request
+		if cap(scratch.documents) <= maxScratchBytes {
+			s.scratch.Put(scratch)
+		}
+	}()
+	name, ids, err := decodeBatchGetRequest(scratch.ids[:0], request)
+	if err != nil {
+		return dst, callError(err)
+	}
+	scratch.ids = ids
+	c, err := s.collection(name)
+	if err != nil {
+		return dst, err
+	}
+	overhead := (len(ids) + 1) * maxAnswerOverheadBytes
+	documents, answers, err := c.GetMany(scratch.documents[:0], ids, MaxReplyBytes-overhead)
+	if err != nil {
+		return dst, callError(err)
+	}
+	scratch.documents = documents
+	if len(ids) > 0 && len(answers) == len(ids) && !slices.ContainsFunc(answers, Answer.available) {
+		// Nothing here is of any use to the caller: another server is.
+		return dst, callError(answers[0].Err)
+	}
+	dst = slices.Grow(dst, len(documents)+overhead)
+	for _, answer := range answers {
+		dst = appendAnswer(dst, answer.status(), answer.Document)
+	}
+	if leftOut := len(ids) - len(answers); leftOut > 0 {
+		dst = appendLeftOut(dst, leftOut)
+	}
+	return dst, nil
+}
+
+func (s *Service) stats(request, dst []byte) ([]byte, error) {
+	var asked docservicepb.StatsRequest
+	if err := proto.Unmarshal(request, &asked); err != nil {
+		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
+	}
+	names := s.names
+	if asked.GetCollection() != "" {
+		if _, err := s.collection([]byte(asked.GetCollection())); err != nil {
+			return dst, err
+		}
+		names = []string{asked.GetCollection()}
+	}
+	response := &docservicepb.StatsResponse{}
+	for _, name := range names {
+		stats, err := s.collections[name].Stats()
+		if err != nil {
+			return dst, callError(err)
+		}
+		response.Collections = append(response.Collections, stats.proto())
+	}
+	result, err := proto.MarshalOptions{}.MarshalAppend(dst, response)
+	if err != nil {
+		return dst, callError(err)
+	}
+	return result, nil
+}
+
+// collection returns the collection of that name. That there is none is the
+// call's failure, not the answer "not found" for a document.
+func (s *Service) collection(name []byte) (*Collection, error) {
+	if c := s.collections[string(name)]; c != nil {
+		return c, nil
+	}
+	return nil, &boxcarrpc.Error{
+		Code:    boxcarrpc.CodeNotFound,
+		Message: fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(s.names, ", ")),
+	}
+}
+
+// available tells whether the answer is one that the caller can go by.
+func (a Answer) available() bool {
+	return !errors.Is(a.Err, ErrUnavailable) && !errors.Is(a.Err, ErrClosed)
+}
+
+// status is the answer in protobuf.
+func (a Answer) status() docservicepb.Status {
+	switch {
+	case a.Err == nil:
+		return docservicepb.Status_STATUS_FOUND
+	case errors.Is(a.Err, ErrNotFound):
+		return docservicepb.Status_STATUS_NOT_FOUND
+	case !a.available():
+		return docservicepb.Status_STATUS_UNAVAILABLE
+	}
+	return docservicepb.Status_STATUS_ERROR
+}
+
+// callError is the failure of a call. What another server may answer is marked
+// as not processed, so that the pool asks it.
+func callError(err error) error {
+	code := boxcarrpc.CodeInternal
+	switch {
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed):
+		return &boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()}
+	case errors.Is(err, ErrMalformed), errors.Is(err, ErrBadID), errors.Is(err, ErrBatchTooLarge):
+		code = boxcarrpc.CodeInvalidArgument
+	}
+	return &boxcarrpc.Error{Code: code, Message: err.Error(), Processed: true}
+}

@@ -1,0 +1,109 @@
+package docservice
+
+import (
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// Status is how a collection is doing now. Asking costs a listing of the
+// queue's directory.
+type Status struct {
+	// Ready: the queue has been read to its end, and reading it has not stopped
+	// since. Until then an id that is not found is answered ErrUnavailable.
+	Ready bool
+	// Position is up to where the queue is in the index.
+	Position queue.Position
+	// TailedBytes of the PresentBytes of the queue's segments here are in the
+	// index: the progress while a queue is first indexed.
+	TailedBytes, PresentBytes int64
+	// Applied counts the entries put into the index since the collection was
+	// opened.
+	Applied uint64
+	// LastAppended is when the newest of them was appended to the queue; the
+	// zero time if there is none.
+	LastAppended time.Time
+	// Lag is how old what the index does not hold yet may be: the time since
+	// LastAppended, or 0 if nothing is waiting in the queue.
+	Lag time.Duration
+	// Faults are what is wrong with the files here, at most MaxFaults of them,
+	// and MoreFaults how many more there are.
+	Faults     []Fault
+	MoreFaults int
+	Gets       GetCounts
+}
+
+// LagBytes is what of the queue's bytes here is not in the index yet.
+func (s Status) LagBytes() int64 { return s.PresentBytes - s.TailedBytes }
+
+// GetCounts count the ids that were asked for, by answer, since the collection
+// was opened.
+type GetCounts struct {
+	Found, NotFound, Unavailable, Failed uint64
+}
+
+// Status tells how the collection is doing. It works after Close, too.
+func (c *Collection) Status() Status {
+	status := Status{
+		Ready: c.following.Load(),
+		Gets: GetCounts{
+			Found:       c.gets.found.Load(),
+			NotFound:    c.gets.notFound.Load(),
+			Unavailable: c.gets.unavailable.Load(),
+			Failed:      c.gets.failed.Load(),
+		},
+	}
+	// The listing first: what arrives meanwhile is at most counted as read.
+	files, err := listSegments(c.options.FS, c.queueDir)
+	if err != nil {
+		c.logger.Warn("the queue's directory cannot be listed", "dir", c.queueDir, "error", err)
+	}
+	c.mu.Lock()
+	tail := c.mu.tail
+	status.Faults, status.MoreFaults = c.mu.faults.list()
+	c.mu.Unlock()
+
+	status.Position, status.Applied, status.LastAppended = tail.position, tail.applied, tail.appended
+	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
+	if tail.current {
+		// What lies behind the position is marks and footers.
+		status.TailedBytes = status.PresentBytes
+	} else if !tail.appended.IsZero() {
+		status.Lag = max(0, c.options.Now().Sub(tail.appended))
+	}
+	return status
+}
+
+// Stats is a Status with what index and queue say of themselves. It costs more:
+// every segment's footer is looked at.
+type Stats struct {
+	Name   string
+	Status Status
+	Index  lsm.Stats
+	// Of all segments here, with superseded versions and deletes.
+	Segments         int
+	SegmentBytes     int64
+	SegmentDocuments int64
+	SegmentDeletes   int64
+}
+
+// Stats describes the collection.
+func (c *Collection) Stats() (Stats, error) {
+	segments, err := c.queue.Segments()
+	if err != nil {
+		if errors.Is(err, queue.ErrClosed) {
+			return Stats{}, ErrClosed
+		}
+		return Stats{}, errors.Wrapf(err, "collection %s", c.name)
+	}
+	stats := Stats{Name: c.name, Status: c.Status(), Index: c.index.Stats(), Segments: len(segments)}
+	for _, segment := range segments {
+		stats.SegmentBytes += segment.Bytes
+		stats.SegmentDocuments += segment.Documents
+		stats.SegmentDeletes += segment.Deletes
+	}
+	return stats, nil
+}

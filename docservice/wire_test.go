@@ -1,0 +1,140 @@
+package docservice
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/docservice/docservicepb"
+)
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return b
+}
+
+// FuzzDecodeRequest: our decoders accept what the generated code accepts, and
+// see the same in it.
+func FuzzDecodeRequest(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(marshal(f, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1")}))
+	f.Add(marshal(f, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("1"), {}, []byte("\xff")}}))
+	f.Add([]byte("\x0a\x01a\x12\x01b\x0a\x01c\x12\x01d\x1a\x00")) // fields twice, and an unknown one
+	f.Add([]byte("\x0a\x01\xff"))                                 // a name that is not UTF-8
+	f.Add([]byte("\x08\x01\x10\x02"))                             // our numbers with another type
+	f.Add([]byte("\x12\xff\xff\xff\xff\x0f"))                     // a length beyond the end
+	f.Add([]byte("\x13\x14"))                                     // a group
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var get docservicepb.GetRequest
+		want := proto.Unmarshal(b, &get)
+		collection, id, err := decodeGetRequest(b)
+		require.Equal(t, want == nil, err == nil, "GetRequest: generated code: %v, ours: %v", want, err)
+		if err == nil {
+			assert.Equal(t, get.GetCollection(), string(collection))
+			assert.Equal(t, string(get.GetId()), string(id))
+		} else {
+			require.ErrorIs(t, err, ErrMalformed)
+		}
+
+		var batch docservicepb.BatchGetRequest
+		want = proto.Unmarshal(b, &batch)
+		collection, ids, err := decodeBatchGetRequest(nil, b)
+		require.Equal(t, want == nil, err == nil, "BatchGetRequest: generated code: %v, ours: %v", want, err)
+		if err == nil {
+			assert.Equal(t, batch.GetCollection(), string(collection))
+			require.Len(t, ids, len(batch.GetIds()))
+			for i, id := range batch.GetIds() {
+				assert.Equal(t, string(id), string(ids[i]))
+			}
+		}
+	})
+}
+
+// FuzzDecodeResponse: the same for what a client decodes.
+func FuzzDecodeResponse(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(marshal(f, &docservicepb.GetResponse{Status: docservicepb.Status_STATUS_FOUND, Document: []byte("{}")}))
+	f.Add(marshal(f, &docservicepb.BatchGetResponse{LeftOut: 3, Answers: []*docservicepb.BatchGetResponse_Answer{
+		{Status: docservicepb.Status_STATUS_FOUND, Document: []byte("{}")},
+		{Status: docservicepb.Status_STATUS_UNAVAILABLE},
+	}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var get docservicepb.GetResponse
+		want := proto.Unmarshal(b, &get)
+		status, document, err := decodeAnswer(b)
+		require.Equal(t, want == nil, err == nil, "GetResponse: generated code: %v, ours: %v", want, err)
+		if err == nil {
+			assert.Equal(t, get.GetStatus(), status)
+			assert.Equal(t, string(get.GetDocument()), string(document))
+		}
+
+		var batch docservicepb.BatchGetResponse
+		want = proto.Unmarshal(b, &batch)
+		var answers []*docservicepb.BatchGetResponse_Answer
+		leftOut, err := decodeBatchGetResponse(b, func(status docservicepb.Status, document []byte) error {
+			answers = append(answers, &docservicepb.BatchGetResponse_Answer{Status: status, Document: document})
+			return nil
+		})
+		require.Equal(t, want == nil, err == nil, "BatchGetResponse: generated code: %v, ours: %v", want, err)
+		if err == nil {
+			assert.Equal(t, batch.GetLeftOut(), leftOut)
+			require.Len(t, answers, len(batch.GetAnswers()))
+			for i, answer := range batch.GetAnswers() {
+				assert.Equal(t, answer.GetStatus(), answers[i].GetStatus())
+				assert.Equal(t, string(answer.GetDocument()), string(answers[i].GetDocument()))
+			}
+		}
+	})
+}
+
+func TestAppendedRequestsAreThoseOfTheGeneratedCode(t *testing.T) {
+	b := appendID(appendCollection(nil, "jobs"), "1")
+	assert.Equal(t, marshal(t, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1")}), b)
+	b = appendID(b, "2")
+	assert.Equal(t, marshal(t, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("1"), []byte("2")}}), b)
+}
+
+// The length of a document takes one to four bytes, and room is left for two:
+// around each border the document must come out whole.
+func TestFoundResponseOfEachLengthOfLength(t *testing.T) {
+	for _, size := range []int{0, 1, 127, 128, 129, 1<<14 - 1, 1 << 14, 1<<14 + 1, 1<<21 - 1, 1 << 21, 16 << 20} {
+		document := bytes.Repeat([]byte{0xa5, 1, 2}, size/3+1)[:size]
+		prefix := []byte("before")
+		b := beginFound(prefix)
+		b = append(b, document...)
+		b = endFound(b, len(prefix))
+		require.Equal(t, "before", string(b[:len(prefix)]))
+		var response docservicepb.GetResponse
+		require.NoError(t, proto.Unmarshal(b[len(prefix):], &response), "size=%d", size)
+		assert.Equal(t, docservicepb.Status_STATUS_FOUND, response.GetStatus())
+		assert.True(t, bytes.Equal(document, response.GetDocument()), "size=%d", size)
+		if size > 0 { // proto.Marshal leaves an empty document out
+			assert.True(t, bytes.Equal(marshal(t, &response), b[len(prefix):]), "size=%d", size)
+		}
+	}
+}
+
+func TestAppendedAnswersAreThoseOfTheGeneratedCode(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	want := &docservicepb.BatchGetResponse{LeftOut: 7}
+	var b []byte
+	for i := range 200 {
+		answer := &docservicepb.BatchGetResponse_Answer{Status: docservicepb.Status(i%4 + 1)}
+		if answer.Status == docservicepb.Status_STATUS_FOUND {
+			answer.Document = []byte(strings.Repeat("x", 1+random.IntN(20_000)))
+		}
+		want.Answers = append(want.Answers, answer)
+		before := len(b)
+		b = appendAnswer(b, answer.Status, answer.Document)
+		assert.LessOrEqual(t, len(b)-before-len(answer.Document), maxAnswerOverheadBytes)
+	}
+	b = appendLeftOut(b, 7)
+	assert.True(t, bytes.Equal(marshal(t, want), b))
+}
