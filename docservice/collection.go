@@ -23,6 +23,7 @@ type Collection struct {
 	index    *lsm.DB
 	queue    *queue.Reader
 
+	alive   context.Context // until Close
 	stop    context.CancelFunc
 	running sync.WaitGroup // the tail and the background pass
 	closing sync.Once
@@ -41,6 +42,8 @@ type Collection struct {
 		// suspect are segments in which a fetch has found damage since the
 		// background pass last looked.
 		suspect map[queue.SegmentID]bool
+		// changed is closed, and replaced, when tail or faults have changed.
+		changed chan struct{}
 	}
 }
 
@@ -62,6 +65,9 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 		logger:   options.Logger.With("collection", name),
 		recheck:  make(chan struct{}, 1),
 	}
+	c.alive, c.stop = context.WithCancel(context.Background())
+	c.mu.suspect = make(map[queue.SegmentID]bool)
+	c.mu.changed = make(chan struct{})
 	index, err := lsm.Open(indexDir, &lsm.Options{
 		FS:            options.FS,
 		Logger:        c.logger,
@@ -85,12 +91,9 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: opening the queue", name), index.Close())
 	}
-	c.mu.suspect = make(map[queue.SegmentID]bool)
-	var ctx context.Context
-	ctx, c.stop = context.WithCancel(context.Background())
-	c.running.Go(func() { c.runTail(ctx) })
+	c.running.Go(func() { c.runTail(c.alive) })
 	if options.VerifyInterval > 0 {
-		c.running.Go(func() { c.runVerify(ctx) })
+		c.running.Go(func() { c.runVerify(c.alive) })
 	}
 	return c, nil
 }

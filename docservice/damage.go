@@ -47,6 +47,7 @@ func (c *Collection) recordFault(err error, at queue.Address) {
 	if news && fault.Segment != 0 {
 		c.mu.suspect[fault.Segment] = true
 	}
+	c.notify()
 	c.mu.Unlock()
 	if !news {
 		return

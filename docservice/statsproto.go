@@ -27,6 +27,12 @@ func (s Stats) proto() *docservicepb.CollectionStats {
 		GetsFailed:       s.Status.Gets.Failed,
 		FaultsNotListed:  uint64(s.Status.MoreFaults),
 	}
+	stats.IndexTables = uint64(len(s.Index.Tables))
+	stats.IndexBytes = uint64(s.Index.LogBytes)
+	for _, table := range s.Index.Tables {
+		stats.IndexEntries += table.Entries
+		stats.IndexBytes += table.Bytes
+	}
 	for _, fault := range s.Status.Faults {
 		stats.Faults = append(stats.Faults, &docservicepb.Fault{
 			Segment:               uint32(fault.Segment),

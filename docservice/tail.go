@@ -151,6 +151,7 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 	c.mu.tail.appended = appended
 	c.mu.tail.current = false
 	resumed := c.mu.faults.clearTail()
+	c.notify()
 	c.mu.Unlock()
 	if resumed {
 		c.logger.Info("the queue is read on", "position", next.Next)
@@ -163,9 +164,11 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 func (c *Collection) caughtUp(at queue.Position) {
 	c.mu.Lock()
 	c.mu.tail.current = true
+	followed := c.following.Swap(true)
 	resumed := c.mu.faults.clearTail()
+	c.notify()
 	c.mu.Unlock()
-	if !c.following.Swap(true) {
+	if !followed {
 		c.logger.Info("the queue has been read to its end", "position", at.Next)
 	} else if resumed {
 		c.logger.Info("the queue is read on", "position", at.Next)
@@ -175,10 +178,11 @@ func (c *Collection) caughtUp(at queue.Position) {
 // tailStopped records why the queue cannot be read on for now.
 func (c *Collection) tailStopped(err error) {
 	fault := c.faultOf(err, queue.Address{})
-	c.following.Store(false)
 	c.mu.Lock()
+	c.following.Store(false)
 	c.mu.tail.current = false
 	news := c.mu.faults.setTail(fault)
+	c.notify()
 	c.mu.Unlock()
 	if news {
 		c.logger.Error("the queue cannot be read on; serving what has been read",

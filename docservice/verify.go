@@ -66,6 +66,7 @@ func (c *Collection) verify(ctx context.Context, f segmentFile) bool {
 	}
 	c.mu.Lock()
 	news, mended := c.mu.faults.replace(f.id, found)
+	c.notify()
 	c.mu.Unlock()
 	for _, fault := range news {
 		c.logDamage(fault)

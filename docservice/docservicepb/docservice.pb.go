@@ -404,8 +404,8 @@ type CollectionStats struct {
 	LagBytes uint64 `protobuf:"varint,4,opt,name=lag_bytes,json=lagBytes,proto3" json:"lag_bytes,omitempty"`
 	// For how long the oldest of them could have been, 0 if there are none.
 	LagMilliseconds uint64 `protobuf:"varint,5,opt,name=lag_milliseconds,json=lagMilliseconds,proto3" json:"lag_milliseconds,omitempty"`
-	// What the index holds: its entries, counting an id again for each table
-	// that has it, its tables, and its bytes on disk.
+	// What the index has on disk: the entries of its tables, where an id counts
+	// once for each table that has it or its delete; tables; bytes, of its log too.
 	IndexEntries uint64 `protobuf:"varint,6,opt,name=index_entries,json=indexEntries,proto3" json:"index_entries,omitempty"`
 	IndexTables  uint64 `protobuf:"varint,7,opt,name=index_tables,json=indexTables,proto3" json:"index_tables,omitempty"`
 	IndexBytes   uint64 `protobuf:"varint,8,opt,name=index_bytes,json=indexBytes,proto3" json:"index_bytes,omitempty"`

@@ -1,0 +1,242 @@
+package docservice
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+)
+
+// replace puts other bytes in a file's place the way rsync does: under another
+// name, then renamed.
+func replace(t *testing.T, fs vfs.FS, path string, content []byte) {
+	t.Helper()
+	incoming := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".incoming")
+	file, err := fs.Create(incoming)
+	require.NoError(t, err)
+	_, err = file.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.NoError(t, fs.Rename(incoming, path))
+}
+
+// flipped is content with one bit changed in the middle of the first place that
+// holds the bytes.
+func flipped(t *testing.T, content []byte, holds string) []byte {
+	t.Helper()
+	at := bytes.Index(content, []byte(holds))
+	require.GreaterOrEqual(t, at, 0)
+	content = bytes.Clone(content)
+	content[at+len(holds)/2] ^= 1
+	return content
+}
+
+// sealedFixture has two sealed segments of 100 documents, and returns the path
+// and content of the second one.
+func sealedFixture(t *testing.T) (f *fixture, path string, content []byte) {
+	f = newMemFixture(t)
+	f.putMany("first", 100)
+	f.seal()
+	f.putMany("second", 100)
+	f.seal()
+	path, content = f.segment(2)
+	return f, path, content
+}
+
+// segment returns the path and content of a sealed segment.
+func (f *fixture) segment(id queue.SegmentID) (path string, content []byte) {
+	f.t.Helper()
+	path = filepath.Join(f.queueDir, sealedName(id))
+	content, err := vfs.ReadFile(f.fs, path)
+	require.NoError(f.t, err)
+	return path, content
+}
+
+func hasFault(segment queue.SegmentID) func(Status) bool {
+	return func(s Status) bool { return len(s.Faults) > 0 && s.Faults[0].Segment == segment }
+}
+
+func noFaults(s Status) bool { return len(s.Faults) == 0 }
+
+// A fetch meets the damage before the background pass does, which then forgets
+// it when a good copy is there.
+func TestWrongByteInADocument(t *testing.T) {
+	f, path, good := sealedFixture(t)
+	replace(t, f.fs, path, flipped(t, good, documentOf("second-50")))
+	f.options.VerifyInterval = time.Hour // but looks at once when damage is met
+	c := f.ready()
+
+	requireNone(t, c, "second-50", ErrUnavailable)
+	requireDocument(t, c, "second-49", documentOf("second-49"))
+	requireDocument(t, c, "second-51", documentOf("second-51"))
+	status := c.Status()
+	assert.True(t, status.Ready, "one document is no reason to be out of service")
+	require.Len(t, status.Faults, 1)
+	assert.Equal(t, queue.SegmentID(2), status.Faults[0].Segment)
+	assert.Equal(t, path, status.Faults[0].Path)
+	assert.False(t, status.Faults[0].StopsTail)
+	assert.NotZero(t, status.Faults[0].Offset)
+	assert.Contains(t, status.Faults[0].Reason, "second-50")
+
+	_, answers, err := c.GetMany(nil, [][]byte{[]byte("second-50"), []byte("second-51")}, 1<<20)
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0].Err, ErrUnavailable)
+	require.NoError(t, answers[1].Err)
+	assert.Len(t, c.Status().Faults, 1, "met again, it is still one")
+}
+
+// The background pass finds what nobody has asked for, once.
+func TestBackgroundPassFindsDamageAndItsEnd(t *testing.T) {
+	f, path, good := sealedFixture(t)
+	bad := flipped(t, flipped(t, good, documentOf("second-20")), documentOf("second-70"))
+	replace(t, f.fs, path, bad)
+	f.options.VerifyInterval = time.Millisecond
+	c := f.ready()
+	waitFor(t, c, "both are found", func(s Status) bool { return len(s.Faults) == 2 })
+	requireNone(t, c, "second-20", ErrUnavailable)
+	since := c.Status().Faults[0].Since
+
+	replace(t, f.fs, path, flipped(t, good, documentOf("second-20")))
+	waitFor(t, c, "one is gone", func(s Status) bool { return len(s.Faults) == 1 })
+	assert.Equal(t, since, c.Status().Faults[0].Since)
+	requireDocument(t, c, "second-70", documentOf("second-70"))
+
+	replace(t, f.fs, path, good)
+	waitFor(t, c, "the other is gone", noFaults)
+	requireDocument(t, c, "second-20", documentOf("second-20"))
+}
+
+func TestWrongByteInATable(t *testing.T) {
+	f, path, good := sealedFixture(t)
+	replace(t, f.fs, path, flipped(t, good, "second-50"))
+	c := f.open()
+	waitFor(t, c, "the tail stops", hasFault(2))
+	status := c.Status()
+	assert.False(t, status.Ready)
+	require.Len(t, status.Faults, 1)
+	assert.True(t, status.Faults[0].StopsTail)
+	assert.Equal(t, path, status.Faults[0].Path)
+	assert.Positive(t, status.LagBytes())
+
+	requireDocument(t, c, "first-99", documentOf("first-99"))
+	requireNone(t, c, "second-99", ErrUnavailable) // it may be behind the damage
+	requireNone(t, c, "none", ErrUnavailable)
+
+	since := status.Faults[0].Since
+	f.clock.advance(time.Minute)
+	waitFor(t, c, "it was tried again", hasFault(2))
+	assert.Equal(t, since, c.Status().Faults[0].Since)
+
+	replace(t, f.fs, path, good)
+	require.NoError(t, c.WaitReady(soon(t)))
+	assert.Empty(t, c.Status().Faults)
+	requireDocument(t, c, "second-50", documentOf("second-50"))
+	requireDocument(t, c, "second-99", documentOf("second-99"))
+	requireNone(t, c, "none", ErrNotFound)
+}
+
+// A segment that has vanished makes its documents unavailable, until it is back.
+func TestMissingSegment(t *testing.T) {
+	f, path, good := sealedFixture(t)
+	c := f.ready()
+	require.NoError(t, c.Close())
+	require.NoError(t, f.fs.Remove(path))
+
+	c = f.open()
+	requireNone(t, c, "second-1", ErrUnavailable)
+	requireDocument(t, c, "first-1", documentOf("first-1"))
+	waitFor(t, c, "it is missed", func(s Status) bool {
+		return len(s.Faults) == 1 && s.Faults[0].Path == path && strings.Contains(s.Faults[0].Reason, "missing")
+	})
+	replace(t, f.fs, path, good)
+	waitFor(t, c, "it can be read", func(Status) bool {
+		_, err := c.Get(nil, []byte("second-1"))
+		return err == nil
+	})
+}
+
+// An index is not mixed with the entries of another queue.
+func TestForkedQueue(t *testing.T) {
+	f, _, _ := sealedFixture(t)
+	c := f.ready()
+	require.NoError(t, c.Close())
+
+	require.NoError(t, f.writer.Close())
+	f.writer = nil
+	require.NoError(t, f.fs.RemoveAll(f.queueDir))
+	f.putMany("other", 100)
+	f.seal()
+	c = f.open()
+	waitFor(t, c, "it is refused", func(s Status) bool {
+		return len(s.Faults) == 1 && s.Faults[0].StopsTail && strings.Contains(s.Faults[0].Reason, "forked")
+	})
+	requireNone(t, c, "first-1", ErrUnavailable) // never a document of the other queue
+	requireNone(t, c, "other-1", ErrUnavailable)
+}
+
+// An index that cannot be written stops the tail, and nothing is lost by it.
+func TestIndexThatCannotBeWritten(t *testing.T) {
+	var full atomic.Bool
+	mem := vfs.NewMem()
+	fs := vfs.NewFault(mem, func(op vfs.Op) error {
+		if full.Load() && op.Kind.Writes() && strings.HasPrefix(op.Name, "/index") {
+			return &vfs.ShortWriteError{Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	f := newFixture(t, fs, "/")
+	f.put("1", "one")
+	c := f.ready()
+	full.Store(true)
+	f.put("2", "two")
+	waitFor(t, c, "the tail stops", func(s Status) bool { return len(s.Faults) == 1 && s.Faults[0].StopsTail })
+	assert.Contains(t, c.Status().Faults[0].Reason, "index")
+	requireDocument(t, c, "1", "one")
+	requireNone(t, c, "2", ErrUnavailable)
+
+	full.Store(false)
+	if err := c.WaitReady(soon(t)); err != nil {
+		require.Fail(t, "not ready", "%v: %+v", err, c.Status())
+	}
+	requireDocument(t, c, "2", "two")
+}
+
+// Damage in the index is an answer for another server to better.
+func TestWrongByteInTheIndex(t *testing.T) {
+	f := newMemFixture(t)
+	f.options.MemtableBytes = 16 << 10
+	f.putMany("a", 3000)
+	c := f.ready()
+	require.NoError(t, c.index.Flush())
+	require.NoError(t, c.Close())
+
+	names, err := f.fs.List(f.indexDir)
+	require.NoError(t, err)
+	for _, name := range names {
+		path := filepath.Join(f.indexDir, name)
+		content, err := vfs.ReadFile(f.fs, path)
+		require.NoError(t, err)
+		if at := bytes.Index(content, []byte("a-1500")); at >= 0 {
+			content[at] ^= 1
+			replace(t, f.fs, path, content)
+		}
+	}
+	c = f.open()
+	_, err = c.Get(nil, []byte("a-1500"))
+	require.Error(t, err)
+	if errors.Is(err, ErrUnavailable) {
+		faults := c.Status().Faults
+		require.NotEmpty(t, faults)
+		assert.Contains(t, faults[0].Path, f.indexDir)
+	}
+}

@@ -1,0 +1,74 @@
+package docservice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/queue"
+)
+
+// From a record to the answer for its id.
+func Example() {
+	dir, err := os.MkdirTemp("", "docservice")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	queueDir, indexDir := filepath.Join(dir, "queue"), filepath.Join(dir, "index")
+	ctx := context.Background()
+
+	// What docstore-updater does:
+	writer, err := queue.OpenWriter(queueDir, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer writer.Close()
+	if _, err := writer.Append([]byte("4711"), []byte(`{"id":"4711","title":"Lift operator"}`)); err != nil {
+		log.Fatal(err)
+	}
+	if err := writer.Flush(); err != nil {
+		log.Fatal(err)
+	}
+
+	// What docserviced does, on another machine:
+	jobs, err := docservice.OpenCollection("jobs", queueDir, indexDir, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer jobs.Close()
+	if err := jobs.WaitReady(ctx); err != nil {
+		log.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := boxcarrpc.NewServer(docservice.NewService(jobs).Handle, nil)
+	go server.Serve(listener)
+	defer server.Close()
+
+	// What a front end does:
+	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), &boxcarrpc.PoolOptions{
+		Methods: docservice.IdempotentMethods(),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	client := docservice.NewClient(pool, "jobs")
+	document, err := client.Get(ctx, nil, "4711")
+	fmt.Println(string(document), err)
+	_, err = client.Get(ctx, nil, "4712")
+	fmt.Println(errors.Is(err, docservice.ErrNotFound))
+	// Output:
+	// {"id":"4711","title":"Lift operator"} <nil>
+	// true
+}

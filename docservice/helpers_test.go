@@ -1,0 +1,190 @@
+package docservice
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+)
+
+var seed = flag.Uint64("seed", 0, "of the random tests; 0: another one each time")
+
+// newRandom logs its seed, so that a failure can be had again.
+func newRandom(t *testing.T) *rand.Rand {
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed %d", s)
+	return rand.New(rand.NewPCG(s, 0))
+}
+
+// clock is a time that tests set.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Unix(1_700_000_000, 0)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// fixture is a queue that is written and served in one place.
+type fixture struct {
+	t        testing.TB
+	fs       vfs.FS
+	queueDir string
+	indexDir string
+	clock    *clock
+	writer   *queue.Writer
+	// Options of the collections opened; FS is set.
+	options CollectionOptions
+}
+
+func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
+	t.Helper()
+	f := &fixture{
+		t:        t,
+		fs:       fs,
+		queueDir: filepath.Join(root, "queue"),
+		indexDir: filepath.Join(root, "index"),
+		clock:    newClock(),
+	}
+	f.options = CollectionOptions{
+		FS:             fs,
+		PollInterval:   time.Millisecond,
+		RetryInterval:  time.Millisecond,
+		VerifyInterval: -1,
+		Now:            f.clock.Now,
+	}
+	return f
+}
+
+// newMemFixture is a fixture in memory.
+func newMemFixture(t testing.TB) *fixture {
+	return newFixture(t, vfs.NewMem(), string(filepath.Separator))
+}
+
+// queueWriter opens the queue for writing, once. Documents are stored as they are, so
+// that tests find their bytes.
+func (f *fixture) queueWriter() *queue.Writer {
+	f.t.Helper()
+	if f.writer == nil {
+		writer, err := queue.OpenWriter(f.queueDir, &queue.WriterOptions{
+			FS: f.fs, Codec: "none", BlockBytes: 4 << 10, Now: f.clock.Now,
+		})
+		require.NoError(f.t, err)
+		f.writer = writer
+		f.t.Cleanup(func() { writer.Close() })
+	}
+	return f.writer
+}
+
+// put appends and flushes a document.
+func (f *fixture) put(id, document string) queue.Address {
+	f.t.Helper()
+	at, err := f.queueWriter().Append([]byte(id), []byte(document))
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.writer.Flush())
+	return at
+}
+
+// putMany appends n documents, prefix-0 and so on, and flushes them.
+func (f *fixture) putMany(prefix string, n int) (last queue.Address) {
+	f.t.Helper()
+	for i := range n {
+		var err error
+		id := fmt.Sprintf("%s-%d", prefix, i)
+		last, err = f.queueWriter().Append([]byte(id), []byte(documentOf(id)))
+		require.NoError(f.t, err)
+	}
+	require.NoError(f.t, f.writer.Flush())
+	return last
+}
+
+// documentOf is the document that putMany makes for an id.
+func documentOf(id string) string {
+	return fmt.Sprintf(`{"id":%q,"text":"the document of %s, for ever"}`, id, id)
+}
+
+func (f *fixture) seal() {
+	f.t.Helper()
+	require.NoError(f.t, f.queueWriter().Seal())
+}
+
+// open opens the collection; it is closed at the end of the test.
+func (f *fixture) open() *Collection {
+	f.t.Helper()
+	c, err := OpenCollection("jobs", f.queueDir, f.indexDir, &f.options)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ready opens the collection and waits until it is ready.
+func (f *fixture) ready() *Collection {
+	f.t.Helper()
+	c := f.open()
+	require.NoError(f.t, c.WaitReady(soon(f.t)))
+	return c
+}
+
+// soon is a context that ends before the test would hang.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// waitFor waits until a status is as wanted.
+func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		c.mu.Lock()
+		changed := c.mu.changed
+		c.mu.Unlock()
+		if wanted(c.Status()) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(t, "waited in vain until "+what, "%+v", c.Status())
+		}
+	}
+}
+
+func requireDocument(t testing.TB, c *Collection, id, want string) {
+	t.Helper()
+	got, err := c.Get(nil, []byte(id))
+	require.NoError(t, err, id)
+	require.Equal(t, want, string(got), id)
+}
+
+func requireNone(t testing.TB, c *Collection, id string, want error) {
+	t.Helper()
+	got, err := c.Get([]byte("before"), []byte(id))
+	require.ErrorIs(t, err, want, id)
+	require.Equal(t, "before", string(got), "dst must be as it was")
+}
