@@ -1,0 +1,196 @@
+package lsm
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/cockroachdb/errors"
+)
+
+// The limits on what can be stored, each with an error of its own.
+const (
+	MaxKeyBytes   = 64 << 10  // ErrKeyTooLarge; the empty key is legal
+	MaxValueBytes = 64 << 20  // ErrValueTooLarge
+	MaxBatchBytes = 256 << 20 // ErrBatchTooLarge, counted as encoded
+)
+
+// A batch is kept in the form in which it goes to the log:
+//
+//	kind u8 = 1 | count u32 | count times: op
+//	op set:    1 u8 | key length uvarint | value length uvarint | key | value
+//	op delete: 2 u8 | key length uvarint | key
+const (
+	batchKind        = 1
+	batchHeaderBytes = 1 + 4
+
+	opSet    = 1
+	opDelete = 2
+
+	// maxOpOverhead is the most that an op takes beside its key and value.
+	maxOpOverhead = 1 + 2*binary.MaxVarintLen32
+)
+
+// Batch is a sequence of writes that Apply makes visible and durable as one.
+// Of several writes to one key the last counts. The zero Batch is empty and
+// ready for use. A Batch is not for use by several goroutines at once.
+type Batch struct {
+	data  []byte // header and ops; empty for the zero Batch
+	count int
+	err   error // the first write refused; Apply returns it again
+}
+
+// Set adds the write of a value. Key and value are copied. What is over a limit
+// is refused, here and again by Apply.
+func (b *Batch) Set(key, value []byte) error {
+	if err := b.begin(key, len(value)); err != nil {
+		return err
+	}
+	b.data = append(b.data, opSet)
+	b.data = binary.AppendUvarint(b.data, uint64(len(key)))
+	b.data = binary.AppendUvarint(b.data, uint64(len(value)))
+	b.data = append(b.data, key...)
+	b.data = append(b.data, value...)
+	return nil
+}
+
+// Delete adds the removal of a key, whether or not there is a value for it.
+func (b *Batch) Delete(key []byte) error {
+	if err := b.begin(key, 0); err != nil {
+		return err
+	}
+	b.data = append(b.data, opDelete)
+	b.data = binary.AppendUvarint(b.data, uint64(len(key)))
+	b.data = append(b.data, key...)
+	return nil
+}
+
+// begin checks the limits and makes sure that there is a header.
+func (b *Batch) begin(key []byte, valueBytes int) error {
+	err := checkSizes(key, valueBytes)
+	if err == nil && len(b.data)+len(key)+valueBytes+maxOpOverhead > MaxBatchBytes {
+		err = errors.Wrapf(ErrBatchTooLarge, "over %d bytes", MaxBatchBytes)
+	}
+	if err != nil {
+		if b.err == nil {
+			b.err = err
+		}
+		return err
+	}
+	if len(b.data) == 0 {
+		b.data = append(b.data, batchKind, 0, 0, 0, 0)
+	}
+	b.count++
+	return nil
+}
+
+// checkSizes holds a key and the length of a value against their limits.
+func checkSizes(key []byte, valueBytes int) error {
+	if len(key) > MaxKeyBytes {
+		return errors.Wrapf(ErrKeyTooLarge, "%d bytes, the limit is %d", len(key), MaxKeyBytes)
+	}
+	if valueBytes > MaxValueBytes {
+		return errors.Wrapf(ErrValueTooLarge, "%d bytes, the limit is %d", valueBytes, MaxValueBytes)
+	}
+	return nil
+}
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	b.data, b.count, b.err = b.data[:0], 0, nil
+}
+
+// Len is the number of writes in the batch.
+func (b *Batch) Len() int { return b.count }
+
+// encoded finishes the header and returns the batch as it goes to the log.
+func (b *Batch) encoded() []byte {
+	binary.LittleEndian.PutUint32(b.data[1:], uint32(b.count))
+	return b.data
+}
+
+// op is one write of a batch. Its slices lie in the batch.
+type op struct {
+	kind       byte
+	key, value []byte
+}
+
+// opReader steps through the ops of an encoded batch.
+type opReader struct {
+	rest  []byte
+	count int // ops still to come
+}
+
+var errBadBatch = errors.New("malformed batch")
+
+// decodeBatch checks the header of an encoded batch.
+func decodeBatch(data []byte) (opReader, error) {
+	if len(data) < batchHeaderBytes {
+		return opReader{}, errors.Wrapf(errBadBatch, "%d bytes", len(data))
+	}
+	if data[0] != batchKind {
+		return opReader{}, errors.Wrapf(errBadBatch, "kind %d", data[0])
+	}
+	count := binary.LittleEndian.Uint32(data[1:])
+	// An op takes two bytes or more.
+	if count == 0 || uint64(count) > uint64(len(data)-batchHeaderBytes)/2 {
+		return opReader{}, errors.Wrapf(errBadBatch, "%d ops in %d bytes", count, len(data))
+	}
+	return opReader{rest: data[batchHeaderBytes:], count: int(count)}, nil
+}
+
+// checkBatch reads an encoded batch to its end and returns the number of ops.
+func checkBatch(data []byte) (count int, err error) {
+	r, err := decodeBatch(data)
+	if err != nil {
+		return 0, err
+	}
+	count = r.count
+	for r.count > 0 {
+		if _, err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(r.rest) != 0 {
+		return 0, errors.Wrapf(errBadBatch, "%d bytes behind the last op", len(r.rest))
+	}
+	return count, nil
+}
+
+// next returns the next op. Call it only while count is above 0.
+func (r *opReader) next() (op, error) {
+	r.count--
+	if len(r.rest) == 0 {
+		return op{}, errors.Wrap(errBadBatch, "cut short")
+	}
+	o := op{kind: r.rest[0]}
+	if o.kind != opSet && o.kind != opDelete {
+		return op{}, errors.Wrapf(errBadBatch, "op kind %d", o.kind)
+	}
+	r.rest = r.rest[1:]
+	keyBytes, ok := r.length(MaxKeyBytes)
+	if !ok {
+		return op{}, errors.Wrap(errBadBatch, "key length")
+	}
+	valueBytes := 0
+	if o.kind == opSet {
+		if valueBytes, ok = r.length(MaxValueBytes); !ok {
+			return op{}, errors.Wrap(errBadBatch, "value length")
+		}
+	}
+	if keyBytes+valueBytes > len(r.rest) {
+		return op{}, errors.Wrap(errBadBatch, "cut short")
+	}
+	o.key, r.rest = r.rest[:keyBytes:keyBytes], r.rest[keyBytes:]
+	o.value, r.rest = r.rest[:valueBytes:valueBytes], r.rest[valueBytes:]
+	return o, nil
+}
+
+// length reads a length of at most limit.
+func (r *opReader) length(limit uint64) (int, bool) {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 || n > limit || n > math.MaxInt32 {
+		return 0, false
+	}
+	r.rest = r.rest[size:]
+	return int(n), true
+}

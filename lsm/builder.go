@@ -1,0 +1,108 @@
+package lsm
+
+import (
+	"io"
+
+	"github.com/cockroachdb/errors"
+)
+
+// Builder makes a store of input that is sorted already: one table, written once.
+// It is for one goroutine.
+type Builder struct {
+	env    environment
+	lock   io.Closer
+	writer *tableWriter
+	err    error // the first; final
+}
+
+// NewBuilder begins a store in a directory that holds none, or one that nothing
+// was ever flushed or logged to. Anything else is ErrExists.
+func NewBuilder(dir string, opts *Options) (*Builder, error) {
+	o, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if o.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	if err := makeDir(o.FS, dir); err != nil {
+		return nil, err
+	}
+	b := &Builder{env: environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger}}
+	if b.lock, err = lockDir(o.FS, dir); err != nil {
+		return nil, err
+	}
+	if err := b.begin(o); err != nil {
+		return nil, errors.CombineErrors(err, b.lock.Close())
+	}
+	return b, nil
+}
+
+// begin opens the directory as the empty store that it stays until Finish.
+func (b *Builder) begin(o Options) error {
+	db := newDB(b.env.dir, o)
+	err := db.open()
+	if err == nil && (len(db.current.Load().tables) > 0 || db.visible.Load() > 0) {
+		err = errors.Wrapf(ErrExists, "%s holds a store", b.env.dir)
+	}
+	b.env.id = db.env.id
+	number := db.mu.nextNumber
+	if err := errors.CombineErrors(err, db.Close()); err != nil {
+		return err
+	}
+	b.writer, err = newTableWriter(&b.env, number)
+	return err
+}
+
+// Set adds a value. Its key must be above the one before it, or it is ErrOutOfOrder.
+func (b *Builder) Set(key, value []byte) error {
+	if b.err == nil {
+		b.err = checkSizes(key, len(value))
+	}
+	if b.err == nil {
+		b.err = b.writer.add(key, value, false)
+	}
+	return b.err
+}
+
+// Finish makes the store: it is there, all of it and durable, when Finish returns
+// nil. After an error there is an empty store.
+func (b *Builder) Finish() error {
+	if b.err != nil {
+		return b.err
+	}
+	entries := b.writer.properties.entries
+	facts, err := b.writer.finish(1, max(1, entries))
+	if err == nil && entries > 0 {
+		err = b.env.fs.SyncDir(b.env.dir)
+	}
+	if err != nil {
+		b.writer.abandon()
+		b.writer, b.err = nil, err
+		return err
+	}
+	m := manifest{id: b.env.id, nextNumber: b.writer.number + 1, firstLog: b.writer.number + 1}
+	if entries > 0 {
+		m.tables, m.lastSequence = []tableFacts{facts}, entries
+	}
+	b.writer = nil
+	if err := m.write(b.env.fs, b.env.path(manifestName)); err != nil {
+		b.err = err
+		return err
+	}
+	return b.Close()
+}
+
+// Close gives up, unless Finish was called. It may be called again.
+func (b *Builder) Close() error {
+	if b.writer != nil {
+		b.writer.abandon()
+		b.writer = nil
+	}
+	b.err = ErrClosed
+	lock := b.lock
+	if b.lock = nil; lock == nil {
+		return nil
+	}
+	return errors.Wrap(lock.Close(), "lsm: unlock")
+}

@@ -1,0 +1,178 @@
+package lsm
+
+import (
+	"time"
+
+	"github.com/cockroachdb/errors"
+)
+
+const (
+	// maxWaiting is how many full memtables may wait to be written. Writers stop
+	// until one has been.
+	maxWaiting = 2
+	// maxScratchBytes bounds the buffer of Set and Delete between writes.
+	maxScratchBytes = 1 << 20
+)
+
+// Set writes a value for a key. It is one Apply.
+func (db *DB) Set(key, value []byte) error {
+	if err := checkSizes(key, len(value)); err != nil {
+		return err
+	}
+	return db.applyOne(func(b *Batch) error { return b.Set(key, value) })
+}
+
+// Delete removes a key, whether or not there is a value for it. It is one Apply.
+func (db *DB) Delete(key []byte) error {
+	if err := checkSizes(key, 0); err != nil {
+		return err
+	}
+	return db.applyOne(func(b *Batch) error { return b.Delete(key) })
+}
+
+// applyOne commits what fill puts into the DB's own batch.
+func (db *DB) applyOne(fill func(b *Batch) error) error {
+	db.mu.Lock()
+	b := &db.mu.scratch
+	b.Reset()
+	if cap(b.data) > maxScratchBytes {
+		*b = Batch{}
+	}
+	err := fill(b)
+	if err == nil {
+		// The batch is read again after a wait that lets go of mu, so a copy of
+		// what another writer may overwrite is handed on.
+		own := *b
+		db.mu.scratch = Batch{}
+		err = db.commit(&own)
+		db.mu.scratch = own
+	}
+	sequence := db.visible.Load()
+	db.mu.Unlock()
+	return db.settle(sequence, err)
+}
+
+// Apply makes the writes of a batch, all or none. When it returns nil they are
+// visible, and survive what Options.Durability says. When it returns an error of
+// a log that failed, they are not visible or, at PowerLoss, may be, and may or
+// may not be there after the next Open; every other error means that nothing was
+// written. The batch is left as it is.
+func (db *DB) Apply(b *Batch) error {
+	if b.err != nil {
+		return b.err
+	}
+	db.mu.Lock()
+	err := db.commit(b)
+	sequence := db.visible.Load()
+	db.mu.Unlock()
+	return db.settle(sequence, err)
+}
+
+// settle waits until writes up to a sequence number have the durability promised.
+func (db *DB) settle(sequence uint64, err error) error {
+	if err != nil || db.options.Durability != PowerLoss {
+		return err
+	}
+	return db.syncThrough(sequence)
+}
+
+// commit writes a batch to the log, then to the memtable, then shows it. Called
+// under mu, which it may let go of while it waits for room.
+func (db *DB) commit(b *Batch) error {
+	if err := db.writeFault(); err != nil || b.count == 0 {
+		return err
+	}
+	data := b.encoded()
+	m, err := db.room(len(data), b.count)
+	if err != nil {
+		return err
+	}
+	first := db.visible.Load() + 1
+	if log := db.mu.log; log != nil {
+		if err := log.writer.Append(first, data); err != nil {
+			return db.failWrites(err)
+		}
+		db.counters.logBytes.Add(uint64(len(data)))
+	}
+	if err := m.apply(data, first); err != nil {
+		return db.failWrites(err)
+	}
+	db.counters.writes.Add(uint64(b.count))
+	db.counters.writtenBytes.Add(uint64(len(data)))
+	db.visible.Store(first + uint64(b.count) - 1)
+	return nil
+}
+
+// writeFault says why nothing can be written. Called under mu.
+func (db *DB) writeFault() error {
+	switch {
+	case db.mu.closing:
+		return ErrClosed
+	case db.options.ReadOnly:
+		return ErrReadOnly
+	}
+	return db.mu.writeError
+}
+
+// room returns the memtable to write a batch to, and makes sure that the log
+// has room for it. A memtable exceeds its size only by a batch that is larger by
+// itself, and then holds nothing else. Called under mu.
+func (db *DB) room(dataBytes, count int) (*memtable, error) {
+	cost := int64(memtableCost(uint64(count), uint64(dataBytes)))
+	for {
+		m := db.current.Load().memtables[0]
+		fits := m.empty() || m.used()+cost <= db.memtableBytes()
+		logged := db.options.Durability == None ||
+			db.mu.log != nil && db.mu.log.writer.Fits(dataBytes)
+		switch {
+		case fits && logged:
+			return m, nil
+		case fits && (m.empty() || db.mu.log == nil):
+			// No log yet, or one too small for so large a record.
+			if err := db.newLog(dataBytes); err != nil {
+				return nil, err
+			}
+		default:
+			if err := db.rotate(); err != nil {
+				return nil, err
+			}
+		}
+		if err := db.writeFault(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// memtableBytes is the size at which a memtable is full.
+func (db *DB) memtableBytes() int64 {
+	return db.options.Budget.memtableBytes(db.options.MemtableBytes)
+}
+
+// rotate begins a new memtable and hands the old one to the flusher, or waits
+// for it to have fewer. Called under mu; the caller looks again at what it needs.
+func (db *DB) rotate() error {
+	v := db.current.Load()
+	if len(v.memtables)-1 >= maxWaiting {
+		if err := db.mu.flushError; err != nil {
+			return errors.Wrap(err, "lsm: no room for writes while memtables cannot be written out")
+		}
+		start := time.Now()
+		db.mu.changed.Wait()
+		db.counters.stallNanos.Add(uint64(time.Since(start)))
+		return nil
+	}
+	fresh := newMemtable(db.options.Budget)
+	memtables := append([]*memtable{fresh}, v.memtables...)
+	db.mu.log = nil // the next write begins one
+	old := db.setView(memtables, v.tables)
+	old.unref() // never the last reference to a mapping: the new view lists all of it
+	return nil
+}
+
+// readOnlyError says why a DB that is read only does not write.
+func (db *DB) readOnlyError() error {
+	if db.current.Load() == nil {
+		return ErrClosed
+	}
+	return ErrReadOnly
+}

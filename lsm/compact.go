@@ -1,0 +1,132 @@
+package lsm
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+)
+
+// mergeStepBytes is how much of a table is written between two looks at what
+// else there is to do.
+const mergeStepBytes = 1 << 20
+
+// units returns the sizes of tables in memtables.
+func (db *DB) units(tables []*table) []uint64 {
+	units := make([]uint64, len(tables))
+	for i, t := range tables {
+		units[i] = tableUnits(t.facts.cost(), uint64(db.options.MemtableBytes))
+	}
+	return units
+}
+
+// mergeDue tells whether the rule wants a merge. Called under mu.
+func (db *DB) mergeDue() bool {
+	begin, end := planMerge(db.units(db.current.Load().tables))
+	return begin != end
+}
+
+// mergeNewer does the merges that are due among the tables newer than one, or
+// among all if that is nil.
+//
+// There is one merge at a time on the disk, but a large one pauses for the
+// small ones that become due meanwhile: so flushes go on during a large merge,
+// and the number of tables stays what the rule makes it.
+func (db *DB) mergeNewer(than *table) error {
+	for {
+		v, err := db.acquire()
+		if err != nil {
+			return errClosing
+		}
+		tables := v.tables
+		if than != nil {
+			tables = tables[:slices.Index(tables, than)]
+		}
+		begin, end := planMerge(db.units(tables))
+		if begin != end {
+			err = db.merge(tables[begin:end], end == len(v.tables))
+		}
+		v.unref()
+		if err != nil || begin == end {
+			return err
+		}
+	}
+}
+
+// merge makes one table of a run of tables, in one pass. Tombstones go if
+// nothing is older than the run. The caller holds a view with the inputs.
+func (db *DB) merge(inputs []*table, oldest bool) error {
+	start := time.Now()
+	sources := make([]internalIterator, len(inputs))
+	for i, t := range inputs {
+		// A mapping of its own, to be read in order; its blocks are verified anew.
+		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		sources[i] = r.iterator()
+	}
+	db.mu.Lock()
+	number := db.takeNumber()
+	db.mu.Unlock()
+	w, err := newTableWriter(&db.env, number)
+	if err != nil {
+		return err
+	}
+	var facts tableFacts
+	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error { return db.mergeNewer(inputs[0]) })
+	if err == nil {
+		facts, err = w.finish(inputs[len(inputs)-1].facts.firstSequence, inputs[0].facts.lastSequence)
+	}
+	if err != nil {
+		w.abandon()
+		return err
+	}
+	if err := db.installTable(facts, nil, inputs); err != nil {
+		return err
+	}
+	db.counters.merges.Add(1)
+	db.counters.mergeBytes.Add(facts.fileBytes)
+	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", number,
+		"entries", facts.entries, "bytes", facts.fileBytes, "took", time.Since(start))
+	return nil
+}
+
+// fillTable writes what an iterator holds, without tombstones if so asked. Now
+// and then it calls pause, if that is not nil, and looks whether the DB closes.
+func (db *DB) fillTable(w *tableWriter, it internalIterator, dropTombstones bool, pause func() error) error {
+	found, begun := false, false
+	for {
+		var err error
+		until := w.offset + mergeStepBytes
+		fault := vfs.Guard(func() {
+			if !begun {
+				found, begun = it.first(), true
+			}
+			for ; found && err == nil && w.offset < until; found = it.next() {
+				if !it.tombstone() || !dropTombstones {
+					err = w.add(it.key(), it.value(), it.tombstone())
+				}
+			}
+			if err == nil {
+				err = it.err()
+			}
+		})
+		switch {
+		case fault != nil:
+			return errors.Wrap(fault, "lsm: read a table")
+		case err != nil || !found:
+			return err
+		case db.isClosing():
+			return errClosing
+		case pause == nil:
+			continue
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package lsm
+
+const childDir = "LSM_TEST_CHILD_DIR"
+
+func child(string) {}

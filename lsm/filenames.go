@@ -1,0 +1,39 @@
+package lsm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The files of a store:
+//
+//	LOCK              locked by the DB that writes, and names it
+//	MANIFEST          which tables and logs make up the store
+//	0000000007.table  a table
+//	0000000008.log    a log
+//
+// Tables and logs share one sequence of numbers, none of which is used twice.
+const (
+	lockName     = "LOCK"
+	manifestName = "MANIFEST"
+
+	tableSuffix = ".table"
+	logSuffix   = ".log"
+	tmpSuffix   = ".tmp"
+
+	numberDigits = 10
+)
+
+func tableName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, tableSuffix) }
+func logName(number uint64) string   { return fmt.Sprintf("%0*d%s", numberDigits, number, logSuffix) }
+
+// parseName reads what tableName and logName made.
+func parseName(name, suffix string) (number uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) < numberDigits {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, err == nil
+}

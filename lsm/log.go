@@ -1,0 +1,148 @@
+package lsm
+
+import (
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+	"docstore/wal"
+)
+
+// logFile is a log that holds writes which are not in tables yet.
+type logFile struct {
+	number uint64
+	path   string
+	// writer is nil for a log that was there when the store was opened.
+	writer *wal.Writer
+	bytes  int64 // of such a log
+	// durable is set once all of a log that is not written any more is durable.
+	// Guarded by DB.syncing.
+	durable bool
+	// named is set once the directory has been synced with the log in it.
+	// Guarded by DB.syncing.
+	named bool
+}
+
+func (l *logFile) close() error {
+	if l.writer == nil {
+		return nil
+	}
+	return l.writer.Close()
+}
+
+// sync makes everything in the log durable. Called under DB.syncing.
+func (l *logFile) sync(fsys vfs.FS) error {
+	if l.writer != nil {
+		return l.writer.Sync()
+	}
+	file, err := fsys.OpenAppend(l.path)
+	if err != nil {
+		return errors.Wrap(err, "lsm: sync a log")
+	}
+	defer file.Close()
+	return errors.Wrap(file.Sync(), "lsm: sync a log")
+}
+
+// newLog begins a log with room for a memtable, or for one record if that is
+// larger. Called under mu.
+func (db *DB) newLog(recordBytes int) error {
+	number := db.mu.nextNumber
+	db.mu.nextNumber++
+	path := db.env.path(logName(number))
+	writer, err := wal.Create(path, number, &wal.Options{
+		FS:       db.env.fs,
+		Capacity: max(db.options.MemtableBytes, wal.CapacityFor(recordBytes)),
+	})
+	if err != nil {
+		_ = db.env.fs.Remove(path) // or else by the next Open
+		return errors.Wrap(err, "lsm: begin a log")
+	}
+	db.mu.log = &logFile{number: number, path: path, writer: writer}
+	db.mu.logs = append(db.mu.logs, db.mu.log)
+	if m := db.current.Load().memtables[0]; m.log == 0 {
+		m.log = number
+	}
+	return nil
+}
+
+// Sync makes all writes that returned before the call survive loss of power.
+func (db *DB) Sync() error {
+	if db.options.ReadOnly {
+		return db.readOnlyError()
+	}
+	if db.options.Durability == None {
+		return db.Flush()
+	}
+	return db.syncThrough(db.visible.Load())
+}
+
+// syncThrough makes the writes up to a sequence number durable. Writers that
+// wait for each other here find, most of them, that it has been done for them.
+//
+// Logs are synced oldest first, so that a sync mark in one proves that all
+// before it were durable.
+func (db *DB) syncThrough(sequence uint64) error {
+	start := time.Now()
+	db.syncing.Lock()
+	defer db.syncing.Unlock()
+	if db.syncing.through >= sequence {
+		return nil
+	}
+	db.mu.Lock()
+	err, through := db.mu.writeError, db.visible.Load()
+	logs, active := append([]*logFile(nil), db.mu.logs...), db.mu.log
+	closing := db.mu.closing
+	db.mu.Unlock()
+	if closing {
+		return ErrClosed
+	}
+	if err != nil {
+		return err
+	}
+	if err := db.syncLogs(logs, active); err != nil {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		return db.failWrites(err)
+	}
+	db.syncing.through = through
+	db.counters.syncs.Add(1)
+	db.counters.syncNanos.Add(uint64(time.Since(start)))
+	return nil
+}
+
+func (db *DB) syncLogs(logs []*logFile, active *logFile) error {
+	named := true
+	for _, log := range logs {
+		named = named && log.named
+	}
+	if !named {
+		if err := db.env.fs.SyncDir(db.env.dir); err != nil {
+			return errors.Wrap(err, "lsm: sync the directory of the logs")
+		}
+	}
+	for _, log := range logs {
+		log.named = true
+		if log.durable {
+			continue
+		}
+		if err := log.sync(db.env.fs); err != nil {
+			return err
+		}
+		log.durable = log != active
+	}
+	return nil
+}
+
+// failWrites makes err the answer to all later writes: a log that could not be
+// written or synced may hold anything behind its last good byte, and what the
+// disk has of it nobody knows. Reads go on; the next Open finds out. Called
+// under mu.
+func (db *DB) failWrites(err error) error {
+	if db.mu.writeError == nil {
+		db.mu.writeError = errors.Wrap(err, "lsm: a log failed, the store takes no writes until it is opened again")
+		db.env.logger.Error("the store takes no writes until it is opened again", "dir", db.env.dir, "error", err)
+		db.mu.changed.Broadcast()
+	}
+	return db.mu.writeError
+}

@@ -1,0 +1,85 @@
+package lsm
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/internal/vfs"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes another each time")
+	update   = flag.Bool("update", false, "write the golden files anew")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if dir := os.Getenv(childDir); dir != "" {
+		child(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// newRand returns a source whose seed the log names.
+func newRand(t testing.TB) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// open opens a store that the test closes at its end.
+func open(t testing.TB, dir string, o *Options) *DB {
+	t.Helper()
+	db, err := Open(dir, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func memOptions() *Options {
+	return &Options{FS: vfs.NewMem(), MemtableBytes: 64 << 10}
+}
+
+func set(t testing.TB, db *DB, key, value string) {
+	t.Helper()
+	require.NoError(t, db.Set([]byte(key), []byte(value)))
+}
+
+func requireValue(t testing.TB, db interface {
+	Get(dst, key []byte) ([]byte, error)
+}, key, want string) {
+	t.Helper()
+	got, err := db.Get(nil, []byte(key))
+	require.NoError(t, err, "key %q", key)
+	require.Equal(t, want, string(got), "key %q", key)
+}
+
+func requireMissing(t testing.TB, db interface {
+	Get(dst, key []byte) ([]byte, error)
+}, key string) {
+	t.Helper()
+	got, err := db.Get([]byte("dst"), []byte(key))
+	require.ErrorIs(t, err, ErrNotFound, "key %q", key)
+	require.Equal(t, "dst", string(got))
+}
+
+// contents reads all of an iterator, forwards.
+func contents(t testing.TB, it *Iterator) (all []string) {
+	t.Helper()
+	for ok := it.First(); ok; ok = it.Next() {
+		all = append(all, fmt.Sprintf("%s=%s", it.Key(), it.Value()))
+	}
+	require.NoError(t, it.Err())
+	return all
+}

@@ -1,0 +1,301 @@
+package lsm
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// The model test runs random operations against a store and a plain map, under
+// several sets of options, and compares all that can be seen.
+func TestModel(t *testing.T) {
+	for name, o := range map[string]Options{
+		"defaults":     {},
+		"small":        {MemtableBytes: minMemtableBytes},
+		"power loss":   {MemtableBytes: 16 << 10, Durability: PowerLoss},
+		"no log":       {MemtableBytes: 16 << 10, Durability: None},
+		"no filters":   {MemtableBytes: 8 << 10, FilterBytes: -1},
+		"few pages":    {MemtableBytes: 8 << 10, FilterBytes: 2 << 10, FalsePositiveRate: 0.3},
+		"under budget": {MemtableBytes: 1 << 20, Budget: NewBudget(256 << 10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.FS = vfs.NewMem()
+			m := &model{t: t, r: newRand(t), options: o, dir: "db", state: map[string]string{}}
+			m.reopen()
+			for range 1500 {
+				m.step()
+			}
+			m.dropSnapshots()
+			m.compareAll(m.db.NewIter(nil), m.state)
+			require.NoError(t, m.db.WaitIdle(t.Context()))
+			require.NoError(t, m.db.Check())
+			m.reopen()
+			m.compareAll(m.db.NewIter(nil), m.state)
+			require.NoError(t, m.db.Close())
+		})
+	}
+}
+
+type model struct {
+	t           *testing.T
+	r           *rand.Rand
+	options     Options
+	dir         string
+	checkpoints int
+	db          *DB
+	state       map[string]string
+	snapshots   []modelSnapshot
+}
+
+type modelSnapshot struct {
+	snapshot *Snapshot
+	state    map[string]string
+}
+
+func (m *model) key() []byte {
+	switch m.r.IntN(20) {
+	case 0:
+		return nil
+	case 1:
+		return bytes.Repeat([]byte{byte(m.r.IntN(3))}, m.r.IntN(20))
+	}
+	return fmt.Appendf(nil, "key%03d", m.r.IntN(400))
+}
+
+func (m *model) value() []byte {
+	n := m.r.IntN(60)
+	if m.r.IntN(100) == 0 {
+		n = m.r.IntN(20 << 10) // more than the smallest memtable
+	}
+	value := make([]byte, n)
+	for i := range value {
+		value[i] = byte(m.r.Uint32())
+	}
+	return value
+}
+
+func (m *model) step() {
+	t := m.t
+	switch p := m.r.IntN(1000); {
+	case p < 350:
+		key, value := m.key(), m.value()
+		require.NoError(t, m.db.Set(key, value))
+		m.state[string(key)] = string(value)
+	case p < 450:
+		key := m.key()
+		require.NoError(t, m.db.Delete(key))
+		delete(m.state, string(key))
+	case p < 550:
+		m.batch()
+	case p < 800:
+		key := m.key()
+		m.compare(m.db, m.state, key)
+		if len(m.snapshots) > 0 {
+			s := m.snapshots[m.r.IntN(len(m.snapshots))]
+			m.compare(s.snapshot, s.state, key)
+		}
+	case p < 900:
+		m.walk(m.db.NewIter, m.state)
+	case p < 930:
+		if len(m.snapshots) > 0 {
+			s := m.snapshots[m.r.IntN(len(m.snapshots))]
+			m.walk(s.snapshot.NewIter, s.state)
+		}
+	case p < 950:
+		m.toggleSnapshot()
+	case p < 970:
+		require.NoError(t, m.db.Flush())
+	case p < 980:
+		require.NoError(t, m.db.Sync())
+	case p < 985:
+		require.NoError(t, m.db.Check())
+	case p < 990:
+		m.checkpoint()
+	case p < 995:
+		m.readOnly()
+	default:
+		m.dropSnapshots()
+		m.reopen()
+	}
+}
+
+func (m *model) batch() {
+	var b Batch
+	after := maps.Clone(m.state)
+	for range m.r.IntN(20) {
+		key := m.key()
+		if m.r.IntN(3) == 0 {
+			require.NoError(m.t, b.Delete(key))
+			delete(after, string(key))
+		} else {
+			value := m.value()
+			require.NoError(m.t, b.Set(key, value))
+			after[string(key)] = string(value)
+		}
+	}
+	require.NoError(m.t, m.db.Apply(&b))
+	m.state = after
+}
+
+func (m *model) compare(db interface {
+	Get(dst, key []byte) ([]byte, error)
+}, state map[string]string, key []byte) {
+	got, err := db.Get(nil, key)
+	want, found := state[string(key)]
+	if !found {
+		require.ErrorIs(m.t, err, ErrNotFound, "key %q", key)
+		return
+	}
+	require.NoError(m.t, err, "key %q", key)
+	require.Equal(m.t, want, string(got), "key %q", key)
+}
+
+// walk makes random moves with an iterator with random bounds.
+func (m *model) walk(newIter func(*IterOptions) *Iterator, state map[string]string) {
+	var o IterOptions
+	if m.r.IntN(2) == 0 {
+		o.LowerBound = m.key()
+	}
+	if m.r.IntN(2) == 0 {
+		o.UpperBound = m.key()
+	}
+	if m.r.IntN(3) == 0 {
+		o.Prefix = fmt.Appendf(nil, "key%d", m.r.IntN(4))
+	}
+	keys := slices.Sorted(maps.Keys(state))
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		return o.LowerBound != nil && key < string(o.LowerBound) ||
+			o.UpperBound != nil && key >= string(o.UpperBound) ||
+			!bytes.HasPrefix([]byte(key), o.Prefix)
+	})
+	it := newIter(&o)
+	defer func() { require.NoError(m.t, it.Close()) }()
+	if m.options.Budget != nil && it.Err() != nil {
+		require.ErrorIs(m.t, it.Err(), ErrBudget)
+		return
+	}
+	at := -1 // index in keys; -1 and len(keys) are the ends
+	for range m.r.IntN(30) {
+		target := m.key()
+		from, _ := slices.BinarySearch(keys, string(target))
+		switch m.r.IntN(8) {
+		case 0:
+			it.First()
+			at = 0
+		case 1:
+			it.Last()
+			at = len(keys) - 1
+		case 2:
+			it.SeekGE(target)
+			at = from
+		case 3:
+			it.SeekLT(target)
+			at = from - 1
+		case 4, 5:
+			it.Next()
+			at = min(at+1, len(keys))
+		default:
+			if at == -1 && it.place == placeNew {
+				at = len(keys)
+			}
+			it.Prev()
+			at = max(at-1, -1)
+		}
+		require.NoError(m.t, it.Err())
+		on := at >= 0 && at < len(keys)
+		require.Equal(m.t, on, it.Valid(), "at %d of %d", at, len(keys))
+		if on {
+			require.Equal(m.t, keys[at], string(it.Key()))
+			require.Equal(m.t, state[keys[at]], string(it.Value()))
+		}
+	}
+}
+
+func (m *model) compareAll(it *Iterator, state map[string]string) {
+	keys := slices.Sorted(maps.Keys(state))
+	i := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		require.Less(m.t, i, len(keys))
+		require.Equal(m.t, keys[i], string(it.Key()))
+		require.Equal(m.t, state[keys[i]], string(it.Value()))
+		i++
+	}
+	require.NoError(m.t, it.Err())
+	require.Equal(m.t, len(keys), i)
+	require.NoError(m.t, it.Close())
+}
+
+func (m *model) toggleSnapshot() {
+	if len(m.snapshots) >= 3 {
+		require.NoError(m.t, m.snapshots[0].snapshot.Close())
+		m.snapshots = m.snapshots[1:]
+		return
+	}
+	s := m.db.NewSnapshot()
+	if s.err != nil {
+		require.ErrorIs(m.t, s.err, ErrBudget)
+		require.NotNil(m.t, m.options.Budget)
+		return
+	}
+	m.snapshots = append(m.snapshots, modelSnapshot{s, maps.Clone(m.state)})
+}
+
+func (m *model) dropSnapshots() {
+	for _, s := range m.snapshots {
+		require.NoError(m.t, s.snapshot.Close())
+	}
+	m.snapshots = nil
+}
+
+func (m *model) reopen() {
+	if m.db != nil {
+		require.NoError(m.t, m.db.Close())
+	}
+	var err error
+	m.db, err = Open(m.dir, &m.options)
+	require.NoError(m.t, err)
+}
+
+// checkpoint makes one and compares it, and now and then goes on with it.
+func (m *model) checkpoint() {
+	m.checkpoints++
+	dir := fmt.Sprintf("checkpoint%d", m.checkpoints)
+	require.NoError(m.t, m.db.Checkpoint(dir))
+	require.ErrorIs(m.t, m.db.Checkpoint(dir), ErrExists)
+	if m.r.IntN(2) == 0 {
+		m.dropSnapshots()
+		m.dir = dir
+		m.reopen()
+		return
+	}
+	o := m.options
+	o.Budget = nil
+	db, err := Open(dir, &o)
+	require.NoError(m.t, err)
+	m.compareAll(db.NewIter(nil), m.state)
+	require.NoError(m.t, db.Check())
+	require.NoError(m.t, db.Close())
+}
+
+// readOnly looks at the store from outside, beside the writer.
+func (m *model) readOnly() {
+	o := m.options
+	o.ReadOnly, o.Budget = true, nil
+	o.Follow = o.Durability == None
+	if o.Follow {
+		require.NoError(m.t, m.db.Flush())
+	}
+	db, err := Open(m.dir, &o)
+	require.NoError(m.t, err)
+	m.compareAll(db.NewIter(nil), m.state)
+	require.NoError(m.t, db.Check())
+	require.ErrorIs(m.t, db.Set(nil, nil), ErrReadOnly)
+	require.NoError(m.t, db.Close())
+}

@@ -1,0 +1,226 @@
+package lsm
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/bloom"
+	"docstore/internal/vfs"
+)
+
+// Open opens the store in a directory, and makes both if they are not there.
+// One DB at a time may have a directory open for writing: another is ErrLocked.
+// With ReadOnly or Follow nothing is made: no store is ErrNoStore.
+func Open(dir string, opts *Options) (*DB, error) {
+	o, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if o.ReadOnly {
+		return openReadOnly(dir, o)
+	}
+	if err := makeDir(o.FS, dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(o.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	db := newDB(dir, o)
+	db.lock = lock
+	if err := db.open(); err != nil {
+		return nil, errors.CombineErrors(err, db.Close())
+	}
+	db.running = true
+	db.background.Add(2)
+	go db.worker("flush", db.flushDue, &db.mu.flushing, &db.mu.flushError, db.flushOldest)
+	go db.worker("merge", db.mergeDue, &db.mu.merging, &db.mu.mergeError, func() error { return db.mergeNewer(nil) })
+	return db, nil
+}
+
+// newDB returns a DB with nothing in it and nothing running.
+func newDB(dir string, o Options) *DB {
+	db := &DB{
+		env:     environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger},
+		options: o,
+		closing: make(chan struct{}),
+	}
+	db.mu.changed.L = &db.mu.Mutex
+	db.budget.take(o.Budget, o.FilterBytes)
+	db.filters = bloom.NewManager(db.budget.filterBytes)
+	db.current.Store(newView([]*memtable{newMemtable(o.Budget)}, nil))
+	return db
+}
+
+// open brings the DB to the state that the directory holds.
+func (db *DB) open() error {
+	path := db.env.path(manifestName)
+	m, err := readManifest(db.env.fs, path)
+	if isNotExist(err) {
+		m, err = createStore(&db.env)
+	}
+	if err != nil {
+		return err
+	}
+	names, err := db.env.fs.List(db.env.dir)
+	if err != nil {
+		return errors.Wrap(err, "lsm: list the store")
+	}
+	if err := db.load(m, nil); err != nil {
+		return err
+	}
+	db.mu.nextNumber = nextNumber(m, names)
+	if err := db.removeOrphans(m, names); err != nil {
+		return err
+	}
+	return db.replayLogs(logsOf(names, m.firstLog), db.flushOldest)
+}
+
+// load makes the tables of a manifest the DB's, taking over those of an older
+// view that are still in use. It replaces the view.
+func (db *DB) load(m manifest, have []*table) error {
+	db.env.id = m.id
+	tables, err := db.openTables(m.tables, have)
+	if err != nil {
+		return err
+	}
+	db.mu.Lock()
+	db.visible.Store(m.lastSequence)
+	old := db.setView(db.current.Load().memtables, tables)
+	db.mu.Unlock()
+	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
+		db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
+	}
+	old.unref()
+	return nil
+}
+
+// openTables opens the tables of a manifest, or takes those that are open already.
+func (db *DB) openTables(all []tableFacts, have []*table) (tables []*table, err error) {
+	opened := make([]*table, 0, len(all))
+	for _, facts := range all {
+		i := slices.IndexFunc(have, func(t *table) bool { return t.facts == facts })
+		if i >= 0 {
+			tables = append(tables, have[i])
+			continue
+		}
+		t, err := openTable(&db.env, facts)
+		if err != nil {
+			for _, t := range opened {
+				t.close()
+			}
+			return nil, err
+		}
+		opened, tables = append(opened, t), append(tables, t)
+	}
+	return tables, nil
+}
+
+// createStore writes the manifest of an empty store. Tables or logs without a
+// manifest are not overwritten: something took it away.
+func createStore(env *environment) (manifest, error) {
+	names, err := env.fs.List(env.dir)
+	if err != nil {
+		return manifest{}, errors.Wrap(err, "lsm: list the store")
+	}
+	for _, name := range names {
+		_, isTable := parseName(name, tableSuffix)
+		_, isLog := parseName(name, logSuffix)
+		if isTable || isLog {
+			return manifest{}, errors.WithStack(&CorruptionError{
+				Path:   env.path(manifestName),
+				Reason: "missing, though there is " + name,
+			})
+		}
+	}
+	m := manifest{nextNumber: 1, firstLog: 1}
+	rand.Read(m.id[:])
+	return m, m.write(env.fs, env.path(manifestName))
+}
+
+// nextNumber is above every number that was ever used.
+func nextNumber(m manifest, names []string) uint64 {
+	next := m.nextNumber
+	for _, name := range names {
+		for _, suffix := range []string{tableSuffix, logSuffix} {
+			if number, ok := parseName(name, suffix); ok {
+				next = max(next, number+1)
+			}
+		}
+	}
+	return next
+}
+
+// logsOf returns the numbers of the logs that are not obsolete, ascending.
+func logsOf(names []string, first uint64) []uint64 {
+	var logs []uint64
+	for _, name := range names {
+		if number, ok := parseName(name, logSuffix); ok && number >= first {
+			logs = append(logs, number)
+		}
+	}
+	slices.Sort(logs)
+	return logs
+}
+
+// removeOrphans removes what a crash left behind: files of this store's making
+// that the manifest does not name. Others are none of its business.
+func (db *DB) removeOrphans(m manifest, names []string) error {
+	named := make(map[uint64]bool, len(m.tables))
+	for _, t := range m.tables {
+		named[t.number] = true
+	}
+	for _, name := range names {
+		table, isTable := parseName(name, tableSuffix)
+		log, isLog := parseName(name, logSuffix)
+		if isTable && !named[table] || isLog && log < m.firstLog || name == manifestName+tmpSuffix {
+			if err := db.env.fs.Remove(db.env.path(name)); err != nil {
+				return errors.Wrap(err, "lsm: remove an orphan")
+			}
+		}
+	}
+	return nil
+}
+
+// lockDir takes the lock of a directory.
+func lockDir(fsys vfs.FS, dir string) (lock interface{ Close() error }, err error) {
+	lock, err = fsys.Lock(filepath.Join(dir, lockName), fmt.Sprintf("process %d", os.Getpid()))
+	if errors.Is(err, vfs.ErrLocked) {
+		err = errors.WithStack(fmt.Errorf("%w: %w", ErrLocked, err))
+	}
+	return lock, err
+}
+
+// makeDir makes a directory and its missing parents, durably.
+func makeDir(fsys vfs.FS, dir string) error {
+	missing := []string{}
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		info, err := fsys.Stat(at)
+		if err == nil && !info.Dir {
+			return errors.Wrapf(fs.ErrExist, "lsm: %s is not a directory", at)
+		}
+		if err == nil || filepath.Dir(at) == at {
+			break
+		}
+		if !isNotExist(err) {
+			return errors.Wrap(err, "lsm: make the directory")
+		}
+		missing = append(missing, at)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	err := fsys.MkdirAll(dir)
+	for _, made := range missing {
+		if err == nil {
+			err = fsys.SyncDir(filepath.Dir(made))
+		}
+	}
+	return errors.Wrap(err, "lsm: make the directory")
+}

@@ -1,0 +1,135 @@
+package lsm
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/wal"
+)
+
+// errGap ends the replay of a log whose next record does not follow what was
+// recovered so far.
+var errGap = errors.New("lsm: gap in the sequence of writes")
+
+// recovery is one replay of all logs into memtables.
+type recovery struct {
+	db *DB
+	// flushOldest writes the oldest memtable to a table, so that no more than a
+	// writer may have are in memory; nil if read-only.
+	flushOldest func() error
+	log         *logFile
+	inLog       int // records taken from log
+}
+
+// replayLogs brings the writes of the logs back into memory. It stops at the
+// first gap in their sequence: loss of power may take the tail of one log and
+// spare the next. What is behind the gap goes, so that no later Open takes it
+// for what follows writes yet to come.
+func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
+	r := &recovery{db: db, flushOldest: flushOldest}
+	gap := false
+	for _, number := range numbers {
+		r.log = &logFile{number: number, path: db.env.path(logName(number))}
+		r.inLog = 0
+		db.mu.logs = append(db.mu.logs, r.log)
+		if gap {
+			continue // only to be removed
+		}
+		result, err := wal.Replay(r.log.path, &wal.Options{FS: db.env.fs, Number: number}, r.record)
+		r.log.bytes = result.ValidBytes
+		switch {
+		case err == nil:
+		case errors.Is(err, errGap) && result.Synced == 0:
+			gap = true
+			db.env.logger.Warn("writes were lost and those after them dropped",
+				"log", r.log.path, "after", db.visible.Load())
+		default:
+			return r.describe(err)
+		}
+	}
+	if gap && flushOldest != nil {
+		return db.dropLogs(flushOldest)
+	}
+	return nil
+}
+
+// record takes a record of the log.
+func (r *recovery) record(sequence uint64, payload []byte) error {
+	db := r.db
+	switch want := db.visible.Load() + 1; {
+	case sequence > want && r.inLog == 0:
+		return errGap
+	case sequence != want:
+		return r.corrupt("sequence number %d, want %d", sequence, want)
+	}
+	count, err := checkBatch(payload)
+	if err != nil {
+		return r.corrupt("record %d: %v", sequence, err)
+	}
+	m := db.current.Load().memtables[0]
+	cost := int64(memtableCost(uint64(count), uint64(len(payload))))
+	if !m.empty() && m.used()+cost > db.memtableBytes() {
+		if m, err = r.nextMemtable(); err != nil {
+			return err
+		}
+	}
+	if m.log == 0 {
+		m.log = r.log.number
+	}
+	if err := m.apply(payload, sequence); err != nil {
+		return r.corrupt("record %d: %v", sequence, err)
+	}
+	r.inLog++
+	db.visible.Store(sequence + uint64(count) - 1)
+	return nil
+}
+
+// nextMemtable begins a memtable, after writing one out if too many wait.
+func (r *recovery) nextMemtable() (*memtable, error) {
+	db := r.db
+	if r.flushOldest != nil && len(db.current.Load().memtables)-1 >= maxWaiting {
+		if err := r.flushOldest(); err != nil {
+			return nil, err
+		}
+	}
+	m := newMemtable(db.options.Budget)
+	v := db.current.Load()
+	db.mu.Lock()
+	db.setView(append([]*memtable{m}, v.memtables...), v.tables).unref()
+	db.mu.Unlock()
+	return m, nil
+}
+
+// dropLogs writes all memtables out and lets go of all logs.
+func (db *DB) dropLogs(flushOldest func() error) error {
+	if !db.current.Load().memtables[0].empty() {
+		if _, err := (&recovery{db: db, flushOldest: flushOldest}).nextMemtable(); err != nil {
+			return err
+		}
+	}
+	for len(db.current.Load().memtables) > 1 {
+		if err := flushOldest(); err != nil {
+			return err
+		}
+	}
+	return db.installTable(tableFacts{}, nil, nil)
+}
+
+func (r *recovery) corrupt(format string, args ...any) error {
+	return errors.WithStack(&CorruptionError{Path: r.log.path, Reason: fmt.Sprintf(format, args...)})
+}
+
+// describe makes an error of package wal one of this package.
+func (r *recovery) describe(err error) error {
+	var damage *wal.CorruptionError
+	switch {
+	case errors.As(err, &damage):
+		return errors.WithStack(&CorruptionError{Path: damage.Path, Offset: damage.Offset, Reason: damage.Reason})
+	case errors.Is(err, wal.ErrNewerVersion):
+		return errors.WithStack(fmt.Errorf("%w: %w", ErrNewerVersion, err))
+	case errors.Is(err, errGap):
+		return r.corrupt("begins behind write %d, though what lies between was synced", r.db.visible.Load())
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package lsm
+
+import (
+	"sync/atomic"
+	"time"
+
+	"docstore/bloom"
+)
+
+// Stats is what a store holds and what it has done since it was opened.
+type Stats struct {
+	Tables []TableStats // newest first
+
+	MemtableBytes    int64 // memory of memtables, those waiting to be written included
+	MemtablesWaiting int   // full, not yet written
+	LogBytes         int64 // of the logs whose writes are not in tables
+
+	Filter bloom.ManagerStats
+
+	Writes  WriteStats
+	Pinned  int64 // bytes of Options.Budget for memtables held by snapshots and iterators of all its stores
+	Problem error // why the last flush or merge failed or no writes are taken; nil if all is well
+}
+
+// TableStats is about one table.
+type TableStats struct {
+	Number     uint64
+	Entries    uint64 // tombstones included
+	Tombstones uint64
+	Bytes      uint64 // of the file
+	Units      uint64 // size in memtables, rounded, as the size-tiered rule sees it
+	// Filter counts pages, and look-ups that asked the filter: Filter.No of
+	// them it spared the table.
+	Filter bloom.FilterStats
+}
+
+// WriteStats counts work since Open.
+type WriteStats struct {
+	Writes       uint64 // Sets and Deletes
+	WrittenBytes uint64 // of them, as encoded in batches
+	LogBytes     uint64
+	Syncs        uint64 // group commits
+	SyncTime     time.Duration
+	Flushes      uint64
+	FlushBytes   uint64
+	Merges       uint64
+	MergeBytes   uint64
+	Failures     uint64        // flushes and merges that failed
+	StallTime    time.Duration // that writers waited for memtables to be written
+}
+
+// Amplification is the bytes written to tables for each byte that was flushed
+// to one: the measure that the size-tiered rule is about. The log comes on top.
+func (w WriteStats) Amplification() float64 {
+	if w.FlushBytes == 0 {
+		return 0
+	}
+	return float64(w.FlushBytes+w.MergeBytes) / float64(w.FlushBytes)
+}
+
+// counters are those that Stats reads.
+type counters struct {
+	writes, writtenBytes, logBytes atomic.Uint64
+	syncs, syncNanos               atomic.Uint64
+	flushes, flushBytes            atomic.Uint64
+	merges, mergeBytes             atomic.Uint64
+	failures, stallNanos           atomic.Uint64
+}
+
+// Stats tells what the store holds and does. A closed one holds nothing.
+func (db *DB) Stats() Stats {
+	c := &db.counters
+	s := Stats{
+		Writes: WriteStats{
+			Writes: c.writes.Load(), WrittenBytes: c.writtenBytes.Load(), LogBytes: c.logBytes.Load(),
+			Syncs: c.syncs.Load(), SyncTime: time.Duration(c.syncNanos.Load()),
+			Flushes: c.flushes.Load(), FlushBytes: c.flushBytes.Load(),
+			Merges: c.merges.Load(), MergeBytes: c.mergeBytes.Load(),
+			Failures: c.failures.Load(), StallTime: time.Duration(c.stallNanos.Load()),
+		},
+		Filter: db.filters.Stats(),
+		Pinned: db.options.Budget.pinnedBytes(),
+	}
+	v, err := db.acquire()
+	if err != nil {
+		return s
+	}
+	defer v.unref()
+	for _, m := range v.memtables {
+		s.MemtableBytes += m.bytes.Load()
+	}
+	s.MemtablesWaiting = max(0, len(v.memtables)-1)
+	units := db.units(v.tables)
+	for i, t := range v.tables {
+		stats := TableStats{
+			Number: t.facts.number, Entries: t.facts.entries, Tombstones: t.facts.tombstones,
+			Bytes: t.facts.fileBytes, Units: units[i],
+		}
+		if t.filter != nil {
+			stats.Filter = t.filter.Stats()
+		}
+		s.Tables = append(s.Tables, stats)
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, log := range db.mu.logs {
+		s.LogBytes += log.bytes
+		if log.writer != nil {
+			s.LogBytes += log.writer.Size()
+		}
+	}
+	for _, err := range []error{db.mu.writeError, db.mu.flushError, db.mu.mergeError} {
+		if s.Problem == nil {
+			s.Problem = err
+		}
+	}
+	return s
+}

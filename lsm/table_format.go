@@ -1,0 +1,309 @@
+package lsm
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"docstore/internal/checksum"
+)
+
+// A table is written once and never changed. docs/format/table.md draws it:
+//
+//	header | block ... | index | filter | properties | footer
+//
+//	header      magic 8 | crc | version u16 | kind u16 = 1 | number u64 | store id 16 | reserved u64
+//	block       crc | length u32 | kind u8 = 1 | reserved 3 | count u32 | count x entry offset u32 | entries
+//	entry       key length uvarint | value length<<1 + tombstone uvarint | key | value
+//	index       count u32 | reserved u32 | count x (block offset u64, key end u64) | last keys of the blocks
+//	filter      as package bloom writes it
+//	properties  entries u64 | tombstones u64 | key bytes u64 | value bytes u64 |
+//	            first sequence u64 | last sequence u64 | min key length u32 | max key length u32 | min key | max key
+//	footer      magic 8 | crc | version u16 | kind u16 = 2 | 3 x (offset u64, length u64, crc, reserved u32) | file bytes u64
+//
+// Numbers are little-endian, a crc is a CRC-32C of the bytes behind it to the
+// end of its part; those of index, filter and properties lie in the footer.
+const (
+	tableVersion = 0
+
+	tableHeaderBytes = 48
+	tableFooterBytes = 16 + 3*sectionBytes + 8
+	sectionBytes     = 24
+
+	kindTableHeader = 1
+	kindTableFooter = 2
+	kindDataBlock   = 1
+
+	blockHeaderBytes = 16
+	// blockTargetBytes is the size at which a block is closed. An entry that is
+	// larger by itself gets a block of its own.
+	blockTargetBytes = 4 << 10
+
+	indexHeaderBytes      = 8
+	indexRecordBytes      = 16
+	propertiesHeaderBytes = 6*8 + 2*4
+
+	// maxEntryHeaderBytes is the most that an entry takes beside key and value.
+	maxEntryHeaderBytes = 3 + 4
+)
+
+var (
+	tableMagic  = [8]byte{'L', 'S', 'M', 't', 'a', 'b', 'l', 'e'}
+	footerMagic = [8]byte{'L', 'S', 'M', 't', 'f', 'o', 'o', 't'}
+	order       = binary.LittleEndian
+)
+
+// storeID tells the files of one store from those of another.
+type storeID [16]byte
+
+// tableFacts is what the manifest says of a table.
+type tableFacts struct {
+	number        uint64
+	fileBytes     uint64
+	entries       uint64 // tombstones too
+	tombstones    uint64
+	keyBytes      uint64 // of all entries, as given
+	valueBytes    uint64
+	firstSequence uint64 // of the writes that the table holds what is left of
+	lastSequence  uint64
+	footerCRC     uint32 // tells the very file: the footer covers the whole of it
+}
+
+// cost is what the entries would take in a memtable: the table's size in the
+// size-tiered rule.
+func (f *tableFacts) cost() uint64 {
+	return memtableCost(f.entries, f.keyBytes+f.valueBytes)
+}
+
+// section says where one of the parts behind the blocks lies.
+type section struct {
+	offset, length uint64
+	crc            uint32
+}
+
+// footer is the last part of a table, and where reading one begins.
+type footer struct {
+	index, filter, properties section
+	fileBytes                 uint64
+}
+
+func encodeTableHeader(number uint64, id storeID) []byte {
+	b := make([]byte, tableHeaderBytes)
+	copy(b, tableMagic[:])
+	order.PutUint16(b[12:], tableVersion)
+	order.PutUint16(b[14:], kindTableHeader)
+	order.PutUint64(b[16:], number)
+	copy(b[24:], id[:])
+	order.PutUint32(b[8:], checksum.Of(b[12:]))
+	return b
+}
+
+// formatFault is what a decoder found. The reader makes a CorruptionError of it,
+// or ErrNewerVersion.
+type formatFault struct {
+	reason string
+	newer  bool
+}
+
+// checkPreamble checks what every part with a magic begins with: the magic, the
+// CRC of all behind it, version and kind.
+func checkPreamble(b []byte, magic [8]byte, version, kind uint16) *formatFault {
+	switch {
+	case !bytes.Equal(b[:8], magic[:]):
+		return &formatFault{reason: "wrong magic"}
+	case order.Uint32(b[8:]) != checksum.Of(b[12:]):
+		return &formatFault{reason: "wrong checksum"}
+	case order.Uint16(b[12:]) > version:
+		return &formatFault{newer: true}
+	case order.Uint16(b[14:]) != kind:
+		return &formatFault{reason: "wrong kind"}
+	}
+	return nil
+}
+
+func (f *footer) encode() []byte {
+	b := make([]byte, tableFooterBytes)
+	copy(b, footerMagic[:])
+	order.PutUint16(b[12:], tableVersion)
+	order.PutUint16(b[14:], kindTableFooter)
+	for i, s := range [...]section{f.index, f.filter, f.properties} {
+		at := b[16+i*sectionBytes:]
+		order.PutUint64(at, s.offset)
+		order.PutUint64(at[8:], s.length)
+		order.PutUint32(at[16:], s.crc)
+	}
+	order.PutUint64(b[16+3*sectionBytes:], f.fileBytes)
+	order.PutUint32(b[8:], checksum.Of(b[12:]))
+	return b
+}
+
+// decodeFooter reads the footer of a file of the given size and makes sure that
+// the sections fill what lies between the blocks and it.
+func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
+	var f footer
+	if fault := checkPreamble(b, footerMagic, tableVersion, kindTableFooter); fault != nil {
+		return f, fault
+	}
+	f.fileBytes = order.Uint64(b[16+3*sectionBytes:])
+	if f.fileBytes != fileBytes {
+		return f, &formatFault{reason: "the file has another size than its footer says"}
+	}
+	end := fileBytes - tableFooterBytes
+	for i, s := range [...]*section{&f.properties, &f.filter, &f.index} {
+		at := b[16+(2-i)*sectionBytes:]
+		s.offset, s.length, s.crc = order.Uint64(at), order.Uint64(at[8:]), order.Uint32(at[16:])
+		if s.length > end || s.offset != end-s.length {
+			return f, &formatFault{reason: "a section is out of place"}
+		}
+		end = s.offset
+	}
+	if end < tableHeaderBytes {
+		return f, &formatFault{reason: "a section is out of place"}
+	}
+	return f, nil
+}
+
+// tableProperties sums up the entries of a table.
+type tableProperties struct {
+	entries, tombstones         uint64
+	keyBytes, valueBytes        uint64
+	firstSequence, lastSequence uint64
+	minKey, maxKey              []byte
+}
+
+func (p *tableProperties) encode() []byte {
+	b := make([]byte, propertiesHeaderBytes, propertiesHeaderBytes+len(p.minKey)+len(p.maxKey))
+	for i, v := range [...]uint64{p.entries, p.tombstones, p.keyBytes, p.valueBytes, p.firstSequence, p.lastSequence} {
+		order.PutUint64(b[8*i:], v)
+	}
+	order.PutUint32(b[48:], uint32(len(p.minKey)))
+	order.PutUint32(b[52:], uint32(len(p.maxKey)))
+	b = append(b, p.minKey...)
+	return append(b, p.maxKey...)
+}
+
+func decodeProperties(b []byte) (tableProperties, *formatFault) {
+	var p tableProperties
+	if len(b) < propertiesHeaderBytes {
+		return p, &formatFault{reason: "properties cut short"}
+	}
+	for i, v := range [...]*uint64{&p.entries, &p.tombstones, &p.keyBytes, &p.valueBytes, &p.firstSequence, &p.lastSequence} {
+		*v = order.Uint64(b[8*i:])
+	}
+	minBytes, maxBytes := uint64(order.Uint32(b[48:])), uint64(order.Uint32(b[52:]))
+	keys := b[propertiesHeaderBytes:]
+	if minBytes > MaxKeyBytes || maxBytes > MaxKeyBytes || minBytes+maxBytes != uint64(len(keys)) {
+		return p, &formatFault{reason: "properties with keys of wrong length"}
+	}
+	p.minKey, p.maxKey = bytes.Clone(keys[:minBytes]), bytes.Clone(keys[minBytes:])
+	if p.entries == 0 || p.tombstones > p.entries || p.firstSequence > p.lastSequence || bytes.Compare(p.minKey, p.maxKey) > 0 {
+		return p, &formatFault{reason: "properties contradict themselves"}
+	}
+	return p, nil
+}
+
+// entry is one entry of a table. Its slices lie in the mapping.
+type entry struct {
+	key, value []byte
+	tombstone  bool
+}
+
+// block is a data block whose header has been checked.
+type block struct {
+	data  []byte // the whole of it
+	count int
+}
+
+// parseBlock checks the header of the block that is all of b.
+func parseBlock(b []byte) (block, *formatFault) {
+	if len(b) < blockHeaderBytes {
+		return block{}, &formatFault{reason: "block cut short"}
+	}
+	if uint64(order.Uint32(b[4:])) != uint64(len(b)-8) {
+		return block{}, &formatFault{reason: "block of another length than the index says"}
+	}
+	count := uint64(order.Uint32(b[12:]))
+	if count == 0 || count > uint64(len(b)-blockHeaderBytes)/4 {
+		return block{}, &formatFault{reason: "block with an impossible number of entries"}
+	}
+	return block{data: b, count: int(count)}, nil
+}
+
+// verify checks the block's CRC and that every entry lies where it should, in order.
+func (b block) verify() *formatFault {
+	if order.Uint32(b.data) != checksum.Of(b.data[4:]) {
+		return &formatFault{reason: "wrong checksum of a block"}
+	}
+	if order.Uint32(b.data[8:]) != kindDataBlock {
+		return &formatFault{reason: "block of an unknown kind"}
+	}
+	at := blockHeaderBytes + 4*b.count
+	var last []byte
+	for i := range b.count {
+		if int(order.Uint32(b.data[blockHeaderBytes+4*i:])) != at {
+			return &formatFault{reason: "block with an entry out of place"}
+		}
+		e, size, ok := b.entryAt(at)
+		if !ok {
+			return &formatFault{reason: "block with a malformed entry"}
+		}
+		if i > 0 && bytes.Compare(last, e.key) >= 0 {
+			return &formatFault{reason: "block with keys out of order"}
+		}
+		last, at = e.key, at+size
+	}
+	if at != len(b.data) {
+		return &formatFault{reason: "block with bytes behind its last entry"}
+	}
+	return nil
+}
+
+// entryAt decodes the entry at an offset and tells its length.
+func (b block) entryAt(at int) (e entry, size int, ok bool) {
+	if at > len(b.data) {
+		return entry{}, 0, false
+	}
+	rest := b.data[at:]
+	keyBytes, n := binary.Uvarint(rest)
+	if n <= 0 || keyBytes > MaxKeyBytes {
+		return entry{}, 0, false
+	}
+	packed, m := binary.Uvarint(rest[n:])
+	if m <= 0 || packed>>1 > MaxValueBytes {
+		return entry{}, 0, false
+	}
+	keyEnd := uint64(n+m) + keyBytes
+	end := keyEnd + packed>>1
+	if end > uint64(len(rest)) {
+		return entry{}, 0, false
+	}
+	return entry{
+		key:       rest[n+m : keyEnd : keyEnd],
+		value:     rest[keyEnd:end:end],
+		tombstone: packed&1 != 0,
+	}, int(end), true
+}
+
+// entry returns an entry of a verified block.
+func (b block) entry(i int) (entry, bool) {
+	e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
+	return e, ok
+}
+
+// search returns the index of the first entry at or above key, count if there
+// is none, and whether it is key itself.
+func (b block) search(key []byte) (index int, found bool) {
+	low, high := 0, b.count
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		e, _ := b.entry(middle)
+		switch c := bytes.Compare(e.key, key); {
+		case c < 0:
+			low = middle + 1
+		case c == 0:
+			return middle, true
+		default:
+			high = middle
+		}
+	}
+	return low, false
+}

@@ -1,0 +1,382 @@
+package lsm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/bloom"
+	"docstore/internal/checksum"
+	"docstore/internal/vfs"
+)
+
+// tableReader reads a mapped table. Everything but open and close touches the
+// mapping, returns slices of it, and so belongs inside vfs.Guard.
+//
+// The index is verified when the table is opened, a block when it is first
+// touched; that is remembered, so that a page which the kernel drops and reads
+// again is not verified again.
+type tableReader struct {
+	path     string
+	mapping  vfs.Mapping
+	data     []byte
+	footer   footer
+	facts    tableFacts
+	minKey   []byte
+	maxKey   []byte
+	blocks   int
+	verified []atomic.Uint32 // a bit for each block
+}
+
+// openTableReader maps the table that facts tell of and verifies all but its blocks
+// and its filter.
+func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
+	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts}
+	file, err := env.fs.Open(r.path)
+	if err != nil {
+		return nil, errors.Wrap(err, "lsm: open a table")
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Wrap(err, "lsm: open a table")
+	}
+	if uint64(info.Size) != facts.fileBytes || facts.fileBytes < tableHeaderBytes+tableFooterBytes {
+		return nil, r.corrupt(0, "%d bytes, the manifest says %d", info.Size, facts.fileBytes)
+	}
+	if r.mapping, err = file.Map(info.Size); err != nil {
+		return nil, errors.Wrapf(err, "lsm: map %s", r.path)
+	}
+	r.data = r.mapping.Bytes()
+	if fault := vfs.Guard(func() { err = r.load(env.id) }); fault != nil {
+		err = errors.Wrapf(fault, "lsm: read %s", r.path)
+	}
+	if err == nil {
+		err = errors.Wrapf(r.mapping.Advise(advice), "lsm: advise on %s", r.path)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// load decodes and verifies header, footer, properties and index.
+func (r *tableReader) load(id storeID) error {
+	if fault := checkPreamble(r.data[:tableHeaderBytes], tableMagic, tableVersion, kindTableHeader); fault != nil {
+		return r.fault(0, fault)
+	}
+	if number := order.Uint64(r.data[16:]); number != r.facts.number {
+		return r.corrupt(0, "the header is of table %d", number)
+	}
+	if !bytes.Equal(r.data[24:40], id[:]) {
+		return r.corrupt(0, "the header is of another store")
+	}
+	at := len(r.data) - tableFooterBytes
+	if got := order.Uint32(r.data[at+8:]); got != r.facts.footerCRC {
+		return r.corrupt(at, "footer checksum %#x, the manifest says %#x", got, r.facts.footerCRC)
+	}
+	f, fault := decodeFooter(r.data[at:], uint64(len(r.data)))
+	if fault != nil {
+		return r.fault(at, fault)
+	}
+	r.footer = f
+	for _, s := range []section{f.index, f.properties} {
+		if checksum.Of(r.section(s)) != s.crc {
+			return r.corrupt(int(s.offset), "wrong checksum of index or properties")
+		}
+	}
+	p, fault := decodeProperties(r.section(f.properties))
+	if fault != nil {
+		return r.fault(int(f.properties.offset), fault)
+	}
+	if p.entries != r.facts.entries || p.tombstones != r.facts.tombstones ||
+		p.firstSequence != r.facts.firstSequence || p.lastSequence != r.facts.lastSequence {
+		return r.corrupt(int(f.properties.offset), "the properties are not what the manifest says")
+	}
+	r.minKey, r.maxKey = p.minKey, p.maxKey
+	return r.loadIndex()
+}
+
+// loadIndex checks that the blocks fill what lies before the index, and that
+// their last keys fill what lies behind its records, in ascending order.
+func (r *tableReader) loadIndex() error {
+	at, index := int(r.footer.index.offset), r.section(r.footer.index)
+	if len(index) < indexHeaderBytes {
+		return r.corrupt(at, "index cut short")
+	}
+	count := uint64(order.Uint32(index))
+	if count == 0 || count > uint64(len(index)-indexHeaderBytes)/indexRecordBytes {
+		return r.corrupt(at, "index of %d blocks in %d bytes", count, len(index))
+	}
+	r.blocks = int(count)
+	r.verified = make([]atomic.Uint32, (count+31)/32)
+	keyBytes := uint64(len(index)) - indexHeaderBytes - count*indexRecordBytes
+	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
+	var last []byte
+	for i := range r.blocks {
+		gotOffset, gotEnd := r.indexRecord(i)
+		inPlace := gotOffset == offset
+		if i > 0 {
+			inPlace = gotOffset >= offset+blockHeaderBytes && gotOffset < r.footer.index.offset
+		}
+		if !inPlace || gotEnd < keyEnd || gotEnd > keyBytes || gotEnd-keyEnd > MaxKeyBytes {
+			return r.corrupt(at, "index record %d is out of place", i)
+		}
+		offset, keyEnd = gotOffset, gotEnd
+		key := r.lastKey(i)
+		if i > 0 && bytes.Compare(last, key) >= 0 {
+			return r.corrupt(at, "index keys out of order at block %d", i)
+		}
+		last = key
+	}
+	if keyEnd != keyBytes || !bytes.Equal(last, r.maxKey) {
+		return r.corrupt(at, "the index does not end where it should")
+	}
+	return nil
+}
+
+func (r *tableReader) section(s section) []byte { return r.data[s.offset : s.offset+s.length] }
+
+func (r *tableReader) indexRecord(i int) (blockOffset, keyEnd uint64) {
+	b := r.data[r.footer.index.offset+indexHeaderBytes+uint64(i)*indexRecordBytes:]
+	return order.Uint64(b), order.Uint64(b[8:])
+}
+
+// lastKey returns the last key of a block.
+func (r *tableReader) lastKey(i int) []byte {
+	start := uint64(0)
+	if i > 0 {
+		_, start = r.indexRecord(i - 1)
+	}
+	_, end := r.indexRecord(i)
+	keys := r.footer.index.offset + indexHeaderBytes + uint64(r.blocks)*indexRecordBytes
+	return r.data[keys+start : keys+end]
+}
+
+// findBlock returns the first block whose last key is at or above key, or the
+// number of blocks.
+func (r *tableReader) findBlock(key []byte) int {
+	low, high := 0, r.blocks
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if bytes.Compare(r.lastKey(middle), key) < 0 {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// block returns a block, verified.
+func (r *tableReader) block(i int) (block, error) {
+	start, _ := r.indexRecord(i)
+	end := r.footer.index.offset
+	if i+1 < r.blocks {
+		end, _ = r.indexRecord(i + 1)
+	}
+	b, fault := parseBlock(r.data[start:end])
+	if fault != nil {
+		return block{}, r.fault(int(start), fault)
+	}
+	word, bit := &r.verified[i/32], uint32(1)<<(i%32)
+	if word.Load()&bit != 0 {
+		return b, nil
+	}
+	if fault := b.verify(); fault != nil {
+		return block{}, r.fault(int(start), fault)
+	}
+	if last, ok := b.entry(b.count - 1); !ok || !bytes.Equal(last.key, r.lastKey(i)) {
+		return block{}, r.corrupt(int(start), "the index names another last key")
+	}
+	word.Or(bit)
+	return b, nil
+}
+
+// get looks a key up.
+func (r *tableReader) get(key []byte) (e entry, found bool, err error) {
+	i := r.findBlock(key)
+	if i == r.blocks {
+		return entry{}, false, nil
+	}
+	b, err := r.block(i)
+	if err != nil {
+		return entry{}, false, err
+	}
+	at, found := b.search(key)
+	if !found {
+		return entry{}, false, nil
+	}
+	e, _ = b.entry(at)
+	return e, true, nil
+}
+
+// covers tells whether a key lies between the table's least and greatest.
+func (r *tableReader) covers(key []byte) bool {
+	return bytes.Compare(key, r.minKey) >= 0 && bytes.Compare(key, r.maxKey) <= 0
+}
+
+// close unmaps. Nobody may be reading.
+func (r *tableReader) close() { _ = r.mapping.Close() }
+
+func (r *tableReader) corrupt(offset int, format string, args ...any) error {
+	return errors.WithStack(&CorruptionError{Path: r.path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
+}
+
+func (r *tableReader) fault(offset int, f *formatFault) error {
+	if f.newer {
+		return errors.Wrapf(ErrNewerVersion, "%s", r.path)
+	}
+	return r.corrupt(offset, "%s", f.reason)
+}
+
+// table is a table of the store, shared by the views that list it.
+type table struct {
+	*tableReader
+	filter *bloom.Filter // nil if it could not be opened: then every key may be there
+	refs   atomic.Int32  // views that list the table
+}
+
+// openTable opens a table for look-ups.
+func openTable(env *environment, facts tableFacts) (*table, error) {
+	r, err := openTableReader(env, facts, vfs.AdviseRandom)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{tableReader: r}
+	if t.filter, err = r.openFilter(); err != nil {
+		env.logger.Warn("a table is read without its filter", slog.String("table", r.path), slog.Any("error", err))
+	}
+	return t, nil
+}
+
+func (r *tableReader) openFilter() (*bloom.Filter, error) {
+	s := r.footer.filter
+	return bloom.Open(r.path, io.NewSectionReader(guardedReader{r.data}, int64(s.offset), int64(s.length)))
+}
+
+func (t *table) ref() { t.refs.Add(1) }
+
+func (t *table) unref() {
+	if t.refs.Add(-1) == 0 {
+		t.close()
+	}
+}
+
+// mayContain tells whether a look-up has to search the table.
+func (t *table) mayContain(h bloom.Hash, key []byte) bool {
+	return t.covers(key) && (t.filter == nil || t.filter.MayContain(h, key))
+}
+
+// guardedReader reads from a mapping like a file.
+type guardedReader struct{ data []byte }
+
+func (g guardedReader) ReadAt(p []byte, offset int64) (n int, err error) {
+	if offset < 0 || offset >= int64(len(g.data)) {
+		return 0, io.EOF
+	}
+	if fault := vfs.Guard(func() { n = copy(p, g.data[offset:]) }); fault != nil {
+		return 0, fault
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// tableIterator steps over the entries of a table.
+type tableIterator struct {
+	r       *tableReader
+	index   int // of the block
+	block   block
+	at      int // of the entry in the block
+	current entry
+	failure error
+}
+
+func (r *tableReader) iterator() *tableIterator { return &tableIterator{r: r} }
+
+func (it *tableIterator) first() bool { return it.enter(0, false) }
+func (it *tableIterator) last() bool  { return it.enter(it.r.blocks-1, true) }
+
+func (it *tableIterator) seekGE(key []byte) bool {
+	if !it.load(it.r.findBlock(key)) {
+		return false
+	}
+	it.at, _ = it.block.search(key)
+	return it.show() // the block's last key is at or above key
+}
+
+func (it *tableIterator) seekLT(key []byte) bool {
+	i := it.r.findBlock(key)
+	if i == it.r.blocks {
+		return it.last()
+	}
+	if !it.load(i) {
+		return false
+	}
+	if it.at, _ = it.block.search(key); it.at == 0 {
+		return it.enter(i-1, true)
+	}
+	it.at--
+	return it.show()
+}
+
+func (it *tableIterator) next() bool {
+	if it.at+1 == it.block.count {
+		return it.enter(it.index+1, false)
+	}
+	it.at++
+	return it.show()
+}
+
+func (it *tableIterator) prev() bool {
+	if it.at == 0 {
+		return it.enter(it.index-1, true)
+	}
+	it.at--
+	return it.show()
+}
+
+// enter shows the first or last entry of a block.
+func (it *tableIterator) enter(index int, last bool) bool {
+	if !it.load(index) {
+		return false
+	}
+	it.at = 0
+	if last {
+		it.at = it.block.count - 1
+	}
+	return it.show()
+}
+
+// load makes a block the current one; there is none at either end.
+func (it *tableIterator) load(index int) bool {
+	it.failure = nil
+	if index < 0 || index >= it.r.blocks {
+		return false
+	}
+	it.index = index
+	it.block, it.failure = it.r.block(index)
+	return it.failure == nil
+}
+
+func (it *tableIterator) show() bool {
+	e, ok := it.block.entry(it.at)
+	if !ok {
+		it.failure = it.r.corrupt(0, "block %d changed while it was read", it.index)
+		return false
+	}
+	it.current = e
+	return true
+}
+
+func (it *tableIterator) key() []byte     { return it.current.key }
+func (it *tableIterator) value() []byte   { return it.current.value }
+func (it *tableIterator) tombstone() bool { return it.current.tombstone }
+func (it *tableIterator) err() error      { return it.failure }

@@ -1,0 +1,211 @@
+package lsm
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/bloom"
+	"docstore/internal/checksum"
+	"docstore/internal/vfs"
+)
+
+// tableBufferBytes is how much of a table is gathered for one write call.
+const tableBufferBytes = 256 << 10
+
+// tableWriter writes a table in one pass: filter and index are built while the
+// blocks stream out. Any failure is final; the owner then calls abandon.
+type tableWriter struct {
+	fs     vfs.FS
+	path   string
+	file   vfs.File
+	number uint64
+	buf    []byte
+	offset uint64 // of the end of buf in the file
+
+	block struct {
+		offsets []uint32 // from the first entry
+		entries []byte
+	}
+	indexRecords []byte
+	indexKeys    []byte
+	filter       *bloom.Builder
+	properties   tableProperties
+	lastKey      []byte
+}
+
+func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
+	path := env.path(tableName(number))
+	file, err := env.fs.Create(path)
+	if err != nil {
+		return nil, errors.Wrap(err, "lsm: create a table")
+	}
+	w := &tableWriter{
+		fs: env.fs, path: path, file: file, number: number,
+		buf:    make([]byte, 0, tableBufferBytes),
+		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
+	}
+	if err := w.write(encodeTableHeader(number, env.id)); err != nil {
+		w.abandon()
+		return nil, err
+	}
+	return w, nil
+}
+
+// add appends an entry, whose key must be above the last one.
+func (w *tableWriter) add(key, value []byte, tombstone bool) error {
+	p := &w.properties
+	if p.entries == 0 {
+		p.minKey = bytes.Clone(key)
+	} else if bytes.Compare(w.lastKey, key) >= 0 {
+		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", key, w.lastKey, w.path)
+	}
+	size := maxEntryHeaderBytes + len(key) + len(value)
+	if len(w.block.offsets) > 0 && w.blockBytes()+size > blockTargetBytes {
+		if err := w.endBlock(nil); err != nil {
+			return err
+		}
+	}
+	w.lastKey = append(w.lastKey[:0], key...)
+	w.filter.Add(key)
+	p.entries++
+	p.keyBytes += uint64(len(key))
+	p.valueBytes += uint64(len(value))
+	packed := uint64(len(value)) << 1
+	if tombstone {
+		p.tombstones++
+		packed |= 1
+	}
+	b := &w.block
+	b.offsets = append(b.offsets, uint32(len(b.entries)))
+	b.entries = binary.AppendUvarint(b.entries, uint64(len(key)))
+	b.entries = binary.AppendUvarint(b.entries, packed)
+	b.entries = append(b.entries, key...)
+	if size > blockTargetBytes {
+		// The value goes to the file from where it is.
+		return w.endBlock(value)
+	}
+	b.entries = append(b.entries, value...)
+	return nil
+}
+
+func (w *tableWriter) blockBytes() int {
+	return blockHeaderBytes + 4*len(w.block.offsets) + len(w.block.entries)
+}
+
+// endBlock writes the block, with tail as the end of its last entry.
+func (w *tableWriter) endBlock(tail []byte) error {
+	b := &w.block
+	first := blockHeaderBytes + 4*len(b.offsets)
+	head := make([]byte, first)
+	order.PutUint32(head[4:], uint32(first+len(b.entries)+len(tail)-8))
+	order.PutUint32(head[8:], kindDataBlock)
+	order.PutUint32(head[12:], uint32(len(b.offsets)))
+	for i, offset := range b.offsets {
+		order.PutUint32(head[blockHeaderBytes+4*i:], uint32(first)+offset)
+	}
+	order.PutUint32(head, checksum.Of(head[4:], b.entries, tail))
+
+	w.indexKeys = append(w.indexKeys, w.lastKey...)
+	w.indexRecords = order.AppendUint64(w.indexRecords, w.offset)
+	w.indexRecords = order.AppendUint64(w.indexRecords, uint64(len(w.indexKeys)))
+	err := w.write(head, b.entries, tail)
+	b.offsets, b.entries = b.offsets[:0], b.entries[:0]
+	return err
+}
+
+// finish writes what lies behind the blocks and makes the file durable; the
+// directory is the caller's. A table without entries is abandoned and has no facts.
+func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, error) {
+	p := &w.properties
+	if p.entries == 0 {
+		w.abandon()
+		return tableFacts{}, nil
+	}
+	if len(w.block.offsets) > 0 {
+		if err := w.endBlock(nil); err != nil {
+			return tableFacts{}, err
+		}
+	}
+	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
+
+	head := make([]byte, indexHeaderBytes)
+	order.PutUint32(head, uint32(len(w.indexRecords)/indexRecordBytes))
+	var f footer
+	for _, part := range []struct {
+		at    *section
+		bytes [][]byte
+	}{
+		{&f.index, [][]byte{head, w.indexRecords, w.indexKeys}},
+		{&f.filter, [][]byte{w.filter.Finish(nil)}},
+		{&f.properties, [][]byte{p.encode()}},
+	} {
+		part.at.offset, part.at.crc = w.offset, checksum.Of(part.bytes...)
+		if err := w.write(part.bytes...); err != nil {
+			return tableFacts{}, err
+		}
+		part.at.length = w.offset - part.at.offset
+	}
+	f.fileBytes = w.offset + tableFooterBytes
+	encoded := f.encode()
+	if err := w.write(encoded); err != nil {
+		return tableFacts{}, err
+	}
+	if err := w.drain(); err != nil {
+		return tableFacts{}, err
+	}
+	if err := w.file.Sync(); err != nil {
+		return tableFacts{}, errors.Wrap(err, "lsm: sync a table")
+	}
+	if err := w.file.Close(); err != nil {
+		return tableFacts{}, errors.Wrap(err, "lsm: close a table")
+	}
+	w.file = nil
+	return tableFacts{
+		number: w.number, fileBytes: f.fileBytes,
+		entries: p.entries, tombstones: p.tombstones, keyBytes: p.keyBytes, valueBytes: p.valueBytes,
+		firstSequence: firstSequence, lastSequence: lastSequence,
+		footerCRC: order.Uint32(encoded[8:]),
+	}, nil
+}
+
+// write appends parts through the buffer; what is large goes around it.
+func (w *tableWriter) write(parts ...[]byte) error {
+	for _, part := range parts {
+		w.offset += uint64(len(part))
+		if len(w.buf)+len(part) <= cap(w.buf) {
+			w.buf = append(w.buf, part...)
+			continue
+		}
+		if err := w.drain(); err != nil {
+			return err
+		}
+		if len(part) <= cap(w.buf) {
+			w.buf = append(w.buf, part...)
+			continue
+		}
+		if _, err := w.file.Write(part); err != nil {
+			return errors.Wrap(err, "lsm: write a table")
+		}
+	}
+	return nil
+}
+
+func (w *tableWriter) drain() error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	_, err := w.file.Write(w.buf)
+	w.buf = w.buf[:0]
+	return errors.Wrap(err, "lsm: write a table")
+}
+
+// abandon removes what was written. What it cannot remove, the next Open does.
+func (w *tableWriter) abandon() {
+	if w.file != nil {
+		_ = w.file.Close()
+		w.file = nil
+	}
+	_ = w.fs.Remove(w.path)
+}
