@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -80,6 +81,9 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 // answer to it, and the pool goes on to the next.
 func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
 	answers, err := c.call(ctx, ids)
+	if errors.Is(err, ErrUnavailable) {
+		return slices.Repeat([]Answer{{Err: err}}, len(ids)), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,26 +99,25 @@ func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
 			break
 		}
 		more, err := c.call(ctx, missingIDs)
+		if errors.Is(err, ErrUnavailable) {
+			break // nobody has any of them
+		}
 		if err != nil {
 			return nil, err
 		}
-		progress := false
 		for i, answer := range more {
 			answers[missing[i]] = answer
-			progress = progress || !errors.Is(answer.Err, ErrUnavailable)
 		}
-		if len(more) < len(missing) { // these no longer fit, and what follows them can wait
+		if len(more) < len(missing) {
+			// From here on they did not fit any more, and what follows can wait.
 			answers = answers[:missing[len(more)]]
-		}
-		if !progress {
-			break
 		}
 	}
 	return answers, nil
 }
 
-// call is one BatchGet of the ids that may be asked for. It answers for the
-// first ids, for one at least.
+// call is one BatchGet. It answers for the first of the ids, for one at least;
+// if every one of them is unavailable, it fails with ErrUnavailable.
 func (c *Client) call(ctx context.Context, ids []string) ([]Answer, error) {
 	request := appendCollection(nil, c.collection)
 	for _, id := range ids {
@@ -122,15 +125,7 @@ func (c *Client) call(ctx context.Context, ids []string) ([]Answer, error) {
 	}
 	response, err := c.pool.Call(ctx, MethodBatchGet, request, nil)
 	if err != nil {
-		err = clientError(err)
-		if !errors.Is(err, ErrUnavailable) {
-			return nil, err
-		}
-		answers := make([]Answer, len(ids))
-		for i := range answers {
-			answers[i].Err = err
-		}
-		return answers, nil
+		return nil, clientError(err)
 	}
 	answers := make([]Answer, 0, len(ids))
 	leftOut, err := decodeBatchGetResponse(response, func(status docservicepb.Status, document []byte) error {

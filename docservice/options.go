@@ -11,7 +11,7 @@ import (
 // Defaults of the options.
 const (
 	DefaultRetryInterval  = time.Second
-	DefaultVerifyInterval = 10 * time.Second
+	DefaultVerifyInterval = 2 * time.Second
 )
 
 // CollectionOptions say how a collection is opened. Nil and zero values are
@@ -35,7 +35,7 @@ type CollectionOptions struct {
 	RetryInterval time.Duration
 	// VerifyInterval is how often the background pass looks for segments that
 	// have arrived or were replaced. The default is DefaultVerifyInterval;
-	// negative: no background pass.
+	// negative: no background pass, and faults of documents stay listed.
 	VerifyInterval time.Duration
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time

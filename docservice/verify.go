@@ -9,9 +9,9 @@ import (
 
 // runVerify is the background pass. It reads each sealed segment in full, once
 // for each version of its file, so that damage is known before somebody asks
-// for a document in it; and again when a fetch has met damage. One segment at a
-// time, and after each as long a rest as it took: no more than half of the time
-// is spent on it, and most of that waiting for the disk.
+// for a document in it; and again when a fetch has met damage. It is in no
+// hurry: one segment at a time, none while the tail has something to read, and
+// after each as long a rest as it took.
 func (c *Collection) runVerify(ctx context.Context) {
 	verified := make(map[queue.SegmentID]fileVersion)
 	timer := time.NewTimer(c.options.VerifyInterval)
@@ -38,6 +38,9 @@ func (c *Collection) verifyArrived(ctx context.Context, verified map[queue.Segme
 	for _, f := range files {
 		if !f.sealed || !c.takeSuspect(f.id) && verified[f.id] == f.version {
 			continue
+		}
+		if c.waitUntil(ctx, c.tailRests) != nil {
+			return false
 		}
 		started := time.Now()
 		if c.verify(ctx, f) {
@@ -76,6 +79,10 @@ func (c *Collection) verify(ctx context.Context, f segmentFile) bool {
 	}
 	return true
 }
+
+// tailRests tells whether the tail has nothing to do, or cannot do it. c.mu
+// must be locked.
+func (c *Collection) tailRests() bool { return c.mu.tail.current || c.mu.faults.tail != nil }
 
 // takeSuspect tells whether a fetch has met damage in the segment since this
 // was asked last.
