@@ -79,6 +79,9 @@ func (l *Ladder) Held() int { return int(l.held) }
 // Busy is how many slots have a request, retiring ones among them.
 func (l *Ladder) Busy() int { return int(l.busy) }
 
+// Free is how many slots could have a request now.
+func (l *Ladder) Free() int { return int(l.free) }
+
 // Full reports whether the ladder has all the slots it wants.
 func (l *Ladder) Full() bool { return l.held >= l.size }
 

@@ -115,19 +115,21 @@ func (r *Rover) Hurry(now int64) { r.level, r.next = 0, now }
 func (r *Rover) Filling(l *Ladder) bool { return !l.Full() && r.level == 0 && l.live > 0 }
 
 // Hint tells that a server's lowest free slot is this one, as each answer to a
-// request does. If that would better the ladder, the server is asked soon.
-func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) {
+// request does. If that would better the ladder, the server is asked soon, and
+// Wake has changed.
+func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
 	if now < r.hintAt || !l.Full() || r.hinted != 0 {
-		return
+		return false
 	}
 	if top := l.highest(none); lowest >= l.slots[top].number {
-		return
+		return false
 	}
 	// Whatever comes of it, the next hint is looked at after a while.
 	r.hintAt = now + int64(uniform(rng, hintWithin)) + 1
-	if below, ok := l.Bid(peer); ok && lowest < below && !l.peers[peer].asked {
+	if below, ok := l.bidFrom(peer); ok && lowest < below {
 		r.hinted = peer + 1
 	}
+	return r.hinted != 0
 }
 
 // rest backs off after a question that gained nothing.

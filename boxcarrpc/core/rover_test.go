@@ -219,9 +219,9 @@ func TestAHintIsFollowedSoon(t *testing.T) {
 	f.give(c, 7, 0)
 	f.give(c, 9, 1)
 	c.rover.next = never
-	c.rover.Hint(f.now, &c.ladder, 0, 9, rng)
+	require.False(t, c.rover.Hint(f.now, &c.ladder, 0, 9, rng))
 	require.Equal(t, int64(never), c.rover.Wake(&c.ladder), "9 is not below 9")
-	c.rover.Hint(f.now, &c.ladder, 0, 8, rng)
+	require.True(t, c.rover.Hint(f.now, &c.ladder, 0, 8, rng))
 	wake := c.rover.Wake(&c.ladder)
 	require.LessOrEqual(t, wake, f.now+hintWithin)
 	peer, below, ok := c.rover.Turn(wake, &c.ladder, rng)

@@ -65,3 +65,6 @@ func (s *Silence) Step(now int64, received uint64, owes bool) Verdict {
 	}
 	return Fine
 }
+
+// Waiting reports whether the connection was asked and has not been heard since.
+func (s *Silence) Waiting() bool { return s.pinged }

@@ -1,0 +1,88 @@
+// Package boxcarrpc is an RPC in which clients balance the load by themselves:
+// servers number their slots, and every request goes out on the lowest-numbered
+// free slot that its client holds.
+//
+// It follows Indeed's Boxcar ("Boxcar: A self-balancing distributed services
+// protocol"). There is no balancer between client and server, no measurement of
+// load and no configuration of shares.
+//
+// # Use
+//
+//	server := boxcarrpc.NewServer(handler, nil)
+//	go server.Serve(listener)
+//
+//	pool, err := boxcarrpc.NewPool(discovery.Static("10.0.0.7:7070", "10.0.0.8:7070"), &boxcarrpc.PoolOptions{
+//		Size:    60, // peak rate x p99 x 1.5
+//		Methods: map[string]boxcarrpc.Method{"/search.Jobs/Find": {Idempotent: true}},
+//	})
+//	response, err := pool.Call(ctx, "/search.Jobs/Find", request, nil)
+//
+// # Concurrency
+//
+// Server and Pool are safe for concurrent use. A server runs handlers
+// concurrently, at most one for each slot that it has given out. Call may be
+// used by any number of goroutines; as many at a time as the pool has slots are
+// served and the rest are refused at once.
+//
+// # Slots
+//
+// A slot is a lane of a connection: connections carry many lanes, each lane one
+// request at a time. A server gives a new lane its lowest free number; no number
+// is held twice at once. A client holds a ladder of Size slots, always uses the
+// free one with the lowest number, among equals the one idle longest, and in the
+// background asks servers picked at random for lower numbers than its highest:
+//
+//	ladder of a client          slot  0  0  0  1  1  2
+//	                          server  c  a  b  c  a  b
+//	                                  ^ the next request   ^ replaced first
+//
+// With n calls under way exactly the n lowest slots are busy. A slow server's
+// slots are busy for longer, so that more requests find their way to others; a
+// dead server's slots are gone at once. A slot number measures how many slots
+// were leased, not load.
+//
+// # The protocol
+//
+// Frames of at most 32 KiB with a checksum; docs/format/boxcar.md draws each.
+//
+//	client                                     server
+//	  HELLO  version, features, limits   ->
+//	                                     <-    HELLO  version, features, limits
+//	  LEASE   lane 0, below 5            ->
+//	                                     <-    GRANT  lane 0, slot 2     (or DENY: lowest is 7)
+//	  REQUEST lane 0, 1, deadline, data  ->
+//	                                     <-    RESPONSE lane 0, 1, code, lowest free slot, data
+//	  REQUEST lane 0, 2, deadline, data  ->
+//	  CANCEL  lane 0, 2                  ->
+//	                                     <-    RESPONSE lane 0, 2, canceled
+//	  RELEASE lane 0                     ->
+//
+// # Guarantees
+//
+//   - Every call ends, within its deadline, with the handler's answer or with an
+//     error that says whether the request may have been processed.
+//   - A request is sent again only if it certainly was not processed, or its
+//     method was declared idempotent.
+//   - Nothing reads the request or writes to dst once Call has returned.
+//   - A frame that was changed on its way ends its connection; its content is
+//     not used.
+//   - A connection that speaks nonsense, or nothing, or does not read, costs
+//     itself and bounded memory.
+//
+// # What costs a slot
+//
+// A broken or silent connection costs all of its slots, and its server gets no
+// new questions for a pause that doubles from 100 ms to 5 s. A handler's panic
+// costs the slot. Errors, deadlines and refusals cost none: a server that
+// refuses ("not processed") ranks last for a pause that doubles from 20 ms to
+// 2 s, and a cancelled lane is busy until the server has acknowledged.
+//
+// # Limits
+//
+// Requests and responses of 17 MiB, methods of 1 KiB, messages of errors of
+// 4 KiB, 65,536 lanes on a connection, 16 million slots on a server; the
+// options bound connections, lanes and buffered bytes below that.
+//
+// The rules are state machines in package core, without I/O; this package is a
+// shell of sockets, timers and locks around them.
+package boxcarrpc

@@ -1,0 +1,151 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Code says how a call ended. The numbers are gRPC's, so that a code means the
+// same through any door.
+type Code uint32
+
+// The codes, with gRPC's numbers and meanings.
+const (
+	CodeOK                 Code = 0
+	CodeCanceled           Code = 1
+	CodeUnknown            Code = 2
+	CodeInvalidArgument    Code = 3
+	CodeDeadlineExceeded   Code = 4
+	CodeNotFound           Code = 5
+	CodeAlreadyExists      Code = 6
+	CodePermissionDenied   Code = 7
+	CodeResourceExhausted  Code = 8
+	CodeFailedPrecondition Code = 9
+	CodeAborted            Code = 10
+	CodeOutOfRange         Code = 11
+	CodeUnimplemented      Code = 12
+	CodeInternal           Code = 13
+	CodeUnavailable        Code = 14
+	CodeDataLoss           Code = 15
+	CodeUnauthenticated    Code = 16
+)
+
+var codeNames = [...]string{
+	"ok", "canceled", "unknown", "invalid argument", "deadline exceeded",
+	"not found", "already exists", "permission denied", "resource exhausted",
+	"failed precondition", "aborted", "out of range", "unimplemented",
+	"internal", "unavailable", "data loss", "unauthenticated",
+}
+
+func (c Code) String() string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return "code " + strconv.FormatUint(uint64(c), 10)
+}
+
+// blamesServer reports whether an answer with this code says that the server
+// is unwell rather than that the request was. Such an answer does not make a
+// server trusted.
+func (c Code) blamesServer() bool {
+	switch c {
+	case CodeUnknown, CodeUnimplemented, CodeInternal, CodeUnavailable, CodeDataLoss, CodeResourceExhausted:
+		return true
+	}
+	return false
+}
+
+// mayBeUnprocessed reports whether a handler can say with this code that it has
+// not begun with a request. Any other code is an answer, whatever the Processed
+// field of a handler's Error holds.
+func (c Code) mayBeUnprocessed() bool {
+	return c == CodeUnavailable || c == CodeResourceExhausted
+}
+
+// An Error is how a call failed.
+//
+// A handler returns one to choose the code. With CodeUnavailable or
+// CodeResourceExhausted and Processed false it says that it has not begun with
+// the request: the client then asks another server, whatever the method.
+//
+// Call returns one for every failure of a call that it accepted; errors.As
+// finds it. An Error of CodeDeadlineExceeded matches context.DeadlineExceeded
+// and one of CodeCanceled matches context.Canceled under errors.Is.
+type Error struct {
+	Code    Code
+	Message string
+	// Processed is false only when it is certain that no handler has acted on
+	// the request, so that it may be sent again whatever it does.
+	Processed bool
+
+	cause error
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Message == "" && e.cause == nil:
+		return "boxcarrpc: " + e.Code.String()
+	case e.cause == nil:
+		return "boxcarrpc: " + e.Code.String() + ": " + e.Message
+	case e.Message == "":
+		return fmt.Sprintf("boxcarrpc: %v: %v", e.Code, e.cause)
+	}
+	return fmt.Sprintf("boxcarrpc: %v: %s: %v", e.Code, e.Message, e.cause)
+}
+
+// Unwrap returns the cause, where there is one on this side of the wire.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is matches the context errors that belong to the code.
+func (e *Error) Is(target error) bool {
+	switch e.Code {
+	case CodeDeadlineExceeded:
+		return target == context.DeadlineExceeded //nolint:errorlint // this is the comparison that errors.Is asks for
+	case CodeCanceled:
+		return target == context.Canceled //nolint:errorlint // this is the comparison that errors.Is asks for
+	}
+	return false
+}
+
+// CodeOf returns the code of an error of this package, of a context's error,
+// and CodeUnknown for any other; CodeOK for nil.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return CodeOK
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return CodeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return CodeCanceled
+	}
+	return CodeUnknown
+}
+
+// What Call may return before a request was sent. Each carries a code, which
+// errors.As and [CodeOf] find.
+var (
+	// ErrPoolBusy: as many calls as the pool has slots are under way. It comes
+	// at once, so that overload fails fast.
+	ErrPoolBusy error = &Error{Code: CodeResourceExhausted, Message: "all slots of the pool are busy"}
+	// ErrNoServer: the pool held no slot at all until the caller's context
+	// ended. The error that Call returns matches the context's error too.
+	ErrNoServer error = &Error{Code: CodeUnavailable, Message: "no server has given the pool a slot"}
+	// ErrPoolClosed: the pool is closed.
+	ErrPoolClosed error = &Error{Code: CodeCanceled, Message: "the pool is closed"}
+)
+
+// ErrServerClosed is what Serve returns after Shutdown or Close.
+var ErrServerClosed = errors.New("boxcarrpc: server closed")
+
+// What ends a connection; found in logs and in the causes of errors.
+var (
+	errTransportClosed = errors.New("transport closed")
+	errSilent          = errors.New("peer is silent")
+	errGoingAway       = errors.New("peer is going away")
+	errVersion         = errors.New("no version of the protocol in common")
+)

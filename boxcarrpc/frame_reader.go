@@ -1,0 +1,73 @@
+package boxcarrpc
+
+import (
+	"net"
+	"sync/atomic"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// The buffer of a connection begins small, because most connections are idle,
+// and grows while it is filled in one read.
+const (
+	minReadBuffer = 4 << 10
+	maxReadBuffer = 64 << 10 // holds any frame
+)
+
+// A frameReader cuts what a connection brings into frames. One goroutine uses
+// it; received may be read by any.
+type frameReader struct {
+	conn       net.Conn
+	beforeRead func(partial bool) error // may be nil; partial: the buffer holds the start of a frame
+	buffer     []byte
+	start, end int
+	received   atomic.Uint64
+}
+
+// next returns the next frame, which is valid until the next call.
+func (r *frameReader) next() (wire.Frame, error) {
+	for {
+		f, n, err := wire.ParseFrame(r.buffer[r.start:r.end])
+		if err != nil {
+			return wire.Frame{}, err
+		}
+		if n > 0 {
+			r.start += n
+			return f, nil
+		}
+		if err := r.read(); err != nil {
+			return wire.Frame{}, err
+		}
+	}
+}
+
+func (r *frameReader) read() error {
+	if r.beforeRead != nil {
+		if err := r.beforeRead(r.end > r.start); err != nil {
+			return err
+		}
+	}
+	r.makeRoom()
+	n, err := r.conn.Read(r.buffer[r.end:])
+	if n > 0 {
+		r.end += n
+		r.received.Add(uint64(n))
+		return nil // an error beside bytes comes again
+	}
+	return err
+}
+
+// makeRoom leaves only what is not yet consumed in the buffer, and makes it
+// larger if that, or the last read, has filled it.
+func (r *frameReader) makeRoom() {
+	filled := r.end == len(r.buffer)
+	rest := r.buffer[r.start:r.end]
+	switch {
+	case r.buffer == nil:
+		r.buffer = make([]byte, minReadBuffer)
+	case filled && len(r.buffer) < maxReadBuffer:
+		r.buffer = make([]byte, 2*len(r.buffer))
+	}
+	r.end = copy(r.buffer, rest)
+	r.start = 0
+}

@@ -1,0 +1,260 @@
+package wire
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// Version is the version of the protocol that this package speaks, and
+// OldestVersion the oldest that it understands. Version 0 may still change.
+const (
+	Version       = 0
+	OldestVersion = 0
+)
+
+// Magic begins the payload of HELLO.
+const Magic = "BXCR"
+
+// A Hello is the first frame in each direction.
+type Hello struct {
+	Version       uint16 // the newest that the sender speaks
+	OldestVersion uint16 // the oldest
+	Features      uint64 // bits of what else it can do; unknown ones are ignored
+	MaxLanes      uint32 // how many lanes the connection may have
+	MaxRequest    uint32 // largest request that the sender takes; 0 from a client
+	MaxResponse   uint32 // largest response that the sender takes; 0 from a server
+	Name          string // for people
+}
+
+const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 1
+
+// AppendHello appends a HELLO. Its name has at most MaxNameBytes.
+func AppendHello(dst []byte, h Hello) []byte {
+	dst, start := begin(dst, TypeHello, 0, 0)
+	dst = append(dst, Magic...)
+	dst = binary.LittleEndian.AppendUint16(dst, h.Version)
+	dst = binary.LittleEndian.AppendUint16(dst, h.OldestVersion)
+	dst = binary.LittleEndian.AppendUint64(dst, h.Features)
+	dst = binary.LittleEndian.AppendUint32(dst, h.MaxLanes)
+	dst = binary.LittleEndian.AppendUint32(dst, h.MaxRequest)
+	dst = binary.LittleEndian.AppendUint32(dst, h.MaxResponse)
+	dst = append(dst, byte(len(h.Name)))
+	dst = append(dst, h.Name...)
+	return seal(dst, start)
+}
+
+// Hello reads the payload of a HELLO. Bytes after the name are a newer
+// version's and are passed over.
+func (f Frame) Hello() (Hello, error) {
+	p := f.Payload
+	switch {
+	case len(p) < helloSize:
+		return Hello{}, f.sized(helloSize)
+	case string(p[:4]) != Magic:
+		return Hello{}, malformed("magic of HELLO is %q, must be %q", p[:4], Magic)
+	case len(p)-helloSize < int(p[helloSize-1]):
+		return Hello{}, malformed("HELLO ends within its name")
+	}
+	return Hello{
+		Version:       binary.LittleEndian.Uint16(p[4:]),
+		OldestVersion: binary.LittleEndian.Uint16(p[6:]),
+		Features:      binary.LittleEndian.Uint64(p[8:]),
+		MaxLanes:      binary.LittleEndian.Uint32(p[16:]),
+		MaxRequest:    binary.LittleEndian.Uint32(p[20:]),
+		MaxResponse:   binary.LittleEndian.Uint32(p[24:]),
+		Name:          string(p[helloSize:][:p[helloSize-1]]),
+	}, nil
+}
+
+func (f Frame) sized(want int) error {
+	return malformed("payload of %v has %d bytes, needs %d", f.Type, len(f.Payload), want)
+}
+
+// AppendSlot appends a LEASE, GRANT or DENY: the frames that carry one slot
+// number, NoSlot among them.
+func AppendSlot(dst []byte, t Type, lane, slot uint32) []byte {
+	dst, start := begin(dst, t, 0, lane)
+	dst = binary.LittleEndian.AppendUint32(dst, slot)
+	return seal(dst, start)
+}
+
+// Slot reads the payload of a LEASE, GRANT or DENY.
+func (f Frame) Slot() (uint32, error) {
+	if len(f.Payload) != 4 {
+		return 0, f.sized(4)
+	}
+	return readSlot(f.Payload, f.Type)
+}
+
+func readSlot(p []byte, t Type) (uint32, error) {
+	slot := binary.LittleEndian.Uint32(p)
+	if slot >= MaxSlots && slot != NoSlot {
+		return 0, malformed("slot %d in %v", slot, t)
+	}
+	return slot, nil
+}
+
+// AppendRelease appends a RELEASE.
+func AppendRelease(dst []byte, lane uint32) []byte {
+	dst, start := begin(dst, TypeRelease, 0, lane)
+	return seal(dst, start)
+}
+
+// AppendCancel appends a CANCEL of a lane's request.
+func AppendCancel(dst []byte, lane, sequence uint32) []byte {
+	dst, start := begin(dst, TypeCancel, 0, lane)
+	dst = binary.LittleEndian.AppendUint32(dst, sequence)
+	return seal(dst, start)
+}
+
+// Cancel reads the payload of a CANCEL.
+func (f Frame) Cancel() (sequence uint32, err error) {
+	if len(f.Payload) != 4 {
+		return 0, f.sized(4)
+	}
+	return binary.LittleEndian.Uint32(f.Payload), nil
+}
+
+// AppendPing appends a PING or a PONG.
+func AppendPing(dst []byte, t Type, token uint64) []byte {
+	dst, start := begin(dst, t, 0, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, token)
+	return seal(dst, start)
+}
+
+// Ping reads the payload of a PING or a PONG.
+func (f Frame) Ping() (token uint64, err error) {
+	if len(f.Payload) != 8 {
+		return 0, f.sized(8)
+	}
+	return binary.LittleEndian.Uint64(f.Payload), nil
+}
+
+// AppendGoAway appends a GOAWAY with a reason for people, cut to
+// MaxReasonBytes.
+func AppendGoAway(dst []byte, reason string) []byte {
+	dst, start := begin(dst, TypeGoAway, 0, 0)
+	dst = append(dst, reason[:min(len(reason), MaxReasonBytes)]...)
+	return seal(dst, start)
+}
+
+// GoAway reads the payload of a GOAWAY.
+func (f Frame) GoAway() (reason string, err error) {
+	if len(f.Payload) > MaxReasonBytes {
+		return "", malformed("reason of GOAWAY has %d bytes", len(f.Payload))
+	}
+	return string(f.Payload), nil
+}
+
+// A Request is the head of a REQUEST.
+type Request struct {
+	Sequence uint32
+	Total    uint32        // bytes of the request, in this frame and the DATA after it
+	Budget   time.Duration // what is left until the deadline; 0 for none
+}
+
+const requestSize = 4 + 4 + 8 + 2
+
+// RequestRoom is how much data fits into a REQUEST of this method.
+func RequestRoom(method string) int { return MaxPayload - requestSize - len(method) }
+
+// What fits into the other frames that carry data.
+const (
+	DataRoom     = MaxPayload - 4
+	ResponseRoom = MaxPayload - responseSize
+)
+
+// AppendRequest appends a REQUEST with the first of its data, at most
+// RequestRoom. The method has at most MaxMethodBytes.
+func AppendRequest(dst []byte, lane uint32, r Request, method string, data []byte) []byte {
+	dst, start := begin(dst, TypeRequest, 0, lane)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Sequence)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Total)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Budget))
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(method)))
+	dst = append(dst, method...)
+	dst = append(dst, data...)
+	return seal(dst, start)
+}
+
+// Request reads a REQUEST; method and data lie in the frame.
+func (f Frame) Request() (r Request, method, data []byte, err error) {
+	p := f.Payload
+	if len(p) < requestSize {
+		return Request{}, nil, nil, f.sized(requestSize)
+	}
+	r = Request{
+		Sequence: binary.LittleEndian.Uint32(p),
+		Total:    binary.LittleEndian.Uint32(p[4:]),
+		Budget:   time.Duration(binary.LittleEndian.Uint64(p[8:])),
+	}
+	length := int(binary.LittleEndian.Uint16(p[16:]))
+	p = p[requestSize:]
+	switch {
+	case length > MaxMethodBytes || length > len(p):
+		return Request{}, nil, nil, malformed("method of %d bytes in a REQUEST with room for %d", length, len(p))
+	case r.Budget < 0:
+		return Request{}, nil, nil, malformed("deadline of a REQUEST is negative")
+	case uint64(len(p)-length) > uint64(r.Total):
+		return Request{}, nil, nil, malformed("REQUEST of %d bytes carries %d", r.Total, len(p)-length)
+	}
+	return r, p[:length:length], p[length:], nil
+}
+
+// AppendData appends a DATA with at most DataRoom bytes.
+func AppendData(dst []byte, lane, sequence uint32, data []byte) []byte {
+	dst, start := begin(dst, TypeData, 0, lane)
+	dst = binary.LittleEndian.AppendUint32(dst, sequence)
+	dst = append(dst, data...)
+	return seal(dst, start)
+}
+
+// Data reads a DATA; data lies in the frame.
+func (f Frame) Data() (sequence uint32, data []byte, err error) {
+	if len(f.Payload) < 4 {
+		return 0, nil, f.sized(4)
+	}
+	return binary.LittleEndian.Uint32(f.Payload), f.Payload[4:], nil
+}
+
+// A Response is the head of a RESPONSE. Its flags are the frame's.
+type Response struct {
+	Sequence uint32
+	Total    uint32 // bytes of the response or message, in this frame and the DATA after it
+	Lowest   uint32 // the server's lowest free slot, NoSlot if it has none
+	Code     uint32
+}
+
+const responseSize = 16
+
+// AppendResponse appends a RESPONSE with the first of its data, at most
+// ResponseRoom.
+func AppendResponse(dst []byte, lane uint32, flags uint8, r Response, data []byte) []byte {
+	dst, start := begin(dst, TypeResponse, flags, lane)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Sequence)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Total)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Lowest)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Code)
+	dst = append(dst, data...)
+	return seal(dst, start)
+}
+
+// Response reads a RESPONSE; data lies in the frame.
+func (f Frame) Response() (r Response, data []byte, err error) {
+	p := f.Payload
+	if len(p) < responseSize {
+		return Response{}, nil, f.sized(responseSize)
+	}
+	r = Response{
+		Sequence: binary.LittleEndian.Uint32(p),
+		Total:    binary.LittleEndian.Uint32(p[4:]),
+		Code:     binary.LittleEndian.Uint32(p[12:]),
+	}
+	if r.Lowest, err = readSlot(p[8:], f.Type); err != nil {
+		return Response{}, nil, err
+	}
+	if data = p[responseSize:]; uint64(len(data)) > uint64(r.Total) {
+		return Response{}, nil, malformed("RESPONSE of %d bytes carries %d", r.Total, len(data))
+	}
+	return r, data, nil
+}

@@ -1,0 +1,235 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// Limits of the protocol, the same on both sides.
+const (
+	// MaxRequestBytes is the largest request, MaxResponseBytes the largest
+	// response: a document of 16 MiB and what goes with it.
+	MaxRequestBytes  = 17 << 20
+	MaxResponseBytes = 17 << 20
+	// MaxMethodBytes is the longest method name.
+	MaxMethodBytes = wire.MaxMethodBytes
+	// MaxMessageBytes is how much of an error's message is sent.
+	MaxMessageBytes = 4 << 10
+)
+
+// Defaults of ServerOptions and PoolOptions.
+const (
+	DefaultMaxConns         = 16 << 10
+	DefaultMaxLanes         = 64 << 10
+	DefaultMaxLanesPerConn  = 1 << 10
+	DefaultBufferBytes      = 512 << 20
+	DefaultHandshakeTimeout = 5 * time.Second
+	DefaultIdleTimeout      = 60 * time.Second
+	DefaultWriteTimeout     = 10 * time.Second
+
+	DefaultSize           = 64
+	DefaultRetryWait      = 100 * time.Millisecond
+	DefaultMaxRetries     = 3
+	DefaultLanesPerConn   = 64
+	DefaultDialTimeout    = time.Second
+	DefaultCallTimeout    = time.Minute
+	DefaultSilenceTimeout = time.Second
+	DefaultKeepAlive      = 15 * time.Second
+)
+
+// ServerOptions are a server's limits. The zero value of each field, and a nil
+// *ServerOptions, mean the default.
+type ServerOptions struct {
+	// MaxConns bounds the connections; one more is closed when it is accepted.
+	// The default is 16,384.
+	MaxConns int
+	// MaxLanes bounds the slots that the server gives out, and with them its
+	// requests in flight. The default is 65,536.
+	MaxLanes int
+	// MaxLanesPerConn bounds the lanes of one connection. The default is 1,024.
+	MaxLanesPerConn int
+	// BufferBytes bounds the memory of requests that are being received, of all
+	// connections together; one connection may take an eighth of it, and also
+	// has that much for answers not yet taken by its peer before the server
+	// stops to read from it. A request that does not fit is refused as not
+	// processed. The default is 512 MiB.
+	BufferBytes int64
+	// HandshakeTimeout is how long a new connection may take to say hello. The
+	// default is 5 s.
+	HandshakeTimeout time.Duration
+	// IdleTimeout is how long a connection may be without a byte from its peer,
+	// which a client prevents by keep-alives. The default is 60 s.
+	IdleTimeout time.Duration
+	// WriteTimeout is how long a peer may leave the server's bytes unread. The
+	// default is 10 s.
+	WriteTimeout time.Duration
+	// Name is what the server calls itself to its clients. The default is the
+	// host's name, a slash and the program's.
+	Name string
+	// Logger gets what an operator should know: connections that ended for a
+	// fault, panics. The default discards it.
+	Logger *slog.Logger
+}
+
+// A Method is what a pool knows of a method.
+type Method struct {
+	// Idempotent says that doing it twice is as good as once, so that a call
+	// may be sent again when it is not known what became of it.
+	Idempotent bool
+}
+
+// PoolOptions shape a pool. The zero value of each field, and a nil
+// *PoolOptions, mean the default.
+type PoolOptions struct {
+	// Size is the number of slots, and so of calls at once. The rule is
+	//
+	//	peak rate x p99 latency x 1.5
+	//
+	// 2,000 calls a second of 20 ms need 60. The default is 64.
+	Size int
+	// MaxWait is how long a first attempt may wait while all slots are busy. The
+	// default is 0: it is refused at once, as in the article.
+	MaxWait time.Duration
+	// RetryWait is how long a further attempt may wait for a slot, never past
+	// the deadline. The default is 100 ms.
+	RetryWait time.Duration
+	// MaxRetries bounds the attempts after the first; negative means none. The
+	// default is 3.
+	MaxRetries int
+	// Methods tells which methods may be sent again. The default is none: a
+	// request that may have been processed is never repeated.
+	Methods map[string]Method
+	// LanesPerConn bounds the lanes on one connection; 1 is the classic form,
+	// a connection for each slot. The default is 64.
+	LanesPerConn int
+	// DialTimeout bounds connecting and the handshake. The default is 1 s.
+	DialTimeout time.Duration
+	// CallTimeout is the deadline of a call whose context has none; negative
+	// means no deadline. The default is 1 minute.
+	CallTimeout time.Duration
+	// SilenceTimeout is how long a connection with something outstanding may
+	// stay without a byte before it counts as broken; it is asked for a sign of
+	// life after a tenth of that. The default is 1 s.
+	SilenceTimeout time.Duration
+	// KeepAlive is how often an idle connection is asked for a sign of life. It
+	// must be well under the servers' IdleTimeout. The default is 15 s.
+	KeepAlive time.Duration
+	// BufferBytes bounds the memory of responses being received, of all calls
+	// together; a call above it fails with CodeResourceExhausted. The default
+	// is 512 MiB.
+	BufferBytes int64
+	// Dialer connects to an address. The default dials TCP.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+	// Name is what the client calls itself to its servers. The default is the
+	// host's name, a slash and the program's.
+	Name string
+	// Seed fixes the pool's random choices, for tests. The default is random.
+	Seed uint64
+	// Logger gets connections that broke and servers that refuse. The default
+	// discards it.
+	Logger *slog.Logger
+}
+
+// withDefaults returns a copy of o with every zero field filled in, or all that
+// is wrong with it.
+func (o *ServerOptions) withDefaults() (ServerOptions, error) {
+	var r ServerOptions
+	if o != nil {
+		r = *o
+	}
+	fill(&r.MaxConns, DefaultMaxConns)
+	fill(&r.MaxLanes, DefaultMaxLanes)
+	fill(&r.MaxLanesPerConn, DefaultMaxLanesPerConn)
+	fill(&r.BufferBytes, DefaultBufferBytes)
+	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
+	fill(&r.IdleTimeout, DefaultIdleTimeout)
+	fill(&r.WriteTimeout, DefaultWriteTimeout)
+	fill(&r.Name, defaultName())
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	return r, errors.Join(
+		within("MaxConns", r.MaxConns, 1, 1<<30),
+		within("MaxLanes", r.MaxLanes, 1, wire.MaxSlots),
+		within("MaxLanesPerConn", r.MaxLanesPerConn, 1, wire.MaxLanes),
+		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
+		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
+		within("IdleTimeout", r.IdleTimeout, 1, 1<<62),
+		within("WriteTimeout", r.WriteTimeout, 1, 1<<62),
+		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
+	)
+}
+
+// withDefaults returns a copy of o with every zero field filled in, or all that
+// is wrong with it.
+func (o *PoolOptions) withDefaults() (PoolOptions, error) {
+	var r PoolOptions
+	if o != nil {
+		r = *o
+	}
+	fill(&r.Size, DefaultSize)
+	fill(&r.RetryWait, DefaultRetryWait)
+	fill(&r.MaxRetries, DefaultMaxRetries)
+	fill(&r.LanesPerConn, DefaultLanesPerConn)
+	fill(&r.DialTimeout, DefaultDialTimeout)
+	fill(&r.CallTimeout, DefaultCallTimeout)
+	fill(&r.SilenceTimeout, DefaultSilenceTimeout)
+	fill(&r.KeepAlive, DefaultKeepAlive)
+	fill(&r.BufferBytes, DefaultBufferBytes)
+	fill(&r.Name, defaultName())
+	r.MaxRetries = max(r.MaxRetries, 0)
+	r.CallTimeout = max(r.CallTimeout, 0)
+	if r.Dialer == nil {
+		var d net.Dialer
+		r.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+			return d.DialContext(ctx, "tcp", address)
+		}
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	return r, errors.Join(
+		within("Size", r.Size, 1, wire.MaxSlots),
+		within("MaxWait", r.MaxWait, 0, 1<<62),
+		within("RetryWait", r.RetryWait, 0, 1<<62),
+		within("MaxRetries", r.MaxRetries, 0, 100),
+		within("LanesPerConn", r.LanesPerConn, 1, wire.MaxLanes),
+		within("DialTimeout", r.DialTimeout, 1, 1<<62),
+		within("SilenceTimeout", r.SilenceTimeout, 10*time.Millisecond, 1<<62),
+		within("KeepAlive", r.KeepAlive, 10*time.Millisecond, 1<<62),
+		within("BufferBytes", r.BufferBytes, wire.MaxPayload, 1<<50),
+		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
+	)
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func within[T int | int64 | time.Duration](name string, value, low, high T) error {
+	if value < low || value > high {
+		return fmt.Errorf("boxcarrpc: %s is %v, must be within %v and %v", name, value, low, high)
+	}
+	return nil
+}
+
+// defaultName is how a process is told from others on the pages for people.
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	name := host + "/" + filepath.Base(os.Args[0])
+	return name[:min(len(name), wire.MaxNameBytes)]
+}

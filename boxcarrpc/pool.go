@@ -1,0 +1,269 @@
+package boxcarrpc
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A Pool is a client: a ladder of slots on the servers of a set. It is safe for
+// concurrent use.
+type Pool struct {
+	options PoolOptions
+	start   time.Time // the origin of the core's time
+	buffers budget
+	counts  struct {
+		calls, failed, rejected, retries atomic.Uint64
+	}
+
+	ctx    context.Context // of everything that the pool does on its own
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // its goroutines
+
+	mu struct {
+		sync.Mutex
+		closed  bool
+		ladder  core.Ladder
+		rover   core.Rover
+		rng     rand.PCG
+		peers   []*poolPeer // by the core's index; nil where there is none
+		entries []*clientLane
+		waiters []*waiter
+		ready   chan struct{} // closed while a slot is held
+
+		wake    *time.Timer // the rover's
+		tick    *time.Timer // the watch over silence
+		resting bool        // the watch runs slowly, because nothing is owed
+
+		leases, swaps, lost, broken uint64
+	}
+}
+
+// A poolPeer is a server as a pool knows it.
+type poolPeer struct {
+	index      int32
+	server     discovery.Server
+	address    string
+	transports []*transport
+	dialing    bool
+	leaveAt    int64 // when its transports are closed after it left the set
+	failure    error // of the last dial or transport, nil after a good one
+}
+
+// spareEntries are places in the ladder for slots that were replaced while they
+// were busy.
+func spareEntries(size int) int { return 1 + size/8 }
+
+// NewPool makes a pool and begins to fill it with slots on the servers that d
+// reports. opts may be nil. It does not wait for a server: see WaitReady.
+func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{options: o, start: time.Now()}
+	p.buffers.limit = o.BufferBytes
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	seed := o.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	p.mu.rng.Seed(seed, seed)
+	entries := o.Size + spareEntries(o.Size)
+	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
+	p.mu.entries = make([]*clientLane, entries)
+	p.mu.ready = make(chan struct{})
+	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
+	p.mu.tick = time.AfterFunc(p.tickPause(), p.watchSilence)
+	p.tasks.Go(func() { p.watch(d) })
+	return p, nil
+}
+
+// now is the core's time.
+func (p *Pool) now() int64 { return int64(time.Since(p.start)) }
+
+// Close ends the pool: calls under way fail, connections are closed. It returns
+// when everything that the pool began has ended, and is idempotent.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.mu.closed = true
+	p.mu.wake.Stop()
+	p.mu.tick.Stop()
+	var open []*transport
+	for _, peer := range p.mu.peers {
+		if peer != nil {
+			open = append(open, peer.transports...)
+		}
+	}
+	for _, w := range p.mu.waiters {
+		close(w.ready)
+	}
+	p.mu.waiters = nil
+	p.mu.Unlock()
+	p.cancel()
+	for _, t := range open {
+		t.fail(ErrPoolClosed)
+	}
+	p.tasks.Wait()
+	return nil
+}
+
+// WaitReady waits until the pool holds a slot. It returns ErrNoServer, together
+// with the context's error, if ctx ends before.
+func (p *Pool) WaitReady(ctx context.Context) error {
+	p.mu.Lock()
+	ready := p.mu.ready
+	p.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-p.ctx.Done():
+		return ErrPoolClosed
+	case <-ctx.Done():
+		return noServer(ctx)
+	}
+}
+
+// PoolStats is a pool at one moment.
+type PoolStats struct {
+	Servers    int    // in the set
+	Live       int    // of these, not in quarantine
+	Transports int    // connections open now
+	Size       int    // slots wanted
+	Slots      int    // held now
+	Busy       int    // with a request, or waiting for the end of an abandoned one
+	Waiting    int    // calls that wait for a slot
+	Lowest     int    // lowest slot held, -1 if none
+	Highest    int    // highest slot held, -1 if none
+	Calls      uint64 // begun
+	Failed     uint64 // of these, ended with an error of any kind
+	Rejected   uint64 // of these, refused because all slots were busy
+	Retries    uint64 // attempts after a first
+	Leases     uint64 // slots gained
+	Swaps      uint64 // of these, for a higher one
+	Lost       uint64 // slots lost with their transport or to a panic
+	Broken     uint64 // transports that broke
+}
+
+// Stats returns the pool's counters.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := PoolStats{
+		Live: p.mu.ladder.Live(), Size: p.options.Size, Slots: p.mu.ladder.Held(),
+		Busy: p.mu.ladder.Busy(), Waiting: len(p.mu.waiters), Lowest: -1, Highest: -1,
+		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
+		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
+		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
+	}
+	for _, peer := range p.mu.peers {
+		if peer != nil {
+			r.Transports += len(peer.transports)
+			if p.mu.ladder.Peer(peer.index).Member {
+				r.Servers++
+			}
+		}
+	}
+	for entry, lane := range p.mu.entries {
+		if lane == nil {
+			continue
+		}
+		number, _, _, _, _ := p.mu.ladder.Slot(int32(entry))
+		if r.Lowest < 0 || int(number) < r.Lowest {
+			r.Lowest = int(number)
+		}
+		r.Highest = max(r.Highest, int(number))
+	}
+	return r
+}
+
+// finish ends the request of a lane: the slot is kept, unless the server took it
+// away or a better one has replaced it. lowest is the server's lowest free slot
+// as the response told.
+func (p *Pool) finish(lane *clientLane, outcome core.Outcome, slotLost bool, lowest uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if lane.entry < 0 {
+		return // lost with its transport
+	}
+	now, t := p.now(), lane.transport
+	entry := lane.entry
+	switch {
+	case slotLost:
+		p.mu.ladder.Lose(entry)
+		p.drop(lane)
+		p.mu.lost++
+		t.mu.Lock()
+		lane.state = clientUnleased
+		t.leased--
+		t.mu.Unlock()
+		p.emptied(t)
+		p.mu.rover.Hurry(now)
+		p.step()
+	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
+		p.giveBack(lane)
+	default:
+		if lowest != wire.NoSlot && p.mu.rover.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
+			p.arm()
+		}
+	}
+	p.serveWaiters()
+}
+
+// drop forgets the lane of an entry that has left the ladder.
+func (p *Pool) drop(lane *clientLane) {
+	p.mu.entries[lane.entry] = nil
+	lane.entry = -1
+	if p.mu.ladder.Held() == 0 {
+		select {
+		case <-p.mu.ready:
+			p.mu.ready = make(chan struct{})
+		default:
+		}
+	}
+}
+
+// giveBack returns the slot of an entry that has left the ladder to its server.
+func (p *Pool) giveBack(lane *clientLane) {
+	p.drop(lane)
+	lane.transport.unlease(lane)
+	p.emptied(lane.transport)
+}
+
+// emptied looks whether a transport has just lost its last lane.
+func (p *Pool) emptied(t *transport) {
+	if t.leased > 0 {
+		return
+	}
+	t.idleSince = p.now()
+	if t.leaving {
+		p.closeSoon(t, errGoingAway)
+	}
+}
+
+// closeSoon closes a transport from a goroutine of its own, because the caller
+// holds the pool's lock.
+func (p *Pool) closeSoon(t *transport, cause error) {
+	if !p.mu.closed {
+		p.tasks.Go(func() { t.fail(cause) })
+	}
+}
+
+// dropData gives up the buffer of a response. The caller holds lane.transport.mu.
+func (p *Pool) dropData(lane *clientLane) {
+	if lane.data == nil {
+		return
+	}
+	putBuffer(lane.data)
+	lane.data = nil
+	if lane.head {
+		p.buffers.give(int64(lane.response.Total))
+	}
+}

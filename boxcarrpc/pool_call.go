@@ -1,0 +1,310 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// fillWait is how long a call waits at least while slots are missing and the
+// rover is getting them, as after the loss of a server.
+const fillWait = time.Second
+
+// Call sends a request to the server of the lowest free slot, appends the
+// response to dst and returns the extended slice. On an error it returns dst as
+// it was. Nothing reads request or writes to dst after it has returned.
+//
+// If as many calls as the pool has slots are under way, it fails at once with
+// ErrPoolBusy. If the pool holds no slot at all, it waits within ctx for the
+// first one, and then fails with ErrNoServer. A request that certainly was not
+// processed, or any request of an idempotent method, is sent again on the next
+// best slot of a server that this call has not tried, at most MaxRetries times.
+// Any other failure is an *Error; see [Error] for what it tells.
+func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+	p.counts.calls.Add(1)
+	out, err := p.call(ctx, method, request, dst)
+	if err != nil {
+		p.counts.failed.Add(1)
+		return dst, err
+	}
+	return out, nil
+}
+
+func (p *Pool) call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+	if len(method) > MaxMethodBytes || len(request) > MaxRequestBytes {
+		return dst, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
+			"request of %d bytes to a method of %d: at most %d and %d are allowed",
+			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
+	}
+	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.options.CallTimeout)
+		defer cancel()
+	}
+	var (
+		few   [4]int32
+		tried = few[:0] // servers
+		last  error
+	)
+	for attempt := 0; ; attempt++ {
+		lane, err := p.acquire(ctx, tried)
+		if err != nil {
+			return dst, noFurther(last, err)
+		}
+		peer := lane.transport.peer.index
+		out, again, err := p.exchange(ctx, lane, method, request, dst)
+		if err == nil {
+			return out, nil
+		}
+		if !again || attempt >= p.options.MaxRetries || ctx.Err() != nil {
+			return dst, err
+		}
+		p.counts.retries.Add(1)
+		tried, last = append(tried, peer), err
+	}
+}
+
+// noFurther is the error of a call that got no slot: if it was for a further
+// attempt, what became of the last one says more.
+func noFurther(last, err error) error {
+	var e *Error
+	if !errors.As(last, &e) {
+		return err
+	}
+	return &Error{Code: e.Code, Message: fmt.Sprintf("no slot for another attempt (%v)", err), Processed: e.Processed, cause: last}
+}
+
+// exchange sends a request on a lane and awaits the response. again says that
+// another server may be asked.
+func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, request, dst []byte) (out []byte, again bool, err error) {
+	if ctx.Err() != nil {
+		p.finish(lane, core.Neutral, false, wire.NoSlot)
+		return dst, false, contextError(ctx, false)
+	}
+	deadline, _ := ctx.Deadline()
+	if err := lane.send(method, request, deadline); err != nil {
+		return dst, !errors.Is(err, ErrPoolClosed), broken(lane, err, false)
+	}
+	select {
+	case <-lane.done:
+	case <-ctx.Done():
+		if !lane.abandon() {
+			return dst, false, contextError(ctx, lane.transport.out.reached(lane.ticket))
+		}
+		<-lane.done
+	}
+	idempotent := p.options.Methods[method].Idempotent
+	if lane.failure != nil {
+		written := lane.transport.out.reached(lane.ticket)
+		err = broken(lane, lane.failure, written)
+		p.discard(lane)
+		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
+	}
+	return p.conclude(lane, idempotent, dst)
+}
+
+// conclude takes the response off a lane and frees it.
+func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
+	var (
+		code      = Code(lane.response.Code)
+		processed = lane.flags&wire.FlagProcessed != 0
+		slotLost  = lane.flags&wire.FlagSlotLost != 0
+		outcome   = core.Success
+	)
+	switch {
+	case lane.overrun:
+		err = &Error{
+			Code:      CodeResourceExhausted,
+			Message:   fmt.Sprintf("the pool has no room for a response of %d bytes", lane.response.Total),
+			Processed: processed,
+		}
+		outcome = core.Neutral
+	case code == CodeOK:
+		dst = append(dst, *lane.data...)
+	default:
+		err = &Error{Code: code, Message: string(*lane.data), Processed: processed}
+		again = !processed && code.mayBeUnprocessed() || idempotent && (code == CodeUnavailable || slotLost)
+		switch {
+		case !processed && code.mayBeUnprocessed():
+			outcome = core.Refused
+		case code.blamesServer() || code == CodeCanceled || code == CodeDeadlineExceeded:
+			outcome = core.Neutral
+		}
+	}
+	lowest := lane.response.Lowest
+	p.discard(lane)
+	p.finish(lane, outcome, slotLost, lowest)
+	return dst, again, err
+}
+
+// discard frees the buffer of a response that has been taken, or cannot come.
+func (p *Pool) discard(lane *clientLane) {
+	lane.transport.mu.Lock()
+	defer lane.transport.mu.Unlock()
+	p.dropData(lane)
+}
+
+// broken is the error of a request whose transport ended.
+func broken(lane *clientLane, cause error, written bool) error {
+	if errors.Is(cause, ErrPoolClosed) {
+		return &Error{Code: CodeCanceled, Processed: written, cause: ErrPoolClosed}
+	}
+	return &Error{
+		Code:      CodeUnavailable,
+		Message:   "the connection to " + lane.transport.peer.address + " ended",
+		Processed: written,
+		cause:     cause,
+	}
+}
+
+// contextError is the error of a call whose context ended.
+func contextError(ctx context.Context, processed bool) error {
+	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
+}
+
+func noServer(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err()) }
+
+// A waiter is a call that waits for a slot.
+type waiter struct {
+	tried []int32
+	ready chan *clientLane // gets a busy lane; closed when the pool is
+}
+
+// acquire takes the best free slot; for a further attempt one of a server that
+// was not tried, if the pool holds any.
+func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) {
+	p.mu.Lock()
+	if p.mu.closed {
+		p.mu.Unlock()
+		return nil, ErrPoolClosed
+	}
+	p.attend()
+	if lane := p.pick(tried); lane != nil {
+		p.mu.Unlock()
+		return lane, nil
+	}
+	patience := p.patience(len(tried) > 0)
+	if patience <= 0 {
+		p.mu.Unlock()
+		p.counts.rejected.Add(1)
+		return nil, ErrPoolBusy
+	}
+	w := &waiter{tried: tried, ready: make(chan *clientLane, 1)}
+	p.mu.waiters = append(p.mu.waiters, w)
+	p.mu.Unlock()
+	return p.wait(ctx, w, patience)
+}
+
+// pick takes a slot if one is free. p.mu is held.
+func (p *Pool) pick(tried []int32) *clientLane {
+	now := p.now()
+	if len(tried) > 0 {
+		entry, ok, other := p.mu.ladder.AcquireOther(now, tried, &p.mu.rng)
+		if ok {
+			return p.picked(entry)
+		}
+		if other {
+			return nil // worth waiting for
+		}
+	}
+	entry, ok := p.mu.ladder.Acquire(now, &p.mu.rng)
+	if !ok {
+		return nil
+	}
+	return p.picked(entry)
+}
+
+func (p *Pool) picked(entry int32) *clientLane {
+	lane := p.mu.entries[entry]
+	lane.requests++
+	return lane
+}
+
+// patience is how long a call may wait for a slot now that there is none for
+// it. p.mu is held.
+func (p *Pool) patience(retry bool) time.Duration {
+	waiting := len(p.mu.waiters)
+	switch {
+	case waiting >= p.options.Size:
+		return 0
+	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
+		return p.options.MaxWait
+	case p.mu.ladder.Held() == 0, p.mu.rover.Filling(&p.mu.ladder):
+		return max(p.options.RetryWait, fillWait)
+	case retry:
+		return p.options.RetryWait
+	}
+	return p.options.MaxWait
+}
+
+// wait waits for a slot: while the pool holds none within the context, else
+// with patience.
+func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*clientLane, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case lane, ok := <-w.ready:
+			if !ok {
+				return nil, ErrPoolClosed
+			}
+			return lane, nil
+		case <-timer.C:
+			p.mu.Lock()
+			if p.mu.ladder.Held() == 0 && !p.mu.closed {
+				p.mu.Unlock()
+				timer.Reset(patience)
+				continue
+			}
+			if lane := p.stopWaiting(w, true); lane != nil {
+				return lane, nil
+			}
+			p.counts.rejected.Add(1)
+			return nil, ErrPoolBusy
+		case <-ctx.Done():
+			p.mu.Lock()
+			none := p.mu.ladder.Held() == 0
+			if lane := p.stopWaiting(w, false); lane != nil {
+				p.finish(lane, core.Neutral, false, wire.NoSlot)
+			}
+			if none {
+				return nil, noServer(ctx)
+			}
+			return nil, contextError(ctx, false)
+		}
+	}
+}
+
+// stopWaiting ends the wait and returns the slot that came at the same moment,
+// if one did, or, as a last resort, any slot at all. p.mu is held, and released.
+func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
+	defer p.mu.Unlock()
+	if i := slices.Index(p.mu.waiters, w); i >= 0 {
+		p.mu.waiters = slices.Delete(p.mu.waiters, i, i+1)
+		if anySlot {
+			return p.pick(nil)
+		}
+		return nil
+	}
+	return <-w.ready // nil if the pool has been closed
+}
+
+// serveWaiters gives free slots to the calls that wait, the first come first.
+// p.mu is held.
+func (p *Pool) serveWaiters() {
+	for i := 0; i < len(p.mu.waiters) && p.mu.ladder.Free() > 0; {
+		w := p.mu.waiters[i]
+		lane := p.pick(w.tried)
+		if lane == nil {
+			i++
+			continue
+		}
+		w.ready <- lane
+		p.mu.waiters = slices.Delete(p.mu.waiters, i, i+1)
+	}
+}

@@ -1,0 +1,138 @@
+package boxcarrpc
+
+import (
+	"cmp"
+	"html/template"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Handler serves a page that shows the pool to people: its ladder, slot by
+// slot, and its servers. It is plain HTML without scripts.
+func (p *Pool) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := ladderPage.Execute(w, p.view()); err != nil {
+			p.options.Logger.Debug("the ladder's page was not sent", "error", err)
+		}
+	})
+}
+
+type poolView struct {
+	Name    string
+	Stats   PoolStats
+	Slots   []slotView
+	Servers []serverView
+}
+
+type slotView struct {
+	Number   int32
+	Server   string
+	Age      time.Duration
+	Busy     bool
+	Leaving  bool
+	Requests uint64
+}
+
+type serverView struct {
+	Address     string
+	Name        string
+	Number      int
+	Slots       int
+	Connections int
+	State       string
+}
+
+// view copies what the page shows, slots in the order of their use.
+func (p *Pool) view() poolView {
+	v := poolView{Name: p.options.Name, Stats: p.Stats()}
+	p.mu.Lock()
+	now := p.now()
+	for entry, lane := range p.mu.entries {
+		if lane == nil {
+			continue
+		}
+		number, _, busy, leaving, _ := p.mu.ladder.Slot(int32(entry))
+		v.Slots = append(v.Slots, slotView{
+			Number: number, Server: lane.transport.peer.address, Busy: busy, Leaving: leaving, Requests: lane.requests,
+			Age: time.Duration(now - lane.leasedAt).Truncate(time.Millisecond),
+		})
+	}
+	for _, peer := range p.mu.peers {
+		if peer != nil {
+			v.Servers = append(v.Servers, p.viewServer(peer))
+		}
+	}
+	p.mu.Unlock()
+	slices.SortFunc(v.Slots, func(a, b slotView) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Server, b.Server))
+	})
+	slices.SortFunc(v.Servers, func(a, b serverView) int { return cmp.Compare(a.Number, b.Number) })
+	return v
+}
+
+func (p *Pool) viewServer(peer *poolPeer) serverView {
+	info := p.mu.ladder.Peer(peer.index)
+	v := serverView{
+		Address: peer.address, Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
+		State: "ready",
+	}
+	if len(peer.transports) > 0 {
+		v.Name = peer.transports[0].hello.Name
+	}
+	switch {
+	case !info.Member:
+		v.State = "left the set"
+	case info.Isolated && peer.failure != nil:
+		v.State = "in quarantine: " + peer.failure.Error()
+	case info.Isolated:
+		v.State = "in quarantine"
+	case info.Suspect:
+		v.State = "silent"
+	case info.Paused:
+		v.State = "refused a request"
+	case len(peer.transports) == 0:
+		v.State = "not connected"
+	case !info.Trusted:
+		v.State = "has not answered a request yet"
+	}
+	return v
+}
+
+var ladderPage = template.Must(template.New("ladder").Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Boxcar ladder of {{.Name}}</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; }
+table { border-collapse: collapse; margin: 1em 0; width: 100%; }
+th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
+.n { font-variant-numeric: tabular-nums; text-align: right; }
+.busy { background: #fff3d6; }
+</style>
+</head>
+<body>
+<h1>{{.Name}}</h1>
+{{with .Stats}}<p>{{.Slots}} of {{.Size}} slots, {{.Busy}} busy, {{.Waiting}} calls waiting;
+{{.Live}} of {{.Servers}} servers live, {{.Transports}} connections.
+{{.Calls}} calls, {{.Failed}} failed, {{.Rejected}} of these refused; {{.Retries}} further attempts.
+{{.Leases}} slots leased, {{.Swaps}} for a higher one; {{.Lost}} lost, {{.Broken}} connections broken.</p>{{end}}
+<h2>Slots, in the order of use</h2>
+<table>
+<tr><th class="n">slot</th><th>server</th><th class="n">age</th><th class="n">requests</th><th>state</th></tr>
+{{range .Slots}}<tr{{if .Busy}} class="busy"{{end}}><td class="n">{{.Number}}</td><td>{{.Server}}</td><td class="n">{{.Age}}</td><td class="n">{{.Requests}}</td><td>{{if .Busy}}busy{{else}}free{{end}}{{if .Leaving}}, leaving{{end}}</td></tr>
+{{else}}<tr><td colspan="5">none</td></tr>
+{{end}}</table>
+<h2>Servers</h2>
+<table>
+<tr><th class="n">number</th><th>address</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th>state</th></tr>
+{{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td>{{.State}}</td></tr>
+{{else}}<tr><td colspan="6">none</td></tr>
+{{end}}</table>
+</body>
+</html>
+`))

@@ -1,0 +1,402 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+const (
+	// A source that failed is watched again after this time.
+	sourcePause = time.Second
+	// The slots of a server that left the set are given back after this time, if
+	// no others have replaced them before.
+	leaveAfter = 30 * time.Second
+	// A connection without a slot is kept this long for the rover's next question.
+	idleTransport = 10 * time.Second
+)
+
+// errUnused ends a connection that nobody needs.
+var errUnused = errors.New("connection without slots")
+
+// watch follows the source of servers.
+func (p *Pool) watch(d discovery.Source) {
+	for p.ctx.Err() == nil {
+		err := d.Watch(p.ctx, p.update)
+		if p.ctx.Err() != nil {
+			return
+		}
+		p.options.Logger.Warn("the source of servers ended", "error", err, "retry_in", sourcePause)
+		select {
+		case <-time.After(sourcePause):
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// update makes the servers of a snapshot the pool's.
+func (p *Pool) update(s discovery.Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return
+	}
+	now := p.now()
+	known := make(map[string]*poolPeer, len(p.mu.peers))
+	for _, peer := range p.mu.peers {
+		if peer != nil {
+			known[peer.address] = peer
+		}
+	}
+	present := make(map[string]bool, len(s.Servers))
+	for _, server := range s.Servers {
+		present[server.Address] = true
+		peer := known[server.Address]
+		if peer == nil {
+			peer = p.addPeer(server.Address)
+			known[server.Address] = peer
+		}
+		peer.server = server
+		p.mu.ladder.Join(now, peer.index, &p.mu.rng)
+	}
+	for address, peer := range known {
+		if !present[address] && p.mu.ladder.Peer(peer.index).Member {
+			p.mu.ladder.Leave(peer.index)
+			peer.leaveAt = now + int64(leaveAfter)
+		}
+	}
+	p.mu.rover.Hurry(now)
+	p.step()
+}
+
+// addPeer finds a place for a server.
+func (p *Pool) addPeer(address string) *poolPeer {
+	index := 0
+	for index < len(p.mu.peers) && p.mu.peers[index] != nil {
+		index++
+	}
+	if index == len(p.mu.peers) {
+		grown := make([]*poolPeer, max(16, 2*index))
+		copy(grown, p.mu.peers)
+		p.mu.peers = grown
+		p.mu.ladder.Grow(make([]core.Peer, len(grown)))
+	}
+	peer := &poolPeer{index: int32(index), address: address}
+	p.mu.peers[index] = peer
+	return peer
+}
+
+// wakeUp is the rover's timer.
+func (p *Pool) wakeUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.step()
+}
+
+// step does what the rover wants done now. p.mu is held.
+func (p *Pool) step() {
+	if p.mu.closed {
+		return
+	}
+	for {
+		index, below, ok := p.mu.rover.Turn(p.now(), &p.mu.ladder, &p.mu.rng)
+		if !ok {
+			break
+		}
+		p.attend()
+		p.ask(p.mu.peers[index], below)
+	}
+	p.arm()
+}
+
+// arm sets the rover's timer. p.mu is held.
+func (p *Pool) arm() {
+	if p.mu.closed {
+		return
+	}
+	if wake := p.mu.rover.Wake(&p.mu.ladder); wake < math.MaxInt64 {
+		p.mu.wake.Reset(time.Duration(max(wake-p.now(), 0)))
+	} else {
+		p.mu.wake.Stop()
+	}
+}
+
+// ask asks a server for a slot: on the transport with the fewest lanes that has
+// room for one, else on a new one. p.mu is held.
+func (p *Pool) ask(peer *poolPeer, below int32) {
+	var best *transport
+	for _, t := range peer.transports {
+		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
+			best = t
+		}
+	}
+	if best != nil {
+		best.asking = true
+		best.lease(below)
+		return
+	}
+	peer.dialing = true
+	p.tasks.Go(func() { p.connect(peer) })
+}
+
+// connect makes a new transport and asks on it.
+func (p *Pool) connect(peer *poolPeer) {
+	t, err := p.dial(p.ctx, peer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	peer.dialing, peer.failure = false, err
+	switch {
+	case p.mu.closed:
+		if err == nil {
+			t.conn.Close()
+		}
+		return
+	case err != nil:
+		if !errors.Is(err, context.Canceled) {
+			p.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
+		}
+		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
+		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+		p.step()
+		return
+	}
+	t.idleSince = now
+	t.silence = core.NewSilence(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
+	peer.transports = append(peer.transports, t)
+	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
+		t.asking = true
+		t.lease(below)
+		p.attend()
+	} else {
+		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Declined, &p.mu.rng)
+		p.step()
+	}
+	p.tasks.Go(t.run)
+}
+
+// answered takes the answer to a question.
+func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := lane.transport
+	if !t.asking {
+		return // the transport has ended meanwhile
+	}
+	t.asking = false
+	now, peer, answer := p.now(), t.peer.index, core.Declined
+	switch {
+	case !granted:
+		t.leased--
+		p.emptied(t)
+	case p.take(now, lane, slot):
+		answer = core.Gained
+	default:
+		t.unlease(lane)
+		p.emptied(t)
+	}
+	p.mu.rover.Done(now, &p.mu.ladder, peer, answer, &p.mu.rng)
+	p.step()
+	p.serveWaiters()
+}
+
+// take puts a granted slot into the ladder, if it is welcome.
+func (p *Pool) take(now int64, lane *clientLane, slot int32) bool {
+	if lane.transport.leaving {
+		return false
+	}
+	entry, victim, gone, ok := p.mu.ladder.Grant(lane.transport.peer.index, slot)
+	if !ok {
+		return false
+	}
+	lane.entry, lane.leasedAt, lane.requests = entry, now, 0
+	replaced := victim >= 0
+	var old *clientLane
+	if replaced {
+		old = p.mu.entries[victim]
+		p.mu.swaps++
+	}
+	p.mu.entries[entry] = lane
+	p.mu.leases++
+	if gone {
+		p.giveBack(old)
+	}
+	select {
+	case <-p.mu.ready:
+	default:
+		close(p.mu.ready)
+	}
+	return true
+}
+
+// goingAway takes a server's word that it is about to stop: its free slots are
+// given back at once, the busy ones when they are done, and it is left alone for
+// a while.
+func (p *Pool) goingAway(t *transport, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.leaving || t.lost {
+		return
+	}
+	p.options.Logger.Debug("server is going away", "server", t.peer.address, "reason", reason)
+	now := p.now()
+	p.retire(t)
+	p.mu.ladder.Quarantine(now, t.peer.index, &p.mu.rng)
+	p.mu.rover.Hurry(now)
+	p.step()
+	p.serveWaiters()
+}
+
+// retire takes the slots of a transport out of the ladder and closes it when
+// the last of them is done.
+func (p *Pool) retire(t *transport) {
+	t.leaving = true
+	for _, lane := range p.lanesOf(t) {
+		if p.mu.ladder.Retire(lane.entry) {
+			p.giveBack(lane)
+		}
+	}
+	p.emptied(t)
+}
+
+// lanesOf lists the lanes of a transport that are in the ladder.
+func (p *Pool) lanesOf(t *transport) []*clientLane {
+	var lanes []*clientLane
+	for _, lane := range p.mu.entries {
+		if lane != nil && lane.transport == t {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+// lose takes the slots of a transport that has ended out of the ladder. If it
+// broke, its server goes to quarantine.
+func (p *Pool) lose(t *transport, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.lost {
+		return
+	}
+	t.lost = true
+	now, peer := p.now(), t.peer
+	for i, other := range peer.transports {
+		if other == t {
+			peer.transports = append(peer.transports[:i:i], peer.transports[i+1:]...)
+			break
+		}
+	}
+	for _, lane := range p.lanesOf(t) {
+		p.mu.ladder.Lose(lane.entry)
+		p.drop(lane)
+		p.mu.lost++
+	}
+	p.setSuspect(t, false)
+	if !t.leaving && !p.mu.closed {
+		p.mu.broken++
+		peer.failure = cause
+		p.options.Logger.Info("connection broke", "server", peer.address, "error", cause)
+		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
+	}
+	if t.asking {
+		t.asking = false
+		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+	}
+	if !p.mu.ladder.Full() {
+		p.mu.rover.Hurry(now)
+	}
+	p.step()
+	p.serveWaiters()
+}
+
+func (p *Pool) setSuspect(t *transport, suspect bool) {
+	if t.suspect == suspect {
+		return
+	}
+	t.suspect = suspect
+	for _, other := range t.peer.transports {
+		suspect = suspect || other.suspect
+	}
+	p.mu.ladder.SetSuspect(t.peer.index, suspect)
+}
+
+// tickPause is how often the transports are looked at while anything is owed.
+func (p *Pool) tickPause() time.Duration { return p.options.SilenceTimeout / 10 }
+
+// attend has the watch over silence run at its full pace. p.mu is held.
+func (p *Pool) attend() {
+	if p.mu.resting {
+		p.mu.resting = false
+		p.mu.tick.Reset(p.tickPause())
+	}
+}
+
+// watchSilence looks at every transport, asks quiet ones for a sign of life and
+// gives up those that do not answer, and those that are no longer needed.
+func (p *Pool) watchSilence() {
+	p.mu.Lock()
+	if p.mu.closed {
+		p.mu.Unlock()
+		return
+	}
+	now := p.now()
+	var dead []*transport
+	p.mu.resting = true
+	for _, peer := range p.mu.peers {
+		if peer == nil {
+			continue
+		}
+		left := !p.mu.ladder.Peer(peer.index).Member
+		for _, t := range peer.transports {
+			if p.inspect(t, now) {
+				dead = append(dead, t)
+			}
+			if left && now >= peer.leaveAt && !t.leaving {
+				p.retire(t)
+			}
+		}
+		if left && len(peer.transports) == 0 && !peer.dialing {
+			p.mu.ladder.Forget(peer.index)
+			p.mu.peers[peer.index] = nil
+		}
+	}
+	pause := p.tickPause()
+	if p.mu.resting {
+		pause = max(pause, p.options.KeepAlive/4)
+	}
+	p.mu.tick.Reset(pause)
+	p.step()
+	p.mu.Unlock()
+	for _, t := range dead {
+		t.fail(errSilent)
+	}
+}
+
+// inspect looks at one transport and reports whether it is dead.
+func (p *Pool) inspect(t *transport, now int64) (dead bool) {
+	if t.leased == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
+		t.leaving = true
+		p.closeSoon(t, errUnused)
+		return false
+	}
+	owes := t.outstanding.Load() > 0
+	verdict := t.silence.Step(now, t.in.received.Load(), owes)
+	if owes || t.silence.Waiting() {
+		p.mu.resting = false
+	}
+	switch verdict {
+	case core.Ask, core.Suspect:
+		t.out.ping(wire.TypePing, uint64(now))
+		p.setSuspect(t, verdict == core.Suspect)
+	case core.Well:
+		p.setSuspect(t, false)
+	case core.Dead:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,337 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/boxcarrpc/core"
+)
+
+// A Handler serves one request: it appends the response to dst and returns the
+// extended slice, or an error, which becomes the answer: an *Error with its
+// code and message, anything else with CodeUnknown and its text. request is
+// valid until the handler returns. ctx ends when the client cancels, when the
+// request's deadline passes and when the connection breaks.
+//
+// Handlers run concurrently, at most one for each slot given out. One that
+// panics answers with CodeInternal and costs the client the slot.
+type Handler func(ctx context.Context, method string, request, dst []byte) ([]byte, error)
+
+// How long a drained connection waits for its client to close it first.
+const drainGrace = time.Second
+
+// A Server gives out slots and serves the requests that come in on them.
+type Server struct {
+	handler Handler
+	options ServerOptions
+	invalid error // what is wrong with the options
+	buffers budget
+	workers workers
+
+	lowest atomic.Int32 // the board's lowest free slot, for every response
+	counts struct {
+		requests, errors, refused, panics, accepted, faults atomic.Uint64
+		inFlight                                            atomic.Int64
+	}
+
+	mu struct {
+		sync.Mutex
+		board     core.Board
+		listeners map[net.Listener]struct{}
+		conns     map[*serverConn]struct{}
+		draining  bool
+		closed    bool
+		empty     chan struct{} // closed when draining and no connection is left
+	}
+	serving sync.WaitGroup // goroutines of connections
+}
+
+// ServerStats is a server at one moment.
+type ServerStats struct {
+	Connections int    // open now
+	Slots       int    // given out now
+	LowestFree  int    // the slot that the next lane gets; MaxLanes if there is none
+	InFlight    int    // requests in a handler now
+	Requests    uint64 // requests that reached a handler
+	Errors      uint64 // of these, answered with an error
+	Panics      uint64 // of these, ended by a panic
+	Refused     uint64 // requests refused as not processed, before any handler
+	Accepted    uint64 // connections accepted
+	Faults      uint64 // connections ended for a fault of the peer
+	BufferBytes int64  // held by requests that are being received
+}
+
+// NewServer makes a server of h; opts may be nil. What is wrong with the
+// options is reported by Serve.
+func NewServer(h Handler, opts *ServerOptions) *Server {
+	s := &Server{handler: h}
+	s.options, s.invalid = opts.withDefaults()
+	if s.invalid == nil && h == nil {
+		s.invalid = errors.New("boxcarrpc: a server needs a handler")
+	}
+	if s.invalid != nil {
+		return s
+	}
+	s.buffers.limit = s.options.BufferBytes
+	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
+	s.mu.listeners = make(map[net.Listener]struct{})
+	s.mu.conns = make(map[*serverConn]struct{})
+	s.mu.empty = make(chan struct{})
+	return s
+}
+
+// Serve accepts connections from l until Shutdown or Close, and then returns
+// ErrServerClosed; any other error is the listener's. It closes l. A server may
+// serve several listeners at once.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if s.invalid != nil {
+		return s.invalid
+	}
+	if !s.addListener(l) {
+		return ErrServerClosed
+	}
+	defer s.removeListener(l)
+	for pause := time.Duration(0); ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			s.accept(conn)
+			continue
+		case s.isClosed():
+			return ErrServerClosed
+		case !temporary(err):
+			return err
+		}
+		// Most likely out of file descriptors: others may close some.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.options.Logger.Warn("cannot accept a connection", "error", err, "retry_in", pause)
+		time.Sleep(pause)
+	}
+}
+
+// temporary reports whether an error of Accept may pass.
+func temporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+func (s *Server) addListener(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.draining || s.mu.closed {
+		return false
+	}
+	s.mu.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) removeListener(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.listeners, l)
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.draining || s.mu.closed
+}
+
+// accept begins to serve a connection, or closes it if there are too many.
+func (s *Server) accept(conn net.Conn) {
+	s.counts.accepted.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.draining || s.mu.closed:
+		conn.Close()
+	case len(s.mu.conns) >= s.options.MaxConns:
+		conn.Close()
+		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", conn.RemoteAddr())
+	default:
+		c := newServerConn(s, conn)
+		s.mu.conns[c] = struct{}{}
+		s.serving.Go(c.serve)
+	}
+}
+
+// gone forgets a connection.
+func (s *Server) gone(c *serverConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.conns, c)
+	if len(s.mu.conns) == 0 && s.mu.draining {
+		s.closeEmptyLocked()
+	}
+}
+
+func (s *Server) closeEmptyLocked() {
+	select {
+	case <-s.mu.empty:
+	default:
+		close(s.mu.empty)
+	}
+}
+
+// Shutdown drains the server: it stops to accept connections, tells every
+// client that it is going away, answers new requests as not processed, so that
+// they are sent elsewhere, lets those in flight finish, and returns when all
+// connections are closed. If ctx ends first it returns its error and leaves the
+// rest to Close.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.invalid != nil {
+		return nil
+	}
+	var conns []*serverConn
+	s.mu.Lock()
+	if !s.mu.draining && !s.mu.closed {
+		s.mu.draining = true
+		for l := range s.mu.listeners {
+			l.Close()
+		}
+		for c := range s.mu.conns {
+			conns = append(conns, c)
+		}
+		if len(s.mu.conns) == 0 {
+			s.closeEmptyLocked()
+		}
+	}
+	s.mu.Unlock()
+	// Not under the lock: a connection takes it under its own.
+	for _, c := range conns {
+		c.drain()
+	}
+	select {
+	case <-s.mu.empty:
+		return s.Close()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends every connection at once and the contexts of all requests. It does
+// not wait for handlers that go on nevertheless. Close is idempotent.
+func (s *Server) Close() error {
+	if s.invalid != nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.mu.closed = true
+	for l := range s.mu.listeners {
+		l.Close()
+	}
+	for c := range s.mu.conns {
+		c.conn.Close()
+	}
+	if len(s.mu.conns) == 0 {
+		s.closeEmptyLocked()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+	s.workers.close()
+	s.mu.Lock()
+	s.closeEmptyLocked()
+	s.mu.Unlock()
+	return nil
+}
+
+// lease takes a slot for a lane.
+func (s *Server) lease(below int32) (number int32, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.draining || s.mu.closed {
+		return core.NoSlot, false
+	}
+	number, ok = s.mu.board.Lease(below)
+	s.lowest.Store(s.mu.board.LowestFree())
+	return number, ok
+}
+
+// reclaim makes a slot free again.
+func (s *Server) reclaim(number int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.board.Release(number)
+	s.lowest.Store(s.mu.board.LowestFree())
+}
+
+// Stats returns the server's counters. They are read one after another, while
+// the server goes on.
+func (s *Server) Stats() ServerStats {
+	if s.invalid != nil {
+		return ServerStats{}
+	}
+	s.mu.Lock()
+	r := ServerStats{
+		Connections: len(s.mu.conns),
+		Slots:       s.mu.board.Taken(),
+		LowestFree:  min(int(s.mu.board.LowestFree()), s.options.MaxLanes),
+	}
+	s.mu.Unlock()
+	r.InFlight = int(s.counts.inFlight.Load())
+	r.Requests = s.counts.requests.Load()
+	r.Errors = s.counts.errors.Load()
+	r.Panics = s.counts.panics.Load()
+	r.Refused = s.counts.refused.Load()
+	r.Accepted = s.counts.accepted.Load()
+	r.Faults = s.counts.faults.Load()
+	r.BufferBytes = s.buffers.used.Load()
+	return r
+}
+
+// workers are goroutines that run handlers. One that has nothing to do waits
+// for a while's work: the latest to stop is the first to go on, since its stack
+// is warm.
+type workers struct {
+	mu     sync.Mutex
+	idle   []chan *serverLane
+	closed bool
+}
+
+// maxIdleWorkers bounds the goroutines that wait.
+const maxIdleWorkers = 256
+
+// run has a lane's request served by some worker.
+func (w *workers) run(lane *serverLane) {
+	w.mu.Lock()
+	if n := len(w.idle); n > 0 {
+		worker := w.idle[n-1]
+		w.idle = w.idle[:n-1]
+		w.mu.Unlock()
+		worker <- lane
+		return
+	}
+	w.mu.Unlock()
+	go w.work(lane)
+}
+
+// work serves lanes until there are enough workers without it.
+func (w *workers) work(lane *serverLane) {
+	work := make(chan *serverLane, 1)
+	for ; lane != nil; lane = <-work {
+		lane.handle()
+		w.mu.Lock()
+		if w.closed || len(w.idle) >= maxIdleWorkers {
+			w.mu.Unlock()
+			return
+		}
+		w.idle = append(w.idle, work)
+		w.mu.Unlock()
+	}
+}
+
+func (w *workers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, worker := range w.idle {
+		close(worker)
+	}
+	w.idle = nil
+}

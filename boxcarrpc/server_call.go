@@ -1,0 +1,277 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime/debug"
+	"time"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// smallRequest is the size up to which a request is not worth an account.
+const smallRequest = 4 << 10
+
+type laneState uint8
+
+const (
+	laneIdle      laneState = iota
+	laneReceiving           // some of a request has arrived
+	laneRunning             // its handler runs, or waits for a worker
+)
+
+// A serverLane is a leased lane of a connection and the request on it. It is
+// guarded by the connection's mutex, except that the request belongs to the
+// worker while the state is laneRunning.
+type serverLane struct {
+	conn   *serverConn
+	number uint32
+	slot   int32
+	state  laneState
+
+	sequence uint32
+	method   string
+	total    uint32 // bytes of the request
+	reserved int64  // of these, taken from the budgets
+	request  *[]byte
+	began    time.Time
+	ctx      *callContext
+}
+
+// request takes a REQUEST.
+func (c *serverConn) request(f wire.Frame) error {
+	r, method, data, err := f.Request()
+	if err != nil {
+		return err
+	}
+	if r.Total > MaxRequestBytes {
+		return protocolError("request of %d bytes, at most %d are allowed", r.Total, MaxRequestBytes)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lane := c.laneLocked(f.Lane)
+	if lane == nil || lane.state != laneIdle {
+		return protocolError("REQUEST on lane %d, which is not leased and idle", f.Lane)
+	}
+	lane.sequence, lane.total = r.Sequence, r.Total
+	if c.mu.draining {
+		c.refuse(lane, CodeUnavailable, "the server is shutting down")
+		return nil
+	}
+	if r.Total > smallRequest && !lane.reserve(int64(r.Total)) {
+		c.refuse(lane, CodeResourceExhausted, "the server has no room for the request")
+		return nil
+	}
+	if string(method) != c.method {
+		c.method = string(method)
+	}
+	lane.method = c.method
+	lane.request = getBuffer()
+	*lane.request = append(*lane.request, data...)
+	lane.ctx = &callContext{}
+	if r.Budget > 0 || len(data) < int(r.Total) {
+		lane.began = time.Now()
+	}
+	if r.Budget > 0 {
+		lane.ctx.deadline = lane.began.Add(r.Budget)
+	}
+	c.startIfComplete(lane)
+	return nil
+}
+
+// data takes a DATA: more of a request. What belongs to a request that has been
+// refused or cancelled is passed over.
+func (c *serverConn) data(f wire.Frame) error {
+	sequence, data, err := f.Data()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lane := c.laneLocked(f.Lane)
+	switch {
+	case lane == nil:
+		return protocolError("DATA on lane %d, which is not leased", f.Lane)
+	case lane.state != laneReceiving || lane.sequence != sequence:
+		return nil
+	case uint64(len(*lane.request))+uint64(len(data)) > uint64(lane.total):
+		return protocolError("DATA beyond the %d bytes of the request on lane %d", lane.total, f.Lane)
+	}
+	*lane.request = append(*lane.request, data...)
+	c.startIfComplete(lane)
+	return nil
+}
+
+func (c *serverConn) startIfComplete(lane *serverLane) {
+	if len(*lane.request) < int(lane.total) {
+		lane.state = laneReceiving
+		return
+	}
+	lane.state = laneRunning
+	c.mu.running++
+	c.server.workers.run(lane)
+}
+
+// cancel takes a CANCEL. One that comes too late is passed over.
+func (c *serverConn) cancel(f wire.Frame) error {
+	sequence, err := f.Cancel()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lane := c.laneLocked(f.Lane)
+	if lane == nil || lane.sequence != sequence {
+		return nil
+	}
+	switch lane.state {
+	case laneReceiving:
+		lane.dropRequest()
+		lane.state = laneIdle
+		c.refuse(lane, CodeCanceled, "")
+	case laneRunning:
+		lane.ctx.cancel(context.Canceled)
+	}
+	return nil
+}
+
+// refuse answers a request that no handler has seen.
+func (c *serverConn) refuse(lane *serverLane, code Code, message string) {
+	c.server.counts.refused.Add(1)
+	c.out.response(lane.number, 0, wire.Response{
+		Sequence: lane.sequence,
+		Total:    uint32(len(message)),
+		Lowest:   c.lowestFree(),
+		Code:     uint32(code),
+	}, []byte(message), nil) // fits into one frame
+}
+
+func (l *serverLane) reserve(n int64) bool {
+	if !l.conn.buffers.take(n) {
+		return false
+	}
+	if !l.conn.server.buffers.take(n) {
+		l.conn.buffers.give(n)
+		return false
+	}
+	l.reserved = n
+	return true
+}
+
+// dropRequest frees what a request holds.
+func (l *serverLane) dropRequest() {
+	putBuffer(l.request)
+	l.request = nil
+	l.conn.buffers.give(l.reserved)
+	l.conn.server.buffers.give(l.reserved)
+	l.reserved = 0
+}
+
+// handle is run by a worker: it serves the request of a running lane.
+func (l *serverLane) handle() {
+	c, s := l.conn, l.conn.server
+	out := getBuffer()
+	answer, flags, data := l.call(out)
+	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
+
+	// The lane is free for the next request before the client can know it.
+	c.mu.Lock()
+	l.dropRequest()
+	l.state = laneIdle
+	answer.Sequence = l.sequence
+	if c.mu.closed || flags&wire.FlagSlotLost != 0 {
+		c.mu.lanes[l.number] = nil
+		s.reclaim(l.slot)
+	}
+	c.mu.Unlock()
+
+	answer.Total, answer.Lowest = uint32(len(data)), c.lowestFree()
+	bulk := bulkMessage{}
+	if len(data) > wire.ResponseRoom {
+		bulk.taken = make(chan struct{}, 1)
+	}
+	c.out.response(l.number, flags, answer, data, &bulk)
+	if bulk.taken != nil {
+		<-bulk.taken
+	}
+	c.mu.Lock()
+	c.mu.running--
+	c.hurryLocked()
+	c.mu.Unlock()
+
+	// data may be the handler's own; only the buffer that it was given is kept,
+	// large enough for the next answer of this size.
+	if len(data) > cap(*out) {
+		*out = make([]byte, 0, 1<<bits.Len(uint(len(data))))
+	}
+	putBuffer(out)
+}
+
+// call calls the handler and puts its answer into the terms of the wire.
+func (l *serverLane) call(out *[]byte) (answer wire.Response, flags uint8, data []byte) {
+	s := l.conn.server
+	if l.ctx.expired() {
+		s.counts.refused.Add(1)
+		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
+	}
+	s.counts.requests.Add(1)
+	s.counts.inFlight.Add(1)
+	defer s.counts.inFlight.Add(-1)
+	data, panicked, err := l.protect(*out)
+	if err == nil && uint64(len(data)) > uint64(l.conn.maxResponse) {
+		err = &Error{
+			Code:    CodeResourceExhausted,
+			Message: fmt.Sprintf("response of %d bytes, the client takes %d", len(data), l.conn.maxResponse),
+			// It would be as large on any other server.
+			Processed: true,
+		}
+	}
+	if err == nil {
+		return wire.Response{}, wire.FlagProcessed, data
+	}
+	s.counts.errors.Add(1)
+	code, message, processed := describe(err)
+	if processed {
+		flags |= wire.FlagProcessed
+	}
+	if panicked {
+		flags |= wire.FlagSlotLost
+	}
+	return wire.Response{Code: uint32(code)}, flags, []byte(message[:min(len(message), MaxMessageBytes)])
+}
+
+// describe puts a handler's error into the terms of the wire.
+func describe(err error) (code Code, message string, processed bool) {
+	var e *Error
+	if !errors.As(err, &e) {
+		if code = CodeOf(err); code == CodeOK {
+			code = CodeUnknown
+		}
+		return code, err.Error(), true
+	}
+	code, message = e.Code, e.Message
+	if code == CodeOK {
+		code = CodeUnknown // an error is not a success
+	}
+	if message == "" && e.cause != nil {
+		message = e.cause.Error()
+	}
+	return code, message, e.Processed || !code.mayBeUnprocessed()
+}
+
+// protect calls the handler and turns a panic into an error.
+func (l *serverLane) protect(dst []byte) (data []byte, panicked bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s := l.conn.server
+			s.counts.panics.Add(1)
+			s.options.Logger.Error("handler panicked", "method", l.method, "panic", v, "stack", string(debug.Stack()))
+			data, panicked = nil, true
+			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
+		}
+	}()
+	data, err = l.conn.server.handler(l.ctx, l.method, *l.request, dst)
+	return data, false, err
+}

@@ -1,0 +1,329 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+const (
+	// A frame that has begun must be complete after this time.
+	frameTimeout = 10 * time.Second
+	// A request of several frames must be complete after this time; it is looked
+	// at every stallCheck.
+	requestTimeout = 60 * time.Second
+	stallCheck     = 5 * time.Second
+)
+
+// errProtocol is a frame that is well formed and has no business here.
+var errProtocol = errors.New("protocol error")
+
+func protocolError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
+}
+
+// A serverConn is a connection as the server sees it. Its reader goroutine
+// takes frames off it and hands requests to workers; its writer goroutine sends
+// what they append to the outbox.
+type serverConn struct {
+	server      *Server
+	conn        net.Conn
+	in          frameReader
+	out         outbox
+	buffers     budget // requests being received on this connection
+	maxResponse uint32 // largest response that the client takes
+	peerName    string
+	method      string // of the last request: most of them are equal
+
+	partialSince time.Time // when the frame in the buffer began; zero if none
+	idleSet      time.Time // when the read deadline was last set for idleness
+	checked      time.Time // when the requests were last looked at
+
+	mu struct {
+		sync.Mutex
+		lanes    []*serverLane // by lane number; nil where there is no lease
+		running  int           // requests whose handler runs or whose response is not yet taken
+		draining bool
+		drainBy  time.Time // when it ends at the latest; zero while it need not
+		closed   bool
+	}
+}
+
+func newServerConn(s *Server, conn net.Conn) *serverConn {
+	c := &serverConn{server: s, conn: conn}
+	c.in.conn = conn
+	c.in.beforeRead = c.beforeRead
+	c.out.init(conn, s.options.WriteTimeout)
+	c.buffers.limit = s.options.BufferBytes / 8
+	return c
+}
+
+// serve is the reader goroutine.
+func (c *serverConn) serve() {
+	defer c.server.gone(c)
+	err := c.handshake()
+	if err == nil {
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			if c.out.run() != nil {
+				c.conn.Close() // which ends the reader
+			}
+		})
+		err = c.read()
+		c.end()
+		c.conn.Close()
+		writer.Wait()
+	}
+	c.conn.Close()
+	c.report(err)
+}
+
+// report says why the connection ended, unless that was its time.
+func (c *serverConn) report(err error) {
+	var timeout net.Error
+	fault := errors.Is(err, wire.ErrMalformed) || errors.Is(err, errProtocol) || errors.Is(err, errVersion) ||
+		errors.As(err, &timeout) && timeout.Timeout() && !c.isDraining()
+	log := c.server.options.Logger.Debug
+	if fault {
+		c.server.counts.faults.Add(1)
+		log = c.server.options.Logger.Warn
+	}
+	log("connection ended", "peer", c.conn.RemoteAddr(), "name", c.peerName, "reason", err)
+}
+
+func (c *serverConn) isDraining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.draining
+}
+
+// handshake exchanges hellos, before anybody else writes.
+func (c *serverConn) handshake() error {
+	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	c.in.beforeRead = nil // the deadline stands
+	f, err := c.in.next()
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if f.Type != wire.TypeHello {
+		return protocolError("%v before HELLO", f.Type)
+	}
+	hello, err := f.Hello()
+	if err != nil {
+		return err
+	}
+	c.peerName, c.maxResponse = hello.Name, min(hello.MaxResponse, MaxResponseBytes)
+	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
+		Version:       wire.Version,
+		OldestVersion: wire.OldestVersion,
+		MaxLanes:      uint32(c.server.options.MaxLanesPerConn),
+		MaxRequest:    MaxRequestBytes,
+		Name:          c.server.options.Name,
+	}))
+	if err != nil {
+		return err
+	}
+	if err := commonVersion(hello); err != nil {
+		return err
+	}
+	c.in.beforeRead = c.beforeRead
+	c.checked = time.Now()
+	return c.conn.SetDeadline(time.Time{})
+}
+
+// commonVersion checks that the peer speaks a version that this side speaks.
+func commonVersion(peer wire.Hello) error {
+	if min(peer.Version, wire.Version) < max(peer.OldestVersion, wire.OldestVersion) {
+		return fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d",
+			errVersion, peer.OldestVersion, peer.Version, wire.OldestVersion, wire.Version)
+	}
+	return nil
+}
+
+// beforeRead sets the deadline of the next read, and holds the reader back
+// while the peer does not take its answers.
+func (c *serverConn) beforeRead(partial bool) error {
+	c.out.waitBelow(int(c.buffers.limit))
+	now := time.Now()
+	if now.Sub(c.checked) >= stallCheck {
+		c.checked = now
+		if err := c.checkStalled(now); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.mu.drainBy.IsZero():
+		return c.conn.SetReadDeadline(c.mu.drainBy)
+	case partial && c.partialSince.IsZero():
+		c.partialSince = now
+		c.idleSet = time.Time{}
+		return c.conn.SetReadDeadline(now.Add(frameTimeout))
+	case partial:
+		return nil
+	}
+	c.partialSince = time.Time{}
+	if idle := c.server.options.IdleTimeout; now.Sub(c.idleSet) > idle/8 {
+		c.idleSet = now
+		return c.conn.SetReadDeadline(now.Add(idle))
+	}
+	return nil
+}
+
+// checkStalled looks for requests that take too long to arrive.
+func (c *serverConn) checkStalled(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lane := range c.mu.lanes {
+		if lane != nil && lane.state == laneReceiving && now.Sub(lane.began) > requestTimeout {
+			return protocolError("request on lane %d has %d of %d bytes after %v", lane.number, len(*lane.request), lane.total, requestTimeout)
+		}
+	}
+	return nil
+}
+
+// read serves frames until the connection ends.
+func (c *serverConn) read() error {
+	for {
+		f, err := c.in.next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		c.partialSince = time.Time{}
+		if err := c.frame(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *serverConn) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.TypeRequest:
+		return c.request(f)
+	case wire.TypeData:
+		return c.data(f)
+	case wire.TypeLease:
+		return c.lease(f)
+	case wire.TypeRelease:
+		return c.release(f)
+	case wire.TypeCancel:
+		return c.cancel(f)
+	case wire.TypePing:
+		token, err := f.Ping()
+		if err == nil {
+			c.out.ping(wire.TypePong, token)
+		}
+		return err
+	case wire.TypePong, wire.TypeGoAway:
+		return nil
+	}
+	return protocolError("%v from a client", f.Type)
+}
+
+// laneLocked returns the leased lane with this number.
+func (c *serverConn) laneLocked(number uint32) *serverLane {
+	if int(number) < len(c.mu.lanes) {
+		return c.mu.lanes[number]
+	}
+	return nil
+}
+
+func (c *serverConn) lease(f wire.Frame) error {
+	below, err := f.Slot()
+	if err != nil {
+		return err
+	}
+	if f.Lane >= uint32(c.server.options.MaxLanesPerConn) {
+		return protocolError("LEASE on lane %d of at most %d", f.Lane, c.server.options.MaxLanesPerConn)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.laneLocked(f.Lane) != nil {
+		return protocolError("LEASE on lane %d, which is leased", f.Lane)
+	}
+	slot, ok := c.server.lease(int32(below))
+	if !ok {
+		c.out.slot(wire.TypeDeny, f.Lane, uint32(slot))
+		return nil
+	}
+	for int(f.Lane) >= len(c.mu.lanes) {
+		c.mu.lanes = append(c.mu.lanes, nil)
+	}
+	c.mu.lanes[f.Lane] = &serverLane{conn: c, number: f.Lane, slot: slot}
+	c.out.slot(wire.TypeGrant, f.Lane, uint32(slot))
+	return nil
+}
+
+func (c *serverConn) release(f wire.Frame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lane := c.laneLocked(f.Lane)
+	if lane == nil || lane.state != laneIdle {
+		return protocolError("RELEASE of lane %d, which is not leased and idle", f.Lane)
+	}
+	c.mu.lanes[f.Lane] = nil
+	c.server.reclaim(lane.slot)
+	return nil
+}
+
+// end gives back the slots of idle lanes and cancels the requests in handlers,
+// which give back theirs when they return.
+func (c *serverConn) end() {
+	c.out.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.closed = true
+	for i, lane := range c.mu.lanes {
+		switch {
+		case lane == nil:
+			continue
+		case lane.state == laneRunning:
+			lane.ctx.cancel(context.Canceled)
+			continue
+		case lane.state == laneReceiving:
+			lane.dropRequest()
+		}
+		c.mu.lanes[i] = nil
+		c.server.reclaim(lane.slot)
+	}
+}
+
+// drain tells the client that the server is going away.
+func (c *serverConn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.draining = true
+	c.out.goAway("the server is shutting down")
+	c.hurryLocked()
+}
+
+// hurryLocked gives a draining connection without work a last moment for its
+// client to close it, and tells the reader, which may be waiting.
+func (c *serverConn) hurryLocked() {
+	if c.mu.draining && c.mu.running == 0 && c.mu.drainBy.IsZero() {
+		c.mu.drainBy = time.Now().Add(drainGrace)
+		_ = c.conn.SetReadDeadline(c.mu.drainBy) // fails on a closed connection only
+	}
+}
+
+// lowestFree is what every response tells.
+func (c *serverConn) lowestFree() uint32 {
+	if lowest := c.server.lowest.Load(); lowest != core.NoSlot {
+		return uint32(lowest)
+	}
+	return wire.NoSlot
+}

@@ -1,0 +1,403 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A transport is a connection of a pool. Its reader goroutine takes answers off
+// it, its writer goroutine sends what callers append to the outbox.
+//
+// Locks: pool.mu before transport.mu before the outbox's.
+type transport struct {
+	pool  *Pool
+	peer  *poolPeer
+	conn  net.Conn
+	in    frameReader
+	out   outbox
+	hello wire.Hello // the server's
+
+	outstanding atomic.Int32 // answers that the server owes, pongs left out
+
+	// Guarded by pool.mu.
+	leased    int // lanes that are leased or being asked for
+	silence   core.Silence
+	idleSince int64 // when the last lane went; meaningless while there are any
+	leaving   bool  // no more lanes; it ends with its last one
+	lost      bool  // its slots have left the ladder
+	asking    bool  // the rover's question is under way on it
+	suspect   bool  // silent
+
+	mu struct {
+		sync.Mutex
+		lanes []*clientLane
+		err   error // why it ended
+	}
+}
+
+type clientState uint8
+
+const (
+	clientUnleased  clientState = iota
+	clientAsking                // LEASE is on its way
+	clientIdle                  // leased, no request
+	clientWaiting               // a caller waits for the response
+	clientAbandoned             // the caller has gone; the response is still awaited
+)
+
+// A clientLane is a lane of a transport and the request on it.
+type clientLane struct {
+	transport *transport
+	number    uint32
+	done      chan struct{} // gets one element when the caller's response is complete or cannot come
+
+	// Guarded by pool.mu.
+	entry    int32 // in the ladder, -1 if none
+	leasedAt int64
+	requests uint64
+
+	// Guarded by transport.mu.
+	state    clientState
+	sequence uint32
+	bulk     bulkMessage
+	ticket   uint64
+	head     bool // the first frame of the response has come
+	flags    uint8
+	response wire.Response
+	data     *[]byte // of the response; nil if it is not wanted
+	received uint32  // bytes of the response so far
+	overrun  bool    // the pool had no room for it
+	failure  error   // the transport ended
+}
+
+// dial connects to a server and exchanges hellos.
+func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.DialTimeout)
+	defer cancel()
+	conn, err := p.options.Dialer(ctx, peer.address)
+	if err != nil {
+		return nil, err
+	}
+	// The handshake ends with its context, whatever the server does.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	t := &transport{pool: p, peer: peer, conn: conn}
+	t.in.conn = conn
+	t.out.init(conn, 0)
+	err = t.handshake()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return t, nil
+}
+
+func (t *transport) handshake() error {
+	_, err := t.conn.Write(wire.AppendHello(nil, wire.Hello{
+		Version:       wire.Version,
+		OldestVersion: wire.OldestVersion,
+		MaxResponse:   MaxResponseBytes,
+		Name:          t.pool.options.Name,
+	}))
+	if err != nil {
+		return err
+	}
+	f, err := t.in.next()
+	if err != nil {
+		return err
+	}
+	if f.Type != wire.TypeHello {
+		return protocolError("%v before HELLO", f.Type)
+	}
+	if t.hello, err = f.Hello(); err != nil {
+		return err
+	}
+	return commonVersion(t.hello)
+}
+
+// maxLanes is how many lanes both sides allow.
+func (t *transport) maxLanes() int {
+	return min(t.pool.options.LanesPerConn, int(t.hello.MaxLanes))
+}
+
+// run reads until the transport ends, and ends it.
+func (t *transport) run() {
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		if err := t.out.run(); err != nil {
+			t.fail(err)
+		}
+	})
+	err := t.read()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("closed by the server: %w", err)
+	}
+	t.fail(err)
+	writer.Wait()
+}
+
+func (t *transport) read() error {
+	for {
+		f, err := t.in.next()
+		if err != nil {
+			return err
+		}
+		if err := t.frame(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *transport) frame(f wire.Frame) error {
+	switch f.Type {
+	case wire.TypeResponse:
+		return t.takeResponse(f)
+	case wire.TypeData:
+		return t.takeData(f)
+	case wire.TypeGrant, wire.TypeDeny:
+		return t.takeAnswer(f)
+	case wire.TypePing:
+		token, err := f.Ping()
+		if err == nil {
+			t.out.ping(wire.TypePong, token)
+			t.out.waitBelow(maxReadBuffer) // a server that only asks is not read from
+		}
+		return err
+	case wire.TypePong:
+		return nil
+	case wire.TypeGoAway:
+		reason, err := f.GoAway()
+		if err == nil {
+			t.pool.goingAway(t, reason)
+		}
+		return err
+	}
+	return protocolError("%v from a server", f.Type)
+}
+
+// lane returns the lane that a frame is about.
+func (t *transport) laneLocked(f wire.Frame) (*clientLane, error) {
+	if int(f.Lane) >= len(t.mu.lanes) {
+		return nil, protocolError("%v on lane %d, which was never leased", f.Type, f.Lane)
+	}
+	return t.mu.lanes[f.Lane], nil
+}
+
+// lease asks for a slot on a lane that is free. The caller holds pool.mu and
+// knows that there is one, and that the transport has not ended.
+func (t *transport) lease(below int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var lane *clientLane
+	for _, l := range t.mu.lanes {
+		if l.state == clientUnleased {
+			lane = l
+			break
+		}
+	}
+	if lane == nil {
+		lane = &clientLane{
+			transport: t,
+			number:    uint32(len(t.mu.lanes)),
+			entry:     -1,
+			done:      make(chan struct{}, 1),
+		}
+		t.mu.lanes = append(t.mu.lanes, lane)
+	}
+	lane.state = clientAsking
+	t.leased++
+	t.outstanding.Add(1)
+	t.out.slot(wire.TypeLease, lane.number, uint32(below))
+}
+
+// takeAnswer takes a GRANT or a DENY.
+func (t *transport) takeAnswer(f wire.Frame) error {
+	slot, err := f.Slot()
+	if err != nil {
+		return err
+	}
+	granted := f.Type == wire.TypeGrant
+	if granted && slot == wire.NoSlot {
+		return protocolError("GRANT of no slot")
+	}
+	t.mu.Lock()
+	lane, err := t.laneLocked(f)
+	if err == nil && lane.state != clientAsking {
+		err = protocolError("%v on lane %d, which has not asked", f.Type, f.Lane)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	lane.state = clientUnleased
+	if granted {
+		lane.state = clientIdle
+	}
+	t.mu.Unlock()
+	t.outstanding.Add(-1)
+	t.pool.answered(lane, granted, int32(slot))
+	return nil
+}
+
+// unlease gives the slot of an idle lane back. The caller holds pool.mu.
+func (t *transport) unlease(lane *clientLane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lane.state = clientUnleased
+	t.leased--
+	t.out.release(lane.number)
+}
+
+// send puts a request on an idle lane. It fails if the transport has ended, and
+// then nothing was written.
+func (l *clientLane) send(method string, request []byte, deadline time.Time) error {
+	t := l.transport
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.err != nil {
+		return t.mu.err
+	}
+	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
+	if !deadline.IsZero() {
+		r.Budget = max(time.Until(deadline), 1)
+	}
+	l.sequence = r.Sequence
+	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
+	l.data = getBuffer()
+	l.state = clientWaiting
+	t.outstanding.Add(1)
+	l.ticket = t.out.request(l.number, r, method, request, &l.bulk)
+	return nil
+}
+
+// abandon gives up the response of a lane, unless it has just come. The lane
+// stays busy until the server has acknowledged.
+func (l *clientLane) abandon() (tooLate bool) {
+	t := l.transport
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.state != clientWaiting || l.failure != nil {
+		return true
+	}
+	l.state = clientAbandoned
+	t.pool.dropData(l)
+	t.out.cancel(l.number, l.sequence, &l.bulk)
+	return false
+}
+
+// takeResponse takes a RESPONSE.
+func (t *transport) takeResponse(f wire.Frame) error {
+	r, data, err := f.Response()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	lane, err := t.awaitingLocked(f, r.Sequence, false)
+	if err == nil && r.Total > MaxResponseBytes {
+		err = protocolError("response of %d bytes, at most %d are allowed", r.Total, MaxResponseBytes)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	lane.head, lane.flags, lane.response = true, f.Flags, r
+	t.out.drop(&lane.bulk) // the server has decided without the rest
+	if lane.state == clientWaiting && !t.pool.buffers.take(int64(r.Total)) {
+		lane.overrun = true
+		putBuffer(lane.data)
+		lane.data = nil
+	}
+	return t.takeBytes(lane, data)
+}
+
+// takeData takes a DATA: more of a response.
+func (t *transport) takeData(f wire.Frame) error {
+	sequence, data, err := f.Data()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	lane, err := t.awaitingLocked(f, sequence, true)
+	if err == nil && uint64(lane.received)+uint64(len(data)) > uint64(lane.response.Total) {
+		err = protocolError("DATA beyond the %d bytes of the response on lane %d", lane.response.Total, f.Lane)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	return t.takeBytes(lane, data)
+}
+
+// awaitingLocked returns the lane if it awaits this frame: the head of the
+// response to its request, or more of it.
+func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*clientLane, error) {
+	lane, err := t.laneLocked(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case lane.state != clientWaiting && lane.state != clientAbandoned,
+		lane.sequence != sequence, lane.head != head:
+		return nil, protocolError("%v %d on lane %d, which does not await it", f.Type, sequence, f.Lane)
+	}
+	return lane, nil
+}
+
+// takeBytes adds to a response and, if it is complete, ends its request. It is
+// called with t.mu held and releases it.
+func (t *transport) takeBytes(lane *clientLane, data []byte) error {
+	lane.received += uint32(len(data))
+	if lane.data != nil {
+		*lane.data = append(*lane.data, data...)
+	}
+	if lane.received < lane.response.Total {
+		t.mu.Unlock()
+		return nil
+	}
+	t.outstanding.Add(-1)
+	abandoned := lane.state == clientAbandoned
+	lane.state = clientIdle
+	lost := lane.flags&wire.FlagSlotLost != 0
+	lowest := lane.response.Lowest
+	t.mu.Unlock()
+	if !abandoned {
+		lane.done <- struct{}{}
+		return nil
+	}
+	t.pool.finish(lane, core.Neutral, lost, lowest)
+	return nil
+}
+
+// fail ends the transport. Its slots leave the ladder before any caller hears of
+// it, so that no further attempt is made on it. Only the first cause counts.
+func (t *transport) fail(cause error) {
+	t.mu.Lock()
+	if t.mu.err != nil {
+		t.mu.Unlock()
+		return
+	}
+	t.mu.err = cause
+	t.mu.Unlock()
+	t.conn.Close()
+	t.out.close()
+	t.pool.lose(t, cause)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, lane := range t.mu.lanes {
+		if lane.state == clientWaiting {
+			lane.failure = cause
+			lane.done <- struct{}{}
+		}
+	}
+}
