@@ -2,11 +2,11 @@ package lsm
 
 import "sync/atomic"
 
-// The chunks of an arena grow from the first size to the last, so that a store
-// that holds little takes little.
+// A chunk of an arena is a quarter of what there is already, within these bounds:
+// a store that holds little takes little, and no store leaves much unused.
 const (
-	arenaFirstChunk = 1 << 12 // elements
-	arenaLastChunk  = 1 << 17
+	minChunkBytes = 2 << 10
+	maxChunkBytes = 128 << 10
 )
 
 // arena hands out runs of elements that stay where they are for as long as the
@@ -21,15 +21,18 @@ type arena[T any] struct {
 	used   int // elements handed out of the last ordinary chunk
 	last   int // its index
 	handed int // elements handed out of all chunks
-	grown  func(elements int)
+
+	elementBytes int
+	grown        func(bytes int)
 }
 
 // ref names a run of an arena: the chunk's number in the upper half, the index
 // of the run's first element in the lower.
 type ref uint64
 
-func newArena[T any](grown func(elements int)) *arena[T] {
-	a := &arena[T]{last: -1, grown: grown}
+// newArena returns an empty arena. It calls grown with what it allocates.
+func newArena[T any](elementBytes int, grown func(bytes int)) *arena[T] {
+	a := &arena[T]{last: -1, elementBytes: elementBytes, grown: grown}
 	a.chunks.Store(new([][]T))
 	return a
 }
@@ -43,17 +46,14 @@ func (a *arena[T]) alloc(n int) (ref, []T) {
 		a.used += n
 		return r, chunks[a.last][a.used-n : a.used : a.used]
 	}
-	size := arenaFirstChunk
-	if a.last >= 0 {
-		size = min(2*len(chunks[a.last]), arenaLastChunk)
-	}
+	size := min(max(a.handed/4, minChunkBytes/a.elementBytes), maxChunkBytes/a.elementBytes)
 	// A large run gets a chunk of its own, so that what is left of the last
 	// ordinary chunk is not wasted.
 	own := n > size/4
 	if own {
 		size = n
 	}
-	a.grown(size)
+	a.grown(size * a.elementBytes)
 	grown := append(chunks[:len(chunks):len(chunks)], make([]T, size))
 	a.chunks.Store(&grown)
 	index := len(grown) - 1

@@ -23,7 +23,7 @@ func TestModel(t *testing.T) {
 		"no log":       {MemtableBytes: 16 << 10, Durability: None},
 		"no filters":   {MemtableBytes: 8 << 10, FilterBytes: -1},
 		"few pages":    {MemtableBytes: 8 << 10, FilterBytes: 2 << 10, FalsePositiveRate: 0.3},
-		"under budget": {MemtableBytes: 1 << 20, Budget: NewBudget(256 << 10)},
+		"under budget": {MemtableBytes: 1 << 20, Budget: NewBudget(512 << 10)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.FS = vfs.NewMem()

@@ -18,8 +18,9 @@ type recovery struct {
 	// flushOldest writes the oldest memtable to a table, so that no more than a
 	// writer may have are in memory; nil if read-only.
 	flushOldest func() error
+	flushed     uint64 // sequence number up to which tables have all
 	log         *logFile
-	inLog       int // records taken from log
+	inLog       int // records read from log
 }
 
 // replayLogs brings the writes of the logs back into memory. It stops at the
@@ -27,7 +28,7 @@ type recovery struct {
 // spare the next. What is behind the gap goes, so that no later Open takes it
 // for what follows writes yet to come.
 func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
-	r := &recovery{db: db, flushOldest: flushOldest}
+	r := &recovery{db: db, flushOldest: flushOldest, flushed: db.visible.Load()}
 	gap := false
 	for _, number := range numbers {
 		r.log = &logFile{number: number, path: db.env.path(logName(number))}
@@ -57,15 +58,20 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 // record takes a record of the log.
 func (r *recovery) record(sequence uint64, payload []byte) error {
 	db := r.db
-	switch want := db.visible.Load() + 1; {
-	case sequence > want && r.inLog == 0:
-		return errGap
-	case sequence != want:
-		return r.corrupt("sequence number %d, want %d", sequence, want)
-	}
 	count, err := checkBatch(payload)
 	if err != nil {
 		return r.corrupt("record %d: %v", sequence, err)
+	}
+	switch want := db.visible.Load() + 1; {
+	case sequence > want && r.inLog == 0:
+		return errGap
+	case sequence+uint64(count)-1 <= r.flushed:
+		// An earlier recovery filled several memtables from this log, and not
+		// all of them have become tables.
+		r.inLog++
+		return nil
+	case sequence != want:
+		return r.corrupt("sequence number %d, want %d", sequence, want)
 	}
 	m := db.current.Load().memtables[0]
 	cost := int64(memtableCost(uint64(count), uint64(len(payload))))

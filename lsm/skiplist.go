@@ -49,8 +49,8 @@ const noRef ref = 0
 
 func newSkiplist(grown func(bytes int)) *skiplist {
 	s := &skiplist{
-		words:  newArena[atomic.Uint64](func(n int) { grown(8 * n) }),
-		data:   newArena[byte](grown),
+		words:  newArena[atomic.Uint64](8, grown),
+		data:   newArena[byte](1, grown),
 		random: 0x9E3779B97F4A7C15,
 	}
 	s.head, _ = s.words.alloc(towerNext + maxHeight)
