@@ -88,12 +88,14 @@ func TestLimitsOnBothSides(t *testing.T) {
 	require.NoError(t, db.Set(key[1:], []byte("v")))
 	require.ErrorIs(t, db.Set(key, nil), ErrKeyTooLarge)
 	require.ErrorIs(t, db.Delete(key), ErrKeyTooLarge)
-	require.NoError(t, db.Set([]byte("large"), value[1:]))
 	require.ErrorIs(t, db.Set([]byte("larger"), value), ErrValueTooLarge)
-	require.NoError(t, db.Flush())
-	got, err := db.Get(nil, []byte("large"))
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(value[1:], got))
+	if !underRace {
+		require.NoError(t, db.Set([]byte("large"), value[1:]))
+		require.NoError(t, db.Flush())
+		got, err := db.Get(nil, []byte("large"))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(value[1:], got))
+	}
 	requireValue(t, db, string(key[1:]), "v")
 	requireMissing(t, db, "larger")
 
@@ -101,15 +103,12 @@ func TestLimitsOnBothSides(t *testing.T) {
 	require.ErrorIs(t, b.Set(key, nil), ErrKeyTooLarge)
 	require.ErrorIs(t, db.Apply(&b), ErrKeyTooLarge, "a refused write is not dropped in silence")
 	b.Reset()
-	for range MaxBatchBytes/MaxValueBytes - 1 {
-		require.NoError(t, b.Set(nil, value[1:]))
-	}
-	room := MaxBatchBytes - len(b.data) - maxOpOverhead
-	require.ErrorIs(t, b.Set(nil, value[:room+1]), ErrBatchTooLarge)
+	b.data = make([]byte, MaxBatchBytes-1000-maxOpOverhead) // as if so much were in it
+	require.ErrorIs(t, b.Set(nil, value[:1001]), ErrBatchTooLarge)
 	require.ErrorIs(t, db.Apply(&b), ErrBatchTooLarge)
 	b.err = nil
-	require.NoError(t, b.Set(nil, value[:room]))
-	require.Equal(t, MaxBatchBytes/MaxValueBytes, b.Len())
+	require.NoError(t, b.Set(nil, value[:1000]))
+	require.Equal(t, 1, b.Len())
 }
 
 func TestNilAndFaultyOptions(t *testing.T) {

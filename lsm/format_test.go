@@ -1,0 +1,255 @@
+package lsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/checksum"
+	"docstore/internal/vfs"
+)
+
+var goldenID = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
+
+// goldenTable writes the table of docs/format/table.md.
+func goldenTable(t testing.TB) (tableFacts, []byte) {
+	t.Helper()
+	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID}
+	w, err := newTableWriter(env, 7)
+	require.NoError(t, err)
+	require.NoError(t, w.add([]byte("apple"), []byte("red"), false))
+	require.NoError(t, w.add([]byte("pear"), nil, true))
+	facts, err := w.finish(11, 14)
+	require.NoError(t, err)
+	b, err := vfs.ReadFile(env.fs, tableName(7))
+	require.NoError(t, err)
+	return facts, b
+}
+
+func goldenManifest(t testing.TB) []byte {
+	facts, _ := goldenTable(t)
+	return (&manifest{id: goldenID, nextNumber: 9, lastSequence: 14, firstLog: 8, tables: []tableFacts{facts}}).encode()
+}
+
+// TestGolden holds what is written against the files of this version, which
+// every later version has to read.
+func TestGolden(t *testing.T) {
+	_, table := goldenTable(t)
+	var batch Batch
+	require.NoError(t, batch.Set([]byte("apple"), []byte("red")))
+	require.NoError(t, batch.Delete([]byte("pear")))
+	for name, b := range map[string][]byte{"table-v0": table, "manifest-v0": goldenManifest(t), "batch-v0": batch.encoded()} {
+		path := filepath.Join("testdata", name)
+		if *update {
+			require.NoError(t, os.MkdirAll("testdata", 0o755))
+			require.NoError(t, os.WriteFile(path, b, 0o644))
+		}
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, b, name)
+	}
+}
+
+// TestFormatPages makes sure that the byte examples in docs/format are true.
+func TestFormatPages(t *testing.T) {
+	_, table := goldenTable(t)
+	for page, b := range map[string][]byte{"table.md": table, "manifest.md": goldenManifest(t)} {
+		text, err := os.ReadFile(filepath.Join("..", "docs", "format", page))
+		require.NoError(t, err)
+		require.True(t, strings.Contains(string(text), hex.Dump(b)), "%s needs\n%s", page, hex.Dump(b))
+	}
+}
+
+func TestANewerVersionIsNotCorruption(t *testing.T) {
+	newer := func(b []byte) []byte {
+		order.PutUint16(b[12:], 1)
+		order.PutUint32(b[8:], checksum.Of(b[12:]))
+		return b
+	}
+	_, fault := decodeManifest(newer(goldenManifest(t)))
+	require.True(t, fault.newer)
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("db"))
+	require.NoError(t, vfs.WriteFileAtomic(fsys, "db/MANIFEST", newer(goldenManifest(t))))
+	_, err := Open("db", &Options{FS: fsys})
+	require.ErrorIs(t, err, ErrNewerVersion)
+	require.NotErrorIs(t, err, ErrCorrupt)
+}
+
+// TestEveryByteFlipped flips every byte of a store of several blocks, one at a
+// time. What is read is right, or there is an error that names the file.
+func TestEveryByteFlipped(t *testing.T) {
+	fsys := vfs.NewMem()
+	o := Options{FS: fsys}
+	h := history{3}
+	db, err := Open("db", &o)
+	require.NoError(t, err)
+	for i := 1; i <= 60; i++ {
+		require.NoError(t, db.Apply(h.batch(i)))
+	}
+	want := h.stateAt(60)
+	for _, key := range []string{"block1", "block2", "block3"} {
+		want[key] = strings.Repeat(key, 250)
+		set(t, db, key, want[key])
+	}
+	require.NoError(t, db.Flush())
+	set(t, db, "in the log", "too")
+	want["in the log"] = "too"
+	require.NoError(t, db.Sync())
+	require.Greater(t, db.current.Load().tables[0].blocks, 1)
+	require.NoError(t, db.Close())
+
+	names, err := fsys.List("db")
+	require.NoError(t, err)
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name], err = vfs.ReadFile(fsys, filepath.Join("db", name))
+		require.NoError(t, err)
+	}
+	for name, whole := range files {
+		if name == lockName {
+			continue
+		}
+		for i := range whole {
+			damaged := bytes.Clone(whole)
+			damaged[i] ^= byte(1 + i%255)
+			other := vfs.NewMem()
+			require.NoError(t, other.MkdirAll("db"))
+			for name, b := range files {
+				writeFile(t, other, filepath.Join("db", name), b)
+			}
+			require.NoError(t, other.Remove(filepath.Join("db", name)))
+			writeFile(t, other, filepath.Join("db", name), damaged)
+			flipped(t, other, name, i, want)
+		}
+	}
+}
+
+func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
+	f, err := fsys.Create(name)
+	require.NoError(t, err)
+	_, err = f.Write(b)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+func flipped(t *testing.T, fsys vfs.FS, name string, i int, want map[string]string) {
+	sound := func(err error) bool {
+		if err == nil {
+			return true
+		}
+		var damage *CorruptionError
+		require.ErrorIs(t, err, ErrCorrupt, "%s, byte %d", name, i)
+		require.True(t, errors.As(err, &damage))
+		require.Contains(t, damage.Path, name, "byte %d", i)
+		return false
+	}
+	db, err := Open("db", &Options{FS: fsys, ReadOnly: true})
+	if !sound(err) {
+		return
+	}
+	defer db.Close()
+	if state, err := read(db); sound(err) {
+		require.Equal(t, want, state, "%s, byte %d", name, i)
+	}
+	for key, value := range want {
+		if got, err := db.Get(nil, []byte(key)); sound(err) {
+			require.Equal(t, value, string(got), "%s, byte %d", name, i)
+		}
+	}
+	for _, key := range []string{"", "key", "key99", "zzz"} {
+		_, err := db.Get(nil, []byte(key))
+		require.True(t, errors.Is(err, ErrNotFound) || !sound(err))
+	}
+	// The mark of a log's last sync tells nothing that the records do not.
+	if _, isLog := parseName(name, logSuffix); !isLog {
+		require.ErrorIs(t, db.Check(), ErrCorrupt, "%s, byte %d: damage that Check does not find", name, i)
+	}
+}
+
+func FuzzDecodeManifest(f *testing.F) {
+	f.Add(goldenManifest(f))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= 12 { // let it get behind the checksum
+			order.PutUint32(b[8:], checksum.Of(b[12:]))
+		}
+		if m, fault := decodeManifest(b); fault == nil {
+			again, fault := decodeManifest(m.encode())
+			require.Nil(t, fault)
+			require.Equal(t, m, again)
+		}
+	})
+}
+
+func FuzzDecodeBatch(f *testing.F) {
+	var batch Batch
+	_ = batch.Set([]byte("apple"), []byte("red"))
+	_ = batch.Delete([]byte("pear"))
+	f.Add(batch.encoded())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		count, err := checkBatch(b)
+		if err != nil {
+			return
+		}
+		m := newMemtable(nil)
+		require.NoError(t, m.apply(b, 1))
+		require.EqualValues(t, count, m.lastSequence.Load())
+	})
+}
+
+// FuzzTable reads a table whose checksums have been made right.
+func FuzzTable(f *testing.F) {
+	facts, table := goldenTable(f)
+	f.Add(table)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < tableHeaderBytes+tableFooterBytes {
+			return
+		}
+		facts := facts
+		facts.fileBytes = uint64(len(b))
+		footerAt := len(b) - tableFooterBytes
+		end := uint64(footerAt)
+		for i := 2; i >= 0; i-- { // sections
+			at := b[footerAt+16+i*sectionBytes:]
+			offset := order.Uint64(at)
+			if offset <= end {
+				order.PutUint32(at[16:], checksum.Of(b[offset:end]))
+				end = offset
+			}
+		}
+		if end >= tableHeaderBytes+blockHeaderBytes { // as one block
+			order.PutUint32(b[tableHeaderBytes:], checksum.Of(b[tableHeaderBytes+4:end]))
+		}
+		order.PutUint32(b[footerAt+8:], checksum.Of(b[footerAt+12:]))
+		order.PutUint32(b[8:], checksum.Of(b[12:tableHeaderBytes]))
+		facts.footerCRC = order.Uint32(b[footerAt+8:])
+		r := &tableReader{path: "fuzz", facts: facts, data: b}
+		if r.load(goldenID) != nil {
+			return
+		}
+		var keys [][]byte
+		it := r.iterator()
+		for ok := it.first(); ok; ok = it.next() {
+			keys = append(keys, bytes.Clone(it.key()))
+			e, found, err := r.get(it.key())
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, it.value(), e.value)
+		}
+		if it.err() != nil {
+			return
+		}
+		for ok := it.last(); ok; ok = it.prev() {
+			require.Equal(t, keys[len(keys)-1], it.key())
+			keys = keys[:len(keys)-1]
+		}
+		require.NoError(t, it.err())
+		require.Empty(t, keys)
+	})
+}
