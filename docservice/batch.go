@@ -75,7 +75,7 @@ type batchEntry struct {
 func (b *batch) lookUp() error {
 	return b.collection.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
-		if !validID(b.ids[i]) {
+		if !validIDBytes(len(b.ids[i])) {
 			err = ErrBadID
 		}
 		if err == nil {

@@ -10,7 +10,6 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
 )
 
 // maxReasks is how often a batch asks again for what was unavailable.
@@ -35,7 +34,7 @@ func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
 // unchanged: ErrNotFound; ErrUnavailable if none of the servers asked could
 // give it; ErrBadID; ErrNoCollection; or how the call failed.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
-	if len(id) == 0 || len(id) > queue.MaxIDBytes {
+	if !validIDBytes(len(id)) {
 		return dst, ErrBadID
 	}
 	request := make([]byte, 0, len(c.collection)+len(id)+maxAnswerOverheadBytes)
@@ -49,7 +48,7 @@ func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error)
 	if err != nil {
 		return dst, err
 	}
-	if err := answerError(status); err != nil {
+	if err := answerError(status, id); err != nil {
 		return dst, err
 	}
 	// The document is a part of what has been appended: move it to the front.
@@ -132,7 +131,7 @@ func (c *Client) call(ctx context.Context, ids []string) ([]Answer, error) {
 		if len(answers) == len(ids) {
 			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
 		}
-		answers = append(answers, Answer{Document: document, Err: answerError(status)})
+		answers = append(answers, Answer{Document: document, Err: answerError(status, ids[len(answers)])})
 		return nil
 	})
 	if err != nil {
@@ -167,8 +166,8 @@ func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, erro
 // errAnswerFailed is STATUS_ERROR: the server knows why.
 var errAnswerFailed = errors.New("docservice: the server failed to read the document; its log says why")
 
-// answerError is the error that a status stands for, nil for found.
-func answerError(status docservicepb.Status) error {
+// answerError is the error that the status of an id stands for, nil for found.
+func answerError(status docservicepb.Status, id string) error {
 	switch status {
 	case docservicepb.Status_STATUS_FOUND:
 		return nil
@@ -177,6 +176,9 @@ func answerError(status docservicepb.Status) error {
 	case docservicepb.Status_STATUS_UNAVAILABLE:
 		return ErrUnavailable
 	case docservicepb.Status_STATUS_ERROR:
+		if !validIDBytes(len(id)) {
+			return ErrBadID
+		}
 		return errAnswerFailed
 	}
 	return fmt.Errorf("%w: status %d", ErrMalformed, status)

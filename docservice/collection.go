@@ -117,7 +117,7 @@ func (c *Collection) Close() error {
 // unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
 // wrong.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
-	if !validID(id) {
+	if !validIDBytes(len(id)) {
 		return dst, c.answer(ErrBadID, queue.Address{})
 	}
 	var buffer [indexEntryBytes]byte
@@ -147,9 +147,9 @@ func (c *Collection) fetch(dst, id []byte, entry indexEntry) ([]byte, error) {
 	return result, nil
 }
 
-// validID tells whether there can be a document of the id. The index's empty
-// key is not one: the position is kept there.
-func validID(id []byte) bool { return len(id) > 0 && len(id) <= queue.MaxIDBytes }
+// validIDBytes tells whether there can be a document with an id of so many
+// bytes. The index's empty key is no id: the position is kept there.
+func validIDBytes(n int) bool { return n > 0 && n <= queue.MaxIDBytes }
 
 // errNotRead is the answer for an id that is not in the index, while what is
 // still to be read of the queue may hold it.

@@ -53,7 +53,7 @@ func TestAppendUpdateDeleteExpire(t *testing.T) {
 			requireNone(t, c, "2", ErrNotFound)
 
 			status := c.Status()
-			assert.Equal(t, GetCounts{Found: 5, NotFound: 3}, status.Gets)
+			assert.Equal(t, GetCounts{Found: 6, NotFound: 3}, status.Gets)
 			assert.Equal(t, uint64(5), status.Applied)
 			assert.Empty(t, status.Faults)
 		})
@@ -69,15 +69,23 @@ func TestBadIDs(t *testing.T) {
 	requireNone(t, c, strings.Repeat("x", queue.MaxIDBytes), ErrNotFound)
 }
 
-// What an empty collection does not have, nobody has; and it sees a queue that
-// comes later.
-func TestQueueThatIsNotThereYet(t *testing.T) {
+// A machine to which nothing has been copied yet must not tell anybody that a
+// document does not exist.
+func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	f := newMemFixture(t)
-	require.NoError(t, f.fs.MkdirAll(f.queueDir))
-	c := f.ready()
-	requireNone(t, c, "1", ErrNotFound)
-	require.NoError(t, c.WaitFor(soon(t), f.put("1", "one")))
+	c := f.open()
+	waitFor(t, c, "the queue was looked at", func(Status) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.mu.tail.current
+	})
+	assert.False(t, c.Status().Ready)
+	requireNone(t, c, "1", ErrUnavailable)
+	at := f.put("1", "one")
+	require.NoError(t, c.WaitFor(soon(t), at))
 	requireDocument(t, c, "1", "one")
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireNone(t, c, "2", ErrNotFound)
 }
 
 func TestRestartGoesOnAtThePosition(t *testing.T) {

@@ -2,7 +2,7 @@ package docservice
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -176,6 +176,8 @@ func TestForkedQueue(t *testing.T) {
 	require.NoError(t, f.fs.RemoveAll(f.queueDir))
 	f.putMany("other", 100)
 	f.seal()
+	f.putMany("more", 100)
+	f.seal()
 	c = f.open()
 	waitFor(t, c, "it is refused", func(s Status) bool {
 		return len(s.Faults) == 1 && s.Faults[0].StopsTail && strings.Contains(s.Faults[0].Reason, "forked")
@@ -184,31 +186,35 @@ func TestForkedQueue(t *testing.T) {
 	requireNone(t, c, "other-1", ErrUnavailable)
 }
 
-// An index that cannot be written stops the tail, and nothing is lost by it.
-func TestIndexThatCannotBeWritten(t *testing.T) {
+// An index that has no room left stops the tail, and nothing is lost by it.
+func TestIndexWithoutRoom(t *testing.T) {
 	var full atomic.Bool
-	mem := vfs.NewMem()
-	fs := vfs.NewFault(mem, func(op vfs.Op) error {
-		if full.Load() && op.Kind.Writes() && strings.HasPrefix(op.Name, "/index") {
-			return &vfs.ShortWriteError{Err: syscall.ENOSPC}
+	fs := vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+		creates := op.Kind == vfs.OpCreate || op.Kind == vfs.OpCreateAppendMap
+		if full.Load() && creates && strings.HasPrefix(op.Name, "/index") {
+			return syscall.ENOSPC
 		}
 		return nil
 	})
 	f := newFixture(t, fs, "/")
-	f.put("1", "one")
+	f.options.MemtableBytes = 16 << 10
+	f.putMany("first", 100)
 	c := f.ready()
 	full.Store(true)
-	f.put("2", "two")
+	f.putMany("second", 1000)
 	waitFor(t, c, "the tail stops", func(s Status) bool { return len(s.Faults) == 1 && s.Faults[0].StopsTail })
-	assert.Contains(t, c.Status().Faults[0].Reason, "index")
-	requireDocument(t, c, "1", "one")
-	requireNone(t, c, "2", ErrUnavailable)
+	assert.Contains(t, c.Status().Faults[0].Reason, syscall.ENOSPC.Error())
+	requireDocument(t, c, "first-99", documentOf("first-99"))
+	requireNone(t, c, "second-999", ErrUnavailable)
 
 	full.Store(false)
 	if err := c.WaitReady(soon(t)); err != nil {
 		require.Fail(t, "not ready", "%v: %+v", err, c.Status())
 	}
-	requireDocument(t, c, "2", "two")
+	for i := range 1000 {
+		id := fmt.Sprintf("second-%d", i)
+		requireDocument(t, c, id, documentOf(id))
+	}
 }
 
 // Damage in the index is an answer for another server to better.
@@ -218,6 +224,7 @@ func TestWrongByteInTheIndex(t *testing.T) {
 	f.putMany("a", 3000)
 	c := f.ready()
 	require.NoError(t, c.index.Flush())
+	require.NoError(t, c.index.WaitIdle(soon(t)))
 	require.NoError(t, c.Close())
 
 	names, err := f.fs.List(f.indexDir)
@@ -226,17 +233,16 @@ func TestWrongByteInTheIndex(t *testing.T) {
 		path := filepath.Join(f.indexDir, name)
 		content, err := vfs.ReadFile(f.fs, path)
 		require.NoError(t, err)
-		if at := bytes.Index(content, []byte("a-1500")); at >= 0 {
-			content[at] ^= 1
-			replace(t, f.fs, path, content)
+		if bytes.Contains(content, []byte("a-1500")) {
+			replace(t, f.fs, path, flipped(t, content, "a-1500"))
 		}
 	}
-	c = f.open()
-	_, err = c.Get(nil, []byte("a-1500"))
-	require.Error(t, err)
-	if errors.Is(err, ErrUnavailable) {
-		faults := c.Status().Faults
-		require.NotEmpty(t, faults)
-		assert.Contains(t, faults[0].Path, f.indexDir)
-	}
+	c = f.ready()
+	requireNone(t, c, "a-1500", ErrUnavailable)
+	status := c.Status()
+	require.Len(t, status.Faults, 1)
+	assert.Equal(t, f.indexDir, filepath.Dir(status.Faults[0].Path))
+	assert.Zero(t, status.Faults[0].Segment)
+	assert.True(t, status.Ready, "the others are served")
+	requireDocument(t, c, "a-1", documentOf("a-1"))
 }

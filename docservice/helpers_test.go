@@ -77,6 +77,10 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 		VerifyInterval: -1,
 		Now:            f.clock.Now,
 	}
+	for _, dir := range []string{f.queueDir, f.indexDir} {
+		require.NoError(t, fs.MkdirAll(dir))
+	}
+	require.NoError(t, fs.SyncDir(root))
 	return f
 }
 

@@ -88,7 +88,7 @@ func (s *Service) Handle(_ context.Context, method string, request, dst []byte) 
 	case MethodStats:
 		return s.stats(request, dst)
 	}
-	return dst, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method}
+	return dst, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method, Processed: true}
 }
 
 func (s *Service) get(request, dst []byte) ([]byte, error) {
@@ -182,8 +182,9 @@ func (s *Service) collection(name []byte) (*Collection, error) {
 		return c, nil
 	}
 	return nil, &boxcarrpc.Error{
-		Code:    boxcarrpc.CodeNotFound,
-		Message: fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(s.names, ", ")),
+		Code:      boxcarrpc.CodeNotFound,
+		Message:   fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(s.names, ", ")),
+		Processed: true,
 	}
 }
 

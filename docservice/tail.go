@@ -94,7 +94,7 @@ type tailBatch struct {
 
 // add takes one entry, and commits if none is waiting behind it.
 func (b *tailBatch) add(e queue.Entry) error {
-	if !validID(e.ID) {
+	if !validIDBytes(len(e.ID)) {
 		return errors.Wrapf(ErrBadID, "queue entry at %v with an id of %d bytes", e.Address, len(e.ID))
 	}
 	var err error
@@ -160,15 +160,16 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 
 // caughtUp is called by the queue, in the goroutine of the tail, when nothing
 // is waiting; every entry has then been committed, as the last one came with
-// More == false.
+// More == false. Before the first segment has arrived there is no end of the
+// queue to have been read to.
 func (c *Collection) caughtUp(at queue.Position) {
 	c.mu.Lock()
 	c.mu.tail.current = true
-	followed := c.following.Swap(true)
+	ready := at.Queue != [16]byte{} && !c.following.Swap(true)
 	resumed := c.mu.faults.clearTail()
 	c.notify()
 	c.mu.Unlock()
-	if !followed {
+	if ready {
 		c.logger.Info("the queue has been read to its end", "position", at.Next)
 	} else if resumed {
 		c.logger.Info("the queue is read on", "position", at.Next)
