@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,42 +14,35 @@ import (
 	"docstore/queue"
 )
 
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 // From a record to the answer for its id.
 func Example() {
 	dir, err := os.MkdirTemp("", "docservice")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer os.RemoveAll(dir)
 	queueDir, indexDir := filepath.Join(dir, "queue"), filepath.Join(dir, "index")
 	ctx := context.Background()
 
 	// What docstore-updater does:
 	writer, err := queue.OpenWriter(queueDir, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer writer.Close()
-	if _, err := writer.Append([]byte("4711"), []byte(`{"id":"4711","title":"Lift operator"}`)); err != nil {
-		log.Fatal(err)
-	}
-	if err := writer.Flush(); err != nil {
-		log.Fatal(err)
-	}
+	_, err = writer.Append([]byte("4711"), []byte(`{"id":"4711","title":"Lift operator"}`))
+	check(err)
+	check(writer.Flush())
 
 	// What docserviced does, on another machine:
 	jobs, err := docservice.OpenCollection("jobs", queueDir, indexDir, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer jobs.Close()
-	if err := jobs.WaitReady(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(jobs.WaitReady(ctx))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	server := boxcarrpc.NewServer(docservice.NewService(jobs).Handle, nil)
 	go server.Serve(listener)
 	defer server.Close()
@@ -59,9 +51,7 @@ func Example() {
 	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), &boxcarrpc.PoolOptions{
 		Methods: docservice.IdempotentMethods(),
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer pool.Close()
 	client := docservice.NewClient(pool, "jobs")
 	document, err := client.Get(ctx, nil, "4711")
