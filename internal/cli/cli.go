@@ -90,7 +90,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 func addLogging(env *Env, root *cobra.Command, started func()) {
 	level := slog.LevelInfo
 	root.PersistentFlags().TextVar(&level, "log-level", level, "least important messages to log: DEBUG, INFO, WARN or ERROR")
-	env.Log = newLogger(env.Stderr, env.Terminal, &level)
+	env.Log = env.NewLogger(&level)
 	wrap(root, started)
 }
 

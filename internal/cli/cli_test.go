@@ -90,7 +90,7 @@ func TestDescribeBuild(t *testing.T) {
 func TestLogsAreJSONOffTerminal(t *testing.T) {
 	env := newTestEnv()
 	level := slog.LevelInfo
-	log := newLogger(env.Stderr, false, &level)
+	log := env.NewLogger(&level)
 	log.Debug("unheard")
 	log.Info("flushed", "documents", 7)
 	var line struct {
@@ -105,7 +105,8 @@ func TestLogsAreJSONOffTerminal(t *testing.T) {
 func TestLogsAreTextOnTerminal(t *testing.T) {
 	env := newTestEnv()
 	level := slog.LevelInfo
-	log := newLogger(env.Stderr, true, &level)
+	env.Terminal = true
+	log := env.NewLogger(&level)
 	log.Debug("unheard")
 	log.Info("started")
 	log.With("collection", "jobs").WithGroup("tail").Warn("stopped", "segment", 3, "reason", "bad bytes")
@@ -119,7 +120,7 @@ func TestLogsAreTextOnTerminal(t *testing.T) {
 func TestMeterOffTerminal(t *testing.T) {
 	env := newTestEnv()
 	level := slog.LevelInfo
-	env.Log = newLogger(env.Stderr, false, &level)
+	env.Log = env.NewLogger(&level)
 	m := NewMeter(&env.Env, "appending", 1000)
 	for i := range int64(21) { // a second each
 		m.Update(i*10, i*20)

@@ -9,13 +9,14 @@ import (
 	"sync"
 )
 
-// newLogger logs short lines for a person at a terminal, and JSON otherwise.
-func newLogger(w io.Writer, terminal bool, level slog.Leveler) *slog.Logger {
+// NewLogger returns a logger to standard error: short lines for a person at a
+// terminal, and JSON otherwise.
+func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if terminal {
-		return slog.New(newTerminalHandler(w, options))
+	if e.Terminal {
+		return slog.New(newTerminalHandler(e.Stderr, options))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(slog.NewJSONHandler(e.Stderr, options))
 }
 
 // clearLine moves to the start of the terminal's line and wipes it, so that a

@@ -76,6 +76,17 @@ func (m *Meter) Update(documents, bytes int64) {
 	m.shown = now
 }
 
+// SetTotal corrects the number of bytes of the whole job.
+func (m *Meter) SetTotal(totalBytes int64) {
+	if m == nil {
+		return
+	}
+	m.total = totalBytes
+	if m.bar != nil {
+		m.bar.SetTotal(totalBytes)
+	}
+}
+
 // Finish shows the last state; the job is done or has been given up.
 func (m *Meter) Finish() {
 	if m == nil || m.bar == nil {

@@ -14,6 +14,7 @@ type Line struct {
 	Number  int64  // from 1
 	End     int64  // offset of the byte behind it in the stream
 	Text    []byte // without its newline; valid until the next call of Next
+	Newline bool   // it ends with one, and not with the stream
 	TooLong bool   // it is over the reader's limit; Text is nil
 }
 
@@ -37,12 +38,9 @@ func NewReader(r io.Reader, limit int, offset, number int64) *Reader {
 // last line of a stream need not end with a newline.
 func (r *Reader) Next() (Line, error) {
 	for {
-		text, tooLong, err := r.readLine()
-		if err != nil {
-			return Line{}, err
-		}
-		if tooLong || len(bytes.TrimLeft(text, " \t\r")) > 0 {
-			return Line{Number: r.number, End: r.end, Text: text, TooLong: tooLong}, nil
+		line, err := r.readLine()
+		if err != nil || line.TooLong || len(bytes.TrimLeft(line.Text, " \t\r")) > 0 {
+			return line, err
 		}
 	}
 }
@@ -61,21 +59,23 @@ func (r *Reader) AtEnd() bool {
 }
 
 // readLine reads up to the next newline or the end of the stream.
-func (r *Reader) readLine() (text []byte, tooLong bool, err error) {
-	text, err = r.in.ReadSlice('\n')
+func (r *Reader) readLine() (Line, error) {
+	text, err := r.in.ReadSlice('\n')
 	r.end += int64(len(text))
+	tooLong := false
 	if errors.Is(err, bufio.ErrBufferFull) {
 		text, tooLong, err = r.readLong(text)
 	}
-	if err != nil && (!errors.Is(err, io.EOF) || len(text) == 0 && !tooLong) {
-		return nil, false, err
+	if err != nil && (!errors.Is(err, io.EOF) || len(text) == 0) {
+		return Line{}, err
 	}
 	r.number++
+	line := Line{Number: r.number, End: r.end, Newline: err == nil}
 	text = bytes.TrimSuffix(text, []byte("\n"))
-	if tooLong || len(text) > r.limit {
-		return nil, true, nil
+	if line.TooLong = tooLong || len(text) > r.limit; !line.TooLong {
+		line.Text = text
 	}
-	return text, false, nil
+	return line, nil
 }
 
 // readLong gathers the rest of a line that does not fit into the buffer, but

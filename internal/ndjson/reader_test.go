@@ -37,10 +37,10 @@ func TestReader(t *testing.T) {
 	}{
 		{"nothing", "", nil},
 		{"blank lines", "\n \t\r\n\n", nil},
-		{"one", "a\n", []Line{{Number: 1, End: 2, Text: []byte("a")}}},
-		{"no newline at the end", "a\nb", []Line{{Number: 1, End: 2, Text: []byte("a")}, {Number: 2, End: 3, Text: []byte("b")}}},
-		{"blank lines count", "\na\n\n\nb\n", []Line{{Number: 2, End: 3, Text: []byte("a")}, {Number: 5, End: 7, Text: []byte("b")}}},
-		{"carriage return", "a\r\nb\r\n", []Line{{Number: 1, End: 3, Text: []byte("a\r")}, {Number: 2, End: 6, Text: []byte("b\r")}}},
+		{"one", "a\n", []Line{{Number: 1, End: 2, Text: []byte("a"), Newline: true}}},
+		{"no newline at the end", "a\nb", []Line{{Number: 1, End: 2, Text: []byte("a"), Newline: true}, {Number: 2, End: 3, Text: []byte("b")}}},
+		{"blank lines count", "\na\n\n\nb\n", []Line{{Number: 2, End: 3, Text: []byte("a"), Newline: true}, {Number: 5, End: 7, Text: []byte("b"), Newline: true}}},
+		{"carriage return", "a\r\nb\r\n", []Line{{Number: 1, End: 3, Text: []byte("a\r"), Newline: true}, {Number: 2, End: 6, Text: []byte("b\r"), Newline: true}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.want, readAll(t, NewReader(strings.NewReader(test.input), testLimit, 0, 0)))
@@ -66,8 +66,9 @@ func TestLineLimit(t *testing.T) {
 				require.Len(t, lines[0].Text, size)
 			}
 			require.Equal(t, int64(size+min(1, len(end))), lines[0].End)
+			require.Equal(t, end != "", lines[0].Newline)
 			if end != "" {
-				require.Equal(t, Line{Number: 2, End: int64(len(input)), Text: []byte("next")}, lines[1])
+				require.Equal(t, Line{Number: 2, End: int64(len(input)), Text: []byte("next"), Newline: true}, lines[1])
 			}
 		}
 	}
