@@ -1,6 +1,9 @@
 package lsm
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // A chunk of an arena is a quarter of what there is already, within these bounds:
 // a store that holds little takes little, and no store leaves much unused.
@@ -54,13 +57,13 @@ func (a *arena[T]) alloc(n int) (ref, []T) {
 		size = n
 	}
 	a.grown(size * a.elementBytes)
-	grown := append(chunks[:len(chunks):len(chunks)], make([]T, size))
-	a.chunks.Store(&grown)
-	index := len(grown) - 1
+	index := len(chunks)
+	more := append(slices.Clip(chunks), make([]T, size)) // readers keep what they have
+	a.chunks.Store(&more)
 	if !own {
 		a.last, a.used = index, n
 	}
-	return ref(index) << 32, grown[index][:n:n]
+	return ref(index) << 32, more[index][:n:n]
 }
 
 // at returns the elements of a chunk from the ref on.

@@ -17,8 +17,8 @@ const (
 // A batch is kept in the form in which it goes to the log:
 //
 //	kind u8 = 1 | count u32 | count times: op
-//	op set:    1 u8 | key length uvarint | value length uvarint | key | value
-//	op delete: 2 u8 | key length uvarint | key
+//	set:    1 u8 | key length uvarint | value length uvarint | key | value
+//	delete: 2 u8 | key length uvarint | key
 const (
 	batchKind        = 1
 	batchHeaderBytes = 1 + 4

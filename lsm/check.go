@@ -8,7 +8,6 @@ import (
 	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
-	"docstore/wal"
 )
 
 // Check reads all files of the store and verifies everything that can be: each
@@ -111,7 +110,7 @@ func (db *DB) checkLogs(numbers []uint64) (found []error) {
 	for _, number := range numbers {
 		r := &recovery{db: db, log: &logFile{number: number, path: db.env.path(logName(number))}}
 		next := uint64(0)
-		_, err := wal.Replay(r.log.path, &wal.Options{FS: db.env.fs, Number: number}, func(sequence uint64, payload []byte) error {
+		_, err := r.replay(func(sequence uint64, payload []byte) error {
 			count, err := checkBatch(payload)
 			if err != nil {
 				return r.corrupt("record %d: %v", sequence, err)

@@ -17,7 +17,7 @@ const mergeStepBytes = 1 << 20
 func (db *DB) units(tables []*table) []uint64 {
 	units := make([]uint64, len(tables))
 	for i, t := range tables {
-		units[i] = tableUnits(t.facts.cost(), uint64(db.options.MemtableBytes))
+		units[i] = tableUnits(t.facts.cost(), uint64(db.memtableBytes()))
 	}
 	return units
 }

@@ -44,7 +44,7 @@ func TestConcurrency(t *testing.T) {
 
 const (
 	pairs  = 200 // pairs of keys that are always written as one
-	rounds = 20 // of each writer
+	rounds = 20  // of each writer
 )
 
 func pair(i int) (a, b []byte) {

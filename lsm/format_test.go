@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,13 +88,13 @@ func TestANewerVersionIsNotCorruption(t *testing.T) {
 func TestEveryByteFlipped(t *testing.T) {
 	fsys := vfs.NewMem()
 	o := Options{FS: fsys}
-	h := history{3}
+	h := history{seed: 3}
 	db, err := Open("db", &o)
 	require.NoError(t, err)
 	for i := 1; i <= 60; i++ {
 		require.NoError(t, db.Apply(h.batch(i)))
 	}
-	want := h.stateAt(60)
+	want := maps.Clone(h.stateAt(60))
 	for _, key := range []string{"block1", "block2", "block3"} {
 		want[key] = strings.Repeat(key, 250)
 		set(t, db, key, want[key])
@@ -117,6 +118,9 @@ func TestEveryByteFlipped(t *testing.T) {
 			continue
 		}
 		for i := range whole {
+			if underRace && i%10 != 0 {
+				continue
+			}
 			damaged := bytes.Clone(whole)
 			damaged[i] ^= byte(1 + i%255)
 			other := vfs.NewMem()

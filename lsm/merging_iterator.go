@@ -113,7 +113,7 @@ func (m *mergingIterator) turn(backward bool) {
 		if source == shown {
 			continue
 		}
-		found := false
+		var found bool
 		if backward {
 			found = source.seekLT(key)
 		} else if found = source.seekGE(key); found && bytes.Equal(source.key(), key) {
@@ -170,7 +170,7 @@ func (m *mergingIterator) hides(root *mergeSource) bool {
 
 // advance moves the root's source and restores the heap.
 func (m *mergingIterator) advance(root *mergeSource) {
-	found := false
+	var found bool
 	if m.backward {
 		found = root.prev()
 	} else {
@@ -215,7 +215,7 @@ func (m *mergingIterator) sink(i int) {
 
 // before is the order of the heap.
 func (m *mergingIterator) before(a, b *mergeSource) bool {
-	order := 0
+	var order int
 	switch {
 	case a.prefix < b.prefix:
 		order = -1

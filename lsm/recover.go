@@ -37,22 +37,32 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 		if gap {
 			continue // only to be removed
 		}
-		result, err := wal.Replay(r.log.path, &wal.Options{FS: db.env.fs, Number: number}, r.record)
+		result, err := r.replay(r.record)
+		if errors.Is(err, errGap) {
+			// A sync mark in a log proves that all logs before it were durable.
+			// The rest of this one has to be read to know whether it has any.
+			if result, err = r.replay(func(uint64, []byte) error { return nil }); err == nil && result.Synced > 0 {
+				err = errGap
+			}
+			gap = err == nil
+		}
 		r.log.bytes = result.ValidBytes
-		switch {
-		case err == nil:
-		case errors.Is(err, errGap) && result.Synced == 0:
-			gap = true
+		if err != nil {
+			return r.describe(err)
+		}
+		if gap {
 			db.env.logger.Warn("writes were lost and those after them dropped",
 				"log", r.log.path, "after", db.visible.Load())
-		default:
-			return r.describe(err)
 		}
 	}
 	if gap && flushOldest != nil {
 		return db.dropLogs(flushOldest)
 	}
 	return nil
+}
+
+func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
+	return wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
 }
 
 // record takes a record of the log.

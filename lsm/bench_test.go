@@ -1,0 +1,132 @@
+package lsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The work of the article: random keys of 8 bytes, values of 96.
+const benchValueBytes = 96
+
+func benchKey(dst []byte, i uint64) []byte {
+	// A bijection, so that keys differ and are in no order.
+	i = (i ^ i>>33) * 0xff51afd7ed558ccd
+	i = (i ^ i>>33) * 0xc4ceb9fe1a85ec53
+	return binary.BigEndian.AppendUint64(dst[:0], i^i>>33)
+}
+
+// filled returns a store of n entries with all merges done.
+func filled(b *testing.B, n int) *DB {
+	db := open(b, b.TempDir(), nil)
+	var key []byte
+	value := make([]byte, benchValueBytes)
+	for i := range n {
+		key = benchKey(key, uint64(i))
+		copy(value, key)
+		require.NoError(b, db.Set(key, value))
+	}
+	require.NoError(b, db.Flush())
+	require.NoError(b, db.WaitIdle(b.Context()))
+	return db
+}
+
+func BenchmarkSet(b *testing.B) {
+	for _, durability := range []Durability{ProcessCrash, None} {
+		b.Run(fmt.Sprintf("durability=%d", durability), func(b *testing.B) {
+			db := open(b, b.TempDir(), &Options{Durability: durability})
+			value := make([]byte, benchValueBytes)
+			var key []byte
+			b.ReportAllocs()
+			b.SetBytes(8 + benchValueBytes)
+			n := uint64(0)
+			for b.Loop() {
+				key = benchKey(key, n)
+				if err := db.Set(key, value); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			require.NoError(b, db.WaitIdle(b.Context()))
+			require.EqualValues(b, n, db.Stats().Writes.Writes)
+			b.ReportMetric(db.Stats().Writes.Amplification(), "amplification")
+			b.ReportMetric(db.Stats().Writes.StallTime.Seconds(), "stall-s")
+		})
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		db := filled(b, n)
+		for _, c := range []struct {
+			name  string
+			first uint64
+		}{{"hit", 0}, {"miss", 1 << 40}} {
+			b.Run(fmt.Sprintf("entries=%d/%s", n, c.name), func(b *testing.B) {
+				b.ReportAllocs()
+				b.RunParallel(func(p *testing.PB) {
+					var key, value []byte
+					r := rand.New(rand.NewPCG(rand.Uint64(), 0))
+					for p.Next() {
+						key = benchKey(key, c.first+r.Uint64N(uint64(n)))
+						got, err := db.Get(value[:0], key)
+						if value = got; (err == nil) != (c.first == 0) {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	const n = 500_000
+	db := filled(b, n)
+	for _, forward := range []bool{true, false} {
+		b.Run(fmt.Sprintf("forward=%v", forward), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				it := db.NewIter(nil)
+				move, step := it.First, it.Next
+				if !forward {
+					move, step = it.Last, it.Prev
+				}
+				count := 0
+				for ok := move(); ok; ok = step() {
+					count++
+				}
+				if err := it.Err(); err != nil || count != n {
+					b.Fatal(count, err)
+				}
+				_ = it.Close()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/entry")
+		})
+	}
+}
+
+func BenchmarkMemtable(b *testing.B) {
+	m := newMemtable(nil)
+	var batch Batch
+	var key []byte
+	value := make([]byte, benchValueBytes)
+	n := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if n%200_000 == 0 { // as many as fill one
+			m = newMemtable(nil)
+		}
+		n++
+		key = benchKey(key, n)
+		batch.Reset()
+		_ = batch.Set(key, value)
+		if err := m.apply(batch.encoded(), n); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package lsm is an ordered key/value store on disk that is written sequentially
+// only: a log-structured merge tree with the size-tiered rule of Indeed's docstore.
+//
+// # Use
+//
+//	db, err := lsm.Open(dir, nil)
+//	err = db.Set(key, value)
+//	value, err = db.Get(value[:0], key) // ErrNotFound if there is none
+//	err = db.Close()
+//
+// Keys are ordered by their bytes; the empty key is one like any other. Apply
+// writes a Batch, all of it or nothing. NewIter goes through the keys forwards and
+// backwards, NewSnapshot keeps the present state readable, MultiGet looks up many
+// keys in one state, Checkpoint makes a store of its own by hard links, Check reads
+// and verifies everything, NewBuilder makes a store of sorted input. Options.ReadOnly
+// opens a store beside its writer, Options.Follow goes on seeing what it flushes.
+//
+// # Concurrency
+//
+// A DB and a Snapshot may be used by any number of goroutines; a Batch, an Iterator
+// and a Builder by one at a time. Reading takes no lock and is never held up by
+// writes, flushes or merges. Writers take turns. One DB at a time may have a
+// directory open for writing, of all processes; any number may read it.
+//
+// No slice of a mapped file leaves the package: Get copies to its caller's
+// buffer, an iterator to its own.
+//
+// # How it works
+//
+//	          Set, Delete, Apply
+//	                 |
+//	      +----------+-----------+
+//	      v                      v
+//	0000000008.log           memtable --- full ---> memtables waiting (at most 2)
+//	      |                                              | flush
+//	      | replayed by Open                             v
+//	      +--------------------------------> tables, newest first: 1 | 2 | 8 | 64
+//	                                                     | merge
+//	                                                     v
+//	                                                one larger table
+//
+// A write goes to the log, then to the memtable, a skip list that keeps every
+// version of a key until it is flushed. A full memtable waits while the next one is
+// filled, and becomes a table: a sorted file of the newest version of each key, with
+// an index of its blocks and a Bloom filter, written in one pass. If two wait
+// already, writers do, too; Stats tells how long. A batch larger than a memtable gets
+// a memtable and a log of its size for itself.
+//
+// A look-up asks the memtables and then the tables, newest first, passing over
+// tables whose range of keys or whose filter excludes the key. The key is hashed
+// once for all filters.
+//
+// Which tables to merge says planMerge: those at the new end whose sum is at least
+// the size of the next, in memtables, rounded. So n memtables are written about
+// log n times, and there are about log n tables. Merges run in the background, one
+// at a time; a large one pauses for small ones, so that neither flushes nor the
+// number of tables wait for it. A tombstone goes when nothing older can hold its key.
+//
+// A snapshot or iterator holds a view, an immutable list of memtables and tables,
+// and a sequence number. A file that is not needed any more is unlinked at once, and
+// unmapped when the last view that lists it is let go of.
+//
+// # On disk
+//
+//	LOCK              locked by the writer, and names it
+//	MANIFEST          the tables, the first log that counts, the store's id
+//	0000000007.table  docs/format/table.md
+//	0000000008.log    docs/format/wal.md; its records are batches, as in batch.go
+//
+// Every byte is under a CRC-32C. Open verifies the manifest and of each table the
+// index; a block is verified when it is first touched, which is remembered: a page
+// that the kernel drops and reads again is not verified again, except by merges and by
+// Check. A file that is not what was written is a *CorruptionError; one by a newer
+// version of the package is ErrNewerVersion.
+//
+// # Recovery
+//
+// What a write survives says Options.Durability. Only logs go without fsync: a table
+// and its directory are synced before the manifest names it, and the manifest is
+// in place, synced, before anything it replaces is unlinked. It is replaced by a
+// rename, so a crash at any point leaves the old store or the new one, and orphans
+// that the next Open removes.
+//
+// Open replays the logs into memtables. Writes have consecutive numbers, and replay
+// stops at the first gap, within a log or between two: what is recovered is always
+// what was written up to some moment. What lies behind a gap is dropped for good,
+// unless a log there was synced: then something is missing that was durable, which
+// is corruption.
+//
+// If a log cannot be written or synced, the store takes no more writes until it is
+// opened again, and every write says why. If a table cannot be written, because the
+// disk is full, that is tried again after a while that doubles up to ten seconds; as
+// soon as memtables cannot wait any more writes fail with the reason, and they go
+// on by themselves once it has gone. Reads go on in both cases.
+//
+// # Limits
+//
+// A key has at most MaxKeyBytes (64 KiB), a value MaxValueBytes (64 MiB), a batch
+// MaxBatchBytes (256 MiB). Memory is up to three memtables, those that snapshots and
+// iterators hold on to, and Options.FilterBytes; a Budget bounds these for several
+// stores together. Indexes are mapped, not read into memory. Beyond 64 tables, which
+// only failing merges can lead to, flushes stop.
+package lsm

@@ -1,0 +1,124 @@
+package lsm
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSkiplistKeepsEveryVersionInOrder(t *testing.T) {
+	r := newRand(t)
+	m := newMemtable(nil)
+	type write struct {
+		value     string
+		tombstone bool
+	}
+	history := []map[string]write{{}}
+	for sequence := uint64(1); sequence <= 500; sequence++ {
+		// Short keys, zeros and a common prefix: what a comparison by prefix could get wrong.
+		key := bytes.Repeat([]byte{0, 1, 'p'}[r.IntN(3):][:1], r.IntN(12))
+		var b Batch
+		w := write{value: fmt.Sprint(sequence), tombstone: r.IntN(4) == 0}
+		if w.tombstone {
+			w.value = ""
+			require.NoError(t, b.Delete(key))
+		} else {
+			require.NoError(t, b.Set(key, []byte(w.value)))
+		}
+		require.NoError(t, m.apply(b.encoded(), sequence))
+		state := maps.Clone(history[sequence-1])
+		state[string(key)] = w
+		history = append(history, state)
+	}
+	for sequence, state := range history {
+		keys := slices.Sorted(maps.Keys(state))
+		it := m.iterator(uint64(sequence))
+		at := 0
+		for ok := it.first(); ok; ok = it.next() {
+			require.Equal(t, keys[at], string(it.key()))
+			require.Equal(t, state[keys[at]], write{string(it.value()), it.tombstone()})
+			v, found := m.get([]byte(keys[at]), uint64(sequence))
+			require.True(t, found)
+			require.Equal(t, state[keys[at]], write{string(v.value), v.tombstone})
+			at++
+		}
+		require.Equal(t, len(keys), at)
+		for ok := it.last(); ok; ok = it.prev() {
+			at--
+			require.Equal(t, keys[at], string(it.key()))
+		}
+		require.Zero(t, at)
+	}
+	require.EqualValues(t, 1, m.firstSequence.Load())
+	require.LessOrEqual(t, m.used(), m.bytes.Load())
+}
+
+func TestSkiplistIsReadWhileItIsWritten(t *testing.T) {
+	m := newMemtable(nil)
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				through := m.lastSequence.Load()
+				count, last := uint64(0), []byte(nil)
+				it := m.iterator(through)
+				for ok := it.first(); ok; ok = it.next() {
+					if count > 0 && bytes.Compare(last, it.key()) >= 0 {
+						t.Errorf("%q behind %q", it.key(), last)
+						return
+					}
+					last = it.key()
+					count++
+				}
+				if count != through {
+					t.Errorf("%d keys at %d", count, through)
+					return
+				}
+			}
+		})
+	}
+	r := newRand(t)
+	for i, n := range r.Perm(3000) {
+		var b Batch
+		require.NoError(t, b.Set(fmt.Appendf(nil, "%d", n), make([]byte, n%300)))
+		require.NoError(t, m.apply(b.encoded(), uint64(i+1)))
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func TestArenaRunsStayApart(t *testing.T) {
+	allocated := 0
+	a := newArena[byte](1, func(bytes int) { allocated += bytes })
+	r := newRand(t)
+	runs := map[ref]byte{}
+	sizes := map[ref]int{}
+	for i := range 2000 {
+		n := r.IntN(300)
+		if i%100 == 0 {
+			n = r.IntN(1 << 18)
+		}
+		at, run := a.alloc(n + 1)
+		require.Len(t, run, n+1)
+		require.Equal(t, n+1, bytes.Count(run, []byte{0}))
+		for j := range run {
+			run[j] = byte(i)
+		}
+		runs[at], sizes[at] = byte(i), n+1
+	}
+	for at, fill := range runs {
+		require.Equal(t, sizes[at], bytes.Count(a.at(at)[:sizes[at]], []byte{fill}))
+	}
+	require.LessOrEqual(t, allocated, a.handed+a.handed/4+minChunkBytes)
+}
