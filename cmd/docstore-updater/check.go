@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+func newCheck(env *cli.Env) *cobra.Command {
+	var dir string
+	var quiet bool
+	command := &cobra.Command{
+		Use:   "check --queue DIR",
+		Short: "Verify every byte of a queue",
+		Long: `Check reads the whole queue and verifies every header, block, document and
+footer, and that each segment follows the one before it. It lists all damage on
+standard output and then exits with status 1. The queue may be in use.`,
+		Example: `  docstore-updater check --queue /srv/queue/jobs`,
+		Args:    cobra.NoArgs,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		var meter *cli.Meter
+		report, err := queue.Check(command.Context(), dir, &queue.ReaderOptions{Logger: env.Log}, func(done, total int64) {
+			if meter == nil && !quiet {
+				meter = cli.NewMeter(env, "checking", total)
+			}
+			meter.Update(0, done)
+		})
+		meter.Finish()
+		if err != nil {
+			return fmt.Errorf("checking the queue %s: %w", dir, err)
+		}
+		return printReport(env, dir, report)
+	}
+	addQueueFlag(command, &dir)
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	return command
+}
+
+func printReport(env *cli.Env, dir string, report queue.Report) error {
+	out := cli.NewOutput(env.Stdout)
+	for _, damage := range report.Damage {
+		out.Printf("damaged: %s\n", damage)
+	}
+	out.Printf("%s segments, %s blocks, %s documents, %s deletes, %s verified\n",
+		cli.FormatCount(int64(report.Segments)), cli.FormatCount(report.Blocks), cli.FormatCount(report.Documents),
+		cli.FormatCount(report.Deletes), cli.FormatBytes(report.Bytes))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if n := len(report.Damage); n > 0 {
+		return fmt.Errorf("%s is damaged in %d places; fetch these segments again from a good copy", dir, n)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+// Docstore-updater writes document queues: it appends documents from NDJSON,
+// and checks, dumps, describes and seals what it has written.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+)
+
+func main() { cli.Main(newRoot) }
+
+func newRoot(env *cli.Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "docstore-updater",
+		Short: "Append documents to a queue, and look after it",
+		Long: `Docstore-updater appends documents to a queue: a directory of immutable segment
+files that rsync copies to the machines that serve them (see docserviced).`,
+		Args: cobra.NoArgs,
+		RunE: cli.NeedsCommand,
+	}
+	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env))
+	return root
+}
+
+// addQueueFlag gives a command its --queue.
+func addQueueFlag(command *cobra.Command, dir *string) {
+	command.Flags().StringVar(dir, "queue", "", "directory of the queue")
+	if err := command.MarkFlagRequired("queue"); err != nil {
+		panic(err) // the flag was defined a line above
+	}
+}
+
+// requireDir tells a queue that is not there from one that is empty.
+func requireDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/internal/cli"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
+
+// asCommand in the environment makes the test binary the command itself, for
+// tests that kill it.
+const asCommand = "DOCSTORE_UPDATER_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func newRandom(t *testing.T) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d; again with -seed %d", seed, seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// result is what a command left behind.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// run runs the command in this process.
+func run(ctx context.Context, stdin io.Reader, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	env := &cli.Env{Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Now: time.Now}
+	status := cli.Run(ctx, newRoot, env, args)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// ok runs the command and expects success.
+func ok(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	r := run(t.Context(), strings.NewReader(stdin), args...)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	return r
+}
+
+// lastLine is the error that a command ended with.
+func (r result) lastLine() string {
+	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+	return lines[len(lines)-1]
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func dump(t *testing.T, queueDir string, args ...string) string {
+	t.Helper()
+	return ok(t, "", append([]string{"dump", "--queue", queueDir}, args...)...).stdout
+}
+
+func TestUsage(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{},
+		{"append"},
+		{"append", "--queue", dir, "--codec", "zip"},
+		{"append", "--queue", dir, "--id-field", ""},
+		{"append", "--queue", dir, "--flush-interval", "-1s"},
+		{"append", "--queue", dir, "--segment-size", "5GiB"},
+		{"append", "--queue", dir, "--segment-size", "big"},
+		{"append", "--queue", dir, "-", "-"},
+		{"dump", "--queue", dir, "more"},
+		{"dump", "--queue", dir, "--id-field", ""},
+		{"compact", "--queue", dir},
+	} {
+		r := run(t.Context(), strings.NewReader(""), args...)
+		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
+		require.Regexp(t, `^docstore-updater: .+; see docstore-updater.* --help\n$`, r.stderr)
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries, "a command that was misused has left something behind")
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"append", "--help"}, {"check", "--help"}, {"dump", "--help"}, {"stats", "--help"}, {"seal", "--help"}} {
+		help := ok(t, "", args...).stdout
+		require.Contains(t, help, "Usage:")
+		for line := range strings.Lines(help) {
+			if !strings.HasPrefix(line, "      --") {
+				require.LessOrEqual(t, len(line), 121, line)
+			}
+		}
+		if len(args) > 1 {
+			require.Contains(t, help, "Examples:\n  docstore-updater "+args[0])
+		}
+	}
+}
+
+func TestNoSuchQueue(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, command := range []string{"check", "dump", "stats", "seal"} {
+		r := run(t.Context(), nil, command, "--queue", missing)
+		require.Equal(t, cli.ExitFailure, r.status)
+		require.Contains(t, r.stderr, missing)
+		require.NoDirExists(t, missing)
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+const someLines = `{"id":"a","x":1}
+{"id":"b","x":2}
+{"id":"a","_delete":true}
+`
+
+func TestSealAndStats(t *testing.T) {
+	queueDir := t.TempDir()
+	ok(t, someLines, "append", "--queue", queueDir, "--codec", "none")
+	text := ok(t, "", "stats", "--queue", queueDir).stdout
+	require.Contains(t, text, "open")
+	ok(t, "", "seal", "--queue", queueDir)
+	ok(t, "", "seal", "--queue", queueDir) // there is nothing left to seal
+	require.Equal(t, someLines, dump(t, queueDir))
+
+	var stats queueStats
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "", "stats", "--queue", queueDir, "--json").stdout), &stats))
+	require.Len(t, stats.Segments, 1)
+	require.True(t, stats.Segments[0].Sealed)
+	require.Equal(t, "none", stats.Segments[0].Codec)
+	require.Equal(t, 1, stats.Totals.Segments)
+	require.Equal(t, 1, stats.Totals.Sealed)
+	require.Equal(t, int64(2), stats.Totals.Documents)
+	require.Equal(t, int64(1), stats.Totals.Deletes)
+	require.Equal(t, int64(32), stats.Totals.RawBytes)
+	lines := strings.Split(strings.TrimSuffix(ok(t, "", "stats", "--queue", queueDir).stdout, "\n"), "\n")
+	require.Len(t, lines, 3)
+	require.Equal(t, []string{"segment", "state", "codec", "blocks", "documents", "deletes", "raw", "stored", "file", "last", "appended"}, strings.Fields(lines[0]))
+	require.Equal(t, []string{"1", "sealed", "none", "1", "2", "1", "32B"}, strings.Fields(lines[1])[:7])
+	require.Equal(t, []string{"1", "1", "sealed", "1", "2", "1", "32B"}, strings.Fields(lines[2])[:7])
+}
+
+func TestCheck(t *testing.T) {
+	queueDir := t.TempDir()
+	ok(t, someLines, "append", "--queue", queueDir, "--seal", "--codec", "none")
+	require.Regexp(t, `^1 segments, 1 blocks, 2 documents, 1 deletes, \S+ verified\n$`, ok(t, "", "check", "--queue", queueDir).stdout)
+
+	segments, err := filepath.Glob(filepath.Join(queueDir, "*.seg"))
+	require.NoError(t, err)
+	require.Len(t, segments, 1)
+	bytes, err := os.ReadFile(segments[0])
+	require.NoError(t, err)
+	at := strings.Index(string(bytes), `"x":2`)
+	require.Positive(t, at)
+	bytes[at+4] = '3'
+	require.NoError(t, os.WriteFile(segments[0], bytes, 0o600))
+
+	r := run(t.Context(), nil, "check", "--queue", queueDir)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, "damaged: ")
+	require.Contains(t, r.stdout, segments[0])
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places; fetch these segments again from a good copy", r.lastLine())
+
+	r = run(t.Context(), nil, "dump", "--queue", queueDir)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, `{"id":"a","x":1}`+"\n"+`{"id":"a","_delete":true}`+"\n", r.stdout)
+	require.Contains(t, r.stderr, `"msg":"left out","id":"b"`)
+	require.Equal(t, "docstore-updater: 1 entries of "+queueDir+" were left out, see above", r.lastLine())
+}
+
+// TestDumpLeavesOutWhatNoLineSays fills a queue as other programs may.
+func TestDumpLeavesOutWhatNoLineSays(t *testing.T) {
+	queueDir := t.TempDir()
+	writer, err := queue.OpenWriter(queueDir, nil)
+	require.NoError(t, err)
+	expires := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, record := range []queue.Record{
+		{ID: []byte("good"), Document: []byte(`{"id":"good"}`)},
+		{ID: []byte("plain"), Document: []byte(`hello`)},
+		{ID: []byte("lines"), Document: []byte("{\"id\":\n\"lines\"}")},
+		{ID: []byte("other"), Document: []byte(`{"id":"another"}`)},
+		{ID: []byte("expires"), Document: []byte(`{"id":"expires"}`), Expires: expires},
+		{ID: []byte("expires well"), Document: []byte(`{"id":"expires well","_expires":"2030-01-01T00:00:00Z"}`), Expires: expires},
+		{ID: []byte("delete"), Document: []byte(`{"id":"delete","_delete":true}`)},
+	} {
+		_, err := writer.Put(record)
+		require.NoError(t, err)
+	}
+	_, err = writer.Delete([]byte("\xff"))
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
+
+	r := run(t.Context(), nil, "dump", "--queue", queueDir)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, `{"id":"good"}`+"\n"+`{"id":"expires well","_expires":"2030-01-01T00:00:00Z"}`+"\n", r.stdout)
+	for _, reason := range []string{
+		"not JSON", "more than one line", `its id is \"another\"`, "does not say when it expires", "would be taken for a delete", "not valid Unicode",
+	} {
+		require.Contains(t, r.stderr, reason)
+	}
+	require.Contains(t, r.lastLine(), "6 entries")
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+	"docstore/internal/vfs"
+	"docstore/queue"
+)
+
+func TestCursorEncoding(t *testing.T) {
+	want := cursor{
+		Path: "/some/where", File: vfs.FileID{Device: 1, Inode: 1 << 60}, Offset: 1 << 40, Lines: 7,
+		NoNewline: true, AtEnd: true, Head: sample{1, 2}, Tail: sample{3, 4},
+	}
+	encoded := want.append(nil)
+	got, err := parseCursor(encoded)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	long := want
+	long.Path = "/" + strings.Repeat("x", maxCursorPath)
+	encoded = long.append(nil)
+	require.LessOrEqual(t, len(encoded), queue.MaxCursorBytes)
+	got, err = parseCursor(encoded)
+	require.NoError(t, err)
+	require.Empty(t, got.Path)
+	require.Equal(t, "the file with inode 1152921504606846976", got.describe())
+
+	_, err = parseCursor([]byte(cursorMagic + string(rune(cursorVersion+1))))
+	require.ErrorContains(t, err, "newer")
+	for _, bad := range [][]byte{{}, []byte("something else"), encoded[:cursorFixedBytes-1], append([]byte(cursorMagic+"\x00\x80"), encoded[6:]...)} {
+		_, err = parseCursor(bad)
+		require.ErrorContains(t, err, "not written by docstore-updater")
+	}
+}
+
+// resumer appends to one queue again and again.
+type resumer struct {
+	*testing.T
+	dir, queueDir string
+}
+
+func newResumer(t *testing.T) *resumer {
+	dir := t.TempDir()
+	return &resumer{t, dir, filepath.Join(dir, "queue")}
+}
+
+func (r *resumer) file(name string, lines ...string) string {
+	r.Helper()
+	return write(r.T, filepath.Join(r.dir, name), strings.Join(lines, "\n")+"\n")
+}
+
+func (r *resumer) resume(files ...string) result {
+	return run(r.Context(), strings.NewReader(""), append([]string{"append", "--resume", "--queue", r.queueDir}, files...)...)
+}
+
+// goesOn expects that resuming makes the queue hold these lines.
+func (r *resumer) goesOn(want []string, files ...string) {
+	r.Helper()
+	result := r.resume(files...)
+	require.Equal(r, cli.ExitOK, result.status, result.stderr)
+	require.Equal(r, strings.Join(want, "\n")+"\n", dump(r.T, r.queueDir))
+}
+
+// refuses expects that resuming fails and appends nothing.
+func (r *resumer) refuses(problem string, files ...string) {
+	r.Helper()
+	before := dump(r.T, r.queueDir)
+	result := r.resume(files...)
+	require.Equal(r, cli.ExitFailure, result.status)
+	require.Contains(r, result.lastLine(), problem)
+	require.Equal(r, before, dump(r.T, r.queueDir))
+}
+
+const a1, a2, a3, b1, b2, c1 = `{"id":"a1"}`, `{"id":"a2"}`, `{"id":"a3"}`, `{"id":"b1"}`, `{"id":"b2"}`, `{"id":"c1"}`
+
+func TestResume(t *testing.T) {
+	t.Run("again is nothing", func(t *testing.T) {
+		r := newResumer(t)
+		a, b := r.file("a", a1, a2), r.file("b", b1)
+		r.goesOn([]string{a1, a2, b1}, a, b)
+		r.goesOn([]string{a1, a2, b1}, a, b)
+	})
+	t.Run("a file that has grown, and a new one", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1)
+		r.goesOn([]string{a1}, a)
+		r.file("a", a1, a2)
+		r.goesOn([]string{a1, a2, b1}, a, r.file("b", b1))
+	})
+	t.Run("a new file alone", func(t *testing.T) {
+		r := newResumer(t)
+		r.goesOn([]string{a1}, r.file("a", a1))
+		r.goesOn([]string{a1, b1}, r.file("b", b1))
+	})
+	t.Run("behind a bad line that was mended", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1, "bad", a3)
+		require.Equal(t, cli.ExitFailure, r.resume(a).status)
+		b := r.file("b", b1)
+		r.refuses("the last run ended in the middle of "+a+", behind line 1, and that file is not among those given", b)
+		r.file("a", a1, a2, a3)
+		r.goesOn([]string{a1, a2, a3, b1}, a, b)
+	})
+	t.Run("a file that was renamed", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1)
+		r.goesOn([]string{a1}, a)
+		renamed := filepath.Join(r.dir, "renamed")
+		require.NoError(t, os.Rename(a, renamed))
+		r.goesOn([]string{a1}, renamed)
+	})
+	t.Run("no newline at the end, then one", func(t *testing.T) {
+		r := newResumer(t)
+		a := write(t, filepath.Join(r.dir, "a"), a1)
+		r.goesOn([]string{a1}, a)
+		r.goesOn([]string{a1}, a)
+		r.file("a", a1, a2)
+		r.goesOn([]string{a1, a2}, a)
+	})
+	t.Run("blank lines before a last line without newline", func(t *testing.T) {
+		r := newResumer(t)
+		a := write(t, filepath.Join(r.dir, "a"), a1+"\n\n \n"+a2)
+		r.goesOn([]string{a1, a2}, a)
+		r.goesOn([]string{a1, a2}, a)
+	})
+	t.Run("a last line that has grown", func(t *testing.T) {
+		r := newResumer(t)
+		a := write(t, filepath.Join(r.dir, "a"), a1)
+		r.goesOn([]string{a1}, a)
+		write(t, a, a1+" ")
+		r.refuses("has changed since", a)
+	})
+	t.Run("a file that was cut", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1, a2)
+		r.goesOn([]string{a1, a2}, a)
+		r.file("a", a1)
+		r.refuses(a+": cannot go on behind line 2, at byte 24: what had been read of it has changed since; give the file as it was", a)
+	})
+	t.Run("a file that was replaced", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1, a2)
+		r.goesOn([]string{a1, a2}, a)
+		require.NoError(t, os.Remove(a))
+		r.file("a", b1, b2)
+		r.refuses("has changed since", a)
+	})
+	t.Run("the line before the place was changed", func(t *testing.T) {
+		r := newResumer(t)
+		long := strings.Repeat(" ", sampleBytes)
+		a := r.file("a", a1+long, a2)
+		r.goesOn([]string{a1 + long, a2}, a)
+		r.file("a", a1+long, a3)
+		r.refuses("has changed since", a)
+	})
+	t.Run("deletes count as lines", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1, `{"id":"a1","_delete":true}`)
+		r.goesOn([]string{a1, `{"id":"a1","_delete":true}`}, a)
+		r.goesOn([]string{a1, `{"id":"a1","_delete":true}`}, a)
+	})
+	t.Run("a pipe between runs changes nothing", func(t *testing.T) {
+		r := newResumer(t)
+		a := r.file("a", a1)
+		r.goesOn([]string{a1}, a)
+		ok(t, c1, "append", "--queue", r.queueDir)
+		r.file("a", a1, a2)
+		r.goesOn([]string{a1, c1, a2}, a)
+	})
+	t.Run("a pipe says what it cannot do", func(t *testing.T) {
+		r := newResumer(t)
+		result := ok(t, a1, "append", "--resume", "--queue", r.queueDir)
+		require.Contains(t, result.stderr, "a pipe cannot be resumed")
+	})
+}
+
+// TestInterruptedAtRandom interrupts the updater again and again; resuming
+// neither loses nor repeats a line.
+func TestInterruptedAtRandom(t *testing.T) {
+	random := newRandom(t)
+	files, want := writeFiles(t, 3, 2000)
+	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--quiet", "--segment-size", "32KiB", "--codec", "none"}, files...)
+	interrupted := 0
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
+		r := run(ctx, nil, args...)
+		cancel()
+		if r.status == cli.ExitOK {
+			break
+		}
+		require.Contains(t, r.lastLine(), "interrupted behind ")
+		interrupted++
+	}
+	t.Logf("interrupted %d times", interrupted)
+	require.Equal(t, want, dump(t, args[2]))
+}
+
+// TestKilledAtRandom kills the updater with SIGKILL again and again.
+func TestKilledAtRandom(t *testing.T) {
+	random := newRandom(t)
+	files, want := writeFiles(t, 3, 20_000)
+	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--flush-every", "50", "--segment-size", "256KiB"}, files...)
+	for range 5 {
+		command := exec.Command(os.Args[0], args...)
+		command.Env = append(os.Environ(), asCommand+"=1")
+		require.NoError(t, command.Start())
+		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
+		require.NoError(t, command.Process.Kill())
+		require.Error(t, command.Wait())
+		if _, err := os.Stat(args[2]); err == nil {
+			require.True(t, strings.HasPrefix(want, dump(t, args[2])), "the queue does not hold the beginning of the input")
+		}
+	}
+	ok(t, "", args...)
+	require.Equal(t, want, dump(t, args[2]))
+}
+
+// writeFiles writes files of many short lines and returns their names and all
+// of their text.
+func writeFiles(t *testing.T, files, lines int) (names []string, all string) {
+	t.Helper()
+	dir := t.TempDir()
+	var text strings.Builder
+	for i := range files {
+		start := text.Len()
+		for j := range lines {
+			fmt.Fprintf(&text, `{"id":"%d-%d","text":"%x"}`+"\n", i, j, uint64(i*lines+j)*0x9e3779b97f4a7c15)
+		}
+		names = append(names, write(t, filepath.Join(dir, fmt.Sprint(i)), text.String()[start:]))
+	}
+	return names, text.String()
+}

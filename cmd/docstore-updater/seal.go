@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+func newSeal(env *cli.Env) *cobra.Command {
+	var dir string
+	command := &cobra.Command{
+		Use:   "seal --queue DIR",
+		Short: "Seal the segment that is being written",
+		Long: `Seal completes the last segment with its footer, so that copying *.seg takes all
+documents along. What is appended later goes into a new segment. A queue whose
+last segment is sealed already is left as it is. No updater may be writing.`,
+		Example: `  docstore-updater seal --queue /srv/queue/jobs`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return seal(env, dir)
+		},
+	}
+	addQueueFlag(command, &dir)
+	return command
+}
+
+func seal(env *cli.Env, dir string) (err error) {
+	if err := requireDir(dir); err != nil {
+		return err
+	}
+	writer, err := queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
+	if err != nil {
+		return fmt.Errorf("opening the queue %s: %w", dir, err)
+	}
+	defer func() {
+		if closeErr := writer.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if err := writer.Seal(); err != nil {
+		return fmt.Errorf("sealing the queue %s: %w", dir, err)
+	}
+	return nil
+}
