@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+	"docstore/lsm"
+)
+
+func newCheckpoint(env *cli.Env) *cobra.Command {
+	var dataDir string
+	command := &cobra.Command{
+		Use:   "checkpoint --data DIR TARGET",
+		Short: "Copy the indexes of all collections, by hard links",
+		Long: `Checkpoint makes the directory TARGET, which a daemon can be given as its --data:
+on another machine it starts from there instead of indexing its queues from the
+beginning. On the same file system it takes no time and hardly any space, because
+tables are hard links. No daemon may be running on --data.`,
+		Example: `  docserviced checkpoint --data /srv/index /srv/index-copy`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return checkpoint(command.Context(), env, dataDir, args[0])
+		},
+	}
+	addDataFlag(command, &dataDir)
+	return command
+}
+
+// checkpoint copies all indexes, or none: they are made beside the target and
+// moved there in one step.
+func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string) (err error) {
+	names, err := listIndexes(dataDir)
+	if err != nil {
+		return err
+	}
+	lock, err := takeLock(dataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists already; give a name that is free", target)
+	}
+	building := filepath.Clean(target) + ".building"
+	if err := os.Mkdir(building, 0o777); err != nil {
+		return fmt.Errorf("%w; if an earlier checkpoint was interrupted, delete it", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(building))
+		}
+	}()
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted before the index of %s; %s was not made", name, target)
+		}
+		if err := checkpointIndex(env, filepath.Join(dataDir, name), filepath.Join(building, name)); err != nil {
+			return fmt.Errorf("checkpoint of %s: %w", name, err)
+		}
+	}
+	return moveDir(building, target)
+}
+
+func checkpointIndex(env *cli.Env, dir, target string) (err error) {
+	index, err := lsm.Open(dir, &lsm.Options{Logger: env.Log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := index.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	return index.Checkpoint(target)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"docstore/docservice"
+	"docstore/lsm"
+)
+
+// metric describes one number of a collector.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc("docstore_"+name, help, labels, nil), prometheus.CounterValue}
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc("docstore_"+name, help, labels, nil), prometheus.GaugeValue}
+}
+
+func (m metric) send(to chan<- prometheus.Metric, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var (
+	served     = counter("documents_served_total", "Ids that were asked for, by answer.", "collection", "answer")
+	ready      = gauge("collection_ready", "1 if the queue has been read to its end and reading has not stopped since.", "collection")
+	lagSeconds = gauge("tail_lag_seconds", "How old what the index does not hold yet may be.", "collection")
+	lagBytes   = gauge("tail_lag_bytes", "What of the queue's bytes here is not in the index yet.", "collection")
+	applied    = counter("tail_entries_total", "Entries of the queue put into the index.", "collection")
+	segmentAt  = gauge("tail_position_segment", "The segment up to which the queue is in the index.", "collection")
+	blockAt    = gauge("tail_position_block_offset", "The offset of the block in that segment.", "collection")
+	faults     = gauge("faults", "Damage found in files here and not mended yet.", "collection", "effect")
+	faultInfo  = gauge("fault_info", "Always 1, for each fault, at most 128 of a collection.", "collection", "segment", "offset", "path", "reason", "effect")
+	segments   = gauge("queue_segments", "Segments of the queue here.", "collection")
+	queueBytes = gauge("queue_bytes", "Their size.", "collection")
+	queueDocs  = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
+	queueDels  = gauge("queue_deletes", "Deletes in them.", "collection")
+)
+
+var (
+	indexTables     = gauge("index_tables", "Tables of the index.", "collection")
+	indexTableBytes = gauge("index_table_bytes", "Their size.", "collection")
+	indexEntries    = gauge("index_entries", "Entries in tables, an id counted again for each table that has it.", "collection")
+	indexLogBytes   = gauge("index_log_bytes", "Logs of what is not in tables yet.", "collection")
+	memtableBytes   = gauge("index_memtable_bytes", "Memory of memtables.", "collection")
+	filterBytes     = gauge("index_filter_resident_bytes", "Memory of Bloom filters.", "collection")
+	flushes         = counter("index_flushes_total", "Memtables written to tables.", "collection")
+	merges          = counter("index_merges_total", "Merges of tables.", "collection")
+	mergeBytes      = counter("index_merge_bytes_total", "Bytes written by merges.", "collection")
+	indexProblem    = gauge("index_problem", "1 while the last flush or merge failed or no writes are taken; the log says why.", "collection")
+)
+
+// collectionCollector asks the collections how they are doing.
+type collectionCollector struct{ *daemon }
+
+func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []metric{
+		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo,
+		segments, queueBytes, queueDocs, queueDels,
+		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes, indexProblem,
+	} {
+		to <- m.desc
+	}
+}
+
+func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
+	for _, collection := range c.collections {
+		name := collection.Name()
+		collectStatus(to, name, collection.Status())
+		stats, err := collection.Stats()
+		if err != nil {
+			c.env.Log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
+			continue
+		}
+		segments.send(to, float64(stats.Segments), name)
+		queueBytes.send(to, float64(stats.SegmentBytes), name)
+		queueDocs.send(to, float64(stats.SegmentDocuments), name)
+		queueDels.send(to, float64(stats.SegmentDeletes), name)
+		collectIndex(to, name, stats.Index)
+	}
+}
+
+func collectStatus(to chan<- prometheus.Metric, name string, status docservice.Status) {
+	served.send(to, float64(status.Gets.Found), name, "found")
+	served.send(to, float64(status.Gets.NotFound), name, "not_found")
+	served.send(to, float64(status.Gets.Unavailable), name, "unavailable")
+	served.send(to, float64(status.Gets.Failed), name, "error")
+	ready.send(to, boolValue(status.Ready), name)
+	lagSeconds.send(to, status.Lag.Seconds(), name)
+	lagBytes.send(to, float64(status.LagBytes()), name)
+	applied.send(to, float64(status.Applied), name)
+	segmentAt.send(to, float64(status.Position.Next.Segment), name)
+	blockAt.send(to, float64(status.Position.Next.Block), name)
+
+	stopping, damaged := 0, status.MoreFaults
+	for _, f := range status.Faults {
+		effect := "documents_unavailable"
+		if f.StopsTail {
+			effect = "tail_stopped"
+			stopping++
+		} else {
+			damaged++
+		}
+		faultInfo.send(to, 1, name, strconv.FormatUint(uint64(f.Segment), 10), strconv.FormatInt(f.Offset, 10), strings.ToValidUTF8(f.Path, "?"), strings.ToValidUTF8(f.Reason, "?"), effect)
+	}
+	faults.send(to, float64(stopping), name, "tail_stopped")
+	faults.send(to, float64(damaged), name, "documents_unavailable")
+}
+
+func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {
+	var bytes, entries uint64
+	for _, table := range index.Tables {
+		bytes += table.Bytes
+		entries += table.Entries
+	}
+	indexTables.send(to, float64(len(index.Tables)), name)
+	indexTableBytes.send(to, float64(bytes), name)
+	indexEntries.send(to, float64(entries), name)
+	indexLogBytes.send(to, float64(index.LogBytes), name)
+	memtableBytes.send(to, float64(index.MemtableBytes), name)
+	filterBytes.send(to, float64(index.Filter.ResidentBytes), name)
+	flushes.send(to, float64(index.Writes.Flushes), name)
+	merges.send(to, float64(index.Writes.Merges), name)
+	mergeBytes.send(to, float64(index.Writes.MergeBytes), name)
+	indexProblem.send(to, boolValue(index.Problem != nil), name)
+}
+
+var (
+	connections = gauge("boxcar_connections", "Connections open now.")
+	slots       = gauge("boxcar_slots", "Slots given out now.")
+	lowestFree  = gauge("boxcar_lowest_free_slot", "The slot that the next lane gets.")
+	inFlight    = gauge("boxcar_requests_in_flight", "Requests in a handler now.")
+	requests    = counter("boxcar_requests_total", "Requests that reached a handler.")
+	failed      = counter("boxcar_errors_total", "Requests answered with an error.")
+	refused     = counter("boxcar_refused_total", "Requests refused before any handler.")
+	panics      = counter("boxcar_panics_total", "Handlers that panicked.")
+	accepted    = counter("boxcar_connections_accepted_total", "Connections accepted.")
+	badPeers    = counter("boxcar_connection_faults_total", "Connections ended for a fault of the peer.")
+)
+
+// boxcarCollector asks the Boxcar server how it is doing.
+type boxcarCollector struct{ *daemon }
+
+func (c boxcarCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []metric{connections, slots, lowestFree, inFlight, requests, failed, refused, panics, accepted, badPeers} {
+		to <- m.desc
+	}
+}
+
+func (c boxcarCollector) Collect(to chan<- prometheus.Metric) {
+	stats := c.boxcar.Stats()
+	connections.send(to, float64(stats.Connections))
+	slots.send(to, float64(stats.Slots))
+	lowestFree.send(to, float64(stats.LowestFree))
+	inFlight.send(to, float64(stats.InFlight))
+	requests.send(to, float64(stats.Requests))
+	failed.send(to, float64(stats.Errors))
+	refused.send(to, float64(stats.Refused))
+	panics.send(to, float64(stats.Panics))
+	accepted.send(to, float64(stats.Accepted))
+	badPeers.send(to, float64(stats.Faults))
+}

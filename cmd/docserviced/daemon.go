@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice"
+	"docstore/internal/cli"
+	"docstore/lsm"
+)
+
+// daemonOptions say what a daemon serves and where.
+type daemonOptions struct {
+	collections  []collectionFlag
+	dataDir      string
+	boxcar, http string
+	memory       cli.Size
+	grace        time.Duration
+}
+
+// daemon is everything that serves: the collections, the two doors to them, and
+// the lock of their directory.
+type daemon struct {
+	env         *cli.Env
+	lock        io.Closer
+	collections []*docservice.Collection
+	boxcar      *boxcarrpc.Server
+	http        *http.Server
+	boxcarDoor  net.Listener
+	httpDoor    net.Listener
+
+	ending  atomic.Bool // readiness ends before the service does
+	serving sync.WaitGroup
+	failed  chan struct{} // closed when a door has failed
+	failure struct {
+		sync.Once
+		err error
+	}
+}
+
+// startDaemon opens everything and begins to serve. On an error nothing is left
+// open.
+func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
+	d := &daemon{env: env, failed: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.lock, err = lockData(o.dataDir); err != nil {
+		return nil, err
+	}
+	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
+		return nil, err
+	}
+	if d.httpDoor, err = listen("--http", o.http); err != nil {
+		return nil, err
+	}
+	budget := lsm.NewBudget(int64(o.memory) / 4 * 3)
+	for _, c := range o.collections {
+		collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(o.dataDir, c.name),
+			&docservice.CollectionOptions{Logger: env.Log, Budget: budget})
+		if err != nil {
+			return nil, err
+		}
+		d.collections = append(d.collections, collection)
+	}
+	metrics := newMetrics(d)
+	d.boxcar = boxcarrpc.NewServer(metrics.timed(docservice.NewService(d.collections...).Handle), &boxcarrpc.ServerOptions{
+		BufferBytes: int64(o.memory) / 4,
+		Logger:      env.Log,
+	})
+	d.http = newHTTPServer(d, metrics)
+	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
+	d.serving.Go(func() { d.note(d.http.Serve(d.httpDoor), http.ErrServerClosed) })
+	return d, nil
+}
+
+// listen opens a door; flag says which.
+func listen(flag, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s %s: the address is in use; stop what listens there, or give another", flag, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
+	}
+	return listener, nil
+}
+
+// note takes down why a door has stopped to serve, unless it was told to.
+func (d *daemon) note(err, told error) {
+	if !errors.Is(err, told) {
+		d.failure.Do(func() {
+			d.failure.err = err
+			close(d.failed)
+		})
+	}
+}
+
+func (d *daemon) boxcarAddress() string { return d.boxcarDoor.Addr().String() }
+func (d *daemon) httpAddress() string   { return d.httpDoor.Addr().String() }
+
+// collection returns the collection of that name, nil if there is none.
+func (d *daemon) collection(name string) *docservice.Collection {
+	for _, c := range d.collections {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// stop finishes the requests under way within the grace period, and closes
+// everything. It returns why the daemon has failed, if it has.
+func (d *daemon) stop(grace time.Duration) error {
+	d.ending.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	var draining sync.WaitGroup
+	for door, shutdown := range map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown} {
+		draining.Go(func() {
+			if err := shutdown(ctx); err != nil {
+				d.env.Log.Warn("requests were cut off", "door", door, "error", err)
+			}
+		})
+	}
+	draining.Wait()
+	err := d.close()
+	select {
+	case <-d.failed:
+		return d.failure.err
+	default:
+		return err
+	}
+}
+
+// close releases whatever is open, in the order opposite to opening it.
+func (d *daemon) close() error {
+	var errs []error
+	if d.http != nil {
+		errs = append(errs, d.http.Close(), d.boxcar.Close())
+		d.serving.Wait()
+	} else {
+		for _, door := range []net.Listener{d.httpDoor, d.boxcarDoor} {
+			if door != nil {
+				errs = append(errs, door.Close())
+			}
+		}
+	}
+	for _, c := range d.collections {
+		errs = append(errs, c.Close())
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"docstore/internal/cli"
+	"docstore/internal/vfs"
+)
+
+// A data directory belongs to one daemon:
+//
+//	LOCK     held while the daemon runs
+//	NAME/    the index of the collection NAME
+const lockName = "LOCK"
+
+// collectionName is what may name a collection: it becomes a directory, a part
+// of URLs and a label.
+var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// collectionFlag is one --collection NAME=QUEUEDIR.
+type collectionFlag struct {
+	name, queueDir string
+}
+
+// parseCollections reads the values of --collection.
+func parseCollections(values []string) ([]collectionFlag, error) {
+	if len(values) == 0 {
+		return nil, cli.Usagef("there is nothing to serve: give at least one --collection NAME=QUEUEDIR")
+	}
+	var collections []collectionFlag
+	seen := make(map[string]bool)
+	for _, value := range values {
+		name, dir, _ := strings.Cut(value, "=")
+		switch {
+		case dir == "":
+			return nil, cli.Usagef("--collection %s: it must be NAME=QUEUEDIR", value)
+		case !collectionName.MatchString(name) || name == lockName:
+			return nil, cli.Usagef("--collection %s: a name is up to 64 letters, digits, dots, dashes and underscores, a letter or digit first, and not %s", value, lockName)
+		case seen[name]:
+			return nil, cli.Usagef("--collection %s: the name is given twice", value)
+		}
+		seen[name] = true
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			err = errors.New("not a directory")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("queue directory %s of collection %s: %w; make it, or have rsync make it first", dir, name, err)
+		}
+		collections = append(collections, collectionFlag{name, dir})
+	}
+	return collections, nil
+}
+
+// lockData makes the data directory if need be and takes its lock. Only one
+// process may have a data directory.
+func lockData(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	return takeLock(dir)
+}
+
+func takeLock(dir string) (io.Closer, error) {
+	lock, err := vfs.OS.Lock(filepath.Join(dir, lockName), fmt.Sprintf("docserviced, process %d", os.Getpid()))
+	var locked *vfs.LockedError
+	if errors.As(err, &locked) {
+		return nil, fmt.Errorf("data directory %s is in use by %s; stop that, or give another --data", dir, locked.Holder)
+	}
+	return lock, err
+}
+
+// listIndexes returns the collections that have an index in a data directory.
+func listIndexes(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() && collectionName.MatchString(entry.Name()) {
+			names = append(names, entry.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s holds no index; give the directory that docserviced serve --data was given", dir)
+	}
+	return names, nil
+}
+
+// moveDir gives a complete directory its final name, durably.
+func moveDir(from, to string) error {
+	if err := vfs.OS.SyncDir(from); err != nil {
+		return err
+	}
+	if err := vfs.OS.Rename(from, to); err != nil {
+		return err
+	}
+	return vfs.OS.SyncDir(filepath.Dir(to))
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/internal/cli"
+	"docstore/internal/jobs"
+	"docstore/queue"
+)
+
+const (
+	demoDocuments   = 20_000
+	demoFetches     = 10_000 // by one caller
+	demoCallers     = 64
+	demoFetchesMany = 100_000 // by all of them
+	demoCollection  = "jobs"
+)
+
+func newDemo(env *cli.Env) *cobra.Command {
+	d := demo{documents: demoDocuments, fetches: demoFetches, fetchesMany: demoFetchesMany}
+	command := &cobra.Command{
+		Use:   "demo [--exit]",
+		Short: "Show the whole way of a document, in one process",
+		Long: `Demo makes up 20,000 job postings, appends them to a queue, indexes and serves
+them, fetches some through a Boxcar client, updates one and deletes one, and says
+how fast all that was. It then serves until Ctrl-C. It uses a temporary directory,
+which it removes in the end, and no network beyond this machine.`,
+		Example: `  docserviced demo`,
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return d.run(command.Context(), env)
+		},
+	}
+	command.Flags().BoolVar(&d.exit, "exit", false, "leave at the end instead of serving on")
+	return command
+}
+
+// demo is one run of the demonstration.
+type demo struct {
+	documents, fetches, fetchesMany int
+	exit                            bool
+
+	env    *cli.Env
+	out    *cli.Output
+	dir    string
+	daemon *daemon
+	client *docservice.Client
+}
+
+func (d *demo) run(ctx context.Context, env *cli.Env) (err error) {
+	quiet := *env
+	quiet.Log = env.NewLogger(slog.LevelWarn) // the demonstration speaks for itself
+	d.env, d.out = &quiet, cli.NewOutput(env.Stdout)
+	if d.dir, err = os.MkdirTemp("", "docstore-demo-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+
+	d.say("Docstore: the way of a document, in one process.\n")
+	if err := d.append(ctx); err != nil {
+		return ending(ctx, err)
+	}
+	if err := d.serve(ctx); err != nil {
+		return ending(ctx, err)
+	}
+	defer func() { err = errors.Join(err, d.daemon.stop(time.Second)) }()
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.daemon.boxcarAddress()), &boxcarrpc.PoolOptions{
+		Size:    demoCallers,
+		MaxWait: time.Second,
+		Methods: docservice.IdempotentMethods(),
+		Logger:  d.env.Log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	d.client = docservice.NewClient(pool, demoCollection)
+	for _, step := range []func(context.Context) error{pool.WaitReady, d.fetch, d.change} {
+		if err := step(ctx); err != nil {
+			return ending(ctx, err)
+		}
+	}
+	d.lookNext()
+	if d.exit {
+		return d.out.Flush()
+	}
+	d.say("\nServing on; Ctrl-C ends it and removes %s.", d.dir)
+	select {
+	case <-ctx.Done():
+	case <-d.daemon.failed: // stop says why
+	}
+	return d.out.Err()
+}
+
+// ending is nil for an error that is only the Ctrl-C in the middle of a step.
+func ending(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// say prints a line at once.
+func (d *demo) say(format string, args ...any) {
+	d.out.Printf(format+"\n", args...)
+	_ = d.out.Flush() // the last Flush or Err reports it
+}
+
+func (d *demo) queueDir() string { return filepath.Join(d.dir, "queue") }
+
+// append fills the queue.
+func (d *demo) append(ctx context.Context) (err error) {
+	postings := jobs.New(1)
+	documents := make([][]byte, d.documents)
+	var raw int64
+	for i := range documents {
+		documents[i] = postings.Next()
+		raw += int64(len(documents[i]))
+	}
+	started := time.Now()
+	writer, err := queue.OpenWriter(d.queueDir(), &queue.WriterOptions{Logger: d.env.Log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, writer.Close()) }()
+	for i, document := range documents {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := writer.Append([]byte(jobs.ID(i+1)), document); err != nil {
+			return err
+		}
+	}
+	if err := writer.Flush(); err != nil {
+		return err
+	}
+	elapsed := time.Since(started)
+	stored, err := storedBytes(d.queueDir())
+	if err != nil {
+		return err
+	}
+	d.say("1. Append   %s made-up job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), rate(d.documents, elapsed))
+	d.say("            on disk, synced, in %s (%d %% of it; codec %s with a dictionary)", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
+	return nil
+}
+
+// storedBytes is the size of the segments of a queue.
+func storedBytes(dir string) (int64, error) {
+	reader, err := queue.OpenReader(dir, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer reader.Close()
+	segments, err := reader.Segments()
+	var total int64
+	for _, s := range segments {
+		total += s.Bytes
+	}
+	return total, err
+}
+
+// rate is "0.31 s, 64,000 documents/s".
+func rate(documents int, elapsed time.Duration) string {
+	return fmt.Sprintf("%.2f s, %s documents/s", elapsed.Seconds(), cli.FormatCount(int64(float64(documents)/elapsed.Seconds())))
+}
+
+// serve starts a daemon on the queue and waits until it has indexed it.
+func (d *demo) serve(ctx context.Context) (err error) {
+	started := time.Now()
+	d.daemon, err = startDaemon(d.env, daemonOptions{
+		collections: []collectionFlag{{demoCollection, d.queueDir()}},
+		dataDir:     filepath.Join(d.dir, "data"),
+		boxcar:      addressOrAny(defaultBoxcar),
+		http:        addressOrAny(defaultHTTP),
+		memory:      defaultMemory,
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.collection().WaitReady(ctx); err != nil {
+		return errors.Join(err, d.daemon.stop(time.Second))
+	}
+	d.say("2. Index    the daemon has tailed the queue into its index: %s", rate(d.documents, time.Since(started)))
+	d.say("3. Serve    Boxcar on %s%s, HTTP on %s%s",
+		d.daemon.boxcarAddress(), whyNot(defaultBoxcar, d.daemon.boxcarAddress()),
+		d.daemon.httpAddress(), whyNot(defaultHTTP, d.daemon.httpAddress()))
+	return nil
+}
+
+// addressOrAny is the address if it is free, else one with any free port.
+func addressOrAny(address string) string {
+	listener, err := listen("", address)
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	listener.Close()
+	return address
+}
+
+func whyNot(wanted, got string) string {
+	if wanted == got {
+		return ""
+	}
+	return fmt.Sprintf(" (%s is in use)", wanted)
+}
+
+func (d *demo) collection() *docservice.Collection { return d.daemon.collections[0] }
+
+// demoID is the document that the demonstration shows.
+func (d *demo) demoID() string { return jobs.ID(min(4711, d.documents)) }
+
+// fetch shows a document and measures how fast they come.
+func (d *demo) fetch(ctx context.Context) error {
+	document, err := d.client.Get(ctx, nil, d.demoID())
+	if err != nil {
+		return err
+	}
+	d.say("4. Fetch    %s through a Boxcar client:", d.demoID())
+	d.say("            %s", shorten(document))
+	for _, load := range []struct{ callers, fetches int }{{1, d.fetches}, {demoCallers, d.fetchesMany}} {
+		elapsed, err := d.load(ctx, load.callers, load.fetches)
+		if err != nil {
+			return err
+		}
+		d.say("            %2d callers, %s random documents: %s", load.callers, cli.FormatCount(int64(load.fetches)), rate(load.fetches, elapsed))
+	}
+	return nil
+}
+
+// load has callers fetch random documents, each checked to be the one asked for.
+func (d *demo) load(ctx context.Context, callers, fetches int) (time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	started := time.Now()
+	for caller := range callers {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(caller), 0))
+			var buffer []byte
+			for range fetches / callers {
+				id := jobs.ID(1 + random.IntN(d.documents))
+				document, err := d.client.Get(ctx, buffer[:0], id)
+				if err == nil && !bytes.HasPrefix(document, []byte(`{"id":"`+id+`"`)) {
+					err = fmt.Errorf("asked for %s and got %.60s", id, document)
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+				buffer = document
+			}
+		})
+	}
+	running.Wait()
+	return time.Since(started), context.Cause(ctx)
+}
+
+// change updates a document and deletes another, and shows what is served then.
+func (d *demo) change(ctx context.Context) error {
+	deleted := jobs.ID(1)
+	before, err := d.client.Get(ctx, nil, d.demoID())
+	if err != nil {
+		return err
+	}
+	updated := bytes.Replace(before, []byte(`"title":"`), []byte(`"title":"(filled) `), 1)
+	started := time.Now()
+	last, err := d.appendChanges(updated, deleted)
+	if err != nil {
+		return err
+	}
+	if err := d.collection().WaitFor(ctx, last); err != nil {
+		return err
+	}
+	elapsed := time.Since(started)
+	after, err := d.client.Get(ctx, nil, d.demoID())
+	if err != nil {
+		return err
+	}
+	if _, err := d.client.Get(ctx, nil, deleted); !errors.Is(err, docservice.ErrNotFound) {
+		return fmt.Errorf("%s was deleted; fetching it gives %w", deleted, err)
+	}
+	d.say("5. Change   %s updated, %s deleted; both served %.0f ms after they were written:", d.demoID(), deleted, elapsed.Seconds()*1e3)
+	d.say("            before  %s", shorten(before))
+	d.say("            after   %s", shorten(after))
+	d.say("            %s  not found", deleted)
+	return nil
+}
+
+// appendChanges writes as the updater does, and leaves the queue to others. It
+// returns the address of the last change.
+func (d *demo) appendChanges(updated []byte, deleted string) (last queue.Address, err error) {
+	writer, err := queue.OpenWriter(d.queueDir(), &queue.WriterOptions{Logger: d.env.Log})
+	if err != nil {
+		return last, err
+	}
+	defer func() { err = errors.Join(err, writer.Close()) }()
+	if _, err := writer.Append([]byte(d.demoID()), updated); err != nil {
+		return last, err
+	}
+	if last, err = writer.Delete([]byte(deleted)); err != nil {
+		return last, err
+	}
+	return last, writer.Flush()
+}
+
+// shorten is the beginning of a document, for a line of a terminal.
+func shorten(document []byte) string {
+	const width = 100
+	if len(document) <= width {
+		return string(document)
+	}
+	return fmt.Sprintf("%s... (%d bytes)", bytes.ToValidUTF8(document[:width], nil), len(document))
+}
+
+// lookNext says what can be tried while the demonstration serves.
+func (d *demo) lookNext() {
+	boxcar, http := d.daemon.boxcarAddress(), d.daemon.httpAddress()
+	d.say("6. Look     from another terminal in this directory:")
+	for _, command := range []string{
+		fmt.Sprintf("curl http://%s/documents/%s/%s", http, demoCollection, d.demoID()),
+		fmt.Sprintf("curl http://%s/readyz", http),
+		fmt.Sprintf("curl http://%s/metrics", http),
+		fmt.Sprintf("go run ./cmd/boxcar mget --servers %s --collection %s %s %s", boxcar, demoCollection, jobs.ID(2), jobs.ID(1)),
+		fmt.Sprintf(`echo '{"id":"hello","text":"world"}' | go run ./cmd/docstore-updater append --queue %s`, d.queueDir()),
+		fmt.Sprintf("go run ./cmd/boxcar get --servers %s --collection %s hello", boxcar, demoCollection),
+		fmt.Sprintf("go run ./cmd/docstore-updater stats --queue %s", d.queueDir()),
+	} {
+		d.say("            %s", command)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+)
+
+// smallDemo runs a demonstration that takes less time than the real one.
+func smallDemo(t *testing.T, ctx context.Context, stdout *lockedBuffer, exit bool) error {
+	t.Setenv("TMPDIR", t.TempDir())
+	env := &cli.Env{Stdout: stdout, Stderr: stdout, Now: time.Now}
+	d := demo{documents: 500, fetches: 200, fetchesMany: 640, exit: exit}
+	err := d.run(ctx, env)
+	left, globErr := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, globErr)
+	require.Empty(t, left, "the demonstration leaves nothing behind")
+	return err
+}
+
+func TestDemo(t *testing.T) {
+	var out lockedBuffer
+	require.NoError(t, smallDemo(t, t.Context(), &out, true), out.String())
+	text := out.String()
+	for _, want := range []string{
+		"1. Append   500 made-up job postings", "2. Index ", "3. Serve    Boxcar on 127.0.0.1:", "4. Fetch    job-0000500",
+		" 1 callers, 200 random documents", "64 callers, 640 random documents",
+		"5. Change   job-0000500 updated, job-0000001 deleted", `"title":"(filled) `, "job-0000001  not found",
+		"6. Look", "curl http://127.0.0.1:", "/documents/jobs/job-0000500",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.LessOrEqual(t, strings.Count(text, "\n"), 30, text)
+}
+
+func TestDemoServesUntilInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out lockedBuffer
+	go func() {
+		until(ctx, func() bool { return strings.Contains(out.String(), "Ctrl-C ends it") })
+		cancel()
+	}()
+	require.NoError(t, smallDemo(t, ctx, &out, false), out.String())
+}
+
+func TestDemoInterruptedEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out lockedBuffer
+	require.NoError(t, smallDemo(t, ctx, &out, false), out.String())
+}
+
+func TestAddressOrAny(t *testing.T) {
+	taken, err := listen("", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := taken.Addr().String()
+	require.Equal(t, "127.0.0.1:0", addressOrAny(address))
+	require.NoError(t, taken.Close())
+	require.Equal(t, address, addressOrAny(address))
+	require.Empty(t, whyNot(address, address))
+	require.Equal(t, " ("+address+" is in use)", whyNot(address, "127.0.0.1:1"))
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"strings"
+	"time"
+
+	"docstore/docservice"
+	"docstore/internal/cli"
+)
+
+// Limits of the HTTP door. Writing may take long: profiles run for as long as
+// they are asked to, and documents may be large.
+const (
+	httpHeaderTimeout = 5 * time.Second
+	httpReadTimeout   = 10 * time.Second
+	httpWriteTimeout  = 2 * time.Minute
+	httpIdleTimeout   = time.Minute
+	httpHeaderBytes   = 64 << 10
+)
+
+func newHTTPServer(d *daemon, m *metrics) *http.Server {
+	return &http.Server{
+		Handler:           newHTTPHandler(d, m),
+		ReadHeaderTimeout: httpHeaderTimeout,
+		ReadTimeout:       httpReadTimeout,
+		WriteTimeout:      httpWriteTimeout,
+		IdleTimeout:       httpIdleTimeout,
+		MaxHeaderBytes:    httpHeaderBytes,
+	}
+}
+
+const documentsPath = "/documents/"
+
+func newHTTPHandler(d *daemon, m *metrics) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", serveIndex)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", d.serveReady)
+	mux.Handle("GET /metrics", m.handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	documents := m.timedHTTP(d.serveDocument)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A mux tidies paths up ("a//b" becomes "a/b"), which would make one id
+		// of another.
+		if strings.HasPrefix(r.URL.EscapedPath(), documentsPath) {
+			documents(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func serveIndex(w http.ResponseWriter, _ *http.Request) {
+	_, _ = fmt.Fprintf(w, "docserviced %s\n\n/documents/COLLECTION/ID\n/readyz\n/healthz\n/metrics\n/debug/pprof/\n", cli.Version())
+}
+
+// serveDocument answers with a document. The id is the rest of the path,
+// unescaped, slashes included.
+func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "documents can only be read", http.StatusMethodNotAllowed)
+		return
+	}
+	name, escaped, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), documentsPath), "/")
+	id, err := url.PathUnescape(escaped)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	collection := d.collection(name)
+	if collection == nil {
+		http.Error(w, fmt.Sprintf("there is no collection %q here", name), http.StatusNotFound)
+		return
+	}
+	document, err := collection.Get(nil, []byte(id))
+	if err != nil {
+		status, text := answerStatus(err)
+		http.Error(w, text, status)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	if json.Valid(document) {
+		header.Set("Content-Type", "application/json")
+	}
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", fmt.Sprint(len(document)))
+	_, _ = w.Write(document) // who has hung up has nothing to be told
+}
+
+// answerStatus says an answer other than a document in HTTP.
+func answerStatus(err error) (status int, text string) {
+	switch {
+	case errors.Is(err, docservice.ErrNotFound):
+		return http.StatusNotFound, "not found"
+	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
+		return http.StatusServiceUnavailable, err.Error()
+	case errors.Is(err, docservice.ErrBadID):
+		return http.StatusBadRequest, err.Error()
+	}
+	return http.StatusInternalServerError, err.Error()
+}
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Ready       bool                           `json:"ready"`
+	Ending      bool                           `json:"ending,omitempty"`
+	Collections map[string]collectionReadiness `json:"collections"`
+}
+
+type collectionReadiness struct {
+	Ready      bool    `json:"ready"`
+	Reason     string  `json:"reason,omitempty"` // why it is not
+	Position   string  `json:"position"`
+	LagBytes   int64   `json:"lag_bytes"`
+	LagSeconds float64 `json:"lag_seconds"`
+	Faults     []fault `json:"faults"`
+	MoreFaults int     `json:"more_faults,omitempty"`
+}
+
+type fault struct {
+	Segment   uint32    `json:"segment,omitempty"`
+	Offset    int64     `json:"offset"`
+	Path      string    `json:"path,omitempty"`
+	Reason    string    `json:"reason"`
+	StopsTail bool      `json:"stops_tail"`
+	Since     time.Time `json:"since"`
+}
+
+// serveReady answers 200 once every collection can be relied upon to have what
+// its queue has. A damaged document alone is reported and no reason to take the
+// daemon out of service: the others are fine, and clients ask elsewhere for it.
+func (d *daemon) serveReady(w http.ResponseWriter, _ *http.Request) {
+	body := d.readiness()
+	w.Header().Set("Content-Type", "application/json")
+	if !body.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(body) // who has hung up has nothing to be told
+}
+
+func (d *daemon) readiness() readiness {
+	body := readiness{Ready: true, Collections: make(map[string]collectionReadiness)}
+	if d.ending.Load() {
+		body.Ready, body.Ending = false, true
+	}
+	for _, c := range d.collections {
+		status := c.Status()
+		one := describeReadiness(status)
+		body.Collections[c.Name()] = one
+		body.Ready = body.Ready && one.Ready
+	}
+	return body
+}
+
+func describeReadiness(status docservice.Status) collectionReadiness {
+	r := collectionReadiness{
+		Ready:      status.Ready,
+		Position:   status.Position.Next.String(),
+		LagBytes:   status.LagBytes(),
+		LagSeconds: status.Lag.Seconds(),
+		Faults:     []fault{},
+		MoreFaults: status.MoreFaults,
+	}
+	if !r.Ready {
+		r.Reason = fmt.Sprintf("the queue is being read, %s are left", cli.FormatBytes(status.LagBytes()))
+	}
+	for _, f := range status.Faults {
+		r.Faults = append(r.Faults, fault{
+			Segment: uint32(f.Segment), Offset: f.Offset, Path: f.Path, Reason: f.Reason, StopsTail: f.StopsTail, Since: f.Since,
+		})
+		if f.StopsTail && !r.Ready {
+			r.Reason = "the queue cannot be read on: " + f.String()
+		}
+	}
+	return r
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func get(handler http.Handler, path string) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	return recorder
+}
+
+func TestDocumentsOverHTTP(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir,
+		"a", `{"id":"a"}`, "text", "hello, world", "gone", `{}`, "gone", "",
+		"a/b", `{"id":"a/b"}`, "a//b", `{"id":"a//b"}`, "../x", `{"id":"../x"}`, "ü ?%", `{"id":"ü ?%"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	handler := d.http.Handler
+	for _, test := range []struct {
+		path   string
+		status int
+		kind   string
+		body   string
+	}{
+		{"/documents/jobs/a", 200, "application/json", `{"id":"a"}`},
+		{"/documents/jobs/text", 200, "application/octet-stream", "hello, world"},
+		{"/documents/jobs/a/b", 200, "application/json", `{"id":"a/b"}`},
+		{"/documents/jobs/a%2Fb", 200, "application/json", `{"id":"a/b"}`},
+		{"/documents/jobs/a//b", 200, "application/json", `{"id":"a//b"}`},
+		{"/documents/jobs/../x", 200, "application/json", `{"id":"../x"}`},
+		{"/documents/jobs/%C3%BC%20%3F%25", 200, "application/json", `{"id":"ü ?%"}`},
+		{"/documents/jobs/gone", 404, "text/plain; charset=utf-8", "not found\n"},
+		{"/documents/jobs/never", 404, "text/plain; charset=utf-8", "not found\n"},
+		{"/documents/resumes/a", 404, "text/plain; charset=utf-8", "there is no collection \"resumes\" here\n"},
+		{"/documents/jobs/", 400, "text/plain; charset=utf-8", "docservice: an id has 1 byte to 1 KiB\n"},
+		{"/documents/jobs", 400, "text/plain; charset=utf-8", "docservice: an id has 1 byte to 1 KiB\n"},
+		{"/healthz", 200, "text/plain; charset=utf-8", "ok\n"},
+		{"/nothing", 404, "text/plain; charset=utf-8", "404 page not found\n"},
+	} {
+		t.Run(test.path, func(t *testing.T) {
+			r := get(handler, test.path)
+			require.Equal(t, test.status, r.Code)
+			require.Equal(t, test.kind, r.Header().Get("Content-Type"))
+			require.Equal(t, test.body, r.Body.String())
+		})
+	}
+
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/documents/jobs/a", nil))
+	require.Equal(t, http.StatusMethodNotAllowed, recorder.Code)
+	require.Contains(t, get(handler, "/").Body.String(), "/documents/COLLECTION/ID")
+	require.Equal(t, http.StatusOK, get(handler, "/debug/pprof/goroutine").Code)
+	if !t.Failed() {
+		requireMetrics(t, get(handler, "/metrics").Body.String())
+	}
+
+	// And once by the door itself.
+	response, err := http.Get("http://" + d.httpAddress() + "/documents/jobs/a")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, `{"id":"a"}`, string(body))
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// requireMetrics looks for what TestDocumentsOverHTTP must have caused.
+func requireMetrics(t *testing.T, text string) {
+	t.Helper()
+	for _, want := range []string{
+		`docstore_documents_served_total{answer="found",collection="jobs"} 7`,
+		`docstore_documents_served_total{answer="not_found",collection="jobs"} 2`,
+		`docstore_documents_served_total{answer="error",collection="jobs"} 2`,
+		`docstore_fetch_seconds_count{door="http",method="Get"} 13`,
+		`docstore_fetch_seconds_count{door="boxcar",method="BatchGet"} 0`,
+		`docstore_collection_ready{collection="jobs"} 1`,
+		`docstore_tail_lag_seconds{collection="jobs"} 0`,
+		`docstore_tail_lag_bytes{collection="jobs"} 0`,
+		`docstore_tail_entries_total{collection="jobs"} 8`,
+		`docstore_tail_position_segment{collection="jobs"} 1`,
+		`docstore_faults{collection="jobs",effect="tail_stopped"} 0`,
+		`docstore_queue_documents{collection="jobs"} 7`,
+		`docstore_queue_deletes{collection="jobs"} 1`,
+		`docstore_index_tables{collection="jobs"} 0`,
+		`docstore_boxcar_connections 0`,
+		`docstore_boxcar_requests_total 0`,
+	} {
+		require.Contains(t, text, want+"\n")
+	}
+	require.Regexp(t, regexp.MustCompile(`(?m)^docstore_build_info\{commit="[^"]+",go="go[^"]+",version="[^"]*"\} 1$`), text)
+	require.Contains(t, text, "go_goroutines")
+}
+
+func decodeReadiness(t *testing.T, r *httptest.ResponseRecorder) (body readiness) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &body), r.Body.String())
+	return body
+}
+
+func TestReadiness(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	r := get(d.http.Handler, "/readyz")
+	require.Equal(t, http.StatusOK, r.Code)
+	body := decodeReadiness(t, r)
+	require.True(t, body.Ready)
+	require.True(t, body.Collections["jobs"].Ready)
+	require.Empty(t, body.Collections["jobs"].Faults)
+
+	d.ending.Store(true)
+	r = get(d.http.Handler, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, r.Code)
+	require.True(t, decodeReadiness(t, r).Ending)
+}
+
+// TestDamageIsShown: a wrong byte in a document makes that id unavailable and is
+// reported; the daemon stays ready and serves the rest.
+func TestDamageIsShown(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "good", `{"id":"good","x":"aaaaaaaa"}`, "bad", `{"id":"bad","x":"bbbbbbbb"}`)
+	segment := flipInQueue(t, queueDir, "bbbbbbbb")
+	d, log := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	require.Equal(t, http.StatusServiceUnavailable, get(d.http.Handler, "/documents/jobs/bad").Code)
+	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/good").Code)
+
+	r := get(d.http.Handler, "/readyz")
+	require.Equal(t, http.StatusOK, r.Code)
+	faults := decodeReadiness(t, r).Collections["jobs"].Faults
+	require.Len(t, faults, 1)
+	require.Equal(t, uint32(1), faults[0].Segment)
+	require.Positive(t, faults[0].Offset)
+	require.Equal(t, segment, faults[0].Path)
+	require.NotEmpty(t, faults[0].Reason)
+	require.False(t, faults[0].StopsTail)
+	metrics := get(d.http.Handler, "/metrics").Body.String()
+	require.Contains(t, metrics, `docstore_faults{collection="jobs",effect="documents_unavailable"} 1`)
+	require.Contains(t, metrics, `docstore_fault_info{collection="jobs",effect="documents_unavailable",offset=`)
+	require.Contains(t, metrics, `docstore_documents_served_total{answer="unavailable",collection="jobs"} 1`)
+	require.Contains(t, log.String(), filepath.Base(segment))
+}
+
+// TestStoppedTail: a wrong byte in a table stops the tail there, and that is a
+// reason not to be ready.
+func TestStoppedTail(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "first", `{"id":"first"}`)
+	fill(t, queueDir, "second-id-in-a-table", `{"x":1}`)
+	flipInQueue(t, queueDir, "second-id-in-a-table")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	var body readiness
+	until(t.Context(), func() bool {
+		r := get(d.http.Handler, "/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, r.Code)
+		body = decodeReadiness(t, r)
+		return len(body.Collections["jobs"].Faults) > 0
+	})
+	jobs := body.Collections["jobs"]
+	require.True(t, jobs.Faults[0].StopsTail)
+	require.Contains(t, jobs.Reason, "the queue cannot be read on: ")
+	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/first").Code)
+	require.Equal(t, http.StatusServiceUnavailable, get(d.http.Handler, "/documents/jobs/second-id-in-a-table").Code)
+	require.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_faults{collection="jobs",effect="tail_stopped"} 1`)
+
+	// Showing progress does not wait for what will not come by itself.
+	showIndexing(t.Context(), d.env, d)
+}
+
+// flipInQueue changes a byte of the first occurrence of text in a queue written
+// without compression that matters, and returns the file.
+func flipInQueue(t *testing.T, queueDir, text string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(queueDir, "*"))
+	require.NoError(t, err)
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if at := strings.Index(string(content), text); at >= 0 {
+			content[at] ^= 0x20
+			require.NoError(t, os.WriteFile(name, content, 0o600))
+			return name
+		}
+	}
+	require.Fail(t, "no file holds the text", text)
+	return ""
+}

@@ -1,0 +1,24 @@
+// Docserviced serves documents by id: it follows queues of documents into
+// indexes, answers over Boxcar, and shows over HTTP how it is doing.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+)
+
+func main() { cli.Main(newRoot) }
+
+func newRoot(env *cli.Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "docserviced",
+		Short: "Serve documents by id",
+		Long: `Docserviced serves the documents of queues that docstore-updater writes, straight
+from the queue's directory or from the copy that rsync makes of it.`,
+		Args: cobra.NoArgs,
+		RunE: cli.NeedsCommand,
+	}
+	root.AddCommand(newServe(env), newDemo(env), newCheck(env), newCheckpoint(env))
+	return root
+}

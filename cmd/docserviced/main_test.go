@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lockedBuffer is written by a daemon while a test reads it.
+type lockedBuffer struct {
+	mu struct {
+		sync.Mutex
+		bytes.Buffer
+	}
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.Buffer.String()
+}
+
+// result is what a command left behind.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+func run(ctx context.Context, args ...string) result {
+	var stdout, stderr lockedBuffer
+	env := &cli.Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
+	status := cli.Run(ctx, newRoot, env, args)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// lastLine is the error that a command ended with.
+func (r result) lastLine() string {
+	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+	return lines[len(lines)-1]
+}
+
+// fill appends documents to a queue, given as id, document, id, document. The
+// document "" is a delete.
+func fill(t *testing.T, dir string, pairs ...string) {
+	t.Helper()
+	writer, err := queue.OpenWriter(dir, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			_, err = writer.Delete([]byte(pairs[i]))
+		} else {
+			_, err = writer.Append([]byte(pairs[i]), []byte(pairs[i+1]))
+		}
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+}
+
+// testOptions are those of a daemon on any ports with one collection, "jobs".
+func testOptions(t *testing.T, queueDir string) daemonOptions {
+	return daemonOptions{
+		collections: []collectionFlag{{"jobs", queueDir}},
+		dataDir:     filepath.Join(t.TempDir(), "data"),
+		boxcar:      "127.0.0.1:0",
+		http:        "127.0.0.1:0",
+		memory:      64 << 20,
+	}
+}
+
+// startTestDaemon starts a daemon that the test's end stops.
+func startTestDaemon(t *testing.T, o daemonOptions) (*daemon, *lockedBuffer) {
+	t.Helper()
+	var log lockedBuffer
+	env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
+	env.Log = env.NewLogger(slog.LevelInfo)
+	d, err := startDaemon(env, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.stop(time.Second))
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return d, &log
+}
+
+func waitReady(t *testing.T, d *daemon) {
+	t.Helper()
+	require.NoError(t, d.collections[0].WaitReady(t.Context()))
+}
+
+// indexOnce leaves the index of a queue in a data directory.
+func indexOnce(t *testing.T, o daemonOptions) {
+	t.Helper()
+	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
+	env.Log = env.NewLogger(slog.LevelInfo)
+	d, err := startDaemon(env, o)
+	require.NoError(t, err)
+	waitReady(t, d)
+	require.NoError(t, d.stop(time.Second))
+}
+
+// until looks until something has happened.
+func until(ctx context.Context, happened func() bool) {
+	for !happened() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{},
+		{"serve"},
+		{"serve", "--data", dir},
+		{"serve", "--collection", "jobs=" + dir},
+		{"serve", "--data", dir, "--collection", "jobs"},
+		{"serve", "--data", dir, "--collection", "=" + dir},
+		{"serve", "--data", dir, "--collection", "a/b=" + dir},
+		{"serve", "--data", dir, "--collection", "..=" + dir},
+		{"serve", "--data", dir, "--collection", "LOCK=" + dir},
+		{"serve", "--data", dir, "--collection", "jobs=" + dir, "--collection", "jobs=" + dir},
+		{"serve", "--data", dir, "--collection", "jobs=" + dir, "--memory", "1MiB"},
+		{"serve", "--data", dir, "--collection", "jobs=" + dir, "extra"},
+		{"check"},
+		{"checkpoint", "--data", dir},
+		{"demo", "extra"},
+	} {
+		r := run(t.Context(), args...)
+		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
+		require.Regexp(t, `^docserviced: .+; see docserviced.* --help\n$`, r.stderr)
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries, "a command that was misused has left something behind")
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"demo", "--help"}, {"check", "--help"}, {"checkpoint", "--help"}} {
+		r := run(t.Context(), args...)
+		require.Equal(t, cli.ExitOK, r.status)
+		require.Contains(t, r.stdout, "Usage:")
+		if len(args) > 1 {
+			require.Contains(t, r.stdout, "Examples:\n  docserviced "+args[0])
+		}
+	}
+}
+
+func TestWhatCannotBeOpened(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	running := testOptions(t, queueDir)
+	d, _ := startTestDaemon(t, running)
+	for _, test := range []struct {
+		name, problem string
+		change        func(*daemonOptions)
+	}{
+		{"data directory in use", fmt.Sprintf("data directory %s is in use by docserviced, process %d; stop that, or give another --data", running.dataDir, os.Getpid()),
+			func(o *daemonOptions) { o.dataDir = running.dataDir }},
+		{"boxcar address in use", "--boxcar " + d.boxcarAddress() + ": the address is in use; stop what listens there, or give another",
+			func(o *daemonOptions) { o.boxcar = d.boxcarAddress() }},
+		{"http address in use", "--http " + d.httpAddress() + ": the address is in use; stop what listens there, or give another",
+			func(o *daemonOptions) { o.http = d.httpAddress() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := testOptions(t, queueDir)
+			test.change(&o)
+			r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", o.dataDir, "--boxcar", o.boxcar, "--http", o.http)
+			require.Equal(t, cli.ExitFailure, r.status)
+			require.Equal(t, "docserviced: "+test.problem, r.lastLine())
+		})
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	r := run(t.Context(), "serve", "--collection", "jobs="+missing, "--data", t.TempDir())
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "queue directory "+missing+" of collection jobs: ")
+}
+
+// TestServe runs the command until its context ends, as SIGTERM ends it.
+func TestServe(t *testing.T) {
+	queueDir, dataDir := t.TempDir(), t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	for range 2 { // the second time the index is there already
+		ctx, cancel := context.WithCancel(t.Context())
+		var stderr lockedBuffer
+		env := &cli.Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}
+		ended := make(chan int)
+		go func() {
+			ended <- cli.Run(ctx, newRoot, env, []string{"serve", "--collection", "jobs=" + queueDir, "--data", dataDir,
+				"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "32MiB"})
+		}()
+		until(t.Context(), func() bool { return strings.Contains(stderr.String(), "the queue has been read to its end") })
+		cancel()
+		require.Equal(t, cli.ExitOK, <-ended, stderr.String())
+	}
+	r := run(t.Context(), "check", "--data", dataDir)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Regexp(t, `^jobs: sound, verified in \S+\n$`, r.stdout)
+}
+
+func TestCheckpoint(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "b", "")
+	o := testOptions(t, queueDir)
+	target := filepath.Join(t.TempDir(), "copy")
+
+	indexOnce(t, o)
+	lock, err := lockData(o.dataDir) // as a daemon has it
+	require.NoError(t, err)
+	r := run(t.Context(), "checkpoint", "--data", o.dataDir, target)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "is in use by docserviced")
+	require.NoError(t, lock.Close())
+
+	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), target+" exists already")
+	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
+
+	o.dataDir = target
+	copied, _ := startTestDaemon(t, o)
+	waitReady(t, copied)
+	require.Zero(t, copied.collections[0].Status().Applied, "the copy has begun from its position")
+	document, err := copied.collections[0].Get(nil, []byte("a"))
+	require.NoError(t, err)
+	require.Equal(t, `{"id":"a"}`, string(document))
+}
+
+func TestNoIndexes(t *testing.T) {
+	for _, args := range [][]string{{"check"}, {"checkpoint", filepath.Join(t.TempDir(), "target")}} {
+		empty := t.TempDir()
+		r := run(t.Context(), append(args, "--data", empty)...)
+		require.Equal(t, cli.ExitFailure, r.status)
+		require.Equal(t, "docserviced: "+empty+" holds no index; give the directory that docserviced serve --data was given", r.lastLine())
+	}
+}
+
+func TestCheckFindsDamage(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	indexOnce(t, o)
+	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
+	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
+	flipLargest(t, filepath.Join(target, "jobs"))
+	r := run(t.Context(), "check", "--data", target)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, "jobs: damaged: ")
+	require.Contains(t, r.lastLine(), "1 of 1 indexes in "+target+" are damaged")
+}
+
+// flipLargest changes a byte in the middle of the largest file of a directory.
+func flipLargest(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	var largest string
+	var size int64
+	for _, name := range files {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		if info.Mode().IsRegular() && info.Size() > size {
+			largest, size = name, info.Size()
+		}
+	}
+	content, err := os.ReadFile(largest)
+	require.NoError(t, err)
+	content[len(content)/2] ^= 0xff
+	require.NoError(t, os.WriteFile(largest, content, 0o600))
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"docstore/docservice"
+	"docstore/internal/cli"
+)
+
+// progressInterval is how often the collections are asked how far they are.
+const progressInterval = 200 * time.Millisecond
+
+// showIndexing shows how far the first indexing is, until every collection has
+// read its queue to the end or can read no further.
+func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
+	first := sumIndexing(d.collections)
+	if first.settled {
+		return
+	}
+	meter := cli.NewMeter(env, "indexing", first.present-first.tailed)
+	defer meter.Finish()
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.failed:
+			return
+		case <-ticker.C:
+		}
+		now := sumIndexing(d.collections)
+		meter.SetTotal(now.present - first.tailed)
+		meter.Update(now.entries, now.tailed-first.tailed)
+		if now.settled {
+			return
+		}
+	}
+}
+
+// indexing is how far all collections are together.
+type indexing struct {
+	entries         int64
+	tailed, present int64 // bytes of the queues
+	settled         bool  // there is nothing to wait for
+}
+
+func sumIndexing(collections []*docservice.Collection) indexing {
+	sum := indexing{settled: true}
+	for _, c := range collections {
+		status := c.Status()
+		sum.entries += int64(status.Applied)
+		sum.tailed += status.TailedBytes
+		sum.present += status.PresentBytes
+		stopped := false
+		for _, fault := range status.Faults {
+			stopped = stopped || fault.StopsTail
+		}
+		sum.settled = sum.settled && (status.Ready || stopped)
+	}
+	return sum
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+)
+
+// Default addresses.
+const (
+	defaultBoxcar = "127.0.0.1:7070"
+	defaultHTTP   = "127.0.0.1:7071"
+)
+
+const (
+	defaultMemory = 512 << 20
+	minMemory     = 16 << 20
+)
+
+func newServe(env *cli.Env) *cobra.Command {
+	var values []string
+	o := daemonOptions{memory: defaultMemory}
+	var quiet bool
+	command := &cobra.Command{
+		Use:   "serve --collection NAME=QUEUEDIR [--collection ...] --data DIR",
+		Short: "Index queues and serve their documents",
+		Long: `Serve follows each queue into an index below --data and answers for its documents
+over Boxcar. It answers at once with what is indexed already, and is ready when
+every queue has been read to its end. Damaged files are reported, and served
+around, until good copies take their place.
+
+HTTP shows how it is doing; keep it from strangers:
+
+  /healthz                      200 while the process runs
+  /readyz                       200 once every queue has been read to its end, else
+                                503; reasons and faults as JSON
+  /metrics                      for Prometheus
+  /documents/COLLECTION/ID      the document; 404 not found, 503 unavailable here
+  /debug/pprof/                 profiles
+
+SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
+for --grace at most, and the exit status is 0.`,
+		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
+  docserviced serve --collection jobs=/srv/queue/jobs --collection resumes=/srv/queue/resumes \
+      --data /srv/index --boxcar :7070 --memory 4GiB`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if o.memory < minMemory {
+				return cli.Usagef("--memory %s: at least %s are needed", &o.memory, cli.FormatBytes(minMemory))
+			}
+			if o.dataDir == "" {
+				return cli.Usagef("--data is empty")
+			}
+			var err error
+			if o.collections, err = parseCollections(values); err != nil {
+				return err
+			}
+			return serve(command.Context(), env, o, quiet)
+		},
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(&values, "collection", nil, "a collection to serve and the directory of its queue, as NAME=QUEUEDIR; may be repeated")
+	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; one daemon only")
+	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
+	flags.StringVar(&o.http, "http", defaultHTTP, "address to serve HTTP on")
+	flags.Var(&o.memory, "memory", "memory of all collections together: three quarters for memtables and Bloom filters, one for requests "+
+		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
+	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
+	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
+	for _, name := range []string{"collection", "data"} {
+		if err := command.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag was defined above
+		}
+	}
+	return command
+}
+
+// serve runs a daemon until ctx ends.
+func serve(ctx context.Context, env *cli.Env, o daemonOptions, quiet bool) error {
+	d, err := startDaemon(env, o)
+	if err != nil {
+		return err
+	}
+	env.Log.Info("serving", "boxcar", d.boxcarAddress(), "http", "http://"+d.httpAddress(), "collections", len(o.collections))
+	if !quiet {
+		showIndexing(ctx, env, d)
+	}
+	select {
+	case <-ctx.Done():
+		env.Log.Info("ending", "grace", o.grace)
+	case <-d.failed:
+	}
+	return d.stop(o.grace)
+}
