@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice"
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+func run(ctx context.Context, stdin string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	env := &cli.Env{Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr}
+	status := cli.Run(ctx, newRoot, env, args)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// serve serves the documents of a queue until the test ends and returns the
+// address.
+func serve(t *testing.T, queueDir string) string {
+	t.Helper()
+	collection, err := docservice.OpenCollection("jobs", queueDir, filepath.Join(t.TempDir(), "index"), nil)
+	require.NoError(t, err)
+	server := boxcarrpc.NewServer(docservice.NewService(collection).Handle, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-served, boxcarrpc.ErrServerClosed)
+		require.NoError(t, collection.Close())
+	})
+	require.NoError(t, collection.WaitReady(t.Context()))
+	return listener.Addr().String()
+}
+
+func newQueue(t *testing.T, documents map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writer, err := queue.OpenWriter(dir, nil)
+	require.NoError(t, err)
+	for id, document := range documents {
+		_, err := writer.Append([]byte(id), []byte(document))
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+	return dir
+}
+
+func TestGet(t *testing.T) {
+	address := serve(t, newQueue(t, map[string]string{"a": `{"id":"a"}`, "lines": "x\ny\x00"}))
+	for _, test := range []struct {
+		id     string
+		status int
+		stdout string
+		stderr string
+	}{
+		{"a", cli.ExitOK, `{"id":"a"}` + "\n", ""},
+		{"lines", cli.ExitOK, "x\ny\x00\n", ""},
+		{"never", cli.ExitFailure, "", "not found: collection jobs has no document \"never\"\n"},
+	} {
+		r := run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", test.id)
+		require.Equal(t, result{test.status, test.stdout, test.stderr}, r)
+	}
+
+	r := run(t.Context(), "", "get", "--servers", address, "--collection", "resumes", "a")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stderr, "resumes")
+	r = run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", strings.Repeat("x", queue.MaxIDBytes+1))
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stderr, "an id has 1 byte to 1 KiB")
+}
+
+func TestMget(t *testing.T) {
+	const picture = "\x89PNG\r\n"
+	address := serve(t, newQueue(t, map[string]string{
+		"a": `{"id":"a", "x": 1}`, "text": "hello", "picture": picture, "pretty": "{\n}", "latin1": "\"\xe9\"", "cr": "{}\r", "<&>": "1",
+	}))
+	want := []string{
+		`{"id":"picture","found":true,"document_base64":"` + base64.StdEncoding.EncodeToString([]byte(picture)) + `"}`,
+		`{"id":"a","found":true,"document":{"id":"a", "x": 1}}`,
+		`{"id":"never","found":false}`,
+		`{"id":"text","found":true,"document_base64":"aGVsbG8="}`,
+		`{"id":"pretty","found":true,"document_base64":"ewp9"}`,
+		`{"id":"latin1","found":true,"document_base64":"` + base64.StdEncoding.EncodeToString([]byte("\"\xe9\"")) + `"}`,
+		`{"id":"cr","found":true,"document":{}` + "\r}",
+		`{"id":"<&>","found":true,"document":1}`,
+		`{"id":"a","found":true,"document":{"id":"a", "x": 1}}`,
+	}
+	ids := []string{"picture", "a", "never", "text", "pretty", "latin1", "cr", "<&>", "a"}
+	expected := result{cli.ExitOK, strings.Join(want, "\n") + "\n", ""}
+	require.Equal(t, expected, run(t.Context(), "", append([]string{"mget", "--servers", address, "--collection", "jobs"}, ids...)...))
+	require.Equal(t, expected, run(t.Context(), strings.Join(ids, "\n"), "mget", "--servers", address, "--collection", "jobs", "-"))
+	require.Equal(t, result{}, run(t.Context(), "", "mget", "--servers", address, "--collection", "jobs", "-"))
+
+	r := run(t.Context(), "a\n"+strings.Repeat("x", queue.MaxIDBytes+1)+"\n", "mget", "--servers", address, "--collection", "jobs", "-")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, "standard input:2: an id has at most 1024 bytes; give an id a line\n", r.stderr)
+}
+
+// TestMgetManyBatches asks for more ids than fit into a batch, in order.
+func TestMgetManyBatches(t *testing.T) {
+	documents := make(map[string]string)
+	var ids strings.Builder
+	for i := range 2*batchIDs + 7 {
+		id := fmt.Sprint(i)
+		documents[id] = `{"n":` + id + `}`
+		fmt.Fprintln(&ids, id)
+	}
+	address := serve(t, newQueue(t, documents))
+	r := run(t.Context(), ids.String(), "mget", "--servers", address, "--collection", "jobs", "-")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	lines := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	require.Len(t, lines, len(documents))
+	for i, text := range lines {
+		var line struct {
+			ID       string
+			Document struct{ N int }
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &line))
+		require.Equal(t, fmt.Sprint(i), line.ID)
+		require.Equal(t, i, line.Document.N)
+	}
+}
+
+// TestUnavailable: a damaged document is no document that does not exist.
+func TestUnavailable(t *testing.T) {
+	queueDir := newQueue(t, map[string]string{"a": `{"id":"a"}`, "bad": `{"x":"bbbbbbbb"}`})
+	damage(t, queueDir, "bbbbbbbb")
+	address := serve(t, queueDir)
+	r := run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", "bad")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stderr, `boxcar: document "bad" is unavailable on every server asked: `)
+
+	r = run(t.Context(), "", "mget", "--servers", address, "--collection", "jobs", "bad", "a")
+	require.Equal(t, cli.ExitFailure, r.status)
+	lines := strings.Split(r.stdout, "\n")
+	require.Regexp(t, `^\{"id":"bad","found":false,"error":".*unavailable.*"\}$`, lines[0])
+	require.Equal(t, `{"id":"a","found":true,"document":{"id":"a"}}`, lines[1])
+	require.Equal(t, "boxcar: 1 of 2 documents could not be fetched\n", r.stderr)
+}
+
+// damage changes a byte of the text in a queue's files.
+func damage(t *testing.T, queueDir, text string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(queueDir, "*"))
+	require.NoError(t, err)
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if at := bytes.Index(content, []byte(text)); at >= 0 {
+			content[at] ^= 0x20
+			require.NoError(t, os.WriteFile(name, content, 0o600))
+			return
+		}
+	}
+	require.Fail(t, "no file holds the text", text)
+}
+
+func TestNoServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	r := run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", "--timeout", "50ms", "--log-level", "ERROR", "a")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, "boxcar: no server of ["+address+"] answered within 50ms; is one running there, and serving Boxcar?\n", r.stderr)
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{},
+		{"get", "a"},
+		{"get", "--collection", "jobs"},
+		{"get", "--collection", "jobs", "a", "b"},
+		{"get", "--collection", "jobs", "--timeout", "0s", "a"},
+		{"get", "--collection", "jobs", "--servers", "", "a"},
+		{"mget", "--collection", "jobs"},
+		{"scan"},
+	} {
+		r := run(t.Context(), "", args...)
+		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
+		require.Regexp(t, `^boxcar: .+; see boxcar.* --help\n$`, r.stderr)
+	}
+	for _, command := range []string{"get", "mget"} {
+		help := run(t.Context(), "", command, "--help")
+		require.Equal(t, cli.ExitOK, help.status)
+		require.Contains(t, help.stdout, "Examples:\n  boxcar "+command)
+	}
+}

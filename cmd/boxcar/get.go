@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"docstore/docservice"
+	"docstore/internal/cli"
+)
+
+func newGet(env *cli.Env) *cobra.Command {
+	var c connection
+	command := &cobra.Command{
+		Use:   "get --servers A,B,... --collection NAME ID",
+		Short: "Write a document to standard output",
+		Long: `Get writes the document and a newline. Where there is none it says "not found" on
+standard error, and the exit status is 1.`,
+		Example: `  boxcar get --collection jobs 4711
+  boxcar get --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs 4711 | jq .title`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return c.with(env, func(client *docservice.Client) error {
+				return c.get(command.Context(), env, client, args[0])
+			})
+		},
+	}
+	c.addFlags(command)
+	return command
+}
+
+func (c *connection) get(ctx context.Context, env *cli.Env, client *docservice.Client, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	document, err := client.Get(ctx, nil, id)
+	switch {
+	case errors.Is(err, docservice.ErrNotFound):
+		return cli.Bare(fmt.Errorf("not found: collection %s has no document %q", c.collection, id))
+	case errors.Is(err, docservice.ErrUnavailable):
+		return fmt.Errorf("document %q is unavailable on every server asked: %w; their /readyz says more", id, err)
+	case err != nil:
+		return c.explain(err)
+	}
+	out := cli.NewOutput(env.Stdout)
+	out.Write(document)
+	out.Write([]byte("\n"))
+	return out.Flush()
+}

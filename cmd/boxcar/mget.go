@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"docstore/docservice"
+	"docstore/internal/cli"
+	"docstore/internal/ndjson"
+	"docstore/queue"
+)
+
+// batchIDs is how many documents are asked for at once.
+const batchIDs = 256
+
+func newMget(env *cli.Env) *cobra.Command {
+	var c connection
+	command := &cobra.Command{
+		Use:   "mget --servers A,B,... --collection NAME ID... | -",
+		Short: "Write many documents to standard output, a line of JSON each",
+		Long: `Mget writes a line for each id, in the order asked. With "-" the ids come from
+standard input, a line each.
+
+  {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded as it is
+  {"id":"18","found":true,"document_base64":"iVBORw0K"}   anything else, and JSON that
+                                                          fills more than one line
+  {"id":"19","found":false}                               there is none
+  {"id":"20","found":false,"error":"..."}                 it could not be fetched
+
+The exit status is 1 if a document could not be fetched; one that is not found is
+an answer like any other.`,
+		Example: `  boxcar mget --collection jobs 4711 4712
+  boxcar mget --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs - < ids.txt`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return c.with(env, func(client *docservice.Client) error {
+				m := &multiGet{connection: &c, client: client, out: cli.NewOutput(env.Stdout)}
+				if len(args) == 1 && args[0] == "-" {
+					return m.finish(m.fromInput(command.Context(), env.Stdin))
+				}
+				return m.finish(m.fromArguments(command.Context(), args))
+			})
+		},
+	}
+	c.addFlags(command)
+	return command
+}
+
+// multiGet fetches and prints.
+type multiGet struct {
+	*connection
+	client *docservice.Client
+	out    *cli.Output
+	line   []byte
+	asked  int
+	failed int // could not be fetched
+}
+
+func (m *multiGet) fromArguments(ctx context.Context, ids []string) error {
+	for len(ids) > 0 {
+		n := min(len(ids), batchIDs)
+		if err := m.fetch(ctx, ids[:n]); err != nil {
+			return err
+		}
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// fromInput asks as soon as no further id is waiting, so that it can answer a
+// program at the other end of a pipe.
+func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
+	lines := ndjson.NewReader(in, queue.MaxIDBytes, 0, 0)
+	var ids []string
+	for {
+		line, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return m.fetch(ctx, ids)
+		}
+		if err != nil {
+			return fmt.Errorf("reading standard input: %w", err)
+		}
+		if line.TooLong {
+			return cli.Bare(fmt.Errorf("standard input:%d: an id has at most %d bytes; give an id a line", line.Number, queue.MaxIDBytes))
+		}
+		ids = append(ids, string(line.Text))
+		if len(ids) == batchIDs || !lines.Waiting() {
+			if err := m.fetch(ctx, ids); err != nil {
+				return err
+			}
+			ids = ids[:0]
+		}
+	}
+}
+
+// fetch asks for some ids and prints their lines.
+func (m *multiGet) fetch(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	err := m.client.GetMany(ctx, ids, func(i int, document []byte, err error) error {
+		m.asked++
+		m.print(ids[i], document, err)
+		return m.out.Err()
+	})
+	if err != nil {
+		return m.explain(err)
+	}
+	return m.out.Flush()
+}
+
+func (m *multiGet) print(id string, document []byte, err error) {
+	m.line = append(m.line[:0], `{"id":`...)
+	m.line = appendString(m.line, id)
+	switch {
+	case err == nil:
+		m.line = appendDocument(append(m.line, `,"found":true,`...), document)
+	case errors.Is(err, docservice.ErrNotFound):
+		m.line = append(m.line, `,"found":false`...)
+	default:
+		m.failed++
+		m.line = appendString(append(m.line, `,"found":false,"error":`...), err.Error())
+	}
+	m.out.Write(append(m.line, "}\n"...))
+}
+
+// finish returns how all of it went.
+func (m *multiGet) finish(err error) error {
+	if flushErr := m.out.Flush(); err == nil {
+		err = flushErr
+	}
+	if err == nil && m.failed > 0 {
+		err = fmt.Errorf("%d of %d documents could not be fetched", m.failed, m.asked)
+	}
+	return err
+}
+
+// appendDocument appends the field that holds a document. What a reader of lines
+// of JSON would not get back byte by byte goes into base64.
+func appendDocument(dst, document []byte) []byte {
+	if bytes.IndexByte(document, '\n') < 0 && utf8.Valid(document) && json.Valid(document) {
+		return append(append(dst, `"document":`...), document...)
+	}
+	dst = append(dst, `"document_base64":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, document)
+	return append(dst, '"')
+}
+
+// appendString appends a JSON string.
+func appendString(dst []byte, s string) []byte {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(s); err != nil {
+		panic(err) // a string always encodes
+	}
+	return append(dst, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
+}
