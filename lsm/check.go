@@ -16,10 +16,12 @@ import (
 // reads and writes and reports all that is wrong, joined, each as a
 // *CorruptionError where it is one.
 func (db *DB) Check() error {
-	v, err := db.acquire()
+	present, err := db.acquire()
 	if err != nil {
 		return err
 	}
+	v := present.tablesOnly()
+	present.unref()
 	defer v.unref()
 
 	var found []error

@@ -57,16 +57,18 @@ func (db *DB) Checkpoint(dir string) error {
 	return errors.Wrap(fsys.SyncDir(filepath.Dir(dir)), "lsm: checkpoint")
 }
 
-// keepFiles returns the present view, held, and a manifest of it,
+// keepFiles returns a view of the present tables and a manifest of it,
 // and sees to it that no file goes before releaseFiles.
 func (db *DB) keepFiles() (*view, manifest, error) {
 	// Under install no file is between its manifest and its removal.
 	db.install.Lock()
 	defer db.install.Unlock()
-	v, err := db.acquire()
+	present, err := db.acquire()
 	if err != nil {
 		return nil, manifest{}, err
 	}
+	v := present.tablesOnly()
+	present.unref()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.mu.checkpoints++

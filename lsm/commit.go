@@ -53,10 +53,10 @@ func (db *DB) applyOne(fill func(b *Batch) error) error {
 }
 
 // Apply makes the writes of a batch, all or none. When it returns nil they are
-// visible, and survive what Options.Durability says. When it returns an error of
-// a log that failed, they are not visible or, at PowerLoss, may be, and may or
-// may not be there after the next Open; every other error means that nothing was
-// written. The batch is left as it is.
+// visible, and survive what Options.Durability says. After an error nothing was
+// written, but for two cases in which the writes may or may not be there after the
+// next Open: the log failed; or the store was closed while a writer at PowerLoss
+// waited for the disk. The batch is left as it is.
 func (db *DB) Apply(b *Batch) error {
 	if b.err != nil {
 		return b.err

@@ -40,23 +40,25 @@ func (db *DB) mergeNewer(than *table) error {
 		if err != nil {
 			return errClosing
 		}
-		tables := v.tables
+		// Not held through the merge: that would keep memtables. A merge reads
+		// through mappings of its own, and nobody else removes tables.
+		tables, all := v.tables, len(v.tables)
+		v.unref()
 		if than != nil {
 			tables = tables[:slices.Index(tables, than)]
 		}
 		begin, end := planMerge(db.units(tables))
-		if begin != end {
-			err = db.merge(tables[begin:end], end == len(v.tables))
+		if begin == end {
+			return nil
 		}
-		v.unref()
-		if err != nil || begin == end {
+		if err := db.merge(tables[begin:end], end == all); err != nil {
 			return err
 		}
 	}
 }
 
 // merge makes one table of a run of tables, in one pass. Tombstones go if
-// nothing is older than the run. The caller holds a view with the inputs.
+// nothing is older than the run.
 func (db *DB) merge(inputs []*table, oldest bool) error {
 	start := time.Now()
 	sources := make([]internalIterator, len(inputs))

@@ -43,6 +43,10 @@ func newView(memtables []*memtable, tables []*table) *view {
 	return v
 }
 
+// tablesOnly returns a view of the tables of one that the caller holds, for
+// work that takes its time and must not keep memtables.
+func (v *view) tablesOnly() *view { return newView(nil, v.tables) }
+
 func (v *view) tryRef() bool {
 	for {
 		n := v.refs.Load()

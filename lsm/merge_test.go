@@ -1,0 +1,114 @@
+package lsm
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestALargeMergePausesForSmallOnes holds a large merge up in the middle, flushes
+// several memtables meanwhile, and sees them merged before the large one ends.
+func TestALargeMergePausesForSmallOnes(t *testing.T) {
+	var (
+		db             *DB
+		mu             sync.Mutex
+		written        = map[string]int{}
+		large          string // the table whose merge was held up
+		before, during uint64 // merges done when it was held up, and when it ended
+	)
+	held, release := make(chan struct{}), make(chan struct{})
+	hook := func(op vfs.Op) error {
+		if filepath.Ext(op.Name) != tableSuffix {
+			return nil
+		}
+		mu.Lock()
+		written[op.Name] += op.Bytes
+		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 2*mergeStepBytes
+		if first {
+			large, before = op.Name, db.counters.merges.Load()
+		}
+		if op.Kind == vfs.OpSync && op.Name == large {
+			during = db.counters.merges.Load()
+		}
+		mu.Unlock()
+		if first {
+			close(held)
+			<-release
+		}
+		return nil
+	}
+	db = open(t, "db", &Options{MemtableBytes: 256 << 10, Durability: None, FS: vfs.NewFault(vfs.NewMem(), hook)})
+	value := make([]byte, 1000)
+	entries := 0
+	write := func() {
+		require.NoError(t, db.Set(fmt.Appendf(nil, "key%06d", entries), value))
+		entries++
+	}
+	for i := range 16 { // the last begins the merge of all of them, of almost 4 MiB
+		require.NoError(t, db.WaitIdle(t.Context()))
+		for range 230 {
+			write()
+		}
+		if i == 15 {
+			require.Len(t, db.Stats().Tables, 4)
+		}
+		require.NoError(t, db.Flush())
+	}
+	<-held
+	for range 6 { // flushes go on
+		write()
+		require.NoError(t, db.Flush())
+	}
+	tables := len(db.Stats().Tables)
+	close(release)
+	require.NoError(t, db.WaitIdle(t.Context()))
+	mu.Lock()
+	require.Greater(t, during, before, "small merges were done while the large one ran")
+	mu.Unlock()
+	require.Less(t, len(db.Stats().Tables), tables)
+	require.NoError(t, db.Check())
+	state, err := read(db)
+	require.NoError(t, err)
+	require.Len(t, state, entries)
+}
+
+// TestWritersWaitForTheFlusher fills memtables while none can be written: only
+// so many wait, writers stop, and go on when there is room.
+func TestWritersWaitForTheFlusher(t *testing.T) {
+	release := make(chan struct{})
+	var started atomic.Bool
+	o := &Options{MemtableBytes: minMemtableBytes, FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix {
+			started.Store(true)
+			<-release
+		}
+		return nil
+	})}
+	db := open(t, "db", o)
+	const writes = 200
+	done := make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < writes && err == nil; i++ {
+			err = db.Set(fmt.Appendf(nil, "%d", i), make([]byte, 200))
+		}
+		done <- err
+	}()
+	for !started.Load() || db.Stats().MemtablesWaiting < maxWaiting {
+	}
+	db.mu.Lock()
+	require.Len(t, db.current.Load().memtables, maxWaiting+1)
+	db.mu.Unlock()
+	close(release)
+	require.NoError(t, <-done)
+	require.Positive(t, db.Stats().Writes.StallTime)
+	state, err := read(db)
+	require.NoError(t, err)
+	require.Len(t, state, writes)
+}
