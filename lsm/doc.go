@@ -65,7 +65,7 @@
 //	LOCK              locked by the writer, and names it
 //	MANIFEST          the tables, the first log that counts, the store's id
 //	0000000007.table  docs/format/table.md
-//	0000000008.log    docs/format/wal.md; its records are batches, as in batch.go
+//	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
 //
 // Every byte is under a CRC-32C. Open verifies the manifest and of each table the
 // index; a block is verified when it is first touched, which is remembered: a page

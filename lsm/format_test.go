@@ -38,14 +38,18 @@ func goldenManifest(t testing.TB) []byte {
 	return (&manifest{id: goldenID, nextNumber: 9, lastSequence: 14, firstLog: 8, tables: []tableFacts{facts}}).encode()
 }
 
+func goldenBatch(t testing.TB) []byte {
+	var batch Batch
+	require.NoError(t, batch.Set([]byte("apple"), []byte("red")))
+	require.NoError(t, batch.Delete([]byte("pear")))
+	return batch.encoded()
+}
+
 // TestGolden holds what is written against the files of this version, which
 // every later version has to read.
 func TestGolden(t *testing.T) {
 	_, table := goldenTable(t)
-	var batch Batch
-	require.NoError(t, batch.Set([]byte("apple"), []byte("red")))
-	require.NoError(t, batch.Delete([]byte("pear")))
-	for name, b := range map[string][]byte{"table-v0": table, "manifest-v0": goldenManifest(t), "batch-v0": batch.encoded()} {
+	for name, b := range map[string][]byte{"table-v0": table, "manifest-v0": goldenManifest(t), "batch-v0": goldenBatch(t)} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			require.NoError(t, os.MkdirAll("testdata", 0o755))
@@ -60,10 +64,14 @@ func TestGolden(t *testing.T) {
 // TestFormatPages makes sure that the byte examples in docs/format are true.
 func TestFormatPages(t *testing.T) {
 	_, table := goldenTable(t)
-	for page, b := range map[string][]byte{"table.md": table, "manifest.md": goldenManifest(t)} {
-		text, err := os.ReadFile(filepath.Join("..", "docs", "format", page))
+	for _, example := range []struct {
+		page string
+		b    []byte
+	}{{"table.md", table}, {"manifest.md", goldenManifest(t)}, {"manifest.md", goldenBatch(t)}} {
+		text, err := os.ReadFile(filepath.Join("..", "docs", "format", example.page))
 		require.NoError(t, err)
-		require.True(t, strings.Contains(string(text), hex.Dump(b)), "%s needs\n%s", page, hex.Dump(b))
+		dump := hex.Dump(example.b)
+		require.True(t, strings.Contains(string(text), dump), "%s needs\n%s", example.page, dump)
 	}
 }
 
@@ -192,10 +200,7 @@ func FuzzDecodeManifest(f *testing.F) {
 }
 
 func FuzzDecodeBatch(f *testing.F) {
-	var batch Batch
-	_ = batch.Set([]byte("apple"), []byte("red"))
-	_ = batch.Delete([]byte("pear"))
-	f.Add(batch.encoded())
+	f.Add(goldenBatch(f))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		count, err := checkBatch(b)
 		if err != nil {
