@@ -102,9 +102,9 @@ func (e *Error) Unwrap() error { return e.cause }
 func (e *Error) Is(target error) bool {
 	switch e.Code {
 	case CodeDeadlineExceeded:
-		return target == context.DeadlineExceeded //nolint:errorlint // this is the comparison that errors.Is asks for
+		return target == context.DeadlineExceeded
 	case CodeCanceled:
-		return target == context.Canceled //nolint:errorlint // this is the comparison that errors.Is asks for
+		return target == context.Canceled
 	}
 	return false
 }
@@ -144,7 +144,6 @@ var ErrServerClosed = errors.New("boxcarrpc: server closed")
 
 // What ends a connection; found in logs and in the causes of errors.
 var (
-	errTransportClosed = errors.New("transport closed")
 	errSilent          = errors.New("peer is silent")
 	errGoingAway       = errors.New("peer is going away")
 	errVersion         = errors.New("no version of the protocol in common")

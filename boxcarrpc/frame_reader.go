@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"io"
 	"net"
 	"sync/atomic"
 
@@ -71,3 +72,7 @@ func (r *frameReader) makeRoom() {
 	r.end = copy(r.buffer, rest)
 	r.start = 0
 }
+
+// shut closes a connection or a listener. Nothing can be done about an error:
+// what matters has been answered for before, and the other side will find out.
+func shut(c io.Closer) { c.Close() }

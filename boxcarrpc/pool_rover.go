@@ -154,7 +154,7 @@ func (p *Pool) connect(peer *poolPeer) {
 	switch {
 	case p.mu.closed:
 		if err == nil {
-			t.conn.Close()
+			shut(t.conn)
 		}
 		return
 	case err != nil:

@@ -88,7 +88,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 // ErrServerClosed; any other error is the listener's. It closes l. A server may
 // serve several listeners at once.
 func (s *Server) Serve(l net.Listener) error {
-	defer l.Close()
+	defer shut(l)
 	if s.invalid != nil {
 		return s.invalid
 	}
@@ -114,6 +114,9 @@ func (s *Server) Serve(l net.Listener) error {
 		time.Sleep(pause)
 	}
 }
+
+// usable reports whether the options were good.
+func (s *Server) usable() bool { return s.invalid == nil }
 
 // temporary reports whether an error of Accept may pass.
 func temporary(err error) bool {
@@ -150,9 +153,9 @@ func (s *Server) accept(conn net.Conn) {
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.draining || s.mu.closed:
-		conn.Close()
+		shut(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
-		conn.Close()
+		shut(conn)
 		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", conn.RemoteAddr())
 	default:
 		c := newServerConn(s, conn)
@@ -185,7 +188,7 @@ func (s *Server) closeEmptyLocked() {
 // connections are closed. If ctx ends first it returns its error and leaves the
 // rest to Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if s.invalid != nil {
+	if !s.usable() {
 		return nil
 	}
 	var conns []*serverConn
@@ -193,7 +196,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.mu.draining && !s.mu.closed {
 		s.mu.draining = true
 		for l := range s.mu.listeners {
-			l.Close()
+			shut(l)
 		}
 		for c := range s.mu.conns {
 			conns = append(conns, c)
@@ -218,16 +221,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close ends every connection at once and the contexts of all requests. It does
 // not wait for handlers that go on nevertheless. Close is idempotent.
 func (s *Server) Close() error {
-	if s.invalid != nil {
+	if !s.usable() {
 		return nil
 	}
 	s.mu.Lock()
 	s.mu.closed = true
 	for l := range s.mu.listeners {
-		l.Close()
+		shut(l)
 	}
 	for c := range s.mu.conns {
-		c.conn.Close()
+		shut(c.conn)
 	}
 	if len(s.mu.conns) == 0 {
 		s.closeEmptyLocked()
@@ -264,7 +267,7 @@ func (s *Server) reclaim(number int32) {
 // Stats returns the server's counters. They are read one after another, while
 // the server goes on.
 func (s *Server) Stats() ServerStats {
-	if s.invalid != nil {
+	if !s.usable() {
 		return ServerStats{}
 	}
 	s.mu.Lock()

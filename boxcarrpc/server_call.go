@@ -176,23 +176,26 @@ func (l *serverLane) handle() {
 	answer, flags, data := l.call(out)
 	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
 
-	// The lane is free for the next request before the client can know it.
-	c.mu.Lock()
-	l.dropRequest()
-	l.state = laneIdle
-	answer.Sequence = l.sequence
-	if c.mu.closed || flags&wire.FlagSlotLost != 0 {
-		c.mu.lanes[l.number] = nil
-		s.reclaim(l.slot)
-	}
-	c.mu.Unlock()
-
-	answer.Total, answer.Lowest = uint32(len(data)), c.lowestFree()
-	bulk := bulkMessage{}
+	answer.Total = uint32(len(data))
+	var bulk bulkMessage
 	if len(data) > wire.ResponseRoom {
 		bulk.taken = make(chan struct{}, 1)
 	}
+	// In one step, as the client sees it: the lane is free for the next request
+	// with the response, and a slot that is lost is not given out before it.
+	c.mu.Lock()
+	l.dropRequest()
+	l.state = laneIdle
+	lost := c.mu.closed || flags&wire.FlagSlotLost != 0
+	if lost {
+		c.mu.lanes[l.number] = nil
+	}
+	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
 	c.out.response(l.number, flags, answer, data, &bulk)
+	if lost {
+		s.reclaim(l.slot)
+	}
+	c.mu.Unlock()
 	if bulk.taken != nil {
 		<-bulk.taken
 	}

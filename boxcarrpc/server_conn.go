@@ -73,15 +73,15 @@ func (c *serverConn) serve() {
 		var writer sync.WaitGroup
 		writer.Go(func() {
 			if c.out.run() != nil {
-				c.conn.Close() // which ends the reader
+				shut(c.conn) // which ends the reader
 			}
 		})
 		err = c.read()
 		c.end()
-		c.conn.Close()
+		shut(c.conn)
 		writer.Wait()
 	}
-	c.conn.Close()
+	shut(c.conn)
 	c.report(err)
 }
 

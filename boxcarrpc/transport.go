@@ -88,7 +88,7 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 		return nil, err
 	}
 	// The handshake ends with its context, whatever the server does.
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { shut(conn) })
 	t := &transport{pool: p, peer: peer, conn: conn}
 	t.in.conn = conn
 	t.out.init(conn, 0)
@@ -97,7 +97,7 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		conn.Close()
+		shut(conn)
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return t, nil
@@ -388,7 +388,7 @@ func (t *transport) fail(cause error) {
 	}
 	t.mu.err = cause
 	t.mu.Unlock()
-	t.conn.Close()
+	shut(t.conn)
 	t.out.close()
 	t.pool.lose(t, cause)
 

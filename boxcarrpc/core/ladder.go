@@ -275,11 +275,11 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	switch {
 	case !p.live() || l.unused == none:
 		return none, false
+	case !l.Full():
+		return none, p.held < l.laneCap()
 	case p.held >= l.laneCap():
 		// It has its share; only its own highest may become lower.
 		return l.highest(peer), true
-	case !l.Full():
-		return none, true
 	}
 	victim = l.highest(none)
 	if !p.trusted && p.held > 0 && l.peers[l.slots[victim].peer].trusted {

@@ -19,6 +19,7 @@ type Peer struct {
 	quarantine backoff // no new lease before it ends
 	pause      backoff // ranks last until it ends
 	welcomeAt  int64   // when it is asked first
+	declined   uint32  // the rover's round, plus one, in which it had no slot left
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
 	isolated   bool    // in quarantine
@@ -27,6 +28,7 @@ type Peer struct {
 	trusted    bool // has answered a request well since it last broke
 	onTrial    bool // not trusted, and has the one request that finds out
 	asked      bool // the rover waits for its answer
+	askedAny   bool // whether any slot would do, or only a better one
 	welcome    bool // is to be asked first
 }
 

@@ -15,11 +15,12 @@ const (
 
 // A Rover decides which server a client asks for a slot next, and when.
 type Rover struct {
-	next   int64 // no question of its own before
-	hintAt int64 // no hint is followed, and none is considered, before
-	asking int32 // questions under way
-	hinted int32 // the server of a hint, plus one; 0 for none
-	level  uint8 // questions in a row that gained nothing
+	next   int64  // no question of its own before
+	hintAt int64  // no hint is followed, and none is considered, before
+	asking int32  // questions under way
+	hinted int32  // the server of a hint, plus one; 0 for none
+	round  uint32 // of questions while slots are missing: each server is asked once
+	level  uint8  // questions in a row that gained nothing
 }
 
 // Turn returns the next question, if one is due: which server to ask for a slot
@@ -36,12 +37,16 @@ func (r *Rover) Turn(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok
 		peer, below = r.hint(now, l)
 	}
 	if peer == none && now >= r.next {
-		peer, below = pick(l, rng)
+		peer, below = r.pick(l, rng)
 		if peer == none {
-			if r.asking == 0 {
-				r.rest(now, l, rng)
-			} else {
+			switch {
+			case r.asking > 0:
 				r.next = now + restBase // the answer that is awaited comes first
+			case l.Full():
+				r.rest(restLimit, r.level, now, rng)
+			default:
+				r.round++
+				r.rest(fillLimit, r.level, now, rng)
 			}
 			return none, 0, false
 		}
@@ -50,6 +55,7 @@ func (r *Rover) Turn(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok
 		return none, 0, false
 	}
 	l.peers[peer].asked = true
+	l.peers[peer].askedAny = below == NoSlot
 	r.asking++
 	return peer, below, true
 }
@@ -89,21 +95,23 @@ const (
 
 // Done ends a question.
 func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.PCG) {
-	l.peers[peer].asked = false
+	p := &l.peers[peer]
+	p.asked = false
 	r.asking--
+	if answer == Gained {
+		r.level = 0
+	}
 	switch {
-	case answer == Declined:
-		r.rest(now, l, rng)
-	case !l.Full():
-		r.next = now
-		if answer == Gained {
-			r.level = 0
-		}
-	default:
-		if answer == Gained {
-			r.level = 0
-		}
+	case l.Full() && answer == Declined:
+		r.rest(restLimit, r.level, now, rng)
+	case l.Full():
 		r.next = now + jitter(rng, swapRest)
+	case answer == Declined && p.askedAny:
+		r.short(now, l, p, rng)
+	default:
+		// Slots are missing, and if the server has declined, then to better
+		// one: the question is from before others were lost.
+		r.next = now
 	}
 }
 
@@ -111,8 +119,34 @@ func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.
 func (r *Rover) Hurry(now int64) { r.level, r.next = 0, now }
 
 // Filling reports whether slots are missing and there is hope to get them soon:
-// no server has declined since one was gained or lost.
-func (r *Rover) Filling(l *Ladder) bool { return !l.Full() && r.level == 0 && l.live > 0 }
+// not as many servers as there are, or fillTries, have declined in a row.
+func (r *Rover) Filling(l *Ladder) bool { return !l.Full() && r.level < fillTries(l) }
+
+// fillTries is how many questions in a row may gain nothing while slots are
+// missing before the rover slows down.
+func fillTries(l *Ladder) uint8 { return uint8(min(l.live, 8)) }
+
+// short goes on after a server had no slot at all although any would have been
+// welcome: at once with other servers, after some of them more and more slowly,
+// and then with this one too.
+func (r *Rover) short(now int64, l *Ladder, p *Peer, rng *rand.PCG) {
+	p.declined = r.round + 1
+	if tries := fillTries(l); r.level >= tries {
+		r.round++
+		r.rest(fillLimit, r.level-tries, now, rng)
+		return
+	}
+	r.level++
+	r.next = now
+}
+
+// rest backs off after a question that gained nothing.
+func (r *Rover) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
+	r.next = now + jitter(rng, doubled(restBase, limit, level))
+	if r.level < 62 {
+		r.level++
+	}
+}
 
 // Hint tells that a server's lowest free slot is this one, as each answer to a
 // request does. If that would better the ladder, the server is asked soon, and
@@ -126,22 +160,10 @@ func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (t
 	}
 	// Whatever comes of it, the next hint is looked at after a while.
 	r.hintAt = now + int64(uniform(rng, hintWithin)) + 1
-	if below, ok := l.bidFrom(peer); ok && lowest < below {
+	if below, ok := r.bid(l, peer); ok && lowest < below {
 		r.hinted = peer + 1
 	}
 	return r.hinted != 0
-}
-
-// rest backs off after a question that gained nothing.
-func (r *Rover) rest(now int64, l *Ladder, rng *rand.PCG) {
-	limit := int64(restLimit)
-	if !l.Full() {
-		limit = fillLimit
-	}
-	r.next = now + jitter(rng, doubled(restBase, limit, r.level))
-	if r.level < 62 {
-		r.level++
-	}
 }
 
 // hint returns the server of a hint whose time has come.
@@ -151,7 +173,7 @@ func (r *Rover) hint(now int64, l *Ladder) (peer, below int32) {
 	}
 	peer = r.hinted - 1
 	r.hinted = 0
-	if below, ok := l.bidFrom(peer); ok {
+	if below, ok := r.bid(l, peer); ok {
 		return peer, below
 	}
 	return none, 0
@@ -171,7 +193,7 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 		if !p.welcome {
 			continue
 		}
-		bid, ok := l.bidFrom(int32(i))
+		bid, ok := r.bid(l, int32(i))
 		if !ok {
 			l.unwelcome(p) // it has nothing to offer that would be wanted
 			continue
@@ -193,13 +215,13 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 
 // pick returns a server that may be asked, each as likely as the other,
 // connected or not.
-func pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
+func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.extent == 0 {
 		return none, 0
 	}
 	for range pickAttempt {
 		peer = int32(uniform(rng, uint64(l.extent)))
-		if below, ok := l.bidFrom(peer); ok {
+		if below, ok := r.bid(l, peer); ok {
 			return peer, below
 		}
 	}
@@ -207,7 +229,7 @@ func pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count := uint64(0)
 	for i := range l.peers[:l.extent] {
-		if bid, ok := l.bidFrom(int32(i)); ok {
+		if bid, ok := r.bid(l, int32(i)); ok {
 			count++
 			if uniform(rng, count) == 0 {
 				peer, below = int32(i), bid
@@ -217,9 +239,10 @@ func pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// bidFrom is Bid, for a server that is not being asked already.
-func (l *Ladder) bidFrom(peer int32) (below int32, ok bool) {
-	if l.peers[peer].asked {
+// bid is Bid, for a server that is not being asked already and has not said in
+// this round that it has no slots left.
+func (r *Rover) bid(l *Ladder, peer int32) (below int32, ok bool) {
+	if p := &l.peers[peer]; p.asked || p.declined == r.round+1 && !l.Full() {
 		return 0, false
 	}
 	return l.Bid(peer)

@@ -229,6 +229,48 @@ func TestAHintIsFollowedSoon(t *testing.T) {
 	require.Equal(t, [2]int32{0, 9}, [2]int32{peer, below})
 }
 
+// Slots are lost while a question for a better one is under way. That it is
+// declined says nothing about the hope to fill the ladder.
+func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
+	f, c := filled(t, 2, 4)
+	for s := range f.boards {
+		f.boards[s].Lease(NoSlot) // nothing better is left
+	}
+	f.now = max(f.now, c.rover.Wake(&c.ladder)) + restLimit*2
+	peer, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+	require.True(t, ok)
+	require.NotEqual(t, NoSlot, below)
+	f.crash(1 - peer)
+	c.rover.Done(f.now, &c.ladder, peer, Declined, c.rng)
+	require.True(t, c.rover.Filling(&c.ladder))
+	for range 2 {
+		again, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+		require.True(t, ok)
+		require.Equal(t, peer, again)
+		require.Equal(t, NoSlot, below)
+		number, _ := f.boards[peer].Lease(below)
+		f.owner[peer][number] = c.id
+		_, _, _, ok = c.ladder.Grant(peer, number)
+		require.True(t, ok)
+		c.rover.Done(f.now, &c.ladder, peer, Gained, c.rng)
+	}
+	require.True(t, c.ladder.Full())
+}
+
+// A server that has no slots left does not keep a client from asking others.
+func TestAFullServerDoesNotSlowDownTheFilling(t *testing.T) {
+	rng := seeded(t)
+	for range 50 {
+		f := newFleet(t, 3, 1, 6, rng)
+		f.boards[1] = NewBoard(nil, 0)
+		c := f.all[0]
+		for !c.ladder.Full() { // two servers of three give it what it wants
+			f.turn(c)
+			require.Less(t, f.now, int64(20*restBase))
+		}
+	}
+}
+
 func TestARoverNeverSpins(t *testing.T) {
 	rng := seeded(t)
 	for _, servers := range []int{0, 1, 3} {

@@ -1,0 +1,70 @@
+package boxcarrpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"docstore/boxcarrpc/core"
+)
+
+// BenchmarkEcho is calls of 16 bytes that answer 1 KB, client and server in one
+// process over loopback.
+func BenchmarkEcho(b *testing.B) {
+	s := serve(b, benchHandler, nil)
+	for _, lanes := range []int{64, 1} {
+		for _, callers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("LanesPerConn=%d/callers=%d", lanes, callers), func(b *testing.B) {
+				p := newPool(b, &PoolOptions{Size: callers, LanesPerConn: lanes}, s.address)
+				full(b, p)
+				ctx := b.Context()
+				b.ReportAllocs()
+				b.ResetTimer()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						request, dst := make([]byte, 16), make([]byte, 0, 2048)
+						for left.Add(-1) >= 0 {
+							out, err := p.Call(ctx, "m", request, dst)
+							if err != nil || len(out) != 1024 {
+								b.Errorf("%d bytes, %v", len(out), err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+			})
+		}
+	}
+}
+
+var benchResponse = make([]byte, 1024)
+
+func benchHandler(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+	return append(dst, benchResponse...), nil
+}
+
+// BenchmarkAcquireRelease is what a call costs in the pool apart from sending
+// it: taking the lowest slot and giving it back, by 64 goroutines.
+func BenchmarkAcquireRelease(b *testing.B) {
+	s := serve(b, echo, nil)
+	p := newPool(b, &PoolOptions{Size: 64}, s.address)
+	full(b, p)
+	b.ReportAllocs()
+	b.SetParallelism(32) // times the processors, of which there are 2 or more
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			lane, err := p.acquire(b.Context(), nil)
+			if err != nil {
+				continue // more goroutines than slots
+			}
+			p.finish(lane, core.Success, false, 64)
+		}
+	})
+}

@@ -1,0 +1,648 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+var idempotent = map[string]Method{"m": {Idempotent: true}}
+
+// A server is killed and comes back, again and again, in the middle of a load
+// that always has another server: no idempotent call fails.
+func TestAServerKilledInMidLoadFailsNoIdempotentCall(t *testing.T) {
+	slow := func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+		time.Sleep(200 * time.Microsecond)
+		return append(dst, request...), nil
+	}
+	stays := serve(t, slow, nil)
+	dies := serve(t, slow, nil)
+	p := newPool(t, &PoolOptions{Size: 16, Methods: idempotent}, stays.address, dies.address)
+	full(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				out, err := p.Call(context.Background(), "m", []byte("x"), nil)
+				if err != nil || string(out) != "x" {
+					t.Errorf("%q, %v", out, err)
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	for range 5 {
+		until(t, "the server is used", func() bool { return dies.Stats().Requests > 20 })
+		dies.stop()
+		n := calls.Load()
+		until(t, "the load goes on", func() bool { return calls.Load() > n+200 })
+		ln, err := net.Listen("tcp", dies.address)
+		require.NoError(t, err)
+		dies = serveOn(t, ln, slow, nil)
+	}
+	cancel()
+	wg.Wait()
+	require.NotZero(t, p.Stats().Retries)
+	require.NotZero(t, p.Stats().Broken)
+}
+
+// While all slots are lost, calls wait for the first new one.
+func TestCallsOutliveTheLossOfTheOnlyServer(t *testing.T) {
+	s := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 4, Methods: idempotent}, s.address)
+	full(t, p)
+	s.stop()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := p.Call(context.Background(), "m", nil, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(t, "the calls wait", func() bool { return p.Stats().Waiting == 4 })
+	_, err := p.Call(t.Context(), "m", nil, nil)
+	require.ErrorIs(t, err, ErrPoolBusy, "no more than the pool is to have slots")
+	ln, err := net.Listen("tcp", s.address)
+	require.NoError(t, err)
+	serveOn(t, ln, echo, nil)
+	wg.Wait()
+}
+
+func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
+	var handled atomic.Int32
+	kill := make(chan func(), 1)
+	s := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+		if handled.Add(1) == 1 {
+			go (<-kill)()
+			<-ctx.Done()
+		}
+		return dst, ctx.Err()
+	}, nil)
+	other := serve(t, echo, nil)
+	for method, retried := range map[string]bool{"m": true, "not idempotent": false} {
+		handled.Store(0)
+		p := newPool(t, &PoolOptions{Size: 1, Methods: idempotent}, s.address)
+		kill <- func() {
+			p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for c := range s.mu.conns {
+				c.conn.Close()
+			}
+		}
+		_, err := p.Call(t.Context(), method, nil, nil)
+		if retried {
+			require.NoError(t, err)
+			require.Equal(t, uint64(1), p.Stats().Retries)
+			continue
+		}
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, CodeUnavailable, e.Code)
+		require.True(t, e.Processed)
+		require.ErrorIs(t, err, io.EOF)
+		require.Zero(t, p.Stats().Retries)
+	}
+}
+
+func TestARefusedRequestGoesElsewhereAndTheSlotIsKept(t *testing.T) {
+	var refused atomic.Int32
+	refuses := serve(t, func(context.Context, string, []byte, []byte) ([]byte, error) {
+		refused.Add(1)
+		return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+	}, nil)
+	works := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 4}, refuses.address, works.address)
+	full(t, p)
+	until(t, "both have slots", func() bool { return refuses.Stats().Slots == 2 && works.Stats().Slots == 2 })
+	for range 200 {
+		out, err := p.Call(t.Context(), "not idempotent", []byte("x"), nil)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(out))
+	}
+	require.Less(t, refused.Load(), int32(20), "it ranks last")
+	require.Equal(t, 2, refuses.Stats().Slots)
+	require.Zero(t, p.Stats().Lost)
+}
+
+func TestRetriesAreBounded(t *testing.T) {
+	var addresses []string
+	var handled atomic.Int32
+	for range 6 {
+		addresses = append(addresses, serve(t, func(context.Context, string, []byte, []byte) ([]byte, error) {
+			handled.Add(1)
+			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+		}, nil).address)
+	}
+	p := newPool(t, &PoolOptions{Size: 12, MaxRetries: 2}, addresses...)
+	full(t, p)
+	_, err := p.Call(t.Context(), "m", nil, nil)
+	require.Equal(t, CodeUnavailable, CodeOf(err))
+	require.Equal(t, int32(3), handled.Load())
+}
+
+// A rawConn speaks to a server frame by frame.
+type rawConn struct {
+	net.Conn
+	t  testing.TB
+	in frameReader
+}
+
+func dialRaw(t testing.TB, address string) *rawConn {
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return newRaw(t, conn)
+}
+
+func newRaw(t testing.TB, conn net.Conn) *rawConn {
+	c := &rawConn{Conn: conn, t: t}
+	c.in.conn = conn
+	return c
+}
+
+func (c *rawConn) hello() {
+	c.send(wire.AppendHello(nil, wire.Hello{MaxResponse: MaxResponseBytes, Name: "raw"}))
+	require.Equal(c.t, wire.TypeHello, c.next().Type)
+}
+
+func (c *rawConn) send(frames ...[]byte) {
+	_, err := c.Write(bytes.Join(frames, nil))
+	require.NoError(c.t, err)
+}
+
+func (c *rawConn) next() wire.Frame {
+	f, err := c.in.next()
+	require.NoError(c.t, err)
+	return f
+}
+
+// ends waits until the other side closes the connection.
+func (c *rawConn) ends() {
+	c.t.Helper()
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	for {
+		if _, err := c.in.next(); err != nil {
+			var timeout net.Error
+			require.False(c.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection stays open")
+			return
+		}
+	}
+}
+
+var (
+	lease   = wire.AppendSlot(nil, wire.TypeLease, 0, wire.NoSlot)
+	request = wire.AppendRequest(nil, 0, wire.Request{Sequence: 1, Total: 2}, "m", []byte("hi"))
+)
+
+func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
+	oversized := make([]byte, 16)
+	binary.LittleEndian.PutUint32(oversized[4:], 1<<30)
+	oversized[12] = byte(wire.TypeData)
+	for name, c := range map[string]struct {
+		hello  bool
+		frames [][]byte
+	}{
+		"http":                    {false, [][]byte{[]byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")}},
+		"no hello":                {false, [][]byte{lease}},
+		"newer version":           {false, [][]byte{wire.AppendHello(nil, wire.Hello{Version: 9, OldestVersion: 8})}},
+		"zeros":                   {true, [][]byte{make([]byte, 100)}},
+		"oversized frame":         {true, [][]byte{oversized}},
+		"second hello":            {true, [][]byte{wire.AppendHello(nil, wire.Hello{})}},
+		"request without a lease": {true, [][]byte{request}},
+		"data without a lease":    {true, [][]byte{wire.AppendData(nil, 0, 1, nil)}},
+		"release without a lease": {true, [][]byte{wire.AppendRelease(nil, 0)}},
+		"leased twice":            {true, [][]byte{lease, lease}},
+		"lane too high":           {true, [][]byte{wire.AppendSlot(nil, wire.TypeLease, DefaultMaxLanesPerConn, 5)}},
+		"oversized request":       {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: MaxRequestBytes + 1}, "m", nil)}},
+		"two requests":            {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), request}},
+		"release while busy":      {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), wire.AppendRelease(nil, 0)}},
+		"too much data":           {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 2}, "m", nil), wire.AppendData(nil, 0, 0, []byte("abc"))}},
+		"a server's frame":        {true, [][]byte{wire.AppendSlot(nil, wire.TypeGrant, 0, 1)}},
+		"flipped bit":             {true, [][]byte{append(bytes.Clone(lease[:len(lease)-1]), lease[len(lease)-1]^1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, echo, nil)
+			p := newPool(t, &PoolOptions{Size: 1}, s.address)
+			before := s.Stats().Faults
+			conn := dialRaw(t, s.address)
+			if c.hello {
+				conn.hello()
+			}
+			conn.send(c.frames...)
+			conn.ends()
+			until(t, "the fault is counted and the slot reclaimed", func() bool {
+				return s.Stats().Faults == before+1 && s.Stats().Slots == 1 && s.Stats().BufferBytes == 0
+			})
+			out, err := p.Call(t.Context(), "m", []byte("others are served"), nil)
+			require.NoError(t, err)
+			require.Equal(t, "others are served", string(out))
+		})
+	}
+}
+
+func TestTooManyConnectionsAreRefused(t *testing.T) {
+	s := serve(t, echo, &ServerOptions{MaxConns: 2})
+	for range 2 {
+		dialRaw(t, s.address).hello()
+	}
+	c := dialRaw(t, s.address)
+	c.ends()
+	require.Equal(t, 2, s.Stats().Connections)
+}
+
+func TestMaxLanesBoundsTheSlots(t *testing.T) {
+	s := serve(t, echo, &ServerOptions{MaxLanes: 3})
+	p := newPool(t, &PoolOptions{Size: 8}, s.address)
+	until(t, "all slots are given out", func() bool { return p.Stats().Slots == 3 })
+	require.Equal(t, 3, s.Stats().LowestFree)
+	for range 10 {
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+	}
+}
+
+// On pipes and virtual time.
+func inBubble(t *testing.T, h Handler, opts *ServerOptions, test func(t *testing.T, s *testServer, l *pipes)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		test(t, serveOn(t, l, h, opts), l)
+	})
+}
+
+func TestAHandshakeThatNeverComesTimesOut(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, DefaultHandshakeTimeout, time.Since(start))
+	})
+}
+
+func TestAnIdlePeerWithoutKeepAlivesTimesOut(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		start := time.Now()
+		_, err = c.in.next()
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, DefaultIdleTimeout, time.Since(start))
+	})
+}
+
+func TestAFrameThatTricklesInTimesOut(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		start := time.Now()
+		for _, b := range lease {
+			if _, err = c.Write([]byte{b}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		require.LessOrEqual(t, time.Since(start), frameTimeout+time.Second)
+	})
+}
+
+func TestARequestThatNeverCompletesTimesOut(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		c.send(lease)
+		require.Equal(t, wire.TypeGrant, c.next().Type)
+		c.send(wire.AppendRequest(nil, 0, wire.Request{Total: 1 << 20}, "m", nil))
+		synctest.Wait()
+		require.Equal(t, int64(1<<20), s.Stats().BufferBytes)
+		start := time.Now()
+		for err == nil { // it keeps the connection alive otherwise
+			time.Sleep(time.Second)
+			if _, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
+				_, err = c.in.next()
+			}
+		}
+		require.LessOrEqual(t, time.Since(start), requestTimeout+2*stallCheck)
+		synctest.Wait()
+		require.Zero(t, s.Stats().BufferBytes)
+		require.Zero(t, s.Stats().Slots)
+	})
+}
+
+func TestAPeerThatDoesNotReadIsClosed(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		c.send(lease)
+		require.Equal(t, wire.TypeGrant, c.next().Type)
+		c.send(request)
+		time.Sleep(DefaultWriteTimeout + time.Second)
+		_, err = c.in.next()
+		require.Error(t, err)
+		require.Zero(t, s.Stats().Connections)
+		require.Zero(t, s.Stats().Slots)
+	})
+}
+
+// A peer that asks for much and reads nothing is not read from any more.
+func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
+	inBubble(t, echo, &ServerOptions{BufferBytes: 8 << 20}, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		sent := 0
+		for err == nil {
+			var n int
+			n, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1))
+			sent += n
+		}
+		require.Less(t, sent, 2<<20)
+	})
+}
+
+// A stopped server: it accepts, and then says nothing.
+func TestASilentServerIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		defer l.Close()
+		pings := make(chan uint64, 100)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			c := newRaw(t, conn)
+			c.next()
+			c.send(wire.AppendHello(nil, wire.Hello{MaxLanes: 10}))
+			c.next()
+			c.send(wire.AppendSlot(nil, wire.TypeGrant, 0, 0))
+			for { // it reads, but never answers
+				f, err := c.in.next()
+				if err != nil {
+					return
+				}
+				if f.Type == wire.TypePing {
+					token, _ := f.Ping()
+					pings <- token
+				}
+			}
+		}()
+		p, err := NewPool(discovery.Static("s"), &PoolOptions{Size: 1, Dialer: l.dial})
+		require.NoError(t, err)
+		defer p.Close()
+		require.NoError(t, p.WaitReady(t.Context()))
+		start := time.Now()
+		_, err = p.Call(t.Context(), "m", nil, nil)
+		require.ErrorIs(t, err, errSilent)
+		require.Equal(t, CodeUnavailable, CodeOf(err))
+		silence := time.Since(start)
+		require.True(t, silence >= DefaultSilenceTimeout && silence <= DefaultSilenceTimeout*13/10, "%v", silence)
+		require.NotEmpty(t, pings, "it was asked for a sign of life")
+		require.Equal(t, uint64(1), p.Stats().Lost)
+	})
+}
+
+func TestASlowHandlerIsNotASilentServer(t *testing.T) {
+	inBubble(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+		time.Sleep(30 * time.Second)
+		return append(dst, "at last"...), nil
+	}, nil, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s")
+		out, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+		require.Equal(t, "at last", string(out))
+		require.Zero(t, p.Stats().Broken)
+	})
+}
+
+func TestKeepAlivesKeepAnIdleConnection(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial}, "s")
+		time.Sleep(time.Hour)
+		require.Zero(t, p.Stats().Broken)
+		require.Equal(t, uint64(1), s.Stats().Accepted)
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+	})
+}
+
+// A half-open connection: the server's host is gone without a word.
+func TestAHalfOpenIdleConnectionIsFound(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		var cut atomic.Bool
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if cut.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			conn, err := l.dial(ctx, address)
+			return &cutConn{Conn: conn, cut: &cut}, err
+		}
+		p := newPool(t, &PoolOptions{Size: 1, Dialer: dial}, "s")
+		time.Sleep(time.Second)
+		cut.Store(true)
+		time.Sleep(DefaultKeepAlive*5/4 + DefaultSilenceTimeout*13/10)
+		require.Equal(t, uint64(1), p.Stats().Broken)
+		require.Zero(t, p.Stats().Slots)
+		time.Sleep(DefaultIdleTimeout + time.Minute)
+		require.Zero(t, s.Stats().Slots, "the server finds out too")
+	})
+}
+
+// A cutConn swallows what is written once it is cut.
+type cutConn struct {
+	net.Conn
+	cut *atomic.Bool
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if c.cut.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// What a server may say that no server should: it costs the client a
+// connection, and the call is answered with an error or by another connection.
+func TestAServerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
+	answer := func(sequence, total uint32, data string) []byte {
+		return wire.AppendResponse(nil, 0, wire.FlagProcessed, wire.Response{Sequence: sequence, Total: total, Lowest: 1}, []byte(data))
+	}
+	for name, frames := range map[string][][]byte{
+		"garbage":              {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")},
+		"wrong sequence":       {answer(7, 0, "")},
+		"answer twice":         {answer(1, 2, "ok"), answer(1, 2, "ok")},
+		"oversized":            {answer(1, MaxResponseBytes+1, "")},
+		"data before response": {wire.AppendData(nil, 0, 1, []byte("x"))},
+		"too much data":        {answer(1, 1, ""), wire.AppendData(nil, 0, 1, []byte("xx"))},
+		"a lane never leased":  {wire.AppendResponse(nil, 5, 0, wire.Response{}, nil)},
+		"grant unasked":        {wire.AppendSlot(nil, wire.TypeGrant, 0, 1)},
+		"deny unasked":         {wire.AppendSlot(nil, wire.TypeDeny, 9, 1)},
+		"a client's frame":     {lease},
+		"hello again":          {wire.AppendHello(nil, wire.Hello{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer ln.Close()
+			wg.Go(func() {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					wg.Go(func() { badServer(t, conn, frames) })
+				}
+			})
+			p := newPool(t, &PoolOptions{Size: 1, MaxRetries: -1}, ln.Addr().String())
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			out, err := p.Call(ctx, "m", nil, nil)
+			if name == "answer twice" && err == nil {
+				require.Equal(t, "ok", string(out))
+			} else {
+				require.Equal(t, CodeUnavailable, CodeOf(err))
+			}
+			until(t, "the connection is given up", func() bool { return p.Stats().Broken > 0 })
+			require.NoError(t, p.Close())
+			require.Zero(t, p.buffers.used.Load())
+		})
+	}
+}
+
+// badServer grants a slot and answers the first request with the given frames.
+func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
+	defer conn.Close()
+	c := newRaw(t, conn)
+	for {
+		f, err := c.in.next()
+		if err != nil {
+			return
+		}
+		var out []byte
+		switch f.Type {
+		case wire.TypeHello:
+			out = wire.AppendHello(nil, wire.Hello{MaxLanes: 1})
+		case wire.TypeLease:
+			out = wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0)
+		case wire.TypeRequest:
+			out = bytes.Join(frames, nil)
+		}
+		if _, err := conn.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+func TestAServerOfAnotherVersionIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				c := newRaw(t, conn)
+				c.next()
+				c.send(wire.AppendHello(nil, wire.Hello{Version: 9, OldestVersion: 7, MaxLanes: 9}))
+				conn.Close()
+			}
+		}()
+		p, err := NewPool(discovery.Static("s"), &PoolOptions{Dialer: l.dial})
+		require.NoError(t, err)
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = p.Call(ctx, "m", nil, nil)
+		require.ErrorIs(t, err, ErrNoServer)
+		require.Contains(t, p.view().Servers[0].State, "the peer speaks 7 to 9, this side 0 to 0")
+	})
+}
+
+// A server that fails every request fast always has the lowest slot free.
+func TestABlackHoleDoesNotDrawTheLoad(t *testing.T) {
+	good := serve(t, echo, nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	var swallowed atomic.Int32
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				c := newRaw(t, conn)
+				for { // it closes the connection at the first request
+					f, err := c.in.next()
+					if err != nil || f.Type == wire.TypeRequest {
+						swallowed.Add(1)
+						conn.Close()
+						return
+					}
+					switch f.Type {
+					case wire.TypeHello:
+						_, _ = conn.Write(wire.AppendHello(nil, wire.Hello{MaxLanes: 100}))
+					case wire.TypeLease:
+						_, _ = conn.Write(wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0))
+					}
+				}
+			})
+		}
+	})
+	p := newPool(t, &PoolOptions{Size: 8, Methods: idempotent}, good.address, ln.Addr().String())
+	for i := range 2000 {
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err, "call %d", i)
+	}
+	require.Less(t, swallowed.Load(), int32(20))
+	require.NoError(t, p.Close())
+	ln.Close()
+	wg.Wait()
+}
+
+func TestOptionsAreCheckedAllAtOnce(t *testing.T) {
+	_, err := NewPool(discovery.Static(), &PoolOptions{Size: -1, LanesPerConn: 1 << 20})
+	require.ErrorContains(t, err, "Size is -1")
+	require.ErrorContains(t, err, "LanesPerConn is 1048576")
+	ln, lerr := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, lerr)
+	s := NewServer(echo, &ServerOptions{MaxLanes: -5})
+	require.ErrorContains(t, s.Serve(ln), "MaxLanes is -5")
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, s.Close())
+	require.Zero(t, s.Stats())
+}

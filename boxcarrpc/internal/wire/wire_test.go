@@ -1,0 +1,230 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// oneOfEach is the frames of a conversation, one of each type.
+func oneOfEach() [][]byte {
+	return [][]byte{
+		AppendHello(nil, Hello{
+			Version: 0, OldestVersion: 0, Features: 0x8000000000000001, MaxLanes: 1024,
+			MaxRequest: 17 << 20, MaxResponse: 1, Name: "host/program",
+		}),
+		AppendSlot(nil, TypeLease, 3, NoSlot),
+		AppendSlot(nil, TypeGrant, 3, 0),
+		AppendSlot(nil, TypeDeny, 65535, 7),
+		AppendRelease(nil, 3),
+		AppendRequest(nil, 3, Request{Sequence: 1, Total: 5, Budget: time.Second}, "Get", []byte("docu")),
+		AppendData(nil, 3, 1, []byte("m")),
+		AppendCancel(nil, 3, 1),
+		AppendResponse(nil, 3, FlagProcessed|FlagSlotLost, Response{Sequence: 1, Total: 2, Lowest: 4, Code: 5}, []byte("no")),
+		AppendGoAway(nil, "closing time"),
+		AppendPing(nil, TypePing, 1<<63),
+		AppendPing(nil, TypePong, 1),
+	}
+}
+
+// again parses a frame and appends what it says.
+func again(t testing.TB, frame []byte) []byte {
+	f, n, err := ParseFrame(frame)
+	require.NoError(t, err)
+	require.Equal(t, len(frame), n)
+	out, err := rewrite(f)
+	require.NoError(t, err)
+	return out
+}
+
+// rewrite reads a frame's payload by its type and appends the frame anew.
+func rewrite(f Frame) ([]byte, error) {
+	switch f.Type {
+	case TypeHello:
+		h, err := f.Hello()
+		return AppendHello(nil, h), err
+	case TypeLease, TypeGrant, TypeDeny:
+		slot, err := f.Slot()
+		return AppendSlot(nil, f.Type, f.Lane, slot), err
+	case TypeRelease:
+		return AppendRelease(nil, f.Lane), nil
+	case TypeRequest:
+		r, method, data, err := f.Request()
+		return AppendRequest(nil, f.Lane, r, string(method), data), err
+	case TypeData:
+		sequence, data, err := f.Data()
+		return AppendData(nil, f.Lane, sequence, data), err
+	case TypeCancel:
+		sequence, err := f.Cancel()
+		return AppendCancel(nil, f.Lane, sequence), err
+	case TypeResponse:
+		r, data, err := f.Response()
+		return AppendResponse(nil, f.Lane, f.Flags, r, data), err
+	case TypeGoAway:
+		reason, err := f.GoAway()
+		return AppendGoAway(nil, reason), err
+	}
+	token, err := f.Ping()
+	return AppendPing(nil, f.Type, token), err
+}
+
+func TestWhatIsAppendedIsParsed(t *testing.T) {
+	for i, frame := range oneOfEach() {
+		f, _, err := ParseFrame(frame)
+		require.NoError(t, err)
+		require.Equal(t, Type(i+1), f.Type)
+		require.Equal(t, frame, again(t, frame), "%v", f.Type)
+	}
+	f, _, _ := ParseFrame(oneOfEach()[5])
+	r, method, data, err := f.Request()
+	require.NoError(t, err)
+	require.Equal(t, Request{Sequence: 1, Total: 5, Budget: time.Second}, r)
+	require.Equal(t, "Get", string(method))
+	require.Equal(t, "docu", string(data))
+}
+
+// The worked example of docs/format/boxcar.md.
+func TestWorkedExample(t *testing.T) {
+	request := AppendRequest(nil, 2, Request{Sequence: 1, Total: 4, Budget: 250 * time.Millisecond}, "Get", []byte("id-7"))
+	require.Equal(t, strings.Join([]string{
+		"f1e24812", "19000000", "02000000", "06", "00", "0000",
+		"01000000", "04000000", "80b2e60e00000000", "0300", "476574", "69642d37",
+	}, ""), hex.EncodeToString(request))
+	response := AppendResponse(nil, 2, FlagProcessed, Response{Sequence: 1, Total: 3, Lowest: 5, Code: 0}, []byte("doc"))
+	require.Equal(t, strings.Join([]string{
+		"bdaa934c", "13000000", "02000000", "09", "01", "0000",
+		"01000000", "03000000", "05000000", "00000000", "646f63",
+	}, ""), hex.EncodeToString(response))
+}
+
+func TestEveryByteFlippedIsFound(t *testing.T) {
+	for _, frame := range oneOfEach() {
+		for i := range frame {
+			for bit := range 8 {
+				bad := bytes.Clone(frame)
+				bad[i] ^= 1 << bit
+				f, n, err := ParseFrame(bad)
+				require.False(t, err == nil && n > 0, "byte %d bit %d of %v goes unnoticed", i, bit, f.Type)
+				if err != nil {
+					require.ErrorIs(t, err, ErrMalformed)
+				} else {
+					require.True(t, i >= 4 && i < 8, "only a wrong length may ask for more")
+				}
+			}
+		}
+	}
+}
+
+func TestEveryTruncationNeedsMore(t *testing.T) {
+	for _, frame := range oneOfEach() {
+		for n := range frame {
+			_, taken, err := ParseFrame(frame[:n])
+			require.NoError(t, err)
+			require.Zero(t, taken)
+		}
+	}
+}
+
+// sealed makes a frame of a payload that no Append function makes.
+func sealed(t Type, flags uint8, lane uint32, payload string) []byte {
+	frame, start := begin(nil, t, flags, lane)
+	return seal(append(frame, payload...), start)
+}
+
+func TestMalformedFrames(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"type 0":               sealed(0, 0, 0, ""),
+		"unknown type":         sealed(13, 0, 0, ""),
+		"unknown flag":         sealed(TypeResponse, 4, 0, strings.Repeat("\x00", 16)),
+		"flag without meaning": sealed(TypeData, 1, 0, "1234"),
+		"lane too high":        sealed(TypeRelease, 0, MaxLanes, ""),
+		"lane of a PING":       sealed(TypePing, 0, 1, "12345678"),
+		"too long":             sealed(TypeData, 0, 0, strings.Repeat("x", MaxPayload+1)),
+		"http":                 []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"tls":                  {0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 9, 9, 9, 9, 9, 9},
+		"reserved":             func() []byte { f := sealed(TypeRelease, 0, 0, ""); f[14] = 1; return f }(),
+	} {
+		_, _, err := ParseFrame(frame)
+		require.ErrorIs(t, err, ErrMalformed, name)
+	}
+}
+
+func TestMalformedPayloads(t *testing.T) {
+	hello := AppendHello(nil, Hello{Name: "abc"})[HeaderSize:]
+	for name, frame := range map[string][]byte{
+		"HELLO, short":            sealed(TypeHello, 0, 0, string(hello[:helloSize-1])),
+		"HELLO, cut name":         sealed(TypeHello, 0, 0, string(hello[:len(hello)-1])),
+		"HELLO, magic":            sealed(TypeHello, 0, 0, "BOXC"+string(hello[4:])),
+		"LEASE, short":            sealed(TypeLease, 0, 0, "123"),
+		"LEASE, long":             sealed(TypeLease, 0, 0, "\x00\x00\x00\x00\x00"),
+		"GRANT, slot too high":    sealed(TypeGrant, 0, 0, "\x00\x00\x00\x01"),
+		"REQUEST, short":          sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-1)),
+		"REQUEST, method too big": sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
+		"REQUEST, method cut":     sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x04\x00abc"),
+		"REQUEST, data over":      sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize)+"x"),
+		"REQUEST, negative":       sealed(TypeRequest, 0, 0, strings.Repeat("\x00", 8)+strings.Repeat("\xff", 8)+"\x00\x00"),
+		"DATA, short":             sealed(TypeData, 0, 0, "123"),
+		"CANCEL, long":            sealed(TypeCancel, 0, 0, "12345"),
+		"RESPONSE, short":         sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 15)),
+		"RESPONSE, slot too high": sealed(TypeResponse, 0, 0, strings.Repeat("\xff", 16)),
+		"RESPONSE, data over":     sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 17)),
+		"GOAWAY, long":            sealed(TypeGoAway, 0, 0, strings.Repeat("x", 256)),
+		"PING, short":             sealed(TypePing, 0, 0, "1234567"),
+	} {
+		f, n, err := ParseFrame(frame)
+		require.NoError(t, err, name)
+		require.Equal(t, len(frame), n)
+		_, err = rewrite(f)
+		require.ErrorIs(t, err, ErrMalformed, name)
+	}
+}
+
+func TestANewerHelloIsUnderstood(t *testing.T) {
+	want := Hello{Version: 9, OldestVersion: 0, Name: "newer"}
+	f, _, err := ParseFrame(sealed(TypeHello, 0, 0, string(AppendHello(nil, want)[HeaderSize:])+"what comes later"))
+	require.NoError(t, err)
+	got, err := f.Hello()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestNames(t *testing.T) {
+	require.Equal(t, "RESPONSE", TypeResponse.String())
+	require.Equal(t, "type 99", Type(99).String())
+}
+
+// FuzzParseFrame: whatever is parsed and read is what its fields, appended
+// again, give, and the parser takes the same from any split of the bytes.
+func FuzzParseFrame(f *testing.F) {
+	var all []byte
+	for _, frame := range oneOfEach() {
+		f.Add(frame, uint64(1))
+		all = append(all, frame...)
+	}
+	f.Add(all, uint64(2))
+	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
+		f, n, err := ParseFrame(b)
+		switch {
+		case err != nil:
+			require.ErrorIs(t, err, ErrMalformed)
+			require.Zero(t, n)
+			return
+		case n == 0:
+			return
+		}
+		require.LessOrEqual(t, n, min(len(b), MaxFrame))
+		if out, err := rewrite(f); err == nil && f.Type != TypeHello { // a HELLO may end with a newer version's fields
+			require.Equal(t, b[:n], out)
+		}
+		rng := rand.New(rand.NewPCG(seed, seed))
+		cut := rng.IntN(n)
+		_, taken, err := ParseFrame(b[:cut])
+		require.NoError(t, err)
+		require.Zero(t, taken)
+	})
+}
