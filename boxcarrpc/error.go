@@ -144,7 +144,7 @@ var ErrServerClosed = errors.New("boxcarrpc: server closed")
 
 // What ends a connection; found in logs and in the causes of errors.
 var (
-	errSilent          = errors.New("peer is silent")
-	errGoingAway       = errors.New("peer is going away")
-	errVersion         = errors.New("no version of the protocol in common")
+	errSilent    = errors.New("peer is silent")
+	errGoingAway = errors.New("peer is going away")
+	errVersion   = errors.New("no version of the protocol in common")
 )

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,18 +90,28 @@ func TestWhatIsAppendedIsParsed(t *testing.T) {
 	require.Equal(t, "docu", string(data))
 }
 
-// The worked example of docs/format/boxcar.md.
-func TestWorkedExample(t *testing.T) {
-	request := AppendRequest(nil, 2, Request{Sequence: 1, Total: 4, Budget: 250 * time.Millisecond}, "Get", []byte("id-7"))
-	require.Equal(t, strings.Join([]string{
-		"f1e24812", "19000000", "02000000", "06", "00", "0000",
-		"01000000", "04000000", "80b2e60e00000000", "0300", "476574", "69642d37",
-	}, ""), hex.EncodeToString(request))
-	response := AppendResponse(nil, 2, FlagProcessed, Response{Sequence: 1, Total: 3, Lowest: 5, Code: 0}, []byte("doc"))
-	require.Equal(t, strings.Join([]string{
-		"bdaa934c", "13000000", "02000000", "09", "01", "0000",
-		"01000000", "03000000", "05000000", "00000000", "646f63",
-	}, ""), hex.EncodeToString(response))
+// The worked exchange of docs/format/boxcar.md, byte for byte.
+func TestWorkedExchange(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/format/boxcar.md")
+	require.NoError(t, err)
+	_, exchange, ok := strings.Cut(string(page), "## A worked exchange")
+	require.True(t, ok)
+	var drawn []byte
+	for _, line := range regexp.MustCompile(`(?m)^(?:[CS] |  ) ((?:[0-9a-f]{2} {1,2})+)`).FindAllStringSubmatch(exchange, -1) {
+		b, err := hex.DecodeString(strings.ReplaceAll(line[1], " ", ""))
+		require.NoError(t, err)
+		drawn = append(drawn, b...)
+	}
+	frames := [][]byte{
+		AppendHello(nil, Hello{MaxResponse: 17 << 20, Name: "fe-1"}),
+		AppendHello(nil, Hello{MaxLanes: 1024, MaxRequest: 17 << 20, Name: "be-7"}),
+		AppendSlot(nil, TypeLease, 2, NoSlot),
+		AppendSlot(nil, TypeGrant, 2, 4),
+		AppendRequest(nil, 2, Request{Sequence: 1, Total: 4, Budget: 250 * time.Millisecond}, "Get", []byte("id-7")),
+		AppendResponse(nil, 2, FlagProcessed, Response{Sequence: 1, Total: 3, Lowest: 5, Code: 0}, []byte("doc")),
+		AppendRelease(nil, 2),
+	}
+	require.Equal(t, hex.EncodeToString(bytes.Join(frames, nil)), hex.EncodeToString(drawn))
 }
 
 func TestEveryByteFlippedIsFound(t *testing.T) {
