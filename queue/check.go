@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"docstore/internal/vfs"
+)
+
+// Report is what a check has found.
+type Report struct {
+	Segments  int
+	Blocks    int64
+	Entries   int64
+	Documents int64
+	Deletes   int64
+	Bytes     int64 // read and verified
+	// Unfinished is the number of bytes behind the last commit mark of segments
+	// that are being written or copied. They are no damage.
+	Unfinished int64
+	Missing    []SegmentID        // between or before the segments that are there
+	Damage     []*CorruptionError // in the order of segments and offsets
+	Unlisted   int                // damage beyond the first maxDamage
+}
+
+// maxDamage bounds the damage that a report lists.
+const maxDamage = 10000
+
+// Check verifies every byte of the queue in dir: headers and dictionaries, the
+// chain of blocks and segments, tables, each document, marks and footers. It
+// finds all damage and not only the first. It needs no lock and may run while
+// the queue is written or copied. Documents of a codec that this build lacks are
+// verified by their checksums only. Of opts only FS matters; progress may be nil.
+func Check(ctx context.Context, dir string, opts *ReaderOptions, progress func(done, total int64)) (Report, error) {
+	c := checker{fs: vfs.OS, dir: dir, progress: progress}
+	if opts != nil && opts.FS != nil {
+		c.fs = opts.FS
+	}
+	l, err := list(c.fs, dir)
+	if err != nil {
+		return c.report, fmt.Errorf("queue: listing the directory: %w", err)
+	}
+	for _, n := range l.numbers {
+		info, err := c.fs.Stat(segmentPath(dir, n, suffixOf(&l, n)))
+		if err == nil {
+			c.total += info.Size
+		}
+	}
+	expected := SegmentID(1)
+	for _, n := range l.numbers {
+		for ; expected < n && len(c.report.Missing) < maxDamage; expected++ {
+			c.report.Missing = append(c.report.Missing, expected)
+		}
+		expected = n + 1
+		if err := c.segment(ctx, n); err != nil {
+			return c.report, err
+		}
+	}
+	return c.report, nil
+}
+
+func suffixOf(l *listing, n SegmentID) string {
+	if l.sealed[n] {
+		return sealedSuffix
+	}
+	return openSuffix
+}
+
+// checker verifies segments in ascending order.
+type checker struct {
+	fs       vfs.FS
+	dir      string
+	progress func(done, total int64)
+	total    int64 // bytes of all files
+	done     int64 // verified or passed over
+	report   Report
+	// before is the last segment that was checked, if its footer was good.
+	before struct {
+		number SegmentID
+		queue  [16]byte
+		digest digest
+	}
+	decoder decoder
+}
+
+func (c *checker) damage(found ...*CorruptionError) {
+	room := maxDamage - len(c.report.Damage)
+	c.report.Unlisted += max(0, len(found)-room)
+	c.report.Damage = append(c.report.Damage, found[:min(room, len(found))]...)
+}
+
+// read counts bytes that were verified.
+func (c *checker) read(bytes int64) {
+	c.report.Bytes += bytes
+	c.skip(bytes)
+}
+
+// skip counts bytes that are done with.
+func (c *checker) skip(bytes int64) {
+	c.done += bytes
+	if c.progress != nil {
+		c.progress(c.done, max(c.total, c.done))
+	}
+}
+
+// segment verifies one segment. The error is about reading it, or ErrNewerVersion.
+func (c *checker) segment(ctx context.Context, n SegmentID) error {
+	s, err := openSegmentFile(c.fs, segmentPath(c.dir, n, sealedSuffix), n)
+	sealed := !errors.Is(err, fs.ErrNotExist)
+	if !sealed {
+		s, err = openSegmentFile(c.fs, segmentPath(c.dir, n, openSuffix), n)
+	}
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		c.report.Segments++
+		c.damage(corruption)
+		return nil
+	case errors.Is(err, errIncomplete) && sealed:
+		c.report.Segments++
+		c.damage(&CorruptionError{Path: segmentPath(c.dir, n, sealedSuffix), Segment: n, Reason: "segment ends before its header does"})
+		return nil
+	case errors.Is(err, errIncomplete):
+		c.report.Segments++
+		return nil
+	case err != nil:
+		return err
+	}
+	defer s.file.Close()
+	c.report.Segments++
+	if err := c.beginning(s); err != nil {
+		return err
+	}
+	return c.frames(ctx, s, sealed)
+}
+
+// beginning verifies the header's place in the chain and the dictionary.
+func (c *checker) beginning(s *segmentFile) error {
+	if c.before.number > 0 && c.before.number == s.number-1 &&
+		(c.before.queue != s.header.queue || c.before.digest != s.header.previous) {
+		c.damage(s.corruption(0, fmt.Errorf("segment does not go on from segment %d: %w", c.before.number, ErrForked)))
+	}
+	c.before.number = 0
+	if s.footer != nil {
+		c.before.number, c.before.queue, c.before.digest = s.number, s.header.queue, s.footer.digest()
+	}
+	c.decoder = nil
+	content, err := s.dictionary()
+	if err == nil {
+		c.read(s.header.firstFrame())
+		if codec, unknown := codecByID(s.header.codec); unknown == nil {
+			if c.decoder, err = codec.newDecoder(content); err != nil {
+				err = s.corruption(headerBytes, err)
+			}
+		}
+	}
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		c.damage(corruption)
+	case errors.Is(err, errIncomplete): // frames will tell
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// frames verifies the frames, and where one is damaged goes on behind it.
+func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error {
+	var b block
+	w := s.newWalk()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		offset := w.next
+		kind, err := w.step(s, &b)
+		switch {
+		case err == nil && kind == frameFooter:
+			if w.seen != s.footer.totals && !w.jumped {
+				c.damage(s.corruption(offset, errors.New("footer's totals are not those of the segment")))
+			}
+			c.read(footerBytes)
+			return nil
+		case err == nil && kind == frameMark:
+			c.read(markBytes)
+		case err == nil:
+			if err := c.block(s, &b, offset); err != nil {
+				return err
+			}
+		case !isContent(err):
+			return err
+		default:
+			if done, err := c.resume(s, w, s.damage(offset, err), sealed); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *checker) block(s *segmentFile, b *block, offset int64) error {
+	bad, err := s.checkDocuments(b, offset, c.decoder)
+	if errors.Is(err, errIncomplete) {
+		bad, err = []*CorruptionError{s.corruption(offset, errors.New("file was cut while it was read"))}, nil
+	}
+	if err != nil {
+		return err
+	}
+	c.damage(bad...)
+	c.report.Blocks++
+	c.report.Entries += int64(b.count)
+	for i := range b.count {
+		if e := b.entry(i); e.deleted() {
+			c.report.Deletes++
+		} else {
+			c.report.Documents++
+		}
+	}
+	c.read(b.size())
+	return nil
+}
+
+// resume lists the damage at w.next and moves w behind it. It returns true if
+// there is nothing behind.
+func (c *checker) resume(s *segmentFile, w *walk, damage error, sealed bool) (bool, error) {
+	var corruption *CorruptionError
+	if !errors.As(damage, &corruption) { // the right bytes may be on their way
+		c.report.Unfinished += s.limit() - w.marked.end
+		if sealed {
+			c.damage(s.corruption(w.next, errors.New("sealed segment is not whole from here on: its footer is missing or damaged")))
+		}
+		return true, nil
+	}
+	c.damage(corruption)
+	before := w.next
+	err := w.jump(s)
+	c.skip(w.next - before)
+	return false, err
+}

@@ -1,0 +1,67 @@
+//go:build !nolzo
+
+package queue
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cockroachdb/errors"
+	"github.com/rasky/go-lzo"
+)
+
+// lzoCodec is LZO1X, which the original document store used, by
+// github.com/rasky/go-lzo. That library is under the GPL: the build tag nolzo
+// leaves it out. It is handled with care:
+//
+//   - it decodes at least one valid stream wrongly, so what is encoded is
+//     decoded and compared before it counts;
+//   - it takes no limit for what it puts out and a few bytes can grow 255-fold
+//     each, so lzoDecodedBytes walks the stream first and adds up;
+//   - it panics on some damaged streams, so a panic is an error.
+var lzoCodec = codec{
+	id:         codecLZO,
+	name:       "lzo",
+	newEncoder: func([]byte) (encoder, error) { return lzoCoder{}, nil },
+	newDecoder: func([]byte) (decoder, error) { return lzoCoder{}, nil },
+}
+
+func init() { codecs = append(codecs, lzoCodec) }
+
+type lzoCoder struct{}
+
+var errLZO = errors.New("document is no valid lzo stream")
+
+func (c lzoCoder) encode(dst, document []byte) ([]byte, bool) {
+	stored := lzo.Compress1X(document)
+	if len(stored) >= len(document) {
+		return dst, false
+	}
+	s := getScratch()
+	defer s.release()
+	back, err := c.decode(s.bytes[:0], stored, len(document))
+	s.bytes = back
+	if err != nil || !bytes.Equal(back, document) {
+		return dst, false
+	}
+	return append(dst, stored...), true
+}
+
+func (lzoCoder) decode(dst, stored []byte, rawBytes int) (out []byte, err error) {
+	if n, ok := lzoDecodedBytes(stored); !ok || n != rawBytes {
+		return dst, errLZO
+	}
+	defer func() {
+		if recover() != nil {
+			out, err = dst, errLZO
+		}
+	}()
+	document, err := lzo.Decompress1X(bytes.NewReader(stored), len(stored), rawBytes)
+	if err != nil {
+		return dst, errors.Wrap(err, "lzo")
+	}
+	if len(document) != rawBytes {
+		return dst, errDecodedLength
+	}
+	return append(slices.Grow(dst, rawBytes), document...), nil
+}

@@ -1,0 +1,110 @@
+// Package queue keeps documents in a directory of append-only files that are
+// fit to be copied by rsync: each version of a document is written once,
+// sequentially, has a permanent address, and is read back by it in constant
+// time.
+//
+// A Writer appends documents and deletes:
+//
+//	w, err := queue.OpenWriter(dir, nil)
+//	address, err := w.Append([]byte("id"), document)
+//	err = w.Flush() // from here on it is durable and readers see it
+//	err = w.Close()
+//
+// A Reader, in the same directory or in a copy of it, follows what is appended
+// to build an index, and fetches documents by their addresses:
+//
+//	r, err := queue.OpenReader(dir, nil)
+//	err = r.Tail(ctx, queue.Position{}, func(e queue.Entry) error { ... })
+//	document, err := r.DocumentFor(nil, id, address)
+//
+// # Concurrency
+//
+// A directory has one Writer, guarded by a lock that ends with its process, and
+// any number of Readers. Any number of goroutines may use a Writer or a Reader
+// at once. Appends take a mutex; fetching a document takes no lock. What Entry
+// holds is valid until the function it was passed to returns.
+//
+// # Files
+//
+// A queue is a row of segments, numbered from 1 without holes. A sealed one is
+// 0000000001.seg and never changes; the last one may be 0000000002.open, which
+// only grows. LOCK is the writer's lock and need not be copied. A segment:
+//
+//	+--------+------------+-------+-------+------+-------+------+--------+
+//	| header | dictionary | block | block | mark | block | mark | footer |
+//	+--------+------------+-------+-------+------+-------+------+--------+
+//
+//	header       the queue's id, the segment's number, the codec, and the digest
+//	             of the footer of the segment before
+//	dictionary   what the codec was given beforehand, often nothing
+//	block        a table of entries, ids and a cursor, with a checksum of the
+//	             whole and the checksum of the block before; then the documents,
+//	             each compressed by itself, with a checksum of its own
+//	commit mark  all before it is durable where it was written
+//	footer       totals; the segment is complete
+//
+// docs/format/segment.md has every byte. An address is the segment's number,
+// the offset of the block in it and the index of the entry in the table. Where
+// a block is going to lie is known before it is compressed, so Append returns
+// the address at once.
+//
+// A document's checksum covers its address, id and length besides its bytes: to
+// fetch it the block's table need not be read, and what is returned is the
+// right document or none.
+//
+// # Durability
+//
+// Flush writes the block, makes the file durable, and then writes the commit
+// mark. Readers deliver what stands before a valid mark or footer, so no copy is
+// ever ahead of the source, whatever the source loses. Seal makes everything
+// durable, writes the footer, makes that durable, renames, and makes the name
+// durable. The first failed write is final for a Writer.
+//
+// A cursor that was set travels with the next block: the place in the input
+// from which to go on is exactly as old as the entries that are there.
+//
+// # Recovery
+//
+// OpenWriter seals a segment that was left open: it cuts it behind its last
+// whole block, marked or not, and adds the footer. Blocks behind the last mark
+// count only if their documents are whole, too. It never appends to such a
+// file, since copies of what was cut may be about. Damage before a mark is
+// nothing that an unclean stop can cause: then OpenWriter fails and leaves the
+// file alone.
+//
+// # Copies under way
+//
+// A reader cannot know how its files are written: by the Writer, by rsync into
+// a new file, or by rsync into the file itself. One rule decides what a wrong
+// or missing byte means: files are filled in order, so before a valid commit
+// mark or footer it is damage, and behind the last of them it is not there yet.
+// Damage ends Tail with a *CorruptionError; a good copy in the damaged file's
+// place lets the next Tail go on. What is not there yet is waited for, and so is
+// a segment whose number is missing. Of one case the rule knows nothing: a
+// damaged footer looks like one that has not arrived. So a sealed segment
+// without footer that has not changed for half a minute (600 polls) while later
+// segments are there is damaged, too.
+//
+// Where 0000000002.seg and 0000000002.open are both there the first is asked
+// first, and the other one where it does not help.
+//
+// # Dictionaries
+//
+// s2 and zstd compress small documents far better with a dictionary of typical
+// content. The Writer trains it in the background from a sample of what was
+// appended and uses it from the next segment on; a segment without one ends
+// early when there is one to be had. A new one takes the place of another only
+// if it stores 3 % less, and a dictionary is used only where segments hold at
+// least 16 times its size.
+//
+// # Limits
+//
+//	id                    1 to 1,024 bytes
+//	document              0 to 16 MiB
+//	cursor                4 KiB
+//	block                 1 MiB of ids and documents, or a single entry; 65,535 entries
+//	segment               4 GiB; 64 MiB by default
+//	segments              4,294,967,295
+//	expiry                whole seconds from 1970 to 2106
+//	files kept open       1,024 for fetching and two for each Tail
+package queue

@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/errors"
+)
+
+// Errors of any call.
+var (
+	// ErrClosed: the Writer or Reader has been closed.
+	ErrClosed = errors.New("queue: closed")
+	// ErrNewerVersion: the bytes were written by a newer version of this
+	// package. They are not damaged.
+	ErrNewerVersion = errors.New("queue: format is newer than this program")
+	// ErrUnknownCodec: no codec of that name or number is in this build.
+	ErrUnknownCodec = errors.New("queue: unknown codec")
+	// ErrCorrupt is matched by every *CorruptionError.
+	ErrCorrupt = errors.New("queue: corrupt")
+)
+
+// Errors of a Writer.
+var (
+	// ErrLocked: another Writer has the directory; the message names it.
+	ErrLocked = errors.New("queue: directory is being written")
+	// ErrIDEmpty: an id needs at least one byte.
+	ErrIDEmpty = errors.New("queue: id is empty")
+	// ErrIDTooLong: the id has more than MaxIDBytes.
+	ErrIDTooLong = errors.New("queue: id is too long")
+	// ErrDocumentTooLarge: the document has more than MaxDocumentBytes.
+	ErrDocumentTooLarge = errors.New("queue: document is too large")
+	// ErrCursorTooLong: the cursor has more than MaxCursorBytes.
+	ErrCursorTooLong = errors.New("queue: cursor is too long")
+	// ErrFull: the last segment number is taken.
+	ErrFull = errors.New("queue: no segment number is left")
+)
+
+// Errors of a Reader.
+var (
+	// ErrUnavailable: the address is known, but its bytes are missing, not yet
+	// there, damaged, or another document's. Another copy of the queue, or this
+	// one later, may have them. The error wraps the reason.
+	ErrUnavailable = errors.New("queue: document is unavailable")
+	// ErrMismatch: a document of another id lies at the address. It comes
+	// wrapped in ErrUnavailable.
+	ErrMismatch = errors.New("queue: address holds another id")
+	// ErrDeleted: the address is that of a delete.
+	ErrDeleted = errors.New("queue: document is deleted")
+	// ErrForked: the segment belongs to another queue than the position or the
+	// segment before it.
+	ErrForked = errors.New("queue: forked")
+	// ErrDiverged: the position lies behind the end of its sealed segment, so
+	// what it was taken from is not what is here.
+	ErrDiverged = errors.New("queue: diverged")
+)
+
+// CorruptionError says where bytes of a segment are wrong and how. It matches
+// ErrCorrupt.
+type CorruptionError struct {
+	Path    string
+	Segment SegmentID
+	Offset  int64  // of the wrong header, block, document, mark or footer
+	ID      string // of the damaged document, where it is known
+	Reason  string
+}
+
+func (e *CorruptionError) Error() string {
+	if e.ID != "" {
+		return fmt.Sprintf("queue: %s: segment %d, offset %d, id %q: %s", e.Path, e.Segment, e.Offset, e.ID, e.Reason)
+	}
+	return fmt.Sprintf("queue: %s: segment %d, offset %d: %s", e.Path, e.Segment, e.Offset, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptionError) Is(target error) bool { return target == ErrCorrupt }
+
+// markedError gives an error the meaning of a sentinel and keeps its reason.
+type markedError struct {
+	mark   error
+	detail string
+	reason error // may be nil
+}
+
+func (e *markedError) Error() string {
+	text := e.mark.Error()
+	if e.detail != "" {
+		text += ": " + e.detail
+	}
+	if e.reason != nil {
+		text += ": " + e.reason.Error()
+	}
+	return text
+}
+
+func (e *markedError) Is(target error) bool { return target == e.mark }
+
+func (e *markedError) Unwrap() error { return e.reason }
+
+// unavailable is the answer for an address that cannot be served, and why.
+func unavailable(a Address, reason error) error {
+	return &markedError{mark: ErrUnavailable, detail: "address " + a.String(), reason: reason}
+}

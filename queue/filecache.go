@@ -1,0 +1,232 @@
+package queue
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"docstore/internal/vfs"
+)
+
+// Bounds of the cache.
+const (
+	maxOpenFiles = 1024
+	// maxHeldDictionaryBytes bounds the dictionaries of the files in the cache.
+	// Files with the same dictionary share it.
+	maxHeldDictionaryBytes = 64 << 20
+)
+
+// cachedFile is an open segment with what decodes its documents. It is closed
+// when nobody uses it any more; the cache itself is one of the users.
+type cachedFile struct {
+	*segmentFile
+	decoder decoder // nil: this build lacks the codec
+	held    *heldDecoder
+	users   atomic.Int64
+	used    atomic.Int64 // the cache's clock when it was used last
+}
+
+// heldDecoder is a decoder that files with the same codec and dictionary share.
+type heldDecoder struct {
+	key     decoderKey
+	decoder decoder
+	bytes   int
+	files   int // open files that use it
+}
+
+type decoderKey struct {
+	codec      codecID
+	dictionary dictionaryHash
+}
+
+// fileCache keeps segments open.
+//
+// Looking up takes no lock: current is a map that is never changed, only
+// replaced. A file found in it may have been evicted in between; then its users
+// are down to none and it is not to be used.
+type fileCache struct {
+	fs      vfs.FS
+	dir     string
+	current atomic.Pointer[map[SegmentID]*cachedFile]
+	clock   atomic.Int64 // counts openings
+	mu      struct {
+		sync.Mutex // guards the replacement of current, too
+		closed     bool
+		decoders   map[decoderKey]*heldDecoder
+		heldBytes  int
+	}
+}
+
+func (c *fileCache) init(fsys vfs.FS, dir string) {
+	c.fs, c.dir = fsys, dir
+	c.current.Store(&map[SegmentID]*cachedFile{})
+	c.mu.decoders = map[decoderKey]*heldDecoder{}
+}
+
+// get returns the open file of a segment, to be put back, or nil.
+func (c *fileCache) get(n SegmentID) *cachedFile {
+	f := (*c.current.Load())[n]
+	if f == nil {
+		return nil
+	}
+	for {
+		users := f.users.Load()
+		if users == 0 {
+			return nil
+		}
+		if f.users.CompareAndSwap(users, users+1) {
+			break
+		}
+	}
+	if now := c.clock.Load(); f.used.Load() != now {
+		f.used.Store(now)
+	}
+	return f
+}
+
+// put gives back what get, open or keep returned.
+func (c *fileCache) put(f *cachedFile) {
+	if f.users.Add(-1) > 0 {
+		return
+	}
+	f.file.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release(f.held)
+}
+
+// open opens the segment's file with the suffix, outside of the cache. It
+// returns nil if that is the file tried, unchanged since it was opened.
+func (c *fileCache) open(n SegmentID, suffix string, tried *cachedFile) (*cachedFile, error) {
+	path := segmentPath(c.dir, n, suffix)
+	if tried != nil {
+		info, err := c.fs.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if sameFile(info, tried.info) {
+			return nil, nil
+		}
+	}
+	s, err := openSegmentFile(c.fs, path, n)
+	if err != nil {
+		return nil, err
+	}
+	f := &cachedFile{segmentFile: s}
+	f.users.Store(1)
+	f.used.Store(c.clock.Add(1))
+	if err := c.hold(f); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// hold finds or makes the decoder of a file.
+func (c *fileCache) hold(f *cachedFile) error {
+	key := decoderKey{f.header.codec, f.header.dictionary.hash}
+	c.mu.Lock()
+	h := c.mu.decoders[key]
+	if h != nil {
+		h.files++
+	}
+	c.mu.Unlock()
+	if h == nil {
+		var err error
+		if h, err = f.newDecoder(key); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		if there := c.mu.decoders[key]; there != nil {
+			h = there
+		} else {
+			c.mu.decoders[key] = h
+			c.mu.heldBytes += h.bytes
+		}
+		h.files++
+		c.mu.Unlock()
+	}
+	f.held, f.decoder = h, h.decoder
+	return nil
+}
+
+// newDecoder makes the decoder of the file's documents; none if this build
+// lacks the codec, for documents that are stored raw can be read all the same.
+func (s *segmentFile) newDecoder(key decoderKey) (*heldDecoder, error) {
+	content, err := s.dictionary()
+	if err != nil {
+		return nil, err
+	}
+	h := &heldDecoder{key: key, bytes: len(content)}
+	if codec, err := codecByID(key.codec); err == nil {
+		if h.decoder, err = codec.newDecoder(content); err != nil {
+			return nil, s.corruption(headerBytes, err)
+		}
+	}
+	return h, nil
+}
+
+// release gives up a file's decoder. The mutex must be held.
+func (c *fileCache) release(h *heldDecoder) {
+	h.files--
+	if h.files == 0 {
+		delete(c.mu.decoders, h.key)
+		c.mu.heldBytes -= h.bytes
+	}
+}
+
+// keep puts a file that open returned into the cache, in the place of the one
+// that was there.
+func (c *fileCache) keep(f *cachedFile) {
+	c.mu.Lock()
+	if c.mu.closed {
+		c.mu.Unlock()
+		c.put(f)
+		return
+	}
+	next := maps.Clone(*c.current.Load())
+	old := next[f.number]
+	next[f.number] = f
+	c.current.Store(&next)
+	c.mu.Unlock()
+	if old != nil {
+		c.put(old)
+	}
+	for old = c.evict(f); old != nil; old = c.evict(f) {
+		c.put(old)
+	}
+}
+
+// evict takes the file out of the cache that was not used for longest, unless
+// the cache is within its bounds. It spares the newest one.
+func (c *fileCache) evict(newest *cachedFile) *cachedFile {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files := *c.current.Load()
+	if len(files) <= maxOpenFiles && c.mu.heldBytes <= maxHeldDictionaryBytes {
+		return nil
+	}
+	var oldest *cachedFile
+	for _, f := range files {
+		if f != newest && (oldest == nil || f.used.Load() < oldest.used.Load()) {
+			oldest = f
+		}
+	}
+	if oldest != nil {
+		next := maps.Clone(files)
+		delete(next, oldest.number)
+		c.current.Store(&next)
+	}
+	return oldest
+}
+
+// close empties the cache. Files in use are closed when they are put back.
+func (c *fileCache) close() {
+	c.mu.Lock()
+	c.mu.closed = true
+	files := *c.current.Swap(&map[SegmentID]*cachedFile{})
+	c.mu.Unlock()
+	for _, f := range files {
+		c.put(f)
+	}
+}

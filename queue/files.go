@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"docstore/internal/vfs"
+)
+
+// Names of the files in a queue's directory.
+const (
+	sealedSuffix = ".seg"  // a sealed segment
+	openSuffix   = ".open" // the segment being written
+	newSuffix    = ".new"  // an open segment before its header is durable
+	lockName     = "LOCK"
+	nameDigits   = 10
+)
+
+func segmentPath(dir string, n SegmentID, suffix string) string {
+	return filepath.Join(dir, fmt.Sprintf("%0*d%s", nameDigits, uint32(n), suffix))
+}
+
+// parseName reads the name of a segment's file.
+func parseName(name string) (n SegmentID, suffix string, ok bool) {
+	digits, suffix := name[:min(nameDigits, len(name))], name[min(nameDigits, len(name)):]
+	if suffix != sealedSuffix && suffix != openSuffix && suffix != newSuffix {
+		return 0, "", false
+	}
+	number, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || number == 0 || strings.HasPrefix(digits, "+") {
+		return 0, "", false
+	}
+	return SegmentID(number), suffix, true
+}
+
+// listing is which segments a directory has.
+type listing struct {
+	numbers []SegmentID // ascending
+	sealed  map[SegmentID]bool
+	open    map[SegmentID]bool
+	unborn  []string // names of files left behind by a writer that stopped early
+}
+
+func list(fsys vfs.FS, dir string) (listing, error) {
+	l := listing{sealed: map[SegmentID]bool{}, open: map[SegmentID]bool{}}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return l, err
+	}
+	for _, name := range names {
+		n, suffix, ok := parseName(name)
+		if !ok {
+			continue
+		}
+		switch suffix {
+		case sealedSuffix:
+			l.sealed[n] = true
+		case openSuffix:
+			l.open[n] = true
+		default:
+			l.unborn = append(l.unborn, name)
+			continue
+		}
+		l.numbers = append(l.numbers, n)
+	}
+	slices.Sort(l.numbers)
+	l.numbers = slices.Compact(l.numbers)
+	return l, nil
+}
+
+// last is the highest segment number; 0 if there is none.
+func (l *listing) last() SegmentID {
+	if len(l.numbers) == 0 {
+		return 0
+	}
+	return l.numbers[len(l.numbers)-1]
+}
+
+// after tells whether a higher number than n is there.
+func (l *listing) after(n SegmentID) bool { return l.last() > n }

@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"docstore/internal/checksum"
+)
+
+// segmentMagic begins every segment file.
+const segmentMagic = "DSTQSEG\x00"
+
+// maxDictionaryBytes bounds the dictionary of a segment.
+const maxDictionaryBytes = 256 << 10
+
+// digest is the SHA-256 of a footer.
+type digest [sha256.Size]byte
+
+// dictionaryHash names a dictionary: the first half of the SHA-256 of its bytes.
+type dictionaryHash [16]byte
+
+func hashDictionary(dictionary []byte) dictionaryHash {
+	sum := sha256.Sum256(dictionary)
+	return dictionaryHash(sum[:16])
+}
+
+// segmentHeader is the beginning of a segment; the dictionary follows it.
+//
+//	 0  magic [8]            "DSTQSEG\0"
+//	 8  crc u32              of all that follows, without the dictionary
+//	12  version u16          0
+//	14  header bytes u16     128
+//	16  queue [16]           the queue's id
+//	32  segment u32          its number
+//	36  codec u8
+//	37  zero [3]
+//	40  created i64          Unix milliseconds
+//	48  previous [32]        SHA-256 of the footer of the segment before; zero in segment 1
+//	80  rewrites first u32   the run of segments this one replaces; zero: none
+//	84  rewrites last u32
+//	88  generation u32       the higher one wins
+//	92  dictionary bytes u32
+//	96  dictionary hash [16] names and verifies the dictionary
+//	112 zero [16]
+type segmentHeader struct {
+	crc        uint32
+	queue      [16]byte
+	segment    SegmentID
+	codec      codecID
+	created    int64
+	previous   digest
+	dictionary struct {
+		bytes uint32
+		hash  dictionaryHash
+	}
+}
+
+// firstFrame is the offset of the segment's first frame.
+func (h *segmentHeader) firstFrame() int64 {
+	return headerBytes + int64(h.dictionary.bytes)
+}
+
+// append appends the header's bytes and notes their checksum.
+func (h *segmentHeader) append(dst []byte) []byte {
+	var b [headerBytes]byte
+	copy(b[:], segmentMagic)
+	little.PutUint16(b[12:], formatVersion)
+	little.PutUint16(b[14:], headerBytes)
+	copy(b[16:], h.queue[:])
+	little.PutUint32(b[32:], uint32(h.segment))
+	b[36] = byte(h.codec)
+	little.PutUint64(b[40:], uint64(h.created))
+	copy(b[48:], h.previous[:])
+	little.PutUint32(b[92:], h.dictionary.bytes)
+	copy(b[96:], h.dictionary.hash[:])
+	h.crc = checksum.Update(0, b[12:])
+	little.PutUint32(b[8:], h.crc)
+	return append(dst, b[:]...)
+}
+
+// parseHeader reads the header in b, which has headerBytes bytes. What is wrong
+// with it is a plain error, except that a newer version is ErrNewerVersion.
+//
+// Magic, checksum, version and header bytes keep their places and the checksum
+// its meaning in every version, so that a newer one is never taken for damage.
+func parseHeader(b []byte) (segmentHeader, error) {
+	var h segmentHeader
+	if string(b[:8]) != segmentMagic {
+		return h, fmt.Errorf("magic is %q, want %q", b[:8], segmentMagic)
+	}
+	h.crc = little.Uint32(b[8:])
+	version, size := little.Uint16(b[12:]), little.Uint16(b[14:])
+	if version == formatVersion && size != headerBytes {
+		return h, fmt.Errorf("header says it has %d bytes, want %d", size, headerBytes)
+	}
+	if size == headerBytes {
+		if got := checksum.Update(0, b[12:]); got != h.crc {
+			return h, fmt.Errorf("header's checksum is %08x, its bytes have %08x", h.crc, got)
+		}
+	}
+	if version != formatVersion {
+		return h, fmt.Errorf("segment is of version %d, this program reads %d: %w", version, formatVersion, ErrNewerVersion)
+	}
+	h.queue = [16]byte(b[16:])
+	h.segment = SegmentID(little.Uint32(b[32:]))
+	h.codec = codecID(b[36])
+	h.created = int64(little.Uint64(b[40:]))
+	h.previous = digest(b[48:])
+	h.dictionary.bytes = little.Uint32(b[92:])
+	h.dictionary.hash = dictionaryHash(b[96:])
+	if !allZero(b[80:92]) {
+		return h, fmt.Errorf("segment is a rewrite of others: %w", ErrNewerVersion)
+	}
+	switch {
+	case !allZero(b[37:40]) || !allZero(b[112:]):
+		return h, fmt.Errorf("reserved bytes are not zero")
+	case h.segment == 0:
+		return h, fmt.Errorf("segment number is 0")
+	case h.dictionary.bytes > maxDictionaryBytes:
+		return h, fmt.Errorf("dictionary has %d bytes, more than %d", h.dictionary.bytes, maxDictionaryBytes)
+	}
+	return h, nil
+}

@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/internal/vfs"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
+	updateFlag = flag.Bool("update", false, "write the golden files anew")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newRandom is a random source whose seed is logged.
+func newRandom(t testing.TB) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// queueDir is the directory of the queues in tests on vfs.Mem.
+const queueDir = "/queue"
+
+func newMem(t testing.TB) *vfs.Mem {
+	mem := vfs.NewMem()
+	require.NoError(t, mem.MkdirAll(queueDir))
+	require.NoError(t, mem.SyncDir("/"))
+	return mem
+}
+
+// testStart is when the tests' clocks begin.
+var testStart = time.UnixMilli(1_700_000_000_000)
+
+// testOptions are those of a queue that is the same each time it is written.
+func testOptions(fsys vfs.FS) *WriterOptions {
+	now := testStart
+	return &WriterOptions{
+		FS:    fsys,
+		Codec: "none",
+		Now: func() time.Time {
+			now = now.Add(time.Millisecond)
+			return now
+		},
+		newQueueID: func() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil },
+	}
+}
+
+func openWriter(t testing.TB, opts *WriterOptions) *Writer {
+	w, err := OpenWriter(queueDir, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func openReader(t testing.TB, fsys vfs.FS) *Reader {
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys, PollInterval: time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// item is an entry as tests remember it.
+type item struct {
+	id, document string
+	deleted      bool
+	expires      time.Time
+	at           Address
+	next         Position
+}
+
+// put appends an item to the queue and notes its address.
+func (i *item) put(t testing.TB, w *Writer) {
+	var err error
+	if i.deleted {
+		i.at, err = w.Delete([]byte(i.id))
+	} else {
+		i.at, err = w.Put(Record{ID: []byte(i.id), Document: []byte(i.document), Expires: i.expires})
+	}
+	require.NoError(t, err)
+}
+
+// posting is a document like those the queue is for: text with much in common
+// with the others.
+func posting(n int) string {
+	r := rand.New(rand.NewPCG(uint64(n), 1))
+	word := func(words ...string) string { return words[r.IntN(len(words))] }
+	return fmt.Sprintf(`{"id":"job-%d","title":"%s %s","company":"%s","city":"%s","salary":%d,`+
+		`"description":"We are looking for a %s to join our %s team. You bring %d years of experience with %s, %s and %s.",`+
+		`"reference":"%016x"}`,
+		n, word("Senior", "Junior", "Lead", "Principal"), word("engineer", "nurse", "driver", "welder", "teacher"),
+		word("Acme", "Globex", "Initech", "Umbrella", "Hooli"), word("Austin", "Berlin", "Lyon", "Osaka", "Lima"),
+		20000+r.IntN(90000), word("person", "colleague", "specialist"), word("growing", "small", "global"),
+		1+r.IntN(9), word("Go", "forklifts", "children"), word("Rust", "trucks", "patients"), word("SQL", "steel", "French"),
+		r.Uint64())
+}
+
+// scan returns all entries that are committed behind a position.
+func scan(t testing.TB, r *Reader, from Position) []item {
+	items, err := tryScan(r, from)
+	require.NoError(t, err)
+	return items
+}
+
+func tryScan(r *Reader, from Position) ([]item, error) {
+	var items []item
+	err := r.Scan(context.Background(), from, func(e Entry) error {
+		items = append(items, item{id: string(e.ID), deleted: e.Deleted, expires: e.Expires, at: e.Address, next: e.Next})
+		return nil
+	})
+	return items, err
+}
+
+// requireItems checks that the queue holds exactly the items, by tailing and by
+// fetching each.
+func requireItems(t testing.TB, r *Reader, want []item) {
+	t.Helper()
+	got := scan(t, r, Position{})
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		require.Equal(t, w.id, got[i].id)
+		require.Equal(t, w.at, got[i].at)
+		require.Equal(t, w.deleted, got[i].deleted)
+		require.True(t, w.expires.Equal(got[i].expires), "%v, want %v", got[i].expires, w.expires)
+	}
+	requireDocuments(t, r, want)
+}
+
+func requireDocuments(t testing.TB, r *Reader, want []item) {
+	t.Helper()
+	prefix := []byte("prefix")
+	for _, w := range want {
+		got, err := r.DocumentFor(prefix, []byte(w.id), w.at)
+		if w.deleted {
+			require.ErrorIs(t, err, ErrDeleted)
+			require.Equal(t, prefix, got)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, "prefix"+w.document, string(got))
+		got, err = r.Document(got[:0], w.at)
+		require.NoError(t, err)
+		require.Equal(t, w.document, string(got))
+	}
+}
+
+func requireSound(t testing.TB, fsys vfs.FS) Report {
+	t.Helper()
+	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: fsys}, nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Damage)
+	require.Empty(t, report.Missing)
+	return report
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, codec := range Codecs() {
+		for _, blockBytes := range []int{1, 700, 20_000, 0} {
+			t.Run(fmt.Sprintf("codec=%s/block=%d", codec, blockBytes), func(t *testing.T) {
+				random := newRandom(t)
+				mem := newMem(t)
+				opts := testOptions(mem)
+				opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = codec, blockBytes, 30_000, 1<<10
+				w := openWriter(t, opts)
+				r := openReader(t, mem)
+				var items []item
+				for i := range 500 {
+					it := item{id: fmt.Sprint("id-", random.IntN(100)), document: posting(i)}
+					switch random.IntN(20) {
+					case 0:
+						it.document, it.deleted = "", true
+					case 1:
+						it.document = ""
+					case 2:
+						it.document = string(randomBytes(random, random.IntN(3000)))
+					case 3:
+						it.expires = testStart.Add(time.Duration(i) * time.Hour).Truncate(time.Second)
+					case 4:
+						it.document = string(bytes.Repeat([]byte("abc"), random.IntN(40_000)))
+					}
+					it.put(t, w)
+					items = append(items, it)
+					switch random.IntN(40) {
+					case 0:
+						require.NoError(t, w.Flush())
+						requireItems(t, r, items)
+					case 1:
+						require.NoError(t, w.Seal())
+						requireItems(t, r, items)
+					}
+				}
+				require.NoError(t, w.Close())
+				requireItems(t, r, items)
+				report := requireSound(t, mem)
+				assert.EqualValues(t, len(items), report.Entries)
+				assert.Equal(t, scan(t, r, Position{})[len(items)-1].next, r.End())
+			})
+		}
+	}
+}
+
+func randomBytes(random *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+	return b
+}
+
+// TestOnDisk runs on the file system of the machine.
+func TestOnDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "queue")
+	w, err := OpenWriter(dir, nil)
+	require.NoError(t, err)
+	at, err := w.Append([]byte("id"), []byte("document"))
+	require.NoError(t, err)
+	require.NoError(t, w.Flush())
+
+	_, err = OpenWriter(dir, nil)
+	require.ErrorIs(t, err, ErrLocked)
+	assert.ErrorContains(t, err, fmt.Sprintf("process %d on ", os.Getpid()))
+
+	r, err := OpenReader(dir, nil)
+	require.NoError(t, err)
+	got, err := r.Document(nil, at)
+	require.NoError(t, err)
+	assert.Equal(t, "document", string(got))
+	require.NoError(t, w.Close())
+	require.NoError(t, w.Close())
+	got, err = r.Document(nil, at)
+	require.NoError(t, err)
+	assert.Equal(t, "document", string(got))
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close())
+
+	names, err := vfs.OS.List(dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"0000000001.seg", lockName}, names)
+
+	_, err = OpenReader(filepath.Join(dir, "none"), nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = w.Append([]byte("id"), nil)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, w.Flush(), ErrClosed)
+	_, err = r.Document(nil, at)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, r.Tail(context.Background(), Position{}, nil), ErrClosed)
+	_, err = r.Segments()
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestErrorsOfEverySort(t *testing.T) {
+	c := error(&CorruptionError{Path: "p", Segment: 2, Offset: 3, ID: "x", Reason: "r"})
+	assert.ErrorIs(t, c, ErrCorrupt)
+	assert.Equal(t, `queue: p: segment 2, offset 3, id "x": r`, c.Error())
+	u := unavailable(Address{1, 2, 3}, c)
+	assert.ErrorIs(t, u, ErrUnavailable)
+	assert.ErrorIs(t, u, ErrCorrupt)
+	assert.NotErrorIs(t, u, ErrMismatch)
+	var as *CorruptionError
+	assert.True(t, errors.As(u, &as))
+	assert.Equal(t, `queue: document is unavailable: address 1/2/3: `+c.Error(), u.Error())
+}

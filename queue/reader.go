@@ -1,0 +1,255 @@
+package queue
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+)
+
+// Reader reads the queue in a directory, while it is written or arrives there
+// by copying. Any number of goroutines may use it at once.
+type Reader struct {
+	dir     string
+	options ReaderOptions
+	files   fileCache
+	done    chan struct{} // closed by Close
+	closing sync.Once
+}
+
+// OpenReader opens the queue in dir for reading. The directory must exist; it
+// may be empty as yet.
+func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
+	r := &Reader{dir: dir, done: make(chan struct{})}
+	if opts != nil {
+		r.options = *opts
+	}
+	if r.options.FS == nil {
+		r.options.FS = vfs.OS
+	}
+	if r.options.PollInterval <= 0 {
+		r.options.PollInterval = DefaultPollInterval
+	}
+	if r.options.Logger == nil {
+		r.options.Logger = slog.New(slog.DiscardHandler)
+	}
+	info, err := r.options.FS.Stat(dir)
+	if err != nil {
+		return nil, errors.Wrap(err, "queue: opening for reading")
+	}
+	if !info.Dir {
+		return nil, errors.Newf("queue: opening for reading: %s is no directory", dir)
+	}
+	r.files.init(r.options.FS, dir)
+	return r, nil
+}
+
+// Close releases the files. Tail and Scan end with ErrClosed, and so does
+// everything called later. Close may be called more than once.
+func (r *Reader) Close() error {
+	r.closing.Do(func() {
+		close(r.done)
+		r.files.close()
+	})
+	return nil
+}
+
+func (r *Reader) isClosed() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Document appends the document at the address to dst. On any error it returns
+// dst unchanged. It takes the same time wherever the document lies, and
+// allocates nothing if dst has room.
+//
+// ErrDeleted: the address is that of a delete. ErrUnavailable: the document is
+// not to be had here and now.
+func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
+	return r.document(dst, nil, a)
+}
+
+// DocumentFor is Document, but if the address is that of another id the answer
+// is ErrUnavailable.
+func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
+	if len(id) == 0 {
+		return dst, ErrIDEmpty
+	}
+	return r.document(dst, id, a)
+}
+
+func (r *Reader) document(dst, id []byte, a Address) ([]byte, error) {
+	f := r.files.get(a.Segment)
+	if f == nil {
+		return r.documentAnew(dst, id, a, nil, nil)
+	}
+	out, err := f.fetch(dst, id, a, f.decoder)
+	if err == nil || errors.Is(err, ErrDeleted) {
+		r.files.put(f)
+		return out, err
+	}
+	defer r.files.put(f)
+	return r.documentAnew(dst, id, a, f, err)
+}
+
+// documentAnew looks at the directory again: the segment was not open, or the
+// file that was does not have the document. That file may have been replaced.
+func (r *Reader) documentAnew(dst, id []byte, a Address, tried *cachedFile, reason error) ([]byte, error) {
+	for _, suffix := range []string{sealedSuffix, openSuffix} {
+		if r.isClosed() {
+			return dst, ErrClosed
+		}
+		f, err := r.files.open(a.Segment, suffix, tried)
+		if err != nil {
+			if reason == nil || !errors.Is(err, fs.ErrNotExist) {
+				reason = err
+			}
+			continue
+		}
+		if f == nil { // the one that was tried
+			continue
+		}
+		out, err := f.fetch(dst, id, a, f.decoder)
+		if err == nil || errors.Is(err, ErrDeleted) {
+			r.files.keep(f)
+			return out, err
+		}
+		r.files.put(f)
+		reason = err
+	}
+	if errors.Is(reason, ErrClosed) {
+		return dst, ErrClosed
+	}
+	return dst, unavailable(a, reason)
+}
+
+// Segments describes the segments that are there, in order. One that cannot be
+// read is left out: Check says what is wrong with it.
+func (r *Reader) Segments() ([]SegmentInfo, error) {
+	l, err := r.list()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]SegmentInfo, 0, len(l.numbers))
+	for _, n := range l.numbers {
+		s, w, err := r.survey(n)
+		if err != nil {
+			r.options.Logger.Debug("segment cannot be described", "segment", n, "error", err)
+			continue
+		}
+		infos = append(infos, describe(s, w))
+		s.file.Close()
+	}
+	return infos, nil
+}
+
+func (r *Reader) list() (listing, error) {
+	if r.isClosed() {
+		return listing{}, ErrClosed
+	}
+	l, err := list(r.options.FS, r.dir)
+	return l, errors.Wrap(err, "queue: listing the directory")
+}
+
+// survey opens the segment and finds out what of it is committed. Where both
+// files are there it takes the sealed one, unless only the open one is of use.
+func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
+	var first error
+	for _, suffix := range []string{sealedSuffix, openSuffix} {
+		s, err := openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffix), n)
+		if err != nil {
+			if first == nil || errors.Is(first, fs.ErrNotExist) {
+				first = err
+			}
+			continue
+		}
+		w := s.newWalk()
+		if s.footer != nil {
+			w.marked.end, w.marked.totals = s.limit(), s.footer.totals
+			return s, w, nil
+		}
+		var b block
+		if err := w.advance(s, &b); err != nil && !isContent(err) {
+			s.file.Close()
+			return nil, nil, err
+		}
+		return s, w, nil
+	}
+	return nil, nil, first
+}
+
+// isContent tells whether an error is about the bytes of a file, and not about
+// reading it.
+func isContent(err error) bool {
+	return errors.Is(err, errIncomplete) || errors.Is(err, ErrCorrupt)
+}
+
+func describe(s *segmentFile, w *walk) SegmentInfo {
+	t := &w.marked.totals
+	info := SegmentInfo{
+		ID:              s.number,
+		Sealed:          s.footer != nil,
+		DictionaryBytes: int(s.header.dictionary.bytes),
+		Bytes:           s.info.Size,
+		Blocks:          int64(t.blocks),
+		Entries:         int64(t.entries),
+		Documents:       int64(t.documents),
+		Deletes:         int64(t.entries - t.documents),
+		RawBytes:        int64(t.raw),
+		StoredBytes:     int64(t.stored),
+		Created:         time.UnixMilli(s.header.created),
+	}
+	info.Codec = s.header.codec.String()
+	if t.blocks > 0 {
+		info.FirstAppended, info.LastAppended = time.UnixMilli(t.first), time.UnixMilli(t.last)
+	}
+	return info
+}
+
+// End returns the position behind the last committed entry there is: Entry.Next
+// of that entry. It is the zero Position while there is none, or none that can
+// be read.
+func (r *Reader) End() Position {
+	l, err := r.list()
+	if err != nil {
+		return Position{}
+	}
+	for i := len(l.numbers) - 1; i >= 0; i-- {
+		s, w, err := r.survey(l.numbers[i])
+		if err != nil {
+			continue
+		}
+		var b block
+		last := w.marked.lastBlock
+		if last > 0 {
+			_, err = s.frame(&b, int64(last))
+		}
+		s.file.Close()
+		if last > 0 && err == nil {
+			return Position{Queue: s.header.queue, Next: Address{
+				Segment: s.number, Block: last + uint32(b.size()),
+			}}
+		}
+	}
+	return Position{}
+}
+
+// Verify verifies every byte of one segment. The error is about reading it;
+// what is wrong with it is in the report.
+func (r *Reader) Verify(ctx context.Context, n SegmentID) (Report, error) {
+	if r.isClosed() {
+		return Report{}, ErrClosed
+	}
+	c := checker{fs: r.options.FS, dir: r.dir}
+	err := c.segment(ctx, n)
+	return c.report, err
+}

@@ -1,0 +1,135 @@
+package queue
+
+import (
+	"errors"
+	"log/slog"
+
+	"docstore/internal/vfs"
+)
+
+// recoverSegment seals the segment that a writer left open when it stopped
+// without closing: cut behind its last whole block, marked or not, it gets the
+// footer it would have had. Nothing is ever appended to it again: replicas may
+// have copied bytes that are cut away here.
+//
+// What stands before a commit mark was durable before the mark was written, so
+// damage there is no consequence of the stop. It is an error, and the file is
+// left alone.
+func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) error {
+	name := segmentPath(dir, n, openSuffix)
+	s, err := openSegmentFile(fsys, name, n)
+	if errors.Is(err, errIncomplete) {
+		return &CorruptionError{Path: name, Segment: n, Reason: "open segment has no header"}
+	}
+	if err != nil {
+		return err
+	}
+	w, whole, err := s.lastWhole()
+	s.file.Close()
+	if err != nil {
+		return err
+	}
+	file, err := fsys.OpenAppend(name)
+	if err != nil {
+		return err
+	}
+	if whole { // only the new name was missing
+		err = file.Sync()
+		if closing := file.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return err
+		}
+		return rename(fsys, dir, n)
+	}
+	lost := s.info.Size - w.next
+	logger.Warn("sealing a segment that was not closed", "path", name,
+		"entries", w.seen.entries, "bytes", w.next, "unfinished_bytes", lost)
+	if lost > 0 {
+		if err := file.Truncate(w.next); err != nil {
+			file.Close()
+			return err
+		}
+	}
+	sw := &segmentWriter{
+		fs: fsys, dir: dir, file: file, header: s.header, size: w.next, chain: w.chain, totals: w.seen,
+	}
+	_, err = sw.seal()
+	return err
+}
+
+// lastWhole finds where the segment's last whole block or mark ends. Blocks
+// behind the last commit mark count if their documents are whole, too. whole
+// tells that the segment is complete, footer and all.
+func (s *segmentFile) lastWhole() (w *walk, whole bool, err error) {
+	var b block
+	w = s.newWalk()
+	if err = w.advance(s, &b); err == nil {
+		return w, true, nil
+	}
+	if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
+		return nil, false, err
+	}
+	end := w.next
+	w.rewind()
+	for w.next < end {
+		if _, err := s.frame(&b, w.next); err != nil {
+			return nil, false, err
+		}
+		bad, err := s.checkDocuments(&b, w.next, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		if len(bad) > 0 {
+			break
+		}
+		w.pass(&b)
+	}
+	return w, false, nil
+}
+
+// damage decides what it means that the frame at offset could not be read: it
+// returns errIncomplete if the right bytes may be on their way, a
+// *CorruptionError if not, and other errors as they are.
+func (s *segmentFile) damage(offset int64, err error) error {
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		if s.copyUnderWay(offset) {
+			return errIncomplete
+		}
+	case errors.Is(err, errIncomplete):
+		if !s.copyUnderWay(offset) {
+			return s.corruption(offset, errors.New("bytes are missing before a commit mark"))
+		}
+	}
+	return err
+}
+
+// checkDocuments reads the documents of the block at offset and returns what is
+// wrong with them. With a decoder it also decompresses them.
+func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*CorruptionError, error) {
+	data, out := getScratch(), getScratch()
+	defer data.release()
+	defer out.release()
+	documents := data.sized(int(b.dataBytes))
+	if err := s.readAt(documents, offset+b.dataOffset()); err != nil {
+		return nil, err
+	}
+	var bad []*CorruptionError
+	for i := range b.count {
+		e := b.entry(i)
+		at := Address{Segment: s.number, Block: uint32(offset), Index: uint16(i)}
+		err := verifyDocument(at, &e, b.id(e), documents[e.start:e.end])
+		if err == nil && dec != nil && !e.deleted() && !e.storedRaw() {
+			out.bytes, err = dec.decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
+		}
+		if err != nil {
+			c := s.corruption(offset+b.dataOffset()+int64(e.start), err)
+			c.ID = string(b.id(e))
+			bad = append(bad, c)
+		}
+	}
+	return bad, nil
+}

@@ -1,0 +1,143 @@
+package queue
+
+import "docstore/internal/vfs"
+
+// segmentWriter writes one segment, from its header to its footer. Whatever
+// fails is final for the file.
+type segmentWriter struct {
+	fs         vfs.FS
+	dir        string
+	file       vfs.File
+	header     segmentHeader
+	dictionary *dictionary // nil: none
+	size       int64       // of the file, and so the offset of the next frame
+	chain      uint32
+	totals
+	unmarked bool // there are blocks behind the last commit mark
+}
+
+// createSegment makes the file of a new segment. Its header is durable before
+// the file gets its name, and the name before this returns: an open segment
+// without a header is damage, never the work of a crash.
+func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary) (*segmentWriter, error) {
+	if d != nil {
+		header.dictionary.bytes, header.dictionary.hash = uint32(len(d.bytes)), d.hash
+	}
+	beginning := header.append(nil)
+	if d != nil {
+		beginning = append(beginning, d.bytes...)
+	}
+	unborn := segmentPath(dir, header.segment, newSuffix)
+	if err := writeNew(fsys, unborn, beginning); err != nil {
+		return nil, err
+	}
+	name := segmentPath(dir, header.segment, openSuffix)
+	if err := fsys.Rename(unborn, name); err != nil {
+		return nil, err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return nil, err
+	}
+	file, err := fsys.OpenAppend(name)
+	if err != nil {
+		return nil, err
+	}
+	return &segmentWriter{
+		fs: fsys, dir: dir, file: file, header: header, dictionary: d,
+		size: int64(len(beginning)), chain: header.crc,
+	}, nil
+}
+
+// writeNew makes a durable file.
+func writeNew(fsys vfs.FS, name string, content []byte) error {
+	file, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err = file.Write(content); err == nil {
+		err = file.Sync()
+	}
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// next is the address of the first entry of the next block.
+func (s *segmentWriter) next() Address {
+	return Address{Segment: s.header.segment, Block: uint32(s.size)}
+}
+
+// fits tells whether another block, however large, and the footer fit into the
+// offsets there are.
+func (s *segmentWriter) fits() bool {
+	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes
+}
+
+// writeBlock writes the encoded block. It is neither durable nor committed yet.
+func (s *segmentWriter) writeBlock(encoded []byte) error {
+	h, err := parseBlockHeader(encoded)
+	if err != nil {
+		return err
+	}
+	offset := s.size
+	if err := s.write(encoded); err != nil {
+		return err
+	}
+	s.add(offset, &block{blockHeader: h, bytes: encoded[:h.dataOffset()]})
+	s.chain, s.unmarked = h.crc, true
+	return nil
+}
+
+// commit makes all blocks durable and then says so.
+func (s *segmentWriter) commit() error {
+	if !s.unmarked {
+		return nil
+	}
+	if err := s.file.SyncData(); err != nil {
+		return err
+	}
+	s.unmarked = false
+	return s.write(commitMark{offset: uint32(s.size), chain: s.chain}.append(nil))
+}
+
+// seal makes all blocks durable, ends the segment and gives it its final name.
+// The file is closed, also where it fails.
+func (s *segmentWriter) seal() (*segmentFooter, error) {
+	footer := &segmentFooter{
+		offset: uint32(s.size), chain: s.chain, queue: s.header.queue, segment: s.header.segment, totals: s.totals,
+	}
+	err := s.file.SyncData()
+	if err == nil {
+		err = s.write(footer.append(nil))
+	}
+	if err == nil {
+		err = s.file.Sync()
+	}
+	if closing := s.file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return nil, err
+	}
+	return footer, rename(s.fs, s.dir, s.header.segment)
+}
+
+// rename gives a segment that has its footer the name of a sealed one.
+func rename(fsys vfs.FS, dir string, n SegmentID) error {
+	err := fsys.Rename(segmentPath(dir, n, openSuffix), segmentPath(dir, n, sealedSuffix))
+	if err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}
+
+func (s *segmentWriter) write(p []byte) error {
+	if _, err := s.file.Write(p); err != nil {
+		return err
+	}
+	s.size += int64(len(p))
+	return nil
+}
+
+func (s *segmentWriter) close() { s.file.Close() }

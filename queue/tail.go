@@ -1,0 +1,417 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"docstore/internal/vfs"
+)
+
+// Tail calls fn for each committed entry from the position on, once and in
+// order, across segments, and goes on with what is appended or arrives later.
+// It reads the blocks' tables and no documents. fn runs in Tail's goroutine.
+//
+// A segment that is missing, and bytes that are missing at the end of one, are
+// waited for. Tail ends only with an error:
+//
+//   - ctx's, or fn's, or ErrClosed;
+//   - *CorruptionError: there is damage where the position is. Tail again from
+//     the Next of the last entry goes on once a good copy of the file is there;
+//   - ErrForked: what is here is another queue, or not the one it goes on from;
+//   - ErrDiverged: the position lies behind the end of its sealed segment;
+//   - ErrNewerVersion, and errors of the file system.
+func (r *Reader) Tail(ctx context.Context, from Position, fn func(Entry) error) error {
+	return r.follow(ctx, from, fn, true)
+}
+
+// Scan is Tail that returns nil behind the last committed entry. Where a later
+// segment is there already but this one is missing or not whole, it returns
+// ErrUnavailable instead, for there are entries that it has not seen.
+func (r *Reader) Scan(ctx context.Context, from Position, fn func(Entry) error) error {
+	return r.follow(ctx, from, fn, false)
+}
+
+// follow delivers blocks one behind: only once the next one is known to be
+// there or not can the last entry of a block say whether more is waiting.
+func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error, wait bool) error {
+	t := newTailer(r, from)
+	defer t.close()
+	current, next := &t.blocks[0], &t.blocks[1]
+	for {
+		found, err := t.next(current)
+		if err != nil {
+			return err
+		}
+		for found {
+			var ahead error
+			if found, ahead = t.next(next); ahead != nil {
+				found = false
+			}
+			if err := t.deliver(ctx, current, found, fn); err != nil {
+				return err
+			}
+			if ahead != nil {
+				return ahead
+			}
+			current, next = next, current
+		}
+		if !wait {
+			return t.gap()
+		}
+		if err := t.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// tailBlock is a block on its way to fn.
+type tailBlock struct {
+	block
+	at    Address  // of its first entry
+	first int      // entries before it were seen already
+	queue [16]byte // whose it is
+}
+
+// tailer follows a queue. Its place is behind the last block that next found.
+type tailer struct {
+	r      *Reader
+	blocks [2]tailBlock
+	queue  [16]byte
+	known  bool // queue is known
+
+	segment SegmentID
+	offset  int64 // of the next frame; 0 is the first frame of the segment
+	index   uint16
+	// chain is the checksum of the block before offset, if that was seen.
+	chain      uint32
+	chainKnown bool
+	// previous is the digest of the footer of the segment before, if that was
+	// seen.
+	previous      digest
+	previousKnown bool
+
+	files     [2]tailFile // of segment: sealed, open
+	delivered Position    // Next of the last entry that fn has seen, or the start
+	caughtUp  bool        // OnCaughtUp was called since then
+	stalled   int         // polls without any change although a later segment is there
+}
+
+// tailFile is one of the two files that can hold a segment.
+type tailFile struct {
+	suffix string
+	info   vfs.Info     // when it was last looked at; zero: it is not there
+	file   *segmentFile // nil: not there, or without a header as yet
+	walk   *walk        // of a file without footer
+	// quiet is the offset at which the file as it is was found to lack bytes or
+	// have wrong ones, with nothing valid behind: no use to search it again
+	// before it changes.
+	quiet int64
+}
+
+func newTailer(r *Reader, from Position) *tailer {
+	t := &tailer{
+		r: r, queue: from.Queue, known: from.Queue != [16]byte{},
+		segment: max(from.Next.Segment, 1), offset: int64(from.Next.Block), index: from.Next.Index,
+		delivered: from,
+	}
+	t.files[0].suffix, t.files[1].suffix = sealedSuffix, openSuffix
+	return t
+}
+
+func (t *tailer) close() {
+	for i := range t.files {
+		t.files[i].close()
+	}
+}
+
+func (f *tailFile) close() {
+	if f.file != nil {
+		f.file.file.Close()
+	}
+	*f = tailFile{suffix: f.suffix}
+}
+
+// next finds the next committed block. It does not wait: false is that there is
+// none yet. Both files of a segment are asked, the sealed one first, and it is
+// an error only if neither brings the tail on.
+func (t *tailer) next(b *tailBlock) (bool, error) {
+	for {
+		if t.r.isClosed() {
+			return false, ErrClosed
+		}
+		segment := t.segment
+		var failed error
+		for i := range t.files {
+			found, err := t.ask(&t.files[i], b)
+			if found {
+				t.stalled = 0
+				return true, nil
+			}
+			if t.segment != segment { // sealed and done
+				failed = nil
+				break
+			}
+			if errors.Is(err, ErrForked) || errors.Is(err, ErrDiverged) {
+				return false, err
+			}
+			if err != nil && failed == nil {
+				failed = err
+			}
+		}
+		if failed != nil || t.segment == segment {
+			return false, failed
+		}
+		t.close()
+	}
+}
+
+// ask looks for the next block in a file.
+func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
+	if err := t.open(f); err != nil || f.file == nil {
+		return false, err
+	}
+	s := f.file
+	if err := t.enter(s); err != nil {
+		return false, err
+	}
+	end, damage := f.committed(&b.block)
+	if damage != nil && !isContent(damage) {
+		return false, damage
+	}
+	offset, chain, chainKnown := t.place(s)
+	if s.footer != nil && offset > end || offset < s.header.firstFrame() {
+		return false, t.diverged(s, "its frames lie from %d to %d", s.header.firstFrame(), end)
+	}
+	for offset < end {
+		kind, err := s.frame(&b.block, offset)
+		if err != nil {
+			if f.walk != nil && errors.Is(err, errIncomplete) {
+				return false, nil // it was there a moment ago: the file is being replaced
+			}
+			return false, err
+		}
+		if kind == frameMark {
+			if chainKnown && b.markedChain() != chain {
+				return false, s.corruption(offset, errors.New("commit mark follows another block"))
+			}
+			offset += markBytes
+			continue
+		}
+		if chainKnown && b.previous != chain {
+			return false, s.corruption(offset, errors.New("block follows another block"))
+		}
+		if int(t.index) >= b.count {
+			return false, t.diverged(s, "its block has %d entries", b.count)
+		}
+		b.at = Address{Segment: t.segment, Block: uint32(offset)}
+		b.first, b.queue = int(t.index), s.header.queue
+		t.offset, t.index = offset+b.size(), 0
+		t.chain, t.chainKnown = b.crc, true
+		t.queue, t.known = s.header.queue, true
+		return true, nil
+	}
+	if s.footer == nil || damage != nil {
+		return false, damage
+	}
+	if chainKnown && s.footer.chain != chain {
+		return false, s.corruption(end, errors.New("footer follows another block"))
+	}
+	t.queue, t.known = s.header.queue, true
+	t.segment, t.offset, t.index, t.chainKnown = t.segment+1, 0, 0, false
+	t.previous, t.previousKnown = s.footer.digest(), true
+	return false, nil
+}
+
+func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
+	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
+	return &markedError{mark: ErrDiverged, detail: fmt.Sprintf(
+		"position %s is not in %s: "+format, append([]any{at, s.path}, args...)...)}
+}
+
+// place is where the tail is in a file, and the chain there.
+func (t *tailer) place(s *segmentFile) (offset int64, chain uint32, known bool) {
+	if t.offset == 0 || t.offset == s.header.firstFrame() {
+		return s.header.firstFrame(), s.header.crc, true
+	}
+	return t.offset, t.chain, t.chainKnown
+}
+
+// enter checks that a file belongs to the queue that is followed.
+func (t *tailer) enter(s *segmentFile) error {
+	if t.known && s.header.queue != t.queue {
+		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
+			"%s is of queue %x, the position of %x", s.path, s.header.queue, t.queue)}
+	}
+	if t.previousKnown && s.header.previous != t.previous {
+		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
+			"%s does not go on from the segment %d that was read before it", s.path, s.number-1)}
+	}
+	return nil
+}
+
+// open sees to it that the file is open and known as it is now. It leaves
+// f.file nil if there is none, or none with a header.
+func (t *tailer) open(f *tailFile) error {
+	path := segmentPath(t.r.dir, t.segment, f.suffix)
+	info, err := t.r.options.FS.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.close()
+		return nil
+	case err != nil:
+		return err
+	case sameFile(info, f.info):
+		return nil
+	}
+	t.stalled = 0
+	if f.file != nil && f.file.footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
+		f.info, f.quiet = info, 0 // it has grown
+		return f.file.refresh()
+	}
+	f.close()
+	s, err := openSegmentFile(t.r.options.FS, path, t.segment)
+	switch {
+	case errors.Is(err, errIncomplete):
+		f.info = info
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		f.file, f.info = s, s.info
+	}
+	return nil
+}
+
+// sameFile tells whether a file is the one it was and as it was.
+func sameFile(a, b vfs.Info) bool {
+	return a.ID == b.ID && a.Size == b.Size && a.ModTime.Equal(b.ModTime)
+}
+
+// committed returns how far the file's frames may be delivered: to the footer or
+// the last commit mark, or else to damage, which is the error. Other errors come
+// without an end.
+func (f *tailFile) committed(b *block) (int64, error) {
+	s := f.file
+	if s.footer != nil {
+		f.walk = nil
+		return s.limit(), nil
+	}
+	if f.walk == nil {
+		f.walk = s.newWalk()
+	}
+	w := f.walk
+	err := w.advance(s, b)
+	if err == nil || w.next == f.quiet {
+		return w.marked.end, nil
+	}
+	if !isContent(err) {
+		return 0, err
+	}
+	if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
+		return w.next, err
+	}
+	f.quiet = w.next
+	return w.marked.end, nil
+}
+
+// deliver calls fn for the entries of a block.
+func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(Entry) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	entry := Entry{Appended: time.UnixMilli(b.appended), More: true}
+	for i := b.first; i < b.count; i++ {
+		e := b.entry(i)
+		at := b.at
+		at.Index = uint16(i)
+		following := at
+		following.Index++
+		if i == b.count-1 {
+			following = Address{Segment: at.Segment, Block: at.Block + uint32(b.size())}
+			entry.More = more
+		}
+		entry.ID = b.id(e)
+		entry.Address = at
+		entry.Next = Position{Queue: b.queue, Next: following}
+		entry.Deleted = e.deleted()
+		entry.Expires = b.expires(i)
+		entry.StoredBytes = e.storedBytes()
+		if err := fn(entry); err != nil {
+			return err
+		}
+		t.delivered, t.caughtUp = entry.Next, false
+	}
+	return nil
+}
+
+// wait tells that nothing is waiting and then waits for the next poll.
+func (t *tailer) wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !t.caughtUp {
+		t.caughtUp = true
+		if t.r.options.OnCaughtUp != nil {
+			t.r.options.OnCaughtUp(t.delivered)
+		}
+	}
+	if err := t.stall(); err != nil {
+		return err
+	}
+	timer := time.NewTimer(t.r.options.PollInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.r.done:
+		return ErrClosed
+	case <-timer.C:
+		return nil
+	}
+}
+
+// stallPolls is for how many polls in a row a sealed segment may stand there
+// without a footer and without any change while a later segment is there: half a
+// minute by default. A copy under way does not do that, but neither can a footer
+// that was damaged be told from one that has not arrived in any other way.
+const stallPolls = 600
+
+// stall counts the polls that brought nothing, and says when it is enough.
+func (t *tailer) stall() error {
+	sealed := &t.files[0]
+	if sealed.info == (vfs.Info{}) {
+		return nil
+	}
+	if t.stalled++; t.stalled < stallPolls {
+		return nil
+	}
+	t.stalled = 0
+	l, err := t.r.list()
+	if err != nil || !l.after(t.segment) {
+		return err
+	}
+	return &CorruptionError{
+		Path: segmentPath(t.r.dir, t.segment, sealedSuffix), Segment: t.segment, Offset: max(0, sealed.info.Size-footerBytes),
+		Reason: "the sealed segment has no valid footer and does not change while later segments are there",
+	}
+}
+
+// gap tells whether a scan that has found the end has missed something.
+func (t *tailer) gap() error {
+	l, err := t.r.list()
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.after(t.segment):
+		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
+			"segment %d is missing or not whole in %s, though segment %d is there", t.segment, t.r.dir, l.last())}
+	case t.files[0].info != vfs.Info{}:
+		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
+			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}
+	}
+	return nil
+}

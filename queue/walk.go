@@ -1,0 +1,120 @@
+package queue
+
+import "fmt"
+
+// walk follows the frames of a segment and verifies that they are chained.
+type walk struct {
+	next   int64  // offset of the next frame
+	chain  uint32 // checksum of the last block before it, or of the header
+	broken bool   // chain is not known
+	jumped bool   // over damage, so not all blocks were seen
+	seen   totals // of all whole blocks before next
+	marked struct {
+		end    int64  // behind the last valid mark
+		chain  uint32 // checksum of the last block before it
+		totals        // of the blocks before it
+	}
+}
+
+func (s *segmentFile) newWalk() *walk {
+	w := &walk{next: s.header.firstFrame(), chain: s.header.crc}
+	w.commit()
+	return w
+}
+
+// advance follows the frames as far as they are whole. It returns nil behind
+// the footer, and otherwise the error of the frame at w.next, which is
+// errIncomplete at the end of a good file.
+func (w *walk) advance(s *segmentFile, b *block) error {
+	for {
+		kind, err := w.step(s, b)
+		if err != nil || kind == frameFooter {
+			return err
+		}
+	}
+}
+
+// step verifies the frame at next and goes on behind it, unless it is the
+// footer. A block is left in b.
+func (w *walk) step(s *segmentFile, b *block) (frameType, error) {
+	if s.footer != nil && w.next == s.limit() {
+		if err := w.chained(s, "footer", s.footer.chain); err != nil {
+			return frameNone, err
+		}
+		w.commit()
+		return frameFooter, nil
+	}
+	kind, err := s.frame(b, w.next)
+	if err != nil {
+		return frameNone, err
+	}
+	if kind == frameMark {
+		chain := b.markedChain()
+		if err := w.chained(s, "commit mark", chain); err != nil {
+			return frameNone, err
+		}
+		w.next += markBytes
+		w.chain, w.broken = chain, false
+		w.commit()
+		return kind, nil
+	}
+	if err := w.chained(s, "block", b.previous); err != nil {
+		return frameNone, err
+	}
+	w.pass(b)
+	return kind, nil
+}
+
+// chained checks what the frame at next says of the block before it.
+func (w *walk) chained(s *segmentFile, frame string, chain uint32) error {
+	if chain != w.chain && !w.broken {
+		return s.corruption(w.next, fmt.Errorf("%s follows block %08x, the last one is %08x", frame, chain, w.chain))
+	}
+	return nil
+}
+
+// pass goes on behind the block at next.
+func (w *walk) pass(b *block) {
+	w.seen.add(w.next, b)
+	w.chain, w.broken = b.crc, false
+	w.next += b.size()
+}
+
+// commit notes that everything before next is vouched for.
+func (w *walk) commit() {
+	w.marked.end, w.marked.chain, w.marked.totals = w.next, w.chain, w.seen
+}
+
+// rewind goes back behind the last commit mark.
+func (w *walk) rewind() {
+	w.next, w.chain, w.seen = w.marked.end, w.marked.chain, w.marked.totals
+}
+
+// jump goes on behind the damage at next: to the frame after it if that is
+// where the damaged one says it is, else to the next commit mark or footer.
+// Where the frame itself is whole and only does not follow the one before, it
+// goes on with that frame.
+func (w *walk) jump(s *segmentFile) error {
+	w.jumped = true
+	var b block
+	_, err := s.frame(&b, w.next)
+	if err == nil || w.next == s.limit() {
+		w.broken = true
+		return nil
+	}
+	if len(b.bytes) >= blockHeaderBytes {
+		if h, err := parseBlockHeader(b.bytes[:blockHeaderBytes]); err == nil {
+			after := walk{next: w.next + h.size(), chain: h.crc}
+			if _, err := after.step(s, &b); err == nil {
+				w.next, w.chain = w.next+h.size(), h.crc
+				return nil
+			}
+		}
+	}
+	mark, err := s.markBehind(w.next + 1)
+	if mark < 0 {
+		mark = s.limit()
+	}
+	w.next, w.broken = mark, true
+	return err
+}
