@@ -88,6 +88,31 @@ func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	requireNone(t, c, "2", ErrNotFound)
 }
 
+// Segments may arrive in any order. What is there behind a gap is not lost on
+// those who ask: they are sent elsewhere.
+func TestSegmentThatArrivesLate(t *testing.T) {
+	source, path, second := sealedFixture(t)
+	source.putMany("third", 100)
+	source.seal()
+	firstPath, first := source.segment(1)
+	thirdPath, third := source.segment(3)
+
+	f := newMemFixture(t)
+	replace(t, f.fs, firstPath, first)
+	replace(t, f.fs, thirdPath, third)
+	c := f.open()
+	waitFor(t, c, "the first is read", func(s Status) bool { return s.Applied == 100 })
+	assert.False(t, c.Status().Ready)
+	requireDocument(t, c, "first-1", documentOf("first-1"))
+	requireNone(t, c, "third-1", ErrUnavailable)
+
+	replace(t, f.fs, path, second)
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireDocument(t, c, "second-1", documentOf("second-1"))
+	requireDocument(t, c, "third-1", documentOf("third-1"))
+	requireNone(t, c, "fourth-1", ErrNotFound)
+}
+
 func TestRestartGoesOnAtThePosition(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("first", 500)
@@ -136,6 +161,7 @@ func TestCrashWhileTailing(t *testing.T) {
 			"power, torn": mem.CrashClone(vfs.KeepRandom(random.Uint64())),
 		} {
 			after := newFixture(t, clone, "/")
+			after.queueWriter() // a block whose commit mark was lost is marked again
 			d := after.ready()
 			for id, document := range want {
 				got, err := d.Get(nil, []byte(id))
@@ -143,6 +169,7 @@ func TestCrashWhileTailing(t *testing.T) {
 				require.Equal(t, document, string(got), "round %d, %s: %s", round, name, id)
 			}
 			require.NoError(t, d.Close())
+			require.NoError(t, after.writer.Close())
 		}
 	}
 	require.NoError(t, c.Close())

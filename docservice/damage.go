@@ -1,6 +1,7 @@
 package docservice
 
 import (
+	"io/fs"
 	"path/filepath"
 	"strconv"
 
@@ -31,7 +32,9 @@ func (c *Collection) faultOf(err error, at queue.Address) Fault {
 	case at.Segment != 0:
 		fault.Segment = at.Segment
 		fault.Path = filepath.Join(c.queueDir, sealedName(at.Segment))
-		fault.Reason = "missing, or shorter than it was"
+		if fault.Reason = "the file is missing"; !errors.Is(err, fs.ErrNotExist) {
+			fault.Reason = errors.UnwrapAll(err).Error() // without the address
+		}
 	default:
 		fault.Reason = err.Error()
 	}

@@ -149,7 +149,9 @@ func (f *fixture) open() *Collection {
 func (f *fixture) ready() *Collection {
 	f.t.Helper()
 	c := f.open()
-	require.NoError(f.t, c.WaitReady(soon(f.t)))
+	if err := c.WaitReady(soon(f.t)); err != nil {
+		require.Fail(f.t, "not ready", "%v: %+v; the queue ends at %v", err, c.Status(), c.queue.End())
+	}
 	return c
 }
 

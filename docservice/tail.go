@@ -160,13 +160,13 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 
 // caughtUp is called by the queue, in the goroutine of the tail, when nothing
 // is waiting; every entry has then been committed, as the last one came with
-// More == false. Before the first segment has arrived there is no end of the
-// queue to have been read to.
+// More == false.
 func (c *Collection) caughtUp(at queue.Position) {
+	followed := c.following.Load() || c.atEnd(at)
 	c.mu.Lock()
 	c.mu.tail.current = true
-	ready := at.Queue != [16]byte{} && !c.following.Swap(true)
 	resumed := c.mu.faults.clearTail()
+	ready := followed && !c.following.Swap(true)
 	c.notify()
 	c.mu.Unlock()
 	if ready {
@@ -174,6 +174,14 @@ func (c *Collection) caughtUp(at queue.Position) {
 	} else if resumed {
 		c.logger.Info("the queue is read on", "position", at.Next)
 	}
+}
+
+// atEnd tells whether a position is behind everything that is here. Nothing may
+// be waiting and it is not: where no segment has arrived yet, or one is missing
+// before others.
+func (c *Collection) atEnd(at queue.Position) bool {
+	end := c.queue.End()
+	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
 }
 
 // tailStopped records why the queue cannot be read on for now.
