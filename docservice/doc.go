@@ -48,9 +48,10 @@
 //   - not found (ErrNotFound): never written, deleted, or expired. Expiry has
 //     the resolution of a second, and nothing goes early.
 //   - unavailable (ErrUnavailable): the document exists or may exist, but not
-//     here and now. Its bytes are missing or damaged, or the id is not in the
-//     index and the queue has not been read to its end, because the collection
-//     has just been opened or because damage stops the tail. Over Boxcar this is
+//     here and now. Its bytes are missing or damaged; or the id is not in the
+//     index and the queue has not been read to the end of what is here, because
+//     the collection has just been opened, no segment has arrived yet, one is
+//     missing before others, or damage stops the tail. Over Boxcar this is
 //     "not processed", so that the pool asks the next server; in a batch it is
 //     the answer for the id, and the client asks again for those ids alone.
 //   - an error.

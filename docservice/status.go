@@ -12,8 +12,9 @@ import (
 // Status is how a collection is doing now. Asking costs a listing of the
 // queue's directory.
 type Status struct {
-	// Ready: the queue has been read to its end, and reading it has not stopped
-	// since. Until then an id that is not found is answered ErrUnavailable.
+	// Ready: the queue has been read to the end of what is here, and reading it
+	// has not stopped since. Until then an id that is not found is answered
+	// ErrUnavailable. Where no segment has arrived yet there is no such end.
 	Ready bool
 	// Position is up to where the queue is in the index.
 	Position queue.Position
