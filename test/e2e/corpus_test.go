@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/jobs"
+)
+
+// corpusPath is where the real records lie, seen from this package.
+var corpusPath = filepath.Join("..", "..", "..", "shared", "debian-packages.ndjson.gz")
+
+// generatedDocuments is how many job postings stand in where they are absent.
+const generatedDocuments = 63_666
+
+// document is one line of input: the id in it, and the line.
+type document struct {
+	id   string
+	line []byte
+}
+
+// corpus returns the documents to serve, each id once.
+func corpus(t *testing.T) []document {
+	t.Helper()
+	file, err := os.Open(corpusPath)
+	if os.IsNotExist(err) {
+		t.Logf("%s is absent: %d made-up job postings instead", corpusPath, generatedDocuments)
+		return generated(t)
+	}
+	require.NoError(t, err)
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	require.NoError(t, err)
+
+	var documents []document
+	lines := bufio.NewScanner(unzipped)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		documents = append(documents, parse(t, bytes.Clone(lines.Bytes())))
+	}
+	require.NoError(t, lines.Err())
+	return documents
+}
+
+func generated(t *testing.T) []document {
+	t.Helper()
+	postings := jobs.New(1)
+	documents := make([]document, generatedDocuments)
+	for i := range documents {
+		documents[i] = parse(t, postings.Next())
+	}
+	return documents
+}
+
+func parse(t *testing.T, line []byte) document {
+	t.Helper()
+	var fields struct{ ID string }
+	require.NoError(t, json.Unmarshal(line, &fields))
+	require.NotEmpty(t, fields.ID)
+	return document{id: fields.ID, line: line}
+}
+
+// ndjson joins documents the way the updater reads them.
+func ndjson(documents []document) []byte {
+	var buffer bytes.Buffer
+	for _, d := range documents {
+		buffer.Write(d.line)
+		buffer.WriteByte('\n')
+	}
+	return buffer.Bytes()
+}

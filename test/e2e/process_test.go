@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// binaries is the folder the commands are built into, once for all tests.
+var binaries string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "docstore-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binaries = dir
+		build := exec.Command("go", "build", "-o", dir, "docstore/cmd/...")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// process is one of our commands, running.
+type process struct {
+	*exec.Cmd
+	output lockedBuffer
+	exited chan struct{}
+}
+
+// start runs a command; the test's end kills it if it still runs, and a failed
+// test shows what it printed.
+func start(t *testing.T, stdin io.Reader, name string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), exited: make(chan struct{})}
+	p.Stdin = stdin
+	p.Stdout, p.Stderr = &p.output, &p.output
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.exited)
+		_ = p.Wait() // the exit status is in ProcessState
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s %v printed:\n%s", name, args, tail(p.output.String(), 4<<10))
+		}
+	})
+	return p
+}
+
+// kill ends the process with SIGKILL and waits until it is gone.
+func (p *process) kill() {
+	_ = p.Process.Kill() // it may be gone already
+	<-p.exited
+}
+
+// stop ends the process with SIGTERM and expects a clean end.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.wait(t)
+}
+
+// wait waits for the process to end by itself, with success.
+func (p *process) wait(t *testing.T) {
+	t.Helper()
+	<-p.exited
+	require.Equal(t, 0, p.ProcessState.ExitCode(), "%s: %s", p.Path, tail(p.output.String(), 2<<10))
+}
+
+// daemon is a docserviced that serves one replica of the queue.
+type daemon struct {
+	*process
+	boxcar, http string
+	args         []string
+}
+
+const collection = "debian"
+
+func startDaemon(t *testing.T, queue, data string) *daemon {
+	t.Helper()
+	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+	d.args = []string{
+		"serve", "--collection", collection + "=" + queue, "--data", data,
+		"--boxcar", d.boxcar, "--http", d.http,
+	}
+	d.process = start(t, nil, "docserviced", d.args...)
+	return d
+}
+
+// restart starts the daemon again on the same addresses and directories.
+func (d *daemon) restart(t *testing.T) {
+	t.Helper()
+	d.process = start(t, nil, "docserviced", d.args...)
+}
+
+// waitReady returns once the daemon has caught up with its queue.
+func (d *daemon) waitReady(t *testing.T) {
+	t.Helper()
+	d.poll(t, "/readyz", func(status int, _ []byte) bool { return status == http.StatusOK })
+}
+
+// waitDocument returns once the daemon answers exactly these bytes for the id;
+// nil means that it answers not found.
+func (d *daemon) waitDocument(t *testing.T, id string, want []byte) {
+	t.Helper()
+	d.poll(t, "/documents/"+collection+"/"+id, func(status int, body []byte) bool {
+		if want == nil {
+			return status == http.StatusNotFound
+		}
+		return status == http.StatusOK && bytes.Equal(body, want)
+	})
+}
+
+// pollInterval is the pause between two questions to a daemon.
+const pollInterval = 20 * time.Millisecond
+
+// poll asks until the answer is the one waited for; the test binary's own
+// timeout is the only limit, so that a slow machine fails nothing.
+func (d *daemon) poll(t *testing.T, path string, done func(status int, body []byte) bool) {
+	t.Helper()
+	for {
+		select {
+		case <-d.exited:
+			require.FailNow(t, "the daemon ended", "waiting for %s: %s", path, tail(d.output.String(), 4<<10))
+		default:
+		}
+		if response, err := http.Get("http://" + d.http + path); err == nil {
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err == nil && done(response.StatusCode, body) {
+				return
+			}
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// freeAddress names a loopback port that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// lockedBuffer collects output that a process writes while a test reads it.
+type lockedBuffer struct {
+	mu struct {
+		sync.Mutex
+		buffer bytes.Buffer
+	}
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.buffer.String()
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "..." + s[len(s)-n:]
+	}
+	return s
+}
