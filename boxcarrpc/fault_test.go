@@ -3,8 +3,6 @@ package boxcarrpc
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"sync"
@@ -155,236 +153,6 @@ func TestRetriesAreBounded(t *testing.T) {
 	_, err := p.Call(t.Context(), "m", nil, nil)
 	require.Equal(t, CodeUnavailable, CodeOf(err))
 	require.Equal(t, int32(3), handled.Load())
-}
-
-// A rawConn speaks to a server frame by frame.
-type rawConn struct {
-	net.Conn
-	t  testing.TB
-	in frameReader
-}
-
-func dialRaw(t testing.TB, address string) *rawConn {
-	conn, err := net.Dial("tcp", address)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return newRaw(t, conn)
-}
-
-func newRaw(t testing.TB, conn net.Conn) *rawConn {
-	c := &rawConn{Conn: conn, t: t}
-	c.in.conn = conn
-	return c
-}
-
-func (c *rawConn) hello() {
-	c.send(wire.AppendHello(nil, wire.Hello{MaxResponse: MaxResponseBytes, Name: "raw"}))
-	require.Equal(c.t, wire.TypeHello, c.next().Type)
-}
-
-func (c *rawConn) send(frames ...[]byte) {
-	_, err := c.Write(bytes.Join(frames, nil))
-	require.NoError(c.t, err)
-}
-
-func (c *rawConn) next() wire.Frame {
-	f, err := c.in.next()
-	require.NoError(c.t, err)
-	return f
-}
-
-// ends waits until the other side closes the connection.
-func (c *rawConn) ends() {
-	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
-	for {
-		if _, err := c.in.next(); err != nil {
-			var timeout net.Error
-			require.False(c.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection stays open")
-			return
-		}
-	}
-}
-
-var (
-	lease   = wire.AppendSlot(nil, wire.TypeLease, 0, wire.NoSlot)
-	request = wire.AppendRequest(nil, 0, wire.Request{Sequence: 1, Total: 2}, "m", []byte("hi"))
-)
-
-func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
-	oversized := make([]byte, 16)
-	binary.LittleEndian.PutUint32(oversized[4:], 1<<30)
-	oversized[12] = byte(wire.TypeData)
-	for name, c := range map[string]struct {
-		hello  bool
-		frames [][]byte
-	}{
-		"http":                    {false, [][]byte{[]byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")}},
-		"no hello":                {false, [][]byte{lease}},
-		"newer version":           {false, [][]byte{wire.AppendHello(nil, wire.Hello{Version: 9, OldestVersion: 8})}},
-		"zeros":                   {true, [][]byte{make([]byte, 100)}},
-		"oversized frame":         {true, [][]byte{oversized}},
-		"second hello":            {true, [][]byte{wire.AppendHello(nil, wire.Hello{})}},
-		"request without a lease": {true, [][]byte{request}},
-		"data without a lease":    {true, [][]byte{wire.AppendData(nil, 0, 1, nil)}},
-		"release without a lease": {true, [][]byte{wire.AppendRelease(nil, 0)}},
-		"leased twice":            {true, [][]byte{lease, lease}},
-		"lane too high":           {true, [][]byte{wire.AppendSlot(nil, wire.TypeLease, DefaultMaxLanesPerConn, 5)}},
-		"oversized request":       {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: MaxRequestBytes + 1}, "m", nil)}},
-		"two requests":            {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), request}},
-		"release while busy":      {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), wire.AppendRelease(nil, 0)}},
-		"too much data":           {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 2}, "m", nil), wire.AppendData(nil, 0, 0, []byte("abc"))}},
-		"a server's frame":        {true, [][]byte{wire.AppendSlot(nil, wire.TypeGrant, 0, 1)}},
-		"flipped bit":             {true, [][]byte{append(bytes.Clone(lease[:len(lease)-1]), lease[len(lease)-1]^1)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, echo, nil)
-			p := newPool(t, &PoolOptions{Size: 1}, s.address)
-			before := s.Stats().Faults
-			conn := dialRaw(t, s.address)
-			if c.hello {
-				conn.hello()
-			}
-			conn.send(c.frames...)
-			conn.ends()
-			until(t, "the fault is counted and the slot reclaimed", func() bool {
-				return s.Stats().Faults == before+1 && s.Stats().Slots == 1 && s.Stats().BufferBytes == 0
-			})
-			out, err := p.Call(t.Context(), "m", []byte("others are served"), nil)
-			require.NoError(t, err)
-			require.Equal(t, "others are served", string(out))
-		})
-	}
-}
-
-func TestTooManyConnectionsAreRefused(t *testing.T) {
-	s := serve(t, echo, &ServerOptions{MaxConns: 2})
-	for range 2 {
-		dialRaw(t, s.address).hello()
-	}
-	c := dialRaw(t, s.address)
-	c.ends()
-	require.Equal(t, 2, s.Stats().Connections)
-}
-
-func TestMaxLanesBoundsTheSlots(t *testing.T) {
-	s := serve(t, echo, &ServerOptions{MaxLanes: 3})
-	p := newPool(t, &PoolOptions{Size: 8}, s.address)
-	until(t, "all slots are given out", func() bool { return p.Stats().Slots == 3 })
-	require.Equal(t, 3, s.Stats().LowestFree)
-	for range 10 {
-		_, err := p.Call(t.Context(), "m", nil, nil)
-		require.NoError(t, err)
-	}
-}
-
-// On pipes and virtual time.
-func inBubble(t *testing.T, h Handler, opts *ServerOptions, test func(t *testing.T, s *testServer, l *pipes)) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newPipes()
-		test(t, serveOn(t, l, h, opts), l)
-	})
-}
-
-func TestAHandshakeThatNeverComesTimesOut(t *testing.T) {
-	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		start := time.Now()
-		_, err = conn.Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF)
-		require.Equal(t, DefaultHandshakeTimeout, time.Since(start))
-	})
-}
-
-func TestAnIdlePeerWithoutKeepAlivesTimesOut(t *testing.T) {
-	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		c := newRaw(t, conn)
-		c.hello()
-		start := time.Now()
-		_, err = c.in.next()
-		require.ErrorIs(t, err, io.EOF)
-		require.Equal(t, DefaultIdleTimeout, time.Since(start))
-	})
-}
-
-func TestAFrameThatTricklesInTimesOut(t *testing.T) {
-	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		c := newRaw(t, conn)
-		c.hello()
-		start := time.Now()
-		for _, b := range lease {
-			if _, err = c.Write([]byte{b}); err != nil {
-				break
-			}
-			time.Sleep(time.Second)
-		}
-		require.ErrorIs(t, err, io.ErrClosedPipe)
-		require.LessOrEqual(t, time.Since(start), frameTimeout+time.Second)
-	})
-}
-
-func TestARequestThatNeverCompletesTimesOut(t *testing.T) {
-	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		c := newRaw(t, conn)
-		c.hello()
-		c.send(lease)
-		require.Equal(t, wire.TypeGrant, c.next().Type)
-		c.send(wire.AppendRequest(nil, 0, wire.Request{Total: 1 << 20}, "m", nil))
-		synctest.Wait()
-		require.Equal(t, int64(1<<20), s.Stats().BufferBytes)
-		start := time.Now()
-		for err == nil { // it keeps the connection alive otherwise
-			time.Sleep(time.Second)
-			if _, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
-				_, err = c.in.next()
-			}
-		}
-		require.LessOrEqual(t, time.Since(start), requestTimeout+2*stallCheck)
-		synctest.Wait()
-		require.Zero(t, s.Stats().BufferBytes)
-		require.Zero(t, s.Stats().Slots)
-	})
-}
-
-func TestAPeerThatDoesNotReadIsClosed(t *testing.T) {
-	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		c := newRaw(t, conn)
-		c.hello()
-		c.send(lease)
-		require.Equal(t, wire.TypeGrant, c.next().Type)
-		c.send(request)
-		time.Sleep(DefaultWriteTimeout + time.Second)
-		_, err = c.in.next()
-		require.Error(t, err)
-		require.Zero(t, s.Stats().Connections)
-		require.Zero(t, s.Stats().Slots)
-	})
-}
-
-// A peer that asks for much and reads nothing is not read from any more.
-func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
-	inBubble(t, echo, &ServerOptions{BufferBytes: 8 << 20}, func(t *testing.T, s *testServer, l *pipes) {
-		conn, err := l.dial(t.Context(), "")
-		require.NoError(t, err)
-		c := newRaw(t, conn)
-		c.hello()
-		sent := 0
-		for err == nil {
-			var n int
-			n, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1))
-			sent += n
-		}
-		require.Less(t, sent, 2<<20)
-	})
 }
 
 // A stopped server: it accepts, and then says nothing.
@@ -645,4 +413,55 @@ func TestOptionsAreCheckedAllAtOnce(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.NoError(t, s.Close())
 	require.Zero(t, s.Stats())
+}
+
+// A further attempt waits for a slot of a server that was not tried, as long as
+// RetryWait, and takes any slot then.
+func TestARetryWaitsForASlotElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		busy, refuses := newPipes(), newPipes()
+		serveOn(t, busy, g.handler, nil)
+		var refused atomic.Int32
+		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {
+			refused.Add(1)
+			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+		}, nil)
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if address == "busy" {
+				return busy.dial(ctx, address)
+			}
+			return refuses.dial(ctx, address)
+		}
+		source := &settable{make(chan discovery.Snapshot)}
+		p := newPoolOf(t, &PoolOptions{Size: 2, MaxRetries: 1, Dialer: dial}, source)
+		source.set <- snapshot("busy", "refuses")
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, p.Stats().Slots)
+		require.Zero(t, p.Stats().Highest, "one of each")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{}, 2)
+		call := func() {
+			_, _ = p.Call(ctx, "m", nil, nil)
+			ended <- struct{}{}
+		}
+		go call()
+		synctest.Wait()
+		if len(g.entered) == 0 { // it was refused, and has waited for nothing
+			t.Fatal("a call that was refused goes to the other server")
+		}
+		refused.Store(0)
+		start := time.Now()
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.Equal(t, CodeUnavailable, CodeOf(err))
+		require.Equal(t, int32(2), refused.Load())
+		require.Equal(t, DefaultRetryWait, time.Since(start))
+		cancel()
+		<-ended
+		g.release()
+		start = time.Now()
+		_, err = p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start))
+	})
 }

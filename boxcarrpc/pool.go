@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,10 @@ type Pool struct {
 		rover   core.Rover
 		rng     rand.PCG
 		peers   []*poolPeer // by the core's index; nil where there is none
-		entries []*clientLane
+		vacant  []int32     // indexes that are free again
+		left    []*poolPeer // servers that left the set and are not yet forgotten
+		open    []*transport
+		entries []*clientLane // by the ladder's entry
 		waiters []*waiter
 		ready   chan struct{} // closed while a slot is held
 
@@ -53,6 +57,7 @@ type poolPeer struct {
 	address    string
 	transports []*transport
 	dialing    bool
+	left       bool  // in the pool's list of those that left
 	leaveAt    int64 // when its transports are closed after it left the set
 	failure    error // of the last dial or transport, nil after a good one
 }
@@ -96,12 +101,7 @@ func (p *Pool) Close() error {
 	p.mu.closed = true
 	p.mu.wake.Stop()
 	p.mu.tick.Stop()
-	var open []*transport
-	for _, peer := range p.mu.peers {
-		if peer != nil {
-			open = append(open, peer.transports...)
-		}
-	}
+	open := slices.Clone(p.mu.open)
 	for _, w := range p.mu.waiters {
 		close(w.ready)
 	}
@@ -162,14 +162,7 @@ func (p *Pool) Stats() PoolStats {
 		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
 		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
 		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
-	}
-	for _, peer := range p.mu.peers {
-		if peer != nil {
-			r.Transports += len(peer.transports)
-			if p.mu.ladder.Peer(peer.index).Member {
-				r.Servers++
-			}
-		}
+		Transports: len(p.mu.open), Servers: p.mu.ladder.Members(),
 	}
 	for entry, lane := range p.mu.entries {
 		if lane == nil {

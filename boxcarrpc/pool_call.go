@@ -76,7 +76,12 @@ func noFurther(last, err error) error {
 	if !errors.As(last, &e) {
 		return err
 	}
-	return &Error{Code: e.Code, Message: fmt.Sprintf("no slot for another attempt (%v)", err), Processed: e.Processed, cause: last}
+	return &Error{
+		Code:      e.Code,
+		Message:   "no slot for another attempt",
+		Processed: e.Processed,
+		cause:     fmt.Errorf("%w (the attempt before: %w)", err, last),
+	}
 }
 
 // exchange sends a request on a lane and awaits the response. again says that

@@ -25,7 +25,12 @@ type poolView struct {
 	Stats   PoolStats
 	Slots   []slotView
 	Servers []serverView
+	More    int // servers that are not listed
 }
+
+// pageServers bounds the servers on the page; those with a connection are on it
+// always.
+const pageServers = 500
 
 type slotView struct {
 	Number   int32
@@ -61,7 +66,11 @@ func (p *Pool) view() poolView {
 		})
 	}
 	for _, peer := range p.mu.peers {
-		if peer != nil {
+		switch {
+		case peer == nil:
+		case len(v.Servers) >= pageServers && len(peer.transports) == 0:
+			v.More++
+		default:
 			v.Servers = append(v.Servers, p.viewServer(peer))
 		}
 	}
@@ -133,6 +142,7 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 {{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td>{{.State}}</td></tr>
 {{else}}<tr><td colspan="6">none</td></tr>
 {{end}}</table>
-</body>
+{{with .More}}<p>And {{.}} without a connection.</p>
+{{end}}</body>
 </html>
 `))

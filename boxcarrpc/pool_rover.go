@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -68,6 +69,10 @@ func (p *Pool) update(s discovery.Snapshot) {
 		if !present[address] && p.mu.ladder.Peer(peer.index).Member {
 			p.mu.ladder.Leave(peer.index)
 			peer.leaveAt = now + int64(leaveAfter)
+			if !peer.left {
+				peer.left = true
+				p.mu.left = append(p.mu.left, peer)
+			}
 		}
 	}
 	p.mu.rover.Hurry(now)
@@ -76,19 +81,43 @@ func (p *Pool) update(s discovery.Snapshot) {
 
 // addPeer finds a place for a server.
 func (p *Pool) addPeer(address string) *poolPeer {
-	index := 0
-	for index < len(p.mu.peers) && p.mu.peers[index] != nil {
-		index++
+	peer := &poolPeer{index: int32(len(p.mu.peers)), address: address}
+	if n := len(p.mu.vacant); n > 0 {
+		peer.index = p.mu.vacant[n-1]
+		p.mu.vacant = p.mu.vacant[:n-1]
+		p.mu.peers[peer.index] = peer
+		return peer
 	}
-	if index == len(p.mu.peers) {
-		grown := make([]*poolPeer, max(16, 2*index))
-		copy(grown, p.mu.peers)
-		p.mu.peers = grown
-		p.mu.ladder.Grow(make([]core.Peer, len(grown)))
+	if len(p.mu.peers) == cap(p.mu.peers) {
+		p.mu.peers = slices.Grow(p.mu.peers, max(16, len(p.mu.peers)))
+		p.mu.ladder.Grow(make([]core.Peer, cap(p.mu.peers)))
 	}
-	peer := &poolPeer{index: int32(index), address: address}
-	p.mu.peers[index] = peer
+	p.mu.peers = append(p.mu.peers, peer)
 	return peer
+}
+
+// forgetLeft gives back what is held of servers that left the set long ago, and
+// forgets those of which nothing is held.
+func (p *Pool) forgetLeft(now int64) {
+	p.mu.left = slices.DeleteFunc(p.mu.left, func(peer *poolPeer) bool {
+		switch {
+		case p.mu.ladder.Peer(peer.index).Member:
+			peer.left = false // it is back
+			return true
+		case len(peer.transports) == 0 && !peer.dialing:
+			p.mu.ladder.Forget(peer.index)
+			p.mu.peers[peer.index] = nil
+			p.mu.vacant = append(p.mu.vacant, peer.index)
+			return true
+		case now >= peer.leaveAt:
+			for _, t := range peer.transports {
+				if !t.leaving {
+					p.retire(t)
+				}
+			}
+		}
+		return false
+	})
 }
 
 // wakeUp is the rover's timer.
@@ -169,6 +198,7 @@ func (p *Pool) connect(peer *poolPeer) {
 	t.idleSince = now
 	t.silence = core.NewSilence(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
 	peer.transports = append(peer.transports, t)
+	p.mu.open = append(p.mu.open, t)
 	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
 		t.asking = true
 		t.lease(below)
@@ -285,12 +315,9 @@ func (p *Pool) lose(t *transport, cause error) {
 	}
 	t.lost = true
 	now, peer := p.now(), t.peer
-	for i, other := range peer.transports {
-		if other == t {
-			peer.transports = append(peer.transports[:i:i], peer.transports[i+1:]...)
-			break
-		}
-	}
+	isThis := func(other *transport) bool { return other == t }
+	peer.transports = slices.DeleteFunc(peer.transports, isThis)
+	p.mu.open = slices.DeleteFunc(p.mu.open, isThis)
 	for _, lane := range p.lanesOf(t) {
 		p.mu.ladder.Lose(lane.entry)
 		p.drop(lane)
@@ -347,24 +374,12 @@ func (p *Pool) watchSilence() {
 	now := p.now()
 	var dead []*transport
 	p.mu.resting = true
-	for _, peer := range p.mu.peers {
-		if peer == nil {
-			continue
-		}
-		left := !p.mu.ladder.Peer(peer.index).Member
-		for _, t := range peer.transports {
-			if p.inspect(t, now) {
-				dead = append(dead, t)
-			}
-			if left && now >= peer.leaveAt && !t.leaving {
-				p.retire(t)
-			}
-		}
-		if left && len(peer.transports) == 0 && !peer.dialing {
-			p.mu.ladder.Forget(peer.index)
-			p.mu.peers[peer.index] = nil
+	for _, t := range p.mu.open {
+		if p.inspect(t, now) {
+			dead = append(dead, t)
 		}
 	}
+	p.forgetLeft(now)
 	pause := p.tickPause()
 	if p.mu.resting {
 		pause = max(pause, p.options.KeepAlive/4)

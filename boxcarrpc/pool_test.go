@@ -126,6 +126,32 @@ func (f *failing) Watch(_ context.Context, update func(discovery.Snapshot)) erro
 	return fmt.Errorf("the registry is down")
 }
 
+// A set of very many servers is what a pool without a subset may be given.
+func TestVeryManyServers(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		source := &settable{make(chan discovery.Snapshot)}
+		var many []string
+		for i := range 100_000 {
+			many = append(many, fmt.Sprint("s-", i))
+		}
+		p := newPoolOf(t, &PoolOptions{Size: 8, Dialer: l.dial}, source)
+		source.set <- snapshot(many...)
+		require.NoError(t, p.WaitReady(t.Context()))
+		require.Equal(t, 100_000, p.Stats().Servers)
+		require.Less(t, len(p.view().Servers), pageServers+10)
+		source.set <- snapshot(many[:10]...)
+		time.Sleep(2 * leaveAfter)
+		require.Equal(t, 10, p.Stats().Servers)
+		p.mu.Lock()
+		vacant := len(p.mu.vacant)
+		p.mu.Unlock()
+		require.Equal(t, 100_000-10, vacant)
+		source.set <- snapshot(many[:20]...)
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+	})
+}
+
 func TestThePageShowsTheLadder(t *testing.T) {
 	g := newGate()
 	s := serve(t, g.handler, &ServerOptions{Name: "be-1 <b>"})

@@ -262,10 +262,13 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
-	var live, welcomes int32
+	var members, live, welcomes int32
 	for i := range l.peers {
 		p := &l.peers[i]
 		require.Equal(t, heldOf[i], p.held)
+		if p.member {
+			members++
+		}
 		if p.live() {
 			live++
 		}
@@ -274,7 +277,7 @@ func (l *Ladder) check(t testing.TB) {
 			require.GreaterOrEqual(t, p.welcomeAt, l.welcomeAt)
 		}
 	}
-	require.Equal(t, []int32{live, welcomes}, []int32{l.live, l.welcomes})
+	require.Equal(t, []int32{members, live, welcomes}, []int32{l.members, l.live, l.welcomes})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
 		require.Equal(t, slotUnused, l.slots[i].state)

@@ -46,7 +46,8 @@ type Ladder struct {
 	busy     int32 // entries that are busy, retiring ones among them
 	free     int32 // length of the heap
 	unused   int32 // first unused entry
-	live     int32 // members not in quarantine
+	members  int32 // servers in the set
+	live     int32 // of these, not in quarantine
 	extent   int32 // no peer from here on was ever a member
 	welcomes int32 // peers to be asked first
 

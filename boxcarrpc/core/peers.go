@@ -43,6 +43,7 @@ func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) {
 		return
 	}
 	p.member = true
+	l.members++
 	if !p.isolated {
 		l.live++
 	}
@@ -64,6 +65,7 @@ func (l *Ladder) Leave(peer int32) {
 		l.live--
 	}
 	p.member = false
+	l.members--
 	l.unwelcome(p)
 	l.topKnown = false
 }
@@ -101,6 +103,9 @@ func (l *Ladder) SetSuspect(peer int32, suspect bool) {
 	l.peers[peer].suspect = suspect
 	l.rerank(peer)
 }
+
+// Members is how many servers are in the set.
+func (l *Ladder) Members() int { return int(l.members) }
 
 // Live is how many servers of the set are not in quarantine.
 func (l *Ladder) Live() int { return int(l.live) }
