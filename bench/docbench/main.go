@@ -14,6 +14,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "docbench:", err)
 		os.Exit(1)
 	}
@@ -48,7 +49,7 @@ type settings struct {
 	file       string
 }
 
-func run(args []string, out io.Writer) error {
+func run(args []string) (err error) {
 	s, err := parse(args)
 	if err != nil {
 		return err
@@ -64,10 +65,10 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer func() { err = errors.Join(err, pool.Close()) }()
 	client := docservice.NewClient(pool, s.collection)
 
-	fmt.Fprintf(out, "%-8s %-6s %14s %12s %12s\n", "callers", "batch", "documents/s", "p50", "p99")
+	fmt.Printf("%-8s %-6s %14s %12s %12s\n", "callers", "batch", "documents/s", "p50", "p99")
 	for _, callers := range s.callers {
 		for _, batch := range s.batches {
 			// The rates of all rounds are sorted and the middle one is told.
@@ -79,7 +80,7 @@ func run(args []string, out io.Writer) error {
 			}
 			slices.SortFunc(results, func(a, b result) int { return int(a.rate - b.rate) })
 			r := results[len(results)/2]
-			fmt.Fprintf(out, "%-8d %-6d %14.0f %12v %12v\n", callers, batch, r.rate, r.p50, r.p99)
+			fmt.Printf("%-8d %-6d %14.0f %12v %12v\n", callers, batch, r.rate, r.p50, r.p99)
 		}
 	}
 	return nil
@@ -130,14 +131,13 @@ type document struct {
 
 // readDocuments reads NDJSON, gzipped or not.
 func readDocuments(name string) ([]document, error) {
-	file, err := os.Open(name)
+	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	var in io.Reader = file
+	var in io.Reader = bytes.NewReader(content)
 	if strings.HasSuffix(name, ".gz") {
-		if in, err = gzip.NewReader(file); err != nil {
+		if in, err = gzip.NewReader(in); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
