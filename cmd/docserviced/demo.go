@@ -108,10 +108,10 @@ func (d *demo) run(ctx context.Context, env *cli.Env) (err error) {
 
 // ending is nil for an error that is only the Ctrl-C in the middle of a step.
 func ending(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // say prints a line at once.
@@ -154,7 +154,7 @@ func (d *demo) append(ctx context.Context) (err error) {
 		return err
 	}
 	d.say("1. Append   %s made-up job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), rate(d.documents, elapsed))
-	d.say("            on disk, synced, in %s (%d %% of it; codec %s with a dictionary)", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
+	d.say("            on disk, synced, in %s (%d %% of it) by the codec %s", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
 	return nil
 }
 
@@ -164,7 +164,7 @@ func storedBytes(dir string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }() // it has nothing to tell
 	segments, err := reader.Segments()
 	var total int64
 	for _, s := range segments {
@@ -207,7 +207,7 @@ func addressOrAny(address string) string {
 	if err != nil {
 		return "127.0.0.1:0"
 	}
-	listener.Close()
+	_ = listener.Close() // it has accepted nothing
 	return address
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // smallDemo runs a demonstration that takes less time than the real one.
-func smallDemo(t *testing.T, ctx context.Context, stdout *lockedBuffer, exit bool) error {
+func smallDemo(ctx context.Context, t *testing.T, stdout *lockedBuffer, exit bool) error {
 	t.Setenv("TMPDIR", t.TempDir())
 	env := &cli.Env{Stdout: stdout, Stderr: stdout, Now: time.Now}
 	d := demo{documents: 500, fetches: 200, fetchesMany: 640, exit: exit}
@@ -27,7 +27,7 @@ func smallDemo(t *testing.T, ctx context.Context, stdout *lockedBuffer, exit boo
 
 func TestDemo(t *testing.T) {
 	var out lockedBuffer
-	require.NoError(t, smallDemo(t, t.Context(), &out, true), out.String())
+	require.NoError(t, smallDemo(t.Context(), t, &out, true), out.String())
 	text := out.String()
 	for _, want := range []string{
 		"1. Append   500 made-up job postings", "2. Index ", "3. Serve    Boxcar on 127.0.0.1:", "4. Fetch    job-0000500",
@@ -47,14 +47,14 @@ func TestDemoServesUntilInterrupted(t *testing.T) {
 		until(ctx, func() bool { return strings.Contains(out.String(), "Ctrl-C ends it") })
 		cancel()
 	}()
-	require.NoError(t, smallDemo(t, ctx, &out, false), out.String())
+	require.NoError(t, smallDemo(ctx, t, &out, false), out.String())
 }
 
 func TestDemoInterruptedEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out lockedBuffer
-	require.NoError(t, smallDemo(t, ctx, &out, false), out.String())
+	require.NoError(t, smallDemo(ctx, t, &out, false), out.String())
 }
 
 func TestAddressOrAny(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,20 +26,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type lockedBuffer struct {
 	mu struct {
 		sync.Mutex
-		bytes.Buffer
+		text bytes.Buffer
 	}
 }
 
 func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.Buffer.Write(p)
+	return b.mu.text.Write(p)
 }
 
 func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.Buffer.String()
+	return b.mu.text.String()
 }
 
 // result is what a command left behind.
@@ -217,6 +218,19 @@ func TestServe(t *testing.T) {
 	r := run(t.Context(), "check", "--data", dataDir)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Regexp(t, `^jobs: sound, verified in \S+\n$`, r.stdout)
+}
+
+// TestAFailedDoorEndsTheDaemon: better restarted than half there.
+func TestAFailedDoorEndsTheDaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
+	env.Log = env.NewLogger(slog.LevelInfo)
+	d, err := startDaemon(env, testOptions(t, queueDir))
+	require.NoError(t, err)
+	require.NoError(t, d.httpDoor.Close())
+	<-d.failed
+	require.ErrorIs(t, d.stop(time.Second), net.ErrClosed)
 }
 
 func TestCheckpoint(t *testing.T) {

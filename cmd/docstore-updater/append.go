@@ -28,7 +28,6 @@ type appendOptions struct {
 	flushEvery    int
 	segmentSize   cli.Size
 	segmentAge    time.Duration
-	seal          bool
 	quiet         bool
 }
 
@@ -49,7 +48,8 @@ the place of the earlier one. Two fields ask for something else:
   {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    it is served until then
 
 What a flush has covered is on disk and can be read. Elsewhere than on a terminal
-each flush is logged with the number of documents that it makes durable.
+each flush is logged with the number of documents that it makes durable. Segments
+are sealed by size, by age, and in the end.
 
 With --resume, append goes on behind the last line that the queue holds: give the
 same files in the same order, and new ones behind them. Nothing is lost and
@@ -78,7 +78,6 @@ end, and 1 if the rest of a file was not read.`,
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "flush after so many documents and deletes, too; 0 does not count")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed and the next begins")
 	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed, too; 0 is no limit")
-	flags.BoolVar(&o.seal, "seal", false, "seal the last segment at the end, so that it is complete for rsync")
 	flags.BoolVar(&o.quiet, "quiet", false, "show no progress and log no flushes")
 	return command
 }
@@ -113,7 +112,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		Logger:       env.Log,
 	})
 	if err != nil {
-		return fmt.Errorf("opening the queue %s: %w", o.queueDir, err)
+		return cannotOpen(o.queueDir, err)
 	}
 	defer func() {
 		if closeErr := writer.Close(); err == nil {
@@ -194,9 +193,6 @@ func (a *appender) run(ctx context.Context, inputs []*input) error {
 	}
 	if errors.Is(err, errInterrupted) {
 		err = a.interrupted()
-	}
-	if err == nil && a.options.seal {
-		err = a.writer.Seal()
 	}
 	a.report()
 	return err

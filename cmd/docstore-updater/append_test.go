@@ -222,7 +222,7 @@ func TestSegments(t *testing.T) {
 	for range 3000 {
 		input.Write(append(postings.Next(), '\n'))
 	}
-	ok(t, input.String(), "append", "--queue", queueDir, "--codec", "none", "--segment-size", "1MiB", "--seal")
+	ok(t, input.String(), "append", "--queue", queueDir, "--codec", "none", "--segment-size", "1MiB")
 	sealed, err := filepath.Glob(filepath.Join(queueDir, "*.seg"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(sealed), 3)

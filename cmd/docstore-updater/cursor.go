@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"docstore/internal/checksum"
@@ -130,7 +129,7 @@ func (c *cursor) sameFile(path string, id vfs.FileID) bool {
 }
 
 func (c *cursor) checkHead(path string) error {
-	file, err := os.Open(path)
+	file, err := vfs.OS.Open(path)
 	if err != nil {
 		return err
 	}

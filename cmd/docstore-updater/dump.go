@@ -64,9 +64,9 @@ func (d *dumper) run(ctx context.Context) error {
 	}
 	reader, err := queue.OpenReader(d.dir, &queue.ReaderOptions{Logger: d.env.Log})
 	if err != nil {
-		return fmt.Errorf("opening the queue %s: %w", d.dir, err)
+		return cannotOpen(d.dir, err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }() // it has nothing to tell
 	d.reader = reader
 	d.out = cli.NewOutput(d.env.Stdout)
 	d.parser = ndjson.NewParser(&ndjson.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})

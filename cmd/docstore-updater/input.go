@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,13 +75,13 @@ func inspect(path string) (*input, error) {
 }
 
 func (in *input) readHead(path string) error {
-	file, err := os.Open(path)
+	file, err := vfs.OS.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	in.head = make([]byte, min(in.size, sampleBytes))
-	if _, err := io.ReadFull(file, in.head); err != nil {
+	if n, err := file.ReadAt(in.head, 0); n < len(in.head) {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return nil
@@ -108,7 +109,7 @@ func resume(inputs []*input, at cursor) ([]*input, error) {
 
 // goOn sets the input to begin at the cursor.
 func (in *input) goOn(at cursor) error {
-	file, err := os.Open(in.name)
+	file, err := vfs.OS.Open(in.name)
 	if err != nil {
 		return err
 	}
@@ -133,8 +134,7 @@ func (in *input) open(stdin io.Reader) (io.ReadCloser, error) {
 	}
 	if in.stable {
 		if _, err := file.Seek(in.from.Offset, io.SeekStart); err != nil {
-			file.Close()
-			return nil, err
+			return nil, errors.Join(err, file.Close())
 		}
 	}
 	return file, nil

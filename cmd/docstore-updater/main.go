@@ -3,12 +3,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"docstore/internal/cli"
+	"docstore/queue"
 )
 
 func main() { cli.Main(newRoot) }
@@ -41,4 +43,12 @@ func requireDir(dir string) error {
 		return fmt.Errorf("%s is not a directory", dir)
 	}
 	return err
+}
+
+// cannotOpen says why a queue cannot be opened, and what to do.
+func cannotOpen(dir string, err error) error {
+	if errors.Is(err, queue.ErrLocked) {
+		return fmt.Errorf("%w; wait for it to end, or stop it", err)
+	}
+	return fmt.Errorf("opening the queue %s: %w", dir, err)
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,10 +22,9 @@ const someLines = `{"id":"a","x":1}
 `
 
 func TestSealAndStats(t *testing.T) {
-	queueDir := t.TempDir()
-	ok(t, someLines, "append", "--queue", queueDir, "--codec", "none")
-	text := ok(t, "", "stats", "--queue", queueDir).stdout
-	require.Contains(t, text, "open")
+	queueDir := leaveOpen(t, someLines)
+	require.Contains(t, ok(t, "", "stats", "--queue", queueDir).stdout, "open")
+	require.Equal(t, someLines, dump(t, queueDir))
 	ok(t, "", "seal", "--queue", queueDir)
 	ok(t, "", "seal", "--queue", queueDir) // there is nothing left to seal
 	require.Equal(t, someLines, dump(t, queueDir))
@@ -41,14 +42,34 @@ func TestSealAndStats(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(ok(t, "", "stats", "--queue", queueDir).stdout, "\n"), "\n")
 	require.Len(t, lines, 3)
 	require.Equal(t, []string{"segment", "state", "codec", "blocks", "documents", "deletes", "raw", "stored", "file", "last", "appended"}, strings.Fields(lines[0]))
-	require.Equal(t, []string{"1", "sealed", "none", "1", "2", "1", "32B"}, strings.Fields(lines[1])[:7])
-	require.Equal(t, []string{"1", "1", "sealed", "1", "2", "1", "32B"}, strings.Fields(lines[2])[:7])
+	require.Equal(t, []string{"1", "sealed", "none", "3", "2", "1", "32", "B"}, strings.Fields(lines[1])[:8])
+	require.Equal(t, []string{"1", "1", "sealed", "3", "2", "1", "32", "B"}, strings.Fields(lines[2])[:8])
+}
+
+// leaveOpen makes a queue as a killed updater leaves it.
+func leaveOpen(t *testing.T, lines string) string {
+	t.Helper()
+	alive, killed := t.TempDir(), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	defer out.Close()
+	ended := make(chan result)
+	go func() { ended <- run(ctx, in, "append", "--queue", alive, "--codec", "none", "--flush-every", "1") }()
+	_, err := io.WriteString(out, lines)
+	require.NoError(t, err)
+	for flushed := ""; flushed != lines; flushed = dump(t, alive) {
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, os.CopyFS(killed, os.DirFS(alive)))
+	cancel()
+	require.Equal(t, cli.ExitOK, (<-ended).status)
+	return killed
 }
 
 func TestCheck(t *testing.T) {
 	queueDir := t.TempDir()
-	ok(t, someLines, "append", "--queue", queueDir, "--seal", "--codec", "none")
-	require.Regexp(t, `^1 segments, 1 blocks, 2 documents, 1 deletes, \S+ verified\n$`, ok(t, "", "check", "--queue", queueDir).stdout)
+	ok(t, someLines, "append", "--queue", queueDir, "--codec", "none")
+	require.Regexp(t, `^1 segments, 1 blocks, 2 documents, 1 deletes, \d+ B verified\n$`, ok(t, "", "check", "--queue", queueDir).stdout)
 
 	segments, err := filepath.Glob(filepath.Join(queueDir, "*.seg"))
 	require.NoError(t, err)

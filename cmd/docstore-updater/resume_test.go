@@ -192,8 +192,9 @@ func TestInterruptedAtRandom(t *testing.T) {
 	files, want := writeFiles(t, 3, 2000)
 	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--quiet", "--segment-size", "32KiB", "--codec", "none"}, files...)
 	interrupted := 0
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
+	// The longest run grows, so that a slow machine comes to the end, too.
+	for longest := 500 * time.Microsecond; ; longest += longest / 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(longest))))
 		r := run(ctx, nil, args...)
 		cancel()
 		if r.status == cli.ExitOK {
@@ -209,15 +210,15 @@ func TestInterruptedAtRandom(t *testing.T) {
 // TestKilledAtRandom kills the updater with SIGKILL again and again.
 func TestKilledAtRandom(t *testing.T) {
 	random := newRandom(t)
-	files, want := writeFiles(t, 3, 20_000)
+	files, want := writeFiles(t, 3, 6000)
 	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--flush-every", "50", "--segment-size", "256KiB"}, files...)
 	for range 5 {
 		command := exec.Command(os.Args[0], args...)
 		command.Env = append(os.Environ(), asCommand+"=1")
 		require.NoError(t, command.Start())
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-		require.NoError(t, command.Process.Kill())
-		require.Error(t, command.Wait())
+		_ = command.Process.Kill() // unless it has come to its end already
+		_ = command.Wait()
 		if _, err := os.Stat(args[2]); err == nil {
 			require.True(t, strings.HasPrefix(want, dump(t, args[2])), "the queue does not hold the beginning of the input")
 		}

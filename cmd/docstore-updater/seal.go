@@ -13,10 +13,11 @@ func newSeal(env *cli.Env) *cobra.Command {
 	var dir string
 	command := &cobra.Command{
 		Use:   "seal --queue DIR",
-		Short: "Seal the segment that is being written",
+		Short: "Seal the segment that a killed updater has left open",
 		Long: `Seal completes the last segment with its footer, so that copying *.seg takes all
-documents along. What is appended later goes into a new segment. A queue whose
-last segment is sealed already is left as it is. No updater may be writing.`,
+documents along. An updater that ends by itself has done so, and the next one
+would: this is for when there will be no next one soon. A queue whose segments are
+all sealed is left as it is. No updater may be writing.`,
 		Example: `  docstore-updater seal --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -33,7 +34,7 @@ func seal(env *cli.Env, dir string) (err error) {
 	}
 	writer, err := queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
 	if err != nil {
-		return fmt.Errorf("opening the queue %s: %w", dir, err)
+		return cannotOpen(dir, err)
 	}
 	defer func() {
 		if closeErr := writer.Close(); err == nil {

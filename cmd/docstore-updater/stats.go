@@ -88,9 +88,9 @@ func readStats(env *cli.Env, dir string) (*queueStats, error) {
 	}
 	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: env.Log})
 	if err != nil {
-		return nil, fmt.Errorf("opening the queue %s: %w", dir, err)
+		return nil, cannotOpen(dir, err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }() // it has nothing to tell
 	segments, err := reader.Segments()
 	if err != nil {
 		return nil, fmt.Errorf("reading the segments of %s: %w", dir, err)

@@ -150,7 +150,7 @@ func TestMeterOnTerminal(t *testing.T) {
 		want                    string
 	}{
 		{"documents", 10 << 20, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 1,234/s 1s left`},
-		{"bytes alone", 10 << 20, 0, 5 << 20, `appending 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 5MiB/s 1s left`},
+		{"bytes alone", 10 << 20, 0, 5 << 20, `appending 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 5 MiB/s 1s left`},
 		{"no total", 0, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB 1,234/s 0s`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -188,8 +188,13 @@ func TestSize(t *testing.T) {
 	}
 }
 
+func TestSizeInHelp(t *testing.T) {
+	s := Size(64 << 20)
+	require.Equal(t, "64MiB", s.String())
+}
+
 func TestFormat(t *testing.T) {
-	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1KiB", 1536: "1.5KiB", 64 << 20: "64MiB", 5 << 50: "5120TiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 64 << 20: "64 MiB", 5 << 50: "5120 TiB"} {
 		require.Equal(t, want, FormatBytes(n))
 	}
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {

@@ -45,19 +45,19 @@ func (s *Size) Set(text string) error {
 func (s *Size) Type() string { return "size" }
 
 // String is the size in the largest unit that leaves a number of at least 1.
-func (s *Size) String() string { return FormatBytes(int64(*s)) }
+func (s *Size) String() string { return strings.Replace(FormatBytes(int64(*s)), " ", "", 1) }
 
-// FormatBytes writes a number of bytes for people: "1.5 GiB" is "1.5GiB".
+// FormatBytes writes a number of bytes for people: "1.5 GiB".
 func FormatBytes(n int64) string {
 	const units = "KMGT"
 	if n < 1<<10 {
-		return strconv.FormatInt(n, 10) + "B"
+		return strconv.FormatInt(n, 10) + " B"
 	}
 	value, unit := float64(n)/(1<<10), 0
 	for value >= 1<<10 && unit < len(units)-1 {
 		value, unit = value/(1<<10), unit+1
 	}
-	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + units[unit:unit+1] + "iB"
+	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit:unit+1] + "iB"
 }
 
 // FormatCount writes a number with commas between its thousands.
