@@ -124,7 +124,9 @@ func (c *checker) segment(ctx context.Context, n SegmentID) error {
 		return nil
 	case errors.Is(err, errIncomplete):
 		c.report.Segments++
-		return nil
+		info, err := c.fs.Stat(segmentPath(c.dir, n, openSuffix))
+		c.report.Unfinished += info.Size
+		return err
 	case err != nil:
 		return err
 	}

@@ -201,7 +201,7 @@ const scanBytes = 256 << 10
 // behind it, looking at every byte; -1 if there is none. It needs no frame in
 // between to be whole.
 func (s *segmentFile) markBehind(offset int64) (int64, error) {
-	buffer := make([]byte, scanBytes)
+	buffer := make([]byte, max(0, min(scanBytes, s.limit()-offset)))
 	for ; offset+markBytes <= s.limit(); offset += scanBytes - markBytes + 1 {
 		window := buffer[:min(scanBytes, s.limit()-offset)]
 		if err := s.readAt(window, offset); err != nil {
