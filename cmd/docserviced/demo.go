@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -62,9 +61,7 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context, env *cli.Env) (err error) {
-	quiet := *env
-	quiet.Log = env.NewLogger(slog.LevelWarn) // the demonstration speaks for itself
-	d.env, d.out = &quiet, cli.NewOutput(env.Stdout)
+	d.env, d.out = env.Quiet(), cli.NewOutput(env.Stdout) // the demonstration speaks for itself
 	if d.dir, err = os.MkdirTemp("", "docstore-demo-"); err != nil {
 		return err
 	}

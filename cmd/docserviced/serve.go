@@ -90,7 +90,7 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, quiet bool) error
 	}
 	select {
 	case <-ctx.Done():
-		env.Log.Info("ending", "grace", o.grace)
+		env.Log.Info("ending", "grace", o.grace.String())
 	case <-d.failed:
 	}
 	return d.stop(o.grace)

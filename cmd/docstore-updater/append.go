@@ -78,7 +78,7 @@ end, and 1 if the rest of a file was not read.`,
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "flush after so many documents and deletes, too; 0 does not count")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed and the next begins")
 	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed, too; 0 is no limit")
-	flags.BoolVar(&o.quiet, "quiet", false, "show no progress and log no flushes")
+	flags.BoolVar(&o.quiet, "quiet", false, "show no progress, and log nothing but warnings")
 	return command
 }
 
@@ -104,6 +104,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	inputs, err := listInputs(args)
 	if err != nil {
 		return err
+	}
+	if o.quiet {
+		env = env.Quiet()
 	}
 	writer, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
 		Codec:        o.codec,
@@ -147,7 +150,7 @@ func (o *appendOptions) skipRead(env *cli.Env, inputs []*input, stored []byte) (
 		return nil, err
 	}
 	rest, err := resume(inputs, at)
-	if err == nil && !o.quiet {
+	if err == nil {
 		env.Log.Info("resuming", "behind", at.describe(), "line", at.Lines, "inputs_left", len(rest))
 	}
 	return rest, err
@@ -298,8 +301,8 @@ func (a *appender) flush() error {
 	}
 	a.unflushed = 0
 	level := slog.LevelInfo
-	if a.env.Terminal || a.options.quiet {
-		level = slog.LevelDebug
+	if a.env.Terminal {
+		level = slog.LevelDebug // the bar says enough
 	}
 	a.env.Log.Log(context.Background(), level, "flushed",
 		"documents", a.documents, "deletes", a.deletes, "input", a.in.name, "line", a.at.Lines, "offset", a.at.Offset)
@@ -319,9 +322,6 @@ func (a *appender) interrupted() error {
 func (a *appender) report() {
 	if a.skipped > 0 {
 		a.env.Log.Warn("bad lines were passed over", "lines", a.skipped)
-	}
-	if a.options.quiet {
-		return
 	}
 	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)

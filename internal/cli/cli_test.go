@@ -92,6 +92,7 @@ func TestLogsAreJSONOffTerminal(t *testing.T) {
 	level := slog.LevelInfo
 	log := env.NewLogger(&level)
 	log.Debug("unheard")
+	env.Quiet().Log.Info("unheard")
 	log.Info("flushed", "documents", 7)
 	var line struct {
 		Msg       string

@@ -19,6 +19,14 @@ func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(e.Stderr, options))
 }
 
+// Quiet returns the same surroundings with a logger that drops what is less than
+// a warning.
+func (e *Env) Quiet() *Env {
+	quiet := *e
+	quiet.Log = e.NewLogger(slog.LevelWarn)
+	return &quiet
+}
+
 // clearLine moves to the start of the terminal's line and wipes it, so that a
 // message does not run into a progress bar; the bar draws itself anew below.
 const clearLine = "\r\x1b[K"
