@@ -92,8 +92,8 @@ func TestEveryByteDamaged(t *testing.T) {
 		for _, seal := range []bool{true, false} {
 			files, items := smallQueue(t, codec, seal)
 			for name, content := range files {
-				if !seal && name == "0000000001.seg" { // the same in both
-					continue
+				if !seal && name == "0000000001.seg" || codec != "none" && name != "0000000001.seg" {
+					continue // the same as in another case
 				}
 				for i, damage := range damages {
 					if codec != "none" && i > 0 {

@@ -1,0 +1,439 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestTailBesideTheWriter follows a queue that is being written, with the sizes
+// small so that blocks and segments end all the time.
+func TestTailBesideTheWriter(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 600, 4000
+	w := openWriter(t, opts)
+	const count = 3000
+	written := make(chan []item, 1)
+	go func() {
+		var items []item
+		for i := range count {
+			it := item{id: fmt.Sprint(i), document: posting(i)[:100]}
+			var err error
+			if it.at, err = w.Append([]byte(it.id), []byte(it.document)); err != nil {
+				break
+			}
+			items = append(items, it)
+			if i%37 == 0 && w.Flush() != nil {
+				break
+			}
+		}
+		if err := w.Close(); err != nil {
+			items = nil
+		}
+		written <- items
+	}()
+	r := openReader(t, mem)
+	var got []item
+	var document []byte
+	err := r.Tail(t.Context(), Position{}, func(e Entry) error {
+		assert.False(t, e.Appended.IsZero())
+		var err error
+		if document, err = r.DocumentFor(document[:0], e.ID, e.Address); err != nil {
+			return err
+		}
+		got = append(got, item{id: string(e.ID), document: string(document), at: e.Address, next: e.Next})
+		if len(got) == count {
+			return errDone
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, errDone)
+	want := <-written
+	require.Len(t, got, len(want))
+	for i := range want {
+		want[i].next = got[i].next
+	}
+	require.Equal(t, want, got)
+}
+
+var errDone = errors.New("done")
+
+// TestTailFromEveryPosition: what comes behind the Next of an entry is exactly
+// the rest.
+func TestTailFromEveryPosition(t *testing.T) {
+	for _, seal := range []bool{true, false} {
+		files, _ := smallQueue(t, "none", seal)
+		r := openReader(t, memWith(t, files))
+		all := scan(t, r, Position{})
+		for i, it := range all {
+			rest := scan(t, r, it.next)
+			require.Equal(t, all[i+1:], append([]item{}, rest...), "from entry %d", i)
+		}
+		assert.Equal(t, all[len(all)-1].next, r.End())
+		assert.Equal(t, all, scan(t, r, Position{Queue: all[0].next.Queue}))
+	}
+}
+
+// TestMoreAndCaughtUp: More is false exactly where nothing is waiting, and
+// OnCaughtUp is called once each time.
+func TestMoreAndCaughtUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		opts := testOptions(mem)
+		opts.BlockBytes = 1
+		w := openWriter(t, opts)
+		var events []string
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnCaughtUp: func(p Position) {
+			events = append(events, fmt.Sprint("caught up at segment ", p.Next.Segment))
+		}})
+		require.NoError(t, err)
+		defer r.Close()
+		ended := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			ended <- r.Tail(ctx, Position{}, func(e Entry) error {
+				events = append(events, fmt.Sprintf("%s more=%t", e.ID, e.More))
+				return nil
+			})
+		}()
+		expect := func(want ...string) {
+			time.Sleep(3 * DefaultPollInterval)
+			synctest.Wait()
+			require.Equal(t, want, events)
+			events = nil
+		}
+		add := func(ids ...string) {
+			for _, id := range ids {
+				_, err := w.Append([]byte(id), nil)
+				require.NoError(t, err)
+			}
+		}
+		expect("caught up at segment 0")
+		add("a", "b", "c")
+		time.Sleep(time.Second)
+		require.Empty(t, events, "entries that are not flushed")
+		require.NoError(t, w.Flush())
+		expect("a more=true", "b more=true", "c more=false", "caught up at segment 1")
+		require.NoError(t, w.Seal())
+		expect([]string(nil)...)
+		add("d")
+		require.NoError(t, w.Seal())
+		add("e", "f")
+		require.NoError(t, w.Seal())
+		expect("d more=true", "e more=true", "f more=false", "caught up at segment 3")
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+func TestTailEnds(t *testing.T) {
+	files, items := smallQueue(t, "none", true)
+	mem := memWith(t, files)
+	t.Run("by the function", func(t *testing.T) {
+		var calls int
+		err := openReader(t, mem).Tail(t.Context(), Position{}, func(Entry) error { calls++; return errDone })
+		require.ErrorIs(t, err, errDone)
+		require.Equal(t, 1, calls)
+	})
+	t.Run("by its context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls int
+		err := openReader(t, mem).Tail(ctx, Position{}, func(Entry) error {
+			if calls++; calls == len(items) {
+				cancel()
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	t.Run("by Close", func(t *testing.T) {
+		r := openReader(t, mem)
+		var calls int
+		err := r.Tail(t.Context(), Position{}, func(Entry) error {
+			if calls++; calls == len(items) {
+				r.Close()
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+// TestTailStopsAtDamageAndGoesOn: all before the damage is delivered, and after
+// a good copy came the rest.
+func TestTailStopsAtDamageAndGoesOn(t *testing.T) {
+	for _, seal := range []bool{true, false} {
+		files, items := smallQueue(t, "none", seal)
+		name := "0000000002.open"
+		if seal {
+			name = "0000000002.seg"
+		}
+		good := files[name]
+		damaged := bytes.Clone(good)
+		// The last block's table; in the open file a commit mark stands behind it.
+		damaged[items[7].at.Block+9] ^= 1
+		mem := memWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
+		r := openReader(t, mem)
+		before, err := tryScan(r, Position{})
+		var corruption *CorruptionError
+		require.ErrorAs(t, err, &corruption)
+		assert.EqualValues(t, 2, corruption.Segment)
+		assert.EqualValues(t, items[7].at.Block, corruption.Offset)
+		require.Less(t, len(before), len(items))
+		require.Greater(t, len(before), 5)
+
+		require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+name, good))
+		rest := scan(t, r, before[len(before)-1].next)
+		require.Len(t, rest, len(items)-len(before))
+		assert.Equal(t, items[len(before)].at, rest[0].at)
+	}
+}
+
+// TestDamagedFooterIsNoticed: it cannot be told from one that has not arrived,
+// except that nothing happens for long while later segments are there.
+func TestDamagedFooterIsNoticed(t *testing.T) {
+	files, items := smallQueue(t, "none", true)
+	damaged := bytes.Clone(files["0000000001.seg"])
+	damaged[len(damaged)-1] ^= 1
+	for name, content := range map[string][]byte{"flipped": damaged, "cut": damaged[:20]} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memWith(t, map[string][]byte{"0000000001.seg": content})
+				r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+				require.NoError(t, err)
+				defer r.Close()
+				ended := make(chan error, 1)
+				var got int
+				go func() {
+					ended <- r.Tail(t.Context(), Position{}, func(Entry) error { got++; return nil })
+				}()
+				time.Sleep(2 * stallPolls * DefaultPollInterval)
+				synctest.Wait()
+				require.Empty(t, ended, "it may be the newest segment, still on its way")
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))
+				require.ErrorIs(t, <-ended, ErrCorrupt)
+				if name == "flipped" {
+					assert.Equal(t, 3, got, "what a commit mark vouches for")
+				}
+				_, err = tryScan(r, Position{})
+				require.ErrorIs(t, err, ErrUnavailable)
+
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
+				requireItems(t, r, items)
+			})
+		})
+	}
+}
+
+// source is a queue being written, of which copies are made.
+type source struct {
+	t       *testing.T
+	mem     *vfs.Mem
+	w       *Writer
+	items   []item
+	flushed int
+}
+
+func newSource(t *testing.T) *source {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.BlockBytes, opts.SegmentBytes = 500, 3000
+	return &source{t: t, mem: mem, w: openWriter(t, opts)}
+}
+
+func (s *source) append(count int) {
+	for range count {
+		it := item{id: fmt.Sprint(len(s.items)), document: posting(len(s.items))[:150]}
+		it.put(s.t, s.w)
+		s.items = append(s.items, it)
+	}
+}
+
+func (s *source) files() map[string][]byte {
+	names, err := s.mem.List(queueDir)
+	require.NoError(s.t, err)
+	files := map[string][]byte{}
+	for _, name := range names {
+		if _, suffix, ok := parseName(name); ok && suffix != newSuffix {
+			files[name], err = vfs.ReadFile(s.mem, queueDir+"/"+name)
+			require.NoError(s.t, err)
+		}
+	}
+	return files
+}
+
+// TestCopiesUnderWay follows a replica that gets its files in the ways of rsync,
+// and interrupted at any byte: whole files renamed into place, appended to, and
+// written over in place. At each moment the replica has a beginning of what was
+// flushed, no error, and in the end all of it.
+func TestCopiesUnderWay(t *testing.T) {
+	for _, mode := range []string{"rename", "append", "in place", "any"} {
+		t.Run(mode, func(t *testing.T) {
+			random := newRandom(t)
+			s := newSource(t)
+			replica := newMem(t)
+			r := openReader(t, replica)
+			tail := newTailer(r, Position{})
+			defer tail.close()
+			var got []item
+			look := func() {
+				for {
+					found, err := tail.next(&tail.blocks[0])
+					require.NoError(t, err)
+					if !found {
+						break
+					}
+					require.NoError(t, tail.deliver(t.Context(), &tail.blocks[0], false, func(e Entry) error {
+						got = append(got, item{id: string(e.ID), at: e.Address})
+						return nil
+					}))
+				}
+				require.LessOrEqual(t, len(got), s.flushed, "the replica is ahead of what is durable")
+				for i, g := range got {
+					require.Equal(t, s.items[i].id, g.id)
+					require.Equal(t, s.items[i].at, g.at)
+				}
+			}
+			for range 150 {
+				s.append(random.IntN(8))
+				switch random.IntN(4) {
+				case 0:
+					require.NoError(t, s.w.Flush())
+					s.flushed = len(s.items)
+				case 1:
+					require.NoError(t, s.w.Seal())
+					s.flushed = len(s.items)
+				}
+				s.flushed = max(s.flushed, sealedItems(s))
+				for name, content := range s.files() { // in any order
+					if random.IntN(3) == 0 {
+						continue
+					}
+					m := mode
+					if m == "any" {
+						m = []string{"rename", "append", "in place"}[random.IntN(3)]
+					}
+					copyFile(t, replica, name, content, m, random.IntN(len(content)+1), random.IntN(3) > 0)
+					look()
+				}
+			}
+			require.NoError(t, s.w.Close())
+			s.flushed = len(s.items)
+			for name, content := range s.files() {
+				copyFile(t, replica, name, content, "in place", 0, true)
+				look()
+			}
+			look()
+			require.Len(t, got, len(s.items))
+			requireItems(t, r, s.items)
+		})
+	}
+}
+
+// sealedItems is how many items lie in segments that rolled by themselves.
+func sealedItems(s *source) (n int) {
+	l, err := list(s.mem, queueDir)
+	require.NoError(s.t, err)
+	for n < len(s.items) && l.sealed[s.items[n].at.Segment] {
+		n++
+	}
+	return n
+}
+
+// copyFile brings the file to the replica, up to the cut unless it is to be
+// whole.
+func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode string, cut int, whole bool) {
+	path := queueDir + "/" + name
+	if whole {
+		cut = len(content)
+	}
+	info, err := replica.Stat(path)
+	exists := err == nil
+	switch {
+	case mode == "rename":
+		if whole { // or else it stays under its temporary name
+			require.NoError(t, vfs.WriteFileAtomic(replica, path, content))
+		}
+		return
+	case !exists:
+		f, err := replica.Create(path)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		info.Size = 0
+	}
+	f, err := replica.OpenAppend(path)
+	require.NoError(t, err)
+	defer f.Close()
+	from := int(info.Size)
+	if mode == "in place" {
+		from = min(from, cut)
+		require.NoError(t, f.Truncate(int64(from)))
+	}
+	if from < cut {
+		_, err = f.Write(content[from:cut])
+		require.NoError(t, err)
+	}
+}
+
+// TestMissingSegmentIsWaitedFor: later segments do not make up for it.
+func TestMissingSegmentIsWaitedFor(t *testing.T) {
+	files, items := smallQueue(t, "none", true)
+	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
+	r := openReader(t, mem)
+	got, err := tryScan(r, Position{})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "segment 1 is missing")
+	require.Empty(t, got)
+	assert.EqualValues(t, 2, r.End().Next.Segment)
+	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
+	requireItems(t, r, items)
+}
+
+// TestEmptyDirectory has nothing to tell, and no error either.
+func TestEmptyDirectory(t *testing.T) {
+	r := openReader(t, newMem(t))
+	assert.Equal(t, Position{}, r.End())
+	assert.Empty(t, scan(t, r, Position{}))
+	infos, err := r.Segments()
+	require.NoError(t, err)
+	assert.Empty(t, infos)
+	_, err = r.Document(nil, Address{1, 128, 0})
+	require.ErrorIs(t, err, ErrUnavailable)
+	_, err = r.Document(nil, Address{})
+	require.ErrorIs(t, err, ErrUnavailable)
+	_, err = r.DocumentFor(nil, nil, Address{1, 128, 0})
+	require.ErrorIs(t, err, ErrIDEmpty)
+}
+
+// TestBlocksBeforeDamageAreDelivered is about blocks between the last
+// mark that was read and damage: the mark behind vouches for it.
+func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.BlockBytes = 1
+	w := openWriter(t, opts)
+	var items []item
+	for i := range 4 {
+		it := item{id: fmt.Sprint(i), document: "document"}
+		it.put(t, w)
+		items = append(items, it)
+	}
+	require.NoError(t, w.Flush())
+	content, err := vfs.ReadFile(mem, segmentPath(queueDir, 1, openSuffix))
+	require.NoError(t, err)
+	content[items[2].at.Block+4] = 9
+	r := openReader(t, memWith(t, map[string][]byte{"0000000001.open": content}))
+	got, err := tryScan(r, Position{})
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Len(t, got, 2)
+}
