@@ -79,7 +79,7 @@
 //
 // # Limits
 //
-// Requests and responses of 17 MiB, methods of 1 KiB, messages of errors of
+// Requests of 17 MiB, responses of 32 MiB, methods of 1 KiB, messages of errors of
 // 4 KiB, 65,536 lanes on a connection, 16 million slots on a server; the
 // options bound connections, lanes and buffered bytes below that.
 //

@@ -465,3 +465,27 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 		require.Zero(t, time.Since(start))
 	})
 }
+
+// Just after a pool was made all its slots may be of one server. A further
+// attempt then waits for the rover to reach another, as long as RetryWait.
+func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		works, refuses := newPipes(), newPipes()
+		serveOn(t, works, echo, nil)
+		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {
+			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+		}, nil)
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if address == "refuses" {
+				return refuses.dial(ctx, address)
+			}
+			time.Sleep(DefaultRetryWait / 2)
+			return works.dial(ctx, address)
+		}
+		p := newPoolOf(t, &PoolOptions{Size: 8, Dialer: dial}, discovery.Static("works", "refuses"))
+		require.NoError(t, p.WaitReady(t.Context()))
+		out, err := p.Call(t.Context(), "m", []byte("x"), nil)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(out))
+	})
+}

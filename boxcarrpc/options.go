@@ -15,10 +15,11 @@ import (
 
 // Limits of the protocol, the same on both sides.
 const (
-	// MaxRequestBytes is the largest request, MaxResponseBytes the largest
-	// response: a document of 16 MiB and what goes with it.
-	MaxRequestBytes  = 17 << 20
-	MaxResponseBytes = 17 << 20
+	// MaxRequestBytes is the largest request: a document of 16 MiB and what goes
+	// with it.
+	MaxRequestBytes = 17 << 20
+	// MaxResponseBytes is the largest response: a batch of documents.
+	MaxResponseBytes = 32 << 20
 	// MaxMethodBytes is the longest method name.
 	MaxMethodBytes = wire.MaxMethodBytes
 	// MaxMessageBytes is how much of an error's message is sent.

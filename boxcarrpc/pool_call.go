@@ -213,7 +213,7 @@ func (p *Pool) pick(tried []int32) *clientLane {
 		if ok {
 			return p.picked(entry)
 		}
-		if other {
+		if other || p.expectsOther(tried) {
 			return nil // worth waiting for
 		}
 	}
@@ -223,6 +223,12 @@ func (p *Pool) pick(tried []int32) *clientLane {
 	}
 	return p.picked(entry)
 }
+
+// expectsOther tells whether there are servers, in no quarantine, that were not
+// tried and of which the pool holds no slot: the rover may be about to get one.
+// So it is just after the pool was made, when the first server to answer has
+// filled the ladder.
+func (p *Pool) expectsOther(tried []int32) bool { return p.mu.ladder.Live() > len(tried) }
 
 func (p *Pool) picked(entry int32) *clientLane {
 	lane := p.mu.entries[entry]

@@ -22,9 +22,8 @@ const (
 	MethodStats    = "/docstore.v1.Documents/Stats"
 )
 
-// MaxReplyBytes is the largest response to a BatchGet: 32 MiB, or what Boxcar
-// carries if that is less.
-const MaxReplyBytes = min(32<<20, boxcarrpc.MaxResponseBytes)
+// MaxReplyBytes is the largest response to a BatchGet: what Boxcar carries.
+const MaxReplyBytes = boxcarrpc.MaxResponseBytes
 
 // maxScratchBytes is how large a buffer for batches may be to be kept.
 const maxScratchBytes = 4 << 20

@@ -103,7 +103,7 @@ func TestWorkedExchange(t *testing.T) {
 		drawn = append(drawn, b...)
 	}
 	frames := [][]byte{
-		AppendHello(nil, Hello{MaxResponse: 17 << 20, Name: "fe-1"}),
+		AppendHello(nil, Hello{MaxResponse: 32 << 20, Name: "fe-1"}),
 		AppendHello(nil, Hello{MaxLanes: 1024, MaxRequest: 17 << 20, Name: "be-7"}),
 		AppendSlot(nil, TypeLease, 2, NoSlot),
 		AppendSlot(nil, TypeGrant, 2, 4),
