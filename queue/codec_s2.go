@@ -73,21 +73,30 @@ func (c s2Coder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	return dst[:len(dst)+rawBytes], nil
 }
 
-// trainS2 makes a dictionary of whole documents, one after the other. On real
-// records that stores a twentieth less than the strings which klauspost's
-// builder picks, and costs nothing to make.
+// trainS2 makes a dictionary of whole documents from all over the sample, one
+// after the other. On real records that stores a twentieth less than the strings
+// which klauspost's builder picks, and costs nothing to make.
 func trainS2(sample [][]byte, size int) ([]byte, error) {
 	size = min(size, s2.MaxDictSize)
+	var total, passed int
+	for _, document := range sample {
+		total += len(document)
+	}
 	var content []byte
 	for _, document := range sample {
-		content = append(content, document...)
-		if len(content) >= size {
-			break
+		passed += len(document)
+		if len(content) < passed*size/total {
+			content = append(content, document...)
 		}
 	}
 	content = content[:min(len(content), size)]
 	if len(content) < s2.MinDictSize {
 		return nil, errSampleTooSmall
 	}
-	return s2.MakeDict(content, sample[len(sample)-1]).Bytes(), nil
+	start := sample[0][:min(len(sample[0]), maxCommonStart)]
+	return s2.MakeDict(content, start).Bytes(), nil
 }
+
+// maxCommonStart is how much of a document is looked for as the start that many
+// have in common; the search takes time with the length squared.
+const maxCommonStart = 32

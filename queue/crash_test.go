@@ -17,8 +17,7 @@ var errCrash = errors.New("crash")
 // history is what a run of the workload below has done.
 type history struct {
 	items   []item
-	flushed int // so many of them were durable when the run ended
-	cursor  string
+	flushed int      // so many of them were durable when the run ended
 	cursors []string // as of each item
 }
 

@@ -35,7 +35,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	}
 	var items []item
 	for i := range 8 {
-		it := item{id: fmt.Sprint("id-", i%5), document: posting(i)[:200]}
+		it := item{id: fmt.Sprint("id-", i%5), document: posting(i)[:120] + posting(i)[40:120]}
 		switch i {
 		case 2:
 			it.document, it.deleted = "", true

@@ -6,9 +6,12 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// How dictionaries come about. None of it delays a document: a segment begins
-// with the dictionary there is, and a better one is trained in the background,
-// from a sample of the documents that went by, for the segment after.
+// How dictionaries come about. A segment begins with the dictionary there is, and
+// a better one is trained in the background, from a sample of the documents that
+// went by, for the segment after. That delays no document; but before the first
+// dictionary of a queue, somebody who writes very fast is held up once, for the
+// tenth of a second that the training takes, rather than let run on for long
+// without one (patienceShare).
 const (
 	// defaultDictionaryBytes is the size trained to; s2 takes no more.
 	defaultDictionaryBytes = 64 << 10
@@ -20,6 +23,10 @@ const (
 	dictionaryGainPercent = 3
 	// sampleShare: so many times the dictionary's size are sampled.
 	sampleShare = 16
+	// patienceShare: a segment without a dictionary grows to so many times the
+	// size of one while the first is being trained; then the training is waited
+	// for.
+	patienceShare = 4 * dictionaryShare
 	// maxSampleDocumentBytes: a longer document would fill the sample by itself.
 	maxSampleDocumentBytes = 16 << 10
 	// minSampleDocuments: from fewer there is nothing to learn.

@@ -93,9 +93,11 @@
 // s2 and zstd compress small documents far better with a dictionary of typical
 // content. The Writer trains it in the background from a sample of what was
 // appended and uses it from the next segment on; a segment without one ends
-// early when there is one to be had. A new one takes the place of another only
-// if it stores 3 % less, and a dictionary is used only where segments hold at
-// least 16 times its size.
+// early when there is one to be had. That delays no document, except that who
+// writes so fast as to have 4 MiB in a segment without one while the first is
+// being trained waits for it, about a tenth of a second, once. A new dictionary
+// takes the place of another only if it stores 3 % less, and one is used only
+// where segments hold at least 16 times its size.
 //
 // # Limits
 //

@@ -22,7 +22,7 @@ func TestTailBesideTheWriter(t *testing.T) {
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 600, 4000
 	w := openWriter(t, opts)
-	const count = 3000
+	const count = 2000
 	written := make(chan []item, 1)
 	go func() {
 		var items []item
@@ -287,6 +287,7 @@ func TestCopiesUnderWay(t *testing.T) {
 			defer tail.close()
 			var got []item
 			look := func() {
+				known := len(got)
 				for {
 					found, err := tail.next(&tail.blocks[0])
 					require.NoError(t, err)
@@ -299,12 +300,12 @@ func TestCopiesUnderWay(t *testing.T) {
 					}))
 				}
 				require.LessOrEqual(t, len(got), s.flushed, "the replica is ahead of what is durable")
-				for i, g := range got {
-					require.Equal(t, s.items[i].id, g.id)
-					require.Equal(t, s.items[i].at, g.at)
+				for i := known; i < len(got); i++ {
+					require.Equal(t, s.items[i].id, got[i].id)
+					require.Equal(t, s.items[i].at, got[i].at)
 				}
 			}
-			for range 150 {
+			for range 100 {
 				s.append(random.IntN(8))
 				switch random.IntN(4) {
 				case 0:

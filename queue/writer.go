@@ -38,21 +38,21 @@ type Writer struct {
 
 	mu struct {
 		sync.Mutex
-		err         error // the first failure; final
-		closed      bool
-		queue       [16]byte
-		last        SegmentID // the highest number taken
-		lastDigest  digest    // of the footer of segment last, once it is sealed
-		lastRaw     uint64    // documents in it, before compression
-		segment     *segmentWriter
-		block       blockBuilder
-		cursor      []byte
-		cursorErr   error       // the last SetCursor was refused
-		dictionary  *dictionary // for the next segment; nil: none
-		sample      *sample
-		sampled     int64 // bytes of documents offered to the sample
-		trained     bool  // a first training was started
-		trainingNow bool
+		err        error // the first failure; final
+		closed     bool
+		queue      [16]byte
+		last       SegmentID // the highest number taken
+		lastDigest digest    // of the footer of segment last, once it is sealed
+		lastRaw    uint64    // documents in it, before compression
+		segment    *segmentWriter
+		block      blockBuilder
+		cursor     []byte
+		cursorErr  error       // the last SetCursor was refused
+		dictionary *dictionary // for the next segment; nil: none
+		sample     *sample
+		sampled    int64            // bytes of documents offered to the sample
+		trained    bool             // a first training was started
+		result     chan *dictionary // of the training under way; nil: none is
 	}
 }
 
@@ -166,129 +166,6 @@ func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
 	return lock, errors.Wrap(err, "queue: locking the directory")
 }
 
-// restore finds out where the queue goes on.
-func (w *Writer) restore() error {
-	l, err := list(w.options.FS, w.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range l.unborn {
-		if err := w.options.FS.Remove(filepath.Join(w.dir, name)); err != nil {
-			return err
-		}
-	}
-	for _, n := range l.numbers {
-		if l.sealed[n] {
-			continue
-		}
-		if l.after(n) {
-			return errors.Newf("segment %d is not sealed though later ones are there: copy back %s", n, segmentPath(w.dir, n, sealedSuffix))
-		}
-		if err := recoverSegment(w.options.FS, w.dir, n, w.options.Logger); err != nil {
-			return err
-		}
-	}
-	w.mu.last = l.last()
-	if w.mu.last == 0 {
-		w.mu.queue, err = w.options.newQueueID()
-		return err
-	}
-	if err := w.restoreLast(); err != nil {
-		return err
-	}
-	if err := w.restoreCursor(l.numbers); err != nil {
-		return err
-	}
-	return w.restoreDictionary(l.numbers)
-}
-
-// openSealed opens a segment that has to have a footer.
-func (w *Writer) openSealed(n SegmentID) (*segmentFile, error) {
-	name := segmentPath(w.dir, n, sealedSuffix)
-	s, err := openSegmentFile(w.options.FS, name, n)
-	if err == nil && s.footer == nil {
-		s.file.Close()
-		err = errIncomplete
-	}
-	if errors.Is(err, errIncomplete) {
-		err = &CorruptionError{Path: name, Segment: n, Reason: "sealed segment is not whole"}
-	}
-	return s, err
-}
-
-func (w *Writer) restoreLast() error {
-	s, err := w.openSealed(w.mu.last)
-	if err != nil {
-		return err
-	}
-	defer s.file.Close()
-	w.mu.queue = s.header.queue
-	w.mu.lastDigest = s.footer.digest()
-	w.mu.lastRaw = s.footer.raw
-	return nil
-}
-
-// restoreCursor reads the cursor of the last block there is.
-func (w *Writer) restoreCursor(numbers []SegmentID) error {
-	for _, n := range slices.Backward(numbers) {
-		s, err := w.openSealed(n)
-		if err != nil {
-			return err
-		}
-		offset := int64(s.footer.lastBlock)
-		var b block
-		if offset > 0 {
-			_, err = s.frame(&b, offset)
-		}
-		s.file.Close()
-		if err != nil {
-			return err
-		}
-		if offset > 0 {
-			w.mu.cursor = slices.Clone(b.cursor())
-			return nil
-		}
-	}
-	return nil
-}
-
-// maxDictionaryLookback is how many segments back a dictionary is looked for.
-const maxDictionaryLookback = 64
-
-// restoreDictionary takes up the dictionary that the newest segment with one of
-// this codec has.
-func (w *Writer) restoreDictionary(numbers []SegmentID) error {
-	if w.codec.train == nil || w.options.dictionaryBytes < 0 {
-		return nil
-	}
-	for _, n := range slices.Backward(numbers[max(0, len(numbers)-maxDictionaryLookback):]) {
-		content, err := w.dictionaryOf(n)
-		if err != nil {
-			w.options.Logger.Warn("no dictionary to go on with", "queue", w.dir, "error", err)
-			return nil
-		}
-		if len(content) > 0 {
-			w.mu.dictionary, err = newDictionary(w.codec, content)
-			return err
-		}
-	}
-	return nil
-}
-
-// dictionaryOf returns the dictionary of a segment, nil if it has none of the
-// Writer's codec.
-func (w *Writer) dictionaryOf(n SegmentID) ([]byte, error) {
-	s, err := w.openSealed(n)
-	if err != nil {
-		return nil, err
-	}
-	defer s.file.Close()
-	if s.header.codec != w.codec.id {
-		return nil, nil
-	}
-	return s.dictionary()
-}
-
 // Append adds a document and returns its address, which is permanent. The
 // slices may be reused at once. An empty document is a document.
 func (w *Writer) Append(id, doc []byte) (Address, error) {
@@ -343,9 +220,12 @@ func (w *Writer) makeRoom(bytes int, now time.Time) error {
 	if w.mu.block.count() > 0 {
 		return nil
 	}
-	if s := w.mu.segment; s != nil && (s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary()) {
-		if err := w.seal(); err != nil {
-			return err
+	if s := w.mu.segment; s != nil {
+		w.takeDictionary()
+		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {
+			if err := w.seal(); err != nil {
+				return err
+			}
 		}
 	}
 	if w.mu.segment == nil {
@@ -391,15 +271,6 @@ func (w *Writer) begin(now time.Time) error {
 	return nil
 }
 
-// wantsDictionary tells that the open segment, which has no dictionary, has
-// grown to a size that deserves one, and that there is one by now: so the next
-// segment begins early. It is how a queue's first documents need not wait for a
-// dictionary, and how small segments are spared from carrying one.
-func (w *Writer) wantsDictionary() bool {
-	s, d := w.mu.segment, w.mu.dictionary
-	return s.dictionary == nil && d != nil && s.raw >= dictionaryShare*uint64(len(d.bytes))
-}
-
 // closeBlock writes the block, if it has entries.
 func (w *Writer) closeBlock() error {
 	s, b := w.mu.segment, &w.mu.block
@@ -434,37 +305,6 @@ func (w *Writer) seal() error {
 	w.mu.lastDigest, w.mu.lastRaw = footer.digest(), footer.raw
 	w.train()
 	return nil
-}
-
-// train starts the training of a dictionary in the background, if there is
-// enough to learn from and none is under way.
-func (w *Writer) train() {
-	size := w.options.dictionaryBytes
-	if size < 0 || w.codec.train == nil || w.mu.trainingNow || w.mu.sampled < dictionaryShare*int64(size) {
-		return
-	}
-	var inUse []byte
-	if w.mu.dictionary != nil {
-		inUse = w.mu.dictionary.bytes
-	}
-	documents := w.mu.sample.documents
-	w.mu.sample, w.mu.sampled = newSample(sampleShare*size), 0
-	w.mu.trained, w.mu.trainingNow = true, true
-	w.training.Go(func() {
-		better, err := improve(w.codec, inUse, documents, size)
-		if err != nil {
-			w.options.Logger.Warn("no new dictionary", "queue", w.dir, "error", err)
-		}
-		if better != nil {
-			w.options.Logger.Info("new dictionary", "queue", w.dir, "bytes", len(better.bytes), "documents", len(documents))
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.mu.trainingNow = false
-		if better != nil {
-			w.mu.dictionary = better
-		}
-	})
 }
 
 // usable returns why nothing can be written any more. The mutex must be held.

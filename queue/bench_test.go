@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// benchDocuments are real records where the file lies beside the project, and
+// made-up ones elsewhere.
+func benchDocuments(b *testing.B) (documents [][]byte, bytes int) {
+	const count = 20_000
+	if f, err := os.Open("../../shared/debian-packages.ndjson.gz"); err == nil {
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		require.NoError(b, err)
+		lines := bufio.NewScanner(z)
+		lines.Buffer(nil, 1<<20)
+		for len(documents) < count && lines.Scan() {
+			documents = append(documents, append([]byte(nil), lines.Bytes()...))
+		}
+	}
+	for i := len(documents); i < count; i++ {
+		documents = append(documents, []byte(posting(i)))
+	}
+	for _, d := range documents {
+		bytes += len(d)
+	}
+	return documents, bytes
+}
+
+func BenchmarkAppend(b *testing.B) {
+	documents, bytes := benchDocuments(b)
+	for _, codec := range Codecs() {
+		b.Run("codec="+codec, func(b *testing.B) {
+			dir := b.TempDir()
+			w, err := OpenWriter(dir, &WriterOptions{Codec: codec})
+			require.NoError(b, err)
+			b.ReportAllocs()
+			b.SetBytes(int64(bytes / len(documents)))
+			for i := range b.N {
+				n := i % len(documents)
+				if _, err := w.Append(fmt.Appendf(nil, "id-%d", n), documents[n]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.NoError(b, w.Close())
+			b.StopTimer()
+			r, err := OpenReader(dir, nil)
+			require.NoError(b, err)
+			infos, err := r.Segments()
+			require.NoError(b, err)
+			var raw, size int64
+			for _, info := range infos {
+				raw, size = raw+info.RawBytes, size+info.Bytes
+			}
+			b.ReportMetric(float64(size)/float64(raw), "stored/raw")
+			require.NoError(b, r.Close())
+		})
+	}
+}
+
+// benchQueue is a queue with the documents, in which nearly all have a
+// dictionary where the codec knows any.
+func benchQueue(b *testing.B, codec string) (*Reader, []item) {
+	documents, _ := benchDocuments(b)
+	dir := b.TempDir()
+	w, err := OpenWriter(dir, &WriterOptions{Codec: codec})
+	require.NoError(b, err)
+	items := make([]item, 0, len(documents))
+	for i, d := range documents {
+		it := item{id: fmt.Sprint("id-", i), document: string(d)}
+		it.put(b, w)
+		if items = append(items, it); i == 2000 {
+			require.NoError(b, w.Flush())
+			w.training.Wait()
+		}
+	}
+	require.NoError(b, w.Close())
+	r, err := OpenReader(dir, nil)
+	require.NoError(b, err)
+	b.Cleanup(func() { r.Close() })
+	return r, items
+}
+
+func BenchmarkDocument(b *testing.B) {
+	for _, codec := range Codecs() {
+		b.Run("codec="+codec, func(b *testing.B) {
+			r, items := benchQueue(b, codec)
+			b.ReportAllocs()
+			var dst []byte
+			var bytes int
+			for i := 0; b.Loop(); i++ {
+				it := &items[i*7919%len(items)]
+				var err error
+				if dst, err = r.DocumentFor(dst[:0], []byte(it.id), it.at); err != nil {
+					b.Fatal(err)
+				}
+				bytes += len(dst)
+				if string(dst) != it.document {
+					b.Fatal("wrong document")
+				}
+			}
+			b.SetBytes(int64(bytes / b.N))
+		})
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	r, items := benchQueue(b, "s2")
+	b.ReportAllocs()
+	for b.Loop() {
+		count := 0
+		if err := r.Scan(b.Context(), Position{}, func(Entry) error { count++; return nil }); err != nil {
+			b.Fatal(err)
+		}
+		require.Equal(b, len(items), count)
+	}
+	b.ReportMetric(float64(b.N)*float64(len(items))/b.Elapsed().Seconds(), "entries/s")
+}

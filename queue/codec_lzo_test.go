@@ -1,0 +1,77 @@
+//go:build !nolzo
+
+package queue
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/rasky/go-lzo"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLZOBomb: a few bytes that would become many are refused before they are
+// decoded.
+func TestLZOBomb(t *testing.T) {
+	// A literal, then a match whose length goes on for 60,000 zero bytes.
+	bomb := append([]byte{18, 'x', 32}, make([]byte, 60_000)...)
+	bomb = append(bomb, 1, 0, 0, 17, 0, 0)
+	n, ok := lzoDecodedBytes(bomb)
+	require.True(t, ok)
+	require.Equal(t, 1+31+60_000*255+1+2, n)
+	out, err := lzo.Decompress1X(bytes.NewReader(bomb), len(bomb), 1)
+	require.NoError(t, err)
+	require.Len(t, out, n)
+	_, err = lzoCoder{}.decode(nil, bomb, 1)
+	require.ErrorIs(t, err, errLZO)
+
+	larger := append([]byte{18, 'x', 32}, make([]byte, 100_000)...)
+	_, ok = lzoDecodedBytes(append(larger, 1, 0, 0, 17, 0, 0))
+	require.False(t, ok, "more than a document may have")
+}
+
+// TestLZOLength compares the length that is computed with the one decoded.
+func TestLZOLength(t *testing.T) {
+	random := newRandom(t)
+	for i := range 300 {
+		document := []byte(posting(i))
+		switch i % 4 {
+		case 1:
+			document = randomBytes(random, i*10)
+		case 2:
+			document = bytes.Repeat(document[:i%200], i)
+		case 3:
+			document = append(bytes.Repeat([]byte{byte(i)}, i*7), document...)
+		}
+		for _, stored := range [][]byte{lzo.Compress1X(document), lzo.Compress1X999(document)} {
+			n, ok := lzoDecodedBytes(stored)
+			require.True(t, ok, "document %d", i)
+			require.Equal(t, len(document), n)
+			for cut := range stored {
+				_, ok = lzoDecodedBytes(stored[:cut])
+				require.False(t, ok, "cut")
+			}
+			_, ok = lzoDecodedBytes(append(bytes.Clone(stored), 0))
+			require.False(t, ok, "bytes behind the end")
+		}
+	}
+	_, ok := lzoDecodedBytes(nil)
+	require.False(t, ok)
+}
+
+// FuzzLZO: whatever decodes has the length computed, and nothing that was found
+// invalid decodes to its last byte.
+func FuzzLZO(f *testing.F) {
+	for i := range 4 {
+		f.Add(lzo.Compress1X([]byte(posting(i))), uint16(len(posting(i))))
+	}
+	f.Fuzz(func(t *testing.T, stored []byte, rawBytes uint16) {
+		n, ok := lzoDecodedBytes(stored)
+		got, err := lzoCoder{}.decode(nil, stored, int(rawBytes))
+		if err == nil {
+			require.True(t, ok)
+			require.Equal(t, int(rawBytes), n)
+			require.Len(t, got, n)
+		}
+	})
+}

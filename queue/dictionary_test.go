@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestDictionaryComesAboutByItself: the first segment has none and ends when one
+// has been trained; from then on it is kept, by the next writer too, since no
+// new one is much better.
+func TestDictionary(t *testing.T) {
+	for _, codec := range []string{"s2", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			mem := newMem(t)
+			opts := testOptions(mem)
+			opts.Codec, opts.dictionaryBytes, opts.BlockBytes, opts.SegmentBytes = codec, 4<<10, 4<<10, 100<<10
+			var items []item
+			write := func(count int) {
+				w, err := OpenWriter(queueDir, opts)
+				require.NoError(t, err)
+				for range count {
+					it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
+					it.put(t, w)
+					items = append(items, it)
+					if len(items)%20 == 0 { // or the test would be over before the training
+						w.training.Wait()
+					}
+				}
+				require.NoError(t, w.Close())
+			}
+			write(2500)
+			write(1000)
+			r := openReader(t, mem)
+			requireItems(t, r, items)
+			requireSound(t, mem)
+			infos, err := r.Segments()
+			require.NoError(t, err)
+			require.Greater(t, len(infos), 3)
+			require.Zero(t, infos[0].DictionaryBytes)
+			assert.GreaterOrEqual(t, infos[0].RawBytes, int64(dictionaryShare*3<<10))
+			ratio := func(i SegmentInfo) float64 { return float64(i.StoredBytes) / float64(i.RawBytes) }
+			hashes := map[dictionaryHash]bool{}
+			with := 0
+			for _, info := range infos[1:] {
+				if info.DictionaryBytes == 0 { // the first behind a short one
+					assert.Less(t, info.RawBytes, int64(dictionaryShare*6<<10))
+					continue
+				}
+				with++
+				assert.Less(t, ratio(info), 0.85*ratio(infos[0]), "segment %d", info.ID)
+				s, err := openSegmentFile(mem, segmentPath(queueDir, info.ID, sealedSuffix), info.ID)
+				require.NoError(t, err)
+				hashes[s.header.dictionary.hash] = true
+				require.NoError(t, s.file.Close())
+			}
+			assert.Greater(t, with, 2)
+			assert.Less(t, len(hashes), 3, "a dictionary is not kept")
+			assert.LessOrEqual(t, len(r.files.mu.decoders), len(hashes)+1, "a dictionary is not shared")
+		})
+	}
+}
+
+// TestSmallSegmentsCarryNoDictionary: it would be larger than its documents.
+func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.dictionaryBytes = "s2", 2<<10
+	n := 0
+	write := func(count int) {
+		w, err := OpenWriter(queueDir, opts)
+		require.NoError(t, err)
+		for range count {
+			_, err := w.Append([]byte(fmt.Sprint(n)), []byte(posting(n)))
+			require.NoError(t, err)
+			n++
+		}
+		require.NoError(t, w.Flush())
+		w.training.Wait()
+		require.NoError(t, w.Close())
+	}
+	write(300) // trains, too late for itself
+	write(1)
+	r := openReader(t, mem)
+	infos, err := r.Segments()
+	require.NoError(t, err)
+	require.Len(t, infos, 2)
+	assert.Zero(t, infos[0].DictionaryBytes)
+	assert.Zero(t, infos[1].DictionaryBytes, "the dictionary died with its writer")
+}
+
+// TestUselessSampleGivesNoDictionary: random bytes have nothing in common.
+func TestUselessSampleGivesNoDictionary(t *testing.T) {
+	random := newRandom(t)
+	var documents [][]byte
+	for range 100 {
+		documents = append(documents, randomBytes(random, 500))
+	}
+	for _, codec := range []codec{s2Codec, zstdCodec} {
+		d, err := improve(codec, nil, documents, 4<<10)
+		if err == nil {
+			assert.Nil(t, d, codec.name)
+		}
+		_, err = improve(codec, nil, documents[:3], 4<<10)
+		require.ErrorIs(t, err, errSampleTooSmall)
+	}
+}
+
+// TestOddSamples: a trainer gets whatever people store.
+func TestOddSamples(t *testing.T) {
+	for name, document := range map[string][]byte{
+		"one byte": {1}, "the same": []byte("the same all the time"), "zeros": make([]byte, 3000),
+	} {
+		var documents [][]byte
+		for range 64 {
+			documents = append(documents, document)
+		}
+		for _, codec := range []codec{s2Codec, zstdCodec} {
+			t.Run(codec.name+"/"+name, func(t *testing.T) {
+				d, err := improve(codec, nil, documents, 4<<10)
+				t.Log(d != nil, err)
+			})
+		}
+	}
+}
+
+func TestSampleIsBoundedAndSpread(t *testing.T) {
+	s := newSample(10_000)
+	for i := range 10_000 {
+		s.add([]byte(fmt.Sprintf("%0100d", i)))
+		require.LessOrEqual(t, s.bytes, 10_000)
+	}
+	require.Greater(t, len(s.documents), 40)
+	bytes := 0
+	var quarters [4]int
+	for _, d := range s.documents {
+		bytes += len(d)
+		var n int
+		_, err := fmt.Sscanf(string(d), "%d", &n)
+		require.NoError(t, err)
+		quarters[n/2500]++
+	}
+	assert.Equal(t, s.bytes, bytes)
+	for _, n := range quarters {
+		assert.InDelta(t, len(s.documents)/4, n, 2)
+	}
+	s.add(make([]byte, maxSampleDocumentBytes+1))
+	assert.Equal(t, bytes, s.bytes)
+}
+
+// TestFilesAreEvicted: beyond a bound the ones not used for longest are closed,
+// and opened again when they are asked for.
+func TestFilesAreEvicted(t *testing.T) {
+	files, items := smallQueue(t, "none", true)
+	mem := memWith(t, files)
+	open := 0
+	counting := vfs.NewFault(mem, func(op vfs.Op) error {
+		switch op.Kind {
+		case vfs.OpOpen:
+			open++
+		case vfs.OpClose:
+			open--
+		}
+		return nil
+	})
+	r := openReader(t, counting)
+	requireDocuments(t, r, items)
+	require.Equal(t, 2, open)
+	first, second := r.files.get(1), r.files.get(2)
+	r.files.mu.Lock()
+	r.files.mu.heldBytes = maxHeldDictionaryBytes + 1
+	r.files.mu.Unlock()
+	require.Same(t, first, r.files.evict(second))
+	require.Nil(t, r.files.evict(second), "the last one stays")
+	r.files.put(first) // the cache's
+	require.Equal(t, 2, open, "closed in spite of its user")
+	r.files.put(first)
+	require.Equal(t, 1, open)
+	r.files.put(second)
+	r.files.mu.Lock()
+	r.files.mu.heldBytes = 0
+	r.files.mu.Unlock()
+	requireDocuments(t, r, items)
+	require.Equal(t, 2, open)
+	require.NoError(t, r.Close())
+	require.Equal(t, 0, open)
+}

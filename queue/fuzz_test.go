@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mend puts the right checksums into whatever header and frames content has, so
+// that fuzzing comes past them.
+func mend(content []byte) []byte {
+	content = bytes.Clone(content)
+	if len(content) < headerBytes {
+		return content
+	}
+	copy(content, segmentMagic)
+	little.PutUint32(content[8:], crcOf(content[12:headerBytes]))
+	chain := little.Uint32(content[8:])
+	offset := uint64(headerBytes) + uint64(little.Uint32(content[92:]))
+	for offset+markBytes <= uint64(len(content)) {
+		frame := content[offset:]
+		switch frameType(frame[4]) {
+		case frameBlock:
+			if len(frame) < blockHeaderBytes {
+				return content
+			}
+			table := blockHeaderBytes + uint64(little.Uint32(frame[8:]))
+			if table > uint64(len(frame)) {
+				return content
+			}
+			little.PutUint32(frame[16:], chain)
+			sealFrame(frame[:table])
+			chain = little.Uint32(frame)
+			offset += table + uint64(little.Uint32(frame[12:]))
+		case frameMark:
+			little.PutUint32(frame[8:], uint32(offset))
+			little.PutUint32(frame[12:], chain)
+			sealFrame(frame[:markBytes])
+			offset += markBytes
+		case frameFooter:
+			if len(frame) != footerBytes {
+				return content
+			}
+			little.PutUint32(frame[8:], uint32(offset))
+			little.PutUint32(frame[12:], chain)
+			copy(frame[16:], content[16:36])
+			sealFrame(frame)
+			return content
+		default:
+			return content
+		}
+	}
+	return content
+}
+
+// FuzzSegment reads any bytes as a segment. What is delivered can be fetched or
+// is unavailable, twice the same; a check that finds nothing wrong is right; and
+// a writer refuses the file or goes on behind what readers see.
+func FuzzSegment(f *testing.F) {
+	for _, codec := range Codecs() {
+		files, _ := smallQueue(f, codec, true)
+		f.Add(files["0000000001.seg"], true, true)
+		f.Add(files["0000000001.seg"], false, false)
+		f.Add(files["0000000001.seg"][:500], true, false)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, sealed, mended bool) {
+		if mended {
+			content = mend(content)
+		}
+		name := "0000000001.open"
+		if sealed {
+			name = "0000000001.seg"
+		}
+		mem := memWith(t, map[string][]byte{name: content})
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		defer r.Close()
+		entries, scanErr := tryScan(r, Position{})
+		again, _ := tryScan(r, Position{})
+		require.Equal(t, entries, again)
+		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		require.True(t, err == nil || errors.Is(err, ErrNewerVersion), "%v", err)
+		whole := err == nil && len(report.Damage) == 0
+		for _, e := range entries {
+			_, err := r.DocumentFor(nil, []byte(e.id), e.at)
+			switch {
+			case e.deleted && !errors.Is(err, ErrUnavailable):
+				require.ErrorIs(t, err, ErrDeleted)
+			case err != nil && !e.deleted:
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.False(t, whole, "a check found nothing wrong: %v", err)
+			}
+		}
+		if whole && sealed {
+			require.NoError(t, scanErr)
+			require.EqualValues(t, len(entries), report.Entries)
+		}
+		_, err = r.Segments()
+		require.NoError(t, err)
+		if len(entries) > 0 && whole {
+			require.Equal(t, entries[len(entries)-1].next, r.End())
+		}
+		w, err := OpenWriter(queueDir, testOptions(mem))
+		if err != nil {
+			return
+		}
+		at, err := w.Append([]byte("id"), []byte("document"))
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		require.Greater(t, at.Segment, SegmentID(1))
+		if after, err := tryScan(r, Position{}); err == nil {
+			require.GreaterOrEqual(t, len(after), len(entries)+1)
+		}
+	})
+}
+
+// FuzzCodecs: what is encoded decodes to the same, and what decodes has the
+// length it is said to have.
+func FuzzCodecs(f *testing.F) {
+	f.Add([]byte(posting(1)))
+	f.Add(bytes.Repeat([]byte("abc"), 1000))
+	type pair struct {
+		enc encoder
+		dec decoder
+	}
+	pairs := map[string]pair{}
+	for name, coder := range coders(f) {
+		c, dictionary := coder()
+		enc, err := c.newEncoder(dictionary)
+		require.NoError(f, err)
+		dec, err := c.newDecoder(dictionary)
+		require.NoError(f, err)
+		pairs[name] = pair{enc, dec}
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		for name, p := range pairs {
+			if len(document) > 0 {
+				if stored, ok := p.enc.encode(nil, document); ok {
+					got, err := p.dec.decode(nil, stored, len(document))
+					require.NoError(t, err, name)
+					require.True(t, bytes.Equal(document, got), name)
+				}
+			}
+			for _, length := range []int{0, len(document), 5000} {
+				if got, err := p.dec.decode(nil, document, length); err == nil {
+					require.Len(t, got, length, name)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package queue
+
+// wantsDictionary tells that the open segment, which has no dictionary, has
+// grown to a size that deserves one, and that there is one by now: so the next
+// segment begins early. It is how a queue's first documents need not wait for a
+// dictionary, and how small segments are spared from carrying one.
+func (w *Writer) wantsDictionary() bool {
+	s, d := w.mu.segment, w.mu.dictionary
+	return s.dictionary == nil && d != nil && s.raw >= dictionaryShare*uint64(len(d.bytes))
+}
+
+// train starts the training of a dictionary in the background, if there is
+// enough to learn from and none is under way.
+func (w *Writer) train() {
+	size := w.options.dictionaryBytes
+	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < dictionaryShare*int64(size) {
+		return
+	}
+	var inUse []byte
+	if w.mu.dictionary != nil {
+		inUse = w.mu.dictionary.bytes
+	}
+	documents := w.mu.sample.documents
+	w.mu.sample, w.mu.sampled = newSample(sampleShare*size), 0
+	result := make(chan *dictionary, 1)
+	w.mu.trained, w.mu.result = true, result
+	w.training.Go(func() {
+		better, err := improve(w.codec, inUse, documents, size)
+		if err != nil {
+			w.options.Logger.Warn("no new dictionary", "queue", w.dir, "error", err)
+		}
+		if better != nil {
+			w.options.Logger.Info("new dictionary", "queue", w.dir, "bytes", len(better.bytes), "documents", len(documents))
+		}
+		result <- better
+	})
+}
+
+// takeDictionary takes over the result of the training if it is there, and
+// waits for it if the open segment has grown too far without a dictionary.
+func (w *Writer) takeDictionary() {
+	if w.mu.result == nil {
+		return
+	}
+	var better *dictionary
+	if w.mu.dictionary == nil && w.mu.segment.raw >= patienceShare*uint64(w.options.dictionaryBytes) {
+		better = <-w.mu.result
+	} else {
+		select {
+		case better = <-w.mu.result:
+		default:
+			return
+		}
+	}
+	w.mu.result = nil
+	if better != nil {
+		w.mu.dictionary = better
+	}
+}

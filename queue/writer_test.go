@@ -1,0 +1,263 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestLimits tries both sides of each limit on the way in.
+func TestLimits(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec = "s2"
+	w := openWriter(t, opts)
+	var items []item
+	for _, it := range []item{
+		{id: "x", document: ""},
+		{id: strings.Repeat("x", MaxIDBytes), document: "longest id"},
+		{id: "large", document: strings.Repeat("large ", MaxDocumentBytes/6) + "1234"},
+		{id: "large and small", document: string(randomBytes(newRandom(t), MaxBlockBytes))},
+	} {
+		it.put(t, w)
+		items = append(items, it)
+	}
+	_, err := w.Append(nil, nil)
+	require.ErrorIs(t, err, ErrIDEmpty)
+	_, err = w.Delete(nil)
+	require.ErrorIs(t, err, ErrIDEmpty)
+	_, err = w.Append(make([]byte, MaxIDBytes+1), nil)
+	require.ErrorIs(t, err, ErrIDTooLong)
+	_, err = w.Append([]byte("id"), make([]byte, MaxDocumentBytes+1))
+	require.ErrorIs(t, err, ErrDocumentTooLarge)
+
+	w.SetCursor(make([]byte, MaxCursorBytes+1))
+	require.ErrorIs(t, w.Flush(), ErrCursorTooLong)
+	_, err = w.Append([]byte("id"), nil)
+	require.ErrorIs(t, err, ErrCursorTooLong)
+	w.SetCursor(bytes.Repeat([]byte{7}, MaxCursorBytes))
+	require.NoError(t, w.Flush())
+
+	r := openReader(t, mem)
+	requireItems(t, r, items)
+	require.NoError(t, w.Close())
+	requireSound(t, mem)
+	assert.Equal(t, bytes.Repeat([]byte{7}, MaxCursorBytes), openWriter(t, testOptions(mem)).Cursor())
+}
+
+func TestMostEntriesOfABlock(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.BlockBytes = MaxBlockBytes
+	w := openWriter(t, opts)
+	var items []item
+	for i := range MaxBlockEntries + 1 {
+		it := item{id: fmt.Sprint(i)}
+		it.put(t, w)
+		items = append(items, it)
+	}
+	assert.Equal(t, Address{1, headerBytes, MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
+	assert.NotEqual(t, items[0].at.Block, items[MaxBlockEntries].at.Block)
+	require.NoError(t, w.Close())
+	requireEntries(t, openReader(t, mem), items)
+	requireDocuments(t, openReader(t, mem), items[MaxBlockEntries-1:])
+}
+
+// TestOffsetsFitIn32Bits: a segment ends before an offset could be too large,
+// however large the next block gets.
+func TestOffsetsFitIn32Bits(t *testing.T) {
+	s := &segmentWriter{}
+	for s.size = MaxSegmentBytes - 3*maxBlockFileBytes; s.fits(); s.size += 1 << 10 {
+		require.LessOrEqual(t, s.size+maxBlockFileBytes+footerBytes, int64(MaxSegmentBytes))
+		require.LessOrEqual(t, s.size, int64(math.MaxUint32))
+	}
+	require.Greater(t, s.size, int64(MaxSegmentBytes-2*maxBlockFileBytes))
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	_, err := OpenWriter(queueDir, &WriterOptions{
+		FS: newMem(t), Codec: "zip", BlockBytes: MaxBlockBytes + 1, SegmentBytes: -1, SegmentAge: -1,
+	})
+	require.ErrorIs(t, err, ErrUnknownCodec)
+	for _, fault := range []string{"BlockBytes", "SegmentBytes", "SegmentAge", `"zip": this build has [`} {
+		assert.ErrorContains(t, err, fault)
+	}
+}
+
+func TestSegmentNumbersRunOut(t *testing.T) {
+	w := openWriter(t, testOptions(newMem(t)))
+	w.mu.last = math.MaxUint32
+	_, err := w.Append([]byte("id"), nil)
+	require.ErrorIs(t, err, ErrFull)
+}
+
+// TestCursorTravelsWithItsEntries: whatever is found after a crash, the cursor
+// is the one that was set behind the last entry found.
+func TestCursor(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.BlockBytes = 100
+	w := openWriter(t, opts)
+	require.Nil(t, w.Cursor())
+	for i := range 50 {
+		_, err := w.Append([]byte(fmt.Sprint(i)), []byte("a document"))
+		require.NoError(t, err)
+		w.SetCursor([]byte(fmt.Sprint("cursor ", i)))
+		if i%20 == 19 {
+			require.NoError(t, w.Seal())
+		}
+		killed := mem.ProcessCrashClone()
+		again, err := OpenWriter(queueDir, testOptions(killed))
+		require.NoError(t, err)
+		r := openReader(t, killed)
+		want := ""
+		if found := scan(t, r, Position{}); len(found) > 0 {
+			want = "cursor " + found[len(found)-1].id
+		}
+		require.Equal(t, want, string(again.Cursor()))
+		require.NoError(t, again.Close())
+	}
+	require.NoError(t, w.Close())
+
+	// It is still there after segments that were written without setting it.
+	for range 2 {
+		w, err := OpenWriter(queueDir, testOptions(mem))
+		require.NoError(t, err)
+		require.Equal(t, "cursor 49", string(w.Cursor()))
+		_, err = w.Append([]byte("id"), nil)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+}
+
+func TestSegmentsRollBySizeAndAge(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	now := testStart
+	opts.Now = func() time.Time { return now }
+	opts.BlockBytes, opts.SegmentBytes, opts.SegmentAge = 1000, 10_000, time.Hour
+	w := openWriter(t, opts)
+	var at Address
+	var err error
+	for range 200 {
+		at, err = w.Append([]byte("id"), make([]byte, 500))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Flush())
+	r := openReader(t, mem)
+	infos, err := r.Segments()
+	require.NoError(t, err)
+	for i, info := range infos {
+		assert.EqualValues(t, i+1, info.ID)
+		assert.Equal(t, i < len(infos)-1, info.Sealed)
+		assert.Less(t, info.Bytes, int64(12_000))
+	}
+	require.EqualValues(t, len(infos), at.Segment)
+
+	now = now.Add(time.Hour - time.Millisecond)
+	require.NoError(t, w.Flush())
+	require.Len(t, sealedOf(t, mem), len(infos)-1)
+	now = now.Add(time.Millisecond)
+	require.NoError(t, w.Flush())
+	require.Len(t, sealedOf(t, mem), len(infos), "by Flush")
+
+	first, err := w.Append([]byte("id"), nil)
+	require.NoError(t, err)
+	now = now.Add(time.Hour)
+	second, err := w.Append([]byte("id"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, first.Segment+1, second.Segment, "by Append")
+	require.NoError(t, w.Close())
+	requireSound(t, mem)
+}
+
+func sealedOf(t *testing.T, fsys vfs.FS) map[SegmentID]bool {
+	l, err := list(fsys, queueDir)
+	require.NoError(t, err)
+	return l.sealed
+}
+
+// TestNothingWrittenLeavesNothing: a writer that was given nothing makes no
+// segment.
+func TestNothingWrittenLeavesNothing(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	w.SetCursor([]byte("cursor"))
+	require.NoError(t, w.Flush())
+	require.NoError(t, w.Seal())
+	require.NoError(t, w.Close())
+	names, err := mem.List(queueDir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{lockName}, names)
+}
+
+// TestManyAppenders: addresses are given out once, and each holds what was
+// appended for it.
+func TestManyAppenders(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 2000, 20_000
+	w := openWriter(t, opts)
+	var all sync.Map
+	var wait sync.WaitGroup
+	for g := range 4 {
+		wait.Go(func() {
+			for i := range 200 {
+				document := fmt.Sprint("document ", i, " of ", g)
+				at, err := w.Append([]byte(fmt.Sprint(g)), []byte(document))
+				if err != nil || i%50 == 0 && w.Flush() != nil {
+					return
+				}
+				all.Store(at, document)
+			}
+		})
+	}
+	wait.Wait()
+	require.NoError(t, w.Close())
+	r := openReader(t, mem)
+	count := 0
+	all.Range(func(at, document any) bool {
+		got, err := r.Document(nil, at.(Address))
+		require.NoError(t, err)
+		require.Equal(t, document, string(got))
+		count++
+		return true
+	})
+	require.Equal(t, 800, count)
+	require.Len(t, scan(t, r, Position{}), 800)
+}
+
+func TestOpenBelowSealedIsRefused(t *testing.T) {
+	files, _ := smallQueue(t, "none", true)
+	mem := memWith(t, map[string][]byte{
+		"0000000001.open": files["0000000001.seg"], "0000000002.seg": files["0000000002.seg"],
+	})
+	_, err := OpenWriter(queueDir, testOptions(mem))
+	require.ErrorContains(t, err, "segment 1 is not sealed though later ones are there")
+}
+
+// TestExpirySeconds: times are rounded up to the second and kept in their bounds.
+func TestExpirySeconds(t *testing.T) {
+	for _, c := range []struct {
+		at   time.Time
+		want uint32
+	}{
+		{time.Time{}, 0},
+		{time.Unix(100, 0), 100},
+		{time.Unix(100, 1), 101},
+		{time.Unix(0, 0), 1},
+		{time.Unix(-5, 0), 1},
+		{time.Unix(math.MaxUint32+10, 0), math.MaxUint32},
+	} {
+		assert.Equal(t, c.want, expirySeconds(c.at), "%v", c.at)
+	}
+}
