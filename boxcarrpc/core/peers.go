@@ -19,7 +19,7 @@ type Peer struct {
 	quarantine backoff // no new lease before it ends
 	pause      backoff // ranks last until it ends
 	welcomeAt  int64   // when it is asked first
-	declined   uint32  // the rover's round, plus one, in which it had no slot left
+	declined   uint32  // the rover's round, plus one, in which it declined
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
 	isolated   bool    // in quarantine

@@ -19,7 +19,7 @@ type Rover struct {
 	hintAt int64  // no hint is followed, and none is considered, before
 	asking int32  // questions under way
 	hinted int32  // the server of a hint, plus one; 0 for none
-	round  uint32 // of questions while slots are missing: each server is asked once
+	round  uint32 // of questions: no server that declines is asked twice in one
 	level  uint8  // questions in a row that gained nothing
 }
 
@@ -98,8 +98,14 @@ func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.
 	p := &l.peers[peer]
 	p.asked = false
 	r.asking--
-	if answer == Gained {
-		r.level = 0
+	switch answer {
+	case Gained:
+		r.level, p.declined = 0, 0
+	case Declined:
+		p.declined = r.round + 1
+		if l.Full() {
+			p.askedAny = false // there may be slots that are not wanted just now
+		}
 	}
 	switch {
 	case l.Full() && answer == Declined:
@@ -107,7 +113,7 @@ func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.
 	case l.Full():
 		r.next = now + jitter(rng, swapRest)
 	case answer == Declined && p.askedAny:
-		r.short(now, l, p, rng)
+		r.short(now, l, rng)
 	default:
 		// Slots are missing, and if the server has declined, then to better
 		// one: the question is from before others were lost.
@@ -129,8 +135,7 @@ func fillTries(l *Ladder) uint8 { return uint8(min(l.live, 8)) }
 // short goes on after a server had no slot at all although any would have been
 // welcome: at once with other servers, after some of them more and more slowly,
 // and then with this one too.
-func (r *Rover) short(now int64, l *Ladder, p *Peer, rng *rand.PCG) {
-	p.declined = r.round + 1
+func (r *Rover) short(now int64, l *Ladder, rng *rand.PCG) {
 	if tries := fillTries(l); r.level >= tries {
 		r.round++
 		r.rest(fillLimit, r.level-tries, now, rng)
@@ -214,22 +219,33 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 }
 
 // pick returns a server that may be asked, each as likely as the other,
-// connected or not.
+// connected or not. On a full ladder a round in which all have declined is
+// followed by the next: so a server that has something to offer is found after as
+// many questions as there are servers, though they come more and more slowly.
 func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.extent == 0 {
 		return none, 0
 	}
 	for range pickAttempt {
 		peer = int32(uniform(rng, uint64(l.extent)))
-		if below, ok := r.bid(l, peer); ok {
+		if below, ok := r.fresh(l, peer); ok {
 			return peer, below
 		}
 	}
 	// Few may be asked, or none: choose among those that there are.
+	if peer, below = r.choose(l, rng); peer == none && l.Full() {
+		r.round++
+		peer, below = r.choose(l, rng)
+	}
+	return peer, below
+}
+
+// choose looks at every server and returns one that may be asked.
+func (r *Rover) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count := uint64(0)
 	for i := range l.peers[:l.extent] {
-		if bid, ok := r.bid(l, int32(i)); ok {
+		if bid, ok := r.fresh(l, int32(i)); ok {
 			count++
 			if uniform(rng, count) == 0 {
 				peer, below = int32(i), bid
@@ -239,11 +255,19 @@ func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// bid is Bid, for a server that is not being asked already and has not said in
-// this round that it has no slots left.
+// bid is Bid, for a server that is not being asked already.
 func (r *Rover) bid(l *Ladder, peer int32) (below int32, ok bool) {
-	if p := &l.peers[peer]; p.asked || p.declined == r.round+1 && !l.Full() {
+	if l.peers[peer].asked {
 		return 0, false
 	}
 	return l.Bid(peer)
+}
+
+// fresh is bid, for a server that has not declined in this round: where slots
+// are missing, one that has not said that there are none at all.
+func (r *Rover) fresh(l *Ladder, peer int32) (below int32, ok bool) {
+	if p := &l.peers[peer]; p.declined == r.round+1 && (p.askedAny || l.Full()) {
+		return 0, false
+	}
+	return r.bid(l, peer)
 }

@@ -92,6 +92,39 @@ func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
 	}
 }
 
+// One server of many has something better to offer. Were each question's server
+// picked anew from all, some ladders would ask the others a dozen times while
+// their questions came more and more slowly.
+func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
+	rng := seeded(t)
+	const servers = 30
+	for range 50 {
+		f := newFleet(t, servers, 1, 4, rng)
+		f.trust()
+		for s := range f.boards {
+			f.boards[s].Lease(NoSlot)
+		}
+		c := f.all[0]
+		for !c.ladder.Full() {
+			f.turn(c)
+		}
+		for range 5 * servers { // well into the long rests
+			f.turn(c)
+		}
+		for s := range f.boards {
+			if _, held := f.owner[s][1]; !held {
+				require.True(t, f.boards[s].Release(0))
+				break
+			}
+		}
+		swaps, questions := c.swaps, 0
+		for ; c.swaps == swaps; questions++ {
+			f.turn(c)
+		}
+		require.LessOrEqual(t, questions, 2*servers, "what was left of a round, and the next")
+	}
+}
+
 func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 	rng := seeded(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))
