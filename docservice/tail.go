@@ -154,7 +154,7 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 	c.notify()
 	c.mu.Unlock()
 	if resumed {
-		c.logger.Info("the queue is read on", "position", next.Next)
+		c.logger.Info("the queue is read on", "position", next.Next.String())
 	}
 }
 
@@ -170,9 +170,9 @@ func (c *Collection) caughtUp(at queue.Position) {
 	c.notify()
 	c.mu.Unlock()
 	if ready {
-		c.logger.Info("the queue has been read to its end", "position", at.Next)
+		c.logger.Info("the queue has been read to its end", "position", at.Next.String())
 	} else if resumed {
-		c.logger.Info("the queue is read on", "position", at.Next)
+		c.logger.Info("the queue is read on", "position", at.Next.String())
 	}
 }
 

@@ -233,7 +233,7 @@ func (d *demo) fetch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.say("            %2d callers, %s random documents: %s", load.callers, cli.FormatCount(int64(load.fetches)), rate(load.fetches, elapsed))
+		d.say("            callers: %2d, random documents: %s, %s", load.callers, cli.FormatCount(int64(load.fetches)), rate(load.fetches, elapsed))
 	}
 	return nil
 }
