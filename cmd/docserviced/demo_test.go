@@ -31,7 +31,7 @@ func TestDemo(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{
 		"1. Append   500 made-up job postings", "2. Index ", "3. Serve    Boxcar on 127.0.0.1:", "4. Fetch    job-0000500",
-		" 1 callers, 200 random documents", "64 callers, 640 random documents",
+		"callers:  1, random documents: 200", "callers: 64, random documents: 640",
 		"5. Change   job-0000500 updated, job-0000001 deleted", `"title":"(filled) `, "job-0000001  not found",
 		"6. Look", "curl http://127.0.0.1:", "/documents/jobs/job-0000500",
 	} {
