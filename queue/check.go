@@ -107,10 +107,12 @@ func (c *checker) skip(bytes int64) {
 
 // segment verifies one segment. The error is about reading it, or ErrNewerVersion.
 func (c *checker) segment(ctx context.Context, n SegmentID) error {
-	s, err := openSegmentFile(c.fs, segmentPath(c.dir, n, sealedSuffix), n)
-	sealed := !errors.Is(err, fs.ErrNotExist)
-	if !sealed {
-		s, err = openSegmentFile(c.fs, segmentPath(c.dir, n, openSuffix), n)
+	var s *segmentFile
+	var sealed bool
+	err := fs.ErrNotExist
+	for i := 0; i < len(suffixes) && errors.Is(err, fs.ErrNotExist); i++ {
+		s, err = openSegmentFile(c.fs, segmentPath(c.dir, n, suffixes[i]), n)
+		sealed = suffixes[i] == sealedSuffix
 	}
 	var corruption *CorruptionError
 	switch {

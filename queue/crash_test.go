@@ -103,7 +103,7 @@ var crashKeeps = map[string]vfs.Keep{
 // the power, and looks at what the next one finds: everything flushed, and of
 // the rest the beginning.
 func TestCrashAtEveryOperation(t *testing.T) {
-	const count = 60
+	const count = 45
 	writes := countWrites(func(fsys vfs.FS) {
 		w, err := OpenWriter(queueDir, crashOptions(fsys))
 		require.NoError(t, err)

@@ -19,6 +19,11 @@ const (
 	nameDigits   = 10
 )
 
+// suffixes are the names to try for a segment, in this order. Sealing renames
+// the open file, maybe just after it was found that there is no sealed one: so
+// where there is neither, the sealed one is tried again.
+var suffixes = []string{sealedSuffix, openSuffix, sealedSuffix}
+
 func segmentPath(dir string, n SegmentID, suffix string) string {
 	return filepath.Join(dir, fmt.Sprintf("%0*d%s", nameDigits, uint32(n), suffix))
 }

@@ -104,15 +104,24 @@ func (r *Reader) document(dst, id []byte, a Address) ([]byte, error) {
 // documentAnew looks at the directory again: the segment was not open, or the
 // file that was does not have the document. That file may have been replaced.
 func (r *Reader) documentAnew(dst, id []byte, a Address, tried *cachedFile, reason error) ([]byte, error) {
-	for _, suffix := range []string{sealedSuffix, openSuffix} {
+	there := false
+	for i, suffix := range suffixes {
 		if r.isClosed() {
 			return dst, ErrClosed
 		}
+		if i == 2 && there {
+			break
+		}
 		f, err := r.files.open(a.Segment, suffix, tried)
-		if err != nil {
-			if reason == nil || !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			if reason == nil {
 				reason = err
 			}
+			continue
+		}
+		there = true
+		if err != nil {
+			reason = err
 			continue
 		}
 		if f == nil { // the one that was tried
@@ -164,7 +173,10 @@ func (r *Reader) list() (listing, error) {
 // files are there it takes the sealed one, unless only the open one is of use.
 func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 	var first error
-	for _, suffix := range []string{sealedSuffix, openSuffix} {
+	for i, suffix := range suffixes {
+		if i == 2 && !errors.Is(first, fs.ErrNotExist) {
+			break
+		}
 		s, err := openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffix), n)
 		if err != nil {
 			if first == nil || errors.Is(first, fs.ErrNotExist) {

@@ -144,8 +144,15 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 		}
 		segment := t.segment
 		var failed error
-		for i := range t.files {
-			found, err := t.ask(&t.files[i], b)
+		for i, suffix := range suffixes {
+			f := &t.files[0]
+			switch {
+			case suffix == openSuffix:
+				f = &t.files[1]
+			case i > 0 && (t.files[0].info != vfs.Info{} || t.files[1].info != vfs.Info{}):
+				continue
+			}
+			found, err := t.ask(f, b)
 			if found {
 				t.stalled = 0
 				return true, nil

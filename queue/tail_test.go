@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -398,6 +399,41 @@ func TestMissingSegmentIsWaitedFor(t *testing.T) {
 	assert.EqualValues(t, 2, r.End().Next.Segment)
 	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
 	requireItems(t, r, items)
+}
+
+// TestSealedBetweenTwoLooks: the open file gets its final name when the reader has
+// just seen that there is no file of that name.
+func TestSealedBetweenTwoLooks(t *testing.T) {
+	for name, read := range map[string]func(r *Reader, items []item){
+		"scan":     func(r *Reader, items []item) { require.Len(t, scan(t, r, Position{}), len(items)) },
+		"document": func(r *Reader, items []item) { requireDocuments(t, r, items) },
+		"end":      func(r *Reader, items []item) { require.NotZero(t, r.End()) },
+		"segments": func(r *Reader, _ []item) {
+			infos, err := r.Segments()
+			require.NoError(t, err)
+			require.Len(t, infos, 1)
+		},
+		"verify": func(r *Reader, items []item) {
+			report, err := r.Verify(t.Context(), 1)
+			require.NoError(t, err)
+			require.EqualValues(t, len(items), report.Entries)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			w := openWriter(t, testOptions(mem))
+			it := item{id: "id", document: "document"}
+			it.put(t, w)
+			require.NoError(t, w.Flush())
+			r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+				if (op.Kind == vfs.OpStat || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, openSuffix) {
+					assert.NoError(t, w.Seal())
+				}
+				return nil
+			}))
+			read(r, []item{it})
+		})
+	}
 }
 
 // TestEmptyDirectory has nothing to tell, and no error either.
