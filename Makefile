@@ -3,7 +3,6 @@
 GO      ?= go
 TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
-PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test check lint fmt race soak bench proto setup clean
@@ -41,8 +40,8 @@ soak: setup ## the long runs: every seed, every kill, the fuzzers
 bench: ## the benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-proto: $(PROTOC_GEN_GO) ## generate docservice/docservicepb (needs protoc)
-	PATH="$(TOOLS):$$PATH" $(GO) generate ./docservice/docservicepb
+proto: ## generate docservice/docservicepb (needs protoc)
+	$(GO) generate ./docservice/docservicepb
 
 setup: ## install what the tests need: rsync, and gcc for the race detector
 	@scripts/setup
@@ -50,9 +49,6 @@ setup: ## install what the tests need: rsync, and gcc for the race detector
 $(LINT):
 	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(TOOLS)/golangci-lint $@
-
-$(PROTOC_GEN_GO):
-	GOBIN=$(TOOLS) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 
 clean: ## remove what the build made
 	rm -rf bin .tools

@@ -151,7 +151,8 @@ func TestDamageIsShown(t *testing.T) {
 	require.Contains(t, metrics, `docstore_faults{collection="jobs",effect="documents_unavailable"} 1`)
 	require.Contains(t, metrics, `docstore_fault_info{collection="jobs",effect="documents_unavailable",offset=`)
 	require.Contains(t, metrics, `docstore_documents_served_total{answer="unavailable",collection="jobs"} 1`)
-	require.Contains(t, log.String(), filepath.Base(segment))
+	// The fault is shown before it is logged.
+	until(t.Context(), func() bool { return strings.Contains(log.String(), filepath.Base(segment)) })
 }
 
 // TestStoppedTail: a wrong byte in a table stops the tail there, and that is a

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -150,6 +151,13 @@ func (d *daemon) poll(t *testing.T, path string, done func(status int, body []by
 				return
 			}
 		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// waitLog returns once the daemon has printed something that contains text.
+func (d *daemon) waitLog(text string) {
+	for !strings.Contains(d.output.String(), text) {
 		time.Sleep(pollInterval)
 	}
 }
