@@ -16,8 +16,9 @@ func newCheck(env *cli.Env) *cobra.Command {
 		Use:   "check --queue DIR",
 		Short: "Verify every byte of a queue",
 		Long: `Check reads the whole queue and verifies every header, block, document and
-footer, and that each segment follows the one before it. It lists all damage on
-standard output and then exits with status 1. The queue may be in use.`,
+footer, and that each segment follows the one before it. It lists all damage and
+missing segments on standard output and then exits with status 1. The queue may
+be in use: what is still being written or copied is counted, and no damage.`,
 		Example: `  docstore-updater check --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -48,11 +49,18 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 	out.Printf("%s segments, %s blocks, %s documents, %s deletes, %s verified\n",
 		cli.FormatCount(int64(report.Segments)), cli.FormatCount(report.Blocks), cli.FormatCount(report.Documents),
 		cli.FormatCount(report.Deletes), cli.FormatBytes(report.Bytes))
+	if report.Unfinished > 0 {
+		out.Printf("%s are not committed yet\n", cli.FormatBytes(report.Unfinished))
+	}
+	for _, number := range report.Missing {
+		out.Printf("missing: segment %d\n", number)
+	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if n := len(report.Damage); n > 0 {
-		return fmt.Errorf("%s is damaged in %d places; fetch these segments again from a good copy", dir, n)
+	if damaged, missing := len(report.Damage)+report.Unlisted, len(report.Missing); damaged+missing > 0 {
+		return fmt.Errorf("%s is damaged in %d places and lacks %d segments; fetch these segments again from a good copy",
+			dir, damaged, missing)
 	}
 	return nil
 }

@@ -85,13 +85,25 @@ func TestCheck(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "damaged: ")
 	require.Contains(t, r.stdout, segments[0])
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places; fetch these segments again from a good copy", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places and lacks 0 segments; fetch these segments again from a good copy", r.lastLine())
 
 	r = run(t.Context(), nil, "dump", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Equal(t, `{"id":"a","x":1}`+"\n"+`{"id":"a","_delete":true}`+"\n", r.stdout)
 	require.Contains(t, r.stderr, `"msg":"left out","id":"b"`)
 	require.Equal(t, "docstore-updater: 1 entries of "+queueDir+" were left out, see above", r.lastLine())
+}
+
+func TestCheckNamesMissingSegments(t *testing.T) {
+	queueDir := t.TempDir()
+	for range 3 {
+		ok(t, someLines, "append", "--queue", queueDir)
+	}
+	require.NoError(t, os.Remove(filepath.Join(queueDir, "0000000002.seg")))
+	r := run(t.Context(), nil, "check", "--queue", queueDir)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, "missing: segment 2\n")
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segments; fetch these segments again from a good copy", r.lastLine())
 }
 
 // TestDumpLeavesOutWhatNoLineSays fills a queue as other programs may.
