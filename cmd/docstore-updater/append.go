@@ -237,6 +237,7 @@ func (a *appender) consume(ctx context.Context, p *producer) error {
 
 func (a *appender) appendBatch(ctx context.Context, b *batch) error {
 	a.in = b.in
+	before := a.bytes - b.start
 	for i := range b.items {
 		if ctx.Err() != nil {
 			return errInterrupted
@@ -244,8 +245,8 @@ func (a *appender) appendBatch(ctx context.Context, b *batch) error {
 		if err := a.appendItem(&b.items[i]); err != nil {
 			return err
 		}
+		a.bytes = before + b.items[i].at.Offset
 	}
-	a.bytes += b.bytes
 	a.meter.Update(a.documents+a.deletes, a.bytes)
 	return b.err
 }

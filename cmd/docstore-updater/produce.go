@@ -30,7 +30,7 @@ type item struct {
 type batch struct {
 	in    *input
 	items []item
-	bytes int64 // of the input that the items take
+	start int64 // offset in the input before the first line
 	room  []byte
 	err   error // reading ended with it, behind the items
 }
@@ -97,7 +97,7 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 	at := in.from
 	for {
 		b := p.newBatch(in)
-		start := at.Offset
+		b.start = at.Offset
 		for len(b.room) < batchBytes && b.err == nil {
 			line, err := lines.Next()
 			if err != nil {
@@ -111,7 +111,6 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 				break // more may take long to come: hand over what is there
 			}
 		}
-		b.bytes = at.Offset - start
 		ended := errors.Is(b.err, io.EOF)
 		if ended {
 			b.err = nil
