@@ -33,6 +33,8 @@ type Collection struct {
 	// what the index does not hold does not exist.
 	following atomic.Bool
 	gets      getCounters
+	// quarantined counts the files set aside.
+	quarantined atomic.Uint64
 	recheck   chan struct{} // a fetch has found new damage: the pass looks at once
 
 	mu struct {
@@ -42,6 +44,8 @@ type Collection struct {
 		// suspect are segments in which a fetch has found damage since the
 		// background pass last looked.
 		suspect map[queue.SegmentID]bool
+		// awaited are segments that were set aside and have not come again.
+		awaited map[queue.SegmentID]struct{}
 		// changed is closed, and replaced, when tail or faults have changed.
 		changed chan struct{}
 	}
@@ -67,6 +71,7 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	}
 	c.alive, c.stop = context.WithCancel(context.Background())
 	c.mu.suspect = make(map[queue.SegmentID]bool)
+	c.mu.awaited = make(map[queue.SegmentID]struct{})
 	c.mu.changed = make(chan struct{})
 	index, err := lsm.Open(indexDir, &lsm.Options{
 		FS:            options.FS,
@@ -90,6 +95,12 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	})
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: opening the queue", name), index.Close())
+	}
+	if options.VerifyInterval > 0 {
+		if err := c.loadAside(); err != nil {
+			return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: listing the queue", name),
+				errors.CombineErrors(c.queue.Close(), index.Close()))
+		}
 	}
 	c.running.Go(func() { c.runTail(c.alive) })
 	if options.VerifyInterval > 0 {

@@ -21,12 +21,15 @@ func (c *Collection) faultOf(err error, at queue.Address) Fault {
 	switch {
 	case errors.As(err, &inQueue):
 		fault.Segment, fault.Offset, fault.Path = inQueue.Segment, inQueue.Offset, inQueue.Path
-		fault.Reason = inQueue.Reason
+		fault.Reason, fault.content = inQueue.Reason, true
 		if inQueue.ID != "" {
 			fault.Reason += ", in the document with id " + strconv.Quote(inQueue.ID)
 		}
 	case errors.As(err, &inIndex):
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
+	case errors.Is(err, queue.ErrDiverged):
+		fault.Segment, fault.content = at.Segment, true
+		fault.Path, fault.Reason = filepath.Join(c.queueDir, sealedName(at.Segment)), err.Error()
 	case errors.Is(err, queue.ErrMismatch):
 		fault.Path, fault.Reason = c.queueDir, "the index has addresses where the queue has other ids"
 	case at.Segment != 0:

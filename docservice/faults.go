@@ -26,6 +26,8 @@ type Fault struct {
 	// StopsTail: the queue is not read beyond this fault. Other faults make
 	// only the documents they concern unavailable.
 	StopsTail bool
+	// content: bytes of the file are wrong, so that another copy would help.
+	content bool
 }
 
 // String is one line for logs and people.

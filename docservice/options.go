@@ -10,8 +10,9 @@ import (
 
 // Defaults of the options.
 const (
-	DefaultRetryInterval  = time.Second
-	DefaultVerifyInterval = 2 * time.Second
+	DefaultRetryInterval   = time.Second
+	DefaultVerifyInterval  = 2 * time.Second
+	DefaultQuarantineAfter = 5 * time.Second
 )
 
 // CollectionOptions say how a collection is opened. Nil and zero values are
@@ -37,6 +38,14 @@ type CollectionOptions struct {
 	// have arrived or were replaced. The default is DefaultVerifyInterval;
 	// negative: no background pass, and faults of documents stay listed.
 	VerifyInterval time.Duration
+	// Quarantine has the background pass rename a damaged segment N.seg to
+	// N.seg.bad, so that rsync, or whatever brings segments, brings it again.
+	// Nothing is renamed where the queue is written. The default is to report
+	// damage only.
+	Quarantine bool
+	// QuarantineAfter is for how long a damaged file must not have changed to be
+	// set aside. The default is DefaultQuarantineAfter.
+	QuarantineAfter time.Duration
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time
 }
@@ -58,6 +67,9 @@ func (o *CollectionOptions) withDefaults() CollectionOptions {
 	}
 	if filled.VerifyInterval == 0 {
 		filled.VerifyInterval = DefaultVerifyInterval
+	}
+	if filled.QuarantineAfter <= 0 {
+		filled.QuarantineAfter = DefaultQuarantineAfter
 	}
 	if filled.Now == nil {
 		filled.Now = time.Now

@@ -34,7 +34,10 @@ type Status struct {
 	// and MoreFaults how many more there are.
 	Faults     []Fault
 	MoreFaults int
-	Gets       GetCounts
+	// Quarantined counts the damaged files set aside since the collection was
+	// opened.
+	Quarantined uint64
+	Gets        GetCounts
 }
 
 // LagBytes is what of the queue's bytes here is not in the index yet.
@@ -49,7 +52,8 @@ type GetCounts struct {
 // Status tells how the collection is doing. It works after Close, too.
 func (c *Collection) Status() Status {
 	status := Status{
-		Ready: c.following.Load(),
+		Ready:       c.following.Load(),
+		Quarantined: c.quarantined.Load(),
 		Gets: GetCounts{
 			Found:       c.gets.found.Load(),
 			NotFound:    c.gets.notFound.Load(),

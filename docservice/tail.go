@@ -162,18 +162,30 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 // is waiting; every entry has then been committed, as the last one came with
 // More == false.
 func (c *Collection) caughtUp(at queue.Position) {
-	followed := c.following.Load() || c.atEnd(at)
+	reached := c.following.Load() || c.atEnd(at)
 	c.mu.Lock()
 	c.mu.tail.current = true
-	resumed := c.mu.faults.clearTail()
-	ready := followed && !c.following.Swap(true)
+	resumed := c.mu.faults.clearTail() && !c.awaits(at.Next.Segment)
+	c.notify()
+	c.mu.Unlock()
+	if ready := c.reachedEnd(at, reached); resumed && !ready {
+		c.logger.Info("the queue is read on", "position", at.Next)
+	}
+}
+
+// reachedEnd makes the collection ready if the tail stands at the position with
+// nothing waiting, that is the end of what is here, and no segment behind it was
+// set aside. It reports whether the collection became ready.
+func (c *Collection) reachedEnd(at queue.Position, reached bool) bool {
+	c.mu.Lock()
+	reached = reached && c.mu.tail.current && c.mu.tail.position == at && !c.awaits(at.Next.Segment)
+	ready := reached && !c.following.Swap(true)
 	c.notify()
 	c.mu.Unlock()
 	if ready {
 		c.logger.Info("the queue has been read to its end", "position", at.Next.String())
-	} else if resumed {
-		c.logger.Info("the queue is read on", "position", at.Next.String())
 	}
+	return ready
 }
 
 // atEnd tells whether a position is behind everything that is here. Nothing may
@@ -186,7 +198,13 @@ func (c *Collection) atEnd(at queue.Position) bool {
 
 // tailStopped records why the queue cannot be read on for now.
 func (c *Collection) tailStopped(err error) {
-	fault := c.faultOf(err, queue.Address{})
+	c.mu.Lock()
+	at := c.mu.tail.position.Next
+	c.mu.Unlock()
+	if !errors.Is(err, queue.ErrDiverged) {
+		at = queue.Address{} // the error says where
+	}
+	fault := c.faultOf(err, at)
 	c.mu.Lock()
 	c.following.Store(false)
 	c.mu.tail.current = false

@@ -11,12 +11,13 @@ import (
 // for each version of its file, so that damage is known before somebody asks
 // for a document in it; and again when a fetch has met damage. It is in no
 // hurry: one segment at a time, none while the tail has something to read, and
-// after each as long a rest as it took.
+// after each as long a rest as it took. Then damaged files are dealt with.
 func (c *Collection) runVerify(ctx context.Context) {
 	verified := make(map[queue.SegmentID]fileVersion)
+	damaged := quarantine{damaged: make(map[string]sighting)}
 	timer := time.NewTimer(c.options.VerifyInterval)
 	defer timer.Stop()
-	for c.verifyArrived(ctx, verified) {
+	for c.verifyArrived(ctx, verified, &damaged) {
 		timer.Reset(c.options.VerifyInterval)
 		select {
 		case <-ctx.Done():
@@ -29,7 +30,7 @@ func (c *Collection) runVerify(ctx context.Context) {
 
 // verifyArrived verifies the segments that have arrived or become suspect since
 // the last time. It returns false when the collection is being closed.
-func (c *Collection) verifyArrived(ctx context.Context, verified map[queue.SegmentID]fileVersion) bool {
+func (c *Collection) verifyArrived(ctx context.Context, verified map[queue.SegmentID]fileVersion, damaged *quarantine) bool {
 	files, err := listSegments(c.options.FS, c.queueDir)
 	if err != nil {
 		c.logger.Warn("the queue's directory cannot be listed", "dir", c.queueDir, "error", err)
@@ -50,6 +51,7 @@ func (c *Collection) verifyArrived(ctx context.Context, verified map[queue.Segme
 			return false
 		}
 	}
+	c.runQuarantine(damaged, files, verified)
 	return true
 }
 

@@ -138,6 +138,9 @@ func (r *Reader) documentAnew(dst, id []byte, a Address, tried *cachedFile, reas
 	if errors.Is(reason, ErrClosed) {
 		return dst, ErrClosed
 	}
+	if out, err := r.documentAside(dst, id, a); !errors.Is(err, ErrUnavailable) {
+		return out, err
+	}
 	return dst, unavailable(a, reason)
 }
 

@@ -45,6 +45,7 @@ var (
 	blockAt    = gauge("tail_position_block_offset", "The offset of the block in that segment.", "collection")
 	faults     = gauge("faults", "Damage found in files here and not mended yet.", "collection", "effect")
 	faultInfo  = gauge("fault_info", "Always 1, for each fault, at most 128 of a collection.", "collection", "segment", "offset", "path", "reason", "effect")
+	setAside   = counter("files_quarantined_total", "Damaged files of segments set aside, to be copied again.", "collection")
 	segments   = gauge("queue_segments", "Segments of the queue here.", "collection")
 	queueBytes = gauge("queue_bytes", "Their size.", "collection")
 	queueDocs  = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
@@ -69,7 +70,7 @@ type collectionCollector struct{ *daemon }
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo,
+		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes, indexProblem,
 	} {
@@ -105,6 +106,8 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 	applied.send(to, float64(status.Applied), name)
 	segmentAt.send(to, float64(status.Position.Next.Segment), name)
 	blockAt.send(to, float64(status.Position.Next.Block), name)
+
+	setAside.send(to, float64(status.Quarantined), name)
 
 	stopping, damaged := 0, status.MoreFaults
 	for _, f := range status.Faults {

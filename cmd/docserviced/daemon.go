@@ -26,6 +26,7 @@ type daemonOptions struct {
 	boxcar, http string
 	memory       cli.Size
 	grace        time.Duration
+	quarantine   bool
 }
 
 // daemon is everything that serves: the collections, the two doors to them, and
@@ -69,7 +70,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	budget := lsm.NewBudget(int64(o.memory) / 4 * 3)
 	for _, c := range o.collections {
 		collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(o.dataDir, c.name),
-			&docservice.CollectionOptions{Logger: env.Log, Budget: budget})
+			&docservice.CollectionOptions{Logger: env.Log, Budget: budget, Quarantine: o.quarantine})
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,8 @@ func newServe(env *cli.Env) *cobra.Command {
 		Long: `Serve follows each queue into an index below --data and answers for its documents
 over Boxcar. It answers at once with what is indexed already, and is ready when
 every queue has been read to its end. Damaged files are reported, and served
-around, until good copies take their place.
+around, until good copies take their place. In a copy of a queue a damaged
+segment is renamed to .bad, once, so that rsync brings it again.
 
 HTTP shows how it is doing; keep it from strangers:
 
@@ -69,6 +70,7 @@ for --grace at most, and the exit status is 0.`,
 	flags.Var(&o.memory, "memory", "memory of all collections together: three quarters for memtables and Bloom filters, one for requests "+
 		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
+	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {
