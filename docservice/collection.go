@@ -35,7 +35,7 @@ type Collection struct {
 	gets      getCounters
 	// quarantined counts the files set aside.
 	quarantined atomic.Uint64
-	recheck   chan struct{} // a fetch has found new damage: the pass looks at once
+	recheck     chan struct{} // a fetch has found new damage: the pass looks at once
 
 	mu struct {
 		sync.Mutex

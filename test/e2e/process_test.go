@@ -50,8 +50,15 @@ type process struct {
 // test shows what it printed.
 func start(t *testing.T, stdin io.Reader, name string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), exited: make(chan struct{})}
-	p.Stdin = stdin
+	cmd := exec.Command(filepath.Join(binaries, name), args...)
+	cmd.Stdin = stdin
+	return launch(t, cmd)
+}
+
+// launch is start for any command.
+func launch(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.output, &p.output
 	require.NoError(t, p.Start())
 	go func() {
@@ -61,7 +68,7 @@ func start(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s %v printed:\n%s", name, args, tail(p.output.String(), 4<<10))
+			t.Logf("%v printed:\n%s", cmd.Args, tail(p.output.String(), 4<<10))
 		}
 	})
 	return p

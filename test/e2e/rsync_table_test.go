@@ -1,0 +1,336 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/docservice"
+)
+
+// rsyncRow is a way in which a queue gets to a serving machine, or something
+// that happens to it on the way. The first half of the documents is written and
+// served, then it happens, and then comes the other half. Whatever it is: no
+// answer is ever wrong, what was served once does not vanish, and in the end
+// every document is there.
+type rsyncRow struct {
+	name    string
+	copy    func(t *testing.T, source string) *replica
+	happens func(t *testing.T, r *rsyncRun) // may be nil
+	// second writes the second half; nil: through the updater's pipe.
+	second func(t *testing.T, r *rsyncRun)
+	// sends is the most bytes that may be sent for each byte of the queue; 0: any.
+	sends float64
+}
+
+func byScript(options ...string) func(*testing.T, string) *replica {
+	return func(t *testing.T, source string) *replica { return startReplica(t, source, options...) }
+}
+
+func byRsync(mode ...string) func(*testing.T, string) *replica {
+	return func(t *testing.T, source string) *replica { return startPlainRsync(t, source, mode...) }
+}
+
+var rsyncRows = []rsyncRow{
+	{name: "script", copy: byScript(), sends: 1.1},
+	{name: "default", copy: byRsync()},
+	{name: "inplace", copy: byRsync("--inplace")},
+	{name: "append", copy: byRsync("--append")},
+	{name: "interrupted", copy: byScript("--bwlimit", "4m"), happens: killRsyncs},
+	{name: "bandwidth limited", copy: byScript("--bwlimit", "4m"), sends: 1.1},
+	{name: "segment deleted", copy: byScript(), happens: deleteSegment},
+	{name: "copy damaged", copy: byScript(), happens: damageCopy},
+	{name: "copy of the open segment longer", copy: byScript(), happens: lengthenOpen},
+	{name: "out of order", copy: byHand, second: outOfOrder},
+	{name: "clocks apart", copy: byScript(), happens: setClocks, sends: 1.1},
+	{name: "source restarted", copy: byScript(), happens: killUpdater, second: killAndResume, sends: 1.1},
+}
+
+// rsyncDocuments is how many documents a row has, in segments of a megabyte.
+const rsyncDocuments = 8_000
+
+// rsyncRun is a row under way.
+type rsyncRun struct {
+	documents []document
+	source    string
+	replica   *replica
+	daemon    *daemon
+	updater   *process
+	input     io.WriteCloser
+}
+
+func TestRsync(t *testing.T) {
+	documents := corpus(t)[:rsyncDocuments]
+	for _, row := range rsyncRows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			row.run(t, documents)
+		})
+	}
+}
+
+func (row *rsyncRow) run(t *testing.T, documents []document) {
+	r := &rsyncRun{documents: documents, source: t.TempDir()}
+	r.replica = row.copy(t, r.source)
+	r.daemon = startDaemon(t, r.replica.target, t.TempDir())
+	feed, input := io.Pipe()
+	r.input = input
+	r.updater = start(t, feed, "docstore-updater", r.appendArgs()...)
+
+	half := len(documents) / 2
+	write(t, r.input, documents[:half])
+	r.daemon.waitDocument(t, documents[half-1].id, documents[half-1].line)
+	w := startWatch(t, r.daemon, documents)
+	if row.happens != nil {
+		row.happens(t, r)
+	}
+	if row.second == nil {
+		write(t, r.input, documents[half:])
+		require.NoError(t, r.input.Close())
+		r.updater.wait(t)
+	} else {
+		row.second(t, r)
+	}
+	last := documents[len(documents)-1]
+	r.daemon.waitDocument(t, last.id, last.line)
+	r.daemon.waitReady(t)
+	for _, d := range documents { // what was damaged may be on its way as yet
+		r.daemon.waitDocument(t, d.id, d.line)
+	}
+	w.stop(t)
+	compareAll(t, newClient(t, r.daemon), expected(documents))
+	r.replica.stop()
+	if row.sends > 0 {
+		sent, written := r.replica.sent(t), directoryBytes(t, r.source)
+		t.Logf("%d bytes written, %d sent: %.3f", written, sent, float64(sent)/float64(written))
+		require.LessOrEqual(t, float64(sent), row.sends*float64(written))
+	}
+	r.daemon.stop(t)
+}
+
+func (r *rsyncRun) appendArgs() []string {
+	return []string{"append", "--queue", r.source, "--codec", "none", "--segment-size", "1MiB", "--flush-interval", "20ms"}
+}
+
+// segment is the path of the copy of a sealed segment.
+func (r *rsyncRun) segment(name string) string { return filepath.Join(r.replica.target, name) }
+
+// killRsyncs kills rsync five times in mid-copy, of a copy that begins anew.
+func killRsyncs(t *testing.T, r *rsyncRun) {
+	r.replica.stop()
+	for _, name := range segments(t, r.replica.target) {
+		require.NoError(t, os.Remove(name))
+	}
+	r.replica = resumeReplica(t, r.source, r.replica.target, "--bwlimit", "4m")
+	for killed := 0; killed < 5; {
+		if r.replica.killRsync(t) {
+			killed++
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func deleteSegment(t *testing.T, r *rsyncRun) {
+	require.NoError(t, os.Remove(r.segment("0000000002.seg")))
+}
+
+// damageCopy changes bytes of the copy without changing its size or time, which
+// no rsync would notice: in a document, and in the middle of another segment.
+func damageCopy(t *testing.T, r *rsyncRun) {
+	for _, name := range []string{"0000000001.seg", "0000000003.seg"} {
+		path := r.segment(name)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt([]byte("damage"), info.Size()/2)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	}
+}
+
+// lengthenOpen makes the copy of the open segment longer than the source's, and
+// wrong, as after a loss of power here.
+func lengthenOpen(t *testing.T, r *rsyncRun) {
+	open, err := filepath.Glob(r.segment("*.open"))
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	file, err := os.OpenFile(open[0], os.O_WRONLY|os.O_APPEND, 0)
+	require.NoError(t, err)
+	_, err = file.Write(bytes.Repeat([]byte("garbage "), 100))
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+}
+
+// setClocks gives the source's files times of other clocks.
+func setClocks(t *testing.T, r *rsyncRun) {
+	for i, name := range segments(t, r.source) {
+		at := time.Date(1971+100*(i%2), 1, 1, 0, 0, 0, 0, time.UTC)
+		require.NoError(t, os.Chtimes(name, at, at))
+	}
+}
+
+// byHand copies the first half whenever it grows; outOfOrder brings the rest.
+func byHand(t *testing.T, source string) *replica { return startPlainRsync(t, source) }
+
+// outOfOrder stops copying, and then brings the segments last ones first.
+func outOfOrder(t *testing.T, r *rsyncRun) {
+	r.replica.stop()
+	write(t, r.input, r.documents[len(r.documents)/2:])
+	require.NoError(t, r.input.Close())
+	r.updater.wait(t)
+	sealed := segments(t, r.source)
+	for i := len(sealed) - 1; i >= 0; i-- {
+		if _, err := os.Stat(r.segment(filepath.Base(sealed[i]))); err == nil {
+			continue
+		}
+		install(t, r.source, r.replica.target, filepath.Base(sealed[i]), nil)
+		time.Sleep(50 * time.Millisecond) // the daemon may look in between
+	}
+}
+
+func killUpdater(t *testing.T, r *rsyncRun) {
+	require.NoError(t, r.updater.Process.Kill())
+	require.NoError(t, r.input.Close()) // who copies to its standard input ends, too
+	<-r.updater.exited
+}
+
+// killAndResume appends the second half from a file, killed and resumed.
+func killAndResume(t *testing.T, r *rsyncRun) {
+	path := filepath.Join(t.TempDir(), "second.ndjson")
+	require.NoError(t, os.WriteFile(path, ndjson(r.documents[len(r.documents)/2:]), 0o644))
+	args := append(r.appendArgs(), "--resume", "--flush-every", "100", path)
+	for i := range 5 {
+		updater := start(t, nil, "docstore-updater", args...)
+		time.Sleep(time.Duration(5+10*i) * time.Millisecond)
+		updater.kill()
+	}
+	start(t, nil, "docstore-updater", args...).wait(t)
+}
+
+// TestRsyncSourceBuiltAnew gives the script another queue in the place of the
+// one that it copies.
+func TestRsyncSourceBuiltAnew(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:4_000]
+	source, data := t.TempDir(), t.TempDir()
+	first := sealSegment(t, source, documents[:1_000])
+	sealSegment(t, source, documents[1_000:2_000])
+	r := startReplica(t, source)
+	d := startDaemon(t, r.target, data)
+	d.waitDocument(t, documents[1_999].id, documents[1_999].line)
+
+	require.NoError(t, os.RemoveAll(source))
+	sealSegment(t, source, documents[3_000:3_500])
+	waitOutput(t, r.script, "Was the source built anew or restored?")
+	for range 2 {
+		sealSegment(t, source, documents[3_000:4_000])
+	}
+	waitOutput(t, r.script, "forked: "+first)
+	r.stop()
+	compareAll(t, newClient(t, d), expected(documents[:2_000]))
+	d.waitReady(t)
+
+	// Somebody copies it over all the same, as far as nothing is overwritten.
+	r.plainPass(t, "--ignore-existing")
+	d.poll(t, "/readyz", func(status int, body []byte) bool {
+		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("forked"))
+	})
+	want := expected(documents[:2_000])
+	delete(want, "no-such-package") // not to be known, now
+	compareAll(t, newClient(t, d), want)
+	d.stop(t)
+}
+
+// waitOutput returns once the process has printed the text.
+func waitOutput(t *testing.T, p *process, text string) {
+	t.Helper()
+	for !strings.Contains(p.output.String(), text) {
+		select {
+		case <-p.exited:
+			require.FailNow(t, "it ended", "waiting for %q: %s", text, p.output.String())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// watch asks a daemon for random documents all the time.
+type watch struct {
+	ended   context.CancelFunc
+	running sync.WaitGroup
+	wrong   atomic.Pointer[string]
+	asked   int
+}
+
+func startWatch(t *testing.T, d *daemon, documents []document) *watch {
+	t.Helper()
+	client := newClient(t, d)
+	w := &watch{}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.ended = cancel
+	t.Cleanup(func() { cancel(); w.running.Wait() })
+	w.running.Go(func() {
+		found := make(map[string]bool)
+		for ; ctx.Err() == nil; w.asked++ {
+			d := documents[rand.IntN(len(documents))]
+			got, err := client.Get(ctx, nil, d.id)
+			wrong := ""
+			switch {
+			case err == nil && !bytes.Equal(got, d.line):
+				wrong = d.id + ": a wrong document: " + string(got)
+			case errors.Is(err, docservice.ErrNotFound) && found[d.id]:
+				wrong = d.id + ": was there, and now it is said not to exist"
+			}
+			if wrong != "" {
+				w.wrong.CompareAndSwap(nil, &wrong)
+				return
+			}
+			if err == nil {
+				found[d.id] = true
+			}
+			time.Sleep(time.Millisecond) // the others want the processor, too
+		}
+	})
+	return w
+}
+
+func (w *watch) stop(t *testing.T) {
+	t.Helper()
+	w.ended()
+	w.running.Wait()
+	if wrong := w.wrong.Load(); wrong != nil {
+		require.FailNow(t, "a wrong answer", *wrong)
+	}
+	require.Positive(t, w.asked)
+}
+
+// segments are the paths of the sealed segments in a directory, in order.
+func segments(t *testing.T, dir string) []string {
+	t.Helper()
+	sealed, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	return sealed
+}
+
+func directoryBytes(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	for _, name := range segments(t, dir) {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		bytes += info.Size()
+	}
+	return bytes
+}
