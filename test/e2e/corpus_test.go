@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,8 +27,22 @@ type document struct {
 	line []byte
 }
 
-// corpus returns the documents to serve, each id once.
+// corpusOnce is the corpus, read by the first test that needs it.
+var corpusOnce struct {
+	sync.Once
+	documents []document
+}
+
+// corpus returns the documents to serve, each id once. They are not to be
+// changed.
 func corpus(t *testing.T) []document {
+	t.Helper()
+	corpusOnce.Do(func() { corpusOnce.documents = readCorpus(t) })
+	require.NotEmpty(t, corpusOnce.documents, "an earlier test could not read it")
+	return corpusOnce.documents
+}
+
+func readCorpus(t *testing.T) []document {
 	t.Helper()
 	file, err := os.Open(corpusPath)
 	if os.IsNotExist(err) {

@@ -14,6 +14,7 @@ import (
 // TestDamagedSegment gives a daemon a segment with one wrong byte, in a
 // document and then in a table of offsets, and a good copy afterwards.
 func TestDamagedSegment(t *testing.T) {
+	t.Parallel()
 	documents := corpus(t)[:2_000]
 	source, serving := t.TempDir(), t.TempDir()
 	first := sealSegment(t, source, documents[:1_000])

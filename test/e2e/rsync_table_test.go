@@ -72,6 +72,7 @@ type rsyncRun struct {
 }
 
 func TestRsync(t *testing.T) {
+	t.Parallel()
 	documents := corpus(t)[:rsyncDocuments]
 	for _, row := range rsyncRows {
 		t.Run(row.name, func(t *testing.T) {

@@ -22,6 +22,7 @@ const updaterKills = 50
 // a file. No document that it said was flushed may be missing afterwards, and
 // going on with --resume may neither lose nor repeat a line.
 func TestUpdaterKilled(t *testing.T) {
+	t.Parallel()
 	documents := corpus(t)[:20_000]
 	dir := t.TempDir()
 	queue, file := filepath.Join(dir, "queue"), filepath.Join(dir, "input.ndjson")

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnits has systemd read the units, with the commands as they were built.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not here")
+	}
+	script, err := filepath.Abs(syncScript)
+	require.NoError(t, err)
+	units, err := filepath.Glob(filepath.Join("..", "..", "deploy", "systemd", "*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, units)
+	installed := regexp.MustCompile(`/usr/local/bin/([a-z-]+)`)
+	dir := t.TempDir()
+	args := []string{"verify", "--man=no"}
+	for _, unit := range units {
+		content, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		content = installed.ReplaceAllFunc(content, func(path []byte) []byte {
+			if name := filepath.Base(string(path)); name != "docstore-sync" {
+				return []byte(filepath.Join(binaries, name))
+			}
+			return []byte(script)
+		})
+		// A template is read as one of its instances.
+		name := regexp.MustCompile(`@\.`).ReplaceAllString(filepath.Base(unit), "@jobs.")
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, content, 0o644))
+		args = append(args, path)
+	}
+	out, err := exec.Command(analyze, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Empty(t, string(out))
+}
+
+// TestSyncScriptUsage: what is asked wrongly is said, and nothing is copied.
+func TestSyncScriptUsage(t *testing.T) {
+	t.Parallel()
+	written, copied := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(written, "LOCK"), nil, 0o644))
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		says   string
+	}{
+		"help":                       {[]string{"--help"}, 0, "usage: docstore-sync"},
+		"nothing":                    {nil, 2, "give SOURCE and TARGET"},
+		"an unknown option":          {[]string{"--fast", "a", "b"}, 2, "--fast: no such option"},
+		"no value":                   {[]string{"--interval"}, 2, "--interval needs a value"},
+		"no number":                  {[]string{"--interval", "--once", "a", "b"}, 2, "not a number"},
+		"no directory":               {[]string{"a", filepath.Join(copied, "none")}, 1, "is no directory"},
+		"a writer's":                 {[]string{"a", written}, 1, "is being written"},
+		"a source that is not there": {[]string{"--once", filepath.Join(copied, "none"), copied}, 1, "cannot list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(syncScript, test.args...)
+			out, _ := cmd.CombinedOutput() // the status says more than the error
+			require.Equal(t, test.status, cmd.ProcessState.ExitCode(), string(out))
+			require.Contains(t, string(out), test.says)
+		})
+	}
+}
+
+// TestSyncScriptDelete: what the source no longer has goes only if asked.
+func TestSyncScriptDelete(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:300]
+	source, target := t.TempDir(), t.TempDir()
+	first := sealSegment(t, source, documents[:100])
+	sealSegment(t, source, documents[100:200])
+	once := func(options ...string) {
+		t.Helper()
+		out, err := exec.Command(syncScript, append(options, "--once", source, target)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Empty(t, string(out))
+	}
+	once()
+	require.Len(t, segments(t, target), 2)
+	require.NoError(t, os.Remove(filepath.Join(source, first)))
+	third := sealSegment(t, source, documents[200:])
+	once()
+	require.Len(t, segments(t, target), 3)
+	once("--delete")
+	require.Len(t, segments(t, target), 2)
+	require.NoFileExists(t, filepath.Join(target, first))
+	want, err := os.ReadFile(filepath.Join(source, third))
+	require.NoError(t, err)
+	got, err := os.ReadFile(filepath.Join(target, third))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
