@@ -169,7 +169,7 @@ func (c *Collection) caughtUp(at queue.Position) {
 	c.notify()
 	c.mu.Unlock()
 	if ready := c.reachedEnd(at, reached); resumed && !ready {
-		c.logger.Info("the queue is read on", "position", at.Next)
+		c.logger.Info("the queue is read on", "position", at.Next.String())
 	}
 }
 
