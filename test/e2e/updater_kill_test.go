@@ -26,6 +26,7 @@ func TestUpdaterKilled(t *testing.T) {
 	documents := corpus(t)[:20_000]
 	dir := t.TempDir()
 	queue, file := filepath.Join(dir, "queue"), filepath.Join(dir, "input.ndjson")
+	require.NoError(t, os.Mkdir(queue, 0o755)) // dump wants one, however early the first kill is
 	require.NoError(t, os.WriteFile(file, ndjson(documents), 0o644))
 	args := []string{
 		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", file,
@@ -44,6 +45,7 @@ func TestUpdaterKilled(t *testing.T) {
 			require.Equal(t, 0, updater.ProcessState.ExitCode(), updater.output.String())
 			require.Equal(t, len(documents), len(dump(t, queue)))
 			require.NoError(t, os.RemoveAll(queue))
+			require.NoError(t, os.Mkdir(queue, 0o755))
 			acknowledged = 0
 			continue
 		default:
