@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// badgerEngine writes through a WriteBatch, its fastest way. It reads its
+// tables through mappings: without compression a cache would only copy them.
+type badgerEngine struct {
+	db    *badger.DB
+	batch *badger.WriteBatch
+}
+
+func openBadger(dir string, s sizing) (engine, error) {
+	db, err := badger.Open(badger.DefaultOptions(dir).
+		WithCompression(options.None).
+		WithBlockCacheSize(0).
+		WithMemTableSize(s.memtableBytes).
+		WithBloomFalsePositive(0.01).
+		WithSyncWrites(false).
+		WithDetectConflicts(false).
+		WithMetricsEnabled(false).
+		WithLogger(nil))
+	if err != nil {
+		return nil, err
+	}
+	return &badgerEngine{db: db}, nil
+}
+
+func (e *badgerEngine) set(key, value []byte) error {
+	if e.batch == nil {
+		e.batch = e.db.NewWriteBatch()
+	}
+	return e.batch.Set(bytes.Clone(key), bytes.Clone(value)) // it keeps them
+}
+
+func (e *badgerEngine) flush() error {
+	if e.batch == nil {
+		return nil
+	}
+	err := e.batch.Flush()
+	e.batch = nil
+	return err
+}
+
+func (e *badgerEngine) get(dst, key []byte) (value []byte, found bool, err error) {
+	err = e.db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get(key)
+		if err != nil {
+			return err
+		}
+		value, err = item.ValueCopy(dst)
+		return err
+	})
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return dst, false, nil
+	}
+	return value, err == nil, err
+}
+
+// iterator opens one each way at need, as badger's goes one way only.
+func (e *badgerEngine) iterator() (iterator, error) {
+	return &badgerIterator{txn: e.db.NewTransaction(false)}, nil
+}
+
+func (e *badgerEngine) close() error { return e.db.Close() }
+
+type badgerIterator struct {
+	txn *badger.Txn
+	it  *badger.Iterator
+}
+
+func (i *badgerIterator) open(reverse bool) {
+	if i.it != nil {
+		i.it.Close()
+	}
+	o := badger.DefaultIteratorOptions
+	o.Reverse = reverse
+	i.it = i.txn.NewIterator(o)
+}
+
+func (i *badgerIterator) first() bool {
+	i.open(false)
+	i.it.Rewind()
+	return i.it.Valid()
+}
+
+func (i *badgerIterator) last() bool {
+	i.open(true)
+	i.it.Rewind()
+	return i.it.Valid()
+}
+
+func (i *badgerIterator) next() bool {
+	i.it.Next()
+	return i.it.Valid()
+}
+
+func (i *badgerIterator) prev() bool { return i.next() }
+
+func (i *badgerIterator) seek(key []byte) bool {
+	if i.it == nil {
+		i.open(false)
+	}
+	i.it.Seek(key)
+	return i.it.Valid()
+}
+
+func (i *badgerIterator) key() []byte { return i.it.Item().Key() }
+
+func (i *badgerIterator) value() (value []byte, err error) {
+	err = i.it.Item().Value(func(v []byte) error {
+		value = v
+		return nil
+	})
+	return value, err
+}
+
+func (i *badgerIterator) close() error {
+	if i.it != nil {
+		i.it.Close()
+	}
+	i.txn.Discard()
+	return nil
+}

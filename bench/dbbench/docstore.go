@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"docstore/lsm"
+)
+
+// docstoreEngine has the default options: 32 MiB memtables, 64 MiB of filters.
+type docstoreEngine struct{ db *lsm.DB }
+
+func openDocstore(dir string, _ sizing) (engine, error) {
+	db, err := lsm.Open(dir, nil)
+	return docstoreEngine{db}, err
+}
+
+func (e docstoreEngine) set(key, value []byte) error { return e.db.Set(key, value) }
+
+func (e docstoreEngine) flush() error {
+	if err := e.db.Flush(); err != nil {
+		return err
+	}
+	return e.db.WaitIdle(context.Background())
+}
+
+func (e docstoreEngine) get(dst, key []byte) ([]byte, bool, error) {
+	value, err := e.db.Get(dst, key)
+	if errors.Is(err, lsm.ErrNotFound) {
+		return value, false, nil
+	}
+	return value, err == nil, err
+}
+
+func (e docstoreEngine) iterator() (iterator, error) { return docstoreIterator{e.db.NewIter(nil)}, nil }
+func (e docstoreEngine) close() error                { return e.db.Close() }
+
+type docstoreIterator struct{ it *lsm.Iterator }
+
+func (i docstoreIterator) first() bool            { return i.it.First() }
+func (i docstoreIterator) last() bool             { return i.it.Last() }
+func (i docstoreIterator) next() bool             { return i.it.Next() }
+func (i docstoreIterator) prev() bool             { return i.it.Prev() }
+func (i docstoreIterator) seek(key []byte) bool   { return i.it.SeekGE(key) }
+func (i docstoreIterator) key() []byte            { return i.it.Key() }
+func (i docstoreIterator) value() ([]byte, error) { return i.it.Value(), nil }
+func (i docstoreIterator) close() error           { return errors.Join(i.it.Err(), i.it.Close()) }

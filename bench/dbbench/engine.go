@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// engine is a store under test. get may be called from many goroutines at once,
+// set from one.
+type engine interface {
+	// set writes without fsync. Neither slice is kept.
+	set(key, value []byte) error
+	// flush ends a load: everything is handed to the background, and where the
+	// engine can tell, its merges are waited for.
+	flush() error
+	// get appends the value to dst.
+	get(dst, key []byte) (value []byte, found bool, err error)
+	iterator() (iterator, error)
+	close() error
+}
+
+// iterator steps over all entries. What key and value return is valid until it
+// is moved.
+type iterator interface {
+	first() bool
+	last() bool
+	next() bool
+	prev() bool
+	seek(key []byte) bool
+	key() []byte
+	value() ([]byte, error)
+	close() error // with what went wrong
+}
+
+// sizing is what an engine may count on.
+type sizing struct {
+	memtableBytes int64
+	cacheBytes    int64 // holds everything
+}
+
+// engines are opened by name. All are without compression, and with filters of
+// ten bits a key but for docstore, which has its default of 2 % false positives.
+var engines = map[string]func(dir string, s sizing) (engine, error){
+	"docstore":  openDocstore,
+	"pebble":    openPebble,
+	"goleveldb": openGoleveldb,
+	"badger":    openBadger,
+}
+
+func openEngine(name, dir string, s sizing) (engine, error) {
+	open := engines[name]
+	if open == nil {
+		return nil, fmt.Errorf("engine %q, want one of %s", name, strings.Join(engineNames(), ", "))
+	}
+	return open(dir, s)
+}
+
+func engineNames() []string {
+	var names []string
+	for name := range engines {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/filter"
+	leveldbiterator "github.com/syndtr/goleveldb/leveldb/iterator"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+)
+
+type goleveldbEngine struct{ db *leveldb.DB }
+
+func openGoleveldb(dir string, s sizing) (engine, error) {
+	db, err := leveldb.OpenFile(dir, &opt.Options{
+		Filter:             filter.NewBloomFilter(10),
+		WriteBuffer:        int(s.memtableBytes),
+		BlockCacheCapacity: int(s.cacheBytes),
+		Compression:        opt.NoCompression,
+	})
+	return goleveldbEngine{db}, err
+}
+
+func (e goleveldbEngine) set(key, value []byte) error { return e.db.Put(key, value, nil) }
+
+// flush has nothing to call: the driver waits until the process is quiet.
+func (e goleveldbEngine) flush() error { return nil }
+
+func (e goleveldbEngine) get(dst, key []byte) ([]byte, bool, error) {
+	value, err := e.db.Get(key, nil)
+	if errors.Is(err, leveldb.ErrNotFound) {
+		return dst, false, nil
+	}
+	return append(dst, value...), err == nil, err
+}
+
+func (e goleveldbEngine) iterator() (iterator, error) {
+	return goleveldbIterator{e.db.NewIterator(nil, nil)}, nil
+}
+
+func (e goleveldbEngine) close() error { return e.db.Close() }
+
+type goleveldbIterator struct{ it leveldbiterator.Iterator }
+
+func (i goleveldbIterator) first() bool            { return i.it.First() }
+func (i goleveldbIterator) last() bool             { return i.it.Last() }
+func (i goleveldbIterator) next() bool             { return i.it.Next() }
+func (i goleveldbIterator) prev() bool             { return i.it.Prev() }
+func (i goleveldbIterator) seek(key []byte) bool   { return i.it.Seek(key) }
+func (i goleveldbIterator) key() []byte            { return i.it.Key() }
+func (i goleveldbIterator) value() ([]byte, error) { return i.it.Value(), nil }
+func (i goleveldbIterator) close() error {
+	i.it.Release()
+	return i.it.Error()
+}

@@ -1,0 +1,232 @@
+// Dbbench runs the workloads of LevelDB's db_bench on package lsm and on other
+// stores in Go, side by side.
+//
+//	dbbench -engine docstore -num 1000000 -benchmarks fillrandom,readrandom
+//	dbbench -engine docstore,pebble,goleveldb,badger -rounds 3
+//
+// With one engine and one round it is measured in this process. Otherwise each
+// engine of each round has a process and a directory of its own, the engines take
+// turns, and the table tells for each phase the median of the rounds and its ratio
+// to that of the first engine's best rival.
+//
+// A phase is a workload, and behind a colon its number of threads: readrandom:2.
+// The time of fillrandom ends when all merges are done. No write is synced; caches
+// hold everything. After the last phase all that is stored is checked.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "dbbench:", err)
+		os.Exit(1)
+	}
+}
+
+// settings is what the flags say.
+type settings struct {
+	engines, phases []string
+	num, reads      int
+	keyBytes        int
+	valueBytes      int
+	memtableBytes   int64
+	threads, rounds int
+	seed            uint64
+	dir             string
+	existing        bool
+	json            bool
+	cpuProfile      string
+}
+
+func run(args []string) error {
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if len(s.engines) > 1 || s.rounds > 1 {
+		return compare(s)
+	}
+	results, err := s.measure()
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return json.NewEncoder(os.Stdout).Encode(results)
+	}
+	fmt.Println("#", environment())
+	for _, r := range results {
+		fmt.Printf("%-10s %-14s %12.0f ops/s %10.1f ns/op   anonymous %d MB, resident %d MB\n",
+			r.Engine, r.Phase, r.rate(), 1e9/r.rate(), r.PeakAnonymous>>20, r.PeakResident>>20)
+	}
+	return nil
+}
+
+func parse(args []string) (s settings, err error) {
+	flags := flag.NewFlagSet("dbbench", flag.ExitOnError)
+	engines := flags.String("engine", "docstore", "engines, separated by commas: "+strings.Join(engineNames(), ", "))
+	phases := flags.String("benchmarks", "fillrandom,readrandom,readrandom:2,readmissing,readseq,readreverse,seekrandom",
+		"workloads in order: "+strings.Join(workloadNames(), ", "))
+	flags.IntVar(&s.num, "num", 1_000_000, "entries")
+	flags.IntVar(&s.reads, "reads", 0, "reads of each thread; 0 is num")
+	flags.IntVar(&s.keyBytes, "key_size", 8, "bytes of a key; all but the last eight are the same in all keys")
+	flags.IntVar(&s.valueBytes, "value_size", 96, "bytes of a value")
+	flags.Int64Var(&s.memtableBytes, "write_buffer_size", 64<<20, "bytes of a rival's memtable")
+	flags.IntVar(&s.threads, "threads", 1, "reading threads, where a phase does not say")
+	flags.IntVar(&s.rounds, "rounds", 1, "rounds; medians are told")
+	flags.Uint64Var(&s.seed, "seed", 1, "of keys and of the order of reads")
+	flags.StringVar(&s.dir, "db", "", "directory of the store; the default is a temporary one")
+	flags.BoolVar(&s.existing, "use_existing_db", false, "read what an earlier run with the same num, sizes and seed left in -db")
+	flags.BoolVar(&s.json, "json", false, "print results as JSON")
+	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of one engine to this file")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	s.engines, s.phases = strings.Split(*engines, ","), strings.Split(*phases, ",")
+	if s.reads == 0 {
+		s.reads = s.num
+	}
+	if s.num < 1 || s.reads < 10 || s.keyBytes < 8 || s.valueBytes < 1 || s.threads < 1 || s.rounds < 1 {
+		return s, errors.New("want -num of 1 or more, -reads of 10, -key_size of 8, -value_size, -threads and -rounds of 1")
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if s.existing && s.dir == "" {
+		return s, errors.New("-use_existing_db needs -db")
+	}
+	return s, nil
+}
+
+// measure runs the phases on the one engine, in this process.
+func (s settings) measure() (results []result, err error) {
+	dir := s.dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "dbbench"); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	if !s.existing {
+		dir = filepath.Join(dir, s.engines[0])
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+	} else {
+		dir = filepath.Join(dir, s.engines[0])
+	}
+	memory := watchMemory()
+	dataBytes := int64(s.num) * int64(s.keyBytes+s.valueBytes)
+	e, err := openEngine(s.engines[0], dir, sizing{s.memtableBytes, max(1<<30, 2*dataBytes)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if s.cpuProfile != "" {
+		file, err := os.Create(s.cpuProfile)
+		if err != nil {
+			return nil, err
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return nil, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	b := &bench{settings: s, data: data{s.seed, s.keyBytes, s.valueBytes}, engine: e}
+	for _, phase := range s.phases {
+		r, err := b.run(phase)
+		if err != nil {
+			return nil, err
+		}
+		r.PeakAnonymous, r.PeakResident = memory.peak.Load(), statusBytes("VmHWM:")
+		results = append(results, r)
+	}
+	pprof.StopCPUProfile()
+	return results, b.check()
+}
+
+// compare runs each engine of each round in a process of its own.
+func compare(s settings) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	rates := map[string]map[string][]float64{} // by phase and engine
+	anonymous := map[string]int64{}
+	var all []result
+	for range s.rounds {
+		for _, name := range s.engines {
+			results, err := child(self, s, name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			all = append(all, results...)
+			for _, r := range results {
+				if rates[r.Phase] == nil {
+					rates[r.Phase] = map[string][]float64{}
+				}
+				rates[r.Phase][name] = append(rates[r.Phase][name], r.rate())
+				anonymous[name] = max(anonymous[name], r.PeakAnonymous)
+			}
+		}
+	}
+	if s.json {
+		return json.NewEncoder(os.Stdout).Encode(all)
+	}
+	fmt.Println("#", environment())
+	fmt.Printf("# %d entries of %d + %d bytes, seed %d, %d rounds; medians in ops/s (least-greatest)\n",
+		s.num, s.keyBytes, s.valueBytes, s.seed, s.rounds)
+	for _, phase := range s.phases {
+		fmt.Printf("%-14s", phase)
+		best, ours := 0.0, 0.0
+		for i, name := range s.engines {
+			sorted := slices.Sorted(slices.Values(rates[phase][name]))
+			median := sorted[len(sorted)/2]
+			fmt.Printf("  %s %.0f (%.0f-%.0f)", name, median, sorted[0], sorted[len(sorted)-1])
+			if i == 0 {
+				ours = median
+			} else {
+				best = max(best, median)
+			}
+		}
+		if best > 0 {
+			fmt.Printf("  ratio %.2f", ours/best)
+		}
+		fmt.Println()
+	}
+	fmt.Printf("%-14s", "anonymous MB")
+	for _, name := range s.engines {
+		fmt.Printf("  %s %d", name, anonymous[name]>>20)
+	}
+	fmt.Println()
+	return nil
+}
+
+func child(self string, s settings, name string) (results []result, err error) {
+	args := []string{
+		"-json", "-engine", name, "-benchmarks", strings.Join(s.phases, ","),
+		"-num", strconv.Itoa(s.num), "-reads", strconv.Itoa(s.reads),
+		"-key_size", strconv.Itoa(s.keyBytes), "-value_size", strconv.Itoa(s.valueBytes),
+		"-write_buffer_size", strconv.FormatInt(s.memtableBytes, 10),
+		"-threads", strconv.Itoa(s.threads), "-seed", strconv.FormatUint(s.seed, 10),
+		"-use_existing_db=" + strconv.FormatBool(s.existing), "-db", s.dir,
+	}
+	command := exec.Command(self, args...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, err
+	}
+	return results, json.Unmarshal(out, &results)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+)
+
+type pebbleEngine struct{ db *pebble.DB }
+
+func openPebble(dir string, s sizing) (engine, error) {
+	cache := pebble.NewCache(s.cacheBytes)
+	defer cache.Unref()
+	o := &pebble.Options{
+		Cache:        cache,
+		MemTableSize: uint64(s.memtableBytes),
+		Logger:       quiet{},
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].Compression = func() *block.CompressionProfile { return block.NoCompression }
+	}
+	db, err := pebble.Open(dir, o)
+	return pebbleEngine{db}, err
+}
+
+func (e pebbleEngine) set(key, value []byte) error { return e.db.Set(key, value, pebble.NoSync) }
+
+func (e pebbleEngine) flush() error {
+	if err := e.db.Flush(); err != nil {
+		return err
+	}
+	for e.db.Metrics().Compact.NumInProgress > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (e pebbleEngine) get(dst, key []byte) ([]byte, bool, error) {
+	value, closer, err := e.db.Get(key)
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			err = nil
+		}
+		return dst, false, err
+	}
+	dst = append(dst, value...)
+	return dst, true, closer.Close()
+}
+
+func (e pebbleEngine) iterator() (iterator, error) {
+	it, err := e.db.NewIter(nil)
+	return pebbleIterator{it}, err
+}
+
+func (e pebbleEngine) close() error { return e.db.Close() }
+
+type pebbleIterator struct{ it *pebble.Iterator }
+
+func (i pebbleIterator) first() bool            { return i.it.First() }
+func (i pebbleIterator) last() bool             { return i.it.Last() }
+func (i pebbleIterator) next() bool             { return i.it.Next() }
+func (i pebbleIterator) prev() bool             { return i.it.Prev() }
+func (i pebbleIterator) seek(key []byte) bool   { return i.it.SeekGE(key) }
+func (i pebbleIterator) key() []byte            { return i.it.Key() }
+func (i pebbleIterator) value() ([]byte, error) { return i.it.ValueAndErr() }
+func (i pebbleIterator) close() error           { return i.it.Close() }
+
+// quiet drops what an engine logs.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	pebble.DefaultLogger.Fatalf(format, args...)
+}

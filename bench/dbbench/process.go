@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// quietSince waits until the process has been idle for a while, which is when
+// an engine has done its merges, and returns when that while began.
+func quietSince() (time.Time, error) {
+	const while, share = 300 * time.Millisecond, 20 // less than a twentieth of a processor
+	for {
+		start := time.Now()
+		before, err := cpuTime()
+		if err != nil {
+			return start, err
+		}
+		time.Sleep(while)
+		after, err := cpuTime()
+		if err != nil || (after-before)*share < while {
+			return start, err
+		}
+	}
+}
+
+func cpuTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, err
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// memory watches how much anonymous memory the process has.
+type memory struct{ peak atomic.Int64 }
+
+func watchMemory() *memory {
+	m := new(memory)
+	go func() {
+		for {
+			m.peak.Store(max(m.peak.Load(), statusBytes("RssAnon:")))
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return m
+}
+
+// statusBytes reads a line of /proc/self/status, 0 where there is none.
+func statusBytes(field string) int64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(status), field)
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kilobytes, _ := strconv.ParseInt(fields[0], 10, 64)
+	return kilobytes << 10
+}
+
+// environment describes what the figures hold for.
+func environment() string {
+	cpu := "unknown processor"
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	if _, rest, ok := strings.Cut(string(info), "model name"); ok {
+		rest, _, _ = strings.Cut(rest, "\n")
+		cpu = strings.TrimSpace(strings.TrimLeft(rest, "\t :"))
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	s := fmt.Sprintf("%s, %s/%s, kernel %s, %s, %d processors", time.Now().UTC().Format(time.RFC3339),
+		runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(kernel)), cpu, runtime.NumCPU())
+	s += ", " + runtime.Version()
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range build.Deps {
+			for _, rival := range []string{"/pebble/", "/goleveldb", "/badger/"} {
+				if strings.Contains(d.Path, rival) {
+					s += ", " + d.Path + " " + d.Version
+				}
+			}
+		}
+		for _, setting := range build.Settings {
+			if setting.Key == "vcs.revision" {
+				s += ", commit " + setting.Value[:min(12, len(setting.Value))]
+			}
+		}
+	}
+	return s
+}
