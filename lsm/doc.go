@@ -39,8 +39,8 @@
 //	                                                     v
 //	                                                one larger table
 //
-// A write goes to the log, then to the memtable, a skip list that keeps every
-// version of a key until it is flushed. A full memtable waits while the next one is
+// A write goes to the log, then to the memtable, a hash table that keeps every
+// version of a key until it is flushed, and sorts its keys then and for iterators. A full memtable waits while the next one is
 // filled, and becomes a table: a sorted file of the newest version of each key, with
 // an index of its blocks and a Bloom filter, written in one pass. If two wait
 // already, writers do, too; Stats tells how long. A batch larger than a memtable gets

@@ -11,8 +11,9 @@ import (
 //
 // One goroutine at a time applies batches; any number read, without locks.
 type memtable struct {
-	list  *skiplist
-	bytes atomic.Int64 // memory taken
+	versions *versionMap
+	order    memtableOrder
+	bytes    atomic.Int64 // memory taken
 
 	// log is the oldest log that holds writes of this memtable, 0 if none does.
 	// Set before the memtable is filled, by the goroutine that fills it.
@@ -41,16 +42,19 @@ func memtableCost(count uint64, keyAndValueBytes uint64) uint64 {
 
 func newMemtable(budget *Budget) *memtable {
 	m := &memtable{budget: budget}
-	m.list = newSkiplist(func(bytes int) {
-		m.bytes.Add(int64(bytes))
-		m.budget.grow(int64(bytes))
-	})
+	m.versions = newVersionMap(m.grow)
 	return m
+}
+
+// grow counts memory that was taken.
+func (m *memtable) grow(bytes int) {
+	m.bytes.Add(int64(bytes))
+	m.budget.grow(int64(bytes))
 }
 
 // used is the number of bytes that what was written takes. Only for the
 // goroutine that applies batches.
-func (m *memtable) used() int64 { return m.list.used() }
+func (m *memtable) used() int64 { return m.versions.used() }
 
 func (m *memtable) empty() bool { return m.lastSequence.Load() == 0 }
 
@@ -66,7 +70,7 @@ func (m *memtable) apply(batch []byte, first uint64) error {
 		if err != nil {
 			return err
 		}
-		m.list.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
+		m.versions.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
 	}
 	if m.empty() {
 		m.firstSequence.Store(first)
@@ -77,11 +81,7 @@ func (m *memtable) apply(batch []byte, first uint64) error {
 
 // get returns the version of a key that was current at a sequence number.
 func (m *memtable) get(key []byte, sequence uint64) (memVersion, bool) {
-	_, node, found := m.list.seek(key, nil)
-	if !found {
-		return memVersion{}, false
-	}
-	return m.list.versionAt(node, sequence)
+	return m.versions.get(key, sequence)
 }
 
 func (m *memtable) ref() { m.refs.Add(1) }
@@ -122,61 +122,3 @@ func (m *memtable) unpin() {
 		m.budget.unpin(m.pinned.bytes)
 	}
 }
-
-// memtableIterator steps over the keys of a memtable as they were at a sequence
-// number.
-type memtableIterator struct {
-	list     *skiplist
-	sequence uint64
-	node     ref // noRef or the head: not on an entry
-	current  memVersion
-}
-
-func (m *memtable) iterator(sequence uint64) *memtableIterator {
-	return &memtableIterator{list: m.list, sequence: sequence}
-}
-
-func (it *memtableIterator) first() bool { return it.forward(it.list.first()) }
-func (it *memtableIterator) last() bool  { return it.backward(it.list.tail()) }
-
-func (it *memtableIterator) seekGE(key []byte) bool {
-	_, node, _ := it.list.seek(key, nil)
-	return it.forward(node)
-}
-
-func (it *memtableIterator) seekLT(key []byte) bool {
-	node, _, _ := it.list.seek(key, nil)
-	return it.backward(node)
-}
-
-func (it *memtableIterator) next() bool { return it.forward(it.list.next(it.node)) }
-func (it *memtableIterator) prev() bool { return it.seekLT(it.key()) }
-
-// forward stops at the first node from the given one on that has a version old enough.
-func (it *memtableIterator) forward(node ref) bool {
-	for ; node != noRef; node = it.list.next(node) {
-		if v, ok := it.list.versionAt(node, it.sequence); ok {
-			it.node, it.current = node, v
-			return true
-		}
-	}
-	it.node = noRef
-	return false
-}
-
-func (it *memtableIterator) backward(node ref) bool {
-	for node != it.list.head {
-		if v, ok := it.list.versionAt(node, it.sequence); ok {
-			it.node, it.current = node, v
-			return true
-		}
-		node, _, _ = it.list.seek(it.list.key(node), nil)
-	}
-	it.node = noRef
-	return false
-}
-
-func (it *memtableIterator) key() []byte     { return it.list.key(it.node) }
-func (it *memtableIterator) value() []byte   { return it.current.value }
-func (it *memtableIterator) tombstone() bool { return it.current.tombstone }
-func (it *memtableIterator) err() error      { return nil }

@@ -128,7 +128,7 @@ func (v *view) filters() []*bloom.Filter {
 func (v *view) iterator(sequence uint64) internalIterator {
 	sources := make([]internalIterator, 0, len(v.memtables)+len(v.tables))
 	for _, m := range v.memtables {
-		sources = append(sources, m.iterator(sequence))
+		sources = append(sources, m.iterators(sequence)...)
 	}
 	for _, t := range v.tables {
 		sources = append(sources, t.iterator())

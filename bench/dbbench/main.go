@@ -67,8 +67,8 @@ func run(args []string) error {
 	}
 	fmt.Println("#", environment())
 	for _, r := range results {
-		fmt.Printf("%-10s %-14s %12.0f ops/s %10.1f ns/op   anonymous %d MB, resident %d MB\n",
-			r.Engine, r.Phase, r.rate(), 1e9/r.rate(), r.PeakAnonymous>>20, r.PeakResident>>20)
+		fmt.Printf("%-10s %-14s %12.0f ops/s %9.1f ns/op %9.1f ns/op of processors   anonymous %d MB, resident %d MB\n",
+			r.Engine, r.Phase, r.rate(), 1e9/r.rate(), 1e9*r.CPUSeconds/float64(r.Ops), r.PeakAnonymous>>20, r.PeakResident>>20)
 	}
 	return nil
 }

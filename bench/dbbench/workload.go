@@ -42,6 +42,9 @@ type result struct {
 	Phase   string  `json:"phase"`
 	Ops     int     `json:"ops"`
 	Seconds float64 `json:"seconds"`
+	// CPUSeconds is what all threads of the process took of all processors. It
+	// varies less than Seconds where the machine is not quiet.
+	CPUSeconds float64 `json:"cpu_seconds"`
 	// PeakAnonymous is the most anonymous memory of the process, seen every few
 	// milliseconds since it began; PeakResident counts mapped pages too.
 	PeakAnonymous int64 `json:"peak_anonymous_bytes"`
@@ -63,6 +66,10 @@ func (b *bench) run(phase string) (result, error) {
 	if workload == nil {
 		return result{}, fmt.Errorf("workload %q, want one of %s", name, strings.Join(workloadNames(), ", "))
 	}
+	cpuBefore, err := cpuTime()
+	if err != nil {
+		return result{}, err
+	}
 	start := time.Now()
 	ops, err := workload(b, threads)
 	end := time.Now()
@@ -72,8 +79,11 @@ func (b *bench) run(phase string) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("%s: %w", phase, err)
 	}
-	r := result{Engine: b.engines[0], Phase: phase, Ops: ops, Seconds: end.Sub(start).Seconds()}
-	return r, nil
+	cpu, err := cpuTime()
+	return result{
+		Engine: b.engines[0], Phase: phase, Ops: ops,
+		Seconds: end.Sub(start).Seconds(), CPUSeconds: (cpu - cpuBefore).Seconds(),
+	}, err
 }
 
 func (b *bench) fillRandom(int) (int, error) {

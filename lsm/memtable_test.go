@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSkiplistKeepsEveryVersionInOrder(t *testing.T) {
+func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	r := newRand(t)
 	m := newMemtable(nil)
 	type write struct {
@@ -37,7 +37,7 @@ func TestSkiplistKeepsEveryVersionInOrder(t *testing.T) {
 	}
 	for sequence, state := range history {
 		keys := slices.Sorted(maps.Keys(state))
-		it := m.iterator(uint64(sequence))
+		it := newMergingIterator(m.iterators(uint64(sequence)))
 		at := 0
 		for ok := it.first(); ok; ok = it.next() {
 			require.Equal(t, keys[at], string(it.key()))
@@ -58,7 +58,7 @@ func TestSkiplistKeepsEveryVersionInOrder(t *testing.T) {
 	require.LessOrEqual(t, m.used(), m.bytes.Load())
 }
 
-func TestSkiplistIsReadWhileItIsWritten(t *testing.T) {
+func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 	m := newMemtable(nil)
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -72,7 +72,7 @@ func TestSkiplistIsReadWhileItIsWritten(t *testing.T) {
 				}
 				through := m.lastSequence.Load()
 				count, last := uint64(0), []byte(nil)
-				it := m.iterator(through)
+				it := newMergingIterator(m.iterators(through))
 				for ok := it.first(); ok; ok = it.next() {
 					if count > 0 && bytes.Compare(last, it.key()) >= 0 {
 						t.Errorf("%q behind %q", it.key(), last)

@@ -1,0 +1,183 @@
+package lsm
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// memtableOrder is the order of a memtable's keys. It is made when an iterator
+// asks for it, of the keys that came since the last one asked: they become a
+// sorted run, which is merged with runs that are not larger. So there are about
+// as many runs as the number of keys has bits at most, and a key takes part in as
+// many merges, however often iterators are made.
+//
+// A run never changes. No two hold the same key.
+type memtableOrder struct {
+	sync.Mutex // of those who make iterators; writers and look-ups pass by
+	next       ref
+	runs       [][]orderedNode // larger ones first
+}
+
+// orderedNode is a node of the versionMap with the prefix of its key.
+type orderedNode struct {
+	prefix uint64
+	node   ref
+}
+
+// newNodes returns the nodes from one on, in no order, and where to go on.
+// The arena hands nodes out one behind the other, and where the rest of a chunk is
+// too small for one in the next chunk. One that has no version yet is not
+// published, and neither is any behind it.
+func (m *versionMap) newNodes(from ref) (nodes []orderedNode, next ref) {
+	chunks := *m.words.chunks.Load()
+	for ; int(from>>32) < len(chunks); from = (from>>32 + 1) << 32 {
+		chunk := chunks[from>>32]
+		for ; int(uint32(from))+nodeWords <= len(chunk); from += nodeWords {
+			words := chunk[uint32(from):]
+			if words[nodeVersion].Load() == 0 {
+				return nodes, from
+			}
+			nodes = append(nodes, orderedNode{words[nodePrefix].Load(), from})
+		}
+		if int(from>>32) == len(chunks)-1 {
+			break // the next chunk, when it comes
+		}
+	}
+	return nodes, from
+}
+
+// sorted returns the nodes in the order of their keys.
+func (m *versionMap) sorted(nodes []orderedNode) []orderedNode {
+	nodes = sortByPrefix(nodes)
+	for begin := 0; begin < len(nodes); {
+		end := begin + 1
+		for end < len(nodes) && nodes[end].prefix == nodes[begin].prefix {
+			end++
+		}
+		if end-begin > 1 {
+			slices.SortFunc(nodes[begin:end], func(a, b orderedNode) int {
+				return bytes.Compare(m.key(a.node), m.key(b.node))
+			})
+		}
+		begin = end
+	}
+	return nodes
+}
+
+// before is the order of nodes by their keys.
+func (m *versionMap) before(a, b orderedNode) bool {
+	if a.prefix != b.prefix {
+		return a.prefix < b.prefix
+	}
+	return bytes.Compare(m.key(a.node), m.key(b.node)) < 0
+}
+
+// runs returns sorted runs that together hold all keys which are visible by now.
+func (m *memtable) runs() [][]orderedNode {
+	o := &m.order
+	o.Lock()
+	defer o.Unlock()
+	fresh, next := m.versions.newNodes(o.next)
+	o.next = next
+	if len(fresh) == 0 {
+		return o.runs
+	}
+	m.grow(len(fresh) * orderedNodeBytes)
+	run := m.versions.sorted(fresh)
+	keep := len(o.runs)
+	for ; keep > 0 && len(o.runs[keep-1]) <= 2*len(run); keep-- {
+		run = m.versions.mergeRuns(o.runs[keep-1], run)
+	}
+	o.runs = append(slices.Clone(o.runs[:keep]), run) // iterators have the old list
+	return o.runs
+}
+
+const orderedNodeBytes = 16
+
+func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
+	merged := make([]orderedNode, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if m.before(b[0], a[0]) {
+			merged, b = append(merged, b[0]), b[1:]
+		} else {
+			merged, a = append(merged, a[0]), a[1:]
+		}
+	}
+	return append(append(merged, a...), b...)
+}
+
+// iterators step, together, over the keys of a memtable as they were at a
+// sequence number.
+func (m *memtable) iterators(sequence uint64) []internalIterator {
+	var its []internalIterator
+	for _, run := range m.runs() {
+		its = append(its, &runIterator{versions: m.versions, nodes: run, sequence: sequence, at: -1})
+	}
+	return its
+}
+
+// flushIterator steps over all keys of a memtable that is not written any more.
+func (m *memtable) flushIterator() internalIterator {
+	nodes, _ := m.versions.newNodes(0)
+	return &runIterator{versions: m.versions, nodes: m.versions.sorted(nodes), sequence: m.lastSequence.Load(), at: -1}
+}
+
+// runIterator steps over the keys of a run as they were at a sequence number.
+type runIterator struct {
+	versions *versionMap
+	nodes    []orderedNode
+	sequence uint64
+	at       int // of the node shown; beyond either end on none
+	current  memVersion
+}
+
+func (it *runIterator) first() bool { return it.forward(0) }
+func (it *runIterator) last() bool  { return it.backward(len(it.nodes) - 1) }
+
+func (it *runIterator) seekGE(key []byte) bool { return it.forward(it.search(key)) }
+func (it *runIterator) seekLT(key []byte) bool { return it.backward(it.search(key) - 1) }
+
+func (it *runIterator) next() bool { return it.forward(it.at + 1) }
+func (it *runIterator) prev() bool { return it.backward(it.at - 1) }
+
+// search returns the index of the first node at or above key.
+func (it *runIterator) search(key []byte) int {
+	prefix := keyPrefix(key)
+	return sort.Search(len(it.nodes), func(i int) bool {
+		n := it.nodes[i]
+		if n.prefix != prefix {
+			return n.prefix > prefix
+		}
+		return bytes.Compare(it.versions.key(n.node), key) >= 0
+	})
+}
+
+// forward stops at the first node from the given one on that has a version old enough.
+func (it *runIterator) forward(at int) bool {
+	for ; at < len(it.nodes); at++ {
+		if v, ok := it.versions.versionAt(it.nodes[at].node, it.sequence); ok {
+			it.at, it.current = at, v
+			return true
+		}
+	}
+	it.at = len(it.nodes)
+	return false
+}
+
+func (it *runIterator) backward(at int) bool {
+	for ; at >= 0; at-- {
+		if v, ok := it.versions.versionAt(it.nodes[at].node, it.sequence); ok {
+			it.at, it.current = at, v
+			return true
+		}
+	}
+	it.at = -1
+	return false
+}
+
+func (it *runIterator) key() []byte     { return it.versions.key(it.nodes[it.at].node) }
+func (it *runIterator) value() []byte   { return it.current.value }
+func (it *runIterator) tombstone() bool { return it.current.tombstone }
+func (it *runIterator) err() error      { return nil }

@@ -1,0 +1,29 @@
+package lsm
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRadixSortIsASort(t *testing.T) {
+	r := newRand(t)
+	for _, n := range []int{1, 2, radixMinimum - 1, radixMinimum, 5000} {
+		for _, mask := range []uint64{0, 0xff, 0xff00ff00, 1 << 63, ^uint64(0)} {
+			nodes := make([]orderedNode, n)
+			for i := range nodes {
+				nodes[i] = orderedNode{r.Uint64() & mask, ref(i)}
+			}
+			byPrefix := func(a, b orderedNode) int {
+				return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.node, b.node))
+			}
+			want := slices.SortedFunc(slices.Values(nodes), byPrefix)
+			got := sortByPrefix(nodes)
+			require.True(t, slices.IsSortedFunc(got, func(a, b orderedNode) int { return cmp.Compare(a.prefix, b.prefix) }))
+			slices.SortFunc(got, byPrefix) // equal prefixes may come in any order
+			require.Equal(t, want, got)
+		}
+	}
+}
