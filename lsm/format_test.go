@@ -33,6 +33,15 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 	return facts, b
 }
 
+// goldenBlock makes an even block.
+func goldenBlock() []byte {
+	var b blockBuilder
+	b.add([]byte("apple"), []byte("red"), false)
+	b.add([]byte("lemon"), []byte("yel"), false)
+	head, middle, tail := b.finish()
+	return bytes.Join([][]byte{head, middle, tail}, nil)
+}
+
 func goldenManifest(t testing.TB) []byte {
 	facts, _ := goldenTable(t)
 	return (&manifest{id: goldenID, nextNumber: 9, lastSequence: 14, firstLog: 8, tables: []tableFacts{facts}}).encode()
@@ -49,7 +58,7 @@ func goldenBatch(t testing.TB) []byte {
 // every later version has to read.
 func TestGolden(t *testing.T) {
 	_, table := goldenTable(t)
-	for name, b := range map[string][]byte{"table-v0": table, "manifest-v0": goldenManifest(t), "batch-v0": goldenBatch(t)} {
+	for name, b := range map[string][]byte{"table-v0": table, "block-v0": goldenBlock(), "manifest-v0": goldenManifest(t), "batch-v0": goldenBatch(t)} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			require.NoError(t, os.MkdirAll("testdata", 0o755))
@@ -67,7 +76,7 @@ func TestFormatPages(t *testing.T) {
 	for _, example := range []struct {
 		page string
 		b    []byte
-	}{{"table.md", table}, {"manifest.md", goldenManifest(t)}, {"manifest.md", goldenBatch(t)}} {
+	}{{"table.md", table}, {"table.md", goldenBlock()}, {"manifest.md", goldenManifest(t)}, {"manifest.md", goldenBatch(t)}} {
 		text, err := os.ReadFile(filepath.Join("..", "docs", "format", example.page))
 		require.NoError(t, err)
 		dump := hex.Dump(example.b)
@@ -209,6 +218,32 @@ func FuzzDecodeBatch(f *testing.F) {
 		m := newMemtable(nil)
 		require.NoError(t, m.apply(b, 1))
 		require.EqualValues(t, count, m.lastSequence.Load())
+	})
+}
+
+// FuzzBlock reads a block whose checksum has been made right.
+func FuzzBlock(f *testing.F) {
+	f.Add(goldenBlock())
+	_, table := goldenTable(f)
+	f.Add(table[tableHeaderBytes:][:40])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) >= blockHeaderBytes {
+			order.PutUint32(data, checksum.Of(data[4:]))
+		}
+		b, fault := parseBlock(data)
+		if fault != nil || b.verify() != nil {
+			return
+		}
+		for i := range b.count {
+			at, found := b.search(b.key(i))
+			require.True(t, found)
+			require.Equal(t, i, at)
+			at, _ = b.search(append(bytes.Clone(b.key(i)), 0)) // the least key above it
+			require.Equal(t, i+1, at)
+			e, ok := b.entry(i)
+			require.True(t, ok)
+			require.Equal(t, b.key(i), e.key)
+		}
 	})
 }
 

@@ -12,9 +12,8 @@ import (
 //	header | block ... | index | filter | properties | footer
 //
 //	header      magic 8 | crc | version u16 | kind u16 = 1 | number u64 | store id 16 | reserved u64
-//	block       crc | length u32 | kind u8 = 1 | reserved 3 | count u32 | count x entry offset u32 | entries
-//	entry       key length uvarint | value length<<1 + tombstone uvarint | key | value
-//	index       count u32 | reserved u32 | count x (block offset u64, key end u64) | last keys of the blocks
+//	block       block.go draws it
+//	index       count u32 | shared u32 | count x (prefix u64, block offset u64, key end u64) | last keys of the blocks
 //	filter      as package bloom writes it
 //	properties  entries u64 | tombstones u64 | key bytes u64 | value bytes u64 |
 //	            first sequence u64 | last sequence u64 | min key length u32 | max key length u32 | min key | max key
@@ -31,19 +30,10 @@ const (
 
 	kindTableHeader = 1
 	kindTableFooter = 2
-	kindDataBlock   = 1
-
-	blockHeaderBytes = 16
-	// blockTargetBytes is the size at which a block is closed. An entry that is
-	// larger by itself gets a block of its own.
-	blockTargetBytes = 4 << 10
 
 	indexHeaderBytes      = 8
-	indexRecordBytes      = 16
+	indexRecordBytes      = 24
 	propertiesHeaderBytes = 6*8 + 2*4
-
-	// maxEntryHeaderBytes is the most that an entry takes beside key and value.
-	maxEntryHeaderBytes = 3 + 4
 )
 
 var (
@@ -199,111 +189,4 @@ func decodeProperties(b []byte) (tableProperties, *formatFault) {
 		return p, &formatFault{reason: "properties contradict themselves"}
 	}
 	return p, nil
-}
-
-// entry is one entry of a table. Its slices lie in the mapping.
-type entry struct {
-	key, value []byte
-	tombstone  bool
-}
-
-// block is a data block whose header has been checked.
-type block struct {
-	data  []byte // the whole of it
-	count int
-}
-
-// parseBlock checks the header of the block that is all of b.
-func parseBlock(b []byte) (block, *formatFault) {
-	if len(b) < blockHeaderBytes {
-		return block{}, &formatFault{reason: "block cut short"}
-	}
-	if uint64(order.Uint32(b[4:])) != uint64(len(b)-8) {
-		return block{}, &formatFault{reason: "block of another length than the index says"}
-	}
-	count := uint64(order.Uint32(b[12:]))
-	if count == 0 || count > uint64(len(b)-blockHeaderBytes)/4 {
-		return block{}, &formatFault{reason: "block with an impossible number of entries"}
-	}
-	return block{data: b, count: int(count)}, nil
-}
-
-// verify checks the block's CRC and that every entry lies where it should, in order.
-func (b block) verify() *formatFault {
-	if order.Uint32(b.data) != checksum.Of(b.data[4:]) {
-		return &formatFault{reason: "wrong checksum of a block"}
-	}
-	if order.Uint32(b.data[8:]) != kindDataBlock {
-		return &formatFault{reason: "block of an unknown kind"}
-	}
-	at := blockHeaderBytes + 4*b.count
-	var last []byte
-	for i := range b.count {
-		if int(order.Uint32(b.data[blockHeaderBytes+4*i:])) != at {
-			return &formatFault{reason: "block with an entry out of place"}
-		}
-		e, size, ok := b.entryAt(at)
-		if !ok {
-			return &formatFault{reason: "block with a malformed entry"}
-		}
-		if i > 0 && bytes.Compare(last, e.key) >= 0 {
-			return &formatFault{reason: "block with keys out of order"}
-		}
-		last, at = e.key, at+size
-	}
-	if at != len(b.data) {
-		return &formatFault{reason: "block with bytes behind its last entry"}
-	}
-	return nil
-}
-
-// entryAt decodes the entry at an offset and tells its length.
-func (b block) entryAt(at int) (e entry, size int, ok bool) {
-	if at > len(b.data) {
-		return entry{}, 0, false
-	}
-	rest := b.data[at:]
-	keyBytes, n := binary.Uvarint(rest)
-	if n <= 0 || keyBytes > MaxKeyBytes {
-		return entry{}, 0, false
-	}
-	packed, m := binary.Uvarint(rest[n:])
-	if m <= 0 || packed>>1 > MaxValueBytes {
-		return entry{}, 0, false
-	}
-	keyEnd := uint64(n+m) + keyBytes
-	end := keyEnd + packed>>1
-	if end > uint64(len(rest)) {
-		return entry{}, 0, false
-	}
-	return entry{
-		key:       rest[n+m : keyEnd : keyEnd],
-		value:     rest[keyEnd:end:end],
-		tombstone: packed&1 != 0,
-	}, int(end), true
-}
-
-// entry returns an entry of a verified block.
-func (b block) entry(i int) (entry, bool) {
-	e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
-	return e, ok
-}
-
-// search returns the index of the first entry at or above key, count if there
-// is none, and whether it is key itself.
-func (b block) search(key []byte) (index int, found bool) {
-	low, high := 0, b.count
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		e, _ := b.entry(middle)
-		switch c := bytes.Compare(e.key, key); {
-		case c < 0:
-			low = middle + 1
-		case c == 0:
-			return middle, true
-		default:
-			high = middle
-		}
-	}
-	return low, false
 }

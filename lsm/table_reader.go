@@ -21,14 +21,14 @@ import (
 // touched; that is remembered, so that a page which the kernel drops and reads
 // again is not verified again.
 type tableReader struct {
-	path     string
-	mapping  vfs.Mapping
-	data     []byte
-	footer   footer
-	facts    tableFacts
-	minKey   []byte
-	maxKey   []byte
-	blocks   int
+	path    string
+	mapping vfs.Mapping
+	data    []byte
+	footer  footer
+	facts   tableFacts
+	minKey  []byte
+	maxKey  []byte
+	tableIndex
 	verified []atomic.Uint32 // a bit for each block
 }
 
@@ -105,80 +105,35 @@ func (r *tableReader) load(id storeID) error {
 // loadIndex checks that the blocks fill what lies before the index, and that
 // their last keys fill what lies behind its records, in ascending order.
 func (r *tableReader) loadIndex() error {
-	at, index := int(r.footer.index.offset), r.section(r.footer.index)
-	if len(index) < indexHeaderBytes {
-		return r.corrupt(at, "index cut short")
+	var reason string
+	at := r.footer.index.offset
+	r.tableIndex, reason = parseIndex(r.section(r.footer.index), at, r.minKey, r.maxKey)
+	if reason != "" {
+		return r.corrupt(int(at), "%s", reason)
 	}
-	count := uint64(order.Uint32(index))
-	if count == 0 || count > uint64(len(index)-indexHeaderBytes)/indexRecordBytes {
-		return r.corrupt(at, "index of %d blocks in %d bytes", count, len(index))
-	}
-	r.blocks = int(count)
-	r.verified = make([]atomic.Uint32, (count+31)/32)
-	keyBytes := uint64(len(index)) - indexHeaderBytes - count*indexRecordBytes
-	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
-	var last []byte
-	for i := range r.blocks {
-		gotOffset, gotEnd := r.indexRecord(i)
-		inPlace := gotOffset == offset
-		if i > 0 {
-			inPlace = gotOffset >= offset+blockHeaderBytes && gotOffset < r.footer.index.offset
-		}
-		if !inPlace || gotEnd < keyEnd || gotEnd > keyBytes || gotEnd-keyEnd > MaxKeyBytes {
-			return r.corrupt(at, "index record %d is out of place", i)
-		}
-		offset, keyEnd = gotOffset, gotEnd
-		key := r.lastKey(i)
-		if i > 0 && bytes.Compare(last, key) >= 0 {
-			return r.corrupt(at, "index keys out of order at block %d", i)
-		}
-		last = key
-	}
-	if keyEnd != keyBytes || !bytes.Equal(last, r.maxKey) {
-		return r.corrupt(at, "the index does not end where it should")
-	}
+	r.verified = make([]atomic.Uint32, (r.blocks+31)/32)
 	return nil
 }
 
 func (r *tableReader) section(s section) []byte { return r.data[s.offset : s.offset+s.length] }
 
-func (r *tableReader) indexRecord(i int) (blockOffset, keyEnd uint64) {
-	b := r.data[r.footer.index.offset+indexHeaderBytes+uint64(i)*indexRecordBytes:]
-	return order.Uint64(b), order.Uint64(b[8:])
-}
-
-// lastKey returns the last key of a block.
-func (r *tableReader) lastKey(i int) []byte {
-	start := uint64(0)
-	if i > 0 {
-		_, start = r.indexRecord(i - 1)
-	}
-	_, end := r.indexRecord(i)
-	keys := r.footer.index.offset + indexHeaderBytes + uint64(r.blocks)*indexRecordBytes
-	return r.data[keys+start : keys+end]
-}
-
 // findBlock returns the first block whose last key is at or above key, or the
 // number of blocks.
 func (r *tableReader) findBlock(key []byte) int {
-	low, high := 0, r.blocks
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		if bytes.Compare(r.lastKey(middle), key) < 0 {
-			low = middle + 1
-		} else {
-			high = middle
-		}
+	switch {
+	case bytes.Compare(key, r.minKey) <= 0:
+		return 0
+	case bytes.Compare(key, r.maxKey) > 0:
+		return r.blocks
 	}
-	return low
+	return r.find(key)
 }
 
 // block returns a block, verified.
 func (r *tableReader) block(i int) (block, error) {
-	start, _ := r.indexRecord(i)
-	end := r.footer.index.offset
+	start, end := r.blockOffset(i), r.footer.index.offset
 	if i+1 < r.blocks {
-		end, _ = r.indexRecord(i + 1)
+		end = r.blockOffset(i + 1)
 	}
 	b, fault := parseBlock(r.data[start:end])
 	if fault != nil {
@@ -191,20 +146,19 @@ func (r *tableReader) block(i int) (block, error) {
 	if fault := b.verify(); fault != nil {
 		return block{}, r.fault(int(start), fault)
 	}
-	if last, ok := b.entry(b.count - 1); !ok || !bytes.Equal(last.key, r.lastKey(i)) {
+	if first := b.key(0); i == 0 && !bytes.Equal(first, r.minKey) || i > 0 && bytes.Compare(first, r.lastKey(i-1)) <= 0 {
+		return block{}, r.corrupt(int(start), "the first key is not where the index has it")
+	}
+	if !bytes.Equal(b.key(b.count-1), r.lastKey(i)) {
 		return block{}, r.corrupt(int(start), "the index names another last key")
 	}
 	word.Or(bit)
 	return b, nil
 }
 
-// get looks a key up.
+// get looks up a key that the table covers.
 func (r *tableReader) get(key []byte) (e entry, found bool, err error) {
-	i := r.findBlock(key)
-	if i == r.blocks {
-		return entry{}, false, nil
-	}
-	b, err := r.block(i)
+	b, err := r.block(r.find(key))
 	if err != nil {
 		return entry{}, false, err
 	}

@@ -2,7 +2,6 @@ package lsm
 
 import (
 	"bytes"
-	"encoding/binary"
 
 	"github.com/cockroachdb/errors"
 
@@ -24,10 +23,7 @@ type tableWriter struct {
 	buf    []byte
 	offset uint64 // of the end of buf in the file
 
-	block struct {
-		offsets []uint32 // from the first entry
-		entries []byte
-	}
+	block        blockBuilder
 	indexRecords []byte
 	indexKeys    []byte
 	filter       *bloom.Builder
@@ -61,9 +57,8 @@ func (w *tableWriter) add(key, value []byte, tombstone bool) error {
 	} else if bytes.Compare(w.lastKey, key) >= 0 {
 		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", key, w.lastKey, w.path)
 	}
-	size := maxEntryHeaderBytes + len(key) + len(value)
-	if len(w.block.offsets) > 0 && w.blockBytes()+size > blockTargetBytes {
-		if err := w.endBlock(nil); err != nil {
+	if !w.block.empty() && w.block.sizeWith(len(key), len(value), tombstone) > blockTargetBytes {
+		if err := w.endBlock(w.block.finish()); err != nil {
 			return err
 		}
 	}
@@ -72,47 +67,40 @@ func (w *tableWriter) add(key, value []byte, tombstone bool) error {
 	p.entries++
 	p.keyBytes += uint64(len(key))
 	p.valueBytes += uint64(len(value))
-	packed := uint64(len(value)) << 1
 	if tombstone {
 		p.tombstones++
-		packed |= 1
 	}
-	b := &w.block
-	b.offsets = append(b.offsets, uint32(len(b.entries)))
-	b.entries = binary.AppendUvarint(b.entries, uint64(len(key)))
-	b.entries = binary.AppendUvarint(b.entries, packed)
-	b.entries = append(b.entries, key...)
-	if size > blockTargetBytes {
+	if w.block.sizeWith(len(key), len(value), tombstone) > blockTargetBytes {
 		// The value goes to the file from where it is.
-		return w.endBlock(value)
+		return w.endBlock(largeBlock(key, value, tombstone), value, nil)
 	}
-	b.entries = append(b.entries, value...)
+	w.block.add(key, value, tombstone)
 	return nil
 }
 
-func (w *tableWriter) blockBytes() int {
-	return blockHeaderBytes + 4*len(w.block.offsets) + len(w.block.entries)
-}
-
-// endBlock writes the block, with tail as the end of its last entry.
-func (w *tableWriter) endBlock(tail []byte) error {
-	b := &w.block
-	first := blockHeaderBytes + 4*len(b.offsets)
-	head := make([]byte, first)
-	order.PutUint32(head[4:], uint32(first+len(b.entries)+len(tail)-8))
-	order.PutUint32(head[8:], kindDataBlock)
-	order.PutUint32(head[12:], uint32(len(b.offsets)))
-	for i, offset := range b.offsets {
-		order.PutUint32(head[blockHeaderBytes+4*i:], uint32(first)+offset)
-	}
-	order.PutUint32(head, checksum.Of(head[4:], b.entries, tail))
-
+// endBlock writes a block, whose last key is lastKey.
+func (w *tableWriter) endBlock(head, middle, tail []byte) error {
 	w.indexKeys = append(w.indexKeys, w.lastKey...)
+	w.indexRecords = order.AppendUint64(w.indexRecords, 0) // the prefix, when all keys are known
 	w.indexRecords = order.AppendUint64(w.indexRecords, w.offset)
 	w.indexRecords = order.AppendUint64(w.indexRecords, uint64(len(w.indexKeys)))
-	err := w.write(head, b.entries, tail)
-	b.offsets, b.entries = b.offsets[:0], b.entries[:0]
-	return err
+	return w.write(head, middle, tail)
+}
+
+// index finishes the records and returns the parts of the index.
+func (w *tableWriter) index() [][]byte {
+	p := &w.properties
+	shared := commonPrefix(p.minKey, p.maxKey)
+	head := make([]byte, indexHeaderBytes)
+	order.PutUint32(head, uint32(len(w.indexRecords)/indexRecordBytes))
+	order.PutUint32(head[4:], uint32(shared))
+	start := uint64(0)
+	for record := w.indexRecords; len(record) > 0; record = record[indexRecordBytes:] {
+		end := order.Uint64(record[16:])
+		order.PutUint64(record, keyPrefix(w.indexKeys[start+uint64(shared):end]))
+		start = end
+	}
+	return [][]byte{head, w.indexRecords, w.indexKeys}
 }
 
 // finish writes what lies behind the blocks and makes the file durable; the
@@ -123,21 +111,19 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		w.abandon()
 		return tableFacts{}, nil
 	}
-	if len(w.block.offsets) > 0 {
-		if err := w.endBlock(nil); err != nil {
+	if !w.block.empty() {
+		if err := w.endBlock(w.block.finish()); err != nil {
 			return tableFacts{}, err
 		}
 	}
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
-	head := make([]byte, indexHeaderBytes)
-	order.PutUint32(head, uint32(len(w.indexRecords)/indexRecordBytes))
 	var f footer
 	for _, part := range []struct {
 		at    *section
 		bytes [][]byte
 	}{
-		{&f.index, [][]byte{head, w.indexRecords, w.indexKeys}},
+		{&f.index, w.index()},
 		{&f.filter, [][]byte{w.filter.Finish(nil)}},
 		{&f.properties, [][]byte{p.encode()}},
 	} {

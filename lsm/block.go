@@ -1,0 +1,284 @@
+package lsm
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"docstore/internal/checksum"
+)
+
+// A block of a table is of one of two kinds. In both,
+//
+//	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | body
+//
+// In an even block all keys have one length, which the header tells, all values have
+// one, which follows from the block's, and there is no tombstone. So an entry is
+// found by a multiplication, and a search touches nothing but keys:
+//
+//	even    count x key | count x value
+//
+// Any other block is mixed, and has no key bytes in its header:
+//
+//	mixed   count x entry offset u32 | entries
+//	entry   key length uvarint | value length<<1 + tombstone uvarint | key | value
+const (
+	kindMixed = 1
+	kindEven  = 2
+
+	blockHeaderBytes = 16
+	// blockTargetBytes is the size at which a block is closed. An entry that is
+	// larger by itself gets a block of its own.
+	blockTargetBytes = 4 << 10
+
+	// maxEntryBytes is the most that an entry of a mixed block takes beside key
+	// and value, its offset included.
+	maxEntryBytes = 4 + 3 + 4
+)
+
+// entry is one entry of a table. Its slices lie in the mapping.
+type entry struct {
+	key, value []byte
+	tombstone  bool
+}
+
+// block is a block whose header has been checked.
+type block struct {
+	data       []byte // the whole of it
+	count      int
+	keyBytes   int // of each key of an even block; 0 in a mixed one
+	valueBytes int // of each value of an even block
+}
+
+// parseBlock checks the header of the block that is all of b.
+func parseBlock(b []byte) (block, *formatFault) {
+	if len(b) < blockHeaderBytes {
+		return block{}, &formatFault{reason: "block cut short"}
+	}
+	if uint64(order.Uint32(b[4:])) != uint64(len(b)-8) {
+		return block{}, &formatFault{reason: "block of another length than the index says"}
+	}
+	kind, count, body := order.Uint32(b[8:]), uint64(order.Uint32(b[12:])), uint64(len(b)-blockHeaderBytes)
+	switch kind & 0xffff {
+	case kindMixed:
+		if kind>>16 != 0 || count == 0 || count > body/4 {
+			return block{}, &formatFault{reason: "block with an impossible number of entries"}
+		}
+		return block{data: b, count: int(count)}, nil
+	case kindEven:
+		keyBytes := uint64(kind >> 16)
+		if keyBytes == 0 || count == 0 || body%count != 0 || keyBytes > body/count {
+			return block{}, &formatFault{reason: "block with an impossible number of entries"}
+		}
+		return block{data: b, count: int(count), keyBytes: int(keyBytes), valueBytes: int(body/count - keyBytes)}, nil
+	}
+	return block{}, &formatFault{reason: "block of an unknown kind"}
+}
+
+// verify checks the block's CRC and that every entry lies where it should, in order.
+func (b block) verify() *formatFault {
+	if order.Uint32(b.data) != checksum.Of(b.data[4:]) {
+		return &formatFault{reason: "wrong checksum of a block"}
+	}
+	at := blockHeaderBytes + 4*b.count
+	var last []byte
+	for i := range b.count {
+		key := b.evenKey(i)
+		if b.keyBytes == 0 {
+			if int(order.Uint32(b.data[blockHeaderBytes+4*i:])) != at {
+				return &formatFault{reason: "block with an entry out of place"}
+			}
+			e, size, ok := b.entryAt(at)
+			if !ok {
+				return &formatFault{reason: "block with a malformed entry"}
+			}
+			key, at = e.key, at+size
+		}
+		if i > 0 && bytes.Compare(last, key) >= 0 {
+			return &formatFault{reason: "block with keys out of order"}
+		}
+		last = key
+	}
+	if b.keyBytes == 0 && at != len(b.data) {
+		return &formatFault{reason: "block with bytes behind its last entry"}
+	}
+	return nil
+}
+
+// entryAt decodes the entry at an offset of a mixed block and tells its length.
+func (b block) entryAt(at int) (e entry, size int, ok bool) {
+	if at > len(b.data) {
+		return entry{}, 0, false
+	}
+	rest := b.data[at:]
+	keyBytes, n := binary.Uvarint(rest)
+	if n <= 0 || keyBytes > MaxKeyBytes {
+		return entry{}, 0, false
+	}
+	packed, m := binary.Uvarint(rest[n:])
+	if m <= 0 || packed>>1 > MaxValueBytes {
+		return entry{}, 0, false
+	}
+	keyEnd := uint64(n+m) + keyBytes
+	end := keyEnd + packed>>1
+	if end > uint64(len(rest)) {
+		return entry{}, 0, false
+	}
+	return entry{
+		key:       rest[n+m : keyEnd : keyEnd],
+		value:     rest[keyEnd:end:end],
+		tombstone: packed&1 != 0,
+	}, int(end), true
+}
+
+// evenKey returns a key of an even block; of a mixed one, nothing.
+func (b block) evenKey(i int) []byte {
+	at := blockHeaderBytes + i*b.keyBytes
+	return b.data[at : at+b.keyBytes : at+b.keyBytes]
+}
+
+// entry returns an entry of a verified block.
+func (b block) entry(i int) (entry, bool) {
+	if b.keyBytes == 0 {
+		e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
+		return e, ok
+	}
+	at := blockHeaderBytes + b.count*b.keyBytes + i*b.valueBytes
+	return entry{key: b.evenKey(i), value: b.data[at : at+b.valueBytes : at+b.valueBytes]}, true
+}
+
+func (b block) key(i int) []byte {
+	if b.keyBytes > 0 {
+		return b.evenKey(i)
+	}
+	e, _ := b.entry(i)
+	return e.key
+}
+
+// search returns the index of the first entry at or above key, count if there
+// is none, and whether it is key itself.
+func (b block) search(key []byte) (index int, found bool) {
+	if b.keyBytes == 8 && len(key) == 8 {
+		return b.searchWords(binary.BigEndian.Uint64(key))
+	}
+	low, high := 0, b.count
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		switch c := bytes.Compare(b.key(middle), key); {
+		case c < 0:
+			low = middle + 1
+		case c == 0:
+			return middle, true
+		default:
+			high = middle
+		}
+	}
+	return low, false
+}
+
+// searchWords is search in an even block whose keys have eight bytes. It halves
+// without a branch that depends on what it finds: the processor could not foresee it.
+func (b block) searchWords(key uint64) (index int, found bool) {
+	keys := b.data[blockHeaderBytes : blockHeaderBytes+8*b.count]
+	low := 0
+	for n := b.count; n > 0; {
+		half := (n + 1) >> 1
+		if next := low + half; binary.BigEndian.Uint64(keys[8*next-8:]) < key {
+			low = next
+		}
+		n -= half
+	}
+	return low, low < b.count && binary.BigEndian.Uint64(keys[8*low:]) == key
+}
+
+// blockBuilder gathers the entries of one block.
+type blockBuilder struct {
+	keys, values []byte // all, one behind the other
+	ends         []entryEnd
+	mixed        bool // the entries do not make an even block
+	encoded      []byte
+}
+
+// entryEnd says where an entry's key and value end.
+type entryEnd struct {
+	key, value int
+	tombstone  bool
+}
+
+func (b *blockBuilder) empty() bool { return len(b.ends) == 0 }
+
+// sizeWith is the size of the block, at most, if it had another entry.
+func (b *blockBuilder) sizeWith(keyBytes, valueBytes int, tombstone bool) int {
+	size := blockHeaderBytes + len(b.keys) + keyBytes + len(b.values) + valueBytes
+	if b.mixedWith(keyBytes, valueBytes, tombstone) {
+		size += maxEntryBytes * (len(b.ends) + 1)
+	}
+	return size
+}
+
+func (b *blockBuilder) mixedWith(keyBytes, valueBytes int, tombstone bool) bool {
+	return b.mixed || tombstone || keyBytes == 0 || keyBytes > blockTargetBytes ||
+		len(b.ends) > 0 && (keyBytes != b.ends[0].key || valueBytes != b.ends[0].value)
+}
+
+func (b *blockBuilder) add(key, value []byte, tombstone bool) {
+	b.mixed = b.mixedWith(len(key), len(value), tombstone)
+	b.keys = append(b.keys, key...)
+	b.values = append(b.values, value...)
+	b.ends = append(b.ends, entryEnd{len(b.keys), len(b.values), tombstone})
+}
+
+// finish returns the block in three parts, valid until the next call. The builder
+// is empty then.
+func (b *blockBuilder) finish() (head, middle, tail []byte) {
+	b.encoded = append(b.encoded[:0], make([]byte, blockHeaderBytes)...)
+	kind := uint32(kindEven)
+	if b.mixed {
+		kind = kindMixed
+		b.encodeMixed()
+	} else {
+		kind |= uint32(b.ends[0].key) << 16
+		middle, tail = b.keys, b.values
+	}
+	head = b.encoded
+	order.PutUint32(head[4:], uint32(len(head)+len(middle)+len(tail)-8))
+	order.PutUint32(head[8:], kind)
+	order.PutUint32(head[12:], uint32(len(b.ends)))
+	order.PutUint32(head, checksum.Of(head[4:], middle, tail))
+	b.keys, b.values, b.ends, b.mixed = b.keys[:0], b.values[:0], b.ends[:0], false
+	return head, middle, tail
+}
+
+func (b *blockBuilder) encodeMixed() {
+	b.encoded = append(b.encoded, make([]byte, 4*len(b.ends))...)
+	var from entryEnd
+	for i, end := range b.ends {
+		order.PutUint32(b.encoded[blockHeaderBytes+4*i:], uint32(len(b.encoded)))
+		packed := uint64(end.value-from.value) << 1
+		if end.tombstone {
+			packed |= 1
+		}
+		b.encoded = binary.AppendUvarint(b.encoded, uint64(end.key-from.key))
+		b.encoded = binary.AppendUvarint(b.encoded, packed)
+		b.encoded = append(b.encoded, b.keys[from.key:end.key]...)
+		b.encoded = append(b.encoded, b.values[from.value:end.value]...)
+		from = end
+	}
+}
+
+// largeBlock returns what a mixed block of one entry begins with, all but the value.
+func largeBlock(key, value []byte, tombstone bool) (head []byte) {
+	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(key))
+	packed := uint64(len(value)) << 1
+	if tombstone {
+		packed |= 1
+	}
+	head = binary.AppendUvarint(head, uint64(len(key)))
+	head = binary.AppendUvarint(head, packed)
+	head = append(head, key...)
+	order.PutUint32(head[4:], uint32(len(head)+len(value)-8))
+	order.PutUint32(head[8:], kindMixed)
+	order.PutUint32(head[12:], 1)
+	order.PutUint32(head[blockHeaderBytes:], blockHeaderBytes+4)
+	order.PutUint32(head, checksum.Of(head[4:], value))
+	return head
+}

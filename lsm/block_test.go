@@ -1,0 +1,82 @@
+package lsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestTablesOfAllShapesOfKeys looks up, in tables of many blocks, every key and
+// what lies beside it: keys that are even and uneven, spread and crowded, and with
+// long common beginnings, so that an index's buckets help a lot, or not at all.
+func TestTablesOfAllShapesOfKeys(t *testing.T) {
+	r := newRand(t)
+	for name, key := range map[string]func(i int) []byte{
+		"random words":    func(int) []byte { return order.AppendUint64(nil, r.Uint64()) },
+		"counting words":  func(i int) []byte { return fmt.Appendf(nil, "%08d", i) },
+		"random lengths":  func(int) []byte { return bytes.Repeat([]byte{byte(r.IntN(3))}, r.IntN(2000)) },
+		"common prefix":   func(i int) []byte { return fmt.Appendf(nil, "http://example.org/jobs/%d", i*i) },
+		"one outlier":     func(i int) []byte { return fmt.Appendf(nil, "%c/jobs/of/the/town/%d", "zz"[i%2]-byte(min(i, 1)), i) },
+		"zeros at an end": func(i int) []byte { return append(fmt.Appendf(nil, "%d", i/50), make([]byte, i%50)...) },
+		"three bytes":     func(i int) []byte { return []byte{byte(i >> 16), byte(i >> 8), byte(i)} },
+	} {
+		for _, even := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/%v", name, even), func(t *testing.T) {
+				entries := map[string]string{}
+				for i := range 3000 {
+					valueBytes := 40
+					if !even {
+						valueBytes = r.IntN(90)
+					}
+					entries[string(key(i))] = string(bytes.Repeat([]byte{byte(i)}, valueBytes))
+				}
+				requireTable(t, entries)
+			})
+		}
+	}
+}
+
+func requireTable(t *testing.T, entries map[string]string) {
+	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
+	w, err := newTableWriter(env, 1)
+	require.NoError(t, err)
+	var keys []string
+	for key := range entries {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		require.NoError(t, w.add([]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""))
+	}
+	facts, err := w.finish(1, uint64(len(keys)))
+	require.NoError(t, err)
+	r, err := openTableReader(env, facts, vfs.AdviseRandom)
+	require.NoError(t, err)
+	defer r.close()
+	it := r.iterator()
+	for i, key := range keys {
+		e, found, err := r.get([]byte(key))
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, entries[key], string(e.value))
+
+		require.True(t, it.seekGE([]byte(key)))
+		require.Equal(t, key, string(it.key()))
+		require.Equal(t, i > 0, it.seekLT([]byte(key)))
+		if i > 0 {
+			require.Equal(t, keys[i-1], string(it.key()))
+		}
+		above := key + "\x00"
+		if r.covers([]byte(above)) && entries[above] == "" {
+			_, found, err = r.get([]byte(above))
+			require.NoError(t, err)
+			_, there := entries[above]
+			require.Equal(t, there, found)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package lsm
+
+import (
+	"bytes"
+	"math/bits"
+	"sort"
+)
+
+// tableIndex finds the block of a key. It is the mapped index of a table, and over
+// it, in memory, a table of the upper bits of the keys: four bytes for two to four
+// blocks.
+//
+// What all keys of the table begin with is left out of it; of the rest a record
+// holds the first eight bytes as a number, its prefix. buckets says for each value
+// that the upper bits of a prefix can have, from the least key's on, which is the
+// first block whose last key has these bits or more. Keys that are spread evenly
+// are so found with one look at the records; with others more blocks share their
+// upper bits, at worst all, and are searched by halves.
+type tableIndex struct {
+	records []byte
+	keys    []byte // the last key of each block, one behind the other
+	blocks  int
+	shared  int // bytes that all keys begin with
+	least   uint64
+	shift   uint
+	buckets []uint32
+}
+
+// commonPrefix returns the number of bytes that two keys, and so all between
+// them, begin with.
+func commonPrefix(a, b []byte) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func (x *tableIndex) prefix(i int) uint64      { return order.Uint64(x.records[indexRecordBytes*i:]) }
+func (x *tableIndex) blockOffset(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+8:]) }
+func (x *tableIndex) keyEnd(i int) uint64      { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
+
+// lastKey returns the last key of a block.
+func (x *tableIndex) lastKey(i int) []byte {
+	start := uint64(0)
+	if i > 0 {
+		start = x.keyEnd(i - 1)
+	}
+	return x.keys[start:x.keyEnd(i)]
+}
+
+// parseIndex checks an index of a table whose blocks fill its file up to an offset,
+// and whose keys lie between two.
+func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableIndex, reason string) {
+	if len(index) < indexHeaderBytes {
+		return x, "index cut short"
+	}
+	count := uint64(order.Uint32(index))
+	if count == 0 || count > uint64(len(index)-indexHeaderBytes)/indexRecordBytes {
+		return x, "index with an impossible number of blocks"
+	}
+	keysAt := indexHeaderBytes + count*indexRecordBytes
+	x = tableIndex{
+		records: index[indexHeaderBytes:keysAt], keys: index[keysAt:],
+		blocks: int(count), shared: commonPrefix(minKey, maxKey),
+	}
+	if uint64(order.Uint32(index[4:])) != uint64(x.shared) {
+		return x, "index that leaves out another beginning than the keys have"
+	}
+	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
+	last := minKey
+	for i := range x.blocks {
+		gotOffset, gotEnd := x.blockOffset(i), x.keyEnd(i)
+		inPlace := gotOffset == offset
+		if i > 0 {
+			inPlace = gotOffset >= offset+blockHeaderBytes && gotOffset < blocksEnd
+		}
+		if !inPlace || gotEnd < keyEnd || gotEnd > uint64(len(x.keys)) || gotEnd-keyEnd > MaxKeyBytes {
+			return x, "index with a record out of place"
+		}
+		offset, keyEnd = gotOffset, gotEnd
+		key := x.lastKey(i)
+		if c := bytes.Compare(last, key); c > 0 || c == 0 && i > 0 || bytes.Compare(key, maxKey) > 0 {
+			return x, "index with keys out of order"
+		}
+		if x.prefix(i) != keyPrefix(key[x.shared:]) {
+			return x, "index with a wrong prefix"
+		}
+		last = key
+	}
+	if keyEnd != uint64(len(x.keys)) || !bytes.Equal(last, maxKey) {
+		return x, "index that does not end where it should"
+	}
+	x.fillBuckets(keyPrefix(minKey[x.shared:]))
+	return x, ""
+}
+
+func (x *tableIndex) fillBuckets(least uint64) {
+	width := bits.Len64(x.prefix(x.blocks-1) - least)
+	x.least, x.shift = least, uint(max(0, width-bits.Len(uint(x.blocks))+1))
+	x.buckets = make([]uint32, x.bucket(x.prefix(x.blocks-1))+1)
+	filled := 0
+	for i := range x.blocks {
+		for b := x.bucket(x.prefix(i)); filled <= b; filled++ {
+			x.buckets[filled] = uint32(i)
+		}
+	}
+}
+
+func (x *tableIndex) bucket(prefix uint64) int { return int((prefix - x.least) >> x.shift) }
+
+// find returns the first block whose last key is at or above key, which must lie
+// between the least and the greatest key of the table.
+func (x *tableIndex) find(key []byte) int {
+	prefix := keyPrefix(key[x.shared:])
+	b := x.bucket(prefix)
+	low, high := int(x.buckets[b]), x.blocks-1
+	if b+1 < len(x.buckets) {
+		high = int(x.buckets[b+1])
+	}
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if x.prefix(middle) < prefix {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if x.prefix(low) != prefix {
+		return low
+	}
+	// Several blocks may end with keys of this prefix.
+	if bytes.Compare(x.lastKey(low), key) >= 0 {
+		return low
+	}
+	return low + 1 + sort.Search(x.blocks-1-low-1, func(i int) bool {
+		return bytes.Compare(x.lastKey(low+1+i), key) >= 0
+	})
+}
