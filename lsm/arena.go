@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 )
 
@@ -26,16 +27,22 @@ type arena[T any] struct {
 	handed int // elements handed out of all chunks
 
 	elementBytes int
+	spare        *sync.Pool // of chunks of the largest ordinary size
 	grown        func(bytes int)
 }
+
+// The chunks of memtables that are gone serve those to come: so a store that is
+// written to leaves the garbage collector next to nothing to do, and the kernel no
+// pages to hand out anew. What is not taken for a while the collector drops.
+var spareWords, spareBytes sync.Pool
 
 // ref names a run of an arena: the chunk's number in the upper half, the index
 // of the run's first element in the lower.
 type ref uint64
 
 // newArena returns an empty arena. It calls grown with what it allocates.
-func newArena[T any](elementBytes int, grown func(bytes int)) *arena[T] {
-	a := &arena[T]{last: -1, elementBytes: elementBytes, grown: grown}
+func newArena[T any](elementBytes int, spare *sync.Pool, grown func(bytes int)) *arena[T] {
+	a := &arena[T]{last: -1, elementBytes: elementBytes, spare: spare, grown: grown}
 	a.chunks.Store(new([][]T))
 	return a
 }
@@ -58,12 +65,32 @@ func (a *arena[T]) alloc(n int) (ref, []T) {
 	}
 	a.grown(size * a.elementBytes)
 	index := len(chunks)
-	more := append(slices.Clip(chunks), make([]T, size)) // readers keep what they have
+	more := append(slices.Clip(chunks), a.newChunk(size)) // readers keep what they have
 	a.chunks.Store(&more)
 	if !own {
 		a.last, a.used = index, n
 	}
 	return ref(index) << 32, more[index][:n:n]
+}
+
+func (a *arena[T]) newChunk(size int) []T {
+	if size == maxChunkBytes/a.elementBytes {
+		if chunk, ok := a.spare.Get().(*[]T); ok {
+			clear(*chunk)
+			return *chunk
+		}
+	}
+	return make([]T, size)
+}
+
+// release hands the chunks on. Nobody may use the arena any more, nor what at
+// returned.
+func (a *arena[T]) release() {
+	for _, chunk := range *a.chunks.Swap(new([][]T)) {
+		if len(chunk) == maxChunkBytes/a.elementBytes {
+			a.spare.Put(&chunk)
+		}
+	}
 }
 
 // at returns the elements of a chunk from the ref on.

@@ -99,7 +99,7 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 
 // fillTable writes what an iterator holds, without tombstones if so asked. Now
 // and then it calls pause, if that is not nil, and looks whether the DB closes.
-func (db *DB) fillTable(w *tableWriter, it internalIterator, dropTombstones bool, pause func() error) error {
+func (db *DB) fillTable(w *tableWriter, it entrySource, dropTombstones bool, pause func() error) error {
 	found, begun := false, false
 	for {
 		var err error

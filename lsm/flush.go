@@ -183,7 +183,7 @@ func (db *DB) writeMemtable(m *memtable, number uint64, oldest bool) (tableFacts
 	if err != nil {
 		return tableFacts{}, err
 	}
-	if err := db.fillTable(w, m.flushIterator(), oldest, nil); err != nil {
+	if err := db.fillTable(w, m.flushSource(), oldest, nil); err != nil {
 		w.abandon()
 		return tableFacts{}, err
 	}

@@ -86,11 +86,12 @@ func (m *memtable) get(key []byte, sequence uint64) (memVersion, bool) {
 
 func (m *memtable) ref() { m.refs.Add(1) }
 
-// unref gives the memory back to the budget when no view lists the memtable
-// any more. The garbage collector does the rest.
+// unref gives the memory back when no view lists the memtable any more. Whoever
+// reads one holds a view that lists it, and nothing that lies in it leaves the package.
 func (m *memtable) unref() {
 	if m.refs.Add(-1) == 0 {
 		m.budget.grow(-m.bytes.Load())
+		m.versions.release()
 	}
 }
 

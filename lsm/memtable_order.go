@@ -32,6 +32,11 @@ type orderedNode struct {
 // published, and neither is any behind it.
 func (m *versionMap) newNodes(from ref) (nodes []orderedNode, next ref) {
 	chunks := *m.words.chunks.Load()
+	room := 0
+	for i := int(from >> 32); i < len(chunks); i++ {
+		room += len(chunks[i]) / nodeWords
+	}
+	nodes = make([]orderedNode, 0, max(0, room-int(uint32(from))/nodeWords))
 	for ; int(from>>32) < len(chunks); from = (from>>32 + 1) << 32 {
 		chunk := chunks[from>>32]
 		for ; int(uint32(from))+nodeWords <= len(chunk); from += nodeWords {
@@ -116,12 +121,6 @@ func (m *memtable) iterators(sequence uint64) []internalIterator {
 		its = append(its, &runIterator{versions: m.versions, nodes: run, sequence: sequence, at: -1})
 	}
 	return its
-}
-
-// flushIterator steps over all keys of a memtable that is not written any more.
-func (m *memtable) flushIterator() internalIterator {
-	nodes, _ := m.versions.newNodes(0)
-	return &runIterator{versions: m.versions, nodes: m.versions.sorted(nodes), sequence: m.lastSequence.Load(), at: -1}
 }
 
 // runIterator steps over the keys of a run as they were at a sequence number.

@@ -100,7 +100,7 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 
 func TestArenaRunsStayApart(t *testing.T) {
 	allocated := 0
-	a := newArena[byte](1, func(bytes int) { allocated += bytes })
+	a := newArena[byte](1, &spareBytes, func(bytes int) { allocated += bytes })
 	r := newRand(t)
 	runs := map[ref]byte{}
 	sizes := map[ref]int{}
@@ -121,4 +121,13 @@ func TestArenaRunsStayApart(t *testing.T) {
 		require.Equal(t, sizes[at], bytes.Count(a.at(at)[:sizes[at]], []byte{fill}))
 	}
 	require.LessOrEqual(t, allocated, a.handed+a.handed/4+minChunkBytes)
+
+	// Another that takes over its chunks does not see what was in them.
+	a.release()
+	a = newArena[byte](1, &spareBytes, func(int) {})
+	for range 2000 {
+		_, run := a.alloc(r.IntN(5000))
+		require.Equal(t, len(run), bytes.Count(run, []byte{0}))
+		copy(run, bytes.Repeat([]byte{1}, len(run)))
+	}
 }

@@ -5,23 +5,29 @@ import (
 	"slices"
 )
 
-// internalIterator steps over entries in the order of their keys, each key once,
-// tombstones too. A new one is not on an entry. The positioning calls return
-// whether they found one; next and prev may be called only while on one. What
-// key and value return is valid until the next positioning call and may lie in
-// a mapping: all calls belong inside vfs.Guard.
-type internalIterator interface {
+// entrySource steps forwards over entries in the order of their keys, each key
+// once, tombstones too. A new one is not on an entry. first and next return whether
+// they found one; next may be called only while on one. What key and value
+// return is valid until the next positioning call and may lie in a mapping: all calls
+// belong inside vfs.Guard.
+type entrySource interface {
 	first() bool
-	last() bool
-	seekGE(key []byte) bool
-	seekLT(key []byte) bool
 	next() bool
-	prev() bool
 	key() []byte
 	value() []byte
 	tombstone() bool
 	// err tells why a positioning call returned false, nil at the end.
 	err() error
+}
+
+// internalIterator is an entrySource that can be positioned anywhere and steps
+// backwards, too.
+type internalIterator interface {
+	entrySource
+	last() bool
+	seekGE(key []byte) bool
+	seekLT(key []byte) bool
+	prev() bool
 }
 
 // mergingIterator makes one sequence of several. Where they hold the same key,

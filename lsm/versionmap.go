@@ -76,8 +76,8 @@ func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 
 
 func newVersionMap(grown func(bytes int)) *versionMap {
 	m := &versionMap{
-		words: newArena[atomic.Uint64](8, grown),
-		data:  newArena[byte](1, grown),
+		words: newArena[atomic.Uint64](8, &spareWords, grown),
+		data:  newArena[byte](1, &spareBytes, grown),
 		grown: grown,
 	}
 	m.data.alloc(1)
@@ -111,8 +111,18 @@ func (m *versionMap) used() int64 {
 	return 8*int64(m.words.handed) + int64(m.data.handed) + 8*int64(len(m.slots.Load().slots))
 }
 
+// release hands on the memory. Nobody may use the map any more.
+func (m *versionMap) release() {
+	m.words.release()
+	m.data.release()
+}
+
 func (m *versionMap) key(node ref) []byte {
-	b := m.data.at(ref(m.words.at(node)[nodeKey].Load()))
+	return m.keyAt(ref(m.words.at(node)[nodeKey].Load()))
+}
+
+func (m *versionMap) keyAt(r ref) []byte {
+	b := m.data.at(r)
 	n := binary.LittleEndian.Uint32(b)
 	return b[4 : 4+n : 4+n]
 }
@@ -156,13 +166,17 @@ func (m *versionMap) versionAt(node ref, sequence uint64) (memVersion, bool) {
 	for r != noRef {
 		b := m.data.at(r)
 		if got := binary.LittleEndian.Uint64(b); got <= sequence {
-			packed := binary.LittleEndian.Uint32(b[16:])
-			end := versionHeaderBytes + packed>>1
-			return memVersion{got, packed&1 != 0, b[versionHeaderBytes:end:end]}, true
+			return decodeVersion(b), true
 		}
 		r = ref(binary.LittleEndian.Uint64(b[8:]))
 	}
 	return memVersion{}, false
+}
+
+func decodeVersion(b []byte) memVersion {
+	packed := binary.LittleEndian.Uint32(b[16:])
+	end := versionHeaderBytes + packed>>1
+	return memVersion{binary.LittleEndian.Uint64(b), packed&1 != 0, b[versionHeaderBytes:end:end]}
 }
 
 // add puts a version in front of those of its key. Its sequence number must be
