@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	bloomv3 "github.com/bits-and-blooms/bloom/v3"
 	"github.com/stretchr/testify/require"
@@ -122,4 +123,53 @@ func BenchmarkBuilder(b *testing.B) {
 		builder.Add(keys[i])
 		i++
 	}
+}
+
+// BenchmarkMissed reports look-ups whose "maybe" came to nothing.
+func BenchmarkMissed(b *testing.B) {
+	keys := randomKeys(newRandom(b), 1_000_000)
+	filter := open(b, build(nil, keys))
+	hashes := make([]Hash, 1<<16)
+	for i := range hashes {
+		hashes[i] = HashKey(keys[i])
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		at := i * 31 % len(hashes)
+		filter.Missed(hashes[at], keys[at])
+	}
+}
+
+// BenchmarkTick is a pass over tables of a hundred million keys in which every
+// page was asked and half are in memory, with nothing to exchange.
+func BenchmarkTick(b *testing.B) {
+	const tables = 100
+	random := newRandom(b)
+	keys := randomKeys(random, 1_000_000)
+	data := build(nil, keys)
+	m := NewManager(tables * int64(len(data)) / 2)
+	var filters []*Filter
+	for range tables {
+		filters = append(filters, open(b, data))
+	}
+	m.Track(filters...)
+	clock := int64(0)
+	tick := func() bool {
+		for _, f := range filters {
+			for i := range f.samples {
+				f.samples[i].no.Add(random.Uint32N(10))
+			}
+		}
+		clock++
+		more, err := m.Tick(time.Unix(clock, 0))
+		require.NoError(b, err)
+		return more
+	}
+	for tick() {
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tick()
+	}
+	b.ReportMetric(float64(m.Stats().Pages), "pages")
 }

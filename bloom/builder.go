@@ -10,7 +10,8 @@ import (
 )
 
 // Builder makes a filter from keys that come in ascending order. It holds the
-// finished pages until Finish: about a byte a key with the default options.
+// finished pages, about a byte a key with the default options, until Flush or
+// Finish hands them out.
 type Builder struct {
 	options Options
 	hashes  int
@@ -21,11 +22,12 @@ type Builder struct {
 	pageKeys  int
 	separator []byte // of the page being filled
 
-	last  []byte // the last key
-	keys  uint64
-	count uint32 // finished pages
-	pages []byte // the finished pages
-	index []byte // and their entries
+	last    []byte // the last key
+	keys    uint64
+	count   uint32 // finished pages
+	flushed int64  // bytes of the finished pages that were handed out
+	pages   []byte // the other finished pages
+	index   []byte // the entries of all of them
 }
 
 // NewBuilder returns an empty Builder. It panics if the options are not valid:
@@ -90,7 +92,7 @@ func (b *Builder) finishPage() {
 	start := len(b.pages)
 	b.pages = appendWords(b.pages, words)
 	e := entry{
-		offset: int64(start),
+		offset: b.flushed + int64(start),
 		bytes:  uint32(len(b.pages) - start),
 		keys:   uint32(b.pageKeys),
 		crc:    checksum.Of(b.pages[start:]),
@@ -101,13 +103,23 @@ func (b *Builder) finishPage() {
 	clear(b.words)
 }
 
-// Finish appends the encoded filter to dst and returns it. The Builder is then
-// empty again, ready for another filter.
+// Flush appends the finished pages to dst, returns it and forgets them: they are
+// the beginning of the encoded filter, or follow what Flush returned before. So a
+// large filter can be written while its keys stream out.
+func (b *Builder) Flush(dst []byte) []byte {
+	dst = append(dst, b.pages...)
+	b.flushed += int64(len(b.pages))
+	b.pages = b.pages[:0]
+	return dst
+}
+
+// Finish appends the encoded filter, or what Flush has left of it, to dst and
+// returns it. The Builder is then empty again, ready for another filter.
 func (b *Builder) Finish(dst []byte) []byte {
 	if b.pageKeys > 0 {
 		b.finishPage()
 	}
-	dst = append(dst, b.pages...)
+	dst = b.Flush(dst)
 	dst = append(dst, b.index...)
 	dst = trailer{
 		indexCRC:   checksum.Of(b.index),
@@ -119,7 +131,7 @@ func (b *Builder) Finish(dst []byte) []byte {
 	}.append(dst)
 
 	b.separator, b.last = b.separator[:0], b.last[:0]
-	b.pages, b.index = b.pages[:0], b.index[:0]
-	b.keys, b.count = 0, 0
+	b.index = b.index[:0]
+	b.keys, b.count, b.flushed = 0, 0, 0
 	return dst
 }

@@ -155,6 +155,67 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
+// sealedScores puts the right CRC on scores that were changed.
+func sealedScores(b []byte) []byte {
+	if len(b) >= scoresHeaderBytes {
+		order.PutUint32(b[scoresCRCAt:], crc32c(b[scoresVersionAt:]))
+	}
+	return b
+}
+
+// Each damage is done to the scores of a filter of 2 pages.
+func TestDamagedScores(t *testing.T) {
+	whole := goldenScores(t)
+	require.NoError(t, NewManager(0).Restore("scores", whole))
+	const filterAt, talliesAt = scoresHeaderBytes, scoresHeaderBytes + scoresFilterBytes
+	set32 := func(at int, v uint32) func(b []byte) []byte {
+		return func(b []byte) []byte { order.PutUint32(b[at:], v); return sealedScores(b) }
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(b []byte) []byte
+		err    error
+		offset int
+	}{
+		{"none", sealedScores, nil, 0},
+		{"empty", func([]byte) []byte { return nil }, ErrCorrupt, 0},
+		{"bad magic", func(b []byte) []byte { b[0] ^= 1; return b }, ErrCorrupt, 0},
+		{"version flipped", func(b []byte) []byte { b[scoresVersionAt] ^= 1; return b }, ErrCorrupt, 0},
+		{"newer version", set32(scoresVersionAt, 1), ErrNewerVersion, 0},
+		{"reserved byte set", set32(scoresReservedAt+2, 1), ErrCorrupt, 0},
+		{"filter too many", set32(scoresFiltersAt, 2), ErrCorrupt, len(whole)},
+		{"filters huge", set32(scoresFiltersAt, math.MaxUint32), ErrCorrupt, len(whole)},
+		{"no filters", set32(scoresFiltersAt, 0), ErrCorrupt, filterAt},
+		{"page too many", set32(filterAt+scoresPagesAt, 3), ErrCorrupt, filterAt},
+		{"pages huge", set32(filterAt+scoresPagesAt, math.MaxUint32), ErrCorrupt, filterAt},
+		{"page too few", set32(filterAt+scoresPagesAt, 1), ErrCorrupt, talliesAt + tallyBytes},
+		{"not a number", set32(talliesAt, math.Float32bits(float32(math.NaN()))), ErrCorrupt, filterAt},
+		{"infinite", set32(talliesAt, math.Float32bits(float32(math.Inf(1)))), ErrCorrupt, filterAt},
+		{"huge", set32(talliesAt, math.Float32bits(1<<41)), ErrCorrupt, filterAt},
+		{"negative", set32(talliesAt+4, math.Float32bits(-1)), ErrCorrupt, filterAt},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := NewManager(0).Restore("d/scores", c.damage(bytes.Clone(whole)))
+			if c.err == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, c.err)
+			var corruption *CorruptionError
+			if errors.As(err, &corruption) {
+				assert.Equal(t, "d/scores", corruption.Path)
+				assert.EqualValues(t, c.offset, corruption.Offset, "%v", err)
+			}
+		})
+	}
+	for at := range whole {
+		b := bytes.Clone(whole)
+		b[at] ^= 0x10
+		require.ErrorIs(t, NewManager(0).Restore("scores", b), ErrCorrupt, "byte %d", at)
+		require.ErrorIs(t, NewManager(0).Restore("scores", whole[:at]), ErrCorrupt, "cut to %d", at)
+	}
+}
+
 func TestCorruptionErrorNamesThePlace(t *testing.T) {
 	err := error(&CorruptionError{Path: "d/7.table", Offset: 4096, Reason: "page checksum 1, want 2"})
 	require.EqualError(t, err, "bloom: d/7.table is corrupt at offset 4096: page checksum 1, want 2")

@@ -16,13 +16,24 @@
 // it is in memory:
 //
 //	manager := bloom.NewManager(budget)
+//	err := manager.Restore(name, scores) // of the last time, if there are any
 //	filter, err := bloom.Open(path, io.NewSectionReader(file, offset, size))
-//	err = manager.Update(newest, older, oldest)
+//	manager.Track(newest, older, oldest)
+//	stop := manager.Start(report)
 //
-// A look-up hashes its key once and asks the filter of one table after another:
+// and told of whenever tables come and go:
+//
+//	err = manager.Update(newest, merged)
+//
+// A look-up hashes its key once and asks the filter of one table after another.
+// It reports a table that was searched in vain:
 //
 //	h := bloom.HashKey(key)
-//	if filter.MayContain(h, key) { ... }
+//	if filter.MayContain(h, key) {
+//		if ... { // the table does not have it
+//			filter.Missed(h, key)
+//		}
+//	}
 //
 // # Pages
 //
@@ -37,18 +48,45 @@
 //
 // A page that is not in memory answers "maybe". No look-up ever loads one.
 //
-// # Budget
+// # Usefulness
 //
 // A Manager keeps the indexes of its filters in memory and, of their pages, as
-// many as its budget has room for: those of the newest table first, each table's
-// from its smallest key up. A page is checked against its CRC when it is
-// loaded. One that is damaged is reported, stays out, and answers "maybe".
+// many as its budget has room for: those with the highest
+//
+//	usefulness = requests in the last t seconds x probability of the answer "no"
+//
+// for each byte. "No" is the only answer that spares anything: the filter of the
+// oldest table, which has the key if no other had it, is worth nothing for keys
+// that exist, and much for those that do not. Which are asked for, the Manager
+// learns page by page: from what the pages in memory answer, and from what
+// Missed reports of the others, so that a "maybe" for lack of the page tells
+// neither for it nor against it. t is a minute, over which requests fade.
+//
+// A few requests are no measure of a page, and so each number is drawn towards
+// the average of its table as far as chance explains the difference. Where keys
+// are hashed, all pages of a table score alike and tables are ranked; where some
+// ranges of keys are hot, pages are.
+//
+// A pass a second takes a page in if it is better, by a margin that keeps pages
+// from coming and going, than those that leave for it. It reads a few megabytes at
+// most.
+//
+// The filter of a merged table inherits, for each of its pages, what is known of
+// the pages with the same range of keys that it replaces, and has the best of its pages
+// in memory when Update returns. That of a new table is expected to be
+// asked as often as the newest was so far. Scores and Restore carry the
+// knowledge from one run of the store to the next.
+//
+// A page is checked against its CRC when it is loaded. One that is damaged is
+// reported, stays out, and answers "maybe".
 //
 // # Concurrency
 //
-// HashKey, Filter.MayContain and Filter.Stats may be called by many goroutines, also
-// while the Manager loads and drops pages; they take no lock and allocate
-// nothing. A Builder is for one goroutine.
+// HashKey, Filter.MayContain, Filter.Missed and both Stats may be called by many
+// goroutines, also while the Manager loads and drops pages; they take no lock and
+// allocate nothing. A Manager is for many goroutines, too; its methods wait for
+// one another, but Update, Track, SetBudget and Scores for no more than the page
+// that is being read. A Builder is for one goroutine.
 //
 // # Layout
 //
@@ -73,7 +111,7 @@
 // Nothing of a filter changes once it is written. Open verifies trailer and
 // index and fails with a *CorruptionError; a table whose filter does not open
 // can be read without. Whatever bytes of a filter are wrong, it never answers
-// "no" for a key that was added.
+// "no" for a key that was added. Scores that do not decode are done without.
 //
 // # Limits
 //

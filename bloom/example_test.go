@@ -29,14 +29,22 @@ func Example() {
 	}
 
 	// For each look-up:
+	table := map[string]bool{"baker": true, "cook": true, "gardener": true}
 	for _, key := range []string{"cook", "pilot"} {
 		h := bloom.HashKey([]byte(key))
-		fmt.Println(key, filter.MayContain(h, []byte(key)))
+		if !filter.MayContain(h, []byte(key)) {
+			fmt.Println(key, "is not there")
+			continue
+		}
+		if !table[key] {
+			filter.Missed(h, []byte(key)) // the filter did not know
+		}
+		fmt.Println(key, table[key])
 	}
 	stats := filter.Stats()
 	fmt.Println("look-ups spared:", stats.No, "of", stats.Probes)
 	// Output:
 	// cook true
-	// pilot false
+	// pilot is not there
 	// look-ups spared: 1 of 2
 }

@@ -11,34 +11,33 @@ import (
 
 // Filter is the filter of one table. Its pages come into memory by way of a
 // Manager; until then it answers "maybe".
+//
+// Look-ups take no lock. The invariants:
+//
+//   - Of what a look-up reads only pages[i] ever changes, and what that points to
+//     does not: a look-up loads the pointer once and may use the page for as long
+//     as it likes, dropped or not.
+//   - Only the Manager stores to pages, under its mutex, and stores nothing but
+//     nil or the page whose CRC it has checked. So every answer "no" is true,
+//     whichever moment the look-up saw.
+//   - Counters are only added to by look-ups, and samples only taken away from by
+//     the Manager's Swap: nothing that was counted is lost or counted twice.
 type Filter struct {
 	path    string
 	section *io.SectionReader
 	hashes  uint64
 	keys    uint64
 	index   index
+	crc     uint32 // of the index; with keys and pages it tells filters apart
 
-	// pages holds the pages in memory, nil for those that are not. Readers load
-	// a pointer and use what it points to for as long as they like; only the
-	// Manager stores. What a page holds never changes.
-	pages  []atomic.Pointer[page]
-	broken []bool // pages whose bytes are damaged; guarded by the Manager's mutex
-
+	pages    []atomic.Pointer[page] // nil for those that are not in memory
+	samples  []sample               // of the look-ups that asked each page
 	counters *[counterStripes]counters
-}
 
-// counters count answers. A filter has several, each on a cache line of its own
-// and away from what look-ups only read; a look-up uses the one that its hash falls
-// on, so that processors asking for different keys do not wait for each other.
-// Each look-up adds to one number.
-type counters struct {
-	no     atomic.Uint64
-	maybe  atomic.Uint64
-	absent atomic.Uint64
-	_      [64 - 3*8]byte
+	// Guarded by the Manager's mutex.
+	tallies []tally // what samples have come to
+	broken  []bool  // pages whose bytes are damaged
 }
-
-const counterStripes = 8
 
 // Open reads the trailer and the index of a filter and verifies them. Path is
 // the name of the file that the section lies in, for errors. The section is kept
@@ -75,87 +74,26 @@ func Open(path string, section *io.SectionReader) (*Filter, error) {
 	if err != nil {
 		return nil, f.corrupt(indexAt+int64(at), err)
 	}
-	f.hashes, f.keys, f.index = uint64(t.hashes), t.keys, x
-	f.pages = make([]atomic.Pointer[page], len(x.entries))
-	f.broken = make([]bool, len(x.entries))
+	f.hashes, f.keys, f.index, f.crc = uint64(t.hashes), t.keys, x, t.indexCRC
+	pages := len(x.entries)
+	f.pages, f.samples = make([]atomic.Pointer[page], pages), make([]sample, pages)
+	f.tallies, f.broken = make([]tally, pages), make([]bool, pages)
 	return f, nil
 }
 
-// MayContain tells whether the table may contain a key with the given hash. If
-// it is false the key was not added; if it is true the table has to be asked.
-func (f *Filter) MayContain(h Hash, key []byte) bool {
-	count := &f.counters[h.h1%counterStripes]
-	if len(f.pages) == 0 {
-		count.no.Add(1)
-		return false
-	}
-	switch p := f.pages[f.index.find(key)].Load(); {
-	case p == nil:
-		count.absent.Add(1)
-		return true
-	case p.mayContain(h, f.hashes):
-		count.maybe.Add(1)
-		return true
-	default:
-		count.no.Add(1)
-		return false
-	}
-}
-
-// FilterStats describe a filter: what it is, what of it is in memory, and what
-// it has answered since it was opened.
-type FilterStats struct {
-	Keys          uint64
-	Pages         int
-	PageBytes     int64 // of all pages
-	IndexBytes    int64 // in memory, always
-	ResidentPages int
-	ResidentBytes int64 // of the pages in memory
-
-	Probes uint64 // calls of MayContain
-	No     uint64 // that spared a look-up in the table
-	Absent uint64 // that were answered "maybe" because the page was not in memory
-}
-
-// Stats returns the figures of the filter. While look-ups go on, or pages come
-// and go, they are of slightly different moments.
-func (f *Filter) Stats() FilterStats {
-	s := FilterStats{
-		Keys:       f.keys,
-		Pages:      len(f.pages),
-		IndexBytes: f.index.memory(),
-	}
-	for i := range f.pages {
-		size := int64(f.index.entries[i].bytes)
-		s.PageBytes += size
-		if f.pages[i].Load() != nil {
-			s.ResidentPages++
-			s.ResidentBytes += size
-		}
-	}
-	for i := range f.counters {
-		c := &f.counters[i]
-		no, maybe, absent := c.no.Load(), c.maybe.Load(), c.absent.Load()
-		s.No += no
-		s.Absent += absent
-		s.Probes += no + maybe + absent
-	}
-	return s
-}
-
-// load reads page i into memory. The Manager calls it, under its mutex.
-func (f *Filter) load(i int) error {
+// readPage reads page i. A damaged one is marked, so that nobody tries again.
+// The Manager calls it, under its mutex.
+func (f *Filter) readPage(i int) (*page, error) {
 	e := f.index.entries[i]
 	b, err := f.read(e.offset, int64(e.bytes))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if got := checksum.Of(b); got != e.crc {
 		f.broken[i] = true
-		return f.corrupt(e.offset, errors.Newf("page checksum %08x, want %08x", got, e.crc))
+		return nil, f.corrupt(e.offset, errors.Newf("page checksum %08x, want %08x", got, e.crc))
 	}
-	f.pages[i].Store(decodePage(b))
-	return nil
+	return decodePage(b), nil
 }
 
 // read returns n bytes of the section.

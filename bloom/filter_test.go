@@ -211,6 +211,24 @@ func TestBuilderIsReusable(t *testing.T) {
 	}
 }
 
+// Pages that are handed out while keys come are the beginning of the same filter.
+func TestFlush(t *testing.T) {
+	random := newRandom(t)
+	b := NewBuilder(&Options{PageBytes: 64})
+	for range 20 {
+		keys := randomKeys(random, random.IntN(500))
+		var got []byte
+		for _, key := range keys {
+			b.Add(key)
+			if random.IntN(50) == 0 {
+				got = b.Flush(got)
+				require.Empty(t, b.pages)
+			}
+		}
+		require.Equal(t, build(&Options{PageBytes: 64}, keys), b.Finish(got))
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		opts *Options
@@ -252,6 +270,9 @@ func TestLookupAllocatesNothing(t *testing.T) {
 		var key [24]byte // stays on the stack
 		key[0], key[20] = i, i
 		i++
-		f.MayContain(HashKey(key[:]), key[:])
+		h := HashKey(key[:])
+		if f.MayContain(h, key[:]) {
+			f.Missed(h, key[:])
+		}
 	}))
 }

@@ -2,6 +2,7 @@ package bloom
 
 import (
 	"bytes"
+	"math"
 	"runtime"
 	"testing"
 
@@ -63,5 +64,35 @@ func FuzzBuilder(f *testing.F) {
 			require.True(t, mayContain(filter, key), "false negative: %q", key)
 		}
 		require.EqualValues(t, len(keys), filter.Stats().Keys)
+	})
+}
+
+// Whatever the bytes, Restore does not panic, and what it takes is
+// no larger than its input and does not upset the ranking.
+func FuzzRestore(f *testing.F) {
+	golden := goldenScores(f)
+	f.Add(golden)
+	f.Add(golden[:len(golden)-3])
+	f.Add(NewManager(0).Scores())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := NewManager(1 << 20)
+		for _, b := range [][]byte{data, sealedScores(bytes.Clone(data))} {
+			if err := m.Restore("scores", b); err != nil {
+				require.True(t, errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNewerVersion))
+				continue
+			}
+			restored, _, err := decodeScores(b)
+			require.NoError(t, err)
+			pages := 0
+			for _, tallies := range restored {
+				pages += len(tallies)
+			}
+			require.LessOrEqual(t, pages*tallyBytes, len(b))
+		}
+		filter := load(t, goldenFile(t))
+		m.Track(filter)
+		for _, x := range usefulness(nil, filter.tallies, filter.share) {
+			require.False(t, math.IsNaN(x))
+		}
 	})
 }

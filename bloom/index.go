@@ -136,10 +136,20 @@ func (x *index) find(key []byte) int {
 	return low - 1 // the first separator, the empty one, is above no key
 }
 
+// rank returns where a key lies among the pages: page 2 begins at 2. Within a
+// page all keys lie in its middle.
+func (x *index) rank(key []byte) float64 {
+	i := x.find(key)
+	if bytes.Equal(x.separator(i), key) {
+		return float64(i)
+	}
+	return float64(i) + 0.5
+}
+
 // memory is the number of bytes that the index of a filter holds in memory,
-// along with the pointers to its pages.
+// along with the pointers to its pages and what is counted of them.
 func (x *index) memory() int64 {
-	const perPage = 24 + 8 + 8 + 8 // entry, end, prefix, pointer
+	const perPage = 24 + 8 + 8 + 8 + 12 + 8 + 1 // entry, end, prefix, pointer, sample, tally, broken
 	return int64(len(x.entries)*perPage + cap(x.separators))
 }
 

@@ -7,50 +7,23 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestRank(t *testing.T) {
-	five := table{indexBytes: 10, pages: 5, pageBytes: 100, lastBytes: 40}
-	one := table{indexBytes: 10, pages: 1, pageBytes: 40, lastBytes: 40}
-	none := table{indexBytes: 10}
-	for _, c := range []struct {
-		name   string
-		budget int64
-		tables []table
-		want   []int
-	}{
-		{"no tables", 1000, nil, []int{}},
-		{"room for all", 480, []table{five, one}, []int{5, 0}},
-		{"room for all and a byte less", 499, []table{five, one}, []int{5, 0}},
-		{"room for all indeed", 500, []table{five, one}, []int{5, 1}},
-		{"newest first", 180, []table{one, five, one}, []int{1, 1, 0}},
-		{"up to the first that does not fit", 340, []table{five, one, one}, []int{3, 0, 0}},
-		{"last page does not fit", 429, []table{five, none}, []int{4, 0}},
-		{"last page fits", 460, []table{five, none}, []int{5, 0}},
-		{"tables without keys are passed over", 500, []table{none, five, none, one}, []int{0, 5, 0, 0}},
-		{"indexes alone", 20, []table{five, one}, []int{0, 0}},
-		{"less than the indexes", 10, []table{one, one}, []int{0, 0}},
-		{"nothing", 0, []table{one, five}, []int{0, 0}},
-		{"less than nothing", -5, []table{five, one}, []int{0, 0}},
-	} {
-		assert.Equal(t, c.want, rank(c.budget, c.tables), c.name)
-	}
-}
-
 // Random changes of the list of tables, under random budgets: memory stays
-// within the budget, what is in memory is what the rank says, and the answers are
-// right all the time.
+// within the budget, after a Tick no room for a page is left where there are
+// more, and the answers are right all the time.
 func TestBudgetIsHonoured(t *testing.T) {
 	random := newRandom(t)
 	for range 20 {
 		m := NewManager(random.Int64N(40_000))
 		var filters []*Filter
 		var keys [][][]byte
-		for range 20 {
+		for step := range 20 {
 			if len(filters) > 0 && random.IntN(3) == 0 { // merge some of the newest
 				n := 1 + random.IntN(len(filters))
 				filters, keys = filters[n:], keys[n:]
@@ -62,22 +35,25 @@ func TestBudgetIsHonoured(t *testing.T) {
 
 			s := m.Stats()
 			require.LessOrEqual(t, s.ResidentBytes, max(0, s.BudgetBytes-s.IndexBytes))
-			var tables []table
-			for _, f := range filters {
-				tables = append(tables, f.table())
-			}
-			want := rank(m.budget, tables)
-			pages := 0
 			for i, f := range filters {
-				pages += want[i]
-				for p := range f.pages {
-					require.Equal(t, p < want[i], f.pages[p].Load() != nil)
-				}
 				for _, key := range keys[i] {
-					require.True(t, mayContain(f, key))
+					if !mayContain(f, key) {
+						t.Fatalf("false negative: %x", key)
+					}
 				}
 			}
-			require.Equal(t, pages, s.ResidentPages)
+			if random.IntN(3) == 0 {
+				m.SetBudget(random.Int64N(40_000))
+				s := m.Stats()
+				require.LessOrEqual(t, s.ResidentBytes, max(0, s.BudgetBytes-s.IndexBytes))
+			}
+			more, err := m.Tick(time.Unix(int64(step), 0))
+			require.NoError(t, err)
+			require.False(t, more)
+			s = m.Stats()
+			room := max(0, s.BudgetBytes-s.IndexBytes)
+			require.LessOrEqual(t, s.ResidentBytes, room)
+			require.True(t, s.ResidentPages == s.Pages || s.ResidentBytes+512 > room, "room for a page is left: %+v", s)
 		}
 	}
 }
@@ -132,7 +108,7 @@ func TestDamagedPage(t *testing.T) {
 	assert.Equal(t, 2, f.Stats().ResidentPages)
 }
 
-// A page that could not be read is tried again by the next Update.
+// A page that could not be read is tried again by the next Tick.
 func TestReadErrorIsNotForEver(t *testing.T) {
 	data := build(nil, numbered("%05d", 9000))
 	broken := errors.New("disk")
@@ -148,8 +124,12 @@ func TestReadErrorIsNotForEver(t *testing.T) {
 	fails.Store(true)
 	require.ErrorIs(t, m.Update(f), broken)
 	assert.Zero(t, f.Stats().ResidentPages)
+	more, err := m.Tick(time.Unix(1, 0))
+	require.ErrorIs(t, err, broken)
+	assert.False(t, more, "not again at once")
 	fails.Store(false)
-	require.NoError(t, m.Update(f))
+	_, err = m.Tick(time.Unix(2, 0))
+	require.NoError(t, err)
 	assert.Equal(t, 3, f.Stats().ResidentPages)
 
 	fails.Store(true)
@@ -182,15 +162,28 @@ func TestLookupsDuringUpdates(t *testing.T) {
 					t.Errorf("false negative: %x", key)
 					return
 				}
+				filters[i].Missed(HashKey(key), key)
 				if own.IntN(100) == 0 {
 					filters[i].Stats()
 				}
 			}
 		})
 	}
+	own := rand.New(rand.NewPCG(random.Uint64(), 0))
 	group.Go(func() {
 		for !done.Load() {
 			m.Stats()
+			m.SetBudget(own.Int64N(10_000))
+			_ = m.Restore("scores", m.Scores())
+		}
+	})
+	stop := m.Start(func(err error) { t.Error(err) })
+	defer stop()
+	group.Go(func() {
+		for clock := int64(0); !done.Load(); clock++ {
+			if _, err := m.Tick(time.Unix(clock, 0)); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	for range 300 {

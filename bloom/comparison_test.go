@@ -1,0 +1,269 @@
+package bloom
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var comparisonFlag = flag.Bool("comparison", false, "run the whole comparison of rankings and print its table")
+
+// A comparison of rankings: a store of tables of 64, 8, 2 and 1 units is read for
+// a while of virtual time, under a ranking that decides which pages are in memory; then
+// table probes per get are counted. All rankings go by the same loader (choose
+// and carryOut, a pass a second), have the same bytes, and see the same look-ups.
+//
+// Run the whole by
+//
+//	go test ./bloom -run TestComparison -comparison -v
+type comparison struct {
+	unitKeys, pageBytes int
+	getsPerSecond       int
+	warmUp, measured    int // seconds
+}
+
+// A ranking gives pages their worth and tells when one is worth the place of
+// another.
+type ranking struct {
+	name       string
+	worth      func(s *simulation, p *candidate) float64 // nil: usefulness
+	worthwhile func(in, out *candidate) bool
+}
+
+func anyBetter(in, out *candidate) bool { return in.worth > out.worth }
+func never(_, _ *candidate) bool        { return false }
+
+var rankings = []ranking{
+	{"useful", nil, worthwhile},
+	{"LRU", lastAsked, anyBetter},
+	{"none", firstAsked, never}, // pages come as they are asked, and stay
+	{"newest", func(*simulation, *candidate) float64 { return 0 }, anyBetter}, // by table, as the first version did
+}
+
+func lastAsked(s *simulation, p *candidate) float64 { return float64(s.last[p.filter][p.page]) }
+
+func firstAsked(s *simulation, p *candidate) float64 {
+	if first := s.first[p.filter][p.page]; first > 0 {
+		return -float64(first)
+	}
+	return math.Inf(-1)
+}
+
+// simulation is a store in miniature: tables, newest first, and their Manager.
+type simulation struct {
+	comparison
+	keys    int
+	tables  []simulated
+	manager *Manager
+	ranking ranking
+	key     func(i int, missing bool) []byte
+	clock   int64 // look-ups so far
+	first   map[*Filter][]int64
+	last    map[*Filter][]int64
+}
+
+type simulated struct {
+	filter   *Filter
+	encoded  []byte
+	from, to int // the keys it has
+	min, max []byte
+}
+
+// timeOrdered keys rise with the time at which they were written; a missing one
+// lies between two that exist.
+func timeOrdered(i int, missing bool) []byte {
+	n := uint64(2 * i)
+	if missing {
+		n++
+	}
+	return binary.BigEndian.AppendUint64(nil, n)
+}
+
+// hashed keys are in no order.
+func hashed(i int, missing bool) []byte {
+	return binary.BigEndian.AppendUint64(nil, avalanche(binary.BigEndian.Uint64(timeOrdered(i, missing))+1))
+}
+
+// tables makes the tables of a store, newest first, without opening their filters.
+func (c comparison) tables(key func(int, bool) []byte) (tables []simulated) {
+	from := 0
+	for _, units := range []int{64, 8, 2, 1} {
+		to := from + units*c.unitKeys
+		tables = append([]simulated{c.table(key, from, to)}, tables...)
+		from = to
+	}
+	return tables
+}
+
+// table makes a table of some keys.
+func (c comparison) table(key func(int, bool) []byte, from, to int) simulated {
+	var own [][]byte
+	for i := from; i < to; i++ {
+		own = append(own, key(i, false))
+	}
+	own = sorted(own)
+	return simulated{nil, build(&Options{PageBytes: c.pageBytes}, own), from, to, own[0], own[len(own)-1]}
+}
+
+func (c comparison) start(t testing.TB, key func(int, bool) []byte, tables []simulated, r ranking, share float64) *simulation {
+	s := &simulation{comparison: c, key: key, ranking: r, first: map[*Filter][]int64{}, last: map[*Filter][]int64{}}
+	var bytes, indexBytes int64
+	for _, table := range tables {
+		table.filter = open(t, table.encoded)
+		s.tables = append(s.tables, table)
+		s.keys = max(s.keys, table.to)
+		s.follow(table.filter)
+		bytes += table.filter.Stats().PageBytes
+		indexBytes += table.filter.Stats().IndexBytes
+	}
+	// The indexes are the same for all, and larger here than with pages of the
+	// default size: they come on top.
+	s.manager = NewManager(indexBytes + int64(share*float64(bytes)))
+	s.manager.Track(s.filters()...)
+	return s
+}
+
+func (s *simulation) follow(f *Filter) {
+	s.first[f], s.last[f] = make([]int64, len(f.pages)), make([]int64, len(f.pages))
+}
+
+func (s *simulation) filters() (filters []*Filter) {
+	for _, table := range s.tables {
+		filters = append(filters, table.filter)
+	}
+	return filters
+}
+
+// second is a pass of the loader.
+func (s *simulation) second(t testing.TB) {
+	m := s.manager
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(time.Unix(s.clock/int64(s.getsPerSecond), 0))
+	pages := m.candidates()
+	for i := range pages {
+		if s.ranking.worth != nil {
+			pages[i].worth = s.ranking.worth(s, &pages[i])
+		}
+	}
+	_, err := m.carryOut(choose(pages, m.room(), passBytes, s.ranking.worthwhile))
+	require.NoError(t, err)
+}
+
+// get looks key i up, or one like it that does not exist, and returns how many tables
+// were searched.
+func (s *simulation) get(i int, missing bool) (probes int) {
+	s.clock++
+	key := s.key(i, missing)
+	h := HashKey(key)
+	for _, table := range s.tables {
+		if bytes.Compare(key, table.min) < 0 || bytes.Compare(key, table.max) > 0 {
+			continue
+		}
+		f := table.filter
+		page := f.index.find(key)
+		s.last[f][page] = s.clock
+		if s.first[f][page] == 0 {
+			s.first[f][page] = s.clock
+		}
+		if !f.MayContain(h, key) {
+			continue
+		}
+		probes++
+		if !missing && i >= table.from && i < table.to {
+			break
+		}
+		f.Missed(h, key)
+	}
+	return probes
+}
+
+// run reads for some seconds and returns probes per get.
+func (s *simulation) run(t testing.TB, seconds int, random *rand.Rand, pick func() int, missing float64) float64 {
+	probes := 0
+	for range seconds {
+		for range s.getsPerSecond {
+			probes += s.get(pick(), random.Float64() < missing)
+		}
+		s.second(t)
+	}
+	return float64(probes) / float64(seconds*s.getsPerSecond)
+}
+
+// A workload picks keys, of which the last was written last.
+type workload struct {
+	name string
+	key  func(i int, missing bool) []byte
+	pick func(random *rand.Rand, keys int) func() int
+}
+
+func uniform(random *rand.Rand, keys int) func() int {
+	return func() int { return random.IntN(keys) }
+}
+
+func zipfian(random *rand.Rand, keys int) func() int {
+	z := rand.NewZipf(random, 1.01, 1, uint64(keys-1))
+	return func() int { return int(avalanche(z.Uint64()) % uint64(keys)) } // hot keys lie anywhere
+}
+
+// newestFirst reads the key written n writes ago with a probability like 1/n.
+func newestFirst(random *rand.Rand, keys int) func() int {
+	z := rand.NewZipf(random, 1.01, 1, uint64(keys-1))
+	return func() int { return keys - 1 - int(z.Uint64()) }
+}
+
+var workloads = []workload{
+	{"uniform", hashed, uniform},
+	{"zipfian", hashed, zipfian},
+	{"newest first, time-ordered keys", timeOrdered, newestFirst},
+	{"newest first, hashed keys", hashed, newestFirst},
+}
+
+// Ranking by usefulness needs no more table probes than any other, within 1 %,
+// whatever the reads, the share of missing keys, and the memory.
+func TestComparison(t *testing.T) {
+	c := comparison{unitKeys: 300, pageBytes: 64, getsPerSecond: 1000, warmUp: 5, measured: 5}
+	shares := []float64{0.5, 0.25, 0.1}
+	if *comparisonFlag {
+		c = comparison{unitKeys: 4000, pageBytes: 512, getsPerSecond: 5000, warmUp: 60, measured: 30}
+		shares = []float64{1, 0.5, 0.25, 0.1}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-32s %8s %7s", "table probes per get", "missing", "memory")
+	for _, r := range rankings {
+		fmt.Fprintf(&out, " %8s", r.name)
+	}
+	for _, w := range workloads {
+		tables := c.tables(w.key)
+		for _, missing := range []float64{0, 0.5, 1} {
+			for _, share := range shares {
+				fmt.Fprintf(&out, "\n%-32s %7.0f%% %6.0f%%", w.name, 100*missing, 100*share)
+				useful := 0.0
+				for i, r := range rankings {
+					random := rand.New(rand.NewPCG(1, 2)) // the same look-ups for all
+					s := c.start(t, w.key, tables, r, share)
+					pick := w.pick(random, s.keys)
+					s.run(t, c.warmUp, random, pick, missing)
+					probes := s.run(t, c.measured, random, pick, missing)
+					fmt.Fprintf(&out, " %8.3f", probes)
+					if i == 0 {
+						useful = probes
+					} else if useful > 1.01*probes+1e-9 {
+						t.Errorf("%s, %v missing, %v of the memory: useful %.4f, %s %.4f",
+							w.name, missing, share, useful, r.name, probes)
+						out.WriteString("!")
+					}
+				}
+			}
+		}
+	}
+	t.Log("\n" + out.String())
+}
