@@ -7,7 +7,7 @@ import "sync/atomic"
 // parts, so that no store can take what another counts on:
 //
 //   - 3/8 for the memtables being filled or waiting to be written: of each of n
-//     stores three, which are filled up to 1/(12n) of the budget, or less if its
+//     stores two, which are filled up to 1/(8n) of the budget, or less if its
 //     Options.MemtableBytes say so, and take up to half as much again;
 //   - 3/8 for memtables that snapshots and iterators pin. One that would exceed
 //     this is refused with ErrBudget;
@@ -52,7 +52,7 @@ func (b *Budget) memtableBytes(want int64) int64 {
 	if b == nil {
 		return want
 	}
-	return max(minMemtableBytes, min(want, b.bytes/12/max(1, b.stores.Load())))
+	return max(minMemtableBytes, min(want, b.bytes/8/max(1, b.stores.Load())))
 }
 
 // takeFilter takes memory for filter pages; the store gives it back.

@@ -31,7 +31,7 @@
 //	                 |
 //	      +----------+-----------+
 //	      v                      v
-//	0000000008.log           memtable --- full ---> memtables waiting (at most 2)
+//	0000000008.log           memtable --- full ---> memtable waiting
 //	      |                                              | flush
 //	      | replayed by Open                             v
 //	      +--------------------------------> tables, newest first: 1 | 2 | 8 | 64
@@ -40,11 +40,12 @@
 //	                                                one larger table
 //
 // A write goes to the log, then to the memtable, a hash table that keeps every
-// version of a key until it is flushed, and sorts its keys then and for iterators. A full memtable waits while the next one is
-// filled, and becomes a table: a sorted file of the newest version of each key, with
-// an index of its blocks and a Bloom filter, written in one pass. If two wait
-// already, writers do, too; Stats tells how long. A batch larger than a memtable gets
-// a memtable and a log of its size for itself.
+// version of a key until it is flushed, and sorts its keys then and for iterators.
+// A full memtable waits while the next one is filled, and becomes a table: a sorted
+// file of the newest version of each key, with an index of its blocks and a Bloom
+// filter, written in one pass. If one waits already, writers do, too; Stats tells how
+// long. A batch larger than a memtable gets a memtable and a log of its size for
+// itself.
 //
 // A look-up asks the memtables and then the tables, newest first, passing over
 // tables whose range of keys or whose filter excludes the key. The key is hashed
@@ -96,7 +97,7 @@
 // # Limits
 //
 // A key has at most MaxKeyBytes (64 KiB), a value MaxValueBytes (64 MiB), a batch
-// MaxBatchBytes (256 MiB). Memory is up to three memtables, those that snapshots and
+// MaxBatchBytes (256 MiB). Memory is up to two memtables, those that snapshots and
 // iterators hold on to, and Options.FilterBytes; a Budget bounds these for several
 // stores together. Indexes are mapped, not read into memory. Beyond 64 tables, which
 // only failing merges can lead to, flushes stop.

@@ -41,8 +41,8 @@ const (
 // *Options.
 type Options struct {
 	// MemtableBytes is the memory that is filled with writes before they become
-	// a table, and the unit of the size-tiered rule. Up to three times as much
-	// may be in use, while two full memtables wait to be written. The default is
+	// a table, and the unit of the size-tiered rule. Twice as much may be in use,
+	// while a full memtable is written. The default is
 	// DefaultMemtableBytes.
 	MemtableBytes int64
 	// FilterBytes is the memory for Bloom filters. The default is
