@@ -31,6 +31,7 @@ func (db *DB) Check() error {
 		}
 		found = append(found, db.checkTable(t))
 	}
+	found = append(found, db.checkFilters())
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
 	if err != nil || db.options.Follow {
 		return errors.Join(append(found, err)...)

@@ -21,6 +21,8 @@ type DB struct {
 	filters *bloom.Manager
 	budget  budgetShare // what was taken of Options.Budget
 
+	stopFilters func() // ends the filters' background work
+
 	// current is the newest view, nil once the DB is closed.
 	current atomic.Pointer[view]
 	// visible is the sequence number up to which reads see writes. It is
@@ -177,6 +179,10 @@ func (db *DB) close() error {
 		err = errors.CombineErrors(err, log.close())
 	}
 	db.syncing.Unlock()
+	db.stopFilters()
+	if db.running {
+		db.saveFilters()
+	}
 	// Filters are dropped before the mappings that they are loaded from.
 	err = errors.CombineErrors(err, db.filters.Update())
 	if v != nil {

@@ -65,6 +65,7 @@
 //
 //	LOCK              locked by the writer, and names it
 //	MANIFEST          the tables, the first log that counts, the store's id
+//	FILTERS           what look-ups have taught about filters; may be missing
 //	0000000007.table  docs/format/table.md
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
 //

@@ -10,6 +10,7 @@ import (
 //
 //	LOCK              locked by the DB that writes, and names it
 //	MANIFEST          which tables and logs make up the store
+//	FILTERS           what look-ups have taught about filters; may be missing
 //	0000000007.table  a table
 //	0000000008.log    a log
 //
@@ -17,6 +18,7 @@ import (
 const (
 	lockName     = "LOCK"
 	manifestName = "MANIFEST"
+	filtersName  = "FILTERS"
 
 	tableSuffix = ".table"
 	logSuffix   = ".log"

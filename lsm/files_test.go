@@ -31,14 +31,14 @@ func TestOrphansGoAndForeignFilesStay(t *testing.T) {
 	set(t, db, "a", "1")
 	require.NoError(t, db.Flush())
 	require.NoError(t, db.Close())
-	for _, name := range []string{tableName(900), logName(0), manifestName + tmpSuffix, "notes.txt", "12.table"} {
+	for _, name := range []string{tableName(900), logName(0), manifestName + tmpSuffix, filtersName + tmpSuffix, "notes.txt", "12.table"} {
 		writeFile(t, o.FS, filepath.Join("db", name), []byte("x"))
 	}
 	db = open(t, "db", o)
 	requireValue(t, db, "a", "1")
 	names, err := o.FS.List("db")
 	require.NoError(t, err)
-	require.Equal(t, []string{tableName(2), "12.table", lockName, manifestName, "notes.txt"}, names)
+	require.Equal(t, []string{tableName(2), "12.table", filtersName, lockName, manifestName, "notes.txt"}, names)
 	require.EqualValues(t, 901, db.mu.nextNumber, "no number is used twice")
 }
 

@@ -242,9 +242,8 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	db.mu.Unlock()
 
 	// The pages of tables that are gone have to be dropped before their mappings.
-	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
-		db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
-	}
+	db.updateFilters()
+	db.saveFilters()
 	old.unref()
 	db.closeLogs(obsolete)
 	var paths []string

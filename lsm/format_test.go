@@ -130,6 +130,7 @@ func TestEveryByteFlipped(t *testing.T) {
 		files[name], err = vfs.ReadFile(fsys, filepath.Join("db", name))
 		require.NoError(t, err)
 	}
+	require.Contains(t, files, filtersName)
 	for name, whole := range files {
 		if name == lockName {
 			continue

@@ -38,6 +38,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		return nil, errors.CombineErrors(err, db.Close())
 	}
 	db.running = true
+	db.stopFilters = db.filters.Start(db.reportFilters)
 	db.background.Add(2)
 	go db.worker("flush", db.flushDue, &db.mu.flushing, &db.mu.flushError, db.flushOldest)
 	go db.worker("merge", db.mergeDue, &db.mu.merging, &db.mu.mergeError, func() error { return db.mergeNewer(nil) })
@@ -54,6 +55,7 @@ func newDB(dir string, o Options) *DB {
 	db.mu.changed.L = &db.mu.Mutex
 	db.budget.take(o.Budget, o.FilterBytes)
 	db.filters = bloom.NewManager(db.budget.filterBytes)
+	db.stopFilters = func() {} // until they are started
 	db.current.Store(newView([]*memtable{newMemtable(o.Budget)}, nil))
 	return db
 }
@@ -94,8 +96,10 @@ func (db *DB) load(m manifest, have []*table) error {
 	db.visible.Store(m.lastSequence)
 	old := db.setView(db.current.Load().memtables, tables)
 	db.mu.Unlock()
-	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
-		db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
+	if have == nil {
+		db.trackFilters()
+	} else {
+		db.updateFilters()
 	}
 	old.unref()
 	return nil
@@ -179,7 +183,8 @@ func (db *DB) removeOrphans(m manifest, names []string) error {
 	for _, name := range names {
 		table, isTable := parseName(name, tableSuffix)
 		log, isLog := parseName(name, logSuffix)
-		if isTable && !named[table] || isLog && log < m.firstLog || name == manifestName+tmpSuffix {
+		if isTable && !named[table] || isLog && log < m.firstLog ||
+			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
 			if err := db.env.fs.Remove(db.env.path(name)); err != nil {
 				return errors.Wrap(err, "lsm: remove an orphan")
 			}

@@ -103,6 +103,7 @@ func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 			return dst, err
 		}
 		if !found {
+			t.missed(h, key)
 			continue
 		}
 		if e.tombstone {

@@ -1,0 +1,68 @@
+package lsm
+
+import (
+	"github.com/cockroachdb/errors"
+
+	"docstore/bloom"
+	"docstore/internal/vfs"
+)
+
+// trackFilters gives the filters of a store that opens to their manager, with
+// what an earlier run has learnt about them. Their pages come into memory in the
+// background.
+func (db *DB) trackFilters() {
+	path := db.env.path(filtersName)
+	scores, err := vfs.ReadFile(db.env.fs, path)
+	if err == nil {
+		err = db.filters.Restore(path, scores)
+	}
+	if err != nil && !isNotExist(err) {
+		db.env.logger.Warn("which filter pages are useful has to be learnt anew", "dir", db.env.dir, "error", err)
+	}
+	db.filters.Track(db.current.Load().filters()...)
+}
+
+// updateFilters tells the manager that tables have come or gone. The pages of
+// those that are gone are out of memory when it returns.
+func (db *DB) updateFilters() {
+	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
+		db.reportFilters(err)
+	}
+}
+
+func (db *DB) reportFilters(err error) {
+	db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
+}
+
+// saveFilters writes down what is known about filters. A store can do without,
+// so a failure is not the caller's.
+func (db *DB) saveFilters() {
+	if err := vfs.WriteFileAtomic(db.env.fs, db.env.path(filtersName), db.filters.Scores()); err != nil {
+		db.env.logger.Warn("the scores of filter pages could not be saved", "dir", db.env.dir, "error", err)
+	}
+}
+
+// checkFilters verifies what is written down about filters.
+func (db *DB) checkFilters() error {
+	path := db.env.path(filtersName)
+	scores, err := vfs.ReadFile(db.env.fs, path)
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return errors.Wrap(err, "lsm: read what is known about filters")
+	}
+	err = bloom.NewManager(0).Restore(path, scores)
+	var damage *bloom.CorruptionError
+	if errors.As(err, &damage) {
+		return errors.WithStack(&CorruptionError{Path: path, Offset: damage.Offset, Reason: damage.Reason})
+	}
+	return err
+}
+
+// missed reports that a search which mayContain asked for found nothing.
+func (t *table) missed(h bloom.Hash, key []byte) {
+	if t.filter != nil {
+		t.filter.Missed(h, key)
+	}
+}
