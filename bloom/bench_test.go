@@ -173,3 +173,32 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportMetric(float64(m.Stats().Pages), "pages")
 }
+
+// BenchmarkUpdate is the change of tables after a merge of a million keys into
+// ten million, all of whose pages were in memory.
+func BenchmarkUpdate(b *testing.B) {
+	random := newRandom(b)
+	keys := randomKeys(random, 11_000_000)
+	var small [][]byte
+	for i := 0; i < len(keys); i += 11 {
+		small = append(small, keys[i])
+	}
+	inputs, output := [][]byte{build(nil, small), build(nil, keys)}, build(nil, keys)
+	m := NewManager(1 << 40)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		before := []*Filter{open(b, inputs[0]), open(b, inputs[1])}
+		require.NoError(b, m.Update(before...))
+		for _, key := range small[:100_000] {
+			lookUp(key, nil, before...)
+		}
+		after := open(b, output)
+		b.StartTimer()
+		require.NoError(b, m.Update(after))
+		b.StopTimer()
+		require.Equal(b, after.Stats().Pages, after.Stats().ResidentPages)
+		b.ReportMetric(float64(after.Stats().Pages), "pages")
+		b.StartTimer()
+	}
+}
