@@ -32,11 +32,13 @@ type orderedNode struct {
 // published, and neither is any behind it.
 func (m *versionMap) newNodes(from ref) (nodes []orderedNode, next ref) {
 	chunks := *m.words.chunks.Load()
-	room := 0
-	for i := int(from >> 32); i < len(chunks); i++ {
-		room += len(chunks[i]) / nodeWords
+	if from == 0 { // all of them, most likely: those to come later are few
+		room := 0
+		for _, chunk := range chunks {
+			room += len(chunk) / nodeWords
+		}
+		nodes = make([]orderedNode, 0, room)
 	}
-	nodes = make([]orderedNode, 0, max(0, room-int(uint32(from))/nodeWords))
 	for ; int(from>>32) < len(chunks); from = (from>>32 + 1) << 32 {
 		chunk := chunks[from>>32]
 		for ; int(uint32(from))+nodeWords <= len(chunk); from += nodeWords {
