@@ -59,7 +59,7 @@ var rsyncRows = []rsyncRow{
 }
 
 // rsyncDocuments is how many documents a row has, in segments of a megabyte.
-const rsyncDocuments = 8_000
+const rsyncDocuments = 6_000
 
 // rsyncRun is a row under way.
 type rsyncRun struct {
@@ -125,8 +125,19 @@ func (r *rsyncRun) appendArgs() []string {
 	return []string{"append", "--queue", r.source, "--codec", "none", "--segment-size", "1MiB", "--flush-interval", "20ms"}
 }
 
-// segment is the path of the copy of a sealed segment.
+// segment is the path of the copy of a segment.
 func (r *rsyncRun) segment(name string) string { return filepath.Join(r.replica.target, name) }
+
+// sealed are the copies of sealed segments, once there are two.
+func (r *rsyncRun) sealed(t *testing.T) []string {
+	t.Helper()
+	for {
+		if copies := segments(t, r.replica.target); len(copies) >= 2 {
+			return copies
+		}
+		time.Sleep(pollInterval)
+	}
+}
 
 // killRsyncs kills rsync five times in mid-copy, of a copy that begins anew.
 func killRsyncs(t *testing.T, r *rsyncRun) {
@@ -144,14 +155,13 @@ func killRsyncs(t *testing.T, r *rsyncRun) {
 }
 
 func deleteSegment(t *testing.T, r *rsyncRun) {
-	require.NoError(t, os.Remove(r.segment("0000000002.seg")))
+	require.NoError(t, os.Remove(r.sealed(t)[1]))
 }
 
-// damageCopy changes bytes of the copy without changing its size or time, which
-// no rsync would notice: in a document, and in the middle of another segment.
+// damageCopy changes bytes of copies without changing their size or time, which
+// no rsync would notice.
 func damageCopy(t *testing.T, r *rsyncRun) {
-	for _, name := range []string{"0000000001.seg", "0000000003.seg"} {
-		path := r.segment(name)
+	for _, path := range r.sealed(t)[:2] {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)
