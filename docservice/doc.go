@@ -77,6 +77,10 @@
 //     than the index was made from, or an index that cannot be written stop the
 //     tail. What has been read is served. The tail tries again from the last
 //     position every second, and goes on as soon as it can.
+//   - With CollectionOptions.Quarantine a file with wrong bytes is renamed to
+//     N.seg.bad, once, so that rsync brings another copy; see quarantine.go. Its
+//     sound documents are served on, and an id that may lie in what was not read
+//     of it is unavailable.
 //   - Damage in the index makes what cannot be looked up unavailable. Removing
 //     the directory of the index repairs it.
 //

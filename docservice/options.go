@@ -36,7 +36,8 @@ type CollectionOptions struct {
 	RetryInterval time.Duration
 	// VerifyInterval is how often the background pass looks for segments that
 	// have arrived or were replaced. The default is DefaultVerifyInterval;
-	// negative: no background pass, and faults of documents stay listed.
+	// negative: no background pass and no quarantine, and faults of documents
+	// stay listed.
 	VerifyInterval time.Duration
 	// Quarantine has the background pass rename a damaged segment N.seg to
 	// N.seg.bad, so that rsync, or whatever brings segments, brings it again.
