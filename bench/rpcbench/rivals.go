@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"storj.io/drpc"
+	"storj.io/drpc/drpcconn"
+	"storj.io/drpc/drpcpool"
+	"storj.io/drpc/drpcserver"
+)
+
+// bytesCodec lets both rivals carry bare bytes, which costs them less than
+// protobuf would. Messages are *[]byte.
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string                        { return "bytes" }
+func (bytesCodec) Marshal(message any) ([]byte, error) { return *message.(*[]byte), nil }
+func (bytesCodec) Unmarshal(data []byte, message any) error {
+	b := message.(*[]byte)
+	*b = append((*b)[:0], data...)
+	return nil
+}
+
+// drpcCodec is the same in drpc's types.
+type drpcCodec struct{}
+
+func (drpcCodec) Marshal(message drpc.Message) ([]byte, error) { return bytesCodec{}.Marshal(message) }
+func (drpcCodec) Unmarshal(data []byte, message drpc.Message) error {
+	return bytesCodec{}.Unmarshal(data, message)
+}
+
+const rivalMethod = "/bench/Call"
+
+func serveGRPC() (string, error) {
+	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}))
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "bench",
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Call",
+			Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				var request []byte
+				if err := decode(&request); err != nil {
+					return nil, err
+				}
+				response := appendResponse(make([]byte, 0, responseBytes), request)
+				return &response, nil
+			},
+		}},
+	}, nil)
+	return listen(s.Serve)
+}
+
+// A grpcClient spreads its callers over its connections.
+type grpcClient []*grpc.ClientConn
+
+func connectGRPC(conns int) func(string, int) (client, error) {
+	return func(address string, _ int) (client, error) {
+		c := make(grpcClient, conns)
+		for i := range c {
+			conn, err := grpc.NewClient("passthrough:///"+address,
+				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})))
+			if err != nil {
+				return nil, err
+			}
+			c[i] = conn
+		}
+		return c, nil
+	}
+}
+
+func (c grpcClient) call(ctx context.Context, caller int, request, dst []byte) ([]byte, error) {
+	err := c[caller%len(c)].Invoke(ctx, rivalMethod, &request, &dst)
+	return dst, err
+}
+
+func (c grpcClient) Close() (err error) {
+	for _, conn := range c {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
+}
+
+type drpcHandler struct{}
+
+func (drpcHandler) HandleRPC(stream drpc.Stream, _ string) error {
+	var request []byte
+	if err := stream.MsgRecv(&request, drpcCodec{}); err != nil {
+		return err
+	}
+	response := appendResponse(make([]byte, 0, responseBytes), request)
+	return stream.MsgSend(&response, drpcCodec{})
+}
+
+func serveDRPC() (string, error) {
+	return listen(func(l net.Listener) error {
+		return drpcserver.New(drpcHandler{}).Serve(context.Background(), l)
+	})
+}
+
+// A drpcClient is drpc with its pool, which makes a connection for every call
+// that finds none idle.
+type drpcClient struct {
+	pool *drpcpool.Pool[string, drpcpool.Conn]
+	conn drpcpool.Conn
+}
+
+func connectDRPC(address string, callers int) (client, error) {
+	pool := drpcpool.New[string, drpcpool.Conn](drpcpool.Options{Capacity: callers})
+	conn := pool.Get(context.Background(), address, func(ctx context.Context, address string) (drpcpool.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return drpcconn.New(conn), nil
+	})
+	return drpcClient{pool, conn}, nil
+}
+
+func (c drpcClient) call(ctx context.Context, _ int, request, dst []byte) ([]byte, error) {
+	err := c.conn.Invoke(ctx, rivalMethod, drpcCodec{}, &request, &dst)
+	return dst, err
+}
+
+func (c drpcClient) Close() error { return errors.Join(c.conn.Close(), c.pool.Close()) }
