@@ -15,8 +15,8 @@ const (
 	maxReadBuffer = 64 << 10 // holds any frame
 )
 
-// A frameReader cuts what a connection brings into frames. One goroutine uses
-// it; received may be read by any.
+// A frameReader cuts what a connection brings into frames. Whoever holds the
+// connection's read turn uses it; received may be read by anyone.
 type frameReader struct {
 	conn       net.Conn
 	beforeRead func(partial bool) error // may be nil; partial: the buffer holds the start of a frame
@@ -25,16 +25,11 @@ type frameReader struct {
 	received   atomic.Uint64
 }
 
-// next returns the next frame, which is valid until the next call.
+// next waits for the next frame, which is valid until the next read.
 func (r *frameReader) next() (wire.Frame, error) {
 	for {
-		f, n, err := wire.ParseFrame(r.buffer[r.start:r.end])
-		if err != nil {
-			return wire.Frame{}, err
-		}
-		if n > 0 {
-			r.start += n
-			return f, nil
+		if f, ok, err := r.buffered(); ok || err != nil {
+			return f, err
 		}
 		if err := r.read(); err != nil {
 			return wire.Frame{}, err
@@ -42,6 +37,14 @@ func (r *frameReader) next() (wire.Frame, error) {
 	}
 }
 
+// buffered takes the next frame off the buffer, if it holds a whole one.
+func (r *frameReader) buffered() (f wire.Frame, ok bool, err error) {
+	f, n, err := wire.ParseFrame(r.buffer[r.start:r.end])
+	r.start += n
+	return f, n > 0, err
+}
+
+// read waits until the connection brings more.
 func (r *frameReader) read() error {
 	if r.beforeRead != nil {
 		if err := r.beforeRead(r.end > r.start); err != nil {

@@ -2,40 +2,36 @@ package boxcarrpc
 
 import (
 	"net"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/internal/wire"
 )
 
-const (
-	// A batch is filled with bulk data up to this size, so that a small frame
-	// waits for no more than one such batch.
-	batchBytes = 64 << 10
-	// One write system call gets at most this much, so that the time limit of a
-	// write is about progress and not about size.
-	writeBytes = 256 << 10
-)
-
 // An outbox is the frames on their way out of a connection. Anyone appends
-// frames; one goroutine, run, writes all that have come together since its last
-// write. Small messages go out in the order they were appended. What does not
-// fit into one frame is bulk: it is not copied here but taken piece by piece
-// from the sender's slice, every bulk message in its turn, after the small ones.
+// frames, and then flushes: see write_turn.go. Small messages go out in the
+// order they were appended. What does not fit into one frame is bulk: it is not
+// copied here but taken piece by piece from the sender's slice, every bulk
+// message in its turn, after the small ones.
 type outbox struct {
 	conn    net.Conn
-	timeout time.Duration // for a write; 0 for none
-	wake    chan struct{} // there is something to write
-	stop    chan struct{} // closed by close
+	socket  *socket       // nil if the connection knows only waiting writes
+	timeout time.Duration // for a waiting write; 0 for none
+	failed  func(error)   // is told of a write that failed, after the box was closed
+
+	// The bytes of the stream that have reached the kernel, or may have.
+	written atomic.Uint64
+	writers sync.WaitGroup // goroutines that hold the write turn
 
 	mu struct {
 		sync.Mutex
+		writing   bool   // somebody holds the write turn
 		pending   []byte // the frames of the next batch
 		spare     []byte // the buffer of the batch before
+		taken     uint64 // bytes of the stream in the batches taken so far
 		bulk      []*bulkMessage
 		bulkBytes int
-		batch     uint64 // how many batches have been taken
 		closed    bool
 	}
 	drained sync.Cond // a batch was taken, or the box was closed
@@ -50,70 +46,54 @@ type bulkMessage struct {
 	queued   bool
 }
 
-func (o *outbox) init(conn net.Conn, timeout time.Duration) {
-	o.conn, o.timeout = conn, timeout
-	o.wake = make(chan struct{}, 1)
-	o.stop = make(chan struct{})
+func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) {
+	o.conn, o.socket, o.timeout, o.failed = conn, socketOf(conn), timeout, failed
 	o.drained.L = &o.mu
-}
-
-// ring tells the writer that there is something to write. Called without mu.
-func (o *outbox) ring() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
 }
 
 // slot, release, cancel, ping and goAway append one frame each.
 
 func (o *outbox) slot(t wire.Type, lane, slot uint32) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendSlot(o.mu.pending, t, lane, slot)
-	o.mu.Unlock()
-	o.ring()
 }
 
 func (o *outbox) release(lane uint32) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendRelease(o.mu.pending, lane)
-	o.mu.Unlock()
-	o.ring()
 }
 
 func (o *outbox) ping(t wire.Type, token uint64) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendPing(o.mu.pending, t, token)
-	o.mu.Unlock()
-	o.ring()
 }
 
 func (o *outbox) goAway(reason string) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendGoAway(o.mu.pending, reason)
-	o.mu.Unlock()
-	o.ring()
 }
 
 // cancel appends a CANCEL and drops what is left of the request.
 func (o *outbox) cancel(lane, sequence uint32, b *bulkMessage) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.dropLocked(b)
 	o.mu.pending = wire.AppendCancel(o.mu.pending, lane, sequence)
-	o.mu.Unlock()
-	o.ring()
 }
 
 // request appends a request. data is read until b was taken or dropped. The
-// ticket answers later whether any of it may have left the process.
+// ticket answers later whether any of it has reached the kernel.
 func (o *outbox) request(lane uint32, r wire.Request, method string, data []byte, b *bulkMessage) (ticket uint64) {
 	first := min(len(data), wire.RequestRoom(method))
 	o.mu.Lock()
+	defer o.mu.Unlock()
+	ticket = o.mu.taken + uint64(len(o.mu.pending))
 	o.mu.pending = wire.AppendRequest(o.mu.pending, lane, r, method, data[:first])
-	ticket = o.mu.batch
 	o.queueLocked(b, lane, r.Sequence, data[first:])
-	o.mu.Unlock()
-	o.ring()
 	return ticket
 }
 
@@ -122,10 +102,9 @@ func (o *outbox) request(lane uint32, r wire.Request, method string, data []byte
 func (o *outbox) response(lane uint32, flags uint8, r wire.Response, data []byte, b *bulkMessage) {
 	first := min(len(data), wire.ResponseRoom)
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendResponse(o.mu.pending, lane, flags, r, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
-	o.mu.Unlock()
-	o.ring()
 }
 
 func (o *outbox) queueLocked(b *bulkMessage, lane, sequence uint32, rest []byte) {
@@ -170,12 +149,15 @@ func (o *outbox) dropLocked(b *bulkMessage) {
 	o.doneLocked(b)
 }
 
-// reached reports whether any of the request with this ticket may have left the
-// process.
-func (o *outbox) reached(ticket uint64) bool {
+// reached reports whether any of the request with this ticket has reached the
+// kernel, or may have, because a waiting write of it is under way.
+func (o *outbox) reached(ticket uint64) bool { return o.written.Load() > ticket }
+
+// below reports whether less than limit bytes of small messages wait.
+func (o *outbox) below(limit int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.mu.batch > ticket
+	return len(o.mu.pending) < limit
 }
 
 // waitBelow waits until less than limit bytes are on their way out.
@@ -187,8 +169,8 @@ func (o *outbox) waitBelow(limit int) {
 	o.mu.Unlock()
 }
 
-// close ends the box: what has not been taken is dropped. It may be called more
-// than once.
+// close ends the box: what has not been taken is dropped, and whoever holds the
+// write turn gives it up. It may be called more than once.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,88 +178,9 @@ func (o *outbox) close() {
 		return
 	}
 	o.mu.closed = true
-	close(o.stop)
 	for _, b := range o.mu.bulk {
 		o.doneLocked(b)
 	}
 	o.mu.bulk, o.mu.bulkBytes = nil, 0
 	o.drained.Broadcast()
-}
-
-// run writes until the box is closed or a write fails, which closes it.
-func (o *outbox) run() error {
-	for {
-		select {
-		case <-o.wake:
-		case <-o.stop:
-			return nil
-		}
-		// Whoever else is about to append shall be in the same batch.
-		runtime.Gosched()
-		for batch := o.take(); len(batch) > 0; batch = o.take() {
-			if err := o.write(batch); err != nil {
-				o.close()
-				return err
-			}
-		}
-	}
-}
-
-// take returns the next batch, which is valid until the next call.
-func (o *outbox) take() []byte {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mu.closed {
-		return nil
-	}
-	batch := o.mu.pending
-	for len(batch) < batchBytes && len(o.mu.bulk) > 0 {
-		batch = o.takeBulkLocked(batch)
-	}
-	if len(batch) == 0 {
-		return nil
-	}
-	o.mu.pending, o.mu.spare = o.mu.spare[:0], nil
-	if cap(batch) <= 2*batchBytes {
-		o.mu.spare = batch[:0]
-	}
-	o.mu.batch++
-	o.drained.Broadcast()
-	return batch
-}
-
-// takeBulkLocked appends one frame of the first bulk message, which then goes
-// to the end of the queue.
-func (o *outbox) takeBulkLocked(batch []byte) []byte {
-	b := o.mu.bulk[0]
-	n := min(len(b.rest), wire.DataRoom)
-	batch = wire.AppendData(batch, b.lane, b.sequence, b.rest[:n])
-	b.rest = b.rest[n:]
-	o.mu.bulkBytes -= n
-	copy(o.mu.bulk, o.mu.bulk[1:])
-	last := len(o.mu.bulk) - 1
-	if len(b.rest) > 0 {
-		o.mu.bulk[last] = b
-		return batch
-	}
-	o.mu.bulk[last] = nil
-	o.mu.bulk = o.mu.bulk[:last]
-	o.doneLocked(b)
-	return batch
-}
-
-func (o *outbox) write(batch []byte) error {
-	for len(batch) > 0 {
-		n := min(len(batch), writeBytes)
-		if o.timeout > 0 {
-			if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
-				return err
-			}
-		}
-		if _, err := o.conn.Write(batch[:n]); err != nil {
-			return err
-		}
-		batch = batch[n:]
-	}
-	return nil
 }

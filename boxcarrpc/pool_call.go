@@ -92,8 +92,12 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		return dst, false, contextError(ctx, false)
 	}
 	deadline, _ := ctx.Deadline()
-	if err := lane.send(method, request, deadline); err != nil {
+	reads, err := lane.send(method, request, deadline)
+	if err != nil {
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane, err, false)
+	}
+	if reads {
+		lane.transport.readFor(lane, deadline)
 	}
 	select {
 	case <-lane.done:

@@ -400,13 +400,14 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 		return false
 	}
 	owes := t.outstanding.Load() > 0
-	verdict := t.silence.Step(now, t.in.received.Load(), owes)
+	verdict := t.silence.Step(now, t.turn.in.received.Load(), owes)
 	if owes || t.silence.Waiting() {
 		p.mu.resting = false
 	}
 	switch verdict {
 	case core.Ask, core.Suspect:
 		t.out.ping(wire.TypePing, uint64(now))
+		t.out.flushSoon()
 		p.setSuspect(t, verdict == core.Suspect)
 	case core.Well:
 		p.setSuspect(t, false)

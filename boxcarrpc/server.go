@@ -31,6 +31,8 @@ type Server struct {
 	invalid error // what is wrong with the options
 	buffers budget
 	workers workers
+	methods methods
+	watch   watch
 
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
@@ -47,7 +49,7 @@ type Server struct {
 		closed    bool
 		empty     chan struct{} // closed when draining and no connection is left
 	}
-	serving sync.WaitGroup // goroutines of connections
+	serving sync.WaitGroup // connections
 }
 
 // ServerStats is a server at one moment.
@@ -81,6 +83,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
 	s.mu.empty = make(chan struct{})
+	s.watch.init()
 	return s
 }
 
@@ -160,12 +163,15 @@ func (s *Server) accept(conn net.Conn) {
 	default:
 		c := newServerConn(s, conn)
 		s.mu.conns[c] = struct{}{}
-		s.serving.Go(c.serve)
+		s.serving.Add(1)
+		s.watch.start()
+		s.workers.run(c)
 	}
 }
 
 // gone forgets a connection.
 func (s *Server) gone(c *serverConn) {
+	defer s.serving.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
@@ -237,6 +243,7 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
+	s.watch.close()
 	s.workers.close()
 	s.mu.Lock()
 	s.closeEmptyLocked()
@@ -286,55 +293,4 @@ func (s *Server) Stats() ServerStats {
 	r.Faults = s.counts.faults.Load()
 	r.BufferBytes = s.buffers.used.Load()
 	return r
-}
-
-// workers are goroutines that run handlers. One that has nothing to do waits
-// for a while's work: the latest to stop is the first to go on, since its stack
-// is warm.
-type workers struct {
-	mu     sync.Mutex
-	idle   []chan *serverLane
-	closed bool
-}
-
-// maxIdleWorkers bounds the goroutines that wait.
-const maxIdleWorkers = 256
-
-// run has a lane's request served by some worker.
-func (w *workers) run(lane *serverLane) {
-	w.mu.Lock()
-	if n := len(w.idle); n > 0 {
-		worker := w.idle[n-1]
-		w.idle = w.idle[:n-1]
-		w.mu.Unlock()
-		worker <- lane
-		return
-	}
-	w.mu.Unlock()
-	go w.work(lane)
-}
-
-// work serves lanes until there are enough workers without it.
-func (w *workers) work(lane *serverLane) {
-	work := make(chan *serverLane, 1)
-	for ; lane != nil; lane = <-work {
-		lane.handle()
-		w.mu.Lock()
-		if w.closed || len(w.idle) >= maxIdleWorkers {
-			w.mu.Unlock()
-			return
-		}
-		w.idle = append(w.idle, work)
-		w.mu.Unlock()
-	}
-}
-
-func (w *workers) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	for _, worker := range w.idle {
-		close(worker)
-	}
-	w.idle = nil
 }

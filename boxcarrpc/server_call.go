@@ -32,7 +32,7 @@ type serverLane struct {
 	state  laneState
 
 	sequence uint32
-	method   string
+	method   *method
 	total    uint32 // bytes of the request
 	reserved int64  // of these, taken from the budgets
 	request  *[]byte
@@ -64,16 +64,14 @@ func (c *serverConn) request(f wire.Frame) error {
 		c.refuse(lane, CodeResourceExhausted, "the server has no room for the request")
 		return nil
 	}
-	if string(method) != c.method {
-		c.method = string(method)
+	if c.method == nil || string(method) != c.method.name {
+		c.method = c.server.methods.named(method)
 	}
 	lane.method = c.method
 	lane.request = getBuffer()
 	*lane.request = append(*lane.request, data...)
 	lane.ctx = &callContext{}
-	if r.Budget > 0 || len(data) < int(r.Total) {
-		lane.began = time.Now()
-	}
+	lane.began = time.Now()
 	if r.Budget > 0 {
 		lane.ctx.deadline = lane.began.Add(r.Budget)
 	}
@@ -111,7 +109,7 @@ func (c *serverConn) startIfComplete(lane *serverLane) {
 	}
 	lane.state = laneRunning
 	c.mu.running++
-	c.server.workers.run(lane)
+	c.turn.ready = lane
 }
 
 // cancel takes a CANCEL. One that comes too late is passed over.
@@ -169,21 +167,20 @@ func (l *serverLane) dropRequest() {
 	l.reserved = 0
 }
 
-// handle is run by a worker: it serves the request of a running lane.
-func (l *serverLane) handle() {
+// respond ends the request of a running lane with an answer: the lane is idle,
+// or gone, when it returns. It reports whether the answer is bulk, which reads
+// data until settle returns.
+func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte, bulk *bulkMessage) {
 	c, s := l.conn, l.conn.server
-	out := getBuffer()
-	answer, flags, data := l.call(out)
 	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
-
 	answer.Total = uint32(len(data))
-	var bulk bulkMessage
 	if len(data) > wire.ResponseRoom {
 		bulk.taken = make(chan struct{}, 1)
 	}
 	// In one step, as the client sees it: the lane is free for the next request
 	// with the response, and a slot that is lost is not given out before it.
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	l.dropRequest()
 	l.state = laneIdle
 	lost := c.mu.closed || flags&wire.FlagSlotLost != 0
@@ -191,19 +188,26 @@ func (l *serverLane) handle() {
 		c.mu.lanes[l.number] = nil
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
-	c.out.response(l.number, flags, answer, data, &bulk)
+	c.out.response(l.number, flags, answer, data, bulk)
 	if lost {
 		s.reclaim(l.slot)
 	}
-	c.mu.Unlock()
+	if bulk.taken == nil {
+		c.mu.running--
+		c.hurryLocked()
+	}
+}
+
+// settle waits until a bulk response has been taken, and keeps the buffer of the
+// response for another one.
+func (c *serverConn) settle(out *[]byte, data []byte, bulk *bulkMessage) {
 	if bulk.taken != nil {
 		<-bulk.taken
+		c.mu.Lock()
+		c.mu.running--
+		c.hurryLocked()
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	c.mu.running--
-	c.hurryLocked()
-	c.mu.Unlock()
-
 	// data may be the handler's own; only the buffer that it was given is kept,
 	// large enough for the next answer of this size.
 	if len(data) > cap(*out) {
@@ -270,11 +274,11 @@ func (l *serverLane) protect(dst []byte) (data []byte, panicked bool, err error)
 		if v := recover(); v != nil {
 			s := l.conn.server
 			s.counts.panics.Add(1)
-			s.options.Logger.Error("handler panicked", "method", l.method, "panic", v, "stack", string(debug.Stack()))
+			s.options.Logger.Error("handler panicked", "method", l.method.name, "panic", v, "stack", string(debug.Stack()))
 			data, panicked = nil, true
 			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
 		}
 	}()
-	data, err = l.conn.server.handler(l.ctx, l.method, *l.request, dst)
+	data, err = l.conn.server.handler(l.ctx, l.method.name, *l.request, dst)
 	return data, false, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -29,18 +28,19 @@ func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
 }
 
-// A serverConn is a connection as the server sees it. Its reader goroutine
-// takes frames off it and hands requests to workers; its writer goroutine sends
-// what they append to the outbox.
+// A serverConn is a connection as the server sees it. Its leader takes frames
+// off it and serves them: see server_turn.go.
 type serverConn struct {
 	server      *Server
 	conn        net.Conn
 	in          frameReader
 	out         outbox
+	turn        serverTurn
 	buffers     budget // requests being received on this connection
 	maxResponse uint32 // largest response that the client takes
 	peerName    string
-	method      string // of the last request: most of them are equal
+	method      *method // of the last request: most of them are equal
+	greeted     bool
 
 	partialSince time.Time // when the frame in the buffer began; zero if none
 	idleSet      time.Time // when the read deadline was last set for idleness
@@ -60,29 +60,9 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	c := &serverConn{server: s, conn: conn}
 	c.in.conn = conn
 	c.in.beforeRead = c.beforeRead
-	c.out.init(conn, s.options.WriteTimeout)
+	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
 	c.buffers.limit = s.options.BufferBytes / 8
 	return c
-}
-
-// serve is the reader goroutine.
-func (c *serverConn) serve() {
-	defer c.server.gone(c)
-	err := c.handshake()
-	if err == nil {
-		var writer sync.WaitGroup
-		writer.Go(func() {
-			if c.out.run() != nil {
-				shut(c.conn) // which ends the reader
-			}
-		})
-		err = c.read()
-		c.end()
-		shut(c.conn)
-		writer.Wait()
-	}
-	shut(c.conn)
-	c.report(err)
 }
 
 // report says why the connection ended, unless that was its time.
@@ -137,7 +117,7 @@ func (c *serverConn) handshake() error {
 		return err
 	}
 	c.in.beforeRead = c.beforeRead
-	c.checked = time.Now()
+	c.checked, c.greeted = time.Now(), true
 	return c.conn.SetDeadline(time.Time{})
 }
 
@@ -191,23 +171,6 @@ func (c *serverConn) checkStalled(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// read serves frames until the connection ends.
-func (c *serverConn) read() error {
-	for {
-		f, err := c.in.next()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-		c.partialSince = time.Time{}
-		if err := c.frame(f); err != nil {
-			return err
-		}
-	}
 }
 
 func (c *serverConn) frame(f wire.Frame) error {
@@ -308,6 +271,7 @@ func (c *serverConn) drain() {
 	defer c.mu.Unlock()
 	c.mu.draining = true
 	c.out.goAway("the server is shutting down")
+	c.out.flushSoon()
 	c.hurryLocked()
 }
 

@@ -2,9 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,16 +12,16 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A transport is a connection of a pool. Its reader goroutine takes answers off
-// it, its writer goroutine sends what callers append to the outbox.
+// A transport is a connection of a pool. Callers write to it and read from it in
+// turns: see write_turn.go and read_turn.go.
 //
 // Locks: pool.mu before transport.mu before the outbox's.
 type transport struct {
 	pool  *Pool
 	peer  *poolPeer
 	conn  net.Conn
-	in    frameReader
 	out   outbox
+	turn  readTurn
 	hello wire.Hello // the server's
 
 	outstanding atomic.Int32 // answers that the server owes, pongs left out
@@ -90,8 +88,8 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	// The handshake ends with its context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { shut(conn) })
 	t := &transport{pool: p, peer: peer, conn: conn}
-	t.in.conn = conn
-	t.out.init(conn, 0)
+	t.turn.init(conn)
+	t.out.init(conn, 0, t.fail)
 	err = t.handshake()
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -113,7 +111,7 @@ func (t *transport) handshake() error {
 	if err != nil {
 		return err
 	}
-	f, err := t.in.next()
+	f, err := t.turn.in.next()
 	if err != nil {
 		return err
 	}
@@ -131,34 +129,6 @@ func (t *transport) maxLanes() int {
 	return min(t.pool.options.LanesPerConn, int(t.hello.MaxLanes))
 }
 
-// run reads until the transport ends, and ends it.
-func (t *transport) run() {
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		if err := t.out.run(); err != nil {
-			t.fail(err)
-		}
-	})
-	err := t.read()
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("closed by the server: %w", err)
-	}
-	t.fail(err)
-	writer.Wait()
-}
-
-func (t *transport) read() error {
-	for {
-		f, err := t.in.next()
-		if err != nil {
-			return err
-		}
-		if err := t.frame(f); err != nil {
-			return err
-		}
-	}
-}
-
 func (t *transport) frame(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeResponse:
@@ -169,9 +139,10 @@ func (t *transport) frame(f wire.Frame) error {
 		return t.takeAnswer(f)
 	case wire.TypePing:
 		token, err := f.Ping()
-		if err == nil {
+		// A server that asks and does not read gets no more answers.
+		if err == nil && t.out.below(maxReadBuffer) {
 			t.out.ping(wire.TypePong, token)
-			t.out.waitBelow(maxReadBuffer) // a server that only asks is not read from
+			t.out.flushSoon()
 		}
 		return err
 	case wire.TypePong:
@@ -219,6 +190,10 @@ func (t *transport) lease(below int32) {
 	t.leased++
 	t.outstanding.Add(1)
 	t.out.slot(wire.TypeLease, lane.number, uint32(below))
+	t.out.flushSoon()
+	if t.turn.take() {
+		t.turn.pass <- struct{}{} // the answer is for nobody who could read it
+	}
 }
 
 // takeAnswer takes a GRANT or a DENY.
@@ -257,16 +232,26 @@ func (t *transport) unlease(lane *clientLane) {
 	lane.state = clientUnleased
 	t.leased--
 	t.out.release(lane.number)
+	t.out.flushSoon()
 }
 
 // send puts a request on an idle lane. It fails if the transport has ended, and
-// then nothing was written.
-func (l *clientLane) send(method string, request []byte, deadline time.Time) error {
+// then nothing was written. reads says that the caller has got the read turn.
+func (l *clientLane) send(method string, request []byte, deadline time.Time) (reads bool, err error) {
+	t := l.transport
+	reads, alone, err := l.put(method, request, deadline)
+	if err == nil {
+		t.out.flush(!alone)
+	}
+	return reads, err
+}
+
+func (l *clientLane) put(method string, request []byte, deadline time.Time) (reads, alone bool, err error) {
 	t := l.transport
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.err != nil {
-		return t.mu.err
+		return false, false, t.mu.err
 	}
 	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
 	if !deadline.IsZero() {
@@ -276,9 +261,9 @@ func (l *clientLane) send(method string, request []byte, deadline time.Time) err
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
 	l.data = getBuffer()
 	l.state = clientWaiting
-	t.outstanding.Add(1)
+	alone = t.outstanding.Add(1) == 1
 	l.ticket = t.out.request(l.number, r, method, request, &l.bulk)
-	return nil
+	return alone && t.turn.take(), alone, nil
 }
 
 // abandon gives up the response of a lane, unless it has just come. The lane
@@ -286,13 +271,15 @@ func (l *clientLane) send(method string, request []byte, deadline time.Time) err
 func (l *clientLane) abandon() (tooLate bool) {
 	t := l.transport
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if l.state != clientWaiting || l.failure != nil {
+		t.mu.Unlock()
 		return true
 	}
 	l.state = clientAbandoned
 	t.pool.dropData(l)
 	t.out.cancel(l.number, l.sequence, &l.bulk)
+	t.mu.Unlock()
+	t.out.flush(false)
 	return false
 }
 
@@ -371,6 +358,7 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lowest := lane.response.Lowest
 	t.mu.Unlock()
 	if !abandoned {
+		t.turn.answers++
 		lane.done <- struct{}{}
 		return nil
 	}
@@ -390,6 +378,7 @@ func (t *transport) fail(cause error) {
 	t.mu.Unlock()
 	shut(t.conn)
 	t.out.close()
+	close(t.turn.ended)
 	t.pool.lose(t, cause)
 
 	t.mu.Lock()

@@ -35,7 +35,7 @@ func serveEcho() (string, error) {
 }
 
 func answerEchoes(conn net.Conn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // there is nobody to tell
 	in := bufio.NewReader(conn)
 	var request, out []byte
 	for {

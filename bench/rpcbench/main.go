@@ -111,14 +111,14 @@ func run(args []string) (err error) {
 				results[i] = append(results[i], r)
 			}
 		}
-		print(s, callers, results)
+		report(s, callers, results)
 	}
 	return nil
 }
 
-// print writes a row for each contestant: the median of each figure by itself,
+// report writes a row for each contestant: the median of each figure by itself,
 // the ratio the median of the rounds' ratios.
-func print(s settings, callers int, results [][]result) {
+func report(s settings, callers int, results [][]result) {
 	fmt.Printf("\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s\n", "contestant", "callers", "calls/s", "slowest-fastest",
 		"ratio", "p50", "p99", "syscalls", "allocs c+s")
 	for i, c := range s.contestants {

@@ -1,0 +1,212 @@
+package boxcarrpc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+const (
+	// A caller reads for himself at least this long, and at most twice as long,
+	// before he leaves it to the transport's reader. While he reads he does not
+	// see that his context was cancelled: that is how late he may be.
+	ownReading = time.Millisecond
+	// When nobody has read for this long, or twice as long, the transport's
+	// reader does.
+	idleReading = 10 * time.Millisecond
+)
+
+// The read turn of a transport: who reads takes the frames of all. The
+// transport has a reader, a goroutine of its own, for when there is nobody
+// better. With many callers under way that is best, because one read brings
+// the answers of many. A lone caller would pay for it with two changes of
+// goroutine, so he reads for himself:
+//
+//   - A caller who has sent his request while no other is under way takes the
+//     turn if it is free. When he has his answer he frees it, or, if others have
+//     come meanwhile, passes it to the reader; to the reader too, if his answer
+//     takes longer than he may read.
+//   - The reader frees the turn when what it has read was the answer of a lone
+//     caller. It takes it back when it has been free and unused for a while, so
+//     that the end of the connection and what the server says unasked is seen.
+//
+// Simpler was a reader that always reads and a writer that always writes: with
+// one caller 0.6 of the bare echo, since each call woke both.
+//
+// Invariants:
+//
+//   - Only the holder touches in, answers and armed. held is set before he does
+//     and cleared, or passed on through the channel, after.
+//   - With a request outstanding the turn is held: taking it while it is free
+//     and the first request is begun are one step under transport.mu, and so are
+//     freeing it and the look that nothing is outstanding.
+//   - The holder never waits for anything but the connection.
+type readTurn struct {
+	in      frameReader
+	answers int           // to callers, since the turn was taken or the last read
+	armed   time.Time     // the connection's read deadline; zero for none
+	pass    chan struct{} // gives the turn to the reader
+	ended   chan struct{} // closed when the transport has ended
+
+	// Guarded by transport.mu.
+	held  bool
+	taken uint64 // how often callers have taken it
+}
+
+func (r *readTurn) init(conn net.Conn) {
+	r.in.conn = conn
+	r.pass, r.ended = make(chan struct{}, 1), make(chan struct{})
+	r.held = true // by whoever makes the transport, and then by its reader
+}
+
+// take takes the turn for a caller, if it is free. transport.mu is held.
+func (r *readTurn) take() bool {
+	if r.held {
+		return false
+	}
+	r.held = true
+	r.taken++
+	return true
+}
+
+// takeUnused takes the turn for the reader if no caller has taken it since it
+// was that often.
+func (t *transport) takeUnused(taken *uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	unused := t.turn.taken == *taken && !t.turn.held
+	*taken = t.turn.taken
+	if unused {
+		t.turn.held = true
+	}
+	return unused
+}
+
+// free gives the turn up, if there is nothing to read for.
+func (t *transport) free() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.outstanding.Load() > 0 {
+		return false
+	}
+	t.turn.held = false
+	return true
+}
+
+// run is the reader. It ends with the transport.
+func (t *transport) run() {
+	defer t.out.writers.Wait()
+	timer := time.NewTimer(idleReading)
+	defer timer.Stop()
+	var taken uint64
+	for holds := true; ; {
+		if holds && !t.readForAll() {
+			return
+		}
+		timer.Reset(idleReading)
+		select {
+		case <-t.turn.pass:
+			holds = true
+		case <-timer.C:
+			holds = t.takeUnused(&taken)
+		case <-t.turn.ended:
+			return
+		}
+	}
+}
+
+// readForAll is the reader's turn. It returns false when the transport has ended.
+func (t *transport) readForAll() bool {
+	if err := t.arm(time.Time{}); err != nil {
+		t.fail(err)
+		return false
+	}
+	for {
+		t.turn.answers = 0
+		err := t.takeBuffered()
+		if err == nil && t.turn.answers == 1 && t.free() {
+			return true
+		}
+		if err == nil {
+			err = t.turn.in.read()
+		}
+		if err != nil {
+			t.endOfReading(err)
+			return false
+		}
+	}
+}
+
+// readFor is the turn of a lone caller: until his answer has come, or for as long
+// as he may.
+func (t *transport) readFor(lane *clientLane, deadline time.Time) {
+	if err := t.arm(ownDeadline(time.Now(), t.turn.armed, deadline)); err != nil {
+		t.fail(err)
+		return
+	}
+	for {
+		err := t.takeBuffered()
+		if err == nil && len(lane.done) > 0 {
+			break
+		}
+		if err == nil {
+			err = t.turn.in.read()
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.endOfReading(err)
+			return
+		}
+	}
+	if !t.free() {
+		t.turn.pass <- struct{}{}
+	}
+}
+
+// ownDeadline is until when a caller reads for himself: as the connection is
+// armed, if that will do, because setting it costs.
+func ownDeadline(now, armed, deadline time.Time) time.Time {
+	until := armed
+	if left := until.Sub(now); left < ownReading || left > 2*ownReading {
+		until = now.Add(2 * ownReading)
+	}
+	if !deadline.IsZero() && deadline.Before(until) {
+		return deadline
+	}
+	return until
+}
+
+// arm sets the connection's read deadline, if it is another.
+func (t *transport) arm(until time.Time) error {
+	if until.Equal(t.turn.armed) {
+		return nil
+	}
+	t.turn.armed = until
+	return t.conn.SetReadDeadline(until)
+}
+
+// takeBuffered takes the whole frames that have been read.
+func (t *transport) takeBuffered() error {
+	for {
+		f, ok, err := t.turn.in.buffered()
+		if err != nil || !ok {
+			return err
+		}
+		if err := t.frame(f); err != nil {
+			return err
+		}
+	}
+}
+
+// endOfReading ends the transport. Nobody gets the turn any more.
+func (t *transport) endOfReading(err error) {
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("closed by the server: %w", err)
+	}
+	t.fail(err)
+}

@@ -1,0 +1,182 @@
+package boxcarrpc
+
+import (
+	"runtime"
+	"time"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+const (
+	// A batch is filled with bulk data up to this size, so that a small frame
+	// waits for no more than one such batch.
+	batchBytes = 64 << 10
+	// One waiting write gets at most this much, so that its time limit is about
+	// progress and not about size.
+	writeBytes = 256 << 10
+	// Somebody with work of his own writes so many batches in one turn, and
+	// leaves the rest to a goroutine.
+	turnBatches = 4
+)
+
+// The write turn. Whoever has appended frames flushes: if the turn is free he
+// takes it and writes what is pending, also what others append meanwhile; else
+// the one who holds it will find the frames. He writes only what the kernel
+// takes at once. What it does not take, what keeps coming, and all that goes out
+// on a connection which knows only waiting writes, is left to a goroutine, which
+// has the turn until nothing is pending.
+//
+// Invariants, with mu.writing for the turn:
+//
+//   - Only its holder calls take and writes to the connection.
+//   - The turn is given up only under mu, with nothing pending or the box
+//     closed; so frames appended under mu never stay behind without a holder
+//     unless their sender has yet to flush.
+//   - Nobody gets the turn once the box is closed: writers.Wait ends then.
+
+// flush sends what is pending. gather says that others are likely about to
+// append as well, so that one write may do for all. The caller holds no lock.
+func (o *outbox) flush(gather bool) {
+	if !o.takeTurn() {
+		return
+	}
+	if o.socket == nil {
+		o.handOver(nil)
+		return
+	}
+	if gather {
+		runtime.Gosched()
+	}
+	for range turnBatches {
+		batch := o.take()
+		if len(batch) == 0 {
+			return
+		}
+		n, err := o.socket.write(batch)
+		o.written.Add(uint64(n))
+		if err != nil {
+			o.fail(err)
+			return
+		}
+		if n < len(batch) {
+			o.handOver(batch[n:])
+			return
+		}
+	}
+	o.handOver(nil)
+}
+
+// flushSoon is flush for those who hold a lock: a goroutine does it.
+func (o *outbox) flushSoon() {
+	if o.takeTurn() {
+		o.handOver(nil)
+	}
+}
+
+// takeTurn takes the write turn, if it is free and there is something to write.
+func (o *outbox) takeTurn() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.writing || o.mu.closed || len(o.mu.pending) == 0 && len(o.mu.bulk) == 0 {
+		return false
+	}
+	o.mu.writing = true
+	return true
+}
+
+// handOver passes the write turn, and the rest of a batch, to a goroutine.
+func (o *outbox) handOver(rest []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.closed {
+		o.mu.writing = false
+		return
+	}
+	o.writers.Go(func() { o.writeAll(rest) })
+}
+
+// writeAll writes until nothing is pending or a write fails.
+func (o *outbox) writeAll(batch []byte) {
+	if len(batch) == 0 {
+		runtime.Gosched() // whoever else is about to append shall be in the same batch
+		batch = o.take()
+	}
+	for ; len(batch) > 0; batch = o.take() {
+		if err := o.write(batch); err != nil {
+			o.fail(err)
+			return
+		}
+	}
+}
+
+// fail closes the box after a write that failed, and tells.
+func (o *outbox) fail(err error) {
+	o.close()
+	o.mu.Lock()
+	o.mu.writing = false
+	o.mu.Unlock()
+	o.failed(err)
+}
+
+// take returns the next batch, which is valid until the next call. If there is
+// none it gives the turn up.
+func (o *outbox) take() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch := o.mu.pending
+	for len(batch) < batchBytes && len(o.mu.bulk) > 0 {
+		batch = o.takeBulkLocked(batch)
+	}
+	if len(batch) == 0 || o.mu.closed {
+		o.mu.writing = false
+		return nil
+	}
+	o.mu.pending, o.mu.spare = o.mu.spare[:0], nil
+	if cap(batch) <= 2*batchBytes {
+		o.mu.spare = batch[:0]
+	}
+	o.mu.taken += uint64(len(batch))
+	o.drained.Broadcast()
+	return batch
+}
+
+// takeBulkLocked appends one frame of the first bulk message, which then goes
+// to the end of the queue.
+func (o *outbox) takeBulkLocked(batch []byte) []byte {
+	b := o.mu.bulk[0]
+	n := min(len(b.rest), wire.DataRoom)
+	batch = wire.AppendData(batch, b.lane, b.sequence, b.rest[:n])
+	b.rest = b.rest[n:]
+	o.mu.bulkBytes -= n
+	copy(o.mu.bulk, o.mu.bulk[1:])
+	last := len(o.mu.bulk) - 1
+	if len(b.rest) > 0 {
+		o.mu.bulk[last] = b
+		return batch
+	}
+	o.mu.bulk[last] = nil
+	o.mu.bulk = o.mu.bulk[:last]
+	o.doneLocked(b)
+	return batch
+}
+
+// write writes a batch and waits until the connection has taken it.
+func (o *outbox) write(batch []byte) (err error) {
+	for len(batch) > 0 && err == nil {
+		n := min(len(batch), writeBytes)
+		if o.timeout > 0 {
+			if err := o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+				return err
+			}
+		}
+		o.written.Add(uint64(n)) // until it is known better
+		var wrote int
+		wrote, err = o.conn.Write(batch[:n])
+		o.written.Add(-uint64(n - wrote))
+		batch = batch[n:]
+	}
+	if o.timeout > 0 && err == nil {
+		err = o.conn.SetWriteDeadline(time.Time{}) // it would hold for the socket too
+	}
+	return err
+}
