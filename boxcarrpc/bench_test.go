@@ -64,7 +64,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			if err != nil {
 				continue // more goroutines than slots
 			}
-			p.finish(lane, core.Success, false, 64)
+			p.finish(p.now(), lane, core.Success, false, 64)
 		}
 	})
 }

@@ -39,15 +39,15 @@ func (c *callContext) Done() <-chan struct{} {
 func (c *callContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.done == nil && c.expired() {
+	if c.err == nil && c.done == nil && c.expired(time.Now()) {
 		c.err = context.DeadlineExceeded
 	}
 	return c.err
 }
 
 // expired reports whether the deadline has passed.
-func (c *callContext) expired() bool {
-	return !c.deadline.IsZero() && !time.Now().Before(c.deadline)
+func (c *callContext) expired(now time.Time) bool {
+	return !c.deadline.IsZero() && !now.Before(c.deadline)
 }
 
 // cancel ends the context; the first cause stays.

@@ -179,14 +179,14 @@ func (p *Pool) Stats() PoolStats {
 
 // finish ends the request of a lane: the slot is kept, unless the server took it
 // away or a better one has replaced it. lowest is the server's lowest free slot
-// as the response told.
-func (p *Pool) finish(lane *clientLane, outcome core.Outcome, slotLost bool, lowest uint32) {
+// as the response told, now the pool's time.
+func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLost bool, lowest uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if lane.entry < 0 {
 		return // lost with its transport
 	}
-	now, t := p.now(), lane.transport
+	t := lane.transport
 	entry := lane.entry
 	switch {
 	case slotLost:
@@ -249,7 +249,8 @@ func (p *Pool) closeSoon(t *transport, cause error) {
 	}
 }
 
-// dropData gives up the buffer of a response. The caller holds lane.transport.mu.
+// dropData gives up the buffer of a response. The caller holds
+// lane.transport.mu, or has the lane after it was done.
 func (p *Pool) dropData(lane *clientLane) {
 	if lane.data == nil {
 		return

@@ -88,7 +88,7 @@ func noFurther(last, err error) error {
 // another server may be asked.
 func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, request, dst []byte) (out []byte, again bool, err error) {
 	if ctx.Err() != nil {
-		p.finish(lane, core.Neutral, false, wire.NoSlot)
+		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 		return dst, false, contextError(ctx, false)
 	}
 	deadline, _ := ctx.Deadline()
@@ -111,7 +111,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 	if lane.failure != nil {
 		written := lane.transport.out.reached(lane.ticket)
 		err = broken(lane, lane.failure, written)
-		p.discard(lane)
+		p.dropData(lane)
 		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
 	return p.conclude(lane, idempotent, dst)
@@ -146,16 +146,9 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 		}
 	}
 	lowest := lane.response.Lowest
-	p.discard(lane)
-	p.finish(lane, outcome, slotLost, lowest)
-	return dst, again, err
-}
-
-// discard frees the buffer of a response that has been taken, or cannot come.
-func (p *Pool) discard(lane *clientLane) {
-	lane.transport.mu.Lock()
-	defer lane.transport.mu.Unlock()
 	p.dropData(lane)
+	p.finish(lane.answered, lane, outcome, slotLost, lowest)
+	return dst, again, err
 }
 
 // broken is the error of a request whose transport ended.
@@ -215,7 +208,7 @@ func (p *Pool) pick(tried []int32) *clientLane {
 	if len(tried) > 0 {
 		entry, ok, other := p.mu.ladder.AcquireOther(now, tried, &p.mu.rng)
 		if ok {
-			return p.picked(entry)
+			return p.picked(now, entry)
 		}
 		if other || p.expectsOther(tried) {
 			return nil // worth waiting for
@@ -225,7 +218,7 @@ func (p *Pool) pick(tried []int32) *clientLane {
 	if !ok {
 		return nil
 	}
-	return p.picked(entry)
+	return p.picked(now, entry)
 }
 
 // expectsOther tells whether there are servers, in no quarantine, that were not
@@ -234,9 +227,10 @@ func (p *Pool) pick(tried []int32) *clientLane {
 // filled the ladder.
 func (p *Pool) expectsOther(tried []int32) bool { return p.mu.ladder.Live() > len(tried) }
 
-func (p *Pool) picked(entry int32) *clientLane {
+func (p *Pool) picked(now int64, entry int32) *clientLane {
 	lane := p.mu.entries[entry]
 	lane.requests++
+	lane.picked = now
 	return lane
 }
 
@@ -285,7 +279,7 @@ func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*cl
 			p.mu.Lock()
 			none := p.mu.ladder.Held() == 0
 			if lane := p.stopWaiting(w, false); lane != nil {
-				p.finish(lane, core.Neutral, false, wire.NoSlot)
+				p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 			}
 			if none {
 				return nil, noServer(ctx)

@@ -13,10 +13,10 @@ const (
 	// A caller reads for himself at least this long, and at most twice as long,
 	// before he leaves it to the transport's reader. While he reads he does not
 	// see that his context was cancelled: that is how late he may be.
-	ownReading = time.Millisecond
+	ownReading = 10 * time.Millisecond
 	// When nobody has read for this long, or twice as long, the transport's
 	// reader does.
-	idleReading = 10 * time.Millisecond
+	idleReading = 20 * time.Millisecond
 )
 
 // The read turn of a transport: who reads takes the frames of all. The
@@ -48,6 +48,7 @@ type readTurn struct {
 	in      frameReader
 	answers int           // to callers, since the turn was taken or the last read
 	armed   time.Time     // the connection's read deadline; zero for none
+	clock   int64         // the pool's time as of the last read
 	pass    chan struct{} // gives the turn to the reader
 	ended   chan struct{} // closed when the transport has ended
 
@@ -131,7 +132,7 @@ func (t *transport) readForAll() bool {
 			return true
 		}
 		if err == nil {
-			err = t.turn.in.read()
+			err = t.read()
 		}
 		if err != nil {
 			t.endOfReading(err)
@@ -143,7 +144,8 @@ func (t *transport) readForAll() bool {
 // readFor is the turn of a lone caller: until his answer has come, or for as long
 // as he may.
 func (t *transport) readFor(lane *clientLane, deadline time.Time) {
-	if err := t.arm(ownDeadline(time.Now(), t.turn.armed, deadline)); err != nil {
+	now := t.pool.start.Add(time.Duration(lane.picked))
+	if err := t.arm(ownDeadline(now, t.turn.armed, deadline)); err != nil {
 		t.fail(err)
 		return
 	}
@@ -153,7 +155,7 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 			break
 		}
 		if err == nil {
-			err = t.turn.in.read()
+			err = t.read()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			break
@@ -188,6 +190,13 @@ func (t *transport) arm(until time.Time) error {
 	}
 	t.turn.armed = until
 	return t.conn.SetReadDeadline(until)
+}
+
+// read waits for more bytes.
+func (t *transport) read() error {
+	err := t.turn.in.read()
+	t.turn.clock = t.pool.now()
+	return err
 }
 
 // takeBuffered takes the whole frames that have been read.

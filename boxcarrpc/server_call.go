@@ -71,7 +71,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	lane.request = getBuffer()
 	*lane.request = append(*lane.request, data...)
 	lane.ctx = &callContext{}
-	lane.began = time.Now()
+	lane.began = c.turn.clock
 	if r.Budget > 0 {
 		lane.ctx.deadline = lane.began.Add(r.Budget)
 	}
@@ -217,9 +217,9 @@ func (c *serverConn) settle(out *[]byte, data []byte, bulk *bulkMessage) {
 }
 
 // call calls the handler and puts its answer into the terms of the wire.
-func (l *serverLane) call(out *[]byte) (answer wire.Response, flags uint8, data []byte) {
+func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, flags uint8, data []byte) {
 	s := l.conn.server
-	if l.ctx.expired() {
+	if l.ctx.expired(now) {
 		s.counts.refused.Add(1)
 		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
 	}

@@ -25,8 +25,8 @@ import (
 //
 // Invariants:
 //
-//   - Only the leader touches in, method, partialSince, idleSet, checked and the
-//     fields of the turn but running and watched.
+//   - Only the leader touches in, method, partialSince, idleSet, checked, ready,
+//     number, clock and held.
 //   - running is 0 unless the leader is in a handler; then it is the number of
 //     that run, and no two runs have the same. Who swaps it back to 0 has the
 //     turn: the leader after the handler, or the watch for a follower. The other
@@ -36,9 +36,11 @@ import (
 type serverTurn struct {
 	ready  *serverLane // its request is complete: to be served next
 	number uint64      // of the last run of a handler
+	clock  time.Time   // as of the last read, or the end of the last handler
 	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
 
 	running atomic.Uint64
+	crowded atomic.Bool // requests waited behind others since the last tick
 	watched atomic.Bool // the watch looks at it
 	seen    uint64      // the watch's: running at the last tick
 	idle    int         // the watch's: ticks without a run
@@ -55,7 +57,7 @@ func (c *serverConn) work() {
 	}
 	if err == nil {
 		c.out.flush(false) // what the leader before had finished
-		c.turn.held = time.Time{}
+		c.turn.held, c.turn.clock = time.Time{}, time.Now()
 		err = c.lead()
 	}
 	if errors.Is(err, errOvertaken) {
@@ -84,6 +86,7 @@ func (c *serverConn) lead() error {
 			} else if err != nil {
 				return err
 			}
+			c.turn.clock = time.Now()
 			continue
 		}
 		c.partialSince = time.Time{}
@@ -113,9 +116,9 @@ func (c *serverConn) serveReady() (leads bool) {
 // serve runs a handler in the leader.
 func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	out, m := getBuffer(), lane.method
+	start := c.turn.clock
 	number := c.turn.begin(&c.server.watch, c)
-	start := lane.began
-	answer, flags, data := lane.call(out)
+	answer, flags, data := lane.call(start, out)
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
 	m.took(end.Sub(start))
@@ -128,21 +131,35 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		leads = false
 	case !leads:
 		c.out.flush(true)
-	case c.turn.held.IsZero():
-		c.turn.held = end
-	case end.Sub(c.turn.held) > watchTick:
-		c.out.flush(false)
-		c.turn.held = time.Time{}
+	default:
+		c.hold(end)
 	}
 	c.settle(out, data, &bulk)
 	return leads
+}
+
+// hold keeps finished answers for the end of the batch, if that is not far. now
+// is the leader's clock.
+func (c *serverConn) hold(now time.Time) {
+	c.turn.clock = now
+	switch {
+	case c.turn.held.IsZero():
+		c.turn.held = now
+	case now.Sub(c.turn.held) > watchTick:
+		c.out.flush(false)
+		c.turn.held = time.Time{}
+	}
 }
 
 // begin marks the leader as being in a handler.
 func (t *serverTurn) begin(w *watch, c *serverConn) (number uint64) {
 	t.number++
 	number = t.number
-	t.running.Store(number)
+	if c.in.start < c.in.end && !t.crowded.Load() {
+		t.crowded.Store(true)
+		w.hurry()
+	}
+	t.running.Store(number) // from here on the turn may be a follower's
 	if !t.watched.Load() {
 		w.add(c)
 	}
@@ -153,7 +170,7 @@ func (t *serverTurn) begin(w *watch, c *serverConn) (number uint64) {
 func (l *serverLane) work() {
 	c, m, out := l.conn, l.method, getBuffer()
 	start := time.Now()
-	answer, flags, data := l.call(out)
+	answer, flags, data := l.call(start, out)
 	m.took(time.Since(start))
 	var bulk bulkMessage
 	l.respond(answer, flags, data, &bulk)

@@ -62,6 +62,7 @@ type clientLane struct {
 	entry    int32 // in the ladder, -1 if none
 	leasedAt int64
 	requests uint64
+	picked   int64 // when a call got it
 
 	// Guarded by transport.mu.
 	state    clientState
@@ -74,6 +75,7 @@ type clientLane struct {
 	data     *[]byte // of the response; nil if it is not wanted
 	received uint32  // bytes of the response so far
 	overrun  bool    // the pool had no room for it
+	answered int64   // when the response was complete
 	failure  error   // the transport ended
 }
 
@@ -255,7 +257,7 @@ func (l *clientLane) put(method string, request []byte, deadline time.Time) (rea
 	}
 	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
 	if !deadline.IsZero() {
-		r.Budget = max(time.Until(deadline), 1)
+		r.Budget = max(deadline.Sub(t.pool.start)-time.Duration(l.picked), 1)
 	}
 	l.sequence = r.Sequence
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
@@ -359,10 +361,11 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	t.mu.Unlock()
 	if !abandoned {
 		t.turn.answers++
+		lane.answered = t.turn.clock
 		lane.done <- struct{}{}
 		return nil
 	}
-	t.pool.finish(lane, core.Neutral, lost, lowest)
+	t.pool.finish(t.pool.now(), lane, core.Neutral, lost, lowest)
 	return nil
 }
 

@@ -7,8 +7,8 @@
 //
 // Each round measures every contestant once, so that what else the machine does
 // meets all of them; the medians of the rounds are printed. Beside the rate stand
-// the read and write system calls of both processes and the allocations of each,
-// per call. Waiting (epoll, futex) is not among the system calls.
+// the processor time of both processes, which tells more on a busy machine, their
+// read and write system calls, and the allocations of each, per call. Waiting (epoll, futex) is not among the system calls.
 package main
 
 import (
@@ -119,8 +119,8 @@ func run(args []string) (err error) {
 // report writes a row for each contestant: the median of each figure by itself,
 // the ratio the median of the rounds' ratios.
 func report(s settings, callers int, results [][]result) {
-	fmt.Printf("\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s\n", "contestant", "callers", "calls/s", "slowest-fastest",
-		"ratio", "p50", "p99", "syscalls", "allocs c+s")
+	fmt.Printf("\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s %9s\n", "contestant", "callers", "calls/s", "slowest-fastest",
+		"ratio", "p50", "p99", "cpu", "syscalls", "allocs c+s")
 	for i, c := range s.contestants {
 		rounds := results[i]
 		rates := sorted(rounds, func(r result) float64 { return r.rate })
@@ -129,10 +129,11 @@ func report(s settings, callers int, results [][]result) {
 			ratios[k] = rounds[k].rate / results[0][k].rate
 		}
 		slices.Sort(ratios)
-		fmt.Printf("%-14s %8d %11.0f %8.0f-%8.0f %6.2f %9v %9v %9.2f %5.1f+%.1f\n", c.name, callers,
+		fmt.Printf("%-14s %8d %11.0f %8.0f-%8.0f %6.2f %9v %9v %9v %9.2f %5.1f+%.1f\n", c.name, callers,
 			median(rates), rates[0], rates[len(rates)-1], median(ratios),
 			time.Duration(median(sorted(rounds, func(r result) float64 { return float64(r.p50) }))).Round(100*time.Nanosecond),
 			time.Duration(median(sorted(rounds, func(r result) float64 { return float64(r.p99) }))).Round(100*time.Nanosecond),
+			time.Duration(median(sorted(rounds, func(r result) float64 { return float64(r.cpu) }))).Round(10*time.Nanosecond),
 			median(sorted(rounds, func(r result) float64 { return r.syscalls })),
 			median(sorted(rounds, func(r result) float64 { return r.clientAllocs })),
 			median(sorted(rounds, func(r result) float64 { return r.serverAllocs })))

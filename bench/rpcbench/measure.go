@@ -22,14 +22,16 @@ const callTimeout = 5 * time.Second
 type result struct {
 	rate                       float64 // calls a second
 	p50, p99                   time.Duration
-	syscalls                   float64 // read and write, both processes, per call
-	clientAllocs, serverAllocs float64 // per call
+	syscalls                   float64       // read and write, both processes, per call
+	clientAllocs, serverAllocs float64       // per call
+	cpu                        time.Duration // of both processes, per call
 }
 
 // usage is what the two processes have used so far.
 type usage struct {
 	syscalls                   uint64
 	clientMallocs, serverAlloc uint64
+	cpu                        time.Duration
 }
 
 // measure runs one contestant for a while, warmed up.
@@ -63,6 +65,7 @@ func measure(c contestant, server *child, callers int, s settings) (r result, er
 		p50:          time.Duration(times[len(times)/2]),
 		p99:          time.Duration(times[len(times)*99/100]),
 		syscalls:     float64(after.syscalls-before.syscalls) / n,
+		cpu:          time.Duration(float64(after.cpu-before.cpu) / n),
 		clientAllocs: float64(after.clientMallocs-before.clientMallocs) / n,
 		serverAllocs: float64(after.serverAlloc-before.serverAlloc) / n,
 	}, nil
@@ -121,12 +124,34 @@ func used(server *child) (u usage, err error) {
 			return u, err
 		}
 		u.syscalls += n
+		cpu, err := cpuOf(pid)
+		if err != nil {
+			return u, err
+		}
+		u.cpu += cpu
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	u.clientMallocs = stats.Mallocs
 	u.serverAlloc, err = server.mallocs()
 	return u, err
+}
+
+// cpuOf is the processor time that a process has used, to a hundredth of a second.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in parentheses, may hold anything; user and system time are the
+	// 12th and 13th field after it.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
 // syscallsOf is how often a process has called read, write and their kin.

@@ -1,0 +1,360 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// Requests of one batch, the slow ones among them, are answered in any order:
+// nobody waits for a slow one, whether it comes first, last or between.
+func TestASlowHandlerInABatchHoldsUpNoOther(t *testing.T) {
+	const lanes = 8
+	for name, slow := range map[string][]int{
+		"first": {0}, "between": {3}, "last": {7}, "two": {2, 5}, "all but one": {0, 1, 2, 3, 5, 6, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate()
+			s := serve(t, func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+				if string(request) == "slow" {
+					return g.handler(ctx, method, request, dst)
+				}
+				return append(dst, request...), nil
+			}, nil)
+			defer g.release()
+			c := dialRaw(t, s.address)
+			c.hello()
+			for i := range uint32(lanes) {
+				c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
+				require.Equal(t, wire.TypeGrant, c.next().Type)
+			}
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+			answers := func(n int) (payloads []string) {
+				for range n {
+					_, data, err := c.next().Response()
+					require.NoError(t, err)
+					payloads = append(payloads, string(data))
+				}
+				return payloads
+			}
+			requests := make([]string, lanes)
+			for i := range requests {
+				requests[i] = "quick"
+			}
+			for _, i := range slow {
+				requests[i] = "slow"
+			}
+			var batch []byte
+			for i, request := range requests {
+				batch = wire.AppendRequest(batch, uint32(i), wire.Request{Sequence: 1, Total: uint32(len(request))}, "m", []byte(request))
+			}
+			c.send(batch)
+			require.NotContains(t, answers(lanes-len(slow)), "slow")
+			g.release()
+			require.NotContains(t, answers(len(slow)), "quick")
+		})
+	}
+}
+
+func TestASlowMethodGoesToWorkersUntilItIsQuickAgain(t *testing.T) {
+	var all methods
+	m := all.named([]byte("m"))
+	require.True(t, m.quick())
+	m.took(quickHandler)
+	require.True(t, m.quick())
+	m.took(quickHandler + 1)
+	for range slowMemory {
+		require.False(t, m.quick())
+		m.took(quickHandler)
+	}
+	require.True(t, m.quick())
+	require.Same(t, m, all.named([]byte("m")))
+	for i := range 2 * maxMethods {
+		all.named(fmt.Append(nil, i))
+	}
+	require.Len(t, all.byName, maxMethods)
+	require.False(t, all.named([]byte("one more")).quick())
+	require.Same(t, m, all.named([]byte("m")))
+}
+
+// freed waits until the read turn of the pool's only transport is free.
+func freed(t *testing.T, p *Pool) {
+	t.Helper()
+	until(t, "the read turn is free", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		tr := p.mu.open[0]
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return !tr.turn.held
+	})
+}
+
+// A lone caller reads for himself: he sees his deadline at once and that he was
+// cancelled when his own reading ends.
+func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
+	const patience = ownReading / 2
+	for name, c := range map[string]struct {
+		begin func(context.Context) (context.Context, context.CancelFunc)
+		cause error
+		late  time.Duration
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, patience)
+		}, context.DeadlineExceeded, 0},
+		"cancel": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(patience, cancel)
+			return ctx, cancel
+		}, context.Canceled, 2 * ownReading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stuck atomic.Bool
+			proceed := make(chan struct{})
+			inBubble(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+				if stuck.Swap(false) {
+					<-proceed
+				}
+				return append(dst, request...), nil
+			}, nil, func(t *testing.T, s *testServer, l *pipes) {
+				proceed = make(chan struct{}) // of the bubble
+				p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial}, "s")
+				full(t, p)
+				_, err := p.Call(t.Context(), "m", nil, nil)
+				require.NoError(t, err)
+				freed(t, p)
+
+				stuck.Store(true)
+				ctx, cancel := c.begin(t.Context())
+				defer cancel()
+				dst := make([]byte, 3, 64)
+				start := time.Now()
+				out, err := p.Call(ctx, "m", []byte("the answer comes too late"), dst)
+				require.ErrorIs(t, err, c.cause)
+				require.Len(t, out, 3)
+				require.LessOrEqual(t, time.Since(start), patience+c.late)
+				require.Equal(t, 1, p.Stats().Busy, "the server has not acknowledged")
+
+				out, err = p.Call(t.Context(), "m", []byte("another"), nil)
+				require.NoError(t, err, "the other lane is served meanwhile")
+				require.Equal(t, "another", string(out))
+				close(proceed)
+				synctest.Wait()
+				require.Zero(t, p.Stats().Busy)
+				require.Equal(t, make([]byte, 61), dst[3:64], "nothing was written behind the caller's back")
+			})
+		})
+	}
+}
+
+// When the server goes away the pool hears of it although no one calls.
+func TestAFreeReadTurnIsTakenByTheReader(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s")
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+		freed(t, p)
+		s.mu.Lock()
+		for c := range s.mu.conns {
+			c.conn.Close()
+		}
+		s.mu.Unlock()
+		time.Sleep(3 * idleReading)
+		synctest.Wait()
+		require.Equal(t, uint64(1), p.Stats().Broken)
+	})
+}
+
+// A tripConn brings and takes one byte at a time, and pulls a wire at one of them.
+type tripConn struct {
+	net.Conn
+	trip *trip
+}
+
+type trip struct {
+	left atomic.Int64
+	pull atomic.Pointer[context.CancelFunc]
+}
+
+func (c *trip) step() {
+	if c.left.Add(-1) == 0 {
+		(*c.pull.Load())()
+	}
+}
+
+func (c *tripConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(1, len(b))])
+	if n > 0 {
+		c.trip.step()
+	}
+	return n, err
+}
+
+func (c *tripConn) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var one int
+		c.trip.step()
+		one, err = c.Conn.Write(b[n : n+1])
+		n += one
+	}
+	return n, err
+}
+
+// A call is cancelled at every byte of its exchange, alone, so that it reads for
+// itself, and beside another, so that it does not. Whatever becomes of it, the
+// answers of the calls after it are their own.
+func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) {
+			g := newGate()
+			s := serve(t, func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+				if method == "held" {
+					return g.handler(ctx, method, request, dst)
+				}
+				return append(dst, request...), nil
+			}, nil)
+			var tr trip
+			p := newPool(t, &PoolOptions{Size: 3, MaxWait: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+				var d net.Dialer
+				conn, err := d.DialContext(ctx, "tcp", address)
+				return &tripConn{conn, &tr}, err
+			}}, s.address)
+			full(t, p)
+			var wg sync.WaitGroup
+			if beside {
+				wg.Go(func() { _, _ = p.Call(context.Background(), "held", nil, nil) })
+				<-g.entered
+			}
+			cancelled, bytesOfCall := 0, int64(2*wire.HeaderSize+18+16+1+2*len("request 000"))
+			for k := range bytesOfCall + 10 {
+				ctx, cancel := context.WithCancel(t.Context())
+				tr.pull.Store(&cancel)
+				tr.left.Store(k)
+				if k == 0 {
+					cancel()
+				}
+				request := fmt.Appendf(nil, "request %03d", k)
+				dst := make([]byte, 0, 64)
+				out, err := p.Call(ctx, "m", request, dst)
+				failed := err != nil
+				if failed {
+					require.ErrorIs(t, err, context.Canceled)
+					require.Equal(t, "", string(out))
+					cancelled++
+				} else {
+					require.Equal(t, string(request), string(out))
+				}
+				tr.left.Store(-1)
+				cancel()
+				clear(request) // it is the caller's again
+				next := fmt.Appendf(nil, "after %03d", k)
+				out, err = p.Call(t.Context(), "m", next, nil)
+				require.NoError(t, err)
+				require.Equal(t, string(next), string(out))
+				if failed {
+					require.Equal(t, make([]byte, 64), dst[:64], "nothing was written behind the caller's back")
+				}
+			}
+			require.NotZero(t, cancelled)
+			g.release()
+			wg.Wait()
+			until(t, "all lanes are free again", func() bool { return p.Stats().Busy == 0 })
+			require.Zero(t, p.Stats().Broken)
+			require.Zero(t, p.buffers.used.Load())
+		})
+	}
+}
+
+// Messages of megabytes share a connection with small ones, both ways.
+func TestBigMessagesBesideSmallOnes(t *testing.T) {
+	s := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 12}, s.address)
+	full(t, p)
+	var wg sync.WaitGroup
+	for caller := range 12 {
+		rounds, size := 200, 10
+		if caller%3 == 0 {
+			rounds, size = 5, 100<<10<<(caller/3)
+		}
+		wg.Go(func() {
+			var dst []byte
+			for i := range rounds {
+				tag := fmt.Appendf(nil, "%d/%d ", caller, i)
+				request := bytes.Repeat(tag, 1+size/len(tag))
+				var err error
+				dst, err = p.Call(t.Context(), "m", request, dst[:0])
+				if err != nil || !bytes.Equal(dst, request) {
+					t.Errorf("caller %d, call %d: %v, right answer: %v", caller, i, err, bytes.Equal(dst, request))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 1, p.Stats().Transports)
+	require.Zero(t, p.buffers.used.Load())
+}
+
+// What the outbox says of each request, whether a byte of it has reached the
+// kernel, is exactly what the peer finds.
+func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
+	rng := seeded(t)
+	for _, waiting := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		peer, err := ln.Accept()
+		require.NoError(t, err)
+		ln.Close()
+
+		var o outbox
+		o.init(conn, 0, func(err error) {
+			if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		if waiting {
+			o.socket = nil
+		}
+		var tickets []uint64
+		var bulk bulkMessage
+		appended := func() int {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return len(o.mu.pending)
+		}
+		for appended() < 1<<20 { // until the kernel has taken what it takes
+			data := make([]byte, rng.IntN(20<<10))
+			tickets = append(tickets, o.request(0, wire.Request{Total: uint32(len(data))}, "m", data, &bulk))
+			o.flush(rng.IntN(2) == 0)
+		}
+		shut(conn)
+		o.close()
+		o.writers.Wait()
+		came, err := io.Copy(io.Discard, peer)
+		require.NoError(t, err)
+		shut(peer)
+		reached := 0
+		for i, ticket := range tickets {
+			require.Equal(t, uint64(came) > ticket, o.reached(ticket), "request %d of %d, ticket %d, %d bytes came", i, len(tickets), ticket, came)
+			if o.reached(ticket) {
+				reached++
+			}
+		}
+		require.NotZero(t, reached)
+		require.Less(t, reached, len(tickets))
+	}
+}
