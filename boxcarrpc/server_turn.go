@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"docstore/boxcarrpc/internal/wire"
 )
 
 // The leader of a connection is the worker that holds its read turn. It reads
@@ -118,7 +120,18 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	out, m := getBuffer(), lane.method
 	start := c.turn.clock
 	number := c.turn.begin(&c.server.watch, c)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		lane.quit()
+		if c.turn.running.CompareAndSwap(number, 0) {
+			c.server.workers.run(c)
+		}
+	}()
 	answer, flags, data := lane.call(start, out)
+	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
 	m.took(end.Sub(start))
@@ -170,10 +183,29 @@ func (t *serverTurn) begin(w *watch, c *serverConn) (number uint64) {
 func (l *serverLane) work() {
 	c, m, out := l.conn, l.method, getBuffer()
 	start := time.Now()
+	returned := false
+	defer func() {
+		if !returned {
+			l.quit()
+		}
+	}()
 	answer, flags, data := l.call(start, out)
+	returned = true
 	m.took(time.Since(start))
 	var bulk bulkMessage
 	l.respond(answer, flags, data, &bulk)
 	c.out.flush(true)
 	c.settle(out, data, &bulk)
+}
+
+// quit answers for a handler that ends its goroutine, from a deferred function.
+// The goroutine is lost, and the method counts as slow, so that it costs no
+// leader soon again.
+func (l *serverLane) quit() {
+	l.method.slow.Store(slowMemory)
+	l.conn.server.counts.panics.Add(1)
+	l.conn.server.counts.errors.Add(1)
+	l.respond(wire.Response{Code: uint32(CodeInternal)}, wire.FlagProcessed|wire.FlagSlotLost,
+		[]byte("the handler ended its goroutine"), &bulkMessage{})
+	l.conn.out.flush(false)
 }

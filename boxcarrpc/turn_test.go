@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,6 +67,35 @@ func TestASlowHandlerInABatchHoldsUpNoOther(t *testing.T) {
 			require.NotContains(t, answers(len(slow)), "quick")
 		})
 	}
+}
+
+// A handler that ends its goroutine, as a failed assertion in a test does, takes
+// a worker with it, and its slot, but not the connection's leader.
+func TestAHandlerThatEndsItsGoroutineCostsItsSlot(t *testing.T) {
+	var calls atomic.Int32
+	s := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+		switch calls.Add(1) {
+		case 1: // in the leader
+			runtime.Goexit()
+		case 2: // in a worker, because the first has made the method slow
+			runtime.Goexit()
+		}
+		return append(dst, request...), nil
+	}, nil)
+	p := newPool(t, &PoolOptions{Size: 2}, s.address)
+	full(t, p)
+	for range 2 {
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.Equal(t, CodeInternal, CodeOf(err))
+	}
+	out, err := p.Call(t.Context(), "m", []byte("x"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(out))
+	require.Equal(t, uint64(2), s.Stats().Panics)
+	require.Equal(t, uint64(2), p.Stats().Lost)
+	require.Zero(t, p.Stats().Broken)
+	full(t, p)
+	require.Equal(t, 2, s.Stats().Slots)
 }
 
 func TestASlowMethodGoesToWorkersUntilItIsQuickAgain(t *testing.T) {
@@ -319,6 +349,8 @@ func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
 		peer, err := ln.Accept()
 		require.NoError(t, err)
 		ln.Close()
+		require.NoError(t, conn.(*net.TCPConn).SetWriteBuffer(32<<10))
+		require.NoError(t, peer.(*net.TCPConn).SetReadBuffer(32<<10))
 
 		var o outbox
 		o.init(conn, 0, func(err error) {
@@ -336,11 +368,12 @@ func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
 			defer o.mu.Unlock()
 			return len(o.mu.pending)
 		}
-		for appended() < 1<<20 { // until the kernel has taken what it takes
+		for appended() < 2<<20 { // until the kernel has taken what it takes
 			data := make([]byte, rng.IntN(20<<10))
 			tickets = append(tickets, o.request(0, wire.Request{Total: uint32(len(data))}, "m", data, &bulk))
 			o.flush(rng.IntN(2) == 0)
 		}
+		until(t, "something is written", func() bool { return o.written.Load() > 0 })
 		shut(conn)
 		o.close()
 		o.writers.Wait()
