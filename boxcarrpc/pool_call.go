@@ -196,7 +196,7 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 		p.counts.rejected.Add(1)
 		return nil, ErrPoolBusy
 	}
-	w := &waiter{tried: tried, ready: make(chan *clientLane, 1)}
+	w := &waiter{tried: slices.Clone(tried), ready: make(chan *clientLane, 1)}
 	p.mu.waiters = append(p.mu.waiters, w)
 	p.mu.Unlock()
 	return p.wait(ctx, w, patience)

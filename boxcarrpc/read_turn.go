@@ -33,8 +33,8 @@ const (
 //     caller. It takes it back when it has been free and unused for a while, so
 //     that the end of the connection and what the server says unasked is seen.
 //
-// Simpler was a reader that always reads and a writer that always writes: with
-// one caller 0.6 of the bare echo, since each call woke both.
+// Simpler was a reader that always reads and a writer that always writes, which
+// every call of a lone caller woke: server_turn.go has the figures.
 //
 // Invariants:
 //

@@ -168,14 +168,14 @@ func (l *serverLane) dropRequest() {
 }
 
 // respond ends the request of a running lane with an answer: the lane is idle,
-// or gone, when it returns. It reports whether the answer is bulk, which reads
-// data until settle returns.
-func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte, bulk *bulkMessage) {
+// or gone, when it returns. An answer that is bulk is returned, and reads data
+// until settle returns.
+func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkMessage) {
 	c, s := l.conn, l.conn.server
 	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
 	answer.Total = uint32(len(data))
 	if len(data) > wire.ResponseRoom {
-		bulk.taken = make(chan struct{}, 1)
+		bulk = &bulkMessage{taken: make(chan struct{}, 1)}
 	}
 	// In one step, as the client sees it: the lane is free for the next request
 	// with the response, and a slot that is lost is not given out before it.
@@ -192,16 +192,17 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte, bul
 	if lost {
 		s.reclaim(l.slot)
 	}
-	if bulk.taken == nil {
+	if bulk == nil {
 		c.mu.running--
 		c.hurryLocked()
 	}
+	return bulk
 }
 
-// settle waits until a bulk response has been taken, and keeps the buffer of the
+// settle waits until a bulk response, if there is one, has been taken, and keeps the buffer of the
 // response for another one.
 func (c *serverConn) settle(out *[]byte, data []byte, bulk *bulkMessage) {
-	if bulk.taken != nil {
+	if bulk != nil {
 		<-bulk.taken
 		c.mu.Lock()
 		c.mu.running--
