@@ -22,7 +22,8 @@
 // Server and Pool are safe for concurrent use. A server runs handlers
 // concurrently, at most one for each slot that it has given out. Call may be
 // used by any number of goroutines; as many at a time as the pool has slots are
-// served and the rest are refused at once.
+// served and the rest are refused at once. A handler begins on the goroutine that
+// reads its connection, and may take its time: then another goroutine reads on.
 //
 // # Slots
 //

@@ -18,6 +18,7 @@ const fillWait = time.Second
 // Call sends a request to the server of the lowest free slot, appends the
 // response to dst and returns the extended slice. On an error it returns dst as
 // it was. Nothing reads request or writes to dst after it has returned.
+// It returns when ctx's deadline passes, and within 20 ms after ctx is cancelled.
 //
 // If as many calls as the pool has slots are under way, it fails at once with
 // ErrPoolBusy. If the pool holds no slot at all, it waits within ctx for the
