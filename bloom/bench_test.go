@@ -8,6 +8,8 @@ import (
 
 	bloomv3 "github.com/bits-and-blooms/bloom/v3"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 var (
@@ -38,7 +40,7 @@ func BenchmarkHashKey(b *testing.B) {
 // BenchmarkPage probes pages of 4 KiB that hold as many keys as they may, by way
 // of our code and by way of the library, with keys that are there and not.
 func BenchmarkPage(b *testing.B) {
-	random := newRandom(b)
+	random := testseed.Rand(b)
 	filter := NewBuilder(nil)
 	keys := randomKeys(random, filter.perPage)
 	page := load(b, build(nil, keys)).pages[0].Load()
@@ -75,7 +77,7 @@ func BenchmarkPage(b *testing.B) {
 
 // BenchmarkMayContain asks a filter of a million keys, hash included.
 func BenchmarkMayContain(b *testing.B) {
-	random := newRandom(b)
+	random := testseed.Rand(b)
 	keys := randomKeys(random, 1_000_000)
 	filter := load(b, build(nil, keys))
 	absent := randomKeys(random, 1<<16)
@@ -111,7 +113,7 @@ func BenchmarkMayContain(b *testing.B) {
 
 // BenchmarkBuilder adds keys of a table of a million; an op is a key.
 func BenchmarkBuilder(b *testing.B) {
-	keys := randomKeys(newRandom(b), 1_000_000)
+	keys := randomKeys(testseed.Rand(b), 1_000_000)
 	builder := NewBuilder(nil)
 	var dst []byte
 	i := 0
@@ -127,7 +129,7 @@ func BenchmarkBuilder(b *testing.B) {
 
 // BenchmarkMissed reports look-ups whose "maybe" came to nothing.
 func BenchmarkMissed(b *testing.B) {
-	keys := randomKeys(newRandom(b), 1_000_000)
+	keys := randomKeys(testseed.Rand(b), 1_000_000)
 	filter := open(b, build(nil, keys))
 	hashes := make([]Hash, 1<<16)
 	for i := range hashes {
@@ -144,7 +146,7 @@ func BenchmarkMissed(b *testing.B) {
 // page was asked and half are in memory, with nothing to exchange.
 func BenchmarkTick(b *testing.B) {
 	const tables = 100
-	random := newRandom(b)
+	random := testseed.Rand(b)
 	keys := randomKeys(random, 1_000_000)
 	data := build(nil, keys)
 	m := NewManager(tables * int64(len(data)) / 2)
@@ -177,7 +179,7 @@ func BenchmarkTick(b *testing.B) {
 // BenchmarkUpdate is the change of tables after a merge of a million keys into
 // ten million, all of whose pages were in memory.
 func BenchmarkUpdate(b *testing.B) {
-	random := newRandom(b)
+	random := testseed.Rand(b)
 	keys := randomKeys(random, 11_000_000)
 	var small [][]byte
 	for i := 0; i < len(keys); i += 11 {

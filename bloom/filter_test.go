@@ -11,6 +11,8 @@ import (
 	bloomv3 "github.com/bits-and-blooms/bloom/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func numbered(format string, n int) [][]byte {
@@ -54,7 +56,7 @@ func keySets(random *rand.Rand) map[string][][]byte {
 // A filter never says "no" for a key that was added; and each of its pages has
 // the bits that bloom/v3 sets for the keys of that page.
 func TestPagesAreThoseOfTheLibrary(t *testing.T) {
-	for name, keys := range keySets(newRandom(t)) {
+	for name, keys := range keySets(testseed.Rand(t)) {
 		t.Run(name, func(t *testing.T) {
 			for _, opts := range []*Options{nil, {PageBytes: 64}, {PageBytes: 128, FalsePositiveRate: 0.2}} {
 				f := load(t, build(opts, keys))
@@ -88,7 +90,7 @@ func TestPagesAreThoseOfTheLibrary(t *testing.T) {
 // Random sets of keys of random shapes against a map, with keys that are near
 // those that are there.
 func TestRandomKeys(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 30 {
 		present := map[string]bool{}
 		alphabet := 1 + random.IntN(4)
@@ -120,7 +122,7 @@ func TestRandomKeys(t *testing.T) {
 // Pages that are full have the rate asked for, within the error of the
 // measurement; the last one, folded, has no higher.
 func TestFalsePositiveRate(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	const probes = 100_000
 	for _, rate := range []float64{0.5, 0.1, 0.02, 0.001} {
 		for _, pageBytes := range []int{512, 4096} {
@@ -158,7 +160,7 @@ func TestBitsPerKey(t *testing.T) {
 }
 
 func TestPageNotInMemorySaysMaybe(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	f := open(t, build(nil, randomKeys(random, 5000)))
 	for _, key := range randomKeys(random, 1000) {
 		require.True(t, mayContain(f, key))
@@ -198,7 +200,7 @@ func TestAddPanicsOnWrongKeys(t *testing.T) {
 }
 
 func TestBuilderIsReusable(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	b := NewBuilder(&Options{PageBytes: 64})
 	for range 5 {
 		keys := randomKeys(random, random.IntN(300))
@@ -213,7 +215,7 @@ func TestBuilderIsReusable(t *testing.T) {
 
 // Pages that are handed out while keys come are the beginning of the same filter.
 func TestFlush(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	b := NewBuilder(&Options{PageBytes: 64})
 	for range 20 {
 		keys := randomKeys(random, random.IntN(500))
@@ -263,7 +265,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestLookupAllocatesNothing(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	f := load(t, build(nil, randomKeys(random, 10_000)))
 	i := byte(0)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {

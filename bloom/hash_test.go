@@ -5,12 +5,14 @@ import (
 
 	bloomv3 "github.com/bits-and-blooms/bloom/v3"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // The locations of a key are those of bloom/v3: keys of every length around the
 // blocks of the hash, and long ones.
 func TestLocationsAreThoseOfTheLibrary(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	check := func(key []byte) {
 		h := HashKey(key)
 		for i, want := range bloomv3.Locations(key, maxHashes) {

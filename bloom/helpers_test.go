@@ -8,25 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	update   = flag.Bool("update", false, "write the golden files and the examples in docs anew")
-)
-
-// newRandom returns a source of chance whose seed is logged.
-func newRandom(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+var update = flag.Bool("update", false, "write the golden files and the examples in docs anew")
 
 // randomKeys returns n different keys of 8 bytes, sorted.
 func randomKeys(random *rand.Rand, n int) [][]byte {

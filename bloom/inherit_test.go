@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // worths returns what the pages in memory are worth together, and what others
@@ -96,7 +98,7 @@ func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
 // size, and a filter that is not its own changes nothing.
 func TestRestore(t *testing.T) {
 	c := comparison{unitKeys: 600, pageBytes: 64, getsPerSecond: 3000}
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	tables := c.tables(hashed)
 	s := c.start(t, hashed, tables, rankings[0], 0.1)
 	s.run(t, 10, random, zipfian(random, s.keys), 0.5)

@@ -12,13 +12,15 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // Random changes of the list of tables, under random budgets: memory stays
 // within the budget, after a Tick no room for a page is left where there are
 // more, and the answers are right all the time.
 func TestBudgetIsHonoured(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 20 {
 		m := NewManager(random.Int64N(40_000))
 		var filters []*Filter
@@ -59,7 +61,7 @@ func TestBudgetIsHonoured(t *testing.T) {
 }
 
 func TestUpdateForgetsWhatIsLeftOut(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	var closed atomic.Bool
 	data := build(nil, randomKeys(random, 5000))
 	old, err := Open("old", io.NewSectionReader(readerFunc(func(p []byte, offset int64) (int, error) {
@@ -141,7 +143,7 @@ func TestReadErrorIsNotForEver(t *testing.T) {
 // Look-ups go on while filters come, go and change places, and never get a
 // wrong "no".
 func TestLookupsDuringUpdates(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	const tables = 6
 	var filters [tables]*Filter
 	var keys [tables][][]byte

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // pages makes candidates from a drawing: for each its name, worth (of 10 bytes),
@@ -78,7 +80,7 @@ func TestChoose(t *testing.T) {
 // Random pages in random room: after each step what is in memory fits, no page
 // goes for one that is not better, and further passes come to an end.
 func TestChooseRandomly(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 2000 {
 		list := make([]candidate, random.IntN(30))
 		for i := range list {

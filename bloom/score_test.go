@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // lookUp asks filters, newest first, like a store does, and returns how many tables it had to
@@ -32,7 +34,7 @@ func lookUp(key []byte, in *Filter, newestFirst ...*Filter) (probes int) {
 // has it is 14.3 %, 33 % and 100 %, and the rest is the probability of a "no".
 func TestFigure13(t *testing.T) {
 	const eighth = 500
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	keys := randomKeys(random, 8*eighth)
 	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	cut := func(eighths int) (part [][]byte) {
@@ -94,7 +96,7 @@ func TestFigure13(t *testing.T) {
 // those that do not; the ranking finds out which are asked for, also while the
 // pages are not in memory.
 func TestTheScoreLearns(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	opts := &Options{PageBytes: 128}
 	keys := [2][][]byte{randomKeys(random, 1000), randomKeys(random, 1000)}
 	newest, oldest := open(t, build(opts, keys[0])), open(t, build(opts, keys[1]))
@@ -133,7 +135,7 @@ func TestTheScoreLearns(t *testing.T) {
 // they are seen.
 func TestUsefulness(t *testing.T) {
 	even := func(int) float64 { return 1.0 / 100 }
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	spreadOf := func(x []float64) float64 {
 		low, high := math.Inf(1), 0.0
 		for _, v := range x {
@@ -203,7 +205,7 @@ func TestTalliesFade(t *testing.T) {
 // A page with very many look-ups is sampled, and comes out about right.
 func TestSampling(t *testing.T) {
 	f := load(t, build(nil, numbered("%03d", 100)))
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	key := make([]byte, 8)
 	const n = 100_000
 	for range n {
@@ -264,7 +266,7 @@ func TestInherit(t *testing.T) {
 
 // Whatever the pages, tallies are divided and none is lost.
 func TestSpreadLosesNothing(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 200 {
 		from := open(t, build(&Options{PageBytes: 64}, randomKeys(random, 1+random.IntN(1000))))
 		to := open(t, build(&Options{PageBytes: 64}, randomKeys(random, 1+random.IntN(1000))))

@@ -14,6 +14,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/testseed"
 )
 
 func TestEchoOfEverySize(t *testing.T) {
@@ -21,7 +22,7 @@ func TestEchoOfEverySize(t *testing.T) {
 	for _, lanes := range []int{1, 64} {
 		t.Run(fmt.Sprintf("LanesPerConn=%d", lanes), func(t *testing.T) {
 			p := newPool(t, &PoolOptions{Size: 8, LanesPerConn: lanes}, s.address)
-			rng := seeded(t)
+			rng := testseed.Rand(t)
 			for _, size := range []int{
 				0, 1, 100, wire.MaxPayload - 100, wire.RequestRoom("echo"), wire.RequestRoom("echo") + 1,
 				wire.ResponseRoom, wire.ResponseRoom + 1, wire.MaxPayload, 3*wire.MaxPayload + 17, 1 << 20, MaxRequestBytes,
@@ -276,7 +277,7 @@ func TestACancelledLaneStaysBusyUntilTheServerAcknowledges(t *testing.T) {
 func TestCancelWithinALargeRequest(t *testing.T) {
 	s := serve(t, echo, nil)
 	p := newPool(t, &PoolOptions{Size: 4}, s.address)
-	rng := seeded(t)
+	rng := testseed.Rand(t)
 	request := bytes.Repeat([]byte("abcdefgh"), 1<<18) // 2 MiB
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -18,22 +17,9 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses one")
-	logFlag  = flag.Bool("log", false, "show the logs of servers and pools")
-)
+var logFlag = flag.Bool("log", false, "show the logs of servers and pools")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// seeded returns a source of randomness whose seed is logged.
-func seeded(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, seed))
-}
 
 func testLogger(t testing.TB) *slog.Logger {
 	if !*logFlag {

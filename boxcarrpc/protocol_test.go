@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/testseed"
 )
 
 // A protocolModel is what a client that keeps to the protocol knows: it says
@@ -236,7 +237,7 @@ func (m *protocolModel) data(number uint32, data []byte) {
 }
 
 func TestRandomProtocolPrograms(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.Rand(t)
 	for range 100 {
 		program := make([]byte, 2*(20+rng.IntN(150)))
 		for i := range program {

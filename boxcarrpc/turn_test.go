@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/testseed"
 )
 
 // Requests of one batch, the slow ones among them, are answered in any order:
@@ -340,7 +341,7 @@ func TestBigMessagesBesideSmallOnes(t *testing.T) {
 // What the outbox says of each request, whether a byte of it has reached the
 // kernel, is exactly what the peer finds.
 func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.Rand(t)
 	for _, waiting := range []bool{false, true} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/queue"
 )
 
 func TestGetManyAnswersInTheOrderAsked(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	f := newMemFixture(t)
 	f.putMany("a", 1500)
 	f.seal()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
@@ -136,7 +137,7 @@ func TestRestartGoesOnAtThePosition(t *testing.T) {
 
 // The position is never ahead of the entries, whenever the machine dies.
 func TestCrashWhileTailing(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	mem := vfs.NewMem()
 	f := newFixture(t, mem, "/")
 	f.options.MemtableBytes = 16 << 10 // so that tables are written and merged on the way

@@ -2,9 +2,7 @@ package docservice
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -15,19 +13,6 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
-
-var seed = flag.Uint64("seed", 0, "of the random tests; 0: another one each time")
-
-// newRandom logs its seed, so that a failure can be had again.
-func newRandom(t *testing.T) *rand.Rand {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("-seed %d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
 
 // clock is a time that tests set.
 type clock struct {

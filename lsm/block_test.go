@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ import (
 // what lies beside it: keys that are even and uneven, spread and crowded, and with
 // long common beginnings, so that an index's buckets help a lot, or not at all.
 func TestTablesOfAllShapesOfKeys(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	for name, key := range map[string]func(i int) []byte{
 		"random words":    func(int) []byte { return order.AppendUint64(nil, r.Uint64()) },
 		"counting words":  func(i int) []byte { return fmt.Appendf(nil, "%08d", i) },

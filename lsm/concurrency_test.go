@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/checksum"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -36,7 +37,7 @@ func verifySelf(key, value []byte) (round uint64, err error) {
 // TestConcurrency has writers, readers, iterators, snapshots, flushes, checks,
 // checkpoints and followers at work at once, and closes the store under them.
 func TestConcurrency(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	for _, durability := range []Durability{ProcessCrash, PowerLoss} {
 		concurrency(t, r, durability)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -131,7 +132,7 @@ func (h history) verifyPrefix(fsys vfs.FS, o Options, least, most int) error {
 func TestCrash(t *testing.T) {
 	for name, durability := range map[string]Durability{"process crash": ProcessCrash, "power loss": PowerLoss, "none": None} {
 		t.Run(name, func(t *testing.T) {
-			r := newRand(t)
+			r := testseed.Rand(t)
 			o := Options{MemtableBytes: minMemtableBytes, Durability: durability}
 			h := newHistory(r.Uint64(), 152)
 			mem := vfs.NewMem()
@@ -214,7 +215,7 @@ func (h history) crashRecovery(t *testing.T, mem *vfs.Mem, o Options, least, mos
 // makes sure that every write that was acknowledged is there, and none that was
 // refused for another reason than its log.
 func TestFault(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	for _, forever := range []bool{false, true} {
 		for k := int64(1); k < 700; k += 1 + r.Int64N(8) {
 			faultAt(t, history{seed: r.Uint64()}, k, forever)
@@ -337,7 +338,7 @@ func child(dir string) {
 }
 
 func TestKill9LosesNothing(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	dir := t.TempDir()
 	h := history{seed: 1}
 	acknowledged := 0

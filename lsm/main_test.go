@@ -3,10 +3,8 @@ package lsm
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -14,10 +12,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes another each time")
-	update   = flag.Bool("update", false, "write the golden files anew")
-)
+var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -26,16 +21,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// newRand returns a source whose seed the log names.
-func newRand(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // open opens a store that the test closes at its end.

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	m := newMemtable(nil)
 	type write struct {
 		value     string
@@ -88,7 +90,7 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 			}
 		})
 	}
-	r := newRand(t)
+	r := testseed.Rand(t)
 	for i, n := range r.Perm(3000) {
 		var b Batch
 		require.NoError(t, b.Set(fmt.Appendf(nil, "%d", n), make([]byte, n%300)))
@@ -101,7 +103,7 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 func TestArenaRunsStayApart(t *testing.T) {
 	allocated := 0
 	a := newArena[byte](1, &spareBytes, func(bytes int) { allocated += bytes })
-	r := newRand(t)
+	r := testseed.Rand(t)
 	runs := map[ref]byte{}
 	sizes := map[ref]int{}
 	for i := range 2000 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -27,7 +28,7 @@ func TestModel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.FS = vfs.NewMem()
-			m := &model{t: t, r: newRand(t), options: o, dir: "db", state: map[string]string{}}
+			m := &model{t: t, r: testseed.Rand(t), options: o, dir: "db", state: map[string]string{}}
 			m.reopen()
 			for range 1500 {
 				m.step()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // simulate flushes tables of the given sizes, in units, and merges as planned.
@@ -81,7 +83,7 @@ func TestPlannerChoices(t *testing.T) {
 }
 
 func TestPlannerBounds(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	jittered := func(n int, jitter float64) []float64 {
 		sizes := make([]float64, n)
 		for i := range sizes {

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestRadixSortIsASort(t *testing.T) {
-	r := newRand(t)
+	r := testseed.Rand(t)
 	for _, n := range []int{1, 2, radixMinimum - 1, radixMinimum, 5000} {
 		for _, mask := range []uint64{0, 0xff, 0xff00ff00, 1 << 63, ^uint64(0)} {
 			nodes := make([]orderedNode, n)

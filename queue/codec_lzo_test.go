@@ -8,6 +8,8 @@ import (
 
 	"github.com/rasky/go-lzo"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // TestLZOBomb: a few bytes that would become many are refused before they are
@@ -32,7 +34,7 @@ func TestLZOBomb(t *testing.T) {
 
 // TestLZOLength compares the length that is computed with the one decoded.
 func TestLZOLength(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for i := range 300 {
 		document := []byte(posting(i))
 		switch i % 4 {

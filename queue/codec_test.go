@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // coders are the codecs with and without a dictionary.
@@ -35,7 +37,7 @@ func coders(t testing.TB) map[string]func() (codec, []byte) {
 }
 
 func TestCodecs(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for name, coder := range coders(t) {
 		t.Run(name, func(t *testing.T) {
 			c, dictionary := coder()
@@ -73,7 +75,7 @@ func TestCodecs(t *testing.T) {
 // TestDecodingDamage: what is stored is verified before it is decoded, but a
 // decoder survives anything, within its length.
 func TestDecodingDamage(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for name, coder := range coders(t) {
 		t.Run(name, func(t *testing.T) {
 			c, dictionary := coder()

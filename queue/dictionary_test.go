@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -95,7 +96,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 
 // TestUselessSampleGivesNoDictionary: random bytes have nothing in common.
 func TestUselessSampleGivesNoDictionary(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	var documents [][]byte
 	for range 100 {
 		documents = append(documents, randomBytes(random, 500))

@@ -17,25 +17,13 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/internal/checksum"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
-var (
-	seedFlag   = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
-	updateFlag = flag.Bool("update", false, "write the golden files anew")
-)
+var updateFlag = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newRandom is a random source whose seed is logged.
-func newRandom(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // queueDir is the directory of the queues in tests on vfs.Mem.
 const queueDir = "/queue"
@@ -180,7 +168,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, codec := range Codecs() {
 		for _, blockBytes := range []int{1, 700, 20_000, 0} {
 			t.Run(fmt.Sprintf("codec=%s/block=%d", codec, blockBytes), func(t *testing.T) {
-				random := newRandom(t)
+				random := testseed.Rand(t)
 				mem := newMem(t)
 				opts := testOptions(mem)
 				opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = codec, blockBytes, 30_000, 1<<10

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -280,7 +281,7 @@ func (s *source) files() map[string][]byte {
 func TestCopiesUnderWay(t *testing.T) {
 	for _, mode := range []string{"rename", "append", "in place", "any"} {
 		t.Run(mode, func(t *testing.T) {
-			random := newRandom(t)
+			random := testseed.Rand(t)
 			s := newSource(t)
 			replica := newMem(t)
 			r := openReader(t, replica)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -26,7 +27,7 @@ func TestLimits(t *testing.T) {
 		{id: "x", document: ""},
 		{id: strings.Repeat("x", MaxIDBytes), document: "longest id"},
 		{id: "large", document: strings.Repeat("large ", MaxDocumentBytes/6) + "1234"},
-		{id: "large and small", document: string(randomBytes(newRandom(t), MaxBlockBytes))},
+		{id: "large and small", document: string(randomBytes(testseed.Rand(t), MaxBlockBytes))},
 	} {
 		it.put(t, w)
 		items = append(items, it)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -18,7 +19,7 @@ import (
 // a prefix that holds at least what was synced. Neither looks like corruption,
 // and the log that comes next takes over.
 func TestRandomCrashes(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 20 {
 		fs := vfs.NewMem()
 		require.NoError(t, fs.MkdirAll("d"))
@@ -69,7 +70,7 @@ func TestRandomCrashes(t *testing.T) {
 // What was synced and is damaged after a loss of power is corruption, if the
 // mark of that Sync reached the disk.
 func TestDamageAfterCrash(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	for range 200 {
 		fs := vfs.NewMem()
 		w, err := create("1.wal", fixtureHeader, Options{FS: fs, Capacity: 1 << 17})
@@ -192,7 +193,7 @@ func TestReplayReportsReadErrors(t *testing.T) {
 
 // Bytes at random in the place of any part of a log give a prefix or an error.
 func TestRandomDamage(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	f := newFixture(t, 30, 200, 7, 19)
 	for range 2000 {
 		b := bytes.Clone(f.bytes)

@@ -7,27 +7,13 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	update   = flag.Bool("update", false, "write the golden files and the examples in docs anew")
-)
-
-// newRandom returns a source of chance whose seed is logged.
-func newRandom(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+var update = flag.Bool("update", false, "write the golden files and the examples in docs anew")
 
 // record is what was appended or replayed.
 type record struct {

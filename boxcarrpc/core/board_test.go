@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestBoardAgainstAMap(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for _, slots := range []int{1, 2, 63, 64, 65, 200} {
 		b := NewBoard(make([]uint64, BoardWords(slots)), slots)
 		taken := map[int32]bool{}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // The figures of the Boxcar article, on virtual time, with the types that
@@ -14,7 +16,7 @@ import (
 type slots = [][2]int32 // {number, server}
 
 func TestFigure1EachPoolContainsTheLowestSlotAvailable(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 1, 1, 1, rng)
 	f.turn(f.all[0])
 	require.Equal(t, slots{{0, 0}}, f.all[0].holds())
@@ -22,7 +24,7 @@ func TestFigure1EachPoolContainsTheLowestSlotAvailable(t *testing.T) {
 }
 
 func TestFigure2And3LowSlotsAreReclaimedAndAllocated(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 2, 2, 2, rng)
 	one, two := f.all[0], f.all[1]
 	for server := range int32(2) {
@@ -38,7 +40,7 @@ func TestFigure2And3LowSlotsAreReclaimedAndAllocated(t *testing.T) {
 
 // figure4 is three clients on two servers.
 func figure4(t *testing.T) (f *fleet, one, two, three *client) {
-	f = newFleet(t, 2, 3, 2, seeded(t))
+	f = newFleet(t, 2, 3, 2, testseed.PCG(t))
 	one, two, three = f.all[0], f.all[1], f.all[2]
 	f.give(one, 0, 0)
 	f.give(one, 0, 1)
@@ -60,7 +62,7 @@ func (f *fleet) trust() {
 }
 
 func TestFigure4ThreeClientsSeekTheBestSlotsOnTwoServers(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f, _, _, _ := figure4(t)
 	f.settle(rng)
 	for _, c := range f.all {
@@ -102,7 +104,7 @@ func TestFigure7And8ClientsConnectToTheBestSlotsAvailable(t *testing.T) {
 
 // With turns at random the same loss and return end in an allocation as good.
 func TestFigures5To8InRandomOrder(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for range 50 {
 		f, _, _, _ := figure4(t)
 		f.crash(1)

@@ -1,26 +1,12 @@
 package core
 
 import (
-	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses one")
-
-// seeded returns a source of randomness whose seed is logged.
-func seeded(t testing.TB) *rand.PCG {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", seed)
-	return rand.NewPCG(seed, seed)
-}
 
 // A fleet is clients and servers without a network: every question is answered
 // at once, on virtual time, by the types that production uses.

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // filled returns the one client of a fleet whose ladder is full and whose
 // servers are trusted.
 func filled(t *testing.T, servers, size int) (*fleet, *client) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, servers, 1, size, rng)
 	f.trust()
 	f.settle(rng)
@@ -149,7 +151,7 @@ func TestPausesDoubleUntilASuccess(t *testing.T) {
 }
 
 func TestAnUntrustedServerHasOneRequestAtATimeIfThereAreOthers(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 2, 1, 4, rng)
 	c := f.all[0]
 	l := &c.ladder
@@ -171,7 +173,7 @@ func TestAnUntrustedServerHasOneRequestAtATimeIfThereAreOthers(t *testing.T) {
 }
 
 func TestABusySlotThatIsReplacedLeavesWithItsRequest(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 2, 1, 1, rng)
 	c := f.all[0]
 	l := &c.ladder

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestEveryPoolEndsFullAndTheServersEven(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for _, c := range []struct{ servers, clients, size int }{
 		{1, 1, 1}, {1, 5, 3}, {2, 3, 2}, {3, 4, 6}, {5, 12, 10}, {10, 7, 20}, {20, 30, 4},
 	} {
@@ -22,7 +24,7 @@ func TestEveryPoolEndsFullAndTheServersEven(t *testing.T) {
 // Servers and clients come and go at random, requests begin and end, and the
 // books of all of them agree after every step.
 func TestNoSlotIsHeldTwice(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 4, 6, 8, rng)
 	busy := map[*client][]int32{}
 	for step := range 30_000 {
@@ -74,7 +76,7 @@ func TestNoSlotIsHeldTwice(t *testing.T) {
 }
 
 func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 10, 20, 20, rng)
 	f.trust()
 	f.settle(rng)
@@ -96,7 +98,7 @@ func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
 // picked anew from all, some ladders would ask the others a dozen times while
 // their questions came more and more slowly.
 func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	const servers = 30
 	for range 50 {
 		f := newFleet(t, servers, 1, 4, rng)
@@ -126,7 +128,7 @@ func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 }
 
 func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))
 	for peer := range int32(10) {
 		l.Join(0, peer, rng)
@@ -145,7 +147,7 @@ func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 }
 
 func TestANewServerIsAskedFirstAfterJitter(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for range 20 {
 		f := newFleet(t, 3, 1, 2, rng)
 		c := f.all[0]
@@ -165,7 +167,7 @@ func TestANewServerIsAskedFirstAfterJitter(t *testing.T) {
 }
 
 func TestAReturnedServerIsAskedFirst(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 5, 1, 2, rng)
 	c := f.all[0]
 	f.trust()
@@ -183,7 +185,7 @@ func TestAReturnedServerIsAskedFirst(t *testing.T) {
 }
 
 func TestNoServerGetsMoreThanTwiceItsShare(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for _, c := range []struct{ size, servers, limit int }{{20, 10, 4}, {10, 10, 2}, {3, 10, 2}, {64, 2, 64}, {7, 3, 4}} {
 		f := newFleet(t, c.servers, 1, c.size, rng)
 		f.trust()
@@ -205,7 +207,7 @@ func TestNoServerGetsMoreThanTwiceItsShare(t *testing.T) {
 // A server that fails every request always has its lowest slots free. A client
 // that holds slots of servers which work gives it no more than one of them.
 func TestABlackHoleGetsOneSlotToProveItself(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 4, 1, 8, rng)
 	c := f.all[0]
 	f.trust()
@@ -230,7 +232,7 @@ func TestABlackHoleGetsOneSlotToProveItself(t *testing.T) {
 }
 
 func TestASlotOfAServerThatLeftGoesFirst(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 3, 1, 3, rng)
 	c := f.all[0]
 	f.trust()
@@ -245,7 +247,7 @@ func TestASlotOfAServerThatLeftGoesFirst(t *testing.T) {
 }
 
 func TestAHintIsFollowedSoon(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	f := newFleet(t, 50, 1, 2, rng)
 	c := f.all[0]
 	f.trust()
@@ -292,7 +294,7 @@ func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
 
 // A server that has no slots left does not keep a client from asking others.
 func TestAFullServerDoesNotSlowDownTheFilling(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for range 50 {
 		f := newFleet(t, 3, 1, 6, rng)
 		f.boards[1] = NewBoard(nil, 0)
@@ -305,7 +307,7 @@ func TestAFullServerDoesNotSlowDownTheFilling(t *testing.T) {
 }
 
 func TestARoverNeverSpins(t *testing.T) {
-	rng := seeded(t)
+	rng := testseed.PCG(t)
 	for _, servers := range []int{0, 1, 3} {
 		f := newFleet(t, servers, 1, 4, rng)
 		c := f.all[0]

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +16,6 @@ import (
 	"docstore/internal/cli"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
-
 // asCommand in the environment makes the test binary the command itself, for
 // tests that kill it.
 const asCommand = "DOCSTORE_UPDATER_AS_COMMAND"
@@ -29,15 +25,6 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	goleak.VerifyTestMain(m)
-}
-
-func newRandom(t *testing.T) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d; again with -seed %d", seed, seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // result is what a command left behind.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/cli"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
@@ -188,7 +189,7 @@ func TestResume(t *testing.T) {
 // TestInterruptedAtRandom interrupts the updater again and again; resuming
 // neither loses nor repeats a line.
 func TestInterruptedAtRandom(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	files, want := writeFiles(t, 3, 2000)
 	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--quiet", "--segment-size", "32KiB", "--codec", "none"}, files...)
 	interrupted := 0
@@ -209,7 +210,7 @@ func TestInterruptedAtRandom(t *testing.T) {
 
 // TestKilledAtRandom kills the updater with SIGKILL again and again.
 func TestKilledAtRandom(t *testing.T) {
-	random := newRandom(t)
+	random := testseed.Rand(t)
 	files, want := writeFiles(t, 3, 6000)
 	args := append([]string{"append", "--queue", filepath.Join(t.TempDir(), "queue"), "--resume", "--flush-every", "50", "--segment-size", "256KiB"}, files...)
 	for range 5 {

@@ -2,20 +2,18 @@ package ndjson
 
 import (
 	"errors"
-	"flag"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 const testLimit = 1 << 20
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
 
 func readAll(t *testing.T, r *Reader) (lines []Line) {
 	t.Helper()
@@ -127,12 +125,7 @@ func TestWaitingAndAtEnd(t *testing.T) {
 // TestRandomLines splits random text at random places and compares with
 // strings.Split.
 func TestRandomLines(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d; again with -seed %d", seed, seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testseed.Rand(t)
 	for range 200 {
 		var text strings.Builder
 		for range random.IntN(50) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 var errInjected = errors.New("injected")
@@ -172,7 +174,7 @@ func TestAppendMapOfADeadProcessKeepsItsLength(t *testing.T) {
 // whatever the disk kept, and the new one once the call has returned without an
 // error.
 func TestAtomicFileCrashAtEveryOperation(t *testing.T) {
-	seeds := newRand(t)
+	seeds := testseed.Rand(t)
 	for _, once := range []bool{false, true} { // a crash, a passing fault
 		for k := int64(1); ; k++ {
 			mem, r := startedMem(t)

@@ -1,29 +1,13 @@
 package vfs
 
 import (
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
-
-// newRand returns the generator of a random test and logs how to repeat it.
-func newRand(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // childVariable names, in the environment of this test binary started again by
 // itself, the function to run in the place of the tests.

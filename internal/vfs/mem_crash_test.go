@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // The history of each case is what happens after a durable start: directory /d
@@ -371,7 +373,7 @@ func TestCrashKeepsAnySubsetOfNames(t *testing.T) {
 // Random histories: whatever a crash keeps at random, what was synced is there
 // and nothing is that never was written.
 func TestCrashNeverTouchesWhatWasSynced(t *testing.T) {
-	rnd := newRand(t)
+	rnd := testseed.Rand(t)
 	for range 300 {
 		mem, r := startedMem(t)
 		f, err := r.Create(r.path("new"))
@@ -433,7 +435,7 @@ func TestNoSpace(t *testing.T) {
 
 // A history of everything an FS can do with names must not lose count of bytes.
 func TestFreeBytesAfterRandomHistory(t *testing.T) {
-	rnd := newRand(t)
+	rnd := testseed.Rand(t)
 	mem := NewMem()
 	r := newModelRoom(mem, "/")
 	for range 2000 {

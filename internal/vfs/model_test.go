@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/checksum"
+	"docstore/internal/testseed"
 )
 
 // modelRoom is an FS with at most one open file of each kind, on which random
@@ -175,7 +176,7 @@ func allocates(t *testing.T, dir string) bool {
 
 // Whatever is done, memory and the operating system answer alike.
 func TestMemIsLikeOS(t *testing.T) {
-	rnd := newRand(t)
+	rnd := testseed.Rand(t)
 	buffered := !allocates(t, t.TempDir())
 	for range 20 {
 		seed := rnd.Uint64()

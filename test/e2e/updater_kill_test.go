@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 // updaterKills is how often the updater is killed, each time at a random moment.
@@ -32,9 +33,7 @@ func TestUpdaterKilled(t *testing.T) {
 		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", file,
 	}
 
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	random := testseed.Rand(t)
 	acknowledged, killed := 0, 0
 	for killed < updaterKills {
 		updater := start(t, nil, "docstore-updater", args...)
