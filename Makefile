@@ -16,7 +16,7 @@ demo: ## run the whole of it in one process, on made-up job postings
 build: ## build the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-test: setup check ## install what the tests need, then run all of them under the race detector
+test: setup check ## install what the tests need, check, and run all of them under the race detector
 	$(GO) test -race ./...
 	cd bench && $(GO) test ./...
 
@@ -30,7 +30,8 @@ check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windo
 	GOOS=windows $(GO) build ./...
 	cd bench && $(GO) mod tidy -diff && $(GO) vet ./...
 
-lint: $(LINT) ## golangci-lint with .golangci.yml
+lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
+	shellcheck .ci/run deploy/docstore-sync docservice/docservicepb/generate.sh scripts/*
 	$(LINT) run ./...
 	cd bench && $(LINT) run --config ../.golangci.yml ./...
 
@@ -43,7 +44,7 @@ bench: ## the benchmarks beside the code
 proto: ## generate docservice/docservicepb (needs protoc)
 	$(GO) generate ./docservice/docservicepb
 
-setup: ## install what the tests need: rsync, and gcc for the race detector
+setup: ## install what tests and linters need, from rsync to gcc
 	@scripts/setup
 
 $(LINT):
