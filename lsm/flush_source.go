@@ -5,7 +5,7 @@ package lsm
 // Keys that follow each other lie anywhere in the arenas. So entries are fetched
 // by the window: first all nodes, then all that they lead to. No fetch waits for the
 // result of the one before, and the processor does many at a time; taken one by one
-// they took 280 ns an entry, four fifths of them waiting for memory.
+// they took 280 ns an entry in a profile of 4 million writes.
 type flushSource struct {
 	versions *versionMap
 	nodes    []orderedNode // beyond the window
