@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain makes of this test binary the server that run starts for each
+// contestant.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-serve" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestEveryContestant(t *testing.T) {
+	require.NoError(t, run([]string{"-rounds", "1", "-duration", "20ms", "-callers", "1,4"}))
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, args := range [][]string{{"-callers", "0"}, {"-contestants", "none"}, {"-rounds", "0"}} {
+		_, err := parse(args)
+		require.Error(t, err, args)
+	}
+}
