@@ -27,6 +27,7 @@ type Pool struct {
 	ctx    context.Context // of everything that the pool does on its own
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // its goroutines
+	patrol patrol
 
 	mu struct {
 		sync.Mutex
@@ -86,6 +87,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	p.mu.entries = make([]*clientLane, entries)
 	p.mu.ready = make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
+	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
 	p.mu.tick = time.AfterFunc(p.tickPause(), p.watchSilence)
 	p.tasks.Go(func() { p.watch(d) })
 	return p, nil
@@ -101,6 +103,7 @@ func (p *Pool) Close() error {
 	p.mu.closed = true
 	p.mu.wake.Stop()
 	p.mu.tick.Stop()
+	p.patrol.timer.Stop()
 	open := slices.Clone(p.mu.open)
 	for _, w := range p.mu.waiters {
 		close(w.ready)
@@ -252,12 +255,8 @@ func (p *Pool) closeSoon(t *transport, cause error) {
 // dropData gives up the buffer of a response. The caller holds
 // lane.transport.mu, or has the lane after it was done.
 func (p *Pool) dropData(lane *clientLane) {
-	if lane.data == nil {
-		return
-	}
-	putBuffer(lane.data)
-	lane.data = nil
-	if lane.head {
+	lane.dst = nil
+	if lane.head && !lane.overrun {
 		p.buffers.give(int64(lane.response.Total))
 	}
 }

@@ -17,7 +17,9 @@ const fillWait = time.Second
 
 // Call sends a request to the server of the lowest free slot, appends the
 // response to dst and returns the extended slice. On an error it returns dst as
-// it was. Nothing reads request or writes to dst after it has returned.
+// it was. Request and the room behind dst must not overlap: the response is
+// written there while it arrives. Nothing reads request or writes to dst after
+// Call has returned.
 // It returns when ctx's deadline passes, and within 20 ms after ctx is cancelled.
 //
 // If as many calls as the pool has slots are under way, it fails at once with
@@ -92,21 +94,18 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 		return dst, false, contextError(ctx, false)
 	}
-	deadline, _ := ctx.Deadline()
-	reads, err := lane.send(method, request, deadline)
+	deadline, limited := ctx.Deadline()
+	alone := !limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline
+	reads, err := lane.send(method, request, dst, deadline, alone)
 	if err != nil {
+		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane, err, false)
 	}
 	if reads {
 		lane.transport.readFor(lane, deadline)
 	}
-	select {
-	case <-lane.done:
-	case <-ctx.Done():
-		if !lane.abandon() {
-			return dst, false, contextError(ctx, lane.transport.out.reached(lane.ticket))
-		}
-		<-lane.done
+	if !p.await(ctx, lane, alone) {
+		return dst, false, contextError(ctx, lane.transport.out.reached(lane.ticket))
 	}
 	idempotent := p.options.Methods[method].Idempotent
 	if lane.failure != nil {
@@ -135,9 +134,9 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 		}
 		outcome = core.Neutral
 	case code == CodeOK:
-		dst = append(dst, *lane.data...)
+		dst = lane.dst
 	default:
-		err = &Error{Code: code, Message: string(*lane.data), Processed: processed}
+		err = &Error{Code: code, Message: string(lane.dst[lane.begin:]), Processed: processed}
 		again = !processed && code.mayBeUnprocessed() || idempotent && (code == CodeUnavailable || slotLost)
 		switch {
 		case !processed && code.mayBeUnprocessed():

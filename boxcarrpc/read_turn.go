@@ -151,7 +151,7 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 	}
 	for {
 		err := t.takeBuffered()
-		if err == nil && len(lane.done) > 0 {
+		if err == nil && len(lane.events) > 0 {
 			break
 		}
 		if err == nil {

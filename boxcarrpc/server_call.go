@@ -162,9 +162,11 @@ func (l *serverLane) reserve(n int64) bool {
 func (l *serverLane) dropRequest() {
 	putBuffer(l.request)
 	l.request = nil
-	l.conn.buffers.give(l.reserved)
-	l.conn.server.buffers.give(l.reserved)
-	l.reserved = 0
+	if l.reserved > 0 {
+		l.conn.buffers.give(l.reserved)
+		l.conn.server.buffers.give(l.reserved)
+		l.reserved = 0
+	}
 }
 
 // respond ends the request of a running lane with an answer: the lane is idle,

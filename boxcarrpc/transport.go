@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,7 @@ const (
 type clientLane struct {
 	transport *transport
 	number    uint32
-	done      chan struct{} // gets one element when the caller's response is complete or cannot come
+	events    chan event // for the caller of a request: at most one look, then its end
 
 	// Guarded by pool.mu.
 	entry    int32 // in the ladder, -1 if none
@@ -68,15 +69,19 @@ type clientLane struct {
 	state    clientState
 	sequence uint32
 	bulk     bulkMessage
+	bulky    bool // the request did not fit into one frame
 	ticket   uint64
 	head     bool // the first frame of the response has come
 	flags    uint8
 	response wire.Response
-	data     *[]byte // of the response; nil if it is not wanted
-	received uint32  // bytes of the response so far
-	overrun  bool    // the pool had no room for it
-	answered int64   // when the response was complete
-	failure  error   // the transport ended
+	dst      []byte // the caller's, and behind it the response so far; not to be touched once it is abandoned
+	begin    int    // of the response in dst
+	received uint32 // bytes of the response so far
+	overrun  bool   // the pool had no room for it
+	answered int64  // when the response was complete
+	failure  error  // the transport ended
+	alone    bool   // the caller waits for the end alone, not for his context
+	met      bool   // by the patrol
 }
 
 // dial connects to a server and exchanges hellos.
@@ -184,7 +189,7 @@ func (t *transport) lease(below int32) {
 			transport: t,
 			number:    uint32(len(t.mu.lanes)),
 			entry:     -1,
-			done:      make(chan struct{}, 1),
+			events:    make(chan event, 2),
 		}
 		t.mu.lanes = append(t.mu.lanes, lane)
 	}
@@ -238,17 +243,19 @@ func (t *transport) unlease(lane *clientLane) {
 }
 
 // send puts a request on an idle lane. It fails if the transport has ended, and
-// then nothing was written. reads says that the caller has got the read turn.
-func (l *clientLane) send(method string, request []byte, deadline time.Time) (reads bool, err error) {
+// then nothing was written. The response goes behind dst. alone says that the
+// caller waits for the end alone at first; reads, that he has got the read turn.
+func (l *clientLane) send(method string, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
 	t := l.transport
-	reads, alone, err := l.put(method, request, deadline)
+	reads, only, err := l.put(method, request, dst, deadline, alone)
 	if err == nil {
-		t.out.flush(!alone)
+		t.out.flush(!only)
 	}
 	return reads, err
 }
 
-func (l *clientLane) put(method string, request []byte, deadline time.Time) (reads, alone bool, err error) {
+// put appends a request. only says that no other is under way.
+func (l *clientLane) put(method string, request, dst []byte, deadline time.Time, alone bool) (reads, only bool, err error) {
 	t := l.transport
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,11 +268,13 @@ func (l *clientLane) put(method string, request []byte, deadline time.Time) (rea
 	}
 	l.sequence = r.Sequence
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
-	l.data = getBuffer()
+	l.dst, l.begin = dst, len(dst)
+	l.bulky = len(request) > wire.RequestRoom(method)
+	l.alone, l.met = alone, false
 	l.state = clientWaiting
-	alone = t.outstanding.Add(1) == 1
+	only = t.outstanding.Add(1) == 1
 	l.ticket = t.out.request(l.number, r, method, request, &l.bulk)
-	return alone && t.turn.take(), alone, nil
+	return only && t.turn.take(), only, nil
 }
 
 // abandon gives up the response of a lane, unless it has just come. The lane
@@ -301,11 +310,14 @@ func (t *transport) takeResponse(f wire.Frame) error {
 		return err
 	}
 	lane.head, lane.flags, lane.response = true, f.Flags, r
-	t.out.drop(&lane.bulk) // the server has decided without the rest
+	if lane.bulky {
+		t.out.drop(&lane.bulk) // the server has decided without the rest
+	}
 	if lane.state == clientWaiting && !t.pool.buffers.take(int64(r.Total)) {
 		lane.overrun = true
-		putBuffer(lane.data)
-		lane.data = nil
+	}
+	if lane.state == clientWaiting && !lane.overrun {
+		lane.dst = slices.Grow(lane.dst, int(r.Total))
 	}
 	return t.takeBytes(lane, data)
 }
@@ -335,6 +347,8 @@ func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*c
 	switch {
 	case err != nil:
 		return nil, err
+	case t.mu.err != nil:
+		return nil, t.mu.err // the callers have their dst back
 	case lane.state != clientWaiting && lane.state != clientAbandoned,
 		lane.sequence != sequence, lane.head != head:
 		return nil, protocolError("%v %d on lane %d, which does not await it", f.Type, sequence, f.Lane)
@@ -346,8 +360,8 @@ func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*c
 // called with t.mu held and releases it.
 func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lane.received += uint32(len(data))
-	if lane.data != nil {
-		*lane.data = append(*lane.data, data...)
+	if lane.state == clientWaiting && !lane.overrun {
+		lane.dst = append(lane.dst, data...)
 	}
 	if lane.received < lane.response.Total {
 		t.mu.Unlock()
@@ -362,7 +376,7 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	if !abandoned {
 		t.turn.answers++
 		lane.answered = t.turn.clock
-		lane.done <- struct{}{}
+		lane.events <- ended
 		return nil
 	}
 	t.pool.finish(t.pool.now(), lane, core.Neutral, lost, lowest)
@@ -389,7 +403,7 @@ func (t *transport) fail(cause error) {
 	for _, lane := range t.mu.lanes {
 		if lane.state == clientWaiting {
 			lane.failure = cause
-			lane.done <- struct{}{}
+			lane.events <- ended
 		}
 	}
 }

@@ -1,0 +1,124 @@
+package boxcarrpc
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// A call that waits beside others sees a deadline at once, near or far, and that
+// it was cancelled at most two rounds of the patrol later.
+func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		patience time.Duration
+		cancel   bool
+		late     time.Duration
+	}{
+		"near deadline": {ownReading / 2, false, 0},
+		"far deadline":  {10 * ownReading, false, 0},
+		"soon cancel":   {ownReading / 2, true, 2 * ownReading},
+		"late cancel":   {10 * ownReading, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+				<-ctx.Done()
+				return dst, ctx.Err()
+			}, nil, func(t *testing.T, s *testServer, l *pipes) {
+				p := newPool(t, &PoolOptions{Size: 3, Dialer: l.dial}, "s")
+				full(t, p)
+				for range 2 { // the patrol goes home between
+					begin := func(patience time.Duration, cancelled bool) (context.Context, context.CancelFunc) {
+						if !cancelled {
+							return context.WithTimeout(t.Context(), patience)
+						}
+						ctx, cancel := context.WithCancel(t.Context())
+						time.AfterFunc(patience, cancel)
+						return ctx, cancel
+					}
+					var wg sync.WaitGroup
+					start := time.Now()
+					for range 3 {
+						wg.Go(func() {
+							ctx, cancel := begin(c.patience, c.cancel)
+							defer cancel()
+							_, err := p.Call(ctx, "m", nil, nil)
+							require.ErrorIs(t, err, ctx.Err())
+							require.LessOrEqual(t, time.Since(start), c.patience+c.late)
+						})
+					}
+					wg.Wait()
+					time.Sleep(2 * patrolQuiet * ownReading)
+					synctest.Wait()
+					require.False(t, p.patrol.out.Load())
+					require.Zero(t, p.Stats().Busy)
+				}
+			})
+		})
+	}
+}
+
+// Responses are written behind dst while they arrive: not any more when the call
+// has ended for another reason, a cancel or the end of the connection.
+func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
+	s := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+		return append(dst, make([]byte, 200<<10)...), nil
+	}, nil)
+	p := newPool(t, &PoolOptions{Size: 4, Methods: idempotent}, s.address)
+	rng := testseed.Rand(t)
+	var ends, successes atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		delays := make([]time.Duration, 200)
+		for i := range delays {
+			delays[i] = time.Duration(rng.IntN(2000)) * time.Microsecond
+		}
+		wg.Go(func() {
+			dst := make([]byte, 256<<10)
+			for _, delay := range delays {
+				ctx, cancel := context.WithTimeout(t.Context(), delay)
+				out, err := p.Call(ctx, "m", []byte("x"), dst[:10])
+				if err == nil {
+					successes.Add(1)
+					if len(out) != 10+200<<10 {
+						t.Errorf("%d bytes", len(out))
+					}
+				} else {
+					ends.Add(1)
+				}
+				cancel()
+				for i := range dst { // the race detector sees who else writes
+					dst[i] = 1
+				}
+			}
+		})
+	}
+	var broken sync.WaitGroup
+	stop := make(chan struct{})
+	broken.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			s.mu.Lock()
+			for c := range s.mu.conns {
+				c.conn.Close()
+			}
+			s.mu.Unlock()
+		}
+	})
+	wg.Wait()
+	close(stop)
+	broken.Wait()
+	require.NotZero(t, ends.Load())
+	until(t, "nothing is held", func() bool { return p.buffers.used.Load() == 0 })
+	t.Log(successes.Load(), "succeeded")
+}
