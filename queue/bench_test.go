@@ -110,6 +110,27 @@ func BenchmarkDocument(b *testing.B) {
 	}
 }
 
+// BenchmarkStoredFor is what a document costs a daemon whose clients decode.
+func BenchmarkStoredFor(b *testing.B) {
+	for _, codec := range Codecs() {
+		b.Run("codec="+codec, func(b *testing.B) {
+			r, items := benchQueue(b, codec)
+			b.ReportAllocs()
+			var dst []byte
+			for i := 0; b.Loop(); i++ {
+				it := &items[i*7919%len(items)]
+				var err error
+				if dst, _, err = r.StoredFor(dst[:0], []byte(it.id), it.at, BuiltCodecs()); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := ParseStored(dst, []byte(it.id)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkScan(b *testing.B) {
 	r, items := benchQueue(b, "s2")
 	b.ReportAllocs()

@@ -41,7 +41,7 @@ var (
 // dictionary is a trained dictionary and the encoder that uses it.
 type dictionary struct {
 	bytes   []byte
-	hash    dictionaryHash
+	hash    DictionaryHash
 	encoder encoder
 }
 

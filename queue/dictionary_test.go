@@ -45,7 +45,7 @@ func TestDictionary(t *testing.T) {
 			require.Zero(t, infos[0].DictionaryBytes)
 			assert.GreaterOrEqual(t, infos[0].RawBytes, int64(dictionaryShare*3<<10))
 			ratio := func(i SegmentInfo) float64 { return float64(i.StoredBytes) / float64(i.RawBytes) }
-			hashes := map[dictionaryHash]bool{}
+			hashes := map[DictionaryHash]bool{}
 			with := 0
 			for _, info := range infos[1:] {
 				if info.DictionaryBytes == 0 { // the first behind a short one

@@ -52,6 +52,11 @@
 // fetch it the block's table need not be read, and what is returned is the
 // right document or none.
 //
+// For use elsewhere a document can be had as it is stored: StoredFor gives its
+// stored form (docs/format/stored.md), which ParseStored verifies and Decoders
+// decode, fetching each dictionary once. Neither end of the way between has to
+// know the segments.
+//
 // # Durability
 //
 // Flush writes the block, makes the file durable, and then writes the commit

@@ -46,6 +46,8 @@ var (
 	ErrMismatch = errors.New("queue: address holds another id")
 	// ErrDeleted: the address is that of a delete.
 	ErrDeleted = errors.New("queue: document is deleted")
+	// ErrNoDictionary: the dictionary of a document cannot be had.
+	ErrNoDictionary = errors.New("queue: dictionary cannot be had")
 	// ErrForked: the segment belongs to another queue than the position or the
 	// segment before it.
 	ErrForked = errors.New("queue: forked")

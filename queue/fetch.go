@@ -43,8 +43,9 @@ func (w *window) read(spare *scratch, offset int64, n int) ([]byte, error) {
 // the segment and block are, and trusts nothing: the document's checksum covers
 // its address, id and length.
 //
-// On any error dst is returned unchanged.
-func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder) ([]byte, error) {
+// Where the document's codec is in take it is appended in its stored form, and
+// that is reported. On any error dst is returned unchanged.
+func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder, take CodecSet) (_ []byte, asStored bool, _ error) {
 	ahead, entrySpare, idSpare, documentSpare := getScratch(), getScratch(), getScratch(), getScratch()
 	defer ahead.release()
 	defer entrySpare.release()
@@ -53,62 +54,64 @@ func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder) ([]b
 
 	block := int64(at.Block)
 	if block < s.header.firstFrame() {
-		return dst, errors.Newf("queue: address %s lies in the segment's header", at)
+		return dst, false, errors.Newf("queue: address %s lies in the segment's header", at)
 	}
 	w := window{file: s, offset: block, bytes: ahead.sized(windowBytes)}
 	n, err := s.file.ReadAt(w.bytes, block)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return dst, errors.Wrapf(err, "queue: reading segment %d", s.number)
+		return dst, false, errors.Wrapf(err, "queue: reading segment %d", s.number)
 	}
 	if n < blockHeaderBytes {
-		return dst, errIncomplete
+		return dst, false, errIncomplete
 	}
 	w.bytes = w.bytes[:n]
 
 	h, err := parseBlockHeader(w.bytes[:blockHeaderBytes])
 	if err != nil {
-		return dst, s.corruption(block, err)
+		return dst, false, s.corruption(block, err)
 	}
 	index := int(at.Index)
 	if index >= h.count {
-		return dst, errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
+		return dst, false, errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
 	}
 	first := max(index-1, 0)
 	b, err := w.read(entrySpare, block+blockHeaderBytes+entryBytes*int64(first), entryBytes*(index-first+1))
 	if err != nil {
-		return dst, err
+		return dst, false, err
 	}
 	e := parseEntry(b, index)
 	if err := e.check(&h); err != nil {
-		return dst, s.corruption(block, fmt.Errorf("entry %d: %w", index, err))
+		return dst, false, s.corruption(block, fmt.Errorf("entry %d: %w", index, err))
 	}
 	found, err := w.read(idSpare, block+h.idsOffset()+int64(e.idStart), int(e.idEnd-e.idStart))
 	if err != nil {
-		return dst, err
+		return dst, false, err
 	}
 	stored, err := w.read(documentSpare, block+h.dataOffset()+int64(e.start), e.storedBytes())
 	if err != nil {
-		return dst, err
+		return dst, false, err
 	}
 	if err := verifyDocument(at, &e, found, stored); err != nil {
-		return dst, s.damagedDocument(at, &h, &e, found, err)
+		return dst, false, s.damagedDocument(at, &h, &e, found, err)
 	}
 	switch {
 	case id != nil && !bytes.Equal(id, found):
-		return dst, ErrMismatch
+		return dst, false, ErrMismatch
 	case e.deleted():
-		return dst, ErrDeleted
+		return dst, false, ErrDeleted
+	case take != 0 && (e.storedRaw() || take.has(s.header.codec)):
+		return s.header.appendStored(dst, at, &e, stored), true, nil
 	case e.storedRaw():
-		return append(dst, stored...), nil
+		return append(dst, stored...), false, nil
 	case dec == nil:
 		_, err := codecByID(s.header.codec)
-		return dst, err
+		return dst, false, err
 	}
 	out, err := dec.decode(dst, stored, e.rawBytes())
 	if err != nil {
-		return dst, s.damagedDocument(at, &h, &e, found, err)
+		return dst, false, s.damagedDocument(at, &h, &e, found, err)
 	}
-	return out, nil
+	return out, false, nil
 }
 
 func (s *segmentFile) damagedDocument(at Address, h *blockHeader, e *entry, id []byte, reason error) error {

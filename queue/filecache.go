@@ -36,7 +36,7 @@ type heldDecoder struct {
 
 type decoderKey struct {
 	codec      codecID
-	dictionary dictionaryHash
+	dictionary DictionaryHash
 }
 
 // fileCache keeps segments open.
@@ -229,4 +229,18 @@ func (c *fileCache) close() {
 	for _, f := range files {
 		c.put(f)
 	}
+}
+
+// withDictionary returns an open file whose segment holds the dictionary with
+// the hash, to be put back, or nil.
+func (c *fileCache) withDictionary(hash DictionaryHash) *cachedFile {
+	for n, f := range *c.current.Load() {
+		if f.header.dictionary.bytes == 0 || f.header.dictionary.hash != hash {
+			continue
+		}
+		if f := c.get(n); f != nil {
+			return f
+		}
+	}
+	return nil
 }

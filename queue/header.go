@@ -2,6 +2,7 @@ package queue
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"docstore/internal/checksum"
@@ -16,12 +17,15 @@ const maxDictionaryBytes = 256 << 10
 // digest is the SHA-256 of a footer.
 type digest [sha256.Size]byte
 
-// dictionaryHash names a dictionary: the first half of the SHA-256 of its bytes.
-type dictionaryHash [16]byte
+// DictionaryHash names a dictionary: the first half of the SHA-256 of its bytes.
+type DictionaryHash [16]byte
 
-func hashDictionary(dictionary []byte) dictionaryHash {
+// String is the hash in hex.
+func (h DictionaryHash) String() string { return hex.EncodeToString(h[:]) }
+
+func hashDictionary(dictionary []byte) DictionaryHash {
 	sum := sha256.Sum256(dictionary)
-	return dictionaryHash(sum[:16])
+	return DictionaryHash(sum[:16])
 }
 
 // segmentHeader is the beginning of a segment; the dictionary follows it.
@@ -51,7 +55,7 @@ type segmentHeader struct {
 	previous   digest
 	dictionary struct {
 		bytes uint32
-		hash  dictionaryHash
+		hash  DictionaryHash
 	}
 }
 
@@ -107,7 +111,7 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	h.created = int64(little.Uint64(b[40:]))
 	h.previous = digest(b[48:])
 	h.dictionary.bytes = little.Uint32(b[92:])
-	h.dictionary.hash = dictionaryHash(b[96:])
+	h.dictionary.hash = DictionaryHash(b[96:])
 	if !allZero(b[80:92]) {
 		return h, fmt.Errorf("segment is a rewrite of others: %w", ErrNewerVersion)
 	}

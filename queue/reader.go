@@ -75,7 +75,8 @@ func (r *Reader) isClosed() bool {
 // ErrDeleted: the address is that of a delete. ErrUnavailable: the document is
 // not to be had here and now.
 func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
-	return r.document(dst, nil, a)
+	out, _, err := r.document(dst, nil, a, 0)
+	return out, err
 }
 
 // DocumentFor is Document, but if the address is that of another id the answer
@@ -84,30 +85,31 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	if len(id) == 0 {
 		return dst, ErrIDEmpty
 	}
-	return r.document(dst, id, a)
+	out, _, err := r.document(dst, id, a, 0)
+	return out, err
 }
 
-func (r *Reader) document(dst, id []byte, a Address) ([]byte, error) {
+func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
 	f := r.files.get(a.Segment)
 	if f == nil {
-		return r.documentAnew(dst, id, a, nil, nil)
+		return r.documentAnew(dst, id, a, take, nil, nil)
 	}
-	out, err := f.fetch(dst, id, a, f.decoder)
+	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 	if err == nil || errors.Is(err, ErrDeleted) {
 		r.files.put(f)
-		return out, err
+		return out, asStored, err
 	}
 	defer r.files.put(f)
-	return r.documentAnew(dst, id, a, f, err)
+	return r.documentAnew(dst, id, a, take, f, err)
 }
 
 // documentAnew looks at the directory again: the segment was not open, or the
 // file that was does not have the document. That file may have been replaced.
-func (r *Reader) documentAnew(dst, id []byte, a Address, tried *cachedFile, reason error) ([]byte, error) {
+func (r *Reader) documentAnew(dst, id []byte, a Address, take CodecSet, tried *cachedFile, reason error) ([]byte, bool, error) {
 	there := false
 	for i, suffix := range suffixes {
 		if r.isClosed() {
-			return dst, ErrClosed
+			return dst, false, ErrClosed
 		}
 		if i == 2 && there {
 			break
@@ -127,21 +129,21 @@ func (r *Reader) documentAnew(dst, id []byte, a Address, tried *cachedFile, reas
 		if f == nil { // the one that was tried
 			continue
 		}
-		out, err := f.fetch(dst, id, a, f.decoder)
+		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 		if err == nil || errors.Is(err, ErrDeleted) {
 			r.files.keep(f)
-			return out, err
+			return out, asStored, err
 		}
 		r.files.put(f)
 		reason = err
 	}
 	if errors.Is(reason, ErrClosed) {
-		return dst, ErrClosed
+		return dst, false, ErrClosed
 	}
-	if out, err := r.documentAside(dst, id, a); !errors.Is(err, ErrUnavailable) {
-		return out, err
+	if out, asStored, err := r.documentAside(dst, id, a, take); !errors.Is(err, ErrUnavailable) {
+		return out, asStored, err
 	}
-	return dst, unavailable(a, reason)
+	return dst, false, unavailable(a, reason)
 }
 
 // Segments describes the segments that are there, in order. One that cannot be

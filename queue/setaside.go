@@ -8,18 +8,18 @@ import "errors"
 const AsideSuffix = ".bad"
 
 // documentAside is document from the files that were set aside.
-func (r *Reader) documentAside(dst, id []byte, a Address) ([]byte, error) {
+func (r *Reader) documentAside(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
 	for _, suffix := range []string{sealedSuffix + AsideSuffix, openSuffix + AsideSuffix} {
 		f, err := r.files.open(a.Segment, suffix, nil)
 		if err != nil {
 			continue
 		}
-		out, err := f.fetch(dst, id, a, f.decoder)
+		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 		if err == nil || errors.Is(err, ErrDeleted) {
 			r.files.keep(f)
-			return out, err
+			return out, asStored, err
 		}
 		r.files.put(f)
 	}
-	return dst, ErrUnavailable
+	return dst, false, ErrUnavailable
 }

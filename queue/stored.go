@@ -1,0 +1,215 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"docstore/internal/checksum"
+)
+
+// A document in its stored form is what its segment holds of it, with all that
+// is needed to verify and decode it elsewhere: between daemon and client, and in
+// a cache. docs/format/stored.md has an example.
+//
+//	 0  crc u32              of all that follows and the id, see storedCRC
+//	 4  raw bytes and flags u32   as in the block's table
+//	 8  segment u32          the address
+//	12  block u32
+//	16  index u16
+//	18  codec u8             of the segment; none where it is stored raw
+//	19  version u8           0
+//	20  dictionary hash [16] zero: none is needed
+//	36  the document's stored bytes
+const (
+	storedHeaderBytes = 36
+	storedVersion     = 0
+	storedNamedFrom   = 18 // from here to the end of the header no document's checksum covers it
+)
+
+// MaxStoredBytes is the longest stored form.
+const MaxStoredBytes = storedHeaderBytes + MaxDocumentBytes
+
+// Stored is a document in its stored form, verified by ParseStored.
+type Stored struct {
+	Address    Address
+	Dictionary DictionaryHash // zero: none is needed
+	Bytes      []byte         // the whole form
+
+	codec       codecID
+	rawAndFlags uint32
+}
+
+// appendStored appends the stored form of a document of this segment that has
+// been verified.
+func (h *segmentHeader) appendStored(dst []byte, at Address, e *entry, stored []byte) []byte {
+	dst = append(dst, storedNothing[:]...)
+	b := dst[len(dst)-storedHeaderBytes:]
+	little.PutUint32(b[4:], e.rawAndFlags)
+	little.PutUint32(b[8:], uint32(at.Segment))
+	little.PutUint32(b[12:], at.Block)
+	little.PutUint16(b[16:], at.Index)
+	b[19] = storedVersion
+	if !e.storedRaw() {
+		b[18] = byte(h.codec)
+		if h.dictionary.bytes > 0 {
+			copy(b[20:], h.dictionary.hash[:])
+		}
+	}
+	little.PutUint32(b[0:], storedCRC(e.crc, b))
+	return append(dst, stored...)
+}
+
+var storedNothing [storedHeaderBytes]byte
+
+// storedCRC is the checksum of a stored form: that of the document in its
+// block's table, which covers address, length, id and stored bytes, continued
+// over what the header says besides.
+func storedCRC(documentCRC uint32, header []byte) uint32 {
+	return checksum.Update(documentCRC, header[storedNamedFrom:storedHeaderBytes])
+}
+
+// crcIn computes a stored form's checksum. It takes the bytes where they lie,
+// which is what documentCRC would have to put together.
+func crcIn(form, id []byte) uint32 {
+	crc := checksum.Update(0, form[8:storedNamedFrom]) // the address
+	crc = checksum.Update(crc, form[4:8])              // length and flags
+	crc = checksum.Update(crc, id)
+	crc = checksum.Update(crc, form[storedHeaderBytes:])
+	return storedCRC(crc, form)
+}
+
+// ParseStored verifies the stored form of the document with the id: that every
+// byte is as it was when the document was appended, and that it is this id's.
+// The error matches ErrCorrupt, or ErrNewerVersion where a newer version of this
+// package has made it. Stored holds b itself.
+func ParseStored(b, id []byte) (Stored, error) {
+	if len(b) < storedHeaderBytes {
+		return Stored{}, badStored("it has %d bytes, fewer than its header", len(b))
+	}
+	if len(b) > MaxStoredBytes {
+		return Stored{}, badStored("it has %d bytes, more than %d", len(b), MaxStoredBytes)
+	}
+	if b[19] != storedVersion {
+		return Stored{}, fmt.Errorf("stored form is of version %d, this program reads %d: %w", b[19], storedVersion, ErrNewerVersion)
+	}
+	s := Stored{
+		Address: Address{
+			Segment: SegmentID(little.Uint32(b[8:])),
+			Block:   little.Uint32(b[12:]),
+			Index:   little.Uint16(b[16:]),
+		},
+		Dictionary:  DictionaryHash(b[20:]),
+		Bytes:       b,
+		codec:       codecID(b[18]),
+		rawAndFlags: little.Uint32(b[4:]),
+	}
+	want := little.Uint32(b)
+	if got := crcIn(b, id); got != want {
+		return Stored{}, badStored("its checksum is %08x, its bytes and the id %.100q have %08x", want, id, got)
+	}
+	e := entry{rawAndFlags: s.rawAndFlags}
+	switch {
+	case s.rawAndFlags&^(flagStoredRaw|rawBytesMask) != 0:
+		return Stored{}, badStored("its flags %08x are not those of a document", s.rawAndFlags)
+	case e.rawBytes() > MaxDocumentBytes:
+		return Stored{}, badStored("its document has %d bytes", e.rawBytes())
+	case e.storedRaw() && e.rawBytes() != len(s.document()):
+		return Stored{}, badStored("its document of %d bytes is stored raw in %d", e.rawBytes(), len(s.document()))
+	}
+	return s, nil
+}
+
+func badStored(format string, args ...any) error {
+	return &markedError{mark: ErrCorrupt, detail: "a document's stored form: " + fmt.Sprintf(format, args...)}
+}
+
+// document is what the segment holds.
+func (s *Stored) document() []byte { return s.Bytes[storedHeaderBytes:] }
+
+// raw tells whether that is the document as it was appended.
+func (s *Stored) raw() bool { return s.rawAndFlags&flagStoredRaw != 0 }
+
+// Within tells whether whoever has these codecs can decode the document.
+func (s *Stored) Within(codecs CodecSet) bool { return s.raw() || codecs.has(s.codec) }
+
+// CodecSet is a set of codecs: bit n stands for the codec that has the number n
+// in the headers of segments. Sets of other builds may have bits that this one
+// does not know.
+type CodecSet uint32
+
+func (c CodecSet) has(id codecID) bool { return id < 32 && c&(1<<id) != 0 }
+
+// BuiltCodecs are the codecs in this build.
+func BuiltCodecs() CodecSet {
+	var set CodecSet
+	for _, c := range codecs {
+		set |= 1 << c.id
+	}
+	return set
+}
+
+// StoredFor is DocumentFor for a caller that can decode some codecs itself: a
+// document that needs no other is appended in its stored form, for ParseStored,
+// and that is reported. Any other one is appended decoded.
+func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, asStored bool, _ error) {
+	if len(id) == 0 {
+		return dst, false, ErrIDEmpty
+	}
+	return r.document(dst, id, a, take)
+}
+
+// Dictionary appends the dictionary with the hash to dst, verified, from one of
+// the segments that hold it. ErrNoDictionary: none of those here does.
+func (r *Reader) Dictionary(dst []byte, hash DictionaryHash) ([]byte, error) {
+	if f := r.files.withDictionary(hash); f != nil {
+		content, err := f.dictionary()
+		r.files.put(f)
+		if err == nil {
+			return append(dst, content...), nil
+		}
+	}
+	l, err := r.list()
+	if err != nil {
+		return dst, err
+	}
+	var reason error
+	for _, n := range slices.Backward(l.numbers) {
+		content, err := r.dictionaryIn(n, hash)
+		if content != nil {
+			return append(dst, content...), nil
+		}
+		if err != nil {
+			reason = err
+		}
+	}
+	return dst, &markedError{mark: ErrNoDictionary, detail: hash.String() + ": no segment here holds it", reason: reason}
+}
+
+// dictionaryIn returns the dictionary of a segment if it is the one with the
+// hash, else nil.
+func (r *Reader) dictionaryIn(n SegmentID, hash DictionaryHash) ([]byte, error) {
+	var failed error
+	for _, suffix := range suffixes {
+		s, err := openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffix), n)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				failed = err
+			}
+			continue
+		}
+		var content []byte
+		if s.header.dictionary.bytes > 0 && s.header.dictionary.hash == hash {
+			content, err = s.dictionary()
+		}
+		s.file.Close()
+		if content != nil {
+			return content, nil
+		}
+		if err != nil {
+			failed = err
+		}
+	}
+	return nil, failed
+}
