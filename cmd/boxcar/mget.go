@@ -14,7 +14,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/cli"
-	"docstore/internal/ndjson"
+	"docstore/internal/records"
 	"docstore/queue"
 )
 
@@ -78,7 +78,7 @@ func (m *multiGet) fromArguments(ctx context.Context, ids []string) error {
 // fromInput asks as soon as no further id is waiting, so that it can answer a
 // program at the other end of a pipe.
 func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
-	lines := ndjson.NewReader(in, queue.MaxIDBytes, 0, 0)
+	lines := records.NewLines(in, queue.MaxIDBytes, 0, 0)
 	var ids []string
 	for {
 		line, err := lines.Next()
@@ -88,7 +88,7 @@ func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("reading standard input: %w", err)
 		}
-		if line.TooLong {
+		if line.Problem != nil {
 			return cli.Bare(fmt.Errorf("standard input:%d: an id has at most %d bytes; give an id a line", line.Number, queue.MaxIDBytes))
 		}
 		ids = append(ids, string(line.Text))

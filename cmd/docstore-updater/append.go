@@ -12,13 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/internal/cli"
-	"docstore/internal/ndjson"
+	"docstore/internal/records"
 	"docstore/queue"
 )
 
 // appendOptions are the flags of append.
 type appendOptions struct {
 	queueDir      string
+	format        string
+	follow        bool
 	idField       string
 	codec         string
 	controlFields bool
@@ -35,45 +37,65 @@ func newAppend(env *cli.Env) *cobra.Command {
 	o := appendOptions{segmentSize: queue.DefaultSegmentBytes}
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE...]",
-		Short: "Append documents, deletes and expiries from NDJSON",
-		Long: `Append reads lines of JSON from files, or from standard input ("-", or no FILE),
-and appends them to a queue, which is made if need be.
+		Short: "Append documents, deletes and expiries from NDJSON, CSV, JSON or files",
+		Long: `Append reads documents from files, or from standard input ("-", or no FILE), and
+appends them to a queue, which is made if need be. What is compressed with gzip
+or zstd is decompressed. The formats are
 
-A document is the bytes of its line without the newline, unchanged; blank lines
-are passed over. Its id is the top-level field "id" (see --id-field): a string,
-or an integer, so that "123" and 123 are one id. A later document of an id takes
-the place of the earlier one. Two fields ask for something else:
+  ndjson  a line is a document, unchanged; blank lines are passed over
+  json    an element of one array is a document, unchanged
+  csv     a row is a document, an object of strings by the names in the first row
+  tsv     the same with tabs
+  files   FILE is a directory, and each file below it a document: its id is its
+          path there, whatever is in it
+  auto    csv or tsv by the file's name, json if it begins with "[", else ndjson
+
+A document's id is the top-level field "id" (see --id-field): a string, or an
+integer, so that "123" and 123 are one id. A later document of an id takes the
+place of the earlier one. Control fields ask for something else; in tables they
+are columns, and an empty cell asks for nothing:
 
   {"id": "17", "_delete": true}                            the document goes
   {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    it is served until then
+  {"id": "17", "_document_base64": "PGh0bWw+"}             the document is these bytes
+  {"_id_base64": "/w==", ...}                              the id is these bytes
 
 What a flush has covered is on disk and can be read. Elsewhere than on a terminal
 each flush is logged with the number of documents that it makes durable. Segments
 are sealed by size, by age, and in the end.
 
-With --resume, append goes on behind the last line that the queue holds: give the
-same files in the same order, and new ones behind them. Nothing is lost and
-nothing is appended twice, however the last run ended. A pipe cannot be read
-again: what it brought since the last flush may be sent twice, or not at all, as
-its writer decides (at least once, if it sends everything unacknowledged again).
+With --follow the last FILE is read on as it grows, until append is ended. When
+another file takes its name, as when logs are rotated, that is read on.
+
+With --resume, append goes on behind the last record that the queue holds: give
+the same files in the same order, and new ones behind them. Nothing is lost and
+nothing is appended twice, however the last run ended. Tables, arrays and what is
+compressed are read again up to there. Of a directory, files are passed over whose
+paths come before that place. A pipe cannot be read again: what it brought since
+the last flush may be sent twice, or not at all, as its writer decides (at least
+once, if it sends everything unacknowledged again).
 
 SIGINT and SIGTERM end append after the current document, with everything before
-it flushed. The exit status is then 0 if the input is a pipe, which may never
-end, and 1 if the rest of a file was not read.`,
-		Example: `  docstore-updater append --queue /srv/queue/jobs jobs.ndjson
+it flushed. The exit status is then 0 if the input may never end (a pipe, or
+with --follow), and 1 if the rest of a file was not read.`,
+		Example: `  docstore-updater append --queue /srv/queue/jobs jobs.ndjson.gz
   docstore-updater append --queue /srv/queue/jobs --resume day-*.ndjson
-  zcat jobs.ndjson.gz | docstore-updater append --queue /srv/queue/jobs --skip-bad`,
+  docstore-updater append --queue /srv/queue/jobs --resume --follow --flush-interval 50ms jobs.log
+  docstore-updater append --queue /srv/queue/products --id-field sku products.csv
+  docstore-updater append --queue /srv/queue/pages --format files /srv/www`,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), env, args)
 		},
 	}
 	addQueueFlag(command, &o.queueDir)
 	flags := command.Flags()
+	flags.StringVar(&o.format, "format", string(records.FormatAuto), "what the input is: "+strings.Join(formatNames(), ", "))
+	flags.BoolVar(&o.follow, "follow", false, "go on reading the last file as it grows or is replaced")
 	flags.StringVar(&o.idField, "id-field", "id", "top-level field that holds a document's id")
 	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(queue.Codecs(), ", "))
-	flags.BoolVar(&o.controlFields, "control-fields", true, `let "_delete" and "_expires" mean something; false where documents really have such fields`)
-	flags.BoolVar(&o.resume, "resume", false, "go on behind the last line that the queue holds")
-	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and pass over lines that are no documents, instead of stopping at the first")
+	flags.BoolVar(&o.controlFields, "control-fields", true, `let "_delete", "_expires" and the like mean something; false where documents really have such fields`)
+	flags.BoolVar(&o.resume, "resume", false, "go on behind the last record that the queue holds")
+	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and pass over records that are no documents, instead of stopping at the first")
 	flags.DurationVar(&o.flushInterval, "flush-interval", time.Second, "longest that a document waits to be flushed; 0 flushes only at the end and by --flush-every")
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "flush after so many documents and deletes, too; 0 does not count")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed and the next begins")
@@ -82,11 +104,21 @@ end, and 1 if the rest of a file was not read.`,
 	return command
 }
 
+// formatNames are what --format may be.
+func formatNames() (names []string) {
+	for _, format := range append(records.Formats(), formatFiles) {
+		names = append(names, string(format))
+	}
+	return names
+}
+
 // check finds what is wrong with the flags.
 func (o *appendOptions) check() error {
 	switch {
 	case o.idField == "":
 		return cli.Usagef("--id-field is empty")
+	case !slices.Contains(formatNames(), o.format):
+		return cli.Usagef("--format %s: it is one of %s", o.format, strings.Join(formatNames(), ", "))
 	case !slices.Contains(queue.Codecs(), o.codec):
 		return cli.Usagef("--codec %s: this build has %s", o.codec, strings.Join(queue.Codecs(), ", "))
 	case o.flushInterval < 0 || o.flushEvery < 0 || o.segmentAge < 0:
@@ -101,7 +133,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if err := o.check(); err != nil {
 		return err
 	}
-	inputs, err := listInputs(args)
+	inputs, err := listInputs(args, records.Format(o.format), o.follow)
 	if err != nil {
 		return err
 	}
@@ -168,7 +200,7 @@ type appender struct {
 	// What has been appended.
 	documents, deletes, skipped, bytes int64
 
-	in        *input // of the last item
+	in        *input // of the last item; nil before the first
 	at        cursor // behind the last item
 	unflushed int    // documents and deletes since the last flush
 	broken    bool   // the writer has failed: there is nothing more to do with it
@@ -177,7 +209,7 @@ type appender struct {
 
 // run appends all inputs. However it ends, everything appended is flushed.
 func (a *appender) run(ctx context.Context, inputs []*input) error {
-	p := newProducer(a.env.Stdin, &ndjson.Options{
+	p := newProducer(a.env.Stdin, &records.Options{
 		IDField:     a.options.idField,
 		PlainFields: !a.options.controlFields,
 		MaxIDBytes:  queue.MaxIDBytes,
@@ -185,7 +217,6 @@ func (a *appender) run(ctx context.Context, inputs []*input) error {
 	stop := p.start(ctx, inputs)
 	defer stop()
 
-	a.in = inputs[0]
 	err := a.consume(ctx, p)
 	a.meter.Finish()
 	if a.broken {
@@ -195,7 +226,7 @@ func (a *appender) run(ctx context.Context, inputs []*input) error {
 		return flushErr
 	}
 	if errors.Is(err, errInterrupted) {
-		err = a.interrupted()
+		err = a.interrupted(inputs[0])
 	}
 	a.report()
 	return err
@@ -262,7 +293,7 @@ func (a *appender) appendItem(it *item) (err error) {
 	}
 	if err != nil {
 		a.broken = true
-		return fmt.Errorf("appending %s:%d to %s: %w", a.in.name, it.at.Lines, a.options.queueDir, err)
+		return fmt.Errorf("appending %s to %s: %w", a.in.place(it.at), a.options.queueDir, err)
 	}
 	if it.deletes {
 		a.deletes++
@@ -281,14 +312,14 @@ func (a *appender) appendItem(it *item) (err error) {
 	return nil
 }
 
-// bad passes over a bad line, or is the error that ends everything there.
+// bad passes over a bad record, or is the error that ends everything there.
 func (a *appender) bad(it *item) error {
 	if a.options.skipBad {
 		a.skipped++
-		a.env.Log.Warn("passed over a bad line", "at", fmt.Sprintf("%s:%d", a.in.name, it.at.Lines), "problem", it.problem.Error())
+		a.env.Log.Warn("passed over a bad record", "at", a.in.place(it.at), "problem", it.problem.Error())
 		return nil
 	}
-	return cli.Bare(fmt.Errorf("%s:%d: %w; correct the line, or pass over such lines with --skip-bad", a.in.name, it.at.Lines, it.problem))
+	return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", a.in.place(it.at), it.problem))
 }
 
 // flush makes durable what has been appended and acknowledges it.
@@ -311,18 +342,21 @@ func (a *appender) flush() error {
 }
 
 // interrupted is how an interrupted run ends: the rest of a file is missing, a
-// pipe may have been without end.
-func (a *appender) interrupted() error {
-	if !a.in.stable {
+// pipe or a followed file may have been without end.
+func (a *appender) interrupted(first *input) error {
+	switch {
+	case a.in == nil && first.live(), a.in != nil && a.in.live():
 		return nil
+	case a.in == nil:
+		return fmt.Errorf("interrupted before %s was read", first.name)
 	}
-	return fmt.Errorf("interrupted behind %s:%d; everything up to there is in the queue, go on with --resume", a.in.name, a.at.Lines)
+	return fmt.Errorf("interrupted behind %s; everything up to there is in the queue, go on with --resume", a.in.place(a.at))
 }
 
 // report sums up the run.
 func (a *appender) report() {
 	if a.skipped > 0 {
-		a.env.Log.Warn("bad lines were passed over", "lines", a.skipped)
+		a.env.Log.Warn("bad records were passed over", "records", a.skipped)
 	}
 	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)

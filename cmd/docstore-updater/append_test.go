@@ -27,7 +27,7 @@ func TestBadInput(t *testing.T) {
 		{"empty id", `{"id":""}`, `the id in "id" is empty`},
 		{"long id", `{"id":"` + strings.Repeat("x", queue.MaxIDBytes+1) + `"}`, `the id in "id" has 1025 bytes, and at most 1024 are allowed`},
 		{"fraction", `{"id":1.5}`, `the id 1.5 in "id" is a number other than a plain integer: write it as a string`},
-		{"large document", `{"id":"a","x":"` + strings.Repeat("x", queue.MaxDocumentBytes) + `"}`, `the document has over 16777216 bytes, the limit`},
+		{"large document", `{"id":"a","x":"` + strings.Repeat("x", queue.MaxDocumentBytes) + `"}`, `the document has 16777233 bytes, and at most 16777216 are allowed`},
 		{"expiry", `{"id":"a","_expires":"soon"}`, `"soon" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -36,13 +36,13 @@ func TestBadInput(t *testing.T) {
 
 			r := run(t.Context(), nil, "append", "--queue", filepath.Join(dir, "a"), input)
 			require.Equal(t, cli.ExitFailure, r.status)
-			require.Equal(t, input+":3: "+test.problem+"; correct the line, or pass over such lines with --skip-bad", r.lastLine())
+			require.Equal(t, input+":3: "+test.problem+"; correct it, or pass over what is wrong with --skip-bad", r.lastLine())
 			require.Equal(t, first+"\n", dump(t, filepath.Join(dir, "a")))
 
 			r = run(t.Context(), nil, "append", "--queue", filepath.Join(dir, "b"), "--skip-bad", input)
 			require.Equal(t, cli.ExitOK, r.status)
-			require.Contains(t, r.stderr, fmt.Sprintf(`"msg":"passed over a bad line","at":%q`, input+":3"))
-			require.Contains(t, r.stderr, `"msg":"bad lines were passed over","lines":1`)
+			require.Contains(t, r.stderr, fmt.Sprintf(`"msg":"passed over a bad record","at":%q`, input+":3"))
+			require.Contains(t, r.stderr, `"msg":"bad records were passed over","records":1`)
 			require.Equal(t, first+"\n"+last+"\n", dump(t, filepath.Join(dir, "b")))
 		})
 	}
@@ -212,7 +212,10 @@ func TestInterruptedInAFile(t *testing.T) {
 	cancel()
 	r := run(ctx, nil, "append", "--queue", filepath.Join(dir, "queue"), input)
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "docstore-updater: interrupted behind "+input+":0; everything up to there is in the queue, go on with --resume", r.lastLine())
+	require.Contains(t, []string{
+		"docstore-updater: interrupted before " + input + " was read",
+		"docstore-updater: interrupted behind " + input + ":0; everything up to there is in the queue, go on with --resume",
+	}, r.lastLine(), "before the first line was looked at, or after")
 }
 
 func TestSegments(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
@@ -21,21 +20,26 @@ import (
 //
 //	4    "DSUC"
 //	u8   version, 0
-//	u8   flags: 1 the line before the place has no newline, 2 the file ends here
+//	u8   flags: 1 the record before the place has no newline, 2 the file ends
+//	     here, 4 the record is the whole file
 //	u64  device     u64  inode
-//	i64  offset     i64  lines before the offset
+//	i64  offset     i64  lines, elements or files before the offset
 //	u32  bytes and  u32  CRC-32C of the head of what was read
-//	u32  bytes and  u32  CRC-32C of the end of the line before the offset
+//	u32  bytes and  u32  CRC-32C of the end of the record before the offset
 //	...  absolute path, to the end
+//
+// The head is of the file as it is stored; offset and record are of what it
+// holds, decompressed and, if it is a table, made JSON.
 type cursor struct {
 	Path      string
 	File      vfs.FileID
-	Offset    int64 // of the next line
-	Lines     int64 // before it
+	Offset    int64 // of the next record
+	Lines     int64 // before it; or elements, or files
 	NoNewline bool  // the last line read ended with the file
 	AtEnd     bool  // the file ended at Offset
+	WholeFile bool  // it was one document, among others of a directory
 	Head      sample
-	Tail      sample // ends before the newline at Offset
+	Tail      sample // of the record before Offset
 }
 
 // sample is a piece of a file to know it by.
@@ -52,12 +56,16 @@ const (
 	sampleBytes      = 4 << 10
 	cursorNoNewline  = 1
 	cursorAtEnd      = 2
-	cursorKnownFlags = cursorNoNewline | cursorAtEnd
+	cursorWholeFile  = 4
+	cursorKnownFlags = cursorNoNewline | cursorAtEnd | cursorWholeFile
 )
 
 func sampleOf(b []byte) sample {
 	return sample{Bytes: uint32(len(b)), CRC: checksum.Of(b)}
 }
+
+// tailOf is the sample of a record's end.
+func tailOf(text []byte) sample { return sampleOf(text[max(0, len(text)-sampleBytes):]) }
 
 // append encodes the cursor behind dst.
 func (c *cursor) append(dst []byte) []byte {
@@ -67,6 +75,9 @@ func (c *cursor) append(dst []byte) []byte {
 	}
 	if c.AtEnd {
 		flags |= cursorAtEnd
+	}
+	if c.WholeFile {
+		flags |= cursorWholeFile
 	}
 	dst = append(dst, cursorMagic...)
 	dst = append(dst, cursorVersion, flags)
@@ -99,6 +110,7 @@ func parseCursor(data []byte) (cursor, error) {
 	return cursor{
 		NoNewline: rest[1]&cursorNoNewline != 0,
 		AtEnd:     rest[1]&cursorAtEnd != 0,
+		WholeFile: rest[1]&cursorWholeFile != 0,
 		File:      vfs.FileID{Device: u64(2), Inode: u64(10)},
 		Offset:    int64(u64(18)),
 		Lines:     int64(u64(26)),
@@ -116,18 +128,6 @@ func (c *cursor) describe() string {
 	return c.Path
 }
 
-// sameFile tells whether the cursor is a place in the file at path. The same
-// file under another name counts; so does another file under the same name,
-// because it takes the place of the one that was read: check then finds out
-// what has become of that.
-func (c *cursor) sameFile(path string, id vfs.FileID) bool {
-	if absolute, err := filepath.Abs(path); err == nil && absolute == c.Path {
-		return true
-	}
-	// An inode number is given anew when its file is deleted: the head tells.
-	return id == c.File && id != (vfs.FileID{}) && c.checkHead(path) == nil
-}
-
 func (c *cursor) checkHead(path string) error {
 	file, err := vfs.OS.Open(path)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *cursor) checkHead(path string) error {
 	return checkSample(file, 0, c.Head)
 }
 
-// check verifies that what the cursor says has been read is still there, and
-// finds the offset of the next line.
+// check verifies that what the cursor says has been read of a file of lines is
+// still there, and finds the offset of the next line.
 func (c *cursor) check(file io.ReaderAt) (next int64, err error) {
 	end := c.Offset
 	if !c.NoNewline {

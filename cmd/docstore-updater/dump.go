@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"docstore/internal/cli"
-	"docstore/internal/ndjson"
+	"docstore/internal/records"
 	"docstore/queue"
 )
 
@@ -19,15 +22,17 @@ func newDump(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dump --queue DIR",
 		Short: "Write everything in a queue as NDJSON",
-		Long: `Dump writes all entries of a queue to standard output, oldest first: documents as
-they were appended, a line each, and deletes as {"id":"...","_delete":true}. What
-append reads of it with the same --id-field and --control-fields makes the same
-entries again.
+		Long: `Dump writes all entries of a queue to standard output, oldest first, a line
+each: documents as they were appended, and deletes as {"id":"...","_delete":true}.
+A document that no such line can stand for, because it is no JSON, has lines or
+control fields of its own, or does not say its id or expiry, is written as
 
-Documents that no such line can stand for are left out, reported, and make the
-exit status 1: those that are damaged, those that other programs have put into
-the queue and that are not JSON with their id and expiry in it, and with
---control-fields=false deletes. The queue may be in use.`,
+  {"id":"...","_expires":"...","_document_base64":"..."}
+
+What append reads of it with the same --id-field makes the same entries again.
+Documents that are damaged are left out, reported, and make the exit status 1.
+So are, with --control-fields=false, deletes and what would need control fields.
+The queue may be in use.`,
 		Example: `  docstore-updater dump --queue /srv/queue/jobs > jobs.ndjson
   docstore-updater dump --queue old | docstore-updater append --queue new --codec zstd`,
 		Args: cobra.NoArgs,
@@ -37,7 +42,7 @@ the queue and that are not JSON with their id and expiry in it, and with
 	}
 	addQueueFlag(command, &d.dir)
 	command.Flags().StringVar(&d.idField, "id-field", "id", "top-level field that holds a document's id")
-	command.Flags().BoolVar(&d.controlFields, "control-fields", true, `write deletes with "_delete"; as given to append`)
+	command.Flags().BoolVar(&d.controlFields, "control-fields", true, `write "_delete", "_document_base64" and the like; false as given to append`)
 	return command
 }
 
@@ -48,11 +53,12 @@ type dumper struct {
 	idField       string
 	controlFields bool
 
-	reader  *queue.Reader
-	out     *cli.Output
-	parser  *ndjson.Parser
-	line    []byte
-	leftOut int64
+	reader         *queue.Reader
+	out            *cli.Output
+	parser         *records.Parser
+	quotedField    []byte // the id's, with its colon
+	document, line []byte
+	leftOut        int64
 }
 
 func (d *dumper) run(ctx context.Context) error {
@@ -69,7 +75,8 @@ func (d *dumper) run(ctx context.Context) error {
 	defer func() { _ = reader.Close() }() // it has nothing to tell
 	d.reader = reader
 	d.out = cli.NewOutput(d.env.Stdout)
-	d.parser = ndjson.NewParser(&ndjson.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})
+	d.parser = records.NewParser(&records.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})
+	d.quotedField = append(quote(d.idField), ':')
 	err = reader.Scan(ctx, queue.Position{}, d.entry)
 	if flushErr := d.out.Flush(); flushErr != nil {
 		return flushErr
@@ -99,52 +106,84 @@ func (d *dumper) entry(e queue.Entry) error {
 // render returns the line that append would take for the entry.
 func (d *dumper) render(e queue.Entry) ([]byte, error) {
 	if e.Deleted {
-		return d.renderDelete(e.ID)
+		if !d.controlFields {
+			return nil, errors.New("a delete needs control fields")
+		}
+		return d.wrap(e), nil
 	}
 	var err error
-	if d.line, err = d.reader.DocumentFor(d.line[:0], e.ID, e.Address); err != nil {
+	if d.document, err = d.reader.DocumentFor(d.document[:0], e.ID, e.Address); err != nil {
 		return nil, err
 	}
-	if bytes.IndexByte(d.line, '\n') >= 0 {
-		return nil, fmt.Errorf("the document has more than one line")
+	problem := d.saysAll(e)
+	switch {
+	case problem == nil:
+		return d.document, nil
+	case !d.controlFields:
+		return nil, fmt.Errorf("without control fields no line can stand for it: %w", problem)
 	}
-	got, err := d.parser.Parse(d.line)
+	return d.wrap(e), nil
+}
+
+// saysAll finds what keeps the document's own line from standing for the entry.
+func (d *dumper) saysAll(e queue.Entry) error {
+	if bytes.IndexByte(d.document, '\n') >= 0 {
+		return errors.New("the document has more than one line")
+	}
+	got, err := d.parser.Parse(d.document)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case !bytes.Equal(got.ID, e.ID):
-		return nil, fmt.Errorf("the document says that its id is %q", got.ID)
-	case got.Delete:
-		return nil, fmt.Errorf("the document would be taken for a delete; use --control-fields=false")
-	case expirySeconds(got) != expirySeconds(ndjson.Record{Expires: e.Expires}):
-		return nil, fmt.Errorf("the document does not say when it expires, %s", e.Expires)
+		return fmt.Errorf("the document says that its id is %q", got.ID)
+	case got.Delete || !bytes.Equal(got.Document, d.document):
+		return errors.New("the document would be taken for something else")
+	case expirySeconds(got.Expires) != expirySeconds(e.Expires):
+		return fmt.Errorf("the document does not say when it expires, %s", e.Expires)
 	}
-	return d.line, nil
+	return nil
 }
 
-// expirySeconds is the expiry as precisely as a queue keeps it; 0 is never.
-func expirySeconds(r ndjson.Record) int64 {
-	if r.Expires.IsZero() {
+// wrap returns a line of control fields for the entry.
+func (d *dumper) wrap(e queue.Entry) []byte {
+	d.line = append(d.line[:0], '{')
+	if utf8.Valid(e.ID) && len(e.ID) > 0 {
+		d.line = append(d.line, d.quotedField...)
+		d.line = append(d.line, quote(string(e.ID))...)
+	} else {
+		d.line = append(d.line, `"_id_base64":`...)
+		d.line = appendBase64(d.line, e.ID)
+	}
+	if e.Deleted {
+		return append(d.line, `,"_delete":true}`...)
+	}
+	if !e.Expires.IsZero() {
+		d.line = fmt.Appendf(d.line, `,"_expires":%q`, e.Expires.UTC().Format(time.RFC3339))
+	}
+	d.line = append(d.line, `,"_document_base64":`...)
+	d.line = appendBase64(d.line, d.document)
+	return append(d.line, '}')
+}
+
+func appendBase64(dst, b []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, b)
+	return append(dst, '"')
+}
+
+// quote is a string as JSON.
+func quote(s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // no string is unknown to JSON
+	}
+	return quoted
+}
+
+// expirySeconds is an expiry as precisely as a queue keeps it; 0 is never.
+func expirySeconds(expires time.Time) int64 {
+	if expires.IsZero() {
 		return 0
 	}
-	return r.Expires.Unix()
-}
-
-func (d *dumper) renderDelete(id []byte) ([]byte, error) {
-	if !d.controlFields {
-		return nil, fmt.Errorf("a delete needs control fields")
-	}
-	if !utf8.Valid(id) {
-		return nil, fmt.Errorf("the id is not valid Unicode")
-	}
-	field, err := json.Marshal(d.idField)
-	if err != nil {
-		return nil, err
-	}
-	value, err := json.Marshal(string(id))
-	if err != nil {
-		return nil, err
-	}
-	d.line = fmt.Appendf(d.line[:0], `{%s:%s,"_delete":true}`, field, value)
-	return d.line, nil
+	return expires.Unix()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,17 +9,24 @@ import (
 	"path/filepath"
 
 	"docstore/internal/cli"
+	"docstore/internal/records"
 	"docstore/internal/vfs"
 )
 
-// input is a file of lines, or standard input.
+// formatFiles is the format of a directory whose files are the documents.
+const formatFiles records.Format = "files"
+
+// input is a file of records, standard input, or a directory of documents.
 type input struct {
 	name   string // for people
 	stdin  bool
-	stable bool // a regular file, which can be read from the middle again
+	stable bool           // a regular file or a directory, which can be read from the middle again
+	follow bool           // it is read on when it grows, and its successor when it is replaced
+	format records.Format // known for sure once it is open
 	size   int64
-	head   []byte // the first bytes of a stable input, to know it by
-	from   cursor // where to begin
+	head   []byte  // the first bytes of a regular file, to know it by
+	from   cursor  // where to begin
+	skip   *cursor // what is before it is read and passed over
 }
 
 // standardInput is the argument that stands for it.
@@ -26,7 +34,7 @@ const standardInput = "-"
 
 // listInputs looks at every argument, so that a wrong name is found before
 // anything is appended. No argument means standard input.
-func listInputs(args []string) ([]*input, error) {
+func listInputs(args []string, format records.Format, follow bool) ([]*input, error) {
 	if len(args) == 0 {
 		args = []string{standardInput}
 	}
@@ -38,27 +46,36 @@ func listInputs(args []string) ([]*input, error) {
 					return nil, cli.Usagef("standard input is given twice (arguments %s)", args[:i+1])
 				}
 			}
-			inputs = append(inputs, &input{name: "standard input", stdin: true})
+			if format == formatFiles {
+				return nil, cli.Usagef("--format files needs the names of directories")
+			}
+			inputs = append(inputs, &input{name: "standard input", stdin: true, format: format})
 			continue
 		}
-		in, err := inspect(arg)
+		in, err := inspect(arg, format)
 		if err != nil {
 			return nil, err
 		}
 		inputs = append(inputs, in)
 	}
+	if follow {
+		return inputs, inputs[len(inputs)-1].setFollow()
+	}
 	return inputs, nil
 }
 
-func inspect(path string) (*input, error) {
+func inspect(path string, format records.Format) (*input, error) {
 	mode, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if mode.IsDir() {
-		return nil, fmt.Errorf("%s is a directory; name the files in it", path)
+	if mode.IsDir() != (format == formatFiles) {
+		if mode.IsDir() {
+			return nil, fmt.Errorf("%s is a directory; name the files in it, or make each of them a document with --format files", path)
+		}
+		return nil, fmt.Errorf("%s is not a directory, as --format files needs", path)
 	}
-	in := &input{name: path, stable: mode.Mode().IsRegular()}
+	in := &input{name: path, format: format, stable: mode.IsDir() || mode.Mode().IsRegular()}
 	if !in.stable {
 		return in, nil
 	}
@@ -66,12 +83,18 @@ func inspect(path string) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.size = info.Size
 	in.from.File = info.ID
-	if in.from.Path, err = filepath.Abs(path); err != nil {
+	if in.from.Path, err = filepath.Abs(path); err != nil || mode.IsDir() {
+		return in, err
+	}
+	in.size = info.Size
+	if err := in.readHead(path); err != nil {
 		return nil, err
 	}
-	return in, in.readHead(path)
+	if in.format == records.FormatAuto && !records.IsCompressed(in.head) {
+		in.format = records.Detect(path, in.head)
+	}
+	return in, nil
 }
 
 func (in *input) readHead(path string) error {
@@ -87,64 +110,104 @@ func (in *input) readHead(path string) error {
 	return nil
 }
 
-// resume drops what has been read of the inputs up to the cursor: the files
-// before the cursor's, and the beginning of that one. What a pipe brings is new
-// each time and stays.
-func resume(inputs []*input, at cursor) ([]*input, error) {
-	var rest []*input
-	for i, in := range inputs {
-		if in.stable && at.sameFile(in.name, in.from.File) {
-			return append(rest, inputs[i:]...), in.goOn(at)
-		}
-		if !in.stable {
-			rest = append(rest, in)
-		}
+func (in *input) setFollow() error {
+	switch {
+	case in.stdin:
+		return nil // it is read until it ends anyway
+	case in.format == formatFiles || !in.stable:
+		return fmt.Errorf("%s is no regular file, as --follow needs; a pipe is read until it ends anyway", in.name)
+	case records.IsCompressed(in.head) || in.format == records.FormatJSON:
+		return fmt.Errorf("%s cannot be followed: only lines and rows that are not compressed can grow; leave --follow out", in.name)
 	}
-	if !at.AtEnd {
-		return nil, fmt.Errorf("the last run ended in the middle of %s, behind line %d, and that file is not among those given; "+
-			"give it before new ones, or leave --resume out", at.describe(), at.Lines)
-	}
-	return inputs, nil
-}
-
-// goOn sets the input to begin at the cursor.
-func (in *input) goOn(at cursor) error {
-	file, err := vfs.OS.Open(in.name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	next, err := at.check(file)
-	if err != nil {
-		return fmt.Errorf("%s: cannot go on behind line %d, at byte %d: %w; give the file as it was, or leave --resume out",
-			in.name, at.Lines, at.Offset, err)
-	}
-	in.from.Offset, in.from.Lines, in.from.Head = next, at.Lines, at.Head
+	in.follow = true
 	return nil
 }
 
-// open returns the bytes from where the input begins.
-func (in *input) open(stdin io.Reader) (io.ReadCloser, error) {
+// seekable tells whether reading can begin in the middle. What is compressed or
+// has a structure around its records is read again from its start.
+func (in *input) seekable() bool {
+	return in.stable && in.format == records.FormatNDJSON && !records.IsCompressed(in.head)
+}
+
+// open opens the records from where the input begins.
+func (in *input) open(ctx context.Context, stdin io.Reader, options *records.Options) (*records.Stream, io.Closer, error) {
 	if in.stdin {
-		return io.NopCloser(stdin), nil
+		stream, err := in.decode(stdin, options)
+		return stream, io.NopCloser(nil), err
 	}
 	file, err := os.Open(in.name)
 	if err != nil {
+		return nil, nil, err
+	}
+	var bytes io.Reader = file
+	if in.follow {
+		bytes = &follower{ctx: ctx, file: file, path: in.name}
+	}
+	stream, err := in.openAt(file, bytes, options)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return stream, file, nil
+}
+
+func (in *input) openAt(file *os.File, bytes io.Reader, options *records.Options) (*records.Stream, error) {
+	if in.seekable() {
+		if _, err := file.Seek(in.from.Offset, io.SeekStart); err != nil {
+			return nil, err
+		}
+		return &records.Stream{Reader: records.NewLines(bytes, maxRecordBytes, in.from.Offset, in.from.Lines)}, nil
+	}
+	stream, err := in.decode(bytes, options)
+	if err != nil || in.skip == nil {
+		return stream, err
+	}
+	if err := skipTo(stream, in.skip); err != nil {
+		_ = stream.Close() // what it has to tell, reading has told
 		return nil, err
 	}
-	if in.stable {
-		if _, err := file.Seek(in.from.Offset, io.SeekStart); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
+	return stream, nil
+}
+
+func (in *input) decode(bytes io.Reader, options *records.Options) (*records.Stream, error) {
+	stream, err := records.Open(bytes, in.name, in.format, maxRecordBytes, options)
+	if err == nil {
+		in.format = stream.Format
 	}
-	return file, nil
+	return stream, err
+}
+
+// live tells whether more may come while the input is read.
+func (in *input) live() bool { return !in.stable || in.follow }
+
+// atEnd tells whether a record that ends at the offset is the input's last, as
+// far as it has been written.
+func (in *input) atEnd(stream *records.Stream, offset int64) bool {
+	if !in.follow {
+		return in.stable && stream.AtEnd()
+	}
+	if stream.Waiting() {
+		return false
+	}
+	info, err := os.Stat(in.name)
+	return err == nil && info.Size() == offset
+}
+
+// place names a record for people.
+func (in *input) place(at cursor) string {
+	switch in.format {
+	case formatFiles:
+		return at.Path
+	case records.FormatJSON:
+		return fmt.Sprintf("%s: element %d", in.name, at.Lines)
+	}
+	return fmt.Sprintf("%s:%d", in.name, at.Lines)
 }
 
 // totalBytes is how much there is to read; 0 if nobody knows.
 func totalBytes(inputs []*input) int64 {
 	var total int64
 	for _, in := range inputs {
-		if !in.stable {
+		if in.size == 0 || in.follow || records.IsCompressed(in.head) {
 			return 0
 		}
 		total += in.size - in.from.Offset

@@ -1,4 +1,4 @@
-// Docstore-updater writes document queues: it appends documents from NDJSON,
+// Docstore-updater writes document queues: it appends documents from files,
 // and checks, dumps, describes and seals what it has written.
 package main
 

@@ -7,9 +7,13 @@ import (
 	"io"
 	"time"
 
-	"docstore/internal/ndjson"
+	"docstore/internal/records"
 	"docstore/queue"
 )
+
+// maxRecordBytes is the largest record that is read: one whose document is in
+// base64, with a long id and an expiry.
+const maxRecordBytes = (queue.MaxDocumentBytes+2)/3*4 + 2*queue.MaxIDBytes + 1<<10
 
 const (
 	batchBytes  = 256 << 10 // ids and documents that fill a batch
@@ -17,39 +21,41 @@ const (
 	batchesWait = 2         // parsed ahead of the writer
 )
 
-// item is what one line asks for. The slices belong to its batch.
+// item is what one record asks for. The slices belong to its batch.
 type item struct {
 	id, document []byte
 	deletes      bool
 	expires      time.Time
-	at           cursor // behind the line
-	problem      error  // what is wrong with the line; nothing else is set but at
+	at           cursor // behind the record
+	problem      error  // what is wrong with the record; nothing else is set but at
 }
 
-// batch is lines on their way from the reader to the writer.
+// batch is records on their way from the reader to the writer.
 type batch struct {
 	in    *input
 	items []item
-	start int64 // offset in the input before the first line
+	start int64 // offset in the input before the first record
 	room  []byte
 	err   error // reading ended with it, behind the items
 }
 
-// producer reads and parses lines, one input after the other, in a goroutine of
+// producer reads and parses records, one input after the other, in a goroutine of
 // its own, while others are appended.
 type producer struct {
 	stdin   io.Reader
-	parser  *ndjson.Parser
+	options *records.Options
+	parser  *records.Parser
 	filled  chan *batch
 	emptied chan *batch
 	// complete is set before filled is closed: every input was read to its end.
 	complete bool
 }
 
-func newProducer(stdin io.Reader, options *ndjson.Options) *producer {
+func newProducer(stdin io.Reader, options *records.Options) *producer {
 	return &producer{
 		stdin:   stdin,
-		parser:  ndjson.NewParser(options),
+		options: options,
+		parser:  records.NewParser(options),
 		filled:  make(chan *batch, batchesWait),
 		emptied: make(chan *batch, batchesWait+1),
 	}
@@ -74,8 +80,8 @@ func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 	}
 }
 
-// run sends the lines of the inputs until they end, an input cannot be read, or
-// ctx does.
+// run sends the records of the inputs until they end, an input cannot be read,
+// or ctx ends.
 func (p *producer) run(ctx context.Context, inputs []*input) {
 	defer close(p.filled)
 	for _, in := range inputs {
@@ -86,36 +92,44 @@ func (p *producer) run(ctx context.Context, inputs []*input) {
 	p.complete = true
 }
 
-// read sends the lines of one input. It is false if that was the last.
+// read sends the records of one input, and of those that follow it under its
+// name. It is false if nothing is to be read any more.
 func (p *producer) read(ctx context.Context, in *input) bool {
-	file, err := in.open(p.stdin)
+	if in.format == formatFiles {
+		return p.readDirectory(ctx, in)
+	}
+	for {
+		if !p.readFile(ctx, in) {
+			return false
+		}
+		if !in.follow {
+			return true
+		}
+		next, err := in.successor(ctx)
+		if err != nil {
+			return p.send(ctx, &batch{in: in, err: err}) && false
+		}
+		in = next
+	}
+}
+
+func (p *producer) readFile(ctx context.Context, in *input) bool {
+	stream, file, err := in.open(ctx, p.stdin, p.options)
 	if err != nil {
-		return p.send(ctx, &batch{in: in, err: err}) && false
+		return p.send(ctx, &batch{in: in, err: fmt.Errorf("opening %s: %w", in.name, err)}) && false
 	}
 	defer file.Close()
-	lines := ndjson.NewReader(file, queue.MaxDocumentBytes, in.from.Offset, in.from.Lines)
+	defer func() { _ = stream.Close() }() // what it has to tell, reading has told
 	at := in.from
 	for {
 		b := p.newBatch(in)
 		b.start = at.Offset
-		for len(b.room) < batchBytes && b.err == nil {
-			line, err := lines.Next()
-			if err != nil {
-				b.err = err
-				break
-			}
-			at.moveBehind(line, in.head)
-			at.AtEnd = in.stable && lines.AtEnd()
-			b.items = append(b.items, p.parse(b, line, at))
-			if !lines.Waiting() {
-				break // more may take long to come: hand over what is there
-			}
-		}
+		b.err = p.fill(b, stream, &at)
 		ended := errors.Is(b.err, io.EOF)
 		if ended {
 			b.err = nil
 		} else if b.err != nil {
-			b.err = fmt.Errorf("reading %s behind line %d: %w", in.name, at.Lines, b.err)
+			b.err = fmt.Errorf("reading behind %s: %w", in.place(at), b.err)
 		}
 		failed := b.err != nil // the batch is not ours any more once it is sent
 		if !p.send(ctx, b) || failed {
@@ -127,31 +141,52 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 	}
 }
 
-// moveBehind makes the cursor the place behind a line of a file whose first
+// fill reads records into a batch until it is full, the stream ends, or more
+// may be long in coming.
+func (p *producer) fill(b *batch, stream *records.Stream, at *cursor) error {
+	for len(b.room) < batchBytes {
+		record, err := stream.Next()
+		if err != nil {
+			return err
+		}
+		at.moveBehind(record, b.in.head)
+		at.AtEnd = b.in.atEnd(stream, at.Offset)
+		b.items = append(b.items, p.parse(b, record, *at))
+		if b.in.live() && !stream.Waiting() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// moveBehind makes the cursor the place behind a record of a file whose first
 // bytes are given. It samples nothing beyond that place: what comes behind it
 // may still be changed, as a bad line has to be.
-func (c *cursor) moveBehind(line ndjson.Line, head []byte) {
-	c.Offset, c.Lines, c.NoNewline = line.End, line.Number, !line.Newline
+func (c *cursor) moveBehind(record records.Record, head []byte) {
+	c.Offset, c.Lines, c.NoNewline = record.End, record.Number, !record.Newline
 	if int(c.Head.Bytes) < len(head) {
 		c.Head = sampleOf(head[:min(c.Offset, int64(len(head)))])
 	}
-	c.Tail = sampleOf(line.Text[max(0, len(line.Text)-sampleBytes):])
+	c.Tail = tailOf(record.Text)
 }
 
-// parse copies what a line asks for into the batch.
-func (p *producer) parse(b *batch, line ndjson.Line, at cursor) item {
-	if line.TooLong {
-		return item{at: at, problem: fmt.Errorf("the document has over %d bytes, the limit", queue.MaxDocumentBytes)}
+// parse copies what a record asks for into the batch.
+func (p *producer) parse(b *batch, record records.Record, at cursor) item {
+	if record.Problem != nil {
+		return item{at: at, problem: record.Problem}
 	}
-	record, err := p.parser.Parse(line.Text)
+	entry, err := p.parser.Parse(record.Text)
+	if err == nil && len(entry.Document) > queue.MaxDocumentBytes {
+		err = tooLarge(int64(len(entry.Document)))
+	}
 	if err != nil {
 		return item{at: at, problem: err}
 	}
-	it := item{at: at, deletes: record.Delete, expires: record.Expires, id: b.keep(record.ID)}
-	if !it.deletes {
-		it.document = b.keep(line.Text)
-	}
-	return it
+	return item{at: at, deletes: entry.Delete, expires: entry.Expires, id: b.keep(entry.ID), document: b.keep(entry.Document)}
+}
+
+func tooLarge(bytes int64) error {
+	return fmt.Errorf("the document has %d bytes, and at most %d are allowed", bytes, queue.MaxDocumentBytes)
 }
 
 // keep copies bytes into the batch's room. When the room moves to grow, earlier
@@ -185,6 +220,9 @@ func (p *producer) recycle(b *batch) {
 
 // send is false if nobody wants more.
 func (p *producer) send(ctx context.Context, b *batch) bool {
+	if ctx.Err() != nil {
+		return false // the batch's error is most likely that, and no news
+	}
 	select {
 	case p.filled <- b:
 		return true

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -106,35 +109,71 @@ func TestCheckNamesMissingSegments(t *testing.T) {
 	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segments; fetch these segments again from a good copy", r.lastLine())
 }
 
-// TestDumpLeavesOutWhatNoLineSays fills a queue as other programs may.
-func TestDumpLeavesOutWhatNoLineSays(t *testing.T) {
+// TestDumpIsTakenBackWhole fills a queue as other programs may, and as append
+// does.
+func TestDumpIsTakenBackWhole(t *testing.T) {
 	queueDir := t.TempDir()
 	writer, err := queue.OpenWriter(queueDir, nil)
 	require.NoError(t, err)
 	expires := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, record := range []queue.Record{
 		{ID: []byte("good"), Document: []byte(`{"id":"good"}`)},
-		{ID: []byte("plain"), Document: []byte(`hello`)},
-		{ID: []byte("lines"), Document: []byte("{\"id\":\n\"lines\"}")},
-		{ID: []byte("other"), Document: []byte(`{"id":"another"}`)},
-		{ID: []byte("expires"), Document: []byte(`{"id":"expires"}`), Expires: expires},
 		{ID: []byte("expires well"), Document: []byte(`{"id":"expires well","_expires":"2030-01-01T00:00:00Z"}`), Expires: expires},
+		{ID: []byte("plain"), Document: []byte(`hello`)},
+		{ID: []byte("empty"), Document: nil},
+		{ID: []byte("lines"), Document: []byte("{\"id\":\n\"lines\"}")},
+		{ID: []byte("other \"<é"), Document: []byte(`{"id":"another"}`)},
+		{ID: []byte("expires"), Document: []byte(`{"id":"expires"}`), Expires: expires},
 		{ID: []byte("delete"), Document: []byte(`{"id":"delete","_delete":true}`)},
+		{ID: []byte("wrapped"), Document: []byte(`{"id":"wrapped","_document_base64":""}`)},
+		{ID: []byte("\xff"), Document: []byte("\xff\n")},
+		{ID: []byte("large"), Document: bytes.Repeat([]byte{0xff}, queue.MaxDocumentBytes), Expires: expires},
 	} {
 		_, err := writer.Put(record)
 		require.NoError(t, err)
 	}
-	_, err = writer.Delete([]byte("\xff"))
-	require.NoError(t, err)
+	for _, id := range []string{"good", "\xff"} {
+		_, err = writer.Delete([]byte(id))
+		require.NoError(t, err)
+	}
 	require.NoError(t, writer.Close())
 
-	r := run(t.Context(), nil, "dump", "--queue", queueDir)
-	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, `{"id":"good"}`+"\n"+`{"id":"expires well","_expires":"2030-01-01T00:00:00Z"}`+"\n", r.stdout)
-	for _, reason := range []string{
-		"not JSON", "more than one line", `its id is \"another\"`, "does not say when it expires", "would be taken for a delete", "not valid Unicode",
+	dumped := dump(t, queueDir)
+	for _, line := range []string{
+		`{"id":"good"}`,
+		`{"id":"expires well","_expires":"2030-01-01T00:00:00Z"}`,
+		`{"id":"plain","_document_base64":"aGVsbG8="}`,
+		`{"id":"expires","_expires":"2030-01-01T00:00:00Z","_document_base64":"eyJpZCI6ImV4cGlyZXMifQ=="}`,
+		`{"_id_base64":"/w==","_delete":true}`,
 	} {
+		require.Contains(t, dumped, line+"\n")
+	}
+	again := t.TempDir()
+	ok(t, dumped, "append", "--queue", again)
+	require.Equal(t, contents(t, queueDir), contents(t, again))
+	require.Equal(t, dumped, dump(t, again))
+
+	r := run(t.Context(), nil, "dump", "--queue", queueDir, "--control-fields=false")
+	require.Equal(t, cli.ExitFailure, r.status)
+	for _, reason := range []string{"not JSON", "more than one line", `its id is \"another\"`, "does not say when it expires", "a delete needs control fields"} {
 		require.Contains(t, r.stderr, reason)
 	}
-	require.Contains(t, r.lastLine(), "6 entries")
+}
+
+// contents are the entries of a queue, in words.
+func contents(t *testing.T, queueDir string) (all []string) {
+	t.Helper()
+	reader, err := queue.OpenReader(queueDir, nil)
+	require.NoError(t, err)
+	defer reader.Close()
+	require.NoError(t, reader.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
+		var document []byte
+		if !e.Deleted {
+			document, err = reader.DocumentFor(nil, e.ID, e.Address)
+			require.NoError(t, err)
+		}
+		all = append(all, fmt.Sprintf("%q %v %d %x", e.ID, e.Deleted, expirySeconds(e.Expires), sha256.Sum256(document)))
+		return nil
+	}))
+	return all
 }

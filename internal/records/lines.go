@@ -1,4 +1,4 @@
-package ndjson
+package records
 
 import (
 	"bufio"
@@ -9,18 +9,11 @@ import (
 
 const readBufferBytes = 256 << 10
 
-// Line is one line of a stream.
-type Line struct {
-	Number  int64  // from 1
-	End     int64  // offset of the byte behind it in the stream
-	Text    []byte // without its newline; valid until the next call of Next
-	Newline bool   // it ends with one, and not with the stream
-	TooLong bool   // it is over the reader's limit; Text is nil
-}
+var byteOrderMark = []byte("\ufeff")
 
-// Reader splits a stream into lines. A line over the limit takes no more memory
+// Lines splits a stream into lines. A line over the limit takes no more memory
 // than one within it.
-type Reader struct {
+type Lines struct {
 	in     *bufio.Reader
 	limit  int
 	number int64
@@ -28,18 +21,18 @@ type Reader struct {
 	long   []byte // a line that is longer than the buffer
 }
 
-// NewReader reads lines of up to limit bytes. Its first line begins at the given
+// NewLines reads lines of up to limit bytes. Its first line begins at the given
 // offset of the stream and follows as many lines as number says.
-func NewReader(r io.Reader, limit int, offset, number int64) *Reader {
-	return &Reader{in: bufio.NewReaderSize(r, readBufferBytes), limit: limit, number: number, end: offset}
+func NewLines(r io.Reader, limit int, offset, number int64) *Lines {
+	return &Lines{in: bufio.NewReaderSize(r, readBufferBytes), limit: limit, number: number, end: offset}
 }
 
 // Next returns the next line that is not blank; io.EOF when there is none. The
 // last line of a stream need not end with a newline.
-func (r *Reader) Next() (Line, error) {
+func (l *Lines) Next() (Record, error) {
 	for {
-		line, err := r.readLine()
-		if err != nil || line.TooLong || len(bytes.TrimLeft(line.Text, " \t\r")) > 0 {
+		line, err := l.readLine()
+		if err != nil || line.Problem != nil || len(bytes.TrimLeft(line.Text, " \t\r")) > 0 {
 			return line, err
 		}
 	}
@@ -47,32 +40,37 @@ func (r *Reader) Next() (Line, error) {
 
 // Waiting tells whether a whole line is in memory already, so that Next will
 // not wait for the stream.
-func (r *Reader) Waiting() bool {
-	buffered, _ := r.in.Peek(r.in.Buffered()) // no more than there is: no error
+func (l *Lines) Waiting() bool {
+	buffered, _ := l.in.Peek(l.in.Buffered()) // no more than there is: no error
 	return bytes.IndexByte(buffered, '\n') >= 0
 }
 
 // AtEnd tells whether the stream has ended; it waits for the stream to tell.
-func (r *Reader) AtEnd() bool {
-	_, err := r.in.Peek(1)
+func (l *Lines) AtEnd() bool {
+	_, err := l.in.Peek(1)
 	return errors.Is(err, io.EOF)
 }
 
 // readLine reads up to the next newline or the end of the stream.
-func (r *Reader) readLine() (Line, error) {
-	text, err := r.in.ReadSlice('\n')
-	r.end += int64(len(text))
-	tooLong := false
+func (l *Lines) readLine() (Record, error) {
+	text, err := l.in.ReadSlice('\n')
+	l.end += int64(len(text))
+	over := false
 	if errors.Is(err, bufio.ErrBufferFull) {
-		text, tooLong, err = r.readLong(text)
+		text, over, err = l.readLong(text)
 	}
 	if err != nil && (!errors.Is(err, io.EOF) || len(text) == 0) {
-		return Line{}, err
+		return Record{}, err
 	}
-	r.number++
-	line := Line{Number: r.number, End: r.end, Newline: err == nil}
+	l.number++
+	line := Record{Number: l.number, End: l.end, Newline: err == nil}
 	text = bytes.TrimSuffix(text, []byte("\n"))
-	if line.TooLong = tooLong || len(text) > r.limit; !line.TooLong {
+	if l.number == 1 {
+		text = bytes.TrimPrefix(text, byteOrderMark) // some editors put one before the first line
+	}
+	if over || len(text) > l.limit {
+		line.Problem = tooLong(l.limit)
+	} else {
 		line.Text = text
 	}
 	return line, nil
@@ -80,20 +78,20 @@ func (r *Reader) readLine() (Line, error) {
 
 // readLong gathers the rest of a line that does not fit into the buffer, but
 // keeps no more of it than the limit and a newline.
-func (r *Reader) readLong(start []byte) (text []byte, tooLong bool, err error) {
-	r.long = append(r.long[:0], start...)
+func (l *Lines) readLong(start []byte) (text []byte, over bool, err error) {
+	l.long = append(l.long[:0], start...)
 	for {
 		var part []byte
-		part, err = r.in.ReadSlice('\n')
-		r.end += int64(len(part))
-		if len(r.long)+len(part) > r.limit+1 {
-			tooLong = true
+		part, err = l.in.ReadSlice('\n')
+		l.end += int64(len(part))
+		if len(l.long)+len(part) > l.limit+1 {
+			over = true
 		}
-		if !tooLong {
-			r.long = append(r.long, part...)
+		if !over {
+			l.long = append(l.long, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return r.long, tooLong, err
+			return l.long, over, err
 		}
 	}
 }

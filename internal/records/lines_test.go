@@ -1,4 +1,4 @@
-package ndjson
+package records
 
 import (
 	"errors"
@@ -15,42 +15,43 @@ import (
 
 const testLimit = 1 << 20
 
-func readAll(t *testing.T, r *Reader) (lines []Line) {
+func readAll(t *testing.T, r Reader) (all []Record) {
 	t.Helper()
 	for {
 		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return lines
+			return all
 		}
 		require.NoError(t, err)
 		line.Text = append([]byte(nil), line.Text...)
-		lines = append(lines, line)
+		all = append(all, line)
 	}
 }
 
-func TestReader(t *testing.T) {
+func TestLines(t *testing.T) {
 	for _, test := range []struct {
 		name, input string
-		want        []Line
+		want        []Record
 	}{
 		{"nothing", "", nil},
 		{"blank lines", "\n \t\r\n\n", nil},
-		{"one", "a\n", []Line{{Number: 1, End: 2, Text: []byte("a"), Newline: true}}},
-		{"no newline at the end", "a\nb", []Line{{Number: 1, End: 2, Text: []byte("a"), Newline: true}, {Number: 2, End: 3, Text: []byte("b")}}},
-		{"blank lines count", "\na\n\n\nb\n", []Line{{Number: 2, End: 3, Text: []byte("a"), Newline: true}, {Number: 5, End: 7, Text: []byte("b"), Newline: true}}},
-		{"carriage return", "a\r\nb\r\n", []Line{{Number: 1, End: 3, Text: []byte("a\r"), Newline: true}, {Number: 2, End: 6, Text: []byte("b\r"), Newline: true}}},
+		{"one", "a\n", []Record{{Number: 1, End: 2, Text: []byte("a"), Newline: true}}},
+		{"no newline at the end", "a\nb", []Record{{Number: 1, End: 2, Text: []byte("a"), Newline: true}, {Number: 2, End: 3, Text: []byte("b")}}},
+		{"blank lines count", "\na\n\n\nb\n", []Record{{Number: 2, End: 3, Text: []byte("a"), Newline: true}, {Number: 5, End: 7, Text: []byte("b"), Newline: true}}},
+		{"byte order mark", "\ufeffa\nb\n", []Record{{Number: 1, End: 5, Text: []byte("a"), Newline: true}, {Number: 2, End: 7, Text: []byte("b"), Newline: true}}},
+		{"carriage return", "a\r\nb\r\n", []Record{{Number: 1, End: 3, Text: []byte("a\r"), Newline: true}, {Number: 2, End: 6, Text: []byte("b\r"), Newline: true}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, readAll(t, NewReader(strings.NewReader(test.input), testLimit, 0, 0)))
-			require.Equal(t, test.want, readAll(t, NewReader(iotest.OneByteReader(strings.NewReader(test.input)), testLimit, 0, 0)))
+			require.Equal(t, test.want, readAll(t, NewLines(strings.NewReader(test.input), testLimit, 0, 0)))
+			require.Equal(t, test.want, readAll(t, NewLines(iotest.OneByteReader(strings.NewReader(test.input)), testLimit, 0, 0)))
 		})
 	}
 }
 
-func TestReaderGoesOnFromAnOffset(t *testing.T) {
+func TestLinesGoOnFromAnOffset(t *testing.T) {
 	const input = "first\nsecond\nthird\n"
-	all := readAll(t, NewReader(strings.NewReader(input), testLimit, 0, 0))
-	rest := readAll(t, NewReader(strings.NewReader(input[all[0].End:]), testLimit, all[0].End, all[0].Number))
+	all := readAll(t, NewLines(strings.NewReader(input), testLimit, 0, 0))
+	rest := readAll(t, NewLines(strings.NewReader(input[all[0].End:]), testLimit, all[0].End, all[0].Number))
 	require.Equal(t, all[1:], rest)
 }
 
@@ -58,28 +59,28 @@ func TestLineLimit(t *testing.T) {
 	for _, size := range []int{testLimit - 1, testLimit, testLimit + 1, testLimit + 2, readBufferBytes - 1, readBufferBytes, readBufferBytes + 1, 3 * testLimit} {
 		for _, end := range []string{"\nnext\n", ""} {
 			input := strings.Repeat("x", size) + end
-			lines := readAll(t, NewReader(strings.NewReader(input), testLimit, 0, 0))
-			require.Equal(t, size > testLimit, lines[0].TooLong, "%d bytes", size)
+			lines := readAll(t, NewLines(strings.NewReader(input), testLimit, 0, 0))
+			require.Equal(t, size > testLimit, lines[0].Problem != nil, "%d bytes", size)
 			if size <= testLimit {
 				require.Len(t, lines[0].Text, size)
 			}
 			require.Equal(t, int64(size+min(1, len(end))), lines[0].End)
 			require.Equal(t, end != "", lines[0].Newline)
 			if end != "" {
-				require.Equal(t, Line{Number: 2, End: int64(len(input)), Text: []byte("next"), Newline: true}, lines[1])
+				require.Equal(t, Record{Number: 2, End: int64(len(input)), Text: []byte("next"), Newline: true}, lines[1])
 			}
 		}
 	}
 }
 
 func TestEndlessLineTakesLittleMemory(t *testing.T) {
-	r := NewReader(io.LimitReader(zeros{}, 1<<30), testLimit, 0, 0)
+	r := NewLines(io.LimitReader(zeros{}, 1<<30), testLimit, 0, 0)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	line, err := r.Next()
 	runtime.ReadMemStats(&after)
 	require.NoError(t, err)
-	require.True(t, line.TooLong)
+	require.EqualError(t, line.Problem, "it has over 1048576 bytes, the limit")
 	require.Equal(t, int64(1<<30), line.End)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*testLimit))
 }
@@ -93,7 +94,7 @@ func (zeros) Read(p []byte) (int, error) {
 
 func TestReadError(t *testing.T) {
 	broken := errors.New("broken disk")
-	r := NewReader(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), testLimit, 0, 0)
+	r := NewLines(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), testLimit, 0, 0)
 	line, err := r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "a", string(line.Text))
@@ -103,7 +104,7 @@ func TestReadError(t *testing.T) {
 
 func TestWaitingAndAtEnd(t *testing.T) {
 	in, out := io.Pipe()
-	r := NewReader(in, testLimit, 0, 0)
+	r := NewLines(in, testLimit, 0, 0)
 	require.False(t, r.Waiting())
 	go func() {
 		out.Write([]byte("a\nb\nhalf"))
@@ -139,7 +140,7 @@ func TestRandomLines(t *testing.T) {
 			}
 		}
 		var got []string
-		for _, line := range readAll(t, NewReader(iotest.HalfReader(strings.NewReader(text.String())), testLimit, 0, 0)) {
+		for _, line := range readAll(t, NewLines(iotest.HalfReader(strings.NewReader(text.String())), testLimit, 0, 0)) {
 			require.Equal(t, string(line.Text), text.String()[line.End-1-int64(len(line.Text)):line.End-1])
 			got = append(got, string(line.Text))
 		}

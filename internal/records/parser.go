@@ -1,7 +1,8 @@
-package ndjson
+package records
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,67 +13,86 @@ import (
 	"unicode/utf8"
 )
 
-// Record is what a line asks for.
-type Record struct {
-	ID      []byte    // valid until the next call of Parse
-	Delete  bool      // the id goes; there is no document
-	Expires time.Time // the zero Time: never
+// Entry is what a record asks for. Its slices are valid until the next call of
+// Parse, or as long as the text that was parsed.
+type Entry struct {
+	ID       []byte
+	Document []byte    // nil with Delete
+	Delete   bool      // the id goes
+	Expires  time.Time // the zero Time: never
 }
 
-// Options tell how lines are to be understood.
+// Options tell how records are to be understood.
 type Options struct {
 	IDField string // the field that holds the id; the default is "id"
-	// PlainFields makes "_delete" and "_expires" fields like any other, for
-	// documents that really have such fields.
+	// PlainFields makes the control fields like any other, for documents that
+	// really have such fields.
 	PlainFields bool
 	MaxIDBytes  int // longest id; 0 sets no limit
 }
 
+func (o *Options) withDefaults() Options {
+	options := Options{}
+	if o != nil {
+		options = *o
+	}
+	if options.IDField == "" {
+		options.IDField = "id"
+	}
+	return options
+}
+
 // The control fields.
 const (
-	deleteField  = "_delete"
-	expiresField = "_expires"
+	deleteField     = "_delete"
+	expiresField    = "_expires"
+	document64Field = "_document_base64"
+	id64Field       = "_id_base64"
 )
 
-// Parser takes records from lines. It belongs to one goroutine.
+func isControl(name string) bool {
+	switch name {
+	case deleteField, expiresField, document64Field, id64Field:
+		return true
+	}
+	return false
+}
+
+// Parser takes entries from records. It belongs to one goroutine.
 type Parser struct {
 	options Options
 	scanner scanner
 	field   func(name, value []byte) error // p.take, bound once
 
-	id, deletes, expires []byte // the values as written; nil where the field is missing
-	name, text           []byte // room for what had to be unescaped
+	// The values as written; nil where the field is missing.
+	id, id64, deletes, expires, document64 []byte
+	// Room for what had to be unescaped or decoded.
+	name, idText, documentText []byte
 }
 
 // NewParser returns a parser; nil options are the defaults.
 func NewParser(options *Options) *Parser {
-	p := &Parser{}
-	if options != nil {
-		p.options = *options
-	}
-	if p.options.IDField == "" {
-		p.options.IDField = "id"
-	}
+	p := &Parser{options: options.withDefaults()}
 	p.field = p.take
 	return p
 }
 
-// Parse reads one line. Its error says what is wrong with the line.
-func (p *Parser) Parse(line []byte) (Record, error) {
-	p.id, p.deletes, p.expires = nil, nil, nil
+// Parse reads the text of one record. Its error says what is wrong with it.
+func (p *Parser) Parse(text []byte) (Entry, error) {
+	p.id, p.id64, p.deletes, p.expires, p.document64 = nil, nil, nil, nil, nil
 	s := &p.scanner
-	*s = scanner{data: line}
+	*s = scanner{data: text}
 	s.skipBlanks()
-	if s.at >= len(line) || line[s.at] != '{' {
-		return Record{}, notObject(s)
+	if s.at >= len(text) || text[s.at] != '{' {
+		return Entry{}, notObject(s)
 	}
 	if err := s.object(p.field); err != nil {
-		return Record{}, asProblem(err)
+		return Entry{}, asProblem(err)
 	}
-	if s.skipBlanks(); s.at < len(line) {
-		return Record{}, asProblem(s.fail("the end of the line"))
+	if s.skipBlanks(); s.at < len(text) {
+		return Entry{}, asProblem(s.fail("the end of the record"))
 	}
-	return p.record()
+	return p.entry(text)
 }
 
 // duplicateError is a field that is there twice: which of the two is meant?
@@ -92,7 +112,7 @@ func asProblem(err error) error {
 func notObject(s *scanner) error {
 	err := s.value()
 	if s.skipBlanks(); err == nil && s.at < len(s.data) {
-		err = s.fail("the end of the line")
+		err = s.fail("the end of the record")
 	}
 	if err != nil {
 		return asProblem(err)
@@ -118,6 +138,10 @@ func (p *Parser) take(name, value []byte) error {
 		return note(&p.deletes, name, value)
 	case string(name) == expiresField:
 		return note(&p.expires, name, value)
+	case string(name) == document64Field:
+		return note(&p.document64, name, value)
+	case string(name) == id64Field:
+		return note(&p.id64, name, value)
 	}
 	return nil
 }
@@ -130,20 +154,65 @@ func note(into *[]byte, name, value []byte) error {
 	return nil
 }
 
-func (p *Parser) record() (Record, error) {
-	id, err := p.parseID()
-	if err != nil {
-		return Record{}, err
+func (p *Parser) entry(text []byte) (e Entry, err error) {
+	if p.id64 != nil {
+		e.ID, err = p.parseID64()
+	} else {
+		e.ID, err = p.parseID()
 	}
-	deletes, err := parseDelete(p.deletes)
 	if err != nil {
-		return Record{}, err
+		return Entry{}, err
 	}
-	expires, err := parseExpires(p.expires)
-	if err != nil {
-		return Record{}, err
+	if e.Delete, err = parseDelete(p.deletes); err != nil {
+		return Entry{}, err
 	}
-	return Record{ID: id, Delete: deletes, Expires: expires}, nil
+	if e.Expires, err = parseExpires(p.expires); err != nil {
+		return Entry{}, err
+	}
+	switch {
+	case e.Delete:
+	case p.document64 == nil:
+		e.Document = text
+	default:
+		if p.documentText, err = decode64(p.documentText[:0], document64Field, p.document64); err != nil {
+			return Entry{}, err
+		}
+		e.Document = p.documentText
+	}
+	return e, nil
+}
+
+// parseID64 decodes an id that is no text; the id field, if there is one, is a
+// field like any other then.
+func (p *Parser) parseID64() (id []byte, err error) {
+	if p.idText, err = decode64(p.idText[:0], id64Field, p.id64); err != nil {
+		return nil, err
+	}
+	return p.idText, p.checkID(id64Field, p.idText)
+}
+
+func (p *Parser) checkID(field string, id []byte) error {
+	if len(id) == 0 {
+		return fmt.Errorf("the id in %q is empty", field)
+	}
+	if limit := p.options.MaxIDBytes; limit > 0 && len(id) > limit {
+		return fmt.Errorf("the id in %q has %d bytes, and at most %d are allowed", field, len(id), limit)
+	}
+	return nil
+}
+
+// decode64 appends what a string in base64 stands for to dst.
+func decode64(dst []byte, field string, value []byte) ([]byte, error) {
+	if len(value) >= 2 && value[0] == '"' {
+		text, ok := value[1:len(value)-1], true
+		if bytes.IndexByte(text, '\\') >= 0 { // as \/, which some writers put for /
+			text, ok = unescape(nil, text)
+		}
+		if decoded, err := base64.StdEncoding.AppendDecode(dst, text); ok && err == nil {
+			return decoded, nil
+		}
+	}
+	return dst, fmt.Errorf("%q is no string of base64 as RFC 4648 has it, padded with =", field)
 }
 
 func (p *Parser) parseID() ([]byte, error) {
@@ -165,13 +234,7 @@ func (p *Parser) parseID() ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("the id in %q is neither a string nor an integer", field)
 	}
-	if len(id) == 0 {
-		return nil, fmt.Errorf("the id in %q is empty", field)
-	}
-	if limit := p.options.MaxIDBytes; limit > 0 && len(id) > limit {
-		return nil, fmt.Errorf("the id in %q has %d bytes, and at most %d are allowed", field, len(id), limit)
-	}
-	return id, nil
+	return id, p.checkID(field, id)
 }
 
 // parseString returns what a string means; false if that is not Unicode.
@@ -180,10 +243,10 @@ func (p *Parser) parseString(value []byte) ([]byte, bool) {
 	text := value[1 : len(value)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
 		var ok bool
-		if p.text, ok = unescape(p.text[:0], text); !ok {
+		if p.idText, ok = unescape(p.idText[:0], text); !ok {
 			return nil, false
 		}
-		text = p.text
+		text = p.idText
 	}
 	return text, utf8.Valid(text)
 }

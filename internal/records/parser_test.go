@@ -1,4 +1,4 @@
-package ndjson
+package records
 
 import (
 	"bytes"
@@ -17,35 +17,48 @@ func TestParse(t *testing.T) {
 	for _, test := range []struct {
 		name, line string
 		options    Options
-		want       Record
+		want       Entry
 	}{
-		{"string id", `{"id":"a"}`, Options{}, Record{ID: []byte("a")}},
-		{"blanks everywhere", " \t{ \"a\" : [ 1 , { } ] , \"id\" : \"a\" } \r", Options{}, Record{ID: []byte("a")}},
-		{"integer id", `{"id":123}`, Options{}, Record{ID: []byte("123")}},
-		{"negative id", `{"id":-5}`, Options{}, Record{ID: []byte("-5")}},
-		{"zero", `{"id":0}`, Options{}, Record{ID: []byte("0")}},
-		{"integer beyond 64 bits", `{"id":123456789012345678901234567890}`, Options{}, Record{ID: []byte("123456789012345678901234567890")}},
-		{"escaped id", `{"id":"a\u00e9\"\\\/\b\f\n\r\t\ud83d\ude00"}`, Options{}, Record{ID: []byte("aé\"\\/\b\f\n\r\t😀")}},
-		{"escaped name", `{"\u0069d":"a"}`, Options{}, Record{ID: []byte("a")}},
-		{"name that is not Unicode", `{"\ud800":1,"id":"a"}`, Options{}, Record{ID: []byte("a")}},
-		{"only the object's own id counts", `{"x":{"id":"no"},"id":"yes","y":[{"id":"no"}]}`, Options{}, Record{ID: []byte("yes")}},
-		{"other field", `{"id":"no","key":"yes"}`, Options{IDField: "key"}, Record{ID: []byte("yes")}},
-		{"names are exact", `{"ID":"no","id":"yes"}`, Options{}, Record{ID: []byte("yes")}},
-		{"longest id", `{"id":"abc"}`, Options{MaxIDBytes: 3}, Record{ID: []byte("abc")}},
-		{"delete", `{"id":"a","_delete":true}`, Options{}, Record{ID: []byte("a"), Delete: true}},
-		{"no delete", `{"id":"a","_delete":false}`, Options{}, Record{ID: []byte("a")}},
-		{"null is no delete", `{"id":"a","_delete":null}`, Options{}, Record{ID: []byte("a")}},
-		{"expires", `{"id":"a","_expires":"2030-06-01T14:00:00+02:00"}`, Options{}, Record{ID: []byte("a"), Expires: summer}},
-		{"null never expires", `{"id":"a","_expires":null}`, Options{}, Record{ID: []byte("a")}},
-		{"plain fields", `{"id":"a","_delete":true,"_expires":7}`, Options{PlainFields: true}, Record{ID: []byte("a")}},
-		{"nested control fields", `{"id":"a","x":{"_delete":true}}`, Options{}, Record{ID: []byte("a")}},
-		{"other fields may repeat", `{"x":1,"x":2,"id":"a"}`, Options{}, Record{ID: []byte("a")}},
+		{"string id", `{"id":"a"}`, Options{}, Entry{ID: []byte("a")}},
+		{"blanks everywhere", " \t{ \"a\" : [ 1 , { } ] , \"id\" : \"a\" } \r", Options{}, Entry{ID: []byte("a")}},
+		{"integer id", `{"id":123}`, Options{}, Entry{ID: []byte("123")}},
+		{"negative id", `{"id":-5}`, Options{}, Entry{ID: []byte("-5")}},
+		{"zero", `{"id":0}`, Options{}, Entry{ID: []byte("0")}},
+		{"integer beyond 64 bits", `{"id":123456789012345678901234567890}`, Options{}, Entry{ID: []byte("123456789012345678901234567890")}},
+		{"escaped id", `{"id":"a\u00e9\"\\\/\b\f\n\r\t\ud83d\ude00"}`, Options{}, Entry{ID: []byte("aé\"\\/\b\f\n\r\t😀")}},
+		{"escaped name", `{"\u0069d":"a"}`, Options{}, Entry{ID: []byte("a")}},
+		{"name that is not Unicode", `{"\ud800":1,"id":"a"}`, Options{}, Entry{ID: []byte("a")}},
+		{"only the object's own id counts", `{"x":{"id":"no"},"id":"yes","y":[{"id":"no"}]}`, Options{}, Entry{ID: []byte("yes")}},
+		{"other field", `{"id":"no","key":"yes"}`, Options{IDField: "key"}, Entry{ID: []byte("yes")}},
+		{"names are exact", `{"ID":"no","id":"yes"}`, Options{}, Entry{ID: []byte("yes")}},
+		{"longest id", `{"id":"abc"}`, Options{MaxIDBytes: 3}, Entry{ID: []byte("abc")}},
+		{"delete", `{"id":"a","_delete":true}`, Options{}, Entry{ID: []byte("a"), Delete: true}},
+		{"no delete", `{"id":"a","_delete":false}`, Options{}, Entry{ID: []byte("a")}},
+		{"null is no delete", `{"id":"a","_delete":null}`, Options{}, Entry{ID: []byte("a")}},
+		{"expires", `{"id":"a","_expires":"2030-06-01T14:00:00+02:00"}`, Options{}, Entry{ID: []byte("a"), Expires: summer}},
+		{"null never expires", `{"id":"a","_expires":null}`, Options{}, Entry{ID: []byte("a")}},
+		{"plain fields", `{"id":"a","_delete":true,"_expires":7}`, Options{PlainFields: true}, Entry{ID: []byte("a")}},
+		{"nested control fields", `{"id":"a","x":{"_delete":true}}`, Options{}, Entry{ID: []byte("a")}},
+		{"document in base64", `{"_document_base64":"PGI+/w==","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte("<b>\xff")}},
+		{"escaped base64", `{"_document_base64":"PGI+\/w==","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte("<b>\xff")}},
+		{"empty document", `{"_document_base64":"","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte{}}},
+		{"id in base64", `{"_id_base64":"/wo=","_delete":true}`, Options{}, Entry{ID: []byte("\xff\n"), Delete: true}},
+		{"plain base64 fields", `{"_document_base64":7,"_id_base64":"?","id":"a"}`, Options{PlainFields: true}, Entry{ID: []byte("a")}},
+		{"other fields may repeat", `{"x":1,"x":2,"id":"a"}`, Options{}, Entry{ID: []byte("a")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := NewParser(&test.options).Parse([]byte(test.line))
 			require.NoError(t, err)
 			require.Equal(t, string(test.want.ID), string(got.ID))
 			require.Equal(t, test.want.Delete, got.Delete)
+			switch {
+			case got.Delete:
+				require.Nil(t, got.Document)
+			case test.want.Document == nil:
+				require.Equal(t, test.line, string(got.Document))
+			default:
+				require.Equal(t, string(test.want.Document), string(got.Document))
+			}
 			require.True(t, test.want.Expires.Equal(got.Expires), got.Expires)
 		})
 	}
@@ -56,7 +69,7 @@ func TestParseBadLines(t *testing.T) {
 		{"text", `hello`, `not JSON: byte 1 is 'h' where a value should be`},
 		{"cut short", `{"id":"a"`, `not JSON: it ends where a comma or } should follow`},
 		{"cut in a string", `{"id":"a`, `not JSON: it ends where the end of a string should follow`},
-		{"two values", `{"id":"a"} {}`, `not JSON: byte 12 is '{' where the end of the line should be`},
+		{"two values", `{"id":"a"} {}`, `not JSON: byte 12 is '{' where the end of the record should be`},
 		{"trailing comma", `{"id":"a",}`, `not JSON: byte 11 is '}' where a field's name should be`},
 		{"control character", "{\"id\":\"a\tb\"}", `not JSON: byte 9 is '\t' where an escaped character should be`},
 		{"bad escape", `{"id":"\x"}`, `not JSON: byte 9 is 'x' where an escape should be`},
@@ -66,7 +79,7 @@ func TestParseBadLines(t *testing.T) {
 		{"array", `["id"]`, `not a JSON object`},
 		{"string", ` "id" `, `not a JSON object`},
 		{"broken array", `[1`, `not JSON: it ends where a comma or ] should follow`},
-		{"two arrays", `[] []`, `not JSON: byte 4 is '[' where the end of the line should be`},
+		{"two arrays", `[] []`, `not JSON: byte 4 is '[' where the end of the record should be`},
 		{"no id", `{}`, `no id: there is no field "id"`},
 		{"empty id", `{"id":""}`, `the id in "id" is empty`},
 		{"long id", `{"id":"` + strings.Repeat("x", 1025) + `"}`, `the id in "id" has 1025 bytes, and at most 1024 are allowed`},
@@ -82,6 +95,12 @@ func TestParseBadLines(t *testing.T) {
 		{"two ids", `{"id":"a","id":"b"}`, `the field "id" is there twice`},
 		{"two ids, one escaped", `{"id":"a","\u0069d":"b"}`, `the field "id" is there twice`},
 		{"delete what", `{"id":"a","_delete":"yes"}`, `"_delete" is neither true nor false`},
+		{"document not in base64", `{"id":"a","_document_base64":"a"}`, `"_document_base64" is no string of base64 as RFC 4648 has it, padded with =`},
+		{"document no string", `{"id":"a","_document_base64":7}`, `"_document_base64" is no string of base64 as RFC 4648 has it, padded with =`},
+		{"two documents", `{"id":"a","_document_base64":"","_document_base64":""}`, `the field "_document_base64" is there twice`},
+		{"id not in base64", `{"id":"a","_id_base64":"\ud800"}`, `"_id_base64" is no string of base64 as RFC 4648 has it, padded with =`},
+		{"empty id in base64", `{"_id_base64":""}`, `the id in "_id_base64" is empty`},
+		{"long id in base64", `{"_id_base64":"` + strings.Repeat("eHh4", 342) + `"}`, `the id in "_id_base64" has 1026 bytes, and at most 1024 are allowed`},
 		{"expires when", `{"id":"a","_expires":"tomorrow"}`, `"tomorrow" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
 		{"expires number", `{"id":"a","_expires":17}`, `17 in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
 		{"expires too late", `{"id":"a","_expires":"2107-01-01T00:00:00Z"}`, `"2107-01-01T00:00:00Z" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
@@ -121,6 +140,10 @@ func FuzzParse(f *testing.F) {
 			decoder := json.NewDecoder(bytes.NewReader(line))
 			decoder.UseNumber()
 			require.NoError(t, decoder.Decode(&fields))
+			if fields["_id_base64"] != nil || fields["_document_base64"] != nil {
+				return // no other reader knows what they mean
+			}
+			require.Equal(t, got.Delete, got.Document == nil)
 			switch id := fields["id"].(type) {
 			case string:
 				require.Equal(t, id, string(got.ID))

@@ -1,0 +1,182 @@
+package records
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Format is how records follow each other in a stream.
+type Format string
+
+// The formats. FormatAuto stands for the one that a stream seems to have: what
+// is named .csv or .tsv is a table, what begins with "[" is an array, and
+// anything else is lines.
+const (
+	FormatAuto   Format = "auto"
+	FormatNDJSON Format = "ndjson"
+	FormatJSON   Format = "json"
+	FormatCSV    Format = "csv"
+	FormatTSV    Format = "tsv"
+)
+
+// Formats are the formats that Open knows.
+func Formats() []Format {
+	return []Format{FormatAuto, FormatNDJSON, FormatJSON, FormatCSV, FormatTSV}
+}
+
+const (
+	// maxZstdWindow bounds the memory that a zstd stream may ask for. It is what
+	// zstd itself accepts without being asked for more (its --long=27).
+	maxZstdWindow = 128 << 20
+	// maxLeadingBlanks are looked through for the first character of a stream.
+	maxLeadingBlanks = 4 << 10
+)
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// IsCompressed tells whether Open would decompress a stream that begins with
+// these bytes.
+func IsCompressed(head []byte) bool {
+	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic)
+}
+
+// Detect is the format of a decompressed stream with the given name that begins
+// with these bytes.
+func Detect(name string, head []byte) Format {
+	name = strings.ToLower(name)
+	for _, suffix := range []string{".gz", ".zst"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	switch path.Ext(name) {
+	case ".csv":
+		return FormatCSV
+	case ".tsv":
+		return FormatTSV
+	}
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
+	if bytes.HasPrefix(head, []byte("[")) {
+		return FormatJSON
+	}
+	return FormatNDJSON
+}
+
+// Stream reads the records of an opened stream. It belongs to one goroutine.
+type Stream struct {
+	Reader
+	Format       Format    // the one that was found, if it was FormatAuto
+	decompressor io.Closer // nil if there is none
+}
+
+// Open reads a stream from its first byte, decompressing it if need be. The
+// name serves FormatAuto; limit is the largest record in bytes.
+func Open(r io.Reader, name string, format Format, limit int, options *Options) (*Stream, error) {
+	if !slices.Contains(Formats(), format) {
+		return nil, fmt.Errorf("there is no format %q, but %v", format, Formats())
+	}
+	in, decompressor, err := decompress(bufio.NewReaderSize(r, readBufferBytes))
+	if err != nil {
+		return nil, err
+	}
+	if format == FormatAuto {
+		format = Detect(name, peekText(in))
+	}
+	if format != FormatNDJSON && beginsWith(in, byteOrderMark) {
+		_, _ = in.Discard(len(byteOrderMark)) // they have just been looked at
+	}
+	s := &Stream{Format: format, decompressor: decompressor}
+	switch format {
+	case FormatCSV, FormatTSV:
+		s.Reader = newTable(in, format, limit, options)
+	case FormatJSON:
+		s.Reader = newArray(in, limit)
+	default:
+		s.Reader = NewLines(in, limit, 0, 0)
+	}
+	return s, nil
+}
+
+// Close ends the decompression. What the stream was opened on stays open.
+func (s *Stream) Close() error {
+	if s.decompressor == nil {
+		return nil
+	}
+	return s.decompressor.Close()
+}
+
+// decompress looks at no more bytes than it takes to tell: the next ones of a
+// pipe may be long in coming.
+func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
+	switch {
+	case beginsWith(in, gzipMagic):
+		d, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, nil, err
+		}
+		return bufio.NewReaderSize(d, readBufferBytes), d, nil
+	case beginsWith(in, zstdMagic):
+		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return bufio.NewReaderSize(d, readBufferBytes), d.IOReadCloser(), nil
+	}
+	return in, nil, nil
+}
+
+func beginsWith(in *bufio.Reader, magic []byte) bool {
+	for n := 1; n <= len(magic); n++ {
+		head, err := in.Peek(n)
+		if err != nil || head[n-1] != magic[n-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// peekText returns the beginning of a stream up to its first character that is
+// no blank. An error shows again when the stream is read.
+func peekText(in *bufio.Reader) []byte {
+	for n := 1; ; n++ {
+		head, err := in.Peek(n)
+		if err != nil || n == maxLeadingBlanks || strings.IndexByte("\ufeff \t\r\n", head[n-1]) < 0 {
+			return head
+		}
+	}
+}
+
+// limiter passes on a stream until it runs too far ahead of the records taken
+// from it: the libraries that split tables and arrays would gather a record of
+// any size, and one whose end is missing never ends.
+type limiter struct {
+	in     io.Reader
+	limit  int
+	passed int64
+	taken  int64 // offset behind the last record
+}
+
+// aheadFactor: the libraries' buffers double to hold a record, and are then
+// filled.
+const aheadFactor = 4
+
+var errEndless = errors.New("a record has no end: is a quote missing")
+
+func (l *limiter) Read(p []byte) (int, error) {
+	if l.passed-l.taken > aheadFactor*int64(l.limit)+readBufferBytes {
+		return 0, errEndless
+	}
+	n, err := l.in.Read(p)
+	l.passed += int64(n)
+	return n, err
+}

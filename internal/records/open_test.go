@@ -1,0 +1,205 @@
+package records
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a stream that is read to its end in the test.
+func open(t *testing.T, r io.Reader, name string, format Format) *Stream {
+	t.Helper()
+	s, err := Open(r, name, format, testLimit, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// texts reads a stream and returns its records' texts, or problems after "!".
+func texts(t *testing.T, r Reader) (all []string) {
+	t.Helper()
+	for _, record := range readAll(t, r) {
+		if record.Problem != nil {
+			all = append(all, "!"+record.Problem.Error())
+			continue
+		}
+		all = append(all, string(record.Text))
+	}
+	return all
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text) // to memory
+	_ = w.Close()
+	return b.String()
+}
+
+func zstded(text string) string {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = w.Close() }()
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+func TestOpenFindsOut(t *testing.T) {
+	const (
+		lines = `{"id":"a"}` + "\n" + `{"id":"b"}` + "\n"
+		array = `[{"id":"a"}, {"id":"b"}]`
+		comma = "id\na\nb\n"
+		tab   = "id\tx\na\t\"1\"\nb\t,\n"
+	)
+	ab := []string{`{"id":"a"}`, `{"id":"b"}`}
+	for _, test := range []struct {
+		name, stream string
+		format       Format
+		want         []string
+	}{
+		{"in.ndjson", lines, FormatAuto, ab},
+		{"in.csv", lines, FormatNDJSON, ab},
+		{"in.json", lines, FormatAuto, ab},
+		{"in.json", array, FormatAuto, ab},
+		{"in.json", "\ufeff \n" + array + "\n", FormatAuto, ab},
+		{"in.json", "\ufeff" + lines, FormatAuto, ab},
+		{"in.csv", comma, FormatAuto, ab},
+		{"in.CSV", "\ufeff" + comma, FormatAuto, ab},
+		{"in", comma, FormatCSV, ab},
+		{"in.tsv", tab, FormatAuto, []string{`{"id":"a","x":"1"}`, `{"id":"b","x":","}`}},
+		{"empty", "", FormatAuto, nil},
+		{"empty.csv", "", FormatAuto, nil},
+		{"empty.json", "", FormatJSON, nil},
+		{"short", "\x1f", FormatAuto, []string{"\x1f"}},
+		{"parenthesis", "(", FormatAuto, []string{"("}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, texts(t, open(t, strings.NewReader(test.stream), test.name, test.format)))
+			if len(test.stream) < 2 {
+				return
+			}
+			for suffix, compressed := range map[string]string{".gz": gzipped(test.stream), ".zst": zstded(test.stream)} {
+				require.True(t, IsCompressed([]byte(compressed)))
+				got := texts(t, open(t, iotest.OneByteReader(strings.NewReader(compressed)), test.name+suffix, test.format))
+				require.Equal(t, test.want, got, suffix)
+			}
+		})
+	}
+	_, err := Open(strings.NewReader(""), "in", "xml", testLimit, nil)
+	require.EqualError(t, err, `there is no format "xml", but [auto ndjson json csv tsv]`)
+}
+
+func TestConcatenatedMembers(t *testing.T) {
+	for _, stream := range []string{
+		gzipped("a\nb") + gzipped("c\nd"),
+		zstded("a\nb") + zstded("c\nd"),
+	} {
+		require.Equal(t, []string{"a", "bc", "d"}, texts(t, open(t, strings.NewReader(stream), "in", FormatAuto)))
+	}
+}
+
+func TestCutAndDamagedCompression(t *testing.T) {
+	const text = "first\nsecond\nthird\n"
+	for _, whole := range []string{gzipped(text), zstded(text)} {
+		for cut := 4; cut < len(whole); cut++ {
+			require.Error(t, readToEnd(whole[:cut]), "cut to %d of %d bytes", cut, len(whole))
+		}
+		damaged := []byte(whole)
+		damaged[len(damaged)-5] ^= 1 // in a checksum, or in what it covers
+		require.Error(t, readToEnd(string(damaged)))
+	}
+	require.ErrorIs(t, readToEnd("\x28\xb5\x2f\xfd\x00\xff"), zstd.ErrWindowSizeExceeded, "a window of terabytes")
+}
+
+func readToEnd(stream string) error {
+	s, err := Open(strings.NewReader(stream), "in", FormatAuto, testLimit, nil)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := s.Next(); err != nil {
+			closeErr := s.Close()
+			if errors.Is(err, io.EOF) {
+				return closeErr
+			}
+			return err
+		}
+	}
+}
+
+// TestOpenAsksForNoMoreThanItNeeds: the next bytes of a pipe may be long in
+// coming.
+func TestOpenAsksForNoMoreThanItNeeds(t *testing.T) {
+	in, out := io.Pipe()
+	go func() {
+		_, _ = out.Write([]byte("{}\n"))
+	}()
+	s := open(t, in, "standard input", FormatAuto)
+	record, err := s.Next()
+	require.NoError(t, err)
+	require.Equal(t, "{}", string(record.Text))
+}
+
+func TestEndlessRecordsTakeBoundedMemory(t *testing.T) {
+	for _, test := range []struct {
+		start  string
+		format Format
+	}{{"id\n\"", FormatCSV}, {`["`, FormatJSON}} {
+		endless := io.MultiReader(strings.NewReader(test.start), io.LimitReader(spaces{}, 1<<30))
+		s := open(t, endless, "in", test.format)
+		_, err := s.Next()
+		require.ErrorIs(t, err, errEndless, test.format)
+	}
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// FuzzOpen: whatever the stream, records end where they say, in order, and
+// records without a problem are what the format promises.
+func FuzzOpen(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":"a"}` + "\n", `[{"id":"a"},{"id":"b"}]`, "id,x\na,1\n", gzipped("a\nb\n"), zstded(`["a"]`), "\ufeff[", "id\n\"",
+	} {
+		for _, name := range []string{"in", "in.csv", "in.tsv"} {
+			f.Add([]byte(seed), name)
+		}
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, name string) {
+		const limit = 1 << 10
+		s, err := Open(bytes.NewReader(stream), name, FormatAuto, limit, nil)
+		if err != nil {
+			return
+		}
+		defer func() { _ = s.Close() }() // it repeats the error of reading
+		end := int64(0)
+		for {
+			record, err := s.Next()
+			if err != nil {
+				return
+			}
+			require.Greater(t, record.End, end)
+			end = record.End
+			require.Positive(t, record.Number)
+			require.LessOrEqual(t, len(record.Text), limit)
+			require.Equal(t, record.Problem != nil, record.Text == nil)
+		}
+	})
+}

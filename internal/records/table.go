@@ -1,0 +1,156 @@
+package records
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+)
+
+// table makes records of the rows of a table whose first row names the columns,
+// quoted as RFC 4180 says; a line's end within a cell becomes "\n".
+type table struct {
+	in      *bufio.Reader // what rows reads: it takes a large enough buffer as its own
+	ahead   *limiter
+	rows    *csv.Reader
+	limit   int
+	options Options
+	columns []column
+
+	text    bytes.Buffer
+	encoder *json.Encoder // into text
+}
+
+// column is one of a table.
+type column struct {
+	name    string
+	key     string // the field as it stands in the record, with its colon
+	control bool
+}
+
+func newTable(in io.Reader, format Format, limit int, options *Options) *table {
+	t := &table{limit: limit, ahead: &limiter{in: in, limit: limit}, options: options.withDefaults()}
+	t.in = bufio.NewReaderSize(t.ahead, readBufferBytes)
+	t.rows = csv.NewReader(t.in)
+	t.rows.ReuseRecord = true
+	if format == FormatTSV {
+		t.rows.Comma = '\t'
+	}
+	t.encoder = json.NewEncoder(&t.text)
+	t.encoder.SetEscapeHTML(false)
+	return t
+}
+
+func (t *table) Next() (Record, error) {
+	if t.columns == nil {
+		if err := t.readNames(); err != nil {
+			return Record{}, err
+		}
+	}
+	cells, err := t.rows.Read()
+	record := Record{End: t.rows.InputOffset(), Newline: true}
+	t.ahead.taken = record.End
+	var problem *csv.ParseError
+	switch {
+	case errors.As(err, &problem) && endless(problem):
+		return Record{}, fmt.Errorf("a cell that begins in the row of line %d does not end: %w", problem.StartLine, problem.Err)
+	case errors.As(err, &problem):
+		record.Number = int64(problem.StartLine)
+		record.Problem = t.explain(problem, cells)
+		return record, nil
+	case err != nil:
+		return Record{}, err
+	}
+	line, _ := t.rows.FieldPos(0)
+	record.Number = int64(line)
+	record.Text, record.Problem = t.object(cells)
+	return record, nil
+}
+
+// endless tells whether a missing quote has made one cell of several rows: what
+// has been taken for its text may be any number of them.
+func endless(problem *csv.ParseError) bool {
+	return errors.Is(problem, csv.ErrQuote) && problem.Line > problem.StartLine
+}
+
+func (t *table) explain(problem *csv.ParseError, cells []string) error {
+	if errors.Is(problem, csv.ErrFieldCount) {
+		return fmt.Errorf("it has %d cells, and the row of names has %d", len(cells), len(t.columns))
+	}
+	return fmt.Errorf("line %d, column %d: %w", problem.Line, problem.Column, problem.Err)
+}
+
+// readNames reads the first row.
+func (t *table) readNames() error {
+	names, err := t.rows.Read()
+	if err != nil {
+		return err
+	}
+	columns := make([]column, len(names))
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("two columns are named %q", name)
+		}
+		t.text.Reset()
+		if err := t.encode(name); err != nil {
+			return fmt.Errorf("the name of column %d: %w", i+1, err)
+		}
+		columns[i] = column{name: name, key: t.text.String() + ":", control: !t.options.PlainFields && isControl(name)}
+	}
+	if !slices.Contains(names, t.options.IDField) && !slices.Contains(names, id64Field) {
+		return fmt.Errorf("no id: there is no column %q among %q", t.options.IDField, names)
+	}
+	t.columns = columns
+	return nil
+}
+
+// object writes a row as JSON.
+func (t *table) object(cells []string) ([]byte, error) {
+	t.text.Reset()
+	t.text.WriteByte('{')
+	for i, cell := range cells {
+		c := &t.columns[i]
+		if c.control && cell == "" {
+			continue
+		}
+		if t.text.Len() > 1 {
+			t.text.WriteByte(',')
+		}
+		t.text.WriteString(c.key)
+		if c.control && (cell == "true" || cell == "false") {
+			t.text.WriteString(cell)
+		} else if err := t.encode(cell); err != nil {
+			return nil, fmt.Errorf("the cell in %q: %w", c.name, err)
+		}
+	}
+	t.text.WriteByte('}')
+	if t.text.Len() > t.limit {
+		return nil, tooLong(t.limit)
+	}
+	return t.text.Bytes(), nil
+}
+
+// encode appends a string to the text.
+func (t *table) encode(s string) error {
+	if !utf8.ValidString(s) {
+		return errors.New("not UTF-8")
+	}
+	err := t.encoder.Encode(s)
+	t.text.Truncate(t.text.Len() - 1) // the encoder's newline
+	return err
+}
+
+func (t *table) Waiting() bool {
+	buffered, _ := t.in.Peek(t.in.Buffered()) // no more than there is: no error
+	return bytes.IndexByte(buffered, '\n') >= 0
+}
+
+func (t *table) AtEnd() bool {
+	_, err := t.in.Peek(1)
+	return errors.Is(err, io.EOF)
+}

@@ -1,0 +1,114 @@
+package records
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+func TestTable(t *testing.T) {
+	const names = "id,title,_expires,_delete\n"
+	for _, test := range []struct{ name, rows, want string }{
+		{"a row", "17,Cook,,\n", `{"id":"17","title":"Cook"}`},
+		{"no newline at the end", "17,Cook,,", `{"id":"17","title":"Cook"}`},
+		{"quotes", "\"1,\"\"7\",\"two\nlines\",,\n", `{"id":"1,\"7","title":"two\nlines"}`},
+		{"characters that HTML minds", "17,<&>,,\n", `{"id":"17","title":"<&>"}`},
+		{"empty cells", ",,,\n", `{"id":"","title":""}`},
+		{"expires", "17,,2030-01-01T00:00:00Z,\n", `{"id":"17","title":"","_expires":"2030-01-01T00:00:00Z"}`},
+		{"delete", "17,,,true\n", `{"id":"17","title":"","_delete":true}`},
+		{"no delete", "17,,,false\n", `{"id":"17","title":"","_delete":false}`},
+		{"delete what", "17,,,yes\n", `{"id":"17","title":"","_delete":"yes"}`},
+		{"short row", "17,Cook\n", `!it has 2 cells, and the row of names has 4`},
+		{"long row", "17,Cook,,,5\n", `!it has 5 cells, and the row of names has 4`},
+		{"stray quote", "17,5\" disk,,\n", `!line 2, column 5: bare " in non-quoted-field`},
+		{"not UTF-8", "17,\xff,,\n", `!the cell in "title": not UTF-8`},
+		{"large", "17," + strings.Repeat("x", testLimit) + ",,\n", "!it has over 1048576 bytes, the limit"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := []string{test.want}
+			rows := test.rows
+			if strings.HasSuffix(rows, "\n") { // what comes behind is read whatever was wrong
+				rows += "18,Baker,,\n"
+				want = append(want, `{"id":"18","title":"Baker"}`)
+			}
+			require.Equal(t, want, texts(t, open(t, strings.NewReader(names+rows), "in.csv", FormatAuto)))
+		})
+	}
+}
+
+func TestTableNames(t *testing.T) {
+	for _, test := range []struct{ name, table, want string }{
+		{"no id", "a,b\n1,2\n", `no id: there is no column "id" among ["a" "b"]`},
+		{"twice", "id,a,a\n1,2,3\n", `two columns are named "a"`},
+		{"not UTF-8", "id,\xff\n1,2\n", `the name of column 2: not UTF-8`},
+		{"stray quote", "id,\"a\"b\"\n", `parse error on line 1, column 6: extraneous or missing " in quoted-field`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := open(t, strings.NewReader(test.table), "in.csv", FormatAuto).Next()
+			require.EqualError(t, err, test.want)
+		})
+	}
+	require.Equal(t, []string{`{"_id_base64":"/w=="}`}, texts(t, open(t, strings.NewReader("_id_base64\n/w==\n"), "in.csv", FormatAuto)))
+}
+
+// TestCellWithoutEnd: the rows that a missing quote has swallowed must not be
+// passed over as one bad row.
+func TestCellWithoutEnd(t *testing.T) {
+	for _, table := range []string{"id,x\n1,\"a\n2,b\n3,c\n", "id,x\n1,\"a\n2,b\n3,\"c\n"} {
+		_, err := open(t, strings.NewReader(table), "in.csv", FormatAuto).Next()
+		require.EqualError(t, err, `a cell that begins in the row of line 2 does not end: extraneous or missing " in quoted-field`)
+	}
+}
+
+func TestTableOfPlainFields(t *testing.T) {
+	s, err := Open(strings.NewReader("key,_delete\n1,true\n2,\n"), "in.csv", FormatAuto, testLimit, &Options{IDField: "key", PlainFields: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"key":"1","_delete":"true"}`, `{"key":"2","_delete":""}`}, texts(t, s))
+}
+
+func TestTableNumbersAndEnds(t *testing.T) {
+	const table = "id,x\n1,\"a\nb\"\n\n2,c\n"
+	all := readAll(t, open(t, strings.NewReader(table), "in.csv", FormatAuto))
+	require.Equal(t, []int64{2, 5}, []int64{all[0].Number, all[1].Number})
+	require.Equal(t, []int64{int64(strings.Index(table, "\n\n") + 1), int64(len(table))}, []int64{all[0].End, all[1].End})
+}
+
+// TestRandomTables writes tables of random cells and reads them back.
+func TestRandomTables(t *testing.T) {
+	random := testseed.Rand(t)
+	alphabet := []string{"a", "é", `"`, ",", "\n", "\t", " ", "\\", "<", "\u2028", "\x00"}
+	for range 100 {
+		var text strings.Builder
+		w := csv.NewWriter(&text)
+		require.NoError(t, w.Write([]string{"id", "a b", `"`}))
+		var want [][]string
+		for range random.IntN(20) {
+			row := []string{"x", "", ""}
+			for i := range row {
+				for range random.IntN(8) {
+					row[i] += alphabet[random.IntN(len(alphabet))]
+				}
+			}
+			want = append(want, row)
+			require.NoError(t, w.Write(row))
+		}
+		w.Flush()
+		s := open(t, strings.NewReader(text.String()), "in", FormatCSV)
+		for _, row := range want {
+			record, err := s.Next()
+			require.NoError(t, err)
+			var got map[string]string
+			require.NoError(t, json.Unmarshal(record.Text, &got))
+			require.Equal(t, map[string]string{"id": row[0], "a b": row[1], `"`: row[2]}, got)
+		}
+		_, err := s.Next()
+		require.ErrorIs(t, err, io.EOF)
+		require.True(t, s.AtEnd())
+	}
+}
