@@ -57,6 +57,10 @@
 // decode, fetching each dictionary once. Neither end of the way between has to
 // know the segments.
 //
+// Documents of sealed segments are read from mappings of their files, others by
+// system calls. What is decoded is always a copy that was verified, so it makes
+// no difference to a reader if somebody writes into a mapped file or cuts it.
+//
 // # Durability
 //
 // Flush writes the block, makes the file durable, and then writes the commit

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"docstore/internal/vfs"
 )
@@ -24,6 +25,22 @@ type cachedFile struct {
 	held    *heldDecoder
 	users   atomic.Int64
 	used    atomic.Int64 // the cache's clock when it was used last
+	// renewal is when to look whether the sealed file has taken this one's place,
+	// if it is not sealed; Unix nanoseconds.
+	renewal atomic.Int64
+}
+
+// renewalInterval is how often it is looked whether a segment that documents are
+// fetched from was sealed: then it can be mapped.
+const renewalInterval = time.Second
+
+// mayBeSealed tells whether it is time to look for the sealed file.
+func (f *cachedFile) mayBeSealed() bool {
+	if f.footer != nil {
+		return false
+	}
+	now, due := time.Now().UnixNano(), f.renewal.Load()
+	return now >= due && f.renewal.CompareAndSwap(due, now+int64(renewalInterval))
 }
 
 // heldDecoder is a decoder that files with the same codec and dictionary share.
@@ -89,7 +106,7 @@ func (c *fileCache) put(f *cachedFile) {
 	if f.users.Add(-1) > 0 {
 		return
 	}
-	f.file.Close()
+	_ = f.close() // it was read only
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release(f.held)
@@ -115,10 +132,12 @@ func (c *fileCache) open(n SegmentID, suffix string, tried *cachedFile) (*cached
 	f := &cachedFile{segmentFile: s}
 	f.users.Store(1)
 	f.used.Store(c.clock.Add(1))
+	f.renewal.Store(time.Now().Add(renewalInterval).UnixNano())
 	if err := c.hold(f); err != nil {
 		s.file.Close()
 		return nil, err
 	}
+	f.mapSealed()
 	return f, nil
 }
 
@@ -173,6 +192,23 @@ func (c *fileCache) release(h *heldDecoder) {
 		delete(c.mu.decoders, h.key)
 		c.mu.heldBytes -= h.bytes
 	}
+}
+
+// renew returns the sealed file in the place of f, which it puts back, and f
+// itself if there is none.
+func (c *fileCache) renew(f *cachedFile) *cachedFile {
+	sealed, err := c.open(f.number, sealedSuffix, f)
+	switch {
+	case err != nil || sealed == nil:
+		return f
+	case sealed.footer == nil:
+		c.put(sealed)
+		return f
+	}
+	sealed.users.Add(1)
+	c.keep(sealed)
+	c.put(f)
+	return sealed
 }
 
 // keep puts a file that open returned into the cache, in the place of the one

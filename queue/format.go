@@ -73,15 +73,24 @@ const (
 // times stands behind the entries.
 const blockHasExpiries = 1 << 0
 
+// placeBytes is the size of what a document's checksum covers before its id.
+const placeBytes = 14
+
+// putPlace writes a document's address, length and flags to the beginning of b,
+// in the form in which its checksum covers them.
+func putPlace(b []byte, a Address, rawAndFlags uint32) {
+	little.PutUint32(b[0:], uint32(a.Segment))
+	little.PutUint32(b[4:], a.Block)
+	little.PutUint16(b[8:], a.Index)
+	little.PutUint32(b[10:], rawAndFlags)
+}
+
 // documentCRC is the checksum of a document: of its permanent address, its
 // length and flags, its id and its stored bytes. What is fetched with it is the
 // right document, whole, at its own place.
 func documentCRC(a Address, rawAndFlags uint32, id, stored []byte) uint32 {
-	var place [14]byte
-	little.PutUint32(place[0:], uint32(a.Segment))
-	little.PutUint32(place[4:], a.Block)
-	little.PutUint16(place[8:], a.Index)
-	little.PutUint32(place[10:], rawAndFlags)
+	var place [placeBytes]byte
+	putPlace(place[:], a, rawAndFlags)
 	crc := checksum.Update(0, place[:])
 	crc = checksum.Update(crc, id)
 	return checksum.Update(crc, stored)

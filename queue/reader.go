@@ -94,6 +94,9 @@ func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, boo
 	if f == nil {
 		return r.documentAnew(dst, id, a, take, nil, nil)
 	}
+	if f.mayBeSealed() {
+		f = r.files.renew(f)
+	}
 	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 	if err == nil || errors.Is(err, ErrDeleted) {
 		r.files.put(f)

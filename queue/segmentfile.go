@@ -14,13 +14,16 @@ import (
 var errIncomplete = errors.New("bytes are not there yet")
 
 // segmentFile is a segment's file, open for reading. Its fields do not change
-// once it is open, except by refresh.
+// once it is open, except by refresh and mapSealed.
 type segmentFile struct {
 	path   string
 	number SegmentID // by its name
 	file   vfs.File
-	info   vfs.Info // when it was opened or refreshed
-	header segmentHeader
+	// mapping is of a sealed file that was opened to fetch documents; nil: readAt
+	// makes system calls.
+	mapping vfs.Mapping
+	info    vfs.Info // when it was opened or refreshed
+	header  segmentHeader
 	// footer is nil as long as the file does not end in a valid one: while it is
 	// being written or copied.
 	footer *segmentFooter
@@ -180,6 +183,9 @@ func (b *block) markedChain() uint32 { return little.Uint32(b.bytes[12:]) }
 
 // readAt fills p from offset. A file that ends before is errIncomplete.
 func (s *segmentFile) readAt(p []byte, offset int64) error {
+	if s.mapping != nil {
+		return s.copyMapped(p, offset)
+	}
 	n, err := s.file.ReadAt(p, offset)
 	switch {
 	case n == len(p):

@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// mappedQueue is a sealed segment of the operating system's and its documents.
+func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
+	dir := t.TempDir()
+	opts := testOptions(vfs.OS)
+	opts.Codec, opts.BlockBytes = codec, 64<<10
+	w, err := OpenWriter(dir, opts)
+	require.NoError(t, err)
+	var items []item
+	for i := range 400 {
+		it := item{id: "id-" + string(rune('a'+i%26)), document: posting(i)}
+		it.put(t, w)
+		items = append(items, it)
+	}
+	require.NoError(t, w.Close())
+	r, err := OpenReader(dir, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r, segmentPath(dir, 1, sealedSuffix), items
+}
+
+// A mapped file that is cut under its readers would end the process with SIGBUS.
+func TestMappedSegmentIsCut(t *testing.T) {
+	r, path, items := mappedQueue(t, "s2")
+	first, last := &items[0], &items[len(items)-1]
+	for _, it := range []*item{first, last} {
+		got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		require.NoError(t, err)
+		require.Equal(t, it.document, string(got))
+	}
+	f := r.files.get(1)
+	require.NotNil(t, f.mapping, "a sealed segment is mapped")
+	r.files.put(f)
+
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, 4096))
+	dst := []byte("before")
+	got, err := r.DocumentFor(dst, []byte(last.id), last.at)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Equal(t, dst, got)
+
+	// In place, as rsync --inplace would.
+	require.NoError(t, os.WriteFile(path, content, 0o666))
+	requireDocuments(t, r, items)
+	f = r.files.get(1)
+	require.NotNil(t, f.mapping)
+	r.files.put(f)
+}
+
+// Bytes that change under a mapping are checked where they were copied to.
+func TestMappedSegmentIsOverwritten(t *testing.T) {
+	r, path, items := mappedQueue(t, "none")
+	requireDocuments(t, r, items)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for offset := headerBytes; offset < len(content)-footerBytes; offset += 501 {
+		_, err := f.WriteAt([]byte{^content[offset]}, int64(offset))
+		require.NoError(t, err)
+	}
+	damaged := 0
+	for _, it := range items {
+		got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		if err == nil {
+			require.Equal(t, it.document, string(got))
+			continue
+		}
+		require.ErrorIs(t, err, ErrUnavailable)
+		damaged++
+	}
+	require.NotZero(t, damaged)
+}
+
+// A segment that was being written when it was first read from is mapped once it
+// is sealed.
+func TestSealedSegmentTakesTheOpenOnesPlace(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	it := item{id: "id", document: "document"}
+	it.put(t, w)
+	require.NoError(t, w.Flush())
+	r := openReader(t, mem)
+	requireDocuments(t, r, []item{it})
+	open := r.files.get(1)
+	require.Nil(t, open.mapping, "what still grows is not mapped")
+	r.files.put(open)
+
+	require.NoError(t, w.Seal())
+	open.renewal.Store(0) // it is time
+	requireDocuments(t, r, []item{it})
+	sealed := r.files.get(1)
+	defer r.files.put(sealed)
+	require.NotSame(t, open, sealed)
+	require.NotNil(t, sealed.mapping)
+	require.Zero(t, open.users.Load())
+}
+
+func TestFetchAllocatesNothing(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector a sync.Pool forgets on purpose")
+	}
+	for _, codec := range []string{"none", "s2", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			r, _, items := mappedQueue(t, codec)
+			it := &items[len(items)/2]
+			id, dst := []byte(it.id), make([]byte, 0, 4<<10)
+			var err error
+			require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, it.at) }))
+			require.NoError(t, err)
+			require.Equal(t, it.document, string(dst))
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package queue
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What was set aside of a segment serves its sound documents until the segment
+// comes again, and not after.
+func TestSetAside(t *testing.T) {
+	for _, suffix := range []string{sealedSuffix, openSuffix} {
+		t.Run(suffix, func(t *testing.T) {
+			files, items := smallQueue(t, "none", suffix == sealedSuffix)
+			name := filepath.Base(segmentPath("", 2, suffix))
+			damaged := bytes.Clone(files[name])
+			sound, last := items[5], items[len(items)-1]
+			require.EqualValues(t, 2, sound.at.Segment)
+			damaged[sound.at.Block] ^= 1 // the checksum of a table: no fetch needs it
+			damaged[bytes.LastIndex(damaged, []byte(last.document))] ^= 1
+
+			whole := files[name]
+			delete(files, name)
+			files[name+AsideSuffix] = damaged
+			mem := memWith(t, files)
+			r := openReader(t, mem)
+			requireDocuments(t, r, []item{sound})
+			_, err := r.DocumentFor(nil, []byte(last.id), last.at)
+			require.ErrorIs(t, err, ErrUnavailable)
+			_, err = r.DocumentFor(nil, []byte("another"), sound.at)
+			require.ErrorIs(t, err, ErrUnavailable)
+			infos, err := r.Segments()
+			require.NoError(t, err)
+			require.Len(t, infos, 1, "what was set aside is no segment")
+
+			f, err := mem.Create(segmentPath(queueDir, 2, suffix))
+			require.NoError(t, err)
+			_, err = f.Write(whole)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			requireDocuments(t, r, items)
+		})
+	}
+}
