@@ -18,6 +18,8 @@ const batchWindow = 1024
 type Answer struct {
 	Document []byte // if Err is nil
 	Err      error  // as of Get
+
+	asStored bool // Document is in its stored form
 }
 
 // GetMany looks many ids up at once and reads the documents in the order in
@@ -26,6 +28,12 @@ type Answer struct {
 // at the end are left out, but never the first. The answers' documents are
 // parts of the slice that is returned.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
+	return c.getMany(dst, ids, 0, maxBytes)
+}
+
+// getMany is GetMany, giving documents that need no codec but those taken in
+// their stored form.
+func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int) ([]byte, []Answer, error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, nil, ErrBatchTooLarge
 	}
@@ -33,6 +41,7 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 		collection: c,
 		ids:        ids,
 		entries:    make([]batchEntry, len(ids)),
+		take:       take,
 		start:      len(dst),
 		maxBytes:   maxBytes,
 		dst:        dst,
@@ -40,17 +49,7 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 	if err := b.lookUp(); err != nil {
 		return dst, nil, c.answer(err, queue.Address{})
 	}
-	answered := 0
-	for answered < len(ids) {
-		end := min(answered+batchWindow, len(ids))
-		if b.readSorted(answered, end) {
-			answered = end
-			continue
-		}
-		answered = b.readInOrder(answered, end)
-		break
-	}
-	return b.dst, b.answers(answered), nil
+	return b.dst, b.answers(b.readAll()), nil
 }
 
 // batch is a GetMany under way.
@@ -59,6 +58,7 @@ type batch struct {
 	ids        [][]byte
 	entries    []batchEntry // one for each id
 	order      []int        // scratch: the ids of a window, sorted by address
+	take       queue.CodecSet
 	dst        []byte
 	start      int // where the documents begin in dst
 	maxBytes   int
@@ -69,6 +69,7 @@ type batchEntry struct {
 	indexEntry
 	err        error // of the look-up, then of the fetch
 	start, end int   // of the document in dst
+	asStored   bool
 }
 
 // lookUp asks the index for all ids.
@@ -86,6 +87,19 @@ func (b *batch) lookUp() error {
 		}
 		return nil
 	})
+}
+
+// readAll reads the documents of the first ids: one at least, and as many as
+// fit. It returns how many.
+func (b *batch) readAll() (answered int) {
+	for answered < len(b.ids) {
+		end := min(answered+batchWindow, len(b.ids))
+		if !b.readSorted(answered, end) {
+			return b.readInOrder(answered, end)
+		}
+		answered = end
+	}
+	return answered
 }
 
 // readSorted reads the documents from..to in the order of their addresses. It
@@ -128,7 +142,7 @@ func (b *batch) read(i int) {
 	entry := &b.entries[i]
 	entry.start = len(b.dst)
 	if entry.err == nil {
-		b.dst, entry.err = b.collection.fetch(b.dst, b.ids[i], entry.indexEntry)
+		b.dst, entry.asStored, entry.err = b.collection.fetch(b.dst, b.ids[i], entry.indexEntry, b.take)
 	}
 	entry.end = len(b.dst)
 }
@@ -141,6 +155,7 @@ func (b *batch) answers(n int) []Answer {
 			answers[i].Err = entry.err
 		} else {
 			answers[i].Document = b.dst[entry.start:entry.end:entry.end]
+			answers[i].asStored = entry.asStored
 		}
 	}
 	return answers

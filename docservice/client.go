@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/queue"
 )
 
 // maxReasks is how often a batch asks again for what was unavailable.
@@ -18,54 +19,89 @@ const maxReasks = 3
 // Client fetches the documents of one collection from the servers of a pool.
 // Its methods may be called from many goroutines at once.
 //
+// Documents come as they are stored, and the client decodes them: see decode.go.
 // The pool's options should have Methods: IdempotentMethods(), so that a call
 // whose server dies is repeated on another one.
 type Client struct {
 	pool       *boxcarrpc.Pool
 	collection string
+	accept     queue.CodecSet // 0: plain bytes
+	decoders   *queue.Decoders
 }
 
 // NewClient makes a client. The pool remains its owner's, to be closed by it.
+// Keep the client: it holds the dictionaries, which a new one has to fetch.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	return &Client{pool: pool, collection: collection}
+	c := &Client{pool: pool, collection: collection, accept: queue.BuiltCodecs()}
+	c.decoders = queue.NewDecoders(maxDictionaryBytes, c.dictionary)
+	return c
+}
+
+// Plain returns a client that has the servers decode, for machines that have
+// less processor time to spare than they. Its documents take more of the network
+// and are not verified by the checksum that the writer gave them.
+func (c *Client) Plain() *Client {
+	return &Client{pool: c.pool, collection: c.collection, decoders: c.decoders}
 }
 
 // Get appends the document with the id to dst. On any error it returns dst
 // unchanged: ErrNotFound; ErrUnavailable if none of the servers asked could
-// give it; ErrBadID; ErrNoCollection; or how the call failed.
+// give it; ErrBadID; ErrNoCollection; ErrMalformed if what a server sent is no
+// answer or no document of this id; or how the call failed.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	if !validIDBytes(len(id)) {
 		return dst, ErrBadID
 	}
-	request := make([]byte, 0, len(c.collection)+len(id)+maxAnswerOverheadBytes)
+	if c.accept == 0 {
+		return c.getPlain(ctx, dst, id)
+	}
+	out, err := c.getStored(ctx, dst, id)
+	if errors.Is(err, errUndecoded) {
+		return c.getPlain(ctx, dst, id)
+	}
+	return out, err
+}
+
+// getPlain is Get of plain bytes.
+func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, error) {
+	request := make([]byte, 0, len(c.collection)+len(id)+maxRequestOverheadBytes)
 	request = appendID(appendCollection(request, c.collection), id)
 	response, err := c.pool.Call(ctx, MethodGet, request, dst)
 	if err != nil {
 		return dst, clientError(err)
 	}
 	body := response[len(dst):]
-	status, document, err := decodeAnswer(body)
+	a, err := decodeAnswer(body)
 	if err != nil {
 		return dst, err
 	}
-	if err := answerError(status, id); err != nil {
+	if err := answerError(a.status, id); err != nil {
 		return dst, err
 	}
+	if a.stored != nil {
+		return dst, fmt.Errorf("%w: a stored form where plain bytes were asked for", ErrMalformed)
+	}
 	// The document is a part of what has been appended: move it to the front.
-	return response[:len(dst)+copy(body, document)], nil
+	return response[:len(dst)+copy(body, a.document)], nil
 }
 
 // GetMany fetches many documents and calls fn once for each id, in their order:
 // with the document, which is valid until fn returns, or with an error as of
 // Get. It returns the first error of fn, or what made a call as a whole fail.
 func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error {
+	decoded := getBuffer()
+	defer decoded.release()
 	for from := 0; from < len(ids); {
 		answers, err := c.getBatch(ctx, ids[from:min(from+MaxBatchIDs, len(ids))])
 		if err != nil {
 			return err
 		}
 		for i, answer := range answers {
-			if err := fn(from+i, answer.Document, answer.Err); err != nil {
+			document, err := c.documentOf(ctx, decoded, ids[from+i], answer)
+			if err != nil && !isAnswer(err) {
+				return err
+			}
+			if err := fn(from+i, document, err); err != nil {
 				return err
 			}
 		}
@@ -78,10 +114,10 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 // many as fit into one response. What the server that answers does not have is
 // asked for again: if that request meets the same server, it has nothing to
 // answer to it, and the pool goes on to the next.
-func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
+func (c *Client) getBatch(ctx context.Context, ids []string) ([]clientAnswer, error) {
 	answers, err := c.call(ctx, ids)
 	if errors.Is(err, ErrUnavailable) {
-		return slices.Repeat([]Answer{{Err: err}}, len(ids)), nil
+		return slices.Repeat([]clientAnswer{{err: err}}, len(ids)), nil
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +126,7 @@ func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
 		var missing []int
 		var missingIDs []string
 		for i, answer := range answers {
-			if errors.Is(answer.Err, ErrUnavailable) {
+			if errors.Is(answer.err, ErrUnavailable) {
 				missing, missingIDs = append(missing, i), append(missingIDs, ids[i])
 			}
 		}
@@ -117,21 +153,22 @@ func (c *Client) getBatch(ctx context.Context, ids []string) ([]Answer, error) {
 
 // call is one BatchGet. It answers for the first of the ids, for one at least;
 // if every one of them is unavailable, it fails with ErrUnavailable.
-func (c *Client) call(ctx context.Context, ids []string) ([]Answer, error) {
+func (c *Client) call(ctx context.Context, ids []string) ([]clientAnswer, error) {
 	request := appendCollection(nil, c.collection)
 	for _, id := range ids {
 		request = appendID(request, id)
 	}
+	request = appendAccept(request, c.accept)
 	response, err := c.pool.Call(ctx, MethodBatchGet, request, nil)
 	if err != nil {
 		return nil, clientError(err)
 	}
-	answers := make([]Answer, 0, len(ids))
-	leftOut, err := decodeBatchGetResponse(response, func(status docservicepb.Status, document []byte) error {
+	answers := make([]clientAnswer, 0, len(ids))
+	leftOut, err := decodeBatchGetResponse(response, func(a answer) error {
 		if len(answers) == len(ids) {
 			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
 		}
-		answers = append(answers, Answer{Document: document, Err: answerError(status, ids[len(answers)])})
+		answers = append(answers, clientAnswer{a, answerError(a.status, ids[len(answers)])})
 		return nil
 	})
 	if err != nil {
@@ -161,6 +198,23 @@ func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, erro
 		return nil, fmt.Errorf("%w: stats of %d collections, want 1", ErrMalformed, len(response.GetCollections()))
 	}
 	return response.GetCollections()[0], nil
+}
+
+// clientAnswer is an answer, and the error that its status stands for.
+type clientAnswer struct {
+	answer
+	err error
+}
+
+// isAnswer tells whether an error says something about a document, and not about
+// the call.
+func isAnswer(err error) bool {
+	for _, one := range []error{ErrNotFound, ErrUnavailable, ErrBadID, errAnswerFailed} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
 }
 
 // errAnswerFailed is STATUS_ERROR: the server knows why.

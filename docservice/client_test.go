@@ -20,9 +20,14 @@ import (
 // serve serves the collections on a port of their own and returns its address.
 func serve(t testing.TB, collections ...*Collection) string {
 	t.Helper()
+	return serveHandler(t, NewService(collections...).Handle)
+}
+
+func serveHandler(t testing.TB, handler boxcarrpc.Handler) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := boxcarrpc.NewServer(NewService(collections...).Handle, nil)
+	server := boxcarrpc.NewServer(handler, nil)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -128,34 +128,54 @@ func (c *Collection) Close() error {
 // unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
 // wrong.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
+	dst, _, err := c.get(dst, id, 0)
+	return dst, err
+}
+
+// get is Get, giving a document that needs no codec but those taken in its
+// stored form, which it reports.
+func (c *Collection) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
-		return dst, c.answer(ErrBadID, queue.Address{})
+		return dst, false, c.answer(ErrBadID, queue.Address{})
 	}
 	var buffer [indexEntryBytes]byte
 	value, err := c.index.Get(buffer[:0], id)
 	if err != nil {
-		return dst, c.answer(err, queue.Address{})
+		return dst, false, c.answer(err, queue.Address{})
 	}
 	entry, err := decodeIndexEntry(value)
 	if err != nil {
-		return dst, c.answer(err, queue.Address{})
+		return dst, false, c.answer(err, queue.Address{})
 	}
-	return c.fetch(dst, id, entry)
+	return c.fetch(dst, id, entry, take)
 }
 
-// fetch appends the document of an index entry to dst. The id may have been
-// overwritten since the entry was read: an address is for ever, so that gives
-// the version before.
-func (c *Collection) fetch(dst, id []byte, entry indexEntry) ([]byte, error) {
+// fetch appends the document of an index entry to dst, as get does. The id may
+// have been overwritten since the entry was read: an address is for ever, so
+// that gives the version before.
+func (c *Collection) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	if entry.expiry != 0 && entry.expired(c.options.Now()) {
-		return dst, c.answer(ErrNotFound, entry.address)
+		return dst, false, c.answer(ErrNotFound, entry.address)
 	}
-	result, err := c.queue.DocumentFor(dst, id, entry.address)
+	result, asStored, err := c.queue.StoredFor(dst, id, entry.address, take)
 	if err != nil {
-		return dst, c.answer(err, entry.address)
+		return dst, false, c.answer(err, entry.address)
 	}
 	c.gets.found.Add(1)
-	return result, nil
+	return result, asStored, nil
+}
+
+// dictionary returns the dictionary with the hash, ErrUnavailable where no
+// segment here holds it.
+func (c *Collection) dictionary(hash queue.DictionaryHash) ([]byte, error) {
+	content, err := c.queue.Dictionary(nil, hash)
+	switch {
+	case errors.Is(err, queue.ErrClosed):
+		return nil, ErrClosed
+	case errors.Is(err, queue.ErrNoDictionary):
+		return nil, unavailable(err)
+	}
+	return content, err
 }
 
 // validIDBytes tells whether there can be a document with an id of so many

@@ -60,6 +60,15 @@
 // would exceed [MaxReplyBytes], ids at the end are left out and counted, never
 // all of them; the client asks for them again.
 //
+// # On the wire
+//
+// A document travels as it is stored, with its checksum, its codec and the hash
+// of its dictionary: the daemon decompresses nothing, and the client verifies
+// what the writer wrote and decodes it. It fetches a dictionary once, the first
+// time a document names it. [Client.Plain] asks for plain bytes instead, and so
+// does a client that lacks the codec, or for a document whose dictionary it
+// cannot get. See decode.go and docs/format/stored.md.
+//
 // # Faults and recovery
 //
 // The position is in the batch that it describes. So after a crash the index is
@@ -95,6 +104,7 @@
 //   - an id has 1 byte to 1 KiB, a document at most 16 MiB (package queue)
 //   - a batch has at most 16,384 ids ([MaxBatchIDs]), a response at most
 //     [MaxReplyBytes]
+//   - a client keeps 16 MiB of dictionaries
 //   - a Status lists at most 128 faults ([MaxFaults]), and 16 of each segment
 //     are kept
 //   - a document cannot expire after 2106-02-07; one that should never does

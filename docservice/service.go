@@ -13,13 +13,16 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/queue"
 )
 
 // The methods of the service, as they are called over Boxcar.
 const (
-	MethodGet      = "/docstore.v1.Documents/Get"
-	MethodBatchGet = "/docstore.v1.Documents/BatchGet"
-	MethodStats    = "/docstore.v1.Documents/Stats"
+	MethodGet        = "/docstore.v1.Documents/Get"
+	MethodBatchGet   = "/docstore.v1.Documents/BatchGet"
+	MethodDictionary = "/docstore.v1.Documents/Dictionary"
+	MethodScan       = "/docstore.v1.Documents/Scan"
+	MethodStats      = "/docstore.v1.Documents/Stats"
 )
 
 // MaxReplyBytes is the largest response to a BatchGet: what Boxcar carries.
@@ -84,6 +87,8 @@ func (s *Service) Handle(_ context.Context, method string, request, dst []byte) 
 		return s.get(request, dst)
 	case MethodBatchGet:
 		return s.batchGet(request, dst)
+	case MethodDictionary:
+		return s.dictionary(request, dst)
 	case MethodStats:
 		return s.stats(request, dst)
 	}
@@ -91,19 +96,19 @@ func (s *Service) Handle(_ context.Context, method string, request, dst []byte) 
 }
 
 func (s *Service) get(request, dst []byte) ([]byte, error) {
-	name, id, err := decodeGetRequest(request)
+	asked, id, err := decodeGetRequest(request)
 	if err != nil {
 		return dst, callError(err)
 	}
-	c, err := s.collection(name)
+	c, err := s.collection(asked.collection)
 	if err != nil {
 		return dst, err
 	}
 	start := len(dst)
-	response, err := c.Get(beginFound(dst), id)
+	response, asStored, err := c.get(beginFound(dst), id, asked.accept)
 	switch {
 	case err == nil:
-		return endFound(response, start), nil
+		return endFound(response, start, asStored), nil
 	case errors.Is(err, ErrNotFound):
 		return appendStatus(dst, docservicepb.Status_STATUS_NOT_FOUND), nil
 	}
@@ -118,17 +123,17 @@ func (s *Service) batchGet(request, dst []byte) ([]byte, error) {
 			s.scratch.Put(scratch)
 		}
 	}()
-	name, ids, err := decodeBatchGetRequest(scratch.ids[:0], request)
+	asked, ids, err := decodeBatchGetRequest(scratch.ids[:0], request)
 	if err != nil {
 		return dst, callError(err)
 	}
 	scratch.ids = ids
-	c, err := s.collection(name)
+	c, err := s.collection(asked.collection)
 	if err != nil {
 		return dst, err
 	}
 	overhead := (len(ids) + 1) * maxAnswerOverheadBytes
-	documents, answers, err := c.GetMany(scratch.documents[:0], ids, MaxReplyBytes-overhead)
+	documents, answers, err := c.getMany(scratch.documents[:0], ids, asked.accept, MaxReplyBytes-overhead)
 	if err != nil {
 		return dst, callError(err)
 	}
@@ -139,12 +144,41 @@ func (s *Service) batchGet(request, dst []byte) ([]byte, error) {
 	}
 	dst = slices.Grow(dst, len(documents)+overhead)
 	for _, answer := range answers {
-		dst = appendAnswer(dst, answer.status(), answer.Document)
+		dst = appendAnswer(dst, answer)
 	}
 	if leftOut := len(ids) - len(answers); leftOut > 0 {
 		dst = appendLeftOut(dst, leftOut)
 	}
 	return dst, nil
+}
+
+func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
+	var asked docservicepb.DictionaryRequest
+	if err := proto.Unmarshal(request, &asked); err != nil {
+		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
+	}
+	var hash queue.DictionaryHash
+	if len(asked.GetHash()) != len(hash) {
+		return dst, callError(fmt.Errorf("%w: the hash of a dictionary has %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
+	}
+	c, err := s.collection([]byte(asked.GetCollection()))
+	if err != nil {
+		return dst, err
+	}
+	content, err := c.dictionary(queue.DictionaryHash(asked.GetHash()))
+	if err != nil {
+		return dst, callError(err)
+	}
+	return marshalAppend(dst, &docservicepb.DictionaryResponse{Dictionary: content})
+}
+
+// marshalAppend appends a response.
+func marshalAppend(dst []byte, response proto.Message) ([]byte, error) {
+	result, err := proto.MarshalOptions{}.MarshalAppend(dst, response)
+	if err != nil {
+		return dst, callError(err)
+	}
+	return result, nil
 }
 
 func (s *Service) stats(request, dst []byte) ([]byte, error) {
@@ -167,11 +201,7 @@ func (s *Service) stats(request, dst []byte) ([]byte, error) {
 		}
 		response.Collections = append(response.Collections, stats.proto())
 	}
-	result, err := proto.MarshalOptions{}.MarshalAppend(dst, response)
-	if err != nil {
-		return dst, callError(err)
-	}
-	return result, nil
+	return marshalAppend(dst, response)
 }
 
 // collection returns the collection of that name. That there is none is the

@@ -16,7 +16,8 @@ import (
 func TestIdempotentMethods(t *testing.T) {
 	idempotent := boxcarrpc.Method{Idempotent: true}
 	assert.Equal(t, map[string]boxcarrpc.Method{
-		MethodGet: idempotent, MethodBatchGet: idempotent, MethodStats: idempotent,
+		MethodGet: idempotent, MethodBatchGet: idempotent, MethodDictionary: idempotent,
+		MethodScan: idempotent, MethodStats: idempotent,
 	}, IdempotentMethods())
 }
 

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"docstore/docservice/docservicepb"
+	"docstore/queue"
 )
 
 // The messages of Get and BatchGet are encoded and decoded here and not by the
@@ -20,9 +21,11 @@ import (
 const (
 	fieldCollection protowire.Number = 1
 	fieldID         protowire.Number = 2
+	fieldAccept     protowire.Number = 3
 
 	fieldStatus   protowire.Number = 1
 	fieldDocument protowire.Number = 2
+	fieldStored   protowire.Number = 3 // the document in its stored form
 
 	fieldAnswers protowire.Number = 1
 	fieldLeftOut protowire.Number = 2
@@ -31,6 +34,10 @@ const (
 // maxAnswerOverheadBytes is what an answer takes in a BatchGetResponse besides
 // its document: two tags and two lengths of five bytes, and the status.
 const maxAnswerOverheadBytes = 1 + 5 + 2 + 1 + 5
+
+// maxRequestOverheadBytes is what a GetRequest takes besides name and id: three
+// tags, two lengths, and the codecs.
+const maxRequestOverheadBytes = 3 + 2*5 + 5
 
 // field is one field of a message.
 type field struct {
@@ -62,52 +69,57 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// decodeGetRequest returns the fields of a GetRequest. They are part of b.
-func decodeGetRequest(b []byte) (collection, id []byte, err error) {
+// request is what a GetRequest and a BatchGetRequest say besides ids. The name
+// is part of the message.
+type request struct {
+	collection []byte
+	accept     queue.CodecSet
+}
+
+// decodeRequest decodes a GetRequest or a BatchGetRequest: it calls id for each
+// id, which is part of b. Its errors are ErrMalformed and those of id.
+func decodeRequest(b []byte, id func([]byte) error) (r request, err error) {
 	for len(b) > 0 {
 		var f field
 		if f, b, err = nextField(b); err != nil {
-			return nil, nil, err
+			return request{}, err
 		}
-		if f.kind != protowire.BytesType {
-			continue
-		}
-		switch f.number {
-		case fieldCollection:
-			if collection = f.bytes; !utf8.Valid(collection) {
-				return nil, nil, ErrMalformed
+		switch {
+		case f.number == fieldCollection && f.kind == protowire.BytesType:
+			if r.collection = f.bytes; !utf8.Valid(r.collection) {
+				return request{}, ErrMalformed
 			}
-		case fieldID:
-			id = f.bytes
+		case f.number == fieldID && f.kind == protowire.BytesType:
+			if err := id(f.bytes); err != nil {
+				return request{}, err
+			}
+		case f.number == fieldAccept && f.kind == protowire.VarintType:
+			r.accept = queue.CodecSet(f.varint)
 		}
 	}
-	return collection, id, nil
+	return r, nil
+}
+
+// decodeGetRequest returns the fields of a GetRequest. They are part of b.
+func decodeGetRequest(b []byte) (r request, id []byte, err error) {
+	r, err = decodeRequest(b, func(found []byte) error {
+		id = found
+		return nil
+	})
+	return r, id, err
 }
 
 // decodeBatchGetRequest appends the ids of a BatchGetRequest, which are part of
 // b, to ids: at most MaxBatchIDs, else ErrBatchTooLarge.
-func decodeBatchGetRequest(ids [][]byte, b []byte) (collection []byte, _ [][]byte, err error) {
-	for len(b) > 0 {
-		var f field
-		if f, b, err = nextField(b); err != nil {
-			return nil, nil, err
+func decodeBatchGetRequest(ids [][]byte, b []byte) (request, [][]byte, error) {
+	r, err := decodeRequest(b, func(found []byte) error {
+		if len(ids) == MaxBatchIDs {
+			return ErrBatchTooLarge
 		}
-		if f.kind != protowire.BytesType {
-			continue
-		}
-		switch f.number {
-		case fieldCollection:
-			if collection = f.bytes; !utf8.Valid(collection) {
-				return nil, nil, ErrMalformed
-			}
-		case fieldID:
-			if len(ids) == MaxBatchIDs {
-				return nil, nil, ErrBatchTooLarge
-			}
-			ids = append(ids, f.bytes)
-		}
-	}
-	return collection, ids, nil
+		ids = append(ids, found)
+		return nil
+	})
+	return r, ids, err
 }
 
 // appendCollection appends the first field of a GetRequest or BatchGetRequest.
@@ -120,6 +132,23 @@ func appendCollection(dst []byte, collection string) []byte {
 func appendID(dst []byte, id string) []byte {
 	dst = protowire.AppendTag(dst, fieldID, protowire.BytesType)
 	return protowire.AppendString(dst, id)
+}
+
+// appendAccept appends the last field of a GetRequest or BatchGetRequest.
+func appendAccept(dst []byte, accept queue.CodecSet) []byte {
+	if accept == 0 {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, fieldAccept, protowire.VarintType)
+	return protowire.AppendVarint(dst, uint64(accept))
+}
+
+// documentField is the field of a document, as it is or in its stored form.
+func documentField(asStored bool) protowire.Number {
+	if asStored {
+		return fieldStored
+	}
+	return fieldDocument
 }
 
 // foundHeaderBytes is the room that beginFound leaves before the document:
@@ -136,10 +165,12 @@ func beginFound(dst []byte) []byte {
 	return append(dst, 0, 0)
 }
 
-// endFound completes the GetResponse that begins at start: it fills in the
-// length of the document, which it moves if two bytes are not what that takes.
-func endFound(dst []byte, start int) []byte {
+// endFound completes the GetResponse that begins at start: it fills in which
+// field the document is, and the length of it, which it moves if two bytes are
+// not what that takes.
+func endFound(dst []byte, start int, asStored bool) []byte {
 	at := start + foundHeaderBytes - 2
+	dst[at-1] = byte(protowire.EncodeTag(documentField(asStored), protowire.BytesType))
 	size := len(dst) - start - foundHeaderBytes
 	switch shift := protowire.SizeVarint(uint64(size)) - 2; {
 	case shift < 0:
@@ -160,17 +191,23 @@ func appendStatus(dst []byte, status docservicepb.Status) []byte {
 }
 
 // appendAnswer appends one Answer to a BatchGetResponse.
-func appendAnswer(dst []byte, status docservicepb.Status, document []byte) []byte {
+func appendAnswer(dst []byte, answer Answer) []byte {
+	status := answer.status()
 	size := 2
 	if status == docservicepb.Status_STATUS_FOUND {
-		size += 1 + protowire.SizeBytes(len(document))
+		size += 1 + protowire.SizeBytes(len(answer.Document))
 	}
 	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(size))
+	return appendAnswerBody(dst, status, answer)
+}
+
+// appendAnswerBody appends the fields of an Answer.
+func appendAnswerBody(dst []byte, status docservicepb.Status, answer Answer) []byte {
 	dst = appendStatus(dst, status)
 	if status == docservicepb.Status_STATUS_FOUND {
-		dst = protowire.AppendTag(dst, fieldDocument, protowire.BytesType)
-		dst = protowire.AppendBytes(dst, document)
+		dst = protowire.AppendTag(dst, documentField(answer.asStored), protowire.BytesType)
+		dst = protowire.AppendBytes(dst, answer.Document)
 	}
 	return dst
 }
@@ -181,28 +218,37 @@ func appendLeftOut(dst []byte, n int) []byte {
 	return protowire.AppendVarint(dst, uint64(n))
 }
 
-// decodeAnswer returns the fields of a GetResponse or an Answer. The document
-// is part of b.
-func decodeAnswer(b []byte) (status docservicepb.Status, document []byte, err error) {
+// answer is a GetResponse, an Answer or an Entry as it comes. What it holds is part
+// of the message.
+type answer struct {
+	status   docservicepb.Status
+	document []byte
+	stored   []byte // the document in its stored form, in the place of document
+}
+
+// decodeAnswer returns the fields of a GetResponse or an Answer.
+func decodeAnswer(b []byte) (a answer, err error) {
 	for len(b) > 0 {
 		var f field
 		if f, b, err = nextField(b); err != nil {
-			return 0, nil, err
+			return answer{}, err
 		}
 		switch {
 		case f.number == fieldStatus && f.kind == protowire.VarintType:
-			status = docservicepb.Status(int32(f.varint))
+			a.status = docservicepb.Status(int32(f.varint))
 		case f.number == fieldDocument && f.kind == protowire.BytesType:
-			document = f.bytes
+			a.document = f.bytes
+		case f.number == fieldStored && f.kind == protowire.BytesType:
+			a.stored = f.bytes
 		}
 	}
-	return status, document, nil
+	return a, nil
 }
 
-// decodeBatchGetResponse calls answer for each answer of a BatchGetResponse, in
+// decodeBatchGetResponse calls add for each answer of a BatchGetResponse, in
 // their order, and returns how many ids were left out. The documents are parts
 // of b.
-func decodeBatchGetResponse(b []byte, answer func(docservicepb.Status, []byte) error) (leftOut uint32, err error) {
+func decodeBatchGetResponse(b []byte, add func(answer) error) (leftOut uint32, err error) {
 	for len(b) > 0 {
 		var f field
 		if f, b, err = nextField(b); err != nil {
@@ -210,11 +256,11 @@ func decodeBatchGetResponse(b []byte, answer func(docservicepb.Status, []byte) e
 		}
 		switch {
 		case f.number == fieldAnswers && f.kind == protowire.BytesType:
-			status, document, err := decodeAnswer(f.bytes)
+			a, err := decodeAnswer(f.bytes)
 			if err != nil {
 				return 0, err
 			}
-			if err := answer(status, document); err != nil {
+			if err := add(a); err != nil {
 				return 0, err
 			}
 		case f.number == fieldLeftOut && f.kind == protowire.VarintType:

@@ -31,13 +31,16 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add([]byte("\x08\x01\x10\x02"))                             // our numbers with another type
 	f.Add([]byte("\x12\xff\xff\xff\xff\x0f"))                     // a length beyond the end
 	f.Add([]byte("\x13\x14"))                                     // a group
+	f.Add(marshal(f, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1"), Accept: 1<<32 - 1}))
+	f.Add([]byte("\x18\xff\xff\xff\xff\xff\x01")) // codecs beyond 32 bits
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var get docservicepb.GetRequest
 		want := proto.Unmarshal(b, &get)
-		collection, id, err := decodeGetRequest(b)
+		asked, id, err := decodeGetRequest(b)
 		require.Equal(t, want == nil, err == nil, "GetRequest: generated code: %v, ours: %v", want, err)
 		if err == nil {
-			assert.Equal(t, get.GetCollection(), string(collection))
+			assert.Equal(t, get.GetCollection(), string(asked.collection))
+			assert.Equal(t, get.GetAccept(), uint32(asked.accept))
 			assert.Equal(t, string(get.GetId()), string(id))
 		} else {
 			require.ErrorIs(t, err, ErrMalformed)
@@ -45,10 +48,11 @@ func FuzzDecodeRequest(f *testing.F) {
 
 		var batch docservicepb.BatchGetRequest
 		want = proto.Unmarshal(b, &batch)
-		collection, ids, err := decodeBatchGetRequest(nil, b)
+		asked, ids, err := decodeBatchGetRequest(nil, b)
 		require.Equal(t, want == nil, err == nil, "BatchGetRequest: generated code: %v, ours: %v", want, err)
 		if err == nil {
-			assert.Equal(t, batch.GetCollection(), string(collection))
+			assert.Equal(t, batch.GetCollection(), string(asked.collection))
+			assert.Equal(t, batch.GetAccept(), uint32(asked.accept))
 			require.Len(t, ids, len(batch.GetIds()))
 			for i, id := range batch.GetIds() {
 				assert.Equal(t, string(id), string(ids[i]))
@@ -64,22 +68,26 @@ func FuzzDecodeResponse(f *testing.F) {
 	f.Add(marshal(f, &docservicepb.BatchGetResponse{LeftOut: 3, Answers: []*docservicepb.BatchGetResponse_Answer{
 		{Status: docservicepb.Status_STATUS_FOUND, Document: []byte("{}")},
 		{Status: docservicepb.Status_STATUS_UNAVAILABLE},
+		{Status: docservicepb.Status_STATUS_FOUND, Stored: []byte("stored")},
 	}}))
+	f.Add(marshal(f, &docservicepb.GetResponse{Status: docservicepb.Status_STATUS_FOUND, Stored: []byte("stored")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var get docservicepb.GetResponse
 		want := proto.Unmarshal(b, &get)
-		status, document, err := decodeAnswer(b)
+		a, err := decodeAnswer(b)
 		require.Equal(t, want == nil, err == nil, "GetResponse: generated code: %v, ours: %v", want, err)
 		if err == nil {
-			assert.Equal(t, get.GetStatus(), status)
-			assert.Equal(t, string(get.GetDocument()), string(document))
+			assert.Equal(t, get.GetStatus(), a.status)
+			assert.Equal(t, string(get.GetDocument()), string(a.document))
+			assert.Equal(t, get.GetStored() == nil, a.stored == nil)
+			assert.Equal(t, string(get.GetStored()), string(a.stored))
 		}
 
 		var batch docservicepb.BatchGetResponse
 		want = proto.Unmarshal(b, &batch)
 		var answers []*docservicepb.BatchGetResponse_Answer
-		leftOut, err := decodeBatchGetResponse(b, func(status docservicepb.Status, document []byte) error {
-			answers = append(answers, &docservicepb.BatchGetResponse_Answer{Status: status, Document: document})
+		leftOut, err := decodeBatchGetResponse(b, func(a answer) error {
+			answers = append(answers, &docservicepb.BatchGetResponse_Answer{Status: a.status, Document: a.document, Stored: a.stored})
 			return nil
 		})
 		require.Equal(t, want == nil, err == nil, "BatchGetResponse: generated code: %v, ours: %v", want, err)
@@ -89,6 +97,7 @@ func FuzzDecodeResponse(f *testing.F) {
 			for i, answer := range batch.GetAnswers() {
 				assert.Equal(t, answer.GetStatus(), answers[i].GetStatus())
 				assert.Equal(t, string(answer.GetDocument()), string(answers[i].GetDocument()))
+				assert.Equal(t, string(answer.GetStored()), string(answers[i].GetStored()))
 			}
 		}
 	})
@@ -97,7 +106,8 @@ func FuzzDecodeResponse(f *testing.F) {
 func TestAppendedRequestsAreThoseOfTheGeneratedCode(t *testing.T) {
 	b := appendID(appendCollection(nil, "jobs"), "1")
 	assert.Equal(t, marshal(t, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1")}), b)
-	b = appendID(b, "2")
+	assert.Equal(t, marshal(t, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1"), Accept: 14}), appendAccept(bytes.Clone(b), 14))
+	b = appendID(appendAccept(b, 0), "2")
 	assert.Equal(t, marshal(t, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("1"), []byte("2")}}), b)
 }
 
@@ -109,12 +119,20 @@ func TestFoundResponseOfEachLengthOfLength(t *testing.T) {
 		prefix := []byte("before")
 		b := beginFound(prefix)
 		b = append(b, document...)
-		b = endFound(b, len(prefix))
+		b = endFound(b, len(prefix), false)
 		require.Equal(t, "before", string(b[:len(prefix)]))
 		var response docservicepb.GetResponse
 		require.NoError(t, proto.Unmarshal(b[len(prefix):], &response), "size=%d", size)
 		assert.Equal(t, docservicepb.Status_STATUS_FOUND, response.GetStatus())
 		assert.True(t, bytes.Equal(document, response.GetDocument()), "size=%d", size)
+		assert.Nil(t, response.GetStored())
+
+		b = endFound(append(beginFound(nil), document...), 0, true)
+		var stored docservicepb.GetResponse
+		require.NoError(t, proto.Unmarshal(b, &stored), "size=%d", size)
+		assert.True(t, bytes.Equal(document, stored.GetStored()), "size=%d", size)
+		assert.Nil(t, stored.GetDocument())
+		b = endFound(append(beginFound(prefix), document...), len(prefix), false)
 		if size > 0 { // proto.Marshal leaves an empty document out
 			assert.True(t, bytes.Equal(marshal(t, &response), b[len(prefix):]), "size=%d", size)
 		}
@@ -126,14 +144,24 @@ func TestAppendedAnswersAreThoseOfTheGeneratedCode(t *testing.T) {
 	want := &docservicepb.BatchGetResponse{LeftOut: 7}
 	var b []byte
 	for i := range 200 {
-		answer := &docservicepb.BatchGetResponse_Answer{Status: docservicepb.Status(i%4 + 1)}
-		if answer.Status == docservicepb.Status_STATUS_FOUND {
-			answer.Document = []byte(strings.Repeat("x", 1+random.IntN(20_000)))
+		document := []byte(strings.Repeat("x", 1+random.IntN(20_000)))
+		given, expected := Answer{Document: document}, &docservicepb.BatchGetResponse_Answer{Status: docservicepb.Status_STATUS_FOUND}
+		switch i % 5 {
+		case 0:
+			expected.Document = document
+		case 1:
+			given.asStored, expected.Stored = true, document
+		case 2:
+			given, expected.Status = Answer{Err: ErrNotFound}, docservicepb.Status_STATUS_NOT_FOUND
+		case 3:
+			given, expected.Status = Answer{Err: errNotRead}, docservicepb.Status_STATUS_UNAVAILABLE
+		case 4:
+			given, expected.Status = Answer{Err: ErrBadID}, docservicepb.Status_STATUS_ERROR
 		}
-		want.Answers = append(want.Answers, answer)
+		want.Answers = append(want.Answers, expected)
 		before := len(b)
-		b = appendAnswer(b, answer.Status, answer.Document)
-		assert.LessOrEqual(t, len(b)-before-len(answer.Document), maxAnswerOverheadBytes)
+		b = appendAnswer(b, given)
+		assert.LessOrEqual(t, len(b)-before-len(given.Document), maxAnswerOverheadBytes)
 	}
 	b = appendLeftOut(b, 7)
 	assert.True(t, bytes.Equal(marshal(t, want), b))

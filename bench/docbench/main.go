@@ -4,13 +4,18 @@
 //	docserviced serve --collection debian=queue --data data &
 //	go run ./docbench -servers 127.0.0.1:7070 -collection debian -callers 1,64 -batch 1,50 debian.ndjson.gz
 //
-// It prints a row for each number of callers and batch size. The figures are
-// those of the machine it runs on, which it shares with the daemons.
+// It prints a row for each number of callers, batch size and form in which the
+// documents travel: as stored, for the client to decode, or as plain bytes, that
+// the daemon decodes. The rounds of the forms take turns. With -http, the address
+// of a daemon that alone is asked, it also prints the processor time that one
+// takes for a document. The figures are those of the machine it runs on, which
+// it shares with the daemons.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -19,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -44,6 +50,7 @@ type settings struct {
 	collection string
 	callers    []int
 	batches    []int
+	http       string // of the daemon whose processor time counts; "": none
 	duration   time.Duration
 	rounds     int
 	file       string
@@ -66,24 +73,43 @@ func run(args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	client := docservice.NewClient(pool, s.collection)
+	stored := docservice.NewClient(pool, s.collection)
+	forms := []struct {
+		name   string
+		client *docservice.Client
+	}{{"stored", stored}, {"plain", stored.Plain()}}
 
-	fmt.Printf("%-8s %-6s %14s %12s %12s\n", "callers", "batch", "documents/s", "p50", "p99")
+	fmt.Printf("%-8s %-6s %-7s %12s %10s %10s %14s\n", "callers", "batch", "form", "documents/s", "p50", "p99", "daemon us/doc")
 	for _, callers := range s.callers {
 		for _, batch := range s.batches {
-			// The rates of all rounds are sorted and the middle one is told.
-			results := make([]result, s.rounds)
-			for i := range results {
-				if results[i], err = measure(client, documents, callers, batch, s.duration); err != nil {
-					return err
+			results := make([][]result, len(forms))
+			for range s.rounds {
+				for i, form := range forms {
+					r, err := s.measure(form.client, documents, callers, batch)
+					if err != nil {
+						return err
+					}
+					results[i] = append(results[i], r)
 				}
 			}
-			slices.SortFunc(results, func(a, b result) int { return int(a.rate - b.rate) })
-			r := results[len(results)/2]
-			fmt.Printf("%-8d %-6d %14.0f %12v %12v\n", callers, batch, r.rate, r.p50, r.p99)
+			for i, form := range forms {
+				r := middle(results[i])
+				fmt.Printf("%-8d %-6d %-7s %12.0f %10v %10v %14.2f\n", callers, batch, form.name, r.rate, r.p50, r.p99, r.daemon)
+			}
 		}
 	}
 	return nil
+}
+
+// middle is the round whose rate is the median, with the median of the daemon's
+// time.
+func middle(rounds []result) result {
+	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.daemon, b.daemon) })
+	daemon := rounds[len(rounds)/2].daemon
+	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.rate, b.rate) })
+	r := rounds[len(rounds)/2]
+	r.daemon = daemon
+	return r
 }
 
 func parse(args []string) (s settings, err error) {
@@ -92,6 +118,7 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.collection, "collection", "debian", "name of the collection")
 	callers := flags.String("callers", "1,64", "numbers of concurrent callers")
 	batches := flags.String("batch", "1,50", "numbers of documents asked for at once")
+	flags.StringVar(&s.http, "http", "", "HTTP address of the daemon, to tell its processor time")
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "length of one round")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds for each row; the median is printed")
 	if err := flags.Parse(args); err != nil {
@@ -157,18 +184,24 @@ func readDocuments(name string) ([]document, error) {
 	return documents, lines.Err()
 }
 
-// result is one round: documents per second, and what a call took.
+// result is one round: documents per second, what a call took, and what of the
+// daemon's processor time a document took, in microseconds.
 type result struct {
 	rate     float64
 	p50, p99 time.Duration
+	daemon   float64
 }
 
-// measure fetches random documents with so many callers for so long.
-func measure(client *docservice.Client, documents []document, callers, batch int, duration time.Duration) (result, error) {
+// measure fetches random documents with so many callers.
+func (s *settings) measure(client *docservice.Client, documents []document, callers, batch int) (result, error) {
+	before, err := s.daemonSeconds()
+	if err != nil {
+		return result{}, err
+	}
 	latencies := make([][]time.Duration, callers)
 	failures := make([]error, callers)
 	started := time.Now()
-	deadline := started.Add(duration)
+	deadline := started.Add(s.duration)
 	var running sync.WaitGroup
 	for i := range callers {
 		running.Go(func() {
@@ -183,13 +216,37 @@ func measure(client *docservice.Client, documents []document, callers, batch int
 			return result{}, err
 		}
 	}
+	after, err := s.daemonSeconds()
+	if err != nil {
+		return result{}, err
+	}
 	all := slices.Concat(latencies...)
 	slices.Sort(all)
 	return result{
-		rate: float64(len(all)*batch) / elapsed.Seconds(),
-		p50:  all[len(all)/2].Round(time.Microsecond),
-		p99:  all[len(all)*99/100].Round(time.Microsecond),
+		rate:   float64(len(all)*batch) / elapsed.Seconds(),
+		p50:    all[len(all)/2].Round(time.Microsecond),
+		p99:    all[len(all)*99/100].Round(time.Microsecond),
+		daemon: (after - before) * 1e6 / float64(len(all)*batch),
 	}, nil
+}
+
+// daemonSeconds is the processor time that the daemon has taken so far.
+func (s *settings) daemonSeconds() (float64, error) {
+	if s.http == "" {
+		return 0, nil
+	}
+	response, err := http.Get("http://" + s.http + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("http://%s/metrics does not tell process_cpu_seconds_total", s.http)
 }
 
 // caller is one front end's thread.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,10 +44,14 @@ func TestAgainstAServer(t *testing.T) {
 		require.ErrorIs(t, <-served, boxcarrpc.ErrServerClosed)
 	}()
 
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("other 1\nprocess_cpu_seconds_total 1.5\n"))
+	}))
+	defer metrics.Close()
 	file := filepath.Join(dir, "documents.ndjson")
 	args := []string{
 		"-servers", listener.Addr().String(), "-callers", "1,3", "-batch", "1,4",
-		"-duration", "10ms", "-rounds", "1", file,
+		"-http", metrics.Listener.Addr().String(), "-duration", "10ms", "-rounds", "1", file,
 	}
 	require.NoError(t, os.WriteFile(file, lines, 0o600))
 	require.NoError(t, run(args))

@@ -93,7 +93,12 @@ type GetRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
 	// 1 byte to 1 KiB.
-	Id            []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Id []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// The codecs that the caller has, a bit for each: bit n for the one with the
+	// number n in the headers of segments (0 none, 1 lzo, 2 s2, 3 zstd). With any,
+	// a document that needs no other comes in its stored form; 0 asks for plain
+	// bytes.
+	Accept        uint32 `protobuf:"varint,3,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,11 +147,21 @@ func (x *GetRequest) GetId() []byte {
 	return nil
 }
 
+func (x *GetRequest) GetAccept() uint32 {
+	if x != nil {
+		return x.Accept
+	}
+	return 0
+}
+
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// FOUND or NOT_FOUND; the other two are failures of the call.
-	Status        Status `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
-	Document      []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	Status   Status `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
+	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	// The document in its stored form, in the place of document, for callers that
+	// accept its codec: docs/format/stored.md. A message has one of the two.
+	Stored        []byte `protobuf:"bytes,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -195,11 +210,20 @@ func (x *GetResponse) GetDocument() []byte {
 	return nil
 }
 
+func (x *GetResponse) GetStored() []byte {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
 type BatchGetRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
 	// At most 16,384, each of 1 byte to 1 KiB. An id may occur twice.
-	Ids           [][]byte `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids [][]byte `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// As in GetRequest.
+	Accept        uint32 `protobuf:"varint,3,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,6 +270,13 @@ func (x *BatchGetRequest) GetIds() [][]byte {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *BatchGetRequest) GetAccept() uint32 {
+	if x != nil {
+		return x.Accept
+	}
+	return 0
 }
 
 type BatchGetResponse struct {
@@ -303,6 +334,248 @@ func (x *BatchGetResponse) GetLeftOut() uint32 {
 	return 0
 }
 
+type DictionaryRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
+	// 16 bytes.
+	Hash          []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DictionaryRequest) Reset() {
+	*x = DictionaryRequest{}
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DictionaryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DictionaryRequest) ProtoMessage() {}
+
+func (x *DictionaryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DictionaryRequest.ProtoReflect.Descriptor instead.
+func (*DictionaryRequest) Descriptor() ([]byte, []int) {
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DictionaryRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *DictionaryRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type DictionaryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Up to 256 KiB; the first half of their SHA-256 is the hash.
+	Dictionary    []byte `protobuf:"bytes,1,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DictionaryResponse) Reset() {
+	*x = DictionaryResponse{}
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DictionaryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DictionaryResponse) ProtoMessage() {}
+
+func (x *DictionaryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DictionaryResponse.ProtoReflect.Descriptor instead.
+func (*DictionaryResponse) Descriptor() ([]byte, []int) {
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DictionaryResponse) GetDictionary() []byte {
+	if x != nil {
+		return x.Dictionary
+	}
+	return nil
+}
+
+type ScanRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
+	// What all ids begin with.
+	Prefix []byte `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Only ids behind this one: the next of the response before. Empty: from the
+	// first.
+	After []byte `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// The most ids wanted, at most 4,096; 0 is 1,000.
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// As in GetRequest.
+	Accept uint32 `protobuf:"varint,5,opt,name=accept,proto3" json:"accept,omitempty"`
+	// Leave the documents out.
+	IdsOnly       bool `protobuf:"varint,6,opt,name=ids_only,json=idsOnly,proto3" json:"ids_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScanRequest) Reset() {
+	*x = ScanRequest{}
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScanRequest) ProtoMessage() {}
+
+func (x *ScanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
+func (*ScanRequest) Descriptor() ([]byte, []int) {
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ScanRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *ScanRequest) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ScanRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ScanRequest) GetAccept() uint32 {
+	if x != nil {
+		return x.Accept
+	}
+	return 0
+}
+
+func (x *ScanRequest) GetIdsOnly() bool {
+	if x != nil {
+		return x.IdsOnly
+	}
+	return false
+}
+
+type ScanResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Entries []*ScanResponse_Entry  `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// There may be more: ask again with this as after. Empty: there is no more. A
+	// page may have fewer entries than asked for, and none, and yet not be the last.
+	Next          []byte `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScanResponse) Reset() {
+	*x = ScanResponse{}
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScanResponse) ProtoMessage() {}
+
+func (x *ScanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
+func (*ScanResponse) Descriptor() ([]byte, []int) {
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ScanResponse) GetEntries() []*ScanResponse_Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ScanResponse) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 type StatsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All collections if empty.
@@ -313,7 +586,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[4]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +598,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[4]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +611,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{4}
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StatsRequest) GetCollection() string {
@@ -357,7 +630,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[5]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +642,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[5]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +655,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{5}
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatsResponse) GetCollections() []*CollectionStats {
@@ -429,7 +702,7 @@ type CollectionStats struct {
 
 func (x *CollectionStats) Reset() {
 	*x = CollectionStats{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[6]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +714,7 @@ func (x *CollectionStats) String() string {
 func (*CollectionStats) ProtoMessage() {}
 
 func (x *CollectionStats) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[6]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +727,7 @@ func (x *CollectionStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectionStats.ProtoReflect.Descriptor instead.
 func (*CollectionStats) Descriptor() ([]byte, []int) {
-	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{6}
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CollectionStats) GetName() string {
@@ -604,7 +877,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[7]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +889,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[7]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +902,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{7}
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Position) GetQueueId() []byte {
@@ -680,7 +953,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[8]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +965,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[8]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +978,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{8}
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Fault) GetSegment() uint32 {
@@ -751,16 +1024,18 @@ func (x *Fault) GetStopsTail() bool {
 }
 
 type BatchGetResponse_Answer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
-	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
+	// As in GetResponse.
+	Document      []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	Stored        []byte `protobuf:"bytes,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetResponse_Answer) Reset() {
 	*x = BatchGetResponse_Answer{}
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[9]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1047,7 @@ func (x *BatchGetResponse_Answer) String() string {
 func (*BatchGetResponse_Answer) ProtoMessage() {}
 
 func (x *BatchGetResponse_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[9]
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,31 +1077,138 @@ func (x *BatchGetResponse_Answer) GetDocument() []byte {
 	return nil
 }
 
+func (x *BatchGetResponse_Answer) GetStored() []byte {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+type ScanResponse_Entry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// FOUND, UNAVAILABLE or ERROR.
+	Status Status `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
+	// As in GetResponse.
+	Document      []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	Stored        []byte `protobuf:"bytes,3,opt,name=stored,proto3" json:"stored,omitempty"`
+	Id            []byte `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScanResponse_Entry) Reset() {
+	*x = ScanResponse_Entry{}
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScanResponse_Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScanResponse_Entry) ProtoMessage() {}
+
+func (x *ScanResponse_Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_docservice_docservicepb_docservice_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScanResponse_Entry.ProtoReflect.Descriptor instead.
+func (*ScanResponse_Entry) Descriptor() ([]byte, []int) {
+	return file_docservice_docservicepb_docservice_proto_rawDescGZIP(), []int{7, 0}
+}
+
+func (x *ScanResponse_Entry) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *ScanResponse_Entry) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+func (x *ScanResponse_Entry) GetStored() []byte {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+func (x *ScanResponse_Entry) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
 var File_docservice_docservicepb_docservice_proto protoreflect.FileDescriptor
 
 const file_docservice_docservicepb_docservice_proto_rawDesc = "" +
 	"\n" +
-	"(docservice/docservicepb/docservice.proto\x12\vdocstore.v1\"a\n" +
+	"(docservice/docservicepb/docservice.proto\x12\vdocstore.v1\"T\n" +
 	"\n" +
 	"GetRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
 	"collection\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\fR\x02idJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x06acceptR\x0fdictionary_hash\"\x90\x01\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x16\n" +
+	"\x06accept\x18\x03 \x01(\rR\x06accept\"n\n" +
 	"\vGetResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x13.docstore.v1.StatusR\x06status\x12\x1a\n" +
-	"\bdocument\x18\x02 \x01(\fR\bdocumentJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\x05codecR\x0fdictionary_hashR\x0edocument_bytes\"h\n" +
+	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\fR\x06stored\"[\n" +
 	"\x0fBatchGetRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
 	"collection\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\fR\x03idsJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x06acceptR\x0fdictionary_hash\"\xfb\x01\n" +
+	"\x03ids\x18\x02 \x03(\fR\x03ids\x12\x16\n" +
+	"\x06accept\x18\x03 \x01(\rR\x06accept\"\xd8\x01\n" +
 	"\x10BatchGetResponse\x12>\n" +
 	"\aanswers\x18\x01 \x03(\v2$.docstore.v1.BatchGetResponse.AnswerR\aanswers\x12\x19\n" +
-	"\bleft_out\x18\x02 \x01(\rR\aleftOut\x1a\x8b\x01\n" +
+	"\bleft_out\x18\x02 \x01(\rR\aleftOut\x1ai\n" +
 	"\x06Answer\x12+\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x13.docstore.v1.StatusR\x06status\x12\x1a\n" +
-	"\bdocument\x18\x02 \x01(\fR\bdocumentJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\x05codecR\x0fdictionary_hashR\x0edocument_bytes\".\n" +
+	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\fR\x06stored\"G\n" +
+	"\x11DictionaryRequest\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x01 \x01(\tR\n" +
+	"collection\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"4\n" +
+	"\x12DictionaryResponse\x12\x1e\n" +
+	"\n" +
+	"dictionary\x18\x01 \x01(\fR\n" +
+	"dictionary\"\xa4\x01\n" +
+	"\vScanRequest\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x01 \x01(\tR\n" +
+	"collection\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\fR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06accept\x18\x05 \x01(\rR\x06accept\x12\x19\n" +
+	"\bids_only\x18\x06 \x01(\bR\aidsOnly\"\xd7\x01\n" +
+	"\fScanResponse\x129\n" +
+	"\aentries\x18\x01 \x03(\v2\x1f.docstore.v1.ScanResponse.EntryR\aentries\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\x1ax\n" +
+	"\x05Entry\x12+\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x13.docstore.v1.StatusR\x06status\x12\x1a\n" +
+	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\fR\x06stored\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\fR\x02id\".\n" +
 	"\fStatsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
@@ -875,10 +1257,13 @@ const file_docservice_docservicepb_docservice_proto_rawDesc = "" +
 	"\fSTATUS_FOUND\x10\x01\x12\x14\n" +
 	"\x10STATUS_NOT_FOUND\x10\x02\x12\x16\n" +
 	"\x12STATUS_UNAVAILABLE\x10\x03\x12\x10\n" +
-	"\fSTATUS_ERROR\x10\x042\xdd\x01\n" +
+	"\fSTATUS_ERROR\x10\x042\xf3\x02\n" +
 	"\tDocuments\x12=\n" +
 	"\x03Get\x12\x17.docstore.v1.GetRequest\x1a\x18.docstore.v1.GetResponse\"\x03\x90\x02\x01\x12L\n" +
-	"\bBatchGet\x12\x1c.docstore.v1.BatchGetRequest\x1a\x1d.docstore.v1.BatchGetResponse\"\x03\x90\x02\x01\x12C\n" +
+	"\bBatchGet\x12\x1c.docstore.v1.BatchGetRequest\x1a\x1d.docstore.v1.BatchGetResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\n" +
+	"Dictionary\x12\x1e.docstore.v1.DictionaryRequest\x1a\x1f.docstore.v1.DictionaryResponse\"\x03\x90\x02\x01\x12@\n" +
+	"\x04Scan\x12\x18.docstore.v1.ScanRequest\x1a\x19.docstore.v1.ScanResponse\"\x03\x90\x02\x01\x12C\n" +
 	"\x05Stats\x12\x19.docstore.v1.StatsRequest\x1a\x1a.docstore.v1.StatsResponse\"\x03\x90\x02\x01B\"Z docstore/docservice/docservicepbb\x06proto3"
 
 var (
@@ -894,38 +1279,49 @@ func file_docservice_docservicepb_docservice_proto_rawDescGZIP() []byte {
 }
 
 var file_docservice_docservicepb_docservice_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_docservice_docservicepb_docservice_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_docservice_docservicepb_docservice_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_docservice_docservicepb_docservice_proto_goTypes = []any{
 	(Status)(0),                     // 0: docstore.v1.Status
 	(*GetRequest)(nil),              // 1: docstore.v1.GetRequest
 	(*GetResponse)(nil),             // 2: docstore.v1.GetResponse
 	(*BatchGetRequest)(nil),         // 3: docstore.v1.BatchGetRequest
 	(*BatchGetResponse)(nil),        // 4: docstore.v1.BatchGetResponse
-	(*StatsRequest)(nil),            // 5: docstore.v1.StatsRequest
-	(*StatsResponse)(nil),           // 6: docstore.v1.StatsResponse
-	(*CollectionStats)(nil),         // 7: docstore.v1.CollectionStats
-	(*Position)(nil),                // 8: docstore.v1.Position
-	(*Fault)(nil),                   // 9: docstore.v1.Fault
-	(*BatchGetResponse_Answer)(nil), // 10: docstore.v1.BatchGetResponse.Answer
+	(*DictionaryRequest)(nil),       // 5: docstore.v1.DictionaryRequest
+	(*DictionaryResponse)(nil),      // 6: docstore.v1.DictionaryResponse
+	(*ScanRequest)(nil),             // 7: docstore.v1.ScanRequest
+	(*ScanResponse)(nil),            // 8: docstore.v1.ScanResponse
+	(*StatsRequest)(nil),            // 9: docstore.v1.StatsRequest
+	(*StatsResponse)(nil),           // 10: docstore.v1.StatsResponse
+	(*CollectionStats)(nil),         // 11: docstore.v1.CollectionStats
+	(*Position)(nil),                // 12: docstore.v1.Position
+	(*Fault)(nil),                   // 13: docstore.v1.Fault
+	(*BatchGetResponse_Answer)(nil), // 14: docstore.v1.BatchGetResponse.Answer
+	(*ScanResponse_Entry)(nil),      // 15: docstore.v1.ScanResponse.Entry
 }
 var file_docservice_docservicepb_docservice_proto_depIdxs = []int32{
 	0,  // 0: docstore.v1.GetResponse.status:type_name -> docstore.v1.Status
-	10, // 1: docstore.v1.BatchGetResponse.answers:type_name -> docstore.v1.BatchGetResponse.Answer
-	7,  // 2: docstore.v1.StatsResponse.collections:type_name -> docstore.v1.CollectionStats
-	8,  // 3: docstore.v1.CollectionStats.position:type_name -> docstore.v1.Position
-	9,  // 4: docstore.v1.CollectionStats.faults:type_name -> docstore.v1.Fault
-	0,  // 5: docstore.v1.BatchGetResponse.Answer.status:type_name -> docstore.v1.Status
-	1,  // 6: docstore.v1.Documents.Get:input_type -> docstore.v1.GetRequest
-	3,  // 7: docstore.v1.Documents.BatchGet:input_type -> docstore.v1.BatchGetRequest
-	5,  // 8: docstore.v1.Documents.Stats:input_type -> docstore.v1.StatsRequest
-	2,  // 9: docstore.v1.Documents.Get:output_type -> docstore.v1.GetResponse
-	4,  // 10: docstore.v1.Documents.BatchGet:output_type -> docstore.v1.BatchGetResponse
-	6,  // 11: docstore.v1.Documents.Stats:output_type -> docstore.v1.StatsResponse
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	14, // 1: docstore.v1.BatchGetResponse.answers:type_name -> docstore.v1.BatchGetResponse.Answer
+	15, // 2: docstore.v1.ScanResponse.entries:type_name -> docstore.v1.ScanResponse.Entry
+	11, // 3: docstore.v1.StatsResponse.collections:type_name -> docstore.v1.CollectionStats
+	12, // 4: docstore.v1.CollectionStats.position:type_name -> docstore.v1.Position
+	13, // 5: docstore.v1.CollectionStats.faults:type_name -> docstore.v1.Fault
+	0,  // 6: docstore.v1.BatchGetResponse.Answer.status:type_name -> docstore.v1.Status
+	0,  // 7: docstore.v1.ScanResponse.Entry.status:type_name -> docstore.v1.Status
+	1,  // 8: docstore.v1.Documents.Get:input_type -> docstore.v1.GetRequest
+	3,  // 9: docstore.v1.Documents.BatchGet:input_type -> docstore.v1.BatchGetRequest
+	5,  // 10: docstore.v1.Documents.Dictionary:input_type -> docstore.v1.DictionaryRequest
+	7,  // 11: docstore.v1.Documents.Scan:input_type -> docstore.v1.ScanRequest
+	9,  // 12: docstore.v1.Documents.Stats:input_type -> docstore.v1.StatsRequest
+	2,  // 13: docstore.v1.Documents.Get:output_type -> docstore.v1.GetResponse
+	4,  // 14: docstore.v1.Documents.BatchGet:output_type -> docstore.v1.BatchGetResponse
+	6,  // 15: docstore.v1.Documents.Dictionary:output_type -> docstore.v1.DictionaryResponse
+	8,  // 16: docstore.v1.Documents.Scan:output_type -> docstore.v1.ScanResponse
+	10, // 17: docstore.v1.Documents.Stats:output_type -> docstore.v1.StatsResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_docservice_docservicepb_docservice_proto_init() }
@@ -939,7 +1335,7 @@ func file_docservice_docservicepb_docservice_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_docservice_docservicepb_docservice_proto_rawDesc), len(file_docservice_docservicepb_docservice_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

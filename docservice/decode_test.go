@@ -1,0 +1,269 @@
+package docservice
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/jobs"
+	"docstore/queue"
+)
+
+// compressedDocuments is enough for a dictionary to be trained and used.
+const compressedDocuments = 12_000
+
+// compressedFixture is a queue of made-up jobs in which the later ones need a
+// dictionary, and what was appended.
+func compressedFixture(t testing.TB, codec string) (*fixture, map[string][]byte) {
+	f := newMemFixture(t)
+	writer, err := queue.OpenWriter(f.queueDir, &queue.WriterOptions{FS: f.fs, Codec: codec, Now: f.clock.Now})
+	require.NoError(t, err)
+	f.writer = writer
+	t.Cleanup(func() { writer.Close() })
+	postings := jobs.New(1)
+	documents := make(map[string][]byte)
+	for i := range compressedDocuments {
+		id, document := jobs.ID(i+1), postings.Next()
+		documents[id] = document
+		_, err := writer.Append([]byte(id), document)
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Flush())
+	return f, documents
+}
+
+// lastID is the id of a document that needs a dictionary.
+var lastID = jobs.ID(compressedDocuments)
+
+// between counts the calls of a service by method, and may change what goes on.
+type between struct {
+	handler  boxcarrpc.Handler
+	calls    sync.Map // method: *atomic.Int64
+	response func(method string, body []byte) ([]byte, error)
+}
+
+func (b *between) handle(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+	counter, _ := b.calls.LoadOrStore(method, new(atomic.Int64))
+	counter.(*atomic.Int64).Add(1)
+	body, err := b.handler(ctx, method, request, nil)
+	if err == nil && b.response != nil {
+		body, err = b.response(method, body)
+	}
+	return append(dst, body...), err
+}
+
+func (b *between) count(method string) int64 {
+	counter, ok := b.calls.Load(method)
+	if !ok {
+		return 0
+	}
+	return counter.(*atomic.Int64).Load()
+}
+
+func TestDocumentsTravelAsStored(t *testing.T) {
+	for _, codec := range queue.Codecs() {
+		t.Run(codec, func(t *testing.T) {
+			f, documents := compressedFixture(t, codec)
+			var plain, stored atomic.Int64
+			service := &between{handler: NewService(f.ready()).Handle}
+			service.response = func(method string, body []byte) ([]byte, error) {
+				if method == MethodGet {
+					a, err := decodeAnswer(body)
+					assert.NoError(t, err)
+					stored.Add(int64(len(a.stored)))
+					plain.Add(int64(len(a.document)))
+				}
+				return body, nil
+			}
+			client := dial(t, serveHandler(t, service.handle))
+			ctx := soon(t)
+			var running sync.WaitGroup
+			for caller := range 4 {
+				running.Go(func() {
+					var got []byte
+					for i := caller; i < compressedDocuments; i += 97 {
+						id := jobs.ID(i + 1)
+						var err error
+						got, err = client.Get(ctx, append(got[:0], "before"...), id)
+						if assert.NoError(t, err) {
+							assert.Equal(t, "before"+string(documents[id]), string(got))
+						}
+					}
+				})
+			}
+			running.Wait()
+			require.Zero(t, plain.Load())
+			require.NotZero(t, stored.Load())
+			ids := []string{"none", lastID, jobs.ID(1), lastID, ""}
+			check := func(client *Client) {
+				t.Helper()
+				err := client.GetMany(ctx, ids, func(i int, document []byte, err error) error {
+					switch i {
+					case 0:
+						assert.ErrorIs(t, err, ErrNotFound)
+					case 4:
+						assert.ErrorIs(t, err, ErrBadID)
+					default:
+						assert.NoError(t, err)
+						assert.Equal(t, string(documents[ids[i]]), string(document))
+					}
+					return nil
+				})
+				require.NoError(t, err)
+			}
+			check(client)
+			wanted := int64(0)
+			if codec == "s2" || codec == "zstd" {
+				wanted = 1
+			}
+			assert.Equal(t, wanted, service.count(MethodDictionary), "a dictionary is fetched once")
+
+			before := stored.Load()
+			got, err := client.Plain().Get(ctx, nil, lastID)
+			require.NoError(t, err)
+			require.Equal(t, string(documents[lastID]), string(got))
+			check(client.Plain())
+			require.Equal(t, before, stored.Load())
+		})
+	}
+}
+
+// What a client cannot decode it has the server decode; what is wrong it refuses.
+func TestClientWithoutUsableDictionary(t *testing.T) {
+	f, documents := compressedFixture(t, "s2")
+	c := f.ready()
+	for name, response := range map[string]func(method string, body []byte) ([]byte, error){
+		"no such method": func(method string, body []byte) ([]byte, error) {
+			if method == MethodDictionary {
+				return nil, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Processed: true}
+			}
+			return body, nil
+		},
+		"wrong bytes": func(method string, body []byte) ([]byte, error) {
+			if method == MethodDictionary {
+				body[len(body)/2] ^= 1
+			}
+			return body, nil
+		},
+		"malformed": func(method string, body []byte) ([]byte, error) {
+			if method == MethodDictionary {
+				return body[:len(body)-1], nil
+			}
+			return body, nil
+		},
+		"newer version": func(method string, body []byte) ([]byte, error) {
+			if a, err := decodeAnswer(body); method == MethodGet && err == nil && a.stored != nil {
+				a.stored[19] = 1 // a part of body
+			}
+			return body, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &between{handler: NewService(c).Handle, response: response}
+			client := dial(t, serveHandler(t, service.handle))
+			got, err := client.Get(soon(t), []byte("before"), lastID)
+			require.NoError(t, err)
+			require.Equal(t, "before"+string(documents[lastID]), string(got))
+			require.EqualValues(t, 2, service.count(MethodGet), "as stored, then plain")
+			if name == "newer version" {
+				return
+			}
+			ids := []string{jobs.ID(1), lastID, "none"}
+			err = client.GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+				if ids[i] == "none" {
+					require.ErrorIs(t, err, ErrNotFound)
+					return nil
+				}
+				require.NoError(t, err)
+				require.Equal(t, string(documents[ids[i]]), string(document))
+				return nil
+			})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Every byte of an answer changed on the way: an error or the right document.
+// (One bit makes a plain document of a stored one. Boxcar's own checksum is there
+// for that.)
+func TestClientVerifiesStoredForm(t *testing.T) {
+	f := newMemFixture(t)
+	f.put("1", "the document of 1")
+	f.put("2", "the document of 2")
+	service := &between{handler: NewService(f.ready()).Handle}
+	client := dial(t, serveHandler(t, service.handle))
+	ctx := soon(t)
+	request := appendAccept(appendID(appendCollection(nil, "jobs"), "1"), queue.BuiltCodecs())
+	good, err := service.handler(ctx, MethodGet, request, nil)
+	require.NoError(t, err)
+	for i := range good {
+		for _, flip := range []byte{1, 0x10, 0xff} {
+			service.response = func(_ string, body []byte) ([]byte, error) {
+				if len(body) == len(good) { // not the plain bytes asked for afterwards
+					body[i] ^= flip
+				}
+				return body, nil
+			}
+			got, err := client.Get(ctx, []byte("before"), "1")
+			if err == nil {
+				require.Equal(t, "beforethe document of 1", string(got), "byte %d", i)
+			} else {
+				require.Equal(t, "before", string(got))
+			}
+		}
+	}
+	// The right form of another document.
+	other, err := service.handler(ctx, MethodGet, appendAccept(appendID(appendCollection(nil, "jobs"), "2"), queue.BuiltCodecs()), nil)
+	require.NoError(t, err)
+	service.response = func(string, []byte) ([]byte, error) { return other, nil }
+	_, err = client.Get(ctx, nil, "1")
+	require.ErrorIs(t, err, ErrMalformed)
+	a, err := decodeAnswer(other)
+	require.NoError(t, err)
+	batch := appendAnswer(nil, Answer{Document: a.stored, asStored: true})
+	service.response = func(string, []byte) ([]byte, error) { return batch, nil }
+	err = client.GetMany(ctx, []string{"1"}, func(int, []byte, error) error {
+		return fmt.Errorf("nothing may be delivered")
+	})
+	require.ErrorIs(t, err, ErrMalformed)
+	// A stored form where plain bytes were asked for.
+	_, err = client.Plain().Get(ctx, nil, "1")
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
+func TestServiceDictionary(t *testing.T) {
+	f, _ := compressedFixture(t, "s2")
+	service := NewService(f.ready())
+	ask := func(collection string, hash []byte) ([]byte, error) {
+		request, err := proto.Marshal(&docservicepb.DictionaryRequest{Collection: collection, Hash: hash})
+		require.NoError(t, err)
+		return service.Handle(t.Context(), MethodDictionary, request, []byte("before"))
+	}
+	for _, test := range []struct {
+		collection string
+		hash       []byte
+		code       boxcarrpc.Code
+		processed  bool
+	}{
+		{"jobs", make([]byte, 16), boxcarrpc.CodeUnavailable, false},
+		{"jobs", make([]byte, 15), boxcarrpc.CodeInvalidArgument, true},
+		{"nope", make([]byte, 16), boxcarrpc.CodeNotFound, true},
+	} {
+		body, err := ask(test.collection, test.hash)
+		require.Equal(t, test.code, boxcarrpc.CodeOf(err))
+		require.Equal(t, "before", string(body))
+		var failure *boxcarrpc.Error
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, test.processed, failure.Processed)
+	}
+	_, err := service.Handle(t.Context(), MethodDictionary, []byte{0xff}, nil)
+	require.Equal(t, boxcarrpc.CodeInvalidArgument, boxcarrpc.CodeOf(err))
+}
