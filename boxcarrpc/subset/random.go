@@ -1,0 +1,18 @@
+package subset
+
+// random takes the first k of a shuffle of its own for each frontend.
+type random struct{ seed uint64 }
+
+func (random) Name() string { return "random" }
+
+func (a random) Subset(dst []int, frontend, frontends, backends, k int) []int {
+	q := clamp(frontend, frontends, backends, k)
+	if q.k == 0 {
+		return dst
+	}
+	shuffle := newPermutation(hash1(a.seed, q.frontend), q.backends)
+	for i := range uint64(q.k) {
+		dst = append(dst, int(shuffle.at(i)))
+	}
+	return dst
+}
