@@ -60,6 +60,13 @@
 // would exceed [MaxReplyBytes], ids at the end are left out and counted, never
 // all of them; the client asks for them again.
 //
+// # Lists
+//
+// [Collection.Scan] shows all ids that begin alike, in the order of their bytes,
+// with their documents, as they were at one moment, and [Collection.Count] counts
+// them. Over Boxcar they come in pages, each of its own moment: [Client.Scan].
+// Until the collection is ready there is no list, for it could have holes.
+//
 // # On the wire
 //
 // A document travels as it is stored, with its checksum, its codec and the hash
@@ -104,6 +111,8 @@
 //   - an id has 1 byte to 1 KiB, a document at most 16 MiB (package queue)
 //   - a batch has at most 16,384 ids ([MaxBatchIDs]), a response at most
 //     [MaxReplyBytes]
+//   - a page of a scan has up to 4,096 ids ([MaxScanIDs]), 1,000 if no number is
+//     asked for, and at most [MaxReplyBytes]
 //   - a client keeps 16 MiB of dictionaries
 //   - a Status lists at most 128 faults ([MaxFaults]), and 16 of each segment
 //     are kept

@@ -58,7 +58,20 @@ func Example() {
 	fmt.Println(string(document), err)
 	_, err = client.Get(ctx, nil, "4712")
 	fmt.Println(errors.Is(err, docservice.ErrNotFound))
+	// And all ids that begin alike, page by page:
+	page := docservice.ScanOptions{Prefix: []byte("47")}
+	for {
+		page.After, err = client.Scan(ctx, page, func(id string, document []byte, err error) error {
+			fmt.Println(id, len(document), err)
+			return nil
+		})
+		check(err)
+		if page.After == nil {
+			break
+		}
+	}
 	// Output:
 	// {"id":"4711","title":"Lift operator"} <nil>
 	// true
+	// 4711 37 <nil>
 }

@@ -81,7 +81,7 @@ func NewService(collections ...*Collection) *Service {
 
 // Handle is a boxcarrpc.Handler: it appends the response to dst. Its errors are
 // *boxcarrpc.Error; on any of them it returns dst unchanged.
-func (s *Service) Handle(_ context.Context, method string, request, dst []byte) ([]byte, error) {
+func (s *Service) Handle(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case MethodGet:
 		return s.get(request, dst)
@@ -89,6 +89,8 @@ func (s *Service) Handle(_ context.Context, method string, request, dst []byte) 
 		return s.batchGet(request, dst)
 	case MethodDictionary:
 		return s.dictionary(request, dst)
+	case MethodScan:
+		return s.scan(ctx, request, dst)
 	case MethodStats:
 		return s.stats(request, dst)
 	}
@@ -181,6 +183,46 @@ func marshalAppend(dst []byte, response proto.Message) ([]byte, error) {
 	return result, nil
 }
 
+// errPageFull ends the scan of a page whose next entry does not fit.
+var errPageFull = errors.New("docservice: the page is full")
+
+func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error) {
+	var asked docservicepb.ScanRequest
+	if err := proto.Unmarshal(request, &asked); err != nil {
+		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
+	}
+	if asked.GetLimit() > MaxScanIDs {
+		return dst, callError(fmt.Errorf("%w: a limit of %d, over %d", ErrMalformed, asked.GetLimit(), MaxScanIDs))
+	}
+	c, err := s.collection([]byte(asked.GetCollection()))
+	if err != nil {
+		return dst, err
+	}
+	o := ScanOptions{Prefix: asked.GetPrefix(), After: asked.GetAfter(), Limit: int(asked.GetLimit()), IDsOnly: asked.GetIdsOnly()}
+	if o.Limit == 0 {
+		o.Limit = DefaultScanIDs
+	}
+	response, entries := dst, 0
+	var last []byte
+	err = c.scan(ctx, o, queue.CodecSet(asked.GetAccept()), func(id []byte, answer Answer) error {
+		size := len(response) - len(dst) + len(answer.Document) + 2*(len(id)+maxAnswerOverheadBytes) // of the entry, and of next
+		if entries > 0 && size > MaxReplyBytes {
+			return errPageFull
+		}
+		response = appendEntry(response, id, answer)
+		last = append(last[:0], id...)
+		entries++
+		return nil
+	})
+	if err != nil && err != errPageFull {
+		return dst, callError(err)
+	}
+	if err == errPageFull || entries == o.Limit {
+		response = appendNext(response, last)
+	}
+	return response, nil
+}
+
 func (s *Service) stats(request, dst []byte) ([]byte, error) {
 	var asked docservicepb.StatsRequest
 	if err := proto.Unmarshal(request, &asked); err != nil {
@@ -242,6 +284,10 @@ func callError(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed):
 		return &boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()}
+	case errors.Is(err, context.Canceled):
+		code = boxcarrpc.CodeCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = boxcarrpc.CodeDeadlineExceeded
 	case errors.Is(err, ErrMalformed), errors.Is(err, ErrBadID), errors.Is(err, ErrBatchTooLarge):
 		code = boxcarrpc.CodeInvalidArgument
 	}

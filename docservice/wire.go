@@ -29,6 +29,11 @@ const (
 
 	fieldAnswers protowire.Number = 1
 	fieldLeftOut protowire.Number = 2
+
+	fieldEntryID protowire.Number = 4 // an Entry is an Answer and this
+
+	fieldEntries protowire.Number = 1
+	fieldNext    protowire.Number = 2
 )
 
 // maxAnswerOverheadBytes is what an answer takes in a BatchGetResponse besides
@@ -199,11 +204,6 @@ func appendAnswer(dst []byte, answer Answer) []byte {
 	}
 	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(size))
-	return appendAnswerBody(dst, status, answer)
-}
-
-// appendAnswerBody appends the fields of an Answer.
-func appendAnswerBody(dst []byte, status docservicepb.Status, answer Answer) []byte {
 	dst = appendStatus(dst, status)
 	if status == docservicepb.Status_STATUS_FOUND {
 		dst = protowire.AppendTag(dst, documentField(answer.asStored), protowire.BytesType)
@@ -218,12 +218,36 @@ func appendLeftOut(dst []byte, n int) []byte {
 	return protowire.AppendVarint(dst, uint64(n))
 }
 
-// answer is a GetResponse, an Answer or an Entry as it comes. What it holds is part
-// of the message.
+// answer is a GetResponse or an Answer as it comes. What it holds is part of the
+// message.
 type answer struct {
 	status   docservicepb.Status
 	document []byte
 	stored   []byte // the document in its stored form, in the place of document
+}
+
+// appendEntry appends one Entry to a ScanResponse: that of an id alone if there is
+// neither document nor error.
+func appendEntry(dst, id []byte, answer Answer) []byte {
+	dst = protowire.AppendTag(dst, fieldEntries, protowire.BytesType)
+	size := 2 + 1 + protowire.SizeBytes(len(id))
+	if answer.Document != nil {
+		size += 1 + protowire.SizeBytes(len(answer.Document))
+	}
+	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = appendStatus(dst, answer.status())
+	if answer.Document != nil {
+		dst = protowire.AppendTag(dst, documentField(answer.asStored), protowire.BytesType)
+		dst = protowire.AppendBytes(dst, answer.Document)
+	}
+	dst = protowire.AppendTag(dst, fieldEntryID, protowire.BytesType)
+	return protowire.AppendBytes(dst, id)
+}
+
+// appendNext appends where the next page of a ScanResponse goes on.
+func appendNext(dst, after []byte) []byte {
+	dst = protowire.AppendTag(dst, fieldNext, protowire.BytesType)
+	return protowire.AppendBytes(dst, after)
 }
 
 // decodeAnswer returns the fields of a GetResponse or an Answer.

@@ -144,6 +144,30 @@ func TestMgetManyBatches(t *testing.T) {
 	}
 }
 
+func TestScan(t *testing.T) {
+	documents := map[string]string{"a": `{"n":1}`, "b-1": "text", "b-\xff": "{}"}
+	for i := range 1500 { // more than a page
+		documents[fmt.Sprintf("c-%04d", i)] = "{}"
+	}
+	address := serve(t, newQueue(t, documents))
+	scan := func(args ...string) result {
+		return run(t.Context(), "", append([]string{"scan", "--servers", address, "--collection", "jobs"}, args...)...)
+	}
+	ok := func(lines ...string) result { return result{cli.ExitOK, strings.Join(append(lines, ""), "\n"), ""} }
+	require.Equal(t, ok(`{"id":"b-1","found":true,"document_base64":"dGV4dA=="}`, `{"id_base64":"Yi3/","found":true,"document":{}}`), scan("--prefix", "b-"))
+	require.Equal(t, ok(`{"id":"a"}`, `{"id":"b-1"}`), scan("--ids", "--limit", "2"))
+	require.Equal(t, ok(`{"id":"c-0007"}`), scan("--ids", "--prefix", "c-", "--after", "c-0006", "--limit", "1"))
+	require.Equal(t, result{}, scan("--prefix", "none"))
+	r := scan("--prefix", "c-")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	lines := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	require.Len(t, lines, 1500)
+	for i, line := range lines {
+		require.Equal(t, fmt.Sprintf(`{"id":"c-%04d","found":true,"document":{}}`, i), line)
+	}
+	require.Len(t, strings.Split(scan("--ids", "--limit", "1200").stdout, "\n"), 1201)
+}
+
 // TestUnavailable: a damaged document is no document that does not exist.
 func TestUnavailable(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": `{"id":"a"}`, "bad": `{"x":"bbbbbbbb"}`})
@@ -158,6 +182,11 @@ func TestUnavailable(t *testing.T) {
 	lines := strings.Split(r.stdout, "\n")
 	require.Regexp(t, `^\{"id":"bad","found":false,"error":".*unavailable.*"\}$`, lines[0])
 	require.Equal(t, `{"id":"a","found":true,"document":{"id":"a"}}`, lines[1])
+	require.Equal(t, "boxcar: 1 of 2 documents could not be fetched\n", r.stderr)
+
+	r = run(t.Context(), "", "scan", "--servers", address, "--collection", "jobs")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Regexp(t, `^\{"id":"a",.*\n\{"id":"bad","found":false,"error":".*unavailable.*"\}\n$`, r.stdout)
 	require.Equal(t, "boxcar: 1 of 2 documents could not be fetched\n", r.stderr)
 }
 
@@ -198,12 +227,14 @@ func TestUsage(t *testing.T) {
 		{"get", "--collection", "jobs", "--servers", "", "a"},
 		{"mget", "--collection", "jobs"},
 		{"scan"},
+		{"scan", "--collection", "jobs", "--limit", "-1"},
+		{"scan", "--collection", "jobs", "prefix"},
 	} {
 		r := run(t.Context(), "", args...)
 		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
 		require.Regexp(t, `^boxcar: .+; see boxcar.* --help\n$`, r.stderr)
 	}
-	for _, command := range []string{"get", "mget"} {
+	for _, command := range []string{"get", "mget", "scan"} {
 		help := run(t.Context(), "", command, "--help")
 		require.Equal(t, cli.ExitOK, help.status)
 		require.Contains(t, help.stdout, "Examples:\n  boxcar "+command)

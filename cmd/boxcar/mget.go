@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +30,8 @@ standard input, a line each.
                                                           fills more than one line
   {"id":"19","found":false}                               there is none
   {"id":"20","found":false,"error":"..."}                 it could not be fetched
+
+An id that is not UTF-8 is in "id_base64".
 
 The exit status is 1 if a document could not be fetched; one that is not found is
 an answer like any other.`,
@@ -120,18 +118,16 @@ func (m *multiGet) fetch(ctx context.Context, ids []string) error {
 }
 
 func (m *multiGet) print(id string, document []byte, err error) {
-	m.line = append(m.line[:0], `{"id":`...)
-	m.line = appendString(m.line, id)
 	switch {
 	case err == nil:
-		m.line = appendDocument(append(m.line, `,"found":true,`...), document)
+		m.line = cli.AppendFound(m.line[:0], id, document)
 	case errors.Is(err, docservice.ErrNotFound):
-		m.line = append(m.line, `,"found":false`...)
+		m.line = cli.AppendNotFound(m.line[:0], id, "")
 	default:
 		m.failed++
-		m.line = appendString(append(m.line, `,"found":false,"error":`...), err.Error())
+		m.line = cli.AppendNotFound(m.line[:0], id, err.Error())
 	}
-	m.out.Write(append(m.line, "}\n"...))
+	m.out.Write(m.line)
 }
 
 // finish returns how all of it went.
@@ -143,26 +139,4 @@ func (m *multiGet) finish(err error) error {
 		err = fmt.Errorf("%d of %d documents could not be fetched", m.failed, m.asked)
 	}
 	return err
-}
-
-// appendDocument appends the field that holds a document. What a reader of lines
-// of JSON would not get back byte by byte goes into base64.
-func appendDocument(dst, document []byte) []byte {
-	if bytes.IndexByte(document, '\n') < 0 && utf8.Valid(document) && json.Valid(document) {
-		return append(append(dst, `"document":`...), document...)
-	}
-	dst = append(dst, `"document_base64":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, document)
-	return append(dst, '"')
-}
-
-// appendString appends a JSON string.
-func appendString(dst []byte, s string) []byte {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(s); err != nil {
-		panic(err) // a string always encodes
-	}
-	return append(dst, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }

@@ -42,6 +42,9 @@ func newHTTPHandler(d *daemon, m *metrics) http.Handler {
 	mux.HandleFunc("GET /{$}", serveIndex)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
+	mux.HandleFunc("GET /collections/{collection}/ids", d.serveIDs)
+	mux.HandleFunc("GET /collections/{collection}/count", d.serveCount)
+	mux.HandleFunc("GET /collections/{collection}/export", d.serveExport)
 	mux.Handle("GET /metrics", m.handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -61,7 +64,7 @@ func newHTTPHandler(d *daemon, m *metrics) http.Handler {
 }
 
 func serveIndex(w http.ResponseWriter, _ *http.Request) {
-	_, _ = fmt.Fprintf(w, "docserviced %s\n\n/documents/COLLECTION/ID\n/readyz\n/healthz\n/metrics\n/debug/pprof/\n", cli.Version())
+	_, _ = fmt.Fprintf(w, "docserviced %s\n\n/documents/COLLECTION/ID\n/collections/COLLECTION/ids?prefix=P\n/collections/COLLECTION/count?prefix=P\n/collections/COLLECTION/export?prefix=P\n/readyz\n/healthz\n/metrics\n/debug/pprof/\n", cli.Version())
 }
 
 // serveDocument answers with a document. The id is the rest of the path,

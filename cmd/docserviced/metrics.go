@@ -39,7 +39,7 @@ func newMetrics(d *daemon) *metrics {
 		}, []string{"door", "method"}),
 		byMethod: make(map[string]prometheus.Observer),
 	}
-	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodStats} {
+	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
 		m.byMethod[method] = m.seconds.WithLabelValues("boxcar", path.Base(method))
 	}
 	m.overHTTP = m.seconds.WithLabelValues("http", "Get")

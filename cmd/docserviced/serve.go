@@ -40,6 +40,8 @@ HTTP shows how it is doing; keep it from strangers:
                                 503; reasons and faults as JSON
   /metrics                      for Prometheus
   /documents/COLLECTION/ID      the document; 404 not found, 503 unavailable here
+  /collections/COLLECTION/ids   ids in order, ?prefix= after= limit=, a page at a time
+  .../count, .../export         how many there are; their documents as NDJSON
   /debug/pprof/                 profiles
 
 SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,

@@ -526,7 +526,8 @@ type ScanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*ScanResponse_Entry  `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// There may be more: ask again with this as after. Empty: there is no more. A
-	// page may have fewer entries than asked for, and none, and yet not be the last.
+	// page of less than 32 MiB has as many entries as were asked for, or is the
+	// last.
 	Next          []byte `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

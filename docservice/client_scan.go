@@ -1,0 +1,75 @@
+package docservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"docstore/docservice/docservicepb"
+)
+
+// Scan fetches a page: it calls fn for up to o.Limit ids, in the order of their
+// bytes, each with its document, which is valid until fn returns, or with an
+// error as of Get. What one server cannot give the others are asked for. It
+// returns the After of the next page, nil if there is no more, and stops with
+// the first error of fn or what made a call as a whole fail: ErrUnavailable
+// where no server has read its queue to the end.
+//
+// Pages come from whichever servers answer, and each shows the ids of its own
+// moment.
+func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, document []byte, err error) error) (next []byte, err error) {
+	if o.Limit < 0 || o.Limit > MaxScanIDs {
+		return nil, fmt.Errorf("docservice: a page of %d ids: want 1 to %d", o.Limit, MaxScanIDs)
+	}
+	page, err := c.scanPage(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	decoded := getBuffer()
+	defer decoded.release()
+	for _, entry := range page.GetEntries() {
+		id := string(entry.GetId())
+		var document []byte
+		err := answerError(entry.GetStatus(), id)
+		if err == nil && !o.IDsOnly {
+			document, err = c.documentOf(ctx, decoded, id, clientAnswer{answer: answer{document: entry.GetDocument(), stored: entry.GetStored()}})
+		}
+		if errors.Is(err, ErrUnavailable) {
+			if decoded.bytes, err = c.Get(ctx, decoded.bytes[:0], id); err == nil {
+				document = decoded.bytes
+			}
+		}
+		switch {
+		case errors.Is(err, ErrNotFound): // it went in between
+			continue
+		case err != nil && !isAnswer(err):
+			return nil, err
+		}
+		if err := fn(id, document, err); err != nil {
+			return nil, err
+		}
+	}
+	return page.GetNext(), nil
+}
+
+// scanPage is one call of Scan.
+func (c *Client) scanPage(ctx context.Context, o ScanOptions) (*docservicepb.ScanResponse, error) {
+	request, err := proto.Marshal(&docservicepb.ScanRequest{
+		Collection: c.collection, Prefix: o.Prefix, After: o.After, Limit: uint32(o.Limit),
+		Accept: uint32(c.accept), IdsOnly: o.IDsOnly,
+	})
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.pool.Call(ctx, MethodScan, request, nil)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	page := new(docservicepb.ScanResponse)
+	if err := proto.Unmarshal(body, page); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return page, nil
+}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnswerLines(t *testing.T) {
+	require.Equal(t, `{"id":"<17>","found":true,"document":{"a": 1}}`+"\n", string(AppendFound(nil, "<17>", []byte(`{"a": 1}`))))
+	require.Equal(t, `{"id":"17","found":true,"document_base64":"ewp9"}`+"\n", string(AppendFound(nil, "17", []byte("{\n}"))))
+	require.Equal(t, `{"id_base64":"/w==","found":true,"document":1}`+"\n", string(AppendFound(nil, "\xff", []byte("1"))))
+	require.Equal(t, `{"id":"17","found":false}`+"\n", string(AppendNotFound(nil, "17", "")))
+	require.Equal(t, `{"id":"17","found":false,"error":"\"why\""}`+"\n", string(AppendNotFound(nil, "17", `"why"`)))
+}
+
+// FuzzAnswerLine: whatever id and document are, the line is one of JSON and they
+// can be read from it byte by byte.
+func FuzzAnswerLine(f *testing.F) {
+	f.Add([]byte("17"), []byte(`{"a":1}`))
+	f.Add([]byte("\xff\x00"), []byte("\"\xff\""))
+	f.Add([]byte("a\nb"), []byte("1\n"))
+	f.Fuzz(func(t *testing.T, id, document []byte) {
+		line := AppendFound(nil, string(id), document)
+		require.NotContains(t, string(line[:len(line)-1]), "\n")
+		var got struct {
+			ID             *string         `json:"id"`
+			IDBase64       []byte          `json:"id_base64"`
+			Document       json.RawMessage `json:"document"`
+			DocumentBase64 *string         `json:"document_base64"`
+		}
+		require.NoError(t, json.Unmarshal(line, &got))
+		if got.ID != nil {
+			require.Equal(t, string(id), *got.ID)
+		} else {
+			require.Equal(t, id, got.IDBase64)
+		}
+		if got.DocumentBase64 != nil {
+			b, err := base64.StdEncoding.DecodeString(*got.DocumentBase64)
+			require.NoError(t, err)
+			require.Equal(t, string(document), string(b))
+		} else {
+			require.JSONEq(t, string(document), string(got.Document))
+		}
+	})
+}
