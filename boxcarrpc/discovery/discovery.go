@@ -1,18 +1,28 @@
 // Package discovery tells a Boxcar client which servers there are.
 //
 // A [Source] is watched by a pool and hands it a [Snapshot] whenever the set
-// changes. This package holds the sources that need nothing outside the
-// process: [Static], a fixed list, and [Pattern], numbered servers whose
-// addresses follow from their numbers. Sources that ask a registry live in
-// packages of their own below this one, so that a program links only what it
-// uses.
+// changes. This package holds the sources that need nothing but the standard
+// library: [Static], a fixed list; [Pattern], numbered servers whose addresses
+// follow from their numbers; [File], a list that may change; [DNS] and [SRV].
+// Sources that ask a registry live in packages of their own below this one, so
+// that a program links only what it uses.
+//
+// Subsetting needs dense numbers on which all clients agree. [Pattern], [Static]
+// and [File] with the same list everywhere, and [SRV] with numbered host names
+// have them; [DNS] has not.
 //
 // Concurrency: a Source may be watched by any number of pools at once. A
 // Snapshot is immutable from the moment it was handed over; sources make a new
 // one for every change.
 package discovery
 
-import "context"
+import (
+	"context"
+	"slices"
+)
+
+// MaxNumber is the highest number a server may have.
+const MaxNumber = 1<<31 - 2
 
 // A Source reports a set of servers and its changes.
 type Source interface {
@@ -36,6 +46,11 @@ type Snapshot struct {
 	Self int
 	// Frontends is how many clients of its kind there are, 0 if unknown.
 	Frontends int
+}
+
+// equal tells whether nothing has changed.
+func (s Snapshot) equal(other Snapshot) bool {
+	return s.Numbers == other.Numbers && s.Self == other.Self && s.Frontends == other.Frontends && slices.Equal(s.Servers, other.Servers)
 }
 
 // A Server is one member of a set.

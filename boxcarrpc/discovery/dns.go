@@ -1,0 +1,203 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultDNSInterval is how often a name is looked up.
+const DefaultDNSInterval = 30 * time.Second
+
+// DNSOptions say how names are looked up; nil and zero fields are the defaults.
+type DNSOptions struct {
+	// Interval is the time between two lookups. The default is
+	// DefaultDNSInterval: the resolver does not tell how long an answer holds.
+	Interval time.Duration
+	// Resolver looks names up. The default is net.DefaultResolver.
+	Resolver *net.Resolver
+}
+
+// DNS is the source of the servers behind a host name with a port, as in
+// "search.example.com:7070": an address (A or AAAA) each.
+//
+// DNS knows no numbers. Each watcher gives its own, in the order of the
+// addresses at first; a server keeps its number as long as it is listed, and a
+// new one takes the lowest that is free. That serves subsetting by random or
+// rendezvous, but no algorithm that needs frontends to agree.
+//
+// A lookup that fails or finds nothing changes nothing, except before the first
+// that succeeds, where it ends Watch with its error.
+func DNS(hostPort string, opts *DNSOptions) Source {
+	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
+		host, port, err := net.SplitHostPort(hostPort)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := r.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, err
+		}
+		servers := make([]Server, len(addresses))
+		slices.SortFunc(addresses, netip.Addr.Compare)
+		for i, a := range addresses {
+			servers[i] = Server{Number: unknownNumber, Address: net.JoinHostPort(a.Unmap().String(), port)}
+		}
+		return servers, nil
+	})
+}
+
+// SRV is the source of the servers that the SRV records of a name list, as in
+// "_boxcar._tcp.search.example.com", with their ports and weights; only those of
+// the lowest priority value.
+//
+// Where all their host names end in numbers (see [Ordinal]), as those of a
+// StatefulSet do, these are the servers' numbers, which all watchers agree on.
+// Else numbers are as [DNS] gives them; so is what a failed lookup does.
+func SRV(name string, opts *DNSOptions) Source {
+	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
+		_, records, err := r.LookupSRV(ctx, "", "", name)
+		if err != nil {
+			return nil, err
+		}
+		var servers []Server
+		for _, record := range records { // sorted by priority
+			if record.Priority != records[0].Priority {
+				break
+			}
+			host := strings.TrimSuffix(record.Target, ".")
+			servers = append(servers, Server{
+				Number:  ordinalOr(host, unknownNumber),
+				Address: net.JoinHostPort(host, strconv.Itoa(int(record.Port))),
+				Weight:  float64(record.Weight),
+			})
+		}
+		slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.Address, b.Address) })
+		return servers, nil
+	})
+}
+
+// Ordinal is the number at the end of a host name's first label, as in "be-7" or
+// "be-7.search.svc": the number of a task of a StatefulSet.
+func Ordinal(host string) (number int, ok bool) {
+	label, _, _ := strings.Cut(host, ".")
+	i := strings.LastIndexByte(label, '-')
+	number, err := strconv.Atoi(label[i+1:])
+	if i <= 0 || err != nil || number < 0 || number > MaxNumber || label[i+1] == '+' {
+		return 0, false
+	}
+	return number, true
+}
+
+func ordinalOr(host string, other int) int {
+	if number, ok := Ordinal(host); ok {
+		return number
+	}
+	return other
+}
+
+// unknownNumber is that of a server which its watcher has to number.
+const unknownNumber = -1
+
+type dns struct {
+	interval time.Duration
+	resolver *net.Resolver
+	lookup   func(context.Context, *net.Resolver) ([]Server, error)
+}
+
+func newDNS(opts *DNSOptions, lookup func(context.Context, *net.Resolver) ([]Server, error)) Source {
+	d := dns{interval: DefaultDNSInterval, resolver: net.DefaultResolver, lookup: lookup}
+	if opts != nil && opts.Interval > 0 {
+		d.interval = opts.Interval
+	}
+	if opts != nil && opts.Resolver != nil {
+		d.resolver = opts.Resolver
+	}
+	return d
+}
+
+var errNoServers = errors.New("the name has no servers")
+
+// Watch reports the set when an answer differs from the one before.
+func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
+	ticker := time.NewTicker(d.interval)
+	defer ticker.Stop()
+	var last Snapshot
+	for known := false; ; {
+		servers, err := d.lookup(ctx, d.resolver)
+		if err == nil && len(servers) == 0 {
+			err = errNoServers
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !known:
+			return fmt.Errorf("discovery: %w", err)
+		case err == nil:
+			snapshot := number(servers, last.Servers)
+			if !known || !last.equal(snapshot) {
+				known, last = true, snapshot
+				update(snapshot)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// number makes a snapshot of servers, sorted by address. Numbers of their own
+// count only if all have one and no two the same.
+func number(servers, before []Server) Snapshot {
+	own := map[int]bool{}
+	for _, server := range servers {
+		if server.Number != unknownNumber {
+			own[server.Number] = true
+		}
+	}
+	if len(own) < len(servers) {
+		assign(servers, before)
+	}
+	s := Snapshot{Servers: servers, Self: -1}
+	for _, server := range servers {
+		s.Numbers = max(s.Numbers, server.Number+1)
+	}
+	return s
+}
+
+// assign gives servers the numbers that they had before, and the lowest free
+// ones to those that are new.
+func assign(servers, before []Server) {
+	had := map[string]int{}
+	for _, server := range before {
+		had[server.Address] = server.Number
+	}
+	taken := map[int]bool{}
+	for i := range servers {
+		number, known := had[servers[i].Address]
+		if !known {
+			number = unknownNumber
+		}
+		servers[i].Number = number
+		taken[number] = true
+	}
+	free := 0
+	for i := range servers {
+		if servers[i].Number != unknownNumber {
+			continue
+		}
+		for taken[free] {
+			free++
+		}
+		servers[i].Number = free
+		free++
+	}
+}
