@@ -17,7 +17,7 @@ const (
 	codecZstd codecID = 3
 )
 
-// encoder compresses documents one by one, for one goroutine at a time.
+// encoder compresses documents one by one, for many goroutines at once.
 type encoder interface {
 	// encode appends the document compressed to dst. False: it could not, and
 	// the document is better stored as it is.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/klauspost/compress/dict"
@@ -34,7 +35,7 @@ type zstdEncoder struct{ *zstd.Encoder }
 func newZstdEncoder(dictionary []byte) (encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(zstdLevel),
-		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
 		zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(zstdWindowBytes),

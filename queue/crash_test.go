@@ -171,13 +171,14 @@ func TestCrashInRecovery(t *testing.T) {
 	w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, 20)))
 	require.NoError(t, err)
 	require.Error(t, h.work(w, 60))
+	require.Error(t, w.Close())
 	for name, keep := range crashKeeps {
 		for k := 1; ; k++ {
 			again := mem.CrashClone(keep)
 			w, err := OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
 			if err == nil {
 				require.Greater(t, k, 4)
-				require.NoError(t, w.lock.Close())
+				require.NoError(t, w.Close())
 				break
 			}
 			for nameAgain, keepAgain := range crashKeeps {

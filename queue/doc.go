@@ -24,6 +24,10 @@
 // at once. Appends take a mutex; fetching a document takes no lock. What Entry
 // holds is valid until the function it was passed to returns.
 //
+// A Writer compresses with all processors and writes in the background: appends
+// go on while blocks are compressed and while Flush waits for the disk. At most
+// 8 MiB of documents wait for it; then Append waits, too.
+//
 // # Files
 //
 // A queue is a row of segments, numbered from 1 without holes. A sealed one is

@@ -59,6 +59,16 @@ func openWriter(t testing.TB, opts *WriterOptions) *Writer {
 	return w
 }
 
+// settle waits until the writer's files hold what they are going to hold of
+// everything added so far.
+func settle(t testing.TB, w *Writer) {
+	done := make(chan error, 1)
+	w.mu.Lock()
+	w.pipeline.submit(step{done: done})
+	w.mu.Unlock()
+	require.NoError(t, <-done)
+}
+
 func openReader(t testing.TB, fsys vfs.FS) *Reader {
 	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys, PollInterval: time.Millisecond})
 	require.NoError(t, err)

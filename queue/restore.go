@@ -64,7 +64,7 @@ func (w *Writer) restoreLast() error {
 	}
 	defer s.file.Close()
 	w.mu.queue = s.header.queue
-	w.mu.lastDigest = s.footer.digest()
+	w.restored = s.footer.digest()
 	w.mu.lastRaw = s.footer.raw
 	return nil
 }

@@ -1,6 +1,10 @@
 package queue
 
-import "docstore/internal/vfs"
+import (
+	"fmt"
+
+	"docstore/internal/vfs"
+)
 
 // segmentWriter writes one segment, from its header to its footer. Whatever
 // fails is final for the file.
@@ -20,9 +24,6 @@ type segmentWriter struct {
 // the file gets its name, and the name before this returns: an open segment
 // without a header is damage, never the work of a crash.
 func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary) (*segmentWriter, error) {
-	if d != nil {
-		header.dictionary.bytes, header.dictionary.hash = uint32(len(d.bytes)), d.hash
-	}
 	beginning := header.append(nil)
 	if d != nil {
 		beginning = append(beginning, d.bytes...)
@@ -63,24 +64,17 @@ func writeNew(fsys vfs.FS, name string, content []byte) error {
 	return err
 }
 
-// next is the address of the first entry of the next block.
-func (s *segmentWriter) next() Address {
-	return Address{Segment: s.header.segment, Block: uint32(s.size)}
-}
-
-// fits tells whether another block, however large, and the footer fit into the
-// offsets there are.
-func (s *segmentWriter) fits() bool {
-	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes
-}
-
-// writeBlock writes the encoded block. It is neither durable nor committed yet.
-func (s *segmentWriter) writeBlock(encoded []byte) error {
+// writeBlock writes the block for the address. It is neither durable nor
+// committed yet.
+func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 	h, err := parseBlockHeader(encoded)
 	if err != nil {
 		return err
 	}
 	offset := s.size
+	if at != (Address{Segment: s.header.segment, Block: uint32(offset)}) {
+		return fmt.Errorf("block is meant for %s, the next one of segment %d lies at %d", at, s.header.segment, offset)
+	}
 	if err := s.write(encoded); err != nil {
 		return err
 	}

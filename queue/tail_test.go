@@ -259,6 +259,7 @@ func (s *source) append(count int) {
 		it.put(s.t, s.w)
 		s.items = append(s.items, it)
 	}
+	settle(s.t, s.w)
 }
 
 func (s *source) files() map[string][]byte {

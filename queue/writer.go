@@ -1,20 +1,13 @@
 package queue
 
 import (
-	"crypto/rand"
-	"fmt"
 	"io"
-	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/errors"
-
-	"docstore/internal/vfs"
 )
 
 // Writer appends to the queue in a directory. Any number of goroutines may use
@@ -26,28 +19,35 @@ import (
 // The first failure to write is final: what was flushed before is safe, and
 // every further call returns the same error, Close too. Whoever wants to go on
 // closes the Writer and opens another.
+//
+// A Writer decides where everything lies, and leaves it to its pipeline to
+// compress and write: what is below is what the files are going to be, not what
+// they are.
 type Writer struct {
 	dir      string
 	options  WriterOptions
 	codec    codec
 	plain    encoder // without a dictionary
+	restored digest  // of the footer of the last segment, as it was when opened
 	lock     io.Closer
+	pipeline *pipeline
 	training sync.WaitGroup // the goroutine that trains a dictionary
+	flushing sync.Mutex     // held during a Flush, before mu
 	closing  sync.Once
 	closeErr error
 
 	mu struct {
 		sync.Mutex
-		err        error // the first failure; final
 		closed     bool
 		queue      [16]byte
-		last       SegmentID // the highest number taken
-		lastDigest digest    // of the footer of segment last, once it is sealed
-		lastRaw    uint64    // documents in it, before compression
-		segment    *segmentWriter
-		block      blockBuilder
+		last       SegmentID     // the highest number taken
+		lastRaw    uint64        // documents in the last segment that ended, before compression
+		segment    *openSegment  // nil: the next entry begins one
+		block      *pendingBlock // nil: the next entry begins one
 		cursor     []byte
 		cursorErr  error       // the last SetCursor was refused
+		added      uint64      // entries
+		durable    uint64      // of them
 		dictionary *dictionary // for the next segment; nil: none
 		sample     *sample
 		sampled    int64            // bytes of documents offered to the sample
@@ -56,121 +56,25 @@ type Writer struct {
 	}
 }
 
-// OpenWriter opens the queue in dir for writing, and makes both if there is
-// none. A segment left open by a writer that stopped early is sealed first.
-//
-// ErrLocked: another Writer has dir. *CorruptionError: the newest segment is
-// damaged below what was flushed.
-func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
-	w := &Writer{dir: dir}
-	if opts != nil {
-		w.options = *opts
-	}
-	if err := w.complete(); err != nil {
-		return nil, err
-	}
-	if err := makeDir(w.options.FS, filepath.Clean(dir)); err != nil {
-		return nil, errors.Wrap(err, "queue: making the directory")
-	}
-	lock, err := lockDir(w.options.FS, dir, w.options.Now())
-	if err != nil {
-		return nil, err
-	}
-	w.lock = lock
-	if err := w.restore(); err != nil {
-		lock.Close()
-		return nil, errors.Wrapf(err, "queue: opening %s for writing", dir)
-	}
-	return w, nil
+// openSegment is the segment that the Writer fills.
+type openSegment struct {
+	number     SegmentID
+	dictionary *dictionary // nil: none
+	size       int64       // of the file when all that was submitted is written
+	raw        uint64      // bytes of the documents before compression
+	first      time.Time   // when the first entry was appended; zero: there is none
+	unmarked   bool        // there are blocks behind the last commit mark
 }
 
-// complete checks the options and puts in the defaults.
-func (w *Writer) complete() error {
-	o := &w.options
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Codec == "" {
-		o.Codec = DefaultCodec
-	}
-	if o.BlockBytes == 0 {
-		o.BlockBytes = DefaultBlockBytes
-	}
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = DefaultSegmentBytes
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.newQueueID == nil {
-		o.newQueueID = randomQueueID
-	}
-	if o.dictionaryBytes == 0 {
-		o.dictionaryBytes = defaultDictionaryBytes
-	}
-	var faults []error
-	if o.BlockBytes < 0 || o.BlockBytes > MaxBlockBytes {
-		faults = append(faults, fmt.Errorf("queue: BlockBytes is %d, at most %d are allowed", o.BlockBytes, MaxBlockBytes))
-	}
-	if o.SegmentBytes < 0 || o.SegmentBytes > MaxSegmentBytes {
-		faults = append(faults, fmt.Errorf("queue: SegmentBytes is %d, at most %d are allowed", o.SegmentBytes, int64(MaxSegmentBytes)))
-	}
-	if o.SegmentAge < 0 {
-		faults = append(faults, fmt.Errorf("queue: SegmentAge is %v", o.SegmentAge))
-	}
-	c, err := codecByName(o.Codec)
-	if err != nil {
-		faults = append(faults, err)
-	} else {
-		w.codec = c
-		w.plain, err = c.newEncoder(nil)
-		faults = append(faults, err)
-	}
-	w.mu.sample = newSample(sampleShare * max(o.dictionaryBytes, 0))
-	return errors.Join(faults...)
+// next is the address of the first entry of the next block.
+func (s *openSegment) next() Address {
+	return Address{Segment: s.number, Block: uint32(s.size)}
 }
 
-func randomQueueID() (id [16]byte, err error) {
-	_, err = rand.Read(id[:])
-	return id, err
-}
-
-// makeDir makes the directory and its parents, durably.
-func makeDir(fsys vfs.FS, dir string) error {
-	if _, err := fsys.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDir(fsys, parent); err != nil {
-			return err
-		}
-	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return err
-	}
-	return fsys.SyncDir(parent)
-}
-
-func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	holder := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, now.UTC().Format(time.RFC3339))
-	lock, err := fsys.Lock(filepath.Join(dir, lockName), holder)
-	var locked *vfs.LockedError
-	if errors.As(err, &locked) {
-		by := "by another process"
-		if locked.Holder != "" {
-			by = "by " + locked.Holder
-		}
-		return nil, &markedError{mark: ErrLocked, detail: dir + ", " + by}
-	}
-	return lock, errors.Wrap(err, "queue: locking the directory")
+// fits tells whether another block, however large, and the footer fit into the
+// offsets there are.
+func (s *openSegment) fits() bool {
+	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes
 }
 
 // Append adds a document and returns its address, which is permanent. The
@@ -203,10 +107,16 @@ func (w *Writer) add(r Record, deleted bool) (Address, error) {
 	}
 	now := w.options.Now()
 	if err := w.makeRoom(len(r.ID)+len(r.Document), now); err != nil {
-		return Address{}, w.fail(err)
+		return Address{}, w.pipeline.fail(err)
 	}
-	at := w.mu.segment.next()
-	at.Index = w.mu.block.add(r.ID, r.Document, deleted, expirySeconds(r.Expires), now.UnixMilli())
+	b := w.mu.block
+	at := b.at
+	at.Index = b.add(r, deleted)
+	if full := b.cut(chunkBytes); full != nil {
+		w.pipeline.compress(full)
+	}
+	w.mu.added++
+	w.mu.segment.raw += uint64(len(r.Document))
 	if !deleted && w.codec.train != nil && w.options.dictionaryBytes > 0 {
 		w.mu.sample.add(r.Document)
 		w.mu.sampled += int64(len(r.Document))
@@ -214,47 +124,36 @@ func (w *Writer) add(r Record, deleted bool) (Address, error) {
 	return at, nil
 }
 
-// makeRoom sees to it that an entry of the given bytes can be added to the
-// block. Blocks and segments end here, before an entry that they do not take,
-// and not behind the last one they do: so the cursor set after an entry is
+// makeRoom sees to it that there is a block to which an entry of the given bytes
+// can be added. Blocks and segments end here, before an entry that they do not
+// take, and not behind the last one they do: so the cursor set after an entry is
 // stored with it.
 func (w *Writer) makeRoom(bytes int, now time.Time) error {
-	if w.tooOld(now) || !w.mu.block.takes(bytes, w.options.BlockBytes) {
-		if err := w.closeBlock(); err != nil {
-			return err
-		}
+	if b := w.mu.block; b != nil && (w.tooOld(now) || !b.takes(bytes, w.options.BlockBytes)) {
+		w.closeBlock()
 	}
-	if w.mu.block.count() > 0 {
+	if w.mu.block != nil {
 		return nil
 	}
 	if s := w.mu.segment; s != nil {
 		w.takeDictionary()
 		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {
-			if err := w.seal(); err != nil {
-				return err
-			}
+			w.seal(nil)
 		}
 	}
 	if w.mu.segment == nil {
-		return w.begin(now)
+		if err := w.begin(now); err != nil {
+			return err
+		}
 	}
+	w.beginBlock(now)
 	return nil
 }
 
 // tooOld tells whether the open segment has reached its age.
 func (w *Writer) tooOld(now time.Time) bool {
 	s := w.mu.segment
-	if w.options.SegmentAge == 0 || s == nil {
-		return false
-	}
-	first := s.first
-	if s.blocks == 0 {
-		if w.mu.block.count() == 0 {
-			return false
-		}
-		first = w.mu.block.appended
-	}
-	return now.Sub(time.UnixMilli(first)) >= w.options.SegmentAge
+	return w.options.SegmentAge > 0 && s != nil && !s.first.IsZero() && now.Sub(s.first) >= w.options.SegmentAge
 }
 
 // begin makes the next segment.
@@ -262,74 +161,89 @@ func (w *Writer) begin(now time.Time) error {
 	if w.mu.last == math.MaxUint32 {
 		return ErrFull
 	}
-	header := segmentHeader{
-		queue: w.mu.queue, segment: w.mu.last + 1, codec: w.codec.id,
-		created: now.UnixMilli(), previous: w.mu.lastDigest,
-	}
+	w.mu.last++
+	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.id, created: now.UnixMilli()}
 	d := w.mu.dictionary
 	if d != nil && w.mu.lastRaw < dictionaryShare*uint64(len(d.bytes)) {
 		d = nil // segments are small here: see wantsDictionary
 	}
-	s, err := createSegment(w.options.FS, w.dir, header, d)
-	if err != nil {
-		return err
+	if d != nil {
+		header.dictionary.bytes, header.dictionary.hash = uint32(len(d.bytes)), d.hash
 	}
-	w.mu.segment, w.mu.last = s, header.segment
+	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.firstFrame()}
+	w.pipeline.submit(step{begin: &beginning{header: header, dictionary: d}})
 	return nil
 }
 
-// closeBlock writes the block, if it has entries.
-func (w *Writer) closeBlock() error {
-	s, b := w.mu.segment, &w.mu.block
-	if b.count() == 0 {
-		return nil
-	}
-	enc := w.plain
+// beginBlock makes the next block of the open segment.
+func (w *Writer) beginBlock(now time.Time) {
+	s := w.mu.segment
+	b := &pendingBlock{at: s.next(), encoder: w.plain, appended: now.UnixMilli()}
 	if s.dictionary != nil {
-		enc = s.dictionary.encoder
+		b.encoder = s.dictionary.encoder
 	}
-	if err := s.writeBlock(b.encode(enc, s.next(), s.chain, w.mu.cursor)); err != nil {
-		return err
+	if s.first.IsZero() {
+		s.first = now
 	}
-	b.reset()
+	w.mu.block = b
+}
+
+// closeBlock ends the block, if there is one, and has it written.
+func (w *Writer) closeBlock() {
+	s, b := w.mu.segment, w.mu.block
+	if b == nil {
+		return
+	}
+	w.mu.block = nil
+	b.cursor = slices.Clone(w.mu.cursor)
+	w.pipeline.finish(b)
+	s.size += b.size()
+	s.unmarked = true
+	w.pipeline.submit(step{block: b})
 	if w.mu.dictionary == nil && !w.mu.trained {
 		w.train()
 	}
-	return nil
 }
 
-// seal ends the open segment, if there is one. Its block must be closed.
-func (w *Writer) seal() error {
+// mark has a commit mark written behind all that was submitted, if there is not
+// one already.
+func (w *Writer) mark(done chan<- error) {
 	s := w.mu.segment
-	if s == nil {
-		return nil
+	if s == nil || !s.unmarked {
+		w.pipeline.submit(step{done: done}) // what is submitted is yet to be written
+		return
 	}
+	s.size += markBytes
+	s.unmarked = false
+	w.pipeline.submit(step{mark: true, done: done})
+}
+
+// seal has the open segment ended, if there is one. Its block must be closed.
+func (w *Writer) seal(done chan<- error) {
+	s := w.mu.segment
 	w.mu.segment = nil
-	footer, err := s.seal()
-	if err != nil {
-		return err
+	w.pipeline.submit(step{seal: s != nil, done: done})
+	if s != nil {
+		w.mu.lastRaw = s.raw
+		w.train()
 	}
-	w.mu.lastDigest, w.mu.lastRaw = footer.digest(), footer.raw
-	w.train()
-	return nil
 }
 
 // usable returns why nothing can be written any more. The mutex must be held.
 func (w *Writer) usable() error {
-	switch {
-	case w.mu.closed:
+	if w.mu.closed {
 		return ErrClosed
-	case w.mu.err != nil:
-		return w.mu.err
+	}
+	if err := w.pipeline.failed(); err != nil {
+		return err
 	}
 	return w.mu.cursorErr
 }
 
-// fail makes err final.
-func (w *Writer) fail(err error) error {
-	w.mu.err = errors.Wrapf(err, "queue: writing to %s failed; what was flushed is safe, "+
+// describe is the error that every call returns after a first failure.
+func (w *Writer) describe(err error) error {
+	return errors.Wrapf(err, "queue: writing to %s failed; what was flushed is safe, "+
 		"and nothing more is written until it is opened anew", w.dir)
-	return w.mu.err
 }
 
 // SetCursor sets the position in the input, which travels with the next block
@@ -359,57 +273,70 @@ func (w *Writer) Cursor() []byte {
 	return slices.Clone(w.mu.cursor)
 }
 
-// Flush makes all that was added before durable and visible to readers.
-func (w *Writer) Flush() error { return w.end((*Writer).flush) }
-
-func (w *Writer) flush() error {
-	if err := w.closeBlock(); err != nil {
+// Flush makes all that was added before durable and visible to readers. Others
+// may go on to append meanwhile. Calls that come while one is under way are
+// served together by the next.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	added := w.mu.added
+	w.mu.Unlock()
+	w.flushing.Lock()
+	defer w.flushing.Unlock()
+	w.mu.Lock()
+	err := w.usable()
+	old := w.tooOld(w.options.Now())
+	if err != nil || w.mu.durable >= added && !old {
+		w.mu.Unlock()
 		return err
 	}
-	if w.tooOld(w.options.Now()) {
-		return w.seal()
+	end := w.mark
+	if old {
+		end = w.seal
 	}
-	if w.mu.segment == nil {
-		return nil
-	}
-	return w.mu.segment.commit()
+	return w.endBlock(end)
 }
 
 // Seal makes all that was added before durable and closes the segment, which is
 // then ready to be copied under its final name. The next entry begins a new one.
 func (w *Writer) Seal() error {
-	return w.end(func(w *Writer) error {
-		if err := w.closeBlock(); err != nil {
-			return err
-		}
-		return w.seal()
-	})
-}
-
-func (w *Writer) end(do func(*Writer) error) error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if err := w.usable(); err != nil {
+		w.mu.Unlock()
 		return err
 	}
-	if err := do(w); err != nil {
-		return w.fail(err)
+	return w.endBlock(w.seal)
+}
+
+// endBlock closes the block, submits what end does, gives up the mutex, which
+// must be held, and waits for the outcome.
+func (w *Writer) endBlock(end func(done chan<- error)) error {
+	done := make(chan error, 1)
+	w.closeBlock()
+	end(done)
+	added := w.mu.added
+	w.mu.Unlock()
+	err := <-done
+	if err == nil {
+		w.mu.Lock()
+		w.mu.durable = max(w.mu.durable, added)
+		w.mu.Unlock()
 	}
-	return nil
+	return err
 }
 
 // Close seals the segment and gives up the directory. It returns the error of
 // an earlier failure if there was one. Further calls return the same.
 func (w *Writer) Close() error {
 	w.closing.Do(func() {
-		err := w.Seal()
 		w.mu.Lock()
+		err := w.usable()
 		w.mu.closed = true
-		if w.mu.segment != nil {
-			w.mu.segment.close()
-			w.mu.segment = nil
+		if err == nil {
+			err = w.endBlock(w.seal)
+		} else {
+			w.mu.Unlock()
 		}
-		w.mu.Unlock()
+		w.pipeline.stop()
 		w.training.Wait()
 		w.closeErr = errors.CombineErrors(err, w.lock.Close())
 	})

@@ -76,7 +76,7 @@ func TestMostEntriesOfABlock(t *testing.T) {
 // TestOffsetsFitIn32Bits: a segment ends before an offset could be too large,
 // however large the next block gets.
 func TestOffsetsFitIn32Bits(t *testing.T) {
-	s := &segmentWriter{}
+	s := &openSegment{}
 	for s.size = MaxSegmentBytes - 3*maxBlockFileBytes; s.fits(); s.size += 1 << 10 {
 		require.LessOrEqual(t, s.size+maxBlockFileBytes+footerBytes, int64(MaxSegmentBytes))
 		require.LessOrEqual(t, s.size, int64(math.MaxUint32))

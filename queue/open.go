@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+)
+
+// OpenWriter opens the queue in dir for writing, and makes both if there is
+// none. A segment left open by a writer that stopped early is sealed first.
+//
+// ErrLocked: another Writer has dir. *CorruptionError: the newest segment is
+// damaged below what was flushed.
+func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
+	w := &Writer{dir: dir}
+	if opts != nil {
+		w.options = *opts
+	}
+	if err := w.complete(); err != nil {
+		return nil, err
+	}
+	if err := makeDir(w.options.FS, filepath.Clean(dir)); err != nil {
+		return nil, errors.Wrap(err, "queue: making the directory")
+	}
+	lock, err := lockDir(w.options.FS, dir, w.options.Now())
+	if err != nil {
+		return nil, err
+	}
+	w.lock = lock
+	if err := w.restore(); err != nil {
+		lock.Close()
+		return nil, errors.Wrapf(err, "queue: opening %s for writing", dir)
+	}
+	w.pipeline = startPipeline(w.options.FS, dir, w.restored, w.describe)
+	return w, nil
+}
+
+// complete checks the options and puts in the defaults.
+func (w *Writer) complete() error {
+	o := &w.options
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Codec == "" {
+		o.Codec = DefaultCodec
+	}
+	if o.BlockBytes == 0 {
+		o.BlockBytes = DefaultBlockBytes
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.newQueueID == nil {
+		o.newQueueID = randomQueueID
+	}
+	if o.dictionaryBytes == 0 {
+		o.dictionaryBytes = defaultDictionaryBytes
+	}
+	var faults []error
+	if o.BlockBytes < 0 || o.BlockBytes > MaxBlockBytes {
+		faults = append(faults, fmt.Errorf("queue: BlockBytes is %d, at most %d are allowed", o.BlockBytes, MaxBlockBytes))
+	}
+	if o.SegmentBytes < 0 || o.SegmentBytes > MaxSegmentBytes {
+		faults = append(faults, fmt.Errorf("queue: SegmentBytes is %d, at most %d are allowed", o.SegmentBytes, int64(MaxSegmentBytes)))
+	}
+	if o.SegmentAge < 0 {
+		faults = append(faults, fmt.Errorf("queue: SegmentAge is %v", o.SegmentAge))
+	}
+	c, err := codecByName(o.Codec)
+	if err != nil {
+		faults = append(faults, err)
+	} else {
+		w.codec = c
+		w.plain, err = c.newEncoder(nil)
+		faults = append(faults, err)
+	}
+	w.mu.sample = newSample(sampleShare * max(o.dictionaryBytes, 0))
+	return errors.Join(faults...)
+}
+
+func randomQueueID() (id [16]byte, err error) {
+	_, err = rand.Read(id[:])
+	return id, err
+}
+
+// makeDir makes the directory and its parents, durably.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
+func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	holder := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, now.UTC().Format(time.RFC3339))
+	lock, err := fsys.Lock(filepath.Join(dir, lockName), holder)
+	var locked *vfs.LockedError
+	if errors.As(err, &locked) {
+		by := "by another process"
+		if locked.Holder != "" {
+			by = "by " + locked.Holder
+		}
+		return nil, &markedError{mark: ErrLocked, detail: dir + ", " + by}
+	}
+	return lock, errors.Wrap(err, "queue: locking the directory")
+}

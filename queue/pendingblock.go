@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// chunkBytes of ids and documents are compressed at a time: little enough that
+// the processors are done with a block at about the same time, and enough that
+// handing it over costs nothing beside it.
+const chunkBytes = 16 << 10
+
+// pendingBlock is a block on its way into the file. It is filled chunk by chunk,
+// and while it still is, its full chunks are compressed. Its address was known
+// before its first entry; its size is known when all of its chunks are.
+type pendingBlock struct {
+	at       Address // of its first entry
+	encoder  encoder // nil: documents are stored as they are
+	appended int64   // when its first entry was, Unix milliseconds
+	count    int
+	rawBytes int // of ids and documents
+	expiries bool
+	cursor   []byte
+
+	chunks   []*chunk // in order
+	filling  *chunk   // the last one of them, as long as it is not full
+	encoding sync.WaitGroup
+}
+
+// takes tells whether an entry of the given bytes still fits into a block of
+// blockBytes.
+func (b *pendingBlock) takes(bytes, blockBytes int) bool {
+	return b.count < MaxBlockEntries && b.rawBytes+bytes <= blockBytes
+}
+
+// add copies an entry into the last chunk and returns its index in the block.
+func (b *pendingBlock) add(r Record, deleted bool) uint16 {
+	index := b.count
+	if b.filling == nil {
+		b.filling = newChunk(b, index)
+		b.chunks = append(b.chunks, b.filling)
+	}
+	expiry := expirySeconds(r.Expires)
+	b.filling.add(r, expiry, deleted)
+	b.count++
+	b.rawBytes += len(r.ID) + len(r.Document)
+	b.expiries = b.expiries || expiry != 0
+	return uint16(index)
+}
+
+// cut returns the chunk that was being filled if it has at least so many bytes
+// of ids and documents, and nil otherwise. The next entry begins another one.
+func (b *pendingBlock) cut(bytes int) *chunk {
+	c := b.filling
+	if c == nil || len(c.ids)+len(c.documents) < bytes {
+		return nil
+	}
+	b.filling = nil
+	return c
+}
+
+// header is the block's header behind the block with the checksum previous. The
+// chunks must be encoded.
+func (b *pendingBlock) header(previous uint32) blockHeader {
+	h := blockHeader{
+		expiries: b.expiries, count: b.count, previous: previous,
+		appended: b.appended, cursorBytes: len(b.cursor),
+	}
+	ids := 0
+	for _, c := range b.chunks {
+		ids += len(c.ids)
+		h.dataBytes += uint32(len(c.stored))
+	}
+	h.tableBytes = uint32(h.idsOffset()) - blockHeaderBytes + uint32(ids+len(b.cursor))
+	return h
+}
+
+// size is what the block takes in the file. The chunks must be encoded.
+func (b *pendingBlock) size() int64 {
+	h := b.header(0)
+	return h.size()
+}
+
+// bytes are the block as it is written behind the one with the checksum
+// previous. It reuses the memory of room. The chunks must be encoded.
+func (b *pendingBlock) bytes(room []byte, previous uint32) []byte {
+	h := b.header(previous)
+	out := slices.Grow(room[:0], int(h.size()))[:h.size()]
+	table, data := out[:h.dataOffset()], out[h.dataOffset():]
+	entries := table[blockHeaderBytes:]
+	expiries := entries[entryBytes*b.count:]
+	ids := table[h.idsOffset():]
+	idEnd, end := 0, 0
+	for _, c := range b.chunks {
+		for i := range c.entries {
+			e := &c.entries[i]
+			little.PutUint32(entries[0:], uint32(end+e.storedEnd))
+			little.PutUint32(entries[4:], uint32(idEnd+e.idEnd))
+			little.PutUint32(entries[8:], e.rawAndFlags)
+			little.PutUint32(entries[12:], e.crc)
+			entries = entries[entryBytes:]
+			if b.expiries {
+				little.PutUint32(expiries, e.expiry)
+				expiries = expiries[expiryBytes:]
+			}
+		}
+		idEnd += copy(ids[idEnd:], c.ids)
+		end += copy(data[end:], c.stored)
+	}
+	copy(ids[idEnd:], b.cursor)
+	h.put(table)
+	sealFrame(table)
+	return out
+}
+
+// release gives the memory of the chunks to others.
+func (b *pendingBlock) release() {
+	for _, c := range b.chunks {
+		c.release()
+	}
+	b.chunks = nil
+}
+
+// pendingEntry is an entry of a chunk.
+type pendingEntry struct {
+	idEnd, end int // in the chunk's ids and documents
+	expiry     uint32
+	deleted    bool
+
+	// What became of it by encode:
+	storedEnd   int // in the chunk's stored
+	rawAndFlags uint32
+	crc         uint32
+}
+
+// chunk is a run of a block's entries. It belongs to one goroutine at a time: to
+// the one that fills the block, then to the one that encodes it, then to the one
+// that writes the block.
+type chunk struct {
+	block   *pendingBlock
+	index   int // of its first entry in the block
+	entries []pendingEntry
+	ids     []byte
+	// documents as they were appended, and by encode as they are stored
+	documents, stored []byte
+}
+
+var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
+
+// newChunk returns an empty chunk for the entries of a block from index on.
+func newChunk(b *pendingBlock, index int) *chunk {
+	c := chunkPool.Get().(*chunk)
+	c.block, c.index = b, index
+	c.entries, c.ids, c.documents, c.stored = c.entries[:0], c.ids[:0], c.documents[:0], c.stored[:0]
+	return c
+}
+
+// release gives the chunk's memory to others. That of a huge document is freed.
+func (c *chunk) release() {
+	c.block = nil
+	if cap(c.documents)+cap(c.stored) <= maxScratchBytes {
+		chunkPool.Put(c)
+	}
+}
+
+func (c *chunk) add(r Record, expiry uint32, deleted bool) {
+	c.ids = append(c.ids, r.ID...)
+	c.documents = append(c.documents, r.Document...)
+	c.entries = append(c.entries, pendingEntry{
+		idEnd: len(c.ids), end: len(c.documents), expiry: expiry, deleted: deleted,
+	})
+}
+
+// encode compresses the documents, each by itself, and computes their checksums.
+func (c *chunk) encode() {
+	var idStart, start int
+	at := c.block.at
+	for i := range c.entries {
+		e := &c.entries[i]
+		id, document := c.ids[idStart:e.idEnd], c.documents[start:e.end]
+		idStart, start = e.idEnd, e.end
+		before := len(c.stored)
+		e.rawAndFlags = uint32(len(document))
+		if e.deleted {
+			e.rawAndFlags = flagDeleted
+		} else {
+			var storedRaw bool
+			if c.stored, storedRaw = appendEncoded(c.block.encoder, c.stored, document); storedRaw {
+				e.rawAndFlags |= flagStoredRaw
+			}
+		}
+		at.Index = uint16(c.index + i)
+		e.storedEnd = len(c.stored)
+		e.crc = documentCRC(at, e.rawAndFlags, id, c.stored[before:])
+	}
+}
+
+// appendEncoded appends the document compressed, or as it is where that is not
+// longer.
+func appendEncoded(enc encoder, dst, document []byte) (out []byte, storedRaw bool) {
+	if enc != nil && len(document) > 0 {
+		out, ok := enc.encode(dst, document)
+		if ok && len(out)-len(dst) < len(document) {
+			return out, false
+		}
+	}
+	return append(dst, document...), true
+}
+
+// expirySeconds is the time in whole Unix seconds, rounded up so that nothing
+// expires early, in the 32 bits there are for it; 0 is never.
+func expirySeconds(t time.Time) uint32 {
+	if t.IsZero() {
+		return 0
+	}
+	seconds := t.Unix()
+	if t.Nanosecond() > 0 {
+		seconds++
+	}
+	return uint32(min(max(seconds, 1), math.MaxUint32))
+}

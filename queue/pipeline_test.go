@@ -1,0 +1,167 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// gate is a file system whose operations of one kind stand still until it is
+// opened.
+func gate(fsys vfs.FS, kind vfs.OpKind) (gated vfs.FS, standing func() int, open func()) {
+	opened := make(chan struct{})
+	var mu sync.Mutex
+	count := 0
+	gated = vfs.NewFault(fsys, func(op vfs.Op) error {
+		if op.Kind == kind {
+			mu.Lock()
+			count++
+			mu.Unlock()
+			<-opened
+		}
+		return nil
+	})
+	standing = func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return count
+	}
+	return gated, standing, func() { close(opened) }
+}
+
+// TestAppendsGoOnDuringAFlush: blocks close, segments end and addresses are
+// given out while the disk makes something durable, and in the end all is where
+// it was said to be.
+func TestAppendsGoOnDuringAFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		gated, standing, open := gate(mem, vfs.OpSyncData)
+		opts := testOptions(gated)
+		opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 2000, 20_000
+		w := openWriter(t, opts)
+		var items []item
+		put := func() {
+			it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
+			it.put(t, w)
+			items = append(items, it)
+		}
+		put()
+		flushed := make(chan error, 1)
+		go func() { flushed <- w.Flush() }()
+		synctest.Wait()
+		require.Equal(t, 1, standing())
+		for range 200 {
+			put()
+		}
+		synctest.Wait()
+		require.Equal(t, 1, standing(), "something was written behind what is not durable yet")
+		require.Greater(t, items[200].at.Segment, SegmentID(2))
+		select {
+		case <-flushed:
+			t.Fatal("Flush returned before its sync did")
+		default:
+		}
+		open()
+		require.NoError(t, <-flushed)
+		require.NoError(t, w.Close())
+		requireItems(t, openReader(t, mem), items)
+		requireSound(t, mem)
+	})
+}
+
+// TestPendingBytesAreBounded: who appends faster than the disk writes waits.
+func TestPendingBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gated, _, open := gate(newMem(t), vfs.OpWrite)
+		opts := testOptions(gated)
+		opts.BlockBytes = MaxBlockBytes
+		w := openWriter(t, opts)
+		document := []byte(strings.Repeat("x", 100_000))
+		appended := 0
+		finished := make(chan error, 1)
+		const count = 3 * maxPendingBytes / 100_000
+		go func() {
+			for appended = 0; appended < count; appended++ {
+				if _, err := w.Append([]byte("id"), document); err != nil {
+					finished <- err
+					return
+				}
+			}
+			finished <- w.Close()
+		}()
+		synctest.Wait()
+		bytes := appended * len(document)
+		assert.LessOrEqual(t, bytes, maxPendingBytes+MaxBlockBytes)
+		assert.Greater(t, bytes, maxPendingBytes-2*MaxBlockBytes)
+		open()
+		require.NoError(t, <-finished)
+	})
+}
+
+// TestFlushesAreShared: those for what was added while one is under way need one
+// more sync, not one each.
+func TestFlushesAreShared(t *testing.T) {
+	mem := newMem(t)
+	gated, standing, open := gate(mem, vfs.OpSyncData)
+	w := openWriter(t, testOptions(gated))
+	var waiting sync.WaitGroup
+	flush := func() { waiting.Go(func() { assert.NoError(t, w.Flush()) }) }
+	add := func() {
+		_, err := w.Append([]byte("id"), []byte("document"))
+		require.NoError(t, err)
+	}
+	add()
+	flush()
+	for standing() == 0 {
+		runtime.Gosched()
+	}
+	for range 19 {
+		add()
+	}
+	for range 19 {
+		flush()
+	}
+	open()
+	waiting.Wait()
+	require.Equal(t, 2, standing())
+	require.Len(t, scan(t, openReader(t, mem), Position{}), 20)
+}
+
+// TestFailureBehindTheBack: a write fails after Append has returned. Every later
+// call says so, and who waits for room is let go.
+func TestFailureBehindTheBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, openSuffix) {
+				return errCrash
+			}
+			return nil
+		})
+		opts := testOptions(broken)
+		opts.BlockBytes = 100
+		w := openWriter(t, opts)
+		for range 2 {
+			_, err := w.Append([]byte("id"), make([]byte, 100))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		_, err := w.Append([]byte("id"), nil)
+		require.ErrorIs(t, err, errCrash)
+		require.ErrorContains(t, err, "what was flushed is safe")
+		for _, call := range []func() error{w.Flush, w.Seal, w.Close, w.Close} {
+			again := call()
+			require.Equal(t, err.Error(), again.Error())
+		}
+		_, err = w.Append([]byte("id"), nil)
+		require.True(t, errors.Is(err, ErrClosed))
+	})
+}
