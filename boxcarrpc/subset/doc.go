@@ -8,7 +8,7 @@
 //
 //	                          churn with the number of
 //	algorithm      balance  frontends backends subset size  diversity  spread  time
-//	random            -         ++       --        ++          ++        -     k
+//	random            -         ++       -         ++          ++        -     k
 //	roundrobin        ++        ++       --        --          --        --    k
 //	deterministic     +         ++       --        --          ++        -     k
 //	consistent        -         ++       ++        ++          -         -     backends
@@ -16,7 +16,9 @@
 //	ringsteady        +         ++       ++        ++          -         ++    k + log(backends)
 //	rocksteadier      +         ++       ++        ++          ++        ++    k + log(backends)
 //
-// From ++, as good as can be, to --, unusable for many.
+// From ++, as good as can be, to --, unusable for many. Random's shuffle is keyed
+// and changes little with the number of backends, but wholly where that passes a
+// power of four.
 //
 // They are those of Ward, Wankadia and Guliani, "Reinventing Backend Subsetting
 // at Google", Communications of the ACM 66(5), 2023, which defines the

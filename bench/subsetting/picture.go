@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"os"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+)
+
+// The panels of the picture, a row each: the article's a to d, and rocksteadier
+// and consistent, which it does not show.
+var panels = [][]struct {
+	title   string
+	variant int
+}{
+	{{"a. random", 0}, {"b. deterministic", 2}, {"c. ringsteady", 5}},
+	{{"d. ringsteady, backend scaling", 6}, {"rocksteadier", 8}, {"consistent", 3}},
+}
+
+const (
+	pictureWidth  = 12 * vg.Inch
+	pictureHeight = 7 * vg.Inch
+	pictureDPI    = 96
+)
+
+// drawPicture draws utilization against frontends per backend.
+func drawPicture(path string) error {
+	var plots [][]*plot.Plot
+	for _, row := range panels {
+		var drawn []*plot.Plot
+		for _, panel := range row {
+			points, err := figure2(variants[panel.variant])
+			if err != nil {
+				return err
+			}
+			p, err := scatter(panel.title, points)
+			if err != nil {
+				return err
+			}
+			drawn = append(drawn, p)
+		}
+		plots = append(plots, drawn)
+	}
+	canvas := vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(pictureDPI))
+	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4}
+	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+		for j, tile := range row {
+			plots[i][j].Draw(tile)
+		}
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(file); err != nil {
+		_ = file.Close() // the first error tells
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return file.Close()
+}
+
+func scatter(title string, points []point) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = title
+	p.X.Label.Text = "frontends per backend"
+	p.Y.Label.Text = "utilization"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0.05, 13, 0, 1.02
+	places := make(plotter.XYs, len(points))
+	for i, point := range points {
+		places[i] = plotter.XY{X: point.ratio, Y: point.utilization}
+	}
+	s, err := plotter.NewScatter(places)
+	if err != nil {
+		return nil, err
+	}
+	s.GlyphStyle = draw.GlyphStyle{Color: color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28}, Radius: vg.Points(0.8), Shape: draw.CircleGlyph{}}
+	p.Add(plotter.NewGrid(), s)
+	return p, nil
+}

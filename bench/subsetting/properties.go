@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+
+	"docstore/boxcarrpc/subset"
+	"docstore/internal/subsetmetrics"
+)
+
+// The cases of the article's figure 2: up to so many tasks, subsets of k, and
+// more connections than backends.
+const figure2Tasks, figure2K = 256, 20
+
+// point is one case of figure 2.
+type point struct{ ratio, utilization float64 }
+
+// figure2 measures all cases.
+func figure2(v variant) ([]point, error) {
+	a, err := v.algorithm()
+	if err != nil {
+		return nil, err
+	}
+	var points []point
+	for backends := figure2K; backends <= figure2Tasks; backends++ {
+		var smaller []float64 // by the number of frontends, unless each needs a look of its own
+		if !v.options.FrontendScaling {
+			smaller = subsetmetrics.Compute(a, figure2Tasks, backends, figure2K).Utilizations()
+		}
+		for frontends := backends/figure2K + 1; frontends <= figure2Tasks; frontends++ {
+			p := point{ratio: float64(frontends) / float64(backends)}
+			if smaller != nil {
+				p.utilization = smaller[frontends-1]
+			} else {
+				p.utilization = subsetmetrics.Compute(a, frontends, backends, figure2K).Utilization()
+			}
+			points = append(points, p)
+		}
+	}
+	return points, nil
+}
+
+func meanUtilization(points []point) float64 {
+	sum := 0.0
+	for _, p := range points {
+		sum += p.utilization
+	}
+	return sum / float64(len(points))
+}
+
+// The sets that the other properties are measured on.
+const (
+	frontends, backends, k = 100, 300, 20
+	restarted              = 20 // consecutive backends
+	manyFrontends          = 1000
+)
+
+// printProperties prints a row of figures for each algorithm.
+func printProperties(out io.Writer) error {
+	fmt.Fprintf(out, "| algorithm | utilization | distinct of %d | frontends %d to %d | backends %d to %d (ideal %s) | %d to %d (ideal %s) | size %d to %d | spread |\n",
+		manyFrontends, frontends, frontends+1,
+		backends, backends+1, percent(subsetmetrics.IdealBackendChurn(backends, backends+1)),
+		backends, 2*backends, percent(subsetmetrics.IdealBackendChurn(backends, 2*backends)), k, k+1)
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
+	for _, v := range variants {
+		a, err := v.algorithm()
+		if err != nil {
+			return err
+		}
+		points, err := figure2(v)
+		if err != nil {
+			return err
+		}
+		before := subsetmetrics.Compute(a, frontends, backends, k)
+		churn := func(frontends, backends, k int) string {
+			mean, worst := subsetmetrics.Churn(before, subsetmetrics.Compute(a, frontends, backends, k))
+			return fmt.Sprintf("%s, worst %s", percent(mean), percent(worst))
+		}
+		fmt.Fprintf(out, "| %s | %.3f | %d | %s | %s | %s | %s | %s |\n", v.title, meanUtilization(points),
+			subsetmetrics.Compute(a, manyFrontends, backends, k).Distinct(),
+			churn(frontends+1, backends, k), churn(frontends, backends+1, k), churn(frontends, 2*backends, k), churn(frontends, backends, k+1),
+			percent(before.Spread(restarted)))
+	}
+	fmt.Fprintln(out)
+	return nil
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
+
+// printLotSizes prints what rocksteadier gains and loses with larger lots.
+func printLotSizes(out io.Writer) error {
+	fmt.Fprintf(out, "| lot size | utilization | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
+	for _, size := range []int{1, 5, 10, 20, 50} {
+		v := variant{name: "rocksteadier", options: subset.Options{LotSize: size}}
+		a, err := v.algorithm()
+		if err != nil {
+			return err
+		}
+		points, err := figure2(v)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "| %d | %.3f | %d | %d |\n", size, meanUtilization(points),
+			subsetmetrics.Compute(a, manyFrontends, backends, k).Distinct(), subsetmetrics.Compute(a, manyFrontends, 50, k).Distinct())
+	}
+	return nil
+}
+
+// printLarge prints how evenly the connections of a very large fleet fall.
+func printLarge(out io.Writer) error {
+	const frontends, backends = 10_000, 1_000_000
+	fmt.Fprintln(out, "| algorithm | k | mean connections | idle backends | most connections |\n|---|---|---|---|---|")
+	for _, k := range []int{100, 2000} {
+		for _, v := range variants {
+			a, err := v.algorithm()
+			if err != nil {
+				return err
+			}
+			counts := connections(a, frontends, backends, k)
+			idle := 0
+			for _, n := range counts {
+				if n == 0 {
+					idle++
+				}
+			}
+			fmt.Fprintf(out, "| %s | %d | %d | %s | %d |\n", v.title, k, frontends*k/backends, percent(float64(idle)/backends), slices.Max(counts))
+		}
+	}
+	return nil
+}
+
+// connections counts them on all processors.
+func connections(a subset.Algorithm, frontends, backends, k int) []int {
+	workers := runtime.GOMAXPROCS(0)
+	counts := make([][]int, workers)
+	var done sync.WaitGroup
+	for w := range workers {
+		done.Go(func() {
+			counts[w] = make([]int, backends)
+			var chosen []int
+			for frontend := w; frontend < frontends; frontend += workers {
+				chosen = a.Subset(chosen[:0], frontend, frontends, backends, k)
+				for _, backend := range chosen {
+					counts[w][backend]++
+				}
+			}
+		})
+	}
+	done.Wait()
+	for _, more := range counts[1:] {
+		for i, n := range more {
+			counts[0][i] += n
+		}
+	}
+	return counts[0]
+}
