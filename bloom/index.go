@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
+	"slices"
+	"sort"
 )
 
 // index tells for each page of a filter where it lies and which keys it covers.
@@ -13,7 +16,13 @@ type index struct {
 	// separator is empty, and they rise.
 	separators []byte   // one behind the other
 	ends       []int    // where each of them ends
-	prefixes   []uint64 // the first 8 bytes of each
+	shared     int      // bytes that all but the empty one begin with
+	prefixes   []uint64 // the first 8 bytes behind these
+	// Bucket b begins with the prefix prefixes[1] + b<<shift, and holds the last
+	// page whose prefix is below that. With keys that are spread evenly find needs
+	// to look at a page or two from there on; with others at more, by halves.
+	buckets []uint32
+	shift   uint
 }
 
 // entry describes a page.
@@ -64,7 +73,6 @@ func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, er
 		x.entries = append(x.entries, e)
 		x.separators = append(x.separators, separator...)
 		x.ends = append(x.ends, len(x.separators))
-		x.prefixes = append(x.prefixes, prefix(separator))
 		offset += entryHeaderBytes + len(separator)
 		next += int64(e.bytes)
 		keys += uint64(e.keys)
@@ -77,6 +85,7 @@ func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, er
 	case keys != t.keys:
 		return index{}, offset, fmt.Errorf("pages of %d keys, want %d", keys, t.keys)
 	}
+	x.fillPrefixes()
 	return x, 0, nil
 }
 
@@ -120,20 +129,64 @@ func (x *index) separator(i int) []byte {
 	return x.separators[start:x.ends[i]]
 }
 
-// find returns the page that covers a key. There is at least one page.
-func (x *index) find(key []byte) int {
-	p := prefix(key)
-	low, high := 0, len(x.prefixes) // the first separator above key is in low..high
-	for low < high {
-		middle := int(uint(low+high) / 2)
-		q := x.prefixes[middle]
-		if q < p || q == p && bytes.Compare(x.separator(middle), key) <= 0 {
-			low = middle + 1
-		} else {
-			high = middle
+func (x *index) fillPrefixes() {
+	pages := len(x.entries)
+	if pages > 1 {
+		first, last := x.separator(1), x.separator(pages-1)
+		for x.shared < min(len(first), len(last)) && first[x.shared] == last[x.shared] {
+			x.shared++
 		}
 	}
-	return low - 1 // the first separator, the empty one, is above no key
+	for i := range pages {
+		x.prefixes = append(x.prefixes, prefix(x.separator(i)[min(i, 1)*x.shared:]))
+	}
+	if pages < 2 {
+		return
+	}
+	span := x.prefixes[pages-1] - x.prefixes[1]
+	x.shift = uint(max(0, bits.Len64(span)-bits.Len(uint(pages))))
+	x.buckets = make([]uint32, span>>x.shift+2)
+	page := 0
+	for b := range x.buckets {
+		for page+1 < pages && (x.prefixes[page+1]-x.prefixes[1])>>x.shift < uint64(b) {
+			page++
+		}
+		x.buckets[b] = uint32(page)
+	}
+}
+
+// find returns the page that covers a key. There is at least one page.
+func (x *index) find(key []byte) int {
+	if x.shared > 0 {
+		switch bytes.Compare(key[:min(len(key), x.shared)], x.separators[:x.shared]) {
+		case -1:
+			return 0
+		case 1:
+			return len(x.prefixes) - 1
+		}
+		key = key[x.shared:]
+	}
+	p := prefix(key)
+	if len(x.prefixes) < 2 || p < x.prefixes[1] {
+		return 0
+	}
+	b := min((p-x.prefixes[1])>>x.shift, uint64(len(x.buckets)-2))
+	from := int(x.buckets[b])
+	for n := int(x.buckets[b+1]) - from + 1; n > 1; {
+		half := n / 2
+		if next := from + half; x.prefixes[next] <= p {
+			from = next
+		}
+		n -= half
+	}
+	if x.prefixes[from] != p {
+		return from
+	}
+	// Several separators may have this prefix.
+	first, _ := slices.BinarySearch(x.prefixes[1:], p)
+	return first + sort.Search(from-first, func(i int) bool {
+		return bytes.Compare(x.separator(first + 1 + i)[x.shared:], key) > 0
+	})
 }
 
 // rank returns where a key lies among the pages: page 2 begins at 2. Within a
@@ -150,7 +203,7 @@ func (x *index) rank(key []byte) float64 {
 // along with the pointers to its pages and what is counted of them.
 func (x *index) memory() int64 {
 	const perPage = 24 + 8 + 8 + 8 + 12 + 8 + 1 // entry, end, prefix, pointer, sample, tally, broken
-	return int64(len(x.entries)*perPage + cap(x.separators))
+	return int64(len(x.entries)*perPage + cap(x.separators) + 4*len(x.buckets))
 }
 
 // prefix is the first 8 bytes of a key as a number that orders as they do. Keys

@@ -43,22 +43,49 @@ func count(c *atomic.Uint32, n uint64) {
 // MayContain tells whether the table may contain a key with the given hash. If
 // it is false the key was not added; if it is true the table has to be asked. A
 // caller that then finds that it has no such key reports so by Missed.
-func (f *Filter) MayContain(h Hash, key []byte) bool {
-	c := &f.counters[h.h1%counterStripes]
+func (f *Filter) MayContain(h Hash, key []byte) bool { return f.Probe(key).MayContain(h) }
+
+// Probe is a look-up under way: it knows the page to ask. One who has many keys to
+// look up finds the pages of all, then fetches what will be asked of all of
+// them, and then asks: the processor fetches them side by side.
+type Probe struct {
+	filter *Filter
+	at     int   // of the page; -1 if the filter has none
+	page   *page // nil if it is not in memory
+}
+
+// Probe begins a look-up of a key.
+func (f *Filter) Probe(key []byte) Probe {
 	if len(f.pages) == 0 {
-		c.no.Add(1)
-		return false
+		return Probe{filter: f, at: -1}
 	}
 	i := f.index.find(key)
-	switch p := f.pages[i].Load(); {
-	case p == nil:
-		count(&f.samples[i].maybe, c.absent.Add(1))
+	return Probe{f, i, f.pages[i].Load()}
+}
+
+// Prefetch has the processor fetch what MayContain will look at.
+func (p Probe) Prefetch(h Hash) {
+	if p.page != nil {
+		p.page.prefetch(h, p.filter.hashes)
+	}
+}
+
+// MayContain is that of the filter, for the hash of the key the probe is of.
+func (p Probe) MayContain(h Hash) bool {
+	f := p.filter
+	c := &f.counters[h.h1%counterStripes]
+	switch {
+	case p.at < 0:
+		c.no.Add(1)
+		return false
+	case p.page == nil:
+		count(&f.samples[p.at].maybe, c.absent.Add(1))
 		return true
-	case p.mayContain(h, f.hashes):
-		count(&f.samples[i].maybe, c.maybe.Add(1))
+	case p.page.mayContain(h, f.hashes):
+		count(&f.samples[p.at].maybe, c.maybe.Add(1))
 		return true
 	default:
-		count(&f.samples[i].no, c.no.Add(1))
+		count(&f.samples[p.at].no, c.no.Add(1))
 		return false
 	}
 }

@@ -1,6 +1,7 @@
 package lsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -79,6 +80,53 @@ func BenchmarkGet(b *testing.B) {
 						}
 					}
 				})
+			})
+		}
+	}
+}
+
+// BenchmarkMultiGet looks up the same keys one by one and together; its figures are
+// of one key.
+func BenchmarkMultiGet(b *testing.B) {
+	const n = 2_000_000
+	db := filled(b, n)
+	for _, size := range []int{1, 10, 50} {
+		keys := make([][]byte, size)
+		for _, c := range []struct {
+			name string
+			get  func(fn func(i int, value []byte, err error) error) error
+		}{
+			{"Get", func(fn func(i int, value []byte, err error) error) (err error) {
+				var value []byte
+				for i, key := range keys {
+					if value, err = db.Get(value[:0], key); err == nil {
+						err = fn(i, value, nil)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}},
+			{"MultiGet", func(fn func(i int, value []byte, err error) error) error { return db.MultiGet(keys, fn) }},
+		} {
+			b.Run(fmt.Sprintf("keys=%d/%s", size, c.name), func(b *testing.B) {
+				b.ReportAllocs()
+				r := rand.New(rand.NewPCG(1, 2))
+				for looked := 0; looked < b.N; looked += size {
+					for i := range keys {
+						keys[i] = benchKey(keys[i], r.Uint64N(n))
+					}
+					err := c.get(func(i int, value []byte, err error) error {
+						if err == nil && !bytes.HasPrefix(value, keys[i]) {
+							err = fmt.Errorf("key %x has the value %x", keys[i], value)
+						}
+						return err
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
 			})
 		}
 	}

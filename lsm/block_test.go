@@ -61,7 +61,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	defer r.close()
 	it := r.iterator()
 	for i, key := range keys {
-		e, found, err := r.get([]byte(key))
+		e, found, err := r.search(r.find([]byte(key)), []byte(key))
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, entries[key], string(e.value))
@@ -74,7 +74,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 		}
 		above := key + "\x00"
 		if r.covers([]byte(above)) && entries[above] == "" {
-			_, found, err = r.get([]byte(above))
+			_, found, err = r.search(r.find([]byte(above)), []byte(above))
 			require.NoError(t, err)
 			_, there := entries[above]
 			require.Equal(t, there, found)

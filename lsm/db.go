@@ -110,30 +110,6 @@ func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// MultiGet looks up several keys in one state of the store and calls fn once for
-// each, with its index in keys and its value or error, in any order. The value
-// is valid until fn returns. An error of fn ends MultiGet and is returned.
-func (db *DB) MultiGet(keys [][]byte, fn func(i int, value []byte, err error) error) error {
-	v, sequence, err := db.acquireAt()
-	if err != nil {
-		return err
-	}
-	defer v.unref()
-	var value []byte
-	for i, key := range keys {
-		var err error
-		if value, err = v.get(value[:0], key, sequence); err != nil {
-			err = fn(i, nil, err)
-		} else {
-			err = fn(i, value, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setView makes a list of memtables and tables the current view and returns the
 // one it replaced, for the caller to let go of outside mu. Called under mu.
 func (db *DB) setView(memtables []*memtable, tables []*table) (old *view) {

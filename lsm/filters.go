@@ -59,10 +59,3 @@ func (db *DB) checkFilters() error {
 	}
 	return err
 }
-
-// missed reports that a search which mayContain asked for found nothing.
-func (t *table) missed(h bloom.Hash, key []byte) {
-	if t.filter != nil {
-		t.filter.Missed(h, key)
-	}
-}

@@ -282,7 +282,7 @@ func FuzzTable(f *testing.F) {
 		it := r.iterator()
 		for ok := it.first(); ok; ok = it.next() {
 			keys = append(keys, bytes.Clone(it.key()))
-			e, found, err := r.get(it.key())
+			e, found, err := r.search(r.find(it.key()), it.key())
 			require.NoError(t, err)
 			require.True(t, found)
 			require.Equal(t, it.value(), e.value)

@@ -98,6 +98,9 @@ func (m *model) step() {
 	case p < 800:
 		key := m.key()
 		m.compare(m.db, m.state, key)
+		if m.r.IntN(10) == 0 {
+			m.compareMany()
+		}
 		if len(m.snapshots) > 0 {
 			s := m.snapshots[m.r.IntN(len(m.snapshots))]
 			m.compare(s.snapshot, s.state, key)
@@ -156,6 +159,27 @@ func (m *model) compare(db interface {
 	}
 	require.NoError(m.t, err, "key %q", key)
 	require.Equal(m.t, want, string(got), "key %q", key)
+}
+
+// compareMany looks up more keys than take their steps together, some of them twice.
+func (m *model) compareMany() {
+	keys := make([][]byte, m.r.IntN(3*groupKeys))
+	for i := range keys {
+		keys[i] = m.key()
+	}
+	answered := make([]bool, len(keys))
+	require.NoError(m.t, m.db.MultiGet(keys, func(i int, value []byte, err error) error {
+		require.False(m.t, answered[i])
+		answered[i] = true
+		if want, found := m.state[string(keys[i])]; !found {
+			require.ErrorIs(m.t, err, ErrNotFound, "key %q", keys[i])
+		} else {
+			require.NoError(m.t, err, "key %q", keys[i])
+			require.Equal(m.t, want, string(value), "key %q", keys[i])
+		}
+		return nil
+	}))
+	require.NotContains(m.t, answered, false)
 }
 
 // walk makes random moves with an iterator with random bounds.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/bits"
 	"sort"
+
+	"docstore/internal/prefetch"
 )
 
 // tableIndex finds the block of a key. It is the mapped index of a table, and over
@@ -136,4 +138,10 @@ func (x *tableIndex) find(key []byte) int {
 	return low + 1 + sort.Search(x.blocks-1-low-1, func(i int) bool {
 		return bytes.Compare(x.lastKey(low+1+i), key) >= 0
 	})
+}
+
+// prefetchRecord has fetched what find reads of the records for a key.
+func (x *tableIndex) prefetchRecord(key []byte) {
+	first := indexRecordBytes * int(x.buckets[x.bucket(keyPrefix(key[x.shared:]))])
+	prefetch.Bytes(x.records[first:min(first+2*indexRecordBytes, len(x.records))])
 }

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync/atomic"
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
@@ -129,12 +127,17 @@ func (r *tableReader) findBlock(key []byte) int {
 	return r.find(key)
 }
 
+// blockRange tells where a block lies.
+func (r *tableReader) blockRange(i int) (start, end uint64) {
+	if i+1 < r.blocks {
+		return r.blockOffset(i), r.blockOffset(i + 1)
+	}
+	return r.blockOffset(i), r.footer.index.offset
+}
+
 // block returns a block, verified.
 func (r *tableReader) block(i int) (block, error) {
-	start, end := r.blockOffset(i), r.footer.index.offset
-	if i+1 < r.blocks {
-		end = r.blockOffset(i + 1)
-	}
+	start, end := r.blockRange(i)
 	b, fault := parseBlock(r.data[start:end])
 	if fault != nil {
 		return block{}, r.fault(int(start), fault)
@@ -156,9 +159,9 @@ func (r *tableReader) block(i int) (block, error) {
 	return b, nil
 }
 
-// get looks up a key that the table covers.
-func (r *tableReader) get(key []byte) (e entry, found bool, err error) {
-	b, err := r.block(r.find(key))
+// search looks up a key in the block that find says.
+func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error) {
+	b, err := r.block(i)
 	if err != nil {
 		return entry{}, false, err
 	}
@@ -187,44 +190,6 @@ func (r *tableReader) fault(offset int, f *formatFault) error {
 		return errors.Wrapf(ErrNewerVersion, "%s", r.path)
 	}
 	return r.corrupt(offset, "%s", f.reason)
-}
-
-// table is a table of the store, shared by the views that list it.
-type table struct {
-	*tableReader
-	filter *bloom.Filter // nil if it could not be opened: then every key may be there
-	refs   atomic.Int32  // views that list the table
-}
-
-// openTable opens a table for look-ups.
-func openTable(env *environment, facts tableFacts) (*table, error) {
-	r, err := openTableReader(env, facts, vfs.AdviseRandom)
-	if err != nil {
-		return nil, err
-	}
-	t := &table{tableReader: r}
-	if t.filter, err = r.openFilter(); err != nil {
-		env.logger.Warn("a table is read without its filter", slog.String("table", r.path), slog.Any("error", err))
-	}
-	return t, nil
-}
-
-func (r *tableReader) openFilter() (*bloom.Filter, error) {
-	s := r.footer.filter
-	return bloom.Open(r.path, io.NewSectionReader(guardedReader{r.data}, int64(s.offset), int64(s.length)))
-}
-
-func (t *table) ref() { t.refs.Add(1) }
-
-func (t *table) unref() {
-	if t.refs.Add(-1) == 0 {
-		t.close()
-	}
-}
-
-// mayContain tells whether a look-up has to search the table.
-func (t *table) mayContain(h bloom.Hash, key []byte) bool {
-	return t.covers(key) && (t.filter == nil || t.filter.MayContain(h, key))
 }
 
 // guardedReader reads from a mapping like a file.

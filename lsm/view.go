@@ -73,13 +73,11 @@ func (v *view) unref() {
 
 // get appends to dst what a key held at a sequence number.
 func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
-	for _, m := range v.memtables {
-		if found, ok := m.get(key, sequence); ok {
-			if found.tombstone {
-				return dst, ErrNotFound
-			}
-			return append(dst, found.value...), nil
+	if found, ok := v.getFromMemtables(key, sequence); ok {
+		if found.tombstone {
+			return dst, ErrNotFound
 		}
+		return append(dst, found.value...), nil
 	}
 	if len(v.tables) == 0 {
 		return dst, ErrNotFound
@@ -93,17 +91,22 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	return result, err
 }
 
+func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, ok bool) {
+	for _, m := range v.memtables {
+		if found, ok = m.get(key, sequence); ok {
+			break
+		}
+	}
+	return found, ok
+}
+
 func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 	for _, t := range v.tables {
-		if !t.mayContain(h, key) {
-			continue
-		}
-		e, found, err := t.get(key)
+		e, found, err := t.get(h, key)
 		if err != nil {
 			return dst, err
 		}
 		if !found {
-			t.missed(h, key)
 			continue
 		}
 		if e.tombstone {

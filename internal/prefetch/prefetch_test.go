@@ -1,0 +1,23 @@
+package prefetch
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// All that can be seen of a prefetch is that it changes nothing and cannot fault,
+// wherever b begins and ends.
+func TestNothingHappens(t *testing.T) {
+	b := bytes.Repeat([]byte{7}, 5*LineBytes)
+	for from := range LineBytes + 1 {
+		for to := from; to <= len(b); to++ {
+			Bytes(b[from:to])
+		}
+	}
+	Bytes(nil)
+	Word(new(uint64))
+	require.Equal(t, bytes.Repeat([]byte{7}, 5*LineBytes), b)
+	require.Zero(t, testing.AllocsPerRun(100, func() { Bytes(b) }))
+}

@@ -1,0 +1,163 @@
+package lsm
+
+import (
+	"github.com/cockroachdb/errors"
+
+	"docstore/bloom"
+	"docstore/internal/prefetch"
+	"docstore/internal/vfs"
+)
+
+// MultiGet looks up several keys in one state of the store and calls fn once for
+// each, with its index in keys and its value or error, in any order. The value
+// is valid until fn returns. An error of fn ends MultiGet and is returned.
+//
+// It takes less time than as many calls of Get. These wait for memory most of the
+// time, once for each step of each look-up. MultiGet makes each step for many keys
+// before the next: the processor fetches what these need side by side.
+func (db *DB) MultiGet(keys [][]byte, fn func(i int, value []byte, err error) error) error {
+	v, sequence, err := db.acquireAt()
+	if err != nil {
+		return err
+	}
+	defer v.unref()
+	var g group
+	var value []byte
+	for begin := 0; begin < len(keys); begin += groupKeys {
+		g.find(v, keys[begin:min(begin+groupKeys, len(keys))], sequence)
+		for i := range g.lookups[:g.count] {
+			var err error
+			if value, err = g.lookups[i].value(value[:0]); err != nil {
+				err = fn(begin+i, nil, err)
+			} else {
+				err = fn(begin+i, value, nil)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// groupKeys is how many keys take each step together: more than the lines that a
+// processor fetches at a time, and few enough that what was fetched is still
+// in its cache when it is needed.
+const groupKeys = 32
+
+// group is keys that are looked up together.
+type group struct {
+	count   int
+	lookups [groupKeys]lookup
+	// Numbers of lookups; pointers would move the group to the heap.
+	open  [groupKeys]uint8 // that no newer table has answered
+	asked [groupKeys]uint8 // of these, those the present table has to answer
+}
+
+// lookup is the state of looking up one key.
+type lookup struct {
+	key   []byte
+	hash  bloom.Hash
+	probe bloom.Probe // of the present table's filter
+	at    int         // of the block in the present table
+
+	answered bool
+	entry    entry // the answer
+	err      error // or why there is none
+}
+
+func (l *lookup) answer(e entry, err error) {
+	if err == nil && e.tombstone {
+		err = ErrNotFound
+	}
+	l.answered, l.entry, l.err = true, e, err
+}
+
+// value appends the answer to dst.
+func (l *lookup) value(dst []byte) (value []byte, err error) {
+	if l.err != nil {
+		return dst, l.err
+	}
+	value = dst
+	if fault := vfs.Guard(func() { value = append(value, l.entry.value...) }); fault != nil {
+		return dst, errors.Wrap(fault, "lsm: read a table")
+	}
+	return value, nil
+}
+
+// find looks up keys in a view as of a sequence number.
+func (g *group) find(v *view, keys [][]byte, sequence uint64) {
+	g.count = len(keys)
+	open := g.open[:0]
+	for i, key := range keys {
+		l := &g.lookups[i]
+		*l = lookup{key: key}
+		if found, ok := v.getFromMemtables(key, sequence); ok {
+			l.answer(entry{value: found.value, tombstone: found.tombstone}, nil)
+		} else {
+			l.hash = bloom.HashKey(key)
+			open = append(open, uint8(i))
+		}
+	}
+	fault := vfs.Guard(func() {
+		for _, t := range v.tables {
+			open = g.ask(t, open)
+		}
+	})
+	for i := range g.lookups[:g.count] {
+		l := &g.lookups[i]
+		switch {
+		case l.answered:
+		case fault != nil: // each by itself, so that only those fail that have to
+			value, err := v.get(nil, l.key, sequence)
+			l.answer(entry{value: value}, err)
+		default:
+			l.answer(entry{}, ErrNotFound)
+		}
+	}
+}
+
+// ask looks up keys in a table and returns those that it does not answer.
+func (g *group) ask(t *table, open []uint8) (left []uint8) {
+	left = open[:0]
+	asked := g.asked[:0]
+	for _, i := range open {
+		l := &g.lookups[i]
+		if !t.covers(l.key) {
+			left = append(left, i)
+			continue
+		}
+		if t.filter != nil {
+			l.probe = t.filter.Probe(l.key)
+			l.probe.Prefetch(l.hash)
+		}
+		asked = append(asked, i)
+	}
+	maybe := asked[:0]
+	for _, i := range asked {
+		l := &g.lookups[i]
+		if t.filter != nil && !l.probe.MayContain(l.hash) {
+			left = append(left, i)
+			continue
+		}
+		t.prefetchRecord(l.key)
+		maybe = append(maybe, i)
+	}
+	for _, i := range maybe {
+		l := &g.lookups[i]
+		l.at = t.find(l.key)
+		t.prefetchKeys(l.at)
+	}
+	for _, i := range maybe {
+		l := &g.lookups[i]
+		e, found, err := t.search(l.at, l.key)
+		if !found && err == nil {
+			t.missed(l.hash, l.key)
+			left = append(left, i)
+			continue
+		}
+		prefetch.Bytes(e.value[:min(len(e.value), prefetchedValueBytes)])
+		l.answer(e, err)
+	}
+	return left
+}

@@ -1,0 +1,83 @@
+package lsm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+func TestMultiGetAllocatesForTheValueOnly(t *testing.T) {
+	db := open(t, "db", memOptions())
+	keys := make([][]byte, 3*groupKeys)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "key%d", i)
+		set(t, db, string(keys[i]), "value")
+		if i == groupKeys {
+			require.NoError(t, db.Flush())
+		}
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		require.NoError(t, db.MultiGet(keys, func(_ int, _ []byte, err error) error { return err }))
+	}), 1.0)
+}
+
+func TestMultiGetFailsOnlyWhereItHasTo(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		damage func(table *os.File) error
+		want   error
+		spared int // keys that are found all the same
+	}{
+		// The index lies behind the blocks, so only what is in memory is left.
+		{"cut behind its owner's back", func(table *os.File) error { return table.Truncate(0) }, vfs.ErrFault, groupKeys},
+		{"a block is damaged", func(table *os.File) error {
+			_, err := table.WriteAt([]byte("damage"), tableHeaderBytes+100)
+			return err
+		}, ErrCorrupt, 2*groupKeys - 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			db := open(t, dir, nil)
+			value := make([]byte, blockTargetBytes) // each in a block of its own
+			keys := make([][]byte, 2*groupKeys)
+			for i := range keys {
+				// Those that get into the table take turns with the others.
+				keys[i] = fmt.Appendf(nil, "key%03d", i/2+i%2*groupKeys)
+			}
+			for i := 0; i < len(keys); i += 2 {
+				require.NoError(t, db.Set(keys[i], value))
+			}
+			require.NoError(t, db.Flush())
+			for i := 1; i < len(keys); i += 2 {
+				require.NoError(t, db.Set(keys[i], value))
+			}
+			tables, err := filepath.Glob(filepath.Join(dir, "*.table"))
+			require.NoError(t, err)
+			require.Len(t, tables, 1)
+			file, err := os.OpenFile(tables[0], os.O_RDWR, 0)
+			require.NoError(t, err)
+			require.NoError(t, c.damage(file))
+			require.NoError(t, file.Close())
+
+			found := 0
+			require.NoError(t, db.MultiGet(keys, func(i int, got []byte, err error) error {
+				_, alone := db.Get(nil, keys[i])
+				if err != nil {
+					require.ErrorIs(t, err, c.want)
+					require.ErrorIs(t, alone, c.want)
+					return nil
+				}
+				found++
+				require.NoError(t, alone)
+				require.Equal(t, value, got)
+				return nil
+			}))
+			require.Equal(t, c.spared, found)
+		})
+	}
+}
