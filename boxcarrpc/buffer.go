@@ -5,20 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// maxKeptBuffer is the largest buffer that is kept for another use.
-const maxKeptBuffer = 64 << 10
+const (
+	newBuffer     = 256      // bytes
+	maxKeptBuffer = 64 << 10 // the largest that is kept for another use
+)
 
-var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, 4<<10)
+var requestBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, newBuffer)
 	return &b
 }}
 
-func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+// requestBuffer is for a request.
+func requestBuffer() *[]byte { return requestBuffers.Get().(*[]byte) }
 
-func putBuffer(b *[]byte) {
+func keepRequestBuffer(b *[]byte) {
 	if cap(*b) <= maxKeptBuffer {
 		*b = (*b)[:0]
-		buffers.Put(b)
+		requestBuffers.Put(b)
 	}
 }
 

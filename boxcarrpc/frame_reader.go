@@ -11,7 +11,7 @@ import (
 // The buffer of a connection begins small, because most connections are idle,
 // and grows while it is filled in one read.
 const (
-	minReadBuffer = 4 << 10
+	minReadBuffer = 1 << 10
 	maxReadBuffer = 64 << 10 // holds any frame
 )
 
@@ -74,6 +74,13 @@ func (r *frameReader) makeRoom() {
 	}
 	r.end = copy(r.buffer, rest)
 	r.start = 0
+}
+
+// shrink gives the buffer back, if nothing waits in it.
+func (r *frameReader) shrink() {
+	if r.start == r.end && len(r.buffer) > minReadBuffer {
+		r.buffer, r.start, r.end = nil, 0, 0
+	}
 }
 
 // shut closes a connection or a listener. Nothing can be done about an error:

@@ -19,8 +19,10 @@ const (
 // A method is what a server has learnt of one: whether its handler is quick
 // enough to be run by the leader of a connection.
 type method struct {
-	name string
-	slow atomic.Int32 // quick requests in a row until it counts as quick
+	name    string
+	slow    atomic.Int32 // quick requests in a row until it counts as quick
+	buffers sync.Pool    // of *[]byte, for its responses
+	unfit   atomic.Int64 // bytes of the last response that did not fit; 0 if one was too small since
 }
 
 func (m *method) quick() bool { return m.slow.Load() <= 0 }
@@ -33,6 +35,30 @@ func (m *method) took(d time.Duration) {
 	case !m.quick():
 		m.slow.Add(-1)
 	}
+}
+
+// buffer is for a response. Those of a method come to have the size that its
+// responses need.
+func (m *method) buffer() *[]byte {
+	if b, ok := m.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// keep takes a buffer back after its response has been sent. The response may be
+// the handler's own memory, which is not kept: when responses do not fit again and
+// again, a larger buffer is made for the next.
+func (m *method) keep(b *[]byte, response []byte) {
+	const small = 4 << 10 // is kept although the response was smaller by far
+	switch {
+	case cap(*b) > max(small, 4*len(response)):
+		m.unfit.Store(0) // there are small ones between the large ones
+		return
+	case len(response) > cap(*b) && m.unfit.Swap(int64(len(response))) >= int64(len(response)/4):
+		*b = make([]byte, 0, len(response)+len(response)/8)
+	}
+	m.buffers.Put(b)
 }
 
 // methods are those that a server was asked for.

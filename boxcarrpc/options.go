@@ -33,7 +33,7 @@ const (
 	DefaultMaxLanesPerConn  = 1 << 10
 	DefaultBufferBytes      = 512 << 20
 	DefaultHandshakeTimeout = 5 * time.Second
-	DefaultIdleTimeout      = 60 * time.Second
+	DefaultIdleTimeout      = 180 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
 
 	DefaultSize           = 64
@@ -43,7 +43,7 @@ const (
 	DefaultDialTimeout    = time.Second
 	DefaultCallTimeout    = time.Minute
 	DefaultSilenceTimeout = time.Second
-	DefaultKeepAlive      = 15 * time.Second
+	DefaultKeepAlive      = 60 * time.Second
 )
 
 // ServerOptions are a server's limits. The zero value of each field, and a nil
@@ -67,7 +67,7 @@ type ServerOptions struct {
 	// default is 5 s.
 	HandshakeTimeout time.Duration
 	// IdleTimeout is how long a connection may be without a byte from its peer,
-	// which a client prevents by keep-alives. The default is 60 s.
+	// which a client prevents by keep-alives. The default is 3 minutes.
 	IdleTimeout time.Duration
 	// WriteTimeout is how long a peer may leave the server's bytes unread. The
 	// default is 10 s.
@@ -121,7 +121,8 @@ type PoolOptions struct {
 	// life after a tenth of that. The default is 1 s.
 	SilenceTimeout time.Duration
 	// KeepAlive is how often an idle connection is asked for a sign of life. It
-	// must be well under the servers' IdleTimeout. The default is 15 s.
+	// must be well under the servers' IdleTimeout. The default is 1 minute: a
+	// server with 10,000 idle clients spends most of its time on it on waking up.
 	KeepAlive time.Duration
 	// BufferBytes bounds the memory of responses being received, of all calls
 	// together; a call above it fails with CodeResourceExhausted. The default

@@ -97,14 +97,15 @@ func (o *outbox) request(lane uint32, r wire.Request, method string, data []byte
 	return ticket
 }
 
-// response appends a response. If it is bulk, b.taken tells when data is no
-// longer read.
-func (o *outbox) response(lane uint32, flags uint8, r wire.Response, data []byte, b *bulkMessage) {
+// response appends a response and returns how much is pending now. If it is bulk,
+// b.taken tells when data is no longer read.
+func (o *outbox) response(lane uint32, flags uint8, r wire.Response, data []byte, b *bulkMessage) (pending int) {
 	first := min(len(data), wire.ResponseRoom)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.pending = wire.AppendResponse(o.mu.pending, lane, flags, r, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
+	return len(o.mu.pending)
 }
 
 func (o *outbox) queueLocked(b *bulkMessage, lane, sequence uint32, rest []byte) {
@@ -167,6 +168,16 @@ func (o *outbox) waitBelow(limit int) {
 		o.drained.Wait()
 	}
 	o.mu.Unlock()
+}
+
+// shrink gives back the memory that an idle connection does not need.
+func (o *outbox) shrink() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.mu.pending) == 0 {
+		o.mu.pending = nil
+	}
+	o.mu.spare = nil
 }
 
 // close ends the box: what has not been taken is dropped, and whoever holds the

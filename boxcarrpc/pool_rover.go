@@ -382,7 +382,7 @@ func (p *Pool) watchSilence() {
 	p.forgetLeft(now)
 	pause := p.tickPause()
 	if p.mu.resting {
-		pause = max(pause, p.options.KeepAlive/4)
+		pause = max(pause, min(p.options.KeepAlive/4, idleTransport/2))
 	}
 	p.mu.tick.Reset(pause)
 	p.step()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"runtime/debug"
 	"time"
 
@@ -68,7 +67,7 @@ func (c *serverConn) request(f wire.Frame) error {
 		c.method = c.server.methods.named(method)
 	}
 	lane.method = c.method
-	lane.request = getBuffer()
+	lane.request = requestBuffer()
 	*lane.request = append(*lane.request, data...)
 	lane.ctx = &callContext{}
 	lane.began = c.turn.clock
@@ -160,7 +159,7 @@ func (l *serverLane) reserve(n int64) bool {
 
 // dropRequest frees what a request holds.
 func (l *serverLane) dropRequest() {
-	putBuffer(l.request)
+	keepRequestBuffer(l.request)
 	l.request = nil
 	if l.reserved > 0 {
 		l.conn.buffers.give(l.reserved)
@@ -171,8 +170,8 @@ func (l *serverLane) dropRequest() {
 
 // respond ends the request of a running lane with an answer: the lane is idle,
 // or gone, when it returns. An answer that is bulk is returned, and reads data
-// until settle returns.
-func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkMessage) {
+// until settle returns. pending is how much waits to be written.
+func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkMessage, pending int) {
 	c, s := l.conn, l.conn.server
 	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
 	answer.Total = uint32(len(data))
@@ -190,7 +189,7 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		c.mu.lanes[l.number] = nil
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
-	c.out.response(l.number, flags, answer, data, bulk)
+	pending = c.out.response(l.number, flags, answer, data, bulk)
 	if lost {
 		s.reclaim(l.slot)
 	}
@@ -198,25 +197,20 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		c.mu.running--
 		c.hurryLocked()
 	}
-	return bulk
+	return bulk, pending
 }
 
-// settle waits until a bulk response, if there is one, has been taken, and keeps the buffer of the
-// response for another one.
-func (c *serverConn) settle(out *[]byte, data []byte, bulk *bulkMessage) {
-	if bulk != nil {
+// settle waits until a bulk response, if there is one, has been taken, and keeps
+// the buffer of the response for another one.
+func (l *serverLane) settle(m *method, out *[]byte, data []byte, bulk *bulkMessage) {
+	if c := l.conn; bulk != nil {
 		<-bulk.taken
 		c.mu.Lock()
 		c.mu.running--
 		c.hurryLocked()
 		c.mu.Unlock()
 	}
-	// data may be the handler's own; only the buffer that it was given is kept,
-	// large enough for the next answer of this size.
-	if len(data) > cap(*out) {
-		*out = make([]byte, 0, 1<<bits.Len(uint(len(data))))
-	}
-	putBuffer(out)
+	m.keep(out, data)
 }
 
 // call calls the handler and puts its answer into the terms of the wire.

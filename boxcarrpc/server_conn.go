@@ -58,6 +58,7 @@ type serverConn struct {
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	c := &serverConn{server: s, conn: conn}
+	tune(conn)
 	c.in.conn = conn
 	c.in.beforeRead = c.beforeRead
 	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
@@ -188,6 +189,7 @@ func (c *serverConn) frame(f wire.Frame) error {
 	case wire.TypePing:
 		token, err := f.Ping()
 		if err == nil {
+			c.shrink()
 			c.out.ping(wire.TypePong, token)
 		}
 		return err
@@ -195,6 +197,18 @@ func (c *serverConn) frame(f wire.Frame) error {
 		return nil
 	}
 	return protocolError("%v from a client", f.Type)
+}
+
+// shrink gives back the memory of a busy time. It is called for the frames that an
+// idle client sends.
+func (c *serverConn) shrink() {
+	c.mu.Lock()
+	running := c.mu.running
+	c.mu.Unlock()
+	if running == 0 {
+		c.in.shrink()
+		c.out.shrink()
+	}
 }
 
 // laneLocked returns the leased lane with this number.
@@ -213,6 +227,7 @@ func (c *serverConn) lease(f wire.Frame) error {
 	if f.Lane >= uint32(c.server.options.MaxLanesPerConn) {
 		return protocolError("LEASE on lane %d of at most %d", f.Lane, c.server.options.MaxLanesPerConn)
 	}
+	c.shrink()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.laneLocked(f.Lane) != nil {

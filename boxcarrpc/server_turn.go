@@ -119,7 +119,8 @@ func (c *serverConn) serveReady() (leads bool) {
 
 // serve runs a handler in the leader.
 func (c *serverConn) serve(lane *serverLane) (leads bool) {
-	out, m := getBuffer(), lane.method
+	m := lane.method
+	out := m.buffer()
 	start := c.turn.clock
 	number := c.turn.begin(&c.server.watch, c)
 	returned := false
@@ -138,7 +139,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	end := time.Now()
 	m.took(end.Sub(start))
 
-	bulk := lane.respond(answer, flags, data)
+	bulk, pending := lane.respond(answer, flags, data)
 	switch {
 	case leads && bulk != nil:
 		c.server.workers.run(c)
@@ -146,20 +147,20 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	case !leads:
 		c.out.flush(true)
 	default:
-		c.hold(end)
+		c.hold(end, pending)
 	}
-	c.settle(out, data, bulk)
+	lane.settle(m, out, data, bulk)
 	return leads
 }
 
-// hold keeps finished answers for the end of the batch, if that is not far. now
-// is the leader's clock.
-func (c *serverConn) hold(now time.Time) {
+// hold keeps finished answers for the end of the batch, if that is not far and they
+// are not many. now is the leader's clock.
+func (c *serverConn) hold(now time.Time, pending int) {
 	c.turn.clock = now
 	switch {
 	case c.turn.held.IsZero():
 		c.turn.held = now
-	case now.Sub(c.turn.held) > watchTick:
+	case now.Sub(c.turn.held) > watchTick, pending >= batchBytes:
 		c.out.flush(false)
 		c.turn.held = time.Time{}
 	}
@@ -182,7 +183,8 @@ func (t *serverTurn) begin(w *watch, c *serverConn) (number uint64) {
 
 // work runs a slow handler.
 func (l *serverLane) work() {
-	c, m, out := l.conn, l.method, getBuffer()
+	c, m := l.conn, l.method
+	out := m.buffer()
 	start := time.Now()
 	returned := false
 	defer func() {
@@ -193,9 +195,9 @@ func (l *serverLane) work() {
 	answer, flags, data := l.call(start, out)
 	returned = true
 	m.took(time.Since(start))
-	bulk := l.respond(answer, flags, data)
+	bulk, _ := l.respond(answer, flags, data)
 	c.out.flush(true)
-	c.settle(out, data, bulk)
+	l.settle(m, out, data, bulk)
 }
 
 // quit answers for a handler that ends its goroutine, from a deferred function.

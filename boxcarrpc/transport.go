@@ -92,6 +92,7 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	if err != nil {
 		return nil, err
 	}
+	tune(conn)
 	// The handshake ends with its context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { shut(conn) })
 	t := &transport{pool: p, peer: peer, conn: conn}
@@ -153,6 +154,7 @@ func (t *transport) frame(f wire.Frame) error {
 		}
 		return err
 	case wire.TypePong:
+		t.shrink()
 		return nil
 	case wire.TypeGoAway:
 		reason, err := f.GoAway()
@@ -228,8 +230,18 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	}
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
+	t.shrink()
 	t.pool.answered(lane, granted, int32(slot))
 	return nil
+}
+
+// shrink gives back the memory of a busy time, if that is over. The caller has the
+// read turn.
+func (t *transport) shrink() {
+	if t.outstanding.Load() == 0 {
+		t.turn.in.shrink()
+		t.out.shrink()
+	}
 }
 
 // unlease gives the slot of an idle lane back. The caller holds pool.mu.

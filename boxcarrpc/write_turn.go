@@ -11,6 +11,9 @@ const (
 	// A batch is filled with bulk data up to this size, so that a small frame
 	// waits for no more than one such batch.
 	batchBytes = 64 << 10
+	// A buffer up to this size is kept for the next batch. One that is made anew for
+	// each batch costs more than all else about large answers.
+	keptBatch = 1 << 20
 	// One waiting write gets at most this much, so that its time limit is about
 	// progress and not about size.
 	writeBytes = 256 << 10
@@ -132,7 +135,7 @@ func (o *outbox) take() []byte {
 		return nil
 	}
 	o.mu.pending, o.mu.spare = o.mu.spare[:0], nil
-	if cap(batch) <= 2*batchBytes {
+	if cap(batch) <= keptBatch {
 		o.mu.spare = batch[:0]
 	}
 	o.mu.taken += uint64(len(batch))

@@ -1,0 +1,68 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a busy time has made large is given back when a connection is idle.
+func TestAnIdleConnectionGivesItsBuffersBack(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 4, Dialer: l.dial}, "s")
+		full(t, p)
+		held := func() (bytes int) { // by both sides
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			outboxes, readers := []*outbox{&p.mu.open[0].out}, []*frameReader{&p.mu.open[0].turn.in}
+			for c := range s.mu.conns {
+				outboxes, readers = append(outboxes, &c.out), append(readers, &c.in)
+			}
+			for i, o := range outboxes {
+				bytes += cap(o.mu.pending) + cap(o.mu.spare) + len(readers[i].buffer)
+			}
+			return bytes
+		}
+		document := make([]byte, 25<<10)
+		for range 20 {
+			out, err := p.Call(t.Context(), "m", document, nil)
+			require.NoError(t, err)
+			require.Len(t, out, len(document))
+		}
+		synctest.Wait()
+		require.Greater(t, held(), 4*len(document))
+
+		time.Sleep(2 * DefaultKeepAlive) // it asks for a better slot, or for a sign of life
+		synctest.Wait()
+		require.Less(t, held(), 4<<10)
+
+		out, err := p.Call(t.Context(), "m", document, nil)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(document, out))
+	})
+}
+
+// The buffer for a response fits what its method answers, and a rare large answer
+// leaves nothing behind.
+func TestResponseBuffersFitTheirMethod(t *testing.T) {
+	answer := func(m *method, size int) (capacity int) {
+		b := m.buffer()
+		capacity = cap(*b)
+		m.keep(b, append(*b, make([]byte, size)...))
+		return capacity
+	}
+	var m method
+	require.Zero(t, answer(&m, 100<<10))
+	answer(&m, 100<<10)
+	// A sync.Pool may forget what it was given, but not for ever.
+	until(t, "the buffer fits", func() bool { return answer(&m, 100<<10) >= 100<<10 })
+	answer(&m, 10)
+	require.Less(t, answer(&m, 10), 100<<10)
+	answer(&m, 1<<20)
+	require.Less(t, answer(&m, 10), 1<<20)
+}

@@ -1,0 +1,27 @@
+package boxcarrpc
+
+import "net"
+
+const (
+	// The kernel holds at most about this much of what a peer has sent, so that a
+	// small answer behind a large one waits for that and not for the megabytes
+	// that the kernel would grow its buffer to. A connection brings no more in one
+	// round trip: 256 MB a second at 1 ms.
+	receiveBytes = 256 << 10
+	// And it takes no more while so much of what it has taken is not yet sent, so
+	// that what is waiting still waits where small goes before large.
+	unsentBytes = 64 << 10
+)
+
+// tune bounds what waits in the kernel on both sides of a connection. A kernel
+// that does not offer it serves large answers at the expense of small ones.
+func tune(conn net.Conn) {
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = c.NetConn() // below TLS
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetReadBuffer(receiveBytes)
+		_ = c.SetKeepAlive(false) // the protocol asks for signs of life itself
+		limitUnsent(c)
+	}
+}

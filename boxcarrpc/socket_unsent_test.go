@@ -1,0 +1,33 @@
+//go:build linux || darwin
+
+package boxcarrpc
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// What waits in the kernel is bounded, below TLS too.
+func TestTheKernelHoldsLittle(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	option := func(level, name int) (value int) {
+		raw, err := conn.(*net.TCPConn).SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }))
+		require.NoError(t, err)
+		return value
+	}
+	before := option(unix.SOL_SOCKET, unix.SO_RCVBUF)
+	tune(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13}))
+	require.Equal(t, unsentBytes, option(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT))
+	require.NotEqual(t, before, option(unix.SOL_SOCKET, unix.SO_RCVBUF))
+}
