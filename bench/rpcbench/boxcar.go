@@ -2,29 +2,31 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
 
-func serveBoxcar() (string, error) {
-	return listen(boxcarrpc.NewServer(func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+func serveBoxcar() (string, error) { return listen(newBoxcarServer().Serve) }
+
+func serveBoxcarTLS() (string, error) { return listenTLS(newBoxcarServer().Serve) }
+
+func newBoxcarServer() *boxcarrpc.Server {
+	return boxcarrpc.NewServer(func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
+		if err := slowDown(method); err != nil {
+			return dst, err
+		}
 		return appendResponse(dst, request), nil
-	}, nil).Serve)
+	}, nil)
 }
-
-// appendResponse is what every contestant answers: the request and padding.
-func appendResponse(dst, request []byte) []byte {
-	return append(append(dst, request...), padding[:]...)
-}
-
-var padding [responseBytes - requestBytes]byte
 
 type boxcarClient struct{ *boxcarrpc.Pool }
 
 func (c boxcarClient) call(ctx context.Context, _ int, request, dst []byte) ([]byte, error) {
-	return c.Call(ctx, "/bench/Call", request, dst)
+	return c.Call(ctx, benchMethod, request, dst)
 }
 
 func connectBoxcar(address string, callers int) (client, error) {
@@ -36,10 +38,19 @@ func connectClassic(address string, callers int) (client, error) {
 	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, LanesPerConn: 1})
 }
 
-func connectPool(address string, options *boxcarrpc.PoolOptions) (client, error) {
+func connectBoxcarTLS(address string, callers int) (client, error) {
+	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, Dialer: dialTLS})
+}
+
+func dialTLS(ctx context.Context, address string) (net.Conn, error) {
+	d := tls.Dialer{Config: clientTLS}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+func connectPool(address string, options *boxcarrpc.PoolOptions) (boxcarClient, error) {
 	pool, err := boxcarrpc.NewPool(discovery.Static(address), options)
 	if err != nil {
-		return nil, err
+		return boxcarClient{}, err
 	}
 	for pool.Stats().Slots < options.Size {
 		time.Sleep(time.Millisecond)

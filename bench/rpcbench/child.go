@@ -8,13 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 )
 
 // A child is a server in a process of its own. It prints its address, then for
-// every line on its standard input how many objects it has allocated, and ends
-// with its standard input.
+// every line on its standard input how many objects it has allocated, after it has
+// given all memory back that it can if the line says so, and ends with its standard
+// input.
 type child struct {
 	process *exec.Cmd
 	in      io.WriteCloser
@@ -47,8 +49,41 @@ func startChild(contestant string) (*child, error) {
 	return c, nil
 }
 
-func (c *child) mallocs() (uint64, error) {
-	if _, err := io.WriteString(c.in, "\n"); err != nil {
+// startChildren starts the server of each contestant. stop is to be called even
+// after an error.
+func startChildren(all []contestant) (servers []*child, stop func() error, err error) {
+	stop = func() (err error) {
+		for _, server := range servers {
+			err = errors.Join(err, server.stop())
+		}
+		return err
+	}
+	for _, c := range all {
+		server, err := startChild(c.name)
+		if err != nil {
+			return servers, stop, err
+		}
+		servers = append(servers, server)
+	}
+	return servers, stop, nil
+}
+
+// mallocs is how many objects the server has allocated.
+func (c *child) mallocs() (uint64, error) { return c.ask("") }
+
+// collected is the memory of the server when it has none to spare, in bytes.
+func (c *child) collected() (uint64, error) {
+	if _, err := c.ask(collectLine); err != nil {
+		return 0, err
+	}
+	return memoryOf(c.pid(), "VmRSS")
+}
+
+// collectLine has a child give memory back.
+const collectLine = "collect"
+
+func (c *child) ask(line string) (uint64, error) {
+	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
 		return 0, err
 	}
 	if !c.out.Scan() {
@@ -57,22 +92,27 @@ func (c *child) mallocs() (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(c.out.Text()), 10, 64)
 }
 
+func (c *child) pid() int { return c.process.Process.Pid }
+
 func (c *child) stop() error {
 	return errors.Join(c.in.Close(), c.process.Wait())
 }
 
 // serveChild is the child's side.
 func serveChild(name string) error {
-	contestant, err := contestantNamed(name)
+	c, err := contestantsNamed(name)
 	if err != nil {
 		return err
 	}
-	address, err := contestant.serve()
+	address, err := c[0].serve()
 	if err != nil {
 		return err
 	}
 	fmt.Println(address)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if in.Text() == collectLine {
+			debug.FreeOSMemory()
+		}
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
 		fmt.Println(stats.Mallocs)

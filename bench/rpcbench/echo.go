@@ -43,7 +43,7 @@ func answerEchoes(conn net.Conn) {
 		if request, err = readMessage(in, request); err != nil {
 			return
 		}
-		out = appendResponse(binary.LittleEndian.AppendUint32(out[:0], responseBytes), request)
+		out = appendResponse(binary.LittleEndian.AppendUint32(out[:0], uint32(responseLength(request))), request)
 		if _, err := conn.Write(out); err != nil {
 			return
 		}

@@ -21,8 +21,17 @@ func TestEveryContestant(t *testing.T) {
 	require.NoError(t, run([]string{"-rounds", "1", "-duration", "20ms", "-callers", "1,4"}))
 }
 
+func TestEveryWorkload(t *testing.T) {
+	for _, w := range workloads {
+		t.Run(w.name, func(t *testing.T) {
+			require.NoError(t, run([]string{"-workloads", w.name, "-rounds", "1", "-duration", "50ms", "-callers", "2",
+				"-clients", "20", "-quiet", "50ms"}))
+		})
+	}
+}
+
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{"-callers", "0"}, {"-contestants", "none"}, {"-rounds", "0"}} {
+	for _, args := range [][]string{{"-callers", "0"}, {"-contestants", "none"}, {"-rounds", "0"}, {"-workloads", "none"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +14,15 @@ import (
 // callTimeout is the deadline that each call carries.
 const callTimeout = 5 * time.Second
 
+// A load is callers who each send the next request when they have the answer to
+// the last.
+type load struct {
+	callers       int
+	responseBytes int
+	duration      time.Duration // of a measurement, after a tenth of it to warm up
+	perContext    int           // calls under one context with a deadline
+}
+
 // A result is one measurement.
 type result struct {
 	rate                       float64 // calls a second
@@ -25,6 +30,7 @@ type result struct {
 	syscalls                   float64       // read and write, both processes, per call
 	clientAllocs, serverAllocs float64       // per call
 	cpu                        time.Duration // of both processes, per call
+	clientPeak, serverPeak     float64       // bytes in memory at most
 }
 
 // usage is what the two processes have used so far.
@@ -32,16 +38,22 @@ type usage struct {
 	syscalls                   uint64
 	clientMallocs, serverAlloc uint64
 	cpu                        time.Duration
+	clientPeak, serverPeak     uint64
 }
 
 // measure runs one contestant for a while, warmed up.
-func measure(c contestant, server *child, callers int, s settings) (r result, err error) {
-	client, err := c.connect(server.address, callers)
+func measure(c contestant, server *child, l load) (r result, err error) {
+	client, err := c.connect(server.address, l.callers)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	if _, err := load(client, callers, s.duration/10, s.perContext); err != nil {
+	warm := l
+	warm.duration /= 10
+	if _, err := warm.run(client); err != nil {
+		return r, err
+	}
+	if err := errors.Join(resetPeak(os.Getpid()), resetPeak(server.pid())); err != nil {
 		return r, err
 	}
 	before, err := used(server)
@@ -49,7 +61,7 @@ func measure(c contestant, server *child, callers int, s settings) (r result, er
 		return r, err
 	}
 	start := time.Now()
-	times, err := load(client, callers, s.duration, s.perContext)
+	times, err := l.run(client)
 	elapsed := time.Since(start)
 	if err != nil {
 		return r, err
@@ -62,28 +74,35 @@ func measure(c contestant, server *child, callers int, s settings) (r result, er
 	slices.Sort(times)
 	return result{
 		rate:         n / elapsed.Seconds(),
-		p50:          time.Duration(times[len(times)/2]),
-		p99:          time.Duration(times[len(times)*99/100]),
+		p50:          percentile(times, 50),
+		p99:          percentile(times, 99),
 		syscalls:     float64(after.syscalls-before.syscalls) / n,
 		cpu:          time.Duration(float64(after.cpu-before.cpu) / n),
 		clientAllocs: float64(after.clientMallocs-before.clientMallocs) / n,
 		serverAllocs: float64(after.serverAlloc-before.serverAlloc) / n,
+		clientPeak:   float64(after.clientPeak),
+		serverPeak:   float64(after.serverPeak),
 	}, nil
 }
 
-// load has every caller call until the time is over, and returns how long each
+// percentile is of sorted times, in nanoseconds.
+func percentile(times []uint32, percent int) time.Duration {
+	return time.Duration(times[(len(times)-1)*percent/100])
+}
+
+// run has every caller call until the time is over, and returns how long each
 // call took.
-func load(client client, callers int, duration time.Duration, perContext int) ([]uint32, error) {
+func (l load) run(client client) ([]uint32, error) {
 	var (
 		stop  atomic.Bool
-		times = make([][]uint32, callers)
-		errs  = make([]error, callers)
+		times = make([][]uint32, l.callers)
+		errs  = make([]error, l.callers)
 		wg    sync.WaitGroup
 	)
-	timer := time.AfterFunc(duration, func() { stop.Store(true) })
+	timer := time.AfterFunc(l.duration, func() { stop.Store(true) })
 	defer timer.Stop()
-	for i := range callers {
-		wg.Go(func() { times[i], errs[i] = callUntil(client, i, &stop, perContext) })
+	for i := range l.callers {
+		wg.Go(func() { times[i], errs[i] = l.callUntil(client, i, &stop) })
 	}
 	wg.Wait()
 	all := slices.Concat(times...)
@@ -93,18 +112,18 @@ func load(client client, callers int, duration time.Duration, perContext int) ([
 	return all, errors.Join(errs...)
 }
 
-func callUntil(client client, caller int, stop *atomic.Bool, perContext int) (times []uint32, err error) {
-	times = make([]uint32, 0, 1<<16)
-	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*responseBytes)
+func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []uint32, err error) {
+	times = make([]uint32, 0, 1<<12)
+	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*l.responseBytes)
 	for !stop.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		for i := 0; i < perContext && !stop.Load() && err == nil; i++ {
-			binary.LittleEndian.PutUint64(request, uint64(len(times)))
+		for i := 0; i < l.perContext && !stop.Load() && err == nil; i++ {
+			putRequest(request, uint64(len(times)), l.responseBytes)
 			var response []byte
 			start := time.Now()
 			response, err = client.call(ctx, caller, request, dst)
-			if err == nil && (len(response) != responseBytes || string(response[:requestBytes]) != string(request)) {
-				err = fmt.Errorf("a wrong response of %d bytes", len(response))
+			if err == nil {
+				err = checkResponse(request, response)
 			}
 			times = append(times, uint32(time.Since(start)))
 		}
@@ -118,7 +137,7 @@ func callUntil(client client, caller int, stop *atomic.Bool, perContext int) (ti
 
 // used reads the counters of both processes.
 func used(server *child) (u usage, err error) {
-	for _, pid := range []int{os.Getpid(), server.process.Process.Pid} {
+	for _, pid := range []int{os.Getpid(), server.pid()} {
 		n, err := syscallsOf(pid)
 		if err != nil {
 			return u, err
@@ -133,42 +152,12 @@ func used(server *child) (u usage, err error) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	u.clientMallocs = stats.Mallocs
-	u.serverAlloc, err = server.mallocs()
+	if u.serverAlloc, err = server.mallocs(); err != nil {
+		return u, err
+	}
+	if u.clientPeak, err = memoryOf(os.Getpid(), "VmHWM"); err != nil {
+		return u, err
+	}
+	u.serverPeak, err = memoryOf(server.pid(), "VmHWM")
 	return u, err
-}
-
-// cpuOf is the processor time that a process has used, to a hundredth of a second.
-func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may hold anything; user and system time are the
-	// 12th and 13th field after it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, err
-}
-
-// syscallsOf is how often a process has called read, write and their kin.
-func syscallsOf(pid int) (n uint64, err error) {
-	counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(counters)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if name == "syscr" || name == "syscw" {
-			count, err := strconv.ParseUint(value, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			n += count
-		}
-	}
-	return n, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"storj.io/drpc"
 	"storj.io/drpc/drpcconn"
@@ -33,10 +34,18 @@ func (drpcCodec) Unmarshal(data []byte, message drpc.Message) error {
 	return bytesCodec{}.Unmarshal(data, message)
 }
 
-const rivalMethod = "/bench/Call"
+func serveGRPC() (string, error) { return listen(newGRPCServer().Serve) }
 
-func serveGRPC() (string, error) {
-	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}))
+func serveGRPCTLS() (string, error) {
+	config, err := serverTLS()
+	if err != nil {
+		return "", err
+	}
+	return listen(newGRPCServer(grpc.Creds(credentials.NewTLS(config))).Serve)
+}
+
+func newGRPCServer(options ...grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append(options, grpc.ForceServerCodec(bytesCodec{}))...)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "bench",
 		HandlerType: (*any)(nil),
@@ -47,23 +56,31 @@ func serveGRPC() (string, error) {
 				if err := decode(&request); err != nil {
 					return nil, err
 				}
-				response := appendResponse(make([]byte, 0, responseBytes), request)
+				response := appendResponse(make([]byte, 0, responseLength(request)), request)
 				return &response, nil
 			},
 		}},
 	}, nil)
-	return listen(s.Serve)
+	return s
 }
 
 // A grpcClient spreads its callers over its connections.
 type grpcClient []*grpc.ClientConn
 
 func connectGRPC(conns int) func(string, int) (client, error) {
+	return connectGRPCWith(conns, insecure.NewCredentials())
+}
+
+func connectGRPCTLS(conns int) func(string, int) (client, error) {
+	return connectGRPCWith(conns, credentials.NewTLS(clientTLS))
+}
+
+func connectGRPCWith(conns int, transport credentials.TransportCredentials) func(string, int) (client, error) {
 	return func(address string, _ int) (client, error) {
 		c := make(grpcClient, conns)
 		for i := range c {
 			conn, err := grpc.NewClient("passthrough:///"+address,
-				grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithTransportCredentials(transport),
 				grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})))
 			if err != nil {
 				return nil, err
@@ -75,7 +92,7 @@ func connectGRPC(conns int) func(string, int) (client, error) {
 }
 
 func (c grpcClient) call(ctx context.Context, caller int, request, dst []byte) ([]byte, error) {
-	err := c[caller%len(c)].Invoke(ctx, rivalMethod, &request, &dst)
+	err := c[caller%len(c)].Invoke(ctx, benchMethod, &request, &dst)
 	return dst, err
 }
 
@@ -93,7 +110,7 @@ func (drpcHandler) HandleRPC(stream drpc.Stream, _ string) error {
 	if err := stream.MsgRecv(&request, drpcCodec{}); err != nil {
 		return err
 	}
-	response := appendResponse(make([]byte, 0, responseBytes), request)
+	response := appendResponse(make([]byte, 0, responseLength(request)), request)
 	return stream.MsgSend(&response, drpcCodec{})
 }
 
@@ -124,7 +141,7 @@ func connectDRPC(address string, callers int) (client, error) {
 }
 
 func (c drpcClient) call(ctx context.Context, _ int, request, dst []byte) ([]byte, error) {
-	err := c.conn.Invoke(ctx, rivalMethod, drpcCodec{}, &request, &dst)
+	err := c.conn.Invoke(ctx, benchMethod, drpcCodec{}, &request, &dst)
 	return dst, err
 }
 

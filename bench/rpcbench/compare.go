@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// compare measures the contestants under each load and prints a table for it.
+func compare(title string, all []contestant, rounds int, loads ...load) (err error) {
+	servers, stop, err := startChildren(all)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	for _, l := range loads {
+		results := make([][]result, len(all))
+		for range rounds {
+			for i, c := range all {
+				r, err := measure(c, servers[i], l)
+				if err != nil {
+					return fmt.Errorf("%s, %d callers: %w", c.name, l.callers, err)
+				}
+				results[i] = append(results[i], r)
+			}
+		}
+		report(title, all, l.callers, results)
+	}
+	return nil
+}
+
+// report writes a row for each contestant: the median of each figure by itself,
+// the ratio the median of the rounds' ratios.
+func report(title string, all []contestant, callers int, results [][]result) {
+	fmt.Printf("\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s %10s %9s\n", title, "callers", "calls/s", "slowest-fastest",
+		"ratio", "p50", "p99", "cpu", "syscalls", "allocs c+s", "MB c+s")
+	for i, c := range all {
+		rounds := results[i]
+		rates := sorted(rounds, func(r result) float64 { return r.rate })
+		ratios := make([]float64, len(rounds))
+		for k := range rounds {
+			ratios[k] = rounds[k].rate / results[0][k].rate
+		}
+		slices.Sort(ratios)
+		fmt.Printf("%-14s %8d %11.0f %8.0f-%8.0f %6.2f %9v %9v %9v %9.2f %5.1f+%-4.1f %4.0f+%-4.0f\n", c.name, callers,
+			median(rates), rates[0], rates[len(rates)-1], median(ratios),
+			medianTime(rounds, 100*time.Nanosecond, func(r result) time.Duration { return r.p50 }),
+			medianTime(rounds, 100*time.Nanosecond, func(r result) time.Duration { return r.p99 }),
+			medianTime(rounds, 10*time.Nanosecond, func(r result) time.Duration { return r.cpu }),
+			median(sorted(rounds, func(r result) float64 { return r.syscalls })),
+			median(sorted(rounds, func(r result) float64 { return r.clientAllocs })),
+			median(sorted(rounds, func(r result) float64 { return r.serverAllocs })),
+			median(sorted(rounds, func(r result) float64 { return r.clientPeak }))/1e6,
+			median(sorted(rounds, func(r result) float64 { return r.serverPeak }))/1e6)
+	}
+}
+
+func sorted[T any, N cmp.Ordered](rounds []T, figure func(T) N) []N {
+	figures := make([]N, len(rounds))
+	for i, r := range rounds {
+		figures[i] = figure(r)
+	}
+	slices.Sort(figures)
+	return figures
+}
+
+func median[N cmp.Ordered](sorted []N) N { return sorted[len(sorted)/2] }
+
+func medianTime[T any](rounds []T, precision time.Duration, figure func(T) time.Duration) time.Duration {
+	return median(sorted(rounds, figure)).Round(precision)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A request is 16 bytes: a number of its own, the length of the response that it
+// wants, and 4 bytes of zero. A response is the request and as many zeros as it
+// takes.
+const (
+	requestBytes     = 16
+	minResponseBytes = requestBytes
+	maxResponseBytes = 16 << 20
+)
+
+var zeros [maxResponseBytes - requestBytes]byte
+
+func putRequest(request []byte, number uint64, responseBytes int) {
+	binary.LittleEndian.PutUint64(request, number)
+	binary.LittleEndian.PutUint32(request[8:], uint32(responseBytes))
+}
+
+// responseLength is what a request asks for, within the limits.
+func responseLength(request []byte) int {
+	if len(request) != requestBytes {
+		return minResponseBytes
+	}
+	return min(max(int(binary.LittleEndian.Uint32(request[8:])), minResponseBytes), maxResponseBytes)
+}
+
+// appendResponse is what every contestant answers.
+func appendResponse(dst, request []byte) []byte {
+	return append(append(dst, request...), zeros[:responseLength(request)-len(request)]...)
+}
+
+// checkResponse finds out whether a response is the request's.
+func checkResponse(request, response []byte) error {
+	if len(response) != responseLength(request) || string(response[:requestBytes]) != string(request) {
+		return fmt.Errorf("a wrong response of %d bytes", len(response))
+	}
+	return nil
+}

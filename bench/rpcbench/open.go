@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// An openLoad is requests that are due at random moments, at a rate of all
+// senders together. A call takes from the moment when it was due, so that one who
+// is held up by a slow answer does not hide it by asking less.
+type openLoad struct {
+	rate     float64 // calls a second
+	duration time.Duration
+}
+
+// openSenders are enough that hardly any is still busy when his next call is due.
+const openSenders = 128
+
+// An openResult is of one measurement, in nanoseconds.
+type openResult struct {
+	times []uint32 // from the moment when a call was due
+	late  []uint32 // how late the sender was though he was not busy: the bench's own fault
+}
+
+func (r openResult) p50() time.Duration    { return percentile(r.times, 50) }
+func (r openResult) p99() time.Duration    { return percentile(r.times, 99) }
+func (r openResult) late99() time.Duration { return percentile(r.late, 99) }
+
+// runOpen finds the rate that grpc-go can do with 64 callers, and measures it and
+// Boxcar at half of it.
+func runOpen(s settings) (err error) {
+	all, err := contestantsNamed("grpc-go-1", "grpc-go-2", "grpc-go-4", "boxcar")
+	if err != nil {
+		return err
+	}
+	servers, stop, err := startChildren(all)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	best := 0.0
+	for i, c := range all[:len(all)-1] {
+		r, err := measure(c, servers[i], s.load(64, kilobyte))
+		if err != nil {
+			return err
+		}
+		best = max(best, r.rate)
+	}
+	results := make([][]openResult, len(all))
+	for range s.rounds {
+		for i, c := range all {
+			r, err := openLoad{best / 2, s.duration}.measure(c, servers[i].address)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			results[i] = append(results[i], r)
+		}
+	}
+	fmt.Printf("\n%-14s %11s %9s %9s %9s\n", "open", "calls/s due", "p50", "p99", "late p99")
+	for i, c := range all {
+		fmt.Printf("%-14s %11.0f %9v %9v %9v\n", c.name, best/2,
+			medianTime(results[i], 100*time.Nanosecond, openResult.p50),
+			medianTime(results[i], 100*time.Nanosecond, openResult.p99),
+			medianTime(results[i], 100*time.Nanosecond, openResult.late99))
+	}
+	return nil
+}
+
+// measure sends to one contestant for a while, after a tenth of it to warm up.
+func (l openLoad) measure(c contestant, address string) (r openResult, err error) {
+	client, err := c.connect(address, openSenders)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if _, err := (openLoad{l.rate, l.duration / 10}).run(client); err != nil {
+		return r, err
+	}
+	return l.run(client)
+}
+
+func (l openLoad) run(client client) (r openResult, err error) {
+	var (
+		parts = make([]openResult, openSenders)
+		errs  = make([]error, openSenders)
+		wg    sync.WaitGroup
+		start = time.Now()
+	)
+	for i := range openSenders {
+		wg.Go(func() { parts[i], errs[i] = l.send(client, i, start) })
+	}
+	wg.Wait()
+	for _, part := range parts {
+		r.times = append(r.times, part.times...)
+		r.late = append(r.late, part.late...)
+	}
+	if len(r.times) == 0 {
+		errs = append(errs, errors.New("no call was due"))
+	}
+	slices.Sort(r.times)
+	slices.Sort(r.late)
+	return r, errors.Join(errs...)
+}
+
+// send is one sender.
+func (l openLoad) send(client client, sender int, start time.Time) (r openResult, err error) {
+	rng := rand.New(rand.NewPCG(uint64(sender), 1)) // the same moments for every contestant
+	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*kilobyte)
+	mean := float64(time.Second) * openSenders / l.rate
+	due := start
+	for {
+		due = due.Add(time.Duration(rng.ExpFloat64() * mean))
+		if due.Sub(start) > l.duration {
+			return r, nil
+		}
+		free := time.Now()
+		time.Sleep(due.Sub(free))
+		now := time.Now()
+		if free.Before(due) {
+			r.late = append(r.late, uint32(now.Sub(due)))
+		}
+		putRequest(request, uint64(len(r.times)), kilobyte)
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		response, err := client.call(ctx, sender, request, dst)
+		cancel()
+		if err == nil {
+			err = checkResponse(request, response)
+		}
+		if err != nil {
+			return r, err
+		}
+		r.times = append(r.times, uint32(time.Since(due)))
+	}
+}
