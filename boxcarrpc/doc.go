@@ -58,6 +58,23 @@
 //	                                     <-    RESPONSE lane 0, 2, canceled
 //	  RELEASE lane 0                     ->
 //
+// # Streams
+//
+// A stream is a call with any number of messages in either direction:
+//
+//	stream, err := pool.Stream(ctx, "/search.Jobs/Watch", nil)
+//	for err == nil {
+//		message, err = stream.Receive(message[:0])
+//	}
+//
+// and on the server ServerOptions.StreamHandler. Streams share connections with
+// calls, but take no slot: a watch that lasts for hours would sit on the lowest.
+// They have a limit of their own and count as requests in flight. Each may have
+// 256 KiB under way in each direction that its receiver has not taken; there is
+// no such limit for a connection, so that one which is not read stops its own
+// sender and nobody else. A stream that is silent is no fault; that its server is
+// gone is found by the keep-alives.
+//
 // # Guarantees
 //
 //   - Every call ends, within its deadline, with the handler's answer or with an
@@ -81,7 +98,7 @@
 // # Limits
 //
 // Requests of 17 MiB, responses of 32 MiB, methods of 1 KiB, messages of errors of
-// 4 KiB, 65,536 lanes on a connection, 16 million slots on a server; the
+// 4 KiB, metadata of 16 KiB, 65,536 lanes and as many streams on a connection, 16 million slots on a server; the
 // options bound connections, lanes and buffered bytes below that.
 //
 // The rules are state machines in package core, without I/O; this package is a

@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -265,34 +266,21 @@ func TestAServerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
 		return wire.AppendResponse(nil, 0, wire.FlagProcessed, wire.Response{Sequence: sequence, Total: total, Lowest: 1}, []byte(data))
 	}
 	for name, frames := range map[string][][]byte{
-		"garbage":              {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")},
-		"wrong sequence":       {answer(7, 0, "")},
-		"answer twice":         {answer(1, 2, "ok"), answer(1, 2, "ok")},
-		"oversized":            {answer(1, MaxResponseBytes+1, "")},
-		"data before response": {wire.AppendData(nil, 0, 1, []byte("x"))},
-		"too much data":        {answer(1, 1, ""), wire.AppendData(nil, 0, 1, []byte("xx"))},
-		"a lane never leased":  {wire.AppendResponse(nil, 5, 0, wire.Response{}, nil)},
-		"grant unasked":        {wire.AppendSlot(nil, wire.TypeGrant, 0, 1)},
-		"deny unasked":         {wire.AppendSlot(nil, wire.TypeDeny, 9, 1)},
-		"a client's frame":     {lease},
-		"hello again":          {wire.AppendHello(nil, wire.Hello{})},
+		"garbage":               {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")},
+		"wrong sequence":        {answer(7, 0, "")},
+		"answer twice":          {answer(1, 2, "ok"), answer(1, 2, "ok")},
+		"oversized":             {answer(1, MaxResponseBytes+1, "")},
+		"data before response":  {wire.AppendData(nil, 0, 1, []byte("x"))},
+		"too much data":         {answer(1, 1, ""), wire.AppendData(nil, 0, 1, []byte("xx"))},
+		"a lane never leased":   {wire.AppendResponse(nil, 5, 0, wire.Response{}, nil)},
+		"grant unasked":         {wire.AppendSlot(nil, wire.TypeGrant, 0, 1)},
+		"deny unasked":          {wire.AppendSlot(nil, wire.TypeDeny, 9, 1)},
+		"a client's frame":      {lease},
+		"a stream never opened": {wire.AppendHeader(nil, 0, 1, nil)},
+		"hello again":           {wire.AppendHello(nil, wire.Hello{})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			var wg sync.WaitGroup
-			defer wg.Wait()
-			defer ln.Close()
-			wg.Go(func() {
-				for {
-					conn, err := ln.Accept()
-					if err != nil {
-						return
-					}
-					wg.Go(func() { badServer(t, conn, frames) })
-				}
-			})
-			p := newPool(t, &PoolOptions{Size: 1, MaxRetries: -1}, ln.Addr().String())
+			p := newPool(t, &PoolOptions{Size: 1, MaxRetries: -1}, serveBadly(t, frames))
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			out, err := p.Call(ctx, "m", nil, nil)
@@ -308,7 +296,61 @@ func TestAServerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
 	}
 }
 
-// badServer grants a slot and answers the first request with the given frames.
+func TestAServerThatSpeaksNonsenseOnAStreamCostsItsConnection(t *testing.T) {
+	message := wire.AppendMessage(nil, 0, 1, 0, nil)
+	status := wire.AppendStatus(nil, 0, 0, wire.Status{Sequence: 1}, nil)
+	for name, frames := range map[string][][]byte{
+		"wrong sequence":       {wire.AppendStatus(nil, 0, 0, wire.Status{Sequence: 2}, nil)},
+		"wrong number":         {wire.AppendStatus(nil, 1, 0, wire.Status{Sequence: 1}, nil)},
+		"status twice":         {status, status},
+		"more than the credit": {bytes.Repeat(message, wire.Window/wire.MessageCost(0)+1)},
+		"credit without need":  {wire.AppendCredit(nil, 0, 1, 1)},
+		"header twice":         {wire.AppendHeader(nil, 0, 1, nil), wire.AppendHeader(nil, 0, 1, nil)},
+		"header late":          {message, wire.AppendHeader(nil, 0, 1, nil)},
+		"a client's frame":     {wire.AppendSequence(nil, wire.TypeReset, 0, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, &PoolOptions{Size: 1}, serveBadly(t, frames))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			st, err := p.Stream(ctx, "m", nil)
+			require.NoError(t, err)
+			until(t, "the connection is given up", func() bool { return p.Stats().Broken > 0 && p.Stats().Streams == 0 })
+			for err == nil {
+				_, err = st.Receive(nil)
+			}
+			if name == "status twice" && errors.Is(err, io.EOF) {
+				require.Nil(t, st.Trailer())
+			} else {
+				require.Equal(t, CodeUnavailable, CodeOf(err))
+			}
+		})
+	}
+}
+
+// serveBadly runs a badServer for every connection.
+func serveBadly(t *testing.T, frames [][]byte) (address string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { badServer(t, conn, frames) })
+		}
+	})
+	t.Cleanup(func() { // after the pool's
+		ln.Close()
+		wg.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// badServer grants a slot and answers the first request or stream with the given
+// frames.
 func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 	defer conn.Close()
 	c := newRaw(t, conn)
@@ -320,10 +362,10 @@ func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 		var out []byte
 		switch f.Type {
 		case wire.TypeHello:
-			out = wire.AppendHello(nil, wire.Hello{MaxLanes: 1})
+			out = wire.AppendHello(nil, wire.Hello{MaxLanes: 1, MaxStreams: 2})
 		case wire.TypeLease:
 			out = wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0)
-		case wire.TypeRequest:
+		case wire.TypeRequest, wire.TypeOpen:
 			out = bytes.Join(frames, nil)
 		}
 		if _, err := conn.Write(out); err != nil {

@@ -31,6 +31,7 @@ const (
 	DefaultMaxConns         = 16 << 10
 	DefaultMaxLanes         = 64 << 10
 	DefaultMaxLanesPerConn  = 1 << 10
+	DefaultMaxStreams       = 1 << 10
 	DefaultBufferBytes      = 512 << 20
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultIdleTimeout      = 180 * time.Second
@@ -57,6 +58,12 @@ type ServerOptions struct {
 	MaxLanes int
 	// MaxLanesPerConn bounds the lanes of one connection. The default is 1,024.
 	MaxLanesPerConn int
+	// StreamHandler serves streams. The default answers that there are none.
+	StreamHandler StreamHandler
+	// MaxStreams bounds the streams of all connections together; each may hold
+	// 256 KiB that its handler has not received. One more is refused as not
+	// processed. The default is 1,024.
+	MaxStreams int
 	// BufferBytes bounds the memory of requests that are being received, of all
 	// connections together; one connection may take an eighth of it, and also
 	// has that much for answers not yet taken by its peer before the server
@@ -124,6 +131,9 @@ type PoolOptions struct {
 	// must be well under the servers' IdleTimeout. The default is 1 minute: a
 	// server with 10,000 idle clients spends most of its time on it on waking up.
 	KeepAlive time.Duration
+	// MaxStreams bounds the streams; each may hold 256 KiB that was not received
+	// from it. One more fails with ErrPoolBusy. The default is 1,024.
+	MaxStreams int
 	// BufferBytes bounds the memory of responses being received, of all calls
 	// together; a call above it fails with CodeResourceExhausted. The default
 	// is 512 MiB.
@@ -150,6 +160,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	fill(&r.MaxConns, DefaultMaxConns)
 	fill(&r.MaxLanes, DefaultMaxLanes)
 	fill(&r.MaxLanesPerConn, DefaultMaxLanesPerConn)
+	fill(&r.MaxStreams, DefaultMaxStreams)
 	fill(&r.BufferBytes, DefaultBufferBytes)
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
 	fill(&r.IdleTimeout, DefaultIdleTimeout)
@@ -162,6 +173,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		within("MaxConns", r.MaxConns, 1, 1<<30),
 		within("MaxLanes", r.MaxLanes, 1, wire.MaxSlots),
 		within("MaxLanesPerConn", r.MaxLanesPerConn, 1, wire.MaxLanes),
+		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
 		within("IdleTimeout", r.IdleTimeout, 1, 1<<62),
@@ -181,6 +193,7 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 	fill(&r.RetryWait, DefaultRetryWait)
 	fill(&r.MaxRetries, DefaultMaxRetries)
 	fill(&r.LanesPerConn, DefaultLanesPerConn)
+	fill(&r.MaxStreams, DefaultMaxStreams)
 	fill(&r.DialTimeout, DefaultDialTimeout)
 	fill(&r.CallTimeout, DefaultCallTimeout)
 	fill(&r.SilenceTimeout, DefaultSilenceTimeout)
@@ -204,6 +217,7 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		within("RetryWait", r.RetryWait, 0, 1<<62),
 		within("MaxRetries", r.MaxRetries, 0, 100),
 		within("LanesPerConn", r.LanesPerConn, 1, wire.MaxLanes),
+		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("DialTimeout", r.DialTimeout, 1, 1<<62),
 		within("SilenceTimeout", r.SilenceTimeout, 10*time.Millisecond, 1<<62),
 		within("KeepAlive", r.KeepAlive, 10*time.Millisecond, 1<<62),

@@ -44,6 +44,16 @@ type bulkMessage struct {
 	rest     []byte        // the sender's; nobody reads it once the message is done or dropped
 	taken    chan struct{} // gets one element when all has been taken; nil if nobody waits
 	queued   bool
+	stream   bool // its frames are MESSAGEs, not DATAs
+	more     bool // of a stream's message, which goes on after this
+}
+
+// appendFrame appends a frame with the first n bytes that are left.
+func (b *bulkMessage) appendFrame(dst []byte, n int) []byte {
+	if b.stream {
+		return b.appendMessage(dst, n)
+	}
+	return wire.AppendData(dst, b.lane, b.sequence, b.rest[:n])
 }
 
 func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) {

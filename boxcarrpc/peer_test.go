@@ -67,6 +67,9 @@ func (c *rawConn) ends() {
 var (
 	lease   = wire.AppendSlot(nil, wire.TypeLease, 0, wire.NoSlot)
 	request = wire.AppendRequest(nil, 0, wire.Request{Sequence: 1, Total: 2}, "m", []byte("hi"))
+
+	openStream  = wire.AppendOpen(nil, 0, wire.Open{Sequence: 1}, "wait", nil)
+	endOfStream = wire.AppendSequence(nil, wire.TypeEnd, 0, 1)
 )
 
 func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
@@ -92,11 +95,20 @@ func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
 		"two requests":            {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), request}},
 		"release while busy":      {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), wire.AppendRelease(nil, 0)}},
 		"too much data":           {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 2}, "m", nil), wire.AppendData(nil, 0, 0, []byte("abc"))}},
+		"stream opened twice":     {true, [][]byte{openStream, openStream}},
+		"stream number too high":  {true, [][]byte{wire.AppendOpen(nil, DefaultMaxStreams, wire.Open{}, "wait", nil)}},
+		"message number too high": {true, [][]byte{wire.AppendMessage(nil, DefaultMaxStreams, 1, 0, nil)}},
+		"message after END":       {true, [][]byte{openStream, endOfStream, wire.AppendMessage(nil, 0, 1, 0, nil)}},
+		"END twice":               {true, [][]byte{openStream, endOfStream, endOfStream}},
+		"more than the credit": {true, [][]byte{openStream, bytes.Repeat(wire.AppendMessage(nil, 0, 1, 0, nil),
+			wire.Window/wire.MessageCost(0)+1)}},
+		"credit without need":     {true, [][]byte{openStream, wire.AppendCredit(nil, 0, 1, 1)}},
+		"a server's stream frame": {true, [][]byte{openStream, wire.AppendHeader(nil, 0, 1, nil)}},
 		"a server's frame":        {true, [][]byte{wire.AppendSlot(nil, wire.TypeGrant, 0, 1)}},
 		"flipped bit":             {true, [][]byte{append(bytes.Clone(lease[:len(lease)-1]), lease[len(lease)-1]^1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, echo, nil)
+			s := serve(t, echo, &ServerOptions{StreamHandler: streams})
 			p := newPool(t, &PoolOptions{Size: 1}, s.address)
 			before := s.Stats().Faults
 			conn := dialRaw(t, s.address)
@@ -106,7 +118,7 @@ func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
 			conn.send(c.frames...)
 			conn.ends()
 			until(t, "the fault is counted and the slot reclaimed", func() bool {
-				return s.Stats().Faults == before+1 && s.Stats().Slots == 1 && s.Stats().BufferBytes == 0
+				return s.Stats().Faults == before+1 && s.Stats().Slots == 1 && s.Stats().Streams == 0 && s.Stats().BufferBytes == 0
 			})
 			out, err := p.Call(t.Context(), "m", []byte("others are served"), nil)
 			require.NoError(t, err)

@@ -47,6 +47,8 @@ type Pool struct {
 		tick    *time.Timer // the watch over silence
 		resting bool        // the watch runs slowly, because nothing is owed
 
+		streams int // of all transports
+
 		leases, swaps, lost, broken uint64
 	}
 }
@@ -143,6 +145,7 @@ type PoolStats struct {
 	Slots      int    // held now
 	Busy       int    // with a request, or waiting for the end of an abandoned one
 	Waiting    int    // calls that wait for a slot
+	Streams    int    // open, or waiting for the end of an abandoned one
 	Lowest     int    // lowest slot held, -1 if none
 	Highest    int    // highest slot held, -1 if none
 	Calls      uint64 // begun
@@ -165,7 +168,7 @@ func (p *Pool) Stats() PoolStats {
 		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
 		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
 		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
-		Transports: len(p.mu.open), Servers: p.mu.ladder.Members(),
+		Transports: len(p.mu.open), Streams: p.mu.streams, Servers: p.mu.ladder.Members(),
 	}
 	for entry, lane := range p.mu.entries {
 		if lane == nil {
@@ -235,7 +238,7 @@ func (p *Pool) giveBack(lane *clientLane) {
 
 // emptied looks whether a transport has just lost its last lane.
 func (p *Pool) emptied(t *transport) {
-	if t.leased > 0 {
+	if t.leased > 0 || t.streams > 0 {
 		return
 	}
 	t.idleSince = p.now()

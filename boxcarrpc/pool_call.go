@@ -99,7 +99,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 	reads, err := lane.send(method, request, dst, deadline, alone)
 	if err != nil {
 		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
-		return dst, !errors.Is(err, ErrPoolClosed), broken(lane, err, false)
+		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
 	}
 	if reads {
 		lane.transport.readFor(lane, deadline)
@@ -110,7 +110,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 	idempotent := p.options.Methods[method].Idempotent
 	if lane.failure != nil {
 		written := lane.transport.out.reached(lane.ticket)
-		err = broken(lane, lane.failure, written)
+		err = broken(lane.transport, lane.failure, written)
 		p.dropData(lane)
 		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
@@ -138,12 +138,7 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 	default:
 		err = &Error{Code: code, Message: string(lane.dst[lane.begin:]), Processed: processed}
 		again = !processed && code.mayBeUnprocessed() || idempotent && (code == CodeUnavailable || slotLost)
-		switch {
-		case !processed && code.mayBeUnprocessed():
-			outcome = core.Refused
-		case code.blamesServer() || code == CodeCanceled || code == CodeDeadlineExceeded:
-			outcome = core.Neutral
-		}
+		outcome = outcomeOf(code, processed)
 	}
 	lowest := lane.response.Lowest
 	p.dropData(lane)
@@ -151,14 +146,25 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 	return dst, again, err
 }
 
+// outcomeOf is what the answer to a request says of its server.
+func outcomeOf(code Code, processed bool) core.Outcome {
+	switch {
+	case !processed && code.mayBeUnprocessed():
+		return core.Refused
+	case code.blamesServer() || code == CodeCanceled || code == CodeDeadlineExceeded:
+		return core.Neutral
+	}
+	return core.Success
+}
+
 // broken is the error of a request whose transport ended.
-func broken(lane *clientLane, cause error, written bool) error {
+func broken(t *transport, cause error, written bool) error {
 	if errors.Is(cause, ErrPoolClosed) {
 		return &Error{Code: CodeCanceled, Processed: written, cause: ErrPoolClosed}
 	}
 	return &Error{
 		Code:      CodeUnavailable,
-		Message:   "the connection to " + lane.transport.peer.address + " ended",
+		Message:   "the connection to " + t.peer.address + " ended",
 		Processed: written,
 		cause:     cause,
 	}

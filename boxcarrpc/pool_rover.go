@@ -394,12 +394,12 @@ func (p *Pool) watchSilence() {
 
 // inspect looks at one transport and reports whether it is dead.
 func (p *Pool) inspect(t *transport, now int64) (dead bool) {
-	if t.leased == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
+	if t.leased == 0 && t.streams == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
 		t.leaving = true
 		p.closeSoon(t, errUnused)
 		return false
 	}
-	owes := t.outstanding.Load() > 0
+	owes := int(t.outstanding.Load()) > t.streams // a stream may be silent for long
 	verdict := t.silence.Step(now, t.turn.in.received.Load(), owes)
 	if owes || t.silence.Waiting() {
 		p.mu.resting = false

@@ -21,8 +21,17 @@ type protocolModel struct {
 	t       testing.TB
 	conn    *rawConn
 	lanes   [4]modelLane
+	streams [4]modelStream
 	slots   map[uint32]bool
 	awaited int // answers outstanding
+}
+
+// A modelStream is a stream to an echo.
+type modelStream struct {
+	open, ended, reset bool
+	sequence           uint32
+	sent, got          []byte
+	credit, window     int // to send, and that the server has
 }
 
 type modelLane struct {
@@ -38,11 +47,13 @@ type modelLane struct {
 
 // FuzzProtocol reads its input as a program of protocol steps: two bytes a step,
 // the lane and what to do. After it the connection is cut at an arbitrary place.
-// Every request is answered once, with its own bytes; no slot is given out
-// twice; the server keeps nothing.
+// Every request is answered once, with its own bytes; every stream brings back
+// what was sent on it, within its credit, and ends with one status; no slot is
+// given out twice; the server keeps nothing.
 func FuzzProtocol(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x00\x09\x00\x03"), uint16(3))
 	f.Add([]byte("\x00\x00\x01\x00\x02\x00\x00\x01\x01\x02\x02\x01\x02\x04\x01\x05\x01\x09\x00\x03"), uint16(90))
+	f.Add([]byte{0, 10, 0, 11, 0, 27, 1, 10, 0, 13, 1, 14, 0, 15, 0, 9, 0, 25, 0, 10, 0, 28}, uint16(7))
 	f.Add([]byte("\x00\x00\x00\x02\x00\x05\x00\x04\x00\x09\x00\x01\x00\x04\x00\x09\x00\x06"), uint16(0))
 	f.Fuzz(func(t *testing.T, program []byte, cut uint16) {
 		runProtocol(t, program[:min(len(program), 400)], cut)
@@ -55,7 +66,7 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 			panic("as asked")
 		}
 		return append(dst, request...), nil
-	}, &ServerOptions{MaxLanes: 3, Logger: testLogger(t)})
+	}, &ServerOptions{MaxLanes: 3, MaxStreams: 4, StreamHandler: streams, Logger: testLogger(t)})
 	client, server := net.Pipe()
 	ln := newPipes()
 	var wg sync.WaitGroup
@@ -73,6 +84,9 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 	for i := range m.lanes {
 		m.complete(uint32(i))
 	}
+	for i := range m.streams {
+		m.endStream(uint32(i))
+	}
 	for m.awaited > 0 {
 		m.receive()
 	}
@@ -86,7 +100,7 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 	client.Close()
 	until(t, "the server has its slots back", func() bool {
 		stats := s.Stats()
-		return stats.Slots == 0 && stats.Connections == 0 && stats.BufferBytes == 0
+		return stats.Slots == 0 && stats.Streams == 0 && stats.Connections == 0 && stats.BufferBytes == 0
 	})
 	require.Zero(t, s.Stats().Faults)
 	require.NoError(t, s.Close())
@@ -97,7 +111,9 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 func (m *protocolModel) step(number uint32, what byte) {
 	lane := &m.lanes[number]
 	idle := lane.leased && lane.total < 0
-	switch what % 10 {
+	switch what % 16 {
+	case 10, 11, 12, 13, 14, 15:
+		m.streamStep(number, what)
 	case 0:
 		if !lane.leased && !lane.asked {
 			lane.asked = true
@@ -106,7 +122,7 @@ func (m *protocolModel) step(number uint32, what byte) {
 		}
 	case 1, 2, 3:
 		if idle {
-			m.request(number, "echo", 1+int(what)*300, what%10 == 1)
+			m.request(number, "echo", 1+int(what)*300, what%16 == 1)
 		}
 	case 4:
 		if lane.total >= 0 && !lane.cancelled {
@@ -138,7 +154,7 @@ func (m *protocolModel) step(number uint32, what byte) {
 func (m *protocolModel) answerComes() bool {
 	for i := range m.lanes {
 		l := &m.lanes[i]
-		if l.asked || l.total >= 0 && (l.sent == l.total || l.cancelled) {
+		if m.streams[i].ended || m.streams[i].reset || l.asked || l.total >= 0 && (l.sent == l.total || l.cancelled) {
 			return true
 		}
 	}
@@ -180,6 +196,10 @@ func (m *protocolModel) receive() {
 	f := m.conn.next()
 	require.Less(m.t, f.Lane, uint32(len(m.lanes)))
 	lane := &m.lanes[f.Lane]
+	if f.Type >= wire.TypeOpen {
+		m.streamFrame(f)
+		return
+	}
 	switch f.Type {
 	case wire.TypeGrant:
 		slot, err := f.Slot()

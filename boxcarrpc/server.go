@@ -37,7 +37,7 @@ type Server struct {
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
 		requests, errors, refused, panics, accepted, faults atomic.Uint64
-		inFlight                                            atomic.Int64
+		inFlight, streams                                   atomic.Int64
 	}
 
 	mu struct {
@@ -57,7 +57,8 @@ type ServerStats struct {
 	Connections int    // open now
 	Slots       int    // given out now
 	LowestFree  int    // the slot that the next lane gets; MaxLanes if there is none
-	InFlight    int    // requests in a handler now
+	InFlight    int    // requests in a handler now, streams among them
+	Streams     int    // of these, streams
 	Requests    uint64 // requests that reached a handler
 	Errors      uint64 // of these, answered with an error
 	Panics      uint64 // of these, ended by a panic
@@ -285,6 +286,7 @@ func (s *Server) Stats() ServerStats {
 	}
 	s.mu.Unlock()
 	r.InFlight = int(s.counts.inFlight.Load())
+	r.Streams = int(s.counts.streams.Load())
 	r.Requests = s.counts.requests.Load()
 	r.Errors = s.counts.errors.Load()
 	r.Panics = s.counts.panics.Load()

@@ -48,8 +48,9 @@ type serverConn struct {
 
 	mu struct {
 		sync.Mutex
-		lanes    []*serverLane // by lane number; nil where there is no lease
-		running  int           // requests whose handler runs or whose response is not yet taken
+		lanes    []*serverLane   // by lane number; nil where there is no lease
+		streams  []*ServerStream // by number; nil where none is open
+		running  int             // requests and streams whose handler runs, responses that are not yet taken
 		draining bool
 		drainBy  time.Time // when it ends at the latest; zero while it need not
 		closed   bool
@@ -109,6 +110,7 @@ func (c *serverConn) handshake() error {
 		OldestVersion: wire.OldestVersion,
 		MaxLanes:      uint32(c.server.options.MaxLanesPerConn),
 		MaxRequest:    MaxRequestBytes,
+		MaxStreams:    uint32(c.server.options.MaxStreams),
 		Name:          c.server.options.Name,
 	}))
 	if err != nil {
@@ -196,7 +198,7 @@ func (c *serverConn) frame(f wire.Frame) error {
 	case wire.TypePong, wire.TypeGoAway:
 		return nil
 	}
-	return protocolError("%v from a client", f.Type)
+	return c.streamFrame(f)
 }
 
 // shrink gives back the memory of a busy time. It is called for the frames that an
@@ -278,6 +280,7 @@ func (c *serverConn) end() {
 		c.mu.lanes[i] = nil
 		c.server.reclaim(lane.slot)
 	}
+	c.endStreamsLocked()
 }
 
 // drain tells the client that the server is going away.

@@ -25,10 +25,12 @@ type transport struct {
 	turn  readTurn
 	hello wire.Hello // the server's
 
-	outstanding atomic.Int32 // answers that the server owes, pongs left out
+	outstanding atomic.Int32 // answers that the server owes, ends of streams among them, pongs left out
 
 	// Guarded by pool.mu.
-	leased    int // lanes that are leased or being asked for
+	leased    int   // lanes that are leased or being asked for
+	streams   int   // open, or not yet ended by the server
+	streamed  int64 // when the last was opened
 	silence   core.Silence
 	idleSince int64 // when the last lane went; meaningless while there are any
 	leaving   bool  // no more lanes; it ends with its last one
@@ -38,8 +40,9 @@ type transport struct {
 
 	mu struct {
 		sync.Mutex
-		lanes []*clientLane
-		err   error // why it ended
+		lanes   []*clientLane
+		streams streamTable
+		err     error // why it ended
 	}
 }
 
@@ -163,7 +166,7 @@ func (t *transport) frame(f wire.Frame) error {
 		}
 		return err
 	}
-	return protocolError("%v from a server", f.Type)
+	return t.streamFrame(f)
 }
 
 // lane returns the lane that a frame is about.
@@ -409,6 +412,7 @@ func (t *transport) fail(cause error) {
 	t.out.close()
 	close(t.turn.ended)
 	t.pool.lose(t, cause)
+	t.failStreams(cause)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -148,7 +148,7 @@ func (o *outbox) take() []byte {
 func (o *outbox) takeBulkLocked(batch []byte) []byte {
 	b := o.mu.bulk[0]
 	n := min(len(b.rest), wire.DataRoom)
-	batch = wire.AppendData(batch, b.lane, b.sequence, b.rest[:n])
+	batch = b.appendFrame(batch, n)
 	b.rest = b.rest[n:]
 	o.mu.bulkBytes -= n
 	copy(o.mu.bulk, o.mu.bulk[1:])

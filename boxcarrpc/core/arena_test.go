@@ -117,7 +117,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				l.Join(0, peer, rng)
 			}
 			for i := range int32(size) {
-				l.learn(0, i%16, Success, rng)
+				l.Learn(0, i%16, Success, rng)
 				l.Grant(i%16, i/16)
 			}
 			b.ReportAllocs()

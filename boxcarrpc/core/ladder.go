@@ -176,12 +176,12 @@ func (l *Ladder) Release(now int64, entry int32, outcome Outcome, rng *rand.PCG)
 		s.order = l.order
 		l.insert(entry)
 	}
-	l.learn(now, s.peer, outcome, rng)
+	l.Learn(now, s.peer, outcome, rng)
 	return gone
 }
 
-// learn draws the conclusions of a request about its server.
-func (l *Ladder) learn(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
+// Learn draws the conclusions of a request about its server.
+func (l *Ladder) Learn(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
 	p := &l.peers[peer]
 	switch outcome {
 	case Success:

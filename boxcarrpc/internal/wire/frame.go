@@ -15,7 +15,7 @@ const (
 	MaxMethodBytes = 1 << 10
 	MaxNameBytes   = 255
 	MaxReasonBytes = 255
-	MaxLanes       = 1 << 16 // lane numbers are below
+	MaxLanes       = 1 << 16 // lane numbers are below; those of streams, too
 	MaxSlots       = 1 << 24 // slot numbers are below
 	NoSlot         = 1<<31 - 1
 )
@@ -37,11 +37,19 @@ const (
 	TypeGoAway   Type = 10
 	TypePing     Type = 11
 	TypePong     Type = 12
+	TypeOpen     Type = 13
+	TypeHeader   Type = 14
+	TypeMessage  Type = 15
+	TypeCredit   Type = 16
+	TypeEnd      Type = 17
+	TypeReset    Type = 18
+	TypeStatus   Type = 19
 )
 
 var typeNames = [...]string{
 	"none", "HELLO", "LEASE", "GRANT", "DENY", "RELEASE", "REQUEST", "DATA",
 	"CANCEL", "RESPONSE", "GOAWAY", "PING", "PONG",
+	"OPEN", "HEADER", "MESSAGE", "CREDIT", "END", "RESET", "STATUS",
 }
 
 func (t Type) String() string {
@@ -51,7 +59,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// Flags of RESPONSE.
+// Flags of RESPONSE; STATUS has the first of them.
 const (
 	// FlagProcessed: a handler has begun with the request.
 	FlagProcessed = 1 << 0
@@ -59,10 +67,18 @@ const (
 	FlagSlotLost = 1 << 1
 )
 
+// FlagMore is the flag of MESSAGE: the message goes on in the next one.
+const FlagMore = 1 << 0
+
 // flagsOf are the flags that a frame may have.
 func flagsOf(t Type) uint8 {
-	if t == TypeResponse {
+	switch t {
+	case TypeResponse:
 		return FlagProcessed | FlagSlotLost
+	case TypeStatus:
+		return FlagProcessed
+	case TypeMessage:
+		return FlagMore
 	}
 	return 0
 }
@@ -98,7 +114,7 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	switch {
 	case length > MaxPayload:
 		return Frame{}, 0, malformed("payload of %d bytes, at most %d are allowed", length, MaxPayload)
-	case f.Type == 0 || f.Type > TypePong:
+	case f.Type == 0 || f.Type > TypeStatus:
 		return Frame{}, 0, malformed("unknown %v", f.Type)
 	case f.Flags&^flagsOf(f.Type) != 0:
 		return Frame{}, 0, malformed("unknown flags %#x of %v", f.Flags, f.Type)
@@ -120,8 +136,8 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// hasLane reports whether frames of this type belong to a lane; the others
-// belong to the connection.
+// hasLane reports whether frames of this type belong to a lane or a stream; the
+// others belong to the connection.
 func (t Type) hasLane() bool {
 	switch t {
 	case TypeHello, TypeGoAway, TypePing, TypePong:

@@ -23,10 +23,11 @@ type Hello struct {
 	MaxLanes      uint32 // how many lanes the connection may have
 	MaxRequest    uint32 // largest request that the sender takes; 0 from a client
 	MaxResponse   uint32 // largest response that the sender takes; 0 from a server
+	MaxStreams    uint32 // how many streams the connection may have at once; 0 from a client
 	Name          string // for people
 }
 
-const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 1
+const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 4 + 1
 
 // AppendHello appends a HELLO. Its name has at most MaxNameBytes.
 func AppendHello(dst []byte, h Hello) []byte {
@@ -38,6 +39,7 @@ func AppendHello(dst []byte, h Hello) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, h.MaxLanes)
 	dst = binary.LittleEndian.AppendUint32(dst, h.MaxRequest)
 	dst = binary.LittleEndian.AppendUint32(dst, h.MaxResponse)
+	dst = binary.LittleEndian.AppendUint32(dst, h.MaxStreams)
 	dst = append(dst, byte(len(h.Name)))
 	dst = append(dst, h.Name...)
 	return seal(dst, start)
@@ -62,6 +64,7 @@ func (f Frame) Hello() (Hello, error) {
 		MaxLanes:      binary.LittleEndian.Uint32(p[16:]),
 		MaxRequest:    binary.LittleEndian.Uint32(p[20:]),
 		MaxResponse:   binary.LittleEndian.Uint32(p[24:]),
+		MaxStreams:    binary.LittleEndian.Uint32(p[28:]),
 		Name:          string(p[helloSize:][:p[helloSize-1]]),
 	}, nil
 }

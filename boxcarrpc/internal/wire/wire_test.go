@@ -18,7 +18,7 @@ func oneOfEach() [][]byte {
 	return [][]byte{
 		AppendHello(nil, Hello{
 			Version: 0, OldestVersion: 0, Features: 0x8000000000000001, MaxLanes: 1024,
-			MaxRequest: 17 << 20, MaxResponse: 1, Name: "host/program",
+			MaxRequest: 17 << 20, MaxResponse: 1, MaxStreams: 3, Name: "host/program",
 		}),
 		AppendSlot(nil, TypeLease, 3, NoSlot),
 		AppendSlot(nil, TypeGrant, 3, 0),
@@ -31,6 +31,13 @@ func oneOfEach() [][]byte {
 		AppendGoAway(nil, "closing time"),
 		AppendPing(nil, TypePing, 1<<63),
 		AppendPing(nil, TypePong, 1),
+		AppendOpen(nil, 9, Open{Sequence: 1, Budget: time.Second}, "Watch", []byte("who")),
+		AppendHeader(nil, 9, 1, []byte("since")),
+		AppendMessage(nil, 9, 1, FlagMore, []byte("a change")),
+		AppendCredit(nil, 9, 1, 5),
+		AppendSequence(nil, TypeEnd, 9, 1),
+		AppendSequence(nil, TypeReset, 65535, 1),
+		AppendStatus(nil, 9, FlagProcessed, Status{Sequence: 1, Code: 5, Message: "gone"}, []byte("until")),
 	}
 }
 
@@ -70,6 +77,24 @@ func rewrite(f Frame) ([]byte, error) {
 	case TypeGoAway:
 		reason, err := f.GoAway()
 		return AppendGoAway(nil, reason), err
+	case TypeOpen:
+		o, method, metadata, err := f.Open()
+		return AppendOpen(nil, f.Lane, o, string(method), metadata), err
+	case TypeHeader:
+		sequence, metadata, err := f.Header()
+		return AppendHeader(nil, f.Lane, sequence, metadata), err
+	case TypeMessage:
+		sequence, data, err := f.Message()
+		return AppendMessage(nil, f.Lane, sequence, f.Flags, data), err
+	case TypeCredit:
+		sequence, n, err := f.Credit()
+		return AppendCredit(nil, f.Lane, sequence, n), err
+	case TypeEnd, TypeReset:
+		sequence, err := f.Sequence()
+		return AppendSequence(nil, f.Type, f.Lane, sequence), err
+	case TypeStatus:
+		status, trailer, err := f.Status()
+		return AppendStatus(nil, f.Lane, f.Flags, status, trailer), err
 	}
 	token, err := f.Ping()
 	return AppendPing(nil, f.Type, token), err
@@ -104,12 +129,18 @@ func TestWorkedExchange(t *testing.T) {
 	}
 	frames := [][]byte{
 		AppendHello(nil, Hello{MaxResponse: 32 << 20, Name: "fe-1"}),
-		AppendHello(nil, Hello{MaxLanes: 1024, MaxRequest: 17 << 20, Name: "be-7"}),
+		AppendHello(nil, Hello{MaxLanes: 1024, MaxRequest: 17 << 20, MaxStreams: 1024, Name: "be-7"}),
 		AppendSlot(nil, TypeLease, 2, NoSlot),
 		AppendSlot(nil, TypeGrant, 2, 4),
 		AppendRequest(nil, 2, Request{Sequence: 1, Total: 4, Budget: 250 * time.Millisecond}, "Get", []byte("id-7")),
 		AppendResponse(nil, 2, FlagProcessed, Response{Sequence: 1, Total: 3, Lowest: 5, Code: 0}, []byte("doc")),
 		AppendRelease(nil, 2),
+		AppendOpen(nil, 0, Open{Sequence: 1}, "Tail", []byte("k=v")),
+		AppendMessage(nil, 0, 1, 0, []byte("x")),
+		AppendSequence(nil, TypeEnd, 0, 1),
+		AppendHeader(nil, 0, 1, nil),
+		AppendMessage(nil, 0, 1, 0, []byte("y")),
+		AppendStatus(nil, 0, FlagProcessed, Status{Sequence: 1}, nil),
 	}
 	require.Equal(t, hex.EncodeToString(bytes.Join(frames, nil)), hex.EncodeToString(drawn))
 }
@@ -151,7 +182,7 @@ func sealed(t Type, flags uint8, lane uint32, payload string) []byte {
 func TestMalformedFrames(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"type 0":               sealed(0, 0, 0, ""),
-		"unknown type":         sealed(13, 0, 0, ""),
+		"unknown type":         sealed(20, 0, 0, ""),
 		"unknown flag":         sealed(TypeResponse, 4, 0, strings.Repeat("\x00", 16)),
 		"flag without meaning": sealed(TypeData, 1, 0, "1234"),
 		"lane too high":        sealed(TypeRelease, 0, MaxLanes, ""),
@@ -187,6 +218,23 @@ func TestMalformedPayloads(t *testing.T) {
 		"RESPONSE, data over":     sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 17)),
 		"GOAWAY, long":            sealed(TypeGoAway, 0, 0, strings.Repeat("x", 256)),
 		"PING, short":             sealed(TypePing, 0, 0, "1234567"),
+		"OPEN, short":             sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-1)),
+		"OPEN, method too big":    sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
+		"OPEN, method cut":        sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x04\x00abc"),
+		"OPEN, negative":          sealed(TypeOpen, 0, 0, "1234"+strings.Repeat("\xff", 8)+"\x00\x00"),
+		"OPEN, metadata too long": sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize+MaxMetadataBytes+1)),
+		"HEADER, short":           sealed(TypeHeader, 0, 0, "123"),
+		"HEADER, long":            sealed(TypeHeader, 0, 0, strings.Repeat("x", 4+MaxMetadataBytes+1)),
+		"MESSAGE, short":          sealed(TypeMessage, 0, 0, "123"),
+		"CREDIT, long":            sealed(TypeCredit, 0, 0, "123456789"),
+		"CREDIT, of nothing":      sealed(TypeCredit, 0, 0, "1234\x00\x00\x00\x00"),
+		"CREDIT, over the window": sealed(TypeCredit, 0, 0, "1234\x01\x00\x04\x00"),
+		"END, short":              sealed(TypeEnd, 0, 0, "123"),
+		"RESET, long":             sealed(TypeReset, 0, 0, "12345"),
+		"STATUS, short":           sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-1)),
+		"STATUS, message cut":     sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x04\x00abc"),
+		"STATUS, message too big": sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x01\x10"+strings.Repeat("m", 9000)),
+		"STATUS, trailer too big": sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize+MaxMetadataBytes+1)),
 	} {
 		f, n, err := ParseFrame(frame)
 		require.NoError(t, err, name)

@@ -1,0 +1,298 @@
+package boxcarrpc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// MaxMetadataBytes bounds each block of a stream's metadata.
+const MaxMetadataBytes = wire.MaxMetadataBytes
+
+// A stream is what both ends of a stream are made of: messages on their way out,
+// for which the peer has given credit, and messages that have come in, for which
+// this side has. Nothing is taken from a connection without credit, and nobody
+// waits for it while he holds a turn, so a stream that is not read holds up
+// no other.
+//
+// Locks: stream.mu before the outbox's; no other is taken under it.
+type stream struct {
+	out        *outbox
+	number     uint32
+	sequence   uint32
+	maxMessage int             // largest that may be received
+	ctx        context.Context // over when the stream is, or is to end early
+
+	arrived chan struct{} // gets an element when there is something to receive
+	allowed chan struct{} // gets an element when there is credit to send
+
+	sending sync.Mutex // one message at a time, and so no two pieces of two
+	bulk    bulkMessage
+
+	mu struct {
+		sync.Mutex
+		credit  int // bytes that the peer takes
+		window  int // bytes that the peer may still send
+		taken   int // bytes received that the peer does not know of yet
+		pieces  []piece
+		data    []byte // of the pieces
+		start   int    // of the first piece in data
+		ended   bool   // the peer sends no more messages
+		over    bool   // nothing is sent any more
+		failure error  // why it is over; nil if it ended well
+	}
+}
+
+// A piece is the data of one MESSAGE.
+type piece struct {
+	size int
+	more bool
+}
+
+func (s *stream) init(out *outbox, number, sequence uint32, maxMessage int) {
+	s.out, s.number, s.sequence, s.maxMessage = out, number, sequence, maxMessage
+	s.arrived, s.allowed = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.bulk.stream, s.bulk.taken = true, make(chan struct{}, 1)
+	s.mu.credit, s.mu.window = wire.Window, wire.Window
+}
+
+// notify puts an element into a channel of one, if it has none.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// The frames of the peer; whoever holds the read turn calls these.
+
+// takeMessage takes a MESSAGE.
+func (s *stream) takeMessage(data []byte, more bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cost := wire.MessageCost(len(data))
+	switch {
+	case s.mu.over:
+		return nil
+	case s.mu.ended:
+		return protocolError("MESSAGE after END on stream %d", s.number)
+	case cost > s.mu.window:
+		return protocolError("MESSAGE of %d bytes on stream %d, which has credit for %d", cost, s.number, s.mu.window)
+	}
+	s.mu.window -= cost
+	s.mu.pieces = append(s.mu.pieces, piece{len(data), more})
+	s.mu.data = append(s.mu.data, data...)
+	notify(s.arrived)
+	return nil
+}
+
+// takeCredit takes a CREDIT.
+func (s *stream) takeCredit(n uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.credit+int(n) > wire.Window {
+		return protocolError("CREDIT of %d bytes on stream %d, which has %d", n, s.number, s.mu.credit)
+	}
+	s.mu.credit += int(n)
+	notify(s.allowed)
+	return nil
+}
+
+// takeEnd takes an END: the peer sends no more messages.
+func (s *stream) takeEnd() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended && !s.mu.over {
+		return protocolError("END twice on stream %d", s.number)
+	}
+	s.mu.ended = true
+	notify(s.arrived)
+	return nil
+}
+
+// Receiving.
+
+// receive appends the next message to dst. It returns io.EOF after the last one
+// if the stream did not fail.
+func (s *stream) receive(dst []byte) ([]byte, error) {
+	out := dst
+	for {
+		var done bool
+		var err error
+		out, done, err = s.takePieces(out, len(dst))
+		switch {
+		case err != nil:
+			return dst, err
+		case done:
+			return out, nil
+		}
+		select {
+		case <-s.arrived:
+		case <-s.ctx.Done():
+			// What the peer sent before it ended the stream still counts.
+			if out, done, err = s.takePieces(out, len(dst)); err != nil {
+				return dst, err
+			} else if !done {
+				return dst, s.cause()
+			}
+			return out, nil
+		}
+	}
+}
+
+// takePieces appends what has come of the next message. done says that this was
+// the end of it. The peer gets new credit when half of the window is used up.
+func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err error) {
+	s.mu.Lock()
+	n := 0
+	for ; n < len(s.mu.pieces) && !done; n++ {
+		p := s.mu.pieces[n]
+		if len(dst)-before+p.size > s.maxMessage {
+			s.mu.Unlock()
+			return dst, false, &Error{
+				Code:      CodeResourceExhausted,
+				Message:   fmt.Sprintf("message of more than %d bytes on a stream", s.maxMessage),
+				Processed: true,
+			}
+		}
+		dst = append(dst, s.mu.data[s.mu.start:s.mu.start+p.size]...)
+		s.mu.start += p.size
+		s.mu.taken += wire.MessageCost(p.size)
+		done = !p.more
+	}
+	s.mu.pieces = s.mu.pieces[:copy(s.mu.pieces, s.mu.pieces[n:])]
+	switch {
+	case len(s.mu.pieces) == 0:
+		s.mu.data, s.mu.start = s.mu.data[:0], 0
+	case s.mu.start > len(s.mu.data)/2:
+		s.mu.data = s.mu.data[:copy(s.mu.data, s.mu.data[s.mu.start:])]
+		s.mu.start = 0
+	}
+	switch {
+	case done:
+	case s.mu.failure != nil:
+		err = s.mu.failure
+	case s.mu.ended && len(dst) > before:
+		err = &Error{Code: CodeInternal, Message: "the stream ended within a message", Processed: true}
+	case s.mu.ended:
+		err = io.EOF
+	}
+	grant := 0
+	if s.mu.taken >= wire.Window/2 && !s.mu.ended && !s.mu.over {
+		grant, s.mu.taken = s.mu.taken, 0
+		s.mu.window += grant
+		s.out.credit(s.number, s.sequence, uint32(grant))
+	}
+	s.mu.Unlock()
+	if grant > 0 {
+		s.out.flush(false)
+	}
+	return dst, done, err
+}
+
+// cause is why the stream is over or about to be.
+func (s *stream) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.failure != nil:
+		return s.mu.failure
+	case s.mu.over:
+		return io.EOF
+	}
+	return contextError(s.ctx, true)
+}
+
+// Sending.
+
+// send sends a message and returns when nothing reads it any more.
+func (s *stream) send(message []byte) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	for first := true; first || len(message) > 0; first = false {
+		n, err := s.awaitCredit(len(message))
+		if err != nil {
+			return err
+		}
+		if err := s.sendPiece(message[:n], n < len(message)); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
+}
+
+// awaitCredit waits until some of n bytes may be sent, and takes the credit.
+func (s *stream) awaitCredit(n int) (allowed int, err error) {
+	for {
+		s.mu.Lock()
+		allowed, cost, ok := affordable(n, s.mu.credit)
+		if ok {
+			s.mu.credit -= cost
+		}
+		s.mu.Unlock()
+		if s.ctx.Err() != nil {
+			return 0, s.cause()
+		}
+		if ok {
+			return allowed, nil
+		}
+		select {
+		case <-s.allowed:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// affordable is how many of n bytes may be sent with some credit, as the outbox
+// cuts them, and what they cost. A message of no bytes is a MESSAGE, too.
+func affordable(n, credit int) (allowed, cost int, ok bool) {
+	if n == 0 {
+		cost = wire.MessageCost(0)
+		return 0, cost, cost <= credit
+	}
+	for allowed < n && credit-cost > wire.MessageCost(0) {
+		size := min(n-allowed, wire.MessageRoom, credit-cost-wire.MessageCost(0))
+		allowed, cost = allowed+size, cost+wire.MessageCost(size)
+	}
+	return allowed, cost, allowed > 0
+}
+
+// sendPiece sends some of a message, for which there is credit.
+func (s *stream) sendPiece(data []byte, more bool) error {
+	s.mu.Lock()
+	if s.mu.over {
+		s.mu.Unlock()
+		return s.cause()
+	}
+	s.out.message(&s.bulk, s.number, s.sequence, data, more)
+	s.mu.Unlock()
+	s.out.flush(true)
+	select {
+	case <-s.bulk.taken:
+		return nil
+	case <-s.ctx.Done():
+		s.out.drop(&s.bulk)
+		<-s.bulk.taken
+		return s.cause()
+	}
+}
+
+// finish ends what is sent: nothing goes out after last has appended the frame
+// that says so. It reports whether this was the first call.
+func (s *stream) finish(failure error, last func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.over {
+		return false
+	}
+	s.mu.over, s.mu.failure = true, failure
+	s.out.drop(&s.bulk)
+	if last != nil {
+		last()
+	}
+	return true
+}

@@ -1,0 +1,366 @@
+package boxcarrpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A ClientStream is a stream as the one who opened it sees it. One goroutine at
+// a time may receive and another may send. It must be received from until an
+// error, or closed, or its context ended; else it is open for ever.
+type ClientStream struct {
+	stream
+	transport *transport
+	cancel    context.CancelFunc
+	stop      func() bool // leaves the end of the context unnoticed
+
+	ticket uint64 // of the OPEN
+
+	begun   chan struct{} // closed when the header has come, or cannot any more
+	answer  sync.Once     // closes begun
+	header  []byte        // read when begun is closed
+	closed  bool          // no more messages are sent; guarded by mu
+	trailer []byte        // guarded by mu
+}
+
+// Stream opens a stream to the server that has the fewest of the pool's, among
+// equals the one that got none for longest; servers that are silent or refuse
+// come last. It takes no slot. metadata, at most MaxMetadataBytes, goes with it.
+//
+// It does not wait for the server: whether that has taken the stream is told by
+// Receive. It waits within ctx for a first connection, as Call does. ctx is of
+// the stream as a whole: its deadline travels with it, without one there is
+// none. More than MaxStreams fail with ErrPoolBusy. A stream is never tried
+// again by the pool; an [Error] with Processed false says that the caller may.
+func (p *Pool) Stream(ctx context.Context, method string, metadata []byte) (*ClientStream, error) {
+	if len(method) > MaxMethodBytes || len(metadata) > MaxMetadataBytes {
+		return nil, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
+			"stream with %d bytes of metadata to a method of %d: at most %d and %d are allowed",
+			len(metadata), len(method), MaxMetadataBytes, MaxMethodBytes)}
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, contextError(ctx, false)
+		}
+		t, err := p.streamTransport()
+		if err != nil {
+			return nil, err
+		}
+		if t == nil {
+			if err := p.WaitReady(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s := t.open(ctx, method, metadata); s != nil {
+			return s, nil
+		}
+		p.streamsEnded(t, 1) // the transport has just ended
+	}
+}
+
+// streamTransport reserves a stream on the best transport; nil if there is none.
+func (p *Pool) streamTransport() (*transport, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.mu.closed:
+		return nil, ErrPoolClosed
+	case p.mu.streams >= p.options.MaxStreams:
+		return nil, ErrPoolBusy
+	}
+	var best *transport
+	var full bool
+	for _, t := range p.mu.open {
+		switch {
+		case t.leaving || t.lost || t.hello.MaxStreams == 0:
+		case t.streams >= int(t.hello.MaxStreams):
+			full = true
+		case best == nil || p.streamsBefore(t, best):
+			best = t
+		}
+	}
+	switch {
+	case best != nil:
+		best.streams++
+		p.mu.streams++
+		best.streamed = p.now()
+	case full:
+		return nil, ErrPoolBusy
+	case p.mu.ladder.Held() > 0:
+		return nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
+	}
+	return best, nil
+}
+
+// streamsBefore reports whether a stream is better opened on a than on b.
+func (p *Pool) streamsBefore(a, b *transport) bool {
+	if x, y := p.doubts(a), p.doubts(b); x != y {
+		return x < y
+	}
+	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
+}
+
+// doubts ranks the server of a transport.
+func (p *Pool) doubts(t *transport) int {
+	switch info := p.mu.ladder.Peer(t.peer.index); {
+	case !info.Member, info.Isolated:
+		return 3
+	case info.Suspect:
+		return 2
+	case info.Paused:
+		return 1
+	}
+	return 0
+}
+
+// streamsEnded forgets n streams of a transport.
+func (p *Pool) streamsEnded(t *transport, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.streams -= n
+	p.mu.streams -= n
+	p.emptied(t)
+}
+
+// streamTaught draws the conclusions of a stream about its server.
+func (p *Pool) streamTaught(t *transport, outcome core.Outcome) {
+	if outcome == core.Neutral {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.ladder.Learn(p.now(), t.peer.index, outcome, &p.mu.rng)
+}
+
+// A streamTable is the streams of a transport by number, guarded by its mutex.
+type streamTable struct {
+	open     []*ClientStream // nil where there is none
+	sequence uint32
+}
+
+// open opens a stream; nil if the transport has ended.
+func (t *transport) open(ctx context.Context, method string, metadata []byte) *ClientStream {
+	s := &ClientStream{transport: t, begun: make(chan struct{})}
+	ctx, s.cancel = context.WithCancel(ctx)
+	t.mu.Lock()
+	if t.mu.err != nil {
+		t.mu.Unlock()
+		s.cancel()
+		return nil
+	}
+	table := &t.mu.streams
+	number := slices.Index(table.open, nil)
+	if number < 0 {
+		number = len(table.open)
+		table.open = append(table.open, nil)
+	}
+	table.open[number] = s
+	table.sequence++
+	s.init(&t.out, uint32(number), table.sequence, MaxResponseBytes)
+	s.ctx = ctx
+	head := wire.Open{Sequence: s.sequence}
+	if deadline, ok := ctx.Deadline(); ok {
+		head.Budget = max(time.Until(deadline), 1)
+	}
+	s.ticket = s.out.open(s.number, head, method, metadata)
+	t.outstanding.Add(1)
+	pass := t.turn.take()
+	s.stop = context.AfterFunc(ctx, s.abandon)
+	t.mu.Unlock()
+	if pass {
+		t.turn.pass <- struct{}{} // the messages come unasked: the reader reads for all
+	}
+	t.out.flush(true)
+	return s
+}
+
+// Receive appends the server's next message to dst. When the server has ended
+// the stream it returns io.EOF if that was well, else an *Error; on any error it
+// returns dst as it was, and the stream is over.
+func (s *ClientStream) Receive(dst []byte) ([]byte, error) {
+	out, err := s.receive(dst)
+	if err != nil {
+		s.Close()
+	}
+	return out, err
+}
+
+// Send sends a message of at most MaxRequestBytes. It waits while the server has
+// not received the 256 KiB before it. Nothing reads message after it has
+// returned; the server need not have got it then. When the stream is over it
+// returns the error that Receive returns at its end.
+func (s *ClientStream) Send(message []byte) error {
+	if len(message) > MaxRequestBytes {
+		return tooLong("message", len(message), MaxRequestBytes)
+	}
+	return s.send(message)
+}
+
+// CloseSend tells the server that there are no more messages; it waits for a
+// Send under way. It may be called more than once.
+func (s *ClientStream) CloseSend() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	send := !s.mu.over && !s.closed
+	s.closed = true
+	if send {
+		s.out.sequence(wire.TypeEnd, s.number, s.sequence)
+	}
+	s.mu.Unlock()
+	if send {
+		s.out.flush(false)
+	}
+}
+
+// Header waits for the metadata that the server sent before its first message;
+// nil if it sent none. It must not be changed.
+func (s *ClientStream) Header() ([]byte, error) {
+	select {
+	case <-s.begun:
+		return s.header, nil
+	case <-s.ctx.Done():
+		select {
+		case <-s.begun:
+			return s.header, nil
+		default:
+			return nil, s.cause()
+		}
+	}
+}
+
+// Trailer is the metadata that came with the status, once Receive has returned an
+// error; nil if there was none. It must not be changed.
+func (s *ClientStream) Trailer() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trailer
+}
+
+// Close gives the stream up, if it is not over: its handler's context ends.
+// Close is idempotent.
+func (s *ClientStream) Close() {
+	s.stop()
+	s.abandon()
+}
+
+// abandon ends the stream on this side. Its number stays taken until the server
+// has ended it, too.
+func (s *ClientStream) abandon() {
+	s.cancel()
+	first := s.finish(contextError(s.ctx, true), func() {
+		s.mu.pieces, s.mu.data, s.mu.start = nil, nil, 0
+		s.out.sequence(wire.TypeReset, s.number, s.sequence)
+	})
+	if first {
+		s.out.flush(false)
+	}
+}
+
+// streamFrame takes a frame of a stream.
+func (t *transport) streamFrame(f wire.Frame) error {
+	switch f.Type {
+	case wire.TypeHeader:
+		sequence, metadata, err := f.Header()
+		if err != nil {
+			return err
+		}
+		return t.onStream(f, sequence, func(s *ClientStream) error { return s.takeHeader(metadata) })
+	case wire.TypeMessage:
+		sequence, data, err := f.Message()
+		if err != nil {
+			return err
+		}
+		return t.onStream(f, sequence, func(s *ClientStream) error {
+			s.answer.Do(func() { close(s.begun) })
+			return s.takeMessage(data, f.Flags&wire.FlagMore != 0)
+		})
+	case wire.TypeCredit:
+		sequence, n, err := f.Credit()
+		if err != nil {
+			return err
+		}
+		return t.onStream(f, sequence, func(s *ClientStream) error { return s.takeCredit(n) })
+	case wire.TypeStatus:
+		status, trailer, err := f.Status()
+		if err != nil {
+			return err
+		}
+		return t.onStream(f, status.Sequence, func(s *ClientStream) error {
+			s.takeStatus(status, f.Flags&wire.FlagProcessed != 0, trailer)
+			return nil
+		})
+	}
+	return protocolError("%v from a server", f.Type)
+}
+
+// onStream calls take with the stream that a frame is about.
+func (t *transport) onStream(f wire.Frame, sequence uint32, take func(*ClientStream) error) error {
+	t.mu.Lock()
+	var s *ClientStream
+	if int(f.Lane) < len(t.mu.streams.open) {
+		s = t.mu.streams.open[f.Lane]
+	}
+	t.mu.Unlock()
+	if s == nil || s.sequence != sequence {
+		return protocolError("%v %d on stream %d, which is not open", f.Type, sequence, f.Lane)
+	}
+	return take(s)
+}
+
+func (s *ClientStream) takeHeader(metadata []byte) error {
+	err := protocolError("HEADER on stream %d, which has begun", s.number)
+	s.answer.Do(func() {
+		s.header = append([]byte(nil), metadata...)
+		close(s.begun)
+		err = nil
+	})
+	return err
+}
+
+// takeStatus ends the stream.
+func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []byte) {
+	t, code := s.transport, Code(status.Code)
+	t.mu.Lock()
+	t.mu.streams.open[s.number] = nil
+	t.mu.Unlock()
+	t.outstanding.Add(-1)
+	var failure error
+	if code != CodeOK {
+		failure = &Error{Code: code, Message: status.Message, Processed: processed}
+	}
+	s.end(failure, trailer)
+	t.pool.streamTaught(t, outcomeOf(code, processed))
+	t.pool.streamsEnded(t, 1)
+}
+
+// end ends the stream because the server did, or its transport.
+func (s *ClientStream) end(failure error, trailer []byte) {
+	s.finish(failure, func() {
+		s.mu.ended = true
+		s.trailer = append([]byte(nil), trailer...)
+	})
+	s.answer.Do(func() { close(s.begun) })
+	s.stop()
+	s.cancel()
+}
+
+// failStreams ends the streams of a transport that has ended.
+func (t *transport) failStreams(cause error) {
+	t.mu.Lock()
+	open := slices.DeleteFunc(t.mu.streams.open, func(s *ClientStream) bool { return s == nil })
+	t.mu.streams.open = nil
+	t.mu.Unlock()
+	for _, s := range open {
+		s.end(broken(t, cause, t.out.reached(s.ticket)), nil)
+	}
+	t.pool.streamsEnded(t, len(open))
+}

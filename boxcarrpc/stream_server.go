@@ -1,0 +1,261 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A StreamHandler serves one stream, of any kind: it receives until io.EOF,
+// sends as it likes, and what it returns is the status of the stream, as for a
+// [Handler]. ctx ends as a Handler's does; the stream's methods fail then.
+//
+// Every stream has a goroutine. A panic answers with CodeInternal.
+type StreamHandler func(ctx context.Context, method string, stream *ServerStream) error
+
+// A ServerStream is a stream as its handler sees it. One goroutine at a time may
+// receive and another may send; nobody uses it once the handler has returned.
+type ServerStream struct {
+	stream
+	conn     *serverConn
+	method   string
+	metadata []byte
+	call     callContext
+
+	answer struct {
+		sync.Mutex
+		begun   bool // a header or a message was sent
+		trailer []byte
+	}
+}
+
+var (
+	errStreamOver  = errors.New("boxcarrpc: the stream is over")
+	errHeaderLate  = errors.New("boxcarrpc: the header must be sent once, before the first message")
+	errNoStreaming = "the server has no such stream"
+)
+
+// Metadata is what the client sent with the opening of the stream, nil if
+// nothing. It must not be changed.
+func (s *ServerStream) Metadata() []byte { return s.metadata }
+
+// Receive appends the client's next message to dst. It returns io.EOF when the
+// client has sent its last one; on an error it returns dst as it was.
+func (s *ServerStream) Receive(dst []byte) ([]byte, error) { return s.receive(dst) }
+
+// Send sends a message of at most MaxResponseBytes. It waits while the client
+// has not received the 256 KiB before it. Nothing reads message after it has
+// returned; the client need not have got it then.
+func (s *ServerStream) Send(message []byte) error {
+	if limit := s.conn.maxResponse; uint64(len(message)) > uint64(limit) {
+		return tooLong("message", len(message), int(limit))
+	}
+	s.answer.Lock()
+	s.answer.begun = true
+	s.answer.Unlock()
+	return s.send(message)
+}
+
+// SendHeader sends metadata, at most once and before the first message.
+func (s *ServerStream) SendHeader(metadata []byte) error {
+	if len(metadata) > MaxMetadataBytes {
+		return tooLong("metadata", len(metadata), MaxMetadataBytes)
+	}
+	s.answer.Lock()
+	defer s.answer.Unlock()
+	if s.answer.begun {
+		return errHeaderLate
+	}
+	s.answer.begun = true
+	s.mu.Lock()
+	if s.mu.over {
+		s.mu.Unlock()
+		return errStreamOver
+	}
+	s.out.header(s.number, s.sequence, metadata)
+	s.mu.Unlock()
+	s.out.flush(false)
+	return nil
+}
+
+// SetTrailer sets the metadata that is sent with the status; the last call
+// counts. The bytes must not be changed after it.
+func (s *ServerStream) SetTrailer(metadata []byte) error {
+	if len(metadata) > MaxMetadataBytes {
+		return tooLong("metadata", len(metadata), MaxMetadataBytes)
+	}
+	s.answer.Lock()
+	defer s.answer.Unlock()
+	s.answer.trailer = metadata
+	return nil
+}
+
+func tooLong(what string, n, limit int) error {
+	return &Error{
+		Code:      CodeResourceExhausted,
+		Message:   fmt.Sprintf("%s of %d bytes, at most %d are allowed", what, n, limit),
+		Processed: true,
+	}
+}
+
+// streamFrame takes a frame of a stream. What comes for one that is over crossed
+// its STATUS and is passed over.
+func (c *serverConn) streamFrame(f wire.Frame) error {
+	switch f.Type {
+	case wire.TypeOpen:
+		return c.open(f)
+	case wire.TypeMessage:
+		sequence, data, err := f.Message()
+		if err != nil {
+			return err
+		}
+		return c.onStream(f, sequence, func(s *ServerStream) error { return s.takeMessage(data, f.Flags&wire.FlagMore != 0) })
+	case wire.TypeCredit:
+		sequence, n, err := f.Credit()
+		if err != nil {
+			return err
+		}
+		return c.onStream(f, sequence, func(s *ServerStream) error { return s.takeCredit(n) })
+	case wire.TypeEnd, wire.TypeReset:
+		sequence, err := f.Sequence()
+		if err != nil {
+			return err
+		}
+		return c.onStream(f, sequence, func(s *ServerStream) error {
+			if f.Type == wire.TypeEnd {
+				return s.takeEnd()
+			}
+			s.call.cancel(context.Canceled)
+			return nil
+		})
+	}
+	return protocolError("%v from a client", f.Type)
+}
+
+// onStream calls take with the stream that a frame is about, if it is open.
+func (c *serverConn) onStream(f wire.Frame, sequence uint32, take func(*ServerStream) error) error {
+	if int(f.Lane) >= c.server.options.MaxStreams {
+		return protocolError("%v on stream %d of at most %d", f.Type, f.Lane, c.server.options.MaxStreams)
+	}
+	c.mu.Lock()
+	var s *ServerStream
+	if int(f.Lane) < len(c.mu.streams) {
+		s = c.mu.streams[f.Lane]
+	}
+	c.mu.Unlock()
+	if s == nil || s.sequence != sequence {
+		return nil
+	}
+	return take(s)
+}
+
+// open takes an OPEN.
+func (c *serverConn) open(f wire.Frame) error {
+	head, method, metadata, err := f.Open()
+	if err != nil {
+		return err
+	}
+	if int(f.Lane) >= c.server.options.MaxStreams {
+		return protocolError("OPEN of stream %d of at most %d", f.Lane, c.server.options.MaxStreams)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for int(f.Lane) >= len(c.mu.streams) {
+		c.mu.streams = append(c.mu.streams, nil)
+	}
+	if c.mu.streams[f.Lane] != nil {
+		return protocolError("OPEN of stream %d, which is open", f.Lane)
+	}
+	refuse := func(code Code, message string) {
+		c.server.counts.refused.Add(1)
+		c.out.status(f.Lane, 0, wire.Status{Sequence: head.Sequence, Code: uint32(code), Message: message}, nil)
+	}
+	switch {
+	case c.server.options.StreamHandler == nil:
+		refuse(CodeUnimplemented, errNoStreaming)
+		return nil
+	case c.mu.draining:
+		refuse(CodeUnavailable, "the server is shutting down")
+		return nil
+	case c.server.counts.streams.Add(1) > int64(c.server.options.MaxStreams):
+		c.server.counts.streams.Add(-1)
+		refuse(CodeResourceExhausted, "the server has no room for the stream")
+		return nil
+	}
+	s := &ServerStream{conn: c, method: string(method), metadata: append([]byte(nil), metadata...)}
+	s.init(&c.out, f.Lane, head.Sequence, MaxRequestBytes)
+	s.ctx = &s.call
+	if head.Budget > 0 {
+		s.call.deadline = c.turn.clock.Add(head.Budget)
+	}
+	c.mu.streams[f.Lane] = s
+	c.mu.running++
+	c.server.workers.run(s)
+	return nil
+}
+
+// endStreamsLocked ends the contexts of all streams, because their connection has
+// ended.
+func (c *serverConn) endStreamsLocked() {
+	for _, s := range c.mu.streams {
+		if s != nil {
+			s.call.cancel(context.Canceled)
+		}
+	}
+}
+
+// work serves the stream.
+func (s *ServerStream) work() {
+	server := s.conn.server
+	server.counts.requests.Add(1)
+	server.counts.inFlight.Add(1)
+	var err error = &Error{Code: CodeInternal, Message: "the handler ended its goroutine", Processed: true}
+	defer func() {
+		server.counts.inFlight.Add(-1)
+		s.end(err)
+	}()
+	err = s.protect()
+}
+
+// protect calls the handler and turns a panic into an error.
+func (s *ServerStream) protect() (err error) {
+	server := s.conn.server
+	defer func() {
+		if v := recover(); v != nil {
+			server.counts.panics.Add(1)
+			server.options.Logger.Error("handler panicked", "method", s.method, "panic", v, "stack", string(debug.Stack()))
+			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
+		}
+	}()
+	return server.options.StreamHandler(s.ctx, s.method, s)
+}
+
+// end ends the stream with its status. As the client sees it the number is free
+// with the STATUS.
+func (s *ServerStream) end(err error) {
+	c, status, flags := s.conn, wire.Status{Sequence: s.sequence}, uint8(wire.FlagProcessed)
+	if err != nil {
+		c.server.counts.errors.Add(1)
+		code, message, processed := describe(err)
+		status.Code, status.Message = uint32(code), message[:min(len(message), wire.MaxStatusBytes)]
+		if !processed {
+			flags = 0
+		}
+	}
+	s.answer.Lock()
+	trailer := s.answer.trailer
+	s.answer.Unlock()
+	c.mu.Lock()
+	c.mu.streams[s.number] = nil
+	c.server.counts.streams.Add(-1)
+	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
+	c.mu.running--
+	c.hurryLocked()
+	c.mu.Unlock()
+	s.call.cancel(context.Canceled)
+	c.out.flush(true)
+}
