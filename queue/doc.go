@@ -112,6 +112,12 @@
 // takes the place of another only if it stores 3 % less, and one is used only
 // where segments hold at least 16 times its size.
 //
+// # Space
+//
+// A document that was overwritten or deleted, or has expired, keeps its bytes.
+// Reader.Usage tells how many of each segment's are dead, exactly, from the
+// tables alone and in bounded memory.
+//
 // # Limits
 //
 //	id                    1 to 1,024 bytes

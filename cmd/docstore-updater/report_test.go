@@ -49,6 +49,45 @@ func TestSealAndStats(t *testing.T) {
 	require.Equal(t, []string{"1", "1", "sealed", "3", "2", "1", "32", "B"}, strings.Fields(lines[2])[:8])
 }
 
+// TestStatsLive accounts for a queue in which of five documents one was
+// overwritten, one deleted and one has expired.
+func TestStatsLive(t *testing.T) {
+	queueDir := t.TempDir()
+	ok(t, `{"id":"a","x":1}
+{"id":"b","x":2}
+{"id":"c","_expires":"2001-01-01T00:00:00Z"}
+{"id":"d"}
+`, "append", "--queue", queueDir, "--codec", "none")
+	ok(t, `{"id":"a","x":10}
+{"id":"b","_delete":true}
+`, "append", "--queue", queueDir, "--codec", "none")
+
+	var stats map[string]any
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "", "stats", "--queue", queueDir, "--json").stdout), &stats))
+	require.NotContains(t, stats["totals"], "live_bytes")
+
+	out := ok(t, "", "stats", "--queue", queueDir, "--live", "--memory", "1KiB", "--json").stdout
+	require.NoError(t, json.Unmarshal([]byte(out), &stats))
+	totals := stats["totals"].(map[string]any)
+	require.EqualValues(t, 5, totals["documents"])
+	require.EqualValues(t, 2, totals["live_documents"])
+	require.EqualValues(t, len(`{"id":"d"}{"id":"a","x":10}`), totals["live_bytes"])
+	require.Equal(t, totals["stored_bytes"], totals["live_bytes"].(float64)+totals["dead_bytes"].(float64))
+	first := stats["segments"].([]any)[0].(map[string]any)
+	require.EqualValues(t, 1, first["live_documents"])
+	require.EqualValues(t, len(`{"id":"d"}`), first["live_bytes"])
+
+	lines := strings.Split(strings.TrimSuffix(ok(t, "", "stats", "--queue", queueDir, "--live").stdout, "\n"), "\n")
+	require.Len(t, lines, 4)
+	require.Contains(t, strings.Join(strings.Fields(lines[0]), " "), "file live docs live bytes dead bytes last appended")
+	require.Equal(t, []string{"2", "27", "B", "76", "B"}, strings.Fields(lines[3])[len(strings.Fields(lines[3]))-5:])
+
+	require.NoError(t, os.Remove(filepath.Join(queueDir, "0000000001.seg")))
+	r := run(t.Context(), nil, "stats", "--queue", queueDir, "--live")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "segment 1 is missing")
+}
+
 // leaveOpen makes a queue as a killed updater leaves it.
 func leaveOpen(t *testing.T, lines string) string {
 	t.Helper()

@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// TestUsage compares with a map what the newest versions in a random queue
+// take, in one pass and in many.
+func TestUsage(t *testing.T) {
+	rng := testseed.Rand(t)
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec = "s2"
+	opts.BlockBytes, opts.SegmentBytes = 600, 4000
+	w := openWriter(t, opts)
+	now := testStart.Add(time.Hour).Truncate(time.Second)
+	for range 2000 {
+		i := item{id: fmt.Sprint("id", rng.IntN(300)), document: fmt.Sprintf("%0*d", rng.IntN(200), rng.IntN(9))}
+		switch rng.IntN(8) {
+		case 0:
+			i.deleted = true
+		case 1:
+			i.expires = now.Add(time.Duration(rng.IntN(3)-1) * time.Second)
+		}
+		i.put(t, w)
+	}
+	require.NoError(t, w.Flush())
+
+	r := openReader(t, mem)
+	want := make(map[SegmentID]*Usage)
+	newest := make(map[string]Entry)
+	require.NoError(t, r.Scan(t.Context(), Position{}, func(e Entry) error {
+		s := want[e.Address.Segment]
+		if s == nil {
+			s = &Usage{Segment: e.Address.Segment}
+			want[s.Segment] = s
+		}
+		if !e.Deleted {
+			s.Documents++
+		}
+		s.StoredBytes += int64(e.StoredBytes)
+		newest[string(e.ID)] = e
+		return nil
+	}))
+	var dead int64
+	for _, e := range newest {
+		if !e.Deleted && (e.Expires.IsZero() || e.Expires.After(now)) {
+			want[e.Address.Segment].LiveDocuments++
+			want[e.Address.Segment].LiveBytes += int64(e.StoredBytes)
+		}
+	}
+	for _, memory := range []int64{0, 2000 * usageBytesPerID / 2, 2000 * usageBytesPerID / 37} {
+		got, err := r.Usage(t.Context(), now, memory)
+		require.NoError(t, err)
+		require.Len(t, got, len(want))
+		require.Greater(t, len(got), 3)
+		for _, u := range got {
+			require.Equal(t, *want[u.Segment], u)
+			dead += u.DeadBytes()
+		}
+	}
+	require.Positive(t, dead)
+
+	segments, err := r.Segments()
+	require.NoError(t, err)
+	for _, s := range segments {
+		require.Equal(t, s.StoredBytes, want[s.ID].StoredBytes)
+	}
+	_, err = r.Usage(t.Context(), now, 10)
+	require.ErrorContains(t, err, "give it")
+}
+
+// TestUsageOfNothing is that of a queue without entries, however many passes.
+func TestUsageOfNothing(t *testing.T) {
+	r := openReader(t, newMem(t))
+	got, err := r.Usage(t.Context(), testStart, 0)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// TestUsageEndsWhereItBegan appends while it is read: what came behind the
+// first pass must not count in the later ones.
+func TestUsageEndsWhereItBegan(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	for i := range 10 {
+		(&item{id: fmt.Sprint(i), document: "old"}).put(t, w)
+	}
+	require.NoError(t, w.Flush())
+	r := openReader(t, mem)
+	u := usageScan{now: testStart, passes: 2}
+	require.NoError(t, u.read(t.Context(), r))
+	for i := range 10 {
+		(&item{id: fmt.Sprint(i), document: "newer"}).put(t, w)
+	}
+	require.NoError(t, w.Flush())
+	u.pass = 1
+	require.NoError(t, u.read(t.Context(), r))
+	require.Equal(t, []Usage{{Segment: 1, Documents: 10, StoredBytes: 30, LiveDocuments: 10, LiveBytes: 30}}, u.segments)
+}
+
+// TestUsageOfWhatIsNotWhole refuses to account for a queue with a hole.
+func TestUsageOfWhatIsNotWhole(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	for i := range 3 {
+		(&item{id: fmt.Sprint(i), document: "document"}).put(t, w)
+		require.NoError(t, w.Seal())
+	}
+	require.NoError(t, mem.Remove(segmentPath(queueDir, 2, sealedSuffix)))
+	_, err := openReader(t, mem).Usage(t.Context(), testStart, 0)
+	require.ErrorIs(t, err, ErrUnavailable)
+}
+
+// TestUsageBytesPerID holds the map to what usageBytesPerID promises, at the
+// worst number of ids for it.
+func TestUsageBytesPerID(t *testing.T) {
+	const ids = 7<<16 + 1000 // just after the tables were split
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	newest := make(map[idHash]newestVersion)
+	for i := range ids {
+		var id idHash
+		little.PutUint64(id[:], uint64(i)*0x9e3779b97f4a7c15)
+		newest[id] = newestVersion{}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, (int64(after.HeapAlloc)-int64(before.HeapAlloc))/ids, int64(usageBytesPerID))
+	runtime.KeepAlive(newest)
+}
+
+func BenchmarkUsage(b *testing.B) {
+	dir := b.TempDir()
+	w, err := OpenWriter(dir, &WriterOptions{Codec: "none"})
+	require.NoError(b, err)
+	const entries = 1 << 20
+	for i := range entries {
+		_, err := w.Append(fmt.Appendf(nil, "document-%d", i%(entries/2)), []byte("document"))
+		require.NoError(b, err)
+	}
+	require.NoError(b, w.Close())
+	r, err := OpenReader(dir, &ReaderOptions{FS: vfs.OS})
+	require.NoError(b, err)
+	defer r.Close()
+	for _, memory := range []int64{DefaultUsageMemory, entries * usageBytesPerID / 4} {
+		b.Run(fmt.Sprintf("memory=%d", memory), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				usage, err := r.Usage(b.Context(), time.Now(), memory)
+				require.NoError(b, err)
+				var live int64
+				for _, u := range usage {
+					live += u.LiveDocuments
+				}
+				require.EqualValues(b, entries/2, live)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")
+		})
+	}
+}
