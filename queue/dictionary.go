@@ -9,9 +9,9 @@ import (
 // How dictionaries come about. A segment begins with the dictionary there is, and
 // a better one is trained in the background, from a sample of the documents that
 // went by, for the segment after. That delays no document; but before the first
-// dictionary of a queue, somebody who writes very fast is held up once, for the
-// tenth of a second that the training takes, rather than let run on for long
-// without one (patienceShare).
+// dictionary of a queue, somebody who writes very fast is held up once, for what
+// is left of the twentieth of a second that the training takes, rather than let
+// run on for long without one (patienceShare).
 const (
 	// defaultDictionaryBytes is the size trained to; s2 takes no more.
 	defaultDictionaryBytes = 64 << 10
@@ -23,10 +23,14 @@ const (
 	dictionaryGainPercent = 3
 	// sampleShare: so many times the dictionary's size are sampled.
 	sampleShare = 16
+	// firstShare: a queue's first dictionary is trained when so many times its
+	// size have gone by: it is smaller and half as long in training as the next
+	// one, and stores a thirtieth more, but far less than none at all.
+	firstShare = 8
 	// patienceShare: a segment without a dictionary grows to so many times the
 	// size of one while the first is being trained; then the training is waited
 	// for.
-	patienceShare = 4 * dictionaryShare
+	patienceShare = 2 * dictionaryShare
 	// maxSampleDocumentBytes: a longer document would fill the sample by itself.
 	maxSampleDocumentBytes = 16 << 10
 	// minSampleDocuments: from fewer there is nothing to learn.

@@ -13,7 +13,11 @@ func (w *Writer) wantsDictionary() bool {
 // enough to learn from and none is under way.
 func (w *Writer) train() {
 	size := w.options.dictionaryBytes
-	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < dictionaryShare*int64(size) {
+	share := int64(sampleShare)
+	if w.mu.dictionary == nil {
+		share = firstShare
+	}
+	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < share*int64(size) {
 		return
 	}
 	var inUse []byte

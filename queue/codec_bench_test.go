@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+// benchDictionary is one as the writer trains it from a segment, or nil where
+// the codec takes none.
+func benchDictionary(b *testing.B, c codec, documents [][]byte) []byte {
+	if c.train == nil {
+		return nil
+	}
+	s := newSample(sampleShare * defaultDictionaryBytes)
+	for _, d := range documents {
+		s.add(d)
+	}
+	dictionary, err := c.train(s.documents, defaultDictionaryBytes)
+	require.NoError(b, err)
+	return dictionary
+}
+
+// benchEncode measures an encoder alone, a document at a time, on one processor,
+// and reports how much of the documents it leaves.
+func benchEncode(b *testing.B, enc encoder, documents [][]byte) {
+	b.ReportAllocs()
+	var out []byte
+	var raw, stored int
+	for i := 0; b.Loop(); i++ {
+		d := documents[i%len(documents)]
+		out, _ = appendEncoded(enc, out[:0], d)
+		raw, stored = raw+len(d), stored+len(out)
+	}
+	b.ReportMetric(float64(stored)/float64(raw), "stored/raw")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(raw)*1024, "ns/KiB")
+}
+
+// BenchmarkCodec is the table in docs/codecs.md: each codec, with a dictionary
+// and without.
+func BenchmarkCodec(b *testing.B) {
+	documents, _ := benchDocuments(b)
+	for _, name := range Codecs() {
+		c, err := codecByName(name)
+		require.NoError(b, err)
+		dictionaries := [][]byte{nil}
+		if d := benchDictionary(b, c, documents); d != nil {
+			dictionaries = append(dictionaries, d)
+		}
+		for _, dictionary := range dictionaries {
+			enc, err := c.newEncoder(dictionary)
+			require.NoError(b, err)
+			dec, err := c.newDecoder(dictionary)
+			require.NoError(b, err)
+			name := fmt.Sprintf("codec=%s/dictionary=%dK", name, len(dictionary)>>10)
+			b.Run(name+"/op=encode", func(b *testing.B) { benchEncode(b, enc, documents) })
+			b.Run(name+"/op=decode", func(b *testing.B) { benchDecode(b, enc, dec, documents) })
+		}
+	}
+}
+
+func benchDecode(b *testing.B, enc encoder, dec decoder, documents [][]byte) {
+	type stored struct {
+		bytes []byte
+		raw   bool
+	}
+	all := make([]stored, len(documents))
+	for i, d := range documents {
+		all[i].bytes, all[i].raw = appendEncoded(enc, nil, d)
+	}
+	b.ReportAllocs()
+	var out []byte
+	var raw int
+	for i := 0; b.Loop(); i++ {
+		n := i * 7919 % len(all)
+		if s := all[n]; s.raw {
+			out = append(out[:0], s.bytes...)
+		} else {
+			var err error
+			if out, err = dec.decode(out[:0], s.bytes, len(documents[n])); err != nil {
+				b.Fatal(err)
+			}
+		}
+		raw += len(out)
+		if !bytes.Equal(out, documents[n]) {
+			b.Fatal("wrong document")
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(raw)*1024, "ns/KiB")
+}
+
+// BenchmarkZstdLevels is what zstdLevel and zstdWindowBytes were chosen by.
+func BenchmarkZstdLevels(b *testing.B) {
+	documents, _ := benchDocuments(b)
+	dictionary := benchDictionary(b, zstdCodec, documents)
+	for _, level := range []zstd.EncoderLevel{
+		zstd.SpeedFastest, zstd.SpeedDefault, zstd.SpeedBetterCompression, zstd.SpeedBestCompression,
+	} {
+		for _, windowBytes := range []int{32 << 10, 256 << 10, 2 << 20} {
+			b.Run(fmt.Sprintf("level=%s/window=%dK", level, windowBytes>>10), func(b *testing.B) {
+				enc, err := zstdEncoderOf(level, windowBytes, dictionary)
+				require.NoError(b, err)
+				benchEncode(b, enc, documents)
+			})
+		}
+	}
+}
