@@ -25,7 +25,7 @@ type outbox struct {
 	writers sync.WaitGroup // goroutines that hold the write turn
 
 	mu struct {
-		sync.Mutex
+		mutex
 		writing   bool   // somebody holds the write turn
 		pending   []byte // the frames of the next batch
 		spare     []byte // the buffer of the batch before

@@ -30,7 +30,7 @@ type Pool struct {
 	patrol patrol
 
 	mu struct {
-		sync.Mutex
+		mutex
 		closed  bool
 		ladder  core.Ladder
 		rover   core.Rover

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,7 @@ type transport struct {
 	suspect   bool  // silent
 
 	mu struct {
-		sync.Mutex
+		mutex
 		lanes   []*clientLane
 		streams streamTable
 		err     error // why it ended
