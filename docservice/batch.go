@@ -41,6 +41,7 @@ func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxB
 		collection: c,
 		ids:        ids,
 		entries:    make([]batchEntry, len(ids)),
+		cache:      c.options.Cache,
 		take:       take,
 		start:      len(dst),
 		maxBytes:   maxBytes,
@@ -58,6 +59,7 @@ type batch struct {
 	ids        [][]byte
 	entries    []batchEntry // one for each id
 	order      []int        // scratch: the ids of a window, sorted by address
+	cache      *Cache       // nil: only the segments are read
 	take       queue.CodecSet
 	dst        []byte
 	start      int // where the documents begin in dst
@@ -70,6 +72,8 @@ type batchEntry struct {
 	err        error // of the look-up, then of the fetch
 	start, end int   // of the document in dst
 	asStored   bool
+	asked      bool   // the cache has been asked for it
+	cached     []byte // what it has
 }
 
 // lookUp asks the index for all ids.
@@ -94,12 +98,59 @@ func (b *batch) lookUp() error {
 func (b *batch) readAll() (answered int) {
 	for answered < len(b.ids) {
 		end := min(answered+batchWindow, len(b.ids))
+		if b.cache != nil {
+			b.askCache(answered, end)
+		}
 		if !b.readSorted(answered, end) {
 			return b.readInOrder(answered, end)
 		}
 		answered = end
 	}
 	return answered
+}
+
+// askCache asks the cache for the documents from..to, each server once.
+func (b *batch) askCache(from, to int) {
+	type question struct {
+		keys    []string
+		entries map[string]*batchEntry
+	}
+	var questions map[int]*question // by server
+	bytes := 0
+	for i := from; i < to && bytes < maxCacheBatchBytes; i++ {
+		entry := &b.entries[i]
+		if entry.err != nil {
+			continue
+		}
+		server, ok := b.collection.cacheServer(entry.indexEntry)
+		if !ok {
+			continue
+		}
+		if questions == nil {
+			questions = make(map[int]*question)
+		}
+		q := questions[server]
+		if q == nil {
+			q = &question{entries: make(map[string]*batchEntry, to-from)}
+			questions[server] = q
+		}
+		key := b.collection.cacheKey(entry.indexEntry)
+		if q.entries[key] == nil { // an id may occur twice; the second time its segment is read
+			q.keys, q.entries[key] = append(q.keys, key), entry
+			entry.asked = true
+			bytes += int(entry.storedBytes)
+		}
+	}
+	for server, q := range questions {
+		found := 0
+		b.cache.servers.GetMany(server, q.keys, func(key string, value []byte) {
+			if entry := q.entries[key]; entry != nil {
+				entry.cached = value
+				found++
+			}
+		})
+		b.cache.misses.Add(uint64(max(0, len(q.keys)-found)))
+	}
 }
 
 // readSorted reads the documents from..to in the order of their addresses. It
@@ -141,7 +192,11 @@ func (b *batch) readInOrder(from, to int) int {
 func (b *batch) read(i int) {
 	entry := &b.entries[i]
 	entry.start = len(b.dst)
-	if entry.err == nil {
+	switch {
+	case entry.err != nil:
+	case entry.asked:
+		b.dst, entry.asStored, entry.err = b.collection.fetchCached(b.dst, b.ids[i], entry.indexEntry, b.take, entry.cached)
+	default:
 		b.dst, entry.asStored, entry.err = b.collection.fetch(b.dst, b.ids[i], entry.indexEntry, b.take)
 	}
 	entry.end = len(b.dst)

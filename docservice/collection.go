@@ -23,6 +23,11 @@ type Collection struct {
 	index    *lsm.DB
 	queue    *queue.Reader
 
+	// For a collection with a cache: the id of its queue once it is known, and
+	// what decodes cached documents for callers that cannot.
+	queueID  atomic.Pointer[[16]byte]
+	decoders *queue.Decoders
+
 	alive   context.Context // until Close
 	stop    context.CancelFunc
 	running sync.WaitGroup // the tail and the background pass
@@ -96,6 +101,10 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: opening the queue", name), index.Close())
 	}
+	c.decoders = queue.NewDecoders(maxDictionaryBytes, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
+		return c.queue.Dictionary(nil, hash)
+	})
+	c.noteQueueID(c.mu.tail.position)
 	if options.VerifyInterval > 0 {
 		if err := c.loadAside(); err != nil {
 			return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: listing the queue", name),
@@ -147,6 +156,9 @@ func (c *Collection) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStore
 	if err != nil {
 		return dst, false, c.answer(err, queue.Address{})
 	}
+	if c.options.Cache != nil {
+		return c.getCached(dst, id, entry, take)
+	}
 	return c.fetch(dst, id, entry, take)
 }
 
@@ -176,6 +188,13 @@ func (c *Collection) dictionary(hash queue.DictionaryHash) ([]byte, error) {
 		return nil, unavailable(err)
 	}
 	return content, err
+}
+
+// noteQueueID takes down which queue this is. A position of none does not tell.
+func (c *Collection) noteQueueID(p queue.Position) {
+	if c.queueID.Load() == nil && p.Queue != [16]byte{} {
+		c.queueID.Store(&p.Queue)
+	}
 }
 
 // validIDBytes tells whether there can be a document with an id of so many

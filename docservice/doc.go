@@ -76,6 +76,14 @@
 // does a client that lacks the codec, or for a document whose dictionary it
 // cannot get. See decode.go and docs/format/stored.md.
 //
+// # Memcached
+//
+// With CollectionOptions.Cache a collection loads its documents into memcached
+// servers as it tails and serves from them; see [Cache]. Where they have no
+// answer, or a wrong one, or are away, the segments are read as ever. Loads wait
+// in a queue of 8,192 for each server, and more are dropped: neither tail nor
+// fetches wait for them.
+//
 // # Faults and recovery
 //
 // The position is in the batch that it describes. So after a crash the index is

@@ -47,6 +47,9 @@ type CollectionOptions struct {
 	// QuarantineAfter is for how long a damaged file must not have changed to be
 	// set aside. The default is DefaultQuarantineAfter.
 	QuarantineAfter time.Duration
+	// Cache, if not nil, is loaded with the documents and served from. Close it
+	// after the collection.
+	Cache *Cache
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time
 }

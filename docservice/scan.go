@@ -65,7 +65,7 @@ func (c *Collection) scan(ctx context.Context, o ScanOptions, take queue.CodecSe
 		return errNotRead
 	}
 	it := c.index.NewIter(o.bounds())
-	defer it.Close()
+	defer func() { _ = it.Close() }() // Err has told
 	left := o.Limit
 	deliver := func(id []byte, answer Answer) error {
 		left--
@@ -164,9 +164,9 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 		n := b.readAll()
 		for i, answer := range b.answers(n) {
 			switch {
-			case answer.Err == ErrNotFound: // it has expired or was compacted away in between
+			case errors.Is(answer.Err, ErrNotFound): // it has expired or was compacted away in between
 				continue
-			case answer.Err == ErrClosed:
+			case errors.Is(answer.Err, ErrClosed):
 				return ErrClosed
 			}
 			if err := fn(b.ids[i], answer); err != nil {

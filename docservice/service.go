@@ -214,10 +214,11 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 		entries++
 		return nil
 	})
-	if err != nil && err != errPageFull {
+	full := errors.Is(err, errPageFull)
+	if err != nil && !full {
 		return dst, callError(err)
 	}
-	if err == errPageFull || entries == o.Limit {
+	if full || entries == o.Limit {
 		response = appendNext(response, last)
 	}
 	return response, nil

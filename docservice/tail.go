@@ -89,6 +89,7 @@ type tailBatch struct {
 	next       queue.Position // behind the last entry in batch
 	appended   time.Time      // of the last entry in batch
 	refused    bool           // the index did not take a batch: nothing after it may go there
+	loads      []cacheLoad    // for the cache, of the entries in batch
 	buffer     []byte
 }
 
@@ -97,19 +98,19 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if !validIDBytes(len(e.ID)) {
 		return errors.Wrapf(ErrBadID, "queue entry at %v with an id of %d bytes", e.Address, len(e.ID))
 	}
+	entry := indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes)}
 	var err error
 	if e.Deleted {
 		err = b.batch.Delete(e.ID)
 	} else {
-		b.buffer = indexEntry{
-			address:     e.Address,
-			expiry:      expirySeconds(e.Expires),
-			storedBytes: uint32(e.StoredBytes),
-		}.append(b.buffer[:0])
+		b.buffer = entry.append(b.buffer[:0])
 		err = b.batch.Set(e.ID, b.buffer)
 	}
 	if err != nil {
 		return err
+	}
+	if b.collection.options.Cache != nil {
+		b.noteLoads(e, entry)
 	}
 	b.bytes += len(e.ID) + indexEntryBytes
 	b.next, b.appended = e.Next, e.Appended
@@ -117,6 +118,17 @@ func (b *tailBatch) add(e queue.Entry) error {
 		return nil
 	}
 	return b.commit()
+}
+
+// noteLoads takes down what an entry means for the cache: the version before goes
+// and the new one comes.
+func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
+	if before, ok := b.collection.cachedBefore(e.ID); ok && before.address != e.Address {
+		b.loads = append(b.loads, cacheLoad{collection: b.collection, entry: before, remove: true})
+	}
+	if !e.Deleted {
+		b.loads = append(b.loads, cacheLoad{collection: b.collection, id: string(e.ID), entry: entry})
+	}
 }
 
 // commit applies what has been gathered together with the position behind it,
@@ -138,6 +150,10 @@ func (b *tailBatch) commit() error {
 		return errors.Wrap(err, "writing to the index")
 	}
 	b.collection.committed(b.next, entries, b.appended)
+	for _, load := range b.loads {
+		b.collection.options.Cache.enqueue(load)
+	}
+	b.loads = b.loads[:0]
 	b.batch.Reset()
 	b.bytes = 0
 	return nil
@@ -145,6 +161,7 @@ func (b *tailBatch) commit() error {
 
 // committed records that the index has followed the queue up to next.
 func (c *Collection) committed(next queue.Position, entries int, appended time.Time) {
+	c.noteQueueID(next)
 	c.mu.Lock()
 	c.mu.tail.position = next
 	c.mu.tail.applied += uint64(entries)

@@ -177,3 +177,33 @@ func (c boxcarCollector) Collect(to chan<- prometheus.Metric) {
 	accepted.send(to, float64(stats.Accepted))
 	badPeers.send(to, float64(stats.Faults))
 }
+
+var (
+	cacheServers = gauge("memcached_servers", "Memcached servers by whether they are in use.", "state")
+	cacheAsked   = counter("memcached_asked_total", "Documents that Memcached was asked for, by answer; wrong ones were read from the segments instead.", "answer")
+	cacheLoads   = counter("memcached_loads_total", "Documents to be put into Memcached, by what came of it.", "outcome")
+)
+
+// cacheCollector asks the cache how it is doing.
+type cacheCollector struct{ *daemon }
+
+func (c cacheCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []metric{cacheServers, cacheAsked, cacheLoads} {
+		to <- m.desc
+	}
+}
+
+func (c cacheCollector) Collect(to chan<- prometheus.Metric) {
+	if c.cache == nil {
+		return
+	}
+	stats := c.cache.Stats()
+	cacheServers.send(to, float64(stats.ServersUp), "up")
+	cacheServers.send(to, float64(stats.Servers-stats.ServersUp), "away")
+	cacheAsked.send(to, float64(stats.Hits), "hit")
+	cacheAsked.send(to, float64(stats.Misses), "miss")
+	cacheAsked.send(to, float64(stats.Wrong), "wrong")
+	cacheLoads.send(to, float64(stats.Loaded), "loaded")
+	cacheLoads.send(to, float64(stats.Dropped), "dropped")
+	cacheLoads.send(to, float64(stats.Refused), "refused")
+}

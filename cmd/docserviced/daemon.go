@@ -27,6 +27,7 @@ type daemonOptions struct {
 	memory       cli.Size
 	grace        time.Duration
 	quarantine   bool
+	memcached    []string // addresses; empty: none
 }
 
 // daemon is everything that serves: the collections, the two doors to them, and
@@ -34,6 +35,7 @@ type daemonOptions struct {
 type daemon struct {
 	env         *cli.Env
 	lock        io.Closer
+	cache       *docservice.Cache // nil: none
 	collections []*docservice.Collection
 	boxcar      *boxcarrpc.Server
 	http        *http.Server
@@ -67,10 +69,15 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.httpDoor, err = listen("--http", o.http); err != nil {
 		return nil, err
 	}
+	if len(o.memcached) > 0 {
+		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
+			return nil, err
+		}
+	}
 	budget := lsm.NewBudget(int64(o.memory) / 4 * 3)
 	for _, c := range o.collections {
 		collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(o.dataDir, c.name),
-			&docservice.CollectionOptions{Logger: env.Log, Budget: budget, Quarantine: o.quarantine})
+			&docservice.CollectionOptions{Logger: env.Log, Budget: budget, Quarantine: o.quarantine, Cache: d.cache})
 		if err != nil {
 			return nil, err
 		}
@@ -161,6 +168,9 @@ func (d *daemon) close() error {
 	}
 	for _, c := range d.collections {
 		errs = append(errs, c.Close())
+	}
+	if d.cache != nil {
+		errs = append(errs, d.cache.Close())
 	}
 	if d.lock != nil {
 		errs = append(errs, d.lock.Close())

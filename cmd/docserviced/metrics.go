@@ -43,7 +43,7 @@ func newMetrics(d *daemon) *metrics {
 		m.byMethod[method] = m.seconds.WithLabelValues("boxcar", path.Base(method))
 	}
 	m.overHTTP = m.seconds.WithLabelValues("http", "Get")
-	m.registry.MustRegister(m.seconds, collectionCollector{d}, boxcarCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d}, boxcarCollector{d}, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

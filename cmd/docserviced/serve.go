@@ -44,6 +44,10 @@ HTTP shows how it is doing; keep it from strangers:
   .../count, .../export         how many there are; their documents as NDJSON
   /debug/pprof/                 profiles
 
+With --memcached the daemon puts documents into Memcached as it reads the queues,
+serves them from there, and reads the segments where Memcached has no answer or is
+down. That is for queues on slow disks: segments in the page cache are faster.
+
 SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
 for --grace at most, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
@@ -73,6 +77,7 @@ for --grace at most, and the exit status is 0.`,
 		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
+	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/docservice/memcached/memcachedtest"
+)
+
+// A daemon with --memcached loads and serves from the real one, and serves on
+// when that is killed.
+func TestMemcached(t *testing.T) {
+	server := memcachedtest.Start(t)
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	o := testOptions(t, queueDir)
+	o.memcached = []string{server.Address}
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	requireMetric := func(metric string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return strings.Contains(get(d.http.Handler, "/metrics").Body.String(), "docstore_memcached_"+metric+"\n")
+		}, 20*time.Second, 5*time.Millisecond, metric)
+	}
+	requireMetric(`loads_total{outcome="loaded"} 2`)
+	require.Equal(t, `{"id":"a"}`, get(d.http.Handler, "/documents/jobs/a").Body.String())
+	requireMetric(`asked_total{answer="hit"} 1`)
+	requireMetric(`servers{state="up"} 1`)
+	server.Kill()
+	for i := range 10 {
+		require.Equal(t, `{"id":"b"}`, get(d.http.Handler, "/documents/jobs/b").Body.String(), fmt.Sprint(i))
+	}
+	requireMetric(`servers{state="away"} 1`)
+}

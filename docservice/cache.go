@@ -1,0 +1,249 @@
+package docservice
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/docservice/memcached"
+	"docstore/queue"
+)
+
+// maxWaitingLoads is how many documents may wait to be put into a server, for
+// each; more are dropped, and counted.
+const maxWaitingLoads = 8192
+
+// maxCacheBatchBytes bounds what is asked of the cache at once: the documents of
+// a batch behind it are read from the segments.
+const maxCacheBatchBytes = 8 << 20
+
+// storedHeaderRoom is what a value has besides the stored bytes.
+const storedHeaderRoom = 64
+
+// Cache keeps documents of the collections of a process in memcached servers,
+// which others may share. A collection that has one in its options puts each
+// document into it as it tails the queue, asks it first, and reads the segment
+// where it has no answer.
+//
+// The key is the queue's id and the document's address in hex. What lies at an
+// address never changes, so nothing that is found can be out of date, whoever has
+// put it there and whenever. The value is the document's stored form, whose
+// checksum covers address and id: a wrong value counts as none, is counted in
+// CacheStats.Wrong, and is replaced. The version before goes when another comes
+// or the id is deleted; one that was missed goes when the server needs the room.
+//
+// Documents too long for an item (memcached.MaxItemBytes) bypass it. So do scans,
+// which would push out what is asked for often.
+type Cache struct {
+	servers *memcached.Servers
+	waiting []chan cacheLoad // for each server
+	alive   chan struct{}    // closed by Close
+	closing sync.Once
+	running sync.WaitGroup
+
+	hits, misses, wrong, loaded, dropped atomic.Uint64
+}
+
+// cacheLoad is a document to be put into a server, or taken out of it.
+type cacheLoad struct {
+	collection *Collection
+	id         string
+	entry      indexEntry
+	remove     bool
+}
+
+// CacheStats count since the cache was opened.
+type CacheStats struct {
+	Hits   uint64 // documents that it had
+	Misses uint64 // that it had not, while the server was up
+	Wrong  uint64 // that were not what they should be
+	Loaded uint64 // put into it
+	// Dropped were not put into it or taken out of it, because too many were
+	// waiting.
+	Dropped uint64
+	Refused uint64 // a server did not take them
+	// ServersUp of Servers are in use.
+	ServersUp, Servers int
+}
+
+// OpenCache returns a cache in the memcached servers at the addresses, host:port
+// each. They need not be there. The logger, which may be nil, is told when they
+// come and go.
+func OpenCache(addresses []string, logger *slog.Logger) (*Cache, error) {
+	return openCache(addresses, &memcached.Options{Logger: logger})
+}
+
+func openCache(addresses []string, opts *memcached.Options) (*Cache, error) {
+	servers, err := memcached.New(addresses, opts)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache{servers: servers, alive: make(chan struct{})}
+	for range servers.Len() {
+		c.waiting = append(c.waiting, make(chan cacheLoad, maxWaitingLoads))
+	}
+	for server := range servers.Len() {
+		c.running.Go(func() { c.load(server) })
+	}
+	return c, nil
+}
+
+// Close closes the connections. The collections that use the cache must have
+// been closed.
+func (c *Cache) Close() error {
+	c.closing.Do(func() { close(c.alive) })
+	c.running.Wait()
+	return c.servers.Close()
+}
+
+// Stats tells how the cache is doing.
+func (c *Cache) Stats() CacheStats {
+	stats := CacheStats{
+		Hits: c.hits.Load(), Misses: c.misses.Load(), Wrong: c.wrong.Load(),
+		Loaded: c.loaded.Load(), Dropped: c.dropped.Load(), Refused: c.servers.Refused(),
+		Servers: c.servers.Len(),
+	}
+	for i := range stats.Servers {
+		if c.servers.Up(i) {
+			stats.ServersUp++
+		}
+	}
+	return stats
+}
+
+// cacheable tells whether the document fits into an item.
+func (e indexEntry) cacheable() bool {
+	return uint64(e.storedBytes)+storedHeaderRoom <= memcached.MaxItemBytes
+}
+
+// cacheServer is the server that keeps a document of this collection. There is none
+// for one that bypasses the cache, or while the server is away.
+func (c *Collection) cacheServer(entry indexEntry) (server int, ok bool) {
+	id := c.queueID.Load()
+	if id == nil || !entry.cacheable() {
+		return 0, false
+	}
+	at := entry.address
+	hash := binary.LittleEndian.Uint64(id[:]) ^ uint64(at.Segment)<<32 ^ uint64(at.Block) ^ uint64(at.Index)<<48
+	server = c.options.Cache.servers.Server(hash)
+	return server, c.options.Cache.servers.Up(server)
+}
+
+// cacheKey is the key of a document for which there is a server.
+func (c *Collection) cacheKey(entry indexEntry) string {
+	var b [26]byte
+	copy(b[:], c.queueID.Load()[:])
+	binary.BigEndian.PutUint32(b[16:], uint32(entry.address.Segment))
+	binary.BigEndian.PutUint32(b[20:], entry.address.Block)
+	binary.BigEndian.PutUint16(b[24:], entry.address.Index)
+	return hex.EncodeToString(b[:])
+}
+
+// getCached is fetch for a document that may be in the cache.
+func (c *Collection) getCached(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+	server, ok := c.cacheServer(entry)
+	if !ok {
+		return c.fetch(dst, id, entry, take)
+	}
+	value, ok := c.options.Cache.servers.Get(server, c.cacheKey(entry))
+	if !ok {
+		c.options.Cache.misses.Add(1)
+	}
+	return c.fetchCached(dst, id, entry, take, value)
+}
+
+// fetchCached is fetch for a document of which the cache has said what it has,
+// nil for nothing.
+func (c *Collection) fetchCached(dst, id []byte, entry indexEntry, take queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
+	cache := c.options.Cache
+	if cached != nil && !entry.expired(c.options.Now()) {
+		if out, asStored, ok := c.fromCache(dst, id, entry, take, cached); ok {
+			cache.hits.Add(1)
+			c.gets.found.Add(1)
+			return out, asStored, nil
+		}
+		cache.wrong.Add(1)
+	}
+	out, asStored, err := c.fetch(dst, id, entry, take)
+	if err == nil {
+		cache.enqueue(cacheLoad{collection: c, id: string(id), entry: entry})
+	}
+	return out, asStored, err
+}
+
+// fromCache appends a document of which the cache has the value. It trusts the
+// value in nothing: if it is not this document, there is none.
+func (c *Collection) fromCache(dst, id []byte, entry indexEntry, take queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
+	s, err := queue.ParseStored(value, id)
+	if err != nil || s.Address != entry.address {
+		return dst, false, false
+	}
+	if take != 0 && s.Within(take) {
+		return append(dst, value...), true, true
+	}
+	out, err := c.decoders.Decode(c.alive, dst, s)
+	return out, false, err == nil
+}
+
+// enqueue puts a load behind those that wait.
+func (c *Cache) enqueue(load cacheLoad) {
+	server, ok := load.collection.cacheServer(load.entry)
+	if !ok {
+		return
+	}
+	select {
+	case c.waiting[server] <- load:
+	default:
+		c.dropped.Add(1)
+	}
+}
+
+// load puts documents into a server and takes them out of it, in the order in
+// which they were enqueued.
+func (c *Cache) load(server int) {
+	var value []byte
+	for {
+		var load cacheLoad
+		select {
+		case load = <-c.waiting[server]:
+		case <-c.alive:
+			return
+		}
+		key := load.collection.cacheKey(load.entry)
+		if load.remove {
+			c.servers.Delete(server, key)
+			continue
+		}
+		var asStored bool
+		var err error
+		value, asStored, err = load.collection.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
+		if err != nil || !asStored {
+			continue // whoever asks for it is told why
+		}
+		var until time.Time
+		if load.entry.expiry != 0 {
+			until = time.Unix(int64(load.entry.expiry), 0)
+		}
+		if c.servers.Set(server, key, value, until) {
+			c.loaded.Add(1)
+		}
+	}
+}
+
+// anyCodec takes documents as they are stored whether or not this build could
+// decode them.
+const anyCodec = ^queue.CodecSet(0)
+
+// cachedBefore returns the entry that the index has for an id, for its document
+// to be taken out of the cache.
+func (c *Collection) cachedBefore(id []byte) (indexEntry, bool) {
+	value, err := c.index.Get(nil, id)
+	if err != nil {
+		return indexEntry{}, false
+	}
+	entry, err := decodeIndexEntry(value)
+	return entry, err == nil
+}
