@@ -3,15 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 
 	"docstore/lsm"
 )
 
-// docstoreEngine has the default options: 32 MiB memtables, 64 MiB of filters.
+// docstoreEngine has the default options, 32 MiB memtables and 64 MiB of filters,
+// but for the size of its filters where that is asked for.
 type docstoreEngine struct{ db *lsm.DB }
 
-func openDocstore(dir string, _ sizing) (engine, error) {
-	db, err := lsm.Open(dir, nil)
+func openDocstore(dir string, s sizing) (engine, error) {
+	var o lsm.Options
+	if s.bloomBits > 0 {
+		o.FalsePositiveRate = math.Exp(-float64(s.bloomBits) * math.Ln2 * math.Ln2)
+	}
+	db, err := lsm.Open(dir, &o)
 	return docstoreEngine{db}, err
 }
 

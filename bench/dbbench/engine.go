@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -36,7 +37,9 @@ type iterator interface {
 // sizing is what an engine may count on.
 type sizing struct {
 	memtableBytes int64
-	cacheBytes    int64 // holds everything
+	cacheBytes    int64 // holds everything, but where memory is limited
+	dataBytes     int64 // of all keys and values
+	bloomBits     int   // a key, for docstore; 0 is its default
 }
 
 // engines are opened by name. All are without compression, and with filters of
@@ -46,6 +49,21 @@ var engines = map[string]func(dir string, s sizing) (engine, error){
 	"pebble":    openPebble,
 	"goleveldb": openGoleveldb,
 	"badger":    openBadger,
+	"bbolt":     openBbolt,
+}
+
+// cgoRivals are there with the build tag cgo_rivals only.
+var cgoRivals = []string{"leveldb", "rocksdb", "kyoto", "lmdb"}
+
+// available leaves out rivals that are not built in, and says so.
+func available(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		missing := engines[name] == nil && slices.Contains(cgoRivals, name)
+		if missing {
+			fmt.Fprintf(os.Stderr, "dbbench: skipping %s: run bench/setup, then build with -tags cgo_rivals\n", name)
+		}
+		return missing
+	})
 }
 
 func openEngine(name, dir string, s sizing) (engine, error) {

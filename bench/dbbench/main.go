@@ -1,8 +1,12 @@
-// Dbbench runs the workloads of LevelDB's db_bench on package lsm and on other
-// stores in Go, side by side.
+// Dbbench runs the workloads of LevelDB's db_bench, and YCSB's E, on package lsm and
+// on other stores, side by side.
 //
 //	dbbench -engine docstore -num 1000000 -benchmarks fillrandom,readrandom
-//	dbbench -engine docstore,pebble,goleveldb,badger -rounds 3
+//	dbbench -engine docstore,pebble,goleveldb,badger,bbolt -rounds 3
+//	dbbench -engine docstore,pebble -num 10000000 -reads 300000 -memory_limit 536870912 -bloom_bits 10
+//
+// With the build tag cgo_rivals there are leveldb, rocksdb, kyoto and lmdb, too;
+// bench/setup installs their libraries.
 //
 // With one engine and one round it is measured in this process. Otherwise each
 // engine of each round has a process and a directory of its own, the engines take
@@ -11,7 +15,8 @@
 //
 // A phase is a workload, and behind a colon its number of threads: readrandom:2.
 // The time of fillrandom ends when all merges are done. No write is synced; caches
-// hold everything. After the last phase all that is stored is checked.
+// hold everything, unless memory is limited. After the last phase all that is stored
+// is checked.
 package main
 
 import (
@@ -44,6 +49,11 @@ type settings struct {
 	memtableBytes   int64
 	threads, rounds int
 	seed            uint64
+	writeRate       int
+	bloomBits       int
+	memoryLimit     int64
+	cgroup          string // to join
+	histogram       bool
 	dir             string
 	existing        bool
 	json            bool
@@ -54,6 +64,13 @@ func run(args []string) error {
 	s, err := parse(args)
 	if err != nil {
 		return err
+	}
+	if s.memoryLimit > 0 {
+		if s.cgroup, err = makeCgroup(s.memoryLimit); err != nil {
+			fmt.Fprintf(os.Stderr, "dbbench: skipping the run in %d bytes of memory: %v\n", s.memoryLimit, err)
+			return nil
+		}
+		return errors.Join(compare(s), os.Remove(s.cgroup))
 	}
 	if len(s.engines) > 1 || s.rounds > 1 {
 		return compare(s)
@@ -67,8 +84,7 @@ func run(args []string) error {
 	}
 	fmt.Println("#", environment())
 	for _, r := range results {
-		fmt.Printf("%-10s %-14s %12.0f ops/s %9.1f ns/op %9.1f ns/op of processors   anonymous %d MB, resident %d MB\n",
-			r.Engine, r.Phase, r.rate(), 1e9/r.rate(), 1e9*r.CPUSeconds/float64(r.Ops), r.PeakAnonymous>>20, r.PeakResident>>20)
+		fmt.Println(r)
 	}
 	return nil
 }
@@ -88,17 +104,25 @@ func parse(args []string) (s settings, err error) {
 	flags.Uint64Var(&s.seed, "seed", 1, "of keys and of the order of reads")
 	flags.StringVar(&s.dir, "db", "", "directory of the store; the default is a temporary one")
 	flags.BoolVar(&s.existing, "use_existing_db", false, "read what an earlier run with the same num, sizes and seed left in -db")
+	flags.IntVar(&s.writeRate, "benchmark_write_rate_limit", 50_000, "entries that the writer of ...whilewriting writes a second")
+	flags.IntVar(&s.bloomBits, "bloom_bits", 0, "bits of docstore's filters a key; 0 is its default of 2 % false positives, rivals have 10")
+	flags.Int64Var(&s.memoryLimit, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves each process; caches get an eighth; 0 is no bound")
+	flags.StringVar(&s.cgroup, "cgroup", "", "directory of a cgroup to join, as -memory_limit makes one for the processes it starts")
+	flags.BoolVar(&s.histogram, "histogram", false, "tell the 50th, 99th and 99.9th percentile of each get, at some cost in rate")
 	flags.BoolVar(&s.json, "json", false, "print results as JSON")
 	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of one engine to this file")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
-	s.engines, s.phases = strings.Split(*engines, ","), strings.Split(*phases, ",")
+	s.engines, s.phases = available(strings.Split(*engines, ",")), strings.Split(*phases, ",")
 	if s.reads == 0 {
 		s.reads = s.num
 	}
 	if s.num < 1 || s.reads < 10 || s.keyBytes < 8 || s.valueBytes < 1 || s.threads < 1 || s.rounds < 1 {
 		return s, errors.New("want -num of 1 or more, -reads of 10, -key_size of 8, -value_size, -threads and -rounds of 1")
+	}
+	if len(s.engines) == 0 || s.writeRate < 1 || s.bloomBits < 0 || s.memoryLimit < 0 {
+		return s, errors.New("want an -engine that is built in, -benchmark_write_rate_limit of 1 or more, -bloom_bits and -memory_limit of 0")
 	}
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -126,9 +150,13 @@ func (s settings) measure() (results []result, err error) {
 	} else {
 		dir = filepath.Join(dir, s.engines[0])
 	}
+	if s.cgroup != "" {
+		if err := joinCgroup(s.cgroup); err != nil {
+			return nil, err
+		}
+	}
 	memory := watchMemory()
-	dataBytes := int64(s.num) * int64(s.keyBytes+s.valueBytes)
-	e, err := openEngine(s.engines[0], dir, sizing{s.memtableBytes, max(1<<30, 2*dataBytes)})
+	e, err := openEngine(s.engines[0], dir, s.sizing())
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +182,15 @@ func (s settings) measure() (results []result, err error) {
 	}
 	pprof.StopCPUProfile()
 	return results, b.check()
+}
+
+func (s settings) sizing() sizing {
+	dataBytes := int64(s.num) * int64(s.keyBytes+s.valueBytes)
+	cacheBytes := max(1<<30, 2*dataBytes)
+	if s.memoryLimit > 0 {
+		cacheBytes = s.memoryLimit / 8
+	}
+	return sizing{s.memtableBytes, cacheBytes, dataBytes, s.bloomBits}
 }
 
 // compare runs each engine of each round in a process of its own.
@@ -205,6 +242,9 @@ func compare(s settings) error {
 		}
 		fmt.Println()
 	}
+	for _, r := range all {
+		fmt.Println("#", r)
+	}
 	fmt.Printf("%-14s", "anonymous MB")
 	for _, name := range s.engines {
 		fmt.Printf("  %s %d", name, anonymous[name]>>20)
@@ -220,6 +260,8 @@ func child(self string, s settings, name string) (results []result, err error) {
 		"-key_size", strconv.Itoa(s.keyBytes), "-value_size", strconv.Itoa(s.valueBytes),
 		"-write_buffer_size", strconv.FormatInt(s.memtableBytes, 10),
 		"-threads", strconv.Itoa(s.threads), "-seed", strconv.FormatUint(s.seed, 10),
+		"-benchmark_write_rate_limit", strconv.Itoa(s.writeRate), "-bloom_bits", strconv.Itoa(s.bloomBits),
+		"-histogram=" + strconv.FormatBool(s.histogram), "-cgroup", s.cgroup,
 		"-use_existing_db=" + strconv.FormatBool(s.existing), "-db", s.dir,
 	}
 	command := exec.Command(self, args...)

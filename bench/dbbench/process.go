@@ -53,15 +53,21 @@ func watchMemory() *memory {
 }
 
 // statusBytes reads a line of /proc/self/status, 0 where there is none.
-func statusBytes(field string) int64 {
-	status, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := strings.Cut(string(status), field)
+func statusBytes(field string) int64 { return procNumber("/proc/self/status", field) << 10 }
+
+// ioBytes reads a line of /proc/self/io, 0 where there is none.
+func ioBytes(field string) int64 { return procNumber("/proc/self/io", "\n"+field) }
+
+// procNumber returns the number behind a field of a file of the kernel's.
+func procNumber(name, field string) int64 {
+	content, _ := os.ReadFile(name)
+	_, rest, _ := strings.Cut(string(content), field)
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {
 		return 0
 	}
-	kilobytes, _ := strconv.ParseInt(fields[0], 10, 64)
-	return kilobytes << 10
+	n, _ := strconv.ParseInt(fields[0], 10, 64)
+	return n
 }
 
 // environment describes what the figures hold for.
@@ -78,7 +84,7 @@ func environment() string {
 	s += ", " + runtime.Version()
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range build.Deps {
-			for _, rival := range []string{"/pebble/", "/goleveldb", "/badger/"} {
+			for _, rival := range []string{"/pebble/", "/goleveldb", "/badger/", "/bbolt"} {
 				if strings.Contains(d.Path, rival) {
 					s += ", " + d.Path + " " + d.Version
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,17 @@ var workloads = map[string]func(b *bench, threads int) (ops int, err error){
 	"readseq":     func(b *bench, _ int) (int, error) { return b.scan(iterator.first, iterator.next) },
 	"readreverse": func(b *bench, _ int) (int, error) { return b.scan(iterator.last, iterator.prev) },
 	"seekrandom":  (*bench).seekRandom,
+	"ycsbe":       (*bench).ycsbE,
+
+	"readwhilewriting": func(b *bench, threads int) (int, error) {
+		return b.whileWriting(func() (int, error) { return b.read(threads, 0) })
+	},
+	"seekrandomwhilewriting": func(b *bench, threads int) (int, error) {
+		return b.whileWriting(func() (int, error) { return b.seekFresh(threads) })
+	},
+	"ycsbewhilewriting": func(b *bench, threads int) (int, error) {
+		return b.whileWriting(func() (int, error) { return b.ycsbE(threads) })
+	},
 }
 
 func workloadNames() []string {
@@ -34,7 +46,21 @@ type bench struct {
 	settings
 	data   data
 	engine engine
+
+	writing struct { // by one at a time
+		sync.Mutex
+		key, value []byte
+	}
+	wrote     bool          // by the phase, beside what it measures
+	inserted  atomic.Uint64 // entries beyond num
+	latencies struct {
+		sync.Mutex
+		histogram
+	}
 }
+
+// entries is the number of entries that there are.
+func (b *bench) entries() int { return b.num + int(b.inserted.Load()) }
 
 // result is one phase of one engine.
 type result struct {
@@ -49,9 +75,35 @@ type result struct {
 	// milliseconds since it began; PeakResident counts mapped pages too.
 	PeakAnonymous int64 `json:"peak_anonymous_bytes"`
 	PeakResident  int64 `json:"peak_resident_bytes"`
+	// ReadBytes and WrittenBytes are what the process had the disk read, and what it
+	// handed to the kernel to be written, mapped files too.
+	ReadBytes    int64 `json:"read_bytes"`
+	WrittenBytes int64 `json:"written_bytes"`
+	// UserBytes are those of the keys and values of Ops entries.
+	UserBytes int64 `json:"user_bytes"`
+	// P50, P99 and P999 are of gets, with -histogram.
+	P50  time.Duration `json:"p50_ns,omitempty"`
+	P99  time.Duration `json:"p99_ns,omitempty"`
+	P999 time.Duration `json:"p999_ns,omitempty"`
 }
 
 func (r result) rate() float64 { return float64(r.Ops) / r.Seconds }
+
+func (r result) String() string {
+	ops := float64(r.Ops)
+	s := fmt.Sprintf("%-10s %-22s %10.0f ops/s %8.1f ns/op %8.1f ns/op of processors  anonymous %d MB, resident %d MB",
+		r.Engine, r.Phase, r.rate(), 1e9/r.rate(), 1e9*r.CPUSeconds/ops, r.PeakAnonymous>>20, r.PeakResident>>20)
+	if r.ReadBytes > 0 {
+		s += fmt.Sprintf("  read %.0f bytes/op", float64(r.ReadBytes)/ops)
+	}
+	if strings.HasPrefix(r.Phase, "fill") {
+		s += fmt.Sprintf("  written %.2f times", float64(r.WrittenBytes)/float64(r.UserBytes))
+	}
+	if r.P50 > 0 {
+		s += fmt.Sprintf("  p50 %v p99 %v p99.9 %v", r.P50, r.P99, r.P999)
+	}
+	return s
+}
 
 // run does a phase: a workload's name, and the number of threads behind a colon.
 func (b *bench) run(phase string) (result, error) {
@@ -70,6 +122,8 @@ func (b *bench) run(phase string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	b.wrote, b.latencies.histogram = false, histogram{}
+	readBefore, writtenBefore := ioBytes("read_bytes:"), ioBytes("write_bytes:")
 	start := time.Now()
 	ops, err := workload(b, threads)
 	end := time.Now()
@@ -80,10 +134,22 @@ func (b *bench) run(phase string) (result, error) {
 		return result{}, fmt.Errorf("%s: %w", phase, err)
 	}
 	cpu, err := cpuTime()
-	return result{
+	r := result{
 		Engine: b.engines[0], Phase: phase, Ops: ops,
 		Seconds: end.Sub(start).Seconds(), CPUSeconds: (cpu - cpuBefore).Seconds(),
-	}, err
+		ReadBytes: ioBytes("read_bytes:") - readBefore, WrittenBytes: ioBytes("write_bytes:") - writtenBefore,
+		UserBytes: int64(ops) * int64(b.data.keyBytes+b.data.valueBytes),
+	}
+	if b.histogram {
+		h := &b.latencies.histogram
+		r.P50, r.P99, r.P999 = h.quantile(0.5), h.quantile(0.99), h.quantile(0.999)
+	}
+	if err == nil && b.wrote { // the next phase begins where nothing is going on
+		if err = b.engine.flush(); err == nil {
+			_, err = quietSince()
+		}
+	}
+	return r, err
 }
 
 func (b *bench) fillRandom(int) (int, error) {
@@ -104,9 +170,18 @@ func (b *bench) read(threads int, offset uint64) (int, error) {
 	return b.reads * threads, parallel(threads, func(thread int) error {
 		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
 		var key, value, want []byte
+		var latencies *histogram
+		if b.histogram {
+			latencies = new(histogram)
+			defer func() {
+				b.latencies.Lock()
+				b.latencies.merge(latencies)
+				b.latencies.Unlock()
+			}()
+		}
 		for range b.reads {
 			key = b.data.key(key, offset+random.Uint64N(uint64(b.num)))
-			got, found, err := b.engine.get(value[:0], key)
+			got, found, err := b.get(latencies, value[:0], key)
 			if err != nil {
 				return err
 			}
@@ -121,6 +196,17 @@ func (b *bench) read(threads int, offset uint64) (int, error) {
 		}
 		return nil
 	})
+}
+
+// get is the engine's, timed if there is where to count it.
+func (b *bench) get(latencies *histogram, dst, key []byte) ([]byte, bool, error) {
+	if latencies == nil {
+		return b.engine.get(dst, key)
+	}
+	start := time.Now()
+	value, found, err := b.engine.get(dst, key)
+	latencies.add(time.Since(start))
+	return value, found, err
 }
 
 func (b *bench) scan(start, step func(iterator) bool) (count int, err error) {
@@ -140,8 +226,8 @@ func (b *bench) scan(start, step func(iterator) bool) (count int, err error) {
 	if err := it.close(); err != nil {
 		return 0, err
 	}
-	if count != b.num || bytes != b.num*(b.data.keyBytes+b.data.valueBytes) {
-		return 0, fmt.Errorf("%d entries of %d bytes, want %d", count, bytes, b.num)
+	if count != b.entries() || bytes != count*(b.data.keyBytes+b.data.valueBytes) {
+		return 0, fmt.Errorf("%d entries of %d bytes, want %d", count, bytes, b.entries())
 	}
 	return count, nil
 }
@@ -191,8 +277,8 @@ func (b *bench) check() error {
 	if err := it.close(); err != nil {
 		return err
 	}
-	if count != b.num {
-		return fmt.Errorf("check: %d entries, want %d", count, b.num)
+	if count != b.entries() {
+		return fmt.Errorf("check: %d entries, want %d", count, b.entries())
 	}
 	for i := uint64(0); i < uint64(b.num); i += 1 + uint64(b.num)/10_000 {
 		key = b.data.key(key, i)

@@ -1,0 +1,32 @@
+package main
+
+// batchEntries is how many writes a B-tree's transaction takes together: alone, each
+// would copy the path from the root.
+const batchEntries = 1000
+
+// batch gathers writes, which it copies.
+type batch struct {
+	data []byte
+	ends []int // of keys and values in turn
+}
+
+func (b *batch) add(key, value []byte) (full bool) {
+	b.data = append(b.data, key...)
+	b.ends = append(b.ends, len(b.data))
+	b.data = append(b.data, value...)
+	b.ends = append(b.ends, len(b.data))
+	return len(b.ends) == 2*batchEntries
+}
+
+// drain hands all writes out and forgets them.
+func (b *batch) drain(put func(key, value []byte) error) error {
+	start := 0
+	for i := 0; i < len(b.ends); i += 2 {
+		if err := put(b.data[start:b.ends[i]], b.data[b.ends[i]:b.ends[i+1]]); err != nil {
+			return err
+		}
+		start = b.ends[i+1]
+	}
+	b.data, b.ends = b.data[:0], b.ends[:0]
+	return nil
+}

@@ -1,0 +1,111 @@
+//go:build cgo_rivals
+
+package main
+
+/*
+#cgo LDFLAGS: -lkyotocabinet
+#include <kclangc.h>
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+)
+
+func init() { engines["kyoto"] = openKyoto }
+
+// kyotoEngine is Kyoto Cabinet's B+ tree, which nothing protects from a crash.
+type kyotoEngine struct{ db *C.KCDB }
+
+func openKyoto(dir string, s sizing) (engine, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	name := C.CString(fmt.Sprintf("%s#type=kct#opts=l#msiz=%d#pccap=%d", filepath.Join(dir, "tree.kct"), s.cacheBytes, s.cacheBytes/4))
+	defer C.free(unsafe.Pointer(name))
+	e := kyotoEngine{C.kcdbnew()}
+	if C.kcdbopen(e.db, name, C.KCOWRITER|C.KCOREADER|C.KCOCREATE) == 0 {
+		return nil, e.failure()
+	}
+	return e, nil
+}
+
+func (e kyotoEngine) failure() error {
+	return errors.New("kyoto: " + C.GoString(C.kcdbemsg(e.db)))
+}
+
+func (e kyotoEngine) set(key, value []byte) error {
+	if C.kcdbset(e.db, cBytes(key), C.size_t(len(key)), cBytes(value), C.size_t(len(value))) == 0 {
+		return e.failure()
+	}
+	return nil
+}
+
+func (e kyotoEngine) flush() error { return nil }
+
+func (e kyotoEngine) get(dst, key []byte) ([]byte, bool, error) {
+	var n C.size_t
+	value := C.kcdbget(e.db, cBytes(key), C.size_t(len(key)), &n)
+	if value == nil {
+		if C.kcdbecode(e.db) == C.KCENOREC {
+			return dst, false, nil
+		}
+		return dst, false, e.failure()
+	}
+	dst = append(dst, unsafe.Slice((*byte)(unsafe.Pointer(value)), int(n))...)
+	C.kcfree(unsafe.Pointer(value))
+	return dst, true, nil
+}
+
+func (e kyotoEngine) iterator() (iterator, error) {
+	return &kyotoIterator{cursor: C.kcdbcursor(e.db)}, nil
+}
+
+func (e kyotoEngine) close() error {
+	if C.kcdbclose(e.db) == 0 {
+		return e.failure()
+	}
+	C.kcdbdel(e.db)
+	return nil
+}
+
+type kyotoIterator struct {
+	cursor *C.KCCUR
+	k, v   []byte
+}
+
+// show copies the entry that a move found.
+func (i *kyotoIterator) show(moved C.int32_t) bool {
+	if moved == 0 {
+		return false
+	}
+	var keyBytes, valueBytes C.size_t
+	var value *C.char
+	key := C.kccurget(i.cursor, &keyBytes, &value, &valueBytes, 0)
+	if key == nil {
+		return false
+	}
+	i.k = append(i.k[:0], unsafe.Slice((*byte)(unsafe.Pointer(key)), int(keyBytes))...)
+	i.v = append(i.v[:0], unsafe.Slice((*byte)(unsafe.Pointer(value)), int(valueBytes))...)
+	C.kcfree(unsafe.Pointer(key))
+	return true
+}
+
+func (i *kyotoIterator) first() bool { return i.show(C.kccurjump(i.cursor)) }
+func (i *kyotoIterator) last() bool  { return i.show(C.kccurjumpback(i.cursor)) }
+func (i *kyotoIterator) next() bool  { return i.show(C.kccurstep(i.cursor)) }
+func (i *kyotoIterator) prev() bool  { return i.show(C.kccurstepback(i.cursor)) }
+func (i *kyotoIterator) seek(key []byte) bool {
+	return i.show(C.kccurjumpkey(i.cursor, cBytes(key), C.size_t(len(key))))
+}
+func (i *kyotoIterator) key() []byte            { return i.k }
+func (i *kyotoIterator) value() ([]byte, error) { return i.v, nil }
+func (i *kyotoIterator) close() error {
+	C.kccurdel(i.cursor)
+	return nil
+}
