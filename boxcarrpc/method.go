@@ -17,7 +17,7 @@ const (
 )
 
 // A method is what a server has learnt of one: whether its handler is quick
-// enough to be run by the leader of a connection.
+// enough to be run by the leader of a connection, and how large its responses are.
 type method struct {
 	name    string
 	slow    atomic.Int32 // quick requests in a row until it counts as quick
