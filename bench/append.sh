@@ -12,7 +12,7 @@ copies=6 # so that several segments are written
 
 cd "$(dirname "$0")/.."
 go build -o "$work/docstore-updater" ./cmd/docstore-updater
-for copy in $(seq $copies); do
+for _ in $(seq $copies); do
 	gzip -dc "$records"
 done >"$work/input"
 size=$(stat -c %s "$work/input")
@@ -33,7 +33,7 @@ rate() {
 disk() { dd if="$work/input" of="$work/copy" bs=1M conv=fdatasync 2>/dev/null && rm "$work/copy"; }
 append() { "$work/docstore-updater" append --quiet --codec "$1" --queue "$work/queue-$1" "$work/input" && rm -r "$work/queue-$1"; }
 
-for run in 1 2 3; do
+for _ in 1 2 3; do
 	rate "dd" disk
 	for codec in none s2 zstd; do
 		rate "append --codec $codec" append $codec

@@ -18,7 +18,10 @@ import (
 //     decoded and compared before it counts;
 //   - it takes no limit for what it puts out and a few bytes can grow 255-fold
 //     each, so lzoDecodedBytes walks the stream first and adds up;
-//   - it panics on some damaged streams, so a panic is an error.
+//   - it panics on some damaged streams, so a panic is an error, and what it
+//     cannot encode is stored as it is;
+//   - it fails on readers that return less than they are asked for, so it reads
+//     from memory.
 var lzoCodec = codec{
 	id:         codecLZO,
 	name:       "lzo",
@@ -33,7 +36,17 @@ type lzoCoder struct{}
 var errLZO = errors.New("document is no valid lzo stream")
 
 func (c lzoCoder) encode(dst, document []byte) ([]byte, bool) {
-	stored := lzo.Compress1X(document)
+	return c.encodeWith(lzo.Compress1X, dst, document)
+}
+
+// encodeWith trusts nothing that compress does.
+func (c lzoCoder) encodeWith(compress func([]byte) []byte, dst, document []byte) (out []byte, ok bool) {
+	defer func() {
+		if recover() != nil {
+			out, ok = dst, false
+		}
+	}()
+	stored := compress(document)
 	if len(stored) >= len(document) {
 		return dst, false
 	}

@@ -32,6 +32,33 @@ func TestLZOBomb(t *testing.T) {
 	require.False(t, ok, "more than a document may have")
 }
 
+// TestLZOEncoderIsNotTrusted: what does not decode to the document, or ends in a
+// panic, is not stored.
+func TestLZOEncoderIsNotTrusted(t *testing.T) {
+	document := []byte(posting(1) + posting(1))
+	other := bytes.Clone(document)
+	other[len(other)-1] ^= 1
+	prefix := []byte("prefix")
+	for name, compress := range map[string]func([]byte) []byte{
+		"another document": func([]byte) []byte { return lzo.Compress1X(other) },
+		"no stream":        func(b []byte) []byte { return b[:100] },
+		"cut": func(b []byte) []byte {
+			stored := lzo.Compress1X(b)
+			return stored[:len(stored)-1]
+		},
+		"panic": func(b []byte) []byte { return b[len(b)+1:] },
+	} {
+		out, ok := lzoCoder{}.encodeWith(compress, prefix, document)
+		require.False(t, ok, name)
+		require.Equal(t, "prefix", string(out), name)
+	}
+	out, ok := lzoCoder{}.encodeWith(lzo.Compress1X, prefix, document)
+	require.True(t, ok)
+	got, err := lzoCoder{}.decode(nil, out[len(prefix):], len(document))
+	require.NoError(t, err)
+	require.Equal(t, document, got)
+}
+
 // TestLZOLength compares the length that is computed with the one decoded.
 func TestLZOLength(t *testing.T) {
 	random := testseed.Rand(t)

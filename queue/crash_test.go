@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,6 +129,60 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
 				recovered := mem.CrashClone(keep)
 				requireRecovery(t, recovered, h, seen)
+			})
+		}
+	}
+}
+
+// TestCrashWhileFlushesRunBesideAppends: blocks wait behind marks that are not
+// written yet when the power goes. What a Flush has covered is there.
+func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
+	const count = 60
+	for k := 1; k < 120; k += 2 {
+		mem := vfs.NewMem()
+		opts := crashOptions(crashAfter(mem, k))
+		opts.Codec = "s2"
+		w, err := OpenWriter(queueDir, opts)
+		if err != nil {
+			continue
+		}
+		var items []item
+		var appended atomic.Int64
+		flushed := make(chan int)
+		go func() {
+			covered := 0
+			for {
+				n := int(appended.Load())
+				if w.Flush() != nil {
+					break
+				}
+				if covered = n; covered == count {
+					break
+				}
+			}
+			flushed <- covered
+		}()
+		for n := range count {
+			it := item{id: fmt.Sprint(n), document: posting(n)}
+			if it.at, err = w.Append([]byte(it.id), []byte(it.document)); err != nil {
+				break
+			}
+			items = append(items, it)
+			appended.Store(int64(len(items)))
+		}
+		covered := <-flushed
+		w.Close()
+		for name, keep := range crashKeeps {
+			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
+				recovered := mem.CrashClone(keep)
+				again, err := OpenWriter(queueDir, crashOptions(recovered))
+				require.NoError(t, err)
+				defer again.Close()
+				r := openReader(t, recovered)
+				got := scan(t, r, Position{})
+				require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost")
+				requireItems(t, r, items[:len(got)])
+				requireSound(t, recovered)
 			})
 		}
 	}
