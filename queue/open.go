@@ -20,7 +20,7 @@ import (
 // ErrLocked: another Writer has dir. *CorruptionError: the newest segment is
 // damaged below what was flushed.
 func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
-	w := &Writer{dir: dir}
+	w := &Writer{dir: dir, turn: make(chan struct{}, 1)}
 	if opts != nil {
 		w.options = *opts
 	}

@@ -40,11 +40,11 @@ const maxPendingSteps = 256
 //
 // compress, finish and submit are called by one goroutine at a time.
 type pipeline struct {
-	chunks    chan *chunk
-	steps     chan step
-	running   sync.WaitGroup
-	failure   atomic.Pointer[error]
-	describes func(error) error // makes the final error of the first one
+	chunks   chan *chunk
+	steps    chan step
+	running  sync.WaitGroup
+	failure  atomic.Pointer[error]
+	describe func(error) error // makes the final error of the first one
 
 	mu struct {
 		sync.Mutex
@@ -75,9 +75,9 @@ type beginning struct {
 func startPipeline(fsys vfs.FS, dir string, previous digest, describe func(error) error) *pipeline {
 	compressors := runtime.GOMAXPROCS(0)
 	p := &pipeline{
-		chunks:    make(chan *chunk, 2*compressors),
-		steps:     make(chan step, maxPendingSteps),
-		describes: describe,
+		chunks:   make(chan *chunk, 2*compressors),
+		steps:    make(chan step, maxPendingSteps),
+		describe: describe,
 	}
 	p.written.L = &p.mu
 	for range compressors {
@@ -139,7 +139,7 @@ func (p *pipeline) submit(s step) {
 
 // fail makes err the final error unless there is one, and returns that.
 func (p *pipeline) fail(err error) error {
-	err = p.describes(err)
+	err = p.describe(err)
 	p.failure.CompareAndSwap(nil, &err)
 	return p.failed()
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -107,33 +106,39 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// TestFlushesAreShared: those for what was added while one is under way need one
-// more sync, not one each.
+// TestFlushesAreShared: those that come while one is under way need one more
+// sync, not one each, also where others append meanwhile.
 func TestFlushesAreShared(t *testing.T) {
-	mem := newMem(t)
-	gated, standing, open := gate(mem, vfs.OpSyncData)
-	w := openWriter(t, testOptions(gated))
-	var waiting sync.WaitGroup
-	flush := func() { waiting.Go(func() { assert.NoError(t, w.Flush()) }) }
-	add := func() {
-		_, err := w.Append([]byte("id"), []byte("document"))
-		require.NoError(t, err)
-	}
-	add()
-	flush()
-	for standing() == 0 {
-		runtime.Gosched()
-	}
-	for range 19 {
+	synctest.Test(t, func(t *testing.T) {
+		syncs, proceed := 0, make(chan struct{})
+		mem := newMem(t)
+		w := openWriter(t, testOptions(vfs.NewFault(mem, func(op vfs.Op) error {
+			if op.Kind == vfs.OpSyncData {
+				syncs++
+				<-proceed
+			}
+			return nil
+		})))
+		add := func() {
+			_, err := w.Append([]byte("id"), []byte("document"))
+			require.NoError(t, err)
+		}
+		var flushes sync.WaitGroup
+		for range 20 {
+			add()
+			flushes.Go(func() { assert.NoError(t, w.Flush()) })
+			synctest.Wait()
+		}
+		proceed <- struct{}{} // the first one's
+		synctest.Wait()
 		add()
-	}
-	for range 19 {
-		flush()
-	}
-	open()
-	waiting.Wait()
-	require.Equal(t, 2, standing())
-	require.Len(t, scan(t, openReader(t, mem), Position{}), 20)
+		proceed <- struct{}{} // all the others'
+		flushes.Wait()
+		require.Equal(t, 2, syncs)
+		require.Len(t, scan(t, openReader(t, mem), Position{}), 20)
+		close(proceed)
+		require.NoError(t, w.Close())
+	})
 }
 
 // TestFailureBehindTheBack: a write fails after Append has returned. Every later

@@ -32,7 +32,7 @@ type Writer struct {
 	lock     io.Closer
 	pipeline *pipeline
 	training sync.WaitGroup // the goroutine that trains a dictionary
-	flushing sync.Mutex     // held during a Flush, before mu
+	turn     chan struct{}  // room for the one Flush that is under way; taken before mu
 	closing  sync.Once
 	closeErr error
 
@@ -280,8 +280,8 @@ func (w *Writer) Flush() error {
 	w.mu.Lock()
 	added := w.mu.added
 	w.mu.Unlock()
-	w.flushing.Lock()
-	defer w.flushing.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	w.mu.Lock()
 	err := w.usable()
 	old := w.tooOld(w.options.Now())
