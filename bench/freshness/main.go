@@ -30,8 +30,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "freshness:", err)
 		os.Exit(1)
 	}
@@ -80,19 +81,21 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, rig.stop()) }()
 
-	fmt.Fprintf(out, "%d documents/s for %v, flushed every %v, copied every %v\n", s.rate, s.duration, s.flush, s.interval)
+	var table bytes.Buffer
+	fmt.Fprintf(&table, "%d documents/s for %v, flushed every %v, copied every %v\n", s.rate, s.duration, s.flush, s.interval)
 	latencies, err := measure(ctx, s, rig)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%-18s %9s %9s %9s %9s %9s\n", "daemon", "documents", "p50", "p90", "p99", "max")
+	fmt.Fprintf(&table, "%-18s %9s %9s %9s %9s %9s\n", "daemon", "documents", "p50", "p90", "p99", "max")
 	for i, name := range []string{"same file system", "through rsync"} {
 		l := latencies[i]
 		slices.Sort(l)
 		at := func(percent int) time.Duration { return l[(len(l)-1)*percent/100].Round(time.Millisecond) }
-		fmt.Fprintf(out, "%-18s %9d %9v %9v %9v %9v\n", name, len(l), at(50), at(90), at(99), at(100))
+		fmt.Fprintf(&table, "%-18s %9d %9v %9v %9v %9v\n", name, len(l), at(50), at(90), at(99), at(100))
 	}
-	return nil
+	_, err = table.WriteTo(out)
+	return err
 }
 
 // askInterval is the pause between two questions for a document; it is what the
@@ -103,13 +106,13 @@ const askInterval = 2 * time.Millisecond
 func measure(ctx context.Context, s settings, rig *rig) (latencies [2][]time.Duration, err error) {
 	var clients [2]*docservice.Client
 	for i, d := range rig.daemons {
-		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
+		pool, opening := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
 			Size: 64, MaxWait: s.patience, Methods: docservice.IdempotentMethods(),
 		})
-		if err != nil {
-			return latencies, err
+		if opening != nil {
+			return latencies, opening
 		}
-		defer pool.Close()
+		defer func() { err = errors.Join(err, pool.Close()) }()
 		if err := pool.WaitReady(ctx); err != nil {
 			return latencies, err
 		}

@@ -151,6 +151,5 @@ func freeAddress() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return listener.Addr().String(), listener.Close()
 }
