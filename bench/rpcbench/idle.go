@@ -56,7 +56,7 @@ func idle(c contestant, s settings) (err error) {
 	if err := connectIdle(clients, server.address, options); err != nil {
 		return err
 	}
-	time.Sleep(s.quiet / 4) // what connecting has set in motion comes to rest
+	time.Sleep(s.settle)
 	start := time.Now()
 	cpu, err := cpuOf(server.pid())
 	if err != nil {

@@ -54,6 +54,7 @@ type settings struct {
 	duration    time.Duration
 	perContext  int
 	clients     int
+	settle      time.Duration
 	quiet       time.Duration
 }
 
@@ -85,6 +86,8 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.perContext, "calls-per-context", 16,
 		"calls under one context with a deadline, as a front end makes for one page; the context is the bench's cost, not the contestant's")
 	flags.IntVar(&s.clients, "clients", 10_000, "clients of idle; each takes a file descriptor on both sides")
+	flags.DurationVar(&s.settle, "settle", 150*time.Second,
+		"how long idle waits first: a client asks for better slots more and more rarely, and reaches once a minute after two")
 	flags.DurationVar(&s.quiet, "quiet", 40*time.Second, "how long idle watches the server")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -106,8 +109,8 @@ func parse(args []string) (s settings, err error) {
 		}
 		s.callers = append(s.callers, n)
 	}
-	if s.rounds < 1 || s.perContext < 1 || s.duration <= 0 || s.clients < 1 || s.quiet <= 0 {
-		return s, errors.New("-rounds, -calls-per-context, -duration, -clients and -quiet must be positive")
+	if s.rounds < 1 || s.perContext < 1 || s.duration <= 0 || s.clients < 1 || s.settle < 0 || s.quiet <= 0 {
+		return s, errors.New("-rounds, -calls-per-context, -duration, -clients and -quiet must be positive, -settle not negative")
 	}
 	return s, nil
 }

@@ -25,7 +25,7 @@ func TestEveryWorkload(t *testing.T) {
 	for _, w := range workloads {
 		t.Run(w.name, func(t *testing.T) {
 			require.NoError(t, run([]string{"-workloads", w.name, "-rounds", "1", "-duration", "50ms", "-callers", "2",
-				"-clients", "20", "-quiet", "50ms"}))
+				"-clients", "20", "-settle", "0s", "-quiet", "50ms"}))
 		})
 	}
 }
