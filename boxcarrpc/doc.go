@@ -75,6 +75,11 @@
 // sender and nobody else. A stream that is silent is no fault; that its server is
 // gone is found by the keep-alives.
 //
+// # Tools
+//
+// Every server answers [MethodBoard] with its slots and [MethodEcho] with the
+// request; Pool.Handler shows a client's ladder.
+//
 // # Guarantees
 //
 //   - Every call ends, within its deadline, with the handler's answer or with an

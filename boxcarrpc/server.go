@@ -71,7 +71,8 @@ type ServerStats struct {
 // NewServer makes a server of h; opts may be nil. What is wrong with the
 // options is reported by Serve.
 func NewServer(h Handler, opts *ServerOptions) *Server {
-	s := &Server{handler: h}
+	s := &Server{}
+	s.handler = s.withTools(h)
 	s.options, s.invalid = opts.withDefaults()
 	if s.invalid == nil && h == nil {
 		s.invalid = errors.New("boxcarrpc: a server needs a handler")

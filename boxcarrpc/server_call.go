@@ -28,7 +28,10 @@ type serverLane struct {
 	conn   *serverConn
 	number uint32
 	slot   int32
+	leased time.Time
 	state  laneState
+
+	requests uint64 // since it was leased
 
 	sequence uint32
 	method   *method
@@ -55,6 +58,7 @@ func (c *serverConn) request(f wire.Frame) error {
 		return protocolError("REQUEST on lane %d, which is not leased and idle", f.Lane)
 	}
 	lane.sequence, lane.total = r.Sequence, r.Total
+	lane.requests++
 	if c.mu.draining {
 		c.refuse(lane, CodeUnavailable, "the server is shutting down")
 		return nil

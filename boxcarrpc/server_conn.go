@@ -243,7 +243,7 @@ func (c *serverConn) lease(f wire.Frame) error {
 	for int(f.Lane) >= len(c.mu.lanes) {
 		c.mu.lanes = append(c.mu.lanes, nil)
 	}
-	c.mu.lanes[f.Lane] = &serverLane{conn: c, number: f.Lane, slot: slot}
+	c.mu.lanes[f.Lane] = &serverLane{conn: c, number: f.Lane, slot: slot, leased: c.turn.clock}
 	c.out.slot(wire.TypeGrant, f.Lane, uint32(slot))
 	return nil
 }

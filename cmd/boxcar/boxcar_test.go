@@ -217,6 +217,16 @@ func TestNoServer(t *testing.T) {
 	require.Equal(t, "boxcar: no server of ["+address+"] answered within 50ms; is one running there, and serving Boxcar?\n", r.stderr)
 }
 
+func TestSlots(t *testing.T) {
+	address := serve(t, newQueue(t, map[string]string{"a": "{}"}))
+	r := run(t.Context(), "", "slots", "--servers", address)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	lines := strings.Split(r.stdout, "\n")
+	require.Regexp(t, "^"+address+` \(.*\): 1 slots, lowest free 1, 1 requests in flight, 0 of them streams$`, lines[0])
+	require.Regexp(t, `^slot +client +address +age +requests +state$`, lines[1])
+	require.Regexp(t, `^0 +\S+ +127\.0\.0\.1:\d+ +\d+s +1 +busy$`, lines[2])
+}
+
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{},
@@ -229,12 +239,15 @@ func TestUsage(t *testing.T) {
 		{"scan"},
 		{"scan", "--collection", "jobs", "--limit", "-1"},
 		{"scan", "--collection", "jobs", "prefix"},
+		{"slots", "a"},
+		{"slots", "--servers", ""},
+		{"slots", "--timeout", "0s"},
 	} {
 		r := run(t.Context(), "", args...)
 		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
 		require.Regexp(t, `^boxcar: .+; see boxcar.* --help\n$`, r.stderr)
 	}
-	for _, command := range []string{"get", "mget", "scan"} {
+	for _, command := range []string{"get", "mget", "scan", "slots"} {
 		help := run(t.Context(), "", command, "--help")
 		require.Equal(t, cli.ExitOK, help.status)
 		require.Contains(t, help.stdout, "Examples:\n  boxcar "+command)

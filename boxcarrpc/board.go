@@ -1,0 +1,91 @@
+package boxcarrpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Methods that every server has, beside its handler's, for tools. Whoever may
+// call the server may call them.
+const (
+	// MethodBoard answers with the server's [Board], in JSON.
+	MethodBoard = "/boxcar.v1.Server/Board"
+	// MethodEcho answers with the request, for probes and for measuring.
+	MethodEcho = "/boxcar.v1.Server/Echo"
+)
+
+// maxBoardSlots bounds the slots that a Board lists.
+const maxBoardSlots = 64 << 10
+
+// A Board is the slots of a server at one moment. Connections are looked at one
+// after another, while the server goes on.
+type Board struct {
+	Name       string      `json:"name"`
+	LowestFree int         `json:"lowest_free"`
+	InFlight   int         `json:"in_flight"` // requests in a handler, streams among them
+	Streams    int         `json:"streams"`
+	Slots      []BoardSlot `json:"slots"` // given out, by number
+	More       int         `json:"more"`  // that are not listed: there are too many
+}
+
+// A BoardSlot is a slot that is given out.
+type BoardSlot struct {
+	Number   int           `json:"slot"`
+	Client   string        `json:"client"`  // what the client calls itself
+	Address  string        `json:"address"` // of the client
+	Age      time.Duration `json:"age_ns"`
+	Requests uint64        `json:"requests"` // since the slot was leased
+	Busy     bool          `json:"busy"`
+}
+
+// withTools is the handler of a server: h and the methods for tools.
+func (s *Server) withTools(h Handler) Handler {
+	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		switch method {
+		case MethodBoard:
+			board, err := json.Marshal(s.Board())
+			return append(dst, board...), err
+		case MethodEcho:
+			return append(dst, request...), nil
+		}
+		return h(ctx, method, request, dst)
+	}
+}
+
+// Board lists the slots that the server has given out.
+func (s *Server) Board() Board {
+	stats := s.Stats()
+	b := Board{Name: s.options.Name, LowestFree: stats.LowestFree, InFlight: stats.InFlight, Streams: stats.Streams}
+	s.mu.Lock()
+	conns := make([]*serverConn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	now := time.Now()
+	for _, c := range conns { // not under the lock: a connection takes it under its own
+		b.Slots = c.appendSlots(b.Slots, now)
+	}
+	slices.SortFunc(b.Slots, func(x, y BoardSlot) int { return cmp.Compare(x.Number, y.Number) })
+	if n := len(b.Slots); n > maxBoardSlots {
+		b.Slots, b.More = b.Slots[:maxBoardSlots], n-maxBoardSlots
+	}
+	return b
+}
+
+func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lane := range c.mu.lanes {
+		if lane != nil {
+			dst = append(dst, BoardSlot{
+				Number: int(lane.slot), Client: c.peerName, Address: c.conn.RemoteAddr().String(),
+				Age: now.Sub(lane.leased), Requests: lane.requests, Busy: lane.state != laneIdle,
+			})
+		}
+	}
+	return dst
+}
