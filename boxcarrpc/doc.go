@@ -105,7 +105,7 @@
 // Requests of 17 MiB, responses of 32 MiB, methods of 1 KiB, messages of errors of
 // 4 KiB, metadata of 16 KiB, 65,536 lanes and as many streams on a connection,
 // 16 million slots on a server; the options bound connections, lanes and buffered
-// bytes below that. An idle connection costs a server about 6 KB of memory, 21 KB
+// bytes below that. An idle connection costs a server 6 to 8 KB of memory, 21 KB
 // with TLS. The kernel holds at most 256 KiB of what a connection has received, so
 // that a connection brings at most that much in a round trip.
 //
