@@ -30,7 +30,7 @@ type Collection struct {
 
 	alive   context.Context // until Close
 	stop    context.CancelFunc
-	running sync.WaitGroup // the tail and the background pass
+	running sync.WaitGroup // the tail, the background pass and the sweep
 	closing sync.Once
 	closed  error // of the first Close
 
@@ -40,7 +40,16 @@ type Collection struct {
 	gets      getCounters
 	// quarantined counts the files set aside.
 	quarantined atomic.Uint64
+	swept       atomic.Uint64 // expired entries taken out of the index
 	recheck     chan struct{} // a fetch has found new damage: the pass looks at once
+
+	// indexing is held while the index is written, by the tail or by the sweep,
+	// which must know what it removes.
+	indexing struct {
+		sync.Mutex
+		// soonest is of all entries in the index, or earlier.
+		soonest expiries
+	}
 
 	mu struct {
 		sync.Mutex
@@ -78,6 +87,7 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	c.mu.suspect = make(map[queue.SegmentID]bool)
 	c.mu.awaited = make(map[queue.SegmentID]struct{})
 	c.mu.changed = make(chan struct{})
+	c.indexing.soonest = 1 // nobody knows: the first pass finds out
 	index, err := lsm.Open(indexDir, &lsm.Options{
 		FS:            options.FS,
 		Logger:        c.logger,
@@ -114,6 +124,9 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	c.running.Go(func() { c.runTail(c.alive) })
 	if options.VerifyInterval > 0 {
 		c.running.Go(func() { c.runVerify(c.alive) })
+	}
+	if options.SweepInterval > 0 {
+		c.running.Go(func() { c.runSweep(c.alive) })
 	}
 	return c, nil
 }

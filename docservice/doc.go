@@ -60,6 +60,10 @@
 // would exceed [MaxReplyBytes], ids at the end are left out and counted, never
 // all of them; the client asks for them again.
 //
+// An hour after a document has expired, a background sweep takes its entry out
+// of the index, so that an index of documents that come and go does not grow for
+// ever. See sweep.go.
+//
 // # Lists
 //
 // [Collection.Scan] shows all ids that begin alike, in the order of their bytes,

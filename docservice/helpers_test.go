@@ -60,6 +60,7 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 		PollInterval:   time.Millisecond,
 		RetryInterval:  time.Millisecond,
 		VerifyInterval: -1,
+		SweepInterval:  -1,
 		Now:            f.clock.Now,
 	}
 	for _, dir := range []string{f.queueDir, f.indexDir} {

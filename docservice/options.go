@@ -13,6 +13,7 @@ const (
 	DefaultRetryInterval   = time.Second
 	DefaultVerifyInterval  = 2 * time.Second
 	DefaultQuarantineAfter = 5 * time.Second
+	DefaultSweepInterval   = time.Hour
 )
 
 // CollectionOptions say how a collection is opened. Nil and zero values are
@@ -50,6 +51,10 @@ type CollectionOptions struct {
 	// Cache, if not nil, is loaded with the documents and served from. Close it
 	// after the collection.
 	Cache *Cache
+	// SweepInterval is how often the entries of documents that expired more than
+	// an hour ago are taken out of the index. The default is
+	// DefaultSweepInterval; negative: never.
+	SweepInterval time.Duration
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time
 }
@@ -74,6 +79,9 @@ func (o *CollectionOptions) withDefaults() CollectionOptions {
 	}
 	if filled.QuarantineAfter <= 0 {
 		filled.QuarantineAfter = DefaultQuarantineAfter
+	}
+	if filled.SweepInterval == 0 {
+		filled.SweepInterval = DefaultSweepInterval
 	}
 	if filled.Now == nil {
 		filled.Now = time.Now

@@ -37,7 +37,10 @@ type Status struct {
 	// Quarantined counts the damaged files set aside since the collection was
 	// opened.
 	Quarantined uint64
-	Gets        GetCounts
+	// Swept counts the entries of expired documents taken out of the index since
+	// the collection was opened.
+	Swept uint64
+	Gets  GetCounts
 }
 
 // LagBytes is what of the queue's bytes here is not in the index yet.
@@ -54,6 +57,7 @@ func (c *Collection) Status() Status {
 	status := Status{
 		Ready:       c.following.Load(),
 		Quarantined: c.quarantined.Load(),
+		Swept:       c.swept.Load(),
 		Gets: GetCounts{
 			Found:       c.gets.found.Load(),
 			NotFound:    c.gets.notFound.Load(),

@@ -88,6 +88,7 @@ type tailBatch struct {
 	bytes      int            // of ids and values in batch
 	next       queue.Position // behind the last entry in batch
 	appended   time.Time      // of the last entry in batch
+	soonest    expiries       // of the entries in batch
 	refused    bool           // the index did not take a batch: nothing after it may go there
 	loads      []cacheLoad    // for the cache, of the entries in batch
 	buffer     []byte
@@ -103,6 +104,7 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if e.Deleted {
 		err = b.batch.Delete(e.ID)
 	} else {
+		b.soonest.add(entry.expiry)
 		b.buffer = entry.append(b.buffer[:0])
 		err = b.batch.Set(e.ID, b.buffer)
 	}
@@ -143,7 +145,7 @@ func (b *tailBatch) commit() error {
 		err = b.batch.Set(positionKey, b.buffer)
 	}
 	if err == nil {
-		err = b.collection.index.Apply(&b.batch)
+		err = b.collection.apply(&b.batch, b.soonest)
 	}
 	if err != nil {
 		b.refused = true
@@ -155,8 +157,16 @@ func (b *tailBatch) commit() error {
 	}
 	b.loads = b.loads[:0]
 	b.batch.Reset()
-	b.bytes = 0
+	b.bytes, b.soonest = 0, 0
 	return nil
+}
+
+// apply writes to the index entries of which the first expires soonest.
+func (c *Collection) apply(batch *lsm.Batch, soonest expiries) error {
+	c.indexing.Lock()
+	defer c.indexing.Unlock()
+	c.indexing.soonest.add(uint32(soonest))
+	return c.index.Apply(batch)
 }
 
 // committed records that the index has followed the queue up to next.

@@ -46,6 +46,7 @@ var (
 	faults     = gauge("faults", "Damage found in files here and not mended yet.", "collection", "effect")
 	faultInfo  = gauge("fault_info", "Always 1, for each fault, at most 128 of a collection.", "collection", "segment", "offset", "path", "reason", "effect")
 	setAside   = counter("files_quarantined_total", "Damaged files of segments set aside, to be copied again.", "collection")
+	swept      = counter("index_expired_entries_removed_total", "Entries of expired documents that the sweep took out of the index.", "collection")
 	segments   = gauge("queue_segments", "Segments of the queue here.", "collection")
 	queueBytes = gauge("queue_bytes", "Their size.", "collection")
 	queueDocs  = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
@@ -70,7 +71,7 @@ type collectionCollector struct{ *daemon }
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside,
+		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside, swept,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes, indexProblem,
 	} {
@@ -108,6 +109,7 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 	blockAt.send(to, float64(status.Position.Next.Block), name)
 
 	setAside.send(to, float64(status.Quarantined), name)
+	swept.send(to, float64(status.Swept), name)
 
 	stopping, damaged := 0, status.MoreFaults
 	for _, f := range status.Faults {

@@ -1,0 +1,152 @@
+package docservice
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
+)
+
+// sweepStepEntries is how many entries of the index a step of the sweep looks
+// at: some milliseconds of work, and the most that the tail has to wait for
+// behind it is the removal of so many.
+const sweepStepEntries = 4096
+
+// sweepGrace is for how long a document has to have expired before its entry
+// goes: one that is gone does not come back when a clock that was ahead is set
+// right.
+const sweepGrace = time.Hour
+
+// runSweep takes the entries of expired documents out of the index, for nobody
+// else would: a document that has expired is not found, but its entry takes
+// space until the id is written again. Each pass goes once through the index, in
+// steps, while the tail has nothing to read, and rests after each for as long
+// as the step took. There is no pass before something is due.
+func (c *Collection) runSweep(ctx context.Context) {
+	for sleep(ctx, c.options.SweepInterval) {
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			c.logger.Warn("expired documents cannot be taken out of the index; trying again later",
+				"interval", c.options.SweepInterval, "error", err)
+		}
+	}
+}
+
+// expiries is the least time of expiry, Unix seconds, of a set of entries; 0 is
+// that none of them expires.
+type expiries uint32
+
+// add adds an entry to the set.
+func (e *expiries) add(expiry uint32) {
+	if expiry != 0 && (*e == 0 || expiry < uint32(*e)) {
+		*e = expiries(expiry)
+	}
+}
+
+// sweep makes one pass, if something is due.
+func (c *Collection) sweep(ctx context.Context) error {
+	now := c.options.Now().Add(-sweepGrace)
+	c.indexing.Lock()
+	known := c.indexing.soonest
+	due := indexEntry{expiry: uint32(known)}.expired(now)
+	if due {
+		c.indexing.soonest = 0 // the tail adds what it writes from here on
+	}
+	c.indexing.Unlock()
+	if !due {
+		return nil
+	}
+	remaining, err := c.sweepAll(ctx, now)
+	if err != nil {
+		remaining.add(uint32(known))
+	}
+	c.indexing.Lock()
+	c.indexing.soonest.add(uint32(remaining))
+	c.indexing.Unlock()
+	return err
+}
+
+// sweepAll goes once through the index, and returns when the first of what
+// stays there expires.
+func (c *Collection) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
+	var after []byte
+	for {
+		if err := c.waitUntil(ctx, c.tailRests); err != nil {
+			return remaining, err
+		}
+		started := time.Now()
+		expired, last, err := c.expired(after, now, &remaining)
+		if err == nil {
+			err = c.removeExpired(expired, now)
+		}
+		if err != nil || last == nil {
+			return remaining, err
+		}
+		after = last
+		if !sleep(ctx, time.Since(started)) {
+			return remaining, ctx.Err()
+		}
+	}
+}
+
+// expired returns the ids that have expired among the next entries of the index,
+// and the last of all those it looked at, nil at the end of the index. It adds
+// the entries that have not to remaining.
+func (c *Collection) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
+	it := c.index.NewIter((&ScanOptions{After: after}).bounds())
+	defer it.Close()
+	for range sweepStepEntries {
+		if !it.Next() {
+			return ids, nil, it.Err()
+		}
+		entry, err := decodeIndexEntry(it.Value())
+		if err != nil {
+			return nil, nil, err
+		}
+		if entry.expiry != 0 && entry.expired(now) {
+			ids = append(ids, slices.Clone(it.Key()))
+		} else {
+			remaining.add(entry.expiry)
+		}
+		last = append(last[:0], it.Key()...)
+	}
+	return ids, last, nil
+}
+
+// removeExpired removes the entries of the ids, unless the tail has put newer
+// ones there that have not expired.
+func (c *Collection) removeExpired(ids [][]byte, now time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	c.indexing.Lock()
+	defer c.indexing.Unlock()
+	var batch lsm.Batch
+	var buffer [indexEntryBytes]byte
+	for _, id := range ids {
+		value, err := c.index.Get(buffer[:0], id)
+		if errors.Is(err, lsm.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		entry, err := decodeIndexEntry(value)
+		if err != nil {
+			return err
+		}
+		if entry.expiry == 0 || !entry.expired(now) {
+			continue
+		}
+		if err := batch.Delete(id); err != nil {
+			return err
+		}
+	}
+	if err := c.index.Apply(&batch); err != nil {
+		return err
+	}
+	c.swept.Add(uint64(batch.Len()))
+	return nil
+}
