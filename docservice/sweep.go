@@ -96,7 +96,7 @@ func (c *Collection) sweepAll(ctx context.Context, now time.Time) (remaining exp
 // the entries that have not to remaining.
 func (c *Collection) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
 	it := c.index.NewIter((&ScanOptions{After: after}).bounds())
-	defer it.Close()
+	defer func() { _ = it.Close() }() // it.Err has told
 	for range sweepStepEntries {
 		if !it.Next() {
 			return ids, nil, it.Err()
