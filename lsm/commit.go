@@ -55,9 +55,10 @@ func (db *DB) applyOne(fill func(b *Batch) error) error {
 
 // Apply makes the writes of a batch, all or none. When it returns nil they are
 // visible, and survive what Options.Durability says. After an error nothing was
-// written, but for two cases in which the writes may or may not be there after the
-// next Open: the log failed; or the store was closed while a writer at PowerLoss
-// waited for the disk. The batch is left as it is.
+// written, but for two cases. If the log failed, the writes may be there after a
+// crash that comes before a later write has returned. If a writer at PowerLoss waited
+// for the disk, and that failed or the store was closed, then they are visible, and
+// may or may not survive. The batch is left as it is.
 func (db *DB) Apply(b *Batch) error {
 	if b.err != nil {
 		return b.err
@@ -91,12 +92,12 @@ func (db *DB) commit(b *Batch) error {
 	first := db.visible.Load() + 1
 	if log := db.mu.log; log != nil {
 		if err := log.writer.Append(first, data); err != nil {
-			return db.failWrites(err)
+			return db.failLogs(err)
 		}
 		db.counters.logBytes.Add(uint64(len(data)))
 	}
 	if err := m.apply(data, first); err != nil {
-		return db.failWrites(err)
+		return db.failLogs(err)
 	}
 	db.counters.writes.Add(uint64(b.count))
 	db.counters.writtenBytes.Add(uint64(len(data)))
@@ -112,7 +113,7 @@ func (db *DB) writeFault() error {
 	case db.options.ReadOnly:
 		return ErrReadOnly
 	}
-	return db.mu.writeError
+	return nil
 }
 
 // room returns the memtable to write a batch to, and makes sure that the log
@@ -126,6 +127,10 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 		logged := db.options.Durability == None ||
 			db.mu.log != nil && db.mu.log.writer.Fits(dataBytes)
 		switch {
+		case db.mu.logError != nil:
+			if err := db.awaitTables(); err != nil {
+				return nil, err
+			}
 		case fits && logged:
 			return m, nil
 		case fits && (m.empty() || db.mu.log == nil):
@@ -152,22 +157,34 @@ func (db *DB) memtableBytes() int64 {
 // rotate begins a new memtable and hands the old one to the flusher, or waits
 // for it to have fewer. Called under mu; the caller looks again at what it needs.
 func (db *DB) rotate() error {
-	v := db.current.Load()
-	if len(v.memtables)-1 >= maxWaiting {
-		if err := db.mu.flushError; err != nil {
-			return errors.Wrap(err, "lsm: no room for writes while memtables cannot be written out")
-		}
-		start := time.Now()
-		db.mu.changed.Wait()
-		db.counters.stallNanos.Add(uint64(time.Since(start)))
-		return nil
+	if len(db.current.Load().memtables)-1 >= maxWaiting {
+		return db.awaitTables()
 	}
+	db.beginMemtable()
+	return nil
+}
+
+// awaitTables waits for something to change while what is in memory is written to
+// tables, or says why it is not. Called under mu.
+func (db *DB) awaitTables() error {
+	if err := db.mu.flushError; err != nil {
+		return errors.Wrap(err, "lsm: no writes while what is in memory cannot be written to a table")
+	}
+	start := time.Now()
+	db.mu.changed.Wait()
+	db.counters.stallNanos.Add(uint64(time.Since(start)))
+	return nil
+}
+
+// beginMemtable begins a memtable, which gets a log with its first write. Called
+// under mu.
+func (db *DB) beginMemtable() {
+	v := db.current.Load()
 	fresh := newMemtable(db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
 	old := db.setView(memtables, v.tables)
 	old.unref() // never the last reference to a mapping: the new view lists all of it
-	return nil
 }
 
 // readOnlyError says why a DB that is read only does not write.

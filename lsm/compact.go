@@ -61,6 +61,9 @@ func (db *DB) mergeNewer(than *table) error {
 // nothing is older than the run.
 func (db *DB) merge(inputs []*table, oldest bool) error {
 	start := time.Now()
+	if err := db.roomForMerge(inputs); err != nil {
+		return err
+	}
 	sources := make([]internalIterator, len(inputs))
 	for i, t := range inputs {
 		// A mapping of its own, to be read in order; its blocks are verified anew.
@@ -94,6 +97,24 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 	db.counters.mergeBytes.Add(facts.fileBytes)
 	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", number,
 		"entries", facts.entries, "bytes", facts.fileBytes, "took", time.Since(start))
+	return nil
+}
+
+// roomForMerge makes sure, before anything is written, that the disk has room for
+// a merge of tables whose keys all differ, and beside it for the log and the table of
+// a memtable: writes are worth more than a merge.
+func (db *DB) roomForMerge(inputs []*table) error {
+	need := 2 * db.memtableBytes()
+	for _, t := range inputs {
+		need += int64(t.facts.fileBytes)
+	}
+	free, err := db.env.fs.FreeBytes(db.env.dir)
+	if err != nil {
+		return errors.Wrap(err, "lsm: room for a merge")
+	}
+	if free < need {
+		return errors.Wrapf(vfs.ErrNoSpace, "lsm: a merge of %d tables needs %d bytes in %s, %d are free", len(inputs), need, db.env.dir, free)
+	}
 	return nil
 }
 

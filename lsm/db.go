@@ -46,8 +46,12 @@ type DB struct {
 		log        *logFile   // being written; nil until there is something to write
 		logs       []*logFile // with writes that are not in tables, oldest first
 		scratch    Batch      // of Set and Delete
-		writeError error      // of a log; final
 		nextNumber uint64
+
+		// logError is why a log failed, until all that was in memory then is in
+		// tables; goodLog is the number from which on logs are not concerned.
+		logError error
+		goodLog  uint64
 
 		flushing, merging      bool
 		flushError, mergeError error // of the last attempt

@@ -89,11 +89,14 @@
 // unless a log there was synced: then something is missing that was durable, which
 // is corruption.
 //
-// If a log cannot be written or synced, the store takes no more writes until it is
-// opened again, and every write says why. If a table cannot be written, because the
-// disk is full, that is tried again after a while that doubles up to ten seconds; as
-// soon as memtables cannot wait any more writes fail with the reason, and they go
-// on by themselves once it has gone. Reads go on in both cases.
+// A log that cannot be written or synced is never written or synced again, and no
+// log follows on it: the write that met it fails, and the next ones wait until all
+// that is in memory has become tables and the log is obsolete. What Sync could not
+// make durable in a log it makes durable so. If a table cannot be written, because
+// the disk is full, that is tried again after a while that doubles up to ten seconds;
+// as soon as memtables cannot wait any more writes fail with the reason, and they go
+// on by themselves once it has gone. A merge does not begin unless there is room for
+// it beside a log and a flush. Reads go on in all these cases.
 //
 // # Limits
 //

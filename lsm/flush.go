@@ -80,7 +80,7 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 			return err
 		}
 		begin, end := planMerge(db.units(v.tables))
-		if len(v.memtables) == 1 && begin == end && !db.mu.flushing && !db.mu.merging {
+		if len(v.memtables) == 1 && db.mu.logError == nil && begin == end && !db.mu.flushing && !db.mu.merging {
 			return nil
 		}
 		db.mu.changed.Wait()
@@ -141,16 +141,23 @@ func (db *DB) isClosing() bool {
 	}
 }
 
-// flushDue tells whether a memtable waits and there is room for a table. Called
-// under mu.
+// flushDue tells whether a memtable waits, or has to go because a log failed, and
+// there is room for a table. Called under mu.
 func (db *DB) flushDue() bool {
 	v := db.current.Load()
-	return len(v.memtables) > 1 && (len(v.tables) < maxTables || db.mu.mergeError != nil)
+	return (len(v.memtables) > 1 || db.mu.logError != nil) && (len(v.tables) < maxTables || db.mu.mergeError != nil)
 }
 
 // flushOldest writes the oldest memtable to a table.
 func (db *DB) flushOldest() error {
 	db.mu.Lock()
+	if len(db.current.Load().memtables) == 1 {
+		if db.mu.logError == nil {
+			db.mu.Unlock()
+			return nil
+		}
+		db.beginMemtable() // an empty one has to go, too, with its log
+	}
 	v := db.current.Load()
 	m := v.memtables[len(v.memtables)-1]
 	number := db.takeNumber()
@@ -179,6 +186,9 @@ func (db *DB) flushOldest() error {
 // no older table, tombstones have nothing to hide.
 func (db *DB) writeMemtable(m *memtable, number uint64, oldest bool) (tableFacts, error) {
 	first, last := m.firstSequence.Load(), m.lastSequence.Load()
+	if m.empty() {
+		return tableFacts{}, nil
+	}
 	w, err := newTableWriter(&db.env, number)
 	if err != nil {
 		return tableFacts{}, err
@@ -239,6 +249,10 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	}
 	old := db.setView(memtables, tables)
 	obsolete := db.cutLogs(next.firstLog)
+	if db.mu.logError != nil && next.firstLog >= db.mu.goodLog {
+		db.mu.logError = nil
+		db.env.logger.Info("writes go on in a new log", "dir", db.env.dir)
+	}
 	db.mu.Unlock()
 
 	// The pages of tables that are gone have to be dropped before their mappings.

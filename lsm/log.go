@@ -1,6 +1,7 @@
 package lsm
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -78,11 +79,22 @@ func (db *DB) Sync() error {
 }
 
 // syncThrough makes the writes up to a sequence number durable. Writers that
-// wait for each other here find, most of them, that it has been done for them.
-//
-// Logs are synced oldest first, so that a sync mark in one proves that all
-// before it were durable.
+// wait for each other here find, most of them, that it has been done for them. If
+// a log cannot be synced, what is in it becomes durable as a table.
 func (db *DB) syncThrough(sequence uint64) error {
+	failed := db.groupSync(sequence)
+	if !errors.Is(failed, errLogFailed) {
+		return failed
+	}
+	if err := db.Flush(); err != nil {
+		return errors.CombineErrors(err, failed)
+	}
+	return nil
+}
+
+// groupSync syncs the logs, oldest first, so that a sync mark in one proves that
+// all before it were durable.
+func (db *DB) groupSync(sequence uint64) error {
 	start := time.Now()
 	db.syncing.Lock()
 	defer db.syncing.Unlock()
@@ -90,7 +102,7 @@ func (db *DB) syncThrough(sequence uint64) error {
 		return nil
 	}
 	db.mu.Lock()
-	err, through := db.mu.writeError, db.visible.Load()
+	err, through := db.mu.logError, db.visible.Load()
 	logs, active := append([]*logFile(nil), db.mu.logs...), db.mu.log
 	closing := db.mu.closing
 	db.mu.Unlock()
@@ -103,7 +115,7 @@ func (db *DB) syncThrough(sequence uint64) error {
 	if err := db.syncLogs(logs, active); err != nil {
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		return db.failWrites(err)
+		return db.failLogs(err)
 	}
 	db.syncing.through = through
 	db.counters.syncs.Add(1)
@@ -134,15 +146,20 @@ func (db *DB) syncLogs(logs []*logFile, active *logFile) error {
 	return nil
 }
 
-// failWrites makes err the answer to all later writes: a log that could not be
-// written or synced may hold anything behind its last good byte, and what the
-// disk has of it nobody knows. Reads go on; the next Open finds out. Called
-// under mu.
-func (db *DB) failWrites(err error) error {
-	if db.mu.writeError == nil {
-		db.mu.writeError = errors.Wrap(err, "lsm: a log failed, the store takes no writes until it is opened again")
-		db.env.logger.Error("the store takes no writes until it is opened again", "dir", db.env.dir, "error", err)
+// errLogFailed marks what failLogs returns.
+var errLogFailed = errors.New("lsm: a log failed")
+
+// failLogs gives up the logs there are: one that could not be written or synced may
+// hold anything behind its last good byte, and what the disk has of it nobody knows.
+// So no other log may follow on it, and writes wait until all that is in memory has
+// become tables and the logs are obsolete. Called under mu.
+func (db *DB) failLogs(err error) error {
+	err = errors.WithStack(fmt.Errorf("%w: %w", errLogFailed, err))
+	if db.mu.logError == nil {
+		db.env.logger.Error("a log failed; writes wait until what is in memory is in tables", "dir", db.env.dir, "error", err)
+		db.mu.logError, db.mu.goodLog = err, db.mu.nextNumber
+		db.mu.log = nil
 		db.mu.changed.Broadcast()
 	}
-	return db.mu.writeError
+	return err
 }

@@ -109,7 +109,7 @@ func (db *DB) Stats() Stats {
 			s.LogBytes += log.writer.Size()
 		}
 	}
-	for _, err := range []error{db.mu.writeError, db.mu.flushError, db.mu.mergeError} {
+	for _, err := range []error{db.mu.logError, db.mu.flushError, db.mu.mergeError} {
 		if s.Problem == nil {
 			s.Problem = err
 		}
