@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	bloomv3 "github.com/bits-and-blooms/bloom/v3"
-
 	"docstore/internal/checksum"
 )
 
@@ -17,8 +15,7 @@ type Builder struct {
 	hashes  int
 	perPage int // keys in a full page
 
-	words     []uint64             // the bits of the page being filled
-	filter    *bloomv3.BloomFilter // over words
+	words     []uint64 // the bits of the page being filled
 	pageKeys  int
 	separator []byte // of the page being filled
 
@@ -38,13 +35,11 @@ func NewBuilder(opts *Options) *Builder {
 	}
 	o := opts.withDefaults()
 	k := hashes(o.FalsePositiveRate)
-	words := make([]uint64, o.PageBytes/wordBytes)
 	return &Builder{
 		options: o,
 		hashes:  k,
 		perPage: capacity(8*o.PageBytes, k, o.FalsePositiveRate),
-		words:   words,
-		filter:  bloomv3.From(words, uint(k)),
+		words:   make([]uint64, o.PageBytes/wordBytes),
 	}
 }
 
@@ -67,7 +62,7 @@ func (b *Builder) Add(key []byte) {
 		b.finishPage()
 		b.separator = append(b.separator[:0], separate(b.last, key)...)
 	}
-	b.filter.Add(key)
+	setBits(b.words, HashKey(key), uint64(b.hashes))
 	b.last = append(b.last[:0], key...)
 	b.pageKeys++
 	b.keys++

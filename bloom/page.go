@@ -28,6 +28,17 @@ func appendWords(dst []byte, words []uint64) []byte {
 	return dst
 }
 
+// setBits puts a key into the page with the given words. It is Add of bloom/v3,
+// which takes four times as long because it makes a slice of the numbers and
+// divides where a mask does.
+func setBits(words []uint64, h Hash, hashes uint64) {
+	mask := uint64(len(words))*64 - 1
+	for i := range hashes {
+		at := h.location(i) & mask
+		words[at/64] |= 1 << (at % 64)
+	}
+}
+
 // mayContain looks at all bits before it decides: they are fetched side by side,
 // and the processor has one branch to foresee, not one for each bit.
 func (p *page) mayContain(h Hash, hashes uint64) bool {
