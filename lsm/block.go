@@ -190,95 +190,101 @@ func (b block) searchWords(key uint64) (index int, found bool) {
 	return low, low < b.count && binary.BigEndian.Uint64(keys[8*low:]) == key
 }
 
-// blockBuilder gathers the entries of one block.
+// blockBuilder gathers the entries of one block, by reference: keys and values are
+// copied once, into the buffer that goes to the file.
 type blockBuilder struct {
-	keys, values []byte // all, one behind the other
-	ends         []entryEnd
-	mixed        bool // the entries do not make an even block
-	encoded      []byte
+	entries              []entry
+	keyBytes, valueBytes int  // of all entries
+	mixed                bool // they do not make an even block
 }
 
-// entryEnd says where an entry's key and value end.
-type entryEnd struct {
-	key, value int
-	tombstone  bool
-}
-
-func (b *blockBuilder) empty() bool { return len(b.ends) == 0 }
+func (b *blockBuilder) empty() bool { return len(b.entries) == 0 }
 
 // sizeWith is the size of the block, at most, if it had another entry.
-func (b *blockBuilder) sizeWith(keyBytes, valueBytes int, tombstone bool) int {
-	size := blockHeaderBytes + len(b.keys) + keyBytes + len(b.values) + valueBytes
-	if b.mixedWith(keyBytes, valueBytes, tombstone) {
-		size += maxEntryBytes * (len(b.ends) + 1)
+func (b *blockBuilder) sizeWith(e entry) int {
+	size := blockHeaderBytes + b.keyBytes + len(e.key) + b.valueBytes + len(e.value)
+	if b.mixedWith(e) {
+		size += maxEntryBytes * (len(b.entries) + 1)
 	}
 	return size
 }
 
-func (b *blockBuilder) mixedWith(keyBytes, valueBytes int, tombstone bool) bool {
-	return b.mixed || tombstone || keyBytes == 0 || keyBytes > blockTargetBytes ||
-		len(b.ends) > 0 && (keyBytes != b.ends[0].key || valueBytes != b.ends[0].value)
+func (b *blockBuilder) mixedWith(e entry) bool {
+	if b.mixed || e.tombstone || len(e.key) == 0 || len(e.key) > blockTargetBytes {
+		return true
+	}
+	return len(b.entries) > 0 && (len(e.key) != len(b.entries[0].key) || len(e.value) != len(b.entries[0].value))
 }
 
-func (b *blockBuilder) add(key, value []byte, tombstone bool) {
-	b.mixed = b.mixedWith(len(key), len(value), tombstone)
-	b.keys = append(b.keys, key...)
-	b.values = append(b.values, value...)
-	b.ends = append(b.ends, entryEnd{len(b.keys), len(b.values), tombstone})
+func (b *blockBuilder) add(e entry) {
+	b.mixed = b.mixedWith(e)
+	b.entries = append(b.entries, e)
+	b.keyBytes += len(e.key)
+	b.valueBytes += len(e.value)
 }
 
-// finish returns the block in three parts, valid until the next call. The builder
-// is empty then.
-func (b *blockBuilder) finish() (head, middle, tail []byte) {
-	b.encoded = append(b.encoded[:0], make([]byte, blockHeaderBytes)...)
+// finish appends the block to dst. The builder is empty then.
+func (b *blockBuilder) finish(dst []byte) []byte {
+	start := len(dst)
+	dst = append(dst, make([]byte, blockHeaderBytes)...)
 	kind := uint32(kindEven)
 	if b.mixed {
 		kind = kindMixed
-		b.encodeMixed()
+		dst = b.appendMixed(dst, start)
 	} else {
-		kind |= uint32(b.ends[0].key) << 16
-		middle, tail = b.keys, b.values
+		kind |= uint32(len(b.entries[0].key)) << 16
+		dst = b.appendEven(dst)
 	}
-	head = b.encoded
-	order.PutUint32(head[4:], uint32(len(head)+len(middle)+len(tail)-8))
-	order.PutUint32(head[8:], kind)
-	order.PutUint32(head[12:], uint32(len(b.ends)))
-	order.PutUint32(head, checksum.Of(head[4:], middle, tail))
-	b.keys, b.values, b.ends, b.mixed = b.keys[:0], b.values[:0], b.ends[:0], false
-	return head, middle, tail
+	block := dst[start:]
+	order.PutUint32(block[4:], uint32(len(block)-8))
+	order.PutUint32(block[8:], kind)
+	order.PutUint32(block[12:], uint32(len(b.entries)))
+	order.PutUint32(block, checksum.Of(block[4:]))
+	*b = blockBuilder{entries: b.entries[:0]}
+	return dst
 }
 
-func (b *blockBuilder) encodeMixed() {
-	b.encoded = append(b.encoded, make([]byte, 4*len(b.ends))...)
-	var from entryEnd
-	for i, end := range b.ends {
-		order.PutUint32(b.encoded[blockHeaderBytes+4*i:], uint32(len(b.encoded)))
-		packed := uint64(end.value-from.value) << 1
-		if end.tombstone {
+func (b *blockBuilder) appendEven(dst []byte) []byte {
+	for i := range b.entries {
+		dst = append(dst, b.entries[i].key...)
+	}
+	for i := range b.entries {
+		dst = append(dst, b.entries[i].value...)
+	}
+	return dst
+}
+
+func (b *blockBuilder) appendMixed(dst []byte, start int) []byte {
+	offsets := len(dst)
+	dst = append(dst, make([]byte, 4*len(b.entries))...)
+	for i, e := range b.entries {
+		order.PutUint32(dst[offsets+4*i:], uint32(len(dst)-start))
+		packed := uint64(len(e.value)) << 1
+		if e.tombstone {
 			packed |= 1
 		}
-		b.encoded = binary.AppendUvarint(b.encoded, uint64(end.key-from.key))
-		b.encoded = binary.AppendUvarint(b.encoded, packed)
-		b.encoded = append(b.encoded, b.keys[from.key:end.key]...)
-		b.encoded = append(b.encoded, b.values[from.value:end.value]...)
-		from = end
+		dst = binary.AppendUvarint(dst, uint64(len(e.key)))
+		dst = binary.AppendUvarint(dst, packed)
+		dst = append(dst, e.key...)
+		dst = append(dst, e.value...)
 	}
+	return dst
 }
 
 // largeBlock returns what a mixed block of one entry begins with, all but the value.
-func largeBlock(key, value []byte, tombstone bool) (head []byte) {
-	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(key))
-	packed := uint64(len(value)) << 1
-	if tombstone {
+func largeBlock(e entry) (head []byte) {
+	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.key))
+	packed := uint64(len(e.value)) << 1
+	if e.tombstone {
 		packed |= 1
 	}
-	head = binary.AppendUvarint(head, uint64(len(key)))
+	head = binary.AppendUvarint(head, uint64(len(e.key)))
 	head = binary.AppendUvarint(head, packed)
-	head = append(head, key...)
-	order.PutUint32(head[4:], uint32(len(head)+len(value)-8))
+	head = append(head, e.key...)
+	order.PutUint32(head[4:], uint32(len(head)+len(e.value)-8))
 	order.PutUint32(head[8:], kindMixed)
 	order.PutUint32(head[12:], 1)
 	order.PutUint32(head[blockHeaderBytes:], blockHeaderBytes+4)
-	order.PutUint32(head, checksum.Of(head[4:], value))
+	order.PutUint32(head, checksum.Of(head[4:], e.value))
 	return head
 }

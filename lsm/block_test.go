@@ -52,7 +52,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		require.NoError(t, w.add([]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""))
+		require.NoError(t, w.add(entry{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}))
 	}
 	facts, err := w.finish(1, uint64(len(keys)))
 	require.NoError(t, err)

@@ -118,8 +118,9 @@ func (db *DB) roomForMerge(inputs []*table) error {
 	return nil
 }
 
-// fillTable writes what an iterator holds, without tombstones if so asked. Now
-// and then it calls pause, if that is not nil, and looks whether the DB closes.
+// fillTable writes what a source holds, without tombstones if so asked. Now and
+// then it calls pause, if that is not nil, and looks whether the DB closes. The
+// source's keys and values have to stay where they are until fillTable returns.
 func (db *DB) fillTable(w *tableWriter, it entrySource, dropTombstones bool, pause func() error) error {
 	found, begun := false, false
 	for {
@@ -131,11 +132,14 @@ func (db *DB) fillTable(w *tableWriter, it entrySource, dropTombstones bool, pau
 			}
 			for ; found && err == nil && w.offset < until; found = it.next() {
 				if !it.tombstone() || !dropTombstones {
-					err = w.add(it.key(), it.value(), it.tombstone())
+					err = w.add(entry{it.key(), it.value(), it.tombstone()})
 				}
 			}
 			if err == nil {
 				err = it.err()
+			}
+			if err == nil && !found {
+				err = w.endBlock() // what it holds may lie in a mapping
 			}
 		})
 		switch {

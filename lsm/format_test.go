@@ -24,8 +24,8 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID}
 	w, err := newTableWriter(env, 7)
 	require.NoError(t, err)
-	require.NoError(t, w.add([]byte("apple"), []byte("red"), false))
-	require.NoError(t, w.add([]byte("pear"), nil, true))
+	require.NoError(t, w.add(entry{key: []byte("apple"), value: []byte("red")}))
+	require.NoError(t, w.add(entry{key: []byte("pear"), tombstone: true}))
 	facts, err := w.finish(11, 14)
 	require.NoError(t, err)
 	b, err := vfs.ReadFile(env.fs, tableName(7))
@@ -36,10 +36,9 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 // goldenBlock makes an even block.
 func goldenBlock() []byte {
 	var b blockBuilder
-	b.add([]byte("apple"), []byte("red"), false)
-	b.add([]byte("lemon"), []byte("yel"), false)
-	head, middle, tail := b.finish()
-	return bytes.Join([][]byte{head, middle, tail}, nil)
+	b.add(entry{key: []byte("apple"), value: []byte("red")})
+	b.add(entry{key: []byte("lemon"), value: []byte("yel")})
+	return b.finish(nil)
 }
 
 func goldenManifest(t testing.TB) []byte {

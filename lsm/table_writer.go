@@ -49,42 +49,60 @@ func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
 	return w, nil
 }
 
-// add appends an entry, whose key must be above the last one.
-func (w *tableWriter) add(key, value []byte, tombstone bool) error {
+// add appends an entry, whose key must be above the last one. Key and value have
+// to stay as they are until endBlock or finish.
+func (w *tableWriter) add(e entry) error {
 	p := &w.properties
 	if p.entries == 0 {
-		p.minKey = bytes.Clone(key)
-	} else if bytes.Compare(w.lastKey, key) >= 0 {
-		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", key, w.lastKey, w.path)
+		p.minKey = bytes.Clone(e.key)
+	} else if bytes.Compare(w.lastKey, e.key) >= 0 {
+		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", e.key, w.lastKey, w.path)
 	}
-	if !w.block.empty() && w.block.sizeWith(len(key), len(value), tombstone) > blockTargetBytes {
-		if err := w.endBlock(w.block.finish()); err != nil {
+	if w.block.sizeWith(e) > blockTargetBytes {
+		if err := w.endBlock(); err != nil {
 			return err
 		}
 	}
-	w.lastKey = append(w.lastKey[:0], key...)
-	w.filter.Add(key)
+	w.lastKey = append(w.lastKey[:0], e.key...)
+	w.filter.Add(e.key)
 	p.entries++
-	p.keyBytes += uint64(len(key))
-	p.valueBytes += uint64(len(value))
-	if tombstone {
+	p.keyBytes += uint64(len(e.key))
+	p.valueBytes += uint64(len(e.value))
+	if e.tombstone {
 		p.tombstones++
 	}
-	if w.block.sizeWith(len(key), len(value), tombstone) > blockTargetBytes {
+	if w.block.sizeWith(e) > blockTargetBytes {
 		// The value goes to the file from where it is.
-		return w.endBlock(largeBlock(key, value, tombstone), value, nil)
+		w.noteBlock()
+		return w.write(largeBlock(e), e.value)
 	}
-	w.block.add(key, value, tombstone)
+	w.block.add(e)
 	return nil
 }
 
-// endBlock writes a block, whose last key is lastKey.
-func (w *tableWriter) endBlock(head, middle, tail []byte) error {
+// endBlock writes the entries that are still held by reference.
+func (w *tableWriter) endBlock() error {
+	if w.block.empty() {
+		return nil
+	}
+	w.noteBlock()
+	if cap(w.buf)-len(w.buf) < blockTargetBytes {
+		if err := w.drain(); err != nil {
+			return err
+		}
+	}
+	before := len(w.buf)
+	w.buf = w.block.finish(w.buf)
+	w.offset += uint64(len(w.buf) - before)
+	return nil
+}
+
+// noteBlock adds a block that begins here and ends with lastKey to the index.
+func (w *tableWriter) noteBlock() {
 	w.indexKeys = append(w.indexKeys, w.lastKey...)
 	w.indexRecords = order.AppendUint64(w.indexRecords, 0) // the prefix, when all keys are known
 	w.indexRecords = order.AppendUint64(w.indexRecords, w.offset)
 	w.indexRecords = order.AppendUint64(w.indexRecords, uint64(len(w.indexKeys)))
-	return w.write(head, middle, tail)
 }
 
 // index finishes the records and returns the parts of the index.
@@ -111,10 +129,8 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		w.abandon()
 		return tableFacts{}, nil
 	}
-	if !w.block.empty() {
-		if err := w.endBlock(w.block.finish()); err != nil {
-			return tableFacts{}, err
-		}
+	if err := w.endBlock(); err != nil {
+		return tableFacts{}, err
 	}
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
