@@ -34,7 +34,7 @@ type arena[T any] struct {
 // The chunks of memtables that are gone serve those to come: so a store that is
 // written to leaves the garbage collector next to nothing to do, and the kernel no
 // pages to hand out anew. What is not taken for a while the collector drops.
-var spareWords, spareBytes sync.Pool
+var spareNodes, spareBytes sync.Pool
 
 // ref names a run of an arena: the chunk's number in the upper half, the index
 // of the run's first element in the lower.

@@ -41,26 +41,22 @@ type Batch struct {
 
 // Set adds the write of a value. Key and value are copied. What is over a limit
 // is refused, here and again by Apply.
-func (b *Batch) Set(key, value []byte) error {
-	if err := b.begin(key, len(value)); err != nil {
-		return err
-	}
-	b.data = append(b.data, opSet)
-	b.data = binary.AppendUvarint(b.data, uint64(len(key)))
-	b.data = binary.AppendUvarint(b.data, uint64(len(value)))
-	b.data = append(b.data, key...)
-	b.data = append(b.data, value...)
-	return nil
-}
+func (b *Batch) Set(key, value []byte) error { return b.add(op{opSet, key, value}) }
 
 // Delete adds the removal of a key, whether or not there is a value for it.
-func (b *Batch) Delete(key []byte) error {
-	if err := b.begin(key, 0); err != nil {
+func (b *Batch) Delete(key []byte) error { return b.add(op{opDelete, key, nil}) }
+
+func (b *Batch) add(o op) error {
+	if err := b.begin(o.key, len(o.value)); err != nil {
 		return err
 	}
-	b.data = append(b.data, opDelete)
-	b.data = binary.AppendUvarint(b.data, uint64(len(key)))
-	b.data = append(b.data, key...)
+	b.data = append(b.data, o.kind)
+	b.data = binary.AppendUvarint(b.data, uint64(len(o.key)))
+	if o.kind == opSet {
+		b.data = binary.AppendUvarint(b.data, uint64(len(o.value)))
+	}
+	b.data = append(b.data, o.key...)
+	b.data = append(b.data, o.value...)
 	return nil
 }
 

@@ -20,7 +20,7 @@ func (db *DB) Set(key, value []byte) error {
 	if err := checkSizes(key, len(value)); err != nil {
 		return err
 	}
-	return db.applyOne(func(b *Batch) error { return b.Set(key, value) })
+	return db.applyOne(op{opSet, key, value})
 }
 
 // Delete removes a key, whether or not there is a value for it. It is one Apply.
@@ -28,26 +28,25 @@ func (db *DB) Delete(key []byte) error {
 	if err := checkSizes(key, 0); err != nil {
 		return err
 	}
-	return db.applyOne(func(b *Batch) error { return b.Delete(key) })
+	return db.applyOne(op{opDelete, key, nil})
 }
 
-// applyOne commits what fill puts into the DB's own batch.
-func (db *DB) applyOne(fill func(b *Batch) error) error {
+// applyOne commits a single write, encoded in the DB's own batch.
+func (db *DB) applyOne(o op) error {
 	db.mu.Lock()
-	b := &db.mu.scratch
+	// commit reads the batch again after a wait in which it lets go of mu: another
+	// writer must not find it here meanwhile.
+	b := db.mu.scratch
+	db.mu.scratch = Batch{}
 	b.Reset()
 	if cap(b.data) > maxScratchBytes {
-		*b = Batch{}
+		b = Batch{}
 	}
-	err := fill(b)
+	err := b.add(o)
 	if err == nil {
-		// The batch is read again after a wait that lets go of mu, so a copy of
-		// what another writer may overwrite is handed on.
-		own := *b
-		db.mu.scratch = Batch{}
-		err = db.commit(&own)
-		db.mu.scratch = own
+		err = db.commit(&b, &o)
 	}
+	db.mu.scratch = b
 	sequence := db.visible.Load()
 	db.mu.Unlock()
 	return db.settle(sequence, err)
@@ -64,7 +63,7 @@ func (db *DB) Apply(b *Batch) error {
 		return b.err
 	}
 	db.mu.Lock()
-	err := db.commit(b)
+	err := db.commit(b, nil)
 	sequence := db.visible.Load()
 	db.mu.Unlock()
 	return db.settle(sequence, err)
@@ -78,9 +77,10 @@ func (db *DB) settle(sequence uint64, err error) error {
 	return db.syncThrough(sequence)
 }
 
-// commit writes a batch to the log, then to the memtable, then shows it. Called
-// under mu, which it may let go of while it waits for room.
-func (db *DB) commit(b *Batch) error {
+// commit writes a batch to the log, then to the memtable, then shows it. If the
+// batch holds a single write, the caller may give that, too, and spare decoding it.
+// Called under mu, which it may let go of while it waits for room.
+func (db *DB) commit(b *Batch, single *op) error {
 	if err := db.writeFault(); err != nil || b.count == 0 {
 		return err
 	}
@@ -94,13 +94,15 @@ func (db *DB) commit(b *Batch) error {
 		if err := log.writer.Append(first, data); err != nil {
 			return db.failLogs(err)
 		}
-		db.counters.logBytes.Add(uint64(len(data)))
+		db.mu.logBytes += uint64(len(data))
 	}
-	if err := m.apply(data, first); err != nil {
+	if single != nil {
+		m.add(*single, first)
+	} else if err := m.apply(data, first); err != nil {
 		return db.failLogs(err)
 	}
-	db.counters.writes.Add(uint64(b.count))
-	db.counters.writtenBytes.Add(uint64(len(data)))
+	db.mu.writes += uint64(b.count)
+	db.mu.writtenBytes += uint64(len(data))
 	db.visible.Store(first + uint64(b.count) - 1)
 	return nil
 }
@@ -180,7 +182,7 @@ func (db *DB) awaitTables() error {
 // under mu.
 func (db *DB) beginMemtable() {
 	v := db.current.Load()
-	fresh := newMemtable(db.options.Budget)
+	fresh := newMemtableLike(v.memtables[0], db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
 	old := db.setView(memtables, v.tables)

@@ -48,6 +48,8 @@ type DB struct {
 		scratch    Batch      // of Set and Delete
 		nextNumber uint64
 
+		writes, writtenBytes, logBytes uint64 // see WriteStats
+
 		// logError is why a log failed, until all that was in memory then is in
 		// tables; goodLog is the number from which on logs are not concerned.
 		logError error

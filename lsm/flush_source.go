@@ -42,8 +42,8 @@ func (s *flushSource) show(at int) bool {
 func (s *flushSource) fill() {
 	s.filled = min(len(s.nodes), flushWindow)
 	for i, n := range s.nodes[:s.filled] {
-		words := s.versions.words.at(n.node)
-		s.window[i].key, s.window[i].version = ref(words[nodeKey].Load()), ref(words[nodeVersion].Load())
+		node := s.versions.node(n.node)
+		s.window[i].key, s.window[i].version = node.key, ref(node.newest.Load())
 	}
 	for i := range s.window[:s.filled] {
 		s.touched += s.versions.data.at(s.window[i].version)[0]

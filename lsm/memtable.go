@@ -40,9 +40,17 @@ func memtableCost(count uint64, keyAndValueBytes uint64) uint64 {
 	return count*memtableEntryBytes + keyAndValueBytes
 }
 
-func newMemtable(budget *Budget) *memtable {
+func newMemtable(budget *Budget) *memtable { return newMemtableLike(nil, budget) }
+
+// newMemtableLike returns a memtable that is expected to hold as many keys as
+// another, which is full.
+func newMemtableLike(full *memtable, budget *Budget) *memtable {
 	m := &memtable{budget: budget}
-	m.versions = newVersionMap(m.grow)
+	bits := uint(0)
+	if full != nil {
+		bits = full.versions.slotBits()
+	}
+	m.versions = newVersionMap(bits, m.grow)
 	return m
 }
 
@@ -72,11 +80,21 @@ func (m *memtable) apply(batch []byte, first uint64) error {
 		}
 		m.versions.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
 	}
+	m.noteSequences(first, sequence-1)
+	return nil
+}
+
+// add is apply for a single op.
+func (m *memtable) add(o op, sequence uint64) {
+	m.versions.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
+	m.noteSequences(sequence, sequence)
+}
+
+func (m *memtable) noteSequences(first, last uint64) {
 	if m.empty() {
 		m.firstSequence.Store(first)
 	}
-	m.lastSequence.Store(sequence - 1)
-	return nil
+	m.lastSequence.Store(last)
 }
 
 // get returns the version of a key that was current at a sequence number.

@@ -27,26 +27,25 @@ type orderedNode struct {
 }
 
 // newNodes returns the nodes from one on, in no order, and where to go on.
-// The arena hands nodes out one behind the other, and where the rest of a chunk is
-// too small for one in the next chunk. One that has no version yet is not
-// published, and neither is any behind it.
+// The arena hands nodes out one behind the other. One that has no version yet is
+// not published, and neither is any behind it.
 func (m *versionMap) newNodes(from ref) (nodes []orderedNode, next ref) {
-	chunks := *m.words.chunks.Load()
+	chunks := *m.nodes.chunks.Load()
 	if from == 0 { // all of them, most likely: those to come later are few
 		room := 0
 		for _, chunk := range chunks {
-			room += len(chunk) / nodeWords
+			room += len(chunk)
 		}
 		nodes = make([]orderedNode, 0, room)
 	}
 	for ; int(from>>32) < len(chunks); from = (from>>32 + 1) << 32 {
 		chunk := chunks[from>>32]
-		for ; int(uint32(from))+nodeWords <= len(chunk); from += nodeWords {
-			words := chunk[uint32(from):]
-			if words[nodeVersion].Load() == 0 {
+		for ; int(uint32(from)) < len(chunk); from++ {
+			n := &chunk[uint32(from)]
+			if n.newest.Load() == 0 {
 				return nodes, from
 			}
-			nodes = append(nodes, orderedNode{words[nodePrefix].Load(), from})
+			nodes = append(nodes, orderedNode{n.prefix, from})
 		}
 		if int(from>>32) == len(chunks)-1 {
 			break // the next chunk, when it comes

@@ -60,11 +60,10 @@ func (w WriteStats) Amplification() float64 {
 
 // counters are those that Stats reads.
 type counters struct {
-	writes, writtenBytes, logBytes atomic.Uint64
-	syncs, syncNanos               atomic.Uint64
-	flushes, flushBytes            atomic.Uint64
-	merges, mergeBytes             atomic.Uint64
-	failures, stallNanos           atomic.Uint64
+	syncs, syncNanos     atomic.Uint64
+	flushes, flushBytes  atomic.Uint64
+	merges, mergeBytes   atomic.Uint64
+	failures, stallNanos atomic.Uint64
 }
 
 // Stats tells what the store holds and does. A closed one holds nothing.
@@ -72,7 +71,6 @@ func (db *DB) Stats() Stats {
 	c := &db.counters
 	s := Stats{
 		Writes: WriteStats{
-			Writes: c.writes.Load(), WrittenBytes: c.writtenBytes.Load(), LogBytes: c.logBytes.Load(),
 			Syncs: c.syncs.Load(), SyncTime: time.Duration(c.syncNanos.Load()),
 			Flushes: c.flushes.Load(), FlushBytes: c.flushBytes.Load(),
 			Merges: c.merges.Load(), MergeBytes: c.mergeBytes.Load(),
@@ -81,6 +79,9 @@ func (db *DB) Stats() Stats {
 		Filter: db.filters.Stats(),
 		Pinned: db.options.Budget.pinnedBytes(),
 	}
+	db.mu.Lock()
+	s.Writes.Writes, s.Writes.WrittenBytes, s.Writes.LogBytes = db.mu.writes, db.mu.writtenBytes, db.mu.logBytes
+	db.mu.Unlock()
 	v, err := db.acquire()
 	if err != nil {
 		return s

@@ -15,19 +15,16 @@ import (
 //	hash u32 | node u32
 //
 // and its home is given by the upper bits of the hash: a larger table is filled from
-// a smaller one in order, and without a look at any key. A node is three words,
-//
-//	prefix | key ref | newest version ref (atomic)
-//
-// where prefix holds the first eight bytes of the key, big-endian. In data lie,
-// unaligned and the first version right behind its key,
+// a smaller one in order, and without a look at any key. Nodes lie in an arena; in
+// data lie, unaligned and the first version right behind its key,
 //
 //	key:     length u32 | bytes
 //	version: sequence u64 | older version's ref u64 | length<<1 + tombstone u32 | value
 //
 // Concurrency: one goroutine writes, any number read, without locks.
-//   - A run is written whole before the atomic store that makes it reachable,
-//     and is never written again, but for a node's newest version.
+//   - A run is written whole before the atomic store that makes it reachable: that
+//     of a node's newest version, and then that of the node's slot. It is never
+//     written again, but for a node's newest version.
 //   - A slot goes from empty to a node once and never changes again. Nothing is
 //     ever removed.
 //   - A larger table holds all of the smaller one before it is published, and only
@@ -36,7 +33,7 @@ import (
 //     replaced while it is searched.
 type versionMap struct {
 	slots atomic.Pointer[slotTable]
-	words *arena[atomic.Uint64] // of nodes
+	nodes *arena[node]
 	data  *arena[byte]
 	count int // of nodes
 
@@ -48,22 +45,26 @@ type slotTable struct {
 	shift uint            // a hash shifted right by it is its home
 }
 
+// node is a key with its versions.
+type node struct {
+	prefix uint64 // the first eight bytes of the key, big-endian
+	key    ref
+	newest atomic.Uint64 // ref of the newest version; noRef: not published yet
+}
+
 const (
-	nodePrefix  = 0
-	nodeKey     = 1
-	nodeVersion = 2
-	nodeWords   = 3
+	nodeBytes = 24
 
 	versionHeaderBytes = 8 + 8 + 4
 
 	firstSlotBits = 6
 
-	// A node's number is its chunk and its first word there.
-	nodeIndexBits = 14
+	// A node's number is its chunk and its place there.
+	nodeIndexBits = 13
 )
 
-// A chunk of words is numbered within nodeIndexBits.
-const _ = uint(1<<nodeIndexBits - maxChunkBytes/8)
+// The nodes of a chunk are numbered within nodeIndexBits.
+const _ = uint(1<<nodeIndexBits - maxChunkBytes/nodeBytes)
 
 // noRef is the end of a chain. A placeholder in data takes its run.
 const noRef ref = 0
@@ -74,14 +75,15 @@ var hashSeed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
-func newVersionMap(grown func(bytes int)) *versionMap {
+// newVersionMap returns an empty map with room for as many keys as slotBits tell.
+func newVersionMap(slotBits uint, grown func(bytes int)) *versionMap {
 	m := &versionMap{
-		words: newArena[atomic.Uint64](8, &spareWords, grown),
+		nodes: newArena[node](nodeBytes, &spareNodes, grown),
 		data:  newArena[byte](1, &spareBytes, grown),
 		grown: grown,
 	}
 	m.data.alloc(1)
-	m.slots.Store(m.newSlots(firstSlotBits))
+	m.slots.Store(m.newSlots(max(slotBits, firstSlotBits)))
 	return m
 }
 
@@ -89,6 +91,10 @@ func (m *versionMap) newSlots(bits uint) *slotTable {
 	m.grown(8 << bits)
 	return &slotTable{slots: make([]atomic.Uint64, 1<<bits), shift: 32 - bits}
 }
+
+// slotBits tells how large the map has become, for another that will be filled
+// alike and so need not grow.
+func (m *versionMap) slotBits() uint { return 32 - m.slots.Load().shift }
 
 // keyPrefix returns the first eight bytes of a key as a number of the same order.
 func keyPrefix(key []byte) uint64 {
@@ -100,7 +106,7 @@ func keyPrefix(key []byte) uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-// nodeNumber and nodeRef turn a node's place in words into its number and back.
+// nodeNumber and nodeRef turn a node's place into its number and back.
 func nodeNumber(r ref) uint32 { return uint32(r>>32<<nodeIndexBits | r&(1<<nodeIndexBits-1)) }
 func nodeRef(n uint32) ref {
 	return ref(n>>nodeIndexBits)<<32 | ref(n&(1<<nodeIndexBits-1))
@@ -108,18 +114,18 @@ func nodeRef(n uint32) ref {
 
 // used is the number of bytes taken so far. Only for the goroutine that writes.
 func (m *versionMap) used() int64 {
-	return 8*int64(m.words.handed) + int64(m.data.handed) + 8*int64(len(m.slots.Load().slots))
+	return nodeBytes*int64(m.nodes.handed) + int64(m.data.handed) + 8*int64(len(m.slots.Load().slots))
 }
 
 // release hands on the memory. Nobody may use the map any more.
 func (m *versionMap) release() {
-	m.words.release()
+	m.nodes.release()
 	m.data.release()
 }
 
-func (m *versionMap) key(node ref) []byte {
-	return m.keyAt(ref(m.words.at(node)[nodeKey].Load()))
-}
+func (m *versionMap) node(r ref) *node { return &m.nodes.at(r)[0] }
+
+func (m *versionMap) key(node ref) []byte { return m.keyAt(m.node(node).key) }
 
 func (m *versionMap) keyAt(r ref) []byte {
 	b := m.data.at(r)
@@ -162,7 +168,7 @@ type memVersion struct {
 
 // versionAt returns the newest version of a node that is not newer than sequence.
 func (m *versionMap) versionAt(node ref, sequence uint64) (memVersion, bool) {
-	r := ref(m.words.at(node)[nodeVersion].Load())
+	r := ref(m.node(node).newest.Load())
 	for r != noRef {
 		b := m.data.at(r)
 		if got := binary.LittleEndian.Uint64(b); got <= sequence {
@@ -186,7 +192,7 @@ func (m *versionMap) add(key []byte, v memVersion) {
 	t := m.slots.Load()
 	node, slot, found := m.find(t, hash, key)
 	if found {
-		newest := &m.words.at(node)[nodeVersion]
+		newest := &m.node(node).newest
 		older := ref(newest.Load())
 		at, b := m.data.alloc(versionHeaderBytes + len(v.value))
 		v.encode(b, older)
@@ -204,10 +210,9 @@ func (m *versionMap) add(key []byte, v memVersion) {
 	binary.LittleEndian.PutUint32(b, uint32(len(key)))
 	copy(b[4:], key)
 	v.encode(b[keyBytes:], noRef)
-	node, words := m.words.alloc(nodeWords)
-	words[nodePrefix].Store(keyPrefix(key))
-	words[nodeKey].Store(uint64(at))
-	words[nodeVersion].Store(uint64(at) + uint64(keyBytes))
+	node, fresh := m.nodes.alloc(1)
+	fresh[0].prefix, fresh[0].key = keyPrefix(key), at
+	fresh[0].newest.Store(uint64(at) + uint64(keyBytes))
 	slot.Store(uint64(hash)<<32 | uint64(nodeNumber(node)+1))
 }
 

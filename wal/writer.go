@@ -3,6 +3,7 @@ package wal
 import (
 	"crypto/rand"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -24,12 +25,12 @@ type Writer struct {
 	seed     uint32
 	capacity int64
 
-	syncing sync.Mutex // held by Sync and Close; taken before mu
+	syncing sync.Mutex   // held by Sync and Close; taken before mu
+	size    atomic.Int64 // bytes in the log; changed under mu
 
 	mu struct {
 		sync.Mutex
 		buf    []byte // gatherBytes
-		size   int64  // bytes in the log
 		dataTo int64  // end of the last record that is not a mark
 		synced int64  // what the last mark says
 		last   uint64 // sequence number of the last record, 0 before the first
@@ -73,7 +74,7 @@ func create(name string, h header, o Options) (*Writer, error) {
 		err = errors.Wrapf(err, "wal: write the header of %s", name)
 		return nil, errors.CombineErrors(err, errors.CombineErrors(file.Close(), o.FS.Remove(name)))
 	}
-	w.mu.size = headerBytes
+	w.size.Store(headerBytes)
 	w.mu.dataTo = headerBytes
 	return w, nil
 }
@@ -98,34 +99,25 @@ func (w *Writer) Append(sequence uint64, payload ...[]byte) error {
 		return w.mu.err
 	case sequence <= w.mu.last:
 		return ErrSequence
-	case !w.fits(length):
+	case !w.Fits(int(length)):
 		return ErrFull
 	}
 	if err := w.write(typeData, sequence, int(length), payload); err != nil {
 		return err
 	}
 	w.mu.last = sequence
-	w.mu.dataTo = w.mu.size
+	w.mu.dataTo = w.size.Load()
 	return nil
 }
 
-// Fits tells whether a record with a payload of the given bytes has room.
+// Fits tells whether a record with a payload of the given bytes has room, unless
+// another goroutine appends one first.
 func (w *Writer) Fits(payloadBytes int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fits(uint64(payloadBytes))
-}
-
-func (w *Writer) fits(payloadBytes uint64) bool {
-	return recordBytes(payloadBytes) <= uint64(w.capacity-w.mu.size)
+	return recordBytes(uint64(payloadBytes)) <= uint64(w.capacity-w.size.Load())
 }
 
 // Size returns the bytes of the log so far: header, records and marks.
-func (w *Writer) Size() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mu.size
-}
+func (w *Writer) Size() int64 { return w.size.Load() }
 
 // Sync makes everything appended before the call survive loss of power, and
 // records in the log how far that is.
@@ -134,7 +126,7 @@ func (w *Writer) Sync() error {
 	defer w.syncing.Unlock()
 
 	w.mu.Lock()
-	through, idle, err := w.mu.size, w.mu.dataTo <= w.mu.synced, w.mu.err
+	through, idle, err := w.size.Load(), w.mu.dataTo <= w.mu.synced, w.mu.err
 	w.mu.Unlock()
 	if err != nil || idle {
 		return err
@@ -194,7 +186,7 @@ func (w *Writer) write(kind byte, sequence uint64, length int, payload [][]byte)
 	if err != nil {
 		return w.fail(errors.Wrapf(err, "wal: append to %s", w.name))
 	}
-	w.mu.size += int64(total)
+	w.size.Add(int64(total))
 	return nil
 }
 
