@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"docstore/internal/checksum"
+	"docstore/internal/invariants"
 )
 
 // Builder makes a filter from keys that come in ascending order. It holds the
@@ -19,7 +20,7 @@ type Builder struct {
 	pageKeys  int
 	separator []byte // of the page being filled
 
-	last    []byte // the last key
+	last    []byte // the last key of a full page
 	keys    uint64
 	count   uint32 // finished pages
 	flushed int64  // bytes of the finished pages that were handed out
@@ -43,28 +44,25 @@ func NewBuilder(opts *Options) *Builder {
 	}
 }
 
-// Add puts a key into the filter. A key equal to the one before changes
-// nothing. Add panics if the key is less than the one before or larger than
-// MaxKeyBytes: the filter would say "no" to keys that are there.
+// Add puts a key into the filter. Keys come in ascending order, each once; the
+// filter would say "no" to those that do not. Only builds that check invariants
+// (see internal/invariants) notice, and panic. So does every build at a key larger
+// than MaxKeyBytes.
 func (b *Builder) Add(key []byte) {
 	if len(key) > MaxKeyBytes {
 		panic(fmt.Sprintf("bloom: key of %d bytes, want at most %d", len(key), MaxKeyBytes))
 	}
-	if b.keys > 0 {
-		switch order := bytes.Compare(key, b.last); {
-		case order == 0:
-			return
-		case order < 0:
-			panic("bloom: keys do not come in ascending order")
-		}
+	if invariants.Enabled && b.keys > 0 && bytes.Compare(key, b.last) <= 0 {
+		panic("bloom: keys do not come in ascending order")
 	}
 	if b.pageKeys == b.perPage {
 		b.finishPage()
 		b.separator = append(b.separator[:0], separate(b.last, key)...)
 	}
 	setBits(b.words, HashKey(key), uint64(b.hashes))
-	b.last = append(b.last[:0], key...)
-	b.pageKeys++
+	if b.pageKeys++; b.pageKeys == b.perPage || invariants.Enabled {
+		b.last = append(b.last[:0], key...)
+	}
 	b.keys++
 }
 

@@ -190,74 +190,90 @@ func (b block) searchWords(key uint64) (index int, found bool) {
 	return low, low < b.count && binary.BigEndian.Uint64(keys[8*low:]) == key
 }
 
-// blockBuilder gathers the entries of one block, by reference: keys and values are
-// copied once, into the buffer that goes to the file.
-type blockBuilder struct {
-	entries              []entry
-	keyBytes, valueBytes int  // of all entries
-	mixed                bool // they do not make an even block
+// blockSize tells how large a block would be, entry by entry.
+type blockSize struct {
+	entries              int
+	bytes                int  // of all keys and values
+	keyBytes, valueBytes int  // of the first entry
+	mixed                bool // the entries do not make an even block
 }
 
-func (b *blockBuilder) empty() bool { return len(b.entries) == 0 }
-
-// sizeWith is the size of the block, at most, if it had another entry.
-func (b *blockBuilder) sizeWith(e entry) int {
-	size := blockHeaderBytes + b.keyBytes + len(e.key) + b.valueBytes + len(e.value)
-	if b.mixedWith(e) {
-		size += maxEntryBytes * (len(b.entries) + 1)
-	}
-	return size
-}
-
-func (b *blockBuilder) mixedWith(e entry) bool {
-	if b.mixed || e.tombstone || len(e.key) == 0 || len(e.key) > blockTargetBytes {
+// take adds an entry, unless the block would be over its target with it. An empty
+// block takes any.
+func (s *blockSize) take(e *entry) bool {
+	bytes := s.bytes + len(e.key) + len(e.value)
+	even := len(e.key) == s.keyBytes && len(e.value) == s.valueBytes && !e.tombstone && !s.mixed
+	if even && s.entries > 0 && blockHeaderBytes+bytes <= blockTargetBytes {
+		s.entries++
+		s.bytes = bytes
 		return true
 	}
-	return len(b.entries) > 0 && (len(e.key) != len(b.entries[0].key) || len(e.value) != len(b.entries[0].value))
+	return s.takeSlowly(e, bytes)
 }
 
-func (b *blockBuilder) add(e entry) {
-	b.mixed = b.mixedWith(e)
-	b.entries = append(b.entries, e)
-	b.keyBytes += len(e.key)
-	b.valueBytes += len(e.value)
+func (s *blockSize) takeSlowly(e *entry, bytes int) bool {
+	next := *s
+	if next.entries == 0 {
+		next.keyBytes, next.valueBytes = len(e.key), len(e.value)
+		next.mixed = e.tombstone || len(e.key) == 0 || len(e.key) > blockTargetBytes
+	} else {
+		next.mixed = next.mixed || e.tombstone || len(e.key) != s.keyBytes || len(e.value) != s.valueBytes
+	}
+	next.entries, next.bytes = s.entries+1, bytes
+	if next.large() && s.entries > 0 {
+		return false
+	}
+	*s = next
+	return true
 }
 
-// finish appends the block to dst. The builder is empty then.
-func (b *blockBuilder) finish(dst []byte) []byte {
+// encoded is the size of the encoded block, at most.
+func (s *blockSize) encoded() int {
+	n := blockHeaderBytes + s.bytes
+	if s.mixed {
+		n += maxEntryBytes * s.entries
+	}
+	return n
+}
+
+// large tells whether the block is over its target, which only one entry makes it.
+func (s *blockSize) large() bool { return s.encoded() > blockTargetBytes }
+
+// appendBlock appends a block of one entry or more to dst.
+func appendBlock(dst []byte, entries []entry, mixed bool) []byte {
 	start := len(dst)
 	dst = append(dst, make([]byte, blockHeaderBytes)...)
 	kind := uint32(kindEven)
-	if b.mixed {
+	if mixed {
 		kind = kindMixed
-		dst = b.appendMixed(dst, start)
+		dst = appendMixed(dst, start, entries)
 	} else {
-		kind |= uint32(len(b.entries[0].key)) << 16
-		dst = b.appendEven(dst)
+		kind |= uint32(len(entries[0].key)) << 16
+		dst = appendEven(dst, entries)
 	}
 	block := dst[start:]
 	order.PutUint32(block[4:], uint32(len(block)-8))
 	order.PutUint32(block[8:], kind)
-	order.PutUint32(block[12:], uint32(len(b.entries)))
+	order.PutUint32(block[12:], uint32(len(entries)))
 	order.PutUint32(block, checksum.Of(block[4:]))
-	*b = blockBuilder{entries: b.entries[:0]}
 	return dst
 }
 
-func (b *blockBuilder) appendEven(dst []byte) []byte {
-	for i := range b.entries {
-		dst = append(dst, b.entries[i].key...)
+func appendEven(dst []byte, entries []entry) []byte {
+	for i := range entries {
+		dst = append(dst, entries[i].key...)
 	}
-	for i := range b.entries {
-		dst = append(dst, b.entries[i].value...)
+	for i := range entries {
+		dst = append(dst, entries[i].value...)
 	}
 	return dst
 }
 
-func (b *blockBuilder) appendMixed(dst []byte, start int) []byte {
+// appendMixed appends the body of a block that begins at start.
+func appendMixed(dst []byte, start int, entries []entry) []byte {
 	offsets := len(dst)
-	dst = append(dst, make([]byte, 4*len(b.entries))...)
-	for i, e := range b.entries {
+	dst = append(dst, make([]byte, 4*len(entries))...)
+	for i, e := range entries {
 		order.PutUint32(dst[offsets+4*i:], uint32(len(dst)-start))
 		packed := uint64(len(e.value)) << 1
 		if e.tombstone {

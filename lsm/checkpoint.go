@@ -60,7 +60,7 @@ func (db *DB) Checkpoint(dir string) error {
 // keepFiles returns a view of the present tables and a manifest of it,
 // and sees to it that no file goes before releaseFiles.
 func (db *DB) keepFiles() (*view, manifest, error) {
-	// Under install no file is between its manifest and its removal.
+	// Under install no file is between its manifest and the leftovers.
 	db.install.Lock()
 	defer db.install.Unlock()
 	present, err := db.acquire()
@@ -79,13 +79,9 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 func (db *DB) releaseFiles(v *view) {
 	v.unref()
 	db.mu.Lock()
+	defer db.mu.Unlock()
 	db.mu.checkpoints--
-	var paths []string
-	if db.mu.checkpoints == 0 {
-		paths, db.mu.obsolete = db.mu.obsolete, nil
-	}
-	db.mu.Unlock()
-	db.remove(paths)
+	db.mu.changed.Broadcast()
 }
 
 func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {

@@ -24,17 +24,24 @@ func (db *DB) units(tables []*table) []uint64 {
 
 // mergeDue tells whether the rule wants a merge. Called under mu.
 func (db *DB) mergeDue() bool {
-	begin, end := planMerge(db.units(db.current.Load().tables))
+	begin, end := planMerge(db.units(db.current.Load().tables), noLimit)
 	return begin != end
 }
 
-// mergeNewer does the merges that are due among the tables newer than one, or
-// among all if that is nil.
+// mergeNewer does the merges that are due among all tables; or, beside a merge
+// that is under way, those that are smaller among the tables newer than its inputs.
 //
 // There is one merge at a time on the disk, but a large one pauses for the
 // small ones that become due meanwhile: so flushes go on during a large merge,
 // and the number of tables stays what the rule makes it.
-func (db *DB) mergeNewer(than *table) error {
+func (db *DB) mergeNewer(underWay []*table) error {
+	limit := uint64(noLimit)
+	if underWay != nil {
+		limit = 0
+		for _, units := range db.units(underWay) {
+			limit += units
+		}
+	}
 	for {
 		v, err := db.acquire()
 		if err != nil {
@@ -44,10 +51,10 @@ func (db *DB) mergeNewer(than *table) error {
 		// through mappings of its own, and nobody else removes tables.
 		tables, all := v.tables, len(v.tables)
 		v.unref()
-		if than != nil {
-			tables = tables[:slices.Index(tables, than)]
+		if underWay != nil {
+			tables = tables[:slices.Index(tables, underWay[0])]
 		}
-		begin, end := planMerge(db.units(tables))
+		begin, end := planMerge(db.units(tables), limit)
 		if begin == end {
 			return nil
 		}
@@ -82,7 +89,7 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 		return err
 	}
 	var facts tableFacts
-	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error { return db.mergeNewer(inputs[0]) })
+	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error { return db.mergeNewer(inputs) })
 	if err == nil {
 		facts, err = w.finish(inputs[len(inputs)-1].facts.firstSequence, inputs[0].facts.lastSequence)
 	}
@@ -120,26 +127,24 @@ func (db *DB) roomForMerge(inputs []*table) error {
 
 // fillTable writes what a source holds, without tombstones if so asked. Now and
 // then it calls pause, if that is not nil, and looks whether the DB closes. The
-// source's keys and values have to stay where they are until fillTable returns.
+// source's keys and values have to stay where they are until the table is finished
+// or abandoned.
 func (db *DB) fillTable(w *tableWriter, it entrySource, dropTombstones bool, pause func() error) error {
 	found, begun := false, false
 	for {
 		var err error
-		until := w.offset + mergeStepBytes
+		until := w.added() + mergeStepBytes
 		fault := vfs.Guard(func() {
 			if !begun {
 				found, begun = it.first(), true
 			}
-			for ; found && err == nil && w.offset < until; found = it.next() {
+			for ; found && err == nil && w.added() < until; found = it.next() {
 				if !it.tombstone() || !dropTombstones {
 					err = w.add(entry{it.key(), it.value(), it.tombstone()})
 				}
 			}
 			if err == nil {
 				err = it.err()
-			}
-			if err == nil && !found {
-				err = w.endBlock() // what it holds may lie in a mapping
 			}
 		})
 		switch {

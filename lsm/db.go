@@ -55,11 +55,11 @@ type DB struct {
 		logError error
 		goodLog  uint64
 
-		flushing, merging      bool
-		flushError, mergeError error // of the last attempt
-		closing                bool
-		checkpoints            int      // under way: no file may go
-		obsolete               []string // files that wait for them
+		flushing, merging, cleaning bool
+		flushError, mergeError      error // of the last attempt
+		closing                     bool
+		checkpoints                 int // under way: no file may go
+		leftovers                   leftovers
 	}
 	running    bool          // the background does; set before Open returns
 	closing    chan struct{} // closed when mu.closing is set
@@ -154,6 +154,9 @@ func (db *DB) close() error {
 	v := db.current.Swap(nil)
 	logs := db.mu.logs
 	db.mu.logs, db.mu.log = nil, nil
+	if db.mu.checkpoints > 0 {
+		db.mu.leftovers.paths = nil // the next Open removes them
+	}
 	db.mu.Unlock()
 
 	db.syncing.Lock()
@@ -163,7 +166,8 @@ func (db *DB) close() error {
 	db.syncing.Unlock()
 	db.stopFilters()
 	if db.running {
-		db.saveFilters()
+		db.mu.leftovers.filters = true
+		_ = db.cleanUp() // it has no errors of its own
 	}
 	// Filters are dropped before the mappings that they are loaded from.
 	err = errors.CombineErrors(err, db.filters.Update())

@@ -53,7 +53,8 @@ func (db *DB) Flush() error {
 	}
 }
 
-// WaitIdle returns when nothing is flushed or merged and nothing is due to be.
+// WaitIdle returns when nothing is flushed, merged or cleaned up and nothing is
+// due to be.
 // What the memtable being filled holds is not due. If the background fails, it
 // returns that error; if ctx ends, that of ctx.
 func (db *DB) WaitIdle(ctx context.Context) error {
@@ -79,8 +80,9 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 		if err := errors.CombineErrors(db.mu.flushError, db.mu.mergeError); err != nil {
 			return err
 		}
-		begin, end := planMerge(db.units(v.tables))
-		if len(v.memtables) == 1 && db.mu.logError == nil && begin == end && !db.mu.flushing && !db.mu.merging {
+		begin, end := planMerge(db.units(v.tables), noLimit)
+		busy := db.mu.flushing || db.mu.merging || db.mu.cleaning
+		if len(v.memtables) == 1 && db.mu.logError == nil && begin == end && !busy && !db.cleanupDue() {
 			return nil
 		}
 		db.mu.changed.Wait()
@@ -248,7 +250,12 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 		memtables = memtables[:len(memtables)-1]
 	}
 	old := db.setView(memtables, tables)
-	obsolete := db.cutLogs(next.firstLog)
+	left := &db.mu.leftovers
+	left.logs = append(left.logs, db.cutLogs(next.firstLog)...)
+	for _, t := range merged {
+		left.paths = append(left.paths, t.path)
+	}
+	left.filters = true
 	if db.mu.logError != nil && next.firstLog >= db.mu.goodLog {
 		db.mu.logError = nil
 		db.env.logger.Info("writes go on in a new log", "dir", db.env.dir)
@@ -257,17 +264,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 
 	// The pages of tables that are gone have to be dropped before their mappings.
 	db.updateFilters()
-	db.saveFilters()
 	old.unref()
-	db.closeLogs(obsolete)
-	var paths []string
-	for _, log := range obsolete {
-		paths = append(paths, log.path)
-	}
-	for _, t := range merged {
-		paths = append(paths, t.path)
-	}
-	db.remove(paths)
 	return nil
 }
 
@@ -334,32 +331,6 @@ func (db *DB) cutLogs(firstLog uint64) (obsolete []*logFile) {
 	}
 	db.mu.logs = slices.Clone(logs[n:])
 	return logs[:n]
-}
-
-func (db *DB) closeLogs(logs []*logFile) {
-	db.syncing.Lock()
-	defer db.syncing.Unlock()
-	for _, log := range logs {
-		if err := log.close(); err != nil {
-			db.env.logger.Warn("a log could not be closed", "log", log.path, "error", err)
-		}
-	}
-}
-
-// remove unlinks files that the manifest does not name any more, or leaves that
-// to the last checkpoint under way. What cannot be removed, the next Open does.
-func (db *DB) remove(paths []string) {
-	db.mu.Lock()
-	if db.mu.checkpoints > 0 {
-		db.mu.obsolete = append(db.mu.obsolete, paths...)
-		paths = nil
-	}
-	db.mu.Unlock()
-	for _, path := range paths {
-		if err := db.env.fs.Remove(path); err != nil {
-			db.env.logger.Warn("a file could not be removed", "path", path, "error", err)
-		}
-	}
 }
 
 // dropUnlessNamed removes a table after its manifest could not be written. If

@@ -35,10 +35,10 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 
 // goldenBlock makes an even block.
 func goldenBlock() []byte {
-	var b blockBuilder
-	b.add(entry{key: []byte("apple"), value: []byte("red")})
-	b.add(entry{key: []byte("lemon"), value: []byte("yel")})
-	return b.finish(nil)
+	return appendBlock(nil, []entry{
+		{key: []byte("apple"), value: []byte("red")},
+		{key: []byte("lemon"), value: []byte("yel")},
+	}, false)
 }
 
 func goldenManifest(t testing.TB) []byte {

@@ -39,9 +39,10 @@ func Open(dir string, opts *Options) (*DB, error) {
 	}
 	db.running = true
 	db.stopFilters = db.filters.Start(db.reportFilters)
-	db.background.Add(2)
+	db.background.Add(3)
 	go db.worker("flush", db.flushDue, &db.mu.flushing, &db.mu.flushError, db.flushOldest)
 	go db.worker("merge", db.mergeDue, &db.mu.merging, &db.mu.mergeError, func() error { return db.mergeNewer(nil) })
+	go db.worker("cleanup", db.cleanupDue, &db.mu.cleaning, new(error), db.cleanUp)
 	return db, nil
 }
 

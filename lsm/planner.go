@@ -1,5 +1,7 @@
 package lsm
 
+import "math"
+
 // The size-tiered rule, as in Indeed's docstore:
 //
 //	newIndex.add(memoryIndex)
@@ -14,18 +16,26 @@ func tableUnits(cost, memtableBytes uint64) uint64 {
 	return max(1, (cost+memtableBytes/2)/memtableBytes)
 }
 
+// noLimit lets a merge be as large as the rule wants.
+const noLimit = math.MaxUint64
+
 // planMerge says which tables are due to be merged into one, given the sizes of
 // all from the newest to the oldest: those from begin up to, not including, end.
 // Nothing is due if both are 0.
+//
+// What is merged stays below limit. Beside a large merge only smaller ones are done:
+// one as large would be merged again as soon as the large one is ready, and so
+// written twice where the rule writes once (10 million entries were written up to
+// 5.0 times instead of 3.7).
 //
 // It is the rule, begun at the newest table; where that has nothing to take,
 // as after flushes that did not wait for a merge, at the next older one. If
 // nothing is due, sizes rise strictly from newest to oldest, which bounds the
 // number of tables.
-func planMerge(units []uint64) (begin, end int) {
+func planMerge(units []uint64, limit uint64) (begin, end int) {
 	for begin := range units {
 		size, end := units[begin], begin+1
-		for end < len(units) && size >= units[end] {
+		for end < len(units) && size >= units[end] && size+units[end] < limit {
 			size += units[end]
 			end++
 		}

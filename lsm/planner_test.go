@@ -21,7 +21,7 @@ func simulate(sizes []float64) (written float64, tables []float64, most int) {
 			for i, t := range tables {
 				units[i] = tableUnits(uint64(t*1000), 1000)
 			}
-			begin, end := planMerge(units)
+			begin, end := planMerge(units, noLimit)
 			if begin == end {
 				break
 			}
@@ -64,19 +64,24 @@ func TestPlannerIsTheArticles(t *testing.T) {
 func TestPlannerChoices(t *testing.T) {
 	for name, c := range map[string]struct {
 		units      []uint64
+		limit      uint64
 		begin, end int
 	}{
-		"nothing":                             {nil, 0, 0},
-		"one":                                 {[]uint64{1}, 0, 0},
-		"rising":                              {[]uint64{1, 2, 3, 9}, 0, 0},
-		"equal":                               {[]uint64{1, 1}, 0, 2},
-		"the sum takes the next":              {[]uint64{1, 1, 2, 4, 9}, 0, 4},
-		"larger takes smaller":                {[]uint64{5, 1}, 0, 2},
-		"flushed while a merge ran":           {[]uint64{1, 1, 1, 1, 1, 64}, 0, 5},
-		"the newest is small, others are due": {[]uint64{1, 2, 2, 9}, 1, 3},
+		"nothing":                             {nil, noLimit, 0, 0},
+		"one":                                 {[]uint64{1}, noLimit, 0, 0},
+		"rising":                              {[]uint64{1, 2, 3, 9}, noLimit, 0, 0},
+		"equal":                               {[]uint64{1, 1}, noLimit, 0, 2},
+		"the sum takes the next":              {[]uint64{1, 1, 2, 4, 9}, noLimit, 0, 4},
+		"larger takes smaller":                {[]uint64{5, 1}, noLimit, 0, 2},
+		"flushed while a merge ran":           {[]uint64{1, 1, 1, 1, 1, 64}, noLimit, 0, 5},
+		"the newest is small, others are due": {[]uint64{1, 2, 2, 9}, noLimit, 1, 3},
+		"beside a larger merge":               {[]uint64{1, 1, 2, 4}, 9, 0, 4},
+		"as large as the one under way":       {[]uint64{1, 1, 2, 4}, 8, 0, 3},
+		"nothing is small enough":             {[]uint64{1, 1}, 2, 0, 0},
+		"one that is too large before others": {[]uint64{8, 1, 1}, 8, 1, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begin, end := planMerge(c.units)
+			begin, end := planMerge(c.units, c.limit)
 			require.Equal(t, []int{c.begin, c.end}, []int{begin, end})
 		})
 	}

@@ -5,30 +5,25 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
 
-// tableBufferBytes is how much of a table is gathered for one write call.
-const tableBufferBytes = 256 << 10
-
-// tableWriter writes a table in one pass: filter and index are built while the
-// blocks stream out. Any failure is final; the owner then calls abandon.
+// tableWriter writes a table in one pass. It cuts the entries into blocks and
+// counts them; its encoder does the rest beside it. Any failure is final; the owner
+// then calls abandon.
 type tableWriter struct {
 	fs     vfs.FS
 	path   string
 	file   vfs.File
 	number uint64
-	buf    []byte
-	offset uint64 // of the end of buf in the file
 
-	block        blockBuilder
-	indexRecords []byte
-	indexKeys    []byte
-	filter       *bloom.Builder
-	properties   tableProperties
-	lastKey      []byte
+	encoder    *tableEncoder
+	joined     bool       // the encoder has ended
+	part       *tablePart // being filled
+	block      blockSize  // of the entries behind the last block of part
+	properties tableProperties
+	lastKey    []byte
 }
 
 func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
@@ -37,12 +32,12 @@ func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: create a table")
 	}
-	w := &tableWriter{
-		fs: env.fs, path: path, file: file, number: number,
-		buf:    make([]byte, 0, tableBufferBytes),
-		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
-	}
-	if err := w.write(encodeTableHeader(number, env.id)); err != nil {
+	w := &tableWriter{fs: env.fs, path: path, file: file, number: number}
+	w.encoder = newTableEncoder(file, env.falsePositiveRate)
+	err = w.encoder.write(encodeTableHeader(number, env.id))
+	w.part = <-w.encoder.free
+	go w.encoder.run()
+	if err != nil {
 		w.abandon()
 		return nil, err
 	}
@@ -50,7 +45,7 @@ func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
 }
 
 // add appends an entry, whose key must be above the last one. Key and value have
-// to stay as they are until endBlock or finish.
+// to stay as they are until the table is finished or abandoned.
 func (w *tableWriter) add(e entry) error {
 	p := &w.properties
 	if p.entries == 0 {
@@ -58,67 +53,60 @@ func (w *tableWriter) add(e entry) error {
 	} else if bytes.Compare(w.lastKey, e.key) >= 0 {
 		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", e.key, w.lastKey, w.path)
 	}
-	if w.block.sizeWith(e) > blockTargetBytes {
-		if err := w.endBlock(); err != nil {
-			return err
-		}
-	}
 	w.lastKey = append(w.lastKey[:0], e.key...)
-	w.filter.Add(e.key)
 	p.entries++
 	p.keyBytes += uint64(len(e.key))
 	p.valueBytes += uint64(len(e.value))
 	if e.tombstone {
 		p.tombstones++
 	}
-	if w.block.sizeWith(e) > blockTargetBytes {
-		// The value goes to the file from where it is.
-		w.noteBlock()
-		return w.write(largeBlock(e), e.value)
-	}
-	w.block.add(e)
-	return nil
-}
-
-// endBlock writes the entries that are still held by reference.
-func (w *tableWriter) endBlock() error {
-	if w.block.empty() {
-		return nil
-	}
-	w.noteBlock()
-	if cap(w.buf)-len(w.buf) < blockTargetBytes {
-		if err := w.drain(); err != nil {
+	if !w.block.take(&e) {
+		if err := w.endBlock(); err != nil {
 			return err
 		}
+		w.block.take(&e) // an empty block takes any
 	}
-	before := len(w.buf)
-	w.buf = w.block.finish(w.buf)
-	w.offset += uint64(len(w.buf) - before)
+	w.part.entries = append(w.part.entries, e)
+	if w.block.entries == 1 && w.block.large() {
+		return w.endBlock()
+	}
 	return nil
 }
 
-// noteBlock adds a block that begins here and ends with lastKey to the index.
-func (w *tableWriter) noteBlock() {
-	w.indexKeys = append(w.indexKeys, w.lastKey...)
-	w.indexRecords = order.AppendUint64(w.indexRecords, 0) // the prefix, when all keys are known
-	w.indexRecords = order.AppendUint64(w.indexRecords, w.offset)
-	w.indexRecords = order.AppendUint64(w.indexRecords, uint64(len(w.indexKeys)))
+// endBlock ends a block with the last entry, and hands over what is enough.
+func (w *tableWriter) endBlock() error {
+	if w.block.entries == 0 {
+		return nil
+	}
+	w.part.blocks = append(w.part.blocks, partBlock{
+		end: len(w.part.entries), mixed: w.block.mixed, large: w.block.large(),
+	})
+	w.part.bytes += w.block.encoded()
+	w.block = blockSize{}
+	if w.part.bytes < partBytes {
+		return nil
+	}
+	return w.handOver()
 }
 
-// index finishes the records and returns the parts of the index.
-func (w *tableWriter) index() [][]byte {
-	p := &w.properties
-	shared := commonPrefix(p.minKey, p.maxKey)
-	head := make([]byte, indexHeaderBytes)
-	order.PutUint32(head, uint32(len(w.indexRecords)/indexRecordBytes))
-	order.PutUint32(head[4:], uint32(shared))
-	start := uint64(0)
-	for record := w.indexRecords; len(record) > 0; record = record[indexRecordBytes:] {
-		end := order.Uint64(record[16:])
-		order.PutUint64(record, keyPrefix(w.indexKeys[start+uint64(shared):end]))
-		start = end
+// added is the number of bytes of keys and values so far.
+func (w *tableWriter) added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }
+
+func (w *tableWriter) handOver() error {
+	w.encoder.parts <- w.part
+	w.part = <-w.encoder.free
+	return w.encoder.err()
+}
+
+// join hands over the rest and waits for the encoder, whose state belongs to the
+// writer from then on.
+func (w *tableWriter) join() error {
+	err := w.endBlock()
+	if err == nil && len(w.part.blocks) > 0 {
+		err = w.handOver()
 	}
-	return [][]byte{head, w.indexRecords, w.indexKeys}
+	w.joined = true
+	return errors.CombineErrors(err, w.encoder.finish())
 }
 
 // finish writes what lies behind the blocks and makes the file durable; the
@@ -129,32 +117,33 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		w.abandon()
 		return tableFacts{}, nil
 	}
-	if err := w.endBlock(); err != nil {
+	if err := w.join(); err != nil {
 		return tableFacts{}, err
 	}
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
+	e := w.encoder
 	var f footer
 	for _, part := range []struct {
 		at    *section
 		bytes [][]byte
 	}{
-		{&f.index, w.index()},
-		{&f.filter, [][]byte{w.filter.Finish(nil)}},
+		{&f.index, e.index(p.minKey, p.maxKey)},
+		{&f.filter, [][]byte{e.filter.Finish(nil)}},
 		{&f.properties, [][]byte{p.encode()}},
 	} {
-		part.at.offset, part.at.crc = w.offset, checksum.Of(part.bytes...)
-		if err := w.write(part.bytes...); err != nil {
+		part.at.offset, part.at.crc = e.offset, checksum.Of(part.bytes...)
+		if err := e.write(part.bytes...); err != nil {
 			return tableFacts{}, err
 		}
-		part.at.length = w.offset - part.at.offset
+		part.at.length = e.offset - part.at.offset
 	}
-	f.fileBytes = w.offset + tableFooterBytes
+	f.fileBytes = e.offset + tableFooterBytes
 	encoded := f.encode()
-	if err := w.write(encoded); err != nil {
+	if err := e.write(encoded); err != nil {
 		return tableFacts{}, err
 	}
-	if err := w.drain(); err != nil {
+	if err := e.drain(); err != nil {
 		return tableFacts{}, err
 	}
 	if err := w.file.Sync(); err != nil {
@@ -172,39 +161,12 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 	}, nil
 }
 
-// write appends parts through the buffer; what is large goes around it.
-func (w *tableWriter) write(parts ...[]byte) error {
-	for _, part := range parts {
-		w.offset += uint64(len(part))
-		if len(w.buf)+len(part) <= cap(w.buf) {
-			w.buf = append(w.buf, part...)
-			continue
-		}
-		if err := w.drain(); err != nil {
-			return err
-		}
-		if len(part) <= cap(w.buf) {
-			w.buf = append(w.buf, part...)
-			continue
-		}
-		if _, err := w.file.Write(part); err != nil {
-			return errors.Wrap(err, "lsm: write a table")
-		}
-	}
-	return nil
-}
-
-func (w *tableWriter) drain() error {
-	if len(w.buf) == 0 {
-		return nil
-	}
-	_, err := w.file.Write(w.buf)
-	w.buf = w.buf[:0]
-	return errors.Wrap(err, "lsm: write a table")
-}
-
 // abandon removes what was written. What it cannot remove, the next Open does.
 func (w *tableWriter) abandon() {
+	if !w.joined {
+		w.joined = true
+		_ = w.encoder.finish() // nobody wants the table any more
+	}
 	if w.file != nil {
 		_ = w.file.Close()
 		w.file = nil
