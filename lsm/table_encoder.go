@@ -34,9 +34,9 @@ type partBlock struct {
 }
 
 // tableEncoder makes the blocks of a table, its index and its filter, and writes
-// the blocks to the file, in a goroutine of its own: so a flush and a merge,
-// which find the entries meanwhile, use two processors. Of 4 million entries the last
-// merge, which nothing else runs beside, took 0.65 of its time.
+// the blocks to the file, in a goroutine of its own: so a flush or a merge, which
+// finds the entries meanwhile, uses two processors. On a busy machine 300,000 entries
+// took 59 to 104 ms so, and 101 to 118 in one goroutine.
 //
 // The goroutine runs from newTableEncoder until finish, which must be called. In
 // between only parts, free and failed are shared with it.
