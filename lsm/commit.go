@@ -134,7 +134,9 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 				return nil, err
 			}
 		case fits && logged:
-			return m, nil
+			if m.used() < db.mu.lookAgain || !db.slowDown(m.used()) {
+				return m, nil
+			}
 		case fits && (m.empty() || db.mu.log == nil):
 			// No log yet, or one too small for so large a record.
 			if err := db.newLog(dataBytes); err != nil {
@@ -174,6 +176,7 @@ func (db *DB) awaitTables() error {
 	}
 	start := time.Now()
 	db.mu.changed.Wait()
+	db.counters.stalls.Add(1)
 	db.counters.stallNanos.Add(uint64(time.Since(start)))
 	return nil
 }
@@ -185,6 +188,7 @@ func (db *DB) beginMemtable() {
 	fresh := newMemtableLike(v.memtables[0], db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
+	db.mu.begun, db.mu.lookAgain = time.Now(), 0
 	old := db.setView(memtables, v.tables)
 	old.unref() // never the last reference to a mapping: the new view lists all of it
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -49,6 +50,10 @@ type DB struct {
 		nextNumber uint64
 
 		writes, writtenBytes, logBytes uint64 // see WriteStats
+
+		begun     time.Time     // when the memtable being filled was
+		lookAgain int64         // how full it is when a writer looks whether to slow down
+		flushTook time.Duration // of late
 
 		// logError is why a log failed, until all that was in memory then is in
 		// tables; goodLog is the number from which on logs are not concerned.

@@ -43,8 +43,9 @@
 // version of a key until it is flushed, and sorts its keys then and for iterators.
 // A full memtable waits while the next one is filled, and becomes a table: a sorted
 // file of the newest version of each key, with an index of its blocks and a Bloom
-// filter, written in one pass. If one waits already, writers do, too; Stats tells how
-// long. A batch larger than a memtable gets a memtable and a log of its size for
+// filter, written in one pass. While one waits, or many merges are due, writers are delayed a
+// little so that they need not stop; they stop before a second one waits. Stats tells
+// both. A batch larger than a memtable gets a memtable and a log of its size for
 // itself.
 //
 // A look-up asks the memtables and then the tables, newest first, passing over
@@ -103,6 +104,6 @@
 // A key has at most MaxKeyBytes (64 KiB), a value MaxValueBytes (64 MiB), a batch
 // MaxBatchBytes (256 MiB). Memory is up to two memtables, those that snapshots and
 // iterators hold on to, and Options.FilterBytes; a Budget bounds these for several
-// stores together. Indexes are mapped, not read into memory. Beyond 64 tables, which
-// only failing merges can lead to, flushes stop.
+// stores together. Indexes are mapped, not read into memory. With 48
+// tables over those that the rule leaves flushes stop until merges have caught up.
 package lsm

@@ -12,10 +12,6 @@ const (
 	// A flush or merge that failed is tried again after a while, doubled each time.
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 10 * time.Second
-
-	// maxTables stops flushes until merges have caught up. The rule keeps far
-	// fewer, and small merges go before large ones.
-	maxTables = 64
 )
 
 // Flush writes what is in memory to a table and waits until that is durable.
@@ -147,7 +143,8 @@ func (db *DB) isClosing() bool {
 // there is room for a table. Called under mu.
 func (db *DB) flushDue() bool {
 	v := db.current.Load()
-	return (len(v.memtables) > 1 || db.mu.logError != nil) && (len(v.tables) < maxTables || db.mu.mergeError != nil)
+	return (len(v.memtables) > 1 || db.mu.logError != nil) &&
+		(excess(db.units(v.tables)) < maxExcess || db.mu.mergeError != nil)
 }
 
 // flushOldest writes the oldest memtable to a table.
@@ -165,7 +162,7 @@ func (db *DB) flushOldest() error {
 	number := db.takeNumber()
 	mergeError := db.mu.mergeError
 	db.mu.Unlock()
-	if len(v.tables) >= maxTables && mergeError != nil {
+	if mergeError != nil && excess(db.units(v.tables)) >= maxExcess {
 		return errors.Wrapf(mergeError, "lsm: %d tables and none can be merged", len(v.tables))
 	}
 
@@ -177,6 +174,9 @@ func (db *DB) flushOldest() error {
 	if err := db.installTable(facts, m, nil); err != nil {
 		return err
 	}
+	db.mu.Lock()
+	db.mu.flushTook = expectFlush(db.mu.flushTook, time.Since(start))
+	db.mu.Unlock()
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(facts.fileBytes)
 	db.env.logger.Debug("flushed a memtable", "table", number, "entries", facts.entries,

@@ -1,6 +1,9 @@
 package lsm
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The size-tiered rule, as in Indeed's docstore:
 //
@@ -44,4 +47,21 @@ func planMerge(units []uint64, limit uint64) (begin, end int) {
 		}
 	}
 	return 0, 0
+}
+
+// excess is how many tables there are over those that the rule leaves once all
+// merges are done that are due.
+func excess(units []uint64) int {
+	left := slices.Clone(units)
+	for {
+		begin, end := planMerge(left, noLimit)
+		if begin == end {
+			return len(units) - len(left)
+		}
+		sum := uint64(0)
+		for _, size := range left[begin:end] {
+			sum += size
+		}
+		left = slices.Replace(left, begin, end, sum)
+	}
 }

@@ -45,8 +45,12 @@ type WriteStats struct {
 	FlushBytes   uint64
 	Merges       uint64
 	MergeBytes   uint64
-	Failures     uint64        // flushes and merges that failed
-	StallTime    time.Duration // that writers waited for memtables to be written
+	Failures     uint64 // flushes and merges that failed
+	// Writers are slowed down by short delays before they fill a memtable while the
+	// one before it is not yet a table, or while many merges are due, and stop where
+	// that was not enough.
+	Delays, Stalls       uint64
+	DelayTime, StallTime time.Duration
 }
 
 // Amplification is the bytes written to tables for each byte that was flushed
@@ -60,10 +64,12 @@ func (w WriteStats) Amplification() float64 {
 
 // counters are those that Stats reads.
 type counters struct {
-	syncs, syncNanos     atomic.Uint64
-	flushes, flushBytes  atomic.Uint64
-	merges, mergeBytes   atomic.Uint64
-	failures, stallNanos atomic.Uint64
+	syncs, syncNanos    atomic.Uint64
+	flushes, flushBytes atomic.Uint64
+	merges, mergeBytes  atomic.Uint64
+	failures            atomic.Uint64
+	delays, delayNanos  atomic.Uint64
+	stalls, stallNanos  atomic.Uint64
 }
 
 // Stats tells what the store holds and does. A closed one holds nothing.
@@ -74,7 +80,9 @@ func (db *DB) Stats() Stats {
 			Syncs: c.syncs.Load(), SyncTime: time.Duration(c.syncNanos.Load()),
 			Flushes: c.flushes.Load(), FlushBytes: c.flushBytes.Load(),
 			Merges: c.merges.Load(), MergeBytes: c.mergeBytes.Load(),
-			Failures: c.failures.Load(), StallTime: time.Duration(c.stallNanos.Load()),
+			Failures: c.failures.Load(),
+			Delays:   c.delays.Load(), DelayTime: time.Duration(c.delayNanos.Load()),
+			Stalls: c.stalls.Load(), StallTime: time.Duration(c.stallNanos.Load()),
 		},
 		Filter: db.filters.Stats(),
 		Pinned: db.options.Budget.pinnedBytes(),
