@@ -24,7 +24,7 @@ func (db *DB) units(tables []*table) []uint64 {
 
 // mergeDue tells whether the rule wants a merge. Called under mu.
 func (db *DB) mergeDue() bool {
-	begin, end := planMerge(db.units(db.current.Load().tables), noLimit)
+	begin, end := db.options.MergeRule.plan(db.units(db.current.Load().tables), noLimit)
 	return begin != end
 }
 
@@ -54,7 +54,7 @@ func (db *DB) mergeNewer(underWay []*table) error {
 		if underWay != nil {
 			tables = tables[:slices.Index(tables, underWay[0])]
 		}
-		begin, end := planMerge(db.units(tables), limit)
+		begin, end := db.options.MergeRule.plan(db.units(tables), limit)
 		if begin == end {
 			return nil
 		}

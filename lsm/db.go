@@ -54,6 +54,7 @@ type DB struct {
 		begun     time.Time     // when the memtable being filled was
 		lookAgain int64         // how full it is when a writer looks whether to slow down
 		flushTook time.Duration // of late
+		rule      ruleCost      // of the flushes since Open
 
 		// logError is why a log failed, until all that was in memory then is in
 		// tables; goodLog is the number from which on logs are not concerned.

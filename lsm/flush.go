@@ -76,7 +76,7 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 		if err := errors.CombineErrors(db.mu.flushError, db.mu.mergeError); err != nil {
 			return err
 		}
-		begin, end := planMerge(db.units(v.tables), noLimit)
+		begin, end := db.options.MergeRule.plan(db.units(v.tables), noLimit)
 		busy := db.mu.flushing || db.mu.merging || db.mu.cleaning
 		if len(v.memtables) == 1 && db.mu.logError == nil && begin == end && !busy && !db.cleanupDue() {
 			return nil
@@ -144,7 +144,7 @@ func (db *DB) isClosing() bool {
 func (db *DB) flushDue() bool {
 	v := db.current.Load()
 	return (len(v.memtables) > 1 || db.mu.logError != nil) &&
-		(excess(db.units(v.tables)) < maxExcess || db.mu.mergeError != nil)
+		(db.options.MergeRule.excess(db.units(v.tables)) < maxExcess || db.mu.mergeError != nil)
 }
 
 // flushOldest writes the oldest memtable to a table.
@@ -162,7 +162,7 @@ func (db *DB) flushOldest() error {
 	number := db.takeNumber()
 	mergeError := db.mu.mergeError
 	db.mu.Unlock()
-	if mergeError != nil && excess(db.units(v.tables)) >= maxExcess {
+	if mergeError != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
 		return errors.Wrapf(mergeError, "lsm: %d tables and none can be merged", len(v.tables))
 	}
 
@@ -176,6 +176,9 @@ func (db *DB) flushOldest() error {
 	}
 	db.mu.Lock()
 	db.mu.flushTook = expectFlush(db.mu.flushTook, time.Since(start))
+	if facts.entries > 0 {
+		db.mu.rule.flush(tableUnits(facts.cost(), uint64(db.memtableBytes())), facts.fileBytes)
+	}
 	db.mu.Unlock()
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(facts.fileBytes)

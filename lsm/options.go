@@ -52,6 +52,8 @@ type Options struct {
 	// FalsePositiveRate is the share of look-ups of missing keys that a filter
 	// lets through to its table. The default is DefaultFalsePositiveRate.
 	FalsePositiveRate float64
+	// MergeRule says when tables are merged. The default is SizeTiered.
+	MergeRule MergeRule
 	// Durability is what a write survives. The default is ProcessCrash.
 	Durability Durability
 	// ReadOnly opens without a lock and without writing anything, also beside a
@@ -98,6 +100,9 @@ func (o *Options) resolve() (Options, error) {
 	err := (&bloom.Options{FalsePositiveRate: filled.FalsePositiveRate}).Validate()
 	if n := filled.MemtableBytes; n < minMemtableBytes || n > maxMemtableBytes {
 		err = errors.CombineErrors(err, errors.Newf("lsm: memtable of %d bytes, want %d to %d", n, minMemtableBytes, maxMemtableBytes))
+	}
+	if filled.MergeRule > MergeNever {
+		err = errors.CombineErrors(err, errors.Newf("lsm: unknown merge rule %d", filled.MergeRule))
 	}
 	if filled.Durability > None {
 		err = errors.CombineErrors(err, errors.Newf("lsm: unknown durability %d", filled.Durability))

@@ -79,7 +79,7 @@ func (db *DB) slowDown(filled int64) (waited bool) {
 		elapsed: time.Since(db.mu.begun),
 		flush:   db.mu.flushTook,
 		waiting: len(v.memtables) > 1,
-		excess:  excess(db.units(v.tables)),
+		excess:  db.options.MergeRule.excess(db.units(v.tables)),
 	}
 	d := p.delay()
 	if d == 0 {

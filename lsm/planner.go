@@ -5,6 +5,37 @@ import (
 	"slices"
 )
 
+// MergeRule says when tables are merged. The two others are what the size-tiered rule
+// is measured against: of n memtables it writes each about log n times and leaves
+// about log n tables; merging always leaves one table and writes each n/2 times on
+// average; merging never writes each once and leaves n.
+type MergeRule uint8
+
+// The rules.
+const (
+	SizeTiered MergeRule = iota
+	MergeAlways
+	MergeNever
+)
+
+// plan says which tables are due to be merged into one, as planMerge does.
+func (r MergeRule) plan(units []uint64, limit uint64) (begin, end int) {
+	switch r {
+	case MergeAlways:
+		sum := uint64(0)
+		for _, size := range units {
+			sum += size
+		}
+		if len(units) > 1 && sum < limit {
+			return 0, len(units)
+		}
+		return 0, 0
+	case MergeNever:
+		return 0, 0
+	}
+	return planMerge(units, limit)
+}
+
 // The size-tiered rule, as in Indeed's docstore:
 //
 //	newIndex.add(memoryIndex)
@@ -51,10 +82,10 @@ func planMerge(units []uint64, limit uint64) (begin, end int) {
 
 // excess is how many tables there are over those that the rule leaves once all
 // merges are done that are due.
-func excess(units []uint64) int {
+func (r MergeRule) excess(units []uint64) int {
 	left := slices.Clone(units)
 	for {
-		begin, end := planMerge(left, noLimit)
+		begin, end := r.plan(left, noLimit)
 		if begin == end {
 			return len(units) - len(left)
 		}
@@ -63,5 +94,41 @@ func excess(units []uint64) int {
 			sum += size
 		}
 		left = slices.Replace(left, begin, end, sum)
+	}
+}
+
+// ruleCost counts what the size-tiered rule writes for the same flushes if each
+// merge is done at once. As in the article, the flush that begins a merge is a part
+// of it, and no key is overwritten.
+type ruleCost struct {
+	tables  []ruleTable // newest first
+	written uint64      // bytes
+}
+
+type ruleTable struct{ units, bytes uint64 }
+
+// flush counts a flush, of a table of the given size.
+func (c *ruleCost) flush(units, bytes uint64) {
+	c.tables = slices.Insert(c.tables, 0, ruleTable{units, bytes})
+	c.written += bytes
+	for first := true; ; first = false {
+		sizes := make([]uint64, len(c.tables))
+		for i, t := range c.tables {
+			sizes[i] = t.units
+		}
+		begin, end := planMerge(sizes, noLimit)
+		if begin == end {
+			return
+		}
+		var merged ruleTable
+		for _, t := range c.tables[begin:end] {
+			merged.units += t.units
+			merged.bytes += t.bytes
+		}
+		c.written += merged.bytes
+		if begin == 0 && first {
+			c.written -= bytes // came from memory
+		}
+		c.tables = slices.Replace(c.tables, begin, end, merged)
 	}
 }

@@ -14,6 +14,7 @@ type docstoreEngine struct{ db *lsm.DB }
 
 func openDocstore(dir string, s sizing) (engine, error) {
 	var o lsm.Options
+	o.MergeRule = s.mergeRule
 	if s.bloomBits > 0 {
 		o.FalsePositiveRate = math.Exp(-float64(s.bloomBits) * math.Ln2 * math.Ln2)
 	}
@@ -28,6 +29,12 @@ func (e docstoreEngine) flush() error {
 		return err
 	}
 	return e.db.WaitIdle(context.Background())
+}
+
+// amplification is that of tables, and what the size-tiered rule alone gives.
+func (e docstoreEngine) amplification() (tables, rule float64) {
+	w := e.db.Stats().Writes
+	return w.Amplification(), w.RuleAmplification()
 }
 
 func (e docstoreEngine) get(dst, key []byte) ([]byte, bool, error) {

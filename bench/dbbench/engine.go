@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"docstore/lsm"
 )
 
 // engine is a store under test. get may be called from many goroutines at once,
@@ -40,6 +42,7 @@ type sizing struct {
 	cacheBytes    int64 // holds everything, but where memory is limited
 	dataBytes     int64 // of all keys and values
 	bloomBits     int   // a key, for docstore; 0 is its default
+	mergeRule     lsm.MergeRule
 }
 
 // engines are opened by name. All are without compression, and with filters of

@@ -31,6 +31,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"docstore/lsm"
 )
 
 func main() {
@@ -51,6 +53,7 @@ type settings struct {
 	seed            uint64
 	writeRate       int
 	bloomBits       int
+	mergeRule       string
 	memoryLimit     int64
 	cgroup          string // to join
 	histogram       bool
@@ -106,6 +109,7 @@ func parse(args []string) (s settings, err error) {
 	flags.BoolVar(&s.existing, "use_existing_db", false, "read what an earlier run with the same num, sizes and seed left in -db")
 	flags.IntVar(&s.writeRate, "benchmark_write_rate_limit", 50_000, "entries that the writer of ...whilewriting writes a second")
 	flags.IntVar(&s.bloomBits, "bloom_bits", 0, "bits of docstore's filters a key; 0 is its default of 2 % false positives, rivals have 10")
+	flags.StringVar(&s.mergeRule, "merge_rule", "tiered", "when docstore merges tables: tiered, always or never")
 	flags.Int64Var(&s.memoryLimit, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves each process; caches get an eighth; 0 is no bound")
 	flags.StringVar(&s.cgroup, "cgroup", "", "directory of a cgroup to join, as -memory_limit makes one for the processes it starts")
 	flags.BoolVar(&s.histogram, "histogram", false, "tell the 50th, 99th and 99.9th percentile of each get, at some cost in rate")
@@ -123,6 +127,9 @@ func parse(args []string) (s settings, err error) {
 	}
 	if len(s.engines) == 0 || s.writeRate < 1 || s.bloomBits < 0 || s.memoryLimit < 0 {
 		return s, errors.New("want an -engine that is built in, -benchmark_write_rate_limit of 1 or more, -bloom_bits and -memory_limit of 0")
+	}
+	if _, ok := mergeRules[s.mergeRule]; !ok {
+		return s, fmt.Errorf("-merge_rule %q, want tiered, always or never", s.mergeRule)
 	}
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -190,8 +197,10 @@ func (s settings) sizing() sizing {
 	if s.memoryLimit > 0 {
 		cacheBytes = s.memoryLimit / 8
 	}
-	return sizing{s.memtableBytes, cacheBytes, dataBytes, s.bloomBits}
+	return sizing{s.memtableBytes, cacheBytes, dataBytes, s.bloomBits, mergeRules[s.mergeRule]}
 }
+
+var mergeRules = map[string]lsm.MergeRule{"tiered": lsm.SizeTiered, "always": lsm.MergeAlways, "never": lsm.MergeNever}
 
 // compare runs each engine of each round in a process of its own.
 func compare(s settings) error {
@@ -261,7 +270,7 @@ func child(self string, s settings, name string) (results []result, err error) {
 		"-write_buffer_size", strconv.FormatInt(s.memtableBytes, 10),
 		"-threads", strconv.Itoa(s.threads), "-seed", strconv.FormatUint(s.seed, 10),
 		"-benchmark_write_rate_limit", strconv.Itoa(s.writeRate), "-bloom_bits", strconv.Itoa(s.bloomBits),
-		"-histogram=" + strconv.FormatBool(s.histogram), "-cgroup", s.cgroup,
+		"-merge_rule", s.mergeRule, "-histogram=" + strconv.FormatBool(s.histogram), "-cgroup", s.cgroup,
 		"-use_existing_db=" + strconv.FormatBool(s.existing), "-db", s.dir,
 	}
 	command := exec.Command(self, args...)

@@ -81,6 +81,10 @@ type result struct {
 	WrittenBytes int64 `json:"written_bytes"`
 	// UserBytes are those of the keys and values of Ops entries.
 	UserBytes int64 `json:"user_bytes"`
+	// Amplification is how often the phase's bytes were written to tables, and
+	// RuleAmplification how often the rule says, if the engine knows.
+	Amplification     float64 `json:"amplification,omitempty"`
+	RuleAmplification float64 `json:"rule_amplification,omitempty"`
 	// P50, P99 and P999 are of gets, with -histogram.
 	P50  time.Duration `json:"p50_ns,omitempty"`
 	P99  time.Duration `json:"p99_ns,omitempty"`
@@ -98,6 +102,9 @@ func (r result) String() string {
 	}
 	if strings.HasPrefix(r.Phase, "fill") {
 		s += fmt.Sprintf("  written %.2f times", float64(r.WrittenBytes)/float64(r.UserBytes))
+	}
+	if r.Amplification > 0 {
+		s += fmt.Sprintf("  tables %.2f times, by the rule %.2f", r.Amplification, r.RuleAmplification)
 	}
 	if r.P50 > 0 {
 		s += fmt.Sprintf("  p50 %v p99 %v p99.9 %v", r.P50, r.P99, r.P999)
@@ -139,6 +146,9 @@ func (b *bench) run(phase string) (result, error) {
 		Seconds: end.Sub(start).Seconds(), CPUSeconds: (cpu - cpuBefore).Seconds(),
 		ReadBytes: ioBytes("read_bytes:") - readBefore, WrittenBytes: ioBytes("write_bytes:") - writtenBefore,
 		UserBytes: int64(ops) * int64(b.data.keyBytes+b.data.valueBytes),
+	}
+	if e, ok := b.engine.(interface{ amplification() (tables, rule float64) }); ok && name == "fillrandom" {
+		r.Amplification, r.RuleAmplification = e.amplification()
 	}
 	if b.histogram {
 		h := &b.latencies.histogram
