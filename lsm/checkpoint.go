@@ -13,7 +13,7 @@ import (
 
 // Checkpoint makes dir a store of its own that holds everything written before
 // the call: hard links to the tables where dir lies on the same file system,
-// copies where it does not. It flushes first, and goes on beside writes. A dir
+// copies where it does not. What is known about filters goes along. It flushes first, and goes on beside writes. A dir
 // that exists is ErrExists.
 //
 // The checkpoint is built in dir.tmp, synced, and renamed last: after a crash
@@ -98,6 +98,10 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 		if err != nil {
 			return err
 		}
+	}
+	// What is known about filters goes along, so that the checkpoint opens warm.
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, filtersName), db.filters.Scores()); err != nil {
+		return err
 	}
 	if err := fsys.SyncDir(dir); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// What look-ups teach about filters survives a restart; without the file it is
+// What look-ups teach about filters survives a restart and a checkpoint; without the file it is
 // learnt anew, and damaged it costs nothing else.
 func TestFilterScoresAreKept(t *testing.T) {
 	o := memOptions()
@@ -27,6 +27,10 @@ func TestFilterScoresAreKept(t *testing.T) {
 	}
 	learnt := db.filters.Scores()
 	require.NotEqual(t, unknown, learnt)
+	require.NoError(t, db.Checkpoint("checkpoint"))
+	checkpoint := open(t, "checkpoint", o)
+	assert.Equal(t, learnt, checkpoint.filters.Scores(), "it opens warm")
+	require.NoError(t, checkpoint.Check())
 	require.NoError(t, db.Close())
 	saved, err := vfs.ReadFile(o.FS, "db/"+filtersName)
 	require.NoError(t, err)
