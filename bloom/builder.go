@@ -3,6 +3,9 @@ package bloom
 import (
 	"bytes"
 	"fmt"
+	"slices"
+
+	bloomv3 "github.com/bits-and-blooms/bloom/v3"
 
 	"docstore/internal/checksum"
 	"docstore/internal/invariants"
@@ -16,7 +19,8 @@ type Builder struct {
 	hashes  int
 	perPage int // keys in a full page
 
-	words     []uint64 // the bits of the page being filled
+	words     []uint64             // the bits of the page being filled
+	oracle    *bloomv3.BloomFilter // the same by way of the library, where invariants are checked
 	pageKeys  int
 	separator []byte // of the page being filled
 
@@ -36,12 +40,16 @@ func NewBuilder(opts *Options) *Builder {
 	}
 	o := opts.withDefaults()
 	k := hashes(o.FalsePositiveRate)
-	return &Builder{
+	b := &Builder{
 		options: o,
 		hashes:  k,
 		perPage: capacity(8*o.PageBytes, k, o.FalsePositiveRate),
 		words:   make([]uint64, o.PageBytes/wordBytes),
 	}
+	if invariants.Enabled {
+		b.oracle = bloomv3.New(uint(8*o.PageBytes), uint(k))
+	}
+	return b
 }
 
 // Add puts a key into the filter. Keys come in ascending order, each once; the
@@ -60,6 +68,9 @@ func (b *Builder) Add(key []byte) {
 		b.separator = append(b.separator[:0], separate(b.last, key)...)
 	}
 	setBits(b.words, HashKey(key), uint64(b.hashes))
+	if invariants.Enabled {
+		b.oracle.Add(key)
+	}
 	if b.pageKeys++; b.pageKeys == b.perPage || invariants.Enabled {
 		b.last = append(b.last[:0], key...)
 	}
@@ -78,6 +89,12 @@ func separate(last, key []byte) []byte {
 
 // finishPage encodes the page being filled and begins the next.
 func (b *Builder) finishPage() {
+	if invariants.Enabled {
+		if !slices.Equal(b.words, b.oracle.BitSet().Words()) {
+			panic("bloom: a page is not the one that bits-and-blooms/bloom/v3 makes")
+		}
+		b.oracle.ClearAll()
+	}
 	words := b.words
 	for len(words) > 1 && b.pageKeys <= capacity(32*len(words), b.hashes, b.options.FalsePositiveRate) {
 		words = fold(words)
