@@ -86,12 +86,27 @@ func (t *transport) meet() (waiting bool) {
 		}
 		waiting = true
 		if lane.met {
-			lane.alone = false
-			lane.events <- look
+			lane.lookLocked()
 		}
 		lane.met = true
 	}
 	return waiting
+}
+
+// lookLocked sends a caller who waits alone to wait for his context as well.
+func (l *clientLane) lookLocked() {
+	if l.state == clientWaiting && l.alone {
+		l.alone = false
+		l.events <- look
+	}
+}
+
+// look is for a caller who has read for himself for as long as he may. What is
+// left of his wait is not worth the patrol's two rounds.
+func (l *clientLane) look() {
+	l.transport.mu.Lock()
+	defer l.transport.mu.Unlock()
+	l.lookLocked()
 }
 
 // await waits for the end of a request: for that alone at first, if the lane was

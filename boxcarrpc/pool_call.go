@@ -114,11 +114,11 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		p.dropData(lane)
 		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
-	return p.conclude(lane, idempotent, dst)
+	return p.conclude(ctx, lane, idempotent, dst)
 }
 
 // conclude takes the response off a lane and frees it.
-func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
+func (p *Pool) conclude(ctx context.Context, lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
 	var (
 		code      = Code(lane.response.Code)
 		processed = lane.flags&wire.FlagProcessed != 0
@@ -136,7 +136,7 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 	case code == CodeOK:
 		dst = lane.dst
 	default:
-		err = &Error{Code: code, Message: string(lane.dst[lane.begin:]), Processed: processed}
+		err = &Error{Code: code, Message: string(lane.dst[lane.begin:]), Processed: processed, cause: ownCause(ctx, code)}
 		again = !processed && code.mayBeUnprocessed() || idempotent && (code == CodeUnavailable || slotLost)
 		outcome = outcomeOf(code, processed)
 	}
@@ -144,6 +144,15 @@ func (p *Pool) conclude(lane *clientLane, idempotent bool, dst []byte) (out []by
 	p.dropData(lane)
 	p.finish(lane.answered, lane, outcome, slotLost, lowest)
 	return dst, again, err
+}
+
+// ownCause is why the caller's context ended, if it did and the server says the
+// same: both watch the deadline, and either may be the first to act on it.
+func ownCause(ctx context.Context, code Code) error {
+	if ctx.Err() != nil && CodeOf(ctx.Err()) == code {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // outcomeOf is what the answer to a request says of its server.

@@ -158,6 +158,7 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 			err = t.read()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			lane.look()
 			break
 		}
 		if err != nil {

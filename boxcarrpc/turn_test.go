@@ -166,6 +166,11 @@ func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
 				_, err := p.Call(t.Context(), "m", nil, nil)
 				require.NoError(t, err)
 				freed(t, p)
+				for p.patrol.out.Load() { // lone callers need no patrol: it goes home
+					time.Sleep(ownReading / 3)
+					_, err := p.Call(t.Context(), "m", nil, nil)
+					require.NoError(t, err)
+				}
 
 				stuck.Store(true)
 				ctx, cancel := c.begin(t.Context())
