@@ -47,6 +47,7 @@ type serverView struct {
 	Number      int
 	Slots       int
 	Connections int
+	Streams     int
 	State       string
 }
 
@@ -88,6 +89,9 @@ func (p *Pool) viewServer(peer *poolPeer) serverView {
 		Address: peer.address, Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
 		State: "ready",
 	}
+	for _, t := range peer.transports {
+		v.Streams += t.streams
+	}
 	if len(peer.transports) > 0 {
 		v.Name = peer.transports[0].hello.Name
 	}
@@ -126,7 +130,7 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 </head>
 <body>
 <h1>{{.Name}}</h1>
-{{with .Stats}}<p>{{.Slots}} of {{.Size}} slots, {{.Busy}} busy, {{.Waiting}} calls waiting;
+{{with .Stats}}<p>{{.Slots}} of {{.Size}} slots, {{.Busy}} busy, {{.Waiting}} calls waiting, {{.Streams}} streams;
 {{.Live}} of {{.Servers}} servers live, {{.Transports}} connections.
 {{.Calls}} calls, {{.Failed}} failed, {{.Rejected}} of these refused; {{.Retries}} further attempts.
 {{.Leases}} slots leased, {{.Swaps}} for a higher one; {{.Lost}} lost, {{.Broken}} connections broken.</p>{{end}}
@@ -138,9 +142,9 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 {{end}}</table>
 <h2>Servers</h2>
 <table>
-<tr><th class="n">number</th><th>address</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th>state</th></tr>
-{{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td>{{.State}}</td></tr>
-{{else}}<tr><td colspan="6">none</td></tr>
+<tr><th class="n">number</th><th>address</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th class="n">streams</th><th>state</th></tr>
+{{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td class="n">{{.Streams}}</td><td>{{.State}}</td></tr>
+{{else}}<tr><td colspan="7">none</td></tr>
 {{end}}</table>
 {{with .More}}<p>And {{.}} without a connection.</p>
 {{end}}</body>

@@ -156,7 +156,7 @@ func TestVeryManyServers(t *testing.T) {
 
 func TestThePageShowsTheLadder(t *testing.T) {
 	g := newGate()
-	s := serve(t, g.handler, &ServerOptions{Name: "be-1 <b>"})
+	s := serve(t, g.handler, &ServerOptions{Name: "be-1 <b>", StreamHandler: streams})
 	p := newPool(t, &PoolOptions{Size: 2, Name: "fe-1"}, s.address, "127.0.0.1:1")
 	full(t, p)
 	done := make(chan struct{})
@@ -165,13 +165,16 @@ func TestThePageShowsTheLadder(t *testing.T) {
 		_, _ = p.Call(context.Background(), "m", nil, nil)
 	}()
 	<-g.entered
+	for range 3 {
+		open(t, p, "wait")
+	}
 	until(t, "the dead server is in quarantine", func() bool { return p.Stats().Live == 1 })
 	w := httptest.NewRecorder()
 	p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	page := w.Body.String()
 	require.Equal(t, http.StatusOK, w.Code)
 	for _, want := range []string{
-		"<h1>fe-1</h1>", "2 of 2 slots, 1 busy", "be-1 &lt;b&gt;", s.address, "127.0.0.1:1", "in quarantine: ",
+		"<h1>fe-1</h1>", "2 of 2 slots, 1 busy", "3 streams", `<td class="n">2</td><td class="n">1</td><td class="n">3</td>`, "be-1 &lt;b&gt;", s.address, "127.0.0.1:1", "in quarantine: ",
 		"<td>busy</td>", "<td>free</td>", "has not answered a request yet",
 	} {
 		require.Contains(t, page, want)
