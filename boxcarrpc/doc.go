@@ -72,8 +72,9 @@
 // They have a limit of their own and count as requests in flight. Each may have
 // 256 KiB under way in each direction that its receiver has not taken; there is
 // no such limit for a connection, so that one which is not read stops its own
-// sender and nobody else. A stream that is silent is no fault; that its server is
-// gone is found by the keep-alives.
+// sender and nobody else. A stream that is silent is no fault. That its server is
+// gone is found after one and a half SilenceTimeouts if something is sent on it, and
+// else by the keep-alives.
 //
 // # Tools
 //
@@ -94,11 +95,16 @@
 //
 // # What costs a slot
 //
-// A broken or silent connection costs all of its slots, and its server gets no
-// new questions for a pause that doubles from 100 ms to 5 s. A handler's panic
-// costs the slot. Errors, deadlines and refusals cost none: a server that
-// refuses ("not processed") ranks last for a pause that doubles from 20 ms to
-// 2 s, and a cancelled lane is busy until the server has acknowledged.
+// A broken connection, or one that is silent for a second, costs all of its slots,
+// and its server gets no new questions for a pause that doubles from 100 ms to 5 s.
+// A handler's panic costs the slot. Errors, deadlines and refusals cost none: a
+// server that refuses ("not processed"), or fails a stream before it has sent
+// anything, ranks last for a pause that doubles from 20 ms to 2 s, and a cancelled
+// lane is busy until the server has acknowledged.
+//
+// A connection that owes an answer and brings no byte for 50 ms, or for four times
+// what 99 % of its answers took of late, is pinged, and its server ranks last until
+// it is heard.
 //
 // # Limits
 //

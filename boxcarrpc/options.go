@@ -124,8 +124,9 @@ type PoolOptions struct {
 	// means no deadline. The default is 1 minute.
 	CallTimeout time.Duration
 	// SilenceTimeout is how long a connection with something outstanding may
-	// stay without a byte before it counts as broken; it is asked for a sign of
-	// life after a tenth of that. The default is 1 s.
+	// stay without a byte before it counts as broken. It is asked for a sign of
+	// life, and others are used first, after max(50 ms, 4 x the p99 of its
+	// answers), at most half of the timeout. The default is 1 s.
 	SilenceTimeout time.Duration
 	// KeepAlive is how often an idle connection is asked for a sign of life. It
 	// must be well under the servers' IdleTimeout. The default is 1 minute: a

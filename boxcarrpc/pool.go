@@ -29,6 +29,9 @@ type Pool struct {
 	tasks  sync.WaitGroup // its goroutines
 	patrol patrol
 
+	// The watch over silence runs slowly, because nothing is owed. Changed under mu.
+	resting atomic.Bool
+
 	mu struct {
 		mutex
 		closed  bool
@@ -43,9 +46,8 @@ type Pool struct {
 		waiters []*waiter
 		ready   chan struct{} // closed while a slot is held
 
-		wake    *time.Timer // the rover's
-		tick    *time.Timer // the watch over silence
-		resting bool        // the watch runs slowly, because nothing is owed
+		wake *time.Timer // the rover's
+		tick *time.Timer // the watch over silence
 
 		streams int // of all transports
 

@@ -9,7 +9,6 @@ import (
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
-	"docstore/boxcarrpc/internal/wire"
 )
 
 const (
@@ -18,12 +17,7 @@ const (
 	// The slots of a server that left the set are given back after this time, if
 	// no others have replaced them before.
 	leaveAfter = 30 * time.Second
-	// A connection without a slot is kept this long for the rover's next question.
-	idleTransport = 10 * time.Second
 )
-
-// errUnused ends a connection that nobody needs.
-var errUnused = errors.New("connection without slots")
 
 // watch follows the source of servers.
 func (p *Pool) watch(d discovery.Source) {
@@ -339,80 +333,4 @@ func (p *Pool) lose(t *transport, cause error) {
 	}
 	p.step()
 	p.serveWaiters()
-}
-
-func (p *Pool) setSuspect(t *transport, suspect bool) {
-	if t.suspect == suspect {
-		return
-	}
-	t.suspect = suspect
-	for _, other := range t.peer.transports {
-		suspect = suspect || other.suspect
-	}
-	p.mu.ladder.SetSuspect(t.peer.index, suspect)
-}
-
-// tickPause is how often the transports are looked at while anything is owed.
-func (p *Pool) tickPause() time.Duration { return p.options.SilenceTimeout / 10 }
-
-// attend has the watch over silence run at its full pace. p.mu is held.
-func (p *Pool) attend() {
-	if p.mu.resting {
-		p.mu.resting = false
-		p.mu.tick.Reset(p.tickPause())
-	}
-}
-
-// watchSilence looks at every transport, asks quiet ones for a sign of life and
-// gives up those that do not answer, and those that are no longer needed.
-func (p *Pool) watchSilence() {
-	p.mu.Lock()
-	if p.mu.closed {
-		p.mu.Unlock()
-		return
-	}
-	now := p.now()
-	var dead []*transport
-	p.mu.resting = true
-	for _, t := range p.mu.open {
-		if p.inspect(t, now) {
-			dead = append(dead, t)
-		}
-	}
-	p.forgetLeft(now)
-	pause := p.tickPause()
-	if p.mu.resting {
-		pause = max(pause, min(p.options.KeepAlive/4, idleTransport/2))
-	}
-	p.mu.tick.Reset(pause)
-	p.step()
-	p.mu.Unlock()
-	for _, t := range dead {
-		t.fail(errSilent)
-	}
-}
-
-// inspect looks at one transport and reports whether it is dead.
-func (p *Pool) inspect(t *transport, now int64) (dead bool) {
-	if t.leased == 0 && t.streams == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
-		t.leaving = true
-		p.closeSoon(t, errUnused)
-		return false
-	}
-	owes := int(t.outstanding.Load()) > t.streams // a stream may be silent for long
-	verdict := t.silence.Step(now, t.turn.in.received.Load(), owes)
-	if owes || t.silence.Waiting() {
-		p.mu.resting = false
-	}
-	switch verdict {
-	case core.Ask, core.Suspect:
-		t.out.ping(wire.TypePing, uint64(now))
-		t.out.flushSoon()
-		p.setSuspect(t, verdict == core.Suspect)
-	case core.Well:
-		p.setSuspect(t, false)
-	case core.Dead:
-		return true
-	}
-	return false
 }

@@ -179,6 +179,7 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 		t.turn.pass <- struct{}{} // the messages come unasked: the reader reads for all
 	}
 	t.out.flush(true)
+	t.spoke()
 	return s
 }
 
@@ -201,7 +202,10 @@ func (s *ClientStream) Send(message []byte) error {
 	if len(message) > MaxRequestBytes {
 		return tooLong("message", len(message), MaxRequestBytes)
 	}
-	return s.send(message)
+	s.transport.spoke() // a dead server may never let it go
+	err := s.send(message)
+	s.transport.spoke() // it may have waited for credit before
+	return err
 }
 
 // CloseSend tells the server that there are no more messages; it waits for a
@@ -218,6 +222,7 @@ func (s *ClientStream) CloseSend() {
 	s.mu.Unlock()
 	if send {
 		s.out.flush(false)
+		s.transport.spoke()
 	}
 }
 
@@ -262,6 +267,7 @@ func (s *ClientStream) abandon() {
 	})
 	if first {
 		s.out.flush(false)
+		s.transport.spoke()
 	}
 }
 
@@ -326,6 +332,16 @@ func (s *ClientStream) takeHeader(metadata []byte) error {
 	return err
 }
 
+// hasBegun reports whether the server has sent anything.
+func (s *ClientStream) hasBegun() bool {
+	select {
+	case <-s.begun:
+		return true
+	default:
+		return false
+	}
+}
+
 // takeStatus ends the stream.
 func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []byte) {
 	t, code := s.transport, Code(status.Code)
@@ -337,8 +353,14 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 	if code != CodeOK {
 		failure = &Error{Code: code, Message: status.Message, Processed: processed}
 	}
+	outcome := outcomeOf(code, processed)
+	if code.blamesServer() && !s.hasBegun() {
+		// A server that fails streams at once has the fewest and would get all new
+		// ones.
+		outcome = core.Refused
+	}
 	s.end(failure, trailer)
-	t.pool.streamTaught(t, outcomeOf(code, processed))
+	t.pool.streamTaught(t, outcome)
 	t.pool.streamsEnded(t, 1)
 }
 

@@ -24,7 +24,8 @@ type transport struct {
 	turn  readTurn
 	hello wire.Hello // the server's
 
-	outstanding atomic.Int32 // answers that the server owes, ends of streams among them, pongs left out
+	outstanding atomic.Int32  // answers that the server owes, ends of streams among them, pongs left out
+	said        atomic.Uint64 // counts what was sent on streams, which is never answered as such
 
 	// Guarded by pool.mu.
 	leased    int   // lanes that are leased or being asked for
@@ -41,7 +42,8 @@ type transport struct {
 		mutex
 		lanes   []*clientLane
 		streams streamTable
-		err     error // why it ended
+		times   core.Times // of answers
+		err     error      // why it ended
 	}
 }
 
@@ -156,6 +158,7 @@ func (t *transport) frame(f wire.Frame) error {
 		}
 		return err
 	case wire.TypePong:
+		t.pool.heard(t)
 		t.shrink()
 		return nil
 	case wire.TypeGoAway:
@@ -386,6 +389,9 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lane.state = clientIdle
 	lost := lane.flags&wire.FlagSlotLost != 0
 	lowest := lane.response.Lowest
+	if !abandoned {
+		t.mu.times.Add(t.turn.clock - lane.picked)
+	}
 	t.mu.Unlock()
 	if !abandoned {
 		t.turn.answers++

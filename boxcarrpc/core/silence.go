@@ -2,20 +2,28 @@ package core
 
 // Silence tells a quiet connection from a dead one.
 //
-// A connection that owes something and brings no byte for a tenth of the
-// timeout is suspect and is asked for a sign of life; after the whole timeout it
-// is dead. One that owes nothing is asked every keepAlive, and then owes the
-// answer. Time counts from step to step: steps that are a tenth of the timeout
-// apart find a dead connection at most that much late.
+// A connection that owes an answer and brings no byte for max(50 ms, 4 x the p99 of
+// its answers), at most half of the timeout, is suspect and is asked for a sign of
+// life; after the whole timeout it is dead. One that owes none, but on which
+// something was said, as a message of a stream, is asked after half of the timeout,
+// any other every keepAlive; then it owes the sign of life. Time counts from step to
+// step, so that all of this may come a step late.
 type Silence struct {
 	timeout, keepAlive int64
 
 	since    int64  // when the silence began to count
 	received uint64 // bytes at the last step
-	owed     bool   // something was owed at the last step
+	said     uint64 // when it was last heard
+	waiting  bool   // something was owed or said at the last step
 	pinged   bool   // asked since it was last heard
 	suspect  bool
 }
+
+// What the p99 of answers has to do with suspicion.
+const (
+	suspectFloor = 50e6 // nanoseconds
+	suspectTimes = 4
+)
 
 // NewSilence begins to listen to a connection that has brought no byte yet.
 // Times are in nanoseconds.
@@ -35,36 +43,51 @@ const (
 	Dead                   // give it up
 )
 
-// Step looks at the connection: how many bytes it has brought since it was
-// made, and whether it owes an answer other than to a ping.
-func (s *Silence) Step(now int64, received uint64, owes bool) Verdict {
-	if received != s.received {
-		s.received, s.since, s.pinged = received, now, false
-		s.owed = owes
+// A Line is what a step is told of a connection.
+type Line struct {
+	Received uint64 // bytes that it has brought since it was made
+	Said     uint64 // counts what was sent that has no answer of its own
+	Owes     bool   // an answer, other than to a ping
+	P99      int64  // of its answers, in nanoseconds; looked at if it owes one
+}
+
+// Step looks at the connection.
+func (s *Silence) Step(now int64, line Line) Verdict {
+	if line.Received != s.received {
+		s.received, s.said, s.since, s.pinged = line.Received, line.Said, now, false
+		s.waiting = line.Owes
 		if s.suspect {
 			s.suspect = false
 			return Well
 		}
 		return Fine
 	}
-	owes = owes || s.pinged
-	if owes && !s.owed {
+	owes := line.Owes || s.pinged
+	waiting := owes || line.Said != s.said
+	if waiting && !s.waiting {
 		s.since = now // the silence before anything was owed does not count
 	}
-	s.owed = owes
+	s.waiting = waiting
 	quiet := now - s.since
 	switch {
 	case owes && quiet >= s.timeout:
 		return Dead
-	case owes && !s.suspect && quiet >= s.timeout/10:
+	case owes && !s.suspect && quiet >= s.patience(line.P99):
 		s.suspect, s.pinged = true, true
 		return Suspect
-	case !owes && quiet >= s.keepAlive:
-		s.pinged, s.owed, s.since = true, true, now
+	case !owes && (quiet >= s.keepAlive || waiting && quiet >= s.timeout/2):
+		s.pinged, s.waiting, s.since = true, true, now
 		return Ask
 	}
 	return Fine
 }
 
-// Waiting reports whether the connection was asked and has not been heard since.
-func (s *Silence) Waiting() bool { return s.pinged }
+// patience is how long an answer may be owed without suspicion. The ping needs
+// the time until the timeout for its answer.
+func (s *Silence) patience(p99 int64) int64 {
+	return min(max(suspectFloor, suspectTimes*p99), s.timeout/2)
+}
+
+// Waiting reports whether the connection was to bring something when it was last
+// looked at.
+func (s *Silence) Waiting() bool { return s.waiting }

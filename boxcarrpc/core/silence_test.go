@@ -7,40 +7,87 @@ import (
 )
 
 func TestSilence(t *testing.T) {
-	const timeout, keepAlive = 1000, 15_000
+	const ms = 1e6 // a step's times are in milliseconds
 	type step struct {
-		now      int64
-		received uint64
-		owes     bool
-		want     Verdict
+		now  int64
+		line Line
+		want Verdict
 	}
+	heard := func(bytes uint64) Line { return Line{Received: bytes} }
+	owing := func(bytes uint64) Line { return Line{Received: bytes, Owes: true} }
+	slow := func(p99 int64) Line { return Line{Owes: true, P99: p99 * ms} }
+	said := func(bytes, said uint64) Line { return Line{Received: bytes, Said: said} }
 	for name, steps := range map[string][]step{
 		"idle, then asked, then heard": {
-			{14_999, 0, false, Fine}, {15_000, 0, false, Ask}, {15_050, 0, false, Fine}, {15_090, 8, false, Fine},
-			{30_080, 8, false, Fine}, {30_090, 8, false, Ask},
+			{14_999, heard(0), Fine}, {15_000, heard(0), Ask}, {15_030, heard(0), Fine}, {15_040, heard(8), Fine},
+			{30_030, heard(8), Fine}, {30_040, heard(8), Ask},
 		},
 		"idle, asked, and dead": {
-			{15_000, 0, false, Ask}, {15_100, 0, false, Suspect}, {15_500, 0, false, Fine}, {16_000, 0, false, Dead},
+			{15_000, heard(0), Ask}, {15_050, heard(0), Suspect}, {15_999, heard(0), Fine}, {16_000, heard(0), Dead},
 		},
 		"the silence before a request does not count": {
-			{10_000, 0, true, Fine}, {10_099, 0, true, Fine}, {10_100, 0, true, Suspect},
+			{10_000, owing(0), Fine}, {10_049, owing(0), Fine}, {10_050, owing(0), Suspect},
 		},
 		"a slow handler answers the ping": {
-			{100, 0, true, Fine}, {200, 0, true, Suspect}, {210, 16, true, Well}, {300, 16, true, Fine},
-			{310, 16, true, Suspect}, {400, 32, true, Well},
+			{100, owing(0), Fine}, {150, owing(0), Suspect}, {160, owing(16), Well}, {200, owing(16), Fine},
+			{210, owing(16), Suspect}, {250, owing(32), Well},
 		},
 		"a request that is never answered": {
-			{100, 0, true, Fine}, {200, 0, true, Suspect}, {1099, 0, true, Fine}, {1100, 0, true, Dead},
+			{100, owing(0), Fine}, {150, owing(0), Suspect}, {1099, owing(0), Fine}, {1100, owing(0), Dead},
 		},
 		"answered without the ping's answer": {
-			{100, 0, true, Fine}, {200, 0, true, Suspect}, {250, 9, false, Well}, {300, 9, false, Fine},
+			{100, owing(0), Fine}, {150, owing(0), Suspect}, {200, heard(9), Well}, {300, heard(9), Fine},
+		},
+		"answers that use to take long": {
+			{100, slow(30), Fine}, {219, slow(30), Fine}, {220, slow(30), Suspect},
+		},
+		"answers that use to take longer than the timeout are asked about in time": {
+			{100, slow(3000), Fine}, {599, slow(3000), Fine}, {600, slow(3000), Suspect}, {1100, slow(3000), Dead},
+		},
+		"quick answers do not make for haste": {
+			{100, slow(1), Fine}, {149, slow(1), Fine}, {150, slow(1), Suspect},
+		},
+		"a stream that is sent on into silence": {
+			{5000, said(0, 1), Fine}, {5400, said(0, 7), Fine}, {5499, said(0, 7), Fine}, {5500, said(0, 8), Ask},
+			{5550, said(0, 9), Suspect}, {6499, said(0, 9), Fine}, {6500, said(0, 9), Dead},
+		},
+		"a stream that is sent on is asked about twice a timeout at most": {
+			{5000, said(0, 1), Fine}, {5500, said(0, 2), Ask}, {5510, said(8, 3), Fine}, {5520, said(8, 4), Fine},
+			{6019, said(8, 5), Fine}, {6020, said(8, 6), Ask},
+		},
+		"a stream that is only received from": {
+			{5000, said(0, 1), Fine}, {5010, said(50, 1), Fine}, {9000, said(50, 1), Fine}, {20_009, said(50, 1), Fine},
+			{20_010, said(50, 1), Ask},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSilence(0, timeout, keepAlive)
+			s := NewSilence(0, 1000*ms, 15_000*ms)
 			for _, x := range steps {
-				require.Equal(t, x.want, s.Step(x.now, x.received, x.owes), "at %d", x.now)
+				require.Equal(t, x.want, s.Step(x.now*ms, x.line), "at %d ms", x.now)
 			}
 		})
+	}
+}
+
+// Whatever happens on a connection, no steps end one that is heard within half of
+// the timeout after each question, and all end one that owes and is silent.
+func TestSilenceNeverEndsOneThatAnswers(t *testing.T) {
+	const timeout, tick = int64(1e9), int64(25e6)
+	for answerAfter := int64(1); answerAfter < 20; answerAfter++ { // ticks
+		for p99 := int64(0); p99 < 2e9; p99 += 100e6 {
+			s := NewSilence(0, timeout, 60e9)
+			received, asked := uint64(0), int64(0)
+			for k := int64(1); k < 4000; k++ {
+				if asked > 0 && k >= asked+answerAfter {
+					received, asked = received+8, 0
+				}
+				switch s.Step(k*tick, Line{Received: received, Owes: true, P99: p99}) {
+				case Suspect:
+					asked = k
+				case Dead:
+					t.Fatalf("dead at step %d, though it answers after %d steps", k, answerAfter)
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,130 @@
+package boxcarrpc
+
+import (
+	"errors"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+const (
+	// A connection without a slot is kept this long for the rover's next question.
+	idleTransport = 10 * time.Second
+	// How often the transports are looked at, at most, while anything is owed: half
+	// of the shortest silence that makes one suspect.
+	silenceTick = 25 * time.Millisecond
+)
+
+// errUnused ends a connection that nobody needs.
+var errUnused = errors.New("connection without slots")
+
+// tickPause is how often the transports are looked at while anything is owed.
+func (p *Pool) tickPause() time.Duration { return min(p.options.SilenceTimeout/10, silenceTick) }
+
+// attend has the watch over silence run at its full pace. p.mu is held.
+func (p *Pool) attend() {
+	if p.resting.Load() && !p.mu.closed {
+		p.resting.Store(false)
+		p.mu.tick.Reset(p.tickPause())
+	}
+}
+
+// spoke tells that something was sent on a stream. If the watch rests it either
+// sees that, or is seen to rest here.
+func (t *transport) spoke() {
+	t.said.Add(1)
+	if p := t.pool; p.resting.Load() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.attend()
+	}
+}
+
+func (p *Pool) setSuspect(t *transport, suspect bool) {
+	if t.suspect == suspect {
+		return
+	}
+	t.suspect = suspect
+	for _, other := range t.peer.transports {
+		suspect = suspect || other.suspect
+	}
+	p.mu.ladder.SetSuspect(t.peer.index, suspect)
+}
+
+// watchSilence looks at every transport, asks quiet ones for a sign of life and
+// gives up those that do not answer, and those that are no longer needed.
+func (p *Pool) watchSilence() {
+	p.mu.Lock()
+	if p.mu.closed {
+		p.mu.Unlock()
+		return
+	}
+	now := p.now()
+	var dead []*transport
+	p.resting.Store(true)
+	for _, t := range p.mu.open {
+		if p.inspect(t, now) {
+			dead = append(dead, t)
+		}
+	}
+	p.forgetLeft(now)
+	pause := p.tickPause()
+	if p.resting.Load() {
+		pause = max(pause, min(p.options.KeepAlive/4, idleTransport/2))
+	}
+	p.mu.tick.Reset(pause)
+	p.step()
+	p.mu.Unlock()
+	for _, t := range dead {
+		t.fail(errSilent)
+	}
+}
+
+// inspect looks at one transport and reports whether it is dead.
+func (p *Pool) inspect(t *transport, now int64) (dead bool) {
+	if t.leased == 0 && t.streams == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
+		t.leaving = true
+		p.closeSoon(t, errUnused)
+		return false
+	}
+	verdict := p.listen(t, now)
+	if t.silence.Waiting() {
+		p.resting.Store(false)
+	}
+	switch verdict {
+	case core.Ask, core.Suspect:
+		t.out.ping(wire.TypePing, uint64(now))
+		t.out.flushSoon()
+		p.setSuspect(t, verdict == core.Suspect)
+	case core.Well:
+		p.setSuspect(t, false)
+	case core.Dead:
+		return true
+	}
+	return false
+}
+
+// listen asks the core what a transport's silence means. p.mu is held.
+func (p *Pool) listen(t *transport, now int64) core.Verdict {
+	line := core.Line{
+		Received: t.turn.in.received.Load(),
+		Said:     t.said.Load(),
+		Owes:     int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
+	}
+	if line.Owes {
+		t.mu.Lock()
+		line.P99 = t.mu.times.P99(now)
+		t.mu.Unlock()
+	}
+	return t.silence.Step(now, line)
+}
+
+// heard takes an answer to a ping: a suspect is not one any more.
+func (p *Pool) heard(t *transport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.suspect && p.listen(t, p.now()) == core.Well {
+		p.setSuspect(t, false)
+	}
+}

@@ -1,0 +1,188 @@
+package boxcarrpc
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A server whose answers use to take 100 ms is suspected on the first call, and
+// not when that is known.
+func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		defer l.Close()
+		var pings atomic.Int32
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			c := newRaw(t, conn)
+			c.next()
+			c.send(wire.AppendHello(nil, wire.Hello{MaxLanes: 10}))
+			for {
+				f, err := c.in.next()
+				if err != nil {
+					return
+				}
+				switch f.Type {
+				case wire.TypeLease:
+					c.send(wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0))
+				case wire.TypePing:
+					pings.Add(1)
+					token, _ := f.Ping()
+					c.send(wire.AppendPing(nil, wire.TypePong, token))
+				case wire.TypeRequest:
+					r, _, _, _ := f.Request()
+					lane := f.Lane
+					time.AfterFunc(100*time.Millisecond, func() {
+						c.send(wire.AppendResponse(nil, lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence}, nil))
+					})
+				}
+			}
+		}()
+		p := newPoolOf(t, &PoolOptions{Size: 1, Dialer: l.dial}, discovery.Static("s"))
+		require.NoError(t, p.WaitReady(t.Context()))
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.NoError(t, err)
+		require.Equal(t, int32(1), pings.Load(), "after 50 ms")
+		for range 50 {
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+		}
+		require.Equal(t, int32(1), pings.Load())
+		require.NoError(t, p.Close())
+	})
+}
+
+// A server that has stopped is suspected long before it is given up; one that only
+// takes long is so until it answers the ping.
+func TestASuspectIsOneUntilItIsHeard(t *testing.T) {
+	slow := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+		time.Sleep(300 * time.Millisecond)
+		return dst, nil
+	}
+	inBubble(t, slow, nil, func(t *testing.T, s *testServer, l *pipes) {
+		var cut atomic.Bool
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := l.dial(ctx, address)
+			return &cutConn{Conn: conn, cut: &cut}, err
+		}
+		p := newPool(t, &PoolOptions{Size: 1, Dialer: dial}, "s")
+		var wg sync.WaitGroup
+		suspected := func() (n int) { // of the 300 ms after a call
+			wg.Go(func() { _, _ = p.Call(t.Context(), "m", nil, nil) })
+			for range 300 {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				p.mu.Lock()
+				if p.mu.ladder.Peer(0).Suspect {
+					n++
+				}
+				p.mu.Unlock()
+			}
+			return n
+		}
+		require.Zero(t, suspected(), "it answers the pings at once")
+		wg.Wait()
+		p.mu.Lock()
+		p.mu.open[0].mu.times = core.Times{}
+		p.mu.Unlock()
+		cut.Store(true)
+		require.GreaterOrEqual(t, suspected(), 200)
+		require.Zero(t, p.Stats().Broken, "the timeout is a second")
+		wg.Wait()
+		require.Equal(t, uint64(1), p.Stats().Broken)
+	})
+}
+
+// A server that dies under a stream is found by what is sent to it, long before a
+// keep-alive; a stream on which nothing is sent costs no questions.
+func TestAServerThatDiesUnderAStream(t *testing.T) {
+	inBubble(t, echo, &ServerOptions{StreamHandler: streams}, func(t *testing.T, s *testServer, l *pipes) {
+		var cut atomic.Bool
+		var writes atomic.Int32
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := l.dial(ctx, address)
+			return &cutConn{Conn: countedConn{conn, &writes}, cut: &cut}, err
+		}
+		p := newPool(t, &PoolOptions{Size: 1, Dialer: dial}, "s")
+		stream := open(t, p, "echo")
+		time.Sleep(5 * time.Second)
+		before := writes.Load()
+		time.Sleep(50 * time.Second)
+		require.Equal(t, before, writes.Load(), "the watch is idle, and nobody asks")
+
+		for range 100 {
+			require.NoError(t, stream.Send([]byte("m")))
+			_, err := stream.Receive(nil)
+			require.NoError(t, err)
+		}
+		require.Equal(t, before+100, writes.Load(), "answered messages are not asked about")
+
+		time.Sleep(22 * time.Second) // the watch over silence rests
+		cut.Store(true)
+		start := time.Now()
+		require.NoError(t, stream.Send([]byte("m")))
+		_, err := stream.Receive(nil)
+		require.ErrorIs(t, err, errSilent)
+		require.LessOrEqual(t, time.Since(start), DefaultSilenceTimeout*3/2+4*silenceTick)
+	})
+}
+
+// A countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// A server that fails each stream at once always has the fewest. It gets one, and
+// no more before a pause.
+func TestAServerThatFailsStreamsAtOnceDrawsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := newPipes(), newPipes()
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if address == "good" {
+				return good.dial(ctx, address)
+			}
+			return bad.dial(ctx, address)
+		}
+		var failed atomic.Int32
+		serveOn(t, good, echo, &ServerOptions{StreamHandler: streams})
+		serveOn(t, bad, echo, &ServerOptions{StreamHandler: func(context.Context, string, *ServerStream) error {
+			failed.Add(1)
+			return &Error{Code: CodeInternal, Message: "broken", Processed: true}
+		}})
+		p := newPool(t, &PoolOptions{Size: 2, Dialer: dial}, "good", "bad")
+		full(t, p)
+		for range 20 {
+			open(t, p, "wait")
+			synctest.Wait()
+		}
+		require.Equal(t, int32(1), failed.Load())
+		time.Sleep(pauseOfARefusal)
+		open(t, p, "wait")
+		synctest.Wait()
+		require.Equal(t, int32(2), failed.Load(), "it is tried again")
+	})
+}
+
+// pauseOfARefusal is well over the first one, of package core.
+const pauseOfARefusal = 100 * time.Millisecond
