@@ -1,18 +1,26 @@
 package lsm
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // Budget is memory that several stores share: memtables, those that snapshots
-// and iterators hold on to included, and filter pages. It is divided in fixed
+// and iterators hold on to included, filter pages, and what merges build. It has fixed
 // parts, so that no store can take what another counts on:
 //
 //   - 3/8 for the memtables being filled or waiting to be written: of each of n
 //     stores two, which are filled up to 1/(8n) of the budget, or less if its
 //     Options.MemtableBytes say so, and take up to half as much again;
-//   - 3/8 for memtables that snapshots and iterators pin. One that would exceed
-//     this is refused with ErrBudget;
-//   - 2/8 for filter pages: a store that is opened takes its Options.FilterBytes,
-//     but at most half of what is left, and gives them back when it is closed.
+//   - 3/8 for memtables that snapshots and iterators pin, and for the filters and
+//     indexes of tables that merges are writing. A snapshot or iterator that would
+//     exceed this is refused with ErrBudget; what merges need beyond it filters
+//     yield for as long;
+//   - 2/8 for filter pages, and the indexes of these. Every second, and whenever a
+//     store is opened or closed, they are divided anew: each store gets as its
+//     filters are asked, but not more than all of them take or its
+//     Options.FilterBytes. What is left over all get alike.
 //
 // The size of memtables adapts when a store is opened or closed, with the next
 // write. What exceeds the budget is a single batch larger than a memtable, until
@@ -20,11 +28,17 @@ import "sync/atomic"
 //
 // A Budget may be used by many goroutines. The nil *Budget has no bound.
 type Budget struct {
-	bytes  int64
-	stores atomic.Int64
-	used   atomic.Int64 // by memtables
-	pinned atomic.Int64 // of those, by ones that are pinned, as if they were full
-	filter atomic.Int64 // taken by stores for filter pages
+	bytes   int64
+	stores  atomic.Int64
+	used    atomic.Int64 // by memtables
+	pinned  atomic.Int64 // of those, by ones that are pinned, as if they were full
+	merging atomic.Int64 // by merges
+
+	mu struct {
+		sync.Mutex
+		shares  []*filterShare
+		divided time.Time
+	}
 }
 
 // NewBudget returns a budget of the given bytes.
@@ -33,11 +47,25 @@ func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 // Bytes is the size of the budget.
 func (b *Budget) Bytes() int64 { return b.bytes }
 
-// join counts one more store, or one less.
-func (b *Budget) join(stores int64) {
-	if b != nil {
-		b.stores.Add(stores)
+// BudgetStats is where the memory of a Budget goes, in bytes.
+type BudgetStats struct {
+	Bytes     int64 // the budget
+	Memtables int64 // pinned ones included
+	Pinned    int64 // of these, as if they were full
+	Merges    int64 // filters and indexes of tables being written by merges
+	Filters   int64 // pages in memory and their indexes
+}
+
+// Stats tells where the memory goes, of all stores.
+func (b *Budget) Stats() BudgetStats {
+	s := BudgetStats{Bytes: b.bytes, Memtables: b.used.Load(), Pinned: b.pinned.Load(), Merges: b.merging.Load()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, share := range b.mu.shares {
+		filters := share.filters.Stats()
+		s.Filters += filters.IndexBytes + filters.ResidentBytes
 	}
+	return s
 }
 
 // grow counts memory of memtables.
@@ -55,23 +83,11 @@ func (b *Budget) memtableBytes(want int64) int64 {
 	return max(minMemtableBytes, min(want, b.bytes/8/max(1, b.stores.Load())))
 }
 
-// takeFilter takes memory for filter pages; the store gives it back.
-func (b *Budget) takeFilter(want int64) int64 {
-	if b == nil {
-		return want
-	}
-	for {
-		taken := b.filter.Load()
-		grant := min(want, max(0, b.bytes/4-taken)/2)
-		if b.filter.CompareAndSwap(taken, taken+grant) {
-			return grant
-		}
-	}
-}
-
-func (b *Budget) giveFilter(bytes int64) {
+// merge counts what a merge takes, and what it gives back as negative.
+func (b *Budget) merge(bytes int64) {
 	if b != nil {
-		b.filter.Add(-bytes)
+		b.merging.Add(bytes)
+		b.divide(time.Now(), true)
 	}
 }
 
@@ -81,7 +97,7 @@ func (b *Budget) pin(bytes int64) bool {
 	if b == nil {
 		return true
 	}
-	if b.pinned.Add(bytes) > b.bytes*3/8 {
+	if b.pinned.Add(bytes)+b.merging.Load() > b.bytes*3/8 {
 		b.pinned.Add(-bytes)
 		return false
 	}
@@ -99,17 +115,4 @@ func (b *Budget) unpin(bytes int64) {
 	if b != nil {
 		b.pinned.Add(-bytes)
 	}
-}
-
-// budgetShare is what one store has taken.
-type budgetShare struct{ filterBytes int64 }
-
-func (s *budgetShare) take(b *Budget, filterBytes int64) {
-	b.join(1)
-	s.filterBytes = b.takeFilter(filterBytes)
-}
-
-func (s *budgetShare) release(b *Budget) {
-	b.giveFilter(s.filterBytes)
-	b.join(-1)
 }

@@ -72,6 +72,7 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 		return err
 	}
 	sources := make([]internalIterator, len(inputs))
+	memory := int64(0) // of the filter and index of the output, at most
 	for i, t := range inputs {
 		// A mapping of its own, to be read in order; its blocks are verified anew.
 		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
@@ -80,7 +81,10 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 		}
 		defer r.close()
 		sources[i] = r.iterator()
+		memory += int64(r.footer.filter.length + r.footer.index.length)
 	}
+	db.options.Budget.merge(memory)
+	defer db.options.Budget.merge(-memory)
 	db.mu.Lock()
 	number := db.takeNumber()
 	db.mu.Unlock()

@@ -20,7 +20,7 @@ type DB struct {
 	options Options
 	lock    io.Closer // of the LOCK file; nil if read-only
 	filters *bloom.Manager
-	budget  budgetShare // what was taken of Options.Budget
+	share   filterShare // of Options.Budget
 
 	stopFilters func() // ends the filters' background work
 
@@ -180,7 +180,7 @@ func (db *DB) close() error {
 	if v != nil {
 		v.unref()
 	}
-	db.budget.release(db.options.Budget)
+	db.options.Budget.leave(&db.share)
 	if db.lock != nil {
 		err = errors.CombineErrors(err, db.lock.Close())
 	}

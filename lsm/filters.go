@@ -1,6 +1,9 @@
 package lsm
 
 import (
+	"sync"
+	"time"
+
 	"github.com/cockroachdb/errors"
 
 	"docstore/bloom"
@@ -20,6 +23,49 @@ func (db *DB) trackFilters() {
 		db.env.logger.Warn("which filter pages are useful has to be learnt anew", "dir", db.env.dir, "error", err)
 	}
 	db.filters.Track(db.current.Load().filters()...)
+}
+
+// startFilters begins the background work on filters, until stopFilters.
+func (db *DB) startFilters() {
+	stop := db.filters.Start(db.reportFilters)
+	budget := db.options.Budget
+	if budget == nil {
+		db.stopFilters = stop
+		return
+	}
+	budget.divide(time.Now(), true) // what the filters take is known by now
+	quit := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		ticker := time.NewTicker(divideInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+				budget.divide(time.Now(), false)
+			}
+		}
+	})
+	db.stopFilters = func() {
+		close(quit)
+		done.Wait()
+		stop()
+	}
+}
+
+// filterProbes is how often the filters were asked.
+func (db *DB) filterProbes() (probes uint64) {
+	v, err := db.acquire()
+	if err != nil {
+		return 0
+	}
+	defer v.unref()
+	for _, f := range v.filters() {
+		probes += f.Stats().Probes
+	}
+	return probes
 }
 
 // updateFilters tells the manager that tables have come or gone. The pages of

@@ -19,7 +19,7 @@ func openReadOnly(dir string, o Options) (*DB, error) {
 		db := newDB(dir, o)
 		var m manifest
 		if m, err = db.openPresent(); err == nil {
-			db.stopFilters = db.filters.Start(db.reportFilters)
+			db.startFilters()
 			return db, nil
 		}
 		_ = db.Close()

@@ -38,7 +38,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		return nil, errors.CombineErrors(err, db.Close())
 	}
 	db.running = true
-	db.stopFilters = db.filters.Start(db.reportFilters)
+	db.startFilters()
 	db.background.Add(3)
 	go db.worker("flush", db.flushDue, &db.mu.flushing, &db.mu.flushError, db.flushOldest)
 	go db.worker("merge", db.mergeDue, &db.mu.merging, &db.mu.mergeError, func() error { return db.mergeNewer(nil) })
@@ -54,10 +54,11 @@ func newDB(dir string, o Options) *DB {
 		closing: make(chan struct{}),
 	}
 	db.mu.changed.L = &db.mu.Mutex
-	db.budget.take(o.Budget, o.FilterBytes)
-	db.filters = bloom.NewManager(db.budget.filterBytes)
+	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until they are started
 	db.current.Store(newView([]*memtable{newMemtable(o.Budget)}, nil))
+	db.share = filterShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes}
+	o.Budget.join(&db.share)
 	return db
 }
 

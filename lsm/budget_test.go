@@ -1,0 +1,92 @@
+package lsm
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+func TestDivideFilters(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes int64
+		needs []filterNeed
+		want  []int64
+	}{
+		"nobody":                      {100, nil, []int64{}},
+		"enough for all, and some":    {100, []filterNeed{{1, 10, 1000}, {9, 20, 1000}}, []int64{45, 55}},
+		"by load":                     {100, []filterNeed{{10, 1000, 1000}, {30, 1000, 1000}}, []int64{25, 75}},
+		"small ones leave theirs":     {100, []filterNeed{{50, 10, 1000}, {50, 1000, 1000}}, []int64{10, 90}},
+		"a store that nobody asks":    {2100, []filterNeed{{0, 5000, 5000}, {1000, 5000, 5000}}, []int64{100, 2000}},
+		"nobody asks":                 {100, []filterNeed{{0, 1000, 1000}, {0, 1000, 1000}}, []int64{50, 50}},
+		"never more than a store may": {100, []filterNeed{{1, 5, 10}, {1, 5, 20}}, []int64{10, 20}},
+		"nothing to divide":           {0, []filterNeed{{1, 5, 10}}, []int64{0}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, divideFilters(c.bytes, c.needs)) })
+	}
+	r := testseed.Rand(t)
+	for range 1000 {
+		needs := make([]filterNeed, 1+r.IntN(10))
+		for i := range needs {
+			most := r.Int64N(1 << 20)
+			needs[i] = filterNeed{load: float64(r.IntN(1000)), all: r.Int64N(most + 1), most: most}
+		}
+		bytes, sum := r.Int64N(1<<22), int64(0)
+		for i, part := range divideFilters(bytes, needs) {
+			require.LessOrEqual(t, part, needs[i].most)
+			sum += part
+		}
+		require.LessOrEqual(t, sum, bytes)
+	}
+}
+
+// TestBudgetFollowsNeed has stores of different size and load share a budget, and
+// sees that the busy one gets more of it, then another, and that all of them
+// together keep to it.
+func TestBudgetFollowsNeed(t *testing.T) {
+	budget := NewBudget(512 << 10)
+	var stores []*DB
+	requireWithin := func() {
+		t.Helper()
+		s := budget.Stats()
+		require.LessOrEqual(t, s.Memtables+s.Merges+s.Filters, s.Bytes+s.Bytes/10)
+	}
+	const keys = 100_000
+	for i := range 3 {
+		db := open(t, fmt.Sprint("db", i), &Options{FS: vfs.NewMem(), Budget: budget, MemtableBytes: 1 << 20})
+		stores = append(stores, db)
+	}
+	for n := range keys {
+		for _, db := range stores {
+			set(t, db, fmt.Sprint(n), "")
+		}
+		if n%1000 == 0 {
+			requireWithin()
+		}
+	}
+	for _, db := range stores {
+		require.NoError(t, db.Flush())
+		require.NoError(t, db.WaitIdle(t.Context()))
+		require.Greater(t, db.Stats().Filter.PageBytes, budget.Bytes()/4/3, "not all filters have room")
+	}
+	now := time.Now().Add(time.Hour)
+	for busy := range stores {
+		for range 10 { // divisions
+			for n := range 5000 {
+				requireMissing(t, stores[busy], fmt.Sprint(n, " is missing"))
+			}
+			now = now.Add(divideInterval)
+			budget.divide(now, false)
+			requireWithin()
+		}
+		for i, db := range stores {
+			if i != busy {
+				require.Greater(t, stores[busy].Stats().Filter.BudgetBytes, 2*db.Stats().Filter.BudgetBytes)
+			}
+		}
+	}
+}
