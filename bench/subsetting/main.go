@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -38,19 +39,25 @@ func run(out io.Writer, args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
 	}
-	if *large {
+	var tables bytes.Buffer
+	err := printTables(&tables, *large)
+	if _, writeErr := out.Write(tables.Bytes()); err == nil {
+		err = writeErr
+	}
+	if err != nil || *picture == "" {
+		return err
+	}
+	return drawPicture(*picture)
+}
+
+func printTables(out *bytes.Buffer, large bool) error {
+	if large {
 		return printLarge(out)
 	}
 	if err := printProperties(out); err != nil {
 		return err
 	}
-	if err := printLotSizes(out); err != nil {
-		return err
-	}
-	if *picture == "" {
-		return nil
-	}
-	return drawPicture(*picture)
+	return printLotSizes(out)
 }
 
 // variant is an algorithm with its options.

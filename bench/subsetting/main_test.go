@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,6 +34,6 @@ func TestConnections(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	require.EqualError(t, run(nil, []string{"more"}), `unexpected argument "more"; see -help`)
+	require.EqualError(t, run(io.Discard, []string{"more"}), `unexpected argument "more"; see -help`)
 	require.Error(t, run(&bytes.Buffer{}, []string{"-picture", filepath.Join(t.TempDir(), "missing", "x.png")}))
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -59,7 +59,7 @@ const (
 )
 
 // printProperties prints a row of figures for each algorithm.
-func printProperties(out io.Writer) error {
+func printProperties(out *bytes.Buffer) error {
 	fmt.Fprintf(out, "| algorithm | utilization | distinct of %d | frontends %d to %d | backends %d to %d (ideal %s) | %d to %d (ideal %s) | size %d to %d | spread |\n",
 		manyFrontends, frontends, frontends+1,
 		backends, backends+1, percent(subsetmetrics.IdealBackendChurn(backends, backends+1)),
@@ -91,7 +91,7 @@ func printProperties(out io.Writer) error {
 func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 
 // printLotSizes prints what rocksteadier gains and loses with larger lots.
-func printLotSizes(out io.Writer) error {
+func printLotSizes(out *bytes.Buffer) error {
 	fmt.Fprintf(out, "| lot size | utilization | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
 	for _, size := range []int{1, 5, 10, 20, 50} {
 		v := variant{name: "rocksteadier", options: subset.Options{LotSize: size}}
@@ -110,7 +110,7 @@ func printLotSizes(out io.Writer) error {
 }
 
 // printLarge prints how evenly the connections of a very large fleet fall.
-func printLarge(out io.Writer) error {
+func printLarge(out *bytes.Buffer) error {
 	const frontends, backends = 10_000, 1_000_000
 	fmt.Fprintln(out, "| algorithm | k | mean connections | idle backends | most connections |\n|---|---|---|---|---|")
 	for _, k := range []int{100, 2000} {
