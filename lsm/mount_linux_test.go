@@ -11,3 +11,7 @@ func mountSmall(dir string, bytes int) error {
 }
 
 func unmount(dir string) error { return syscall.Unmount(dir, 0) }
+
+func remountReadOnly(dir string) error {
+	return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+}
