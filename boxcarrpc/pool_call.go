@@ -101,15 +101,16 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
 	}
+	ticket := lane.ticket // once abandoned, the lane may be another's
 	if reads {
 		lane.transport.readFor(lane, deadline)
 	}
 	if !p.await(ctx, lane, alone) {
-		return dst, false, contextError(ctx, lane.transport.out.reached(lane.ticket))
+		return dst, false, contextError(ctx, lane.transport.out.reached(ticket))
 	}
 	idempotent := p.options.Methods[method].Idempotent
 	if lane.failure != nil {
-		written := lane.transport.out.reached(lane.ticket)
+		written := lane.transport.out.reached(ticket)
 		err = broken(lane.transport, lane.failure, written)
 		p.dropData(lane)
 		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
