@@ -95,8 +95,14 @@
 // place lets the next Tail go on. What is not there yet is waited for, and so is
 // a segment whose number is missing. Of one case the rule knows nothing: a
 // damaged footer looks like one that has not arrived. So a sealed segment
-// without footer that has not changed for half a minute (600 polls) while later
-// segments are there is damaged, too.
+// without footer that has not changed for half a minute while later segments are
+// there is damaged, too.
+//
+// Tail looks for more every ReaderOptions.PollInterval. On Linux inotify has it
+// look at once when a file of the directory is written or put there: a hint, and
+// never needed. Where there is none (another file system, a network's, or a user
+// who has too many watches, which is logged) entries are only seen later, by up to
+// the interval.
 //
 // Where 0000000002.seg and 0000000002.open are both there the first is asked
 // first, and the other one where it does not help.

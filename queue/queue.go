@@ -23,7 +23,7 @@ const (
 	DefaultCodec        = "s2"
 	DefaultBlockBytes   = 256 << 10
 	DefaultSegmentBytes = 64 << 20
-	DefaultPollInterval = 50 * time.Millisecond
+	DefaultPollInterval = 250 * time.Millisecond
 )
 
 // Record is a document on its way into the queue.
@@ -79,7 +79,8 @@ type WriterOptions struct {
 type ReaderOptions struct {
 	// FS is where the directory lies. The default is vfs.OS.
 	FS vfs.FS
-	// PollInterval is how often Tail looks for more when nothing is waiting.
+	// PollInterval is how often Tail looks for more when nothing is waiting. On
+	// Linux, with FS vfs.OS, it also looks when the kernel tells of a change.
 	// The default is DefaultPollInterval.
 	PollInterval time.Duration
 	// OnCaughtUp is called from Tail, in its goroutine, each time nothing is

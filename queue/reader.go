@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -20,6 +21,8 @@ type Reader struct {
 	files   fileCache
 	done    chan struct{} // closed by Close
 	closing sync.Once
+	// unwatched: it was logged that the directory cannot be watched.
+	unwatched atomic.Bool
 }
 
 // OpenReader opens the queue in dir for reading. The directory must exist; it

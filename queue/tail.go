@@ -96,7 +96,12 @@ type tailer struct {
 	files     [2]tailFile // of segment: sealed, open
 	delivered Position    // Next of the last entry that fn has seen, or the start
 	caughtUp  bool        // OnCaughtUp was called since then
-	stalled   int         // polls without any change although a later segment is there
+	// unchanged is since when a sealed segment stands there without a footer and
+	// without any change; zero: it does not.
+	unchanged time.Time
+
+	watch   *vfs.Watch // nil: none as yet, or none to be had
+	watched bool       // watch was asked for
 }
 
 // tailFile is one of the two files that can hold a segment.
@@ -122,6 +127,13 @@ func newTailer(r *Reader, from Position) *tailer {
 }
 
 func (t *tailer) close() {
+	t.closeFiles()
+	if t.watch != nil {
+		_ = t.watch.Close() // of a descriptor that nothing is written to
+	}
+}
+
+func (t *tailer) closeFiles() {
 	for i := range t.files {
 		t.files[i].close()
 	}
@@ -154,7 +166,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 			}
 			found, err := t.ask(f, b)
 			if found {
-				t.stalled = 0
+				t.unchanged = time.Time{}
 				return true, nil
 			}
 			if t.segment != segment { // sealed and done
@@ -171,7 +183,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 		if failed != nil || t.segment == segment {
 			return false, failed
 		}
-		t.close()
+		t.closeFiles()
 	}
 }
 
@@ -273,7 +285,7 @@ func (t *tailer) open(f *tailFile) error {
 	case sameFile(info, f.info):
 		return nil
 	}
-	t.stalled = 0
+	t.unchanged = time.Time{}
 	if f.file != nil && f.file.footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
 		f.info, f.quiet = info, 0 // it has grown
 		return f.file.refresh()
@@ -354,7 +366,8 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 	return nil
 }
 
-// wait tells that nothing is waiting and then waits for the next poll.
+// wait tells that nothing is waiting and then waits for the next poll, or for a
+// hint that there is something to see.
 func (t *tailer) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -368,6 +381,16 @@ func (t *tailer) wait(ctx context.Context) error {
 	if err := t.stall(); err != nil {
 		return err
 	}
+	if !t.watched {
+		t.watched = true
+		if t.watch = t.r.watch(); t.watch != nil {
+			return nil // what came before the watch was there is not hinted at
+		}
+	}
+	var hints <-chan struct{}
+	if t.watch != nil {
+		hints = t.watch.C
+	}
 	timer := time.NewTimer(t.r.options.PollInterval)
 	defer timer.Stop()
 	select {
@@ -375,27 +398,47 @@ func (t *tailer) wait(ctx context.Context) error {
 		return ctx.Err()
 	case <-t.r.done:
 		return ErrClosed
+	case <-hints:
+		return nil
 	case <-timer.C:
 		return nil
 	}
 }
 
-// stallPolls is for how many polls in a row a sealed segment may stand there
-// without a footer and without any change while a later segment is there: half a
-// minute by default. A copy under way does not do that, but neither can a footer
-// that was damaged be told from one that has not arrived in any other way.
-const stallPolls = 600
+// watch watches the directory, or returns nil where that cannot be had; a kernel
+// that refuses is logged once.
+func (r *Reader) watch() *vfs.Watch {
+	w, err := vfs.WatchDir(r.options.FS, r.dir)
+	if err == nil {
+		return w
+	}
+	if !errors.Is(err, errors.ErrUnsupported) && !r.unwatched.Swap(true) {
+		r.options.Logger.Warn("the queue's directory cannot be watched; new entries are seen by polling, a little later",
+			"interval", r.options.PollInterval, "error", err)
+	}
+	return nil
+}
 
-// stall counts the polls that brought nothing, and says when it is enough.
+// stallTimeout is for how long a sealed segment may stand there without a footer
+// and without any change while a later segment is there. A copy under way does
+// not do that, but neither can a footer that was damaged be told from one that
+// has not arrived in any other way.
+const stallTimeout = 30 * time.Second
+
+// stall says when a sealed segment has not changed for long enough.
 func (t *tailer) stall() error {
 	sealed := &t.files[0]
 	if sealed.info == (vfs.Info{}) {
 		return nil
 	}
-	if t.stalled++; t.stalled < stallPolls {
+	now := time.Now()
+	if t.unchanged.IsZero() {
+		t.unchanged = now
+	}
+	if now.Sub(t.unchanged) < stallTimeout {
 		return nil
 	}
-	t.stalled = 0
+	t.unchanged = time.Time{}
 	l, err := t.r.list()
 	if err != nil || !l.after(t.segment) {
 		return err

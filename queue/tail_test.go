@@ -219,7 +219,7 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 				go func() {
 					ended <- r.Tail(t.Context(), Position{}, func(Entry) error { got++; return nil })
 				}()
-				time.Sleep(2 * stallPolls * DefaultPollInterval)
+				time.Sleep(2 * stallTimeout)
 				synctest.Wait()
 				require.Empty(t, ended, "it may be the newest segment, still on its way")
 				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))

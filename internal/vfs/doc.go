@@ -51,6 +51,12 @@
 // Elsewhere, and on file systems that cannot allocate, each Append is a write and
 // the file is as long as what was appended.
 //
+// # Watching
+//
+// WatchDir has the kernel tell when something in a directory changes, on Linux by
+// inotify. It is a hint for one who polls, and not a part of FS: what does without
+// it must be right without it.
+//
 // # Mappings
 //
 // Touching mapped memory that the disk cannot deliver, or that lies behind the

@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTailIsToldOfChanges: with an hour between two polls, entries come all the
+// same, in the open segment, behind a seal and in the next segment.
+func TestTailIsToldOfChanges(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	dir := t.TempDir()
+	w, err := OpenWriter(dir, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close()) }()
+	caughtUp := make(chan Position, 1)
+	r, err := OpenReader(dir, &ReaderOptions{
+		PollInterval: time.Hour,
+		OnCaughtUp: func(p Position) {
+			select {
+			case caughtUp <- p:
+			default:
+			}
+		},
+	})
+	require.NoError(t, err)
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	got, ended := make(chan string), make(chan error)
+	go func() {
+		ended <- r.Tail(ctx, Position{}, func(e Entry) error {
+			got <- string(e.ID)
+			return nil
+		})
+	}()
+	<-caughtUp // it waits, or is about to
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		_, err := w.Append([]byte(id), []byte("document"))
+		require.NoError(t, err)
+		if id == "c" {
+			require.NoError(t, w.Seal())
+		} else {
+			require.NoError(t, w.Flush())
+		}
+		require.Equal(t, id, <-got)
+	}
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// TestTailPollsWhereItIsNotTold: a kernel that refuses to watch is logged once
+// for a Reader, and the entries are found without it.
+func TestTailPollsWhereItIsNotTold(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere there is nothing to refuse")
+	}
+	dir := filepath.Join(t.TempDir(), "queue")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	var logged bytes.Buffer
+	waiting := make(chan struct{}, 1)
+	r, err := OpenReader(dir, &ReaderOptions{
+		PollInterval: time.Millisecond,
+		Logger:       slog.New(slog.NewTextHandler(&logged, nil)),
+		OnCaughtUp: func(Position) {
+			select {
+			case waiting <- struct{}{}:
+			default:
+			}
+		},
+	})
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, os.Remove(dir)) // what is not there cannot be watched
+	ended := make(chan error)
+	tail := func(ctx context.Context) {
+		ended <- r.Tail(ctx, Position{}, func(Entry) error { return errDone })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go tail(ctx)
+	<-waiting
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
+	go tail(t.Context())
+	<-waiting
+	w, err := OpenWriter(dir, nil) // makes the directory
+	require.NoError(t, err)
+	_, err = w.Append([]byte("a"), nil)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, <-ended, errDone)
+	assert.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("cannot be watched")), logged.String())
+}
