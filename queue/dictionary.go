@@ -27,6 +27,8 @@ const (
 	// size have gone by: it is smaller and half as long in training as the next
 	// one, and stores a thirtieth more, but far less than none at all.
 	firstShare = 8
+	// maxFruitless: there is a training in 2^maxFruitless segments at least.
+	maxFruitless = 6
 	// patienceShare: a segment without a dictionary grows to so many times the
 	// size of one while the first is being trained; then the training is waited
 	// for.

@@ -112,6 +112,33 @@ func TestUselessSampleGivesNoDictionary(t *testing.T) {
 	}
 }
 
+// TestFruitlessTrainingsBecomeRare: documents from which there is nothing to learn
+// are tried after 1, 2, 4 ... segments.
+func TestFruitlessTrainingsBecomeRare(t *testing.T) {
+	opts := testOptions(newMem(t))
+	opts.Codec, opts.dictionaryBytes, opts.SegmentBytes = "s2", 1<<10, 1<<30
+	w, err := OpenWriter(queueDir, opts)
+	require.NoError(t, err)
+	random := testseed.Rand(t)
+	var trainings []int
+	segment := 0
+	w.codec.train = func([][]byte, int) ([]byte, error) {
+		trainings = append(trainings, segment)
+		return randomBytes(random, 1<<10), nil
+	}
+	w.mu.trained = true // the one within the first segment has been
+	for ; segment < 20; segment++ {
+		for i := range 40 {
+			_, err := w.Append(fmt.Append(nil, i), randomBytes(random, 500))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Seal())
+		w.training.Wait()
+	}
+	require.NoError(t, w.Close())
+	require.Equal(t, []int{0, 2, 6, 14}, trainings)
+}
+
 // TestOddSamples: a trainer gets whatever people store.
 func TestOddSamples(t *testing.T) {
 	for name, document := range map[string][]byte{

@@ -89,9 +89,11 @@ func putPlace(b []byte, a Address, rawAndFlags uint32) {
 // length and flags, its id and its stored bytes. What is fetched with it is the
 // right document, whole, at its own place.
 func documentCRC(a Address, rawAndFlags uint32, id, stored []byte) uint32 {
-	var place [placeBytes]byte
-	putPlace(place[:], a, rawAndFlags)
-	crc := checksum.Update(0, place[:])
+	s := getScratch() // an array of its own would escape: crc32 sums through a function variable
+	defer s.release()
+	place := s.sized(placeBytes)
+	putPlace(place, a, rawAndFlags)
+	crc := checksum.Update(0, place)
 	crc = checksum.Update(crc, id)
 	return checksum.Update(crc, stored)
 }

@@ -124,3 +124,11 @@ func TestFetchAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestChecksumAllocatesNothing(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector a sync.Pool forgets on purpose")
+	}
+	id, stored := []byte("id"), []byte("stored")
+	require.Zero(t, testing.AllocsPerRun(100, func() { documentCRC(Address{}, 6, id, stored) }))
+}

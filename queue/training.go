@@ -47,7 +47,7 @@ func (w *Writer) takeDictionary() {
 		return
 	}
 	var better *dictionary
-	if w.mu.dictionary == nil && w.mu.segment.raw >= patienceShare*uint64(w.options.dictionaryBytes) {
+	if s := w.mu.segment; w.mu.dictionary == nil && s != nil && s.raw >= patienceShare*uint64(w.options.dictionaryBytes) {
 		better = <-w.mu.result
 	} else {
 		select {
@@ -58,6 +58,20 @@ func (w *Writer) takeDictionary() {
 	}
 	w.mu.result = nil
 	if better != nil {
-		w.mu.dictionary = better
+		w.mu.dictionary, w.mu.fruitless = better, 0
+		return
 	}
+	w.mu.fruitless = min(w.mu.fruitless+1, maxFruitless)
+	w.mu.skip = 1<<w.mu.fruitless - 1
+}
+
+// trainAfterSegment is train, but for the segments that are skipped after trainings
+// that brought nothing, twice as many each time: where documents stay alike, a tenth
+// of a second for each segment would be spent for nothing.
+func (w *Writer) trainAfterSegment() {
+	if w.mu.skip > 0 {
+		w.mu.skip--
+		return
+	}
+	w.train()
 }

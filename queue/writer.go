@@ -52,6 +52,8 @@ type Writer struct {
 		sample     *sample
 		sampled    int64            // bytes of documents offered to the sample
 		trained    bool             // a first training was started
+		fruitless  int              // trainings in a row that brought nothing, up to maxFruitless
+		skip       int              // segments after which none is started
 		result     chan *dictionary // of the training under way; nil: none is
 	}
 }
@@ -135,8 +137,8 @@ func (w *Writer) makeRoom(bytes int, now time.Time) error {
 	if w.mu.block != nil {
 		return nil
 	}
+	w.takeDictionary()
 	if s := w.mu.segment; s != nil {
-		w.takeDictionary()
 		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {
 			w.seal(nil)
 		}
@@ -225,7 +227,7 @@ func (w *Writer) seal(done chan<- error) {
 	w.pipeline.submit(step{seal: s != nil, done: done})
 	if s != nil {
 		w.mu.lastRaw = s.raw
-		w.train()
+		w.trainAfterSegment()
 	}
 }
 
