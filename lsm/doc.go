@@ -52,8 +52,9 @@
 // tables whose range of keys or whose filter excludes the key. The key is hashed
 // once for all filters.
 //
-// Which tables to merge says planMerge, unless Options.MergeRule says otherwise: those at the new end whose sum is at least
-// the size of the next, in memtables, rounded. So n memtables are written about
+// Which tables to merge says planMerge, unless Options.MergeRule says otherwise:
+// those at the new end whose sum is at least the size of the next, in memtables,
+// rounded. So n memtables are written about
 // log n times, and there are about log n tables. Merges run in the background, one
 // at a time; a large one pauses for small ones, so that neither flushes nor the
 // number of tables wait for it. A tombstone goes when nothing older can hold its key.
