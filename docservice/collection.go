@@ -183,11 +183,42 @@ func (c *Collection) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet
 		return dst, false, c.answer(ErrNotFound, entry.address)
 	}
 	result, asStored, err := c.queue.StoredFor(dst, id, entry.address, take)
+	var gone *queue.GoneError
+	if errors.As(err, &gone) {
+		newer, err := c.superseding(id, entry, gone)
+		if err != nil {
+			return dst, false, c.answer(err, entry.address)
+		}
+		return c.fetch(dst, id, newer, take)
+	}
 	if err != nil {
 		return dst, false, c.answer(err, entry.address)
 	}
 	c.gets.found.Add(1)
 	return result, asStored, nil
+}
+
+// superseding returns the index entry that has taken the place of one whose
+// document compaction has left out. ErrNotFound: none has, and so the document
+// was deleted. Until the index has followed the queue to what superseded it,
+// nobody can tell, and the error is gone itself.
+func (c *Collection) superseding(id []byte, entry indexEntry, gone *queue.GoneError) (indexEntry, error) {
+	c.mu.Lock()
+	position := c.mu.tail.position
+	c.mu.Unlock()
+	var buffer [indexEntryBytes]byte
+	value, err := c.index.Get(buffer[:0], id)
+	if err != nil {
+		return entry, err
+	}
+	newer, err := decodeIndexEntry(value)
+	switch {
+	case err != nil || newer.address != entry.address:
+		return newer, err
+	case position.Queue == gone.Settled.Queue && position.Next.Compare(gone.Settled.Next) >= 0:
+		return entry, ErrNotFound
+	}
+	return entry, unavailable(gone)
 }
 
 // dictionary returns the dictionary with the hash, ErrUnavailable where no
@@ -235,6 +266,9 @@ func (c *Collection) answer(err error, at queue.Address) error {
 	case errors.Is(err, lsm.ErrNotFound):
 		c.gets.unavailable.Add(1)
 		return errNotRead
+	case errors.Is(err, ErrUnavailable): // superseding
+		c.gets.unavailable.Add(1)
+		return err
 	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, lsm.ErrCorrupt), errors.Is(err, errIndexEntry):
 		// Where the index is damaged the address is not known, but for the
 		// caller it is the same: another server may have the document.

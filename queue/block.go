@@ -12,7 +12,8 @@ import (
 //
 //	 0  crc u32          of all that follows, to the end of the table
 //	 4  type u8          1
-//	 5  flags u8         bit 0: the table has a column of expiry times
+//	 5  flags u8         bit 0: the table has a column of expiry times; bit 1: the
+//	                    block is relocated
 //	 6  count u16        entries, at least 1
 //	 8  table bytes u32
 //	12  data bytes u32   of the documents as stored
@@ -25,6 +26,8 @@ import (
 //
 //	count x { document end u32, id end u32, raw bytes and flags u32, crc u32 }
 //	count x   expiry u32, Unix seconds, 0 is never; only with flag bit 0
+//	          segment u32, block u32, end u32: the origin; only with flag bit 1
+//	count x   index u16, in the original block; only with flag bit 1
 //	          the ids
 //	          the cursor
 //
@@ -33,6 +36,7 @@ import (
 type blockHeader struct {
 	crc         uint32
 	expiries    bool
+	relocated   bool
 	count       int
 	tableBytes  uint32
 	dataBytes   uint32
@@ -41,13 +45,23 @@ type blockHeader struct {
 	cursorBytes int
 }
 
-// idsOffset is where the ids begin, from the start of the block.
-func (h *blockHeader) idsOffset() int64 {
+// originOffset is where the entries and expiry times end, from the start of the
+// block.
+func (h *blockHeader) originOffset() int64 {
 	width := int64(entryBytes)
 	if h.expiries {
 		width += expiryBytes
 	}
 	return blockHeaderBytes + width*int64(h.count)
+}
+
+// idsOffset is where the ids begin, from the start of the block.
+func (h *blockHeader) idsOffset() int64 {
+	offset := h.originOffset()
+	if h.relocated {
+		offset += originBytes + originalIndexBytes*int64(h.count)
+	}
+	return offset
 }
 
 // idBytes is the length of all ids.
@@ -65,7 +79,10 @@ func (h *blockHeader) put(b []byte) {
 	b[4] = byte(frameBlock)
 	b[5] = 0
 	if h.expiries {
-		b[5] = blockHasExpiries
+		b[5] |= blockHasExpiries
+	}
+	if h.relocated {
+		b[5] |= blockRelocated
 	}
 	little.PutUint16(b[6:], uint16(h.count))
 	little.PutUint32(b[8:], h.tableBytes)
@@ -86,6 +103,7 @@ func parseBlockHeader(b []byte) (blockHeader, error) {
 	}
 	h.crc = little.Uint32(b)
 	h.expiries = b[5]&blockHasExpiries != 0
+	h.relocated = b[5]&blockRelocated != 0
 	h.count = int(little.Uint16(b[6:]))
 	h.tableBytes = little.Uint32(b[8:])
 	h.dataBytes = little.Uint32(b[12:])
@@ -93,7 +111,7 @@ func parseBlockHeader(b []byte) (blockHeader, error) {
 	h.appended = int64(little.Uint64(b[20:]))
 	h.cursorBytes = int(little.Uint16(b[28:]))
 	switch {
-	case b[5]&^blockHasExpiries != 0 || b[30] != 0 || b[31] != 0:
+	case b[5]&^(blockHasExpiries|blockRelocated) != 0 || b[30] != 0 || b[31] != 0:
 		return h, errors.New("reserved bits of the block's header are not zero")
 	case h.count == 0:
 		return h, errors.New("block has no entries")
@@ -191,6 +209,11 @@ func (b *block) parse() error {
 	if last.end != h.dataBytes || int64(last.idEnd) != h.idBytes() {
 		return errors.New("entries do not fill the block")
 	}
+	for i := range h.count - 1 {
+		if h.relocated && b.index(i) >= b.index(i+1) {
+			return fmt.Errorf("entry %d comes from index %d, the next one from %d", i, b.index(i), b.index(i+1))
+		}
+	}
 	return nil
 }
 
@@ -201,6 +224,24 @@ func (b *block) entry(i int) entry {
 func (b *block) id(e entry) []byte {
 	ids := b.bytes[b.idsOffset():]
 	return ids[e.idStart:e.idEnd:e.idEnd]
+}
+
+// index is the index in the address of entry i.
+func (b *block) index(i int) uint16 {
+	if !b.relocated {
+		return uint16(i)
+	}
+	return little.Uint16(b.bytes[b.originOffset()+originBytes+originalIndexBytes*int64(i):])
+}
+
+// origin is where a block stands that was found at a place: of a relocated one,
+// where it stood in its original segment. end is the offset behind it there.
+func (b *block) origin(at Address) (_ Address, end uint32) {
+	if !b.relocated {
+		return at, at.Block + uint32(b.size())
+	}
+	o := b.bytes[b.originOffset():]
+	return Address{Segment: SegmentID(little.Uint32(o)), Block: little.Uint32(o[4:])}, little.Uint32(o[8:])
 }
 
 func (b *block) expires(i int) time.Time {

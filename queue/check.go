@@ -42,6 +42,11 @@ func Check(ctx context.Context, dir string, opts *ReaderOptions, progress func(d
 	if err != nil {
 		return c.report, fmt.Errorf("queue: listing the directory: %w", err)
 	}
+	for _, run := range l.rewrites {
+		if info, err := c.fs.Stat(run.path(dir)); err == nil {
+			c.total += info.Size
+		}
+	}
 	for _, n := range l.numbers {
 		info, err := c.fs.Stat(segmentPath(dir, n, suffixOf(&l, n)))
 		if err == nil {
@@ -50,15 +55,65 @@ func Check(ctx context.Context, dir string, opts *ReaderOptions, progress func(d
 	}
 	expected := SegmentID(1)
 	for _, n := range l.numbers {
-		for ; expected < n && len(c.report.Missing) < maxDamage; expected++ {
-			c.report.Missing = append(c.report.Missing, expected)
-		}
+		c.missing(&l, expected, n)
 		expected = n + 1
 		if err := c.segment(ctx, n); err != nil {
 			return c.report, err
 		}
 	}
+	c.missing(&l, expected, l.last()+1)
+	for _, run := range l.rewrites {
+		if err := c.rewrite(ctx, run); err != nil {
+			return c.report, err
+		}
+	}
 	return c.report, nil
+}
+
+// missing lists the segments from one number to before another that neither lie
+// there nor are in a rewrite.
+func (c *checker) missing(l *listing, from, to SegmentID) {
+	for n := from; n < to && len(c.report.Missing) < maxDamage; n++ {
+		if !l.rewritten(n) {
+			c.report.Missing = append(c.report.Missing, n)
+		}
+	}
+}
+
+// rewrite verifies a rewrite. One without a footer is being copied.
+func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
+	s, err := openSegmentFile(c.fs, run.path(c.dir), run.first)
+	var corruption *CorruptionError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // a higher generation has come
+	case errors.As(err, &corruption):
+		c.report.Segments++
+		c.damage(corruption)
+		return nil
+	case errors.Is(err, errIncomplete):
+		c.report.Segments++
+		info, err := c.fs.Stat(run.path(c.dir))
+		c.report.Unfinished += info.Size
+		return err
+	case err != nil:
+		return err
+	}
+	defer s.file.Close()
+	c.report.Segments++
+	c.before.number = 0
+	if s.header.rewrites != run {
+		c.damage(s.corruption(0, errors.New("header is that of another rewrite")))
+	}
+	if err := c.beginning(s); err != nil {
+		return err
+	}
+	c.before.number = 0
+	if err := c.frames(ctx, s, true); err != nil {
+		return err
+	}
+	c.read(int64(s.footer.offset) - s.footer.limit())
+	return nil
 }
 
 func suffixOf(l *listing, n SegmentID) string {

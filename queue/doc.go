@@ -30,7 +30,8 @@
 //
 // # Files
 //
-// A queue is a row of segments, numbered from 1 without holes. A sealed one is
+// A queue is a row of segments, numbered from 1 without holes, save where
+// rewrites stand for them (see Space). A sealed one is
 // 0000000001.seg and never changes; the last one may be 0000000002.open, which
 // only grows. LOCK is the writer's lock and need not be copied. A segment:
 //
@@ -123,6 +124,14 @@
 // A document that was overwritten or deleted, or has expired, keeps its bytes.
 // Reader.Usage tells how many of each segment's are dead, exactly, from the
 // tables alone and in bounded memory.
+//
+// Compact rewrites runs of sealed segments without what is dead, into files
+// named 0000000003-0000000005.0001.seg: the first rewrite of the segments 3 to 5.
+// What is kept keeps its address. Readers take the rewrite with the highest
+// generation that is whole in the place of the segments, which are removed only
+// when asked. A name of its own, and not the next number, spares the Writer and
+// Compact a counter that both would take from. An address that a rewrite has
+// left out is a *GoneError.
 //
 // # Limits
 //

@@ -56,6 +56,20 @@ var (
 	ErrDiverged = errors.New("queue: diverged")
 )
 
+// GoneError says that the segment was rewritten without the entry, because it
+// was superseded, deleted or expired. It comes wrapped in ErrUnavailable: who
+// has not read the queue up to Settled cannot know what took its place. Who has,
+// and finds that the address is still the newest one of its id, knows that there
+// is no document.
+type GoneError struct {
+	Address Address
+	Settled Position
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("queue: address %s was superseded before %s and is no longer kept", e.Address, e.Settled)
+}
+
 // CorruptionError says where bytes of a segment are wrong and how. It matches
 // ErrCorrupt.
 type CorruptionError struct {

@@ -74,7 +74,10 @@ type located struct {
 // the segment and block are, and trusts nothing: the document's checksum covers
 // its address, id and length.
 func (s *segmentFile) locate(ahead, spare *scratch, at Address) (d located, err error) {
-	block := int64(at.Block)
+	block, err := s.find(at)
+	if err != nil {
+		return d, err
+	}
 	if block < s.header.firstFrame() {
 		return d, errors.Newf("queue: address %s lies in the segment's header", at)
 	}
@@ -86,7 +89,13 @@ func (s *segmentFile) locate(ahead, spare *scratch, at Address) (d located, err 
 	if err != nil {
 		return d, s.corruption(block, err)
 	}
-	index := int(at.Index)
+	if h.relocated != (s.relocations != nil) {
+		return d, s.corruption(block, errors.New("a relocated block stands in a rewrite, any other one in an original"))
+	}
+	index, err := s.indexOf(&w, block, &h, at)
+	if err != nil {
+		return d, err
+	}
 	if index >= h.count {
 		return d, errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
 	}

@@ -129,6 +129,12 @@ func (c *fileCache) open(n SegmentID, suffix string, tried *cachedFile) (*cached
 	if err != nil {
 		return nil, err
 	}
+	return c.admit(s)
+}
+
+// admit makes what is needed to fetch documents from an open file. Where that
+// fails the file is closed.
+func (c *fileCache) admit(s *segmentFile) (*cachedFile, error) {
 	f := &cachedFile{segmentFile: s}
 	f.users.Store(1)
 	f.used.Store(c.clock.Add(1))

@@ -43,10 +43,11 @@ func parseName(name string) (n SegmentID, suffix string, ok bool) {
 
 // listing is which segments a directory has.
 type listing struct {
-	numbers []SegmentID // ascending
-	sealed  map[SegmentID]bool
-	open    map[SegmentID]bool
-	unborn  []string // names of files left behind by a writer that stopped early
+	numbers  []SegmentID // ascending
+	sealed   map[SegmentID]bool
+	open     map[SegmentID]bool
+	rewrites []rewriteRun // by their names, in no order
+	unborn   []string     // names of files left behind by a writer that stopped early
 }
 
 func list(fsys vfs.FS, dir string) (listing, error) {
@@ -56,6 +57,10 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 		return l, err
 	}
 	for _, name := range names {
+		if run, ok := parseRewriteName(name); ok {
+			l.rewrites = append(l.rewrites, run)
+			continue
+		}
 		n, suffix, ok := parseName(name)
 		if !ok {
 			continue
@@ -76,13 +81,31 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 	return l, nil
 }
 
-// last is the highest segment number; 0 if there is none.
+// last is the highest segment number, rewritten ones among them; 0 if there is
+// none.
 func (l *listing) last() SegmentID {
-	if len(l.numbers) == 0 {
-		return 0
+	var last SegmentID
+	if n := len(l.numbers); n > 0 {
+		last = l.numbers[n-1]
 	}
-	return l.numbers[len(l.numbers)-1]
+	for _, r := range l.rewrites {
+		last = max(last, r.last)
+	}
+	return last
 }
 
 // after tells whether a higher number than n is there.
 func (l *listing) after(n SegmentID) bool { return l.last() > n }
+
+// places are the numbers of the originals and the first ones of the rewrites.
+func (l *listing) places() []SegmentID {
+	places := slices.Clone(l.numbers)
+	for _, r := range l.rewrites {
+		places = append(places, r.first)
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// rewritten tells whether a rewrite says that it holds segment n.
+func (l *listing) rewritten(n SegmentID) bool { return len(l.covering(n)) > 0 }

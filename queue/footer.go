@@ -49,7 +49,7 @@ func (t *totals) add(offset int64, b *block) {
 //	32  segment u32
 //	36  blocks u32
 //	40  last block u32  its offset; 0 if there is none
-//	44  zero [4]
+//	44  relocations u32 of a rewrite, the offset of its table; else 0
 //	48  entries u64
 //	56  documents u64   entries that are not deletes
 //	64  raw bytes u64   of the documents as appended
@@ -61,6 +61,8 @@ type segmentFooter struct {
 	chain   uint32
 	queue   [16]byte
 	segment SegmentID
+	// relocations is where the frames of a rewrite end; 0 in an original.
+	relocations uint32
 	totals
 }
 
@@ -73,6 +75,7 @@ func (f *segmentFooter) append(dst []byte) []byte {
 	little.PutUint32(b[32:], uint32(f.segment))
 	little.PutUint32(b[36:], f.blocks)
 	little.PutUint32(b[40:], f.lastBlock)
+	little.PutUint32(b[44:], f.relocations)
 	little.PutUint64(b[48:], f.entries)
 	little.PutUint64(b[56:], f.documents)
 	little.PutUint64(b[64:], f.raw)
@@ -96,7 +99,7 @@ func parseFooter(b []byte, offset int64) (segmentFooter, error) {
 		return f, errors.New("no footer")
 	case !frameIntact(b):
 		return f, errors.New("footer's checksum is wrong")
-	case !allZero(b[5:8]) || !allZero(b[44:48]):
+	case !allZero(b[5:8]):
 		return f, errors.New("reserved bytes of the footer are not zero")
 	}
 	f.offset = little.Uint32(b[8:])
@@ -108,6 +111,7 @@ func parseFooter(b []byte, offset int64) (segmentFooter, error) {
 	f.segment = SegmentID(little.Uint32(b[32:]))
 	f.blocks = little.Uint32(b[36:])
 	f.lastBlock = little.Uint32(b[40:])
+	f.relocations = little.Uint32(b[44:])
 	f.entries = little.Uint64(b[48:])
 	f.documents = little.Uint64(b[56:])
 	f.raw = little.Uint64(b[64:])
@@ -151,4 +155,12 @@ func checkMark(b []byte, offset int64) error {
 		return fmt.Errorf("commit mark lies at %d, was written for %d", offset, little.Uint32(b[8:]))
 	}
 	return nil
+}
+
+// limit is where the segment's frames end.
+func (f *segmentFooter) limit() int64 {
+	if f.relocations > 0 {
+		return int64(f.relocations)
+	}
+	return int64(f.offset)
 }

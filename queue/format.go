@@ -29,6 +29,8 @@ const (
 	frameBlock  frameType = 1
 	frameMark   frameType = 2
 	frameFooter frameType = 3
+	// frameRelocations stands before the footer of a rewrite.
+	frameRelocations frameType = 4
 )
 
 // maxBlockFileBytes bounds a block in the file: as many of the smallest
@@ -72,6 +74,16 @@ const (
 // blockHasExpiries is the bit of a block's flags that says a column of expiry
 // times stands behind the entries.
 const blockHasExpiries = 1 << 0
+
+// blockRelocated is the bit of a block's flags that says it stands in a rewrite:
+// its origin and a column of original indexes stand behind the expiry times.
+const blockRelocated = 1 << 1
+
+// Sizes of what a relocated block has more.
+const (
+	originBytes        = 12
+	originalIndexBytes = 2
+)
 
 // placeBytes is the size of what a document's checksum covers before its id.
 const placeBytes = 14

@@ -35,7 +35,7 @@ func hashDictionary(dictionary []byte) DictionaryHash {
 //	12  version u16          0
 //	14  header bytes u16     128
 //	16  queue [16]           the queue's id
-//	32  segment u32          its number
+//	32  segment u32          its number; of a rewrite, the first that it replaces
 //	36  codec u8
 //	37  zero [3]
 //	40  created i64          Unix milliseconds
@@ -53,6 +53,7 @@ type segmentHeader struct {
 	codec      codecID
 	created    int64
 	previous   digest
+	rewrites   rewriteRun // zero: the segment is an original
 	dictionary struct {
 		bytes uint32
 		hash  DictionaryHash
@@ -75,6 +76,9 @@ func (h *segmentHeader) append(dst []byte) []byte {
 	b[36] = byte(h.codec)
 	little.PutUint64(b[40:], uint64(h.created))
 	copy(b[48:], h.previous[:])
+	little.PutUint32(b[80:], uint32(h.rewrites.first))
+	little.PutUint32(b[84:], uint32(h.rewrites.last))
+	little.PutUint32(b[88:], h.rewrites.generation)
 	little.PutUint32(b[92:], h.dictionary.bytes)
 	copy(b[96:], h.dictionary.hash[:])
 	h.crc = checksum.Update(0, b[12:])
@@ -112,12 +116,15 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	h.previous = digest(b[48:])
 	h.dictionary.bytes = little.Uint32(b[92:])
 	h.dictionary.hash = DictionaryHash(b[96:])
-	if !allZero(b[80:92]) {
-		return h, fmt.Errorf("segment is a rewrite of others: %w", ErrNewerVersion)
-	}
+	h.rewrites.first = SegmentID(little.Uint32(b[80:]))
+	h.rewrites.last = SegmentID(little.Uint32(b[84:]))
+	h.rewrites.generation = little.Uint32(b[88:])
 	switch {
 	case !allZero(b[37:40]) || !allZero(b[112:]):
 		return h, fmt.Errorf("reserved bytes are not zero")
+	case h.rewrites != rewriteRun{} && (h.rewrites.first != h.segment || !h.rewrites.valid()):
+		return h, fmt.Errorf("segment %d says that it rewrites %d to %d as generation %d",
+			h.segment, h.rewrites.first, h.rewrites.last, h.rewrites.generation)
 	case h.segment == 0:
 		return h, fmt.Errorf("segment number is 0")
 	case h.dictionary.bytes > maxDictionaryBytes:

@@ -115,12 +115,16 @@ func makeDir(fsys vfs.FS, dir string) error {
 }
 
 func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
+	return lockFile(fsys, dir, lockName, now)
+}
+
+func lockFile(fsys vfs.FS, dir, name string, now time.Time) (io.Closer, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
 	}
 	holder := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, now.UTC().Format(time.RFC3339))
-	lock, err := fsys.Lock(filepath.Join(dir, lockName), holder)
+	lock, err := fsys.Lock(filepath.Join(dir, name), holder)
 	var locked *vfs.LockedError
 	if errors.As(err, &locked) {
 		by := "by another process"

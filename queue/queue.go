@@ -94,7 +94,9 @@ type ReaderOptions struct {
 // that is not sealed, only what is committed counts.
 type SegmentInfo struct {
 	ID              SegmentID
-	Sealed          bool // complete, with a valid footer
+	Last            SegmentID // of the segments that a rewrite replaces; else ID
+	Generation      uint32    // of a rewrite; 0: an original
+	Sealed          bool      // complete, with a valid footer
 	Codec           string
 	DictionaryBytes int
 	Bytes           int64 // the file's size
@@ -107,4 +109,6 @@ type SegmentInfo struct {
 	Created         time.Time
 	FirstAppended   time.Time // zero: no entries
 	LastAppended    time.Time // start of the last block
+
+	dictionary DictionaryHash
 }

@@ -109,9 +109,39 @@ func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, boo
 	return r.documentAnew(dst, id, a, take, f, err)
 }
 
+// errNotRewritten: no rewrite here can answer for the address.
+var errNotRewritten = errors.New("queue: no rewrite answers")
+
+// documentRewritten is document from the rewrite that takes the segment's place.
+func (r *Reader) documentRewritten(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
+	s, _, err := r.openCovering(a.Segment)
+	if err != nil || s == nil {
+		return dst, false, errNotRewritten
+	}
+	f, err := r.files.admit(s)
+	if err != nil {
+		return dst, false, errNotRewritten
+	}
+	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
+	var gone *GoneError
+	switch {
+	case err == nil, errors.Is(err, ErrDeleted):
+		r.files.keep(f)
+		return out, asStored, err
+	case errors.As(err, &gone):
+		r.files.keep(f)
+		return dst, false, unavailable(a, err)
+	}
+	r.files.put(f)
+	return dst, false, errNotRewritten
+}
+
 // documentAnew looks at the directory again: the segment was not open, or the
 // file that was does not have the document. That file may have been replaced.
 func (r *Reader) documentAnew(dst, id []byte, a Address, take CodecSet, tried *cachedFile, reason error) ([]byte, bool, error) {
+	if out, asStored, err := r.documentRewritten(dst, id, a, take); !errors.Is(err, errNotRewritten) {
+		return out, asStored, err
+	}
 	there := false
 	for i, suffix := range suffixes {
 		if r.isClosed() {
@@ -160,7 +190,19 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 		return nil, err
 	}
 	infos := make([]SegmentInfo, 0, len(l.numbers))
-	for _, n := range l.numbers {
+	var seen SegmentID
+	for _, n := range l.places() {
+		if n <= seen {
+			continue
+		}
+		if s, _, err := r.openCovering(n); err == nil && s != nil {
+			w := &walk{}
+			w.marked.totals = s.footer.totals
+			infos = append(infos, describe(s, w))
+			seen = s.header.rewrites.last
+			s.file.Close()
+			continue
+		}
 		s, w, err := r.survey(n)
 		if err != nil {
 			r.options.Logger.Debug("segment cannot be described", "segment", n, "error", err)
@@ -220,6 +262,9 @@ func describe(s *segmentFile, w *walk) SegmentInfo {
 	t := &w.marked.totals
 	info := SegmentInfo{
 		ID:              s.number,
+		Last:            max(s.number, s.header.rewrites.last),
+		Generation:      s.header.rewrites.generation,
+		dictionary:      s.header.dictionary.hash,
 		Sealed:          s.footer != nil,
 		DictionaryBytes: int(s.header.dictionary.bytes),
 		Bytes:           s.info.Size,

@@ -118,9 +118,10 @@ func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*Co
 		return nil, err
 	}
 	var bad []*CorruptionError
+	at, _ := b.origin(Address{Segment: s.number, Block: uint32(offset)})
 	for i := range b.count {
 		e := b.entry(i)
-		at := Address{Segment: s.number, Block: uint32(offset), Index: uint16(i)}
+		at.Index = b.index(i)
 		err := verifyDocument(at, &e, b.id(e), documents[e.start:e.end])
 		if err == nil && dec != nil && !e.deleted() && !e.storedRaw() {
 			out.bytes, err = dec.decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())

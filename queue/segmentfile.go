@@ -27,6 +27,8 @@ type segmentFile struct {
 	// footer is nil as long as the file does not end in a valid one: while it is
 	// being written or copied.
 	footer *segmentFooter
+	// relocations is where the blocks of a rewrite stood; nil in an original.
+	relocations *relocations
 }
 
 // openSegmentFile opens a file and reads its header. A file that is too short
@@ -57,7 +59,7 @@ func (s *segmentFile) load() error {
 	switch {
 	case errors.Is(err, ErrNewerVersion):
 		return fmt.Errorf("queue: %s: %w", s.path, err)
-	case err == nil && header.segment != s.number:
+	case err == nil && !header.holds(s.number):
 		err = fmt.Errorf("header is that of segment %d", header.segment)
 	}
 	if err != nil {
@@ -67,10 +69,10 @@ func (s *segmentFile) load() error {
 		return s.corruption(0, err)
 	}
 	s.header = header
-	if s.footer != nil && (s.footer.queue != header.queue || s.footer.segment != s.number) {
+	if s.footer != nil && (s.footer.queue != header.queue || s.footer.segment != header.segment) {
 		return s.corruption(int64(s.footer.offset), errors.New("footer is that of another segment"))
 	}
-	return nil
+	return s.loadRelocations()
 }
 
 // refresh looks at the file's size anew and at the footer that may have come.
@@ -109,7 +111,7 @@ func (s *segmentFile) dictionary() ([]byte, error) {
 // limit is where the frames end at the latest.
 func (s *segmentFile) limit() int64 {
 	if s.footer != nil {
-		return int64(s.footer.offset)
+		return s.footer.limit()
 	}
 	return min(s.info.Size, MaxSegmentBytes)
 }
@@ -165,6 +167,9 @@ func (s *segmentFile) readTable(b *block, offset, room int64) error {
 	}
 	if err := b.parse(); err != nil {
 		return s.corruption(offset, err)
+	}
+	if b.relocated != (s.relocations != nil) {
+		return s.corruption(offset, errors.New("a relocated block stands in a rewrite, any other one in an original"))
 	}
 	return nil
 }

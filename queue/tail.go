@@ -71,6 +71,7 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 type tailBlock struct {
 	block
 	at    Address  // of its first entry
+	end   uint32   // offset behind it in its original segment
 	first int      // entries before it were seen already
 	queue [16]byte // whose it is
 }
@@ -93,9 +94,10 @@ type tailer struct {
 	previous      digest
 	previousKnown bool
 
-	files     [2]tailFile // of segment: sealed, open
-	delivered Position    // Next of the last entry that fn has seen, or the start
-	caughtUp  bool        // OnCaughtUp was called since then
+	files     [2]tailFile  // of segment: sealed, open
+	rewrite   *segmentFile // which is read in the place of segment; nil: none
+	delivered Position     // Next of the last entry that fn has seen, or the start
+	caughtUp  bool         // OnCaughtUp was called since then
 	// unchanged is since when a sealed segment stands there without a footer and
 	// without any change; zero: it does not.
 	unchanged time.Time
@@ -137,6 +139,7 @@ func (t *tailer) closeFiles() {
 	for i := range t.files {
 		t.files[i].close()
 	}
+	t.leaveRewrite()
 }
 
 func (f *tailFile) close() {
@@ -155,6 +158,12 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 			return false, ErrClosed
 		}
 		segment := t.segment
+		if found, err := t.askRewrite(b); found || err != nil {
+			return found, err
+		}
+		if t.segment != segment {
+			continue
+		}
 		var failed error
 		for i, suffix := range suffixes {
 			f := &t.files[0]
@@ -225,7 +234,7 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 		if int(t.index) >= b.count {
 			return false, t.diverged(s, "its block has %d entries", b.count)
 		}
-		b.at = Address{Segment: t.segment, Block: uint32(offset)}
+		b.at, b.end = Address{Segment: t.segment, Block: uint32(offset)}, uint32(offset+b.size())
 		b.first, b.queue = int(t.index), s.header.queue
 		t.offset, t.index = offset+b.size(), 0
 		t.chain, t.chainKnown = b.crc, true
@@ -345,11 +354,11 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 	for i := b.first; i < b.count; i++ {
 		e := b.entry(i)
 		at := b.at
-		at.Index = uint16(i)
+		at.Index = b.index(i)
 		following := at
 		following.Index++
 		if i == b.count-1 {
-			following = Address{Segment: at.Segment, Block: at.Block + uint32(b.size())}
+			following = Address{Segment: at.Segment, Block: b.end}
 			entry.More = more
 		}
 		entry.ID = b.id(e)

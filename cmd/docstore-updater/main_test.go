@@ -79,7 +79,9 @@ func TestUsage(t *testing.T) {
 		{"append", "--queue", dir, "-", "-"},
 		{"dump", "--queue", dir, "more"},
 		{"dump", "--queue", dir, "--id-field", ""},
-		{"compact", "--queue", dir},
+		{"compact", "--queue", dir, "--max-dead", "2"},
+		{"compact", "--queue", dir, "--delete-after", "-1s"},
+		{"tidy", "--queue", dir},
 	} {
 		r := run(t.Context(), strings.NewReader(""), args...)
 		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)

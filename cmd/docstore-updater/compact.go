@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+	"docstore/queue"
+)
+
+func newCompact(env *cli.Env) *cobra.Command {
+	var dir string
+	var deleteAfter time.Duration
+	maxDead := queue.DefaultMaxDead
+	memory := cli.Size(queue.DefaultUsageMemory)
+	command := &cobra.Command{
+		Use:   "compact --queue DIR",
+		Short: "Give back the space of documents that were overwritten or deleted",
+		Long: `Compact rewrites sealed segments of which more than --max-dead is dead: documents
+that a later line overwrote or deleted, or that have expired (see stats --live). What
+is kept keeps its address, so indexes stay as they are. An updater may be writing
+and daemons may be serving meanwhile.
+
+A rewrite stands beside the segments that it replaces, as FIRST-LAST.GENERATION.seg,
+and is copied like them. Nothing is removed before --delete-after is given: then
+what was replaced goes when its rewrite is that old and sound to its last byte.
+Leave the copies time to fetch the rewrite before, and run compact from time to
+time, since it removes what an earlier run has replaced.`,
+		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
+  docstore-updater compact --queue /srv/queue/jobs --delete-after 24h`,
+		Args: cobra.NoArgs,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if !(maxDead > 0 && maxDead <= 1) {
+			return cli.Usagef("--max-dead is %v; give a share above 0 and up to 1", maxDead)
+		}
+		if deleteAfter < 0 {
+			return cli.Usagef("--delete-after is %v; give a duration of 0 or more", deleteAfter)
+		}
+		return compact(command.Context(), env, dir, &queue.CompactOptions{
+			MaxDead: maxDead, MemoryBytes: int64(memory), Logger: env.Log, Now: env.Now,
+			DeleteOriginals: command.Flags().Changed("delete-after"), DeleteAfter: deleteAfter,
+		})
+	}
+	addQueueFlag(command, &dir)
+	command.Flags().Float64Var(&maxDead, "max-dead", maxDead, "share of a segment that may be dead")
+	command.Flags().DurationVar(&deleteAfter, "delete-after", 0, "remove what was replaced when its rewrite is this old; without it nothing is removed")
+	command.Flags().Var(&memory, "memory", "what may be taken to tell what is dead")
+	return command
+}
+
+func compact(ctx context.Context, env *cli.Env, dir string, opts *queue.CompactOptions) error {
+	if err := requireDir(dir); err != nil {
+		return err
+	}
+	report, err := queue.Compact(ctx, dir, opts)
+	out := cli.NewOutput(env.Stdout)
+	out.Printf("%d segments rewritten into %d: %s became %s\n", report.Replaced, report.Rewrites,
+		cli.FormatBytes(report.BytesBefore), cli.FormatBytes(report.BytesAfter))
+	if opts.DeleteOriginals {
+		out.Printf("%d replaced files removed: %s\n", report.Deleted, cli.FormatBytes(report.DeletedBytes))
+	}
+	if err != nil {
+		return cannotOpen(dir, err)
+	}
+	return out.Flush()
+}

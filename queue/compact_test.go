@@ -1,0 +1,310 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// model is what a queue ought to hold: the newest version of each id, and every
+// position that somebody may have stopped at, with what he knew there.
+type model struct {
+	random  *rand.Rand
+	now     time.Time
+	newest  map[string]item
+	stopped []follower
+}
+
+type follower struct {
+	at    Position
+	index map[string]indexed
+}
+
+type indexed struct {
+	address Address
+	expires time.Time
+}
+
+// follow reads on from a place as an index does.
+func (f *follower) follow(t *testing.T, r *Reader, steps int) follower {
+	next := follower{f.at, maps.Clone(f.index)}
+	errEnough := errors.New("enough")
+	err := r.Scan(context.Background(), f.at, func(e Entry) error {
+		if steps == 0 {
+			return errEnough
+		}
+		steps--
+		next.at = e.Next
+		delete(next.index, string(e.ID))
+		if !e.Deleted {
+			next.index[string(e.ID)] = indexed{e.Address, e.Expires}
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		require.NoError(t, err)
+	}
+	return next
+}
+
+func (m *model) write(t *testing.T, w *Writer, count int) {
+	for range count {
+		it := item{id: fmt.Sprint("id", m.random.IntN(40))}
+		switch m.random.IntN(8) {
+		case 0:
+			it.deleted = true
+		case 1:
+			it.expires = m.now.Add(time.Duration(m.random.IntN(20)-5) * time.Second).Truncate(time.Second)
+			fallthrough
+		default:
+			it.document = string(randomBytes(m.random, m.random.IntN(200)))
+		}
+		it.put(t, w)
+		m.newest[it.id] = it
+		if m.random.IntN(20) == 0 {
+			require.NoError(t, w.Flush())
+		}
+		if m.random.IntN(30) == 0 {
+			require.NoError(t, w.Seal())
+		}
+	}
+	require.NoError(t, w.Flush())
+}
+
+func (m *model) live(id string) bool {
+	it, ok := m.newest[id]
+	return ok && !it.deleted && (it.expires.IsZero() || m.now.Before(it.expires))
+}
+
+// requireIndex checks that whoever has read to the end serves what is live and
+// nothing else.
+func (m *model) requireIndex(t *testing.T, r *Reader, f follower) {
+	for id := range m.newest {
+		known, ok := f.index[id]
+		if ok && !known.expires.IsZero() && !m.now.Before(known.expires) {
+			ok = false
+		}
+		if !ok {
+			require.False(t, m.live(id), "%s is not in the index", id)
+			continue
+		}
+		document, err := r.DocumentFor(nil, []byte(id), known.address)
+		if m.live(id) {
+			require.NoError(t, err, id)
+			require.Equal(t, m.newest[id].document, string(document))
+			continue
+		}
+		var gone *GoneError
+		require.ErrorAs(t, err, &gone, "%s is deleted", id)
+		require.LessOrEqual(t, gone.Settled.Next.Compare(f.at.Next), 0)
+	}
+}
+
+func TestCompactModel(t *testing.T) {
+	for _, codec := range []string{"none", "s2"} {
+		t.Run(codec, func(t *testing.T) {
+			random := testseed.Rand(t)
+			mem := newMem(t)
+			m := &model{random: random, now: testStart, newest: map[string]item{}}
+			m.stopped = []follower{{index: map[string]indexed{}}}
+			opts := testOptions(mem)
+			opts.Codec, opts.BlockBytes = codec, 1000
+			w := openWriter(t, opts)
+			r := openReader(t, mem)
+			for round := range 60 {
+				m.write(t, w, 1+random.IntN(150))
+				m.now = m.now.Add(time.Second)
+				m.stopped = append(m.stopped, m.stopped[random.IntN(len(m.stopped))])
+				last := &m.stopped[len(m.stopped)-1]
+				*last = last.follow(t, r, random.IntN(500))
+				if round%7 == 6 {
+					require.NoError(t, w.Close())
+					w = openWriter(t, opts)
+				}
+				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+					FS: mem, MaxDead: 0.01 + random.Float64(), DeleteOriginals: random.IntN(2) == 0,
+					DeleteAfter: time.Duration(random.IntN(3)) * time.Second, MemoryBytes: 1000 + random.Int64N(1<<16),
+					Now: func() time.Time { return m.now },
+				})
+				require.NoError(t, err)
+				for _, from := range m.stopped {
+					m.requireIndex(t, r, from.follow(t, r, -1))
+				}
+				report := requireSound(t, mem)
+				require.Empty(t, report.Missing)
+			}
+		})
+	}
+}
+
+func TestCompactShrinks(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	var last []item
+	for range 10 {
+		last = nil
+		for i := range 50 {
+			it := item{id: fmt.Sprint(i), document: posting(i)}
+			it.put(t, w)
+			last = append(last, it)
+		}
+		require.NoError(t, w.Seal())
+	}
+	now := testStart.Add(time.Hour)
+	compact := func(after time.Duration) CompactReport {
+		report, err := Compact(context.Background(), queueDir, &CompactOptions{
+			FS: mem, DeleteOriginals: true, DeleteAfter: after, Now: func() time.Time { return now },
+		})
+		require.NoError(t, err)
+		return report
+	}
+	report := compact(time.Minute)
+	require.Equal(t, 9, report.Replaced)
+	require.Equal(t, 1, report.Rewrites)
+	require.Zero(t, report.Deleted, "the rewrite is too young")
+	now = now.Add(time.Minute)
+	report = compact(time.Minute)
+	require.Zero(t, report.Rewrites, "nothing is left to do")
+	require.Equal(t, 9, report.Deleted)
+	require.Less(t, report.DeletedBytes, int64(1<<30))
+
+	names, err := mem.List(queueDir)
+	require.NoError(t, err)
+	require.Contains(t, names, "0000000001-0000000009.0001.seg")
+	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == lockName || n == compactLockName }), 2)
+	r := openReader(t, mem)
+	requireItems(t, r, last)
+	_, err = r.Document(nil, Address{Segment: 3, Block: headerBytes})
+	var gone *GoneError
+	require.ErrorAs(t, err, &gone)
+	require.ErrorIs(t, err, ErrUnavailable)
+}
+
+// TestCompactCrash stops a compaction before each of its operations and cuts the
+// power: nothing is lost, and the next one ends what was begun.
+func TestCompactCrash(t *testing.T) {
+	base := newMem(t)
+	w := openWriter(t, testOptions(base))
+	var last []item
+	for range 3 {
+		last = nil
+		for i := range 20 {
+			it := item{id: fmt.Sprint(i), document: posting(i)}
+			it.put(t, w)
+			last = append(last, it)
+		}
+		require.NoError(t, w.Seal())
+	}
+	require.NoError(t, w.Close())
+	compact := func(fsys vfs.FS) error {
+		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: fsys, DeleteOriginals: true})
+		return err
+	}
+	for k := 1; ; k++ {
+		mem := base.CrashClone(vfs.KeepAll)
+		err := compact(crashAfter(mem, k))
+		if err == nil {
+			require.Greater(t, k, 8)
+			return
+		}
+		require.ErrorIs(t, err, errCrash)
+		for name, keep := range crashKeeps {
+			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
+				after := mem.CrashClone(keep)
+				requireLast := func() {
+					r := openReader(t, after)
+					index := follower{index: map[string]indexed{}}
+					index = index.follow(t, r, -1)
+					require.Len(t, index.index, len(last))
+					for _, it := range last {
+						document, err := r.DocumentFor(nil, []byte(it.id), index.index[it.id].address)
+						require.NoError(t, err)
+						require.Equal(t, it.document, string(document))
+					}
+					requireSound(t, after)
+				}
+				requireLast()
+				require.NoError(t, compact(after))
+				requireLast()
+				names, err := after.List(queueDir)
+				require.NoError(t, err)
+				require.ElementsMatch(t, []string{"0000000001-0000000002.0001.seg", "0000000003.seg", lockName, compactLockName}, names)
+				w, err := OpenWriter(queueDir, testOptions(after))
+				require.NoError(t, err)
+				require.NoError(t, w.Close())
+			})
+		}
+	}
+}
+
+// TestCompactDamage: whatever byte of a rewrite is wrong, the answer is the
+// right document or an error, and never that it is gone.
+func TestCompactDamage(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	for range 2 {
+		for i := range 3 {
+			it := item{id: fmt.Sprint(i), document: posting(i)}
+			it.put(t, w)
+		}
+		require.NoError(t, w.Seal())
+	}
+	keep := item{id: "1", document: posting(9)}
+	keep.put(t, w)
+	require.NoError(t, w.Seal())
+	require.NoError(t, w.Close())
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
+	require.NoError(t, err)
+	const name = "0000000001-0000000002.0001.seg"
+	content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+	require.NoError(t, err)
+	items := scan(t, openReader(t, mem), Position{})
+	require.Len(t, items, 3)
+	live := items[:2]
+	for i := range content {
+		damaged := slices.Clone(content)
+		damaged[i] ^= 0x41
+		r := openReader(t, memWith(t, map[string][]byte{name: damaged}))
+		for _, it := range live {
+			document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+			if err == nil {
+				require.Equal(t, posting(int(it.id[0]-'0')), string(document), "byte %d", i)
+				continue
+			}
+			var gone *GoneError
+			require.False(t, errors.As(err, &gone), "byte %d: %v", i, err)
+		}
+		r.Close()
+	}
+}
+
+func TestPlanRewrites(t *testing.T) {
+	of := func(n SegmentID, live, stored int64) part {
+		return part{rewriteRun: rewriteRun{n, n, 0}, live: live, stored: stored}
+	}
+	names := func(parts ...part) (names []string) {
+		for _, run := range planRewrites(parts, 0.5, 100) {
+			names = append(names, fmt.Sprintf("%d-%d.%d", run.first(), run.last(), run.generation()))
+		}
+		return names
+	}
+	require.Empty(t, names(of(1, 50, 100), of(2, 0, 0)), "no more dead than allowed")
+	require.Equal(t, []string{"1-2.1", "4-4.1"}, names(of(1, 10, 100), of(2, 10, 100), of(3, 90, 100), of(4, 10, 100)))
+	require.Equal(t, []string{"1-1.1", "2-3.1"}, names(of(1, 90, 300), of(2, 20, 100), of(3, 80, 300)), "at most 100 live")
+	require.Equal(t, []string{"1-1.1", "3-3.1"}, names(of(1, 1, 9), of(3, 1, 9)), "with a hole")
+	rewritten, other := of(2, 1, 9), of(3, 1, 9)
+	rewritten.generation, other.codec = 4, "s2"
+	require.Equal(t, []string{"1-2.5", "3-3.1"}, names(of(1, 1, 9), rewritten, other))
+	rewritten.generation = maxGeneration
+	require.Equal(t, []string{"1-1.1"}, names(of(1, 1, 9), rewritten))
+}

@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// rewriteRun is which segments a rewrite replaces, and which of several
+// rewrites it is: the highest generation counts.
+type rewriteRun struct {
+	first, last SegmentID
+	generation  uint32
+}
+
+func (r rewriteRun) valid() bool { return r.first > 0 && r.first <= r.last && r.generation > 0 }
+
+// covers tells whether segment n is one of the run.
+func (r rewriteRun) covers(n SegmentID) bool { return r.first <= n && n <= r.last }
+
+// holds tells whether a file with this header has the documents of segment n.
+func (h *segmentHeader) holds(n SegmentID) bool {
+	if h.rewrites == (rewriteRun{}) {
+		return h.segment == n
+	}
+	return h.rewrites.covers(n)
+}
+
+// maxGeneration is the highest one that a name has the digits for.
+const (
+	generationDigits = 4
+	maxGeneration    = 9999
+)
+
+func (r rewriteRun) name() string {
+	return fmt.Sprintf("%0*d-%0*d.%0*d%s", nameDigits, uint32(r.first), nameDigits, uint32(r.last), generationDigits, r.generation, sealedSuffix)
+}
+
+func (r rewriteRun) path(dir string) string { return filepath.Join(dir, r.name()) }
+
+// parseRewriteName reads what name wrote.
+func parseRewriteName(name string) (r rewriteRun, ok bool) {
+	run, isSegment := strings.CutSuffix(name, sealedSuffix)
+	numbers, generation, _ := strings.Cut(run, ".")
+	first, last, _ := strings.Cut(numbers, "-")
+	a, errA := strconv.ParseUint(first, 10, 32)
+	b, errB := strconv.ParseUint(last, 10, 32)
+	g, errG := strconv.ParseUint(generation, 10, 32)
+	if !isSegment || errors.Join(errA, errB, errG) != nil {
+		return r, false
+	}
+	r = rewriteRun{first: SegmentID(a), last: SegmentID(b), generation: uint32(g)}
+	return r, r.valid() && r.name() == name
+}
+
+// relocations end the frames of a rewrite and say where its blocks stood.
+//
+//	 0  crc u32            of all that follows
+//	 4  type u8            4
+//	 5  zero [3]
+//	 8  offset u32         its own
+//	12  rows u32
+//	16  settled segment u32, block u32, index u16
+//	26  zero [6]
+//	32  last [32]          SHA-256 of the footer of the last original segment
+//	64  rows x { segment u32, block u32, offset u32 }  ascending; offset is the
+//	    block's in this file
+//
+// Whatever made an entry superfluous stands before settled: who has read the
+// queue up to there knows that what is not here is not to be had any more.
+type relocations struct {
+	offset  uint32
+	settled Address
+	last    digest
+	rows    []byte
+}
+
+const (
+	relocationsHeadBytes = 64
+	relocationBytes      = 12
+)
+
+func (r *relocations) append(dst []byte) []byte {
+	from := len(dst)
+	dst = append(dst, make([]byte, relocationsHeadBytes)...)
+	b := dst[from:]
+	b[4] = byte(frameRelocations)
+	little.PutUint32(b[8:], r.offset)
+	little.PutUint32(b[12:], uint32(r.count()))
+	little.PutUint32(b[16:], uint32(r.settled.Segment))
+	little.PutUint32(b[20:], r.settled.Block)
+	little.PutUint16(b[24:], r.settled.Index)
+	copy(b[32:], r.last[:])
+	dst = append(dst, r.rows...)
+	sealFrame(dst[from:])
+	return dst
+}
+
+func parseRelocations(b []byte, offset uint32) (*relocations, error) {
+	switch {
+	case len(b) < relocationsHeadBytes || frameType(b[4]) != frameRelocations:
+		return nil, errors.New("no relocations")
+	case !frameIntact(b):
+		return nil, errors.New("checksum of the relocations is wrong")
+	case !allZero(b[5:8]) || !allZero(b[26:32]):
+		return nil, errors.New("reserved bytes of the relocations are not zero")
+	case little.Uint32(b[8:]) != offset:
+		return nil, fmt.Errorf("relocations lie at %d, were written for %d", offset, little.Uint32(b[8:]))
+	case int64(len(b)) != relocationsHeadBytes+relocationBytes*int64(little.Uint32(b[12:])):
+		return nil, fmt.Errorf("%d relocations in %d bytes", little.Uint32(b[12:]), len(b))
+	}
+	return &relocations{
+		offset: offset,
+		settled: Address{
+			Segment: SegmentID(little.Uint32(b[16:])), Block: little.Uint32(b[20:]), Index: little.Uint16(b[24:]),
+		},
+		last: digest(b[32:]),
+		rows: bytes.Clone(b[relocationsHeadBytes:]),
+	}, nil
+}
+
+func (r *relocations) count() int { return len(r.rows) / relocationBytes }
+
+// add notes that the block at the original address stands at offset.
+func (r *relocations) add(at Address, offset uint32) {
+	r.rows = little.AppendUint32(r.rows, uint32(at.Segment))
+	r.rows = little.AppendUint32(r.rows, at.Block)
+	r.rows = little.AppendUint32(r.rows, offset)
+}
+
+// row is the original address of block i and its offset in the rewrite.
+func (r *relocations) row(i int) (at Address, offset int64) {
+	b := r.rows[relocationBytes*i:]
+	return Address{Segment: SegmentID(little.Uint32(b)), Block: little.Uint32(b[4:])}, int64(little.Uint32(b[8:]))
+}
+
+// from is the first block that stood at the address of a block or behind it.
+func (r *relocations) from(block Address) int {
+	block.Index = 0
+	return sort.Search(r.count(), func(i int) bool {
+		at, _ := r.row(i)
+		return at.Compare(block) >= 0
+	})
+}
+
+// loadRelocations reads the table of a rewrite, which without footer is none.
+func (s *segmentFile) loadRelocations() error {
+	rewrite := s.header.rewrites != rewriteRun{}
+	switch {
+	case rewrite && s.footer == nil:
+		return errIncomplete
+	case s.footer == nil:
+		return nil
+	case rewrite != (s.footer.relocations > 0):
+		return s.corruption(int64(s.footer.offset), errors.New("footer and header differ in whether the segment is a rewrite"))
+	case !rewrite:
+		return nil
+	}
+	size := int64(s.footer.offset) - s.footer.limit()
+	if size < relocationsHeadBytes || s.footer.limit() < s.header.firstFrame() {
+		return s.corruption(int64(s.footer.offset), errors.New("relocations do not fit before the footer"))
+	}
+	b := make([]byte, size)
+	if err := s.readAt(b, s.footer.limit()); err != nil {
+		return err
+	}
+	table, err := parseRelocations(b, s.footer.relocations)
+	if err != nil {
+		return s.corruption(s.footer.limit(), err)
+	}
+	s.relocations = table
+	return nil
+}
+
+// find is the offset of the block with the address in this file.
+func (s *segmentFile) find(at Address) (int64, error) {
+	if s.relocations == nil {
+		return int64(at.Block), nil
+	}
+	i := s.relocations.from(at)
+	if i < s.relocations.count() {
+		if block, offset := s.relocations.row(i); block.Segment == at.Segment && block.Block == at.Block {
+			return offset, nil
+		}
+	}
+	return 0, s.gone(at)
+}
+
+// indexOf is which entry of the block has the address.
+func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Address) (int, error) {
+	if !h.relocated {
+		return int(at.Index), nil
+	}
+	var b [originalIndexBytes]byte
+	var failed error
+	column := offset + h.originOffset() + originBytes
+	index := func(i int) uint16 {
+		if err := w.copy(s, b[:], column+originalIndexBytes*int64(i)); err != nil {
+			failed = err
+		}
+		return little.Uint16(b[:])
+	}
+	i := sort.Search(h.count, func(i int) bool { return index(i) >= at.Index })
+	if failed == nil && (i == h.count || index(i) != at.Index) {
+		// That an entry is gone is said only of a table that is verified.
+		var b block
+		if _, err := s.frame(&b, offset); err != nil {
+			return 0, err
+		}
+		return 0, s.gone(at)
+	}
+	return i, failed
+}
+
+func (s *segmentFile) gone(at Address) error {
+	return &GoneError{Address: at, Settled: Position{Queue: s.header.queue, Next: s.relocations.settled}}
+}
