@@ -3,8 +3,11 @@
 //
 //	go generate ./docservice/docservicepb
 //
-// which needs protoc on the PATH; the Go plugin is built from the version of
-// google.golang.org/protobuf that go.mod names.
+// which needs protoc on the PATH; the plugin for messages is built from the
+// version of google.golang.org/protobuf that go.mod names, and the one for
+// services has its version in generate.sh.
+//
+// NewDocumentsClient takes a connection of grpc-go or one of package boxcargrpc.
 package docservicepb
 
 //go:generate sh generate.sh
