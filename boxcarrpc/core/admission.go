@@ -40,11 +40,15 @@ func NewRate(perSecond float64, burst int) (Rate, error) {
 // Take takes n requests out of a bucket, or none if it does not hold so many. It
 // returns the bucket as it is then.
 func (r Rate) Take(now, bucket int64, n int) (after int64, ok bool) {
-	after = max(bucket, now)
-	if int64(n) > (now+r.depth-after)/r.interval {
+	if n > r.Tokens(now, bucket) {
 		return bucket, false
 	}
-	return after + int64(n)*r.interval, true
+	return max(bucket, now) + int64(n)*r.interval, true
+}
+
+// Tokens is how many requests a bucket would let through at once.
+func (r Rate) Tokens(now, bucket int64) int {
+	return int((now + r.depth - max(bucket, now)) / r.interval)
 }
 
 // Buckets are the buckets of clients, or of any other keys, all of one rate.

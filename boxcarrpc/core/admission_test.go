@@ -44,6 +44,7 @@ func TestABucketIsABucketOfTokens(t *testing.T) {
 			if !ok {
 				require.Equal(t, bucket, after, "what is refused costs nothing")
 			}
+			require.InDelta(t, model.held, rate.Tokens(now, after), 1e-6)
 			bucket = after
 		}
 	}

@@ -1,0 +1,59 @@
+package policy
+
+import "math/rand/v2"
+
+// FormulaicOptions are formulaic's.
+type FormulaicOptions struct {
+	// KeepAlive is how often each server is probed, in nanoseconds. The default
+	// is 10 s.
+	KeepAlive int64
+}
+
+func (o *FormulaicOptions) fill() { o.KeepAlive = orDefault(o.KeepAlive, 10e9) }
+
+// formulaic is approach 1 of "10,000 frontends, 1,000,000 backends": a client has
+// a fixed set of servers, 100 there, uses them in turn, and probes them to know
+// which connections are broken. Those are passed over until they have been made
+// anew. Its set is as even as the formula that made it; load that differs between
+// clients stays on their servers.
+type formulaic struct {
+	roundRobin
+	keepAlive int64
+	probe     int64 // when the next probe is due
+	probed    int32 // entry that was probed last
+}
+
+func newFormulaic(o *Options) *formulaic {
+	return &formulaic{roundRobin: roundRobin{set: newSet(o)}, keepAlive: o.Formulaic.KeepAlive}
+}
+
+// Next implements Policy. Probes are spread evenly over the period.
+func (p *formulaic) Next(now int64, rng *rand.PCG) (Action, bool) {
+	if a, ok := p.next(now); ok {
+		return a, true
+	}
+	if len(p.ready) == 0 || now < p.probe {
+		return Action{}, false
+	}
+	pause := max(1, p.keepAlive/int64(len(p.members)))
+	if p.probe == 0 { // the first: clients that were started together do not probe together
+		p.probe = now + 1 + uniform(rng, pause)
+		return Action{}, false
+	}
+	p.probe = now + pause
+	for range p.members {
+		p.probed = (p.probed + 1) % int32(len(p.members))
+		if m := &p.members[p.probed]; m.place >= 0 {
+			return Action{Kind: Probe, Server: m.server, Entry: p.probed}, true
+		}
+	}
+	return Action{}, false
+}
+
+// Wake implements Policy.
+func (p *formulaic) Wake() int64 {
+	if len(p.ready) == 0 {
+		return p.wake
+	}
+	return min(p.wake, p.probe)
+}

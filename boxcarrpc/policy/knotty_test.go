@@ -1,0 +1,410 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/core"
+	"docstore/internal/testseed"
+)
+
+// knottyTable is a client with a table of connected servers that have said that
+// they are rested and answer within 10 ms.
+func knottyTable(t testing.TB, servers int, o KnottyOptions, rng *rand.PCG) *knotty {
+	makePolicy, err := ByName("knotty", &Options{Servers: servers, Knotty: o})
+	require.NoError(t, err)
+	p := makePolicy().(*knotty)
+	for server := range int32(servers) {
+		p.Join(0, server, rng)
+	}
+	p.connectAll(0, rng)
+	for server := range int32(servers) {
+		p.hear(0, server, 10, 5, rng)
+		p.Learn(0, News{Kind: Probed, Server: server, Entry: -1, Took: 10e6}, rng)
+	}
+	p.connectAll(0, rng)
+	return p
+}
+
+// connectAll does what the policy wants done; all servers are up.
+func (p *knotty) connectAll(now int64, rng *rand.PCG) (actions []Action) {
+	for a, ok := p.Next(now, rng); ok; a, ok = p.Next(now, rng) {
+		actions = append(actions, a)
+		if a.Kind == Connect {
+			p.Learn(now, News{Kind: Connected, Server: a.Server, Entry: a.Entry}, rng)
+		}
+	}
+	return actions
+}
+
+func (p *knotty) hear(now int64, server, tokens, sessions int32, rng *rand.PCG) {
+	p.Learn(now, News{Kind: Gossip, Server: server, Entry: -1, Report: Report{Tokens: tokens, Sessions: sessions}}, rng)
+}
+
+func (p *knotty) servers() map[int32]bool {
+	set := map[int32]bool{}
+	for _, m := range p.members {
+		if m.member {
+			set[m.server] = true
+		}
+	}
+	return set
+}
+
+// slow has a server's answers take so long.
+func (p *knotty) slow(server int32, took int64) { p.row(p.find(server, -1)).latency = float64(took) }
+
+// C + X t bounds any server's requests in a time t, however many clients there are.
+func TestKnottyTokensBoundAServersRequests(t *testing.T) {
+	rng := testseed.PCG(t)
+	const burst, perSecond = 10, 50
+	rate, err := core.NewRate(perSecond, burst)
+	require.NoError(t, err)
+	clients := make([]*knotty, 20)
+	for i := range clients {
+		clients[i] = knottyTable(t, 4, KnottyOptions{Burst: burst}, rng)
+	}
+	var buckets [4]int64
+	var admitted [4][]int64
+	refused := 0
+	for now := int64(0); now < 20e9; now += 1e6 { // 1,000 a second: five times too many
+		p := clients[uniform(rng, int64(len(clients)))]
+		c, ok := p.Pick(now, Query{}, rng)
+		require.True(t, ok)
+		outcome := Success
+		if buckets[c.Server], ok = rate.Take(now, buckets[c.Server], 1); ok {
+			admitted[c.Server] = append(admitted[c.Server], now)
+		} else {
+			outcome = Refused
+			refused++
+		}
+		p.Done(now, c, Result{Outcome: outcome, Took: 1e6, Report: Silent}, rng)
+	}
+	require.Positive(t, refused)
+	for server, times := range admitted {
+		for i := range times {
+			for j := i; j < len(times); j += 7 {
+				bound := burst + perSecond*float64(times[j]-times[i])/1e9
+				require.LessOrEqual(t, float64(j-i), bound, "server %d", server)
+			}
+		}
+		require.Greater(t, len(times), perSecond*19, "and it is reached")
+	}
+}
+
+// Gossip goes to Fanout clients and is sent on Hops times by each.
+func TestKnottyGossipIsRelayed(t *testing.T) {
+	rng := testseed.PCG(t)
+	for _, x := range []struct{ fanout, hops, deliveries int }{{3, 1, 12}, {3, -1, 3}, {2, 3, 30}, {1, 2, 3}} {
+		o := KnottyOptions{Fanout: x.fanout, Hops: x.hops}
+		clients := make([]*knotty, 50)
+		for i := range clients {
+			clients[i] = knottyTable(t, 3, o, rng)
+		}
+		o.fill()
+		require.Equal(t, x.deliveries, o.Deliveries())
+		delivered := 0
+		var send func(fanout int, report Report)
+		send = func(fanout int, report Report) {
+			for range fanout {
+				delivered++
+				p := clients[uniform(rng, int64(len(clients)))]
+				p.Learn(1, News{Kind: Gossip, Server: 1000, Entry: -1, Report: report}, rng)
+				for _, a := range p.connectAll(1, rng) {
+					if a.Kind == Relay {
+						require.Equal(t, int32(1000), a.Server)
+						send(a.Fanout, a.Report)
+					}
+				}
+			}
+		}
+		send(o.Fanout, Report{Tokens: 3, Hops: int32(o.Hops)})
+		require.Equal(t, x.deliveries, delivered)
+	}
+	// What it costs: 12 million a second, and 10^10 if all were told everything.
+	o := KnottyOptions{}
+	o.fill()
+	require.EqualValues(t, 12e6, o.Deliveries()*1_000_000*int(time.Second)/int(o.Interval))
+	everything := KnottyOptions{Fanout: 10_000, Hops: -1}
+	everything.fill()
+	require.EqualValues(t, 1e10, everything.Deliveries()*1_000_000)
+}
+
+func TestKnottysTableIsNeverOfAll(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 1000, KnottyOptions{}, rng)
+	require.Len(t, p.servers(), 100)
+	for now := int64(0); now < 20e9; now += 1e6 {
+		p.inFlight = 1000 // hot
+		p.row(p.ready[uniform(rng, int64(len(p.ready)))]).latency = 1e9
+		p.hear(now, int32(1000+uniform(rng, 1_000_000)), 10, 0, rng)
+		p.connectAll(now, rng)
+		require.LessOrEqual(t, p.size(), 101, "one is being swapped")
+	}
+	require.LessOrEqual(t, len(p.members), 101)
+	require.Equal(t, 100, len(p.servers()))
+}
+
+func TestKnottyKnowsWhenItIsHot(t *testing.T) {
+	rng := testseed.PCG(t)
+	fresh := func() *knotty { return knottyTable(t, 10, KnottyOptions{}, rng) }
+	require.False(t, fresh().hot())
+	p := fresh()
+	for range 6 {
+		_, ok := p.Pick(0, Query{}, rng)
+		require.True(t, ok)
+	}
+	require.True(t, p.hot(), "its backlog is long")
+	p = fresh()
+	for server := range int32(10) {
+		p.hear(0, server, 2, 5, rng)
+	}
+	require.True(t, p.hot(), "its servers are out of tokens")
+	p = fresh()
+	for server := range int32(10) {
+		p.slow(server, 150e6)
+	}
+	require.True(t, p.hot(), "its servers are slow")
+	p.slow(3, 50e6)
+	require.True(t, p.hot(), "one that is quick does not help")
+}
+
+// reviews lets the policy review its table so many times.
+func (p *knotty) reviews(now *int64, n int, rng *rand.PCG) (actions []Action) {
+	for range n {
+		*now = max(*now, p.review)
+		actions = append(actions, p.connectAll(*now, rng)...)
+	}
+	return actions
+}
+
+func TestKnottySwapsAfterSomeReviews(t *testing.T) {
+	for cycles := 2; cycles <= 5; cycles++ {
+		rng := testseed.PCG(t)
+		p := knottyTable(t, 10, KnottyOptions{Table: 10, Cycles: cycles}, rng)
+		now := int64(1)
+		p.reviews(&now, 1, rng)
+		p.inFlight = 100 // hot
+		p.slow(4, 300e6)
+		p.slow(5, 200e6)
+		for range cycles - 1 {
+			p.reviews(&now, 1, rng)
+			p.hear(now, 77, 10, 0, rng)
+			p.connectAll(now, rng)
+			require.NotContains(t, p.servers(), int32(77), "too early")
+		}
+		p.reviews(&now, 1, rng)
+		p.hear(now, 78, 3, 0, rng)
+		p.hear(now, 79, 10, 60, rng)
+		require.Negative(t, p.new, "neither is rested")
+		p.inFlight = 0
+		p.hear(now, 77, 10, 0, rng)
+		require.Negative(t, p.new, "it is not hot")
+		p.inFlight = 100
+		p.hear(now, 77, 10, 0, rng)
+		require.Contains(t, p.servers(), int32(4), "the old one is left when the new one is connected")
+		actions := p.connectAll(now, rng)
+		require.Contains(t, p.servers(), int32(77))
+		require.NotContains(t, p.servers(), int32(4), "the slowest has gone")
+		require.Contains(t, p.servers(), int32(5))
+		require.Contains(t, actions, Action{Kind: Disconnect, Server: 4, Slot: -1, Entry: 4})
+	}
+}
+
+// A server that is slow now and then is never replaced, and one that is always slow
+// once: the client does not thrash.
+func TestKnottyDoesNotThrash(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 10, KnottyOptions{Table: 10}, rng)
+	now, next, swaps := int64(1), int32(100), 0
+	for i := range 1000 {
+		p.inFlight = 100 // hot all the time
+		for server := range int32(9) {
+			if p.find(server, -1) < 0 {
+				continue
+			}
+			p.slow(server, 10e6)
+			if (i+int(server))%3 > 0 { // two reviews of three
+				p.slow(server, 500e6)
+			}
+		}
+		if p.find(9, -1) >= 0 {
+			p.slow(9, 500e6)
+		}
+		p.reviews(&now, 1, rng)
+		next++
+		p.hear(now, next, 10, 0, rng)
+		for _, a := range p.connectAll(now, rng) {
+			if a.Kind == Disconnect {
+				swaps++
+			}
+		}
+	}
+	require.Equal(t, 1, swaps)
+	require.NotContains(t, p.servers(), int32(9))
+}
+
+func TestKnottyASwapThatFailsChangesNothing(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 10, KnottyOptions{Table: 10}, rng)
+	now := int64(1)
+	p.inFlight = 100
+	p.slow(4, 300e6)
+	p.reviews(&now, 4, rng)
+	p.hear(now, 77, 10, 0, rng)
+	a, ok := p.Next(now, rng)
+	require.True(t, ok)
+	require.Equal(t, int32(77), a.Server)
+	p.Learn(now, News{Kind: Failed, Server: 77, Entry: a.Entry}, rng)
+	require.NotContains(t, p.servers(), int32(77))
+	require.Contains(t, p.servers(), int32(4))
+	require.Equal(t, 10, p.size())
+}
+
+// The score falls with latency and sessions and rises with tokens, each relative to
+// the table's largest, so that no unit outweighs another.
+func TestKnottysScore(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 4, KnottyOptions{Table: 4}, rng)
+	set := func(server, tokens, sessions int32, latency int64) {
+		p.hear(0, server, tokens, sessions, rng)
+		p.slow(server, latency)
+	}
+	set(0, 10, 5, 10e6)
+	set(1, 10, 5, 20e6)  // slower
+	set(2, 10, 10, 20e6) // and more sessions
+	set(3, 0, 10, 20e6)  // and no tokens
+	p.rank()
+	require.Equal(t, []int32{0, 1, 2, 3}, p.order)
+	require.InDelta(t, 0.5-0.3*0.5-0.2*0.5, p.row(0).score, 1e-9)
+	require.InDelta(t, 0-0.3-0.2, p.row(3).score, 1e-9)
+	require.InDelta(t, 1, p.options.Tokens+p.options.Latency+p.options.Sessions, 1e-9)
+	set(0, 0, 10, 40e6)
+	p.rank()
+	require.Equal(t, int32(0), p.order[3], "order follows what is heard")
+}
+
+// A request goes to one of the best K, to different ones as far as there are; with
+// more than K under way up to 2K are used, and no other.
+func TestKnottysTopK(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 30, KnottyOptions{Top: 8}, rng)
+	for server := range int32(30) {
+		p.slow(server, int64(server+1)*1e6) // the lower the better
+	}
+	p.stale = true
+	seen := map[int32]int{}
+	for range 8 {
+		c, _ := p.Pick(0, Query{}, rng)
+		seen[c.Server]++
+		require.Less(t, c.Server, int32(8))
+	}
+	require.Len(t, seen, 8, "unique ones")
+	for n := 9; n <= 16; n++ {
+		c, _ := p.Pick(0, Query{}, rng)
+		seen[c.Server]++
+		require.Less(t, c.Server, int32(n))
+	}
+	require.Len(t, seen, 16)
+	for range 100 {
+		c, _ := p.Pick(0, Query{}, rng)
+		require.Less(t, c.Server, int32(16), "2K and no further")
+	}
+}
+
+func TestKnottysClientAffinity(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 30, KnottyOptions{Top: 30}, rng)
+	home := map[uint64]int32{}
+	servers := map[int32]bool{}
+	for range 20 {
+		for key := uint64(1); key <= 50; key++ {
+			c, _ := p.Pick(0, Query{Key: key}, rng)
+			if _, known := home[key]; !known {
+				home[key] = c.Server
+			}
+			require.Equal(t, home[key], c.Server)
+			servers[c.Server] = true
+			p.Done(0, c, Result{Outcome: Success, Took: 10e6}, rng)
+		}
+	}
+	require.Greater(t, len(servers), 15, "keys are spread")
+	// Only the keys of a server that leaves move.
+	gone := home[1]
+	p.Leave(0, gone, rng)
+	for key, server := range home {
+		if c, _ := p.Pick(0, Query{Key: key}, rng); server != gone {
+			require.Equal(t, server, c.Server)
+		}
+	}
+}
+
+// A client that crashed has its first table again and nothing else.
+func TestKnottyStartsAfresh(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 10, KnottyOptions{Table: 10}, rng)
+	now := int64(1)
+	p.inFlight = 100
+	p.slow(4, 300e6)
+	p.reviews(&now, 4, rng)
+	p.hear(now, 77, 10, 0, rng)
+	p.connectAll(now, rng)
+	require.Contains(t, p.servers(), int32(77))
+	again := knottyTable(t, 10, KnottyOptions{Table: 10}, rng)
+	require.NotContains(t, again.servers(), int32(77))
+	require.Len(t, again.servers(), 10)
+	require.False(t, again.hot())
+}
+
+func TestKnottyReplacesAServerThatIsGoneForGood(t *testing.T) {
+	rng := testseed.PCG(t)
+	p := knottyTable(t, 10, KnottyOptions{Table: 10}, rng)
+	// One that has left the set.
+	p.Leave(0, 3, rng)
+	p.hear(0, 50, 10, 0, rng)
+	p.connectAll(0, rng)
+	require.Contains(t, p.servers(), int32(50))
+	// One that never answers again, though it is still in the set.
+	now := int64(1)
+	p.Learn(now, News{Kind: Lost, Server: 6, Entry: -1}, rng)
+	for failures := 1; failures < knottyFailures; failures++ {
+		p.hear(now, 51, 10, 0, rng)
+		require.NotContains(t, p.servers(), int32(51), "it may come back")
+		for failed := false; !failed; {
+			now = max(now+1, p.Wake())
+			for a, ok := p.Next(now, rng); ok; a, ok = p.Next(now, rng) {
+				if a.Kind == Connect {
+					require.Equal(t, int32(6), a.Server)
+					p.Learn(now, News{Kind: Failed, Server: 6, Entry: a.Entry}, rng)
+					failed = true
+				}
+			}
+		}
+	}
+	p.hear(now, 51, 10, 0, rng)
+	p.connectAll(now, rng)
+	require.Contains(t, p.servers(), int32(51))
+	require.NotContains(t, p.servers(), int32(6))
+	require.Equal(t, 10, p.size())
+}
+
+// The design's estimate of what the backends' own work may take.
+func TestKnottysEstimate(t *testing.T) {
+	const (
+		lookups   = 5 * 100 * time.Nanosecond
+		pool      = 500 * time.Nanosecond
+		send      = 20 * time.Microsecond
+		read      = 10 * time.Millisecond // 1 MB
+		roundTrip = time.Millisecond
+		goal      = 100 * time.Millisecond
+	)
+	overhead := lookups + pool + send + read + roundTrip
+	require.Equal(t, 11_021*time.Microsecond, overhead)
+	require.Equal(t, 88_979*time.Microsecond, goal-overhead)
+	// 150 connections on each of 10,000 frontends are requests at a time, not a
+	// second; 100,000 a second of 89 ms keep 0.9 % of a million backends busy.
+	require.InDelta(t, 0.0089, 100_000*(goal-overhead).Seconds()/1_000_000, 1e-4)
+}

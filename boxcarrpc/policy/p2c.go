@@ -1,0 +1,22 @@
+package policy
+
+import "math/rand/v2"
+
+// p2c draws two servers and uses the one with fewer of this client's requests:
+// the power of two choices. Mitzenmacher, "The Power of Two Choices in Randomized
+// Load Balancing", 1996; it is what Envoy's LEAST_REQUEST and gRPC's
+// least_request_experimental do by default. A client with less than one request at
+// a time learns nothing from its own and chooses at random.
+type p2c struct{ set }
+
+// Pick implements Policy.
+func (p *p2c) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
+	a, b, ok := p.two(q.Tried, rng)
+	if !ok {
+		return Choice{}, false
+	}
+	if p.members[b].inFlight < p.members[a].inFlight {
+		a = b
+	}
+	return p.take(a)
+}

@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+const (
+	// peakDecay is how long a peak is remembered, in nanoseconds.
+	peakDecay = 10e9
+	// peakUnknown is the time of a server that has a request and has answered
+	// none, in nanoseconds: more than any, so that one finds out.
+	peakUnknown = 1e12
+)
+
+// peakEWMA draws two servers and uses the one where a request is expected to be
+// done sooner: its average time, which rises at once with a slow answer and falls
+// slowly with quick ones, times the requests it would have. It is Finagle's
+// P2C + Peak EWMA:
+// https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/loadbalancer/PeakEwma.scala.
+type peakEWMA struct {
+	set
+	times []peakTime // by entry
+}
+
+type peakTime struct {
+	average float64 // nanoseconds
+	at      int64   // of the last answer
+	use     uint32  // whose time this is
+}
+
+// Pick implements Policy.
+func (p *peakEWMA) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+	a, b, ok := p.two(q.Tried, rng)
+	if !ok {
+		return Choice{}, false
+	}
+	if p.cost(now, b) < p.cost(now, a) {
+		a = b
+	}
+	return p.take(a)
+}
+
+func (p *peakEWMA) cost(now int64, entry int32) float64 {
+	m, t := &p.members[entry], p.time(entry)
+	average := t.average * math.Exp(-float64(now-t.at)/peakDecay)
+	if t.at == 0 && m.inFlight > 0 {
+		average = peakUnknown
+	}
+	return average * float64(m.inFlight+1)
+}
+
+// time is what is known of the server that has the entry now.
+func (p *peakEWMA) time(entry int32) *peakTime {
+	for int(entry) >= len(p.times) {
+		p.times = append(p.times, peakTime{})
+	}
+	t := &p.times[entry]
+	if use := p.members[entry].use; t.use != use {
+		*t = peakTime{use: use}
+	}
+	return t
+}
+
+// Done implements Policy.
+func (p *peakEWMA) Done(now int64, c Choice, r Result, rng *rand.PCG) {
+	if !p.done(now, c, r, rng) || r.Outcome != Success {
+		return
+	}
+	t, took := p.time(c.Entry), float64(r.Took)
+	if took > t.average {
+		t.average = took
+	} else {
+		weight := math.Exp(-float64(now-t.at) / peakDecay)
+		t.average = t.average*weight + took*(1-weight)
+	}
+	t.at = max(now, 1)
+}

@@ -1,0 +1,215 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"docstore/boxcarrpc/core"
+)
+
+// A Policy chooses the servers of one client's requests.
+type Policy interface {
+	// Join puts a server into the set. It was not in it.
+	Join(now int64, server int32, rng *rand.PCG)
+	// Leave takes a server out of the set, if it was in it.
+	Leave(now int64, server int32, rng *rand.PCG)
+
+	// Pick chooses the server of a request. It is not ok if the policy knows of
+	// none, or wants none to be used now. Every choice ends in Done.
+	Pick(now int64, q Query, rng *rand.PCG) (c Choice, ok bool)
+	// Done ends a request.
+	Done(now int64, c Choice, r Result, rng *rand.PCG)
+
+	// Next says what is to be done now, if anything is. It is called again at
+	// once after an action, after every other step, and at the time of Wake.
+	Next(now int64, rng *rand.PCG) (a Action, ok bool)
+	// Wake is when Next is to be called if nothing happens until then.
+	Wake() int64
+	// Learn takes what came of an action, or what else is heard of a server.
+	Learn(now int64, n News, rng *rand.PCG)
+}
+
+// A Query is what a policy may know of a request.
+type Query struct {
+	// Key is the same for requests that would gain from going to the same
+	// server, as those of a user; 0 for none. Only knotty looks at it.
+	Key uint64
+	// Tried are servers that failed this request. Another one is chosen if there
+	// is one. Valid until Pick returns.
+	Tried []int32
+}
+
+// A Choice is where a request goes.
+type Choice struct {
+	Server int32
+	// Entry is the policy's own name of what it chose. Of slots it is the
+	// ladder's.
+	Entry int32
+	// Fresh says that the request needs a new connection.
+	Fresh bool
+
+	use uint32 // of the entry: a later one has nothing to do with this choice
+}
+
+// An Outcome is what a request taught about its server.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	Neutral Outcome = iota // nothing: cancelled, or an error that may be the server's fault
+	Success                // it answers requests well
+	Refused                // it did not begin with the request
+	Broken                 // the connection ended; Learn tells of the others that did
+)
+
+// A Result is how a request ended.
+type Result struct {
+	Outcome Outcome
+	Took    int64 // nanoseconds from Pick to the answer
+	Report  Report
+}
+
+// A Report is what a server says of itself, with an answer, a probe or by gossip.
+type Report struct {
+	InFlight int32 // requests that it has begun or that wait there
+	Lowest   int32 // its lowest free slot, core.NoSlot if it has none or does not say
+	Tokens   int32 // requests that it would admit at once
+	Sessions int32 // connections that it has
+	Latency  int64 // nanoseconds that a request takes there now, 0 if it does not say
+	Hops     int32 // of gossip: how often it is still to be sent on
+}
+
+// Silent is the report of a server that says nothing.
+var Silent = Report{Lowest: core.NoSlot}
+
+// An ActionKind is what a policy wants done.
+type ActionKind uint8
+
+// The kinds of action.
+const (
+	Connect    ActionKind = iota // to lease a slot of Server below Below, over a new connection if there is none
+	Disconnect                   // to give Slot of Server back
+	Probe                        // to ask Server for a Report
+	Relay                        // to send gossip, what Server reported, to Fanout other clients
+)
+
+// An Action is what a policy wants done. Each Connect is answered by the news
+// Connected, Declined or Failed, each Probe by Probed or Failed.
+type Action struct {
+	Kind   ActionKind
+	Server int32
+	Below  int32 // Connect: the slot must be below; core.NoSlot for any
+	Slot   int32 // Disconnect: the slot's number, -1 if the policy does not know it
+	Entry  int32 // goes back with the news
+	Fanout int   // Relay
+	Report Report
+}
+
+// A NewsKind is what happened.
+type NewsKind uint8
+
+// The kinds of news.
+const (
+	Connected NewsKind = iota // Slot was leased
+	Declined                  // there is no slot below what was asked for
+	Failed                    // there was no answer
+	Lost                      // all connections to the server have ended
+	Draining                  // the server wants no new requests
+	Probed                    // the server's answer to a probe, its way there and back in Took
+	Gossip                    // what a server made known
+)
+
+// News is what happened.
+type News struct {
+	Kind   NewsKind
+	Server int32
+	Entry  int32 // of the action that this answers; -1 for none
+	Slot   int32
+	Took   int64
+	Report Report
+}
+
+// Options are the policies' parameters; each is described where it is used. The
+// zero value of a field, and nil Options, mean the default.
+type Options struct {
+	// Size is how many slots a ladder has, and how many connections viamedia
+	// keeps at most. The default is 64.
+	Size int
+	// Servers is how many servers there may be at first, to allocate at once. A
+	// set that grows beyond it costs another allocation. The default is 16.
+	Servers int
+	// Formulaic, Viamedia, Knotty and Prequal are their policies' own.
+	Formulaic FormulaicOptions
+	Viamedia  ViamediaOptions
+	Knotty    KnottyOptions
+	Prequal   PrequalOptions
+}
+
+// Defaults of Options.
+const (
+	DefaultSize    = 64
+	DefaultServers = 16
+)
+
+// policies makes each policy, in the order of doc.go.
+var policies = []struct {
+	name string
+	make func(o *Options) Policy
+}{
+	{"slots", func(o *Options) Policy { return newSlots(o) }},
+	{"formulaic", func(o *Options) Policy { return newFormulaic(o) }},
+	{"viamedia", func(o *Options) Policy { return newViamedia(o) }},
+	{"knotty", func(o *Options) Policy { return newKnotty(o) }},
+	{"random", func(o *Options) Policy { return &random{newSet(o)} }},
+	{"roundrobin", func(o *Options) Policy { return &roundRobin{set: newSet(o)} }},
+	{"p2c", func(o *Options) Policy { return &p2c{newSet(o)} }},
+	{"leastrequest", func(o *Options) Policy { return &leastRequest{newSet(o)} }},
+	{"peakewma", func(o *Options) Policy { return &peakEWMA{set: newSet(o)} }},
+	{"prequal", func(o *Options) Policy { return newPrequal(o) }},
+}
+
+// Names are the policies that ByName knows.
+func Names() []string {
+	names := make([]string, len(policies))
+	for i, p := range policies {
+		names[i] = p.name
+	}
+	return names
+}
+
+// ByName returns what makes a policy for a client: a policy is one client's. The
+// error says which name or option is wrong.
+func ByName(name string, opts *Options) (func() Policy, error) {
+	o := new(Options)
+	if opts != nil {
+		*o = *opts
+	}
+	o.Size, o.Servers = orDefault(o.Size, DefaultSize), orDefault(o.Servers, DefaultServers)
+	o.Formulaic.fill()
+	o.Viamedia.fill()
+	o.Knotty.fill()
+	o.Prequal.fill()
+	if o.Size < 1 || o.Servers < 1 {
+		return nil, fmt.Errorf("policy: size %d and %d servers: both must be positive", o.Size, o.Servers)
+	}
+	i := slices.IndexFunc(policies, func(p struct {
+		name string
+		make func(o *Options) Policy
+	}) bool {
+		return p.name == name
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("policy: there is no policy %q, but %s", name, strings.Join(Names(), ", "))
+	}
+	return func() Policy { return policies[i].make(o) }, nil
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

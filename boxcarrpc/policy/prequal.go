@@ -1,0 +1,234 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// PrequalOptions are prequal's.
+type PrequalOptions struct {
+	// Probes is how many servers are probed for each request. The default is 3.
+	Probes int
+	// Pool is how many answers are kept. The default is 16.
+	Pool int
+	// MaxAge is how long an answer is kept, in nanoseconds. The default is 1 s.
+	MaxAge int64
+	// HotQuantile is how many of the servers are not crowded, by the requests
+	// that they have. The default is 0.84.
+	HotQuantile float64
+}
+
+func (o *PrequalOptions) fill() {
+	o.Probes = orDefault(o.Probes, 3)
+	o.Pool = orDefault(o.Pool, 16)
+	o.MaxAge = orDefault(o.MaxAge, 1e9)
+	o.HotQuantile = orDefault(o.HotQuantile, 0.84)
+}
+
+const (
+	prequalRemove  = 1  // answers dropped for each request, the oldest and the worst by turns
+	prequalLeast   = 2  // with fewer answers a server is chosen at random
+	prequalSlack   = 1  // delta of the formula of reuse
+	prequalRecent  = 64 // answers of which the quantile is taken
+	prequalReusing = 64 // uses of an answer, at most
+)
+
+// prequal keeps a few answers to probes, which it sends beside the requests, not
+// for them. Of the servers that it has answers of, it uses the one that expects
+// the shortest time, passing over those that are crowded: with more requests in
+// flight than most. If all are crowded it uses the one with the fewest.
+//
+// Wydrowski, Kleinberg, Rumble and Archer, "Load is not what you should balance:
+// Introducing Prequal", NSDI 2024, https://arxiv.org/abs/2312.10172. As there, an
+// answer ages, is used a bounded number of times, counts the requests that it has
+// attracted, and the worst are removed as well as the oldest, because the good
+// ones are used up. Its error aversion is left out: errors are the shell's.
+type prequal struct {
+	set
+	options  PrequalOptions
+	pool     []prequalAnswer // oldest first
+	owed     int             // probes to be sent
+	worst    bool            // the worst is removed next, not the oldest
+	recent   [prequalRecent]int32
+	received int
+	sorted   [prequalRecent]int32
+	hot      int32         // requests in flight above which a server is crowded
+	times    []prequalTime // by entry
+}
+
+// prequalTime is how long the last request to a server took, for servers that do
+// not say.
+type prequalTime struct {
+	took int64
+	use  uint32 // whose time this is
+}
+
+type prequalAnswer struct {
+	at       int64
+	latency  int64
+	entry    int32
+	use      uint32
+	inFlight int32
+	left     int32 // uses
+}
+
+func newPrequal(o *Options) *prequal {
+	return &prequal{
+		set: newSet(o), options: o.Prequal,
+		pool: make([]prequalAnswer, 0, o.Prequal.Pool),
+	}
+}
+
+// Pick implements Policy.
+func (p *prequal) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+	p.owed = min(p.owed+p.options.Probes, 2*p.options.Pool)
+	p.forget(now)
+	best := -1
+	for i := range p.pool {
+		a := &p.pool[i]
+		if slices.Contains(q.Tried, p.members[a.entry].server) {
+			continue
+		}
+		if best < 0 || p.better(a, &p.pool[best]) {
+			best = i
+		}
+	}
+	if best < 0 || len(p.pool) < prequalLeast {
+		entry, ok := p.any(q.Tried, rng)
+		if !ok {
+			return Choice{}, false
+		}
+		return p.take(entry)
+	}
+	a := &p.pool[best]
+	entry := a.entry
+	a.inFlight++
+	if a.left--; a.left <= 0 {
+		p.pool = slices.Delete(p.pool, best, best+1)
+	}
+	for range prequalRemove {
+		p.remove()
+	}
+	return p.take(entry)
+}
+
+// better is the rule: hot and cold, then lexicographic.
+func (p *prequal) better(a, b *prequalAnswer) bool {
+	hotA, hotB := a.inFlight > p.hot, b.inFlight > p.hot
+	switch {
+	case hotA != hotB:
+		return hotB
+	case hotA:
+		return a.inFlight < b.inFlight
+	}
+	return a.latency < b.latency
+}
+
+// forget drops answers that are old, and those of servers that are gone.
+func (p *prequal) forget(now int64) {
+	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool {
+		m := &p.members[a.entry]
+		return now-a.at > p.options.MaxAge || m.use != a.use || m.place < 0
+	})
+}
+
+// remove drops an answer, so that a pool of which the good ones are used does not
+// end as one of bad ones.
+func (p *prequal) remove() {
+	p.worst = !p.worst
+	if len(p.pool) == 0 {
+		return
+	}
+	drop := 0
+	if p.worst {
+		for i := range p.pool {
+			if p.better(&p.pool[drop], &p.pool[i]) {
+				drop = i
+			}
+		}
+	}
+	p.pool = slices.Delete(p.pool, drop, drop+1)
+}
+
+// Next implements Policy.
+func (p *prequal) Next(now int64, rng *rand.PCG) (Action, bool) {
+	if a, ok := p.next(now); ok {
+		return a, true
+	}
+	if p.owed == 0 || len(p.ready) == 0 {
+		return Action{}, false
+	}
+	p.owed--
+	entry := p.ready[uniform(rng, int64(len(p.ready)))]
+	return Action{Kind: Probe, Server: p.members[entry].server, Entry: entry}, true
+}
+
+// Done implements Policy.
+func (p *prequal) Done(now int64, c Choice, r Result, rng *rand.PCG) {
+	if p.done(now, c, r, rng) && r.Outcome == Success {
+		p.time(c.Entry).took = r.Took
+	}
+}
+
+// time is what is known of the server that has the entry now.
+func (p *prequal) time(entry int32) *prequalTime {
+	for int(entry) >= len(p.times) {
+		p.times = append(p.times, prequalTime{})
+	}
+	t := &p.times[entry]
+	if use := p.members[entry].use; t.use != use {
+		*t = prequalTime{use: use}
+	}
+	return t
+}
+
+// Learn implements Policy.
+func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
+	if n.Kind == Failed && n.Entry >= 0 && p.find(n.Server, n.Entry) == n.Entry && p.members[n.Entry].place >= 0 {
+		return // a probe that was not answered says nothing of the connection
+	}
+	entry := p.learn(now, n, rng)
+	if n.Kind != Probed || entry < 0 {
+		return
+	}
+	p.count(n.Report.InFlight)
+	latency := n.Report.Latency
+	if latency == 0 {
+		latency = p.time(entry).took
+	}
+	if len(p.pool) == p.options.Pool {
+		p.pool = slices.Delete(p.pool, 0, 1)
+	}
+	p.pool = append(p.pool, prequalAnswer{
+		at: now, latency: latency, entry: entry, use: p.members[entry].use,
+		inFlight: n.Report.InFlight, left: p.uses(rng),
+	})
+}
+
+// count learns how crowded servers are.
+func (p *prequal) count(inFlight int32) {
+	p.recent[p.received%prequalRecent] = inFlight
+	p.received++
+	n := min(p.received, prequalRecent)
+	sorted := p.sorted[:n]
+	copy(sorted, p.recent[:n])
+	slices.Sort(sorted)
+	p.hot = sorted[min(int(p.options.HotQuantile*float64(n)), n-1)]
+}
+
+// uses is how often an answer is used before it is dropped: as often as it takes
+// to have one for each request, which the paper calls b_reuse, a fraction being
+// the chance of one more.
+func (p *prequal) uses(rng *rand.PCG) int32 {
+	share := float64(p.options.Pool) / float64(max(len(p.members), p.options.Pool))
+	gain := (1-share)*float64(p.options.Probes) - prequalRemove
+	if gain <= 0 {
+		return prequalReusing
+	}
+	uses := min(max(1, (1+prequalSlack)/gain), prequalReusing)
+	whole := int32(uses)
+	if rand.New(rng).Float64() < uses-float64(whole) {
+		whole++
+	}
+	return whole
+}

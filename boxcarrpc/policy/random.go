@@ -1,0 +1,18 @@
+package policy
+
+import "math/rand/v2"
+
+// random uses any server: what every other policy has to beat. With n requests on
+// n servers 36.8 % (1/e) of them get none, the one with the most about
+// ln(n) / ln(ln(n)). Mitzenmacher, "The Power of Two Choices in Randomized Load
+// Balancing", 1996, section 1.
+type random struct{ set }
+
+// Pick implements Policy.
+func (p *random) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
+	entry, ok := p.any(q.Tried, rng)
+	if !ok {
+		return Choice{}, false
+	}
+	return p.take(entry)
+}

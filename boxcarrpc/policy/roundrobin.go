@@ -1,0 +1,26 @@
+package policy
+
+import "math/rand/v2"
+
+// roundRobin uses one server after another. Where it begins is random, so that
+// clients that were started together do not go round together. It is gRPC's
+// round_robin: https://github.com/grpc/grpc/blob/master/doc/load-balancing.md.
+type roundRobin struct {
+	set
+	place int64
+	begun bool
+}
+
+// Pick implements Policy.
+func (p *roundRobin) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
+	n := int64(len(p.ready))
+	if n == 0 {
+		return Choice{}, false
+	}
+	if !p.begun {
+		p.begun = true
+		p.place = uniform(rng, n)
+	}
+	p.place = (p.place + 1) % n
+	return p.take(p.after(p.place, q.Tried))
+}

@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// ViamediaOptions are viamedia's.
+type ViamediaOptions struct {
+	// Lifetime is how long a connection is used, in nanoseconds. The default is
+	// 5 minutes.
+	Lifetime int64
+}
+
+func (o *ViamediaOptions) fill() { o.Lifetime = orDefault(o.Lifetime, 300e9) }
+
+// viamedia is approach 1.5 of "10,000 frontends, 1,000,000 backends": a request
+// uses a pooled connection that has none, else a new one to a server drawn from
+// all. Connections are used one request at a time, for some minutes. Servers guard
+// themselves with token buckets, of which the client knows nothing. So a hot
+// client comes to have more connections than a cold one.
+//
+// Its set is all numbers below the highest that joined, except those that left: a
+// million servers cost a client nothing.
+type viamedia struct {
+	options ViamediaOptions
+	limit   int
+	conns   []pooled
+	idle    []int32 // entries
+	vacant  []int32
+	extent  int32
+	gone    []int32 // servers below extent that left
+	wake    int64   // no idle connection ends before
+}
+
+type pooled struct {
+	server  int32
+	place   int32 // in idle, -1 if it has a request
+	use     uint32
+	open    bool
+	expires int64
+}
+
+func newViamedia(o *Options) *viamedia {
+	return &viamedia{options: o.Viamedia, limit: o.Size, wake: never}
+}
+
+// Join implements Policy.
+func (p *viamedia) Join(_ int64, server int32, _ *rand.PCG) {
+	p.extent = max(p.extent, server+1)
+	p.gone = slices.DeleteFunc(p.gone, func(s int32) bool { return s == server })
+}
+
+// Leave implements Policy.
+func (p *viamedia) Leave(_ int64, server int32, _ *rand.PCG) {
+	if server < p.extent && !slices.Contains(p.gone, server) {
+		p.gone = append(p.gone, server)
+	}
+	p.expire(server)
+}
+
+// expire ends the life of the connections to a server.
+func (p *viamedia) expire(server int32) {
+	for i := range p.conns {
+		if c := &p.conns[i]; c.open && c.server == server {
+			c.expires = 0
+			p.wake = 0
+		}
+	}
+}
+
+// Pick implements Policy.
+func (p *viamedia) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+	for n := int64(len(p.idle)); n > 0; n-- {
+		// Any of those that rest: the one used last would take the load of all.
+		place := uniform(rng, n)
+		entry := p.idle[place]
+		c := &p.conns[entry]
+		if now < c.expires && !slices.Contains(q.Tried, c.server) {
+			p.unidle(entry)
+			return Choice{Server: c.server, Entry: entry, use: c.use}, true
+		}
+		p.swapIdle(place, n-1) // not to be drawn again
+	}
+	if len(p.conns)-len(p.vacant) >= p.limit {
+		return Choice{}, false
+	}
+	server, ok := p.draw(q.Tried, rng)
+	if !ok {
+		return Choice{}, false
+	}
+	entry := p.enter()
+	c := &p.conns[entry]
+	*c = pooled{server: server, place: -1, open: true, use: c.use + 1, expires: now + p.options.Lifetime}
+	return Choice{Server: server, Entry: entry, Fresh: true, use: c.use}, true
+}
+
+// enter returns a place for a connection.
+func (p *viamedia) enter() int32 {
+	if n := len(p.vacant); n > 0 {
+		entry := p.vacant[n-1]
+		p.vacant = p.vacant[:n-1]
+		return entry
+	}
+	p.conns = append(p.conns, pooled{})
+	return int32(len(p.conns) - 1)
+}
+
+// draw returns a server of the whole set.
+func (p *viamedia) draw(tried []int32, rng *rand.PCG) (server int32, ok bool) {
+	if int(p.extent) <= len(p.gone) {
+		return -1, false
+	}
+	for {
+		server = int32(uniform(rng, int64(p.extent)))
+		if slices.Contains(p.gone, server) {
+			continue
+		}
+		if !slices.Contains(tried, server) || len(tried) >= int(p.extent)-len(p.gone) {
+			return server, true
+		}
+	}
+}
+
+func (p *viamedia) swapIdle(a, b int64) {
+	p.idle[a], p.idle[b] = p.idle[b], p.idle[a]
+	p.conns[p.idle[a]].place = int32(a)
+	p.conns[p.idle[b]].place = int32(b)
+}
+
+func (p *viamedia) unidle(entry int32) {
+	last := int64(len(p.idle) - 1)
+	p.swapIdle(int64(p.conns[entry].place), last)
+	p.idle = p.idle[:last]
+	p.conns[entry].place = -1
+}
+
+// Done implements Policy.
+func (p *viamedia) Done(_ int64, c Choice, r Result, _ *rand.PCG) {
+	conn := &p.conns[c.Entry]
+	switch {
+	case conn.use != c.use || !conn.open:
+		return
+	case r.Outcome == Broken:
+		p.drop(c.Entry)
+		return
+	}
+	conn.place = int32(len(p.idle))
+	p.idle = append(p.idle, c.Entry)
+	p.wake = min(p.wake, conn.expires)
+}
+
+func (p *viamedia) drop(entry int32) {
+	c := &p.conns[entry]
+	if c.place >= 0 {
+		p.unidle(entry)
+	}
+	c.open = false
+	p.vacant = append(p.vacant, entry)
+}
+
+// Next implements Policy.
+func (p *viamedia) Next(now int64, _ *rand.PCG) (Action, bool) {
+	if now < p.wake {
+		return Action{}, false
+	}
+	p.wake = never
+	for _, entry := range p.idle {
+		c := &p.conns[entry]
+		if now < c.expires {
+			p.wake = min(p.wake, c.expires)
+			continue
+		}
+		p.drop(entry)
+		p.wake = now // there may be more
+		return Action{Kind: Disconnect, Server: c.server, Slot: -1, Entry: entry}, true
+	}
+	return Action{}, false
+}
+
+// Wake implements Policy.
+func (p *viamedia) Wake() int64 { return p.wake }
+
+// Learn implements Policy.
+func (p *viamedia) Learn(_ int64, n News, _ *rand.PCG) {
+	switch n.Kind {
+	case Lost:
+		for i := range p.conns {
+			if c := &p.conns[i]; c.open && c.server == n.Server {
+				p.drop(int32(i))
+			}
+		}
+	case Draining:
+		p.expire(n.Server)
+	}
+}
