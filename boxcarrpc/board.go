@@ -11,7 +11,8 @@ import (
 // Methods that every server has, beside its handler's, for tools. Whoever may
 // call the server may call them.
 const (
-	// MethodBoard answers with the server's [Board], in JSON.
+	// MethodBoard answers with the server's [Board], in JSON. It can also be asked
+	// by way of a stream, which takes no slot.
 	MethodBoard = "/boxcar.v1.Server/Board"
 	// MethodEcho answers with the request, for probes and for measuring.
 	MethodEcho = "/boxcar.v1.Server/Echo"
@@ -25,6 +26,7 @@ const maxBoardSlots = 64 << 10
 type Board struct {
 	Name       string      `json:"name"`
 	LowestFree int         `json:"lowest_free"`
+	Draining   bool        `json:"draining"`
 	InFlight   int         `json:"in_flight"` // requests in a handler, streams among them
 	Streams    int         `json:"streams"`
 	Slots      []BoardSlot `json:"slots"` // given out, by number
@@ -58,12 +60,9 @@ func (s *Server) withTools(h Handler) Handler {
 // Board lists the slots that the server has given out.
 func (s *Server) Board() Board {
 	stats := s.Stats()
-	b := Board{Name: s.options.Name, LowestFree: stats.LowestFree, InFlight: stats.InFlight, Streams: stats.Streams}
+	b := Board{Name: s.options.Name, LowestFree: stats.LowestFree, Draining: stats.Draining, InFlight: stats.InFlight, Streams: stats.Streams}
 	s.mu.Lock()
-	conns := make([]*serverConn, 0, len(s.mu.conns))
-	for c := range s.mu.conns {
-		conns = append(conns, c)
-	}
+	conns := s.connsLocked()
 	s.mu.Unlock()
 	now := time.Now()
 	for _, c := range conns { // not under the lock: a connection takes it under its own

@@ -76,10 +76,17 @@
 // gone is found after one and a half SilenceTimeouts if something is sent on it, and
 // else by the keep-alives.
 //
+// # Draining
+//
+// Server.Shutdown ends a server, Server.Drain empties it for the time being: both
+// tell the clients, which give back their slots as they become idle and go
+// elsewhere, while requests in flight finish. Undrain, or a server that begins
+// anew, has them come back, each at a random moment within half a second.
+//
 // # Tools
 //
 // Every server answers [MethodBoard] with its slots and [MethodEcho] with the
-// request; Pool.Handler shows a client's ladder.
+// request, and is drained by [MethodDrain]; Pool.Handler shows a client's ladder.
 //
 // # Guarantees
 //

@@ -61,7 +61,7 @@ func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) 
 	o.drained.L = &o.mu
 }
 
-// slot, release, cancel, ping and goAway append one frame each.
+// slot, release, cancel, ping and reason append one frame each.
 
 func (o *outbox) slot(t wire.Type, lane, slot uint32) {
 	o.mu.Lock()
@@ -81,10 +81,10 @@ func (o *outbox) ping(t wire.Type, token uint64) {
 	o.mu.pending = wire.AppendPing(o.mu.pending, t, token)
 }
 
-func (o *outbox) goAway(reason string) {
+func (o *outbox) reason(t wire.Type, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.mu.pending = wire.AppendGoAway(o.mu.pending, reason)
+	o.mu.pending = wire.AppendReason(o.mu.pending, t, reason)
 }
 
 // cancel appends a CANCEL and drops what is left of the request.

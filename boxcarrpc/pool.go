@@ -45,6 +45,7 @@ type Pool struct {
 		entries []*clientLane // by the ladder's entry
 		waiters []*waiter
 		ready   chan struct{} // closed while a slot is held
+		linked  chan struct{} // closed with the next connection
 
 		wake *time.Timer // the rover's
 		tick *time.Timer // the watch over silence
@@ -89,7 +90,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	entries := o.Size + spareEntries(o.Size)
 	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
 	p.mu.entries = make([]*clientLane, entries)
-	p.mu.ready = make(chan struct{})
+	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
 	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
 	p.mu.tick = time.AfterFunc(p.tickPause(), p.watchSilence)

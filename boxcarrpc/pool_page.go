@@ -98,6 +98,8 @@ func (p *Pool) viewServer(peer *poolPeer) serverView {
 	switch {
 	case !info.Member:
 		v.State = "left the set"
+	case info.Draining:
+		v.State = "draining"
 	case info.Isolated && peer.failure != nil:
 		v.State = "in quarantine: " + peer.failure.Error()
 	case info.Isolated:

@@ -193,6 +193,8 @@ func (p *Pool) connect(peer *poolPeer) {
 	t.silence = core.NewSilence(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
 	peer.transports = append(peer.transports, t)
 	p.mu.open = append(p.mu.open, t)
+	close(p.mu.linked)
+	p.mu.linked = make(chan struct{})
 	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
 		t.asking = true
 		t.lease(below)
@@ -258,36 +260,6 @@ func (p *Pool) take(now int64, lane *clientLane, slot int32) bool {
 	return true
 }
 
-// goingAway takes a server's word that it is about to stop: its free slots are
-// given back at once, the busy ones when they are done, and it is left alone for
-// a while.
-func (p *Pool) goingAway(t *transport, reason string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t.leaving || t.lost {
-		return
-	}
-	p.options.Logger.Debug("server is going away", "server", t.peer.address, "reason", reason)
-	now := p.now()
-	p.retire(t)
-	p.mu.ladder.Quarantine(now, t.peer.index, &p.mu.rng)
-	p.mu.rover.Hurry(now)
-	p.step()
-	p.serveWaiters()
-}
-
-// retire takes the slots of a transport out of the ladder and closes it when
-// the last of them is done.
-func (p *Pool) retire(t *transport) {
-	t.leaving = true
-	for _, lane := range p.lanesOf(t) {
-		if p.mu.ladder.Retire(lane.entry) {
-			p.giveBack(lane)
-		}
-	}
-	p.emptied(t)
-}
-
 // lanesOf lists the lanes of a transport that are in the ladder.
 func (p *Pool) lanesOf(t *transport) []*clientLane {
 	var lanes []*clientLane
@@ -318,6 +290,7 @@ func (p *Pool) lose(t *transport, cause error) {
 		p.mu.lost++
 	}
 	p.setSuspect(t, false)
+	p.setDraining(t, false)
 	if !t.leaving && !p.mu.closed {
 		p.mu.broken++
 		peer.failure = cause

@@ -83,7 +83,7 @@ func (p *Pool) watchSilence() {
 
 // inspect looks at one transport and reports whether it is dead.
 func (p *Pool) inspect(t *transport, now int64) (dead bool) {
-	if t.leased == 0 && t.streams == 0 && !t.leaving && now-t.idleSince >= int64(idleTransport) {
+	if p.unneeded(t, now) {
 		t.leaving = true
 		p.closeSoon(t, errUnused)
 		return false

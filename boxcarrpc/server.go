@@ -21,9 +21,6 @@ import (
 // panics answers with CodeInternal and costs the client the slot.
 type Handler func(ctx context.Context, method string, request, dst []byte) ([]byte, error)
 
-// How long a drained connection waits for its client to close it first.
-const drainGrace = time.Second
-
 // A Server gives out slots and serves the requests that come in on them.
 type Server struct {
 	handler Handler
@@ -45,11 +42,13 @@ type Server struct {
 		board     core.Board
 		listeners map[net.Listener]struct{}
 		conns     map[*serverConn]struct{}
-		draining  bool
+		draining  bool // gives out no slots
+		stopping  bool // draining, and ends with its last connection
 		closed    bool
-		empty     chan struct{} // closed when draining and no connection is left
+		empty     chan struct{} // closed when stopping and no connection is left
 	}
 	serving sync.WaitGroup // connections
+	telling sync.Mutex     // held while connections are told of a change of draining or stopping
 }
 
 // ServerStats is a server at one moment.
@@ -57,6 +56,7 @@ type ServerStats struct {
 	Connections int    // open now
 	Slots       int    // given out now
 	LowestFree  int    // the slot that the next lane gets; MaxLanes if there is none
+	Draining    bool   // it gives out no slots: see Drain
 	InFlight    int    // requests in a handler now, streams among them
 	Streams     int    // of these, streams
 	Requests    uint64 // requests that reached a handler
@@ -132,7 +132,7 @@ func temporary(err error) bool {
 func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.draining || s.mu.closed {
+	if s.mu.stopping || s.mu.closed {
 		return false
 	}
 	s.mu.listeners[l] = struct{}{}
@@ -148,7 +148,7 @@ func (s *Server) removeListener(l net.Listener) {
 func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.draining || s.mu.closed
+	return s.mu.stopping || s.mu.closed
 }
 
 // accept begins to serve a connection, or closes it if there are too many.
@@ -157,7 +157,7 @@ func (s *Server) accept(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.mu.draining || s.mu.closed:
+	case s.mu.stopping || s.mu.closed:
 		shut(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
 		shut(conn)
@@ -177,7 +177,7 @@ func (s *Server) gone(c *serverConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
-	if len(s.mu.conns) == 0 && s.mu.draining {
+	if len(s.mu.conns) == 0 && s.mu.stopping {
 		s.closeEmptyLocked()
 	}
 }
@@ -187,42 +187,6 @@ func (s *Server) closeEmptyLocked() {
 	case <-s.mu.empty:
 	default:
 		close(s.mu.empty)
-	}
-}
-
-// Shutdown drains the server: it stops to accept connections, tells every
-// client that it is going away, answers new requests as not processed, so that
-// they are sent elsewhere, lets those in flight finish, and returns when all
-// connections are closed. If ctx ends first it returns its error and leaves the
-// rest to Close.
-func (s *Server) Shutdown(ctx context.Context) error {
-	if !s.usable() {
-		return nil
-	}
-	var conns []*serverConn
-	s.mu.Lock()
-	if !s.mu.draining && !s.mu.closed {
-		s.mu.draining = true
-		for l := range s.mu.listeners {
-			shut(l)
-		}
-		for c := range s.mu.conns {
-			conns = append(conns, c)
-		}
-		if len(s.mu.conns) == 0 {
-			s.closeEmptyLocked()
-		}
-	}
-	s.mu.Unlock()
-	// Not under the lock: a connection takes it under its own.
-	for _, c := range conns {
-		c.drain()
-	}
-	select {
-	case <-s.mu.empty:
-		return s.Close()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -284,6 +248,7 @@ func (s *Server) Stats() ServerStats {
 		Connections: len(s.mu.conns),
 		Slots:       s.mu.board.Taken(),
 		LowestFree:  min(int(s.mu.board.LowestFree()), s.options.MaxLanes),
+		Draining:    s.mu.draining,
 	}
 	s.mu.Unlock()
 	r.InFlight = int(s.counts.inFlight.Load())

@@ -59,8 +59,8 @@ func (c *serverConn) request(f wire.Frame) error {
 	}
 	lane.sequence, lane.total = r.Sequence, r.Total
 	lane.requests++
-	if c.mu.draining {
-		c.refuse(lane, CodeUnavailable, "the server is shutting down")
+	if reason := c.refusalLocked(); reason != "" {
+		c.refuse(lane, CodeUnavailable, reason)
 		return nil
 	}
 	if r.Total > smallRequest && !lane.reserve(int64(r.Total)) {

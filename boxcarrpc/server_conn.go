@@ -51,8 +51,10 @@ type serverConn struct {
 		lanes    []*serverLane   // by lane number; nil where there is no lease
 		streams  []*ServerStream // by number; nil where none is open
 		running  int             // requests and streams whose handler runs, responses that are not yet taken
-		draining bool
-		drainBy  time.Time // when it ends at the latest; zero while it need not
+		open     bool            // its HELLO has been sent
+		draining bool            // new requests are refused
+		stopping bool            // and it ends when those in flight have
+		drainBy  time.Time       // when it ends at the latest; zero while it need not
 		closed   bool
 	}
 }
@@ -71,7 +73,7 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 func (c *serverConn) report(err error) {
 	var timeout net.Error
 	fault := errors.Is(err, wire.ErrMalformed) || errors.Is(err, errProtocol) || errors.Is(err, errVersion) ||
-		errors.As(err, &timeout) && timeout.Timeout() && !c.isDraining()
+		errors.As(err, &timeout) && timeout.Timeout() && !c.isStopping()
 	log := c.server.options.Logger.Debug
 	if fault {
 		c.server.counts.faults.Add(1)
@@ -80,10 +82,10 @@ func (c *serverConn) report(err error) {
 	log("connection ended", "peer", c.conn.RemoteAddr(), "name", c.peerName, "reason", err)
 }
 
-func (c *serverConn) isDraining() bool {
+func (c *serverConn) isStopping() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mu.draining
+	return c.mu.stopping
 }
 
 // handshake exchanges hellos, before anybody else writes.
@@ -121,7 +123,11 @@ func (c *serverConn) handshake() error {
 	}
 	c.in.beforeRead = c.beforeRead
 	c.checked, c.greeted = time.Now(), true
-	return c.conn.SetDeadline(time.Time{})
+	if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.greet()
+	return nil
 }
 
 // commonVersion checks that the peer speaks a version that this side speaks.
@@ -281,25 +287,6 @@ func (c *serverConn) end() {
 		c.server.reclaim(lane.slot)
 	}
 	c.endStreamsLocked()
-}
-
-// drain tells the client that the server is going away.
-func (c *serverConn) drain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.draining = true
-	c.out.goAway("the server is shutting down")
-	c.out.flushSoon()
-	c.hurryLocked()
-}
-
-// hurryLocked gives a draining connection without work a last moment for its
-// client to close it, and tells the reader, which may be waiting.
-func (c *serverConn) hurryLocked() {
-	if c.mu.draining && c.mu.running == 0 && c.mu.drainBy.IsZero() {
-		c.mu.drainBy = time.Now().Add(drainGrace)
-		_ = c.conn.SetReadDeadline(c.mu.drainBy) // fails on a closed connection only
-	}
 }
 
 // lowestFree is what every response tells.

@@ -49,13 +49,17 @@ func (p *Pool) Stream(ctx context.Context, method string, metadata []byte) (*Cli
 		if ctx.Err() != nil {
 			return nil, contextError(ctx, false)
 		}
-		t, err := p.streamTransport()
+		t, linked, err := p.streamTransport()
 		if err != nil {
 			return nil, err
 		}
 		if t == nil {
-			if err := p.WaitReady(ctx); err != nil {
-				return nil, err
+			select {
+			case <-linked:
+			case <-p.ctx.Done():
+				return nil, ErrPoolClosed
+			case <-ctx.Done():
+				return nil, noServer(ctx)
 			}
 			continue
 		}
@@ -66,21 +70,24 @@ func (p *Pool) Stream(ctx context.Context, method string, metadata []byte) (*Cli
 	}
 }
 
-// streamTransport reserves a stream on the best transport; nil if there is none.
-func (p *Pool) streamTransport() (*transport, error) {
+// streamTransport reserves a stream on the best transport. If there is none,
+// linked is closed with the next connection.
+func (p *Pool) streamTransport() (t *transport, linked <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.mu.closed:
-		return nil, ErrPoolClosed
+		return nil, nil, ErrPoolClosed
 	case p.mu.streams >= p.options.MaxStreams:
-		return nil, ErrPoolBusy
+		return nil, nil, ErrPoolBusy
 	}
 	var best *transport
-	var full bool
+	var full, takesNone bool
 	for _, t := range p.mu.open {
 		switch {
-		case t.leaving || t.lost || t.hello.MaxStreams == 0:
+		case t.leaving || t.lost:
+		case t.hello.MaxStreams == 0:
+			takesNone = true
 		case t.streams >= int(t.hello.MaxStreams):
 			full = true
 		case best == nil || p.streamsBefore(t, best):
@@ -93,11 +100,11 @@ func (p *Pool) streamTransport() (*transport, error) {
 		p.mu.streams++
 		best.streamed = p.now()
 	case full:
-		return nil, ErrPoolBusy
-	case p.mu.ladder.Held() > 0:
-		return nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
+		return nil, nil, ErrPoolBusy
+	case takesNone:
+		return nil, nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
 	}
-	return best, nil
+	return best, p.mu.linked, nil
 }
 
 // streamsBefore reports whether a stream is better opened on a than on b.
@@ -111,7 +118,7 @@ func (p *Pool) streamsBefore(a, b *transport) bool {
 // doubts ranks the server of a transport.
 func (p *Pool) doubts(t *transport) int {
 	switch info := p.mu.ladder.Peer(t.peer.index); {
-	case !info.Member, info.Isolated:
+	case !info.Member, info.Isolated, info.Draining:
 		return 3
 	case info.Suspect:
 		return 2

@@ -22,6 +22,7 @@ type StreamHandler func(ctx context.Context, method string, stream *ServerStream
 type ServerStream struct {
 	stream
 	conn     *serverConn
+	tool     bool // served by the server itself, and not counted
 	method   string
 	metadata []byte
 	call     callContext
@@ -170,23 +171,25 @@ func (c *serverConn) open(f wire.Frame) error {
 	if c.mu.streams[f.Lane] != nil {
 		return protocolError("OPEN of stream %d, which is open", f.Lane)
 	}
+	tool := isTool(string(method))
 	refuse := func(code Code, message string) {
 		c.server.counts.refused.Add(1)
 		c.out.status(f.Lane, 0, wire.Status{Sequence: head.Sequence, Code: uint32(code), Message: message}, nil)
 	}
 	switch {
+	case tool:
 	case c.server.options.StreamHandler == nil:
 		refuse(CodeUnimplemented, errNoStreaming)
 		return nil
 	case c.mu.draining:
-		refuse(CodeUnavailable, "the server is shutting down")
+		refuse(CodeUnavailable, c.refusalLocked())
 		return nil
 	case c.server.counts.streams.Add(1) > int64(c.server.options.MaxStreams):
 		c.server.counts.streams.Add(-1)
 		refuse(CodeResourceExhausted, "the server has no room for the stream")
 		return nil
 	}
-	s := &ServerStream{conn: c, method: string(method), metadata: append([]byte(nil), metadata...)}
+	s := &ServerStream{conn: c, tool: tool, method: string(method), metadata: append([]byte(nil), metadata...)}
 	s.init(&c.out, f.Lane, head.Sequence, MaxRequestBytes)
 	s.ctx = &s.call
 	if head.Budget > 0 {
@@ -211,6 +214,10 @@ func (c *serverConn) endStreamsLocked() {
 // work serves the stream.
 func (s *ServerStream) work() {
 	server := s.conn.server
+	if s.tool {
+		s.end(s.protect())
+		return
+	}
 	server.counts.requests.Add(1)
 	server.counts.inFlight.Add(1)
 	var err error = &Error{Code: CodeInternal, Message: "the handler ended its goroutine", Processed: true}
@@ -231,6 +238,9 @@ func (s *ServerStream) protect() (err error) {
 			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
 		}
 	}()
+	if s.tool {
+		return server.serveTool(s)
+	}
 	return server.options.StreamHandler(s.ctx, s.method, s)
 }
 
@@ -251,7 +261,9 @@ func (s *ServerStream) end(err error) {
 	s.answer.Unlock()
 	c.mu.Lock()
 	c.mu.streams[s.number] = nil
-	c.server.counts.streams.Add(-1)
+	if !s.tool {
+		c.server.counts.streams.Add(-1)
+	}
 	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
 	c.mu.running--
 	c.hurryLocked()

@@ -34,6 +34,7 @@ type transport struct {
 	silence   core.Silence
 	idleSince int64 // when the last lane went; meaningless while there are any
 	leaving   bool  // no more lanes; it ends with its last one
+	draining  bool  // the server gives out no slots, and will say when it does again
 	lost      bool  // its slots have left the ladder
 	asking    bool  // the rover's question is under way on it
 	suspect   bool  // silent
@@ -161,10 +162,10 @@ func (t *transport) frame(f wire.Frame) error {
 		t.pool.heard(t)
 		t.shrink()
 		return nil
-	case wire.TypeGoAway:
-		reason, err := f.GoAway()
+	case wire.TypeGoAway, wire.TypeDrain, wire.TypeUndrain:
+		reason, err := f.Reason()
 		if err == nil {
-			t.pool.goingAway(t, reason)
+			t.pool.serverSays(t, f.Type, reason)
 		}
 		return err
 	}

@@ -47,7 +47,7 @@ type Ladder struct {
 	free     int32 // length of the heap
 	unused   int32 // first unused entry
 	members  int32 // servers in the set
-	live     int32 // of these, not in quarantine
+	live     int32 // of these, neither in quarantine nor draining
 	extent   int32 // no peer from here on was ever a member
 	welcomes int32 // peers to be asked first
 

@@ -23,6 +23,7 @@ type Peer struct {
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
 	isolated   bool    // in quarantine
+	draining   bool    // gives out no slots until it says otherwise
 	paused     bool
 	suspect    bool
 	trusted    bool // has answered a request well since it last broke
@@ -33,7 +34,7 @@ type Peer struct {
 }
 
 // live reports whether the server may be asked for a slot.
-func (p *Peer) live() bool { return p.member && !p.isolated }
+func (p *Peer) live() bool { return p.member && !p.isolated && !p.draining }
 
 // Join puts a server, by an index below the length of the slice of peers, into
 // the set. One that joins a ladder which already holds slots is asked first.
@@ -44,10 +45,10 @@ func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) {
 	}
 	p.member = true
 	l.members++
-	if !p.isolated {
+	l.extent = max(l.extent, peer+1)
+	if p.live() {
 		l.live++
 	}
-	l.extent = max(l.extent, peer+1)
 	if l.held > 0 {
 		l.greet(now, p, rng)
 	}
@@ -61,7 +62,7 @@ func (l *Ladder) Leave(peer int32) {
 	if !p.member {
 		return
 	}
-	if !p.isolated {
+	if p.live() {
 		l.live--
 	}
 	p.member = false
@@ -85,17 +86,31 @@ func (l *Ladder) Grow(peers []Peer) {
 // caller's to remove.
 func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
-	if !p.isolated {
-		p.isolated = true
-		if p.member {
-			l.live--
-		}
+	if p.live() {
+		l.live--
 	}
+	p.isolated = true
 	p.quarantine.enter(now, quarantineBase, quarantineLimit, rng)
 	p.trusted = false
 	l.unwelcome(p)
 	l.wake = min(l.wake, p.quarantine.until)
 	l.rerank(peer)
+}
+
+// SetDraining keeps a server that said so from being asked until it says otherwise,
+// and then has it asked first. Its slots are the caller's to retire.
+func (l *Ladder) SetDraining(now int64, peer int32, draining bool, rng *rand.PCG) {
+	p := &l.peers[peer]
+	was := p.live()
+	p.draining = draining
+	switch is := p.live(); {
+	case was && !is:
+		l.live--
+		l.unwelcome(p)
+	case is && !was:
+		l.live++
+		l.greet(now, p, rng)
+	}
 }
 
 // SetSuspect ranks the slots of a server last while it is silent.
@@ -107,7 +122,7 @@ func (l *Ladder) SetSuspect(peer int32, suspect bool) {
 // Members is how many servers are in the set.
 func (l *Ladder) Members() int { return int(l.members) }
 
-// Live is how many servers of the set are not in quarantine.
+// Live is how many servers of the set are neither in quarantine nor draining.
 func (l *Ladder) Live() int { return int(l.live) }
 
 // A PeerInfo is what a ladder knows of a server.
@@ -115,6 +130,7 @@ type PeerInfo struct {
 	Held     int  // its slots in the ladder, retiring ones left out
 	Member   bool // in the set
 	Isolated bool // in quarantine
+	Draining bool // gives out no slots
 	Paused   bool // refused a request lately
 	Suspect  bool // silent
 	Trusted  bool // has answered a request well
@@ -123,7 +139,7 @@ type PeerInfo struct {
 // Peer tells what the ladder knows of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
-	return PeerInfo{int(p.held), p.member, p.isolated, p.paused, p.suspect, p.trusted}
+	return PeerInfo{int(p.held), p.member, p.isolated, p.draining, p.paused, p.suspect, p.trusted}
 }
 
 // pauseFor ranks a server that refused a request last for a while.
@@ -152,7 +168,7 @@ func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 				l.wake = min(l.wake, p.quarantine.until)
 			} else {
 				p.isolated = false
-				if p.member {
+				if p.live() {
 					l.live++
 					l.greet(now, p, rng)
 				}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/cli"
 	"docstore/queue"
@@ -41,7 +42,15 @@ func serve(t *testing.T, queueDir string) string {
 	t.Helper()
 	collection, err := docservice.OpenCollection("jobs", queueDir, filepath.Join(t.TempDir(), "index"), nil)
 	require.NoError(t, err)
-	server := boxcarrpc.NewServer(docservice.NewService(collection).Handle, nil)
+	t.Cleanup(func() { require.NoError(t, collection.Close()) })
+	require.NoError(t, collection.WaitReady(t.Context()))
+	return serveHandler(t, docservice.NewService(collection).Handle)
+}
+
+// serveHandler serves until the test ends and returns the address.
+func serveHandler(t *testing.T, h boxcarrpc.Handler) string {
+	t.Helper()
+	server := boxcarrpc.NewServer(h, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error)
@@ -49,9 +58,7 @@ func serve(t *testing.T, queueDir string) string {
 	t.Cleanup(func() {
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-served, boxcarrpc.ErrServerClosed)
-		require.NoError(t, collection.Close())
 	})
-	require.NoError(t, collection.WaitReady(t.Context()))
 	return listener.Addr().String()
 }
 
@@ -219,12 +226,66 @@ func TestNoServer(t *testing.T) {
 
 func TestSlots(t *testing.T) {
 	address := serve(t, newQueue(t, map[string]string{"a": "{}"}))
+	holdSlot(t, address)
 	r := run(t.Context(), "", "slots", "--servers", address)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	lines := strings.Split(r.stdout, "\n")
-	require.Regexp(t, "^"+address+` \(.*\): 1 slots, lowest free 1, 1 requests in flight, 0 of them streams$`, lines[0])
+	// The command may have a slot of its own.
+	require.Regexp(t, "^"+address+` \(.*\): [12] slots, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
 	require.Regexp(t, `^slot +client +address +age +requests +state$`, lines[1])
-	require.Regexp(t, `^0 +\S+ +127\.0\.0\.1:\d+ +\d+s +1 +busy$`, lines[2])
+	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +free$`, lines[2])
+}
+
+// holdSlot holds a slot until the test ends, as client "holder".
+func holdSlot(t *testing.T, address string) *boxcarrpc.Pool {
+	t.Helper()
+	pool, err := boxcarrpc.NewPool(discovery.Static(address), &boxcarrpc.PoolOptions{Size: 1, Name: "holder"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	require.NoError(t, pool.WaitReady(t.Context()))
+	return pool
+}
+
+func TestDrain(t *testing.T) {
+	queueDir := newQueue(t, map[string]string{"a": "{}"})
+	first, second := serve(t, queueDir), serve(t, queueDir)
+	pool := holdSlot(t, first)
+	both := first + "," + second
+	r := run(t.Context(), "", "drain", "--servers", both)
+	require.Equal(t, result{cli.ExitOK, first + ": drained\n" + second + ": drained\n", ""}, r)
+	require.Zero(t, pool.Stats().Slots)
+	r = run(t.Context(), "", "slots", "--servers", both)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Equal(t, 2, strings.Count(r.stdout, "draining, 0 slots, lowest free 0, 0 requests in flight"), r.stdout)
+
+	r = run(t.Context(), "", "undrain", "--servers", both)
+	require.Equal(t, result{cli.ExitOK, first + ": gives out slots\n" + second + ": gives out slots\n", ""}, r)
+	require.NoError(t, pool.WaitReady(t.Context()), "the client comes back")
+}
+
+// What does not end holds the drain up, for as long as was said, and is told.
+func TestDrainGivesUp(t *testing.T) {
+	entered := make(chan struct{})
+	address := serveHandler(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+		close(entered)
+		<-ctx.Done()
+		return dst, ctx.Err()
+	})
+	pool := holdSlot(t, address)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = pool.Call(ctx, "m", nil, nil)
+	}()
+	<-entered
+	r := run(t.Context(), "", "drain", "--servers", address, "--timeout", "300ms")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, "boxcar: "+address+" still has 1 slots given out and 1 requests in flight after 300ms, and goes on draining; see boxcar slots\n", r.stderr)
+	cancel()
+	<-ended
+	r = run(t.Context(), "", "drain", "--servers", address)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 }
 
 func TestUsage(t *testing.T) {
@@ -242,12 +303,14 @@ func TestUsage(t *testing.T) {
 		{"slots", "a"},
 		{"slots", "--servers", ""},
 		{"slots", "--timeout", "0s"},
+		{"drain", "--servers", ""},
+		{"undrain", "--timeout", "0s"},
 	} {
 		r := run(t.Context(), "", args...)
 		require.Equal(t, cli.ExitUsage, r.status, "%v: %s", args, r.stderr)
 		require.Regexp(t, `^boxcar: .+; see boxcar.* --help\n$`, r.stderr)
 	}
-	for _, command := range []string{"get", "mget", "scan", "slots"} {
+	for _, command := range []string{"get", "mget", "scan", "slots", "drain", "undrain"} {
 		help := run(t.Context(), "", command, "--help")
 		require.Equal(t, cli.ExitOK, help.status)
 		require.Contains(t, help.stdout, "Examples:\n  boxcar "+command)

@@ -26,7 +26,7 @@ servers hand out numbered slots and clients use the lowest.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newBench(env))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newBench(env))
 	return root
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -11,32 +9,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
 	"docstore/internal/cli"
 )
 
 func newSlots(env *cli.Env) *cobra.Command {
-	var servers []string
-	var timeout time.Duration
+	var o operation
 	command := &cobra.Command{
 		Use:   "slots --servers A,B,...",
 		Short: "Show the slots that servers have given out",
 		Long: `Slots asks each server for its board: every slot that is given out, the client
-that holds it, for how long, and how many requests it has carried. The slot that
-the question itself came on is among them.`,
+that holds it, for how long, and how many requests it has carried. A slot that the
+command has leased in passing may be among them.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			switch {
-			case len(servers) == 0:
-				return cli.Usagef("--servers is empty")
-			case timeout <= 0:
-				return cli.Usagef("--timeout %s: it must be over 0", timeout)
+			if err := o.check(); err != nil {
+				return err
 			}
 			out := cli.NewOutput(env.Stdout)
-			for _, server := range servers {
-				board, err := askBoard(command.Context(), env, server, timeout)
+			for _, server := range o.servers {
+				board, err := o.ask(command.Context(), env, server, boxcarrpc.MethodBoard)
 				if err != nil {
 					return errors.Join(out.Flush(), err)
 				}
@@ -47,34 +40,17 @@ the question itself came on is among them.`,
 			return out.Flush()
 		},
 	}
-	command.Flags().StringSliceVar(&servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
-	command.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "longest to wait for an answer of each")
+	o.addFlags(command, 5*time.Second, "longest to wait for an answer of each")
 	return command
 }
 
-// askBoard gets the board of one server.
-func askBoard(ctx context.Context, env *cli.Env, server string, timeout time.Duration) (b boxcarrpc.Board, err error) {
-	pool, err := boxcarrpc.NewPool(discovery.Static(server), &boxcarrpc.PoolOptions{Size: 1, Logger: env.Log})
-	if err != nil {
-		return b, err
-	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	answer, err := pool.Call(ctx, boxcarrpc.MethodBoard, nil, nil)
-	if err != nil {
-		c := connection{servers: []string{server}, timeout: timeout}
-		return b, c.explain(err)
-	}
-	if err := json.Unmarshal(answer, &b); err != nil {
-		return b, fmt.Errorf("the board of %s: %w; is it of another version?", server, err)
-	}
-	return b, nil
-}
-
 func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
-	out.Printf("%s (%s): %d slots, lowest free %d, %d requests in flight, %d of them streams\n",
-		server, b.Name, len(b.Slots)+b.More, b.LowestFree, b.InFlight, b.Streams)
+	draining := ""
+	if b.Draining {
+		draining = "draining, "
+	}
+	out.Printf("%s (%s): %s%d slots, lowest free %d, %d requests in flight, %d of them streams\n",
+		server, b.Name, draining, len(b.Slots)+b.More, b.LowestFree, b.InFlight, b.Streams)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
 	rows := []byte("slot\tclient\taddress\tage\trequests\tstate\n")
 	for _, s := range b.Slots {

@@ -44,12 +44,14 @@ const (
 	TypeEnd      Type = 17
 	TypeReset    Type = 18
 	TypeStatus   Type = 19
+	TypeDrain    Type = 20
+	TypeUndrain  Type = 21
 )
 
 var typeNames = [...]string{
 	"none", "HELLO", "LEASE", "GRANT", "DENY", "RELEASE", "REQUEST", "DATA",
 	"CANCEL", "RESPONSE", "GOAWAY", "PING", "PONG",
-	"OPEN", "HEADER", "MESSAGE", "CREDIT", "END", "RESET", "STATUS",
+	"OPEN", "HEADER", "MESSAGE", "CREDIT", "END", "RESET", "STATUS", "DRAIN", "UNDRAIN",
 }
 
 func (t Type) String() string {
@@ -114,7 +116,7 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	switch {
 	case length > MaxPayload:
 		return Frame{}, 0, malformed("payload of %d bytes, at most %d are allowed", length, MaxPayload)
-	case f.Type == 0 || f.Type > TypeStatus:
+	case f.Type == 0 || f.Type > TypeUndrain:
 		return Frame{}, 0, malformed("unknown %v", f.Type)
 	case f.Flags&^flagsOf(f.Type) != 0:
 		return Frame{}, 0, malformed("unknown flags %#x of %v", f.Flags, f.Type)
@@ -140,7 +142,7 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 // others belong to the connection.
 func (t Type) hasLane() bool {
 	switch t {
-	case TypeHello, TypeGoAway, TypePing, TypePong:
+	case TypeHello, TypeGoAway, TypePing, TypePong, TypeDrain, TypeUndrain:
 		return false
 	}
 	return true

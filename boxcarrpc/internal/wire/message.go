@@ -133,18 +133,18 @@ func (f Frame) Ping() (token uint64, err error) {
 	return binary.LittleEndian.Uint64(f.Payload), nil
 }
 
-// AppendGoAway appends a GOAWAY with a reason for people, cut to
-// MaxReasonBytes.
-func AppendGoAway(dst []byte, reason string) []byte {
-	dst, start := begin(dst, TypeGoAway, 0, 0)
+// AppendReason appends a GOAWAY, DRAIN or UNDRAIN with a reason for people, cut
+// to MaxReasonBytes.
+func AppendReason(dst []byte, t Type, reason string) []byte {
+	dst, start := begin(dst, t, 0, 0)
 	dst = append(dst, reason[:min(len(reason), MaxReasonBytes)]...)
 	return seal(dst, start)
 }
 
-// GoAway reads the payload of a GOAWAY.
-func (f Frame) GoAway() (reason string, err error) {
+// Reason reads the payload of a GOAWAY, DRAIN or UNDRAIN.
+func (f Frame) Reason() (reason string, err error) {
 	if len(f.Payload) > MaxReasonBytes {
-		return "", malformed("reason of GOAWAY has %d bytes", len(f.Payload))
+		return "", malformed("reason of %v has %d bytes", f.Type, len(f.Payload))
 	}
 	return string(f.Payload), nil
 }

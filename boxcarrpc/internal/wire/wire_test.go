@@ -28,7 +28,7 @@ func oneOfEach() [][]byte {
 		AppendData(nil, 3, 1, []byte("m")),
 		AppendCancel(nil, 3, 1),
 		AppendResponse(nil, 3, FlagProcessed|FlagSlotLost, Response{Sequence: 1, Total: 2, Lowest: 4, Code: 5}, []byte("no")),
-		AppendGoAway(nil, "closing time"),
+		AppendReason(nil, TypeGoAway, "closing time"),
 		AppendPing(nil, TypePing, 1<<63),
 		AppendPing(nil, TypePong, 1),
 		AppendOpen(nil, 9, Open{Sequence: 1, Budget: time.Second}, "Watch", []byte("who")),
@@ -38,6 +38,8 @@ func oneOfEach() [][]byte {
 		AppendSequence(nil, TypeEnd, 9, 1),
 		AppendSequence(nil, TypeReset, 65535, 1),
 		AppendStatus(nil, 9, FlagProcessed, Status{Sequence: 1, Code: 5, Message: "gone"}, []byte("until")),
+		AppendReason(nil, TypeDrain, "to be upgraded"),
+		AppendReason(nil, TypeUndrain, ""),
 	}
 }
 
@@ -74,9 +76,9 @@ func rewrite(f Frame) ([]byte, error) {
 	case TypeResponse:
 		r, data, err := f.Response()
 		return AppendResponse(nil, f.Lane, f.Flags, r, data), err
-	case TypeGoAway:
-		reason, err := f.GoAway()
-		return AppendGoAway(nil, reason), err
+	case TypeGoAway, TypeDrain, TypeUndrain:
+		reason, err := f.Reason()
+		return AppendReason(nil, f.Type, reason), err
 	case TypeOpen:
 		o, method, metadata, err := f.Open()
 		return AppendOpen(nil, f.Lane, o, string(method), metadata), err
@@ -182,7 +184,7 @@ func sealed(t Type, flags uint8, lane uint32, payload string) []byte {
 func TestMalformedFrames(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"type 0":               sealed(0, 0, 0, ""),
-		"unknown type":         sealed(20, 0, 0, ""),
+		"unknown type":         sealed(TypeUndrain+1, 0, 0, ""),
 		"unknown flag":         sealed(TypeResponse, 4, 0, strings.Repeat("\x00", 16)),
 		"flag without meaning": sealed(TypeData, 1, 0, "1234"),
 		"lane too high":        sealed(TypeRelease, 0, MaxLanes, ""),
@@ -217,6 +219,7 @@ func TestMalformedPayloads(t *testing.T) {
 		"RESPONSE, slot too high": sealed(TypeResponse, 0, 0, strings.Repeat("\xff", 16)),
 		"RESPONSE, data over":     sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 17)),
 		"GOAWAY, long":            sealed(TypeGoAway, 0, 0, strings.Repeat("x", 256)),
+		"DRAIN, long":             sealed(TypeDrain, 0, 0, strings.Repeat("x", 256)),
 		"PING, short":             sealed(TypePing, 0, 0, "1234567"),
 		"OPEN, short":             sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-1)),
 		"OPEN, method too big":    sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),

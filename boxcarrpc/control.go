@@ -1,0 +1,46 @@
+package boxcarrpc
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+)
+
+// Methods by which a server is controlled. They are streams, because a server that
+// is being drained gives out no slots: the client opens one, and receives the
+// [Board] as it is then, in JSON. They are for operators: a server takes them from
+// its own host only.
+const (
+	// MethodDrain has the server call Drain.
+	MethodDrain = "/boxcar.v1.Server/Drain"
+	// MethodUndrain has the server call Undrain.
+	MethodUndrain = "/boxcar.v1.Server/Undrain"
+)
+
+// isTool reports whether every server has this stream, whatever it serves besides
+// and whatever state it is in.
+func isTool(method string) bool {
+	return method == MethodDrain || method == MethodUndrain || method == MethodBoard
+}
+
+// serveTool serves a stream of a tool.
+func (s *Server) serveTool(stream *ServerStream) error {
+	if stream.method != MethodBoard {
+		if address := stream.conn.conn.RemoteAddr(); !isLocal(address) {
+			return &Error{Code: CodePermissionDenied, Message: "a server is drained from its own host only, not from " + address.String()}
+		}
+		s.setDraining(stream.method == MethodDrain)
+	}
+	board, err := json.Marshal(s.Board())
+	if err != nil {
+		return err
+	}
+	return stream.Send(board)
+}
+
+// isLocal reports whether a peer is on this host. What has no IP address, as a
+// Unix socket or a pipe, is.
+func isLocal(address net.Addr) bool {
+	port, err := netip.ParseAddrPort(address.String())
+	return err != nil || port.Addr().Unmap().IsLoopback()
+}

@@ -1,0 +1,278 @@
+package boxcarrpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A town is servers on virtual time, named 0, 1, 2 and so on.
+type town struct {
+	servers []*testServer
+	doors   []*pipes
+}
+
+// inTown runs a test on virtual time among n servers; handler makes that of each.
+func inTown(t *testing.T, n int, handler func(server int) Handler, opts *ServerOptions, test func(t *testing.T, w *town)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		for i := range n {
+			l := newPipes()
+			var own *ServerOptions
+			if opts != nil {
+				own = new(ServerOptions)
+				*own = *opts
+			}
+			w.servers = append(w.servers, serveOn(t, l, handler(i), own))
+			w.doors = append(w.doors, l)
+		}
+		test(t, w)
+	})
+}
+
+func (w *town) addresses() (list []string) {
+	for i := range w.doors {
+		list = append(list, fmt.Sprint(i))
+	}
+	return list
+}
+
+func (w *town) dial(ctx context.Context, address string) (net.Conn, error) {
+	var i int
+	if _, err := fmt.Sscan(address, &i); err != nil {
+		return nil, err
+	}
+	return w.doors[i].dial(ctx, address)
+}
+
+// pool makes a pool of all servers and waits until it is full.
+func (w *town) pool(t *testing.T, opts *PoolOptions) *Pool {
+	opts.Dialer = w.dial
+	p := newPool(t, opts, w.addresses()...)
+	full(t, p)
+	return p
+}
+
+func echoes(int) Handler { return echo }
+
+// A drained server loses its slots and all calls, keeps the connections, and gets
+// both back within a second after it is not drained any more.
+func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
+	inTown(t, 3, echoes, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 9})
+		call := func(n int) {
+			for range n {
+				_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+				require.NoError(t, err)
+			}
+		}
+		call(30)
+		drained := w.servers[1]
+		require.NotZero(t, drained.Stats().Requests)
+		drained.Drain()
+		drained.Drain() // is one
+		time.Sleep(time.Second)
+		require.Equal(t, 0, drained.Stats().Slots)
+		require.True(t, drained.Stats().Draining)
+		before := drained.Stats().Requests
+		call(30)
+		require.Equal(t, before, drained.Stats().Requests)
+
+		time.Sleep(time.Hour) // connections without slots go after 10 s
+		require.Equal(t, uint64(1), drained.Stats().Accepted, "its clients do not come to ask")
+		require.Equal(t, 1, drained.Stats().Connections)
+		require.Equal(t, 9, p.Stats().Slots)
+		require.Equal(t, 2, p.Stats().Live)
+
+		drained.Undrain()
+		time.Sleep(time.Second)
+		require.NotZero(t, drained.Stats().Slots)
+		require.Equal(t, 3, p.Stats().Live)
+		call(30)
+		require.Greater(t, drained.Stats().Requests, before)
+		require.Zero(t, p.Stats().Broken)
+		require.Equal(t, uint64(1), drained.Stats().Accepted)
+	})
+}
+
+// Who connects while a server is drained hears of it, and of its end.
+func TestAPoolThatMeetsADrainedServerWaitsForIt(t *testing.T) {
+	inTown(t, 1, echoes, nil, func(t *testing.T, w *town) {
+		w.servers[0].Drain()
+		p := newPoolOf(t, &PoolOptions{Size: 2, Dialer: w.dial}, discovery.Static("0"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, p.WaitReady(ctx), ErrNoServer)
+		require.Equal(t, uint64(1), w.servers[0].Stats().Accepted)
+		start := time.Now()
+		w.servers[0].Undrain()
+		require.NoError(t, p.WaitReady(t.Context()))
+		require.Zero(t, time.Since(start), "a pool without slots asks at once")
+	})
+}
+
+// What a server says to a client that keeps to the protocol and no more.
+func TestDrainOnTheWire(t *testing.T) {
+	g := newGate()
+	defer g.release()
+	s := serve(t, g.handler, nil)
+	c := dialRaw(t, s.address)
+	c.hello()
+	c.send(lease, wire.AppendSlot(nil, wire.TypeLease, 1, wire.NoSlot), request)
+	require.Equal(t, wire.TypeGrant, c.next().Type)
+	require.Equal(t, wire.TypeGrant, c.next().Type)
+	<-g.entered
+	s.Drain()
+	f := c.next()
+	require.Equal(t, wire.TypeDrain, f.Type)
+	reason, err := f.Reason()
+	require.NoError(t, err)
+	require.NotEmpty(t, reason)
+
+	refused := func() {
+		f := c.next()
+		require.Equal(t, wire.TypeResponse, f.Type)
+		r, _, err := f.Response()
+		require.NoError(t, err)
+		require.Equal(t, uint32(CodeUnavailable), r.Code)
+		require.Zero(t, f.Flags&wire.FlagProcessed)
+	}
+	c.send(wire.AppendRequest(nil, 1, wire.Request{Sequence: 9}, "m", nil))
+	refused()
+	c.send(wire.AppendSlot(nil, wire.TypeLease, 2, wire.NoSlot))
+	f = c.next()
+	require.Equal(t, wire.TypeDeny, f.Type)
+	lowest, err := f.Slot()
+	require.NoError(t, err)
+	require.Equal(t, uint32(wire.NoSlot), lowest)
+	other := dialRaw(t, s.address)
+	other.hello()
+	require.Equal(t, wire.TypeDrain, other.next().Type, "who comes later hears of it, too")
+
+	s.Undrain()
+	require.Equal(t, wire.TypeUndrain, other.next().Type)
+	require.Equal(t, wire.TypeUndrain, c.next().Type)
+	c.send(wire.AppendSlot(nil, wire.TypeLease, 2, wire.NoSlot))
+	require.Equal(t, wire.TypeGrant, c.next().Type)
+	g.release()
+	require.Equal(t, wire.TypeResponse, c.next().Type, "the request in flight is finished")
+
+	go func() { _ = s.Shutdown(context.Background()) }()
+	require.Equal(t, wire.TypeGoAway, c.next().Type)
+	s.Undrain()
+	require.True(t, s.Stats().Draining, "a server that stops goes on stopping")
+	c.ends()
+}
+
+// Servers are drained and taken back in turn under load: no call fails, whether
+// or not it may be repeated.
+func TestDrainingServersInTurnFailsNoCall(t *testing.T) {
+	servers := []*testServer{serve(t, echo, nil), serve(t, echo, nil), serve(t, echo, nil)}
+	var addresses []string
+	for _, s := range servers {
+		addresses = append(addresses, s.address)
+	}
+	p := newPool(t, &PoolOptions{Size: 9}, addresses...)
+	full(t, p)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := p.Call(context.Background(), "not idempotent", []byte("x"), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 12 {
+		s := servers[i%3]
+		s.Drain()
+		until(t, "the server is drained", func() bool { stats := s.Stats(); return stats.Slots == 0 && stats.InFlight == 0 })
+		n := s.Stats().Requests
+		s.Undrain()
+		until(t, "the server is used again", func() bool { return s.Stats().Requests > n+10 })
+	}
+	stop.Store(true)
+	wg.Wait()
+	require.Zero(t, p.Stats().Broken)
+}
+
+// askTool opens the stream of a tool on a server by way of a pool of its own.
+func askTool(t *testing.T, opts *PoolOptions, address, method string) (b Board, err error) {
+	p := newPoolOf(t, opts, discovery.Static(address))
+	stream, err := p.Stream(t.Context(), method, nil)
+	require.NoError(t, err)
+	defer stream.Close()
+	answer, err := stream.Receive(nil)
+	if err != nil {
+		return b, err
+	}
+	require.NoError(t, json.Unmarshal(answer, &b))
+	_, err = stream.Receive(nil)
+	require.ErrorIs(t, err, io.EOF)
+	return b, p.Close()
+}
+
+// The streams of the tools work whatever state the server is in: it has no stream
+// handler, gives out no slots, and is drained.
+func TestAServerIsDrainedOverTheWire(t *testing.T) {
+	s := serve(t, echo, nil)
+	for _, x := range []struct {
+		method   string
+		draining bool
+	}{{MethodBoard, false}, {MethodDrain, true}, {MethodBoard, true}, {MethodDrain, true}, {MethodUndrain, false}} {
+		b, err := askTool(t, nil, s.address, x.method)
+		require.NoError(t, err)
+		require.Equal(t, x.draining, b.Draining)
+		require.Equal(t, x.draining, s.Stats().Draining)
+		require.Zero(t, b.InFlight, "the question does not count")
+		require.Zero(t, b.Streams)
+	}
+	require.Zero(t, s.Stats().Requests)
+}
+
+// A farConn comes from another host.
+type farConn struct{ net.Conn }
+
+func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+type farListener struct{ net.Listener }
+
+func (l farListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return farConn{conn}, err
+}
+
+func TestAServerIsNotDrainedByStrangers(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveOn(t, farListener{ln}, echo, nil)
+	for _, method := range []string{MethodDrain, MethodUndrain} {
+		_, err := askTool(t, nil, s.address, method)
+		require.Equal(t, CodePermissionDenied, CodeOf(err))
+	}
+	require.False(t, s.Stats().Draining)
+	_, err = askTool(t, nil, s.address, MethodBoard)
+	require.NoError(t, err)
+	for address, local := range map[string]bool{
+		"127.0.0.1:7": true, "[::1]:7": true, "[::ffff:127.0.0.1]:7": true, "10.0.0.1:7": false, "[2001:db8::1]:7": false,
+	} {
+		tcp, err := net.ResolveTCPAddr("tcp", address)
+		require.NoError(t, err)
+		require.Equal(t, local, isLocal(tcp), address)
+	}
+	require.True(t, isLocal(&net.UnixAddr{Name: "/run/x", Net: "unix"}))
+}
