@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -85,15 +86,17 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 	}
 	db.options.Budget.merge(memory)
 	defer db.options.Budget.merge(-memory)
-	db.mu.Lock()
-	number := db.takeNumber()
-	db.mu.Unlock()
+	number, progress := db.beginMerge(inputs)
+	defer db.endMerge(progress)
 	w, err := newTableWriter(&db.env, number)
 	if err != nil {
 		return err
 	}
 	var facts tableFacts
-	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error { return db.mergeNewer(inputs) })
+	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error {
+		progress.done.Store(w.added())
+		return db.mergeNewer(inputs)
+	})
 	if err == nil {
 		facts, err = w.finish(inputs[len(inputs)-1].facts.firstSequence, inputs[0].facts.lastSequence)
 	}
@@ -109,6 +112,33 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", number,
 		"entries", facts.entries, "bytes", facts.fileBytes, "took", time.Since(start))
 	return nil
+}
+
+// mergeProgress is a merge under way.
+type mergeProgress struct {
+	inputs []uint64 // their numbers, newest first
+	bytes  uint64   // of keys and values in them
+	done   atomic.Uint64
+	begun  time.Time
+}
+
+// beginMerge announces a merge, and returns the number of its table.
+func (db *DB) beginMerge(inputs []*table) (number uint64, p *mergeProgress) {
+	p = &mergeProgress{begun: time.Now()}
+	for _, t := range inputs {
+		p.inputs = append(p.inputs, t.facts.number)
+		p.bytes += t.facts.keyBytes + t.facts.valueBytes
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mu.merges = append(db.mu.merges, p)
+	return db.takeNumber(), p
+}
+
+func (db *DB) endMerge(p *mergeProgress) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mu.merges = slices.DeleteFunc(db.mu.merges, func(other *mergeProgress) bool { return other == p })
 }
 
 // roomForMerge makes sure, before anything is written, that the disk has room for

@@ -62,7 +62,8 @@ type DB struct {
 		goodLog  uint64
 
 		flushing, merging, cleaning bool
-		flushError, mergeError      error // of the last attempt
+		merges                      []*mergeProgress // a large one, and those it pauses for
+		flushError, mergeError      error            // of the last attempt
 		closing                     bool
 		checkpoints                 int // under way: no file may go
 		leftovers                   leftovers

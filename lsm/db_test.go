@@ -381,6 +381,13 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 	require.EqualValues(t, 2000, entries)
 	require.Greater(t, no, uint64(1500))
 	require.Positive(t, s.Filter.ResidentPages)
+
+	filters := db.FilterPages()
+	require.Len(t, filters, len(s.Tables))
+	for i, filter := range filters {
+		require.Equal(t, s.Tables[i].Number, filter.Table)
+		require.Len(t, filter.Pages, s.Tables[i].Filter.Pages)
+	}
 }
 
 func TestTheLogNamesAFailure(t *testing.T) {

@@ -66,8 +66,14 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		require.NoError(t, db.Flush())
 	}
 	tables := len(db.Stats().Tables)
+	under := db.Stats().Merges
+	require.Len(t, under, 1)
+	require.Len(t, under[0].Tables, 5)
+	require.Greater(t, under[0].WrittenBytes, uint64(mergeStepBytes))
+	require.Less(t, under[0].WrittenBytes, under[0].InputBytes)
 	close(release)
 	require.NoError(t, db.WaitIdle(t.Context()))
+	require.Empty(t, db.Stats().Merges)
 	mu.Lock()
 	require.Greater(t, during, before, "small merges were done while the large one ran")
 	mu.Unlock()

@@ -9,7 +9,8 @@ import (
 
 // Stats is what a store holds and what it has done since it was opened.
 type Stats struct {
-	Tables []TableStats // newest first
+	Tables []TableStats    // newest first
+	Merges []MergeProgress // under way: a large one, and those it pauses for
 
 	MemtableBytes    int64 // memory of memtables, those waiting to be written included
 	MemtablesWaiting int   // full, not yet written
@@ -32,6 +33,39 @@ type TableStats struct {
 	// Filter counts pages, and look-ups that asked the filter: Filter.No of
 	// them it spared the table.
 	Filter bloom.FilterStats
+}
+
+// MergeProgress is a merge under way. What it writes is not more than what it reads,
+// and less where keys were overwritten.
+type MergeProgress struct {
+	Tables       []uint64 // their numbers, newest first
+	InputBytes   uint64   // of keys and values in them
+	WrittenBytes uint64   // of keys and values so far
+	Begun        time.Time
+}
+
+// TableFilter is the filter of a table, page by page.
+type TableFilter struct {
+	Table uint64            // its number
+	Pages []bloom.PageStats // in the order of their keys
+}
+
+// FilterPages tells which pages of the filters are in memory, and what they are
+// good for; newest table first. It waits while pages are loaded, and costs some
+// 50 ns a page: a page is 4 KiB of filter, some 4,000 entries.
+func (db *DB) FilterPages() []TableFilter {
+	v, err := db.acquire()
+	if err != nil {
+		return nil
+	}
+	defer v.unref()
+	var filters []TableFilter
+	for _, t := range v.tables {
+		if t.filter != nil {
+			filters = append(filters, TableFilter{t.facts.number, db.filters.Pages(nil, t.filter)})
+		}
+	}
+	return filters
 }
 
 // WriteStats counts work since Open.
@@ -125,6 +159,9 @@ func (db *DB) Stats() Stats {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	for _, p := range db.mu.merges {
+		s.Merges = append(s.Merges, MergeProgress{p.inputs, p.bytes, p.done.Load(), p.begun})
+	}
 	for _, log := range db.mu.logs {
 		s.LogBytes += log.bytes
 		if log.writer != nil {

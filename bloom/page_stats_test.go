@@ -1,0 +1,46 @@
+package bloom
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// TestPages: each page tells the look-ups that it spared, or would have, and
+// whether it is in memory.
+func TestPages(t *testing.T) {
+	keys := randomKeys(testseed.Rand(t), 20_000)
+	f := open(t, build(&Options{PageBytes: 4096}, keys))
+	m := NewManager(f.index.memory() + 2*4096)
+	require.NoError(t, m.Update(f))
+	const lookups = 1000
+	for range lookups { // all between the same two keys, and so of the same page
+		missing := append(slices.Clone(keys[len(keys)-2]), 0)
+		if mayContain(f, missing) {
+			f.Missed(HashKey(missing), missing)
+		}
+	}
+	_, err := m.Tick(time.Unix(1, 0))
+	require.NoError(t, err)
+	pages := m.Pages(nil, f)
+	require.Len(t, pages, f.Stats().Pages)
+	require.Greater(t, len(pages), 3)
+	resident := 0
+	for i, p := range pages {
+		require.EqualValues(t, f.index.entries[i].bytes, p.Bytes)
+		if p.Resident {
+			resident++
+		}
+		if i < len(pages)-1 {
+			require.Less(t, p.Usefulness, 10.0)
+		}
+	}
+	require.Equal(t, f.Stats().ResidentPages, resident)
+	last := pages[len(pages)-1]
+	require.True(t, last.Resident)
+	require.InDelta(t, lookups, last.Usefulness, lookups/10)
+}
