@@ -27,6 +27,8 @@ type Status struct {
 	// LastAppended is when the newest of them was appended to the queue; the
 	// zero time if there is none.
 	LastAppended time.Time
+	// VisibleAfter is how long the newest of them took from there into the index.
+	VisibleAfter time.Duration
 	// Lag is how old what the index does not hold yet may be: the time since
 	// LastAppended, or 0 if nothing is waiting in the queue.
 	Lag time.Duration
@@ -75,7 +77,8 @@ func (c *Collection) Status() Status {
 	status.Faults, status.MoreFaults = c.mu.faults.list()
 	c.mu.Unlock()
 
-	status.Position, status.Applied, status.LastAppended = tail.position, tail.applied, tail.appended
+	status.Position, status.Applied = tail.position, tail.applied
+	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter
 	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
 	if tail.current {
 		// What lies behind the position is marks and footers.

@@ -29,6 +29,8 @@ type tailState struct {
 	current  bool
 	applied  uint64    // entries since the collection was opened
 	appended time.Time // of the newest entry applied, in the queue
+	// visibleAfter is how long that took from there to the index.
+	visibleAfter time.Duration
 }
 
 // readPosition returns the position stored in an index, the start for a new one.
@@ -176,6 +178,7 @@ func (c *Collection) committed(next queue.Position, entries int, appended time.T
 	c.mu.tail.position = next
 	c.mu.tail.applied += uint64(entries)
 	c.mu.tail.appended = appended
+	c.mu.tail.visibleAfter = max(0, c.options.Now().Sub(appended))
 	c.mu.tail.current = false
 	resumed := c.mu.faults.clearTail()
 	c.notify()
