@@ -6,6 +6,14 @@ package main
 #cgo LDFLAGS: -lkyotocabinet
 #include <kclangc.h>
 #include <stdlib.h>
+
+// The library keeps its last error for each thread, and Go may go on in another one
+// after a call: so what failed is asked within it.
+static char *lookUp(KCDB *db, const char *key, size_t bytes, size_t *valueBytes, int *missing) {
+	char *value = kcdbget(db, key, bytes, valueBytes);
+	*missing = value == NULL && kcdbecode(db) == KCENOREC;
+	return value;
+}
 */
 import "C"
 
@@ -50,11 +58,12 @@ func (e kyotoEngine) flush() error { return nil }
 
 func (e kyotoEngine) get(dst, key []byte) ([]byte, bool, error) {
 	var n C.size_t
-	value := C.kcdbget(e.db, cBytes(key), C.size_t(len(key)), &n)
-	if value == nil {
-		if C.kcdbecode(e.db) == C.KCENOREC {
-			return dst, false, nil
-		}
+	var missing C.int
+	value := C.lookUp(e.db, cBytes(key), C.size_t(len(key)), &n, &missing)
+	switch {
+	case missing != 0:
+		return dst, false, nil
+	case value == nil:
 		return dst, false, e.failure()
 	}
 	dst = append(dst, unsafe.Slice((*byte)(unsafe.Pointer(value)), int(n))...)
