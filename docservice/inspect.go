@@ -83,3 +83,6 @@ func (c *Collection) Segments() ([]queue.SegmentInfo, error) {
 
 // FilterPages is that of the index.
 func (c *Collection) FilterPages() []lsm.TableFilter { return c.index.FilterPages() }
+
+// IndexStats is that of the index.
+func (c *Collection) IndexStats() lsm.Stats { return c.index.Stats() }

@@ -16,6 +16,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/internal/cli"
+	"docstore/internal/livepage"
 	"docstore/lsm"
 )
 
@@ -33,15 +34,20 @@ type daemonOptions struct {
 // daemon is everything that serves: the collections, the two doors to them, and
 // the lock of their directory.
 type daemon struct {
-	env         *cli.Env
-	lock        io.Closer
-	cache       *docservice.Cache // nil: none
-	collections []*docservice.Collection
-	boxcar      *boxcarrpc.Server
-	http        *http.Server
-	boxcarDoor  net.Listener
-	httpDoor    net.Listener
+	env    *cli.Env
+	lock   io.Closer
+	cache  *docservice.Cache // nil: none
+	budget *lsm.Budget       // of all collections
+	// requestBudget bounds the bytes of requests being received.
+	requestBudget int64
+	collections   []*docservice.Collection
+	boxcar        *boxcarrpc.Server
+	http          *http.Server
+	boxcarDoor    net.Listener
+	httpDoor      net.Listener
 
+	alive   context.Context // until it closes
+	end     context.CancelFunc
 	ending  atomic.Bool // readiness ends before the service does
 	serving sync.WaitGroup
 	failed  chan struct{} // closed when a door has failed
@@ -55,6 +61,7 @@ type daemon struct {
 // open.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	d := &daemon{env: env, failed: make(chan struct{})}
+	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -74,10 +81,10 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 			return nil, err
 		}
 	}
-	budget := lsm.NewBudget(int64(o.memory) / 4 * 3)
+	d.budget, d.requestBudget = lsm.NewBudget(int64(o.memory)/4*3), int64(o.memory)/4
 	for _, c := range o.collections {
 		collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(o.dataDir, c.name),
-			&docservice.CollectionOptions{Logger: env.Log, Budget: budget, Quarantine: o.quarantine, Cache: d.cache})
+			&docservice.CollectionOptions{Logger: env.Log, Budget: d.budget, Quarantine: o.quarantine, Cache: d.cache})
 		if err != nil {
 			return nil, err
 		}
@@ -85,10 +92,12 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	}
 	metrics := newMetrics(d)
 	d.boxcar = boxcarrpc.NewServer(metrics.timed(docservice.NewService(d.collections...).Handle), &boxcarrpc.ServerOptions{
-		BufferBytes: int64(o.memory) / 4,
+		BufferBytes: d.requestBudget,
 		Logger:      env.Log,
 	})
-	d.http = newHTTPServer(d, metrics)
+	page := livepage.New(newReporter(d, metrics), true, env.Log)
+	d.http = newHTTPServer(d, metrics, page)
+	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
 	d.serving.Go(func() { d.note(d.http.Serve(d.httpDoor), http.ErrServerClosed) })
 	return d, nil
@@ -155,6 +164,7 @@ func (d *daemon) stop(grace time.Duration) error {
 
 // close releases whatever is open, in the order opposite to opening it.
 func (d *daemon) close() error {
+	d.end()
 	var errs []error
 	if d.http != nil {
 		errs = append(errs, d.http.Close(), d.boxcar.Close())

@@ -12,6 +12,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/cli"
+	"docstore/internal/livepage"
 )
 
 // Limits of the HTTP door. Writing may take long: profiles run for as long as
@@ -24,9 +25,9 @@ const (
 	httpHeaderBytes   = 64 << 10
 )
 
-func newHTTPServer(d *daemon, m *metrics) *http.Server {
+func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler:           newHTTPHandler(d, m),
+		Handler:           newHTTPHandler(d, m, page),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout,
 		WriteTimeout:      httpWriteTimeout,
@@ -37,9 +38,9 @@ func newHTTPServer(d *daemon, m *metrics) *http.Server {
 
 const documentsPath = "/documents/"
 
-func newHTTPHandler(d *daemon, m *metrics) http.Handler {
+func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", serveIndex)
+	page.Handle(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
 	mux.HandleFunc("GET /collections/{collection}/ids", d.serveIDs)
@@ -61,10 +62,6 @@ func newHTTPHandler(d *daemon, m *metrics) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-func serveIndex(w http.ResponseWriter, _ *http.Request) {
-	_, _ = fmt.Fprintf(w, "docserviced %s\n\n/documents/COLLECTION/ID\n/collections/COLLECTION/ids?prefix=P\n/collections/COLLECTION/count?prefix=P\n/collections/COLLECTION/export?prefix=P\n/readyz\n/healthz\n/metrics\n/debug/pprof/\n", cli.Version())
 }
 
 // serveDocument answers with a document. The id is the rest of the path,
@@ -123,22 +120,13 @@ type readiness struct {
 }
 
 type collectionReadiness struct {
-	Ready      bool    `json:"ready"`
-	Reason     string  `json:"reason,omitempty"` // why it is not
-	Position   string  `json:"position"`
-	LagBytes   int64   `json:"lag_bytes"`
-	LagSeconds float64 `json:"lag_seconds"`
-	Faults     []fault `json:"faults"`
-	MoreFaults int     `json:"more_faults,omitempty"`
-}
-
-type fault struct {
-	Segment   uint32    `json:"segment,omitempty"`
-	Offset    int64     `json:"offset"`
-	Path      string    `json:"path,omitempty"`
-	Reason    string    `json:"reason"`
-	StopsTail bool      `json:"stops_tail"`
-	Since     time.Time `json:"since"`
+	Ready      bool             `json:"ready"`
+	Reason     string           `json:"reason,omitempty"` // why it is not
+	Position   string           `json:"position"`
+	LagBytes   int64            `json:"lag_bytes"`
+	LagSeconds float64          `json:"lag_seconds"`
+	Faults     []livepage.Fault `json:"faults"`
+	MoreFaults int              `json:"more_faults,omitempty"`
 }
 
 // serveReady answers 200 once every collection can be relied upon to have what
@@ -175,14 +163,14 @@ func describeReadiness(status docservice.Status) collectionReadiness {
 		Position:   status.Position.Next.String(),
 		LagBytes:   status.LagBytes(),
 		LagSeconds: status.Lag.Seconds(),
-		Faults:     []fault{},
+		Faults:     []livepage.Fault{},
 		MoreFaults: status.MoreFaults,
 	}
 	if !r.Ready {
 		r.Reason = fmt.Sprintf("the queue is being read, %s are left", cli.FormatBytes(status.LagBytes()))
 	}
 	for _, f := range status.Faults {
-		r.Faults = append(r.Faults, fault{
+		r.Faults = append(r.Faults, livepage.Fault{
 			Segment: uint32(f.Segment), Offset: f.Offset, Path: f.Path, Reason: f.Reason, StopsTail: f.StopsTail, Since: f.Since,
 		})
 		if f.StopsTail && !r.Ready {

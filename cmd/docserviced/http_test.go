@@ -60,7 +60,7 @@ func TestDocumentsOverHTTP(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/documents/jobs/a", nil))
 	require.Equal(t, http.StatusMethodNotAllowed, recorder.Code)
-	require.Contains(t, get(handler, "/").Body.String(), "/documents/COLLECTION/ID")
+	require.Contains(t, get(handler, "/").Body.String(), "<title>")
 	require.Equal(t, http.StatusOK, get(handler, "/debug/pprof/goroutine").Code)
 	if !t.Failed() {
 		requireMetrics(t, get(handler, "/metrics").Body.String())

@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
+	"docstore/internal/livepage"
 )
 
 // metrics are what a daemon tells Prometheus. What the parts count already is
@@ -23,6 +25,13 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	byMethod map[string]prometheus.Observer
 	overHTTP prometheus.Observer
+	timings  []timing
+}
+
+// timing is a histogram of metrics.seconds.
+type timing struct {
+	door, method string
+	histogram    prometheus.Histogram
 }
 
 // From 10 us, a document in memory, to 10 s.
@@ -40,12 +49,38 @@ func newMetrics(d *daemon) *metrics {
 		byMethod: make(map[string]prometheus.Observer),
 	}
 	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
-		m.byMethod[method] = m.seconds.WithLabelValues("boxcar", path.Base(method))
+		m.byMethod[method] = m.timing("boxcar", path.Base(method))
 	}
-	m.overHTTP = m.seconds.WithLabelValues("http", "Get")
+	m.overHTTP = m.timing("http", "Get")
 	m.registry.MustRegister(m.seconds, collectionCollector{d}, boxcarCollector{d}, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// timing adds the histogram of a method.
+func (m *metrics) timing(door, method string) prometheus.Observer {
+	observer := m.seconds.WithLabelValues(door, method)
+	m.timings = append(m.timings, timing{door, method, observer.(prometheus.Histogram)})
+	return observer
+}
+
+// latencies are the histograms as the live page has them.
+func (m *metrics) latencies() []livepage.MethodSample {
+	samples := make([]livepage.MethodSample, len(m.timings))
+	for i, t := range m.timings {
+		var written dto.Metric
+		if err := t.histogram.Write(&written); err != nil {
+			panic(err) // a histogram in memory can be written
+		}
+		counts := make([]uint64, len(latencyBuckets)+1)
+		before := uint64(0)
+		for j, bucket := range written.GetHistogram().GetBucket() {
+			counts[j], before = bucket.GetCumulativeCount()-before, bucket.GetCumulativeCount()
+		}
+		counts[len(latencyBuckets)] = written.GetHistogram().GetSampleCount() - before
+		samples[i] = livepage.MethodSample{Door: t.door, Method: t.method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: counts}}
+	}
+	return samples
 }
 
 func (m *metrics) handler() http.Handler {

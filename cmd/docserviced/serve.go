@@ -35,6 +35,8 @@ segment is renamed to .bad, once, so that rsync brings it again.
 
 HTTP shows how it is doing; keep it from strangers:
 
+  /                             a page that shows it, kept current
+  /api/v1/status                the same as JSON; docs/status.md has the fields
   /healthz                      200 while the process runs
   /readyz                       200 once every queue has been read to its end, else
                                 503; reasons and faults as JSON

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	runtimemetrics "runtime/metrics"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"docstore/docservice"
+	"docstore/internal/cli"
+	"docstore/internal/livepage"
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+const (
+	// segmentsLife is for how long the description of a queue's segments, which
+	// means looking at each one's footer, serves all who ask.
+	segmentsLife = 10 * time.Second
+	// Live bytes are counted when somebody looks and the last count is older than
+	// censusLife, and censusRest times longer ago than it took.
+	censusLife = 5 * time.Minute
+	censusRest = 20
+	// shownDocumentBytes is how much of a document the page shows.
+	shownDocumentBytes = 256 << 10
+	// Versions of an id are looked for this long, and so many of them.
+	versionsTime  = 10 * time.Second
+	shownVersions = 1000
+)
+
+// reporter tells the live page how a daemon is doing.
+type reporter struct {
+	*daemon
+	metrics *metrics
+	started time.Time
+
+	mu     sync.Mutex
+	queues map[*docservice.Collection]*queueReport
+}
+
+// queueReport is what is known of a queue's segments, each part as of its time.
+type queueReport struct {
+	listed   time.Time
+	segments []queue.SegmentInfo
+	counted  time.Time
+	took     time.Duration
+	counting bool
+	live     map[queue.SegmentID]docservice.Live
+}
+
+func newReporter(d *daemon, m *metrics) *reporter {
+	return &reporter{daemon: d, metrics: m, started: time.Now(), queues: make(map[*docservice.Collection]*queueReport)}
+}
+
+// Sample is part of livepage.Source.
+func (r *reporter) Sample() livepage.Sample {
+	s := livepage.Sample{Time: time.Now(), Methods: r.metrics.latencies()}
+	for _, c := range r.collections {
+		status := c.Status()
+		s.Collections = append(s.Collections, livepage.CollectionSample{
+			Name: c.Name(), Found: status.Gets.Found, LagBytes: status.LagBytes(), VisibleAfter: status.VisibleAfter.Seconds(),
+		})
+	}
+	return s
+}
+
+// Status is part of livepage.Source.
+func (r *reporter) Status() livepage.Status {
+	host, err := os.Hostname()
+	if err != nil {
+		host = r.httpAddress()
+	}
+	readiness := r.readiness()
+	s := livepage.Status{
+		Time: time.Now(), Host: host, Version: cli.Version(), Started: r.started,
+		Ready: readiness.Ready, Ending: readiness.Ending,
+		Memory: r.memory(), Boxcar: r.boxcarStatus(), Collections: []livepage.Collection{},
+	}
+	for _, c := range r.collections {
+		s.Collections = append(s.Collections, r.collectionStatus(c))
+	}
+	return s
+}
+
+func (r *reporter) memory() livepage.Memory {
+	budget, server := r.budget.Stats(), r.boxcar.Stats()
+	heap := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	runtimemetrics.Read(heap)
+	return livepage.Memory{
+		BudgetBytes: budget.Bytes, MemtableBytes: budget.Memtables, PinnedBytes: budget.Pinned,
+		MergeBytes: budget.Merges, FilterBytes: budget.Filters,
+		RequestBytes: server.BufferBytes, RequestBudget: r.requestBudget,
+		GoHeapBytes: int64(heap[0].Value.Uint64() - heap[1].Value.Uint64()),
+	}
+}
+
+func (r *reporter) boxcarStatus() livepage.Boxcar {
+	stats, board := r.boxcar.Stats(), r.boxcar.Board()
+	b := livepage.Boxcar{
+		Address: r.boxcarAddress(), Draining: r.ending.Load(),
+		Connections: stats.Connections, Accepted: stats.Accepted, LowestFree: stats.LowestFree,
+		InFlight: stats.InFlight, Streams: stats.Streams, Requests: stats.Requests, Errors: stats.Errors,
+		Refused: stats.Refused, Panics: stats.Panics, Faults: stats.Faults,
+		Slots: []livepage.Slot{}, More: board.More,
+	}
+	for _, s := range board.Slots {
+		b.Slots = append(b.Slots, livepage.Slot{
+			Number: s.Number, Client: s.Client, Address: s.Address, Age: s.Age.Seconds(), Requests: s.Requests, Busy: s.Busy,
+		})
+	}
+	return b
+}
+
+func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collection {
+	status := c.Status()
+	ready := describeReadiness(status)
+	report := r.queueReport(c)
+	result := livepage.Collection{
+		Name: c.Name(), Ready: ready.Ready, Reason: ready.Reason, Position: ready.Position,
+		LagBytes: ready.LagBytes, LagSeconds: ready.LagSeconds,
+		LastAppended: timeOrNil(status.LastAppended), VisibleAfter: status.VisibleAfter.Seconds(),
+		Gets:    livepage.Gets{Found: status.Gets.Found, NotFound: status.Gets.NotFound, Unavailable: status.Gets.Unavailable, Failed: status.Gets.Failed},
+		Applied: status.Applied, Swept: status.Swept, Quarantined: status.Quarantined,
+		Faults: ready.Faults, MoreFaults: ready.MoreFaults,
+		Queue: queueStatus(report), Index: indexStatus(c.IndexStats(), c.FilterPages()),
+	}
+	if result.Queue.Bytes > 0 {
+		entries := float64(result.Queue.Documents + result.Queue.Deletes)
+		result.LagDocuments = int64(entries * float64(result.LagBytes) / float64(result.Queue.Bytes))
+	}
+	return result
+}
+
+// queueReport returns what is known of a collection's segments, lists them anew if that
+// is old, and has live bytes counted if that is.
+func (r *reporter) queueReport(c *docservice.Collection) queueReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.queues[c]
+	if report == nil {
+		report = &queueReport{}
+		r.queues[c] = report
+	}
+	if time.Since(report.listed) >= segmentsLife {
+		if segments, err := c.Segments(); err != nil {
+			r.env.Log.Warn("segments are missing from the status", "collection", c.Name(), "error", err)
+		} else {
+			report.segments, report.listed = segments, time.Now()
+		}
+	}
+	if !report.counting && time.Since(report.counted) >= max(censusLife, censusRest*report.took) && c.Status().Ready {
+		report.counting = true
+		r.serving.Go(func() { r.count(c, report) })
+	}
+	return *report
+}
+
+// count counts what is live in a collection's segments, until the daemon ends.
+func (r *reporter) count(c *docservice.Collection, report *queueReport) {
+	started := time.Now()
+	live, err := c.Census(r.alive)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report.counting = false
+	report.took, report.counted = time.Since(started), time.Now()
+	if err == nil {
+		report.live = live
+	} else if r.alive.Err() == nil {
+		r.env.Log.Warn("live bytes cannot be counted", "collection", c.Name(), "error", err)
+	}
+}
+
+func queueStatus(report queueReport) livepage.Queue {
+	q := livepage.Queue{Segments: []livepage.Segment{}}
+	if report.live != nil {
+		q.Census = &report.counted
+	}
+	for _, s := range report.segments {
+		segment := livepage.Segment{
+			First: uint32(s.ID), Last: uint32(s.Last), Generation: s.Generation, Sealed: s.Sealed, Codec: s.Codec,
+			Bytes: s.Bytes, Documents: s.Documents, Deletes: s.Deletes, RawBytes: s.RawBytes, StoredBytes: s.StoredBytes,
+			FirstAppended: timeOrNil(s.FirstAppended), LastAppended: timeOrNil(s.LastAppended),
+		}
+		for n := s.ID; n <= s.Last && report.live != nil; n++ {
+			segment.LiveBytes += report.live[n].StoredBytes
+			segment.LiveDocuments += report.live[n].Documents
+		}
+		q.Bytes += s.Bytes
+		q.Documents += s.Documents
+		q.Deletes += s.Deletes
+		q.Segments = append(q.Segments, segment)
+	}
+	return q
+}
+
+func indexStatus(stats lsm.Stats, pages []lsm.TableFilter) livepage.Index {
+	index := livepage.Index{
+		Tables: []livepage.Table{}, Merges: []livepage.Merge{},
+		MemtableBytes: stats.MemtableBytes, MemtablesWaiting: stats.MemtablesWaiting, LogBytes: stats.LogBytes,
+		Flushes: stats.Writes.Flushes, MergesDone: stats.Writes.Merges, Amplification: stats.Writes.Amplification(),
+		Delays: stats.Writes.Delays, Stalls: stats.Writes.Stalls,
+		Filter: livepage.Filter{
+			BudgetBytes: stats.Filter.BudgetBytes, IndexBytes: stats.Filter.IndexBytes,
+			PageBytes: stats.Filter.PageBytes, ResidentBytes: stats.Filter.ResidentBytes,
+			Pages: stats.Filter.Pages, Resident: stats.Filter.ResidentPages,
+			Loaded: stats.Filter.Loaded, Dropped: stats.Filter.Dropped,
+		},
+	}
+	if stats.Problem != nil {
+		index.Problem = stats.Problem.Error()
+	}
+	merging := map[uint64]bool{}
+	for _, m := range stats.Merges {
+		index.Merges = append(index.Merges, livepage.Merge{Tables: m.Tables, InputBytes: m.InputBytes, WrittenBytes: m.WrittenBytes, Begun: m.Begun})
+		for _, number := range m.Tables {
+			merging[number] = true
+		}
+	}
+	for _, t := range stats.Tables {
+		index.Entries += t.Entries
+		index.Tables = append(index.Tables, livepage.Table{
+			Number: t.Number, Entries: t.Entries, Tombstones: t.Tombstones, Bytes: t.Bytes, Units: t.Units,
+			Probes: t.Filter.Probes, Spared: t.Filter.No, Pages: t.Filter.Pages, Resident: t.Filter.ResidentPages,
+			Merging: merging[t.Number],
+		})
+	}
+	for _, filter := range pages {
+		table := livepage.FilterPages{Table: filter.Table}
+		for _, p := range filter.Pages {
+			table.Pages = append(table.Pages, livepage.FilterPage{Bytes: p.Bytes, Resident: p.Resident, Usefulness: p.Usefulness})
+		}
+		index.Filter.Tables = append(index.Filter.Tables, table)
+	}
+	return index
+}
+
+// timeOrNil leaves a time that is not known out of JSON.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// LookUp is part of livepage.Source.
+func (r *reporter) LookUp(ctx context.Context, collection, id string, versions bool) livepage.LookUp {
+	result := livepage.LookUp{Collection: collection, ID: id, VersionsAsked: versions}
+	c := r.collection(collection)
+	if c == nil {
+		result.Problem = "There is no such collection here."
+		return result
+	}
+	location, err := c.Locate([]byte(id))
+	if err == nil {
+		result.Address, result.StoredBytes, result.Expires = location.Address.String(), location.StoredBytes, location.Expires
+		result.Codec = r.codecOf(c, location.Address.Segment)
+		var document []byte
+		if document, err = c.Get(nil, []byte(id)); err == nil {
+			result.Found, result.Bytes = true, len(document)
+			result.Document, result.Cut = shownDocument(document)
+		}
+	}
+	if err != nil {
+		_, result.Problem = answerStatus(err)
+	}
+	if location.Expired {
+		result.Problem = "It has expired."
+	}
+	if versions {
+		r.findVersions(ctx, c, &result)
+	}
+	return result
+}
+
+// errEnoughVersions ends the search for versions.
+var errEnoughVersions = errors.New("as many versions as are shown")
+
+func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, result *livepage.LookUp) {
+	ctx, cancel := context.WithTimeout(ctx, versionsTime)
+	defer cancel()
+	err := c.Versions(ctx, []byte(result.ID), func(v docservice.Version) error {
+		if len(result.Versions) == shownVersions {
+			return errEnoughVersions
+		}
+		result.Versions = append(result.Versions, livepage.Version{
+			Address: v.Address.String(), Appended: v.Appended, Deleted: v.Deleted, Expires: v.Expires, StoredBytes: v.StoredBytes,
+		})
+		return nil
+	})
+	result.MoreVersions = err != nil
+}
+
+// codecOf is the codec of the segment with a number, empty if it is not known.
+func (r *reporter) codecOf(c *docservice.Collection, n queue.SegmentID) string {
+	for _, s := range r.queueReport(c).segments {
+		if s.ID <= n && n <= s.Last {
+			return s.Codec
+		}
+	}
+	return ""
+}
+
+// shownDocument is a document as the page shows it: as text, cut off where it is too
+// long, or a note where it is not text.
+func shownDocument(document []byte) (text string, cut bool) {
+	if cut = len(document) > shownDocumentBytes; cut {
+		document = document[:shownDocumentBytes]
+		for len(document) > 0 && !utf8.RuneStart(document[len(document)-1]) {
+			document = document[:len(document)-1]
+		}
+		document = document[:len(document)-1] // the first byte of what may have been cut
+	}
+	if !utf8.Valid(document) {
+		return "The document is not text.", false
+	}
+	return string(document), cut
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/livepage"
+)
+
+func statusOf(t *testing.T, d *daemon) (status livepage.Status) {
+	t.Helper()
+	r := get(d.http.Handler, "/api/v1/status")
+	require.Equal(t, http.StatusOK, r.Code)
+	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &status))
+	return status
+}
+
+// TestStatusOfADaemon asks one that has served something.
+func TestStatusOfADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "a", `{"id":"a","again":true}`, "b", "")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/a").Code)
+	require.Equal(t, http.StatusNotFound, get(d.http.Handler, "/documents/jobs/b").Code)
+
+	var status livepage.Status
+	until(t.Context(), func() bool { // live bytes are counted once somebody looks
+		status = statusOf(t, d)
+		return status.Collections[0].Queue.Census != nil
+	})
+	require.True(t, status.Ready)
+	require.EqualValues(t, 48<<20, status.Memory.BudgetBytes)
+	require.EqualValues(t, 16<<20, status.Memory.RequestBudget)
+	require.Positive(t, status.Memory.GoHeapBytes)
+	require.Equal(t, d.boxcarAddress(), status.Boxcar.Address)
+	jobs := status.Collections[0]
+	require.Equal(t, "jobs", jobs.Name)
+	require.Equal(t, livepage.Gets{Found: 1, NotFound: 1}, jobs.Gets)
+	require.EqualValues(t, 4, jobs.Applied)
+	require.Len(t, jobs.Queue.Segments, 1)
+	segment := jobs.Queue.Segments[0]
+	require.EqualValues(t, 3, segment.Documents)
+	require.EqualValues(t, 1, segment.Deletes)
+	require.EqualValues(t, 1, segment.LiveDocuments)
+	require.Positive(t, segment.LiveBytes)
+	require.Less(t, segment.LiveBytes, segment.StoredBytes)
+	require.Positive(t, jobs.Index.MemtableBytes)
+
+	page := get(d.http.Handler, "/")
+	require.Equal(t, http.StatusOK, page.Code)
+	require.Contains(t, page.Body.String(), d.boxcarAddress())
+}
+
+// TestLatenciesOfADaemon: what is measured is what is sampled.
+func TestLatenciesOfADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	m := newMetrics(d)
+	m.overHTTP.Observe(15e-6) // in the second bucket: up to 20 us
+	m.overHTTP.Observe(1000)  // beyond the last
+	var last livepage.MethodSample
+	for _, sample := range m.latencies() {
+		last = sample
+	}
+	require.Equal(t, "http", last.Door)
+	counts := last.Latencies.Counts
+	require.EqualValues(t, 1, counts[1])
+	require.EqualValues(t, 1, counts[len(counts)-1])
+	sum := uint64(0)
+	for _, n := range counts {
+		sum += n
+	}
+	require.EqualValues(t, 2, sum)
+}
+
+func TestLookUpInADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	long := strings.Repeat("ü", shownDocumentBytes)
+	fill(t, queueDir, "a/ü", `{"n":1}`, "a/ü", `{"n":2}`, "long", long, "binary", "\xff\xfe", "gone", "x", "gone", "")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	lookUp := func(collection, id, more string) (int, string) {
+		r := get(d.http.Handler, "/lookup?collection="+collection+"&id="+url.QueryEscape(id)+more)
+		return r.Code, r.Body.String()
+	}
+	status, body := lookUp("jobs", "a/ü", "&versions=1")
+	require.Equal(t, http.StatusOK, status)
+	for _, want := range []string{"{&#34;n&#34;:2}", "<dd>s2</dd>", "1/", "7 B"} {
+		require.Contains(t, body, want)
+	}
+	require.Equal(t, 2, strings.Count(body, "<td>document</td>"))
+	status, body = lookUp("jobs", "long", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "ü\n…")
+	_, body = lookUp("jobs", "binary", "")
+	require.Contains(t, body, "The document is not text.")
+	status, body = lookUp("jobs", "gone", "&versions=1")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "not found")
+	require.Contains(t, body, "deleted")
+	status, body = lookUp("resumes", "a", "")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "no such collection")
+}

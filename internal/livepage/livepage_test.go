@@ -1,0 +1,276 @@
+package livepage
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeDaemon is a Source that tells what a test has put there.
+type fakeDaemon struct {
+	mu     sync.Mutex
+	status Status
+	sample Sample
+	asked  int
+}
+
+func (d *fakeDaemon) Status() Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	status := d.status
+	status.Time = time.Now()
+	return status
+}
+
+func (d *fakeDaemon) Sample() Sample {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sample
+}
+
+func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions bool) LookUp {
+	found := LookUp{Collection: collection, ID: id, VersionsAsked: versions}
+	if id == "missing" {
+		found.Problem = "not found"
+		return found
+	}
+	found.Found, found.Address, found.Document = true, "3/4096/7", `{"text":"<script>alert(1)</script>"}`
+	if versions {
+		found.Versions = []Version{{Address: "2/64/1", Appended: time.Unix(1_700_000_000, 0), Deleted: true}}
+	}
+	return found
+}
+
+// someStatus has a bit of everything.
+func someStatus() Status {
+	census := time.Now()
+	return Status{
+		Host: "machine <7>", Version: "v1", Started: time.Now().Add(-time.Hour), Ready: true,
+		Memory: Memory{BudgetBytes: 1000, MemtableBytes: 500, FilterBytes: 250},
+		Collections: []Collection{{
+			Name: "jobs", Ready: true, Position: "3/4096/0",
+			Faults: []Fault{{Segment: 2, Offset: 77, Reason: "a wrong checksum", Path: "/srv/2.seg", Since: time.Now()}},
+			Queue: Queue{Documents: 12345, Census: &census, Segments: []Segment{
+				{First: 1, Last: 2, Generation: 1, Sealed: true, Codec: "zstd", StoredBytes: 100, LiveBytes: 50},
+				{First: 3, Last: 3, Codec: "s2", StoredBytes: 10, LiveBytes: 10},
+			}},
+			Index: Index{
+				Tables: []Table{{Number: 42, Entries: 999, Bytes: 5000, Probes: 10, Spared: 5, Merging: true}},
+				Merges: []Merge{{Tables: []uint64{42, 41}, InputBytes: 200, WrittenBytes: 50, Begun: time.Now()}},
+				Filter: Filter{BudgetBytes: 60, IndexBytes: 10, PageBytes: 100, Tables: []FilterPages{{42, []FilterPage{
+					{Bytes: 50, Resident: true, Usefulness: 9}, {Bytes: 50},
+				}}}},
+			},
+		}},
+		Boxcar: Boxcar{Address: "127.0.0.1:7070", LowestFree: 2, Slots: []Slot{
+			{Number: 0, Client: "frontend & co", Address: "127.0.0.1:5", Requests: 11, Busy: true},
+			{Number: 1, Client: "other", Address: "127.0.0.1:6"},
+		}},
+	}
+}
+
+func newTestPage(t *testing.T, d *fakeDaemon) (*Page, *httptest.Server) {
+	t.Helper()
+	p := New(d, true, slog.New(slog.DiscardHandler))
+	mux := http.NewServeMux()
+	p.Handle(mux)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return p, server
+}
+
+func get(t *testing.T, url string) (status int, header http.Header, text string) {
+	t.Helper()
+	response, err := http.Get(url)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, response.Header, string(body)
+}
+
+func TestPageShowsWhatTheDaemonTells(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	status, header, body := get(t, server.URL)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
+	for _, want := range []string{
+		"machine &lt;7&gt;", "ready", "up 1 h 0 min", "12,345", "1-2.1", "3 <i>open</i>", "zstd", "50.0 %",
+		"a wrong checksum", "/srv/2.seg", "merging 2 tables", "25.0 %", "<td class=\"n\">42</td>", "memtables 500 B",
+		"frontend &amp; co", "127.0.0.1:5", "/?client=frontend%20%26%20co#h-boxcar",
+	} {
+		assert.Contains(t, body, want)
+	}
+	require.NotContains(t, body, "http://", "nothing comes from elsewhere")
+
+	_, _, body = get(t, server.URL+"/?client=other")
+	require.Contains(t, body, "127.0.0.1:6")
+	require.NotContains(t, body, "127.0.0.1:5")
+	require.Contains(t, body, `data-live="/live?client=other"`)
+
+	for name, contentType := range map[string]string{"page.css": "text/css", "page.js": "text/javascript"} {
+		status, header, _ := get(t, server.URL+"/assets/"+name)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, header.Get("Content-Type"), contentType)
+	}
+}
+
+// TestEmptyPage: a daemon that has just started has nothing to show, and does.
+func TestEmptyPage(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: Status{Collections: []Collection{{Name: "jobs", Reason: "the queue is being read"}}}})
+	status, _, body := get(t, server.URL)
+	require.Equal(t, http.StatusOK, status)
+	for _, want := range []string{"not ready", "the queue is being read", "none has arrived", "No client holds a slot", "No table has a filter yet"} {
+		assert.Contains(t, body, want)
+	}
+}
+
+// TestOneStatusServesAll: however many ask, the daemon is asked once a second.
+func TestOneStatusServesAll(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	p, _ := newTestPage(t, d)
+	first := p.view()
+	for range 100 {
+		if v := p.view(); v.Time != first.Time {
+			require.GreaterOrEqual(t, v.Time.Sub(first.Time), statusLife)
+			return // the machine was slow
+		}
+	}
+	require.Equal(t, 1, d.asked)
+}
+
+func TestStatusAsJSON(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	_, header, body := get(t, server.URL+"/api/v1/status")
+	require.Equal(t, "application/json", header.Get("Content-Type"))
+	var status Status
+	decoder := json.NewDecoder(strings.NewReader(body))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&status))
+	require.Equal(t, "machine <7>", status.Host)
+	require.Equal(t, uint64(42), status.Collections[0].Index.Tables[0].Number)
+	require.NotContains(t, body, "null", "lists are empty, not absent")
+}
+
+func TestLookUp(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	code, _, body := get(t, server.URL+"/lookup?collection=jobs&id=a%2Fb")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, "3/4096/7")
+	require.Contains(t, body, "&lt;script&gt;")
+	require.NotContains(t, body, "<script>alert")
+	require.Contains(t, body, "/lookup?collection=jobs&amp;id=a%2fb&amp;versions=1")
+	_, _, body = get(t, server.URL+"/lookup?collection=jobs&id=a&versions=1")
+	require.Contains(t, body, "2/64/1")
+	require.Contains(t, body, "deleted")
+	code, _, body = get(t, server.URL+"/lookup?collection=jobs&id=missing")
+	require.Equal(t, http.StatusNotFound, code)
+	require.Contains(t, body, "not found")
+
+	closed := New(&fakeDaemon{status: someStatus()}, false, slog.New(slog.DiscardHandler))
+	mux := http.NewServeMux()
+	closed.Handle(mux)
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/lookup?collection=jobs&id=a", nil))
+	require.Equal(t, http.StatusForbidden, recorder.Code)
+	recorder = httptest.NewRecorder()
+	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.NotContains(t, recorder.Body.String(), "/lookup")
+}
+
+// readEvents reads server-sent events until one of the name has come, and returns its
+// data.
+func readEvent(t *testing.T, lines *bufio.Scanner, name string) string {
+	t.Helper()
+	event := ""
+	var data []string
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case strings.HasPrefix(line, "event: "):
+			event, data = strings.TrimPrefix(line, "event: "), nil
+		case strings.HasPrefix(line, "data: "):
+			data = append(data, strings.TrimPrefix(line, "data: "))
+		case line == "" && event == name:
+			return strings.Join(data, "\n")
+		}
+	}
+	require.Fail(t, "the stream has ended", "%v", lines.Err())
+	return ""
+}
+
+// TestLive: a viewer gets all sections, and then those that change.
+func TestLive(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	p, server := newTestPage(t, d)
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/live?client=other", nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for _, name := range sections {
+		require.NotContains(t, readEvent(t, lines, name), "127.0.0.1:5", "another client's slot")
+	}
+	d.mu.Lock()
+	d.status.Boxcar.InFlight = 4711
+	d.mu.Unlock()
+	require.Contains(t, readEvent(t, lines, "boxcar"), "4,711")
+	cancel()
+	response.Body.Close()
+	for viewers := 1; viewers > 0; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		viewers = p.mu.viewers
+		p.mu.Unlock()
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestSectionsAreOnThePage: each has an element that the script can fill.
+func TestSectionsAreOnThePage(t *testing.T) {
+	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	_, _, body := get(t, server.URL)
+	for _, name := range sections {
+		require.Contains(t, body, fmt.Sprintf(`id=%q`, name))
+	}
+	sent := map[string]string{}
+	first, err := p.events(p.view(), sent)
+	require.NoError(t, err)
+	require.Len(t, sent, len(sections))
+	again, err := p.events(p.view(), sent)
+	require.NoError(t, err)
+	require.Less(t, len(again), len(first)/2)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestTooManyViewers(t *testing.T) {
+	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	for range MaxViewers {
+		require.True(t, p.addViewer())
+	}
+	status, _, body := get(t, server.URL+"/live")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, body, "64 others are watching")
+	p.removeViewer()
+	require.True(t, p.addViewer())
+	http.DefaultClient.CloseIdleConnections()
+}

@@ -1,0 +1,196 @@
+package livepage
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// A sample is taken every second, and five minutes of them are kept. Rates and
+// percentiles in figures are over the last ten seconds.
+const (
+	sampleInterval = time.Second
+	sampleCount    = 300
+	figureSamples  = 10
+)
+
+// Sample is what is taken down every second: totals, so that a sample that was
+// missed only makes a longer step.
+type Sample struct {
+	Time        time.Time
+	Methods     []MethodSample     // always the same ones in the same order
+	Collections []CollectionSample // likewise
+}
+
+// MethodSample is what a door has done since the daemon started.
+type MethodSample struct {
+	Door, Method string
+	Latencies    Histogram
+}
+
+// Histogram counts what took at most each of its bounds, and not at most the bound
+// before; the last count is of what took longer than all.
+type Histogram struct {
+	Bounds []float64 // seconds, ascending; shared, never changed
+	Counts []uint64  // one more than bounds
+}
+
+// CollectionSample is about a collection.
+type CollectionSample struct {
+	Name         string
+	Found        uint64
+	LagBytes     int64
+	VisibleAfter float64 // seconds
+}
+
+// recorder keeps the last samples.
+type recorder struct {
+	mu      sync.Mutex
+	samples []Sample // oldest first
+}
+
+func (r *recorder) add(s Sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.samples) == sampleCount {
+		copy(r.samples, r.samples[1:])
+		r.samples = r.samples[:sampleCount-1]
+	}
+	r.samples = append(r.samples, s)
+}
+
+// history returns the samples there are.
+func (r *recorder) history() []Sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Sample(nil), r.samples...)
+}
+
+// last returns at most the last n+1 samples: n steps.
+func last(samples []Sample, n int) []Sample { return samples[max(0, len(samples)-n-1):] }
+
+// minus is what was counted between two samples.
+func (h Histogram) minus(before Histogram) Histogram {
+	counts := make([]uint64, len(h.Counts))
+	for i := range counts {
+		counts[i] = h.Counts[i] - before.Counts[i]
+	}
+	return Histogram{h.Bounds, counts}
+}
+
+func (h Histogram) plus(other Histogram) Histogram {
+	if h.Counts == nil {
+		return other
+	}
+	counts := make([]uint64, len(h.Counts))
+	for i := range counts {
+		counts[i] = h.Counts[i] + other.Counts[i]
+	}
+	return Histogram{h.Bounds, counts}
+}
+
+func (h Histogram) total() (n uint64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// quantile estimates below which latency a share q of what was counted lies, taking
+// it to be spread evenly on a scale of ratios within its bucket. It is 0 if nothing was
+// counted, and the last bound if the answer lies beyond that.
+func (h Histogram) quantile(q float64) float64 {
+	rank := q * float64(h.total())
+	if rank == 0 {
+		return 0
+	}
+	seen := 0.0
+	for i, c := range h.Counts {
+		if seen+float64(c) < rank {
+			seen += float64(c)
+			continue
+		}
+		if i == len(h.Bounds) {
+			break
+		}
+		upper := h.Bounds[i]
+		lower := upper / 2
+		if i > 0 {
+			lower = h.Bounds[i-1]
+		}
+		return lower * math.Pow(upper/lower, (rank-seen)/float64(c))
+	}
+	return h.Bounds[len(h.Bounds)-1]
+}
+
+// latencies are the figures of each method, of the last samples.
+func latencies(samples []Sample) []Latency {
+	if len(samples) == 0 {
+		return nil
+	}
+	recent := last(samples, figureSamples)
+	from, to := recent[0], recent[len(recent)-1]
+	seconds := to.Time.Sub(from.Time).Seconds()
+	var result []Latency
+	for i, method := range to.Methods {
+		l := Latency{Door: method.Door, Method: method.Method, Total: method.Latencies.total()}
+		if seconds > 0 {
+			step := method.Latencies.minus(from.Methods[i].Latencies)
+			l.PerSecond = float64(step.total()) / seconds
+			l.P50, l.P99 = step.quantile(0.5), step.quantile(0.99)
+		}
+		result = append(result, l)
+	}
+	return result
+}
+
+// steps calls fn for each two samples that follow each other.
+func steps(samples []Sample, fn func(from, to *Sample, seconds float64) float64) []float64 {
+	var values []float64
+	for i := 1; i < len(samples); i++ {
+		from, to := &samples[i-1], &samples[i]
+		if seconds := to.Time.Sub(from.Time).Seconds(); seconds > 0 {
+			values = append(values, fn(from, to, seconds))
+		}
+	}
+	return values
+}
+
+// documentsPerSecond is the rate of documents found in a collection over time.
+func documentsPerSecond(samples []Sample, collection int) []float64 {
+	return steps(samples, func(from, to *Sample, seconds float64) float64 {
+		return float64(to.Collections[collection].Found-from.Collections[collection].Found) / seconds
+	})
+}
+
+// percentile is that of all requests of each step.
+func percentile(samples []Sample, q float64) []float64 {
+	return steps(samples, func(from, to *Sample, _ float64) float64 {
+		var all Histogram
+		for i := range to.Methods {
+			all = all.plus(to.Methods[i].Latencies.minus(from.Methods[i].Latencies))
+		}
+		return all.quantile(q)
+	})
+}
+
+// requestsPerSecond is the rate of all requests over time.
+func requestsPerSecond(samples []Sample) []float64 {
+	return steps(samples, func(from, to *Sample, seconds float64) float64 {
+		var n uint64
+		for i := range to.Methods {
+			n += to.Methods[i].Latencies.total() - from.Methods[i].Latencies.total()
+		}
+		return float64(n) / seconds
+	})
+}
+
+// visibleAfter is the freshness of a collection over time.
+func visibleAfter(samples []Sample, collection int) []float64 {
+	return steps(samples, func(_, to *Sample, _ float64) float64 { return to.Collections[collection].VisibleAfter })
+}
+
+// lagBytes is what of the queue was not in the index, over time.
+func lagBytes(samples []Sample, collection int) []float64 {
+	return steps(samples, func(_, to *Sample, _ float64) float64 { return float64(to.Collections[collection].LagBytes) })
+}

@@ -1,0 +1,265 @@
+package livepage
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"docstore/internal/cli"
+)
+
+// sections are the parts of the page that are kept current, by the names of their
+// templates, which are the ids of their elements.
+var sections = []string{"state", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar"}
+
+// shownSegments and shownSlots bound what the page lists; the status has all.
+const (
+	shownSegments = 60
+	shownSlots    = 200
+)
+
+var functions = template.FuncMap{
+	"bytes":    formatBytes,
+	"count":    formatCount,
+	"duration": formatDuration,
+	"seconds":  formatSeconds,
+	"percent":  func(part, whole any) string { return formatPercent(number(part), number(whole)) },
+	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"ago":      func(now, then time.Time) string { return formatDuration(now.Sub(then)) },
+	"per":      func(v float64) string { return cli.FormatCount(int64(math.Round(v))) },
+	"fixed":    func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) },
+	"memory":   memoryBar,
+	"figures":  figures,
+	"tables":   tableBars,
+	"segments": segmentRows,
+	"slots":    shownBoard,
+	"clients":  clients,
+	"heat":     func(v view, i int) heatMap { return v.Heat[i] },
+	"x":        func(i int) int { return i * cellWidth },
+	"mul":      func(a, b float64) float64 { return a * b },
+	"add":      func(a, b int) int { return a + b },
+	"opacity":  func(heat float64) float64 { return 0.15 + 0.85*heat },
+}
+
+// cellWidth is the distance between the cells of a heat map.
+const cellWidth = 10
+
+// number converts what templates have.
+func number(v any) float64 {
+	switch v := v.(type) {
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case uint64:
+		return float64(v)
+	case float64:
+		return v
+	}
+	panic(fmt.Sprintf("livepage: %T is no number", v))
+}
+
+func formatBytes(v any) string { return cli.FormatBytes(int64(number(v))) }
+func formatCount(v any) string { return cli.FormatCount(int64(number(v))) }
+
+func formatPercent(part, whole float64) string {
+	if whole == 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
+}
+
+// formatDuration writes a duration with two units at most: "3 h 12 min".
+func formatDuration(d time.Duration) string {
+	switch d = max(0, d); {
+	case d >= 24*time.Hour:
+		return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return formatSeconds(d.Seconds())
+}
+
+// formatSeconds writes seconds in the unit that fits.
+func formatSeconds(s float64) string {
+	switch {
+	case s <= 0:
+		return "0 s"
+	case s < 1e-3:
+		return strconv.FormatFloat(s*1e6, 'f', 0, 64) + " µs"
+	case s < 1:
+		return strconv.FormatFloat(s*1e3, 'f', 1, 64) + " ms"
+	case s < 60:
+		return strconv.FormatFloat(s, 'f', 1, 64) + " s"
+	}
+	return formatDuration(time.Duration(s * float64(time.Second)))
+}
+
+func perSecond(v float64) string { return cli.FormatCount(int64(math.Round(v))) + "/s" }
+
+// figures are the graphs at the head of the page.
+func figures(v view) []template.HTML {
+	charts := []template.HTML{
+		chart("Requests", perSecond, series{"", requestsPerSecond(v.Samples)}),
+		chart("Latency", formatSeconds, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
+	}
+	for i, c := range v.Collections {
+		charts = append(charts,
+			chart("Documents of "+c.Name, perSecond, series{"", documentsPerSecond(v.Samples, i)}),
+			chart("Visible after, "+c.Name, formatSeconds, series{"", visibleAfter(v.Samples, i)}),
+			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, series{"", lagBytes(v.Samples, i)}))
+	}
+	return charts
+}
+
+// memoryBar is where the budget goes.
+func memoryBar(m Memory) []barPart {
+	return stack(m.BudgetBytes,
+		bar{"memtables", "m1", m.MemtableBytes},
+		bar{"Bloom filters", "m2", m.FilterBytes},
+		bar{"merges", "m3", m.MergeBytes})
+}
+
+// tableBar is a table of an index with the width of its bar, in per mille of the
+// largest.
+type tableBar struct {
+	Table
+	Width float64
+}
+
+func tableBars(tables []Table) []tableBar {
+	var most uint64 = 1
+	for _, t := range tables {
+		most = max(most, t.Bytes)
+	}
+	bars := make([]tableBar, len(tables))
+	for i, t := range tables {
+		bars[i] = tableBar{t, max(3, 1000*float64(t.Bytes)/float64(most))}
+	}
+	return bars
+}
+
+// segmentRow is a segment, or a number of older ones that are shown as one.
+type segmentRow struct {
+	Segment
+	Name  string
+	Older int     // segments in this row beside the first; 0: it is one
+	Live  float64 // width of the live part, in per mille of the largest row
+	Dead  float64
+}
+
+// segmentRows lists the newest segments first, and all that there are no rows for in
+// the last one. counted tells whether live bytes are known.
+func segmentRows(segments []Segment, counted bool) []segmentRow {
+	rows := make([]segmentRow, 0, min(len(segments), shownSegments+1))
+	for i, s := range slices.Backward(segments) {
+		if len(rows) <= shownSegments {
+			rows = append(rows, segmentRow{Segment: s, Name: segmentName(s)})
+			continue
+		}
+		sum := &rows[shownSegments]
+		sum.Older++
+		sum.First = s.First
+		sum.Bytes += s.Bytes
+		sum.Documents += s.Documents
+		sum.Deletes += s.Deletes
+		sum.StoredBytes += s.StoredBytes
+		sum.RawBytes += s.RawBytes
+		sum.LiveBytes += s.LiveBytes
+		sum.Name = fmt.Sprintf("%d older", i+sum.Older+1)
+	}
+	var most int64 = 1
+	for _, r := range rows {
+		most = max(most, r.StoredBytes)
+	}
+	for i := range rows {
+		live := rows[i].StoredBytes
+		if counted {
+			live = min(live, rows[i].LiveBytes)
+		}
+		rows[i].Live = 1000 * float64(live) / float64(most)
+		rows[i].Dead = 1000 * float64(rows[i].StoredBytes-live) / float64(most)
+	}
+	return rows
+}
+
+func segmentName(s Segment) string {
+	name := strconv.FormatUint(uint64(s.First), 10)
+	if s.Last > s.First {
+		name += "-" + strconv.FormatUint(uint64(s.Last), 10)
+	}
+	if s.Generation > 0 {
+		name += "." + strconv.FormatUint(uint64(s.Generation), 10)
+	}
+	return name
+}
+
+// board is the slots that are shown.
+type board struct {
+	Slots []Slot
+	More  int
+}
+
+// shownBoard picks the slots of a client, or all; not more than the page lists.
+func shownBoard(b Boxcar, client string) board {
+	shown := board{More: b.More}
+	for _, s := range b.Slots {
+		switch {
+		case client != "" && s.Client != client:
+		case len(shown.Slots) == shownSlots:
+			shown.More++
+		default:
+			shown.Slots = append(shown.Slots, s)
+		}
+	}
+	return shown
+}
+
+// client is one that holds slots.
+type client struct {
+	Name        string
+	Slots, Busy int
+	Requests    uint64
+	Ladder      string // the numbers of its slots here
+}
+
+// shownNumbers bounds the numbers in a client's ladder.
+const shownNumbers = 24
+
+// clients are those that hold slots, most of them first.
+func clients(b Boxcar) []client {
+	at := map[string]int{}
+	var found []client
+	numbers := map[string][]string{}
+	for _, s := range b.Slots {
+		i, known := at[s.Client]
+		if !known {
+			i = len(found)
+			at[s.Client], found = i, append(found, client{Name: s.Client})
+		}
+		c := &found[i]
+		c.Slots++
+		c.Requests += s.Requests
+		if s.Busy {
+			c.Busy++
+		}
+		if c.Slots <= shownNumbers {
+			numbers[s.Client] = append(numbers[s.Client], strconv.Itoa(s.Number))
+		}
+	}
+	for i := range found {
+		c := &found[i]
+		c.Ladder = strings.Join(numbers[c.Name], " ")
+		if c.Slots > shownNumbers {
+			c.Ladder += " …"
+		}
+	}
+	slices.SortStableFunc(found, func(a, b client) int { return b.Slots - a.Slots })
+	return found[:min(len(found), shownSlots)]
+}

@@ -1,0 +1,228 @@
+package livepage
+
+import "time"
+
+// Status is what a daemon tells of itself at one moment: the body of
+// /api/v1/status. Names and meanings stay; more may come. Bytes are bytes, totals
+// count since the daemon started, and durations are seconds.
+type Status struct {
+	Time        time.Time    `json:"time"`
+	Host        string       `json:"host"`
+	Version     string       `json:"version"`
+	Started     time.Time    `json:"started"`
+	Ready       bool         `json:"ready"`
+	Ending      bool         `json:"ending"`
+	Memory      Memory       `json:"memory"`
+	Latencies   []Latency    `json:"latencies"`
+	Collections []Collection `json:"collections"`
+	Boxcar      Boxcar       `json:"boxcar"`
+}
+
+// Memory is the budget of a daemon and where it goes.
+type Memory struct {
+	BudgetBytes   int64 `json:"budget_bytes"`   // of memtables, filters and merges
+	MemtableBytes int64 `json:"memtable_bytes"` // pinned ones included
+	PinnedBytes   int64 `json:"pinned_bytes"`   // of these, held by snapshots and iterators, as if they were full
+	MergeBytes    int64 `json:"merge_bytes"`
+	FilterBytes   int64 `json:"filter_bytes"`
+	RequestBytes  int64 `json:"request_bytes"` // requests being received
+	RequestBudget int64 `json:"request_budget_bytes"`
+	GoHeapBytes   int64 `json:"go_heap_bytes"` // what Go's memory management holds in all
+}
+
+// Latency is how long requests of one kind took on this server.
+type Latency struct {
+	Door      string  `json:"door"` // boxcar or http
+	Method    string  `json:"method"`
+	Total     uint64  `json:"total"`
+	PerSecond float64 `json:"per_second"` // over the last ten seconds, and so are the percentiles
+	P50       float64 `json:"p50_seconds"`
+	P99       float64 `json:"p99_seconds"`
+}
+
+// Collection is a queue and its index.
+type Collection struct {
+	Name         string     `json:"name"`
+	Ready        bool       `json:"ready"`
+	Reason       string     `json:"reason,omitempty"` // why it is not
+	Position     string     `json:"position"`         // up to where the queue is in the index
+	LagBytes     int64      `json:"lag_bytes"`
+	LagDocuments int64      `json:"lag_documents"` // estimated from the bytes
+	LagSeconds   float64    `json:"lag_seconds"`
+	LastAppended *time.Time `json:"last_appended,omitempty"` // of what is in the index
+	VisibleAfter float64    `json:"visible_after_seconds"`   // from there to the index
+	Gets         Gets       `json:"gets"`
+	Applied      uint64     `json:"entries_applied"`
+	Swept        uint64     `json:"expired_entries_removed"`
+	Quarantined  uint64     `json:"files_quarantined"`
+	Faults       []Fault    `json:"faults"`
+	MoreFaults   int        `json:"more_faults,omitempty"`
+	Queue        Queue      `json:"queue"`
+	Index        Index      `json:"index"`
+}
+
+// Gets counts ids that were asked for, by answer.
+type Gets struct {
+	Found       uint64 `json:"found"`
+	NotFound    uint64 `json:"not_found"`
+	Unavailable uint64 `json:"unavailable"`
+	Failed      uint64 `json:"failed"`
+}
+
+// Fault is damage in a file that has not been mended.
+type Fault struct {
+	Segment   uint32    `json:"segment,omitempty"`
+	Offset    int64     `json:"offset"`
+	Path      string    `json:"path,omitempty"`
+	Reason    string    `json:"reason"`
+	StopsTail bool      `json:"stops_tail"`
+	Since     time.Time `json:"since"`
+}
+
+// Queue is the segments of a collection that are here.
+type Queue struct {
+	Bytes     int64     `json:"bytes"`
+	Documents int64     `json:"documents"` // superseded versions included
+	Deletes   int64     `json:"deletes"`
+	Segments  []Segment `json:"segments"`
+	// Census is when live bytes were counted last; nil: not yet.
+	Census *time.Time `json:"census,omitempty"`
+}
+
+// Segment is a file of the queue.
+type Segment struct {
+	First         uint32     `json:"first"`
+	Last          uint32     `json:"last"` // above first in a rewrite of several
+	Generation    uint32     `json:"generation,omitempty"`
+	Sealed        bool       `json:"sealed"`
+	Codec         string     `json:"codec"`
+	Bytes         int64      `json:"bytes"`
+	Documents     int64      `json:"documents"`
+	Deletes       int64      `json:"deletes"`
+	RawBytes      int64      `json:"raw_bytes"`
+	StoredBytes   int64      `json:"stored_bytes"`
+	LiveBytes     int64      `json:"live_bytes"` // of the stored ones, at the time of the census
+	LiveDocuments int64      `json:"live_documents"`
+	FirstAppended *time.Time `json:"first_appended,omitempty"`
+	LastAppended  *time.Time `json:"last_appended,omitempty"`
+}
+
+// Index is the LSM tree of a collection.
+type Index struct {
+	Entries          uint64  `json:"entries"` // an id counted again for each table that has it
+	Tables           []Table `json:"tables"`  // newest first
+	Merges           []Merge `json:"merges"`  // under way
+	MemtableBytes    int64   `json:"memtable_bytes"`
+	MemtablesWaiting int     `json:"memtables_waiting"`
+	LogBytes         int64   `json:"log_bytes"`
+	Flushes          uint64  `json:"flushes"`
+	MergesDone       uint64  `json:"merges_done"`
+	Amplification    float64 `json:"write_amplification"`
+	Delays           uint64  `json:"write_delays"`
+	Stalls           uint64  `json:"write_stalls"`
+	Problem          string  `json:"problem,omitempty"`
+	Filter           Filter  `json:"filter"`
+}
+
+// Table is one sorted file of an index.
+type Table struct {
+	Number     uint64 `json:"number"`
+	Entries    uint64 `json:"entries"`
+	Tombstones uint64 `json:"tombstones"`
+	Bytes      uint64 `json:"bytes"`
+	Units      uint64 `json:"units"` // in memtables
+	Probes     uint64 `json:"filter_probes"`
+	Spared     uint64 `json:"filter_spared"` // of these, look-ups that the filter spared the table
+	Pages      int    `json:"filter_pages"`
+	Resident   int    `json:"filter_pages_resident"`
+	Merging    bool   `json:"merging"`
+}
+
+// Merge is a merge of tables under way.
+type Merge struct {
+	Tables       []uint64  `json:"tables"`
+	InputBytes   uint64    `json:"input_bytes"`
+	WrittenBytes uint64    `json:"written_bytes"`
+	Begun        time.Time `json:"begun"`
+}
+
+// Filter is the Bloom filters of an index.
+type Filter struct {
+	BudgetBytes   int64  `json:"budget_bytes"`
+	IndexBytes    int64  `json:"index_bytes"`
+	PageBytes     int64  `json:"page_bytes"`
+	ResidentBytes int64  `json:"resident_bytes"`
+	Pages         int    `json:"pages"`
+	Resident      int    `json:"resident"`
+	Loaded        uint64 `json:"loaded"`
+	Dropped       uint64 `json:"dropped"`
+	// Tables has the pages of each table, in cells; it is for the page alone.
+	Tables []FilterPages `json:"-"`
+}
+
+// FilterPages is the filter of a table, page by page in the order of keys.
+type FilterPages struct {
+	Table uint64
+	Pages []FilterPage
+}
+
+// FilterPage is what is known of a page.
+type FilterPage struct {
+	Bytes      int64
+	Resident   bool
+	Usefulness float64 // look-ups in the last minute that it spares, or would in memory
+}
+
+// Boxcar is the server of the protocol.
+type Boxcar struct {
+	Address     string `json:"address"`
+	Draining    bool   `json:"draining"`
+	Connections int    `json:"connections"`
+	Accepted    uint64 `json:"accepted"`
+	LowestFree  int    `json:"lowest_free"`
+	InFlight    int    `json:"in_flight"`
+	Streams     int    `json:"streams"`
+	Requests    uint64 `json:"requests"`
+	Errors      uint64 `json:"errors"`
+	Refused     uint64 `json:"refused"`
+	Panics      uint64 `json:"panics"`
+	Faults      uint64 `json:"faults"`
+	Slots       []Slot `json:"slots"`
+	More        int    `json:"more_slots,omitempty"`
+}
+
+// Slot is one that is given out.
+type Slot struct {
+	Number   int     `json:"slot"`
+	Client   string  `json:"client"`
+	Address  string  `json:"address"`
+	Age      float64 `json:"age_seconds"`
+	Requests uint64  `json:"requests"`
+	Busy     bool    `json:"busy"`
+}
+
+// LookUp is what is known of an id.
+type LookUp struct {
+	Collection, ID string
+	Found          bool
+	Problem        string // why it was not found
+	Address        string
+	Codec          string
+	StoredBytes    int
+	Bytes          int
+	Expires        time.Time // zero: never
+	Document       string
+	Cut            bool // the document is longer than what is shown
+	Versions       []Version
+	VersionsAsked  bool
+	MoreVersions   bool // there are more, or the time was up
+}
+
+// Version is what the queue says of an id at one moment.
+type Version struct {
+	Address     string
+	Appended    time.Time
+	Deleted     bool
+	Expires     time.Time
+	StoredBytes int
+}
