@@ -27,7 +27,7 @@ type Board struct {
 	Name       string      `json:"name"`
 	LowestFree int         `json:"lowest_free"`
 	Draining   bool        `json:"draining"`
-	InFlight   int         `json:"in_flight"` // requests in a handler, streams among them
+	InFlight   int         `json:"in_flight"` // requests being received or in a handler, and streams
 	Streams    int         `json:"streams"`
 	Slots      []BoardSlot `json:"slots"` // given out, by number
 	More       int         `json:"more"`  // that are not listed: there are too many

@@ -170,7 +170,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 			defer conn.Close()
 			c := newRaw(t, conn)
 			c.next()
-			c.send(wire.AppendHello(nil, wire.Hello{MaxLanes: 10}))
+			c.send(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 10}))
 			c.next()
 			c.send(wire.AppendSlot(nil, wire.TypeGrant, 0, 0))
 			for { // it reads, but never answers
@@ -362,7 +362,7 @@ func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 		var out []byte
 		switch f.Type {
 		case wire.TypeHello:
-			out = wire.AppendHello(nil, wire.Hello{MaxLanes: 1, MaxStreams: 2})
+			out = wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 1, MaxStreams: 2})
 		case wire.TypeLease:
 			out = wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0)
 		case wire.TypeRequest, wire.TypeOpen:
@@ -425,7 +425,7 @@ func TestABlackHoleDoesNotDrawTheLoad(t *testing.T) {
 					}
 					switch f.Type {
 					case wire.TypeHello:
-						_, _ = conn.Write(wire.AppendHello(nil, wire.Hello{MaxLanes: 100}))
+						_, _ = conn.Write(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 100}))
 					case wire.TypeLease:
 						_, _ = conn.Write(wire.AppendSlot(nil, wire.TypeGrant, f.Lane, 0))
 					}

@@ -58,6 +58,11 @@ type ServerOptions struct {
 	MaxLanes int
 	// MaxLanesPerConn bounds the lanes of one connection. The default is 1,024.
 	MaxLanesPerConn int
+	// MaxRequestBytes bounds a request, and a message of a stream; clients are told
+	// and send none that is longer. The default, and the most, is 17 MiB.
+	MaxRequestBytes int
+	// Admission bounds requests in flight and their rates.
+	Admission Admission
 	// StreamHandler serves streams. The default answers that there are none.
 	StreamHandler StreamHandler
 	// MaxStreams bounds the streams of all connections together; each may hold
@@ -161,6 +166,8 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	fill(&r.MaxConns, DefaultMaxConns)
 	fill(&r.MaxLanes, DefaultMaxLanes)
 	fill(&r.MaxLanesPerConn, DefaultMaxLanesPerConn)
+	fill(&r.MaxRequestBytes, MaxRequestBytes)
+	r.Admission.withDefaults()
 	fill(&r.MaxStreams, DefaultMaxStreams)
 	fill(&r.BufferBytes, DefaultBufferBytes)
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
@@ -174,6 +181,8 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		within("MaxConns", r.MaxConns, 1, 1<<30),
 		within("MaxLanes", r.MaxLanes, 1, wire.MaxSlots),
 		within("MaxLanesPerConn", r.MaxLanesPerConn, 1, wire.MaxLanes),
+		within("MaxRequestBytes", r.MaxRequestBytes, 1, MaxRequestBytes),
+		r.Admission.check(),
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),

@@ -94,6 +94,10 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 		return dst, false, contextError(ctx, false)
 	}
+	if limit := lane.transport.hello.MaxRequest; uint64(len(request)) > uint64(limit) {
+		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
+		return dst, false, tooLongForServer(lane.transport, len(request))
+	}
 	deadline, limited := ctx.Deadline()
 	alone := !limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline
 	reads, err := lane.send(method, request, dst, deadline, alone)
@@ -116,6 +120,10 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
 	return p.conclude(ctx, lane, idempotent, dst)
+}
+
+func tooLongForServer(t *transport, n int) error {
+	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("request of %d bytes, %s takes %d", n, t.peer.address, t.hello.MaxRequest)}
 }
 
 // conclude takes the response off a lane and frees it.

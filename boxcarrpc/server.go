@@ -23,18 +23,19 @@ type Handler func(ctx context.Context, method string, request, dst []byte) ([]by
 
 // A Server gives out slots and serves the requests that come in on them.
 type Server struct {
-	handler Handler
-	options ServerOptions
-	invalid error // what is wrong with the options
-	buffers budget
-	workers workers
-	methods methods
-	watch   watch
+	handler   Handler
+	options   ServerOptions
+	invalid   error // what is wrong with the options
+	buffers   budget
+	workers   workers
+	methods   methods
+	watch     watch
+	admission admission
 
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
-		requests, errors, refused, panics, accepted, faults atomic.Uint64
-		inFlight, streams                                   atomic.Int64
+		requests, errors, panics, accepted, faults atomic.Uint64
+		streams                                    atomic.Int64
 	}
 
 	mu struct {
@@ -53,19 +54,20 @@ type Server struct {
 
 // ServerStats is a server at one moment.
 type ServerStats struct {
-	Connections int    // open now
-	Slots       int    // given out now
-	LowestFree  int    // the slot that the next lane gets; MaxLanes if there is none
-	Draining    bool   // it gives out no slots: see Drain
-	InFlight    int    // requests in a handler now, streams among them
-	Streams     int    // of these, streams
-	Requests    uint64 // requests that reached a handler
-	Errors      uint64 // of these, answered with an error
-	Panics      uint64 // of these, ended by a panic
-	Refused     uint64 // requests refused as not processed, before any handler
-	Accepted    uint64 // connections accepted
-	Faults      uint64 // connections ended for a fault of the peer
-	BufferBytes int64  // held by requests that are being received
+	Connections int               // open now
+	Slots       int               // given out now
+	LowestFree  int               // the slot that the next lane gets; MaxLanes if there is none
+	Draining    bool              // it gives out no slots: see Drain
+	InFlight    int               // requests being received or in a handler now, and streams
+	Streams     int               // of these, streams
+	Requests    uint64            // requests that reached a handler
+	Errors      uint64            // of these, answered with an error
+	Panics      uint64            // of these, ended by a panic
+	Refused     uint64            // requests and streams refused as not processed, before any handler
+	RefusedBy   map[string]uint64 // of these, by reason
+	Accepted    uint64            // connections accepted
+	Faults      uint64            // connections ended for a fault of the peer
+	BufferBytes int64             // held by requests that are being received
 }
 
 // NewServer makes a server of h; opts may be nil. What is wrong with the
@@ -80,6 +82,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	if s.invalid != nil {
 		return s
 	}
+	s.admission.init(s.options.Admission)
 	s.buffers.limit = s.options.BufferBytes
 	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
 	s.mu.listeners = make(map[net.Listener]struct{})
@@ -251,12 +254,12 @@ func (s *Server) Stats() ServerStats {
 		Draining:    s.mu.draining,
 	}
 	s.mu.Unlock()
-	r.InFlight = int(s.counts.inFlight.Load())
+	r.InFlight = int(s.admission.inFlight.Load())
 	r.Streams = int(s.counts.streams.Load())
 	r.Requests = s.counts.requests.Load()
 	r.Errors = s.counts.errors.Load()
 	r.Panics = s.counts.panics.Load()
-	r.Refused = s.counts.refused.Load()
+	r.RefusedBy, r.Refused = s.admission.totals()
 	r.Accepted = s.counts.accepted.Load()
 	r.Faults = s.counts.faults.Load()
 	r.BufferBytes = s.buffers.used.Load()

@@ -48,8 +48,8 @@ func (c *serverConn) request(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	if r.Total > MaxRequestBytes {
-		return protocolError("request of %d bytes, at most %d are allowed", r.Total, MaxRequestBytes)
+	if limit := c.server.options.MaxRequestBytes; int64(r.Total) > int64(limit) {
+		return protocolError("request of %d bytes, at most %d are allowed", r.Total, limit)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,12 +59,13 @@ func (c *serverConn) request(f wire.Frame) error {
 	}
 	lane.sequence, lane.total = r.Sequence, r.Total
 	lane.requests++
-	if reason := c.refusalLocked(); reason != "" {
-		c.refuse(lane, CodeUnavailable, reason)
+	if why := c.admitLocked(); why != taken {
+		c.refuse(lane, why)
 		return nil
 	}
 	if r.Total > smallRequest && !lane.reserve(int64(r.Total)) {
-		c.refuse(lane, CodeResourceExhausted, "the server has no room for the request")
+		c.server.admission.leave()
+		c.refuse(lane, refusedBuffers)
 		return nil
 	}
 	if c.method == nil || string(method) != c.method.name {
@@ -131,22 +132,11 @@ func (c *serverConn) cancel(f wire.Frame) error {
 	case laneReceiving:
 		lane.dropRequest()
 		lane.state = laneIdle
-		c.refuse(lane, CodeCanceled, "")
+		c.refuse(lane, refusedCanceled)
 	case laneRunning:
 		lane.ctx.cancel(context.Canceled)
 	}
 	return nil
-}
-
-// refuse answers a request that no handler has seen.
-func (c *serverConn) refuse(lane *serverLane, code Code, message string) {
-	c.server.counts.refused.Add(1)
-	c.out.response(lane.number, 0, wire.Response{
-		Sequence: lane.sequence,
-		Total:    uint32(len(message)),
-		Lowest:   c.lowestFree(),
-		Code:     uint32(code),
-	}, []byte(message), nil) // fits into one frame
 }
 
 func (l *serverLane) reserve(n int64) bool {
@@ -161,8 +151,9 @@ func (l *serverLane) reserve(n int64) bool {
 	return true
 }
 
-// dropRequest frees what a request holds.
+// dropRequest frees what a request that was taken holds.
 func (l *serverLane) dropRequest() {
+	l.conn.server.admission.leave()
 	keepRequestBuffer(l.request)
 	l.request = nil
 	if l.reserved > 0 {
@@ -221,12 +212,10 @@ func (l *serverLane) settle(m *method, out *[]byte, data []byte, bulk *bulkMessa
 func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, flags uint8, data []byte) {
 	s := l.conn.server
 	if l.ctx.expired(now) {
-		s.counts.refused.Add(1)
+		s.admission.refused[refusedLate].Add(1)
 		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
 	}
 	s.counts.requests.Add(1)
-	s.counts.inFlight.Add(1)
-	defer s.counts.inFlight.Add(-1)
 	data, panicked, err := l.protect(*out)
 	if err == nil && uint64(len(data)) > uint64(l.conn.maxResponse) {
 		err = &Error{

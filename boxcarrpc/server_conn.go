@@ -39,6 +39,7 @@ type serverConn struct {
 	buffers     budget // requests being received on this connection
 	maxResponse uint32 // largest response that the client takes
 	peerName    string
+	client      clientKey
 	method      *method // of the last request: most of them are equal
 	greeted     bool
 
@@ -60,7 +61,7 @@ type serverConn struct {
 }
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
-	c := &serverConn{server: s, conn: conn}
+	c := &serverConn{server: s, conn: conn, client: clientAt(conn.RemoteAddr())}
 	tune(conn)
 	c.in.conn = conn
 	c.in.beforeRead = c.beforeRead
@@ -111,7 +112,7 @@ func (c *serverConn) handshake() error {
 		Version:       wire.Version,
 		OldestVersion: wire.OldestVersion,
 		MaxLanes:      uint32(c.server.options.MaxLanesPerConn),
-		MaxRequest:    MaxRequestBytes,
+		MaxRequest:    uint32(c.server.options.MaxRequestBytes),
 		MaxStreams:    uint32(c.server.options.MaxStreams),
 		Name:          c.server.options.Name,
 	}))

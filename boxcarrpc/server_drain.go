@@ -11,12 +11,6 @@ import (
 // server stops.
 const drainGrace = time.Second
 
-// Reasons for people.
-const (
-	reasonStopping = "the server is shutting down"
-	reasonDraining = "the server is being drained"
-)
-
 // Drain has the clients go elsewhere, while the server goes on: it gives out no
 // more slots and tells every client, also those that connect later. They give
 // back their slots as they become idle and keep a connection, on which they hear
@@ -135,7 +129,7 @@ func (c *serverConn) setDrainingLocked(draining bool) {
 	case c.mu.draining == draining:
 		return
 	case draining:
-		c.out.reason(wire.TypeDrain, reasonDraining)
+		c.out.reason(wire.TypeDrain, refusalTable[refusedDraining].message)
 	default:
 		c.out.reason(wire.TypeUndrain, "")
 	}
@@ -160,20 +154,20 @@ func (c *serverConn) stopLocked() {
 		return
 	}
 	c.mu.draining, c.mu.stopping = true, true
-	c.out.reason(wire.TypeGoAway, reasonStopping)
+	c.out.reason(wire.TypeGoAway, refusalTable[refusedStopping].message)
 	c.out.flushSoon()
 	c.hurryLocked()
 }
 
-// refusal is why new requests are refused; empty if they are not.
-func (c *serverConn) refusalLocked() string {
+// admitLocked takes a request or a stream in, or says why not.
+func (c *serverConn) admitLocked() refusal {
 	switch {
 	case c.mu.stopping:
-		return reasonStopping
+		return refusedStopping
 	case c.mu.draining:
-		return reasonDraining
+		return refusedDraining
 	}
-	return ""
+	return c.server.admission.enter(c.turn.clock, c.client)
 }
 
 // hurryLocked gives a connection without work a last moment for its client to

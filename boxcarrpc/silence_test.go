@@ -31,7 +31,7 @@ func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
 			defer conn.Close()
 			c := newRaw(t, conn)
 			c.next()
-			c.send(wire.AppendHello(nil, wire.Hello{MaxLanes: 10}))
+			c.send(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 10}))
 			for {
 				f, err := c.in.next()
 				if err != nil {

@@ -201,13 +201,13 @@ func (s *ClientStream) Receive(dst []byte) ([]byte, error) {
 	return out, err
 }
 
-// Send sends a message of at most MaxRequestBytes. It waits while the server has
+// Send sends a message of at most MaxRequestBytes, or what the server takes. It waits while the server has
 // not received the 256 KiB before it. Nothing reads message after it has
 // returned; the server need not have got it then. When the stream is over it
 // returns the error that Receive returns at its end.
 func (s *ClientStream) Send(message []byte) error {
-	if len(message) > MaxRequestBytes {
-		return tooLong("message", len(message), MaxRequestBytes)
+	if limit := s.transport.hello.MaxRequest; uint64(len(message)) > uint64(limit) {
+		return tooLong("message", len(message), int(limit))
 	}
 	s.transport.spoke() // a dead server may never let it go
 	err := s.send(message)

@@ -35,9 +35,8 @@ type ServerStream struct {
 }
 
 var (
-	errStreamOver  = errors.New("boxcarrpc: the stream is over")
-	errHeaderLate  = errors.New("boxcarrpc: the header must be sent once, before the first message")
-	errNoStreaming = "the server has no such stream"
+	errStreamOver = errors.New("boxcarrpc: the stream is over")
+	errHeaderLate = errors.New("boxcarrpc: the header must be sent once, before the first message")
 )
 
 // Metadata is what the client sent with the opening of the stream, nil if
@@ -172,25 +171,14 @@ func (c *serverConn) open(f wire.Frame) error {
 		return protocolError("OPEN of stream %d, which is open", f.Lane)
 	}
 	tool := isTool(string(method))
-	refuse := func(code Code, message string) {
-		c.server.counts.refused.Add(1)
-		c.out.status(f.Lane, 0, wire.Status{Sequence: head.Sequence, Code: uint32(code), Message: message}, nil)
-	}
-	switch {
-	case tool:
-	case c.server.options.StreamHandler == nil:
-		refuse(CodeUnimplemented, errNoStreaming)
-		return nil
-	case c.mu.draining:
-		refuse(CodeUnavailable, c.refusalLocked())
-		return nil
-	case c.server.counts.streams.Add(1) > int64(c.server.options.MaxStreams):
-		c.server.counts.streams.Add(-1)
-		refuse(CodeResourceExhausted, "the server has no room for the stream")
-		return nil
+	if !tool {
+		if why := c.admitStreamLocked(); why != taken {
+			c.refuseStream(f.Lane, head.Sequence, why)
+			return nil
+		}
 	}
 	s := &ServerStream{conn: c, tool: tool, method: string(method), metadata: append([]byte(nil), metadata...)}
-	s.init(&c.out, f.Lane, head.Sequence, MaxRequestBytes)
+	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
 	if head.Budget > 0 {
 		s.call.deadline = c.turn.clock.Add(head.Budget)
@@ -199,6 +187,23 @@ func (c *serverConn) open(f wire.Frame) error {
 	c.mu.running++
 	c.server.workers.run(s)
 	return nil
+}
+
+// admitStreamLocked takes a stream in, or says why not.
+func (c *serverConn) admitStreamLocked() refusal {
+	s := c.server
+	if s.options.StreamHandler == nil {
+		return refusedNoStreams
+	}
+	if s.counts.streams.Add(1) > int64(s.options.MaxStreams) {
+		s.counts.streams.Add(-1)
+		return refusedStreams
+	}
+	why := c.admitLocked()
+	if why != taken {
+		s.counts.streams.Add(-1)
+	}
+	return why
 }
 
 // endStreamsLocked ends the contexts of all streams, because their connection has
@@ -219,10 +224,8 @@ func (s *ServerStream) work() {
 		return
 	}
 	server.counts.requests.Add(1)
-	server.counts.inFlight.Add(1)
 	var err error = &Error{Code: CodeInternal, Message: "the handler ended its goroutine", Processed: true}
 	defer func() {
-		server.counts.inFlight.Add(-1)
 		s.end(err)
 	}()
 	err = s.protect()
@@ -263,6 +266,7 @@ func (s *ServerStream) end(err error) {
 	c.mu.streams[s.number] = nil
 	if !s.tool {
 		c.server.counts.streams.Add(-1)
+		c.server.admission.leave()
 	}
 	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
 	c.mu.running--

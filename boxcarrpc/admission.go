@@ -1,0 +1,237 @@
+package boxcarrpc
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// Defaults of Admission.
+const (
+	DefaultMaxInFlight = 64 << 10
+	DefaultMaxClients  = 16 << 10
+	// The default of ClientBurst is what comes in this time.
+	defaultClientBurst = 100 * time.Millisecond
+)
+
+// A Limiter bounds a rate of requests: whether n may begin now. It must be safe for
+// concurrent use. NewLimiter makes one; a *rate.Limiter of golang.org/x/time/rate
+// is one, too.
+type Limiter interface {
+	AllowN(now time.Time, n int) bool
+}
+
+// NewLimiter makes a token bucket: perSecond requests in the long run, and burst at
+// once after a rest. It is one word, and takes no lock.
+func NewLimiter(perSecond float64, burst int) (Limiter, error) {
+	rate, err := core.NewRate(perSecond, burst)
+	if err != nil {
+		return nil, err
+	}
+	return &limiter{rate: rate, start: time.Now()}, nil
+}
+
+type limiter struct {
+	rate   core.Rate
+	start  time.Time // the origin of the core's time
+	bucket atomic.Int64
+}
+
+func (l *limiter) AllowN(now time.Time, n int) bool {
+	at := max(int64(now.Sub(l.start)), 0)
+	for {
+		bucket := l.bucket.Load()
+		after, ok := l.rate.Take(at, bucket, n)
+		if !ok || l.bucket.CompareAndSwap(bucket, after) {
+			return ok
+		}
+	}
+}
+
+// Admission says which requests a server takes. Those that it does not are refused
+// as not processed, before a handler sees them, so that a client's next slot, of
+// another server, serves them; the client then uses this server last for a moment.
+// The zero value of each field means the default.
+type Admission struct {
+	// MaxInFlight bounds the requests that are being received or in a handler,
+	// and the streams. The default is 65,536; fewer slots or streams bound them
+	// more.
+	MaxInFlight int
+	// Limiter bounds the rate of all requests and streams together. The default
+	// is none.
+	Limiter Limiter
+	// ClientRate bounds the requests and streams of each client, a second. The
+	// default is no bound. A client is known by its IP address, of IPv6 the first
+	// 64 bits; what has none, as a Unix socket, is one client.
+	ClientRate float64
+	// ClientBurst is how many requests a client may begin at once after a rest.
+	// The default is what ClientRate lets through in 100 ms, at least 1.
+	ClientBurst int
+	// MaxClients bounds the clients whose rate is known, at 100 bytes or so each:
+	// then the one that was quiet for longest is forgotten. The default is 16,384.
+	MaxClients int
+}
+
+func (a *Admission) withDefaults() {
+	fill(&a.MaxInFlight, DefaultMaxInFlight)
+	fill(&a.MaxClients, DefaultMaxClients)
+	if a.ClientRate > 0 {
+		fill(&a.ClientBurst, max(1, int(min(a.ClientRate*defaultClientBurst.Seconds(), core.MaxBurst))))
+	}
+}
+
+func (a *Admission) check() error {
+	var err error
+	if a.ClientRate != 0 {
+		if _, rateErr := core.NewRate(a.ClientRate, a.ClientBurst); rateErr != nil {
+			err = errors.New("boxcarrpc: ClientRate and ClientBurst are " + rateErr.Error())
+		}
+	}
+	return errors.Join(err,
+		within("MaxInFlight", a.MaxInFlight, 1, 1<<30),
+		within("MaxClients", a.MaxClients, 1, 1<<24),
+	)
+}
+
+// A refusal is why a server does not take a request.
+type refusal uint8
+
+const (
+	taken refusal = iota
+	refusedStopping
+	refusedDraining
+	refusedBuffers
+	refusedInFlight
+	refusedRate
+	refusedClientRate
+	refusedStreams
+	refusedNoStreams
+	refusedCanceled
+	refusedLate
+	refusals
+)
+
+// What is told of a refusal: to people, to the client, and in ServerStats.
+var refusalTable = [refusals]struct {
+	code    Code
+	message string
+	name    string
+}{
+	refusedStopping:   {CodeUnavailable, "the server is shutting down", "stopping"},
+	refusedDraining:   {CodeUnavailable, "the server is being drained", "draining"},
+	refusedBuffers:    {CodeResourceExhausted, "the server has no room for the request", "buffers"},
+	refusedInFlight:   {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},
+	refusedRate:       {CodeResourceExhausted, "the server gets too many requests a second", "rate"},
+	refusedClientRate: {CodeResourceExhausted, "the client sends this server too many requests a second", "client_rate"},
+	refusedStreams:    {CodeResourceExhausted, "the server has no room for the stream", "streams"},
+	refusedNoStreams:  {CodeUnimplemented, "the server has no such stream", "no_streams"},
+	refusedCanceled:   {CodeCanceled, "", "canceled"},
+	refusedLate:       {CodeDeadlineExceeded, "", "deadline"},
+}
+
+// An admission is a server's state of it.
+type admission struct {
+	options  Admission
+	start    time.Time // the origin of the core's time
+	inFlight atomic.Int64
+	refused  [refusals]atomic.Uint64
+
+	clients struct {
+		sync.Mutex
+		buckets core.Buckets[clientKey]
+	}
+}
+
+// init takes options that have been checked.
+func (a *admission) init(options Admission) {
+	a.options, a.start = options, time.Now()
+	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
+		a.clients.buckets = core.NewBuckets[clientKey](rate, options.MaxClients)
+	}
+}
+
+// enter takes a request or a stream in, or says why not. What was taken in leaves.
+func (a *admission) enter(now time.Time, client clientKey) refusal {
+	switch {
+	case a.inFlight.Add(1) > int64(a.options.MaxInFlight):
+		a.leave()
+		return refusedInFlight
+	case a.options.ClientRate > 0 && !a.allowClient(now, client):
+		// Before the rate of all, which a client that sends too much is not to use
+		// up for the others.
+		a.leave()
+		return refusedClientRate
+	case a.options.Limiter != nil && !a.options.Limiter.AllowN(now, 1):
+		a.leave()
+		return refusedRate
+	}
+	return taken
+}
+
+func (a *admission) leave() { a.inFlight.Add(-1) }
+
+func (a *admission) allowClient(now time.Time, client clientKey) bool {
+	at := max(int64(now.Sub(a.start)), 0)
+	a.clients.Lock()
+	defer a.clients.Unlock()
+	return a.clients.buckets.Take(at, client, 1)
+}
+
+// totals are the refusals by reason, and all of them.
+func (a *admission) totals() (by map[string]uint64, all uint64) {
+	by = make(map[string]uint64)
+	for reason := taken + 1; reason < refusals; reason++ {
+		n := a.refused[reason].Load()
+		by[refusalTable[reason].name] = n
+		all += n
+	}
+	return by, all
+}
+
+// A clientKey tells the clients of a server apart.
+type clientKey struct {
+	network netip.Prefix // zero for what has no IP address
+}
+
+// clientAt is the client behind an address. Who has one IPv6 address has 2^64.
+func clientAt(address net.Addr) clientKey {
+	port, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		return clientKey{}
+	}
+	ip := port.Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	network, err := ip.Prefix(bits)
+	if err != nil {
+		return clientKey{}
+	}
+	return clientKey{network}
+}
+
+// refuse answers a request that no handler has seen.
+func (c *serverConn) refuse(lane *serverLane, why refusal) {
+	c.server.admission.refused[why].Add(1)
+	told := refusalTable[why]
+	c.out.response(lane.number, 0, wire.Response{
+		Sequence: lane.sequence,
+		Total:    uint32(len(told.message)),
+		Lowest:   c.lowestFree(),
+		Code:     uint32(told.code),
+	}, []byte(told.message), nil) // fits into one frame
+}
+
+// refuseStream answers the opening of a stream that no handler has seen.
+func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
+	c.server.admission.refused[why].Add(1)
+	told := refusalTable[why]
+	c.out.status(number, 0, wire.Status{Sequence: sequence, Code: uint32(told.code), Message: told.message}, nil)
+}

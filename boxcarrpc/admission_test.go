@@ -1,0 +1,229 @@
+package boxcarrpc
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+var _ Limiter = (*rate.Limiter)(nil)
+
+func newLimiter(t *testing.T, perSecond float64, burst int) Limiter {
+	l, err := NewLimiter(perSecond, burst)
+	require.NoError(t, err)
+	return l
+}
+
+// What a server has no room for in flight is refused as not processed, and served
+// by the client's next slot.
+func TestMaxInFlightBoundsTheRequests(t *testing.T) {
+	g := newGate()
+	defer g.release()
+	s := serve(t, g.handler, &ServerOptions{Admission: Admission{MaxInFlight: 2}, StreamHandler: streams})
+	p := newPool(t, &PoolOptions{Size: 4}, s.address)
+	full(t, p)
+	_, err := p.Call(t.Context(), MethodEcho, nil, nil) // which makes the server trusted
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { _, _ = p.Call(ctx, "m", nil, nil) })
+		<-g.entered
+	}
+	_, err = p.Call(t.Context(), "m", nil, nil)
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, CodeResourceExhausted, e.Code)
+	require.False(t, e.Processed)
+	stream, err := p.Stream(t.Context(), "echo", nil)
+	require.NoError(t, err)
+	_, err = stream.Receive(nil)
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, CodeResourceExhausted, e.Code)
+	require.False(t, e.Processed)
+	stats := s.Stats()
+	require.Equal(t, 2, stats.InFlight)
+	require.Zero(t, stats.Streams)
+	require.Equal(t, stats.Refused, stats.RefusedBy["in_flight"])
+
+	other := serve(t, echo, nil)
+	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
+	until(t, "there is another server", func() bool { return other.Stats().Slots > 0 })
+	for range 20 {
+		_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+		require.NoError(t, err)
+	}
+	cancel()
+	wg.Wait()
+	until(t, "what ended leaves", func() bool { return s.Stats().InFlight == 0 })
+}
+
+// A server gets no more requests than its rate lets through, and the client loses
+// none: the others serve what it refuses.
+func TestAServersRate(t *testing.T) {
+	for name, limiter := range map[string]func() Limiter{
+		"own":    func() Limiter { return newLimiter(t, 100, 5) },
+		"x/time": func() Limiter { return rate.NewLimiter(100, 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow := func(int) Handler {
+				return func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+					time.Sleep(time.Millisecond)
+					return append(dst, request...), nil
+				}
+			}
+			inTown(t, 3, slow, nil, func(t *testing.T, w *town) {
+				limited := w.servers[0]
+				limited.admission.options.Limiter = limiter()
+				p := w.pool(t, &PoolOptions{Size: 6})
+				start := time.Now()
+				for range 5000 {
+					_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+					require.NoError(t, err)
+				}
+				stats := limited.Stats()
+				require.NotZero(t, stats.RefusedBy["rate"])
+				require.Greater(t, stats.Requests, uint64(10))
+				require.LessOrEqual(t, float64(stats.Requests), 5+100*time.Since(start).Seconds())
+				require.Zero(t, p.Stats().Lost, "a refusal costs no slot")
+			})
+		})
+	}
+}
+
+// A namedConn comes from an address of its own.
+type namedConn struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c namedConn) RemoteAddr() net.Addr { return c.from }
+
+// dialFrom dials as from an IP address.
+func (l *pipes) dialFrom(ip string) func(context.Context, string) (net.Conn, error) {
+	return func(context.Context, string) (net.Conn, error) {
+		a, b := net.Pipe()
+		l.conns <- namedConn{b, &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
+		return a, nil
+	}
+}
+
+// A client that sends as fast as it can has its own rate, and leaves the others
+// what is theirs.
+func TestAGreedyClientHasItsRate(t *testing.T) {
+	opts := &ServerOptions{Admission: Admission{ClientRate: 50, ClientBurst: 5}}
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		opts.Admission.Limiter = newLimiter(t, 100, 10)
+		s := serveOn(t, l, echo, opts)
+		greedy := newPool(t, &PoolOptions{Size: 4, Dialer: l.dialFrom("10.0.0.1")}, "s")
+		modest := newPool(t, &PoolOptions{Size: 4, Dialer: l.dialFrom("10.0.0.2")}, "s")
+		start := time.Now()
+		var served atomic.Int64
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for time.Since(start) < 10*time.Second {
+				if _, err := greedy.Call(t.Context(), "m", nil, nil); err == nil {
+					served.Add(1)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		for time.Since(start) < 10*time.Second {
+			_, err := modest.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+			time.Sleep(25 * time.Millisecond)
+		}
+		wg.Wait()
+		require.InDelta(t, 505, served.Load(), 5)
+		require.NotZero(t, s.Stats().RefusedBy["client_rate"])
+		require.Zero(t, s.Stats().RefusedBy["rate"])
+		require.Equal(t, 2, s.admission.clients.buckets.Len())
+	})
+}
+
+func TestWhoIsAClient(t *testing.T) {
+	at := func(address string) clientKey {
+		tcp, err := net.ResolveTCPAddr("tcp", address)
+		require.NoError(t, err)
+		return clientAt(tcp)
+	}
+	require.Equal(t, at("10.0.0.1:7"), at("10.0.0.1:8"))
+	require.Equal(t, at("10.0.0.1:7"), at("[::ffff:10.0.0.1]:7"))
+	require.NotEqual(t, at("10.0.0.1:7"), at("10.0.0.2:7"))
+	require.Equal(t, at("[2001:db8::1]:7"), at("[2001:db8::ffff:1]:7"))
+	require.NotEqual(t, at("[2001:db8::1]:7"), at("[2001:db8:0:1::1]:7"))
+	require.Equal(t, clientAt(&net.UnixAddr{Name: "@"}), clientAt(pipeAddr{}))
+}
+
+func TestALimiterIsSafeForConcurrentUse(t *testing.T) {
+	const burst = 1000
+	l := newLimiter(t, 1, burst)
+	now := time.Now()
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range burst {
+				if l.AllowN(now, 1) {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, int64(burst), allowed.Load())
+}
+
+// A client knows what its server takes; one that sends more nevertheless loses its
+// connection.
+func TestMaxRequestBytesBoundsRequests(t *testing.T) {
+	const limit = 1000
+	s := serve(t, echo, &ServerOptions{MaxRequestBytes: limit, StreamHandler: streams})
+	p := newPool(t, &PoolOptions{Size: 1}, s.address)
+	_, err := p.Call(t.Context(), "m", make([]byte, limit), nil)
+	require.NoError(t, err)
+	_, err = p.Call(t.Context(), "m", make([]byte, limit+1), nil)
+	require.Equal(t, CodeInvalidArgument, CodeOf(err))
+	require.ErrorContains(t, err, "request of 1001 bytes, "+s.address+" takes 1000")
+	stream, err := p.Stream(t.Context(), "echo", nil)
+	require.NoError(t, err)
+	defer stream.Close()
+	require.NoError(t, stream.Send(make([]byte, limit)))
+	require.Equal(t, CodeResourceExhausted, CodeOf(stream.Send(make([]byte, limit+1))))
+	require.Zero(t, s.Stats().Faults)
+
+	c := dialRaw(t, s.address)
+	c.hello()
+	c.send(lease)
+	require.Equal(t, wire.TypeGrant, c.next().Type)
+	c.send(wire.AppendRequest(nil, 0, wire.Request{Sequence: 1, Total: limit + 1}, "m", nil))
+	c.ends()
+	require.Equal(t, uint64(1), s.Stats().Faults)
+}
+
+func TestAdmissionIsChecked(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	err = NewServer(echo, &ServerOptions{Admission: Admission{MaxInFlight: -1, ClientRate: -1, MaxClients: -1}}).Serve(ln)
+	for _, field := range []string{"MaxInFlight", "ClientRate", "MaxClients"} {
+		require.ErrorContains(t, err, field)
+	}
+	_, err = NewLimiter(0, 1)
+	require.Error(t, err)
+	for perSecond, burst := range map[float64]int{1: 1, 1000: 100, 1e9: 1 << 20} {
+		a := Admission{ClientRate: perSecond}
+		a.withDefaults()
+		require.Equal(t, burst, a.ClientBurst)
+	}
+}
