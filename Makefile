@@ -5,7 +5,7 @@ TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint fmt race soak bench proto setup clean
+.PHONY: help demo build test test-ui check lint fmt race soak bench proto setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,11 +30,17 @@ check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windo
 	GOOS=darwin $(GO) build ./...
 	GOOS=windows $(GO) build ./...
 	cd bench && $(GO) mod tidy -diff && $(GO) vet ./...
+	cd test/ui && $(GO) mod tidy -diff && $(GO) vet ./...
 
 lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
 	shellcheck .ci/run deploy/docstore-sync docservice/docservicepb/generate.sh scripts/*
 	$(LINT) run ./...
 	cd bench && $(LINT) run --config ../.golangci.yml ./...
+	cd test/ui && $(LINT) run --config ../../.golangci.yml ./...
+
+test-ui: ## look at the live page with Chromium, which this installs
+	@scripts/setup chromium
+	cd test/ui && $(GO) test .
 
 soak: setup ## the long runs: every seed, every kill, the fuzzers
 	scripts/soak

@@ -1,0 +1,117 @@
+package ui
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// commands is where the commands under test were built.
+var commands string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "docstore-ui")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the temporary directory
+	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...")
+	build.Dir = filepath.Join("..", "..")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the commands:", err)
+		return 1
+	}
+	commands = dir
+	return m.Run()
+}
+
+// daemon is one that serves a queue.
+type daemon struct {
+	t            *testing.T
+	queue        string
+	http, boxcar string
+}
+
+// startDaemon serves a queue of a few thousand documents until the test ends. Its
+// memory is so small that tables and filters come about.
+func startDaemon(t *testing.T) *daemon {
+	t.Helper()
+	d := &daemon{t: t, queue: filepath.Join(t.TempDir(), "queue")}
+	var first, second strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&first, `{"id":"job-%05d","title":"Engineer %d","text":"<b>%s</b>"}`+"\n", i, i%7, strings.Repeat("words ", i%20))
+		if i%3 == 0 {
+			fmt.Fprintf(&second, `{"id":"job-%05d","title":"Senior engineer"}`+"\n", i)
+		}
+	}
+	d.append(first.String())
+	d.append(second.String())
+
+	command := exec.Command(filepath.Join(commands, "docserviced"), "serve", "--collection", "jobs="+d.queue, "--data", t.TempDir(),
+		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "16MiB", "--quiet")
+	log, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	t.Cleanup(func() {
+		require.NoError(t, command.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, command.Wait())
+	})
+	ready := false
+	lines := bufio.NewScanner(log)
+	for !ready && lines.Scan() {
+		var line struct{ Msg, HTTP, Boxcar string }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
+		if line.Msg == "serving" {
+			d.http, d.boxcar = line.HTTP, line.Boxcar
+		}
+		ready = line.Msg == "the queue has been read to its end"
+	}
+	require.True(t, ready, "the daemon has ended")
+	go func() {
+		for lines.Scan() { // nothing may hold the daemon up
+		}
+	}()
+	return d
+}
+
+// append appends documents to the queue.
+func (d *daemon) append(lines string) {
+	d.t.Helper()
+	command := exec.Command(filepath.Join(commands, "docstore-updater"), "append", "--queue", d.queue, "--quiet")
+	command.Stdin = strings.NewReader(lines)
+	output, err := command.CombinedOutput()
+	require.NoError(d.t, err, string(output))
+}
+
+// load fetches documents over Boxcar until the test ends.
+func (d *daemon) load() {
+	d.t.Helper()
+	ids := filepath.Join(d.t.TempDir(), "ids")
+	var list bytes.Buffer
+	for i := range 1000 {
+		fmt.Fprintf(&list, "job-%05d\n", i)
+	}
+	require.NoError(d.t, os.WriteFile(ids, list.Bytes(), 0o600))
+	command := exec.Command(filepath.Join(commands, "boxcar"), "bench", "--servers", d.boxcar, "--collection", "jobs", "--ids", ids,
+		"--rate", "500", "--duration", "10m", "--pool-size", "8", "--callers", "8")
+	require.NoError(d.t, command.Start())
+	d.t.Cleanup(func() {
+		require.NoError(d.t, command.Process.Kill())
+		_ = command.Wait() // killed: that is its error
+	})
+}

@@ -1,0 +1,199 @@
+package ui
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+var screenshots = flag.String("screenshots", "", "directory to keep pictures in")
+
+// patience is how long a page may take to show what it should. It only ends a test that
+// would hang.
+const patience = 2 * time.Minute
+
+// browser opens a page in a tab of its own and closes it with the test.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func openBrowser(t *testing.T, width, height int64) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(int(width), int(height)))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t, ctx}
+	b.do(chromedp.EmulateViewport(width, height))
+	return b
+}
+
+// do carries out what a person would.
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
+}
+
+// value is that of an expression of the page.
+func value[T any](b *browser, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	require.NoError(b.t, err, expression)
+	return v
+}
+
+// prefers has the reader's system prefer light or dark.
+func (b *browser) prefers(scheme string) {
+	b.t.Helper()
+	b.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	}))
+}
+
+// command is one of the browser's protocol as a step.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// text is what an element shows.
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Text(chromedp.CSS(selector)))
+	require.NoError(b.t, err, selector)
+	return text
+}
+
+// shows waits until an expression of the page is true.
+func (b *browser) shows(expression string) {
+	b.t.Helper()
+	_, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience)))
+	require.NoError(b.t, err, expression)
+}
+
+// picture keeps what the page looks like, if pictures are wanted.
+func (b *browser) picture(name string) {
+	b.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
+}
+
+// TestLookUp finds a document with the keyboard alone.
+func TestLookUp(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 1280, 900)
+	b.do(chromedp.Navigate(d.http), chromedp.WaitVisible(chromedp.CSS(`input[name=id]`)))
+	var focused string
+	for range 10 { // Tab goes through the page in order and comes to the field
+		b.do(chromedp.KeyEvent(kb.Tab))
+		focused = value[string](b, `document.activeElement.name || ""`)
+		if focused == "id" {
+			break
+		}
+	}
+	require.Equal(t, "id", focused)
+	b.do(chromedp.KeyEvent("job-00003"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(`pre`)))
+	require.Equal(t, `{"id":"job-00003","title":"Senior engineer"}`, b.text(`pre`))
+	b.do(chromedp.Click(chromedp.CSS(`a[href*="versions"]`)), chromedp.WaitVisible(chromedp.CSS(`table`)))
+	require.Equal(t, 2, value[int](b, `document.querySelectorAll("tbody tr").length`))
+	b.picture("live-lookup.png")
+
+	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=job-00001"), chromedp.WaitVisible(chromedp.CSS(`pre`)))
+	require.Contains(t, b.text(`pre`), "<b>words </b>", "markup in a document is text")
+	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=nobody"), chromedp.WaitVisible(chromedp.CSS(`.warn-text`)))
+	require.Equal(t, "not found", b.text(`.warn-text`))
+}
+
+// TestLiveUpdate sees a document arrive without loading the page again.
+func TestLiveUpdate(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 1280, 900)
+	b.do(chromedp.Navigate(d.http))
+	b.shows(`document.getElementById("connection").textContent === "live"`)
+	require.True(t, value[bool](b, `window.loadedOnce = true`))
+	before := b.text(`#queues dd`)
+	require.Equal(t, "80,000", before)
+	d.append(`{"id":"new","text":"arrived"}` + "\n")
+	b.shows(`document.querySelector("#queues dd").textContent === "80,001"`)
+	b.shows(`window.loadedOnce === true`)
+}
+
+// TestSlotBoard shows the slots that are given out, and those of one client.
+func TestSlotBoard(t *testing.T) {
+	d := startDaemon(t)
+	d.load()
+	b := openBrowser(t, 1280, 1000)
+	b.do(chromedp.Navigate(d.http))
+	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
+	b.shows(`document.querySelectorAll("#figures polyline").length > 0 && [...document.querySelectorAll("#figures tbody td")].some(cell => cell.textContent === "Get")`)
+	b.do(chromedp.Click(chromedp.CSS(`#boxcar a[href*="client="]`)))
+	b.do(chromedp.WaitVisible(chromedp.CSS(`#h-boxcar + p a[href="/"]`))) // the way back to all
+	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
+	b.do(chromedp.Navigate(d.http + "/?client=nobody"))
+	b.shows(`document.getElementById("connection").textContent === "live"`)
+	b.shows(`document.querySelectorAll(".board .slot").length === 0`)
+
+	// What the rest of the documentation shows, once there is something to see.
+	b.do(chromedp.Navigate(d.http))
+	b.shows(`document.getElementById("queues").textContent.includes("live bytes as of")`)
+	if *screenshots != "" {
+		b.do(chromedp.Sleep(30 * time.Second)) // of load, for the graphs
+	}
+	b.picture("live.png")
+	b.prefers("dark")
+	b.picture("live-dark.png")
+	b.prefers("light")
+	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+	b.picture("live-390.png")
+}
+
+// TestDarkMode: the page follows what the reader's system prefers.
+func TestDarkMode(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 1280, 900)
+	background := func(scheme string) string {
+		b.prefers(scheme)
+		b.do(chromedp.Navigate(d.http))
+		return value[string](b, `getComputedStyle(document.body).backgroundColor`)
+	}
+	require.Equal(t, "rgb(250, 250, 248)", background("light"))
+	require.Equal(t, "rgb(20, 23, 26)", background("dark"))
+}
+
+// TestNarrow: nothing but the tables, which scroll by themselves, is wider than a
+// telephone.
+func TestNarrow(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 390, 844)
+	b.do(chromedp.Navigate(d.http))
+	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
+}
+
+// TestWithoutScripts: the page is whole, and says that it does not change.
+func TestWithoutScripts(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 1280, 900)
+	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(d.http))
+	require.Contains(t, b.text(`#connection`), "reload for news")
+	require.Equal(t, "80,000", b.text(`#queues dd`))
+	require.Contains(t, b.text(`#boxcar`), d.boxcar)
+}
