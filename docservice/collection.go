@@ -17,15 +17,17 @@ import (
 // be called from many goroutines at once.
 type Collection struct {
 	name     string
+	dir      string
 	queueDir string
 	options  CollectionOptions
 	logger   *slog.Logger
 	index    *lsm.DB
 	queue    *queue.Reader
+	verified *verifiedFiles // of the background pass, which alone uses it
 
-	// For a collection with a cache: the id of its queue once it is known, and
-	// what decodes cached documents for callers that cannot.
-	queueID  atomic.Pointer[[16]byte]
+	// queueID is the id of the queue once it is known.
+	queueID atomic.Pointer[[16]byte]
+	// decoders decode documents in their stored form for callers that cannot.
 	decoders *queue.Decoders
 
 	alive   context.Context // until Close
@@ -70,14 +72,15 @@ type getCounters struct {
 	found, notFound, unavailable, failed atomic.Uint64
 }
 
-// OpenCollection opens the queue in queueDir and its index in indexDir, which
-// is made if need be, and starts to tail the queue into the index. The
-// collection answers at once with what is in the index already; Status tells
-// when it is ready. opts may be nil.
-func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*Collection, error) {
+// OpenCollection opens the queue in queueDir and its index in dir, which is made
+// if need be and belongs to the collection, and starts to tail the queue into the
+// index. The collection answers at once with what is in the index already; Status
+// tells when it is ready. opts may be nil.
+func OpenCollection(name, queueDir, dir string, opts *CollectionOptions) (*Collection, error) {
 	options := opts.withDefaults()
 	c := &Collection{
 		name:     name,
+		dir:      dir,
 		queueDir: queueDir,
 		options:  options,
 		logger:   options.Logger.With("collection", name),
@@ -88,6 +91,10 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 	c.mu.awaited = make(map[queue.SegmentID]struct{})
 	c.mu.changed = make(chan struct{})
 	c.indexing.soonest = 1 // nobody knows: the first pass finds out
+	if err := makeDir(options.FS, dir); err != nil {
+		return nil, errors.Wrapf(err, "collection %s", name)
+	}
+	indexDir := firstIndex.path(dir)
 	index, err := lsm.Open(indexDir, &lsm.Options{
 		FS:            options.FS,
 		Logger:        c.logger,
@@ -115,6 +122,7 @@ func OpenCollection(name, queueDir, indexDir string, opts *CollectionOptions) (*
 		return c.queue.Dictionary(nil, hash)
 	})
 	c.noteQueueID(c.mu.tail.position)
+	c.verified = newVerifiedFiles(options.FS, firstIndex.verifiedPath(dir))
 	if options.VerifyInterval > 0 {
 		if err := c.loadAside(); err != nil {
 			return nil, errors.CombineErrors(errors.Wrapf(err, "collection %s: listing the queue", name),

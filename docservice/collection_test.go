@@ -250,7 +250,7 @@ func TestOpenFails(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("1", "one")
 	c := f.ready()
-	_, err := OpenCollection("again", f.queueDir, f.indexDir, &f.options)
+	_, err := OpenCollection("again", f.queueDir, f.dir, &f.options)
 	require.Error(t, err, "the index is open already")
 	assert.Contains(t, err.Error(), "again")
 	require.NoError(t, c.Close())

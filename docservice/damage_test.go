@@ -227,10 +227,11 @@ func TestWrongByteInTheIndex(t *testing.T) {
 	require.NoError(t, c.index.WaitIdle(soon(t)))
 	require.NoError(t, c.Close())
 
-	names, err := f.fs.List(f.indexDir)
+	indexDir := firstIndex.path(f.dir)
+	names, err := f.fs.List(indexDir)
 	require.NoError(t, err)
 	for _, name := range names {
-		path := filepath.Join(f.indexDir, name)
+		path := filepath.Join(indexDir, name)
 		content, err := vfs.ReadFile(f.fs, path)
 		require.NoError(t, err)
 		if bytes.Contains(content, []byte("a-1500")) {
@@ -241,7 +242,7 @@ func TestWrongByteInTheIndex(t *testing.T) {
 	requireNone(t, c, "a-1500", ErrUnavailable)
 	status := c.Status()
 	require.Len(t, status.Faults, 1)
-	assert.Equal(t, f.indexDir, filepath.Dir(status.Faults[0].Path))
+	assert.Equal(t, indexDir, filepath.Dir(status.Faults[0].Path))
 	assert.Zero(t, status.Faults[0].Segment)
 	assert.True(t, status.Ready, "the others are served")
 	requireDocument(t, c, "a-1", documentOf("a-1"))

@@ -13,7 +13,7 @@
 //
 // # The way of a document
 //
-//	segments in queueDir                   index in indexDir
+//	segments in queueDir                   index in dir
 //	(written elsewhere, come by rsync)     (made here, can be made again)
 //
 //	  N.seg, N.open                          id  ->  address, expiry, size
@@ -33,11 +33,12 @@
 // the empty key, which is no document's id, and applies the batch atomically
 // when nothing more is waiting or 4,096 entries or 1 MiB have come together.
 // Another one verifies each sealed segment that arrives, once for each version
-// of its file. A [Service] answers docstore.v1.Documents (docservicepb) for
+// of its file, and keeps the results over a restart. A [Service] answers docstore.v1.Documents (docservicepb) for
 // several collections, and a [Client] asks.
 //
-// The index value is 20 bytes; see entry.go, where it is drawn. The messages are
-// in docservicepb/docservice.proto.
+// The index value is 20 bytes; see entry.go, where it is drawn. layout.go has the
+// collection's directory, verified.go the results of the background pass, and
+// docservicepb/docservice.proto the messages.
 //
 // # Answers
 //
@@ -111,6 +112,7 @@
 //     of it is unavailable.
 //   - Damage in the index makes what cannot be looked up unavailable. Removing
 //     the directory of the index repairs it.
+//   - Damage in the results of the background pass has it read everything again.
 //
 // # Concurrency
 //

@@ -25,7 +25,7 @@ func Example() {
 	dir, err := os.MkdirTemp("", "docservice")
 	check(err)
 	defer os.RemoveAll(dir)
-	queueDir, indexDir := filepath.Join(dir, "queue"), filepath.Join(dir, "index")
+	queueDir, jobsDir := filepath.Join(dir, "queue"), filepath.Join(dir, "jobs")
 	ctx := context.Background()
 
 	// What docstore-updater does:
@@ -37,7 +37,7 @@ func Example() {
 	check(writer.Flush())
 
 	// What docserviced does, on another machine:
-	jobs, err := docservice.OpenCollection("jobs", queueDir, indexDir, nil)
+	jobs, err := docservice.OpenCollection("jobs", queueDir, jobsDir, nil)
 	check(err)
 	defer jobs.Close()
 	check(jobs.WaitReady(ctx))

@@ -39,7 +39,7 @@ type fixture struct {
 	t        testing.TB
 	fs       vfs.FS
 	queueDir string
-	indexDir string
+	dir      string
 	clock    *clock
 	writer   *queue.Writer
 	// Options of the collections opened; FS is set.
@@ -52,7 +52,7 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 		t:        t,
 		fs:       fs,
 		queueDir: filepath.Join(root, "queue"),
-		indexDir: filepath.Join(root, "index"),
+		dir:      filepath.Join(root, "index"),
 		clock:    newClock(),
 	}
 	f.options = CollectionOptions{
@@ -63,7 +63,7 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 		SweepInterval:  -1,
 		Now:            f.clock.Now,
 	}
-	for _, dir := range []string{f.queueDir, f.indexDir} {
+	for _, dir := range []string{f.queueDir, f.dir} {
 		require.NoError(t, fs.MkdirAll(dir))
 	}
 	require.NoError(t, fs.SyncDir(root))
@@ -125,7 +125,7 @@ func (f *fixture) seal() {
 // open opens the collection; it is closed at the end of the test.
 func (f *fixture) open() *Collection {
 	f.t.Helper()
-	c, err := OpenCollection("jobs", f.queueDir, f.indexDir, &f.options)
+	c, err := OpenCollection("jobs", f.queueDir, f.dir, &f.options)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { c.Close() })
 	return c

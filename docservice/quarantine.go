@@ -43,7 +43,7 @@ type sighting struct {
 
 // runQuarantine is one round: awaited copies that have come are noted, damaged
 // files set aside, and what was set aside before removed if a sound copy came.
-func (c *Collection) runQuarantine(q *quarantine, files []segmentFile, verified map[queue.SegmentID]fileVersion) {
+func (c *Collection) runQuarantine(q *quarantine, files []segmentFile) {
 	c.noteArrived(files)
 	if !c.options.Quarantine {
 		return
@@ -57,7 +57,7 @@ func (c *Collection) runQuarantine(q *quarantine, files []segmentFile, verified 
 	for path, fault := range suspects {
 		c.considerDamaged(q, path, fault)
 	}
-	c.removeAside(files, verified)
+	c.removeAside(files)
 }
 
 // damagedFiles are the files with wrong bytes, each with one of its faults.
@@ -235,7 +235,7 @@ func (c *Collection) awaits(from queue.SegmentID) bool {
 // removeAside removes what was set aside of segments that are sound now. While
 // a fault stops the tail nothing goes: the files that are here may be of
 // another queue.
-func (c *Collection) removeAside(files []segmentFile, verified map[queue.SegmentID]fileVersion) {
+func (c *Collection) removeAside(files []segmentFile) {
 	aside, err := c.listAside()
 	if err != nil || len(aside) == 0 {
 		return
@@ -243,7 +243,7 @@ func (c *Collection) removeAside(files []segmentFile, verified map[queue.Segment
 	sound := make(map[queue.SegmentID]bool)
 	c.mu.Lock()
 	for _, f := range files {
-		sound[f.id] = f.sealed && verified[f.id] == f.version &&
+		sound[f.id] = f.sealed && c.verified.isSound(f) &&
 			len(c.mu.faults.segments[f.id]) == 0 && c.mu.faults.tail == nil && f.id <= c.mu.tail.position.Next.Segment
 	}
 	c.mu.Unlock()

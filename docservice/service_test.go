@@ -153,7 +153,7 @@ func TestServiceOfSeveralCollections(t *testing.T) {
 	jobs.put("1", "a job")
 	people.put("1", "a person")
 	a := jobs.ready()
-	b, err := OpenCollection("people", people.queueDir, people.indexDir, &people.options)
+	b, err := OpenCollection("people", people.queueDir, people.dir, &people.options)
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	require.NoError(t, b.WaitReady(soon(t)))

@@ -9,15 +9,17 @@ import (
 
 // runVerify is the background pass. It reads each sealed segment in full, once
 // for each version of its file, so that damage is known before somebody asks
-// for a document in it; and again when a fetch has met damage. It is in no
+// for a document in it; and again when a fetch has met damage. What was found
+// sound is kept over a restart. It is in no
 // hurry: one segment at a time, none while the tail has something to read, and
 // after each as long a rest as it took. Then damaged files are dealt with.
 func (c *Collection) runVerify(ctx context.Context) {
-	verified := make(map[queue.SegmentID]fileVersion)
+	c.loadVerified()
+	defer c.saveVerified()
 	damaged := quarantine{damaged: make(map[string]sighting)}
 	timer := time.NewTimer(c.options.VerifyInterval)
 	defer timer.Stop()
-	for c.verifyArrived(ctx, verified, &damaged) {
+	for c.verifyArrived(ctx, &damaged) {
 		timer.Reset(c.options.VerifyInterval)
 		select {
 		case <-ctx.Done():
@@ -30,40 +32,44 @@ func (c *Collection) runVerify(ctx context.Context) {
 
 // verifyArrived verifies the segments that have arrived or become suspect since
 // the last time. It returns false when the collection is being closed.
-func (c *Collection) verifyArrived(ctx context.Context, verified map[queue.SegmentID]fileVersion, damaged *quarantine) bool {
+func (c *Collection) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	files, err := listSegments(c.options.FS, c.queueDir)
 	if err != nil {
 		c.logger.Warn("the queue's directory cannot be listed", "dir", c.queueDir, "error", err)
 		return ctx.Err() == nil
 	}
 	for _, f := range files {
-		if !f.sealed || !c.takeSuspect(f.id) && verified[f.id] == f.version {
+		if !f.sealed || !c.takeSuspect(f.id) && c.verified.knows(f) {
 			continue
 		}
 		if c.waitUntil(ctx, c.tailRests) != nil {
 			return false
 		}
 		started := time.Now()
-		if c.verify(ctx, f) {
-			verified[f.id] = f.version
+		if sound, err := c.verify(ctx, f); err == nil {
+			c.verified.note(f, sound)
+		} else if ctx.Err() == nil {
+			c.logger.Warn("a segment cannot be verified", "segment", f.id, "path", f.path, "error", err)
+		}
+		if c.verified.changes >= verifiedSaveInterval {
+			c.saveVerified()
 		}
 		if !sleep(ctx, time.Since(started)) {
 			return false
 		}
 	}
-	c.runQuarantine(damaged, files, verified)
+	c.verified.retain(files)
+	c.saveVerified()
+	c.runQuarantine(damaged, files)
 	return true
 }
 
 // verify reads one segment in full and puts what is wrong with it in the place
-// of what was known. It returns false if the segment could not be read.
-func (c *Collection) verify(ctx context.Context, f segmentFile) bool {
+// of what was known. The error is that it could not be read.
+func (c *Collection) verify(ctx context.Context, f segmentFile) (sound bool, err error) {
 	report, err := c.queue.Verify(ctx, f.id)
 	if err != nil {
-		if ctx.Err() == nil {
-			c.logger.Warn("a segment cannot be verified", "segment", f.id, "path", f.path, "error", err)
-		}
-		return false
+		return false, err
 	}
 	found := make([]Fault, 0, len(report.Damage))
 	for _, damage := range report.Damage {
@@ -79,7 +85,7 @@ func (c *Collection) verify(ctx context.Context, f segmentFile) bool {
 	if mended {
 		c.logger.Info("the segment is sound again", "segment", f.id, "path", f.path)
 	}
-	return true
+	return len(found) == 0, nil
 }
 
 // tailRests tells whether the tail has nothing to do, or cannot do it. c.mu

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/docservice"
 	"docstore/internal/cli"
-	"docstore/lsm"
 )
 
 func newCheck(env *cli.Env) *cobra.Command {
@@ -51,7 +51,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string) error {
 			return fmt.Errorf("interrupted before the index of %s", name)
 		}
 		started := env.Now()
-		if err := checkIndex(env, filepath.Join(dataDir, name)); err != nil {
+		if err := docservice.CheckIndex(filepath.Join(dataDir, name), env.Log); err != nil {
 			damaged++
 			out.Printf("%s: damaged: %v\n", name, err)
 		} else {
@@ -65,17 +65,4 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string) error {
 		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon, delete their directories, and they are built anew", damaged, len(names), dataDir)
 	}
 	return nil
-}
-
-func checkIndex(env *cli.Env, dir string) (err error) {
-	index, err := lsm.Open(dir, &lsm.Options{ReadOnly: true, Logger: env.Log})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := index.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	return index.Check()
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/docservice"
 	"docstore/internal/cli"
-	"docstore/lsm"
 )
 
 func newCheckpoint(env *cli.Env) *cobra.Command {
@@ -61,22 +61,9 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string) (err 
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted before the index of %s; %s was not made", name, target)
 		}
-		if err := checkpointIndex(env, filepath.Join(dataDir, name), filepath.Join(building, name)); err != nil {
+		if err := docservice.CheckpointIndex(filepath.Join(dataDir, name), filepath.Join(building, name), env.Log); err != nil {
 			return fmt.Errorf("checkpoint of %s: %w", name, err)
 		}
 	}
 	return moveDir(building, target)
-}
-
-func checkpointIndex(env *cli.Env, dir, target string) (err error) {
-	index, err := lsm.Open(dir, &lsm.Options{Logger: env.Log})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := index.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	return index.Checkpoint(target)
 }

@@ -16,7 +16,7 @@ import (
 // A data directory belongs to one daemon:
 //
 //	LOCK     held while the daemon runs
-//	NAME/    the index of the collection NAME
+//	NAME/    the directory of the collection NAME (docservice)
 const lockName = "LOCK"
 
 // collectionName is what may name a collection: it becomes a directory, a part

@@ -1,0 +1,111 @@
+package docservice
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+	"docstore/lsm"
+)
+
+// A collection's directory holds
+//
+//	index-0001/           the index, a store of package lsm
+//	index-0001.verified   which of the queue's segments were found sound (verified.go)
+//
+// and, while another queue has come in the place of the one that is served, the
+// same with the next number for that one. The lowest number is what is served;
+// it is removed when the next one takes over.
+const (
+	indexPrefix       = "index-"
+	verifiedExtension = ".verified"
+)
+
+// indexNumber is the number of an index in the directory of its collection.
+type indexNumber uint32
+
+// firstIndex is the number of a collection's first index.
+const firstIndex indexNumber = 1
+
+func (n indexNumber) path(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%04d", indexPrefix, uint32(n)))
+}
+
+func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
+
+// makeDir makes a collection's directory, durably, if it is not there.
+func makeDir(files vfs.FS, dir string) error {
+	if err := files.MkdirAll(dir); err != nil {
+		return err
+	}
+	return files.SyncDir(filepath.Dir(dir))
+}
+
+// listIndexes returns the numbers of the indexes in a collection's directory, in
+// order. A directory that does not exist has none.
+func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
+	names, err := files.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var numbers []indexNumber
+	for _, name := range names { // sorted
+		digits, found := strings.CutPrefix(name, indexPrefix)
+		number, err := strconv.ParseUint(digits, 10, 32)
+		if n := indexNumber(number); found && err == nil && n > 0 && n.path(dir) == filepath.Join(dir, name) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// CheckIndex verifies the index in a collection's directory to its last byte, and
+// the one that is to follow it if there is one. The collection may be open. The
+// logger may be nil.
+func CheckIndex(dir string, logger *slog.Logger) error {
+	numbers, err := listIndexes(vfs.OS, dir)
+	if err == nil && len(numbers) == 0 {
+		err = errors.Newf("%s holds no index", dir)
+	}
+	for _, n := range numbers {
+		err = errors.CombineErrors(err, withIndex(n.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, (*lsm.DB).Check))
+	}
+	return err
+}
+
+// CheckpointIndex makes a collection's directory of what is served in another
+// one's place: its index by hard links, as of lsm.DB.Checkpoint. The collection
+// must not be open. The logger may be nil.
+func CheckpointIndex(dir, target string, logger *slog.Logger) error {
+	numbers, err := listIndexes(vfs.OS, dir)
+	if err == nil && len(numbers) == 0 {
+		err = errors.Newf("%s holds no index", dir)
+	}
+	if err != nil {
+		return err
+	}
+	if err := vfs.OS.MkdirAll(target); err != nil {
+		return err
+	}
+	return withIndex(numbers[0].path(dir), &lsm.Options{Logger: logger}, func(index *lsm.DB) error {
+		return index.Checkpoint(firstIndex.path(target))
+	})
+}
+
+// withIndex opens an index for fn.
+func withIndex(path string, opts *lsm.Options, fn func(*lsm.DB) error) error {
+	index, err := lsm.Open(path, opts)
+	if err != nil {
+		return err
+	}
+	return errors.CombineErrors(fn(index), index.Close())
+}
