@@ -253,6 +253,13 @@ func (c *Collection) noteQueueID(p queue.Position) {
 // bytes. The index's empty key is no id: the position is kept there.
 func validIDBytes(n int) bool { return n > 0 && n <= queue.MaxIDBytes }
 
+// isLost tells whether a repair of the queue has noted the document as lost: no
+// other copy is going to come, so that is no fault of this one.
+func isLost(err error) bool {
+	var lost *queue.LostError
+	return errors.As(err, &lost)
+}
+
 // errNotRead is the answer for an id that is not in the index, while what is
 // still to be read of the queue may hold it.
 var errNotRead = unavailable(errors.New("the queue has not been read to its end"))
@@ -281,7 +288,9 @@ func (c *Collection) answer(err error, at queue.Address) error {
 		// Where the index is damaged the address is not known, but for the
 		// caller it is the same: another server may have the document.
 		c.gets.unavailable.Add(1)
-		c.recordFault(err, at)
+		if !isLost(err) {
+			c.recordFault(err, at)
+		}
 		return unavailable(err)
 	case errors.Is(err, lsm.ErrClosed), errors.Is(err, queue.ErrClosed):
 		err = ErrClosed

@@ -150,6 +150,10 @@ func parseEntry(b []byte, i int) entry {
 
 func (e *entry) deleted() bool   { return e.rawAndFlags&flagDeleted != 0 }
 func (e *entry) storedRaw() bool { return e.rawAndFlags&flagStoredRaw != 0 }
+func (e *entry) lost() bool      { return e.rawAndFlags&flagLost != 0 }
+
+// hasCoded tells whether there is a document to be decoded.
+func (e *entry) hasCoded() bool { return e.rawAndFlags&entryFlagsMask == 0 }
 
 // rawBytes is the length of the document before compression.
 func (e *entry) rawBytes() int { return int(e.rawAndFlags & rawBytesMask) }
@@ -171,9 +175,11 @@ func (e *entry) check(h *blockHeader) error {
 		return fmt.Errorf("document of %d bytes", e.rawBytes())
 	case e.deleted() && (e.storedBytes() != 0 || e.rawBytes() != 0 || e.storedRaw()):
 		return errors.New("delete with a document")
+	case e.lost() && (e.rawAndFlags != flagLost || e.storedBytes() != 0 || !h.relocated):
+		return errors.New("lost entry with a document")
 	case e.storedRaw() && e.storedBytes() != e.rawBytes():
 		return fmt.Errorf("document of %d bytes is stored raw in %d", e.rawBytes(), e.storedBytes())
-	case !e.deleted() && !e.storedRaw() && e.storedBytes() >= e.rawBytes():
+	case e.hasCoded() && e.storedBytes() >= e.rawBytes():
 		return fmt.Errorf("document of %d bytes is compressed to %d", e.rawBytes(), e.storedBytes())
 	}
 	return nil

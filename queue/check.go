@@ -16,6 +16,7 @@ type Report struct {
 	Entries   int64
 	Documents int64
 	Deletes   int64
+	Lost      int64 // of the documents: a repair has noted them as lost
 	Bytes     int64 // read and verified
 	// Unfinished is the number of bytes behind the last commit mark of segments
 	// that are being written or copied. They are no damage.
@@ -275,6 +276,9 @@ func (c *checker) block(s *segmentFile, b *block, offset int64) error {
 			c.report.Deletes++
 		} else {
 			c.report.Documents++
+			if e.lost() {
+				c.report.Lost++
+			}
 		}
 	}
 	c.read(b.size())

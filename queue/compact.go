@@ -18,7 +18,6 @@ import (
 
 const (
 	compactLockName = "COMPACT" // one compaction at a time
-	underWaySuffix  = ".compact"
 	// compactBytesPerID bounds what an id takes while it is found out what of it
 	// is superfluous: 36 bytes in a map that is at least 7/16 full.
 	compactBytesPerID = 90
@@ -91,6 +90,7 @@ type compaction struct {
 	options CompactOptions
 	reader  *Reader
 	report  CompactReport
+	lost    SegmentID // the first of which a repair has noted losses; 0: none
 }
 
 func (c *compaction) complete() {
@@ -113,7 +113,7 @@ func (c *compaction) complete() {
 }
 
 func (c *compaction) run(ctx context.Context) error {
-	if err := c.clean(); err != nil {
+	if err := removeUnderWay(c.options.FS, c.dir); err != nil {
 		return err
 	}
 	now := c.options.Now()
@@ -143,15 +143,16 @@ func (c *compaction) run(ctx context.Context) error {
 	return c.deleteReplaced(ctx, now)
 }
 
-// clean removes what a compaction that was ended has left behind.
-func (c *compaction) clean() error {
-	names, err := c.options.FS.List(c.dir)
+// removeUnderWay removes what a compaction or repair that was ended has left
+// behind.
+func removeUnderWay(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if _, ok := parseRewriteName(strings.TrimSuffix(name, underWaySuffix)); ok && strings.HasSuffix(name, underWaySuffix) {
-			if err := c.options.FS.Remove(filepath.Join(c.dir, name)); err != nil {
+			if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
@@ -171,6 +172,11 @@ func (c *compaction) parts(usage []Usage) ([]part, error) {
 		newest--
 	}
 	var parts []part
+	for _, info := range infos {
+		if c.lost = info.lost; c.lost > 0 {
+			break
+		}
+	}
 	for _, info := range infos[:max(newest, 0)] {
 		if !info.Sealed {
 			continue
@@ -219,7 +225,8 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 		return err
 	}
 	// Where files are still there that rewrites have replaced, some copy may have
-	// those and not yet the rewrites: then deletes stay, whatever they delete.
+	// those and not yet the rewrites: then deletes stay, whatever they delete. So
+	// they do behind a loss: an index may have read what stood there.
 	l, err := c.reader.list()
 	if err != nil {
 		return err
@@ -228,7 +235,7 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 	for _, run := range runs {
 		w := rewriter{
 			compaction: c, run: run, now: now, versions: versions, settled: settled.Next,
-			keepDeletes: replaced && oldest < run.first(),
+			keepDeletes: replaced && oldest < run.first() || c.lost > 0 && c.lost <= run.last(),
 		}
 		if err := w.rewrite(ctx); err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"docstore/internal/vfs"
 )
 
 // covering are the rewrites by name that have the documents of segment n, the
@@ -25,16 +27,9 @@ func (l *listing) covering(n SegmentID) []rewriteRun {
 // openCovering opens the rewrite that takes the place of segment n, nil if there
 // is none that is whole. A damaged one is passed over, too: what it replaces may
 // still be there; where nothing else is, the damage is what is reported.
-func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
-	l, err := r.list()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil // nor is the directory there as yet
-	}
-	if err != nil {
-		return nil, nil, err
-	}
+func (l *listing) openCovering(fsys vfs.FS, dir string, n SegmentID) (s *segmentFile, damage, err error) {
 	for _, run := range l.covering(n) {
-		s, err := openSegmentFile(r.options.FS, run.path(r.dir), n)
+		s, err := openSegmentFile(fsys, run.path(dir), n)
 		switch {
 		case err == nil && s.header.rewrites != run:
 			s.file.Close()
@@ -48,6 +43,18 @@ func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 		}
 	}
 	return nil, damage, nil
+}
+
+// openCovering is listing.openCovering of the files as they are now.
+func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
+	l, err := r.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil // nor is the directory there as yet
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.openCovering(r.options.FS, r.dir, n)
 }
 
 // drop takes the originals and the older rewrites out of the cache that a rewrite
@@ -70,13 +77,17 @@ func (c *fileCache) drop(run rewriteRun) {
 }
 
 // askRewrite looks for the next block in the rewrite that takes the place of the
-// segment, if there is one. A segment that is being read already is read to its
-// end.
+// segment, if there is one. A segment that is being read already is read as far
+// as it goes; now and then it is looked whether it has been repaired, so that it
+// goes no further.
 func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
-	if t.files[0].file != nil || t.files[1].file != nil {
-		return false, nil
-	}
 	if t.rewrite == nil {
+		if t.files[0].file != nil || t.files[1].file != nil {
+			if now := time.Now(); now.Before(t.rewriteDue) {
+				return false, nil
+			}
+		}
+		t.rewriteDue = time.Now().Add(rewriteInterval)
 		s, _, err := t.r.openCovering(t.segment)
 		if err != nil || s == nil {
 			return false, err
@@ -90,6 +101,8 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 	}
 	t.queue, t.known = s.header.queue, true
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
+	t.files[0].close()
+	t.files[1].close()
 	for i := s.relocations.from(place); i < s.relocations.count(); i++ {
 		at, offset := s.relocations.row(i)
 		if _, err := s.frame(&b.block, offset); err != nil {
@@ -115,6 +128,10 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 	t.leaveRewrite()
 	return false, nil
 }
+
+// rewriteInterval is how often it is looked whether there is a rewrite of the
+// segment that is being read.
+const rewriteInterval = time.Second
 
 // enterRewrite is enter for a rewrite: only its first segment has a segment
 // before that its header knows.

@@ -133,6 +133,14 @@
 // Compact a counter that both would take from. An address that a rewrite has
 // left out is a *GoneError.
 //
+// # Repair
+//
+// Repair makes a damaged queue whole again: what can be proved to be right goes
+// into rewrites, at its old addresses. A document that is damaged keeps its entry,
+// so that no older version comes to light, and is a *LostError. Where ids are lost
+// the rewrite has the range of addresses, and what is asked for there is a
+// *LostError, too.
+//
 // # Limits
 //
 //	id                    1 to 1,024 bytes

@@ -70,6 +70,14 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("queue: address %s was superseded before %s and is no longer kept", e.Address, e.Settled)
 }
 
+// LostError says that what stood at the address was lost to damage, as Repair has
+// noted. It comes wrapped in ErrUnavailable.
+type LostError struct{ Address Address }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("queue: what stood at %s was lost to damage", e.Address)
+}
+
 // CorruptionError says where bytes of a segment are wrong and how. It matches
 // ErrCorrupt.
 type CorruptionError struct {

@@ -143,6 +143,8 @@ func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder, take
 		return dst, false, ErrMismatch
 	case d.deleted():
 		return dst, false, ErrDeleted
+	case d.lost():
+		return dst, false, &LostError{Address: at}
 	case take != 0 && (d.storedRaw() || take.has(s.header.codec)):
 		return s.header.appendStored(dst, at, &d.entry, d.stored), true, nil
 	case d.storedRaw():

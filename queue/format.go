@@ -68,7 +68,8 @@ const (
 	rawBytesMask   = 1<<25 - 1
 	flagDeleted    = 1 << 31 // a delete: no document
 	flagStoredRaw  = 1 << 30 // the document lies there as it was appended
-	entryFlagsMask = flagDeleted | flagStoredRaw
+	flagLost       = 1 << 29 // the document was lost to damage; only in a rewrite
+	entryFlagsMask = flagDeleted | flagStoredRaw | flagLost
 )
 
 // blockHasExpiries is the bit of a block's flags that says a column of expiry

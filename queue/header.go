@@ -65,6 +65,14 @@ func (h *segmentHeader) firstFrame() int64 {
 	return headerBytes + int64(h.dictionary.bytes)
 }
 
+// setDictionary names the dictionary that is going to follow the header.
+func (h *segmentHeader) setDictionary(content []byte) {
+	h.dictionary.bytes, h.dictionary.hash = uint32(len(content)), DictionaryHash{}
+	if len(content) > 0 {
+		h.dictionary.hash = hashDictionary(content)
+	}
+}
+
 // append appends the header's bytes and notes their checksum.
 func (h *segmentHeader) append(dst []byte) []byte {
 	var b [headerBytes]byte

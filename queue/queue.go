@@ -111,4 +111,5 @@ type SegmentInfo struct {
 	LastAppended    time.Time // start of the last block
 
 	dictionary DictionaryHash
+	lost       SegmentID // the first of which a repair has noted losses; 0: none
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,6 +125,7 @@ func (r *Reader) documentRewritten(dst, id []byte, a Address, take CodecSet) ([]
 	}
 	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 	var gone *GoneError
+	var lost *LostError
 	switch {
 	case err == nil, errors.Is(err, ErrDeleted):
 		r.files.keep(f)
@@ -131,6 +133,9 @@ func (r *Reader) documentRewritten(dst, id []byte, a Address, take CodecSet) ([]
 	case errors.As(err, &gone):
 		r.files.keep(f)
 		return dst, false, unavailable(a, err)
+	case errors.As(err, &lost):
+		r.files.keep(f)
+		return r.documentLost(dst, id, a, take, err)
 	}
 	r.files.put(f)
 	return dst, false, errNotRewritten
@@ -276,6 +281,9 @@ func describe(s *segmentFile, w *walk) SegmentInfo {
 		StoredBytes:     int64(t.stored),
 		Created:         time.UnixMilli(s.header.created),
 	}
+	if s.relocations != nil && len(s.relocations.lost) > 0 {
+		info.lost = s.relocations.lost[0].from.Segment
+	}
 	info.Codec = s.header.codec.String()
 	if t.blocks > 0 {
 		info.FirstAppended, info.LastAppended = time.UnixMilli(t.first), time.UnixMilli(t.last)
@@ -291,21 +299,29 @@ func (r *Reader) End() Position {
 	if err != nil {
 		return Position{}
 	}
-	for i := len(l.numbers) - 1; i >= 0; i-- {
-		s, w, err := r.survey(l.numbers[i])
+	for _, n := range slices.Backward(l.places()) {
+		s, _, err := l.openCovering(r.options.FS, r.dir, n)
 		if err != nil {
 			continue
 		}
+		var last uint32
+		if s != nil {
+			last = s.footer.lastBlock
+		} else {
+			var w *walk
+			if s, w, err = r.survey(n); err != nil {
+				continue
+			}
+			last = w.marked.lastBlock
+		}
 		var b block
-		last := w.marked.lastBlock
 		if last > 0 {
 			_, err = s.frame(&b, int64(last))
 		}
 		s.file.Close()
 		if last > 0 && err == nil {
-			return Position{Queue: s.header.queue, Next: Address{
-				Segment: s.number, Block: last + uint32(b.size()),
-			}}
+			at, end := b.origin(Address{Segment: s.number, Block: last})
+			return Position{Queue: s.header.queue, Next: Address{Segment: at.Segment, Block: end}}
 		}
 	}
 	return Position{}

@@ -123,7 +123,7 @@ func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*Co
 		e := b.entry(i)
 		at.Index = b.index(i)
 		err := verifyDocument(at, &e, b.id(e), documents[e.start:e.end])
-		if err == nil && dec != nil && !e.deleted() && !e.storedRaw() {
+		if err == nil && dec != nil && e.hasCoded() {
 			out.bytes, err = dec.decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
 		}
 		if err != nil {

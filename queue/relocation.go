@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -65,23 +66,37 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 //	 8  offset u32         its own
 //	12  rows u32
 //	16  settled segment u32, block u32, index u16
-//	26  zero [6]
+//	26  cursor bytes u16
+//	28  lost u32           ranges
 //	32  last [32]          SHA-256 of the footer of the last original segment
 //	64  rows x { segment u32, block u32, offset u32 }  ascending; offset is the
 //	    block's in this file
+//	    lost x { from and to, each segment u32, block u32, index u16, zero u16 }
+//	    the cursor of the last block, of those that are not here, too
 //
 // Whatever made an entry superfluous stands before settled: who has read the
-// queue up to there knows that what is not here is not to be had any more.
+// queue up to there knows that what is not here is not to be had any more. But
+// of what is not here and lies in a range of lost, from inclusive and to
+// exclusive, nobody knows anything: see Repair.
 type relocations struct {
 	offset  uint32
 	settled Address
 	last    digest
 	rows    []byte
+	lost    []addressRange // ascending
+	cursor  []byte
 }
+
+// addressRange is the addresses from one to before another.
+type addressRange struct{ from, to Address }
+
+func (r addressRange) holds(at Address) bool { return r.from.Compare(at) <= 0 && at.Compare(r.to) < 0 }
 
 const (
 	relocationsHeadBytes = 64
 	relocationBytes      = 12
+	lostAddressBytes     = 12
+	lostRangeBytes       = 2 * lostAddressBytes
 )
 
 func (r *relocations) append(dst []byte) []byte {
@@ -91,13 +106,37 @@ func (r *relocations) append(dst []byte) []byte {
 	b[4] = byte(frameRelocations)
 	little.PutUint32(b[8:], r.offset)
 	little.PutUint32(b[12:], uint32(r.count()))
-	little.PutUint32(b[16:], uint32(r.settled.Segment))
-	little.PutUint32(b[20:], r.settled.Block)
-	little.PutUint16(b[24:], r.settled.Index)
+	putAddress(b[16:], r.settled)
+	little.PutUint16(b[26:], uint16(len(r.cursor)))
+	little.PutUint32(b[28:], uint32(len(r.lost)))
 	copy(b[32:], r.last[:])
 	dst = append(dst, r.rows...)
+	for _, lost := range r.lost {
+		var row [lostRangeBytes]byte
+		putAddress(row[:], lost.from)
+		putAddress(row[lostAddressBytes:], lost.to)
+		dst = append(dst, row[:]...)
+	}
+	dst = append(dst, r.cursor...)
 	sealFrame(dst[from:])
 	return dst
+}
+
+// putAddress writes an address to the first ten bytes of b.
+func putAddress(b []byte, a Address) {
+	little.PutUint32(b, uint32(a.Segment))
+	little.PutUint32(b[4:], a.Block)
+	little.PutUint16(b[8:], a.Index)
+}
+
+func addressIn(b []byte) Address {
+	return Address{Segment: SegmentID(little.Uint32(b)), Block: little.Uint32(b[4:]), Index: little.Uint16(b[8:])}
+}
+
+// relocationsSize is how long the relocations are whose head is in b.
+func relocationsSize(b []byte) int64 {
+	return relocationsHeadBytes + relocationBytes*int64(little.Uint32(b[12:])) +
+		lostRangeBytes*int64(little.Uint32(b[28:])) + int64(little.Uint16(b[26:]))
 }
 
 func parseRelocations(b []byte, offset uint32) (*relocations, error) {
@@ -106,21 +145,30 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 		return nil, errors.New("no relocations")
 	case !frameIntact(b):
 		return nil, errors.New("checksum of the relocations is wrong")
-	case !allZero(b[5:8]) || !allZero(b[26:32]):
+	case !allZero(b[5:8]):
 		return nil, errors.New("reserved bytes of the relocations are not zero")
 	case little.Uint32(b[8:]) != offset:
 		return nil, fmt.Errorf("relocations lie at %d, were written for %d", offset, little.Uint32(b[8:]))
-	case int64(len(b)) != relocationsHeadBytes+relocationBytes*int64(little.Uint32(b[12:])):
-		return nil, fmt.Errorf("%d relocations in %d bytes", little.Uint32(b[12:]), len(b))
+	case int64(len(b)) != relocationsSize(b):
+		return nil, fmt.Errorf("relocations have %d bytes, want %d", len(b), relocationsSize(b))
+	case little.Uint16(b[26:]) > MaxCursorBytes:
+		return nil, fmt.Errorf("cursor has %d bytes, more than %d", little.Uint16(b[26:]), MaxCursorBytes)
 	}
-	return &relocations{
-		offset: offset,
-		settled: Address{
-			Segment: SegmentID(little.Uint32(b[16:])), Block: little.Uint32(b[20:]), Index: little.Uint16(b[24:]),
-		},
-		last: digest(b[32:]),
-		rows: bytes.Clone(b[relocationsHeadBytes:]),
-	}, nil
+	r := &relocations{offset: offset, settled: addressIn(b[16:]), last: digest(b[32:])}
+	rows, b := relocationBytes*int(little.Uint32(b[12:])), bytes.Clone(b)
+	r.rows = b[relocationsHeadBytes:][:rows:rows]
+	ranges := b[relocationsHeadBytes+rows:]
+	for range little.Uint32(b[28:]) {
+		r.lost = append(r.lost, addressRange{addressIn(ranges), addressIn(ranges[lostAddressBytes:])})
+		ranges = ranges[lostRangeBytes:]
+	}
+	r.cursor = ranges
+	return r, nil
+}
+
+// isLost tells whether nobody knows what stood at the address.
+func (r *relocations) isLost(at Address) bool {
+	return slices.ContainsFunc(r.lost, func(lost addressRange) bool { return lost.holds(at) })
 }
 
 func (r *relocations) count() int { return len(r.rows) / relocationBytes }
@@ -187,7 +235,7 @@ func (s *segmentFile) find(at Address) (int64, error) {
 			return offset, nil
 		}
 	}
-	return 0, s.gone(at)
+	return 0, s.absent(at)
 }
 
 // indexOf is which entry of the block has the address.
@@ -211,11 +259,23 @@ func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Addres
 		if _, err := s.frame(&b, offset); err != nil {
 			return 0, err
 		}
-		return 0, s.gone(at)
+		return 0, s.absent(at)
 	}
 	return i, failed
 }
 
-func (s *segmentFile) gone(at Address) error {
+// digest is what the header of the segment behind this sealed file has.
+func (s *segmentFile) digest() digest {
+	if s.relocations != nil {
+		return s.relocations.last
+	}
+	return s.footer.digest()
+}
+
+// absent is why a rewrite does not have the address.
+func (s *segmentFile) absent(at Address) error {
+	if s.relocations.isLost(at) {
+		return &LostError{Address: at}
+	}
 	return &GoneError{Address: at, Settled: Position{Queue: s.header.queue, Next: s.relocations.settled}}
 }

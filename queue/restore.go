@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -22,6 +23,14 @@ func (w *Writer) restore() error {
 		if l.sealed[n] {
 			continue
 		}
+		s, _, err := l.openCovering(w.options.FS, w.dir, n)
+		if err != nil {
+			return err
+		}
+		if s != nil { // it was repaired
+			s.file.Close()
+			continue
+		}
 		if l.after(n) {
 			return errors.Newf("segment %d is not sealed though later ones are there: copy back %s", n, segmentPath(w.dir, n, sealedSuffix))
 		}
@@ -34,20 +43,28 @@ func (w *Writer) restore() error {
 		w.mu.queue, err = w.options.newQueueID()
 		return err
 	}
-	if err := w.restoreLast(); err != nil {
+	if err := w.restoreLast(&l); err != nil {
 		return err
 	}
-	if err := w.restoreCursor(l.numbers); err != nil {
+	if err := w.restoreCursor(&l); err != nil {
 		return err
 	}
-	return w.restoreDictionary(l.numbers)
+	return w.restoreDictionary(&l)
 }
 
-// openSealed opens a segment that has to have a footer.
-func (w *Writer) openSealed(n SegmentID) (*segmentFile, error) {
+// openSealed opens the file that holds a segment: the rewrite in its place if
+// there is one, else one that has to have a footer.
+func (w *Writer) openSealed(l *listing, n SegmentID) (*segmentFile, error) {
+	s, damage, err := l.openCovering(w.options.FS, w.dir, n)
+	if s != nil || err != nil {
+		return s, err
+	}
 	name := segmentPath(w.dir, n, sealedSuffix)
-	s, err := openSegmentFile(w.options.FS, name, n)
-	if err == nil && s.footer == nil {
+	s, err = openSegmentFile(w.options.FS, name, n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && damage != nil:
+		return nil, damage
+	case err == nil && s.footer == nil:
 		s.file.Close()
 		err = errIncomplete
 	}
@@ -57,36 +74,33 @@ func (w *Writer) openSealed(n SegmentID) (*segmentFile, error) {
 	return s, err
 }
 
-func (w *Writer) restoreLast() error {
-	s, err := w.openSealed(w.mu.last)
+func (w *Writer) restoreLast(l *listing) error {
+	s, err := w.openSealed(l, w.mu.last)
 	if err != nil {
 		return err
 	}
 	defer s.file.Close()
 	w.mu.queue = s.header.queue
-	w.restored = s.footer.digest()
+	w.restored = s.digest()
 	w.mu.lastRaw = s.footer.raw
 	return nil
 }
 
-// restoreCursor reads the cursor of the last block there is.
-func (w *Writer) restoreCursor(numbers []SegmentID) error {
-	for _, n := range slices.Backward(numbers) {
-		s, err := w.openSealed(n)
+// restoreCursor reads the cursor of the last block there was.
+func (w *Writer) restoreCursor(l *listing) error {
+	for _, n := range slices.Backward(l.places()) {
+		s, err := w.openSealed(l, n)
 		if err != nil {
 			return err
 		}
-		offset := int64(s.footer.lastBlock)
-		var b block
-		if offset > 0 {
-			_, err = s.frame(&b, offset)
-		}
+		var table relocations
+		err = s.chainInto(&table)
 		s.file.Close()
 		if err != nil {
 			return err
 		}
-		if offset > 0 {
-			w.mu.cursor = slices.Clone(b.cursor())
+		if s.footer.blocks > 0 || len(table.cursor) > 0 {
+			w.mu.cursor = slices.Clone(table.cursor)
 			return nil
 		}
 	}
@@ -98,12 +112,13 @@ const maxDictionaryLookback = 64
 
 // restoreDictionary takes up the dictionary that the newest segment with one of
 // this codec has.
-func (w *Writer) restoreDictionary(numbers []SegmentID) error {
+func (w *Writer) restoreDictionary(l *listing) error {
 	if w.codec.train == nil || w.options.dictionaryBytes < 0 {
 		return nil
 	}
-	for _, n := range slices.Backward(numbers[max(0, len(numbers)-maxDictionaryLookback):]) {
-		content, err := w.dictionaryOf(n)
+	places := l.places()
+	for _, n := range slices.Backward(places[max(0, len(places)-maxDictionaryLookback):]) {
+		content, err := w.dictionaryOf(l, n)
 		if err != nil {
 			w.options.Logger.Warn("no dictionary to go on with", "queue", w.dir, "error", err)
 			return nil
@@ -118,8 +133,8 @@ func (w *Writer) restoreDictionary(numbers []SegmentID) error {
 
 // dictionaryOf returns the dictionary of a segment, nil if it has none of the
 // Writer's codec.
-func (w *Writer) dictionaryOf(n SegmentID) ([]byte, error) {
-	s, err := w.openSealed(n)
+func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, error) {
+	s, err := w.openSealed(l, n)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
 
@@ -57,7 +58,7 @@ func (s *segmentFile) load() error {
 	}
 	header, err := parseHeader(b)
 	switch {
-	case errors.Is(err, ErrNewerVersion):
+	case errors.Is(err, ErrNewerVersion) && s.headerIntact(b):
 		return fmt.Errorf("queue: %s: %w", s.path, err)
 	case err == nil && !header.holds(s.number):
 		err = fmt.Errorf("header is that of segment %d", header.segment)
@@ -73,6 +74,12 @@ func (s *segmentFile) load() error {
 		return s.corruption(int64(s.footer.offset), errors.New("footer is that of another segment"))
 	}
 	return s.loadRelocations()
+}
+
+// headerIntact tells whether a header of any version has its checksum.
+func (s *segmentFile) headerIntact(b []byte) bool {
+	whole := make([]byte, max(16, int(little.Uint16(b[14:]))))
+	return s.readAt(whole, 0) == nil && checksum.Update(0, whole[12:]) == little.Uint32(b[8:])
 }
 
 // refresh looks at the file's size anew and at the footer that may have come.

@@ -1,6 +1,10 @@
 package queue
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+	"slices"
+)
 
 // AsideSuffix ends the name of a segment's file that a server of a copy has set
 // aside because of damage, so that it is copied again. Such a file is no part of
@@ -22,4 +26,39 @@ func (r *Reader) documentAside(dst, id []byte, a Address, take CodecSet) ([]byte
 		r.files.put(f)
 	}
 	return dst, false, ErrUnavailable
+}
+
+// documentLost is document for what a repair has noted as lost. A copy of the
+// queue may have the file as it was before it was damaged.
+func (r *Reader) documentLost(dst, id []byte, a Address, take CodecSet, lost error) ([]byte, bool, error) {
+	l, err := r.list()
+	if err != nil {
+		return dst, false, unavailable(a, lost)
+	}
+	paths := []string{segmentPath(r.dir, a.Segment, sealedSuffix), segmentPath(r.dir, a.Segment, openSuffix)}
+	for _, run := range slices.Backward(l.covering(a.Segment)) {
+		paths = append(paths, run.path(r.dir))
+	}
+	for _, path := range paths {
+		s, err := openSegmentFile(r.options.FS, path, a.Segment)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				r.options.Logger.Debug("no document from a file that was replaced", "path", path, "error", err)
+			}
+			continue
+		}
+		f, err := r.files.admit(s)
+		if err != nil {
+			continue
+		}
+		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
+		r.files.put(f)
+		if err == nil || errors.Is(err, ErrDeleted) {
+			return out, asStored, err
+		}
+	}
+	if out, asStored, err := r.documentAside(dst, id, a, take); !errors.Is(err, ErrUnavailable) {
+		return out, asStored, err
+	}
+	return dst, false, unavailable(a, lost)
 }

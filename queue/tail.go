@@ -94,10 +94,12 @@ type tailer struct {
 	previous      digest
 	previousKnown bool
 
-	files     [2]tailFile  // of segment: sealed, open
-	rewrite   *segmentFile // which is read in the place of segment; nil: none
-	delivered Position     // Next of the last entry that fn has seen, or the start
-	caughtUp  bool         // OnCaughtUp was called since then
+	files   [2]tailFile  // of segment: sealed, open
+	rewrite *segmentFile // which is read in the place of segment; nil: none
+	// rewriteDue is when to look for one while the segment's own file is read.
+	rewriteDue time.Time
+	delivered  Position // Next of the last entry that fn has seen, or the start
+	caughtUp   bool     // OnCaughtUp was called since then
 	// unchanged is since when a sealed segment stands there without a footer and
 	// without any change; zero: it does not.
 	unchanged time.Time

@@ -49,6 +49,9 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 	out.Printf("%s segments, %s blocks, %s documents, %s deletes, %s verified\n",
 		cli.FormatCount(int64(report.Segments)), cli.FormatCount(report.Blocks), cli.FormatCount(report.Documents),
 		cli.FormatCount(report.Deletes), cli.FormatBytes(report.Bytes))
+	if report.Lost > 0 {
+		out.Printf("%s of the documents were lost before a repair and are unavailable\n", cli.FormatCount(report.Lost))
+	}
 	if report.Unfinished > 0 {
 		out.Printf("%s are not committed yet\n", cli.FormatBytes(report.Unfinished))
 	}
@@ -59,7 +62,7 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 		return err
 	}
 	if damaged, missing := len(report.Damage)+report.Unlisted, len(report.Missing); damaged+missing > 0 {
-		return fmt.Errorf("%s is damaged in %d places and lacks %d segments; fetch these segments again from a good copy",
+		return fmt.Errorf("%s is damaged in %d places and lacks %d segments; copy these segments from where they are whole, or, at the source, see repair --help",
 			dir, damaged, missing)
 	}
 	return nil

@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// place is what holds a segment, or a run of them: an original, a rewrite, or
+// nothing.
+type place struct {
+	run     rewriteRun // of an original, of generation 0
+	path    string
+	open    bool
+	missing bool
+	damage  []*CorruptionError
+	header  *segmentHeader // nil: damaged
+	digest  *digest        // that the next header has; nil: damaged, or not sealed
+}
+
+func (p *place) damaged() bool { return p.missing || len(p.damage) > 0 }
+
+func (p *place) report() RepairedFile {
+	return RepairedFile{Path: p.path, First: p.run.first, Last: p.run.last, Missing: p.missing, Damage: p.damage}
+}
+
+// survey finds out what holds the segments, and what is wrong with it.
+func (r *repairer) survey(ctx context.Context) (err error) {
+	if r.listing, err = list(r.options.FS, r.dir); err != nil {
+		return err
+	}
+	for _, run := range r.listing.rewrites {
+		if info, err := r.options.FS.Stat(run.path(r.dir)); err == nil {
+			r.total += info.Size
+		}
+	}
+	for _, n := range r.listing.numbers {
+		if info, err := r.options.FS.Stat(segmentPath(r.dir, n, suffixOf(&r.listing, n))); err == nil {
+			r.total += info.Size
+		}
+	}
+	r.places, err = r.placesIn(ctx, 1, r.listing.last(), maxGeneration)
+	return err
+}
+
+// placesIn are what holds the segments from first to last, among what is of a
+// generation of at most highest.
+func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest uint32) (places []*place, err error) {
+	for n := first; n <= last && n >= first; {
+		found, err := r.rewriteAt(ctx, n, last, highest)
+		if err == nil && len(found) == 0 {
+			found, err = r.originalAt(ctx, n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if before := len(places) - 1; before >= 0 && places[before].missing && found[0].missing {
+			places[before].run.last = n // they go into one rewrite
+		} else {
+			places = append(places, found...)
+		}
+		n = found[len(found)-1].run.last + 1
+	}
+	return places, nil
+}
+
+// rewriteAt is the rewrite that begins with segment n, if there is one. A damaged
+// one is passed over for what it has replaced, if that is there and whole.
+func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uint32) ([]*place, error) {
+	for _, run := range r.listing.covering(n) {
+		if run.first != n || run.last > last || run.generation > highest {
+			continue
+		}
+		p := &place{run: run, path: run.path(r.dir)}
+		if err := r.inspect(ctx, p); err != nil {
+			return nil, err
+		}
+		replaced, err := r.placesIn(ctx, n, run.last, run.generation-1)
+		if err != nil {
+			return nil, err
+		}
+		if !p.damaged() {
+			for _, other := range replaced {
+				if other.damaged() && !other.missing {
+					r.spare = append(r.spare, other)
+				}
+			}
+			return []*place{p}, nil
+		}
+		for _, other := range replaced {
+			if other.damaged() {
+				return []*place{p}, nil
+			}
+		}
+		r.spare = append(r.spare, p)
+		return replaced, nil
+	}
+	return nil, nil
+}
+
+func (r *repairer) originalAt(ctx context.Context, n SegmentID) ([]*place, error) {
+	p := &place{run: rewriteRun{first: n, last: n}}
+	p.path = segmentPath(r.dir, n, suffixOf(&r.listing, n))
+	p.open = r.listing.open[n] && !r.listing.sealed[n]
+	if !p.open && !r.listing.sealed[n] {
+		p.path, p.missing = segmentPath(r.dir, n, sealedSuffix), true
+		return []*place{p}, nil
+	}
+	return []*place{p}, r.inspect(ctx, p)
+}
+
+// inspect verifies a file and reads how it is chained.
+func (r *repairer) inspect(ctx context.Context, p *place) error {
+	c := checker{fs: r.options.FS, dir: r.dir}
+	c.progress = func(done, _ int64) { r.options.Progress(r.done+done, max(r.total, r.done+done)) }
+	var err error
+	if p.run.generation > 0 {
+		err = c.rewrite(ctx, p.run)
+	} else {
+		err = c.segment(ctx, p.run.first)
+	}
+	if err != nil {
+		return err
+	}
+	r.progress(c.done)
+	p.damage = c.report.Damage
+	s, err := openSegmentFile(r.options.FS, p.path, p.run.first)
+	if err != nil {
+		if isContent(err) && len(p.damage) == 0 {
+			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.first, Reason: "file ends before its header does, or its header is not there"}}
+		}
+		if isContent(err) {
+			err = r.looseEnds(p)
+		}
+		return err
+	}
+	defer s.file.Close()
+	p.header = &s.header
+	if s.footer != nil {
+		d := s.digest()
+		p.digest = &d
+	}
+	if p.open && r.listing.after(p.run.first) && len(p.damage) == 0 {
+		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, though later ones are there"))}
+	}
+	return nil
+}
+
+// looseEnds reads what is whole of header and footer of a file that cannot be
+// opened because of the other one.
+func (r *repairer) looseEnds(p *place) error {
+	s, err := r.open(p)
+	if err != nil {
+		return err
+	}
+	defer s.file.Close()
+	b := make([]byte, headerBytes)
+	if s.readAt(b, 0) == nil {
+		if h, err := parseHeader(b); err == nil && h.rewrites == p.headerRun() && h.holds(p.run.first) {
+			p.header = &h
+		}
+	}
+	if s.footer != nil && p.run.generation == 0 {
+		d := s.footer.digest()
+		p.digest = &d
+	}
+	return nil
+}
+
+// headerRun is what the header of the place's file says that it rewrites.
+func (p *place) headerRun() rewriteRun {
+	if p.run.generation == 0 {
+		return rewriteRun{}
+	}
+	return p.run
+}
+
+// open opens a damaged file as far as it is whole. Its header is what its bytes
+// say, true or not.
+func (r *repairer) open(p *place) (*segmentFile, error) {
+	file, err := r.options.FS.Open(p.path)
+	if err != nil {
+		return nil, err
+	}
+	s := &segmentFile{path: p.path, number: p.run.first, file: file}
+	raw := make([]byte, headerBytes)
+	if err = s.refresh(); err == nil {
+		err = s.readAt(raw[:min(headerBytes, s.info.Size)], 0)
+	}
+	if err == nil && s.footer != nil && s.footer.segment != s.number {
+		s.footer = nil
+	}
+	s.header = looseHeader(raw)
+	if err == nil && p.run.generation > 0 {
+		s.header.rewrites = p.run
+		if s.footer == nil || s.loadRelocations() != nil {
+			s.footer, s.relocations = nil, &relocations{}
+		}
+	} else if s.footer != nil && s.footer.relocations > 0 {
+		s.footer = nil
+	}
+	if err != nil {
+		file.Close()
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%s vanished: %w", p.path, err)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// highestGeneration is that of the rewrites that hold anything of a run.
+func (l *listing) highestGeneration(run rewriteRun) (highest uint32) {
+	for _, r := range l.rewrites {
+		if r.first <= run.last && run.first <= r.last {
+			highest = max(highest, r.generation)
+		}
+	}
+	return highest
+}

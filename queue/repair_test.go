@@ -1,0 +1,489 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// losses are what a repair has told of.
+type losses []Loss
+
+func (l *losses) note(loss Loss) error {
+	loss.ID = bytes.Clone(loss.ID)
+	*l = append(*l, loss)
+	return nil
+}
+
+// document tells whether the document at an address is lost, and of known id.
+func (l losses) document(at Address, id string) bool {
+	return slices.ContainsFunc(l, func(loss Loss) bool {
+		return !loss.Unproven && loss.From == at && string(loss.ID) == id
+	})
+}
+
+// entry tells whether the entry at an address is lost.
+func (l losses) entry(at Address) bool {
+	return slices.ContainsFunc(l, func(loss Loss) bool {
+		return loss.ID == nil && addressRange{loss.From, loss.To}.holds(at)
+	})
+}
+
+// stride passes over bytes where the race detector makes each of them dear: it
+// is not for races that all are tried.
+func stride(n int) int {
+	if underRace {
+		return 7 * n
+	}
+	return n
+}
+
+// sourceWith is a directory in which a queue with the files is written.
+func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
+	mem := memWith(t, files)
+	f, err := mem.Create(queueDir + "/" + lockName)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return mem
+}
+
+func repairQueue(t testing.TB, fsys vfs.FS) ([]RepairedFile, losses) {
+	t.Helper()
+	var lost, dry losses
+	wouldRepair, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys, DryRun: true, OnLoss: dry.note})
+	require.NoError(t, err)
+	repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys, OnLoss: lost.note})
+	require.NoError(t, err)
+	require.Equal(t, wouldRepair, repaired)
+	require.Equal(t, dry, lost)
+	return repaired, lost
+}
+
+// requireRepaired repairs a queue and checks that it holds the items but for what
+// was reported as lost, and that it goes on.
+func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, losses) {
+	t.Helper()
+	repaired, lost := repairQueue(t, mem)
+	report := requireSound(t, mem)
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	require.NoError(t, err)
+	defer r.Close()
+	requireSurvivors(t, r, items, lost)
+	again, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem})
+	require.NoError(t, err)
+	require.Empty(t, again, "it is whole now")
+
+	end := r.End()
+	w, err := OpenWriter(queueDir, testOptions(mem))
+	require.NoError(t, err)
+	at, err := w.Append([]byte("new"), []byte("document"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	got := scan(t, r, end)
+	require.NotEmpty(t, got)
+	require.Equal(t, at, got[len(got)-1].at)
+	requireSound(t, mem)
+	require.NotZero(t, report.Segments)
+	return repaired, lost
+}
+
+// requireSurvivors checks that what is not lost is there and in its place.
+func requireSurvivors(t testing.TB, r *Reader, items []item, lost losses) {
+	t.Helper()
+	entries := scan(t, r, Position{})
+	var want []item
+	for _, it := range items {
+		document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		var gone *LostError
+		switch {
+		case lost.entry(it.at):
+			require.ErrorAs(t, err, &gone)
+			require.ErrorIs(t, err, ErrUnavailable)
+			continue
+		case lost.document(it.at, it.id):
+			require.ErrorAs(t, err, &gone)
+		case it.deleted:
+			require.ErrorIs(t, err, ErrDeleted)
+		default:
+			require.NoError(t, err)
+			require.Equal(t, it.document, string(document))
+		}
+		want = append(want, it)
+	}
+	require.Len(t, entries, len(want))
+	for i, e := range entries {
+		require.Equal(t, want[i].id, e.id)
+		require.Equal(t, want[i].at, e.at)
+		require.Equal(t, want[i].deleted, e.deleted)
+	}
+}
+
+// touched are the items that a byte of a segment belongs to: to their entries in
+// the table or the ones before, which say where they begin, ids, or documents.
+func touched(t testing.TB, content []byte, items []item, at int) (found []item) {
+	s := &segmentFile{}
+	var err error
+	s.header, err = parseHeader(content[:headerBytes])
+	require.NoError(t, err)
+	in := func(from, to uint32) bool { return int(from) <= at && at < int(to) }
+	for _, it := range items {
+		if it.at.Segment != s.header.segment {
+			continue
+		}
+		h, err := parseBlockHeader(content[it.at.Block:])
+		require.NoError(t, err)
+		b := block{blockHeader: h, bytes: content[it.at.Block:][:h.dataOffset()]}
+		e := b.entry(int(it.at.Index))
+		rows := it.at.Block + blockHeaderBytes + entryBytes*uint32(max(int(it.at.Index)-1, 0))
+		ids, data := it.at.Block+uint32(h.idsOffset()), it.at.Block+uint32(h.dataOffset())
+		dictionary := in(headerBytes, uint32(s.header.firstFrame())) && e.hasCoded()
+		if in(rows, it.at.Block+blockHeaderBytes+entryBytes*uint32(it.at.Index+1)) ||
+			in(ids+e.idStart, ids+e.idEnd) || in(data+e.start, data+e.end) || dictionary {
+			found = append(found, it)
+		}
+	}
+	return found
+}
+
+// TestRepairEveryByte damages each byte of a segment: after a repair the queue is
+// whole, nothing is lost that the byte does not belong to, and it goes on.
+func TestRepairEveryByte(t *testing.T) {
+	for _, codec := range Codecs() {
+		for _, seal := range []bool{true, false} {
+			files, items := smallQueue(t, codec, seal)
+			for name, content := range files {
+				if !seal && name == "0000000001.seg" || codec != "none" && name != "0000000001.seg" {
+					continue // the same as in another case
+				}
+				t.Run(fmt.Sprintf("codec=%s/%s", codec, name), func(t *testing.T) {
+					t.Parallel()
+					for at := 0; at < len(content); at += stride(1) {
+						damaged := bytes.Clone(content)
+						damaged[at] ^= 1 << (at % 8)
+						requireLosesOnly(t, files, items, name, damaged, at)
+					}
+				})
+			}
+		}
+	}
+}
+
+func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name string, damaged []byte, at int) {
+	changed := maps.Clone(files)
+	changed[name] = damaged
+	mem := sourceWith(t, changed)
+	if _, suffix, _ := parseName(name); suffix == openSuffix && len(checkDamage(t, mem)) == 0 {
+		return // that an unclean stop may have left it like this is for OpenWriter
+	}
+	_, lost := requireRepaired(t, mem, items)
+	may := touched(t, files[name], items, at)
+	for _, it := range items {
+		if lost.entry(it.at) || lost.document(it.at, it.id) {
+			require.True(t, slices.ContainsFunc(may, func(m item) bool { return m.at == it.at }), "byte %d: %s at %s is lost", at, it.id, it.at)
+		}
+	}
+}
+
+// checkDamage is what a check finds wrong.
+func checkDamage(t testing.TB, fsys vfs.FS) []*CorruptionError {
+	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: fsys}, nil)
+	require.NoError(t, err)
+	return report.Damage
+}
+
+// TestRepairLargerDamage cuts, zeroes and overwrites a segment from each byte on.
+func TestRepairLargerDamage(t *testing.T) {
+	for _, codec := range []string{"none", "s2"} {
+		files, items := smallQueue(t, codec, true)
+		for name, content := range files {
+			for _, damage := range []struct {
+				name string
+				do   func(content []byte, at int) []byte
+			}{
+				{"cut", func(content []byte, at int) []byte { return content[:at] }},
+				{"zeroed to the end", func(content []byte, at int) []byte { clear(content[at:]); return content }},
+				{"zeroed 64", func(content []byte, at int) []byte { clear(content[at:min(at+64, len(content))]); return content }},
+				{"garbage 200", func(content []byte, at int) []byte {
+					for i := at; i < min(at+200, len(content)); i++ {
+						content[i] = byte(i * 37)
+					}
+					return content
+				}},
+				{"removed 10", func(content []byte, at int) []byte { return slices.Delete(content, at, min(at+10, len(content))) }},
+				{"inserted 10", func(content []byte, at int) []byte { return slices.Insert(content, at, make([]byte, 10)...) }},
+			} {
+				t.Run(fmt.Sprintf("codec=%s/%s/%s", codec, name, damage.name), func(t *testing.T) {
+					t.Parallel()
+					for at := 0; at < len(content); at += stride(3) {
+						changed := maps.Clone(files)
+						changed[name] = damage.do(bytes.Clone(content), at)
+						if !bytes.Equal(changed[name], content) {
+							requireRepaired(t, sourceWith(t, changed), items)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// longQueue has count segments of some blocks.
+func longQueue(t testing.TB, fsys vfs.FS, count int) (items []item) {
+	opts := testOptions(fsys)
+	opts.BlockBytes = 500
+	w := openWriter(t, opts)
+	for n := range count * 9 {
+		it := item{id: fmt.Sprint("id-", n%20), document: posting(n)[:150]}
+		if n%7 == 6 {
+			it.document, it.deleted = "", true
+		}
+		it.put(t, w)
+		w.SetCursor([]byte(fmt.Sprint("line ", n)))
+		items = append(items, it)
+		if n%9 == 8 {
+			require.NoError(t, w.Seal())
+		}
+	}
+	require.NoError(t, w.Close())
+	return items
+}
+
+func TestRepairMissingSegments(t *testing.T) {
+	mem := newMem(t)
+	items := longQueue(t, mem, 6)
+	for _, n := range []SegmentID{1, 3, 4} {
+		require.NoError(t, mem.Remove(segmentPath(queueDir, n, sealedSuffix)))
+	}
+	repaired, lost := requireRepaired(t, mem, items)
+	require.Len(t, repaired, 2)
+	require.Equal(t, "/queue/0000000003-0000000004.0001.seg", repaired[1].Rewrite)
+	require.True(t, repaired[1].Missing)
+	require.Equal(t, losses{
+		{From: Address{Segment: 1}, To: Address{Segment: 2}}, {From: Address{Segment: 3}, To: Address{Segment: 5}},
+	}, lost)
+}
+
+// TestRepairUnderFollowers: whoever stands anywhere in a queue, in it or in a copy
+// that has the file as it was before it was damaged, reads on.
+func TestRepairUnderFollowers(t *testing.T) {
+	mem := newMem(t)
+	items := longQueue(t, mem, 4)
+	copied := mem.CrashClone(vfs.KeepAll)
+	require.NoError(t, copied.Remove(queueDir+"/"+lockName))
+	var stopped []follower
+	r := openReader(t, mem)
+	for n := range len(items) + 1 {
+		f := follower{index: map[string]indexed{}}
+		stopped = append(stopped, f.follow(t, r, n))
+	}
+	const name = queueDir + "/0000000002.seg"
+	content, err := vfs.ReadFile(mem, name)
+	require.NoError(t, err)
+	var second []item
+	for _, it := range items {
+		if it.at.Segment == 2 {
+			second = append(second, it)
+		}
+	}
+	content[second[0].at.Block+40] ^= 1                                        // a table
+	content[bytes.Index(content, []byte(second[len(second)-1].document))] ^= 1 // a document
+	require.NoError(t, mem.Remove(name))
+	require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
+	repaired, lost := requireRepaired(t, mem, items)
+	require.Len(t, repaired, 1)
+	require.NotEmpty(t, lost)
+
+	// A tail that was under way, and the copy once it has the rewrite.
+	rewrite, err := vfs.ReadFile(mem, repaired[0].Rewrite)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFileAtomic(copied, repaired[0].Rewrite, rewrite))
+	behind, err := vfs.ReadFile(mem, segmentPath(queueDir, 5, sealedSuffix))
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFileAtomic(copied, segmentPath(queueDir, 5, sealedSuffix), behind))
+	for _, fsys := range []vfs.FS{mem, copied} {
+		reader := openReader(t, fsys)
+		for _, f := range stopped {
+			end := f.follow(t, reader, -1)
+			require.Contains(t, end.index, "new")
+			for id, known := range end.index {
+				_, err := reader.DocumentFor(nil, []byte(id), known.address)
+				isLost := lost.entry(known.address) || lost.document(known.address, id)
+				if fsys == vfs.FS(mem) && isLost {
+					require.ErrorIs(t, err, ErrUnavailable)
+					continue
+				}
+				require.NoError(t, err, "the copy has what was lost")
+			}
+		}
+	}
+}
+
+// TestTailGoesOnAfterRepair: a tail that waits in a file that is never going to be
+// whole goes on with what was repaired.
+func TestTailGoesOnAfterRepair(t *testing.T) {
+	mem := newMem(t)
+	items := longQueue(t, mem, 3)
+	name := segmentPath(queueDir, 2, sealedSuffix)
+	content, err := vfs.ReadFile(mem, name)
+	require.NoError(t, err)
+	require.NoError(t, mem.Remove(name))
+	require.NoError(t, vfs.WriteFileAtomic(mem, name, content[:len(content)-footerBytes]))
+
+	r := openReader(t, mem)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []Address
+	waiting := make(chan struct{})
+	r.options.OnCaughtUp = func(Position) {
+		select {
+		case <-waiting:
+		default:
+			close(waiting)
+		}
+	}
+	done := make(chan error, 1)
+	errEnough := errors.New("enough")
+	go func() {
+		done <- r.Tail(ctx, Position{}, func(e Entry) error {
+			got = append(got, e.Address)
+			if e.Address == items[len(items)-1].at {
+				return errEnough
+			}
+			return nil
+		})
+	}()
+	<-waiting
+	_, lost := repairQueue(t, mem)
+	require.Empty(t, lost, "only the footer is gone, which can be computed")
+	require.ErrorIs(t, <-done, errEnough)
+	require.Len(t, got, len(items))
+}
+
+// TestCompactKeepsLosses: what a repair knows of losses is taken over, and deletes
+// behind a loss stay, since nobody knows what they delete.
+func TestCompactKeepsLosses(t *testing.T) {
+	mem := newMem(t)
+	items := longQueue(t, mem, 6)
+	require.NoError(t, mem.Remove(segmentPath(queueDir, 1, sealedSuffix)))
+	_, lost := repairQueue(t, mem)
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	require.NoError(t, err)
+	r := openReader(t, mem)
+	for _, it := range items {
+		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		var gone *LostError
+		require.Equal(t, lost.entry(it.at), errors.As(err, &gone), "%v", err)
+	}
+	newest := map[string]item{}
+	for _, it := range items {
+		newest[it.id] = it
+	}
+	for _, e := range scan(t, r, Position{}) {
+		delete(newest, e.id)
+	}
+	for id, it := range newest {
+		require.True(t, lost.entry(it.at), "%s is not in the queue any more", id)
+	}
+	requireSound(t, mem)
+}
+
+// TestRepairDamagedRewrite: what it has replaced takes its place if it is there.
+func TestRepairDamagedRewrite(t *testing.T) {
+	for _, originals := range []bool{true, false} {
+		base := newMem(t)
+		longQueue(t, base, 4)
+		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: base, MaxDead: 0.01, DeleteOriginals: !originals})
+		require.NoError(t, err)
+		items := scan(t, openReader(t, base), Position{})
+		for i := range items {
+			if !items[i].deleted {
+				document, err := openReader(t, base).Document(nil, items[i].at)
+				require.NoError(t, err)
+				items[i].document = string(document)
+			}
+		}
+		l, err := list(base, queueDir)
+		require.NoError(t, err)
+		require.Len(t, l.rewrites, 1)
+		name := l.rewrites[0].path(queueDir)
+		content, err := vfs.ReadFile(base, name)
+		require.NoError(t, err)
+		for at := 0; at < len(content); at += stride(1) {
+			mem := base.CrashClone(vfs.KeepAll)
+			damaged := bytes.Clone(content)
+			damaged[at] ^= 1 << (at % 8)
+			require.NoError(t, mem.Remove(name))
+			require.NoError(t, vfs.WriteFileAtomic(mem, name, damaged))
+			if originals {
+				repaired, lost := repairQueue(t, mem)
+				require.Len(t, repaired, 1)
+				require.Empty(t, repaired[0].Rewrite)
+				require.Empty(t, lost)
+				requireSound(t, mem)
+				requireDocuments(t, openReader(t, mem), items)
+				continue
+			}
+			repaired, lost := requireRepaired(t, mem, items)
+			require.Equal(t, rewriteRun{l.rewrites[0].first, l.rewrites[0].last, 2}.path(queueDir), repaired[0].Rewrite)
+			require.LessOrEqual(t, len(lost), 4)
+		}
+	}
+}
+
+func TestRepairRefuses(t *testing.T) {
+	files, _ := smallQueue(t, "none", true)
+	_, err := Repair(context.Background(), queueDir, &RepairOptions{FS: memWith(t, files)})
+	require.ErrorContains(t, err, "it is a copy")
+	mem := sourceWith(t, files)
+	w := openWriter(t, testOptions(mem))
+	_, err = Repair(context.Background(), queueDir, &RepairOptions{FS: mem})
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, w.Close())
+
+	other := newMem(t)
+	w = openWriter(t, testOptions(other))
+	_, err = w.Append([]byte("id"), []byte("another history"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	files["0000000001.seg"], err = vfs.ReadFile(other, queueDir+"/0000000001.seg")
+	require.NoError(t, err)
+	_, err = Repair(context.Background(), queueDir, &RepairOptions{FS: sourceWith(t, files)})
+	require.ErrorIs(t, err, ErrForked)
+}
+
+// TestRepairCrash stops a repair before each of its operations and cuts the power.
+func TestRepairCrash(t *testing.T) {
+	files, items := smallQueue(t, "none", true)
+	files["0000000001.seg"][items[0].at.Block+50] ^= 1
+	delete(files, lockName)
+	base := sourceWith(t, files)
+	for k := 1; ; k++ {
+		mem := base.CrashClone(vfs.KeepAll)
+		_, err := Repair(context.Background(), queueDir, &RepairOptions{FS: crashAfter(mem, k)})
+		if err == nil {
+			require.Greater(t, k, 8)
+			return
+		}
+		require.ErrorIs(t, err, errCrash)
+		for name, keep := range crashKeeps {
+			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
+				after := mem.CrashClone(keep)
+				repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: after})
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(repaired), 1)
+				requireSound(t, after)
+				got := scan(t, openReader(t, after), Position{})
+				require.GreaterOrEqual(t, len(got), len(items)-2)
+			})
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package queue
+
+import (
+	"context"
+	"slices"
+)
+
+// salvage reads all of a damaged segment that can be proved to be what was
+// written. What the proofs are:
+//
+//   - a block whose table has its checksum, where the frames before it end;
+//   - elsewhere, found by looking at every byte, only if the checksum of one of
+//     its entries is right, too: that covers the block's own address, so the
+//     image of a block inside a document does not pass;
+//   - a commit mark, footer or relocations, which hold their own offset;
+//   - an entry of a damaged table whose own checksum is right, see salvageEntries;
+//   - a document by its entry's checksum.
+type salvage struct {
+	s        *segmentFile
+	decoder  decoder // of the documents; nil: their checksum has to do
+	opaque   bool    // nothing is left to decode documents with
+	loss     func(Loss) error
+	write    func(*relocated) error
+	progress func(bytes int64)
+
+	done    Address // everything before is written or reported
+	damaged bool    // since done
+	block   block
+	kept    relocated
+
+	offset   int64  // where the frames end that were read so far
+	good     int64  // behind the last whole one
+	chain    uint32 // checksum of the last whole block
+	totals   totals // of the whole blocks
+	appended int64  // the last of them
+	cursor   []byte // of the last of them
+	// footer and table are what stands behind the frames, where it is whole.
+	footer *segmentFooter
+	table  *relocations
+
+	lost     []addressRange // without ids, ascending
+	unproven int64          // expiries kept out of damaged tables
+	lostIDs  int64
+}
+
+// Loss is something that damage has destroyed.
+type Loss struct {
+	// From and To: what stood at From and before To.
+	From, To Address
+	// ID is of the one document that stood there, and kept its entry: it is
+	// unavailable. Nil: nobody knows which documents and deletes stood there.
+	ID []byte
+	// Unproven: the ID lay in damaged bytes, and is one that may stand among
+	// these. Its entry is lost.
+	Unproven bool
+}
+
+// minBlockBytes is the least that a block can have.
+const minBlockBytes = blockHeaderBytes + entryBytes + 1
+
+// run reads the file from its first frame on.
+func (v *salvage) run(ctx context.Context) error {
+	for v.offset < v.s.limit() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		from := v.offset
+		kind, err := v.s.frame(&v.block, v.offset)
+		switch {
+		case err == nil && kind == frameMark:
+			err = v.account(Address{Segment: v.s.number, Block: uint32(v.offset)})
+			v.offset += markBytes
+			v.good = v.offset
+		case err == nil:
+			err = v.whole()
+		case !isContent(err):
+			return err
+		case v.atEnd():
+			return nil
+		default:
+			v.damaged = true
+			err = v.resume()
+		}
+		if err != nil {
+			return err
+		}
+		v.progress(min(v.offset, v.s.limit()) - from)
+	}
+	return nil
+}
+
+// whole takes over the block at offset, of which the table is whole.
+func (v *salvage) whole() error {
+	b := &v.block
+	data, out := getScratch(), getScratch()
+	defer data.release()
+	defer out.release()
+	documents, err := v.read(data, v.offset+b.dataOffset(), int64(b.dataBytes))
+	if err != nil {
+		return err
+	}
+	at, end := b.origin(Address{Segment: v.s.number, Block: uint32(v.offset)})
+	if err := v.account(at); err != nil {
+		return err
+	}
+	v.kept.reset(at, end, b.appended)
+	for i := range b.count {
+		e, place := b.entry(i), at
+		id, document := b.id(e), documents[e.start:e.end]
+		place.Index = b.index(i)
+		expiry := expirySeconds(b.expires(i))
+		if !v.readable(place, &e, id, document, out) {
+			v.kept.addBare(place.Index, id, flagLost, expiry)
+			if err := v.lose(Loss{From: place, To: following(place), ID: id}); err != nil {
+				return err
+			}
+			continue
+		}
+		v.kept.add(place.Index, id, document, e.rawAndFlags, e.crc, expiry)
+	}
+	v.totals.add(v.offset, b)
+	v.chain, v.appended, v.cursor = b.crc, b.appended, slices.Clone(b.cursor())
+	v.offset += b.size()
+	v.good = v.offset
+	v.done = Address{Segment: at.Segment, Block: end}
+	return v.write(&v.kept)
+}
+
+func following(at Address) Address {
+	at.Index++ // a block has fewer entries than there are indexes
+	return at
+}
+
+// readable tells whether a document is whole and can be decoded.
+func (v *salvage) readable(at Address, e *entry, id, document []byte, out *scratch) bool {
+	if verifyDocument(at, e, id, document) != nil || v.opaque && e.hasCoded() {
+		return false
+	}
+	if v.decoder == nil || !e.hasCoded() {
+		return true
+	}
+	var err error
+	out.bytes, err = v.decoder.decode(out.bytes[:0], document, e.rawBytes())
+	return err == nil
+}
+
+// read returns the bytes from an offset on, zeros where the file has ended.
+func (v *salvage) read(room *scratch, offset, size int64) ([]byte, error) {
+	b := room.sized(int(size))
+	there := max(0, min(size, v.s.info.Size-offset))
+	clear(b[there:])
+	return b, v.s.readAt(b[:there], offset)
+}
+
+// account notes as lost what stood between done and a block.
+func (v *salvage) account(next Address) error {
+	from := v.done
+	damaged := v.damaged
+	v.done, v.damaged = next, false
+	if !damaged || from.Compare(next) >= 0 {
+		return nil
+	}
+	if from.Segment == next.Segment && next.Index == 0 && from.Index == 0 && next.Block-from.Block < minBlockBytes && v.s.relocations == nil {
+		return nil // a commit mark, or less
+	}
+	v.lost = append(v.lost, addressRange{from, next})
+	return v.lose(Loss{From: from, To: next})
+}
+
+func (v *salvage) lose(l Loss) error {
+	if l.ID != nil && !l.Unproven {
+		v.lostIDs++
+	}
+	return v.loss(l)
+}
+
+// atEnd looks for what ends the frames at offset.
+func (v *salvage) atEnd() bool {
+	room := v.s.info.Size - v.offset
+	if room < footerBytes {
+		return false
+	}
+	head := make([]byte, max(footerBytes, relocationsHeadBytes))
+	if v.s.readAt(head, v.offset) != nil {
+		return false
+	}
+	if footer, err := parseFooter(head[:footerBytes], v.offset); err == nil {
+		v.footer = &footer
+		return true
+	}
+	if v.s.relocations == nil || frameType(head[4]) != frameRelocations || relocationsSize(head) > room {
+		return false
+	}
+	b := make([]byte, relocationsSize(head))
+	if v.s.readAt(b, v.offset) != nil {
+		return false
+	}
+	table, err := parseRelocations(b, uint32(v.offset))
+	v.table = table
+	return err == nil
+}
+
+// resume goes on behind the damage at offset.
+func (v *salvage) resume() error {
+	if v.tableWhole() { // only documents are missing: the file was cut
+		return v.whole()
+	}
+	next, err := v.resync()
+	if err != nil {
+		return err
+	}
+	room := getScratch()
+	defer room.release()
+	raw, err := v.read(room, v.offset, min(next-v.offset, maxBlockFileBytes))
+	if err != nil {
+		return err
+	}
+	end, err := v.entries(raw)
+	if err != nil {
+		return err
+	}
+	if end > 0 && v.offset+end < next {
+		next = v.offset + end
+	}
+	v.offset = next
+	return nil
+}
+
+// tableWhole tells whether there is a block at offset, but for documents behind
+// the end of the file.
+func (v *salvage) tableWhole() bool {
+	b := &v.block
+	if len(b.bytes) < blockHeaderBytes {
+		return false
+	}
+	h, err := parseBlockHeader(b.bytes[:blockHeaderBytes])
+	if err != nil || h.dataOffset() > v.s.limit()-v.offset || v.s.footer != nil {
+		return false
+	}
+	b.bytes = slices.Grow(b.bytes[:0], int(h.dataOffset()))[:h.dataOffset()]
+	return v.s.readAt(b.bytes, v.offset) == nil && b.parse() == nil && b.relocated == (v.s.relocations != nil)
+}
+
+// resync returns where the frames go on behind the damaged one at offset: behind
+// the block that it is, if what stands there names that one by its checksum, and
+// else at the next frame that can be proved to be one.
+func (v *salvage) resync() (int64, error) {
+	if b := v.block.bytes; len(b) >= blockHeaderBytes {
+		if h, err := parseBlockHeader(b[:blockHeaderBytes]); err == nil {
+			var next block
+			after := walk{next: v.offset + h.size(), chain: h.crc}
+			if _, err := after.step(v.s, &next); err == nil {
+				return v.offset + h.size(), nil
+			}
+		}
+	}
+	limit := v.s.limit()
+	buffer := make([]byte, min(scanBytes, limit-v.offset))
+	for at := v.offset + 1; at+markBytes <= limit; at += scanBytes - blockHeaderBytes + 1 {
+		window := buffer[:min(int64(len(buffer)), limit-at)]
+		if err := v.s.readAt(window, at); err != nil {
+			return 0, err
+		}
+		for i := 0; i+markBytes <= len(window); i++ {
+			if v.provenFrame(window[i:], at+int64(i)) {
+				return at + int64(i), nil
+			}
+		}
+	}
+	return limit, nil
+}
+
+// provenFrame tells whether a frame stands at an offset, whose first bytes are
+// given.
+func (v *salvage) provenFrame(b []byte, offset int64) bool {
+	switch kind := frameType(b[4]); kind {
+	case frameMark:
+		return checkMark(b[:markBytes], offset) == nil
+	case frameFooter, frameRelocations:
+		at := *v
+		at.offset = offset
+		return int64(little.Uint32(b[8:])) == offset && at.atEnd()
+	case frameBlock:
+		return len(b) >= blockHeaderBytes && v.provenBlock(b, offset)
+	default:
+		return false
+	}
+}
+
+// provenBlock tells whether a block whose header is given was written for its
+// place.
+func (v *salvage) provenBlock(header []byte, offset int64) bool {
+	if _, err := parseBlockHeader(header[:blockHeaderBytes]); err != nil {
+		return false
+	}
+	var b block
+	if _, err := v.s.frame(&b, offset); err != nil {
+		return false
+	}
+	bad, err := v.s.checkDocuments(&b, offset, nil)
+	return err == nil && len(bad) < b.count
+}

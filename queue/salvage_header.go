@@ -1,0 +1,153 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+)
+
+// recoverHeader makes the header of a segment whose own is damaged. Most of it is
+// known from elsewhere: the queue and the digest of the segment before from the
+// files beside it, the time of its making from its first block. What remains,
+// codec and dictionary, is tried out: the first block names the header by its
+// checksum, and so does the damaged header itself. Without such a proof it returns
+// false, and a header that names no codec.
+func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest) ([]byte, bool, error) {
+	raw := make([]byte, headerBytes)
+	if err := s.readAt(raw[:min(headerBytes, s.info.Size)], 0); err != nil {
+		return nil, false, err
+	}
+	h := looseHeader(raw)
+	h.queue, h.segment, h.rewrites, h.previous = r.queue, s.number, run, previous
+	first, found, err := firstBlock(s, h)
+	if err != nil {
+		return nil, false, err
+	}
+	proofs := []uint32{little.Uint32(raw[8:])}
+	created := []int64{h.created}
+	if found {
+		proofs = append(proofs, first.previous)
+		created = append(created, first.appended)
+	} else if s.footer != nil && s.footer.blocks == 0 {
+		proofs = append(proofs, s.footer.chain)
+	}
+	dictionaries, err := r.dictionaries(s, h, first.offset)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, dictionary := range dictionaries {
+		try := h
+		try.setDictionary(dictionary)
+		for _, try.codec = range []codecID{h.codec, codecNone, codecLZO, codecS2, codecZstd} {
+			for _, try.created = range created {
+				try.append(nil)
+				for _, crc := range proofs {
+					if try.crc == crc {
+						s.header = try
+						return dictionary, true, nil
+					}
+				}
+			}
+		}
+	}
+	h.codec, h.crc = codecNone, first.previous
+	h.dictionary.bytes = uint32(max(first.offset-headerBytes, 0))
+	s.header = h
+	return nil, false, nil
+}
+
+// looseHeader reads what a damaged header says, true or not.
+func looseHeader(raw []byte) (h segmentHeader) {
+	h.queue = [16]byte(raw[16:])
+	h.codec = codecID(raw[36])
+	h.created = int64(little.Uint64(raw[40:]))
+	h.dictionary.bytes = little.Uint32(raw[92:])
+	h.dictionary.hash = DictionaryHash(raw[96:])
+	return h
+}
+
+// foundBlock is what the first block tells of the header before it.
+type foundBlock struct {
+	offset   int64
+	previous uint32
+	appended int64
+}
+
+// firstBlock looks for the first whole block.
+func firstBlock(s *segmentFile, h segmentHeader) (found foundBlock, ok bool, err error) {
+	s.header = h
+	v := salvage{s: s, offset: headerBytes - 1}
+	limit := s.limit()
+	for v.offset < limit {
+		if v.offset, err = v.resync(); err != nil || v.offset >= limit {
+			return found, false, err
+		}
+		var b block
+		if kind, err := s.frame(&b, v.offset); err == nil && kind == frameBlock {
+			return foundBlock{v.offset, b.previous, b.appended}, true, nil
+		}
+	}
+	return found, false, nil
+}
+
+// dictionaries are those that the segment may have: none, what stands between
+// its header and its first block, and those of other segments.
+func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([][]byte, error) {
+	found := [][]byte{nil}
+	for _, size := range []int64{first - headerBytes, int64(h.dictionary.bytes)} {
+		if size <= 0 || size > maxDictionaryBytes || size > s.info.Size-headerBytes {
+			continue
+		}
+		content := make([]byte, size)
+		if err := s.readAt(content, headerBytes); err != nil {
+			return nil, err
+		}
+		found = append(found, content)
+	}
+	others, err := r.otherDictionaries()
+	return append(found, others...), err
+}
+
+// otherDictionaries are those in the segments whose beginning is whole.
+func (r *repairer) otherDictionaries() ([][]byte, error) {
+	if r.known != nil {
+		return r.known, nil
+	}
+	r.known = [][]byte{}
+	for _, p := range r.places {
+		s, err := openSegmentFile(r.options.FS, p.path, p.run.first)
+		if err != nil {
+			if !isContent(err) && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			continue
+		}
+		content, err := s.dictionary()
+		s.file.Close()
+		if err != nil && !isContent(err) {
+			return nil, err
+		}
+		same := func(other []byte) bool { return bytes.Equal(other, content) }
+		if err == nil && len(content) > 0 && !slices.ContainsFunc(r.known, same) {
+			r.known = append(r.known, content)
+		}
+	}
+	return r.known, nil
+}
+
+// recoverDictionary returns the dictionary that a whole header names, from
+// another segment if it is damaged here; false: there is none.
+func (r *repairer) recoverDictionary(s *segmentFile) ([]byte, bool, error) {
+	content, err := s.dictionary()
+	if err == nil || !isContent(err) {
+		return content, err == nil, err
+	}
+	others, err := r.otherDictionaries()
+	for _, other := range others {
+		if hashDictionary(other) == s.header.dictionary.hash {
+			return other, true, err
+		}
+	}
+	return nil, false, err
+}
