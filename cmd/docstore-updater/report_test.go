@@ -127,7 +127,7 @@ func TestCheck(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "damaged: ")
 	require.Contains(t, r.stdout, segments[0])
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places and lacks 0 segments; fetch these segments again from a good copy", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places and lacks 0 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
 
 	r = run(t.Context(), nil, "dump", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
@@ -145,7 +145,7 @@ func TestCheckNamesMissingSegments(t *testing.T) {
 	r := run(t.Context(), nil, "check", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "missing: segment 2\n")
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segments; fetch these segments again from a good copy", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
 }
 
 // TestDumpIsTakenBackWhole fills a queue as other programs may, and as append
