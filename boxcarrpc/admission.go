@@ -226,7 +226,7 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 		Total:    uint32(len(told.message)),
 		Lowest:   c.lowestFree(),
 		Code:     uint32(told.code),
-	}, []byte(told.message), nil) // fits into one frame
+	}, nil, nil, []byte(told.message), nil) // fits into one frame
 }
 
 // refuseStream answers the opening of a stream that no handler has seen.

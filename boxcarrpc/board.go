@@ -81,7 +81,7 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 	for _, lane := range c.mu.lanes {
 		if lane != nil {
 			dst = append(dst, BoardSlot{
-				Number: int(lane.slot), Client: c.peerName, Address: c.conn.RemoteAddr().String(),
+				Number: int(lane.slot), Client: c.peer.Name, Address: c.peer.Address.String(),
 				Age: now.Sub(lane.leased), Requests: lane.requests, Busy: lane.state != laneIdle,
 			})
 		}

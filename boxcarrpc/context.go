@@ -7,12 +7,15 @@ import (
 )
 
 // A callContext is the context of one request in a handler. It has no parent
-// and no value. Its channel and its timer come into being only when somebody
+// and no value but itself: see incoming.go. Its channel and its timer come into being only when somebody
 // asks for them, because most handlers never look.
 type callContext struct {
 	deadline time.Time // zero for none
+	peer     *Peer
+	slot     int32 // -1 of a stream
 
 	mu    sync.Mutex
+	extra *callExtra // nil for none
 	done  chan struct{}
 	timer *time.Timer
 	err   error
@@ -20,7 +23,12 @@ type callContext struct {
 
 func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-func (c *callContext) Value(any) any { return nil }
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return nil
+}
 
 func (c *callContext) Done() <-chan struct{} {
 	c.mu.Lock()
@@ -54,6 +62,19 @@ func (c *callContext) expired(now time.Time) bool {
 func (c *callContext) cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cancelLocked(cause)
+}
+
+// end ends the context because its call has ended, and returns what goes with the
+// response, nil if nothing does.
+func (c *callContext) end() *callExtra {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelLocked(context.Canceled)
+	return c.extra
+}
+
+func (c *callContext) cancelLocked(cause error) {
 	if c.err != nil {
 		return
 	}

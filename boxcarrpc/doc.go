@@ -83,6 +83,12 @@
 // elsewhere, while requests in flight finish. Undrain, or a server that begins
 // anew, has them come back, each at a random moment within half a second.
 //
+// # Metadata
+//
+// Pairs of keys and values can go with a request and its response, and with the
+// ends of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. What has none costs
+// nothing for it. A handler's context also knows who asks: see [PeerOf].
+//
 // # Tools
 //
 // Every server answers [MethodBoard] with its slots and [MethodEcho] with the

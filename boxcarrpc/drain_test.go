@@ -98,6 +98,7 @@ func TestADrainedConnectionIsClosedAfterAGrace(t *testing.T) {
 		require.NoError(t, err)
 		c := newRaw(t, conn)
 		c.hello()
+		synctest.Wait() // the server knows that its HELLO is out
 		start := time.Now()
 		go func() { _ = s.Shutdown(context.Background()) }()
 		require.Equal(t, wire.TypeGoAway, c.next().Type)

@@ -97,23 +97,23 @@ func (o *outbox) cancel(lane, sequence uint32, b *bulkMessage) {
 
 // request appends a request. data is read until b was taken or dropped. The
 // ticket answers later whether any of it has reached the kernel.
-func (o *outbox) request(lane uint32, r wire.Request, method string, data []byte, b *bulkMessage) (ticket uint64) {
-	first := min(len(data), wire.RequestRoom(method))
+func (o *outbox) request(lane uint32, r wire.Request, method string, metadata, data []byte, b *bulkMessage) (ticket uint64) {
+	first := min(len(data), wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ticket = o.mu.taken + uint64(len(o.mu.pending))
-	o.mu.pending = wire.AppendRequest(o.mu.pending, lane, r, method, data[:first])
+	o.mu.pending = wire.AppendRequestWith(o.mu.pending, lane, r, method, metadata, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
 	return ticket
 }
 
 // response appends a response and returns how much is pending now. If it is bulk,
 // b.taken tells when data is no longer read.
-func (o *outbox) response(lane uint32, flags uint8, r wire.Response, data []byte, b *bulkMessage) (pending int) {
-	first := min(len(data), wire.ResponseRoom)
+func (o *outbox) response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *bulkMessage) (pending int) {
+	first := min(len(data), wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.mu.pending = wire.AppendResponse(o.mu.pending, lane, flags, r, data[:first])
+	o.mu.pending = wire.AppendResponseWith(o.mu.pending, lane, flags, r, header, trailer, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
 	return len(o.mu.pending)
 }

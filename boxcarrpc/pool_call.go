@@ -29,16 +29,10 @@ const fillWait = time.Second
 // best slot of a server that this call has not tried, at most MaxRetries times.
 // Any other failure is an *Error; see [Error] for what it tells.
 func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
-	p.counts.calls.Add(1)
-	out, err := p.call(ctx, method, request, dst)
-	if err != nil {
-		p.counts.failed.Add(1)
-		return dst, err
-	}
-	return out, nil
+	return p.CallWith(ctx, method, request, dst, nil)
 }
 
-func (p *Pool) call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+func (p *Pool) call(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
 	if len(method) > MaxMethodBytes || len(request) > MaxRequestBytes {
 		return dst, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
 			"request of %d bytes to a method of %d: at most %d and %d are allowed",
@@ -60,7 +54,7 @@ func (p *Pool) call(ctx context.Context, method string, request, dst []byte) ([]
 			return dst, noFurther(last, err)
 		}
 		peer := lane.transport.peer.index
-		out, again, err := p.exchange(ctx, lane, method, request, dst)
+		out, again, err := p.exchange(ctx, lane, method, request, dst, info)
 		if err == nil {
 			return out, nil
 		}
@@ -89,7 +83,7 @@ func noFurther(last, err error) error {
 
 // exchange sends a request on a lane and awaits the response. again says that
 // another server may be asked.
-func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, request, dst []byte) (out []byte, again bool, err error) {
+func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, request, dst []byte, info *CallInfo) (out []byte, again bool, err error) {
 	if ctx.Err() != nil {
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 		return dst, false, contextError(ctx, false)
@@ -100,7 +94,8 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 	}
 	deadline, limited := ctx.Deadline()
 	alone := !limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline
-	reads, err := lane.send(method, request, dst, deadline, alone)
+	info.attempt(lane)
+	reads, err := lane.send(method, info.metadata(), request, dst, deadline, alone)
 	if err != nil {
 		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
@@ -112,6 +107,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, re
 	if !p.await(ctx, lane, alone) {
 		return dst, false, contextError(ctx, lane.transport.out.reached(ticket))
 	}
+	info.answered(lane)
 	idempotent := p.options.Methods[method].Idempotent
 	if lane.failure != nil {
 		written := lane.transport.out.reached(ticket)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"docstore/boxcarrpc/internal/wire"
@@ -63,7 +64,11 @@ func (c *serverConn) request(f wire.Frame) error {
 		c.refuse(lane, why)
 		return nil
 	}
-	if r.Total > smallRequest && !lane.reserve(int64(r.Total)) {
+	var metadata []byte
+	if f.Flags&wire.FlagMetadata != 0 {
+		metadata = f.RequestMetadata()
+	}
+	if n := int64(r.Total) + int64(len(metadata)); n > smallRequest && !lane.reserve(n) {
 		c.server.admission.leave()
 		c.refuse(lane, refusedBuffers)
 		return nil
@@ -74,7 +79,10 @@ func (c *serverConn) request(f wire.Frame) error {
 	lane.method = c.method
 	lane.request = requestBuffer()
 	*lane.request = append(*lane.request, data...)
-	lane.ctx = &callContext{}
+	lane.ctx = &callContext{peer: c.peer, slot: lane.slot}
+	if metadata != nil {
+		lane.ctx.extra = &callExtra{metadata: slices.Clone(metadata)}
+	}
 	lane.began = c.turn.clock
 	if r.Budget > 0 {
 		lane.ctx.deadline = lane.began.Add(r.Budget)
@@ -168,9 +176,12 @@ func (l *serverLane) dropRequest() {
 // until settle returns. pending is how much waits to be written.
 func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkMessage, pending int) {
 	c, s := l.conn, l.conn.server
-	l.ctx.cancel(context.Canceled) // whoever still waits for it shall end
+	var header, trailer Metadata
+	if extra := l.ctx.end(); extra != nil { // whoever still waits for it shall end
+		header, trailer = extra.header, extra.trailer
+	}
 	answer.Total = uint32(len(data))
-	if len(data) > wire.ResponseRoom {
+	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
 		bulk = &bulkMessage{taken: make(chan struct{}, 1)}
 	}
 	// In one step, as the client sees it: the lane is free for the next request
@@ -184,7 +195,7 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		c.mu.lanes[l.number] = nil
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
-	pending = c.out.response(l.number, flags, answer, data, bulk)
+	pending = c.out.response(l.number, flags, answer, header, trailer, data, bulk)
 	if lost {
 		s.reclaim(l.slot)
 	}

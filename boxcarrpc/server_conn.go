@@ -38,7 +38,7 @@ type serverConn struct {
 	turn        serverTurn
 	buffers     budget // requests being received on this connection
 	maxResponse uint32 // largest response that the client takes
-	peerName    string
+	peer        *Peer  // its name is known from its HELLO on
 	client      clientKey
 	method      *method // of the last request: most of them are equal
 	greeted     bool
@@ -61,7 +61,7 @@ type serverConn struct {
 }
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
-	c := &serverConn{server: s, conn: conn, client: clientAt(conn.RemoteAddr())}
+	c := &serverConn{server: s, conn: conn, client: clientAt(conn.RemoteAddr()), peer: &Peer{Address: conn.RemoteAddr()}}
 	tune(conn)
 	c.in.conn = conn
 	c.in.beforeRead = c.beforeRead
@@ -80,7 +80,7 @@ func (c *serverConn) report(err error) {
 		c.server.counts.faults.Add(1)
 		log = c.server.options.Logger.Warn
 	}
-	log("connection ended", "peer", c.conn.RemoteAddr(), "name", c.peerName, "reason", err)
+	log("connection ended", "peer", c.conn.RemoteAddr(), "name", c.peer.Name, "reason", err)
 }
 
 func (c *serverConn) isStopping() bool {
@@ -107,7 +107,8 @@ func (c *serverConn) handshake() error {
 	if err != nil {
 		return err
 	}
-	c.peerName, c.maxResponse = hello.Name, min(hello.MaxResponse, MaxResponseBytes)
+	c.peer = newPeer(c.conn, hello.Name)
+	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
 	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,
 		OldestVersion: wire.OldestVersion,

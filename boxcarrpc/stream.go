@@ -9,9 +9,6 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// MaxMetadataBytes bounds each block of a stream's metadata.
-const MaxMetadataBytes = wire.MaxMetadataBytes
-
 // A stream is what both ends of a stream are made of: messages on their way out,
 // for which the peer has given credit, and messages that have come in, for which
 // this side has. Nothing is taken from a connection without credit, and nobody

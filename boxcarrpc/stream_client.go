@@ -25,25 +25,27 @@ type ClientStream struct {
 
 	begun   chan struct{} // closed when the header has come, or cannot any more
 	answer  sync.Once     // closes begun
-	header  []byte        // read when begun is closed
+	header  Metadata      // read when begun is closed
 	closed  bool          // no more messages are sent; guarded by mu
-	trailer []byte        // guarded by mu
+	trailer Metadata      // guarded by mu
 }
 
 // Stream opens a stream to the server that has the fewest of the pool's, among
 // equals the one that got none for longest; servers that are silent or refuse
-// come last. It takes no slot. metadata, at most MaxMetadataBytes, goes with it.
+// come last. It takes no slot. metadata goes with it.
 //
 // It does not wait for the server: whether that has taken the stream is told by
 // Receive. It waits within ctx for a first connection, as Call does. ctx is of
 // the stream as a whole: its deadline travels with it, without one there is
 // none. More than MaxStreams fail with ErrPoolBusy. A stream is never tried
 // again by the pool; an [Error] with Processed false says that the caller may.
-func (p *Pool) Stream(ctx context.Context, method string, metadata []byte) (*ClientStream, error) {
-	if len(method) > MaxMethodBytes || len(metadata) > MaxMetadataBytes {
+func (p *Pool) Stream(ctx context.Context, method string, metadata Metadata) (*ClientStream, error) {
+	if len(method) > MaxMethodBytes {
 		return nil, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
-			"stream with %d bytes of metadata to a method of %d: at most %d and %d are allowed",
-			len(metadata), len(method), MaxMetadataBytes, MaxMethodBytes)}
+			"stream to a method of %d bytes: at most %d are allowed", len(method), MaxMethodBytes)}
+	}
+	if err := metadata.check(); err != nil {
+		return nil, err
 	}
 	for {
 		if ctx.Err() != nil {
@@ -235,7 +237,7 @@ func (s *ClientStream) CloseSend() {
 
 // Header waits for the metadata that the server sent before its first message;
 // nil if it sent none. It must not be changed.
-func (s *ClientStream) Header() ([]byte, error) {
+func (s *ClientStream) Header() (Metadata, error) {
 	select {
 	case <-s.begun:
 		return s.header, nil
@@ -249,9 +251,12 @@ func (s *ClientStream) Header() ([]byte, error) {
 	}
 }
 
+// Peer is the server of the stream.
+func (s *ClientStream) Peer() *Peer { return s.transport.server }
+
 // Trailer is the metadata that came with the status, once Receive has returned an
 // error; nil if there was none. It must not be changed.
-func (s *ClientStream) Trailer() []byte {
+func (s *ClientStream) Trailer() Metadata {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trailer

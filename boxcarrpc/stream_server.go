@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"docstore/boxcarrpc/internal/wire"
@@ -21,16 +22,15 @@ type StreamHandler func(ctx context.Context, method string, stream *ServerStream
 // receive and another may send; nobody uses it once the handler has returned.
 type ServerStream struct {
 	stream
-	conn     *serverConn
-	tool     bool // served by the server itself, and not counted
-	method   string
-	metadata []byte
-	call     callContext
+	conn   *serverConn
+	tool   bool // served by the server itself, and not counted
+	method string
+	call   callContext
 
 	answer struct {
 		sync.Mutex
 		begun   bool // a header or a message was sent
-		trailer []byte
+		trailer Metadata
 	}
 }
 
@@ -41,7 +41,7 @@ var (
 
 // Metadata is what the client sent with the opening of the stream, nil if
 // nothing. It must not be changed.
-func (s *ServerStream) Metadata() []byte { return s.metadata }
+func (s *ServerStream) Metadata() Metadata { return MetadataOf(&s.call) }
 
 // Receive appends the client's next message to dst. It returns io.EOF when the
 // client has sent its last one; on an error it returns dst as it was.
@@ -61,9 +61,9 @@ func (s *ServerStream) Send(message []byte) error {
 }
 
 // SendHeader sends metadata, at most once and before the first message.
-func (s *ServerStream) SendHeader(metadata []byte) error {
-	if len(metadata) > MaxMetadataBytes {
-		return tooLong("metadata", len(metadata), MaxMetadataBytes)
+func (s *ServerStream) SendHeader(metadata Metadata) error {
+	if err := metadata.check(); err != nil {
+		return err
 	}
 	s.answer.Lock()
 	defer s.answer.Unlock()
@@ -84,9 +84,9 @@ func (s *ServerStream) SendHeader(metadata []byte) error {
 
 // SetTrailer sets the metadata that is sent with the status; the last call
 // counts. The bytes must not be changed after it.
-func (s *ServerStream) SetTrailer(metadata []byte) error {
-	if len(metadata) > MaxMetadataBytes {
-		return tooLong("metadata", len(metadata), MaxMetadataBytes)
+func (s *ServerStream) SetTrailer(metadata Metadata) error {
+	if err := metadata.check(); err != nil {
+		return err
 	}
 	s.answer.Lock()
 	defer s.answer.Unlock()
@@ -177,9 +177,13 @@ func (c *serverConn) open(f wire.Frame) error {
 			return nil
 		}
 	}
-	s := &ServerStream{conn: c, tool: tool, method: string(method), metadata: append([]byte(nil), metadata...)}
+	s := &ServerStream{conn: c, tool: tool, method: string(method)}
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
+	s.call.peer, s.call.slot = c.peer, -1
+	if len(metadata) > 0 {
+		s.call.extra = &callExtra{metadata: slices.Clone(metadata)}
+	}
 	if head.Budget > 0 {
 		s.call.deadline = c.turn.clock.Add(head.Budget)
 	}

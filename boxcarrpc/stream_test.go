@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,10 +61,10 @@ func streams(ctx context.Context, method string, s *ServerStream) error {
 		}
 		return err
 	case "dressed":
-		if err := s.SendHeader(append([]byte("header for "), s.Metadata()...)); err != nil {
+		if err := s.SendHeader(append(Metadata(nil).Append("header", "for"), s.Metadata()...)); err != nil {
 			return err
 		}
-		if err := s.SetTrailer([]byte("trailer")); err != nil {
+		if err := s.SetTrailer(Metadata(nil).Append("trailer", "")); err != nil {
 			return err
 		}
 		if err := s.Send(nil); err != nil {
@@ -169,11 +170,11 @@ func TestStreamsOfTheThreeKinds(t *testing.T) {
 
 func TestAStreamHasMetadataAndStatus(t *testing.T) {
 	s, p := streamPool(t, nil, nil)
-	st, err := p.Stream(t.Context(), "dressed", []byte("you"))
+	st, err := p.Stream(t.Context(), "dressed", Metadata(nil).Append("you", "me"))
 	require.NoError(t, err)
 	header, err := st.Header()
 	require.NoError(t, err)
-	require.Equal(t, "header for you", string(header))
+	require.Equal(t, Metadata(nil).Append("header", "for").Append("you", "me"), header)
 	got, err := st.Receive([]byte("kept"))
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(got), "a message of no bytes is one")
@@ -183,7 +184,8 @@ func TestAStreamHasMetadataAndStatus(t *testing.T) {
 	require.Equal(t, CodeNotFound, e.Code)
 	require.Equal(t, "no more", e.Message)
 	require.True(t, e.Processed)
-	require.Equal(t, "trailer", string(st.Trailer()))
+	require.Equal(t, Metadata(nil).Append("trailer", ""), st.Trailer())
+	require.Equal(t, s.address, st.Peer().Address.String())
 	quiet(t, s, p)
 
 	st = open(t, p, "echo")
@@ -215,6 +217,10 @@ func TestHowStreamsFail(t *testing.T) {
 	_, err := open(t, p, "echo").Receive(nil)
 	require.Equal(t, CodeUnimplemented, CodeOf(err))
 	_, err = p.Stream(t.Context(), "echo", make([]byte, MaxMetadataBytes+1))
+	require.Equal(t, CodeResourceExhausted, CodeOf(err))
+	_, err = p.Stream(t.Context(), "echo", []byte("k=v"))
+	require.Equal(t, CodeInvalidArgument, CodeOf(err))
+	_, err = p.Stream(t.Context(), strings.Repeat("m", MaxMethodBytes+1), nil)
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
 }
 
@@ -432,7 +438,7 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 	}})
 	full(t, p)
 	exchange := func(ctx context.Context, text string) (err error) {
-		st, err := p.Stream(ctx, "echo", []byte("meta"))
+		st, err := p.Stream(ctx, "echo", Metadata(nil).Append("k", "v"))
 		if err != nil {
 			return err
 		}

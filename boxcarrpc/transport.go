@@ -17,12 +17,13 @@ import (
 //
 // Locks: pool.mu before transport.mu before the outbox's.
 type transport struct {
-	pool  *Pool
-	peer  *poolPeer
-	conn  net.Conn
-	out   outbox
-	turn  readTurn
-	hello wire.Hello // the server's
+	pool   *Pool
+	peer   *poolPeer
+	conn   net.Conn
+	out    outbox
+	turn   readTurn
+	hello  wire.Hello // the server's
+	server *Peer
 
 	outstanding atomic.Int32  // answers that the server owes, ends of streams among them, pongs left out
 	said        atomic.Uint64 // counts what was sent on streams, which is never answered as such
@@ -66,27 +67,29 @@ type clientLane struct {
 
 	// Guarded by pool.mu.
 	entry    int32 // in the ladder, -1 if none
+	slot     int32 // the number
 	leasedAt int64
 	requests uint64
 	picked   int64 // when a call got it
 
 	// Guarded by transport.mu.
-	state    clientState
-	sequence uint32
-	bulk     bulkMessage
-	bulky    bool // the request did not fit into one frame
-	ticket   uint64
-	head     bool // the first frame of the response has come
-	flags    uint8
-	response wire.Response
-	dst      []byte // the caller's, and behind it the response so far; not to be touched once it is abandoned
-	begin    int    // of the response in dst
-	received uint32 // bytes of the response so far
-	overrun  bool   // the pool had no room for it
-	answered int64  // when the response was complete
-	failure  error  // the transport ended
-	alone    bool   // the caller waits for the end alone, not for his context
-	met      bool   // by the patrol
+	state           clientState
+	sequence        uint32
+	bulk            bulkMessage
+	bulky           bool // the request did not fit into one frame
+	ticket          uint64
+	head            bool // the first frame of the response has come
+	flags           uint8
+	response        wire.Response
+	dst             []byte   // the caller's, and behind it the response so far; not to be touched once it is abandoned
+	begin           int      // of the response in dst
+	received        uint32   // bytes of the response so far
+	overrun         bool     // the pool had no room for it
+	answered        int64    // when the response was complete
+	header, trailer Metadata // of the response
+	failure         error    // the transport ended
+	alone           bool     // the caller waits for the end alone, not for his context
+	met             bool     // by the patrol
 }
 
 // dial connects to a server and exchanges hellos.
@@ -134,6 +137,7 @@ func (t *transport) handshake() error {
 	if t.hello, err = f.Hello(); err != nil {
 		return err
 	}
+	t.server = newPeer(t.conn, t.hello.Name)
 	return commonVersion(t.hello)
 }
 
@@ -232,7 +236,7 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	}
 	lane.state = clientUnleased
 	if granted {
-		lane.state = clientIdle
+		lane.state, lane.slot = clientIdle, int32(slot)
 	}
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
@@ -263,9 +267,9 @@ func (t *transport) unlease(lane *clientLane) {
 // send puts a request on an idle lane. It fails if the transport has ended, and
 // then nothing was written. The response goes behind dst. alone says that the
 // caller waits for the end alone at first; reads, that he has got the read turn.
-func (l *clientLane) send(method string, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
+func (l *clientLane) send(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
 	t := l.transport
-	reads, only, err := l.put(method, request, dst, deadline, alone)
+	reads, only, err := l.put(method, metadata, request, dst, deadline, alone)
 	if err == nil {
 		t.out.flush(!only)
 	}
@@ -273,7 +277,7 @@ func (l *clientLane) send(method string, request, dst []byte, deadline time.Time
 }
 
 // put appends a request. only says that no other is under way.
-func (l *clientLane) put(method string, request, dst []byte, deadline time.Time, alone bool) (reads, only bool, err error) {
+func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, only bool, err error) {
 	t := l.transport
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,12 +290,12 @@ func (l *clientLane) put(method string, request, dst []byte, deadline time.Time,
 	}
 	l.sequence = r.Sequence
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
-	l.dst, l.begin = dst, len(dst)
-	l.bulky = len(request) > wire.RequestRoom(method)
+	l.dst, l.begin, l.header, l.trailer = dst, len(dst), nil, nil
+	l.bulky = len(request) > wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata)
 	l.alone, l.met = alone, false
 	l.state = clientWaiting
 	only = t.outstanding.Add(1) == 1
-	l.ticket = t.out.request(l.number, r, method, request, &l.bulk)
+	l.ticket = t.out.request(l.number, r, method, metadata, request, &l.bulk)
 	return only && t.turn.take(), only, nil
 }
 
@@ -328,6 +332,9 @@ func (t *transport) takeResponse(f wire.Frame) error {
 		return err
 	}
 	lane.head, lane.flags, lane.response = true, f.Flags, r
+	if lane.state == clientWaiting && f.Flags&wire.FlagMetadata != 0 {
+		lane.takeMetadata(f.ResponseMetadata())
+	}
 	if lane.bulky {
 		t.out.drop(&lane.bulk) // the server has decided without the rest
 	}

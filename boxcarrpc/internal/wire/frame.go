@@ -69,14 +69,19 @@ const (
 	FlagSlotLost = 1 << 1
 )
 
+// FlagMetadata is a flag of REQUEST and RESPONSE: metadata comes before the data.
+const FlagMetadata = 1 << 2
+
 // FlagMore is the flag of MESSAGE: the message goes on in the next one.
 const FlagMore = 1 << 0
 
 // flagsOf are the flags that a frame may have.
 func flagsOf(t Type) uint8 {
 	switch t {
+	case TypeRequest:
+		return FlagMetadata
 	case TypeResponse:
-		return FlagProcessed | FlagSlotLost
+		return FlagProcessed | FlagSlotLost | FlagMetadata
 	case TypeStatus:
 		return FlagProcessed
 	case TypeMessage:

@@ -158,10 +158,12 @@ type Request struct {
 
 const requestSize = 4 + 4 + 8 + 2
 
-// RequestRoom is how much data fits into a REQUEST of this method.
+// RequestRoom is how much data fits into a REQUEST of this method, without
+// metadata.
 func RequestRoom(method string) int { return MaxPayload - requestSize - len(method) }
 
-// What fits into the other frames that carry data.
+// What fits into the other frames that carry data, into a RESPONSE without
+// metadata.
 const (
 	DataRoom     = MaxPayload - 4
 	ResponseRoom = MaxPayload - responseSize
@@ -170,17 +172,31 @@ const (
 // AppendRequest appends a REQUEST with the first of its data, at most
 // RequestRoom. The method has at most MaxMethodBytes.
 func AppendRequest(dst []byte, lane uint32, r Request, method string, data []byte) []byte {
-	dst, start := begin(dst, TypeRequest, 0, lane)
+	return AppendRequestWith(dst, lane, r, method, nil, data)
+}
+
+// AppendRequestWith appends a REQUEST with metadata, if there is any, and the first
+// of its data, at most what is left of RequestRoom.
+func AppendRequestWith(dst []byte, lane uint32, r Request, method string, metadata, data []byte) []byte {
+	var flags uint8
+	if len(metadata) > 0 {
+		flags = FlagMetadata
+	}
+	dst, start := begin(dst, TypeRequest, flags, lane)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Sequence)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Total)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Budget))
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(method)))
 	dst = append(dst, method...)
+	if len(metadata) > 0 {
+		dst = appendRequestMetadata(dst, metadata)
+	}
 	dst = append(dst, data...)
 	return seal(dst, start)
 }
 
-// Request reads a REQUEST; method and data lie in the frame.
+// Request reads a REQUEST; method and data lie in the frame. What metadata there
+// is RequestMetadata returns.
 func (f Frame) Request() (r Request, method, data []byte, err error) {
 	p := f.Payload
 	if len(p) < requestSize {
@@ -198,10 +214,14 @@ func (f Frame) Request() (r Request, method, data []byte, err error) {
 		return Request{}, nil, nil, malformed("method of %d bytes in a REQUEST with room for %d", length, len(p))
 	case r.Budget < 0:
 		return Request{}, nil, nil, malformed("deadline of a REQUEST is negative")
-	case uint64(len(p)-length) > uint64(r.Total):
-		return Request{}, nil, nil, malformed("REQUEST of %d bytes carries %d", r.Total, len(p)-length)
 	}
-	return r, p[:length:length], p[length:], nil
+	if _, data, err = f.cutRequestMetadata(p[length:]); err != nil {
+		return Request{}, nil, nil, err
+	}
+	if uint64(len(data)) > uint64(r.Total) {
+		return Request{}, nil, nil, malformed("REQUEST of %d bytes carries %d", r.Total, len(data))
+	}
+	return r, p[:length:length], data, nil
 }
 
 // AppendData appends a DATA with at most DataRoom bytes.
@@ -233,16 +253,29 @@ const responseSize = 16
 // AppendResponse appends a RESPONSE with the first of its data, at most
 // ResponseRoom.
 func AppendResponse(dst []byte, lane uint32, flags uint8, r Response, data []byte) []byte {
+	return AppendResponseWith(dst, lane, flags, r, nil, nil, data)
+}
+
+// AppendResponseWith appends a RESPONSE with metadata, if there is any, and the
+// first of its data, at most what is left of ResponseRoom.
+func AppendResponseWith(dst []byte, lane uint32, flags uint8, r Response, header, trailer, data []byte) []byte {
+	if len(header)+len(trailer) > 0 {
+		flags |= FlagMetadata
+	}
 	dst, start := begin(dst, TypeResponse, flags, lane)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Sequence)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Total)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Lowest)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Code)
+	if len(header)+len(trailer) > 0 {
+		dst = appendResponseMetadata(dst, header, trailer)
+	}
 	dst = append(dst, data...)
 	return seal(dst, start)
 }
 
-// Response reads a RESPONSE; data lies in the frame.
+// Response reads a RESPONSE; data lies in the frame. What metadata there is
+// ResponseMetadata returns.
 func (f Frame) Response() (r Response, data []byte, err error) {
 	p := f.Payload
 	if len(p) < responseSize {
@@ -256,7 +289,10 @@ func (f Frame) Response() (r Response, data []byte, err error) {
 	if r.Lowest, err = readSlot(p[8:], f.Type); err != nil {
 		return Response{}, nil, err
 	}
-	if data = p[responseSize:]; uint64(len(data)) > uint64(r.Total) {
+	if _, _, data, err = f.cutResponseMetadata(p[responseSize:]); err != nil {
+		return Response{}, nil, err
+	}
+	if uint64(len(data)) > uint64(r.Total) {
 		return Response{}, nil, malformed("RESPONSE of %d bytes carries %d", r.Total, len(data))
 	}
 	return r, data, nil

@@ -9,9 +9,6 @@ import (
 const (
 	// Window is the credit that each side of a stream begins with.
 	Window = 256 << 10
-	// MaxMetadataBytes bounds each of the blocks of metadata: that of OPEN, of
-	// HEADER and of STATUS.
-	MaxMetadataBytes = 16 << 10
 	// MaxStatusBytes bounds the message of a STATUS.
 	MaxStatusBytes = 4 << 10
 )
@@ -65,14 +62,8 @@ func (f Frame) Open() (o Open, method, metadata []byte, err error) {
 		return Open{}, nil, nil, malformed("method of %d bytes in an OPEN with room for %d", length, len(p))
 	case o.Budget < 0:
 		return Open{}, nil, nil, malformed("deadline of an OPEN is negative")
-	case len(p)-length > MaxMetadataBytes:
-		return Open{}, nil, nil, f.metadataTooLong(len(p) - length)
 	}
-	return o, p[:length:length], p[length:], nil
-}
-
-func (f Frame) metadataTooLong(n int) error {
-	return malformed("metadata of %v has %d bytes, at most %d are allowed", f.Type, n, MaxMetadataBytes)
+	return o, p[:length:length], p[length:], f.checkMetadata(p[length:])
 }
 
 // AppendHeader appends a HEADER with at most MaxMetadataBytes.
@@ -85,13 +76,10 @@ func AppendHeader(dst []byte, number, sequence uint32, metadata []byte) []byte {
 
 // Header reads a HEADER; the metadata lies in the frame.
 func (f Frame) Header() (sequence uint32, metadata []byte, err error) {
-	switch {
-	case len(f.Payload) < 4:
+	if len(f.Payload) < 4 {
 		return 0, nil, f.sized(4)
-	case len(f.Payload)-4 > MaxMetadataBytes:
-		return 0, nil, f.metadataTooLong(len(f.Payload) - 4)
 	}
-	return binary.LittleEndian.Uint32(f.Payload), f.Payload[4:], nil
+	return binary.LittleEndian.Uint32(f.Payload), f.Payload[4:], f.checkMetadata(f.Payload[4:])
 }
 
 // AppendMessage appends a MESSAGE with at most MessageRoom bytes of data.
@@ -172,15 +160,12 @@ func (f Frame) Status() (s Status, trailer []byte, err error) {
 	}
 	length := int(binary.LittleEndian.Uint16(p[8:]))
 	rest := p[statusSize:]
-	switch {
-	case length > MaxStatusBytes || length > len(rest):
+	if length > MaxStatusBytes || length > len(rest) {
 		return Status{}, nil, malformed("message of %d bytes in a STATUS with room for %d", length, len(rest))
-	case len(rest)-length > MaxMetadataBytes:
-		return Status{}, nil, f.metadataTooLong(len(rest) - length)
 	}
 	return Status{
 		Sequence: binary.LittleEndian.Uint32(p),
 		Code:     binary.LittleEndian.Uint32(p[4:]),
 		Message:  string(rest[:length]),
-	}, rest[length:], nil
+	}, rest[length:], f.checkMetadata(rest[length:])
 }

@@ -31,17 +31,30 @@ func oneOfEach() [][]byte {
 		AppendReason(nil, TypeGoAway, "closing time"),
 		AppendPing(nil, TypePing, 1<<63),
 		AppendPing(nil, TypePong, 1),
-		AppendOpen(nil, 9, Open{Sequence: 1, Budget: time.Second}, "Watch", []byte("who")),
-		AppendHeader(nil, 9, 1, []byte("since")),
+		AppendOpen(nil, 9, Open{Sequence: 1, Budget: time.Second}, "Watch", pair("who", "me")),
+		AppendHeader(nil, 9, 1, pair("since", "")),
 		AppendMessage(nil, 9, 1, FlagMore, []byte("a change")),
 		AppendCredit(nil, 9, 1, 5),
 		AppendSequence(nil, TypeEnd, 9, 1),
 		AppendSequence(nil, TypeReset, 65535, 1),
-		AppendStatus(nil, 9, FlagProcessed, Status{Sequence: 1, Code: 5, Message: "gone"}, []byte("until")),
+		AppendStatus(nil, 9, FlagProcessed, Status{Sequence: 1, Code: 5, Message: "gone"}, pair("until", "then")),
 		AppendReason(nil, TypeDrain, "to be upgraded"),
 		AppendReason(nil, TypeUndrain, ""),
 	}
 }
+
+// withMetadata is frames that may have some, and then do.
+func withMetadata() [][]byte {
+	r := Response{Sequence: 1, Total: 2, Lowest: 4}
+	return [][]byte{
+		AppendRequestWith(nil, 3, Request{Sequence: 1, Total: 5}, "Get", pair("k", "v"), []byte("docu")),
+		AppendResponseWith(nil, 3, FlagProcessed, r, pair("k", "v"), nil, []byte("no")),
+		AppendResponseWith(nil, 3, 0, r, nil, pair("k", "v"), []byte("n")),
+		AppendResponseWith(nil, 3, FlagSlotLost, r, pair("k", "v"), AppendPair(pair("l", ""), "l", "w"), nil),
+	}
+}
+
+func pair(key, value string) []byte { return AppendPair(nil, key, value) }
 
 // again parses a frame and appends what it says.
 func again(t testing.TB, frame []byte) []byte {
@@ -66,7 +79,10 @@ func rewrite(f Frame) ([]byte, error) {
 		return AppendRelease(nil, f.Lane), nil
 	case TypeRequest:
 		r, method, data, err := f.Request()
-		return AppendRequest(nil, f.Lane, r, string(method), data), err
+		if err != nil {
+			return nil, err
+		}
+		return AppendRequestWith(nil, f.Lane, r, string(method), f.RequestMetadata(), data), nil
 	case TypeData:
 		sequence, data, err := f.Data()
 		return AppendData(nil, f.Lane, sequence, data), err
@@ -75,7 +91,11 @@ func rewrite(f Frame) ([]byte, error) {
 		return AppendCancel(nil, f.Lane, sequence), err
 	case TypeResponse:
 		r, data, err := f.Response()
-		return AppendResponse(nil, f.Lane, f.Flags, r, data), err
+		if err != nil {
+			return nil, err
+		}
+		header, trailer := f.ResponseMetadata()
+		return AppendResponseWith(nil, f.Lane, f.Flags, r, header, trailer, data), nil
 	case TypeGoAway, TypeDrain, TypeUndrain:
 		reason, err := f.Reason()
 		return AppendReason(nil, f.Type, reason), err
@@ -109,6 +129,9 @@ func TestWhatIsAppendedIsParsed(t *testing.T) {
 		require.Equal(t, Type(i+1), f.Type)
 		require.Equal(t, frame, again(t, frame), "%v", f.Type)
 	}
+	for _, frame := range withMetadata() {
+		require.Equal(t, frame, again(t, frame))
+	}
 	f, _, _ := ParseFrame(oneOfEach()[5])
 	r, method, data, err := f.Request()
 	require.NoError(t, err)
@@ -137,7 +160,7 @@ func TestWorkedExchange(t *testing.T) {
 		AppendRequest(nil, 2, Request{Sequence: 1, Total: 4, Budget: 250 * time.Millisecond}, "Get", []byte("id-7")),
 		AppendResponse(nil, 2, FlagProcessed, Response{Sequence: 1, Total: 3, Lowest: 5, Code: 0}, []byte("doc")),
 		AppendRelease(nil, 2),
-		AppendOpen(nil, 0, Open{Sequence: 1}, "Tail", []byte("k=v")),
+		AppendOpen(nil, 0, Open{Sequence: 1}, "Tail", pair("k", "v")),
 		AppendMessage(nil, 0, 1, 0, []byte("x")),
 		AppendSequence(nil, TypeEnd, 0, 1),
 		AppendHeader(nil, 0, 1, nil),
@@ -148,7 +171,7 @@ func TestWorkedExchange(t *testing.T) {
 }
 
 func TestEveryByteFlippedIsFound(t *testing.T) {
-	for _, frame := range oneOfEach() {
+	for _, frame := range append(oneOfEach(), withMetadata()...) {
 		for i := range frame {
 			for bit := range 8 {
 				bad := bytes.Clone(frame)
@@ -166,7 +189,7 @@ func TestEveryByteFlippedIsFound(t *testing.T) {
 }
 
 func TestEveryTruncationNeedsMore(t *testing.T) {
-	for _, frame := range oneOfEach() {
+	for _, frame := range append(oneOfEach(), withMetadata()...) {
 		for n := range frame {
 			_, taken, err := ParseFrame(frame[:n])
 			require.NoError(t, err)
@@ -185,7 +208,7 @@ func TestMalformedFrames(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"type 0":               sealed(0, 0, 0, ""),
 		"unknown type":         sealed(TypeUndrain+1, 0, 0, ""),
-		"unknown flag":         sealed(TypeResponse, 4, 0, strings.Repeat("\x00", 16)),
+		"unknown flag":         sealed(TypeResponse, 8, 0, strings.Repeat("\x00", 16)),
 		"flag without meaning": sealed(TypeData, 1, 0, "1234"),
 		"lane too high":        sealed(TypeRelease, 0, MaxLanes, ""),
 		"lane of a PING":       sealed(TypePing, 0, 1, "12345678"),
@@ -202,42 +225,59 @@ func TestMalformedFrames(t *testing.T) {
 func TestMalformedPayloads(t *testing.T) {
 	hello := AppendHello(nil, Hello{Name: "abc"})[HeaderSize:]
 	for name, frame := range map[string][]byte{
-		"HELLO, short":            sealed(TypeHello, 0, 0, string(hello[:helloSize-1])),
-		"HELLO, cut name":         sealed(TypeHello, 0, 0, string(hello[:len(hello)-1])),
-		"HELLO, magic":            sealed(TypeHello, 0, 0, "BOXC"+string(hello[4:])),
-		"LEASE, short":            sealed(TypeLease, 0, 0, "123"),
-		"LEASE, long":             sealed(TypeLease, 0, 0, "\x00\x00\x00\x00\x00"),
-		"GRANT, slot too high":    sealed(TypeGrant, 0, 0, "\x00\x00\x00\x01"),
-		"REQUEST, short":          sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-1)),
-		"REQUEST, method too big": sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
-		"REQUEST, method cut":     sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x04\x00abc"),
-		"REQUEST, data over":      sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize)+"x"),
-		"REQUEST, negative":       sealed(TypeRequest, 0, 0, strings.Repeat("\x00", 8)+strings.Repeat("\xff", 8)+"\x00\x00"),
-		"DATA, short":             sealed(TypeData, 0, 0, "123"),
-		"CANCEL, long":            sealed(TypeCancel, 0, 0, "12345"),
-		"RESPONSE, short":         sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 15)),
-		"RESPONSE, slot too high": sealed(TypeResponse, 0, 0, strings.Repeat("\xff", 16)),
-		"RESPONSE, data over":     sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 17)),
-		"GOAWAY, long":            sealed(TypeGoAway, 0, 0, strings.Repeat("x", 256)),
-		"DRAIN, long":             sealed(TypeDrain, 0, 0, strings.Repeat("x", 256)),
-		"PING, short":             sealed(TypePing, 0, 0, "1234567"),
-		"OPEN, short":             sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-1)),
-		"OPEN, method too big":    sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
-		"OPEN, method cut":        sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x04\x00abc"),
-		"OPEN, negative":          sealed(TypeOpen, 0, 0, "1234"+strings.Repeat("\xff", 8)+"\x00\x00"),
-		"OPEN, metadata too long": sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize+MaxMetadataBytes+1)),
-		"HEADER, short":           sealed(TypeHeader, 0, 0, "123"),
-		"HEADER, long":            sealed(TypeHeader, 0, 0, strings.Repeat("x", 4+MaxMetadataBytes+1)),
-		"MESSAGE, short":          sealed(TypeMessage, 0, 0, "123"),
-		"CREDIT, long":            sealed(TypeCredit, 0, 0, "123456789"),
-		"CREDIT, of nothing":      sealed(TypeCredit, 0, 0, "1234\x00\x00\x00\x00"),
-		"CREDIT, over the window": sealed(TypeCredit, 0, 0, "1234\x01\x00\x04\x00"),
-		"END, short":              sealed(TypeEnd, 0, 0, "123"),
-		"RESET, long":             sealed(TypeReset, 0, 0, "12345"),
-		"STATUS, short":           sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-1)),
-		"STATUS, message cut":     sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x04\x00abc"),
-		"STATUS, message too big": sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x01\x10"+strings.Repeat("m", 9000)),
-		"STATUS, trailer too big": sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize+MaxMetadataBytes+1)),
+		"HELLO, short":             sealed(TypeHello, 0, 0, string(hello[:helloSize-1])),
+		"HELLO, cut name":          sealed(TypeHello, 0, 0, string(hello[:len(hello)-1])),
+		"HELLO, magic":             sealed(TypeHello, 0, 0, "BOXC"+string(hello[4:])),
+		"LEASE, short":             sealed(TypeLease, 0, 0, "123"),
+		"LEASE, long":              sealed(TypeLease, 0, 0, "\x00\x00\x00\x00\x00"),
+		"GRANT, slot too high":     sealed(TypeGrant, 0, 0, "\x00\x00\x00\x01"),
+		"REQUEST, short":           sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-1)),
+		"REQUEST, method too big":  sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
+		"REQUEST, method cut":      sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize-2)+"\x04\x00abc"),
+		"REQUEST, data over":       sealed(TypeRequest, 0, 0, strings.Repeat("\x00", requestSize)+"x"),
+		"REQUEST, negative":        sealed(TypeRequest, 0, 0, strings.Repeat("\x00", 8)+strings.Repeat("\xff", 8)+"\x00\x00"),
+		"REQUEST, metadata short":  sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x01"),
+		"REQUEST, metadata cut":    sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x04\x00\x01k\x01"),
+		"REQUEST, no metadata":     sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x00\x00"),
+		"REQUEST, metadata long":   sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x01\x40\x01k\xfb\x7f"+strings.Repeat("v", 0x3ffb)+"..."),
+		"REQUEST, no key":          sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x02\x00\x00\x00"),
+		"REQUEST, half a pair":     sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x02\x00\x01k"),
+		"REQUEST, long value":      sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x04\x00\x01k\x02v"),
+		"REQUEST, huge value":      sealed(TypeRequest, FlagMetadata, 0, strings.Repeat("\x00", requestSize)+"\x0c\x00\x01k"+strings.Repeat("\xff", 9)+"\x01"),
+		"DATA, short":              sealed(TypeData, 0, 0, "123"),
+		"CANCEL, long":             sealed(TypeCancel, 0, 0, "12345"),
+		"RESPONSE, short":          sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 15)),
+		"RESPONSE, slot too high":  sealed(TypeResponse, 0, 0, strings.Repeat("\xff", 16)),
+		"RESPONSE, data over":      sealed(TypeResponse, 0, 0, strings.Repeat("\x00", 17)),
+		"RESPONSE, metadata short": sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x00\x00\x00"),
+		"RESPONSE, metadata cut":   sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x03\x00\x03\x00\x01k\x00\x01k"),
+		"RESPONSE, no metadata":    sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x00\x00\x00\x00"),
+		"RESPONSE, metadata long":  sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x00\x20\x01\x20"+strings.Repeat("v", 16385)),
+		"RESPONSE, bad header":     sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x01\x00\x03\x00\x01\x01k\x00"),
+		"RESPONSE, bad trailer":    sealed(TypeResponse, FlagMetadata, 0, strings.Repeat("\x00", responseSize)+"\x03\x00\x01\x00\x01k\x00\x01"),
+		"GOAWAY, long":             sealed(TypeGoAway, 0, 0, strings.Repeat("x", 256)),
+		"DRAIN, long":              sealed(TypeDrain, 0, 0, strings.Repeat("x", 256)),
+		"PING, short":              sealed(TypePing, 0, 0, "1234567"),
+		"OPEN, short":              sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-1)),
+		"OPEN, method too big":     sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x01\x04"+strings.Repeat("m", 2000)),
+		"OPEN, method cut":         sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize-2)+"\x04\x00abc"),
+		"OPEN, negative":           sealed(TypeOpen, 0, 0, "1234"+strings.Repeat("\xff", 8)+"\x00\x00"),
+		"OPEN, metadata too long":  sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize+MaxMetadataBytes+1)),
+		"HEADER, short":            sealed(TypeHeader, 0, 0, "123"),
+		"OPEN, bad metadata":       sealed(TypeOpen, 0, 0, strings.Repeat("\x00", openSize)+"\x03k=v"),
+		"HEADER, bad metadata":     sealed(TypeHeader, 0, 0, "1234k=v"),
+		"STATUS, bad metadata":     sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize)+"k=v"),
+		"HEADER, long":             sealed(TypeHeader, 0, 0, strings.Repeat("x", 4+MaxMetadataBytes+1)),
+		"MESSAGE, short":           sealed(TypeMessage, 0, 0, "123"),
+		"CREDIT, long":             sealed(TypeCredit, 0, 0, "123456789"),
+		"CREDIT, of nothing":       sealed(TypeCredit, 0, 0, "1234\x00\x00\x00\x00"),
+		"CREDIT, over the window":  sealed(TypeCredit, 0, 0, "1234\x01\x00\x04\x00"),
+		"END, short":               sealed(TypeEnd, 0, 0, "123"),
+		"RESET, long":              sealed(TypeReset, 0, 0, "12345"),
+		"STATUS, short":            sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-1)),
+		"STATUS, message cut":      sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x04\x00abc"),
+		"STATUS, message too big":  sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize-2)+"\x01\x10"+strings.Repeat("m", 9000)),
+		"STATUS, trailer too big":  sealed(TypeStatus, 0, 0, strings.Repeat("\x00", statusSize+MaxMetadataBytes+1)),
 	} {
 		f, n, err := ParseFrame(frame)
 		require.NoError(t, err, name)
@@ -265,7 +305,7 @@ func TestNames(t *testing.T) {
 // again, give, and the parser takes the same from any split of the bytes.
 func FuzzParseFrame(f *testing.F) {
 	var all []byte
-	for _, frame := range oneOfEach() {
+	for _, frame := range append(oneOfEach(), withMetadata()...) {
 		f.Add(frame, uint64(1))
 		all = append(all, frame...)
 	}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package boxcarrpc
+
+const raceEnabled = false
