@@ -63,13 +63,14 @@ func (o *KnottyOptions) Deliveries() int {
 	return sum
 }
 
-// Hot and cold, as shares.
+// What the document leaves open; hot and cold are shares.
 const (
 	knottyBacklog  = 0.5  // hot: requests per server of the table
 	knottyDry      = 0.25 // hot: tokens left, of Burst, on average
 	knottyRested   = 0.75 // cold: tokens left, of Burst
 	knottyFailures = 6    // failures in a row after which a server is gone for good
 	knottyWeight   = 0.25 // of a new latency in the average
+	knottyRanks    = 64   // times in an Interval that the table is sorted, at most
 )
 
 // knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers guard
@@ -91,7 +92,9 @@ type knotty struct {
 	options  KnottyOptions
 	stats    []serverStats // by entry
 	order    []int32       // entries with a connection, best first
-	stale    bool          // order is to be made anew
+	changed  bool          // order is to be made anew
+	stale    bool          // scores have changed, and order is to be made anew from rankAt on
+	rankAt   int64
 	inFlight int
 	review   int64
 	actions  []Action
@@ -140,7 +143,7 @@ func (p *knotty) remove(entry int32) {
 	}
 	p.inFlight -= int(p.members[entry].inFlight)
 	p.leave(entry)
-	p.stale = true
+	p.changed = true
 }
 
 // row is the row of the server that has the entry now.
@@ -156,8 +159,8 @@ func (p *knotty) row(entry int32) *serverStats {
 }
 
 // Pick implements Policy.
-func (p *knotty) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
-	p.rank()
+func (p *knotty) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+	p.rank(now)
 	if len(p.order) == 0 {
 		return Choice{}, false
 	}
@@ -206,12 +209,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// rank sorts the table by score if something has changed.
-func (p *knotty) rank() {
-	if !p.stale {
+// rank sorts the table by score if something has changed: at once if servers have,
+// after a little while if only scores have.
+func (p *knotty) rank(now int64) {
+	if !p.changed && (!p.stale || now < p.rankAt) {
 		return
 	}
-	p.stale = false
+	p.changed, p.stale, p.rankAt = false, false, now+p.options.Interval/knottyRanks
 	p.order = append(p.order[:0], p.ready...)
 	tokens, latency, sessions := 1.0, 1.0, 1.0
 	for _, entry := range p.order {
@@ -243,7 +247,7 @@ func (p *knotty) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 		s.tokens = 0
 		p.stale = true
 	case Broken:
-		p.stale = true
+		p.changed = true
 	}
 }
 
@@ -331,7 +335,7 @@ func (p *knotty) Learn(now int64, n News, rng *rand.PCG) {
 		p.row(entry).observe(n.Took + n.Report.Latency)
 		p.stale = true
 	default:
-		p.stale = true
+		p.changed = true
 		p.swapped(entry, n.Kind == Connected)
 	}
 }
@@ -393,4 +397,14 @@ func (p *knotty) swapped(entry int32, connected bool) {
 	default:
 		p.remove(old)
 	}
+}
+
+// Servers appends the servers of the table, of which the client wants gossip.
+func (p *knotty) Servers(dst []int32) []int32 {
+	for i := range p.members {
+		if m := &p.members[i]; m.member {
+			dst = append(dst, m.server)
+		}
+	}
+	return dst
 }

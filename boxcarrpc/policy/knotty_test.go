@@ -277,13 +277,15 @@ func TestKnottysScore(t *testing.T) {
 	set(1, 10, 5, 20e6)  // slower
 	set(2, 10, 10, 20e6) // and more sessions
 	set(3, 0, 10, 20e6)  // and no tokens
-	p.rank()
+	p.rank(1e9)
 	require.Equal(t, []int32{0, 1, 2, 3}, p.order)
 	require.InDelta(t, 0.5-0.3*0.5-0.2*0.5, p.row(0).score, 1e-9)
 	require.InDelta(t, 0-0.3-0.2, p.row(3).score, 1e-9)
 	require.InDelta(t, 1, p.options.Tokens+p.options.Latency+p.options.Sessions, 1e-9)
 	set(0, 0, 10, 40e6)
-	p.rank()
+	p.rank(1e9)
+	require.NotEqual(t, int32(0), p.order[3], "not sorted for every word that is heard")
+	p.rank(2e9)
 	require.Equal(t, int32(0), p.order[3], "order follows what is heard")
 }
 
@@ -295,7 +297,7 @@ func TestKnottysTopK(t *testing.T) {
 	for server := range int32(30) {
 		p.slow(server, int64(server+1)*1e6) // the lower the better
 	}
-	p.stale = true
+	p.changed = true
 	seen := map[int32]int{}
 	for range 8 {
 		c, _ := p.Pick(0, Query{}, rng)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"docstore/boxcarrpc/policy"
+	"docstore/boxcarrpc/subset"
+)
+
+// A config is one run of the simulator.
+type config struct {
+	frontends, backends int
+	k                   int    // backends that a frontend may use
+	size                int    // slots of a frontend; 0 for the rule
+	policy, subset      string // by name
+	load                string // "document", or a share of the fleet's capacity
+	scenario            string
+	duration, warmup    time.Duration
+	seed                uint64
+
+	hotShare, hotTimes float64 // so many frontends have so many times the mean rate
+	coldShare          float64 // so many have none
+	sigma              float64 // of the lognormal service time, 0 for a constant one
+	service            time.Duration
+	retries            int
+	options            policy.Options
+
+	rate float64 // requests a second of all frontends, from load
+}
+
+const (
+	trip = 500_000 // nanoseconds from a frontend to a backend or back
+
+	documentRate    = 100_000.0 // requests a second to a million backends
+	documentService = 89 * time.Millisecond
+	loadService     = 50 * time.Millisecond
+	loadSigma       = 0.5
+
+	retryShare = 0.2 // of a frontend's requests, the most that may be retries
+	retryBurst = 10
+
+	// The token buckets of viamedia and knotty: what a backend can do, and a
+	// little, since otherwise they would refuse at any load.
+	bucketRate  = 1.25
+	bucketBurst = 10
+)
+
+var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "small"}
+
+// resolve fills in what follows from other fields and reports all that is wrong.
+func (c *config) resolve() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.scenario == "small" {
+		c.frontends, c.backends, c.k, c.load = 10, 10, 10, "0.3"
+		c.hotShare, c.coldShare = 0, 0
+	}
+	if c.frontends < 1 || c.backends < 1 || c.frontends > 1<<20 || c.backends > 1<<24 {
+		bad("%d frontends and %d backends: at least 1, at most %d and %d", c.frontends, c.backends, 1<<20, 1<<24)
+	}
+	if c.k < 1 {
+		bad("-k %d: must be positive", c.k)
+	}
+	c.k = min(c.k, c.backends)
+	if c.duration <= 0 || c.warmup < 0 {
+		bad("-duration %v, -warmup %v: must be positive", c.duration, c.warmup)
+	}
+	if !slices.Contains(scenarios, c.scenario) {
+		bad("-scenario %q: there are %s", c.scenario, strings.Join(scenarios, ", "))
+	}
+	if c.hotShare < 0 || c.coldShare < 0 || c.hotShare+c.coldShare > 1 || c.hotShare*c.hotTimes > 1 {
+		bad("-hot %v x %v, -cold %v: more than all", c.hotShare, c.hotTimes, c.coldShare)
+	}
+	if _, err := subset.ByName(c.subset, nil); err != nil {
+		errs = append(errs, err)
+	}
+	c.resolveLoad(bad)
+	if c.size == 0 && len(errs) == 0 {
+		peak := c.rate / float64(c.frontends) * max(c.hotTimes, 1)
+		c.size = max(c.k, int(math.Ceil(peak*c.p99Service().Seconds()*1.5)))
+	}
+	c.options.Size, c.options.Servers = c.size, c.k
+	c.options.Knotty.Table = c.k
+	c.options.Knotty.Burst = bucketBurst
+	if c.policy == "viamedia" {
+		c.options.Size = 1 << 20 // its connections are for one request each
+	}
+	if _, err := policy.ByName(c.policy, &c.options); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *config) resolveLoad(bad func(string, ...any)) {
+	if c.load == "document" {
+		c.rate = documentRate * float64(c.backends) / 1e6
+		if c.service == 0 {
+			c.service, c.sigma = documentService, 0
+		}
+		return
+	}
+	var share float64
+	if _, err := fmt.Sscanf(c.load, "%g", &share); err != nil || share <= 0 || share > 2 {
+		bad("-load %q: document, or a share of the capacity, above 0 and at most 2", c.load)
+	}
+	if c.service == 0 {
+		c.service, c.sigma = loadService, loadSigma
+	}
+	c.rate = share * float64(c.backends) / c.service.Seconds()
+}
+
+// p99Service is the 99th percentile of the service time.
+func (c *config) p99Service() time.Duration {
+	return time.Duration(float64(c.service) * math.Exp(-c.sigma*c.sigma/2+2.3263*c.sigma))
+}
+
+// perBackend is F k / B: how many frontends may use a backend, on average.
+func (c *config) perBackend() float64 {
+	return float64(c.frontends) * float64(c.k) / float64(c.backends)
+}
+
+// wholeFleet tells whether the policy draws from all backends, not from a subset.
+func (c *config) wholeFleet() bool { return c.policy == "viamedia" }
+
+// bucketed tells whether backends guard themselves with token buckets.
+func (c *config) bucketed() bool { return c.policy == "viamedia" || c.policy == "knotty" }

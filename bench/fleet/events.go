@@ -1,0 +1,134 @@
+package main
+
+// An event is something that happens at a time. Those of one time happen in the
+// order of what, which makes a run the same each time.
+type event struct {
+	at   int64
+	what uint64 // kind, generation and index
+}
+
+type eventKind uint8
+
+const (
+	serviceEnds   eventKind = iota // index: task
+	freshArrives                   // index: task, on a new connection
+	dialed                         // index: question
+	frontendWakes                  // index: frontend
+	gossipHeard                    // index: frontend
+	backendFails                   // index: backend
+	backendDrains
+	backendReturns
+	frontendResizes // index: frontend
+)
+
+const (
+	indexBits      = 32
+	generationBits = 27
+)
+
+func packed(kind eventKind, generation uint32, index int32) uint64 {
+	return uint64(kind)<<(indexBits+generationBits) | uint64(generation&(1<<generationBits-1))<<indexBits | uint64(uint32(index))
+}
+
+func (e event) unpack() (kind eventKind, generation uint32, index int32) {
+	return eventKind(e.what >> (indexBits + generationBits)), uint32(e.what>>indexBits) & (1<<generationBits - 1), int32(uint32(e.what))
+}
+
+func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.what < f.what }
+
+// A schedule is a heap of events, four children to a parent: half the cache
+// misses of a binary one.
+type schedule struct{ events []event }
+
+func (s *schedule) push(e event) {
+	s.events = append(s.events, e)
+	i := len(s.events) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(s.events[parent]) {
+			break
+		}
+		s.events[i] = s.events[parent]
+		i = parent
+	}
+	s.events[i] = e
+}
+
+func (s *schedule) pop() event {
+	top := s.events[0]
+	last := s.events[len(s.events)-1]
+	s.events = s.events[:len(s.events)-1]
+	n := len(s.events)
+	if n == 0 {
+		return top
+	}
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= n {
+			break
+		}
+		least := first
+		for child := first + 1; child < min(first+4, n); child++ {
+			if s.events[child].before(s.events[least]) {
+				least = child
+			}
+		}
+		if !s.events[least].before(last) {
+			break
+		}
+		s.events[i] = s.events[least]
+		i = least
+	}
+	s.events[i] = last
+	return top
+}
+
+// next is when the first event is, never if there is none.
+func (s *schedule) next() int64 {
+	if len(s.events) == 0 {
+		return never
+	}
+	return s.events[0].at
+}
+
+// A wire is what is under way on the network: everything takes one trip, so that
+// what was sent first arrives first, and no heap is needed.
+type wire struct {
+	ring       []crossing
+	head, tail uint64
+}
+
+type crossing struct {
+	at    int64
+	index int32
+}
+
+func (w *wire) send(now int64, index int32) {
+	if w.tail-w.head == uint64(len(w.ring)) {
+		w.grow()
+	}
+	w.ring[w.tail&uint64(len(w.ring)-1)] = crossing{now + trip, index}
+	w.tail++
+}
+
+func (w *wire) grow() {
+	old := w.ring
+	w.ring = make([]crossing, max(1024, 2*len(old)))
+	for i := w.head; i < w.tail; i++ {
+		w.ring[i&uint64(len(w.ring)-1)] = old[i&uint64(len(old)-1)]
+	}
+}
+
+func (w *wire) next() int64 {
+	if w.head == w.tail {
+		return never
+	}
+	return w.ring[w.head&uint64(len(w.ring)-1)].at
+}
+
+func (w *wire) receive() int32 {
+	index := w.ring[w.head&uint64(len(w.ring)-1)].index
+	w.head++
+	return index
+}

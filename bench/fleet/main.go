@@ -1,0 +1,181 @@
+// Fleet simulates many frontends and very many backends with the code that
+// production runs: the policies, ladders and rovers of the frontends, the slot
+// boards and token buckets of the backends, and the subsets that tie them. Time is
+// virtual, one generator makes all randomness, and a seed makes the same run each
+// time, to the byte.
+//
+//	go run ./fleet -frontends 10000 -backends 1000000 -policy slots -subset rocksteadier -duration 60s -seed 1
+//	go run ./fleet -frontends 10000 -backends 1000000 -policy all
+//	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -csv out.csv -picture out.png
+//	go run ./fleet -scenario small -policy all
+//
+// The model: a backend serves one request after another; the network takes 0.5 ms
+// each way, a new connection a round trip more. 5 % of the frontends have ten times
+// the mean rate, 20 % none, the rest the same. A request that is refused or broken
+// is tried elsewhere, at most 3 times and within 20 % of a frontend's requests.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"docstore/boxcarrpc/policy"
+	"docstore/boxcarrpc/subset"
+)
+
+func main() {
+	if err := run(os.Stdout, os.Stderr, os.Args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are the command line; policy, subset, load, k and scenario may be lists.
+type flags struct {
+	config                               config
+	policies, subsets, loads, ks, scenes string
+	csv, picture                         string
+	quiet                                bool
+}
+
+func parse(args []string) (*flags, error) {
+	f := new(flags)
+	c := &f.config
+	set := flag.NewFlagSet("fleet", flag.ContinueOnError)
+	set.IntVar(&c.frontends, "frontends", 1000, "how many frontends")
+	set.IntVar(&c.backends, "backends", 100_000, "how many backends")
+	set.StringVar(&f.ks, "k", "100", "how many backends a frontend may use; or a list")
+	set.IntVar(&c.size, "slots", 0, "slots of a frontend; 0 is peak rate x p99 x 1.5, at least k")
+	set.StringVar(&f.policies, "policy", "slots", "a list of "+strings.Join(policy.Names(), ", ")+"; or all")
+	set.StringVar(&f.subsets, "subset", "rocksteadier", "a list of "+strings.Join(subset.Names(), ", ")+"; or all")
+	set.StringVar(&f.loads, "load", "document", "document (100,000 requests/s of 89 ms to a million backends), or a share of the capacity, as 0.6; or a list")
+	set.StringVar(&f.scenes, "scenario", "steady", "a list of "+strings.Join(scenarios, ", ")+"; or all")
+	set.DurationVar(&c.duration, "duration", time.Minute, "virtual time that is measured")
+	set.DurationVar(&c.warmup, "warmup", 5*time.Second, "virtual time before")
+	set.Uint64Var(&c.seed, "seed", 1, "of everything that is random")
+	set.Float64Var(&c.hotShare, "hot", 0.05, "share of frontends that are hot")
+	set.Float64Var(&c.hotTimes, "hot-times", 10, "how much hotter they are than the mean")
+	set.Float64Var(&c.coldShare, "cold", 0.2, "share of frontends without requests")
+	set.DurationVar(&c.service, "service", 0, "mean service time; 0 is 89 ms for the document's load, 50 ms for others")
+	set.Float64Var(&c.sigma, "sigma", loadSigma, "of the lognormal service time, with -service; 0 for a constant one")
+	set.IntVar(&c.retries, "retries", 3, "attempts after the first, at most 4")
+	set.StringVar(&f.csv, "csv", "", "write the results to this file")
+	set.StringVar(&f.picture, "picture", "", "draw the results to this PNG file")
+	set.BoolVar(&f.quiet, "quiet", false, "print no progress")
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q; see -help", set.Arg(0))
+	}
+	return f, nil
+}
+
+// list splits a list of names, of which all means each.
+func list(text string, all []string) []string {
+	if text == "all" {
+		return all
+	}
+	return strings.Split(text, ",")
+}
+
+// configs are all runs that the flags ask for.
+func (f *flags) configs() ([]config, error) {
+	var configs []config
+	var errs []error
+	for _, scene := range list(f.scenes, scenarios) {
+		for _, load := range list(f.loads, nil) {
+			for _, k := range list(f.ks, nil) {
+				for _, sub := range list(f.subsets, subset.Names()) {
+					for _, pol := range list(f.policies, policy.Names()) {
+						c := f.config
+						c.scenario, c.load, c.subset, c.policy = scene, load, sub, pol
+						var err error
+						if c.k, err = strconv.Atoi(k); err == nil {
+							err = c.resolve()
+						}
+						if err != nil {
+							errs = append(errs, err)
+						}
+						configs = append(configs, c)
+					}
+				}
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
+	return configs, nil
+}
+
+func run(out, progress io.Writer, args []string) error {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	say := func(format string, args ...any) {
+		if !f.quiet {
+			_, _ = fmt.Fprintf(progress, format, args...) // a run is not worth less without it
+		}
+	}
+	configs, err := f.configs()
+	if err != nil {
+		return err
+	}
+	var results []result
+	for i, c := range configs {
+		r, err := simulate(c, func(share float64, events uint64) {
+			say("\r%d of %d: %s, k %d, load %s: %3.0f %%, %.1f million events ", i+1, len(configs), c.policy, c.k, c.load, 100*share, float64(events)/1e6)
+		})
+		if err != nil {
+			return err
+		}
+		say("\r%s\n", r.line())
+		results = append(results, r)
+	}
+	if err := writeTable(out, results); err != nil {
+		return err
+	}
+	if f.csv != "" {
+		if err := create(f.csv, func(w io.Writer) error { return writeCSV(w, results) }); err != nil {
+			return err
+		}
+	}
+	if f.picture != "" {
+		return create(f.picture, func(w io.Writer) error { return drawPicture(w, results) })
+	}
+	return nil
+}
+
+func simulate(c config, progress func(share float64, events uint64)) (result, error) {
+	s, err := newSimulation(c)
+	if err != nil {
+		return result{}, err
+	}
+	began := time.Now()
+	s.run(progress)
+	return s.result(time.Since(began)), nil
+}
+
+// create writes a file.
+func create(path string, write func(w io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(file); err != nil {
+		_ = file.Close() // the first error tells
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return file.Close()
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/policy"
+)
+
+// small is a run of a second or less.
+func small(policy string) config {
+	return config{
+		frontends: 40, backends: 1000, k: 50, policy: policy, subset: "rocksteadier", load: "0.4", scenario: "steady",
+		duration: 5 * time.Second, warmup: 2 * time.Second, seed: 1, retries: 3,
+		hotShare: 0.05, hotTimes: 4, coldShare: 0.2,
+	}
+}
+
+// simulated runs c and compares the books of both sides.
+func simulated(t *testing.T, c config) (*simulation, result) {
+	t.Helper()
+	require.NoError(t, c.resolve())
+	s, err := newSimulation(c)
+	require.NoError(t, err)
+	s.run(func(float64, uint64) {})
+	lanes, taken, sessions, conns := 0, 0, 0, 0
+	for i, key := range s.pairs.keys {
+		if key != 0 {
+			lanes += int(s.pairs.lanes[i])
+		}
+	}
+	for i := range s.backends {
+		taken += s.backends[i].board.Taken()
+		sessions += int(s.backends[i].sessions)
+	}
+	for i := range s.frontends {
+		conns += int(s.frontends[i].conns)
+	}
+	require.Equal(t, s.pairs.count, sessions)
+	require.Equal(t, sessions, conns)
+	if c.policy == "viamedia" {
+		lanes = s.pairs.count // of which each has a slot, however many its connections
+	}
+	require.Equal(t, lanes, taken, "slots given out, and held")
+	return s, s.result(0)
+}
+
+func TestTheSameSeedMakesTheSameBytes(t *testing.T) {
+	bytesOf := func(dir, seed string) string {
+		file := filepath.Join(dir, "out.csv")
+		var out bytes.Buffer
+		require.NoError(t, run(&out, io.Discard, strings.Fields(
+			"-frontends 30 -backends 600 -k 40 -policy all -load 0.4 -duration 2s -scenario failures,rolling,resize -seed "+seed+" -csv "+file)))
+		written, err := os.ReadFile(file)
+		require.NoError(t, err)
+		// What the process takes is the one figure that another run may change.
+		head := strings.Split(strings.SplitN(string(written), "\n", 2)[0], ",")
+		require.Equal(t, "state_mb", head[len(head)-1])
+		return string(written)
+	}
+	first := bytesOf(t.TempDir(), "1")
+	require.Equal(t, first, bytesOf(t.TempDir(), "1"))
+	require.NotEqual(t, first, bytesOf(t.TempDir(), "2"))
+}
+
+func TestEveryRequestIsAccountedFor(t *testing.T) {
+	for _, name := range policy.Names() {
+		for _, scenario := range scenarios {
+			t.Run(name+"/"+scenario, func(t *testing.T) {
+				c := small(name)
+				c.scenario, c.warmup = scenario, 0
+				s, r := simulated(t, c)
+				underWay := uint64(len(s.tasks) - len(s.freeTasks))
+				done := s.measure.hot.total + s.measure.rest.total
+				require.Equal(t, r.counts.requests, done+r.counts.refused+r.counts.failures+underWay)
+				require.Positive(t, done)
+				atMost := 0.1
+				if scenario == "rolling" { // in five seconds: half of the backends are away
+					atMost = 0.5
+				}
+				require.Less(t, share(r.counts.failures, r.counts.requests), atMost)
+			})
+		}
+	}
+}
+
+// With one frontend, a constant service time and random choice each backend is an
+// M/D/1 queue, of which the mean wait is known.
+func TestAQueueIsWhatTheorySays(t *testing.T) {
+	for _, load := range []string{"0.3", "0.7"} {
+		c := small("random")
+		c.frontends, c.backends, c.k, c.load, c.hotShare, c.coldShare = 1, 2000, 2000, load, 0, 0
+		c.service, c.sigma = 10*time.Millisecond, 0
+		c.duration, c.warmup = 20*time.Second, 5*time.Second
+		_, r := simulated(t, c)
+		rho := map[string]float64{"0.3": 0.3, "0.7": 0.7}[load]
+		require.InEpsilon(t, 10+1+10*rho/(2*(1-rho)), float64(r.mean)/1e6, 0.02)
+		require.InEpsilon(t, rho, r.meanUse, 0.02)
+		require.InEpsilon(t, r.idealMost, r.most, 0.1, "that is Poisson's")
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, x := range []struct {
+		policy            string
+		frontend, backend uint64 // at most
+	}{{"slots", 18_000, 160}, {"p2c", 6_000, 160}, {"prequal", 8_000, 160}, {"knotty", 12_000, 160}, {"viamedia", 1_000, 160}} {
+		t.Run(x.policy, func(t *testing.T) {
+			c := small(x.policy)
+			c.frontends, c.backends, c.k, c.load, c.hotTimes = 500, 50_000, 100, "document", 10
+			require.NoError(t, c.resolve())
+			s, err := newSimulation(c)
+			require.NoError(t, err)
+			f, b := uint64(c.frontends), uint64(c.backends)
+			t.Logf("%d bytes a frontend, %d a backend, %d a pair", s.memory.frontends/f, s.memory.backends/b, s.memory.pairs/f/100)
+			require.LessOrEqual(t, s.memory.frontends/f, x.frontend)
+			require.LessOrEqual(t, s.memory.backends/b, x.backend)
+			require.LessOrEqual(t, s.memory.pairs/f/100, uint64(70))
+		})
+	}
+}
+
+func TestFailedBackendsGetNothingAndComeBack(t *testing.T) {
+	c := small("p2c")
+	c.scenario, c.duration, c.warmup = "failures", 20*time.Second, 0
+	require.NoError(t, c.resolve())
+	s, err := newSimulation(c)
+	require.NoError(t, err)
+	for f := range s.frontends {
+		s.join(int32(f))
+	}
+	servedOf := func() (n uint32) {
+		for i := range s.backends {
+			if s.backends[i].state == down {
+				n += s.backends[i].served
+			}
+		}
+		return n
+	}
+	at := func(end float64) {
+		for s.step(int64(end * 1e9)) {
+		}
+	}
+	at(6)
+	before := servedOf()
+	require.Positive(t, before)
+	at(14)
+	require.Equal(t, before, servedOf())
+	gone := s.result(0)
+	at(20)
+	require.Zero(t, servedOf(), "all are up")
+	require.Equal(t, gone.counts.failures, s.result(0).counts.failures, "nothing failed but at the failure")
+}
+
+func TestTheArticlesSmallCase(t *testing.T) {
+	c := small("slots")
+	c.scenario, c.duration = "small", 600*time.Second
+	_, r := simulated(t, c)
+	require.InDelta(t, 0.3, r.meanUse, 0.04, "3 servers' worth of load on 10")
+	require.Less(t, r.slowShare, 0.95, "the server at half speed gets less")
+	require.Zero(t, r.counts.refused)
+}
+
+func TestEventsComeInOrder(t *testing.T) {
+	gen := rand.New(rand.NewPCG(1, 2))
+	var s schedule
+	var want []event
+	for range 3000 {
+		e := event{gen.Int64N(500), gen.Uint64N(50)}
+		s.push(e)
+		want = append(want, e)
+		if gen.IntN(3) == 0 {
+			slices.SortFunc(want, func(a, b event) int {
+				if a.before(b) {
+					return -1
+				}
+				return 1
+			})
+			require.Equal(t, want[0], s.pop())
+			want = want[1:]
+		}
+	}
+	kind, generation, index := event{0, packed(frontendResizes, 1<<generationBits-1, math.MaxInt32)}.unpack()
+	require.Equal(t, frontendResizes, kind)
+	require.EqualValues(t, 1<<generationBits-1, generation)
+	require.EqualValues(t, math.MaxInt32, index)
+}
+
+func TestPairsAreAMap(t *testing.T) {
+	gen := rand.New(rand.NewPCG(1, 2))
+	p := newPairs(1)
+	type pair struct{ f, b int32 }
+	model := map[pair]int32{}
+	for range 200_000 {
+		x := pair{gen.Int32N(60), gen.Int32N(60)}
+		if gen.IntN(100) < 55 {
+			require.Equal(t, model[x] == 0, p.add(x.f, x.b, 7))
+			model[x]++
+		} else {
+			slot, last := p.remove(x.f, x.b)
+			require.Equal(t, model[x] > 0, slot == 7)
+			require.Equal(t, model[x] == 1, last)
+			if model[x] > 0 {
+				model[x]--
+			}
+			if model[x] == 0 {
+				delete(model, x)
+			}
+		}
+		require.Equal(t, model[x], p.lanesOf(x.f, x.b))
+		require.Equal(t, len(model), p.count)
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	gen := rand.New(rand.NewPCG(1, 2))
+	var h histogram
+	var all []float64
+	for range 100_000 {
+		x := math.Exp(gen.NormFloat64()*2 + 15)
+		all = append(all, x)
+		h.add(int64(x))
+	}
+	slices.Sort(all)
+	for _, q := range []float64{0.01, 0.5, 0.99, 0.999} {
+		require.InEpsilon(t, all[int(q*float64(len(all)))], float64(h.quantile(q)), 0.03)
+	}
+	require.Zero(t, new(histogram).quantile(0.5))
+}
+
+func TestPoissonMax(t *testing.T) {
+	gen := rand.New(rand.NewPCG(1, 2))
+	const n, mean, times = 1000, 6.0, 300
+	sum := 0.0
+	for range times {
+		most := 0
+		for range n {
+			x, left := -1, mean
+			for left > 0 {
+				left -= gen.ExpFloat64()
+				x++
+			}
+			most = max(most, x)
+		}
+		sum += float64(most) / times
+	}
+	require.InEpsilon(t, sum, poissonMax(mean, n), 0.03)
+}
+
+func TestPictures(t *testing.T) {
+	for _, args := range []string{"", " -k 20,40", " -load 0.2,0.4"} {
+		file := filepath.Join(t.TempDir(), "out.png")
+		require.NoError(t, run(io.Discard, io.Discard, strings.Fields(
+			"-frontends 20 -backends 200 -k 20 -policy slots,p2c -subset rocksteadier,random -load 0.4 -duration 1s -picture "+file+args)))
+		written, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, bytes.HasPrefix(written, []byte("\x89PNG")))
+	}
+}
+
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	for args, want := range map[string]string{
+		"-frontends 0":    "0 frontends",
+		"-policy best":    `no policy "best"`,
+		"-subset best":    `no algorithm "best"`,
+		"-load 3":         "-load",
+		"-load much":      "-load",
+		"-scenario quake": "-scenario",
+		"-k x":            "invalid syntax",
+		"-k 0":            "-k 0",
+		"-hot 0.2":        "-hot",
+		"-duration -1s":   "-duration",
+		"stray":           `unexpected argument "stray"`,
+		"-csv /none/x -frontends 5 -backends 5 -duration 10ms -warmup 0s": "/none/x",
+	} {
+		require.ErrorContains(t, run(io.Discard, io.Discard, strings.Fields(args)), want, args)
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A measure is what is counted between two moments.
+type measure struct {
+	from, to int64
+	hot      histogram
+	rest     histogram
+	counts   counts
+	events   uint64 // from the beginning
+}
+
+type counts struct {
+	requests uint64 // begun
+	refused  uint64 // by the frontend itself: all slots busy, no backend known
+	denied   uint64 // attempts that a backend refused or broke
+	retries  uint64
+	failures uint64 // requests that ended without an answer after an attempt
+	connects uint64 // connections made, or tried
+	messages uint64 // leases, probes and their answers
+}
+
+func newMeasure(from, to int64) measure { return measure{from: from, to: to} }
+
+func (m *measure) within(now int64) bool { return now >= m.from }
+
+func (m *measure) add(now int64, count *uint64, n uint64) {
+	if m.within(now) {
+		*count += n
+	}
+}
+
+func (m *measure) arrived(now int64)            { m.add(now, &m.counts.requests, 1) }
+func (m *measure) refused(now int64)            { m.add(now, &m.counts.refused, 1) }
+func (m *measure) notServed(now int64)          { m.add(now, &m.counts.denied, 1) }
+func (m *measure) retried(now int64)            { m.add(now, &m.counts.retries, 1) }
+func (m *measure) failed(now int64)             { m.add(now, &m.counts.failures, 1) }
+func (m *measure) connects(now int64)           { m.add(now, &m.counts.connects, 1) }
+func (m *measure) messages(now int64, n uint64) { m.add(now, &m.counts.messages, n) }
+
+func (m *measure) done(now, took int64, hot bool) {
+	switch {
+	case !m.within(now):
+	case hot:
+		m.hot.add(took)
+	default:
+		m.rest.add(took)
+	}
+}
+
+// A histogram counts durations in steps of 1/128 of their size.
+type histogram struct {
+	counts [64 * histogramSteps]uint64
+	total  uint64
+	sum    float64
+}
+
+const (
+	histogramBits  = 7
+	histogramSteps = 1 << histogramBits
+)
+
+func (h *histogram) add(took int64) {
+	h.counts[histogramBucket(uint64(max(took, 0)))]++
+	h.total++
+	h.sum += float64(took)
+}
+
+func (h *histogram) mean() float64 { return h.sum / float64(max(h.total, 1)) }
+
+func histogramBucket(x uint64) int {
+	n := bits.Len64(x)
+	if n <= histogramBits {
+		return int(x)
+	}
+	shift := n - histogramBits - 1
+	return (shift+1)<<histogramBits + int(x>>shift&(histogramSteps-1))
+}
+
+// histogramMiddle is the middle of a bucket.
+func histogramMiddle(bucket int) float64 {
+	if bucket < histogramSteps {
+		return float64(bucket)
+	}
+	shift := bucket>>histogramBits - 1
+	return (float64(histogramSteps+bucket&(histogramSteps-1)) + 0.5) * float64(uint64(1)<<shift)
+}
+
+// quantile is the duration below which a share of them is, 0 if there are none.
+func (h *histogram) quantile(share float64) time.Duration {
+	rank := uint64(math.Ceil(share * float64(h.total)))
+	for i, n := range h.counts {
+		if n >= rank && n > 0 {
+			return time.Duration(histogramMiddle(i))
+		}
+		rank -= min(rank, n)
+	}
+	return 0
+}
+
+func (h *histogram) plus(o *histogram) *histogram {
+	sum := new(histogram)
+	for i := range h.counts {
+		sum.counts[i] = h.counts[i] + o.counts[i]
+	}
+	sum.total, sum.sum = h.total+o.total, h.sum+o.sum
+	return sum
+}
+
+// A result is a run in figures.
+type result struct {
+	config config
+	counts counts
+	events uint64
+	memory memory
+	spent  time.Duration
+
+	mean                 time.Duration
+	p50, p99, p999       time.Duration
+	p99Hot, p99Rest      time.Duration
+	meanUse, maxUse      float64 // of a backend's time
+	idle, idealIdle      float64 // share of backends that had no request
+	most, idealMost      float64 // requests of the busiest over the mean
+	perFrontend, perBack [2]float64
+	slowShare            float64 // of the scenario's slow backends: requests over those of the others
+	loads                []float64
+}
+
+// result sums up. Ideal is what choosing at random among all backends would give
+// in the same time: each backend's requests would be Poisson's.
+func (s *simulation) result(spent time.Duration) result {
+	m := &s.measure
+	all := m.hot.plus(&m.rest)
+	r := result{
+		config: s.c, counts: m.counts, events: m.events, memory: s.memory, spent: spent,
+		mean: time.Duration(all.mean()),
+		p50:  all.quantile(0.5), p99: all.quantile(0.99), p999: all.quantile(0.999),
+		p99Hot: m.hot.quantile(0.99), p99Rest: m.rest.quantile(0.99),
+	}
+	served, idle, most := 0.0, 0.0, 0.0
+	var slow, slowCount, otherCount float64
+	window := float64(m.to - m.from)
+	n := float64(len(s.backends))
+	for i := range s.backends {
+		b := &s.backends[i]
+		served += float64(b.served)
+		most = max(most, float64(b.served))
+		if b.served == 0 {
+			idle++
+		}
+		use := float64(b.busy) / window
+		r.meanUse += use / n
+		r.maxUse = max(r.maxUse, use)
+		r.perBack[0] += float64(b.sessions) / n
+		r.perBack[1] = max(r.perBack[1], float64(b.sessions))
+		if b.speed < 0.8 {
+			slow += float64(b.served)
+			slowCount++
+		} else {
+			otherCount++
+		}
+	}
+	for i := range s.frontends {
+		conns := float64(s.frontends[i].conns)
+		r.perFrontend[0] += conns / float64(len(s.frontends))
+		r.perFrontend[1] = max(r.perFrontend[1], conns)
+	}
+	mean := served / n
+	r.idle, r.idealIdle = idle/n, math.Exp(-mean)
+	if mean > 0 {
+		r.most, r.idealMost = most/mean, poissonMax(mean, len(s.backends))/mean
+	}
+	if slowCount > 0 && otherCount > 0 {
+		r.slowShare = slow / slowCount / ((served - slow) / otherCount)
+	}
+	if mean > 0 {
+		r.loads = s.loads(mean)
+	}
+	return r
+}
+
+// loadPoints is how many points a picture's curve of the backends' loads has.
+const loadPoints = 200
+
+// loads is the backends' requests over the mean, ascending, at so many quantiles.
+func (s *simulation) loads(mean float64) []float64 {
+	most := uint32(0)
+	for i := range s.backends {
+		most = max(most, s.backends[i].served)
+	}
+	counts := make([]int, most+1)
+	for i := range s.backends {
+		counts[s.backends[i].served]++
+	}
+	points := make([]float64, 0, loadPoints+1)
+	load, below := 0, 0
+	for p := range loadPoints + 1 {
+		rank := min(p*len(s.backends)/loadPoints, len(s.backends)-1)
+		for below+counts[load] <= rank {
+			below += counts[load]
+			load++
+		}
+		points = append(points, float64(load)/mean)
+	}
+	return points
+}
+
+// poissonMax is the expected largest of n independent Poisson variables: the sum
+// over m of the chance that one is above m.
+func poissonMax(mean float64, n int) float64 {
+	if mean == 0 {
+		return 0
+	}
+	sum, below := 0.0, 0.0
+	for m := 0.0; ; m++ {
+		lg, _ := math.Lgamma(m + 1)
+		below += math.Exp(m*math.Log(mean) - mean - lg)
+		above := -math.Expm1(float64(n) * math.Log(min(below, 1)))
+		sum += above
+		if m > mean && above < 1e-9 {
+			return sum
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+)
+
+// A panel is a figure of the results against the subset's size or the load.
+type panel struct {
+	title string
+	log   bool
+	value func(r *result) float64
+}
+
+var panels = [][]panel{
+	{
+		{"p99 of hot frontends, ms", true, func(r *result) float64 { return float64(r.p99Hot) / 1e6 }},
+		{"p99 of the others, ms", true, func(r *result) float64 { return float64(r.p99Rest) / 1e6 }},
+	},
+	{
+		{"backends without a request, %", false, func(r *result) float64 { return 100 * r.idle }},
+		{"requests of the busiest backend / mean", true, func(r *result) float64 { return r.most }},
+	},
+}
+
+const (
+	pictureWidth  = 11 * vg.Inch
+	pictureHeight = 8 * vg.Inch
+	pictureDPI    = 96
+)
+
+// palette has a colour for each policy.
+var palette = []color.Color{
+	color.NRGBA{0xc0, 0x20, 0x20, 0xff}, color.NRGBA{0x1f, 0x77, 0xb4, 0xff}, color.NRGBA{0x2c, 0xa0, 0x2c, 0xff},
+	color.NRGBA{0xff, 0x7f, 0x0e, 0xff}, color.NRGBA{0x94, 0x67, 0xbd, 0xff}, color.NRGBA{0x8c, 0x56, 0x4b, 0xff},
+	color.NRGBA{0xe3, 0x77, 0xc2, 0xff}, color.NRGBA{0x7f, 0x7f, 0x7f, 0xff}, color.NRGBA{0xbc, 0xbd, 0x22, 0xff},
+	color.NRGBA{0x17, 0xbe, 0xcf, 0xff},
+}
+
+// drawPicture draws what varied: figures against the size of the subsets or
+// against the load, or else how the load is spread.
+func drawPicture(w io.Writer, results []result) error {
+	x, label := axis(results)
+	var plots [][]*plot.Plot
+	if x == nil {
+		p, err := spreadPlot(results)
+		if err != nil {
+			return err
+		}
+		plots = [][]*plot.Plot{{p}}
+	} else {
+		for _, row := range panels {
+			var drawn []*plot.Plot
+			for _, pan := range row {
+				p, err := pan.plot(results, x, label)
+				if err != nil {
+					return err
+				}
+				drawn = append(drawn, p)
+			}
+			plots = append(plots, drawn)
+		}
+	}
+	canvas := vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(pictureDPI))
+	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 6, PadY: vg.Millimeter * 6}
+	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+		for j, tile := range row {
+			plots[i][j].Draw(tile)
+		}
+	}
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
+	return err
+}
+
+// axis is what varied from run to run, nil if nothing did but the policy.
+func axis(results []result) (x func(r *result) float64, label string) {
+	for i := range results {
+		c, first := &results[i].config, &results[0].config
+		switch {
+		case c.k != first.k:
+			return func(r *result) float64 { return r.config.perBackend() }, "F k / B"
+		case c.load != first.load:
+			return func(r *result) float64 {
+				load, _ := strconv.ParseFloat(r.config.load, 64) // the document's is the least
+				return max(load, 0.009)
+			}, "load, share of the capacity"
+		}
+	}
+	return nil, ""
+}
+
+// name tells the lines of a picture apart.
+func (r *result) name(results []result) string {
+	for i := range results {
+		if results[i].config.subset != r.config.subset {
+			return r.config.policy + ", " + r.config.subset
+		}
+	}
+	return r.config.policy
+}
+
+// lines groups the results that differ only in what varies.
+func lines(results []result) (names []string, of map[string][]*result) {
+	of = map[string][]*result{}
+	for i := range results {
+		r := &results[i]
+		name := r.name(results)
+		if of[name] == nil {
+			names = append(names, name)
+		}
+		of[name] = append(of[name], r)
+	}
+	return names, of
+}
+
+func (pan panel) plot(results []result, x func(r *result) float64, label string) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text = pan.title, label
+	p.Add(plotter.NewGrid())
+	if label == "F k / B" {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(results, x))
+	}
+	if pan.log {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	}
+	names, of := lines(results)
+	for i, name := range names {
+		var points plotter.XYs
+		for _, r := range of[name] {
+			points = append(points, plotter.XY{X: x(r), Y: max(pan.value(r), 1e-3)})
+		}
+		slices.SortFunc(points, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
+		if err := addLine(p, name, i, points); err != nil {
+			return nil, err
+		}
+	}
+	p.Legend.Top, p.Legend.TextStyle.Font.Size = true, vg.Points(8)
+	return p, nil
+}
+
+func addLine(p *plot.Plot, name string, i int, points plotter.XYs) error {
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return fmt.Errorf("picture of %s: %w", name, err)
+	}
+	line.Color, dots.Color = palette[i%len(palette)], palette[i%len(palette)]
+	line.Width, dots.Radius, dots.Shape = vg.Points(1.5), vg.Points(2), draw.CircleGlyph{}
+	if i >= len(palette) {
+		line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+	}
+	p.Add(line)
+	if len(points) < 20 {
+		p.Add(dots)
+	}
+	p.Legend.Add(name, line)
+	return nil
+}
+
+func ticks(results []result, x func(r *result) float64) (list []plot.Tick) {
+	seen := map[float64]bool{}
+	for i := range results {
+		if v := x(&results[i]); !seen[v] {
+			seen[v] = true
+			list = append(list, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+		}
+	}
+	return list
+}
+
+// spreadPlot draws each backend's load, the backends in ascending order.
+func spreadPlot(results []result) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = "requests of a backend / mean"
+	p.X.Label.Text = "share of the backends, the least busy first, %"
+	p.Add(plotter.NewGrid())
+	for i := range results {
+		r := &results[i]
+		points := make(plotter.XYs, len(r.loads))
+		for j, load := range r.loads {
+			points[j] = plotter.XY{X: 100 * float64(j) / loadPoints, Y: load}
+		}
+		name := r.name(results)
+		if r.config.scenario != results[0].config.scenario {
+			name += ", " + r.config.scenario
+		}
+		if err := addLine(p, name, i, points); err != nil {
+			return nil, err
+		}
+	}
+	p.Legend.Left, p.Legend.Top = true, true
+	return p, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+// The parts of the measured time at which things happen, and how long they take.
+const (
+	failAt, returnAt = 0.25, 0.75
+	failShare        = 0.01 // of the backends
+
+	rollingGroups = 20
+	rollingDrain  = 1e9 // nanoseconds from the drain to the end
+	rollingDown   = 2e9
+
+	resizeAt     = 0.5
+	resizeSpread = 5e9 // the frontends hear of it one after another
+)
+
+// plan puts what happens in the scenario into the schedule.
+func (s *simulation) plan() {
+	from, length := int64(s.c.warmup), float64(s.c.duration)
+	at := func(share float64) int64 { return from + int64(share*length) }
+	switch s.c.scenario {
+	case "failures":
+		for _, b := range s.gen.Perm(s.existing)[:max(1, int(failShare*float64(s.existing)))] {
+			s.schedule.push(event{at(failAt), packed(backendFails, 0, int32(b))})
+			s.schedule.push(event{at(returnAt), packed(backendReturns, 0, int32(b))})
+		}
+	case "rolling":
+		for b := range s.existing {
+			// Groups of neighbours, as a deployment does it rack by rack.
+			group := b * rollingGroups / s.existing
+			start := at(float64(group) / rollingGroups)
+			s.schedule.push(event{start, packed(backendDrains, 0, int32(b))})
+			s.schedule.push(event{start + rollingDrain, packed(backendFails, 0, int32(b))})
+			s.schedule.push(event{start + rollingDrain + rollingDown, packed(backendReturns, 0, int32(b))})
+		}
+	case "resize":
+		for b := s.existing; b < len(s.backends); b++ {
+			s.schedule.push(event{at(resizeAt), packed(backendReturns, 0, int32(b))})
+		}
+		for f := range s.c.frontends {
+			s.schedule.push(event{at(resizeAt) + 1 + s.gen.Int64N(resizeSpread), packed(frontendResizes, 0, int32(f))})
+		}
+	}
+}

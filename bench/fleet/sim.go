@@ -1,0 +1,201 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/policy"
+	"docstore/boxcarrpc/subset"
+)
+
+const never = math.MaxInt64
+
+// A simulation is a fleet on virtual time. Everything is in a few slices; there
+// is no goroutine and no clock, and all randomness is from one generator, so that
+// a seed makes the same run each time. What decides, the policies of the frontends
+// and the slot boards and token buckets of the backends, is the code of
+// production.
+type simulation struct {
+	c   config
+	now int64
+	rng rand.PCG
+	gen *rand.Rand // of rng
+
+	frontends []frontend
+	backends  []backend
+	rate      core.Rate // of the backends' token buckets
+	tasks     []task
+	freeTasks []int32
+	questions []question
+	freeAsked []int32
+	pairs     pairs
+
+	subset   subset.Algorithm
+	members  []int32 // of frontend f's subset, from f*k on
+	offsets  []int32 // of the frontends of a backend, in users
+	users    []int32
+	scratch  []int
+	heard    []int32
+	existing int // backends; those beyond come with a resize
+
+	schedule schedule
+	requests wire // tasks to backends
+	answers  wire // tasks to frontends
+	asking   wire // questions to backends
+	answered wire // questions to frontends
+	arrival  int64
+	order    []int32 // frontends: the hot, the others, and those without requests
+	hot, all int     // how many of order are hot, and how many have requests
+	hotRate  float64 // share of the requests that are of hot ones
+
+	measure measure
+	memory  memory
+}
+
+// memory is what a run takes.
+type memory struct{ backends, frontends, pairs uint64 }
+
+// newSimulation makes a fleet of which nothing is connected yet.
+func newSimulation(c config) (*simulation, error) {
+	s := &simulation{c: c}
+	s.rng.Seed(c.seed, 0)
+	s.gen = rand.New(&s.rng)
+	var err error
+	if s.subset, err = subset.ByName(c.subset, &subset.Options{Seed: c.seed}); err != nil {
+		return nil, err
+	}
+	makePolicy, err := policy.ByName(c.policy, &c.options)
+	if err != nil {
+		return nil, err
+	}
+	if s.rate, err = core.NewRate(bucketRate/c.service.Seconds(), bucketBurst); err != nil {
+		return nil, err
+	}
+	before := heapBytes()
+	s.makeBackends()
+	s.memory.backends = heapBytes() - before
+	before = heapBytes()
+	s.makeFrontends(makePolicy)
+	s.memory.frontends = heapBytes() - before
+	before = heapBytes()
+	s.makePairs()
+	s.memory.pairs = heapBytes() - before
+	s.chooseClasses()
+	s.measure = newMeasure(int64(c.warmup), int64(c.warmup+c.duration))
+	s.plan()
+	return s, nil
+}
+
+func heapBytes() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// chooseClasses says which frontends are hot and which have nothing to do, in no
+// order that a subset could share.
+func (s *simulation) chooseClasses() {
+	n := float64(s.c.frontends)
+	s.hot = int(s.c.hotShare * n)
+	s.all = max(1, s.c.frontends-int(s.c.coldShare*n))
+	s.order = make([]int32, s.c.frontends)
+	for i, f := range s.gen.Perm(s.c.frontends) {
+		s.order[i] = int32(f)
+		s.frontends[f].hot = i < s.hot
+	}
+	s.hotRate = min(1, float64(s.hot)*s.c.hotTimes/n)
+	if s.hot == s.all {
+		s.hotRate = 1
+	}
+	s.arrival = s.pause()
+}
+
+// pause is the time to the next request.
+func (s *simulation) pause() int64 { return int64(s.gen.ExpFloat64() * 1e9 / s.c.rate) }
+
+// run lets the whole time pass. progress is called now and then.
+func (s *simulation) run(progress func(share float64, events uint64)) {
+	for f := range s.frontends {
+		s.join(int32(f))
+	}
+	end := int64(s.c.warmup + s.c.duration)
+	looked := time.Now()
+	for n := uint64(1); s.step(end); n++ {
+		if n%(1<<18) == 0 && time.Since(looked) > time.Second {
+			looked = time.Now()
+			progress(float64(s.now)/float64(end), s.measure.events)
+		}
+	}
+}
+
+// step does what happens next, unless that is after the end.
+func (s *simulation) step(end int64) bool {
+	next, source := s.arrival, 0
+	for i, at := range [...]int64{s.requests.next(), s.answers.next(), s.asking.next(), s.answered.next(), s.schedule.next()} {
+		if at < next {
+			next, source = at, i+1
+		}
+	}
+	if next > end {
+		return false
+	}
+	s.now = next
+	s.measure.events++
+	switch source {
+	case 0:
+		s.arrival = s.now + s.pause()
+		s.arrive(s.whose())
+	case 1:
+		s.receive(s.requests.receive())
+	case 2:
+		s.finish(s.answers.receive())
+	case 3:
+		s.consider(s.asking.receive())
+	case 4:
+		s.learn(s.answered.receive())
+	case 5:
+		s.happen(s.schedule.pop())
+	}
+	return true
+}
+
+// whose is the frontend of a request.
+func (s *simulation) whose() int32 {
+	if s.hot > 0 && s.gen.Float64() < s.hotRate {
+		return s.order[s.gen.IntN(s.hot)]
+	}
+	return s.order[s.hot+s.gen.IntN(max(1, s.all-s.hot))]
+}
+
+func (s *simulation) happen(e event) {
+	kind, generation, index := e.unpack()
+	switch kind {
+	case serviceEnds:
+		if t := &s.tasks[index]; t.generation&(1<<generationBits-1) == generation {
+			s.serviceEnds(index)
+		}
+	case freshArrives:
+		s.requests.send(s.now, index)
+	case dialed:
+		s.asking.send(s.now, index)
+	case frontendWakes:
+		if f := &s.frontends[index]; f.wake == e.at {
+			f.wake = never
+			s.actions(index)
+		}
+	case gossipHeard:
+		s.gossip(index)
+	case backendFails:
+		s.fail(index)
+	case backendDrains:
+		s.drain(index)
+	case backendReturns:
+		s.backends[index].state = up
+	case frontendResizes:
+		s.resize(index)
+	}
+}
