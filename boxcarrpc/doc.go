@@ -98,8 +98,9 @@
 //
 //   - Every call ends, within its deadline, with the handler's answer or with an
 //     error that says whether the request may have been processed.
-//   - A request is sent again only if it certainly was not processed, or its
-//     method was declared idempotent.
+//   - A request is sent again, or to a second server beside a slow one, only if it
+//     certainly was not processed, or its method was declared idempotent; and no
+//     oftener than a share of the calls: see PoolOptions.RetryRatio.
 //   - Nothing reads the request or writes to dst once Call has returned.
 //   - A frame that was changed on its way ends its connection; its content is
 //     not used.

@@ -22,6 +22,7 @@ type Pool struct {
 	buffers budget
 	counts  struct {
 		calls, failed, rejected, retries atomic.Uint64
+		unfunded, hedges, hedgesWon      atomic.Uint64
 	}
 
 	ctx    context.Context // of everything that the pool does on its own
@@ -37,6 +38,7 @@ type Pool struct {
 		closed  bool
 		ladder  core.Ladder
 		rover   core.Rover
+		retries core.RetryBudget
 		rng     rand.PCG
 		peers   []*poolPeer // by the core's index; nil where there is none
 		vacant  []int32     // indexes that are free again
@@ -90,6 +92,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	entries := o.Size + spareEntries(o.Size)
 	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
 	p.mu.entries = make([]*clientLane, entries)
+	p.mu.retries = core.NewRetryBudget(0, o.RetryRatio, retriesPerSecond, int32(max(o.Size, retriesPerSecond)))
 	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
 	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
@@ -155,6 +158,9 @@ type PoolStats struct {
 	Failed     uint64 // of these, ended with an error of any kind
 	Rejected   uint64 // of these, refused because all slots were busy
 	Retries    uint64 // attempts after a first
+	Unfunded   uint64 // that were not made, because the retry budget was used up
+	Hedges     uint64 // attempts beside a slow one
+	HedgesWon  uint64 // of these, the ones that were answered first
 	Leases     uint64 // slots gained
 	Swaps      uint64 // of these, for a higher one
 	Lost       uint64 // slots lost with their transport or to a panic
@@ -171,6 +177,7 @@ func (p *Pool) Stats() PoolStats {
 		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
 		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
 		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
+		Unfunded: p.counts.unfunded.Load(), Hedges: p.counts.hedges.Load(), HedgesWon: p.counts.hedgesWon.Load(),
 		Transports: len(p.mu.open), Streams: p.mu.streams, Servers: p.mu.ladder.Members(),
 	}
 	for entry, lane := range p.mu.entries {

@@ -26,7 +26,8 @@ const fillWait = time.Second
 // ErrPoolBusy. If the pool holds no slot at all, it waits within ctx for the
 // first one, and then fails with ErrNoServer. A request that certainly was not
 // processed, or any request of an idempotent method, is sent again on the next
-// best slot of a server that this call has not tried, at most MaxRetries times.
+// best slot of a server that this call has not tried, at most MaxRetries times and
+// within the pool's retry budget.
 // Any other failure is an *Error; see [Error] for what it tells.
 func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	return p.CallWith(ctx, method, request, dst, nil)
@@ -43,79 +44,51 @@ func (p *Pool) call(ctx context.Context, method string, request, dst []byte, inf
 		ctx, cancel = context.WithTimeout(ctx, p.options.CallTimeout)
 		defer cancel()
 	}
-	var (
-		few   [4]int32
-		tried = few[:0] // servers
-		last  error
-	)
-	for attempt := 0; ; attempt++ {
-		lane, err := p.acquire(ctx, tried)
-		if err != nil {
-			return dst, noFurther(last, err)
-		}
-		peer := lane.transport.peer.index
-		out, again, err := p.exchange(ctx, lane, method, request, dst, info)
-		if err == nil {
-			return out, nil
-		}
-		if !again || attempt >= p.options.MaxRetries || ctx.Err() != nil {
-			return dst, err
-		}
-		p.counts.retries.Add(1)
-		tried, last = append(tried, peer), err
+	c := call{method: method, request: request, rule: p.options.Methods[method], info: info}
+	if c.rule.HedgeAfter > 0 {
+		return p.hedged(ctx, c, dst)
 	}
-}
-
-// noFurther is the error of a call that got no slot: if it was for a further
-// attempt, what became of the last one says more.
-func noFurther(last, err error) error {
-	var e *Error
-	if !errors.As(last, &e) {
-		return err
-	}
-	return &Error{
-		Code:      e.Code,
-		Message:   "no slot for another attempt",
-		Processed: e.Processed,
-		cause:     fmt.Errorf("%w (the attempt before: %w)", err, last),
-	}
+	return p.attempts(ctx, &c, dst)
 }
 
 // exchange sends a request on a lane and awaits the response. again says that
 // another server may be asked.
-func (p *Pool) exchange(ctx context.Context, lane *clientLane, method string, request, dst []byte, info *CallInfo) (out []byte, again bool, err error) {
+func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []byte) (out []byte, again bool, err error) {
 	if ctx.Err() != nil {
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 		return dst, false, contextError(ctx, false)
 	}
-	if limit := lane.transport.hello.MaxRequest; uint64(len(request)) > uint64(limit) {
+	if limit := lane.transport.hello.MaxRequest; uint64(len(c.request)) > uint64(limit) {
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
-		return dst, false, tooLongForServer(lane.transport, len(request))
+		return dst, false, tooLongForServer(lane.transport, len(c.request))
 	}
 	deadline, limited := ctx.Deadline()
-	alone := !limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline
-	info.attempt(lane)
-	reads, err := lane.send(method, info.metadata(), request, dst, deadline, alone)
+	// A hedged call is to hear of the other's answer at once.
+	alone := c.hedge == nil && (!limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline)
+	c.info.attempt(lane)
+	reads, err := lane.send(c.method, c.info.metadata(), c.request, dst, deadline, alone)
 	if err != nil {
 		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
 	}
 	ticket := lane.ticket // once abandoned, the lane may be another's
-	if reads {
+	switch {
+	case reads && c.hedge != nil:
+		lane.transport.turn.pass <- struct{}{}
+	case reads:
 		lane.transport.readFor(lane, deadline)
 	}
 	if !p.await(ctx, lane, alone) {
 		return dst, false, contextError(ctx, lane.transport.out.reached(ticket))
 	}
-	info.answered(lane)
-	idempotent := p.options.Methods[method].Idempotent
+	c.info.answered(lane)
 	if lane.failure != nil {
 		written := lane.transport.out.reached(ticket)
 		err = broken(lane.transport, lane.failure, written)
 		p.dropData(lane)
-		return dst, (!written || idempotent) && !errors.Is(err, ErrPoolClosed), err
+		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
-	return p.conclude(ctx, lane, idempotent, dst)
+	return p.conclude(ctx, lane, c.rule.Idempotent, dst)
 }
 
 func tooLongForServer(t *transport, n int) error {
@@ -204,6 +177,14 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 	if p.mu.closed {
 		p.mu.Unlock()
 		return nil, ErrPoolClosed
+	}
+	switch {
+	case len(tried) == 0:
+		p.mu.retries.Deposit()
+	case !p.mu.retries.Withdraw(p.now()):
+		p.mu.Unlock()
+		p.counts.unfunded.Add(1)
+		return nil, errRetryBudget
 	}
 	p.attend()
 	if lane := p.pick(tried); lane != nil {

@@ -38,7 +38,7 @@ func (p *Pool) setDraining(t *transport, draining bool) {
 	if t.draining == draining {
 		return
 	}
-	t.draining = draining
+	t.draining, t.idleSince = draining, p.now()
 	for _, other := range t.peer.transports {
 		draining = draining || other.draining
 	}

@@ -138,12 +138,12 @@ func (c *serverConn) setDrainingLocked(draining bool) {
 }
 
 // stop tells the client that the server is going away. One that has not said
-// HELLO hears nothing more than the end.
+// HELLO has a last moment to do so, and hears it then.
 func (c *serverConn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.open {
-		shut(c.conn)
+		_ = c.conn.SetReadDeadline(time.Now().Add(drainGrace)) // fails on a closed connection only
 		return
 	}
 	c.stopLocked()

@@ -1,0 +1,148 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const hedgeAfter = 20 * time.Millisecond
+
+var hedged = map[string]Method{"m": {Idempotent: true, HedgeAfter: hedgeAfter}}
+
+// A call that one server sits on is answered by the next, as soon as that is asked,
+// and costs the first nothing but a cancelled request.
+func TestAHedgeAnswersForASlowServer(t *testing.T) {
+	var cancelled atomic.Int32
+	var slow atomic.Int32 // the server that is, plus one
+	handler := func(server int) Handler {
+		return func(ctx context.Context, _ string, request, dst []byte) ([]byte, error) {
+			if slow.CompareAndSwap(0, int32(server)+1) || slow.Load() == int32(server)+1 {
+				<-ctx.Done()
+				cancelled.Add(1)
+				return dst, ctx.Err()
+			}
+			return append(append(dst, request...), byte('0'+server)), nil
+		}
+	}
+	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 4, Methods: hedged})
+		for _, slowServer := range []int32{1, 2} {
+			slow.Store(slowServer)
+			quick := byte('0' + 2 - slowServer)
+			for range 20 { // about half of them are on the slow one first
+				start := time.Now()
+				var info CallInfo
+				out, err := p.CallWith(t.Context(), "m", []byte("x"), []byte("dst "), &info)
+				took := time.Since(start)
+				require.Equal(t, 1+int(took/hedgeAfter), info.Attempts)
+				require.NotNil(t, info.Server)
+				require.NoError(t, err)
+				require.Equal(t, "dst x"+string(quick), string(out))
+				require.Contains(t, []time.Duration{0, hedgeAfter}, took)
+			}
+		}
+		time.Sleep(time.Second)
+		stats := p.Stats()
+		require.NotZero(t, stats.HedgesWon)
+		require.Equal(t, stats.HedgesWon, stats.Hedges)
+		require.Equal(t, int32(stats.Hedges), cancelled.Load())
+		require.Zero(t, stats.Busy)
+		require.Zero(t, stats.Lost)
+	})
+}
+
+// Both servers answer at about the same time, with answers of many frames: the
+// caller may do with dst what he likes once he has it back, and the request too.
+func TestNothingIsWrittenToDstAfterAHedgedCall(t *testing.T) {
+	answer := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
+	handler := func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+		time.Sleep(time.Millisecond)
+		return append(append(dst, request...), answer...), nil
+	}
+	a, b := serve(t, handler, nil), serve(t, handler, nil)
+	p := newPool(t, &PoolOptions{Size: 16, RetryRatio: 100, Methods: map[string]Method{
+		"m": {Idempotent: true, HedgeAfter: time.Millisecond},
+	}}, a.address, b.address)
+	full(t, p)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			dst := make([]byte, 0, 2*len(answer))
+			request := bytes.Repeat([]byte{byte(i)}, 100_000)
+			for range 50 {
+				out, err := p.Call(context.Background(), "m", request, dst)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !bytes.Equal(out[:len(request)], request) || !bytes.Equal(out[len(request):], answer) {
+					t.Error("another's answer, or a mixed one")
+					return
+				}
+				clear(dst[:cap(dst)]) // a late write is a race
+				clear(request)
+				for j := range request {
+					request[j] = byte(i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NotZero(t, p.Stats().Hedges)
+}
+
+// Hedges are paid for by the retry budget: when all servers are slow, they get few
+// of them.
+func TestHedgesAreWithinTheRetryBudget(t *testing.T) {
+	slow := func(int) Handler {
+		return func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+			time.Sleep(2 * hedgeAfter)
+			return append(dst, request...), nil
+		}
+	}
+	inTown(t, 3, slow, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 12, Methods: hedged, RetryRatio: 0.1})
+		const calls = 1000
+		start := time.Now()
+		for range calls {
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+		}
+		stats := p.Stats()
+		require.InDelta(t, 12+0.1*calls+retriesPerSecond*time.Since(start).Seconds(), stats.Hedges, 2)
+		require.Zero(t, stats.HedgesWon)
+	})
+}
+
+// An attempt that may have been processed stains the call, whatever became of the
+// other.
+func TestAHedgedCallThatFailsSaysWhatMayHaveBeen(t *testing.T) {
+	handler := func(server int) Handler {
+		return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+			time.Sleep(2 * hedgeAfter)
+			return dst, &Error{Code: CodeUnavailable, Processed: server == 0}
+		}
+	}
+	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 4, Methods: hedged, MaxRetries: -1})
+		for range 4 {
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, CodeUnavailable, e.Code)
+			require.True(t, e.Processed)
+		}
+		require.Equal(t, uint64(4), p.Stats().Hedges)
+	})
+}
+
+func TestOnlyIdempotentMethodsAreHedged(t *testing.T) {
+	_, err := NewPool(nil, &PoolOptions{Methods: map[string]Method{"pay": {HedgeAfter: time.Second}}})
+	require.ErrorContains(t, err, "HedgeAfter of pay")
+}

@@ -1,0 +1,105 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// A hedge is a second attempt beside one that takes long. It never waits for a
+// slot, goes to another server than the attempt that it is beside, and is paid for
+// like a further attempt.
+type hedge struct {
+	peer atomic.Int32 // that the attempt beside it is on, plus one; 0 for none
+
+	info CallInfo // its own, as out is
+	out  []byte
+	err  error
+}
+
+// into tells the caller what became of a hedge: where it won, of its answer.
+func (h *hedge) into(info *CallInfo, won bool) {
+	if info == nil {
+		return
+	}
+	attempts := info.Attempts + h.info.Attempts
+	if won {
+		*info = h.info
+	}
+	info.Attempts = attempts
+}
+
+var errNotHedged = errors.New("no hedge was sent")
+
+// beside tells on which server the other attempt is.
+func (h *hedge) beside(peer int32) {
+	if h != nil {
+		h.peer.Store(peer + 1)
+	}
+}
+
+// hedged makes a call and, if that takes longer than the method's HedgeAfter, a
+// second attempt beside it. The first answer counts; the other attempt is
+// cancelled, and over when hedged returns.
+func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := &hedge{info: CallInfo{Metadata: c.info.metadata(), Slot: -1}, err: errNotHedged}
+	c.hedge = h
+	second := c
+	second.info = &h.info
+	ended := make(chan struct{})
+	timer := time.AfterFunc(c.rule.HedgeAfter, func() {
+		defer close(ended)
+		if h.out, h.err = p.second(ctx, &second); h.err == nil {
+			cancel()
+		}
+	})
+	out, err := p.attempts(ctx, &c, dst)
+	if timer.Stop() {
+		return out, err
+	}
+	if err == nil {
+		cancel()
+	}
+	<-ended
+	h.into(c.info, err != nil && h.err == nil)
+	switch {
+	case err == nil:
+		return out, nil
+	case h.err == nil:
+		p.counts.hedgesWon.Add(1)
+		return append(dst, h.out...), nil
+	}
+	return dst, afterThat(h.err, err)
+}
+
+// second makes the second attempt.
+func (p *Pool) second(ctx context.Context, c *call) ([]byte, error) {
+	lane := p.acquireSpare(c.hedge.peer.Load() - 1)
+	if lane == nil {
+		return nil, errNotHedged
+	}
+	p.counts.hedges.Add(1)
+	out, _, err := p.exchange(ctx, lane, c, nil)
+	return out, err
+}
+
+// acquireSpare takes the best free slot of another server than peer, if there is
+// one and the budget allows; nil if not, and if there is no peer: the attempt
+// beside has not even got a slot.
+func (p *Pool) acquireSpare(peer int32) *clientLane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.mu.closed || peer < 0 || !p.mu.retries.Withdraw(now) {
+		return nil
+	}
+	p.attend()
+	entry, ok, _ := p.mu.ladder.AcquireOther(now, []int32{peer}, &p.mu.rng)
+	if !ok {
+		return nil
+	}
+	return p.picked(now, entry)
+}

@@ -1,0 +1,120 @@
+package boxcarrpc
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/core"
+)
+
+// All servers refuse everything: they get the calls, a fifth more, and 10 a second.
+func TestRetriesAreWithinTheirBudget(t *testing.T) {
+	refuse := func(int) Handler {
+		return func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+			time.Sleep(time.Millisecond)
+			return dst, &Error{Code: CodeUnavailable, Message: "not here"}
+		}
+	}
+	inTown(t, 4, refuse, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 12})
+		const calls = 2000
+		start := time.Now()
+		var unfunded int
+		for range calls {
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.Equal(t, CodeUnavailable, CodeOf(err), "what the last attempt said counts")
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.False(t, e.Processed)
+			if e.Message == "no further attempt" {
+				unfunded++
+			}
+		}
+		var handled uint64
+		for _, s := range w.servers {
+			handled += s.Stats().Requests
+		}
+		want := 12 + calls*DefaultRetryRatio + retriesPerSecond*time.Since(start).Seconds()
+		require.InDelta(t, want, handled-calls, 2)
+		require.Equal(t, handled-calls, p.Stats().Retries)
+		require.Equal(t, uint64(unfunded), p.Stats().Unfunded)
+		require.NotZero(t, unfunded)
+	})
+}
+
+// A retry is counted when it is queued. The slots of the only other server are all
+// busy, so that retries wait: as many as the budget has, and none goes out.
+func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
+	const budget = 5
+	var g *gate // of the bubble
+	handler := func(server int) Handler {
+		return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+			if server == 0 {
+				return g.handler(ctx, method, request, dst)
+			}
+			return dst, &Error{Code: CodeUnavailable, Message: "not here"}
+		}
+	}
+	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+		g = newGate()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer g.release()
+		p := w.pool(t, &PoolOptions{Size: 20, RetryWait: 10 * time.Second})
+		for w.servers[0].Stats().InFlight < w.servers[0].Stats().Slots {
+			wg.Go(func() { _, _ = p.Call(t.Context(), "m", nil, nil) })
+			time.Sleep(time.Second)
+		}
+		p.mu.Lock()
+		p.mu.retries = core.NewRetryBudget(p.now(), 0, 0, budget)
+		p.mu.Unlock()
+		refused := w.servers[1].Stats().Requests
+		for range budget {
+			wg.Go(func() {
+				if _, err := p.Call(t.Context(), "m", nil, nil); err != nil {
+					t.Error(err) // when the gate is open they are served
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, budget, p.Stats().Waiting)
+		start := time.Now()
+		_, err := p.Call(t.Context(), "m", nil, nil)
+		require.ErrorIs(t, err, errRetryBudget)
+		require.Less(t, time.Since(start), time.Second)
+		require.Equal(t, refused+budget+1, w.servers[1].Stats().Requests)
+	})
+}
+
+// The first attempt may have been processed, and the second certainly was not: the
+// call may have been.
+func TestAFailedRetryDoesNotHideThatTheFirstAttemptMayHaveBeenProcessed(t *testing.T) {
+	var s *testServer
+	var once sync.Once
+	s = serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+		first := false
+		once.Do(func() { first = true })
+		if !first {
+			return dst, &Error{Code: CodeUnavailable, Message: "not begun"}
+		}
+		go func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for c := range s.mu.conns {
+				c.conn.Close()
+			}
+		}()
+		<-ctx.Done()
+		return dst, ctx.Err()
+	}, nil)
+	p := newPool(t, &PoolOptions{Size: 1, MaxRetries: 1, Methods: idempotent}, s.address)
+	_, err := p.Call(t.Context(), "m", nil, nil)
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "not begun", e.Message)
+	require.True(t, e.Processed)
+}
