@@ -23,6 +23,14 @@ type CallInfo struct {
 // CallWith is Call, with what info holds, and fills the rest of info in; nil is
 // like Call. Nothing touches info or reads its Metadata once it has returned.
 func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
+	if p.caller != nil {
+		return p.intercepted(ctx, method, request, dst, info)
+	}
+	return p.callPlain(ctx, method, request, dst, info)
+}
+
+// callPlain is CallWith without interceptors.
+func (p *Pool) callPlain(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
 	if info != nil {
 		*info = CallInfo{Metadata: info.Metadata, Slot: -1}
 		if err := info.Metadata.check(); err != nil {

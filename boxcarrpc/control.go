@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/netip"
@@ -21,6 +22,16 @@ const (
 // and whatever state it is in.
 func isTool(method string) bool {
 	return method == MethodDrain || method == MethodUndrain || method == MethodBoard
+}
+
+// withToolStreams is the handler of a server's streams: h and the tools.
+func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
+	return func(ctx context.Context, method string, stream *ServerStream) error {
+		if stream.tool {
+			return s.serveTool(stream)
+		}
+		return h(ctx, method, stream)
+	}
 }
 
 // serveTool serves a stream of a tool.

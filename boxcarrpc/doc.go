@@ -89,6 +89,11 @@
 // ends of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. What has none costs
 // nothing for it. A handler's context also knows who asks: see [PeerOf].
 //
+// # Interceptors
+//
+// What concerns all methods, as traces and metrics, goes around them: see [Caller],
+// [StreamOpener] and the options named Interceptors. What has none pays nothing.
+//
 // # Tools
 //
 // Every server answers [MethodBoard] with its slots and [MethodEcho] with the

@@ -65,6 +65,10 @@ type ServerOptions struct {
 	Admission Admission
 	// StreamHandler serves streams. The default answers that there are none.
 	StreamHandler StreamHandler
+	// Interceptors are around the handler, the first outermost, and
+	// StreamInterceptors around the StreamHandler. The default is none.
+	Interceptors       []func(Handler) Handler
+	StreamInterceptors []func(StreamHandler) StreamHandler
 	// MaxStreams bounds the streams of all connections together; each may hold
 	// 256 KiB that its handler has not received. One more is refused as not
 	// processed. The default is 1,024.
@@ -155,6 +159,10 @@ type PoolOptions struct {
 	// together; a call above it fails with CodeResourceExhausted. The default
 	// is 512 MiB.
 	BufferBytes int64
+	// Interceptors are around every call, the first outermost, and
+	// StreamInterceptors around the opening of every stream. The default is none.
+	Interceptors       []func(Caller) Caller
+	StreamInterceptors []func(StreamOpener) StreamOpener
 	// Dialer connects to an address. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Name is what the client calls itself to its servers. The default is the

@@ -18,7 +18,9 @@ import (
 // concurrent use.
 type Pool struct {
 	options PoolOptions
-	start   time.Time // the origin of the core's time
+	caller  Caller       // nil without interceptors
+	opener  StreamOpener // nil without interceptors
+	start   time.Time    // the origin of the core's time
 	buffers budget
 	counts  struct {
 		calls, failed, rejected, retries atomic.Uint64
@@ -83,6 +85,12 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	}
 	p := &Pool{options: o, start: time.Now()}
 	p.buffers.limit = o.BufferBytes
+	if len(o.Interceptors) > 0 {
+		p.caller = chain(Caller(p.callPlain), o.Interceptors)
+	}
+	if len(o.StreamInterceptors) > 0 {
+		p.opener = chain(StreamOpener(p.openStream), o.StreamInterceptors)
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	seed := o.Seed
 	if seed == 0 {

@@ -24,6 +24,7 @@ type Handler func(ctx context.Context, method string, request, dst []byte) ([]by
 // A Server gives out slots and serves the requests that come in on them.
 type Server struct {
 	handler   Handler
+	streams   StreamHandler
 	options   ServerOptions
 	invalid   error // what is wrong with the options
 	buffers   budget
@@ -74,8 +75,9 @@ type ServerStats struct {
 // options is reported by Serve.
 func NewServer(h Handler, opts *ServerOptions) *Server {
 	s := &Server{}
-	s.handler = s.withTools(h)
 	s.options, s.invalid = opts.withDefaults()
+	s.handler = chain(s.withTools(h), s.options.Interceptors)
+	s.streams = chain(s.withToolStreams(s.options.StreamHandler), s.options.StreamInterceptors)
 	if s.invalid == nil && h == nil {
 		s.invalid = errors.New("boxcarrpc: a server needs a handler")
 	}

@@ -27,6 +27,7 @@ type ClientStream struct {
 	answer  sync.Once     // closes begun
 	header  Metadata      // read when begun is closed
 	closed  bool          // no more messages are sent; guarded by mu
+	onEnd   []func(error) // guarded by mu
 	trailer Metadata      // guarded by mu
 }
 
@@ -40,6 +41,14 @@ type ClientStream struct {
 // none. More than MaxStreams fail with ErrPoolBusy. A stream is never tried
 // again by the pool; an [Error] with Processed false says that the caller may.
 func (p *Pool) Stream(ctx context.Context, method string, metadata Metadata) (*ClientStream, error) {
+	if p.opener != nil {
+		return p.opener(ctx, method, metadata)
+	}
+	return p.openStream(ctx, method, metadata)
+}
+
+// openStream is Stream without interceptors.
+func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata) (*ClientStream, error) {
 	if len(method) > MaxMethodBytes {
 		return nil, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
 			"stream to a method of %d bytes: at most %d are allowed", len(method), MaxMethodBytes)}
@@ -269,6 +278,32 @@ func (s *ClientStream) Close() {
 	s.abandon()
 }
 
+// OnEnd has fn called when the stream is over, with the error with which it failed,
+// nil if it ended well: at once if it is already. fn must not wait for anything; it
+// runs where the stream's connection is read.
+func (s *ClientStream) OnEnd(fn func(error)) {
+	s.mu.Lock()
+	over, failure := s.mu.over, s.mu.failure
+	if !over {
+		s.onEnd = append(s.onEnd, fn)
+	}
+	s.mu.Unlock()
+	if over {
+		fn(failure)
+	}
+}
+
+// tellEnd calls what OnEnd was given. The stream is over.
+func (s *ClientStream) tellEnd() {
+	s.mu.Lock()
+	told, failure := s.onEnd, s.mu.failure
+	s.onEnd = nil
+	s.mu.Unlock()
+	for _, fn := range told {
+		fn(failure)
+	}
+}
+
 // abandon ends the stream on this side. Its number stays taken until the server
 // has ended it, too.
 func (s *ClientStream) abandon() {
@@ -280,6 +315,7 @@ func (s *ClientStream) abandon() {
 	if first {
 		s.out.flush(false)
 		s.transport.spoke()
+		s.tellEnd()
 	}
 }
 
@@ -378,10 +414,13 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 
 // end ends the stream because the server did, or its transport.
 func (s *ClientStream) end(failure error, trailer []byte) {
-	s.finish(failure, func() {
+	first := s.finish(failure, func() {
 		s.mu.ended = true
 		s.trailer = append([]byte(nil), trailer...)
 	})
+	if first {
+		defer s.tellEnd()
+	}
 	s.answer.Do(func() { close(s.begun) })
 	s.stop()
 	s.cancel()

@@ -245,10 +245,7 @@ func (s *ServerStream) protect() (err error) {
 			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
 		}
 	}()
-	if s.tool {
-		return server.serveTool(s)
-	}
-	return server.options.StreamHandler(s.ctx, s.method, s)
+	return server.streams(s.ctx, s.method, s)
 }
 
 // end ends the stream with its status. As the client sees it the number is free
