@@ -57,11 +57,11 @@ type Collection struct {
 		sync.Mutex
 		tail   tailState
 		faults faultList
-		// suspect are segments in which a fetch has found damage since the
-		// background pass last looked.
-		suspect map[queue.SegmentID]bool
-		// awaited are segments that were set aside and have not come again.
-		awaited map[queue.SegmentID]struct{}
+		// suspect are the paths of files in which a fetch has found damage since
+		// the background pass last looked.
+		suspect map[string]bool
+		// awaited are files that were set aside and have not come again.
+		awaited map[segmentKey]segmentFile
 		// changed is closed, and replaced, when tail or faults have changed.
 		changed chan struct{}
 	}
@@ -87,8 +87,8 @@ func OpenCollection(name, queueDir, dir string, opts *CollectionOptions) (*Colle
 		recheck:  make(chan struct{}, 1),
 	}
 	c.alive, c.stop = context.WithCancel(context.Background())
-	c.mu.suspect = make(map[queue.SegmentID]bool)
-	c.mu.awaited = make(map[queue.SegmentID]struct{})
+	c.mu.suspect = make(map[string]bool)
+	c.mu.awaited = make(map[segmentKey]segmentFile)
 	c.mu.changed = make(chan struct{})
 	c.indexing.soonest = 1 // nobody knows: the first pass finds out
 	if err := makeDir(options.FS, dir); err != nil {

@@ -2,10 +2,13 @@ package docservice
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -48,4 +51,116 @@ func TestVersionThatIsGone(t *testing.T) {
 	c.mu.Lock()
 	c.mu.tail.position = end
 	c.mu.Unlock()
+}
+
+// rewritten makes a copy of a queue of two rewritten segments and a third one, with
+// or without what was rewritten.
+func rewritten(t *testing.T, originals bool) (f *fixture, path string, content []byte) {
+	f = newMemFixture(t)
+	for range 2 {
+		f.putMany("first", 100)
+		f.putMany("second", 50)
+		f.seal()
+	}
+	f.putMany("second", 50)
+	f.seal()
+	_, err := queue.Compact(context.Background(), f.queueDir, &queue.CompactOptions{
+		FS: f.fs, MaxDead: 0.01, DeleteOriginals: !originals, Logger: f.options.Logger,
+	})
+	require.NoError(t, err)
+	path = filepath.Join(f.queueDir, "0000000001-0000000002.0001.seg")
+	content, err = vfs.ReadFile(f.fs, path)
+	require.NoError(t, err)
+	f.asCopy()
+	return f, path, content
+}
+
+// A damaged rewrite is set aside, and what was sound of it served, until it comes
+// again.
+func TestQuarantineOfARewrite(t *testing.T) {
+	f, path, good := rewritten(t, false)
+	replace(t, f.fs, path, flipped(t, good, documentOf("first-50")))
+	c := f.ready()
+	waitFor(t, c, "it is set aside", quarantined(1))
+	for range 2 { // the second time after a restart
+		require.True(t, f.exists(path+queue.AsideSuffix))
+		requireNone(t, c, "first-50", ErrUnavailable)
+		requireDocument(t, c, "first-51", documentOf("first-51"))
+		requireDocument(t, c, "second-49", documentOf("second-49"))
+		status := c.Status()
+		require.NotEmpty(t, status.Faults)
+		require.Equal(t, path+queue.AsideSuffix, status.Faults[0].Path)
+		require.NoError(t, c.Close())
+		c = f.open()
+	}
+	replace(t, f.fs, path, good)
+	require.NoError(t, c.WaitReady(soon(t)))
+	waitFor(t, c, "the copy is sound", noFaults)
+	requireDocument(t, c, "first-50", documentOf("first-50"))
+	f.waitRemoved(path + queue.AsideSuffix)
+	require.Eventually(t, func() bool { return len(f.keptResults()) == 2 }, 20*time.Second, time.Millisecond)
+	require.Contains(t, f.keptResults(), segmentKey{1, 1})
+}
+
+// What a damaged rewrite has replaced serves while it is away, if it is there.
+func TestQuarantineOfARewriteBesideTheOriginals(t *testing.T) {
+	f, path, good := rewritten(t, true)
+	replace(t, f.fs, path, flipped(t, good, documentOf("first-50")))
+	c := f.ready()
+	waitFor(t, c, "it is set aside", quarantined(1))
+	requireDocument(t, c, "first-50", documentOf("first-50"))
+	require.True(t, c.Status().Ready)
+	replace(t, f.fs, path, good)
+	f.waitRemoved(path + queue.AsideSuffix)
+	waitFor(t, c, "the copy is sound", noFaults)
+}
+
+// A segment that was set aside has come when a rewrite has that stands for it: its
+// source was repaired.
+func TestRewriteStandsForWhatWasSetAside(t *testing.T) {
+	f, path, good := sealedFixture(t)
+	damaged := flipped(t, good, documentOf("second-50"))
+	replace(t, f.fs, path, damaged)
+	require.NoError(t, f.writer.Close())
+	repaired, err := queue.Repair(context.Background(), f.queueDir, &queue.RepairOptions{FS: f.fs})
+	require.NoError(t, err)
+	rewrite, err := vfs.ReadFile(f.fs, repaired[0].Rewrite)
+	require.NoError(t, err)
+	require.NoError(t, f.fs.Remove(repaired[0].Rewrite))
+	replace(t, f.fs, path, damaged)
+	f.asCopy()
+	c := f.ready()
+	waitFor(t, c, "it is set aside", quarantined(1))
+	replace(t, f.fs, repaired[0].Rewrite, rewrite)
+	f.waitRemoved(path + queue.AsideSuffix)
+	waitFor(t, c, "nothing is wrong", noFaults)
+	requireNone(t, c, "second-50", ErrUnavailable)
+	requireNone(t, c, "second-50", ErrUnavailable)
+	requireDocument(t, c, "second-51", documentOf("second-51"))
+	require.Empty(t, c.Status().Faults, "a lost document is no fault of this copy")
+	require.Equal(t, uint64(1), c.Status().Quarantined)
+}
+
+func TestBytesBefore(t *testing.T) {
+	file := func(first, last queue.SegmentID, generation uint32, bytes int64) segmentFile {
+		return segmentFile{segmentKey: segmentKey{first, generation}, last: last, version: fileVersion{bytes: bytes}}
+	}
+	files := []segmentFile{
+		file(1, 1, 0, 10), file(2, 5, 2, 40), file(2, 3, 1, 1000), file(2, 2, 0, 1000), file(4, 4, 0, 1000), file(6, 6, 0, 100), file(7, 9, 1, 30),
+	}
+	for _, c := range []struct {
+		at     queue.Address
+		before int64
+	}{
+		{queue.Address{}, 0},
+		{queue.Address{Segment: 1, Block: 5}, 5},
+		{queue.Address{Segment: 2, Block: 999}, 10},
+		{queue.Address{Segment: 4}, 30},
+		{queue.Address{Segment: 6, Block: 999}, 150},
+		{queue.Address{Segment: 10}, 180},
+	} {
+		before, all := bytesBefore(files, c.at)
+		require.EqualValues(t, 180, all)
+		require.Equal(t, c.before, before, "%v", c.at)
+	}
 }

@@ -51,7 +51,7 @@ func (c *Collection) recordFault(err error, at queue.Address) {
 	c.mu.Lock()
 	news := c.mu.faults.add(fault)
 	if news && fault.Segment != 0 {
-		c.mu.suspect[fault.Segment] = true
+		c.mu.suspect[fault.Path] = true
 	}
 	c.notify()
 	c.mu.Unlock()

@@ -2,7 +2,9 @@ package docservice
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"docstore/queue"
@@ -97,20 +99,52 @@ func (l *faultList) add(f Fault) bool {
 	return true
 }
 
-// replace puts what a full check of a segment has found in the place of what
-// was known of it. It returns what of that is news, and whether the segment had
-// faults and now has none.
-func (l *faultList) replace(id queue.SegmentID, found []Fault) (news []Fault, mended bool) {
-	known := l.segments[id]
-	delete(l.segments, id)
-	for _, f := range found {
-		if i := slices.IndexFunc(known, f.same); i >= 0 {
+// replace puts what a full check of a file has found in the place of what was
+// known of it, and of what was set aside under its name. It returns what of that
+// is news, and whether the file had faults and now has none.
+func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, mended bool) {
+	var known []Fault
+	for id, faults := range l.segments {
+		if id < f.id || id > f.last {
+			continue
+		}
+		others := faults[:0:0]
+		for _, fault := range faults {
+			if sameFiles(fault.Path, f) {
+				known = append(known, fault)
+			} else {
+				others = append(others, fault)
+			}
+		}
+		if l.segments[id] = others; len(others) == 0 {
+			delete(l.segments, id)
+		}
+	}
+	for _, fault := range found {
+		if i := slices.IndexFunc(known, fault.same); i >= 0 {
 			l.add(known[i]) // with the time when it was first found
-		} else if l.add(f) {
-			news = append(news, f)
+		} else if l.add(fault) {
+			news = append(news, fault)
 		}
 	}
 	return news, len(known) > 0 && len(found) == 0
+}
+
+// has tells whether any fault of a file is known.
+func (l *faultList) has(f segmentFile) bool {
+	for id, faults := range l.segments {
+		if id >= f.id && id <= f.last && slices.ContainsFunc(faults, func(fault Fault) bool { return sameFiles(fault.Path, f) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameFiles tells whether a path is that of a file, of the open one that it was
+// before, or of either where it was set aside.
+func sameFiles(path string, f segmentFile) bool {
+	other, ok := parseSegmentName(strings.TrimSuffix(filepath.Base(path), queue.AsideSuffix))
+	return ok && other.segmentKey == f.segmentKey
 }
 
 // list returns the faults, the one that stops the tail first and then by

@@ -33,8 +33,8 @@ func TestFaultListIsBoundedAndSorted(t *testing.T) {
 	segments := MaxFaults // twice as many faults as are listed
 	for id := segments; id >= 1; id-- {
 		for offset := range 2 {
-			assert.True(t, l.add(Fault{Segment: queue.SegmentID(id), Offset: int64(offset)}))
-			assert.False(t, l.add(Fault{Segment: queue.SegmentID(id), Offset: int64(offset)}), "found again")
+			assert.True(t, l.add(Fault{Segment: queue.SegmentID(id), Offset: int64(offset), Path: sealedName(queue.SegmentID(id))}))
+			assert.False(t, l.add(Fault{Segment: queue.SegmentID(id), Offset: int64(offset), Path: sealedName(queue.SegmentID(id))}), "found again")
 		}
 	}
 	l.add(Fault{Path: "000001.table", Reason: "bad block"})
@@ -47,9 +47,9 @@ func TestFaultListIsBoundedAndSorted(t *testing.T) {
 	assert.Equal(t, queue.SegmentID(1), faults[2].Segment)
 	assert.Equal(t, queue.SegmentID(2), faults[4].Segment)
 
-	_, mended := l.replace(1, nil)
+	_, mended := l.replace(originalFile(1), nil)
 	assert.True(t, mended)
-	_, mended = l.replace(1, nil)
+	_, mended = l.replace(originalFile(1), nil)
 	assert.False(t, mended, "there was nothing wrong any more")
 	_, after := l.list()
 	assert.Equal(t, more-2, after)
@@ -58,7 +58,7 @@ func TestFaultListIsBoundedAndSorted(t *testing.T) {
 func TestFaultListKeepsSomeOfEachSegment(t *testing.T) {
 	var l faultList
 	for offset := range 10 * maxSegmentFaults {
-		news := l.add(Fault{Segment: 1, Offset: int64(offset)})
+		news := l.add(Fault{Segment: 1, Path: sealedName(1), Offset: int64(offset)})
 		assert.Equal(t, offset < maxSegmentFaults, news)
 	}
 	faults, _ := l.list()
@@ -68,14 +68,14 @@ func TestFaultListKeepsSomeOfEachSegment(t *testing.T) {
 func TestFaultListReplace(t *testing.T) {
 	var l faultList
 	first, later := time.Unix(1, 0), time.Unix(2, 0)
-	l.add(Fault{Segment: 1, Offset: 10, Since: first})
-	l.add(Fault{Segment: 1, Offset: 20, Since: first})
+	l.add(Fault{Segment: 1, Path: sealedName(1), Offset: 10, Since: first})
+	l.add(Fault{Segment: 1, Path: sealedName(1), Offset: 20, Since: first})
 
-	news, mended := l.replace(1, []Fault{{Segment: 1, Offset: 20, Since: later}, {Segment: 1, Offset: 30, Since: later}})
+	news, mended := l.replace(originalFile(1), []Fault{{Segment: 1, Path: sealedName(1), Offset: 20, Since: later}, {Segment: 1, Path: sealedName(1), Offset: 30, Since: later}})
 	assert.False(t, mended)
-	assert.Equal(t, []Fault{{Segment: 1, Offset: 30, Since: later}}, news)
+	assert.Equal(t, []Fault{{Segment: 1, Path: sealedName(1), Offset: 30, Since: later}}, news)
 	faults, _ := l.list()
-	assert.Equal(t, []Fault{{Segment: 1, Offset: 20, Since: first}, {Segment: 1, Offset: 30, Since: later}}, faults)
+	assert.Equal(t, []Fault{{Segment: 1, Path: sealedName(1), Offset: 20, Since: first}, {Segment: 1, Path: sealedName(1), Offset: 30, Since: later}}, faults)
 }
 
 func TestFaultString(t *testing.T) {
@@ -85,4 +85,26 @@ func TestFaultString(t *testing.T) {
 		Fault{Path: "/index/1.table", Offset: 64, Reason: "bad block"}.String())
 	assert.Equal(t, "disk is full (the queue is not read beyond it)",
 		Fault{Reason: "disk is full", StopsTail: true}.String())
+}
+
+func originalFile(id queue.SegmentID) segmentFile {
+	return segmentFile{segmentKey: segmentKey{id: id}, last: id, path: sealedName(id)}
+}
+
+// A check of one file says nothing of what is wrong with another one that holds
+// the same segment.
+func TestFaultListReplacesByFile(t *testing.T) {
+	var l faultList
+	rewrite := segmentFile{segmentKey: segmentKey{1, 2}, last: 3, path: "0000000001-0000000003.0002.seg"}
+	inOriginal := Fault{Segment: 2, Path: sealedName(2) + queue.AsideSuffix}
+	l.add(inOriginal)
+	l.add(Fault{Segment: 2, Path: rewrite.path})
+	l.add(Fault{Segment: 3, Path: rewrite.path + queue.AsideSuffix})
+	assert.True(t, l.has(rewrite))
+	assert.True(t, l.has(originalFile(2)))
+	assert.False(t, l.has(originalFile(3)))
+	_, mended := l.replace(rewrite, nil)
+	assert.True(t, mended)
+	faults, _ := l.list()
+	assert.Equal(t, []Fault{inOriginal}, faults)
 }

@@ -3,6 +3,7 @@ package docservice
 import (
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,10 +118,15 @@ func (c *Collection) keepsDamaged(path string) string {
 // setAside renames a damaged file. What may lie in it and has not been read is
 // unknown from then on, so an id that is not in the index may exist.
 func (c *Collection) setAside(path string, fault Fault) error {
+	f, ok := parseSegmentName(filepath.Base(path))
+	if !ok {
+		return errors.Newf("%s is no segment", path)
+	}
+	f.path = path
 	end := c.queue.End()
 	c.mu.Lock()
-	_, awaited := c.mu.awaited[fault.Segment]
-	c.mu.awaited[fault.Segment] = struct{}{}
+	_, awaited := c.mu.awaited[f.segmentKey]
+	c.mu.awaited[f.segmentKey] = f
 	if c.mu.tail.position.Next.Compare(end.Next) < 0 {
 		c.following.Store(false)
 	}
@@ -132,9 +138,9 @@ func (c *Collection) setAside(path string, fault Fault) error {
 	c.mu.Lock()
 	if err == nil {
 		c.quarantined.Add(1)
-		c.mu.faults.replace(fault.Segment, []Fault{c.asideFault(fault.Segment, path)})
+		c.mu.faults.replace(f, []Fault{c.asideFault(f)})
 	} else if !awaited {
-		delete(c.mu.awaited, fault.Segment)
+		delete(c.mu.awaited, f.segmentKey)
 	}
 	c.notify()
 	c.mu.Unlock()
@@ -145,10 +151,10 @@ func (c *Collection) setAside(path string, fault Fault) error {
 	return err
 }
 
-// asideFault stands for a segment until its new copy is there.
-func (c *Collection) asideFault(id queue.SegmentID, path string) Fault {
+// asideFault stands for a file until its new copy is there.
+func (c *Collection) asideFault(f segmentFile) Fault {
 	return Fault{
-		Segment: id, Path: path + queue.AsideSuffix, Since: c.options.Now(),
+		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: c.options.Now(),
 		Reason: "damaged and set aside; waiting for another copy",
 	}
 }
@@ -167,14 +173,9 @@ func (c *Collection) loadAside() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range aside {
-		c.mu.awaited[f.id] = struct{}{}
-	}
-	for _, f := range files {
-		delete(c.mu.awaited, f.id)
-	}
-	for _, f := range aside {
-		if _, awaited := c.mu.awaited[f.id]; awaited {
-			c.mu.faults.replace(f.id, []Fault{c.asideFault(f.id, f.path)})
+		if !slices.ContainsFunc(files, func(there segmentFile) bool { return there.standsFor(f) }) {
+			c.mu.awaited[f.segmentKey] = f
+			c.mu.faults.replace(f, []Fault{c.asideFault(f)})
 		}
 	}
 	return nil
@@ -197,17 +198,20 @@ func (c *Collection) listAside() ([]segmentFile, error) {
 	return aside, nil
 }
 
-// noteArrived forgets that segments are awaited which are there again.
+// noteArrived forgets that files are awaited which are there again, or a rewrite
+// that stands for them.
 func (c *Collection) noteArrived(files []segmentFile) {
 	c.mu.Lock()
 	arrived := false
-	for _, f := range files {
-		if _, awaited := c.mu.awaited[f.id]; awaited {
-			delete(c.mu.awaited, f.id)
-			arrived = true
-			if !f.sealed { // a sealed one is verified, and that says what to think of it
-				c.mu.faults.replace(f.id, nil)
-			}
+	for key, awaited := range c.mu.awaited {
+		i := slices.IndexFunc(files, func(there segmentFile) bool { return there.standsFor(awaited) })
+		if i < 0 {
+			continue
+		}
+		delete(c.mu.awaited, key)
+		arrived = true
+		if !files[i].sealed || files[i].segmentKey != key { // else it is verified, and that says what to think of it
+			c.mu.faults.replace(awaited, nil)
 		}
 	}
 	at := c.mu.tail.position
@@ -224,8 +228,8 @@ func (c *Collection) noteArrived(files []segmentFile) {
 // awaits tells whether a segment that was set aside is missing at a place in
 // the queue or behind it. c.mu must be locked.
 func (c *Collection) awaits(from queue.SegmentID) bool {
-	for id := range c.mu.awaited {
-		if id >= from {
+	for _, f := range c.mu.awaited {
+		if f.last >= from {
 			return true
 		}
 	}
@@ -240,15 +244,17 @@ func (c *Collection) removeAside(files []segmentFile) {
 	if err != nil || len(aside) == 0 {
 		return
 	}
-	sound := make(map[queue.SegmentID]bool)
+	var sound []segmentFile
 	c.mu.Lock()
 	for _, f := range files {
-		sound[f.id] = f.sealed && c.verified.isSound(f) &&
-			len(c.mu.faults.segments[f.id]) == 0 && c.mu.faults.tail == nil && f.id <= c.mu.tail.position.Next.Segment
+		if f.sealed && c.verified.isSound(f) && !c.mu.faults.has(f) &&
+			c.mu.faults.tail == nil && f.id <= c.mu.tail.position.Next.Segment {
+			sound = append(sound, f)
+		}
 	}
 	c.mu.Unlock()
 	for _, f := range aside {
-		if !sound[f.id] {
+		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.standsFor(f) }) {
 			continue
 		}
 		if err := c.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -25,14 +25,15 @@ import (
 //	        | u32 | [8]    | u16, 0   | u16  | [16]      | u32  | u32       | 32 each
 //	        +-----+--------+----------+------+-----------+------+-----------+-------
 //
-//	row     0           4      8        16       24            32
-//	        +-----------+------+--------+--------+-------------+
-//	        | segment   | zero | bytes  | inode  | modified,   |
-//	        | u32       | u32  | u64    | u64    | Unix ns i64 |
-//	        +-----------+------+--------+--------+-------------+
+//	row     0           4            8        16       24            32
+//	        +-----------+------------+--------+--------+-------------+
+//	        | segment   | generation | bytes  | inode  | modified,   |
+//	        | u32       | u32        | u64    | u64    | Unix ns i64 |
+//	        +-----------+------------+--------+--------+-------------+
 //
-// The crc covers all that follows it; segments ascend. A file counts as the one that
-// was verified if it has the number, size, inode and time of modification of a row;
+// The crc covers all that follows it; segments ascend. A rewrite has the number of
+// the first segment that it replaces, and a generation. A file counts as the one that
+// was verified if it has these, size, inode and time of modification of a row;
 // the device is left out, as many file systems get another number each time they
 // are mounted. Before a file is noted it is synced: otherwise a loss of power could
 // take bytes of it and leave the note.
@@ -42,7 +43,7 @@ import (
 type verifiedFiles struct {
 	fs      vfs.FS
 	path    string
-	seen    map[queue.SegmentID]finding
+	seen    map[segmentKey]finding
 	changes int // of what is to be kept since it was saved
 }
 
@@ -75,7 +76,7 @@ const (
 var errVerifiedRefused = errors.New("docservice: the results of earlier verifications are of no use")
 
 func newVerifiedFiles(files vfs.FS, path string) *verifiedFiles {
-	return &verifiedFiles{fs: files, path: path, seen: make(map[queue.SegmentID]finding)}
+	return &verifiedFiles{fs: files, path: path, seen: make(map[segmentKey]finding)}
 }
 
 func (f segmentFile) verified() verifiedFile {
@@ -83,10 +84,12 @@ func (f segmentFile) verified() verifiedFile {
 }
 
 // knows tells whether this very file was read already, whatever was found.
-func (v *verifiedFiles) knows(f segmentFile) bool { return v.seen[f.id].verifiedFile == f.verified() }
+func (v *verifiedFiles) knows(f segmentFile) bool {
+	return v.seen[f.segmentKey].verifiedFile == f.verified()
+}
 
 // isSound tells whether this very file was read and nothing was wrong.
-func (v *verifiedFiles) isSound(f segmentFile) bool { return v.knows(f) && v.seen[f.id].sound }
+func (v *verifiedFiles) isSound(f segmentFile) bool { return v.knows(f) && v.seen[f.segmentKey].sound }
 
 // note takes down what was found in a file.
 func (v *verifiedFiles) note(f segmentFile, sound bool) {
@@ -94,10 +97,10 @@ func (v *verifiedFiles) note(f segmentFile, sound bool) {
 	if sound {
 		found.durable = syncFile(v.fs, f.path) == nil
 	}
-	if found.durable || v.seen[f.id].durable {
+	if found.durable || v.seen[f.segmentKey].durable {
 		v.changes++
 	}
-	v.seen[f.id] = found
+	v.seen[f.segmentKey] = found
 }
 
 // syncFile makes a file durable that somebody else has written.
@@ -111,11 +114,11 @@ func syncFile(files vfs.FS, path string) error {
 
 // retain forgets files that are not there any more.
 func (v *verifiedFiles) retain(files []segmentFile) {
-	there := make(map[queue.SegmentID]bool, len(files))
+	there := make(map[segmentKey]bool, len(files))
 	for _, f := range files {
-		there[f.id] = true
+		there[f.segmentKey] = true
 	}
-	maps.DeleteFunc(v.seen, func(id queue.SegmentID, _ finding) bool { return !there[id] })
+	maps.DeleteFunc(v.seen, func(key segmentKey, _ finding) bool { return !there[key] })
 }
 
 // load reads what an earlier run has found. fs.ErrNotExist: nothing as yet.
@@ -155,14 +158,14 @@ func (v *verifiedFiles) save(id [16]byte) error {
 func (v *verifiedFiles) append(dst []byte, id [16]byte) []byte {
 	start, rows := len(dst), uint32(0)
 	dst = append(dst, make([]byte, verifiedHeaderBytes)...)
-	for _, segment := range slices.Sorted(maps.Keys(v.seen)) {
-		f := v.seen[segment]
+	for _, key := range slices.SortedFunc(maps.Keys(v.seen), compareKeys) {
+		f := v.seen[key]
 		if !f.durable || rows == maxVerifiedRows {
 			continue
 		}
 		rows++
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(segment))
-		dst = binary.LittleEndian.AppendUint32(dst, 0)
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(key.id))
+		dst = binary.LittleEndian.AppendUint32(dst, key.generation)
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(f.bytes))
 		dst = binary.LittleEndian.AppendUint64(dst, f.inode)
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(f.modified))
@@ -177,7 +180,7 @@ func (v *verifiedFiles) append(dst []byte, id [16]byte) []byte {
 }
 
 // parseVerified reads what append wrote for the queue with the id.
-func parseVerified(b []byte, id [16]byte) (map[queue.SegmentID]finding, error) {
+func parseVerified(b []byte, id [16]byte) (map[segmentKey]finding, error) {
 	if len(b) < verifiedHeaderBytes || !bytes.Equal(b[4:12], []byte(verifiedMagic)) {
 		return nil, errors.New("no results of verifications")
 	}
@@ -193,9 +196,10 @@ func parseVerified(b []byte, id [16]byte) (map[queue.SegmentID]finding, error) {
 	case uint64(len(b)-verifiedHeaderBytes) != uint64(rows)*verifiedRowBytes:
 		return nil, fmt.Errorf("%d rows in %d bytes", rows, len(b))
 	}
-	seen := make(map[queue.SegmentID]finding, rows)
+	seen := make(map[segmentKey]finding, rows)
 	for b := b[verifiedHeaderBytes:]; len(b) > 0; b = b[verifiedRowBytes:] {
-		seen[queue.SegmentID(binary.LittleEndian.Uint32(b))] = finding{
+		key := segmentKey{queue.SegmentID(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[4:])}
+		seen[key] = finding{
 			verifiedFile: verifiedFile{
 				bytes:    int64(binary.LittleEndian.Uint64(b[8:])),
 				inode:    binary.LittleEndian.Uint64(b[16:]),

@@ -19,7 +19,7 @@ import (
 )
 
 // keptResults returns what the background pass of a collection has kept.
-func (f *fixture) keptResults() map[queue.SegmentID]finding {
+func (f *fixture) keptResults() map[segmentKey]finding {
 	f.t.Helper()
 	content, err := vfs.ReadFile(f.fs, firstIndex.verifiedPath(f.dir))
 	if err != nil {
@@ -142,13 +142,13 @@ func TestPowerLossBehindVerification(t *testing.T) {
 		clone := mem.CrashClone(vfs.KeepRandom(random.Uint64()))
 		require.NoError(t, c.Close())
 		after := newFixture(t, clone, string(filepath.Separator))
-		for id, kept := range after.keptResults() {
-			if !after.exists(filepath.Join(after.queueDir, sealedName(id))) {
+		for key, kept := range after.keptResults() {
+			if !after.exists(filepath.Join(after.queueDir, sealedName(key.id))) {
 				continue // its name was lost
 			}
-			_, there := after.segment(id)
+			_, there := after.segment(key.id)
 			require.Equal(t, kept.bytes, int64(len(there)))
-			require.Equal(t, map[queue.SegmentID][]byte{1: first, 2: content}[id], there)
+			require.Equal(t, map[queue.SegmentID][]byte{1: first, 2: content}[key.id], there)
 		}
 	}
 }
@@ -159,8 +159,8 @@ func TestVerifiedFormatPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/format/verified.md")
 	require.NoError(t, err)
 	v := newVerifiedFiles(vfs.NewMem(), "/verified")
-	v.seen[3] = finding{verifiedFile: verifiedFile{bytes: 64 << 20, inode: 1234, modified: 1_700_000_000_000_000_000}, sound: true, durable: true}
-	v.seen[4] = finding{sound: true} // could not be synced
+	v.seen[segmentKey{3, 0}] = finding{verifiedFile: verifiedFile{bytes: 64 << 20, inode: 1234, modified: 1_700_000_000_000_000_000}, sound: true, durable: true}
+	v.seen[segmentKey{4, 0}] = finding{sound: true} // could not be synced
 	dump := hex.Dump(v.append(nil, [16]byte([]byte("0123456789abcdef"))))
 	assert.True(t, strings.Contains(string(page), dump), dump)
 }

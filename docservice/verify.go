@@ -2,6 +2,7 @@ package docservice
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"docstore/queue"
@@ -39,7 +40,7 @@ func (c *Collection) verifyArrived(ctx context.Context, damaged *quarantine) boo
 		return ctx.Err() == nil
 	}
 	for _, f := range files {
-		if !f.sealed || !c.takeSuspect(f.id) && c.verified.knows(f) {
+		if !f.sealed || !c.takeSuspect(f) && c.verified.knows(f) {
 			continue
 		}
 		if c.waitUntil(ctx, c.tailRests) != nil {
@@ -67,7 +68,7 @@ func (c *Collection) verifyArrived(ctx context.Context, damaged *quarantine) boo
 // verify reads one segment in full and puts what is wrong with it in the place
 // of what was known. The error is that it could not be read.
 func (c *Collection) verify(ctx context.Context, f segmentFile) (sound bool, err error) {
-	report, err := c.queue.Verify(ctx, f.id)
+	report, err := c.queue.VerifyFile(ctx, filepath.Base(f.path))
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +77,7 @@ func (c *Collection) verify(ctx context.Context, f segmentFile) (sound bool, err
 		found = append(found, c.faultOf(damage, queue.Address{}))
 	}
 	c.mu.Lock()
-	news, mended := c.mu.faults.replace(f.id, found)
+	news, mended := c.mu.faults.replace(f, found)
 	c.notify()
 	c.mu.Unlock()
 	for _, fault := range news {
@@ -92,12 +93,12 @@ func (c *Collection) verify(ctx context.Context, f segmentFile) (sound bool, err
 // must be locked.
 func (c *Collection) tailRests() bool { return c.mu.tail.current || c.mu.faults.tail != nil }
 
-// takeSuspect tells whether a fetch has met damage in the segment since this
-// was asked last.
-func (c *Collection) takeSuspect(id queue.SegmentID) bool {
+// takeSuspect tells whether a fetch has met damage in the file since this was
+// asked last.
+func (c *Collection) takeSuspect(f segmentFile) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	suspect := c.mu.suspect[id]
-	delete(c.mu.suspect, id)
+	suspect := c.mu.suspect[f.path]
+	delete(c.mu.suspect, f.path)
 	return suspect
 }

@@ -64,7 +64,8 @@ func Check(ctx context.Context, dir string, opts *ReaderOptions, progress func(d
 	}
 	c.missing(&l, expected, l.last()+1)
 	for _, run := range l.rewrites {
-		if err := c.rewrite(ctx, run); err != nil {
+		// Where there is none a higher generation has come.
+		if err := c.rewrite(ctx, run); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return c.report, err
 		}
 	}
@@ -81,24 +82,11 @@ func (c *checker) missing(l *listing, from, to SegmentID) {
 	}
 }
 
-// rewrite verifies a rewrite. One without a footer is being copied.
+// rewrite verifies a rewrite.
 func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	s, err := openSegmentFile(c.fs, run.path(c.dir), run.first)
-	var corruption *CorruptionError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil // a higher generation has come
-	case errors.As(err, &corruption):
-		c.report.Segments++
-		c.damage(corruption)
-		return nil
-	case errors.Is(err, errIncomplete):
-		c.report.Segments++
-		info, err := c.fs.Stat(run.path(c.dir))
-		c.report.Unfinished += info.Size
-		return err
-	case err != nil:
-		return err
+	if s == nil {
+		return c.unopened(run.path(c.dir), run.first, true, err)
 	}
 	defer s.file.Close()
 	c.report.Segments++
@@ -161,39 +149,50 @@ func (c *checker) skip(bytes int64) {
 	}
 }
 
-// segment verifies one segment. The error is about reading it, or ErrNewerVersion.
+// segment verifies one segment: of two files the sealed one. The error is about
+// reading it, or ErrNewerVersion.
 func (c *checker) segment(ctx context.Context, n SegmentID) error {
-	var s *segmentFile
-	var sealed bool
 	err := fs.ErrNotExist
 	for i := 0; i < len(suffixes) && errors.Is(err, fs.ErrNotExist); i++ {
-		s, err = openSegmentFile(c.fs, segmentPath(c.dir, n, suffixes[i]), n)
-		sealed = suffixes[i] == sealedSuffix
+		err = c.file(ctx, n, suffixes[i])
 	}
-	var corruption *CorruptionError
-	switch {
-	case errors.As(err, &corruption):
-		c.report.Segments++
-		c.damage(corruption)
-		return nil
-	case errors.Is(err, errIncomplete) && sealed:
-		c.report.Segments++
-		c.damage(&CorruptionError{Path: segmentPath(c.dir, n, sealedSuffix), Segment: n, Reason: "segment ends before its header does"})
-		return nil
-	case errors.Is(err, errIncomplete):
-		c.report.Segments++
-		info, err := c.fs.Stat(segmentPath(c.dir, n, openSuffix))
-		c.report.Unfinished += info.Size
-		return err
-	case err != nil:
-		return err
+	return err
+}
+
+// file verifies one file of a segment.
+func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
+	path := segmentPath(c.dir, n, suffix)
+	s, err := openSegmentFile(c.fs, path, n)
+	if s == nil {
+		return c.unopened(path, n, suffix == sealedSuffix, err)
 	}
 	defer s.file.Close()
 	c.report.Segments++
 	if err := c.beginning(s); err != nil {
 		return err
 	}
-	return c.frames(ctx, s, sealed)
+	return c.frames(ctx, s, suffix == sealedSuffix)
+}
+
+// unopened reports a file that could not be opened for the sake of its bytes.
+func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) error {
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		c.damage(corruption)
+	case errors.Is(err, errIncomplete) && sealed:
+		c.damage(&CorruptionError{Path: path, Segment: n, Reason: "segment is not whole: its header or footer is missing"})
+	case errors.Is(err, errIncomplete):
+		info, err := c.fs.Stat(path)
+		if err != nil {
+			return err
+		}
+		c.report.Unfinished += info.Size
+	default:
+		return err
+	}
+	c.report.Segments++
+	return nil
 }
 
 // beginning verifies the header's place in the chain and the dictionary.

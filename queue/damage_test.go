@@ -202,10 +202,10 @@ func TestCheckFindsAllDamage(t *testing.T) {
 	assert.Equal(t, 2, report.Segments)
 
 	r := openReader(t, mem)
-	one, err := r.Verify(context.Background(), 2)
+	one, err := r.VerifyFile(context.Background(), "0000000002.seg")
 	require.NoError(t, err)
 	assert.Equal(t, report.Damage[2:], one.Damage)
-	_, err = r.Verify(context.Background(), 3)
+	_, err = r.VerifyFile(context.Background(), "0000000003.seg")
 	require.ErrorContains(t, err, "0000000003")
 }
 
@@ -293,7 +293,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		got, err := tryScan(r, Position{})
 		require.ErrorIs(t, err, ErrForked)
 		require.Len(t, got, 5)
-		report, err := r.Verify(context.Background(), 2)
+		report, err := r.VerifyFile(context.Background(), "0000000002.seg")
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 	})

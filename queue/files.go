@@ -41,12 +41,31 @@ func parseName(name string) (n SegmentID, suffix string, ok bool) {
 	return SegmentID(number), suffix, true
 }
 
+// FileName is what the name of a file in a queue's directory says of the segments
+// in it.
+type FileName struct {
+	First, Last SegmentID // the same in an original
+	Generation  uint32    // of a rewrite; 0: an original
+	Sealed      bool
+}
+
+// ParseFileName reads the name of a segment's file or of a rewrite's, without its
+// directory. False: it is none of these.
+func ParseFileName(name string) (FileName, bool) {
+	if r, ok := parseRewriteName(name); ok {
+		return FileName{First: r.first, Last: r.last, Generation: r.generation, Sealed: true}, true
+	}
+	n, suffix, ok := parseName(name)
+	return FileName{First: n, Last: n, Sealed: suffix == sealedSuffix}, ok && suffix != newSuffix
+}
+
 // listing is which segments a directory has.
 type listing struct {
 	numbers  []SegmentID // ascending
 	sealed   map[SegmentID]bool
 	open     map[SegmentID]bool
 	rewrites []rewriteRun // by their names, in no order
+	aside    []rewriteRun // that were set aside
 	unborn   []string     // names of files left behind by a writer that stopped early
 }
 
@@ -59,6 +78,10 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 	for _, name := range names {
 		if run, ok := parseRewriteName(name); ok {
 			l.rewrites = append(l.rewrites, run)
+			continue
+		}
+		if run, ok := parseRewriteName(strings.TrimSuffix(name, AsideSuffix)); ok {
+			l.aside = append(l.aside, run)
 			continue
 		}
 		n, suffix, ok := parseName(name)

@@ -327,13 +327,21 @@ func (r *Reader) End() Position {
 	return Position{}
 }
 
-// Verify verifies every byte of one segment. The error is about reading it;
-// what is wrong with it is in the report.
-func (r *Reader) Verify(ctx context.Context, n SegmentID) (Report, error) {
+// VerifyFile verifies every byte of one file of the directory, by its name. The
+// error is about reading it; what is wrong with it is in the report.
+func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 	if r.isClosed() {
 		return Report{}, ErrClosed
 	}
 	c := checker{fs: r.options.FS, dir: r.dir}
-	err := c.segment(ctx, n)
+	if run, ok := parseRewriteName(name); ok {
+		err := c.rewrite(ctx, run)
+		return c.report, err
+	}
+	n, suffix, ok := parseName(name)
+	if !ok {
+		return Report{}, errors.Newf("queue: %q is no name of a segment's file", name)
+	}
+	err := c.file(ctx, n, suffix)
 	return c.report, err
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"errors"
 	"io/fs"
-	"slices"
 )
 
 // AsideSuffix ends the name of a segment's file that a server of a copy has set
@@ -13,14 +12,40 @@ const AsideSuffix = ".bad"
 
 // documentAside is document from the files that were set aside.
 func (r *Reader) documentAside(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
-	for _, suffix := range []string{sealedSuffix + AsideSuffix, openSuffix + AsideSuffix} {
-		f, err := r.files.open(a.Segment, suffix, nil)
+	l, err := r.list()
+	if err != nil {
+		return dst, false, ErrUnavailable
+	}
+	paths := []string{segmentPath(r.dir, a.Segment, sealedSuffix), segmentPath(r.dir, a.Segment, openSuffix)}
+	for _, run := range l.aside {
+		if run.covers(a.Segment) {
+			paths = append(paths, run.path(r.dir))
+		}
+	}
+	for i := range paths {
+		paths[i] += AsideSuffix
+	}
+	return r.documentIn(paths, r.files.keep, dst, id, a, take)
+}
+
+// documentIn is document from any of some files. The one that has it is given to
+// done.
+func (r *Reader) documentIn(paths []string, done func(*cachedFile), dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
+	for _, path := range paths {
+		s, err := openSegmentFile(r.options.FS, path, a.Segment)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				r.options.Logger.Debug("no document from a file that was replaced", "path", path, "error", err)
+			}
+			continue
+		}
+		f, err := r.files.admit(s)
 		if err != nil {
 			continue
 		}
 		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 		if err == nil || errors.Is(err, ErrDeleted) {
-			r.files.keep(f)
+			done(f)
 			return out, asStored, err
 		}
 		r.files.put(f)
@@ -36,26 +61,11 @@ func (r *Reader) documentLost(dst, id []byte, a Address, take CodecSet, lost err
 		return dst, false, unavailable(a, lost)
 	}
 	paths := []string{segmentPath(r.dir, a.Segment, sealedSuffix), segmentPath(r.dir, a.Segment, openSuffix)}
-	for _, run := range slices.Backward(l.covering(a.Segment)) {
+	for _, run := range l.covering(a.Segment) {
 		paths = append(paths, run.path(r.dir))
 	}
-	for _, path := range paths {
-		s, err := openSegmentFile(r.options.FS, path, a.Segment)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				r.options.Logger.Debug("no document from a file that was replaced", "path", path, "error", err)
-			}
-			continue
-		}
-		f, err := r.files.admit(s)
-		if err != nil {
-			continue
-		}
-		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
-		r.files.put(f)
-		if err == nil || errors.Is(err, ErrDeleted) {
-			return out, asStored, err
-		}
+	if out, asStored, err := r.documentIn(paths, r.files.put, dst, id, a, take); !errors.Is(err, ErrUnavailable) {
+		return out, asStored, err
 	}
 	if out, asStored, err := r.documentAside(dst, id, a, take); !errors.Is(err, ErrUnavailable) {
 		return out, asStored, err

@@ -415,8 +415,8 @@ func TestSealedBetweenTwoLooks(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, infos, 1)
 		},
-		"verify": func(r *Reader, items []item) {
-			report, err := r.Verify(t.Context(), 1)
+		"check": func(r *Reader, items []item) {
+			report, err := Check(t.Context(), queueDir, &ReaderOptions{FS: r.options.FS}, nil)
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},
