@@ -33,7 +33,7 @@ check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windo
 	cd test/ui && $(GO) mod tidy -diff && $(GO) vet ./...
 
 lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
-	shellcheck .ci/run deploy/docstore-sync docservice/docservicepb/generate.sh scripts/*
+	shellcheck .ci/run deploy/docstore-sync scripts/*
 	$(LINT) run ./...
 	cd bench && $(LINT) run --config ../.golangci.yml ./...
 	cd test/ui && $(LINT) run --config ../../.golangci.yml ./...
@@ -48,8 +48,8 @@ soak: setup ## the long runs: every seed, every kill, the fuzzers
 bench: ## the benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-proto: ## generate docservice/docservicepb (needs protoc)
-	$(GO) generate ./docservice/docservicepb
+proto: ## generate Go from the .proto files (needs protoc)
+	$(GO) generate ./docservice/docservicepb ./examples/grpcstubs/jobspb
 
 setup: ## install what tests and linters need, from rsync to gcc
 	@scripts/setup

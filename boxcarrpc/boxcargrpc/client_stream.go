@@ -1,0 +1,206 @@
+package boxcargrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+)
+
+// A clientStream is a stream as generated code uses it: one goroutine receives,
+// another may send.
+type clientStream struct {
+	ctx     context.Context
+	stream  *boxcarrpc.ClientStream
+	desc    *grpc.StreamDesc
+	opts    []grpc.CallOption
+	options callOptions
+
+	out      []byte // the sender's
+	sentLast bool   // the sender's
+	in       []byte // the receiver's
+	received bool   // the receiver's: there was a message
+
+	unwatch func() bool // leaves the end of ctx unnoticed
+
+	mu struct {
+		sync.Mutex
+		ended   bool
+		failure error // how, nil if well
+	}
+}
+
+// newStream opens a stream; it is an interceptor that calls no other.
+func (c *client) newStream(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string, _ grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := c.open(ctx, desc, method, opts)
+	if err != nil {
+		(&result{}).tell(opts, err)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *client) open(ctx context.Context, desc *grpc.StreamDesc, method string, opts []grpc.CallOption) (*clientStream, error) {
+	options, err := c.readOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.requestMetadata(ctx, method, &options)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.pool.Stream(ctx, method, m)
+	if err != nil {
+		return nil, callFailed(ctx, err, nil)
+	}
+	s := &clientStream{
+		ctx:    peer.NewContext(ctx, peerOf(stream.Peer())),
+		stream: stream, desc: desc, opts: opts, options: options,
+	}
+	s.unwatch = context.AfterFunc(ctx, func() { s.end(status.FromContextError(ctx.Err()).Err()) })
+	return s, nil
+}
+
+func (s *clientStream) Context() context.Context { return s.ctx }
+
+// Header waits for what the server sends before its first message. What fails the
+// stream is told by RecvMsg.
+func (s *clientStream) Header() (metadata.MD, error) {
+	m, err := s.stream.Header()
+	switch {
+	case err != nil:
+		return nil, nil //nolint:nilerr // as in gRPC
+	case len(m) == 0:
+		return metadata.MD{}, nil // nil would say that the stream is over
+	}
+	return pairsOf(m), nil
+}
+
+func (s *clientStream) Trailer() metadata.MD { return pairsOf(s.stream.Trailer()) }
+
+func (s *clientStream) CloseSend() error {
+	s.sentLast = true
+	s.stream.CloseSend()
+	return nil
+}
+
+// SendMsg sends a message. io.EOF says that the server has ended the stream, and
+// RecvMsg how.
+func (s *clientStream) SendMsg(message any) error {
+	err := s.send(message)
+	switch {
+	case err == nil && !s.desc.ClientStreams:
+		return s.CloseSend()
+	case errors.Is(err, io.EOF) && !s.desc.ClientStreams:
+		return nil // generated code would not receive
+	case err != nil && !errors.Is(err, io.EOF):
+		s.finish(err)
+	}
+	return err
+}
+
+func (s *clientStream) send(message any) error {
+	if s.sentLast {
+		return status.Error(codes.Internal, "SendMsg called after CloseSend")
+	}
+	var err error
+	if s.out, err = s.options.marshal(s.out[:0], message); err != nil {
+		return err
+	}
+	if len(s.out) > boxcarrpc.MaxRequestBytes {
+		return status.Errorf(codes.ResourceExhausted, "message of %d bytes, at most %d are allowed", len(s.out), boxcarrpc.MaxRequestBytes)
+	}
+	if err := s.stream.Send(s.out); err != nil {
+		return io.EOF // RecvMsg tells the cause
+	}
+	return nil
+}
+
+// RecvMsg receives a message. If there is to be one only, it awaits the end of
+// the stream, too.
+func (s *clientStream) RecvMsg(message any) error {
+	err := s.receive(message)
+	if err == nil && s.desc.ServerStreams {
+		return nil
+	}
+	if err == nil {
+		if _, err = s.next(); err == nil {
+			err = status.Error(codes.Internal, "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message")
+		} else if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	s.finish(err)
+	return err
+}
+
+func (s *clientStream) receive(message any) error {
+	data, err := s.next()
+	if err == nil {
+		s.received = true
+		return s.options.unmarshal(data, message)
+	}
+	if errors.Is(err, io.EOF) && !s.received && !s.desc.ServerStreams {
+		return status.Error(codes.Internal, "cardinality violation: received no response message from non-server-streaming RPC")
+	}
+	return err
+}
+
+// next receives the bytes of a message, which are valid until the next. io.EOF
+// is a good end.
+func (s *clientStream) next() ([]byte, error) {
+	var err error
+	if s.in, err = s.stream.Receive(s.in[:0]); err == nil {
+		return s.in, nil
+	}
+	s.mu.Lock()
+	failure := s.mu.failure
+	s.mu.Unlock()
+	switch {
+	case failure != nil:
+		return nil, failure
+	case errors.Is(err, io.EOF):
+		return nil, io.EOF
+	}
+	return nil, callFailed(s.ctx, err, s.stream.Trailer())
+}
+
+// finish ends the stream because one of its methods has found it to be over.
+func (s *clientStream) finish(err error) {
+	s.unwatch()
+	s.end(err)
+}
+
+// end ends the stream on this side, if it has not ended, and tells how.
+func (s *clientStream) end(err error) {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.mu.Lock()
+	first := !s.mu.ended
+	if first {
+		s.mu.ended, s.mu.failure = true, err
+	}
+	s.mu.Unlock()
+	if first {
+		s.stream.Close()
+		s.result().tell(s.opts, err)
+	}
+}
+
+// result is what is known of a stream that is over.
+func (s *clientStream) result() *result {
+	r := result{trailer: s.stream.Trailer(), server: s.stream.Peer()}
+	if m, err := s.stream.Header(); err == nil {
+		r.header = m
+	}
+	return &r
+}

@@ -1,0 +1,123 @@
+package boxcargrpc
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+)
+
+// maxKept is the size up to which a buffer is kept for another call.
+const maxKept = 1 << 20
+
+// buffers are of *[]byte, for requests and responses.
+var buffers sync.Pool
+
+func takeBuffer() *[]byte {
+	if b, ok := buffers.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+func keepBuffer(b *[]byte) {
+	if cap(*b) <= maxKept {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
+// invoke makes a unary call; it is an interceptor that calls no other.
+func (c *client) invoke(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var r result
+	err := c.unary(ctx, method, request, reply, opts, &r)
+	r.tell(opts, err)
+	return err
+}
+
+func (c *client) unary(ctx context.Context, method string, request, reply any, opts []grpc.CallOption, r *result) error {
+	o, err := c.readOptions(opts)
+	if err != nil {
+		return err
+	}
+	m, err := c.requestMetadata(ctx, method, &o)
+	if err != nil {
+		return err
+	}
+	out, in := takeBuffer(), takeBuffer()
+	defer keepBuffer(out)
+	defer keepBuffer(in)
+	if *out, err = o.marshal(*out, request); err != nil {
+		return err
+	}
+	info := boxcarrpc.CallInfo{Metadata: m}
+	*in, err = c.pool.CallWith(ctx, method, *out, *in, &info)
+	r.header, r.trailer, r.server = info.Header, info.Trailer, info.Server
+	if err != nil {
+		return callFailed(ctx, err, r.trailer)
+	}
+	return o.unmarshal(*in, reply)
+}
+
+// requestMetadata is the metadata of a call: what its context has and what its
+// credentials add. It is nil if there is none.
+func (c *client) requestMetadata(ctx context.Context, method string, o *callOptions) (boxcarrpc.Metadata, error) {
+	m := o.codec.announce(nil)
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		if err := validate(md); err != nil {
+			return nil, err
+		}
+		m = appendPairs(m, md)
+	}
+	for _, one := range o.credentials {
+		md, err := c.credentialsOf(ctx, method, one)
+		if err != nil {
+			return nil, err
+		}
+		m = appendPairs(m, md)
+	}
+	return m, nil
+}
+
+// credentialsOf asks credentials for what they add to a call.
+func (c *client) credentialsOf(ctx context.Context, method string, from credentials.PerRPCCredentials) (metadata.MD, error) {
+	if from.RequireTransportSecurity() && !c.secure {
+		return nil, status.Error(codes.Unauthenticated, "cannot send secure credentials over a pool without TLS")
+	}
+	info := credentials.RequestInfo{Method: method, AuthInfo: plain}
+	if c.secure {
+		info.AuthInfo = secured
+	}
+	ctx = credentials.NewContextWithRequestInfo(ctx, info)
+	service, _, _ := cutMethod(method)
+	pairs, err := from.GetRequestMetadata(ctx, "https://"+c.name+"/"+service)
+	if err != nil {
+		return nil, credentialsFailed(err)
+	}
+	md := make(metadata.MD, len(pairs))
+	for key, value := range pairs {
+		md[strings.ToLower(key)] = []string{value}
+	}
+	return md, validate(md)
+}
+
+// credentialsFailed is the error of a call whose credentials failed. Codes with
+// which a server speaks of the request must not come from there.
+func credentialsFailed(err error) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return status.Errorf(codes.Unauthenticated, "per-RPC credentials failed: %v", err)
+	}
+	switch s.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.DataLoss:
+		return status.Errorf(codes.Internal, "per-RPC credentials failed with a code that is not theirs: %v", err)
+	}
+	return err
+}

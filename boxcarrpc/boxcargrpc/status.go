@@ -1,0 +1,118 @@
+package boxcargrpc
+
+import (
+	"context"
+	"errors"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/boxcarrpc"
+)
+
+// detailsKey has the whole status in the trailer, if it has details, as in gRPC.
+const detailsKey = "grpc-status-details-bin"
+
+// A callError is the failure of a call as its caller sees it: for package status
+// it is a status, for errors.As and errors.Is it is Boxcar's error, too.
+type callError struct {
+	status *status.Status
+	cause  error
+}
+
+func (e *callError) Error() string              { return e.status.String() }
+func (e *callError) GRPCStatus() *status.Status { return e.status }
+func (e *callError) Unwrap() error              { return e.cause }
+
+// callFailed is the error of a call that failed with err, with its trailer.
+func callFailed(ctx context.Context, err error, trailer boxcarrpc.Metadata) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	code := codes.Code(boxcarrpc.CodeOf(err))
+	if errors.Is(err, boxcarrpc.ErrNoServer) && errors.Is(ctx.Err(), context.Canceled) {
+		code = codes.Canceled
+	}
+	s := status.New(code, messageOf(err))
+	if details, ok := trailer.Get(detailsKey); ok {
+		var p spb.Status
+		if proto.Unmarshal([]byte(details), &p) == nil && codes.Code(p.GetCode()) == code {
+			s = status.FromProto(&p)
+		}
+	}
+	return &callError{s, err}
+}
+
+// messageOf is what an error of Boxcar says beside its code.
+func messageOf(err error) string {
+	e, ok := err.(*boxcarrpc.Error) //nolint:errorlint // what wraps one has its own text
+	if !ok {
+		return err.Error()
+	}
+	switch cause := e.Unwrap(); {
+	case cause == nil:
+		return e.Message
+	case e.Message == "":
+		return cause.Error()
+	default:
+		return e.Message + ": " + cause.Error()
+	}
+}
+
+// NotProcessed is what a handler returns if it has not begun with its request and
+// any other server may do so: err with the code UNAVAILABLE or RESOURCE_EXHAUSTED.
+// The client's pool then asks the next one, whatever the method. That an error has
+// one of these codes does not tell it: it may come from a call that the handler
+// itself made. Through gRPC it is err.
+func NotProcessed(err error) error { return &notProcessedError{err} }
+
+type notProcessedError struct{ error }
+
+func (e *notProcessedError) Unwrap() error              { return e.error }
+func (e *notProcessedError) GRPCStatus() *status.Status { return statusOf(e.error) }
+
+// StatusError is the error of a boxcarrpc.Handler for a handler of gRPC to
+// return: an *Error of boxcarrpc has its code and message, and is [NotProcessed]
+// if it says that it was not. It is nil for nil.
+func StatusError(err error) error {
+	var e *boxcarrpc.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	failed := &callError{statusOf(err), err}
+	if !e.Processed && (e.Code == boxcarrpc.CodeUnavailable || e.Code == boxcarrpc.CodeResourceExhausted) {
+		return NotProcessed(failed)
+	}
+	return failed
+}
+
+// statusOf is the status that a handler's error stands for, as in gRPC.
+func statusOf(err error) *status.Status {
+	if s, ok := status.FromError(err); ok {
+		return s
+	}
+	var e *boxcarrpc.Error
+	if errors.As(err, &e) {
+		return status.New(codes.Code(e.Code), messageOf(err))
+	}
+	return status.FromContextError(err)
+}
+
+// answer puts a handler's error into Boxcar's terms. details is the whole status
+// where that says more, nil else.
+func answer(err error) (failure *boxcarrpc.Error, details []byte) {
+	s := statusOf(err)
+	failure = &boxcarrpc.Error{Code: boxcarrpc.Code(s.Code()), Message: s.Message(), Processed: true}
+	var n *notProcessedError
+	if errors.As(err, &n) {
+		failure.Processed = false
+	}
+	if p := s.Proto(); len(p.GetDetails()) > 0 {
+		if b, err := proto.Marshal(p); err == nil {
+			details = b
+		}
+	}
+	return failure, details
+}
