@@ -6,6 +6,9 @@ import (
 	"docstore/queue"
 )
 
+// Ready is Status.Ready; asking costs nothing.
+func (c *Collection) Ready() bool { return c.following.Load() }
+
 // WaitReady waits until the collection is ready, as of Status.
 func (c *Collection) WaitReady(ctx context.Context) error {
 	return c.waitUntil(ctx, func() bool { return c.following.Load() })

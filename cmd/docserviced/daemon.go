@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/internal/cli"
@@ -25,14 +27,15 @@ type daemonOptions struct {
 	collections  []collectionFlag
 	dataDir      string
 	boxcar, http string
+	grpc         string // empty: none
 	memory       cli.Size
 	grace        time.Duration
 	quarantine   bool
 	memcached    []string // addresses; empty: none
 }
 
-// daemon is everything that serves: the collections, the two doors to them, and
-// the lock of their directory.
+// daemon is everything that serves: the collections, the doors to them, and the
+// lock of their directory.
 type daemon struct {
 	env    *cli.Env
 	lock   io.Closer
@@ -45,6 +48,8 @@ type daemon struct {
 	http          *http.Server
 	boxcarDoor    net.Listener
 	httpDoor      net.Listener
+	grpc          *grpc.Server // nil: none
+	grpcDoor      net.Listener // nil: none
 
 	alive   context.Context // until it closes
 	end     context.CancelFunc
@@ -76,6 +81,11 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.httpDoor, err = listen("--http", o.http); err != nil {
 		return nil, err
 	}
+	if o.grpc != "" {
+		if d.grpcDoor, err = listen("--grpc", o.grpc); err != nil {
+			return nil, err
+		}
+	}
 	if len(o.memcached) > 0 {
 		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
 			return nil, err
@@ -91,15 +101,22 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		d.collections = append(d.collections, collection)
 	}
 	metrics := newMetrics(d)
-	d.boxcar = boxcarrpc.NewServer(metrics.timed(docservice.NewService(d.collections...).Handle), &boxcarrpc.ServerOptions{
+	service := docservice.NewService(d.collections...)
+	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), &boxcarrpc.ServerOptions{
 		BufferBytes: d.requestBudget,
 		Logger:      env.Log,
 	})
+	if d.grpcDoor != nil {
+		d.grpc = newGRPCServer(d, metrics.timed("grpc", service.Handle))
+	}
 	page := livepage.New(newReporter(d, metrics), true, env.Log)
 	d.http = newHTTPServer(d, metrics, page)
 	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
 	d.serving.Go(func() { d.note(d.http.Serve(d.httpDoor), http.ErrServerClosed) })
+	if d.grpc != nil {
+		d.serving.Go(d.serveGRPC)
+	}
 	return d, nil
 }
 
@@ -128,6 +145,15 @@ func (d *daemon) note(err, told error) {
 func (d *daemon) boxcarAddress() string { return d.boxcarDoor.Addr().String() }
 func (d *daemon) httpAddress() string   { return d.httpDoor.Addr().String() }
 
+// addresses are where the doors are, for the log.
+func (d *daemon) addresses() []any {
+	r := []any{"boxcar", d.boxcarAddress(), "http", "http://" + d.httpAddress()}
+	if d.grpcDoor != nil {
+		r = append(r, "grpc", d.grpcDoor.Addr().String())
+	}
+	return r
+}
+
 // collection returns the collection of that name, nil if there is none.
 func (d *daemon) collection(name string) *docservice.Collection {
 	for _, c := range d.collections {
@@ -145,7 +171,11 @@ func (d *daemon) stop(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var draining sync.WaitGroup
-	for door, shutdown := range map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown} {
+	doors := map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown}
+	if d.grpc != nil {
+		doors["grpc"] = d.shutdownGRPC
+	}
+	for door, shutdown := range doors {
 		draining.Go(func() {
 			if err := shutdown(ctx); err != nil {
 				d.env.Log.Warn("requests were cut off", "door", door, "error", err)
@@ -168,9 +198,12 @@ func (d *daemon) close() error {
 	var errs []error
 	if d.http != nil {
 		errs = append(errs, d.http.Close(), d.boxcar.Close())
+		if d.grpc != nil {
+			d.grpc.Stop()
+		}
 		d.serving.Wait()
 	} else {
-		for _, door := range []net.Listener{d.httpDoor, d.boxcarDoor} {
+		for _, door := range []net.Listener{d.grpcDoor, d.httpDoor, d.boxcarDoor} {
 			if door != nil {
 				errs = append(errs, door.Close())
 			}

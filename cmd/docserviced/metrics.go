@@ -23,7 +23,6 @@ type metrics struct {
 	daemon   *daemon
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec
-	byMethod map[string]prometheus.Observer
 	overHTTP prometheus.Observer
 	timings  []timing
 }
@@ -46,10 +45,6 @@ func newMetrics(d *daemon) *metrics {
 			Help:    "How long requests took on this server, by door and method.",
 			Buckets: latencyBuckets,
 		}, []string{"door", "method"}),
-		byMethod: make(map[string]prometheus.Observer),
-	}
-	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
-		m.byMethod[method] = m.timing("boxcar", path.Base(method))
 	}
 	m.overHTTP = m.timing("http", "Get")
 	m.registry.MustRegister(m.seconds, collectionCollector{d}, boxcarCollector{d}, cacheCollector{d}, newBuildInfo(),
@@ -87,12 +82,16 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// timed measures how long a Boxcar handler takes.
-func (m *metrics) timed(next boxcarrpc.Handler) boxcarrpc.Handler {
+// timed measures how long the handler of a door takes.
+func (m *metrics) timed(door string, next boxcarrpc.Handler) boxcarrpc.Handler {
+	byMethod := make(map[string]prometheus.Observer)
+	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
+		byMethod[method] = m.timing(door, path.Base(method))
+	}
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		started := time.Now()
 		response, err := next(ctx, method, request, dst)
-		if observer := m.byMethod[method]; observer != nil {
+		if observer := byMethod[method]; observer != nil {
 			observer.Observe(time.Since(started).Seconds())
 		}
 		return response, err

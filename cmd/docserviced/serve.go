@@ -50,6 +50,9 @@ With --memcached the daemon puts documents into Memcached as it reads the queues
 serves them from there, and reads the segments where Memcached has no answer or is
 down. That is for queues on slow disks: segments in the page cache are faster.
 
+With --grpc the same service is served over gRPC, with health and reflection, to
+clients in languages that have no Boxcar client: docs/grpc.md.
+
 SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
 for --grace at most, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
@@ -81,6 +84,7 @@ for --grace at most, and the exit status is 0.`,
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
+	addGRPCFlags(command, &o)
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag was defined above
@@ -95,7 +99,7 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, quiet bool) error
 	if err != nil {
 		return err
 	}
-	env.Log.Info("serving", "boxcar", d.boxcarAddress(), "http", "http://"+d.httpAddress(), "collections", len(o.collections))
+	env.Log.Info("serving", append(d.addresses(), "collections", len(o.collections))...)
 	if !quiet {
 		showIndexing(ctx, env, d)
 	}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice/docservicepb"
+)
+
+// startGRPCDaemon starts a daemon with a gRPC door and connects to that.
+func startGRPCDaemon(t *testing.T, queueDir string) (*daemon, *grpc.ClientConn) {
+	t.Helper()
+	o := testOptions(t, queueDir)
+	o.grpc = "127.0.0.1:0"
+	d, _ := startTestDaemon(t, o)
+	conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return d, conn
+}
+
+func shortly(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// The same stub over gRPC and over Boxcar is answered the same.
+func TestGRPC(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	d, conn := startGRPCDaemon(t, queueDir)
+	waitReady(t, d)
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	require.NoError(t, err)
+	defer pool.Close()
+	overBoxcar, err := boxcargrpc.NewClient(pool, nil)
+	require.NoError(t, err)
+	defer overBoxcar.Close()
+
+	ask := func(conn *grpc.ClientConn) (answers []proto.Message, failures []string) {
+		client := docservicepb.NewDocumentsClient(conn)
+		ctx := shortly(t)
+		add := func(answer proto.Message, err error) {
+			answers = append(answers, answer)
+			failures = append(failures, status.Code(err).String()+": "+status.Convert(err).Message())
+		}
+		for _, one := range []*docservicepb.GetRequest{
+			{Collection: "jobs", Id: []byte("a")},
+			{Collection: "jobs", Id: []byte("none")},
+			{Collection: "jobs"},
+			{Collection: "none", Id: []byte("a")},
+		} {
+			answer, err := client.Get(ctx, one)
+			add(answer, err)
+		}
+		batch, err := client.BatchGet(ctx, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("b"), []byte("a")}})
+		add(batch, err)
+		page, err := client.Scan(ctx, &docservicepb.ScanRequest{Collection: "jobs"})
+		add(page, err)
+		dictionary, err := client.Dictionary(ctx, &docservicepb.DictionaryRequest{Collection: "jobs"})
+		add(dictionary, err)
+		return answers, failures
+	}
+	wantAnswers, wantFailures := ask(overBoxcar)
+	answers, failures := ask(conn)
+	assert.Equal(t, wantFailures, failures)
+	require.Len(t, answers, len(wantAnswers))
+	for i := range answers {
+		assert.True(t, proto.Equal(wantAnswers[i], answers[i]), "%v, want %v", answers[i], wantAnswers[i])
+	}
+	assert.Equal(t, `{"id":"a"}`, string(answers[0].(*docservicepb.GetResponse).GetDocument()))
+	assert.Equal(t, []string{"OK: ", "OK: ", "InvalidArgument", "NotFound"}, []string{failures[0], failures[1], failures[2][:15], failures[3][:8]})
+	stats, err := docservicepb.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
+	require.NoError(t, err)
+	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
+	assert.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_fetch_seconds_count{door="grpc",method="Get"} 4`)
+}
+
+func TestGRPCHealth(t *testing.T) {
+	queueDir := t.TempDir()
+	d, conn := startGRPCDaemon(t, queueDir)
+	client := grpc_health_v1.NewHealthClient(conn)
+	check := func(service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+		response, err := client.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: service})
+		require.NoError(t, err)
+		return response.GetStatus()
+	}
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, check(""), "there is no queue yet")
+	watch, err := client.Watch(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "docstore.v1.Documents"})
+	require.NoError(t, err)
+	watched := func() (grpc_health_v1.HealthCheckResponse_ServingStatus, codes.Code) {
+		response, err := watch.Recv()
+		return response.GetStatus(), status.Code(err)
+	}
+	now, code := watched()
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	waitReady(t, d)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, check("docstore.v1.Documents"))
+	now, code = watched()
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, now, code)
+
+	_, err = client.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+	unknown, err := client.Watch(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
+	require.NoError(t, err)
+	response, err := unknown.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN, response.GetStatus())
+
+	// Who watches hears that the daemon ends, and does not hold it up.
+	require.NoError(t, d.stop(time.Minute))
+	now, code = watched()
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
+	_, code = watched()
+	require.Equal(t, codes.Unavailable, code)
+}
+
+func TestGRPCReflection(t *testing.T) {
+	_, conn := startGRPCDaemon(t, t.TempDir())
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(shortly(t))
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+	}))
+	response, err := stream.Recv()
+	require.NoError(t, err)
+	var names []string
+	for _, one := range response.GetListServicesResponse().GetService() {
+		names = append(names, one.GetName())
+	}
+	assert.Contains(t, names, "docstore.v1.Documents")
+	assert.Contains(t, names, "grpc.health.v1.Health")
+}
+
+func TestGRPCPanic(t *testing.T) {
+	d, _ := startGRPCDaemon(t, t.TempDir())
+	_, err := d.containPanic(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) {
+		panic("oh")
+	})
+	require.Equal(t, codes.Internal, status.Code(err))
+}
+
+func TestGRPCAddressInUse(t *testing.T) {
+	d, _ := startGRPCDaemon(t, t.TempDir())
+	r := run(t.Context(), "serve", "--collection", "jobs="+t.TempDir(), "--data", t.TempDir(),
+		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpcDoor.Addr().String())
+	require.Equal(t, 1, r.status)
+	require.Contains(t, r.lastLine(), "--grpc")
+	require.Contains(t, r.lastLine(), "in use")
+}
+
+// A client in another language: the example for Node.
+func TestNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	require.NoError(t, err, "Node is needed: make setup installs it")
+	script, err := filepath.Abs("../../examples/node/get.js")
+	require.NoError(t, err)
+	require.DirExists(t, filepath.Join(filepath.Dir(script), "node_modules"), "make setup installs it")
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
+	d, _ := startGRPCDaemon(t, queueDir)
+	waitReady(t, d)
+	for _, one := range []struct {
+		ids            []string
+		stdout, stderr string
+		status         int
+	}{
+		{[]string{"ü"}, "{\"id\":\"ü\"}\n", "", 0},
+		{[]string{"ü", "none", "a"}, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n", 1},
+		{[]string{""}, "", "INVALID_ARGUMENT: docservice: an id has 1 byte to 1 KiB\n", 1},
+	} {
+		var stdout, stderr lockedBuffer
+		command := exec.CommandContext(shortly(t), node, append([]string{script, d.grpcDoor.Addr().String(), "jobs"}, one.ids...)...)
+		command.Stdout, command.Stderr = &stdout, &stderr
+		err := command.Run()
+		assert.Equal(t, one.stdout, stdout.String())
+		assert.Equal(t, one.stderr, stderr.String())
+		require.Equal(t, one.status, command.ProcessState.ExitCode(), err)
+	}
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env node
+// Fetches documents from docserviced over gRPC:
+//
+//   docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index --grpc 127.0.0.1:7072
+//   npm ci
+//   node get.js 127.0.0.1:7072 jobs ID...
+//
+// It writes each document and a newline. The exit status is 1 if one was not found
+// or a call failed.
+'use strict';
+
+const path = require('node:path');
+const grpc = require('@grpc/grpc-js');
+const protoLoader = require('@grpc/proto-loader');
+
+const PROTO = path.join(__dirname, '../../docservice/docservicepb/docservice.proto');
+const MAX_RESPONSE_BYTES = 32 * 1024 * 1024; // what a batch may have; gRPC's default is 4 MiB
+const TIMEOUT_MS = 5_000;
+
+function connect(address) {
+  const definition = protoLoader.loadSync(PROTO, { enums: String, longs: Number, keepCase: true });
+  const { Documents } = grpc.loadPackageDefinition(definition).docstore.v1;
+  return new Documents(address, grpc.credentials.createInsecure(), {
+    'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
+  });
+}
+
+// call makes a promise of a unary call.
+function call(client, method, request) {
+  return new Promise((resolve, reject) => {
+    client[method](request, { deadline: Date.now() + TIMEOUT_MS }, (error, response) => {
+      if (error) reject(error);
+      else resolve(response);
+    });
+  });
+}
+
+async function main([address, collection, ...ids]) {
+  if (ids.length === 0) {
+    console.error('usage: node get.js ADDRESS COLLECTION ID...');
+    return 2;
+  }
+  const client = connect(address);
+  try {
+    if (ids.length === 1) {
+      const response = await call(client, 'Get', { collection, id: Buffer.from(ids[0]) });
+      return show(ids[0], response);
+    }
+    let status = 0;
+    while (ids.length > 0) {
+      const { answers } = await call(client, 'BatchGet', { collection, ids: ids.map((id) => Buffer.from(id)) });
+      for (const answer of answers) status = Math.max(status, show(ids.shift(), answer));
+    } // what did not fit into one response is asked for again
+    return status;
+  } catch (error) {
+    console.error(`${grpc.status[error.code] ?? 'failed'}: ${error.details ?? error}`);
+    return 1;
+  } finally {
+    client.close();
+  }
+}
+
+// show writes a document, or what is the matter with it.
+function show(id, answer) {
+  if (answer.status !== 'STATUS_FOUND') {
+    console.error(`${id}: ${answer.status.replace('STATUS_', '').replace('_', ' ').toLowerCase()}`);
+    return 1;
+  }
+  process.stdout.write(Buffer.concat([answer.document ?? Buffer.alloc(0), Buffer.from('\n')]));
+  return 0;
+}
+
+main(process.argv.slice(2)).then((status) => {
+  process.exitCode = status;
+});
