@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -138,10 +139,11 @@ func TestCrash(t *testing.T) {
 			mem := vfs.NewMem()
 			var begun, acknowledged, synced atomic.Int64
 			var one sync.Mutex
+			tally := crashtest.NewTally(t, "crashes")
 			crash := func(op vfs.Op) error {
 				one.Lock()
 				defer one.Unlock()
-				if underRace && r.IntN(8) != 0 {
+				if underRace && r.IntN(16) != 0 {
 					return nil
 				}
 				durable, alive := int(synced.Load()), int(acknowledged.Load())
@@ -151,22 +153,19 @@ func TestCrash(t *testing.T) {
 				if durability == None {
 					alive = durable
 				}
-				for _, way := range []struct {
-					name  string
-					keep  vfs.Keep
-					least int
-				}{
-					{"what was synced", vfs.KeepSynced, durable},
-					{"everything", vfs.KeepAll, alive},
-					{"some of it", vfs.KeepRandom(r.Uint64()), durable},
-				} {
-					disk := mem.CrashClone(way.keep)
+				for _, way := range crashtest.Ways(r) {
+					least := durable
+					if way.ProcessOnly {
+						least = alive
+					}
+					tally.Case()
+					disk := mem.CrashClone(way.Keep)
 					again := disk.CrashClone(vfs.KeepAll)
-					if err := h.verifyPrefix(disk, o, way.least, int(begun.Load())); err != nil {
-						t.Errorf("before %v, %s kept: %+v", op, way.name, err)
+					if err := h.verifyPrefix(disk, o, least, int(begun.Load())); err != nil {
+						t.Errorf("before %v, %s kept: %+v", op, way.Name, err)
 					}
 					if r.IntN(40) == 0 {
-						h.crashRecovery(t, again, o, way.least, int(begun.Load()), r)
+						h.crashRecovery(t, tally, again, o, least, int(begun.Load()), r)
 					}
 				}
 				return nil
@@ -194,8 +193,9 @@ func TestCrash(t *testing.T) {
 }
 
 // crashRecovery crashes again while a store is opened after a crash.
-func (h history) crashRecovery(t *testing.T, mem *vfs.Mem, o Options, least, most int, r *rand.Rand) {
+func (h history) crashRecovery(t *testing.T, tally *crashtest.Tally, mem *vfs.Mem, o Options, least, most int, r *rand.Rand) {
 	o.FS = vfs.NewFault(mem, func(op vfs.Op) error {
+		tally.Case()
 		if err := h.verifyPrefix(mem.CrashClone(vfs.KeepRandom(r.Uint64())), o, least, most); err != nil {
 			t.Errorf("in recovery, before %v: %+v", op, err)
 		}
@@ -216,8 +216,10 @@ func (h history) crashRecovery(t *testing.T, mem *vfs.Mem, o Options, least, mos
 // refused, but perhaps for one that a log refused and no write followed.
 func TestFault(t *testing.T) {
 	r := testseed.Rand(t)
+	tally := crashtest.NewTally(t, "faults")
 	for _, forever := range []bool{false, true} {
-		for k := int64(1); k < 700; k += 1 + r.Int64N(8) {
+		for k := int64(1); k < 700; k += 1 + r.Int64N(int64(crashtest.Share(8, 1))) {
+			tally.Case()
 			faultAt(t, history{seed: r.Uint64()}, k, forever)
 			if t.Failed() {
 				t.Fatalf("operation %d, forever: %v", k, forever)

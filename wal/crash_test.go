@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -20,7 +21,8 @@ import (
 // and the log that comes next takes over.
 func TestRandomCrashes(t *testing.T) {
 	random := testseed.Rand(t)
-	for range 20 {
+	tally := crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(20, 200) {
 		fs := vfs.NewMem()
 		require.NoError(t, fs.MkdirAll("d"))
 		require.NoError(t, fs.SyncDir("."))
@@ -50,11 +52,12 @@ func TestRandomCrashes(t *testing.T) {
 			requirePrefix(t, appended, got)
 			require.False(t, result.Torn)
 
-			for _, keep := range []vfs.Keep{vfs.KeepSynced, vfs.KeepAll, vfs.KeepRandom(random.Uint64()), vfs.KeepRandom(random.Uint64())} {
-				clone := fs.CrashClone(keep)
+			for _, way := range crashtest.Ways(random) {
+				tally.Case()
+				clone := fs.CrashClone(way.Keep)
 				got, result, err := replayAll(clone, "d/1.wal")
-				require.NoError(t, err, "%+v", keep)
-				require.GreaterOrEqual(t, len(got), synced, "%+v", keep)
+				require.NoError(t, err, way.Name)
+				require.GreaterOrEqual(t, len(got), synced, way.Name)
 				require.LessOrEqual(t, result.Synced, result.ValidBytes)
 				requirePrefix(t, appended, got)
 			}

@@ -58,6 +58,7 @@ type memInode struct {
 	data, durable     []byte
 	size, durableSize int64
 	clean             int64
+	lastWrite         int64 // where the last write to data began
 }
 
 // dirOp is a change of names that is not durable yet. It becomes durable as one

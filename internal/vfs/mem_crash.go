@@ -22,6 +22,8 @@ const (
 	keepSynced keepWhat = iota
 	keepAll
 	keepRandom
+	keepTorn
+	keepReordered
 )
 
 // The two extremes.
@@ -35,6 +37,14 @@ var (
 // between the old and the new; of the changes of names in all directories the
 // first few or any subset.
 func KeepRandom(seed uint64) Keep { return Keep{what: keepRandom, seed: seed} }
+
+// KeepTorn keeps everything but the end of the last write to each file, which is
+// torn at a random byte, with what was there before, or zeros, behind it.
+func KeepTorn(seed uint64) Keep { return Keep{what: keepTorn, seed: seed} }
+
+// KeepReordered keeps the bytes of all files, and of the changes of names any subset:
+// directories became durable in another order than they were changed.
+func KeepReordered(seed uint64) Keep { return Keep{what: keepReordered, seed: seed} }
 
 // ProcessCrashClone returns a file system as other processes find it once the
 // one that used m was killed: everything written is there, that of append maps
@@ -110,11 +120,11 @@ func (c *crash) clone(n *memInode) *memInode {
 // keptOps returns those of the pending changes of names that happened.
 func (c *crash) keptOps(pending []dirOp) []dirOp {
 	switch {
-	case c.keep == keepAll:
+	case c.keep == keepAll, c.keep == keepTorn:
 		return pending
 	case c.keep == keepSynced:
 		return nil
-	case c.random.IntN(2) == 0: // as a journal does
+	case c.keep == keepRandom && c.random.IntN(2) == 0: // as a journal does
 		return pending[:c.random.IntN(len(pending)+1)]
 	}
 	var kept []dirOp
@@ -130,10 +140,12 @@ func (c *crash) keptOps(pending []dirOp) []dirOp {
 // keptContent returns the bytes and the size that a file is left with.
 func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 	switch c.keep {
-	case keepAll:
+	case keepAll, keepReordered:
 		return bytes.Clone(n.data), n.size
 	case keepSynced:
 		return bytes.Clone(n.durable), n.durableSize
+	case keepTorn:
+		return c.tornContent(n), n.size
 	}
 	size := c.keptSize(n)
 	data := make([]byte, min(size, int64(max(len(n.data), len(n.durable)))))
@@ -150,6 +162,17 @@ func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 		overlay(data[page:end], n.data, page)
 	}
 	return data, size
+}
+
+// tornContent returns the bytes of a file of which the last write, as far as it was not
+// synced, is torn.
+func (c *crash) tornContent(n *memInode) []byte {
+	data := bytes.Clone(n.data)
+	if begin := max(n.clean, n.lastWrite); begin < int64(len(data)) {
+		torn := begin + c.random.Int64N(int64(len(data))-begin)
+		overlay(data[torn:], n.durable, torn)
+	}
+	return data
 }
 
 // keptSize returns the old size, the new one or one between.

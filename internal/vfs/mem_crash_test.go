@@ -283,9 +283,44 @@ func TestCrashCloneIsRepeatable(t *testing.T) {
 		r.write(t, fmt.Sprint(i), string(bytes.Repeat([]byte{1}, 20_000)))
 	}
 	for seed := range uint64(20) {
-		keep := KeepRandom(seed)
-		assert.Equal(t, tree(t, mem.CrashClone(keep), "/d"), tree(t, mem.CrashClone(keep), "/d"))
+		for _, keep := range []Keep{KeepRandom(seed), KeepTorn(seed), KeepReordered(seed)} {
+			assert.Equal(t, tree(t, mem.CrashClone(keep), "/d"), tree(t, mem.CrashClone(keep), "/d"))
+		}
 	}
+}
+
+// Of the last write every part turns up, and all that was written before it.
+func TestCrashTearsTheLastWrite(t *testing.T) {
+	mem, r := startedMem(t)
+	f := r.openAppend(t, "old")
+	for _, text := range []string{"-one", "-two"} {
+		_, err := f.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		files := tree(t, mem.CrashClone(KeepTorn(seed)), "/d")
+		seen[files["old"]] = true
+	}
+	assert.Equal(t, map[string]bool{
+		"old-one\x00\x00\x00\x00": true, "old-one-\x00\x00\x00": true, "old-one-t\x00\x00": true, "old-one-tw\x00": true,
+	}, seen)
+	require.NoError(t, f.SyncData())
+	assert.Equal(t, "old-one-two", tree(t, mem.CrashClone(KeepTorn(1)), "/d")["old"])
+}
+
+// Names become durable in any order, and none without its bytes.
+func TestCrashReordersNames(t *testing.T) {
+	mem, r := startedMem(t)
+	r.write(t, "first", "1")
+	r.write(t, "second", "2")
+	require.NoError(t, r.Remove(r.path("old")))
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		seen[fmt.Sprint(tree(t, mem.CrashClone(KeepReordered(seed)), "/d"))] = true
+	}
+	assert.Len(t, seen, 8, "each subset of three changes")
+	assert.True(t, seen["map[old:old second:2]"])
 }
 
 // Of unsynced pages every combination has to turn up: none, all, the last

@@ -30,6 +30,7 @@ func (n *memInode) put(p []byte, offset int64) {
 	if gap := offset - int64(len(n.data)); gap > 0 {
 		n.data = append(n.data, make([]byte, gap)...)
 	}
+	n.lastWrite = int64(len(n.data))
 	n.data = append(n.data, p...)
 	n.modTime = time.Now()
 }
