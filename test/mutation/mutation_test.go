@@ -1,0 +1,141 @@
+package mutation
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mutation is a bug and the tests that have to notice it.
+type mutation struct {
+	name     string
+	file     string // below the module's root
+	old, new string // old is there once
+	pkg, run string
+}
+
+var mutations = []mutation{
+	{
+		name: "the log is not synced", file: "wal/writer.go",
+		old: "err = w.file.Sync(through) // while Append goes on", new: "err = nil",
+		pkg: "./wal", run: "TestRandomCrashes",
+	},
+	{
+		name: "a record's checksum is not compared", file: "wal/reader.go",
+		old: "order.Uint32(b[recordCRCAt:]); got != want {", new: "order.Uint32(b[recordCRCAt:]); got != want && got == 0 {",
+		pkg: "./wal", run: "Flip|Byte|Damage|Crash",
+	},
+	{
+		name: "the directory of the logs is not synced", file: "lsm/log.go",
+		old: "if err := db.env.fs.SyncDir(db.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "a table is not synced before the manifest names it", file: "lsm/table_writer.go",
+		old: "if err := w.file.Sync(); err != nil {", new: "if err := error(nil); err != nil {",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "the directory is not synced before the manifest names a table", file: "lsm/flush.go",
+		old: "	err := db.env.fs.SyncDir(db.env.dir)\n	var t *table", new: "	var err error\n	var t *table",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "a file is renamed into its place before its bytes are durable", file: "internal/vfs/atomicfile.go",
+		old: "err = f.Sync()\n", new: "err = nil\n",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "the name of a replaced file is not made durable", file: "internal/vfs/atomicfile.go",
+		old: "return fsys.SyncDir(filepath.Dir(name))", new: "_ = filepath.Dir\n	return nil",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "a block's checksum is not compared", file: "lsm/block.go",
+		old: "if order.Uint32(b.data) != checksum.Of(b.data[4:]) {", new: "if false && order.Uint32(b.data) != checksum.Of(b.data[4:]) {",
+		pkg: "./lsm", run: "Flip|Byte|Damage|Corrupt",
+	},
+	{
+		name: "replay goes on behind a gap in the sequence", file: "lsm/recover.go",
+		old: "		return errGap\n", new: "		db.visible.Store(sequence - 1)\n",
+		pkg: "./lsm", run: "TestCrash$",
+	},
+	{
+		name: "a filter page's checksum is not compared", file: "bloom/filter.go",
+		old: "if got := checksum.Of(b); got != e.crc {", new: "if got := checksum.Of(b); got != e.crc && got == 0 {",
+		pkg: "./bloom", run: "Damage|Corrupt|Flip",
+	},
+	{
+		name: "a block of the queue is marked before it is durable", file: "queue/segmentwriter.go",
+		old: "	if err := s.file.SyncData(); err != nil {\n		return err\n	}\n	s.unmarked = false", new: "	s.unmarked = false",
+		pkg: "./queue", run: "TestCrashAtEveryOperation|TestCrashWhileFlushes",
+	},
+	{
+		name: "the new name of a sealed segment is not made durable", file: "queue/segmentwriter.go",
+		old: "		return err\n	}\n	return fsys.SyncDir(dir)\n}", new: "		return err\n	}\n	return nil\n}",
+		pkg: "./queue", run: "TestSealedNameIsDurable",
+	},
+	{
+		name: "a document's checksum is not compared", file: "queue/fetch.go",
+		old: "if got := checksum.Update(0, b); got != d.crc {", new: "if got := checksum.Update(0, b); got != d.crc && got == 0 {",
+		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
+	},
+	{
+		name: "a block table's checksum is not compared", file: "queue/block.go",
+		old: "if got := checksum.Update(0, b.bytes[4:]); got != h.crc {", new: "if got := checksum.Update(0, b.bytes[4:]); got != h.crc && got == 0 {",
+		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
+	},
+	{
+		name: "a fetch does not compare the id", file: "queue/fetch.go",
+		old: "case id != nil && !bytes.Equal(id, d.id):", new: "case id != nil && !bytes.Equal(d.id, d.id):",
+		pkg: "./queue", run: "TestForeignAndForkedSegments|TestSetAside|TestStoredForm",
+	},
+	{
+		name: "the position is stored before the entries that it covers", file: "docservice/tail.go",
+		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.collection.index.Set(positionKey, b.buffer)\n	}\n",
+		pkg: "./docservice", run: "TestCrash|TestFault",
+	},
+	{
+		name: "a slot is given out twice", file: "boxcarrpc/core/board.go",
+		old: "	b.words[number/64] |= 1 << (number % 64)\n", new: "",
+		pkg: "./boxcarrpc/core", run: "Board",
+	},
+}
+
+// TestMutations wants each bug to be caught.
+func TestMutations(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			m.mustBeCaught(t, root)
+		})
+	}
+}
+
+func (m *mutation) mustBeCaught(t *testing.T, root string) {
+	t.Helper()
+	path := filepath.Join(root, filepath.FromSlash(m.file))
+	source, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), m.old), "%s has changed: bring the mutation up to date", m.file)
+	changed := filepath.Join(t.TempDir(), "changed.go")
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	require.NoError(t, err)
+	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
+	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
+
+	command := exec.Command("go", "test", "-overlay", overlayFile, "-vet=off", "-failfast", "-timeout", "10m", "-run", m.run, m.pkg)
+	command.Dir = root
+	output, err := command.CombinedOutput()
+	require.NotContains(t, string(output), "[build failed]")
+	require.NotContains(t, string(output), "no tests to run")
+	require.Error(t, err, "%s passes in spite of the bug:\n%s", m.run, output)
+	require.Contains(t, string(output), "FAIL")
+}
