@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/invariants"
 	"docstore/internal/vfs"
 )
 
@@ -146,6 +147,11 @@ func (it *Iterator) Prev() bool {
 // what is to be shown. Nothing else touches the mappings.
 func (it *Iterator) move(end place, position func() bool) bool {
 	it.place = end
+	if invariants.Enabled { // who keeps Key or Value beyond this call keeps nothing
+		invariants.Spoil(it.key)
+		invariants.Spoil(it.value)
+		it.key, it.value = nil, nil
+	}
 	if it.pin != nil && it.db.current.Load() == nil {
 		it.failure = ErrClosed
 	}

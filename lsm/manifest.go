@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/checksum"
+	"docstore/internal/invariants"
 	"docstore/internal/vfs"
 )
 
@@ -66,6 +67,11 @@ func (m *manifest) encode() []byte {
 		b = order.AppendUint32(b, 0)
 	}
 	order.PutUint32(b[8:], checksum.Of(b[12:]))
+	if invariants.Enabled {
+		if _, fault := decodeManifest(b); fault != nil { // tables out of order, or overlapping
+			panic("lsm: a manifest that cannot be true: " + fault.reason)
+		}
+	}
 	return b
 }
 

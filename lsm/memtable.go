@@ -3,6 +3,8 @@ package lsm
 import (
 	"sync"
 	"sync/atomic"
+
+	"docstore/internal/invariants"
 )
 
 // memtable holds the newest writes in memory, every version of them, so that a
@@ -107,7 +109,9 @@ func (m *memtable) ref() { m.refs.Add(1) }
 // unref gives the memory back when no view lists the memtable any more. Whoever
 // reads one holds a view that lists it, and nothing that lies in it leaves the package.
 func (m *memtable) unref() {
-	if m.refs.Add(-1) == 0 {
+	left := m.refs.Add(-1)
+	invariants.References(int64(left), "a memtable")
+	if left == 0 {
 		m.budget.grow(-m.bytes.Load())
 		m.versions.release()
 	}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -18,29 +20,49 @@ import (
 // several sets of options, and compares all that can be seen.
 func TestModel(t *testing.T) {
 	for name, o := range map[string]Options{
-		"defaults":     {},
-		"small":        {MemtableBytes: minMemtableBytes},
-		"power loss":   {MemtableBytes: 16 << 10, Durability: PowerLoss},
-		"no log":       {MemtableBytes: 16 << 10, Durability: None},
-		"no filters":   {MemtableBytes: 8 << 10, FilterBytes: -1},
-		"few pages":    {MemtableBytes: 8 << 10, FilterBytes: 2 << 10, FalsePositiveRate: 0.3},
-		"under budget": {MemtableBytes: 1 << 20, Budget: NewBudget(512 << 10)},
+		"defaults":                     {},
+		"small":                        {MemtableBytes: minMemtableBytes},
+		"power loss":                   {MemtableBytes: 16 << 10, Durability: PowerLoss},
+		"no log":                       {MemtableBytes: 16 << 10, Durability: None},
+		"no filters":                   {MemtableBytes: 8 << 10, FilterBytes: -1},
+		"few pages":                    {MemtableBytes: 8 << 10, FilterBytes: 2 << 10, FalsePositiveRate: 0.3},
+		"under budget":                 {MemtableBytes: 1 << 20, Budget: NewBudget(512 << 10)},
+		"always merging":               {MemtableBytes: minMemtableBytes, MergeRule: MergeAlways},
+		"never merging":                {MemtableBytes: 32 << 10, MergeRule: MergeNever},
+		"tight filters":                {MemtableBytes: 8 << 10, FalsePositiveRate: 0.001},
+		"on the real disk":             {MemtableBytes: 16 << 10, FS: vfs.OS},
+		"power loss, small, few pages": {MemtableBytes: minMemtableBytes, Durability: PowerLoss, FilterBytes: 1 << 10},
+		"no log, no filters, budget":   {MemtableBytes: 64 << 10, Durability: None, FilterBytes: -1, Budget: NewBudget(1 << 20)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.FS = vfs.NewMem()
-			m := &model{t: t, r: testseed.Rand(t), options: o, dir: "db", state: map[string]string{}}
-			m.reopen()
-			for range 1500 {
-				m.step()
+			for range crashtest.Share(1, 80) {
+				runModel(t, o)
 			}
-			m.dropSnapshots()
-			m.compareAll(m.db.NewIter(nil), m.state)
-			require.NoError(t, m.db.WaitIdle(t.Context()))
-			require.NoError(t, m.db.Check())
-			m.reopen()
-			m.compareAll(m.db.NewIter(nil), m.state)
-			require.NoError(t, m.db.Close())
 		})
+	}
+}
+
+// runModel takes some steps with a store and looks at all of it at the end.
+func runModel(t *testing.T, o Options) {
+	m := &model{t: t, r: testseed.Rand(t), options: o, dir: "db", state: map[string]string{}}
+	if o.FS == nil {
+		m.options.FS = vfs.NewMem()
+	} else {
+		m.dir = filepath.Join(t.TempDir(), "db")
+	}
+	m.reopen()
+	for range 1500 {
+		m.step()
+	}
+	m.dropSnapshots()
+	m.compareAll(m.db.NewIter(nil), m.state)
+	require.NoError(t, m.db.WaitIdle(t.Context()))
+	require.NoError(t, m.db.Check())
+	m.reopen()
+	m.compareAll(m.db.NewIter(nil), m.state)
+	require.NoError(t, m.db.Close())
+	if m.follower != nil {
+		require.NoError(t, m.follower.Close())
 	}
 }
 
@@ -51,6 +73,7 @@ type model struct {
 	dir         string
 	checkpoints int
 	db          *DB
+	follower    *DB // nil: none is open
 	state       map[string]string
 	snapshots   []modelSnapshot
 }
@@ -122,8 +145,10 @@ func (m *model) step() {
 		require.NoError(t, m.db.Check())
 	case p < 990:
 		m.checkpoint()
-	case p < 995:
+	case p < 993:
 		m.readOnly()
+	case p < 996:
+		m.follow()
 	default:
 		m.dropSnapshots()
 		m.reopen()
@@ -280,6 +305,10 @@ func (m *model) dropSnapshots() {
 }
 
 func (m *model) reopen() {
+	if m.follower != nil { // of the directory that may be left behind
+		require.NoError(m.t, m.follower.Close())
+		m.follower = nil
+	}
 	if m.db != nil {
 		require.NoError(m.t, m.db.Close())
 	}
@@ -291,7 +320,7 @@ func (m *model) reopen() {
 // checkpoint makes one and compares it, and now and then goes on with it.
 func (m *model) checkpoint() {
 	m.checkpoints++
-	dir := fmt.Sprintf("checkpoint%d", m.checkpoints)
+	dir := filepath.Join(filepath.Dir(m.dir), fmt.Sprintf("checkpoint%d", m.checkpoints))
 	require.NoError(m.t, m.db.Checkpoint(dir))
 	require.ErrorIs(m.t, m.db.Checkpoint(dir), ErrExists)
 	if m.r.IntN(2) == 0 {
@@ -307,6 +336,21 @@ func (m *model) checkpoint() {
 	m.compareAll(db.NewIter(nil), m.state)
 	require.NoError(m.t, db.Check())
 	require.NoError(m.t, db.Close())
+}
+
+// follow has a follower take up what was flushed since it last did, and compares.
+func (m *model) follow() {
+	require.NoError(m.t, m.db.Flush())
+	if m.follower == nil {
+		o := m.options
+		o.Follow, o.Budget = true, nil
+		var err error
+		m.follower, err = Open(m.dir, &o)
+		require.NoError(m.t, err)
+	}
+	_, err := m.follower.Refresh(m.t.Context())
+	require.NoError(m.t, err)
+	m.compareAll(m.follower.NewIter(nil), m.state)
 }
 
 // readOnly looks at the store from outside, beside the writer.

@@ -4,9 +4,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -197,7 +197,7 @@ func (db *DB) removeOrphans(m manifest, names []string) error {
 
 // lockDir takes the lock of a directory.
 func lockDir(fsys vfs.FS, dir string) (lock interface{ Close() error }, err error) {
-	lock, err = fsys.Lock(filepath.Join(dir, lockName), fmt.Sprintf("process %d", os.Getpid()))
+	lock, err = fsys.Lock(filepath.Join(dir, lockName), vfs.Holder(time.Now()))
 	if errors.Is(err, vfs.ErrLocked) {
 		err = errors.WithStack(fmt.Errorf("%w: %w", ErrLocked, err))
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"docstore/bloom"
+	"docstore/internal/invariants"
 	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 )
@@ -39,7 +40,9 @@ func (r *tableReader) openFilter() (*bloom.Filter, error) {
 func (t *table) ref() { t.refs.Add(1) }
 
 func (t *table) unref() {
-	if t.refs.Add(-1) == 0 {
+	left := t.refs.Add(-1)
+	invariants.References(int64(left), "a table")
+	if left == 0 {
 		t.close()
 	}
 }

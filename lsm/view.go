@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/bloom"
+	"docstore/internal/invariants"
 	"docstore/internal/vfs"
 )
 
@@ -60,7 +61,9 @@ func (v *view) tryRef() bool {
 }
 
 func (v *view) unref() {
-	if v.refs.Add(-1) > 0 {
+	left := v.refs.Add(-1)
+	invariants.References(left, "a view")
+	if left > 0 {
 		return
 	}
 	for _, m := range v.memtables {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -119,12 +118,7 @@ func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
 }
 
 func lockFile(fsys vfs.FS, dir, name string, now time.Time) (io.Closer, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	holder := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, now.UTC().Format(time.RFC3339))
-	lock, err := fsys.Lock(filepath.Join(dir, name), holder)
+	lock, err := fsys.Lock(filepath.Join(dir, name), vfs.Holder(now))
 	var locked *vfs.LockedError
 	if errors.As(err, &locked) {
 		by := "by another process"

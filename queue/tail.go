@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
+	"docstore/internal/invariants"
 	"docstore/internal/vfs"
 )
 
@@ -369,8 +371,14 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 		entry.Deleted = e.deleted()
 		entry.Expires = b.expires(i)
 		entry.StoredBytes = e.storedBytes()
+		if invariants.Enabled { // who keeps the id beyond fn keeps nothing
+			entry.ID = bytes.Clone(entry.ID)
+		}
 		if err := fn(entry); err != nil {
 			return err
+		}
+		if invariants.Enabled {
+			invariants.Spoil(entry.ID)
 		}
 		t.delivered, t.caughtUp = entry.Next, false
 	}

@@ -3,6 +3,8 @@ package core
 import (
 	"math"
 	"math/bits"
+
+	"docstore/internal/invariants"
 )
 
 // NoSlot stands where a slot number is expected and there is none. It is above
@@ -51,7 +53,19 @@ func (b *Board) Lease(below int32) (number int32, ok bool) {
 	}
 	b.words[number/64] |= 1 << (number % 64)
 	b.taken++
+	if invariants.Enabled && b.marked() != int(b.taken) {
+		panic("core: a slot is held twice")
+	}
 	return number, true
+}
+
+// marked counts the numbers that are marked as taken.
+func (b *Board) marked() int {
+	marked := 0
+	for _, word := range b.words {
+		marked += bits.OnesCount64(word)
+	}
+	return marked - (len(b.words)*64 - int(b.limit))
 }
 
 // Release makes a taken number free again and reports whether it was taken.
