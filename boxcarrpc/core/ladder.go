@@ -56,6 +56,7 @@ type Ladder struct {
 
 	top      int32 // the entry that goes first, if topKnown
 	topKnown bool
+	even     bool // as many slots of each server as of the others, whatever their numbers
 }
 
 // NewLadder makes an empty ladder for size slots. slots needs at least size+1
@@ -70,6 +71,11 @@ func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
 	slots[len(slots)-1].at = none
 	return l
 }
+
+// SpreadEvenly has an empty ladder take slots by their servers, not by their
+// numbers: of each as many as of the others, as nearly as may be. That is for
+// clients that choose among servers by another rule.
+func (l *Ladder) SpreadEvenly() { l.even = true }
 
 // Size is how many slots the ladder wants.
 func (l *Ladder) Size() int { return int(l.size) }
@@ -125,6 +131,23 @@ func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry in
 	}
 	l.take(entry)
 	return entry, true, true
+}
+
+// AcquireOf takes the first free slot of a server.
+func (l *Ladder) AcquireOf(now int64, peer int32, rng *rand.PCG) (entry int32, ok bool) {
+	l.Advance(now, rng)
+	entry = none
+	for i := range l.slots {
+		s := &l.slots[i]
+		if s.state == slotFree && s.peer == peer && (entry == none || l.before(int32(i), entry)) {
+			entry = int32(i)
+		}
+	}
+	if entry == none {
+		return none, false
+	}
+	l.take(entry)
+	return entry, true
 }
 
 func contains(list []int32, x int32) bool {
@@ -265,6 +288,9 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	case victim == none || !l.peers[l.slots[victim].peer].member:
 		return NoSlot, true
 	}
+	if l.even {
+		return NoSlot, true
+	}
 	number := l.slots[victim].number
 	return number, number > 0
 }
@@ -278,6 +304,10 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 		return none, false
 	case !l.Full():
 		return none, p.held < l.laneCap()
+	case l.even:
+		victim = l.highest(none)
+		v := &l.peers[l.slots[victim].peer]
+		return victim, !v.member || v.held > p.held+1
 	case p.held >= l.laneCap():
 		// It has its share; only its own highest may become lower.
 		return l.highest(peer), true
@@ -319,6 +349,8 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 	switch {
 	case p.member != q.member:
 		return !p.member
+	case l.even && p.held != q.held:
+		return p.held > q.held
 	case a.number != b.number:
 		return a.number > b.number
 	case (a.state == slotFree) != (b.state == slotFree):
@@ -339,7 +371,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	if victim != none {
 		v := &l.slots[victim]
-		if l.peers[v.peer].member && number >= v.number {
+		if !l.even && l.peers[v.peer].member && number >= v.number {
 			return none, none, false, false
 		}
 	}

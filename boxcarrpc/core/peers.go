@@ -206,5 +206,12 @@ func (l *Ladder) unwelcome(p *Peer) {
 	}
 }
 
-// laneCap bounds the slots of one server: twice its share, and never below 2.
-func (l *Ladder) laneCap() int32 { return max(2, 2*l.size/max(l.live, 1)) }
+// laneCap bounds the slots of one server: twice its share, and never below 2; of
+// an even ladder its share.
+func (l *Ladder) laneCap() int32 {
+	live := max(l.live, 1)
+	if l.even {
+		return (l.size + live - 1) / live
+	}
+	return max(2, 2*l.size/live)
+}

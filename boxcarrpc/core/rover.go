@@ -157,7 +157,7 @@ func (r *Rover) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 // request does. If that would better the ladder, the server is asked soon, and
 // Wake has changed.
 func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
-	if now < r.hintAt || !l.Full() || r.hinted != 0 {
+	if now < r.hintAt || !l.Full() || r.hinted != 0 || l.even {
 		return false
 	}
 	if top := l.highest(none); lowest >= l.slots[top].number {
