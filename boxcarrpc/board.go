@@ -52,6 +52,8 @@ func (s *Server) withTools(h Handler) Handler {
 			return append(dst, board...), err
 		case MethodEcho:
 			return append(dst, request...), nil
+		case MethodLoad:
+			return s.appendLoad(dst), nil
 		}
 		return h(ctx, method, request, dst)
 	}

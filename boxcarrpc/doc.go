@@ -96,8 +96,9 @@
 //
 // # Tools
 //
-// Every server answers [MethodBoard] with its slots and [MethodEcho] with the
-// request, and is drained by [MethodDrain]; Pool.Handler shows a client's ladder.
+// Every server answers [MethodBoard] with its slots, [MethodEcho] with the request
+// and [MethodLoad] with its requests in flight, and is drained by [MethodDrain];
+// Pool.Handler shows a client's ladder.
 //
 // # Guarantees
 //

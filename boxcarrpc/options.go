@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/boxcarrpc/policy"
 )
 
 // Limits of the protocol, the same on both sides.
@@ -163,6 +164,15 @@ type PoolOptions struct {
 	// StreamInterceptors around the opening of every stream. The default is none.
 	Interceptors       []func(Caller) Caller
 	StreamInterceptors []func(StreamOpener) StreamOpener
+	// Policy makes what chooses the server of each call, as policy.ByName returns
+	// it. The default is slots: the lowest slot first, as in the article. With
+	// another the slots are spread evenly over all servers, whatever their
+	// numbers, and a call goes to a free one of the server that the policy
+	// chooses; Size should be a multiple of the servers, and at least twice the
+	// calls at once. What a pool cannot do for a policy: it has no gossip, so
+	// that knotty knows times and refusals only; and viamedia's connections are
+	// the pool's, of which one that has lived its time is replaced.
+	Policy func() policy.Policy
 	// Dialer connects to an address. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Name is what the client calls itself to its servers. The default is the

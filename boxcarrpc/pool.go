@@ -12,6 +12,7 @@ import (
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/boxcarrpc/policy"
 )
 
 // A Pool is a client: a ladder of slots on the servers of a set. It is safe for
@@ -48,6 +49,7 @@ type Pool struct {
 		open    []*transport
 		entries []*clientLane // by the ladder's entry
 		waiters []*waiter
+		chooser *chooser      // nil: the ladder's own order
 		ready   chan struct{} // closed while a slot is held
 		linked  chan struct{} // closed with the next connection
 
@@ -100,6 +102,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	entries := o.Size + spareEntries(o.Size)
 	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
 	p.mu.entries = make([]*clientLane, entries)
+	p.mu.chooser = newChooser(p)
 	p.mu.retries = core.NewRetryBudget(0, o.RetryRatio, retriesPerSecond, int32(max(o.Size, retriesPerSecond)))
 	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
@@ -212,6 +215,9 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	}
 	t := lane.transport
 	entry := lane.entry
+	if p.mu.chooser != nil {
+		p.mu.chooser.done(now, lane, policyOutcomes[outcome], lowest)
+	}
 	switch {
 	case slotLost:
 		p.mu.ladder.Lose(entry)
@@ -236,6 +242,9 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 
 // drop forgets the lane of an entry that has left the ladder.
 func (p *Pool) drop(lane *clientLane) {
+	if p.mu.chooser != nil {
+		p.mu.chooser.done(p.now(), lane, policy.Broken, wire.NoSlot)
+	}
 	p.mu.entries[lane.entry] = nil
 	lane.entry = -1
 	if p.mu.ladder.Held() == 0 {

@@ -134,6 +134,9 @@ func (p *Pool) step() {
 		p.attend()
 		p.ask(p.mu.peers[index], below)
 	}
+	if p.mu.chooser != nil {
+		p.mu.chooser.step(p.now())
+	}
 	p.arm()
 }
 
@@ -142,7 +145,11 @@ func (p *Pool) arm() {
 	if p.mu.closed {
 		return
 	}
-	if wake := p.mu.rover.Wake(&p.mu.ladder); wake < math.MaxInt64 {
+	wake := p.mu.rover.Wake(&p.mu.ladder)
+	if p.mu.chooser != nil {
+		wake = min(wake, p.mu.chooser.wakeAt())
+	}
+	if wake < math.MaxInt64 {
 		p.mu.wake.Reset(time.Duration(max(wake-p.now(), 0)))
 	} else {
 		p.mu.wake.Stop()
