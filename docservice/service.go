@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/queue"
 )
@@ -34,19 +34,7 @@ const maxScratchBytes = 4 << 20
 // IdempotentMethods are the methods that may be repeated on another server, for
 // boxcarrpc.PoolOptions.Methods: those that docservice.proto declares so.
 func IdempotentMethods() map[string]boxcarrpc.Method {
-	methods := make(map[string]boxcarrpc.Method)
-	services := docservicepb.File_docservice_docservicepb_docservice_proto.Services()
-	for i := range services.Len() {
-		service := services.Get(i)
-		for j := range service.Methods().Len() {
-			method := service.Methods().Get(j)
-			options, _ := method.Options().(*descriptorpb.MethodOptions)
-			if options.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN {
-				methods[fmt.Sprintf("/%s/%s", service.FullName(), method.Name())] = boxcarrpc.Method{Idempotent: true}
-			}
-		}
-	}
-	return methods
+	return boxcargrpc.Methods(docservicepb.File_docservice_docservicepb_docservice_proto)
 }
 
 // Service answers the calls of docstore.v1.Documents for several collections.
