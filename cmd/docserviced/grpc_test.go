@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -169,11 +170,16 @@ func TestGRPCAddressInUse(t *testing.T) {
 
 // A client in another language: the example for Node.
 func TestNode(t *testing.T) {
-	node, err := exec.LookPath("node")
-	require.NoError(t, err, "Node is needed: make setup installs it")
 	script, err := filepath.Abs("../../examples/node/get.js")
 	require.NoError(t, err)
-	require.DirExists(t, filepath.Join(filepath.Dir(script), "node_modules"), "make setup installs it")
+	node, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(filepath.Dir(script), "node_modules"))
+	}
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip("Node or the example's packages are not here; make setup installs them")
+	}
+	require.NoError(t, err)
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
 	d, _ := startGRPCDaemon(t, queueDir)
