@@ -122,6 +122,15 @@
 // anything, ranks last for a pause that doubles from 20 ms to 2 s, and a cancelled
 // lane is busy until the server has acknowledged.
 //
+// A server that fails requests although others do not is left out: after six
+// failures in a row, or when more than half of its requests fail and twice as many
+// as of the others on average, its slots rank last and it is asked for no others,
+// for a pause that doubles from 1 s to a minute. Then one request finds out, or a
+// check where PoolOptions.HealthMethod names one. It keeps its slots, no more than a
+// third of the servers are left out at once, and where all fail alike none is.
+// Errors that blame the server count (unknown, unimplemented, internal, unavailable,
+// data loss), panics, and answers that are not there at the caller's deadline.
+//
 // A connection that owes an answer and brings no byte for 50 ms, or for four times
 // what 99 % of its answers took of late, is pinged, and its server ranks last until
 // it is heard.

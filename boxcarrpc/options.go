@@ -133,6 +133,15 @@ type PoolOptions struct {
 	// second, and as many at once as the pool has slots. Negative means no share;
 	// at MaxRetries it is no bound. The default is 0.2.
 	RetryRatio float64
+	// HealthMethod is asked of a server before calls go there, where there are
+	// others, if it is not trusted: new, back from quarantine, or back from being left
+	// out because it failed. The server is well if it answers without an error
+	// within SilenceTimeout; MethodEcho does for one that has nothing better. The
+	// default is none: a call finds out.
+	HealthMethod string
+	// HealthInterval is how often servers that are trusted are asked, too. The
+	// default is 0: never, since their answers to calls tell.
+	HealthInterval time.Duration
 	// Methods tells which methods may be sent again. The default is none: a
 	// request that may have been processed is never repeated.
 	Methods map[string]Method
@@ -258,6 +267,8 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		within("RetryWait", r.RetryWait, 0, 1<<62),
 		within("MaxRetries", r.MaxRetries, 0, 100),
 		checkMethods(r.Methods),
+		within("HealthInterval", r.HealthInterval, 0, 1<<62),
+		within("length of HealthMethod", len(r.HealthMethod), 0, MaxMethodBytes),
 		within("LanesPerConn", r.LanesPerConn, 1, wire.MaxLanes),
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("DialTimeout", r.DialTimeout, 1, 1<<62),

@@ -103,6 +103,9 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
 	p.mu.entries = make([]*clientLane, entries)
 	p.mu.chooser = newChooser(p)
+	if o.HealthMethod != "" {
+		p.mu.ladder.CheckHealth(int64(o.HealthInterval))
+	}
 	p.mu.retries = core.NewRetryBudget(0, o.RetryRatio, retriesPerSecond, int32(max(o.Size, retriesPerSecond)))
 	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
@@ -156,7 +159,8 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 // PoolStats is a pool at one moment.
 type PoolStats struct {
 	Servers    int    // in the set
-	Live       int    // of these, not in quarantine
+	Live       int    // of these, neither in quarantine nor being drained
+	Ejected    int    // of these, left out because they fail requests
 	Transports int    // connections open now
 	Size       int    // slots wanted
 	Slots      int    // held now
@@ -183,7 +187,7 @@ func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := PoolStats{
-		Live: p.mu.ladder.Live(), Size: p.options.Size, Slots: p.mu.ladder.Held(),
+		Live: p.mu.ladder.Live(), Ejected: p.mu.ladder.Ejected(), Size: p.options.Size, Slots: p.mu.ladder.Held(),
 		Busy: p.mu.ladder.Busy(), Waiting: len(p.mu.waiters), Lowest: -1, Highest: -1,
 		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
 		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
@@ -221,6 +225,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	switch {
 	case slotLost:
 		p.mu.ladder.Lose(entry)
+		p.mu.ladder.Learn(now, t.peer.index, core.Failure, &p.mu.rng)
 		p.drop(lane)
 		p.mu.lost++
 		t.mu.Lock()

@@ -79,6 +79,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		lane.transport.readFor(lane, deadline)
 	}
 	if !p.await(ctx, lane, alone) {
+		p.overdue(lane.transport, ctx.Err())
 		return dst, false, contextError(ctx, lane.transport.out.reached(ticket))
 	}
 	c.info.answered(lane)
@@ -138,7 +139,9 @@ func outcomeOf(code Code, processed bool) core.Outcome {
 	switch {
 	case !processed && code.mayBeUnprocessed():
 		return core.Refused
-	case code.blamesServer() || code == CodeCanceled || code == CodeDeadlineExceeded:
+	case code.blamesServer() || code == CodeDeadlineExceeded:
+		return core.Failure
+	case code == CodeCanceled:
 		return core.Neutral
 	}
 	return core.Success

@@ -104,6 +104,8 @@ func (p *Pool) viewServer(peer *poolPeer) serverView {
 		v.State = "in quarantine: " + peer.failure.Error()
 	case info.Isolated:
 		v.State = "in quarantine"
+	case info.Ejected:
+		v.State = "fails requests"
 	case info.Suspect:
 		v.State = "silent"
 	case info.Paused:

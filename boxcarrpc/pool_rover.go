@@ -137,6 +137,7 @@ func (p *Pool) step() {
 	if p.mu.chooser != nil {
 		p.mu.chooser.step(p.now())
 	}
+	p.checkHealth()
 	p.arm()
 }
 

@@ -131,7 +131,7 @@ func (p *Pool) doubts(t *transport) int {
 	switch info := p.mu.ladder.Peer(t.peer.index); {
 	case !info.Member, info.Isolated, info.Draining:
 		return 3
-	case info.Suspect:
+	case info.Suspect, info.Ejected:
 		return 2
 	case info.Paused:
 		return 1
@@ -402,6 +402,9 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 		failure = &Error{Code: code, Message: status.Message, Processed: processed}
 	}
 	outcome := outcomeOf(code, processed)
+	if code == CodeDeadlineExceeded {
+		outcome = core.Neutral // a stream may well last until then
+	}
 	if code.blamesServer() && !s.hasBegun() {
 		// A server that fails streams at once has the fewest and would get all new
 		// ones.

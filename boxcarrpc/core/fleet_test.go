@@ -107,9 +107,11 @@ func (f *fleet) giveBack(peer, number int32) {
 }
 
 // answer ends a request well.
-func (f *fleet) answer(c *client, entry int32) {
+func (f *fleet) answer(c *client, entry int32) { f.release(c, entry, Success) }
+
+func (f *fleet) release(c *client, entry int32, outcome Outcome) {
 	old := c.ladder.slots[entry]
-	if c.ladder.Release(f.now, entry, Success, c.rng) {
+	if c.ladder.Release(f.now, entry, outcome, c.rng) {
 		f.giveBack(old.peer, old.number)
 	}
 }
@@ -235,7 +237,7 @@ func (l *Ladder) check(t testing.TB) {
 		case slotFree:
 			free++
 			require.Equal(t, int32(i), l.slots[s.at].heap)
-			require.Equal(t, l.peers[s.peer].rank(), s.rank)
+			require.Equal(t, l.rankOf(&l.peers[s.peer]), s.rank)
 			if s.at > 0 {
 				require.False(t, l.before(int32(i), l.slots[(s.at-1)/2].heap), "heap order")
 			}

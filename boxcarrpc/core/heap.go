@@ -72,16 +72,22 @@ func (l *Ladder) down(place int32) {
 
 // The ranks, best first.
 const (
-	rankHealthy uint8 = iota
-	rankOnTrial       // another request is finding out
-	rankPaused        // silent, or refused a request lately
+	rankHealthy   uint8 = iota
+	rankOnTrial         // another request is finding out
+	rankUnchecked       // not trusted, and to be checked
+	rankPaused          // silent, or refused a request lately
+	rankEjected         // fails requests
 )
 
-// rank is that of the server's free slots.
-func (p *Peer) rank() uint8 {
+// rankOf is the rank of a server's free slots.
+func (l *Ladder) rankOf(p *Peer) uint8 {
 	switch {
+	case p.ejected:
+		return rankEjected
 	case p.paused || p.suspect:
 		return rankPaused
+	case !p.trusted && l.checks:
+		return rankUnchecked
 	case p.onTrial:
 		return rankOnTrial
 	}
@@ -90,7 +96,7 @@ func (p *Peer) rank() uint8 {
 
 // rerank moves the free slots of a server to where its state puts them now.
 func (l *Ladder) rerank(peer int32) {
-	rank := l.peers[peer].rank()
+	rank := l.rankOf(&l.peers[peer])
 	for i := range l.slots {
 		if s := &l.slots[i]; s.state == slotFree && s.peer == peer && s.rank != rank {
 			s.rank = rank

@@ -50,9 +50,15 @@ type Ladder struct {
 	live     int32 // of these, neither in quarantine nor draining
 	extent   int32 // no peer from here on was ever a member
 	welcomes int32 // peers to be asked first
+	ejected  int32 // servers of the set that are
 
 	welcomeAt int64 // no welcome is due before
-	wake      int64 // no quarantine and no pause ends before
+	wake      int64 // no quarantine, pause or ejection ends before
+	faults    int64 // sum of the peers' faults
+
+	checkEvery int64
+	checkAt    int64 // no check is due before
+	checks     bool
 
 	top      int32 // the entry that goes first, if topKnown
 	topKnown bool
@@ -177,9 +183,10 @@ type Outcome uint8
 
 // The outcomes of a request whose slot is kept.
 const (
-	Neutral Outcome = iota // nothing: cancelled, or an error that may be the server's fault
+	Neutral Outcome = iota // nothing, as when it was cancelled
 	Success                // it answers requests well
 	Refused                // it did not begin with the request
+	Failure                // it failed, or did not answer in time
 )
 
 // Release ends the request of a busy slot. If gone, the slot has left the
@@ -194,7 +201,7 @@ func (l *Ladder) Release(now int64, entry int32, outcome Outcome, rng *rand.PCG)
 		gone = true
 	} else {
 		s.state = slotFree
-		s.rank = p.rank()
+		s.rank = l.rankOf(p)
 		l.order++
 		s.order = l.order
 		l.insert(entry)
@@ -209,6 +216,7 @@ func (l *Ladder) Learn(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
 	switch outcome {
 	case Success:
 		p.quarantine.level, p.pause.level = 0, 0
+		l.succeed(p)
 		if !p.trusted {
 			p.trusted, p.onTrial = true, false
 			l.rerank(peer)
@@ -216,6 +224,9 @@ func (l *Ladder) Learn(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
 	case Refused:
 		l.endTrial(peer)
 		l.pauseFor(now, peer, rng)
+	case Failure:
+		l.endTrial(peer)
+		l.fail(now, peer, rng)
 	default:
 		l.endTrial(peer)
 	}
@@ -300,7 +311,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
-	case !p.live() || l.unused == none:
+	case !p.live() || p.ejected || l.unused == none:
 		return none, false
 	case !l.Full():
 		return none, p.held < l.laneCap()
@@ -314,9 +325,9 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	}
 	victim = l.highest(none)
 	if !p.trusted && p.held > 0 && l.peers[l.slots[victim].peer].trusted {
-		// A server that has yet to answer well gets one slot to do so, not
-		// those of servers that have.
-		return none, false
+		// A server that has yet to answer well gets one slot to do so, not those
+		// of servers that have; but it may be a better one than it has.
+		return l.highest(peer), true
 	}
 	return victim, true
 }
@@ -383,10 +394,11 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	l.order++
 	s.number, s.peer, s.state, s.retiring = number, peer, slotFree, false
-	s.rank, s.order = l.peers[peer].rank(), l.order
+	s.rank, s.order = l.rankOf(&l.peers[peer]), l.order
 	l.insert(entry)
 	l.held++
 	l.peers[peer].held++
+	l.checkAt = 0
 	l.topKnown = false
 	return entry, victim, gone, true
 }

@@ -16,6 +16,7 @@ type work struct {
 	rng   *rand.Rand
 	mean  []float64 // of each server: time to an answer, in nanoseconds; 0 for never
 	begun []int     // of each server: requests
+	fails []bool    // of each server: whether its answers are failures
 	busy  map[*client]map[int32]int64
 }
 
@@ -25,6 +26,7 @@ func newWork(f *fleet, rng *rand.PCG) *work {
 	w := &work{f: f, rng: rand.New(rng), busy: map[*client]map[int32]int64{}}
 	w.mean = make([]float64, len(f.boards))
 	w.begun = make([]int, len(f.boards))
+	w.fails = make([]bool, len(f.boards))
 	for s := range w.mean {
 		w.mean[s] = millisecond
 	}
@@ -58,7 +60,11 @@ func (w *work) run(c *client, requests int) {
 		require.Less(w.f.t, w.busy[c][first], int64(never), "all requests are lost")
 		w.f.now = max(w.f.now, w.busy[c][first])
 		delete(w.busy[c], first)
-		w.f.answer(c, first)
+		outcome := Success
+		if w.fails[c.ladder.slots[first].peer] {
+			outcome = Failure
+		}
+		w.f.release(c, first, outcome)
 		w.begin(c)
 	}
 }

@@ -18,14 +18,19 @@ const (
 type Peer struct {
 	quarantine backoff // no new lease before it ends
 	pause      backoff // ranks last until it ends
+	ejection   backoff // ranks last, and is not asked, until it ends
 	welcomeAt  int64   // when it is asked first
+	checkAt    int64   // no check before
 	declined   uint32  // the rover's round, plus one, in which it declined
+	fault      int32   // average of its failures, 0 to faultFull
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
 	isolated   bool    // in quarantine
 	draining   bool    // gives out no slots until it says otherwise
 	paused     bool
 	suspect    bool
+	ejected    bool // fails requests
+	checking   bool // a check is under way
 	trusted    bool // has answered a request well since it last broke
 	onTrial    bool // not trusted, and has the one request that finds out
 	asked      bool // the rover waits for its answer
@@ -67,6 +72,7 @@ func (l *Ladder) Leave(peer int32) {
 	}
 	p.member = false
 	l.members--
+	l.absolve(peer)
 	l.unwelcome(p)
 	l.topKnown = false
 }
@@ -125,6 +131,9 @@ func (l *Ladder) Members() int { return int(l.members) }
 // Live is how many servers of the set are neither in quarantine nor draining.
 func (l *Ladder) Live() int { return int(l.live) }
 
+// Ejected is how many servers of the set are left out because they fail requests.
+func (l *Ladder) Ejected() int { return int(l.ejected) }
+
 // A PeerInfo is what a ladder knows of a server.
 type PeerInfo struct {
 	Held     int  // its slots in the ladder, retiring ones left out
@@ -132,6 +141,7 @@ type PeerInfo struct {
 	Isolated bool // in quarantine
 	Draining bool // gives out no slots
 	Paused   bool // refused a request lately
+	Ejected  bool // fails requests
 	Suspect  bool // silent
 	Trusted  bool // has answered a request well
 }
@@ -139,7 +149,7 @@ type PeerInfo struct {
 // Peer tells what the ladder knows of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
-	return PeerInfo{int(p.held), p.member, p.isolated, p.draining, p.paused, p.suspect, p.trusted}
+	return PeerInfo{int(p.held), p.member, p.isolated, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
 }
 
 // pauseFor ranks a server that refused a request last for a while.
@@ -154,7 +164,7 @@ func (l *Ladder) pauseFor(now int64, peer int32, rng *rand.PCG) {
 	l.rerank(peer)
 }
 
-// Advance ends the quarantines and pauses that are over. Every step that is
+// Advance ends the quarantines, pauses and ejections that are over. Every step that is
 // given a time does it first; it costs a comparison when nothing is due.
 func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 	if now < l.wake {
@@ -180,6 +190,13 @@ func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 			} else {
 				p.paused = false
 				l.rerank(int32(i))
+			}
+		}
+		if p.ejected {
+			if now < p.ejection.until {
+				l.wake = min(l.wake, p.ejection.until)
+			} else {
+				l.readmit(now, int32(i), rng)
 			}
 		}
 	}

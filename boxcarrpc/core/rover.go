@@ -74,6 +74,9 @@ func (r *Rover) Wake(l *Ladder) int64 {
 		return never
 	}
 	wake := min(r.next, l.wake)
+	if l.checks {
+		wake = min(wake, l.checkAt)
+	}
 	if l.welcomes > 0 {
 		wake = min(wake, l.welcomeAt)
 	}

@@ -1,0 +1,172 @@
+package core
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// newPeers makes a ladder of n trusted servers with a slot each.
+func newPeers(n int, rng *rand.PCG) *Ladder {
+	l := NewLadder(n, make([]Slot, n+1), make([]Peer, n))
+	for i := range int32(n) {
+		l.Join(0, i, rng)
+		l.Grant(i, 0)
+		l.Learn(0, i, Success, rng)
+	}
+	return &l
+}
+
+func (l *Ladder) fails(now int64, peer int32, times int, rng *rand.PCG) {
+	for range times {
+		l.Learn(now, peer, Failure, rng)
+	}
+}
+
+func TestAServerThatFailsSixTimesInARowIsEjected(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := newPeers(10, rng)
+	l.fails(1e9, 3, 5, rng)
+	require.False(t, l.Peer(3).Ejected)
+	l.fails(1e9, 3, 1, rng)
+	require.True(t, l.Peer(3).Ejected)
+	require.Equal(t, 1, l.Ejected())
+	_, ok := l.Bid(3)
+	require.False(t, ok, "it is not asked for slots")
+	for range 9 {
+		entry, ok := l.Acquire(1e9, rng)
+		require.True(t, ok)
+		_, peer, _, _, _ := l.Slot(entry)
+		require.NotEqual(t, int32(3), peer, "its slots rank last")
+	}
+	entry, ok := l.Acquire(1e9, rng)
+	require.True(t, ok, "and are used when all others are busy")
+	_, peer, _, _, _ := l.Slot(entry)
+	require.Equal(t, int32(3), peer)
+}
+
+func TestAServerThatFailsNowAndThenIsNotEjected(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := newPeers(10, rng)
+	for range 1000 {
+		l.fails(1e9, 3, 2, rng)
+		for range 4 {
+			l.Learn(1e9, 3, Success, rng)
+		}
+		require.False(t, l.Peer(3).Ejected)
+	}
+}
+
+// Where all servers fail, or more than the cap, it is not the servers.
+func TestNoMoreThanAThirdIsEjected(t *testing.T) {
+	rng := testseed.PCG(t)
+	for servers, most := range map[int]int{1: 0, 2: 1, 3: 1, 5: 1, 6: 2, 30: 10} {
+		l := newPeers(servers, rng)
+		for range 100 {
+			for i := range int32(servers) {
+				l.fails(1e9, i, 1, rng)
+			}
+		}
+		require.LessOrEqual(t, l.Ejected(), most, "of %d", servers)
+		l = newPeers(servers, rng)
+		for i := range int32(servers) {
+			l.fails(1e9, i, 100, rng) // one after another, the worst order
+		}
+		require.Equal(t, most, l.Ejected(), "of %d", servers)
+	}
+}
+
+func TestAnEjectedServerProvesItself(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := newPeers(10, rng)
+	now, previous := int64(1e9), int64(0)
+	ended := map[int64]bool{}
+	l.fails(now, 3, 6, rng)
+	for level := range 10 {
+		pause := l.peers[3].ejection.until - now
+		want := doubled(ejectBase, ejectLimit, uint8(level))
+		require.True(t, pause >= want/2 && pause <= want*3/2, "%d at level %d", pause, level)
+		ended[pause] = true
+		now += pause - 1
+		l.Advance(now, rng)
+		require.True(t, l.Peer(3).Ejected)
+		now++
+		l.Advance(now, rng)
+		require.False(t, l.Peer(3).Ejected)
+		require.False(t, l.Peer(3).Trusted, "one request finds out")
+		l.fails(now, 3, 1, rng)
+		require.True(t, l.Peer(3).Ejected)
+		previous = pause
+	}
+	require.Greater(t, previous, int64(ejectLimit/2))
+	require.Greater(t, len(ended), 8, "pauses have jitter")
+
+	now = l.peers[3].ejection.until
+	l.Advance(now, rng)
+	for range 200 { // well again, for long
+		l.Learn(now, 3, Success, rng)
+	}
+	require.True(t, l.Peer(3).Trusted)
+	require.Zero(t, l.faults)
+	l.fails(now, 3, 6, rng)
+	require.LessOrEqual(t, l.peers[3].ejection.until-now, int64(ejectBase*3/2), "the pauses begin anew")
+	l.Leave(3)
+	require.Zero(t, l.Ejected())
+	require.Zero(t, l.faults)
+}
+
+// With checks, no call goes to a server that is not trusted while there are others.
+func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := newPeers(3, rng)
+	l.CheckHealth(0)
+	check := func(now int64) (peer int32) {
+		entry, ok := l.Check(now, rng)
+		if !ok {
+			return none
+		}
+		_, peer, _, _, _ = l.Slot(entry)
+		_, more := l.Check(now, rng)
+		require.False(t, more, "one check at a time")
+		l.Release(now, entry, Neutral, rng)
+		l.Checked(now, peer, true, rng)
+		return peer
+	}
+	require.Equal(t, none, check(1e9), "all are trusted")
+	l.fails(1e9, 1, 6, rng)
+	require.Equal(t, none, check(1e9), "it is left alone")
+	now := l.peers[1].ejection.until
+	l.Advance(now, rng)
+	for range 2 {
+		entry, ok := l.Acquire(now, rng)
+		require.True(t, ok)
+		_, peer, _, _, _ := l.Slot(entry)
+		require.NotEqual(t, int32(1), peer)
+		l.Release(now, entry, Success, rng)
+	}
+	require.Equal(t, int32(1), check(now))
+	require.Equal(t, none, check(now), "not again at once")
+	l.Learn(now, 1, Success, rng)
+	require.True(t, l.Peer(1).Trusted)
+	require.Equal(t, none, check(now+3600e9), "trusted ones are not")
+
+	l.CheckHealth(10e9)
+	seen := map[int32]int{}
+	for now := int64(5000e9); now < 5100e9; now += 1e8 {
+		if entry, ok := l.Check(now, rng); ok {
+			_, peer, _, _, _ := l.Slot(entry)
+			l.Release(now, entry, Success, rng)
+			l.Checked(now, peer, true, rng)
+			seen[peer]++
+		}
+	}
+	l.Checked(5200e9, 2, false, rng)
+	require.True(t, l.Peer(2).Ejected, "a check that fails is enough")
+	require.Len(t, seen, 3)
+	for _, n := range seen {
+		require.InDelta(t, 10, n, 5)
+	}
+}

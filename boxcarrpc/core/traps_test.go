@@ -1,0 +1,191 @@
+package core
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// The traps of choosing the lowest slot, each on virtual time with the types that
+// production uses. TestChurnEndsAndAFlatLadderAsksOnceAMinute is another, and
+// TestAStoppedServer.
+
+// A black hole: it fails every request in no time, so that its slots, the lowest,
+// are always free again. Without ejection it gets most of the requests.
+func TestTrapABlackHoleIsLeftOut(t *testing.T) {
+	rng := testseed.PCG(t)
+	const servers, clients, size, concurrent = 10, 10, 20, 5
+	f := newFleet(t, servers, clients, size, rng)
+	f.trust()
+	f.settle(rng)
+	w := newWork(f, rng)
+	for s := range w.mean {
+		w.mean[s] = 100 * millisecond
+	}
+	for _, c := range f.all {
+		for range concurrent {
+			w.begin(c)
+		}
+	}
+	const hole = 3
+	w.mean[hole], w.fails[hole] = millisecond/10, true
+	clear(w.begun)
+	const requests = 3000 // of each client: a minute
+	for range requests {
+		for _, c := range f.all {
+			w.run(c, 1)
+		}
+	}
+	// Each client: until it is ejected, with what was under way, and once or twice
+	// after each pause of 1, 2, 4, 8, 16 and 32 seconds, which may be half as long.
+	require.LessOrEqual(t, w.begun[hole], clients*(6+concurrent+2*8))
+	for s, n := range w.begun {
+		if s != hole {
+			require.Greater(t, n, 0, "server %d", s)
+		}
+	}
+
+	w.mean[hole], w.fails[hole] = 100*millisecond, false // it is mended
+	f.now += 2 * ejectLimit
+	for range 20 {
+		for _, c := range f.all {
+			w.run(c, concurrent)
+		}
+	}
+	clear(w.begun)
+	for range 400 {
+		for _, c := range f.all {
+			w.run(c, 1)
+		}
+	}
+	require.InDelta(t, 1, w.share(hole), 0.4, "it has its share again")
+}
+
+// A new black hole: nobody has ever got a good answer there, and it offers slot 0
+// to everybody.
+func TestTrapANewBlackHoleGetsLittle(t *testing.T) {
+	rng := testseed.PCG(t)
+	const servers, clients, size = 10, 10, 20
+	f := newFleet(t, servers, clients, size, rng)
+	f.trust()
+	f.settle(rng)
+	hole := int(f.addServer())
+	f.now += 2 * welcomeWithin
+	f.settle(rng)
+	w := newWork(f, rng)
+	w.mean[hole], w.fails[hole] = millisecond/10, true
+	for _, c := range f.all {
+		for range 3 {
+			w.begin(c)
+		}
+	}
+	for range 1000 {
+		for _, c := range f.all {
+			w.run(c, 1)
+		}
+	}
+	require.LessOrEqual(t, w.begun[hole], clients*3)
+	for _, c := range f.all {
+		require.LessOrEqual(t, c.ladder.Peer(int32(hole)).Held, 1, "one slot to prove itself")
+	}
+}
+
+// until lets the clients ask when they want to, in the order of time.
+func (f *fleet) until(end int64) {
+	for {
+		first := slices.MinFunc(f.all, func(a, b *client) int {
+			switch x, y := a.rover.Wake(&a.ladder), b.rover.Wake(&b.ladder); {
+			case x < y:
+				return -1
+			case x > y:
+				return 1
+			}
+			return 0
+		})
+		if first.rover.Wake(&first.ladder) > end {
+			f.now = end
+			return
+		}
+		f.turn(first)
+	}
+}
+
+// A restarted server is empty and offers 0, 1, 2 to everybody at once. The clients
+// come spread over half a second, it is not flooded with leases, and gets no more
+// than a little over its share of the requests.
+func TestTrapTheRestartHerd(t *testing.T) {
+	rng := testseed.PCG(t)
+	const servers, clients, size, concurrent, restarted = 10, 50, 20, 6, 4
+	f := newFleet(t, servers, clients, size, rng)
+	f.trust()
+	f.settle(rng)
+	f.crash(restarted)
+	f.until(f.now + 30e9)
+	f.down[restarted] = false
+
+	const window = 10e6
+	most, begun := 0, f.now
+	var leased []int
+	for f.now < begun+10e9 {
+		before := f.boards[restarted].Taken()
+		f.until(f.now + window)
+		n := f.boards[restarted].Taken() - before
+		most = max(most, n)
+		leased = append(leased, n)
+		for _, c := range f.all {
+			if c.ladder.Peer(restarted).Held > 0 { // a request has found that it is well
+				c.ladder.Learn(f.now, restarted, Success, c.rng)
+			}
+		}
+	}
+	total := f.boards[restarted].Taken()
+	require.Greater(t, total, clients*size/servers/2, "the clients come")
+	require.LessOrEqual(t, most, total/8, "and not at once: %v", leased)
+	f.check()
+
+	w := newWork(f, rng)
+	for _, c := range f.all {
+		for range concurrent {
+			w.begin(c)
+		}
+	}
+	for range 200 {
+		for _, c := range f.all {
+			w.run(c, 1)
+		}
+	}
+	require.LessOrEqual(t, w.share(restarted), 1.5)
+}
+
+// A preference that feeds itself: with a fixed order among equals the first servers
+// get all light traffic, and one that a burst made slow keeps it, because what is
+// slow is what is used. With the one idle longest first every server gets the
+// same, and a server that was slow for a while gets its share again.
+func TestTrapPreferenceIsNoSelfKeepingOverload(t *testing.T) {
+	rng := testseed.PCG(t)
+	for _, concurrent := range []int{1, 3, 20} {
+		const servers, requests = 50, 20_000
+		f := newFleet(t, servers, 1, servers, rng)
+		f.trust()
+		f.settle(rng)
+		c := f.all[0]
+		w := newWork(f, rng)
+		for range concurrent {
+			w.begin(c)
+		}
+		w.run(c, requests)
+		for s, n := range w.begun {
+			require.InDelta(t, requests/servers, n, requests/servers/2, "server %d of %d, %d at once", s, servers, concurrent)
+		}
+		w.mean[7] *= 50 // a burst
+		w.run(c, requests/10)
+		w.mean[7] /= 50
+		w.run(c, requests/10) // what it still had
+		clear(w.begun)
+		w.run(c, requests)
+		require.InDelta(t, 1, w.share(7), 0.5, "%d at once", concurrent)
+	}
+}

@@ -1,0 +1,126 @@
+package boxcarrpc
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sick is handlers of servers of which one is not well: what it does, and whether
+// it does.
+type sick struct {
+	server int
+	does   Handler
+	is     atomic.Bool
+}
+
+func (x *sick) handler(server int) Handler {
+	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		if server == x.server && x.is.Load() {
+			return x.does(ctx, method, request, dst)
+		}
+		time.Sleep(time.Millisecond)
+		return append(dst, request...), nil
+	}
+}
+
+func failAtOnce(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+	return dst, &Error{Code: CodeInternal, Message: "the disk is gone", Processed: true}
+}
+
+func panics(context.Context, string, []byte, []byte) ([]byte, error) { panic("as asked") }
+
+func hangs(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+	<-ctx.Done()
+	return dst, ctx.Err()
+}
+
+// A server that was well and then fails all it gets, at once, by panics, or by not
+// answering in time, is left out after a few calls, is tried now and then, and has
+// its share again when it is well.
+func TestAServerThatFailsIsLeftOut(t *testing.T) {
+	for name, does := range map[string]Handler{"errors": failAtOnce, "panics": panics, "hangs": hangs} {
+		t.Run(name, func(t *testing.T) {
+			x := &sick{server: 1, does: does}
+			inTown(t, 5, x.handler, nil, func(t *testing.T, w *town) {
+				p := w.pool(t, &PoolOptions{Size: 15})
+				call := func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+					defer cancel()
+					_, err := p.Call(ctx, "m", nil, nil)
+					return err
+				}
+				for range 100 {
+					require.NoError(t, call())
+				}
+				time.Sleep(15 * time.Second) // the rover has found all better slots
+				x.is.Store(true)
+				var failed int
+				start := time.Now()
+				for time.Since(start) < 30*time.Second {
+					if call() != nil {
+						failed++
+					}
+				}
+				// Six, those of its slots, and a trial after pauses of 1, 2, 4, 8 and 16 s,
+				// which may be half as long.
+				require.LessOrEqual(t, failed, 6+3+8)
+				require.GreaterOrEqual(t, failed, 6)
+				x.is.Store(false)
+				time.Sleep(2 * time.Minute)
+				before := w.servers[1].Stats().Requests
+				for range 500 {
+					require.NoError(t, call())
+				}
+				require.Greater(t, w.servers[1].Stats().Requests-before, uint64(20))
+				require.Zero(t, p.Stats().Ejected)
+			})
+		})
+	}
+}
+
+// A new server is checked before calls go there, and so is one that failed; no
+// call finds out.
+func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
+	var calls, checks atomic.Int32
+	x := &sick{server: 2, does: func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		if method == "m" {
+			calls.Add(1)
+		} else {
+			checks.Add(1)
+		}
+		return failAtOnce(ctx, method, request, dst)
+	}}
+	x.is.Store(true)
+	inTown(t, 4, x.handler, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 8, HealthMethod: "health", HealthInterval: 10 * time.Second})
+		time.Sleep(time.Second)
+		for range 20_000 { // 20 s
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+		}
+		require.Zero(t, calls.Load())
+		require.Equal(t, 1, p.Stats().Ejected)
+		require.True(t, checks.Load() >= 3 && checks.Load() <= 12, "%d", checks.Load())
+		x.is.Store(false)
+		time.Sleep(time.Minute)
+		require.Zero(t, p.Stats().Ejected)
+		before := w.servers[2].Stats().Requests
+		for range 100 {
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+		}
+		require.Greater(t, w.servers[2].Stats().Requests, before+10)
+		x.is.Store(true)
+		time.Sleep(20 * time.Second)
+		checked := checks.Load()
+		for range 100 { // there were no calls: the checks have seen it
+			_, err := p.Call(t.Context(), "m", nil, nil)
+			require.NoError(t, err)
+		}
+		require.NotZero(t, checked)
+	})
+}
