@@ -53,6 +53,10 @@ down. That is for queues on slow disks: segments in the page cache are faster.
 With --grpc the same service is served over gRPC, with health and reflection, to
 clients in languages that have no Boxcar client: docs/grpc.md.
 
+Flags may also come from the environment, --data as DOCSERVICED_DATA, and from a YAML
+file with flags as keys, in that order: docs/configuration.md. docserviced config
+prints what comes of it.
+
 SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
 for --grace at most, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
@@ -90,6 +94,7 @@ for --grace at most, and the exit status is 0.`,
 			panic(err) // the flag was defined above
 		}
 	}
+	cli.WithConfig(command, configPrefix)
 	return command
 }
 

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+)
+
+// TestConfig prints settings, and reads them again to the same end.
+func TestConfig(t *testing.T) {
+	r := run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--memory", "2GiB")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Regexp(t, `(?m)^memory: 2GiB +# flag$`, r.stdout)
+	require.Regexp(t, `(?m)^http: 127\.0\.0\.1:7071 +# default$`, r.stdout)
+	path := filepath.Join(t.TempDir(), "docserviced.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(r.stdout), 0o600))
+	again := run(t.Context(), "config", "--config", path)
+	require.Equal(t, cli.ExitOK, again.status, again.stderr)
+	require.Regexp(t, `(?m)^memory: 2GiB +# .*docserviced.yaml:\d+$`, again.stdout)
+
+	t.Setenv("DOCSERVICED_MEMORY", "1MiB")
+	r = run(t.Context(), "serve", "--collection", "jobs=/srv/jobs", "--data", "/srv/index")
+	require.Equal(t, cli.ExitUsage, r.status)
+	require.Contains(t, r.lastLine(), "--memory 1MiB: at least 16 MiB are needed")
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// ConfigFlag names the file that WithConfig reads.
+const ConfigFlag = "config"
+
+// Sources of a setting, but for a file, which is named with its line.
+const (
+	sourceDefault = "default"
+	sourceFlag    = "flag"
+)
+
+// Setting is the value of a flag and where it came from.
+type Setting struct {
+	Name, Value, Source string
+}
+
+// WithConfig lets the flags of a command come from elsewhere, too. In order, the first
+// that says something wins: the command line; environment variables, --log-level as
+// PREFIX_LOG_LEVEL; the YAML file that --config names, with flags as keys and lists
+// for those that may be repeated; the default. A variable or key that is no flag is
+// refused, and so is a value that a flag does not take: all of them at once, each
+// with its place and what to write instead.
+//
+// prefix is that of the variables, such as DOCSERVICED. The settings are there once the
+// command runs: see Settings.
+func WithConfig(command *cobra.Command, prefix string) {
+	command.Flags().String(ConfigFlag, "", "YAML file of settings, with these flags as keys")
+	command.PreRunE = func(c *cobra.Command, _ []string) error {
+		return configure(c, prefix, os.Environ())
+	}
+}
+
+// Settings are the effective values of a command's flags, sorted by name, with their
+// sources. A flag that was not given by WithConfig is one of the command line.
+func Settings(command *cobra.Command) []Setting {
+	var settings []Setting
+	command.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || f.Name == ConfigFlag {
+			return
+		}
+		source := sourceDefault
+		if from := f.Annotations[sourceAnnotation]; len(from) > 0 {
+			source = from[0]
+		} else if f.Changed {
+			source = sourceFlag
+		}
+		settings = append(settings, Setting{f.Name, f.Value.String(), source})
+	})
+	return settings
+}
+
+// sourceAnnotation is where a flag remembers what set it.
+const sourceAnnotation = "docstore_source"
+
+// configure sets the flags that the command line left alone.
+func configure(command *cobra.Command, prefix string, environ []string) error {
+	flags := command.Flags()
+	problems := fromEnvironment(flags, prefix, environ)
+	if path, _ := flags.GetString(ConfigFlag); path != "" { // the flag is there and a string
+		problems = append(problems, fromFile(flags, path)...)
+	}
+	return errors.Join(problems...)
+}
+
+// variableOf is the environment variable of a flag.
+func variableOf(prefix, name string) string {
+	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+func fromEnvironment(flags *pflag.FlagSet, prefix string, environ []string) (problems []error) {
+	byVariable := map[string]*pflag.Flag{}
+	flags.VisitAll(func(f *pflag.Flag) { byVariable[variableOf(prefix, f.Name)] = f })
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, prefix+"_") {
+			continue
+		}
+		f := byVariable[name]
+		if f == nil {
+			problems = append(problems, unknown("variable", name, mapKeys(byVariable)))
+			continue
+		}
+		if f.Changed {
+			continue // the command line says otherwise
+		}
+		if err := set(flags, f, []string{value}, name); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return []error{fmt.Errorf("--%s: %w", ConfigFlag, err)}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return []error{fmt.Errorf("%s: %w", path, err)}
+	}
+	if len(document.Content) == 0 {
+		return nil // empty, or nothing but comments
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return []error{fmt.Errorf("%s:%d: want lines of the form \"flag: value\"", path, root.Line)}
+	}
+	known := map[string]*pflag.Flag{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != ConfigFlag {
+			known[f.Name] = f
+		}
+	})
+	seen := map[string]bool{}
+	for i := 0; i < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		place := fmt.Sprintf("%s:%d", path, key.Line)
+		f := known[key.Value]
+		switch {
+		case f == nil:
+			problems = append(problems, fmt.Errorf("%s: %w", place, unknown("key", key.Value, mapKeys(known))))
+			continue
+		case seen[key.Value]:
+			problems = append(problems, fmt.Errorf("%s: %s is there twice; make it a list, or take one out", place, key.Value))
+			continue
+		}
+		seen[key.Value] = true
+		values, err := scalars(value)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", place, key.Value, err))
+			continue
+		}
+		if f.Changed {
+			continue // the command line or the environment says otherwise
+		}
+		if err := set(flags, f, values, place); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// scalars are the value of a key, or the values of its list, as they would be written
+// on a command line.
+func scalars(node *yaml.Node) ([]string, error) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		if node.Tag == "!!null" {
+			return nil, errors.New("has no value; write one, or take the line out")
+		}
+		return []string{node.Value}, nil
+	case yaml.SequenceNode:
+		var values []string
+		for _, item := range node.Content {
+			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
+				return nil, fmt.Errorf("line %d: want a plain value in the list", item.Line)
+			}
+			values = append(values, item.Value)
+		}
+		return values, nil
+	case yaml.AliasNode:
+		return scalars(node.Alias)
+	}
+	return nil, errors.New("want a value or a list of values")
+}
+
+// set gives a flag its values. source is told with what is wrong.
+func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, source string) error {
+	list, repeatable := f.Value.(pflag.SliceValue)
+	if len(values) != 1 && !repeatable {
+		return fmt.Errorf("%s: --%s takes one value, not a list", source, f.Name)
+	}
+	for _, value := range values {
+		if err := flags.Set(f.Name, value); err != nil {
+			var invalid *pflag.InvalidValueError
+			if errors.As(err, &invalid) {
+				err = invalid.Unwrap()
+			}
+			return fmt.Errorf("%s: %s: %q: %w", source, f.Name, value, err)
+		}
+	}
+	if len(values) == 0 { // an empty list
+		if err := list.Replace(nil); err != nil {
+			return fmt.Errorf("%s: %s: %w", source, f.Name, err)
+		}
+	}
+	return flags.SetAnnotation(f.Name, sourceAnnotation, []string{source})
+}
+
+func mapKeys(m map[string]*pflag.Flag) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// unknown is the error for a name that is none of those known, with the one that was
+// probably meant.
+func unknown(what, name string, known []string) error {
+	closest, least := "", len(name)/2+1
+	for _, candidate := range known {
+		if d := distance(name, candidate); d < least {
+			closest, least = candidate, d
+		}
+	}
+	if closest != "" {
+		return fmt.Errorf("unknown %s %s; did you mean %s?", what, name, closest)
+	}
+	return fmt.Errorf("unknown %s %s; --help lists what there is", what, name)
+}
+
+// distance is how many bytes have to be put in, taken out or changed to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// AppendSettings appends settings as YAML that WithConfig reads, each with its source as
+// a comment.
+func AppendSettings(dst []byte, command *cobra.Command) ([]byte, error) {
+	for _, s := range Settings(command) {
+		node := &yaml.Node{Kind: yaml.ScalarNode, Value: s.Value} // as it is: true, not "true"
+		if s.Value == "" {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+		var value any = node
+		if list, ok := command.Flags().Lookup(s.Name).Value.(pflag.SliceValue); ok {
+			value = list.GetSlice()
+		}
+		line, err := yaml.Marshal(map[string]any{s.Name: value})
+		if err != nil {
+			return dst, err
+		}
+		first, rest, _ := strings.Cut(string(line), "\n")
+		dst = fmt.Appendf(dst, "%-40s # %s\n%s", first, s.Source, rest)
+	}
+	return dst, nil
+}

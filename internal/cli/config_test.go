@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// configured runs a command with flags of each kind, and returns its settings as a
+// file and what it was told.
+func configured(t *testing.T, file string, environ []string, args ...string) (settings, problem string) {
+	t.Helper()
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		args = append(args, "--config", path)
+		defer func() { problem = strings.ReplaceAll(problem, path, "FILE") }()
+		defer func() { settings = strings.ReplaceAll(settings, path, "FILE") }()
+	}
+	var out, stderr bytes.Buffer
+	env := &Env{Stdout: &out, Stderr: &stderr, Now: time.Now}
+	status := Run(t.Context(), func(*Env) *cobra.Command {
+		root := &cobra.Command{Use: "test"}
+		command := &cobra.Command{Use: "serve", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			text, err := AppendSettings(nil, c)
+			_, _ = fmt.Fprint(&out, string(text))
+			return err
+		}}
+		memory := Size(64 << 20)
+		flags := command.Flags()
+		flags.StringArray("collection", nil, "")
+		flags.StringSlice("memcached", nil, "")
+		flags.Var(&memory, "memory", "")
+		flags.Duration("grace", time.Second, "")
+		flags.Bool("quiet", false, "")
+		require.NoError(t, command.MarkFlagRequired("collection"))
+		WithConfig(command, "TESTD")
+		root.AddCommand(command)
+		return root
+	}, env, append([]string{"serve"}, args...))
+	if status == ExitOK {
+		require.Empty(t, stderr.String())
+	}
+	return out.String(), stderr.String()
+}
+
+func TestConfigSources(t *testing.T) {
+	var settings string
+	t.Run("all of them", func(t *testing.T) { settings = testConfigSources(t) })
+
+	// What it prints is a file that says the same.
+	again, problem := configured(t, settings, nil)
+	require.Empty(t, problem)
+	require.Contains(t, again, "- resumes=/srv/resumes")
+	require.Contains(t, again, "9s")
+}
+
+func testConfigSources(t *testing.T) string {
+	settings, problem := configured(t, `
+# of the serving machines
+collection:
+  - jobs=/srv/jobs
+  - resumes=/srv/resumes
+memory: 2GiB
+grace: 5s
+quiet: true
+`, []string{"TESTD_GRACE=7s", "TESTD_MEMORY=1GiB", "OTHER_MEMORY=3GiB"}, "--grace", "9s")
+	require.Empty(t, problem)
+	for _, want := range []string{
+		"collection: # FILE:3\n    - jobs=/srv/jobs\n    - resumes=/srv/resumes\n",
+		"grace: 9s # flag\n", "memory: 1GiB # TESTD_MEMORY\n", "quiet: true # FILE:8\n", "memcached: [] # default\n", "log-level: INFO # default\n",
+	} {
+		require.Contains(t, strings.Join(strings.FieldsFunc(settings, func(r rune) bool { return r == ' ' }), " "), strings.Join(strings.FieldsFunc(want, func(r rune) bool { return r == ' ' }), " "))
+	}
+	return settings
+}
+
+// TestConfigRefused: everything wrong is told at once, with its place.
+func TestConfigRefused(t *testing.T) {
+	for _, test := range []struct {
+		name, file string
+		environ    []string
+		problems   []string
+	}{
+		{"several at once", "collections: jobs=/srv\nmemory: lots\ngrace: [1s, 2s]\nquiet: {a: b}\n", []string{"TESTD_MEMROY=1", "TESTD_QUIET=perhaps"}, []string{
+			"unknown variable TESTD_MEMROY; did you mean TESTD_MEMORY?",
+			`TESTD_QUIET: quiet: "perhaps": `,
+			"FILE:1: unknown key collections; did you mean collection?",
+			`FILE:2: memory: "lots": "lots" is not a size such as 64MiB, 64MB or 4096`,
+			"FILE:3: --grace takes one value, not a list",
+			"FILE:4: quiet: want a value or a list of values",
+		}},
+		{"twice", "collection: a=b\nmemory: 1GiB\nmemory: 2GiB\n", nil, []string{"FILE:3: memory is there twice"}},
+		{"no value", "collection:\n", nil, []string{"FILE:1: collection: has no value; write one, or take the line out"}},
+		{"nothing close", "xyzzy: 1\n", nil, []string{"FILE:1: unknown key xyzzy; --help lists what there is"}},
+		{"no mapping", "- a\n- b\n", nil, []string{`FILE:1: want lines of the form "flag: value"`}},
+		{"no YAML", "a: b: c\n", nil, []string{"FILE: yaml: "}},
+		{"nothing given", "# nothing\n", nil, []string{`required flag(s) "collection" not set`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, problem := configured(t, test.file, test.environ)
+			for _, want := range test.problems {
+				require.Contains(t, problem, want)
+			}
+			require.Equal(t, 1, strings.Count(problem, "\n"), "one line")
+		})
+	}
+	_, problem := configured(t, "", nil, "--config", "/nowhere/config.yaml")
+	require.Contains(t, problem, "/nowhere/config.yaml: no such file")
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"memroy", "memory", 2}, {"collections", "collection", 1}, {"kitten", "sitting", 3}} {
+		require.Equal(t, test.want, distance(test.a, test.b), "%s %s", test.a, test.b)
+		require.Equal(t, test.want, distance(test.b, test.a), "%s %s", test.b, test.a)
+	}
+}
