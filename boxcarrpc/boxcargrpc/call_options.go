@@ -1,7 +1,6 @@
 package boxcargrpc
 
 import (
-	"math"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -24,7 +23,7 @@ type callOptions struct {
 // connections (compression, authority, waiting for a connection, buffers for
 // retries) have no meaning here and are passed over.
 func (c *client) readOptions(opts []grpc.CallOption) (callOptions, error) {
-	o := callOptions{codec: c.codec, credentials: c.credentials, maxSend: math.MaxInt, maxReceive: math.MaxInt}
+	o := callOptions{codec: c.codec, credentials: c.credentials, maxSend: boxcarrpc.MaxRequestBytes, maxReceive: boxcarrpc.MaxResponseBytes}
 	var name string
 	var forced bool
 	for _, option := range opts {
@@ -32,7 +31,7 @@ func (c *client) readOptions(opts []grpc.CallOption) (callOptions, error) {
 		case grpc.PerRPCCredsCallOption:
 			o.credentials = append(o.credentials[:len(o.credentials):len(o.credentials)], option.Creds)
 		case grpc.MaxSendMsgSizeCallOption:
-			o.maxSend = option.MaxSendMsgSize
+			o.maxSend = min(option.MaxSendMsgSize, boxcarrpc.MaxRequestBytes)
 		case grpc.MaxRecvMsgSizeCallOption:
 			o.maxReceive = option.MaxRecvMsgSize
 		case grpc.ContentSubtypeCallOption:

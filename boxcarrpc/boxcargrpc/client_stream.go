@@ -115,9 +115,6 @@ func (s *clientStream) send(message any) error {
 	if s.out, err = s.options.marshal(s.out[:0], message); err != nil {
 		return err
 	}
-	if len(s.out) > boxcarrpc.MaxRequestBytes {
-		return status.Errorf(codes.ResourceExhausted, "message of %d bytes, at most %d are allowed", len(s.out), boxcarrpc.MaxRequestBytes)
-	}
 	if err := s.stream.Send(s.out); err != nil {
 		return io.EOF // RecvMsg tells the cause
 	}
