@@ -40,7 +40,8 @@
 // With n calls under way exactly the n lowest slots are busy. A slow server's
 // slots are busy for longer, so that more requests find their way to others; a
 // dead server's slots are gone at once. A slot number measures how many slots
-// were leased, not load.
+// were leased, not load. Where a server has twice the discovery.Server.Weight of
+// another, two of its numbers count as one.
 //
 // # The protocol
 //

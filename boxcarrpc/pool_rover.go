@@ -48,6 +48,7 @@ func (p *Pool) update(s discovery.Snapshot) {
 			known[peer.address] = peer
 		}
 	}
+	least := leastWeight(s.Servers)
 	present := make(map[string]bool, len(s.Servers))
 	for _, server := range s.Servers {
 		present[server.Address] = true
@@ -57,6 +58,7 @@ func (p *Pool) update(s discovery.Snapshot) {
 			known[server.Address] = peer
 		}
 		peer.server = server
+		p.mu.ladder.SetWeight(peer.index, weightOf(server)/least)
 		p.mu.ladder.Join(now, peer.index, &p.mu.rng)
 	}
 	for address, peer := range known {
@@ -71,6 +73,22 @@ func (p *Pool) update(s discovery.Snapshot) {
 	}
 	p.mu.rover.Hurry(now)
 	p.step()
+}
+
+// leastWeight is the weight of the smallest of the servers.
+func leastWeight(servers []discovery.Server) float64 {
+	least := math.Inf(1)
+	for _, s := range servers {
+		least = min(least, weightOf(s))
+	}
+	return least
+}
+
+func weightOf(s discovery.Server) float64 {
+	if s.Weight > 0 {
+		return s.Weight
+	}
+	return 1
 }
 
 // addPeer finds a place for a server.

@@ -59,6 +59,27 @@ func TestTheLadderEndsLowAndEven(t *testing.T) {
 	require.LessOrEqual(t, pools[0].Stats().Transports, 4, "many lanes on one connection")
 }
 
+// Slots are scaled by the servers' capacity, which may change.
+func TestSlotsAreScaledByWeight(t *testing.T) {
+	inTown(t, 2, echoes, nil, func(t *testing.T, w *town) {
+		p := w.pool(t, &PoolOptions{Size: 8})
+		for _, x := range []struct {
+			weights [2]float64
+			slots   [2]int
+		}{{[2]float64{0, 0}, [2]int{4, 4}}, {[2]float64{100, 300}, [2]int{2, 6}}, {[2]float64{1.5, 0.5}, [2]int{6, 2}}} {
+			p.update(discovery.Snapshot{Servers: []discovery.Server{
+				{Address: "0", Weight: x.weights[0]}, {Number: 1, Address: "1", Weight: x.weights[1]},
+			}})
+			for range 100 { // both are trusted, and tell of better slots
+				_, err := p.Call(t.Context(), "m", nil, nil)
+				require.NoError(t, err)
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, x.slots, [2]int{w.servers[0].Stats().Slots, w.servers[1].Stats().Slots})
+		}
+	})
+}
+
 func TestServersComeAndGo(t *testing.T) {
 	a, b := serve(t, echo, nil), serve(t, echo, nil)
 	source := &settable{make(chan discovery.Snapshot)}

@@ -127,7 +127,7 @@ func (f *fleet) checkBalanced(size int) {
 		for other := range f.boards {
 			if int32(f.boards[other].Taken()) < n-1 {
 				c := f.client(f.owner[s][n-1])
-				require.GreaterOrEqual(f.t, c.ladder.peers[other].held, c.ladder.laneCap(),
+				require.GreaterOrEqual(f.t, c.ladder.peers[other].held, c.ladder.laneCap(&c.ladder.peers[other]),
 					"server %d has %d slots, server %d %d", s, n, other, f.boards[other].Taken())
 			}
 		}

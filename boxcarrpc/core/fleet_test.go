@@ -177,7 +177,7 @@ func (f *fleet) settle(rng *rand.PCG) {
 
 func (c *client) sum() (sum int) {
 	for _, h := range c.holds() {
-		sum += int(h[0])
+		sum += int(c.ladder.peers[h[1]].level(h[0]))
 	}
 	return sum
 }
@@ -251,6 +251,7 @@ func (l *Ladder) check(t testing.TB) {
 	}
 	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
 	var members, live, welcomes int32
+	var liveWeight int64
 	for i := range l.peers {
 		p := &l.peers[i]
 		require.Equal(t, heldOf[i], p.held)
@@ -259,12 +260,14 @@ func (l *Ladder) check(t testing.TB) {
 		}
 		if p.live() {
 			live++
+			liveWeight += p.weight()
 		}
 		if p.welcome {
 			welcomes++
 			require.GreaterOrEqual(t, p.welcomeAt, l.welcomeAt)
 		}
 	}
+	require.Equal(t, liveWeight, l.liveWeight)
 	require.Equal(t, []int32{members, live, welcomes}, []int32{l.members, l.live, l.welcomes})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
@@ -276,7 +279,7 @@ func (l *Ladder) check(t testing.TB) {
 		top := l.top
 		l.topKnown = false
 		if again := l.highest(none); top != none && !l.even {
-			require.Equal(t, l.slots[again].number, l.slots[top].number, "cached highest")
+			require.Equal(t, l.slots[again].level, l.slots[top].level, "cached highest")
 		}
 	}
 }

@@ -10,8 +10,8 @@ func (l *Ladder) before(a, b int32) bool {
 	if s.rank != t.rank {
 		return s.rank < t.rank
 	}
-	if s.number != t.number {
-		return s.number < t.number
+	if s.level != t.level {
+		return s.level < t.level
 	}
 	return s.order < t.order
 }

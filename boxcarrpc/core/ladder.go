@@ -22,6 +22,7 @@ const (
 type Slot struct {
 	order    uint64 // of two free slots the one with less has been idle longer
 	number   int32
+	level    int32 // the number, divided by the server's weight
 	peer     int32
 	at       int32 // a free slot's place in the heap; an unused one's successor
 	heap     int32 // not this slot's: the entry at this place of the heap
@@ -52,9 +53,10 @@ type Ladder struct {
 	welcomes int32 // peers to be asked first
 	ejected  int32 // servers of the set that are
 
-	welcomeAt int64 // no welcome is due before
-	wake      int64 // no quarantine, pause or ejection ends before
-	faults    int64 // sum of the peers' faults
+	welcomeAt  int64 // no welcome is due before
+	liveWeight int64 // of the live servers, in 64ths
+	wake       int64 // no quarantine, pause or ejection ends before
+	faults     int64 // sum of the peers' faults
 
 	checkEvery int64
 	checkAt    int64 // no check is due before
@@ -142,14 +144,7 @@ func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry in
 // AcquireOf takes the first free slot of a server.
 func (l *Ladder) AcquireOf(now int64, peer int32, rng *rand.PCG) (entry int32, ok bool) {
 	l.Advance(now, rng)
-	entry = none
-	for i := range l.slots {
-		s := &l.slots[i]
-		if s.state == slotFree && s.peer == peer && (entry == none || l.before(int32(i), entry)) {
-			entry = int32(i)
-		}
-	}
-	if entry == none {
+	if entry = l.freeOf(peer); entry == none {
 		return none, false
 	}
 	l.take(entry)
@@ -302,8 +297,8 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	if l.even {
 		return NoSlot, true
 	}
-	number := l.slots[victim].number
-	return number, number > 0
+	below = l.peers[peer].below(l.slots[victim].level)
+	return below, below > 0
 }
 
 // victimFor returns the entry that a slot of the server would replace, none if
@@ -314,12 +309,12 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	case !p.live() || p.ejected || l.unused == none:
 		return none, false
 	case !l.Full():
-		return none, p.held < l.laneCap()
+		return none, p.held < l.laneCap(p)
 	case l.even:
 		victim = l.highest(none)
 		v := &l.peers[l.slots[victim].peer]
 		return victim, !v.member || v.held > p.held+1
-	case p.held >= l.laneCap():
+	case p.held >= l.laneCap(p):
 		// It has its share; only its own highest may become lower.
 		return l.highest(peer), true
 	}
@@ -362,12 +357,12 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 		return !p.member
 	case l.even && p.held != q.held:
 		return p.held > q.held
-	case a.number != b.number:
-		return a.number > b.number
+	case a.level != b.level:
+		return a.level > b.level
 	case (a.state == slotFree) != (b.state == slotFree):
 		return a.state == slotFree
 	}
-	return p.held > q.held
+	return int64(p.held)*q.weight() > int64(q.held)*p.weight()
 }
 
 // Grant offers the ladder a slot that a server gave. Whether it is welcome is
@@ -382,7 +377,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	if victim != none {
 		v := &l.slots[victim]
-		if !l.even && l.peers[v.peer].member && number >= v.number {
+		if !l.even && l.peers[v.peer].member && l.peers[peer].level(number) >= v.level {
 			return none, none, false, false
 		}
 	}
@@ -393,7 +388,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 		gone = l.Retire(victim)
 	}
 	l.order++
-	s.number, s.peer, s.state, s.retiring = number, peer, slotFree, false
+	s.number, s.level, s.peer, s.state, s.retiring = number, l.peers[peer].level(number), peer, slotFree, false
 	s.rank, s.order = l.rankOf(&l.peers[peer]), l.order
 	l.insert(entry)
 	l.held++

@@ -23,6 +23,7 @@ type Peer struct {
 	checkAt    int64   // no check before
 	declined   uint32  // the rover's round, plus one, in which it declined
 	fault      int32   // average of its failures, 0 to faultFull
+	extra      int32   // weight above 1, in 64ths
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
 	isolated   bool    // in quarantine
@@ -52,7 +53,7 @@ func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) {
 	l.members++
 	l.extent = max(l.extent, peer+1)
 	if p.live() {
-		l.live++
+		l.countLive(p, 1)
 	}
 	if l.held > 0 {
 		l.greet(now, p, rng)
@@ -68,7 +69,7 @@ func (l *Ladder) Leave(peer int32) {
 		return
 	}
 	if p.live() {
-		l.live--
+		l.countLive(p, -1)
 	}
 	p.member = false
 	l.members--
@@ -93,7 +94,7 @@ func (l *Ladder) Grow(peers []Peer) {
 func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	if p.live() {
-		l.live--
+		l.countLive(p, -1)
 	}
 	p.isolated = true
 	p.quarantine.enter(now, quarantineBase, quarantineLimit, rng)
@@ -111,10 +112,10 @@ func (l *Ladder) SetDraining(now int64, peer int32, draining bool, rng *rand.PCG
 	p.draining = draining
 	switch is := p.live(); {
 	case was && !is:
-		l.live--
+		l.countLive(p, -1)
 		l.unwelcome(p)
 	case is && !was:
-		l.live++
+		l.countLive(p, 1)
 		l.greet(now, p, rng)
 	}
 }
@@ -179,7 +180,7 @@ func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 			} else {
 				p.isolated = false
 				if p.live() {
-					l.live++
+					l.countLive(p, 1)
 					l.greet(now, p, rng)
 				}
 			}
@@ -221,14 +222,4 @@ func (l *Ladder) unwelcome(p *Peer) {
 		p.welcome = false
 		l.welcomes--
 	}
-}
-
-// laneCap bounds the slots of one server: twice its share, and never below 2; of
-// an even ladder its share.
-func (l *Ladder) laneCap() int32 {
-	live := max(l.live, 1)
-	if l.even {
-		return (l.size + live - 1) / live
-	}
-	return max(2, 2*l.size/live)
 }

@@ -163,7 +163,7 @@ func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (t
 	if now < r.hintAt || !l.Full() || r.hinted != 0 || l.even {
 		return false
 	}
-	if top := l.highest(none); lowest >= l.slots[top].number {
+	if top := l.highest(none); l.peers[peer].level(lowest) >= l.slots[top].level {
 		return false
 	}
 	// Whatever comes of it, the next hint is looked at after a while.

@@ -60,7 +60,8 @@ type Server struct {
 	Number int
 	// Address is where it listens, as net.Dial takes it.
 	Address string
-	// Weight is its capacity relative to the others'; 0 means 1. Choosing the
-	// lowest slot needs no weights; it is here for policies that do.
+	// Weight is its capacity relative to the others'; 0 means 1. Of a server of twice
+	// the weight two slots are worth one of the others, up to 64 times the smallest
+	// in the set.
 	Weight float64
 }
