@@ -22,48 +22,38 @@ type Answer struct {
 	asStored bool // Document is in its stored form
 }
 
-// GetMany looks many ids up at once and reads the documents in the order in
-// which they lie on disk, appending them to dst. The answers are in the order
-// of the ids. They may be fewer: if the documents take more than maxBytes, ids
-// at the end are left out, but never the first. The answers' documents are
-// parts of the slice that is returned.
-func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
-	return c.getMany(dst, ids, 0, maxBytes)
-}
-
-// getMany is GetMany, giving documents that need no codec but those taken in
-// their stored form.
-func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int) ([]byte, []Answer, error) {
+// getMany is Collection.getMany.
+func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int) ([]byte, []Answer, error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, nil, ErrBatchTooLarge
 	}
 	b := batch{
-		collection: c,
-		ids:        ids,
-		entries:    make([]batchEntry, len(ids)),
-		cache:      c.options.Cache,
-		take:       take,
-		start:      len(dst),
-		maxBytes:   maxBytes,
-		dst:        dst,
+		store:    s,
+		ids:      ids,
+		entries:  make([]batchEntry, len(ids)),
+		cache:    s.options.Cache,
+		take:     take,
+		start:    len(dst),
+		maxBytes: maxBytes,
+		dst:      dst,
 	}
 	if err := b.lookUp(); err != nil {
-		return dst, nil, c.answer(err, queue.Address{})
+		return dst, nil, s.answer(err, queue.Address{})
 	}
 	return b.dst, b.answers(b.readAll()), nil
 }
 
 // batch is a GetMany under way.
 type batch struct {
-	collection *Collection
-	ids        [][]byte
-	entries    []batchEntry // one for each id
-	order      []int        // scratch: the ids of a window, sorted by address
-	cache      *Cache       // nil: only the segments are read
-	take       queue.CodecSet
-	dst        []byte
-	start      int // where the documents begin in dst
-	maxBytes   int
+	store    *store
+	ids      [][]byte
+	entries  []batchEntry // one for each id
+	order    []int        // scratch: the ids of a window, sorted by address
+	cache    *Cache       // nil: only the segments are read
+	take     queue.CodecSet
+	dst      []byte
+	start    int // where the documents begin in dst
+	maxBytes int
 }
 
 // batchEntry is what is known of one id.
@@ -78,7 +68,7 @@ type batchEntry struct {
 
 // lookUp asks the index for all ids.
 func (b *batch) lookUp() error {
-	return b.collection.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
+	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
 		if !validIDBytes(len(b.ids[i])) {
 			err = ErrBadID
@@ -87,7 +77,7 @@ func (b *batch) lookUp() error {
 			entry.indexEntry, err = decodeIndexEntry(value)
 		}
 		if err != nil {
-			entry.err = b.collection.answer(err, queue.Address{})
+			entry.err = b.store.answer(err, queue.Address{})
 		}
 		return nil
 	})
@@ -122,7 +112,7 @@ func (b *batch) askCache(from, to int) {
 		if entry.err != nil {
 			continue
 		}
-		server, ok := b.collection.cacheServer(entry.indexEntry)
+		server, ok := b.store.cacheServer(entry.indexEntry)
 		if !ok {
 			continue
 		}
@@ -134,7 +124,7 @@ func (b *batch) askCache(from, to int) {
 			q = &question{entries: make(map[string]*batchEntry, to-from)}
 			questions[server] = q
 		}
-		key := b.collection.cacheKey(entry.indexEntry)
+		key := b.store.cacheKey(entry.indexEntry)
 		if q.entries[key] == nil { // an id may occur twice; the second time its segment is read
 			q.keys, q.entries[key] = append(q.keys, key), entry
 			entry.asked = true
@@ -195,9 +185,9 @@ func (b *batch) read(i int) {
 	switch {
 	case entry.err != nil:
 	case entry.asked:
-		b.dst, entry.asStored, entry.err = b.collection.fetchCached(b.dst, b.ids[i], entry.indexEntry, b.take, entry.cached)
+		b.dst, entry.asStored, entry.err = b.store.fetchCached(b.dst, b.ids[i], entry.indexEntry, b.take, entry.cached)
 	default:
-		b.dst, entry.asStored, entry.err = b.collection.fetch(b.dst, b.ids[i], entry.indexEntry, b.take)
+		b.dst, entry.asStored, entry.err = b.store.fetch(b.dst, b.ids[i], entry.indexEntry, b.take)
 	}
 	entry.end = len(b.dst)
 }

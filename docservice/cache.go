@@ -49,10 +49,10 @@ type Cache struct {
 
 // cacheLoad is a document to be put into a server, or taken out of it.
 type cacheLoad struct {
-	collection *Collection
-	id         string
-	entry      indexEntry
-	remove     bool
+	store  *store
+	id     string
+	entry  indexEntry
+	remove bool
 }
 
 // CacheStats count since the cache was opened.
@@ -121,21 +121,21 @@ func (e indexEntry) cacheable() bool {
 
 // cacheServer is the server that keeps a document of this collection. There is none
 // for one that bypasses the cache, or while the server is away.
-func (c *Collection) cacheServer(entry indexEntry) (server int, ok bool) {
-	id := c.queueID.Load()
+func (s *store) cacheServer(entry indexEntry) (server int, ok bool) {
+	id := s.queueID.Load()
 	if id == nil || !entry.cacheable() {
 		return 0, false
 	}
 	at := entry.address
 	hash := binary.LittleEndian.Uint64(id[:]) ^ uint64(at.Segment)<<32 ^ uint64(at.Block) ^ uint64(at.Index)<<48
-	server = c.options.Cache.servers.Server(hash)
-	return server, c.options.Cache.servers.Up(server)
+	server = s.options.Cache.servers.Server(hash)
+	return server, s.options.Cache.servers.Up(server)
 }
 
 // cacheKey is the key of a document for which there is a server.
-func (c *Collection) cacheKey(entry indexEntry) string {
+func (s *store) cacheKey(entry indexEntry) string {
 	var b [26]byte
-	copy(b[:], c.queueID.Load()[:])
+	copy(b[:], s.queueID.Load()[:])
 	binary.BigEndian.PutUint32(b[16:], uint32(entry.address.Segment))
 	binary.BigEndian.PutUint32(b[20:], entry.address.Block)
 	binary.BigEndian.PutUint16(b[24:], entry.address.Index)
@@ -143,54 +143,54 @@ func (c *Collection) cacheKey(entry indexEntry) string {
 }
 
 // getCached is fetch for a document that may be in the cache.
-func (c *Collection) getCached(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
-	server, ok := c.cacheServer(entry)
+func (s *store) getCached(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+	server, ok := s.cacheServer(entry)
 	if !ok {
-		return c.fetch(dst, id, entry, take)
+		return s.fetch(dst, id, entry, take)
 	}
-	value, ok := c.options.Cache.servers.Get(server, c.cacheKey(entry))
+	value, ok := s.options.Cache.servers.Get(server, s.cacheKey(entry))
 	if !ok {
-		c.options.Cache.misses.Add(1)
+		s.options.Cache.misses.Add(1)
 	}
-	return c.fetchCached(dst, id, entry, take, value)
+	return s.fetchCached(dst, id, entry, take, value)
 }
 
 // fetchCached is fetch for a document of which the cache has said what it has,
 // nil for nothing.
-func (c *Collection) fetchCached(dst, id []byte, entry indexEntry, take queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
-	cache := c.options.Cache
-	if cached != nil && !entry.expired(c.options.Now()) {
-		if out, asStored, ok := c.fromCache(dst, id, entry, take, cached); ok {
+func (s *store) fetchCached(dst, id []byte, entry indexEntry, take queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
+	cache := s.options.Cache
+	if cached != nil && !entry.expired(s.options.Now()) {
+		if out, asStored, ok := s.fromCache(dst, id, entry, take, cached); ok {
 			cache.hits.Add(1)
-			c.gets.found.Add(1)
+			s.collection.gets.found.Add(1)
 			return out, asStored, nil
 		}
 		cache.wrong.Add(1)
 	}
-	out, asStored, err := c.fetch(dst, id, entry, take)
+	out, asStored, err := s.fetch(dst, id, entry, take)
 	if err == nil {
-		cache.enqueue(cacheLoad{collection: c, id: string(id), entry: entry})
+		cache.enqueue(cacheLoad{store: s, id: string(id), entry: entry})
 	}
 	return out, asStored, err
 }
 
 // fromCache appends a document of which the cache has the value. It trusts the
 // value in nothing: if it is not this document, there is none.
-func (c *Collection) fromCache(dst, id []byte, entry indexEntry, take queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
-	s, err := queue.ParseStored(value, id)
-	if err != nil || s.Address != entry.address {
+func (s *store) fromCache(dst, id []byte, entry indexEntry, take queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
+	stored, err := queue.ParseStored(value, id)
+	if err != nil || stored.Address != entry.address {
 		return dst, false, false
 	}
-	if take != 0 && s.Within(take) {
+	if take != 0 && stored.Within(take) {
 		return append(dst, value...), true, true
 	}
-	out, err := c.decoders.Decode(c.alive, dst, s)
+	out, err := s.decoders.Decode(s.alive, dst, stored)
 	return out, false, err == nil
 }
 
 // enqueue puts a load behind those that wait.
 func (c *Cache) enqueue(load cacheLoad) {
-	server, ok := load.collection.cacheServer(load.entry)
+	server, ok := load.store.cacheServer(load.entry)
 	if !ok {
 		return
 	}
@@ -212,14 +212,14 @@ func (c *Cache) load(server int) {
 		case <-c.alive:
 			return
 		}
-		key := load.collection.cacheKey(load.entry)
+		key := load.store.cacheKey(load.entry)
 		if load.remove {
 			c.servers.Delete(server, key)
 			continue
 		}
 		var asStored bool
 		var err error
-		value, asStored, err = load.collection.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
+		value, asStored, err = load.store.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
 		if err != nil || !asStored {
 			continue // whoever asks for it is told why
 		}
@@ -239,8 +239,8 @@ const anyCodec = ^queue.CodecSet(0)
 
 // cachedBefore returns the entry that the index has for an id, for its document
 // to be taken out of the cache.
-func (c *Collection) cachedBefore(id []byte) (indexEntry, bool) {
-	value, err := c.index.Get(nil, id)
+func (s *store) cachedBefore(id []byte) (indexEntry, bool) {
+	value, err := s.index.Get(nil, id)
 	if err != nil {
 		return indexEntry{}, false
 	}

@@ -58,11 +58,11 @@ type place struct {
 // placeOf is the place of the document that an id has now.
 func placeOf(t testing.TB, c *Collection, id string) place {
 	t.Helper()
-	entry, ok := c.cachedBefore([]byte(id))
+	entry, ok := c.serving.Load().cachedBefore([]byte(id))
 	require.True(t, ok)
-	server, ok := c.cacheServer(entry)
+	server, ok := c.serving.Load().cacheServer(entry)
 	require.True(t, ok)
-	key := c.cacheKey(entry)
+	key := c.serving.Load().cacheKey(entry)
 	require.Len(t, key, 52)
 	return place{c.options.Cache, server, key}
 }

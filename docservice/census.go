@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -20,12 +23,19 @@ type Live struct {
 // call, if nothing is appended meanwhile: queue.Reader.Usage is exact in any case, and
 // reads the whole queue.
 func (c *Collection) Census(ctx context.Context) (map[queue.SegmentID]Live, error) {
-	now := c.options.Now()
+	return ask(c, func(s *store) (map[queue.SegmentID]Live, error) { return s.census(ctx) })
+}
+
+func (s *store) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
+	now := s.options.Now()
 	counts := make(map[queue.SegmentID]Live)
 	var after []byte
 	for {
 		started := time.Now()
-		last, err := c.censusStep(counts, after, now)
+		last, err := s.censusStep(counts, after, now)
+		if errors.Is(err, lsm.ErrClosed) {
+			err = ErrClosed
+		}
 		if err != nil || last == nil {
 			return counts, err
 		}
@@ -38,8 +48,8 @@ func (c *Collection) Census(ctx context.Context) (map[queue.SegmentID]Live, erro
 
 // censusStep counts the next entries behind an id. It returns the last of them, nil
 // at the end of the index.
-func (c *Collection) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
-	it := c.index.NewIter((&ScanOptions{After: after}).bounds())
+func (s *store) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
+	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
 	defer func() { _ = it.Close() }() // it.Err has told
 	for range sweepStepEntries {
 		if !it.Next() {

@@ -76,9 +76,9 @@ func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	f := newMemFixture(t)
 	c := f.open()
 	waitFor(t, c, "the queue was looked at", func(Status) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.mu.tail.current
+		c.serving.Load().mu.Lock()
+		defer c.serving.Load().mu.Unlock()
+		return c.serving.Load().mu.tail.current
 	})
 	assert.False(t, c.Status().Ready)
 	requireNone(t, c, "1", ErrUnavailable)

@@ -21,7 +21,7 @@ func TestVersionThatIsGone(t *testing.T) {
 	f.put("2", "two")
 	f.seal()
 	c := f.ready()
-	old, err := c.index.Get(nil, []byte("1"))
+	old, err := c.serving.Load().index.Get(nil, []byte("1"))
 	require.NoError(t, err)
 	stale, err := decodeIndexEntry(old)
 	require.NoError(t, err)
@@ -34,23 +34,23 @@ func TestVersionThatIsGone(t *testing.T) {
 	c = f.ready()
 	requireDocument(t, c, "1", "one, changed")
 	requireDocument(t, c, "2", "two")
-	document, _, err := c.fetch(nil, []byte("1"), stale, 0)
+	document, _, err := c.serving.Load().fetch(nil, []byte("1"), stale, 0)
 	require.NoError(t, err, "the index knows a newer version")
 	require.Equal(t, "one, changed", string(document))
 
 	var batch lsm.Batch
 	require.NoError(t, batch.Set([]byte("1"), old))
-	require.NoError(t, c.index.Apply(&batch))
+	require.NoError(t, c.serving.Load().index.Apply(&batch))
 	requireNone(t, c, "1", ErrNotFound)
-	c.mu.Lock()
-	end := c.mu.tail.position
-	c.mu.tail.position.Next = queue.Address{Segment: 2}
-	c.mu.Unlock()
+	c.serving.Load().mu.Lock()
+	end := c.serving.Load().mu.tail.position
+	c.serving.Load().mu.tail.position.Next = queue.Address{Segment: 2}
+	c.serving.Load().mu.Unlock()
 	requireNone(t, c, "1", ErrUnavailable)
 	require.Empty(t, c.Status().Faults)
-	c.mu.Lock()
-	c.mu.tail.position = end
-	c.mu.Unlock()
+	c.serving.Load().mu.Lock()
+	c.serving.Load().mu.tail.position = end
+	c.serving.Load().mu.Unlock()
 }
 
 // rewritten makes a copy of a queue of two rewritten segments and a third one, with

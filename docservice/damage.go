@@ -14,8 +14,8 @@ import (
 // faultOf describes an error of the queue or the index. at is the address that
 // was to be read, if it was one. Of errors that only differ in the address the
 // description is the same, so that a fault is one however often it is met.
-func (c *Collection) faultOf(err error, at queue.Address) Fault {
-	fault := Fault{Since: c.options.Now()}
+func (s *store) faultOf(err error, at queue.Address) Fault {
+	fault := Fault{Since: s.options.Now()}
 	var inQueue *queue.CorruptionError
 	var inIndex *lsm.CorruptionError
 	switch {
@@ -29,12 +29,12 @@ func (c *Collection) faultOf(err error, at queue.Address) Fault {
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
 	case errors.Is(err, queue.ErrDiverged):
 		fault.Segment, fault.content = at.Segment, true
-		fault.Path, fault.Reason = filepath.Join(c.queueDir, sealedName(at.Segment)), err.Error()
+		fault.Path, fault.Reason = filepath.Join(s.queueDir, sealedName(at.Segment)), err.Error()
 	case errors.Is(err, queue.ErrMismatch):
-		fault.Path, fault.Reason = c.queueDir, "the index has addresses where the queue has other ids"
+		fault.Path, fault.Reason = s.queueDir, "the index has addresses where the queue has other ids"
 	case at.Segment != 0:
 		fault.Segment = at.Segment
-		fault.Path = filepath.Join(c.queueDir, sealedName(at.Segment))
+		fault.Path = filepath.Join(s.queueDir, sealedName(at.Segment))
 		if fault.Reason = "the file is missing"; !errors.Is(err, fs.ErrNotExist) {
 			fault.Reason = errors.UnwrapAll(err).Error() // without the address
 		}
@@ -46,26 +46,26 @@ func (c *Collection) faultOf(err error, at queue.Address) Fault {
 
 // recordFault records why a document could not be read, and has the background
 // pass look at the segment.
-func (c *Collection) recordFault(err error, at queue.Address) {
-	fault := c.faultOf(err, at)
-	c.mu.Lock()
-	news := c.mu.faults.add(fault)
+func (s *store) recordFault(err error, at queue.Address) {
+	fault := s.faultOf(err, at)
+	s.mu.Lock()
+	news := s.mu.faults.add(fault)
 	if news && fault.Segment != 0 {
-		c.mu.suspect[fault.Path] = true
+		s.mu.suspect[fault.Path] = true
 	}
-	c.notify()
-	c.mu.Unlock()
+	s.notify()
+	s.mu.Unlock()
 	if !news {
 		return
 	}
-	c.logDamage(fault)
+	s.logDamage(fault)
 	select {
-	case c.recheck <- struct{}{}:
+	case s.recheck <- struct{}{}:
 	default: // it is going to look anyway
 	}
 }
 
-func (c *Collection) logDamage(fault Fault) {
-	c.logger.Error("damage: documents are unavailable",
+func (s *store) logDamage(fault Fault) {
+	s.logger.Error("damage: documents are unavailable",
 		"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 }

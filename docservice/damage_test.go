@@ -19,7 +19,7 @@ import (
 
 // replace puts other bytes in a file's place the way rsync does: under another
 // name, then renamed.
-func replace(t *testing.T, fs vfs.FS, path string, content []byte) {
+func replace(t testing.TB, fs vfs.FS, path string, content []byte) {
 	t.Helper()
 	incoming := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".incoming")
 	file, err := fs.Create(incoming)
@@ -165,27 +165,6 @@ func TestMissingSegment(t *testing.T) {
 	})
 }
 
-// An index is not mixed with the entries of another queue.
-func TestForkedQueue(t *testing.T) {
-	f, _, _ := sealedFixture(t)
-	c := f.ready()
-	require.NoError(t, c.Close())
-
-	require.NoError(t, f.writer.Close())
-	f.writer = nil
-	require.NoError(t, f.fs.RemoveAll(f.queueDir))
-	f.putMany("other", 100)
-	f.seal()
-	f.putMany("more", 100)
-	f.seal()
-	c = f.open()
-	waitFor(t, c, "it is refused", func(s Status) bool {
-		return len(s.Faults) == 1 && s.Faults[0].StopsTail && strings.Contains(s.Faults[0].Reason, "forked")
-	})
-	requireNone(t, c, "first-1", ErrUnavailable) // never a document of the other queue
-	requireNone(t, c, "other-1", ErrUnavailable)
-}
-
 // An index that has no room left stops the tail, and nothing is lost by it.
 func TestIndexWithoutRoom(t *testing.T) {
 	var full atomic.Bool
@@ -223,8 +202,8 @@ func TestWrongByteInTheIndex(t *testing.T) {
 	f.options.MemtableBytes = 16 << 10
 	f.putMany("a", 3000)
 	c := f.ready()
-	require.NoError(t, c.index.Flush())
-	require.NoError(t, c.index.WaitIdle(soon(t)))
+	require.NoError(t, c.serving.Load().index.Flush())
+	require.NoError(t, c.serving.Load().index.WaitIdle(soon(t)))
 	require.NoError(t, c.Close())
 
 	indexDir := firstIndex.path(f.dir)

@@ -28,7 +28,7 @@
 //	      |   background pass: every byte of each segment that arrives
 //	      +----------------------------------------------------->  faults
 //
-// A [Collection] is one queue and its index. One goroutine tails the queue: it
+// A [Collection] has one queue and its index. One goroutine tails the queue: it
 // gathers entries in a batch, adds the position behind the last of them under
 // the empty key, which is no document's id, and applies the batch atomically
 // when nothing more is waiting or 4,096 entries or 1 MiB have come together.
@@ -102,9 +102,8 @@
 //   - A wrong byte in a document makes this document unavailable. It is found by
 //     the background pass or when the document is asked for, and forgotten when
 //     the segment's file has been replaced and verifies well.
-//   - A wrong byte in a block's header or table, a queue that is another one
-//     than the index was made from, or an index that cannot be written stop the
-//     tail. What has been read is served. The tail tries again from the last
+//   - A wrong byte in a block's header or table, a segment of another queue than
+//     the index was made from, or an index that cannot be written stop the tail. What has been read is served. The tail tries again from the last
 //     position every second, and goes on as soon as it can.
 //   - With CollectionOptions.Quarantine a file with wrong bytes is renamed to
 //     N.seg.bad, once, so that rsync brings another copy; see quarantine.go. Its
@@ -112,6 +111,10 @@
 //     of it is unavailable.
 //   - Damage in the index makes what cannot be looked up unavailable. Removing
 //     the directory of the index repairs it.
+//   - Another queue in the place of the one that is served, whole from its first
+//     segment, is indexed beside it and served when it has been read to its end.
+//     Until then the one before is, as far as its bytes are there; see
+//     succession.go.
 //   - Damage in the results of the background pass has it read everything again.
 //
 // # Concurrency

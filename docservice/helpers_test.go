@@ -136,7 +136,7 @@ func (f *fixture) ready() *Collection {
 	f.t.Helper()
 	c := f.open()
 	if err := c.WaitReady(soon(f.t)); err != nil {
-		require.Fail(f.t, "not ready", "%v: %+v; the queue ends at %v", err, c.Status(), c.queue.End())
+		require.Fail(f.t, "not ready", "%v: %+v; the queue ends at %v", err, c.Status(), c.serving.Load().queue.End())
 	}
 	return c
 }
@@ -153,14 +153,15 @@ func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool)
 	t.Helper()
 	ctx := soon(t)
 	for {
-		c.mu.Lock()
-		changed := c.mu.changed
-		c.mu.Unlock()
+		c.serving.Load().mu.Lock()
+		changed := c.serving.Load().mu.changed
+		c.serving.Load().mu.Unlock()
 		if wanted(c.Status()) {
 			return
 		}
 		select {
 		case <-changed:
+		case <-time.After(time.Millisecond): // another store may serve, or be on its way
 		case <-ctx.Done():
 			require.Fail(t, "waited in vain until "+what, "%+v", c.Status())
 		}

@@ -59,7 +59,7 @@ func BenchmarkIndexing(b *testing.B) {
 		require.NoError(b, c.WaitReady(b.Context()))
 		tailing += time.Since(started)
 		require.EqualValues(b, documents, c.Status().Applied)
-		require.NoError(b, c.index.WaitIdle(b.Context()))
+		require.NoError(b, c.serving.Load().index.WaitIdle(b.Context()))
 		require.NoError(b, c.Close())
 	}
 	rate := func(took time.Duration) float64 { return float64(b.N) * documents / took.Seconds() }

@@ -23,13 +23,17 @@ type Location struct {
 // like Get, but for the damage that only reading finds, and counts as no fetch.
 // A document that has expired is located as long as its entry is there.
 func (c *Collection) Locate(id []byte) (Location, error) {
+	return ask(c, func(s *store) (Location, error) { return s.locate(id) })
+}
+
+func (s *store) locate(id []byte) (Location, error) {
 	if !validIDBytes(len(id)) {
 		return Location{}, ErrBadID
 	}
 	var buffer [indexEntryBytes]byte
-	value, err := c.index.Get(buffer[:0], id)
+	value, err := s.index.Get(buffer[:0], id)
 	switch {
-	case errors.Is(err, lsm.ErrNotFound) && !c.following.Load():
+	case errors.Is(err, lsm.ErrNotFound) && !s.following.Load():
 		return Location{}, errNotRead
 	case errors.Is(err, lsm.ErrNotFound):
 		return Location{}, ErrNotFound
@@ -44,7 +48,7 @@ func (c *Collection) Locate(id []byte) (Location, error) {
 	}
 	l := Location{Address: entry.address, StoredBytes: int(entry.storedBytes)}
 	if entry.expiry != 0 {
-		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(c.options.Now())
+		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(s.options.Now())
 	}
 	return l, nil
 }
@@ -63,7 +67,7 @@ type Version struct {
 // some seconds for each ten million of them, which only a person may ask for. It
 // returns the first error of fn, that of ctx, or queue.Reader.Scan's.
 func (c *Collection) Versions(ctx context.Context, id []byte, fn func(Version) error) error {
-	return c.queue.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
+	return c.serving.Load().queue.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
 		if !bytes.Equal(e.ID, id) {
 			return nil
 		}
@@ -74,15 +78,19 @@ func (c *Collection) Versions(ctx context.Context, id []byte, fn func(Version) e
 // Segments describes the segments that are here, in order. It reads each one's
 // footer.
 func (c *Collection) Segments() ([]queue.SegmentInfo, error) {
-	segments, err := c.queue.Segments()
+	return ask(c, (*store).segments)
+}
+
+func (s *store) segments() ([]queue.SegmentInfo, error) {
+	segments, err := s.queue.Segments()
 	if errors.Is(err, queue.ErrClosed) {
 		return nil, ErrClosed
 	}
-	return segments, errors.Wrapf(err, "collection %s", c.name)
+	return segments, errors.Wrapf(err, "collection %s", s.collection.name)
 }
 
 // FilterPages is that of the index.
-func (c *Collection) FilterPages() []lsm.TableFilter { return c.index.FilterPages() }
+func (c *Collection) FilterPages() []lsm.TableFilter { return c.serving.Load().index.FilterPages() }
 
 // IndexStats is that of the index.
-func (c *Collection) IndexStats() lsm.Stats { return c.index.Stats() }
+func (c *Collection) IndexStats() lsm.Stats { return c.serving.Load().index.Stats() }

@@ -28,7 +28,7 @@ func TestCensusAgreesWithTheQueue(t *testing.T) {
 			_, err = f.queueWriter().Append([]byte(id), []byte(documentOf(id)))
 		}
 		require.NoError(t, err)
-		if step%sweepStepEntries == 0 {
+		if step%sweepStepEntries == sweepStepEntries/2 {
 			f.seal()
 		}
 	}
@@ -37,7 +37,7 @@ func TestCensusAgreesWithTheQueue(t *testing.T) {
 	f.clock.advance(time.Minute)
 	counts, err := c.Census(t.Context())
 	require.NoError(t, err)
-	usage, err := c.queue.Usage(t.Context(), f.clock.Now(), 0)
+	usage, err := c.serving.Load().queue.Usage(t.Context(), f.clock.Now(), 0)
 	require.NoError(t, err)
 	require.Len(t, usage, 4)
 	var live, stored int64

@@ -25,6 +25,7 @@ import (
 const (
 	indexPrefix       = "index-"
 	verifiedExtension = ".verified"
+	removedExtension  = ".removed" // of an index that is being removed
 )
 
 // indexNumber is the number of an index in the directory of its collection.
@@ -66,6 +67,17 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 		}
 	}
 	return numbers, nil
+}
+
+// removeLeftovers removes indexes whose removal has begun.
+func removeLeftovers(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	for _, name := range names {
+		if strings.HasPrefix(name, indexPrefix) && strings.HasSuffix(name, removedExtension) {
+			err = errors.CombineErrors(err, files.RemoveAll(filepath.Join(dir, name)))
+		}
+	}
+	return err
 }
 
 // CheckIndex verifies the index in a collection's directory to its last byte, and

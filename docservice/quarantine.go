@@ -44,32 +44,32 @@ type sighting struct {
 
 // runQuarantine is one round: awaited copies that have come are noted, damaged
 // files set aside, and what was set aside before removed if a sound copy came.
-func (c *Collection) runQuarantine(q *quarantine, files []segmentFile) {
-	c.noteArrived(files)
-	if !c.options.Quarantine {
+func (s *store) runQuarantine(q *quarantine, files []segmentFile) {
+	s.noteArrived(files)
+	if !s.options.Quarantine || s.queueDir != s.collection.queueDir { // nobody brings a queue that was replaced
 		return
 	}
-	suspects := c.damagedFiles()
+	suspects := s.damagedFiles()
 	for path := range q.damaged {
 		if _, still := suspects[path]; !still {
 			delete(q.damaged, path)
 		}
 	}
 	for path, fault := range suspects {
-		c.considerDamaged(q, path, fault)
+		s.considerDamaged(q, path, fault)
 	}
-	c.removeAside(files)
+	s.removeAside(files)
 }
 
 // damagedFiles are the files with wrong bytes, each with one of its faults.
-func (c *Collection) damagedFiles() map[string]Fault {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *store) damagedFiles() map[string]Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	found := make(map[string]Fault)
-	if tail := c.mu.faults.tail; tail != nil && tail.content {
+	if tail := s.mu.faults.tail; tail != nil && tail.content {
 		found[tail.Path] = *tail
 	}
-	for _, faults := range c.mu.faults.segments {
+	for _, faults := range s.mu.faults.segments {
 		for _, f := range faults {
 			if _, known := found[f.Path]; f.content && !known {
 				found[f.Path] = f
@@ -80,8 +80,8 @@ func (c *Collection) damagedFiles() map[string]Fault {
 }
 
 // considerDamaged sets a damaged file aside once it may be.
-func (c *Collection) considerDamaged(q *quarantine, path string, fault Fault) {
-	info, err := c.options.FS.Stat(path)
+func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
+	info, err := s.options.FS.Stat(path)
 	if err != nil {
 		return // it is being replaced
 	}
@@ -90,26 +90,26 @@ func (c *Collection) considerDamaged(q *quarantine, path string, fault Fault) {
 	if !known || seen.version != version {
 		seen = sighting{version: version, since: time.Now()}
 	}
-	switch reason := c.keepsDamaged(path); {
+	switch reason := s.keepsDamaged(path); {
 	case seen.told:
 	case reason != "":
 		seen.told = true
-		c.logger.Warn("the damaged file stays where it is", "segment", fault.Segment, "path", path, "reason", reason)
-	case time.Since(seen.since) >= c.options.QuarantineAfter:
-		if err := c.setAside(path, fault); err != nil {
+		s.logger.Warn("the damaged file stays where it is", "segment", fault.Segment, "path", path, "reason", reason)
+	case time.Since(seen.since) >= s.options.QuarantineAfter:
+		if err := s.setAside(path, fault); err != nil {
 			seen.told = true
-			c.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
+			s.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
 		}
 	}
 	q.damaged[path] = seen
 }
 
 // keepsDamaged says why a damaged file must not be set aside.
-func (c *Collection) keepsDamaged(path string) string {
-	if _, err := c.options.FS.Stat(filepath.Join(c.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
+func (s *store) keepsDamaged(path string) string {
+	if _, err := s.options.FS.Stat(filepath.Join(s.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
 		return "the queue is written in this directory; docstore-updater check says what is lost"
 	}
-	if _, err := c.options.FS.Stat(path + queue.AsideSuffix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); !errors.Is(err, fs.ErrNotExist) {
 		return "the copy before it was damaged, too: the source may be; docstore-updater check there will tell"
 	}
 	return ""
@@ -117,73 +117,73 @@ func (c *Collection) keepsDamaged(path string) string {
 
 // setAside renames a damaged file. What may lie in it and has not been read is
 // unknown from then on, so an id that is not in the index may exist.
-func (c *Collection) setAside(path string, fault Fault) error {
+func (s *store) setAside(path string, fault Fault) error {
 	f, ok := parseSegmentName(filepath.Base(path))
 	if !ok {
 		return errors.Newf("%s is no segment", path)
 	}
 	f.path = path
-	end := c.queue.End()
-	c.mu.Lock()
-	_, awaited := c.mu.awaited[f.segmentKey]
-	c.mu.awaited[f.segmentKey] = f
-	if c.mu.tail.position.Next.Compare(end.Next) < 0 {
-		c.following.Store(false)
+	end := s.queue.End()
+	s.mu.Lock()
+	_, awaited := s.mu.awaited[f.segmentKey]
+	s.mu.awaited[f.segmentKey] = f
+	if s.mu.tail.position.Next.Compare(end.Next) < 0 {
+		s.following.Store(false)
 	}
-	c.mu.Unlock()
-	err := c.options.FS.Rename(path, path+queue.AsideSuffix)
+	s.mu.Unlock()
+	err := s.options.FS.Rename(path, path+queue.AsideSuffix)
 	if err == nil {
-		err = c.options.FS.SyncDir(c.queueDir)
+		err = s.options.FS.SyncDir(s.queueDir)
 	}
-	c.mu.Lock()
+	s.mu.Lock()
 	if err == nil {
-		c.quarantined.Add(1)
-		c.mu.faults.replace(f, []Fault{c.asideFault(f)})
+		s.collection.quarantined.Add(1)
+		s.mu.faults.replace(f, []Fault{s.asideFault(f)})
 	} else if !awaited {
-		delete(c.mu.awaited, f.segmentKey)
+		delete(s.mu.awaited, f.segmentKey)
 	}
-	c.notify()
-	c.mu.Unlock()
+	s.notify()
+	s.mu.Unlock()
 	if err == nil {
-		c.logger.Error("a damaged file was set aside, so that it is copied again",
+		s.logger.Error("a damaged file was set aside, so that it is copied again",
 			"segment", fault.Segment, "path", path+queue.AsideSuffix, "offset", fault.Offset, "reason", fault.Reason)
 	}
 	return err
 }
 
 // asideFault stands for a file until its new copy is there.
-func (c *Collection) asideFault(f segmentFile) Fault {
+func (s *store) asideFault(f segmentFile) Fault {
 	return Fault{
-		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: c.options.Now(),
+		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: s.options.Now(),
 		Reason: "damaged and set aside; waiting for another copy",
 	}
 }
 
 // loadAside notes the segments that an earlier run has set aside and that have
 // not come again.
-func (c *Collection) loadAside() error {
-	aside, err := c.listAside()
+func (s *store) loadAside() error {
+	aside, err := s.listAside()
 	if err != nil {
 		return err
 	}
-	files, err := listSegments(c.options.FS, c.queueDir)
+	files, err := listSegments(s.options.FS, s.queueDir)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, f := range aside {
 		if !slices.ContainsFunc(files, func(there segmentFile) bool { return there.standsFor(f) }) {
-			c.mu.awaited[f.segmentKey] = f
-			c.mu.faults.replace(f, []Fault{c.asideFault(f)})
+			s.mu.awaited[f.segmentKey] = f
+			s.mu.faults.replace(f, []Fault{s.asideFault(f)})
 		}
 	}
 	return nil
 }
 
 // listAside returns what was set aside, by the paths that it had before.
-func (c *Collection) listAside() ([]segmentFile, error) {
-	names, err := c.options.FS.List(c.queueDir)
+func (s *store) listAside() ([]segmentFile, error) {
+	names, err := s.options.FS.List(s.queueDir)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (c *Collection) listAside() ([]segmentFile, error) {
 	for _, name := range names {
 		before, isAside := strings.CutSuffix(name, queue.AsideSuffix)
 		if f, ok := parseSegmentName(before); ok && isAside {
-			f.path = filepath.Join(c.queueDir, before)
+			f.path = filepath.Join(s.queueDir, before)
 			aside = append(aside, f)
 		}
 	}
@@ -200,35 +200,35 @@ func (c *Collection) listAside() ([]segmentFile, error) {
 
 // noteArrived forgets that files are awaited which are there again, or a rewrite
 // that stands for them.
-func (c *Collection) noteArrived(files []segmentFile) {
-	c.mu.Lock()
+func (s *store) noteArrived(files []segmentFile) {
+	s.mu.Lock()
 	arrived := false
-	for key, awaited := range c.mu.awaited {
+	for key, awaited := range s.mu.awaited {
 		i := slices.IndexFunc(files, func(there segmentFile) bool { return there.standsFor(awaited) })
 		if i < 0 {
 			continue
 		}
-		delete(c.mu.awaited, key)
+		delete(s.mu.awaited, key)
 		arrived = true
 		if !files[i].sealed || files[i].segmentKey != key { // else it is verified, and that says what to think of it
-			c.mu.faults.replace(awaited, nil)
+			s.mu.faults.replace(awaited, nil)
 		}
 	}
-	at := c.mu.tail.position
+	at := s.mu.tail.position
 	if arrived {
-		c.notify()
+		s.notify()
 	}
-	c.mu.Unlock()
+	s.mu.Unlock()
 	if arrived {
 		// If it holds nothing that is new, the tail has no reason to say so.
-		c.reachedEnd(at, c.atEnd(at))
+		s.reachedEnd(at, s.atEnd(at))
 	}
 }
 
 // awaits tells whether a segment that was set aside is missing at a place in
 // the queue or behind it. c.mu must be locked.
-func (c *Collection) awaits(from queue.SegmentID) bool {
-	for _, f := range c.mu.awaited {
+func (s *store) awaits(from queue.SegmentID) bool {
+	for _, f := range s.mu.awaited {
 		if f.last >= from {
 			return true
 		}
@@ -239,28 +239,28 @@ func (c *Collection) awaits(from queue.SegmentID) bool {
 // removeAside removes what was set aside of segments that are sound now. While
 // a fault stops the tail nothing goes: the files that are here may be of
 // another queue.
-func (c *Collection) removeAside(files []segmentFile) {
-	aside, err := c.listAside()
+func (s *store) removeAside(files []segmentFile) {
+	aside, err := s.listAside()
 	if err != nil || len(aside) == 0 {
 		return
 	}
 	var sound []segmentFile
-	c.mu.Lock()
+	s.mu.Lock()
 	for _, f := range files {
-		if f.sealed && c.verified.isSound(f) && !c.mu.faults.has(f) &&
-			c.mu.faults.tail == nil && f.id <= c.mu.tail.position.Next.Segment {
+		if f.sealed && s.verified.isSound(f) && !s.mu.faults.has(f) &&
+			s.mu.faults.tail == nil && f.id <= s.mu.tail.position.Next.Segment {
 			sound = append(sound, f)
 		}
 	}
-	c.mu.Unlock()
+	s.mu.Unlock()
 	for _, f := range aside {
 		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.standsFor(f) }) {
 			continue
 		}
-		if err := c.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.logger.Warn("what was set aside cannot be removed", "path", f.path+queue.AsideSuffix, "error", err)
+		if err := s.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.logger.Warn("what was set aside cannot be removed", "path", f.path+queue.AsideSuffix, "error", err)
 			continue
 		}
-		c.logger.Info("a sound copy has come; what was set aside is removed", "segment", f.id, "path", f.path+queue.AsideSuffix)
+		s.logger.Info("a sound copy has come; what was set aside is removed", "segment", f.id, "path", f.path+queue.AsideSuffix)
 	}
 }

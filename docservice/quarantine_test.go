@@ -199,12 +199,12 @@ func TestNoQuarantineOfAFileThatChanges(t *testing.T) {
 	waitFor(t, c, "it is found not to be whole", hasFault(2))
 	q := &quarantine{damaged: map[string]sighting{}}
 	long := time.Now().Add(-2 * time.Hour)
-	c.considerDamaged(q, path, Fault{Segment: 2})
+	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
 	seen := q.damaged[path]
 	seen.since = long
 	q.damaged[path] = seen
 	replace(t, f.fs, path, good[:len(good)/2+1])
-	c.considerDamaged(q, path, Fault{Segment: 2})
+	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
 	assert.True(t, q.damaged[path].since.After(long), "the time begins anew")
 	assert.True(t, f.exists(path))
 }

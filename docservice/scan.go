@@ -53,7 +53,8 @@ func (o *ScanOptions) bounds() *lsm.IterOptions {
 // that moment stays there until the end: fn should not wait without bound.
 //
 // Until the collection is ready, as of Status, Scan fails with ErrUnavailable:
-// what has not been read would be missing.
+// what has not been read would be missing. So it does when another queue takes the
+// place of this one.
 func (c *Collection) Scan(ctx context.Context, o ScanOptions, fn func(id []byte, answer Answer) error) error {
 	return c.scan(ctx, o, 0, fn)
 }
@@ -61,17 +62,29 @@ func (c *Collection) Scan(ctx context.Context, o ScanOptions, fn func(id []byte,
 // scan is Scan, giving documents that need no codec but those taken in their
 // stored form.
 func (c *Collection) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn func(id []byte, answer Answer) error) error {
-	if !c.following.Load() {
+	s := c.serving.Load()
+	err := s.scan(ctx, o, take, fn)
+	if c.superseded(s, err) {
+		return errReplaced
+	}
+	return err
+}
+
+// errReplaced ends a scan of which the rest would be of another queue.
+var errReplaced = unavailable(errors.New("another queue has taken the place of the one that was listed"))
+
+func (s *store) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+	if !s.following.Load() {
 		return errNotRead
 	}
-	it := c.index.NewIter(o.bounds())
+	it := s.index.NewIter(o.bounds())
 	defer func() { _ = it.Close() }() // Err has told
 	left := o.Limit
 	deliver := func(id []byte, answer Answer) error {
 		left--
 		return fn(id, answer)
 	}
-	w := scanWindow{collection: c, take: take}
+	w := scanWindow{store: s, take: take}
 	for o.Limit == 0 || left > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -93,7 +106,7 @@ func (c *Collection) scan(ctx context.Context, o ScanOptions, take queue.CodecSe
 	case errors.Is(err, lsm.ErrBudget):
 		return unavailable(err) // another server may have the memory
 	default:
-		return c.answer(err, queue.Address{})
+		return s.answer(err, queue.Address{})
 	}
 }
 
@@ -110,25 +123,25 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 
 // scanWindow is the ids of a scan whose documents are read together.
 type scanWindow struct {
-	collection *Collection
-	take       queue.CodecSet
-	keys       []byte // the ids, one behind the other
-	ends       []int
-	ids        [][]byte
-	entries    []batchEntry
-	order      []int
-	documents  []byte
+	store     *store
+	take      queue.CodecSet
+	keys      []byte // the ids, one behind the other
+	ends      []int
+	ids       [][]byte
+	entries   []batchEntry
+	order     []int
+	documents []byte
 }
 
 // fill takes the next ids that have not expired, up to the number wanted. It
 // returns false if there are none.
 func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	w.keys, w.ends, w.ids, w.entries = w.keys[:0], w.ends[:0], w.ids[:0], w.entries[:0]
-	now := w.collection.options.Now()
+	now := w.store.options.Now()
 	for len(w.entries) < wanted && it.Next() {
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
-			err = w.collection.answer(err, queue.Address{})
+			err = w.store.answer(err, queue.Address{})
 		} else if entry.expired(now) {
 			continue
 		}
@@ -156,7 +169,7 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 		return nil
 	}
 	b := batch{
-		collection: w.collection, ids: w.ids, entries: w.entries, order: w.order,
+		store: w.store, ids: w.ids, entries: w.entries, order: w.order,
 		take: w.take, maxBytes: scanWindowBytes,
 	}
 	for len(b.ids) > 0 {

@@ -3,8 +3,6 @@ package docservice
 import (
 	"time"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -43,6 +41,9 @@ type Status struct {
 	// the collection was opened.
 	Swept uint64
 	Gets  GetCounts
+	// Successor is another queue that has come in the place of this one and is
+	// being indexed; nil if there is none.
+	Successor *Successor
 }
 
 // LagBytes is what of the queue's bytes here is not in the index yet.
@@ -56,26 +57,30 @@ type GetCounts struct {
 
 // Status tells how the collection is doing. It works after Close, too.
 func (c *Collection) Status() Status {
-	status := Status{
-		Ready:       c.following.Load(),
-		Quarantined: c.quarantined.Load(),
-		Swept:       c.swept.Load(),
-		Gets: GetCounts{
-			Found:       c.gets.found.Load(),
-			NotFound:    c.gets.notFound.Load(),
-			Unavailable: c.gets.unavailable.Load(),
-			Failed:      c.gets.failed.Load(),
-		},
+	status := c.serving.Load().status()
+	status.Quarantined, status.Swept = c.quarantined.Load(), c.swept.Load()
+	status.Gets = GetCounts{
+		Found:       c.gets.found.Load(),
+		NotFound:    c.gets.notFound.Load(),
+		Unavailable: c.gets.unavailable.Load(),
+		Failed:      c.gets.failed.Load(),
 	}
+	status.Successor = c.successor()
+	return status
+}
+
+// status is what of a Status is the store's.
+func (s *store) status() Status {
+	status := Status{Ready: s.following.Load()}
 	// The listing first: what arrives meanwhile is at most counted as read.
-	files, err := listSegments(c.options.FS, c.queueDir)
+	files, err := listSegments(s.options.FS, s.queueDir)
 	if err != nil {
-		c.logger.Warn("the queue's directory cannot be listed", "dir", c.queueDir, "error", err)
+		s.logger.Warn("the queue's directory cannot be listed", "dir", s.queueDir, "error", err)
 	}
-	c.mu.Lock()
-	tail := c.mu.tail
-	status.Faults, status.MoreFaults = c.mu.faults.list()
-	c.mu.Unlock()
+	s.mu.Lock()
+	tail := s.mu.tail
+	status.Faults, status.MoreFaults = s.mu.faults.list()
+	s.mu.Unlock()
 
 	status.Position, status.Applied = tail.position, tail.applied
 	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter
@@ -84,7 +89,7 @@ func (c *Collection) Status() Status {
 		// What lies behind the position is marks and footers.
 		status.TailedBytes = status.PresentBytes
 	} else if !tail.appended.IsZero() {
-		status.Lag = max(0, c.options.Now().Sub(tail.appended))
+		status.Lag = max(0, s.options.Now().Sub(tail.appended))
 	}
 	return status
 }
@@ -104,14 +109,11 @@ type Stats struct {
 
 // Stats describes the collection.
 func (c *Collection) Stats() (Stats, error) {
-	segments, err := c.queue.Segments()
+	segments, err := c.Segments()
 	if err != nil {
-		if errors.Is(err, queue.ErrClosed) {
-			return Stats{}, ErrClosed
-		}
-		return Stats{}, errors.Wrapf(err, "collection %s", c.name)
+		return Stats{}, err
 	}
-	stats := Stats{Name: c.name, Status: c.Status(), Index: c.index.Stats(), Segments: len(segments)}
+	stats := Stats{Name: c.name, Status: c.Status(), Index: c.IndexStats(), Segments: len(segments)}
 	for _, segment := range segments {
 		stats.SegmentBytes += segment.Bytes
 		stats.SegmentDocuments += segment.Documents

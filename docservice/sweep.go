@@ -25,11 +25,11 @@ const sweepGrace = time.Hour
 // space until the id is written again. Each pass goes once through the index, in
 // steps, while the tail has nothing to read, and rests after each for as long
 // as the step took. There is no pass before something is due.
-func (c *Collection) runSweep(ctx context.Context) {
-	for sleep(ctx, c.options.SweepInterval) {
-		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-			c.logger.Warn("expired documents cannot be taken out of the index; trying again later",
-				"interval", c.options.SweepInterval, "error", err)
+func (s *store) runSweep(ctx context.Context) {
+	for sleep(ctx, s.options.SweepInterval) {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("expired documents cannot be taken out of the index; trying again later",
+				"interval", s.options.SweepInterval, "error", err)
 		}
 	}
 }
@@ -46,40 +46,40 @@ func (e *expiries) add(expiry uint32) {
 }
 
 // sweep makes one pass, if something is due.
-func (c *Collection) sweep(ctx context.Context) error {
-	now := c.options.Now().Add(-sweepGrace)
-	c.indexing.Lock()
-	known := c.indexing.soonest
+func (s *store) sweep(ctx context.Context) error {
+	now := s.options.Now().Add(-sweepGrace)
+	s.indexing.Lock()
+	known := s.indexing.soonest
 	due := indexEntry{expiry: uint32(known)}.expired(now)
 	if due {
-		c.indexing.soonest = 0 // the tail adds what it writes from here on
+		s.indexing.soonest = 0 // the tail adds what it writes from here on
 	}
-	c.indexing.Unlock()
+	s.indexing.Unlock()
 	if !due {
 		return nil
 	}
-	remaining, err := c.sweepAll(ctx, now)
+	remaining, err := s.sweepAll(ctx, now)
 	if err != nil {
 		remaining.add(uint32(known))
 	}
-	c.indexing.Lock()
-	c.indexing.soonest.add(uint32(remaining))
-	c.indexing.Unlock()
+	s.indexing.Lock()
+	s.indexing.soonest.add(uint32(remaining))
+	s.indexing.Unlock()
 	return err
 }
 
 // sweepAll goes once through the index, and returns when the first of what
 // stays there expires.
-func (c *Collection) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
+func (s *store) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
 	var after []byte
 	for {
-		if err := c.waitUntil(ctx, c.tailRests); err != nil {
+		if err := s.waitUntil(ctx, s.tailRests); err != nil {
 			return remaining, err
 		}
 		started := time.Now()
-		expired, last, err := c.expired(after, now, &remaining)
+		expired, last, err := s.expired(after, now, &remaining)
 		if err == nil {
-			err = c.removeExpired(expired, now)
+			err = s.removeExpired(expired, now)
 		}
 		if err != nil || last == nil {
 			return remaining, err
@@ -94,8 +94,8 @@ func (c *Collection) sweepAll(ctx context.Context, now time.Time) (remaining exp
 // expired returns the ids that have expired among the next entries of the index,
 // and the last of all those it looked at, nil at the end of the index. It adds
 // the entries that have not to remaining.
-func (c *Collection) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
-	it := c.index.NewIter((&ScanOptions{After: after}).bounds())
+func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
+	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
 	defer func() { _ = it.Close() }() // it.Err has told
 	for range sweepStepEntries {
 		if !it.Next() {
@@ -117,16 +117,16 @@ func (c *Collection) expired(after []byte, now time.Time, remaining *expiries) (
 
 // removeExpired removes the entries of the ids, unless the tail has put newer
 // ones there that have not expired.
-func (c *Collection) removeExpired(ids [][]byte, now time.Time) error {
+func (s *store) removeExpired(ids [][]byte, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	c.indexing.Lock()
-	defer c.indexing.Unlock()
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
 	var batch lsm.Batch
 	var buffer [indexEntryBytes]byte
 	for _, id := range ids {
-		value, err := c.index.Get(buffer[:0], id)
+		value, err := s.index.Get(buffer[:0], id)
 		if errors.Is(err, lsm.ErrNotFound) {
 			continue
 		}
@@ -144,9 +144,9 @@ func (c *Collection) removeExpired(ids [][]byte, now time.Time) error {
 			return err
 		}
 	}
-	if err := c.index.Apply(&batch); err != nil {
+	if err := s.index.Apply(&batch); err != nil {
 		return err
 	}
-	c.swept.Add(uint64(batch.Len()))
+	s.collection.swept.Add(uint64(batch.Len()))
 	return nil
 }

@@ -24,7 +24,7 @@ func (f *fixture) expiring(id string, after time.Duration) queue.Address {
 // indexed returns the ids in the index.
 func indexed(t testing.TB, c *Collection) (ids []string) {
 	t.Helper()
-	it := c.index.NewIter((&ScanOptions{}).bounds())
+	it := c.serving.Load().index.NewIter((&ScanOptions{}).bounds())
 	defer it.Close()
 	for it.Next() {
 		ids = append(ids, string(it.Key()))
@@ -40,16 +40,16 @@ func TestSweepTakesOutWhatExpired(t *testing.T) {
 	f.expiring("goes later", time.Minute+time.Second)
 	c := f.ready()
 	position := c.Status().Position
-	require.NoError(t, c.sweep(t.Context())) // finds out what is due when
+	require.NoError(t, c.serving.Load().sweep(t.Context())) // finds out what is due when
 	f.clock.advance(time.Minute + sweepGrace - time.Second)
-	require.NoError(t, c.sweep(t.Context()))
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.Equal(t, []string{"goes", "goes later", "stays"}, indexed(t, c), "the grace is not over")
 	f.clock.advance(time.Second)
-	require.NoError(t, c.sweep(t.Context()))
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.Equal(t, []string{"goes later", "stays"}, indexed(t, c))
 	requireNone(t, c, "goes", ErrNotFound)
 	f.clock.advance(time.Second)
-	require.NoError(t, c.sweep(t.Context()))
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.Equal(t, []string{"stays"}, indexed(t, c))
 	require.EqualValues(t, 2, c.Status().Swept)
 
@@ -57,7 +57,7 @@ func TestSweepTakesOutWhatExpired(t *testing.T) {
 	// not come back.
 	require.NoError(t, c.WaitFor(soon(t), f.expiring("new", time.Minute)))
 	f.clock.advance(time.Minute + sweepGrace)
-	require.NoError(t, c.sweep(t.Context()))
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.EqualValues(t, 3, c.Status().Swept)
 	require.NoError(t, c.Close())
 	c = f.ready()
@@ -71,20 +71,20 @@ func TestSweepOnlyIfSomethingIsDue(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("stays", "for ever")
 	c := f.ready()
-	require.EqualValues(t, 1, c.indexing.soonest)
-	require.NoError(t, c.sweep(t.Context()))
-	require.Zero(t, c.indexing.soonest)
+	require.EqualValues(t, 1, c.serving.Load().indexing.soonest)
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
+	require.Zero(t, c.serving.Load().indexing.soonest)
 	at := f.clock.Now().Add(time.Hour).Unix()
 	require.NoError(t, c.WaitFor(soon(t), f.expiring("b", 2*time.Hour)))
 	require.NoError(t, c.WaitFor(soon(t), f.expiring("a", time.Hour)))
-	require.EqualValues(t, at, c.indexing.soonest)
+	require.EqualValues(t, at, c.serving.Load().indexing.soonest)
 	f.clock.advance(time.Hour + sweepGrace)
-	require.NoError(t, c.sweep(t.Context()))
-	require.EqualValues(t, at+3600, c.indexing.soonest)
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
+	require.EqualValues(t, at+3600, c.serving.Load().indexing.soonest)
 	require.NoError(t, c.Close())
 	f.clock.advance(time.Hour)
-	require.Error(t, c.sweep(t.Context()), "it is closed")
-	require.EqualValues(t, at+3600, c.indexing.soonest, "a pass that fails forgets nothing")
+	require.Error(t, c.serving.Load().sweep(t.Context()), "it is closed")
+	require.EqualValues(t, at+3600, c.serving.Load().indexing.soonest, "a pass that fails forgets nothing")
 }
 
 // TestSweepSparesNewerVersions has one arrive between the two halves of a step.
@@ -97,7 +97,7 @@ func TestSweepSparesNewerVersions(t *testing.T) {
 	f.clock.advance(sweepGrace)
 	now := f.clock.Now().Add(-sweepGrace)
 	var remaining expiries
-	ids, last, err := c.expired(nil, now, &remaining)
+	ids, last, err := c.serving.Load().expired(nil, now, &remaining)
 	require.NoError(t, err)
 	require.Len(t, ids, 4)
 	require.Nil(t, last)
@@ -107,7 +107,7 @@ func TestSweepSparesNewerVersions(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.writer.Flush())
 	require.NoError(t, c.WaitFor(soon(t), at))
-	require.NoError(t, c.removeExpired(ids, now))
+	require.NoError(t, c.serving.Load().removeExpired(ids, now))
 	require.Equal(t, []string{"extended", "renewed"}, indexed(t, c))
 	requireDocument(t, c, "renewed", "anew")
 	requireDocument(t, c, "extended", documentOf("extended"))
@@ -127,7 +127,7 @@ func TestSweepTakesSteps(t *testing.T) {
 	require.NoError(t, f.writer.Flush())
 	c := f.ready()
 	f.clock.advance(sweepGrace)
-	require.NoError(t, c.sweep(t.Context()))
+	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.EqualValues(t, ids/2, c.Status().Swept)
 	require.Len(t, indexed(t, c), ids/2)
 }

@@ -53,26 +53,26 @@ func readPosition(index *lsm.DB) (queue.Position, error) {
 // recorded as a fault, and what is at the committed position then is tried
 // again and again: a good copy of a damaged segment, or room on the disk, may
 // come at any time.
-func (c *Collection) runTail(ctx context.Context) {
+func (s *store) runTail(ctx context.Context) {
 	for {
-		err := c.tail(ctx)
+		err := s.tail(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.tailStopped(err)
-		if !sleep(ctx, c.options.RetryInterval) {
+		s.tailStopped(err)
+		if !sleep(ctx, s.options.RetryInterval) {
 			return
 		}
 	}
 }
 
 // tail follows the queue from the committed position until something is wrong.
-func (c *Collection) tail(ctx context.Context) error {
-	c.mu.Lock()
-	from := c.mu.tail.position
-	c.mu.Unlock()
-	pending := tailBatch{collection: c}
-	err := c.queue.Tail(ctx, from, pending.add)
+func (s *store) tail(ctx context.Context) error {
+	s.mu.Lock()
+	from := s.mu.tail.position
+	s.mu.Unlock()
+	pending := tailBatch{store: s}
+	err := s.queue.Tail(ctx, from, pending.add)
 	if pending.refused {
 		return err
 	}
@@ -85,15 +85,15 @@ func (c *Collection) tail(ctx context.Context) error {
 
 // tailBatch gathers entries of the queue for the index.
 type tailBatch struct {
-	collection *Collection
-	batch      lsm.Batch
-	bytes      int            // of ids and values in batch
-	next       queue.Position // behind the last entry in batch
-	appended   time.Time      // of the last entry in batch
-	soonest    expiries       // of the entries in batch
-	refused    bool           // the index did not take a batch: nothing after it may go there
-	loads      []cacheLoad    // for the cache, of the entries in batch
-	buffer     []byte
+	store    *store
+	batch    lsm.Batch
+	bytes    int            // of ids and values in batch
+	next     queue.Position // behind the last entry in batch
+	appended time.Time      // of the last entry in batch
+	soonest  expiries       // of the entries in batch
+	refused  bool           // the index did not take a batch: nothing after it may go there
+	loads    []cacheLoad    // for the cache, of the entries in batch
+	buffer   []byte
 }
 
 // add takes one entry, and commits if none is waiting behind it.
@@ -113,7 +113,7 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if err != nil {
 		return err
 	}
-	if b.collection.options.Cache != nil {
+	if b.store.options.Cache != nil {
 		b.noteLoads(e, entry)
 	}
 	b.bytes += len(e.ID) + indexEntryBytes
@@ -127,11 +127,11 @@ func (b *tailBatch) add(e queue.Entry) error {
 // noteLoads takes down what an entry means for the cache: the version before goes
 // and the new one comes.
 func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
-	if before, ok := b.collection.cachedBefore(e.ID); ok && before.address != e.Address {
-		b.loads = append(b.loads, cacheLoad{collection: b.collection, entry: before, remove: true})
+	if before, ok := b.store.cachedBefore(e.ID); ok && before.address != e.Address {
+		b.loads = append(b.loads, cacheLoad{store: b.store, entry: before, remove: true})
 	}
 	if !e.Deleted {
-		b.loads = append(b.loads, cacheLoad{collection: b.collection, id: string(e.ID), entry: entry})
+		b.loads = append(b.loads, cacheLoad{store: b.store, id: string(e.ID), entry: entry})
 	}
 }
 
@@ -147,15 +147,15 @@ func (b *tailBatch) commit() error {
 		err = b.batch.Set(positionKey, b.buffer)
 	}
 	if err == nil {
-		err = b.collection.apply(&b.batch, b.soonest)
+		err = b.store.apply(&b.batch, b.soonest)
 	}
 	if err != nil {
 		b.refused = true
 		return errors.Wrap(err, "writing to the index")
 	}
-	b.collection.committed(b.next, entries, b.appended)
+	b.store.committed(b.next, entries, b.appended)
 	for _, load := range b.loads {
-		b.collection.options.Cache.enqueue(load)
+		b.store.options.Cache.enqueue(load)
 	}
 	b.loads = b.loads[:0]
 	b.batch.Reset()
@@ -164,56 +164,63 @@ func (b *tailBatch) commit() error {
 }
 
 // apply writes to the index entries of which the first expires soonest.
-func (c *Collection) apply(batch *lsm.Batch, soonest expiries) error {
-	c.indexing.Lock()
-	defer c.indexing.Unlock()
-	c.indexing.soonest.add(uint32(soonest))
-	return c.index.Apply(batch)
+func (s *store) apply(batch *lsm.Batch, soonest expiries) error {
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
+	s.indexing.soonest.add(uint32(soonest))
+	return s.index.Apply(batch)
 }
 
 // committed records that the index has followed the queue up to next.
-func (c *Collection) committed(next queue.Position, entries int, appended time.Time) {
-	c.noteQueueID(next)
-	c.mu.Lock()
-	c.mu.tail.position = next
-	c.mu.tail.applied += uint64(entries)
-	c.mu.tail.appended = appended
-	c.mu.tail.visibleAfter = max(0, c.options.Now().Sub(appended))
-	c.mu.tail.current = false
-	resumed := c.mu.faults.clearTail()
-	c.notify()
-	c.mu.Unlock()
+func (s *store) committed(next queue.Position, entries int, appended time.Time) {
+	s.noteQueueID(next)
+	s.mu.Lock()
+	s.mu.tail.position = next
+	s.mu.tail.applied += uint64(entries)
+	s.mu.tail.appended = appended
+	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+	s.mu.tail.current = false
+	resumed := s.mu.faults.clearTail()
+	s.notify()
+	s.mu.Unlock()
 	if resumed {
-		c.logger.Info("the queue is read on", "position", next.Next.String())
+		s.logger.Info("the queue is read on", "position", next.Next.String())
 	}
+}
+
+// tailState tells how far the tail has come.
+func (s *store) tailState() tailState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.tail
 }
 
 // caughtUp is called by the queue, in the goroutine of the tail, when nothing
 // is waiting; every entry has then been committed, as the last one came with
 // More == false.
-func (c *Collection) caughtUp(at queue.Position) {
-	reached := c.following.Load() || c.atEnd(at)
-	c.mu.Lock()
-	c.mu.tail.current = true
-	resumed := c.mu.faults.clearTail() && !c.awaits(at.Next.Segment)
-	c.notify()
-	c.mu.Unlock()
-	if ready := c.reachedEnd(at, reached); resumed && !ready {
-		c.logger.Info("the queue is read on", "position", at.Next.String())
+func (s *store) caughtUp(at queue.Position) {
+	reached := s.following.Load() || s.atEnd(at)
+	s.mu.Lock()
+	s.mu.tail.current = true
+	resumed := s.mu.faults.clearTail() && !s.awaits(at.Next.Segment)
+	s.notify()
+	s.mu.Unlock()
+	if ready := s.reachedEnd(at, reached); resumed && !ready {
+		s.logger.Info("the queue is read on", "position", at.Next.String())
 	}
 }
 
 // reachedEnd makes the collection ready if the tail stands at the position with
 // nothing waiting, that is the end of what is here, and no segment behind it was
 // set aside. It reports whether the collection became ready.
-func (c *Collection) reachedEnd(at queue.Position, reached bool) bool {
-	c.mu.Lock()
-	reached = reached && c.mu.tail.current && c.mu.tail.position == at && !c.awaits(at.Next.Segment)
-	ready := reached && !c.following.Swap(true)
-	c.notify()
-	c.mu.Unlock()
+func (s *store) reachedEnd(at queue.Position, reached bool) bool {
+	s.mu.Lock()
+	reached = reached && s.mu.tail.current && s.mu.tail.position == at && !s.awaits(at.Next.Segment)
+	ready := reached && !s.following.Swap(true)
+	s.notify()
+	s.mu.Unlock()
 	if ready {
-		c.logger.Info("the queue has been read to its end", "position", at.Next.String())
+		s.logger.Info("the queue has been read to its end", "position", at.Next.String())
 	}
 	return ready
 }
@@ -221,28 +228,28 @@ func (c *Collection) reachedEnd(at queue.Position, reached bool) bool {
 // atEnd tells whether a position is behind everything that is here. Nothing may
 // be waiting and it is not: where no segment has arrived yet, or one is missing
 // before others.
-func (c *Collection) atEnd(at queue.Position) bool {
-	end := c.queue.End()
+func (s *store) atEnd(at queue.Position) bool {
+	end := s.queue.End()
 	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
 }
 
 // tailStopped records why the queue cannot be read on for now.
-func (c *Collection) tailStopped(err error) {
-	c.mu.Lock()
-	at := c.mu.tail.position.Next
-	c.mu.Unlock()
+func (s *store) tailStopped(err error) {
+	s.mu.Lock()
+	at := s.mu.tail.position.Next
+	s.mu.Unlock()
 	if !errors.Is(err, queue.ErrDiverged) {
 		at = queue.Address{} // the error says where
 	}
-	fault := c.faultOf(err, at)
-	c.mu.Lock()
-	c.following.Store(false)
-	c.mu.tail.current = false
-	news := c.mu.faults.setTail(fault)
-	c.notify()
-	c.mu.Unlock()
+	fault := s.faultOf(err, at)
+	s.mu.Lock()
+	s.following.Store(false)
+	s.mu.tail.current = false
+	news := s.mu.faults.setTail(fault)
+	s.notify()
+	s.mu.Unlock()
 	if news {
-		c.logger.Error("the queue cannot be read on; serving what has been read",
+		s.logger.Error("the queue cannot be read on; serving what has been read",
 			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 	}
 }

@@ -212,25 +212,25 @@ func parseVerified(b []byte, id [16]byte) (map[segmentKey]finding, error) {
 }
 
 // loadVerified loads the results of earlier runs, if there are any for this queue.
-func (c *Collection) loadVerified() {
-	id := c.queueID.Load()
+func (s *store) loadVerified() {
+	id := s.queueID.Load()
 	if id == nil {
 		return
 	}
-	if err := c.verified.load(*id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.logger.Warn("all segments are verified again", "error", err)
+	if err := s.verified.load(*id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.logger.Warn("all segments are verified again", "error", err)
 	}
 }
 
 // saveVerified keeps the results for later runs. Where that fails there is only
 // more to read after a restart.
-func (c *Collection) saveVerified() {
-	id := c.queueID.Load()
+func (s *store) saveVerified() {
+	id := s.queueID.Load()
 	if id == nil {
 		return
 	}
-	if err := c.verified.save(*id); err != nil {
-		c.logger.Warn("the results of verifying segments cannot be kept; they are verified again after a restart",
-			"path", c.verified.path, "error", err)
+	if err := s.verified.save(*id); err != nil {
+		s.logger.Warn("the results of verifying segments cannot be kept; they are verified again after a restart",
+			"path", s.verified.path, "error", err)
 	}
 }

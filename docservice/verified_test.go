@@ -93,7 +93,7 @@ func TestDamagedVerificationResults(t *testing.T) {
 	f.options.VerifyInterval = time.Millisecond
 	c := f.ready()
 	f.waitVerified(2)
-	id := *c.queueID.Load()
+	id := *c.serving.Load().queueID.Load()
 	require.NoError(t, c.Close())
 
 	path := firstIndex.verifiedPath(f.dir)

@@ -7,26 +7,36 @@ import (
 )
 
 // Ready is Status.Ready; asking costs nothing.
-func (c *Collection) Ready() bool { return c.following.Load() }
+func (c *Collection) Ready() bool { return c.serving.Load().following.Load() }
 
 // WaitReady waits until the collection is ready, as of Status.
 func (c *Collection) WaitReady(ctx context.Context) error {
-	return c.waitUntil(ctx, func() bool { return c.following.Load() })
+	return c.wait(func(s *store) error {
+		return s.waitUntil(ctx, func() bool { return s.following.Load() })
+	})
 }
 
 // WaitFor waits until what was appended at the address is what Get answers, so
 // that a program that writes can read what it has written.
 func (c *Collection) WaitFor(ctx context.Context, at queue.Address) error {
-	return c.waitUntil(ctx, func() bool { return at.Compare(c.mu.tail.position.Next) < 0 })
+	return c.wait(func(s *store) error {
+		return s.waitUntil(ctx, func() bool { return at.Compare(s.mu.tail.position.Next) < 0 })
+	})
+}
+
+// wait waits for what serves, and what serves then.
+func (c *Collection) wait(until func(*store) error) error {
+	_, err := ask(c, func(s *store) (struct{}, error) { return struct{}{}, until(s) })
+	return err
 }
 
 // waitUntil waits until a condition holds, which is asked with c.mu locked
 // whenever tail or faults have changed.
-func (c *Collection) waitUntil(ctx context.Context, holds func() bool) error {
+func (s *store) waitUntil(ctx context.Context, holds func() bool) error {
 	for {
-		c.mu.Lock()
-		done, changed := holds(), c.mu.changed
-		c.mu.Unlock()
+		s.mu.Lock()
+		done, changed := holds(), s.mu.changed
+		s.mu.Unlock()
 		if done {
 			return nil
 		}
@@ -34,14 +44,14 @@ func (c *Collection) waitUntil(ctx context.Context, holds func() bool) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.alive.Done():
+		case <-s.alive.Done():
 			return ErrClosed
 		}
 	}
 }
 
 // notify wakes those who wait. c.mu must be locked.
-func (c *Collection) notify() {
-	close(c.mu.changed)
-	c.mu.changed = make(chan struct{})
+func (s *store) notify() {
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
 }

@@ -65,7 +65,8 @@ type fileCache struct {
 	fs      vfs.FS
 	dir     string
 	current atomic.Pointer[map[SegmentID]*cachedFile]
-	clock   atomic.Int64 // counts openings
+	bound   atomic.Pointer[[16]byte] // the queue whose files alone are opened; nil: any
+	clock   atomic.Int64             // counts openings
 	mu      struct {
 		sync.Mutex // guards the replacement of current, too
 		closed     bool
@@ -135,6 +136,10 @@ func (c *fileCache) open(n SegmentID, suffix string, tried *cachedFile) (*cached
 // admit makes what is needed to fetch documents from an open file. Where that
 // fails the file is closed.
 func (c *fileCache) admit(s *segmentFile) (*cachedFile, error) {
+	if err := c.admits(s); err != nil {
+		s.file.Close()
+		return nil, err
+	}
 	f := &cachedFile{segmentFile: s}
 	f.users.Store(1)
 	f.used.Store(c.clock.Add(1))

@@ -274,8 +274,7 @@ func (t *tailer) place(s *segmentFile) (offset int64, chain uint32, known bool) 
 // enter checks that a file belongs to the queue that is followed.
 func (t *tailer) enter(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
-		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-			"%s is of queue %x, the position of %x", s.path, s.header.queue, t.queue)}
+		return forked(s, t.queue)
 	}
 	if t.previousKnown && s.header.previous != t.previous {
 		return &markedError{mark: ErrForked, detail: fmt.Sprintf(

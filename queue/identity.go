@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"fmt"
+
+	"docstore/internal/vfs"
+)
+
+// Bind has documents be fetched only from segments of the queue with the id. Where
+// one queue's directory may come to hold another one's files, the two can have the
+// same id at the same address, in different versions.
+func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
+
+// admits checks that a file is of the queue that the cache is bound to.
+func (c *fileCache) admits(s *segmentFile) error {
+	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
+		return forked(s, *bound)
+	}
+	return nil
+}
+
+// forked is the error for a file of a queue other than the one that is read.
+func forked(s *segmentFile, want [16]byte) error {
+	return &markedError{mark: ErrForked, detail: fmt.Sprintf("%s is of queue %x, not of %x", s.path, s.header.queue, want)}
+}
+
+// QueueOf returns the id of the queue that a segment's file belongs to, by its header.
+func QueueOf(fsys vfs.FS, path string) ([16]byte, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer file.Close()
+	b := make([]byte, headerBytes)
+	if _, err := file.ReadAt(b, 0); err != nil {
+		return [16]byte{}, fmt.Errorf("queue: %s: header: %w", path, err)
+	}
+	header, err := parseHeader(b)
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("queue: %s: %w", path, err)
+	}
+	return header.queue, nil
+}
