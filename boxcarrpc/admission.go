@@ -105,6 +105,7 @@ type refusal uint8
 const (
 	taken refusal = iota
 	refusedStopping
+	refusedUnwelcome
 	refusedDraining
 	refusedBuffers
 	refusedInFlight
@@ -124,6 +125,7 @@ var refusalTable = [refusals]struct {
 	name    string
 }{
 	refusedStopping:   {CodeUnavailable, "the server is shutting down", "stopping"},
+	refusedUnwelcome:  {CodeUnavailable, "the client is not let in any more", "unwelcome"},
 	refusedDraining:   {CodeUnavailable, "the server is being drained", "draining"},
 	refusedBuffers:    {CodeResourceExhausted, "the server has no room for the request", "buffers"},
 	refusedInFlight:   {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},
@@ -196,7 +198,15 @@ func (a *admission) totals() (by map[string]uint64, all uint64) {
 
 // A clientKey tells the clients of a server apart.
 type clientKey struct {
-	network netip.Prefix // zero for what has no IP address
+	identity string       // who it has proved to be, if it has
+	network  netip.Prefix // else where it is; zero for what has no IP address
+}
+
+func clientOf(p *Peer) clientKey {
+	if p.Identity != "" {
+		return clientKey{identity: p.Identity}
+	}
+	return clientAt(p.Address)
 }
 
 // clientAt is the client behind an address. Who has one IPv6 address has 2^64.
@@ -214,7 +224,7 @@ func clientAt(address net.Addr) clientKey {
 	if err != nil {
 		return clientKey{}
 	}
-	return clientKey{network}
+	return clientKey{network: network}
 }
 
 // refuse answers a request that no handler has seen.

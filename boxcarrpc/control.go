@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // Methods by which a server is controlled. They are streams, because a server that
@@ -49,9 +50,12 @@ func (s *Server) serveTool(stream *ServerStream) error {
 	return stream.Send(board)
 }
 
-// isLocal reports whether a peer is on this host. What has no IP address, as a
-// Unix socket or a pipe, is.
+// isLocal reports whether an address is one of this host that no other reaches.
+// What is not of TCP, as a Unix socket or a pipe, is.
 func isLocal(address net.Addr) bool {
+	if !strings.HasPrefix(address.Network(), "tcp") {
+		return true
+	}
 	port, err := netip.ParseAddrPort(address.String())
-	return err != nil || port.Addr().Unmap().IsLoopback()
+	return err == nil && port.Addr().Unmap().IsLoopback()
 }

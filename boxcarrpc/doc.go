@@ -95,6 +95,15 @@
 // What concerns all methods, as traces and metrics, goes around them: see [Caller],
 // [StreamOpener] and the options named Interceptors. What has none pays nothing.
 //
+// # Security
+//
+// Within a host connections are plain text. With others they are TLS, or plain text
+// where Insecure asks for it. Package credentials keeps certificates and tokens in
+// files, which are read again when they change. A client proves who it is once for
+// each connection, by a certificate or a token; handlers find that in [Peer], rates
+// of admission go by it, and ServerOptions.Authorize decides by method. See
+// docs/security.md.
+//
 // # Tools
 //
 // Every server answers [MethodBoard] with its slots, [MethodEcho] with the request

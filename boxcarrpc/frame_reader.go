@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"sync/atomic"
@@ -84,5 +85,12 @@ func (r *frameReader) shrink() {
 }
 
 // shut closes a connection or a listener. Nothing can be done about an error:
-// what matters has been answered for before, and the other side will find out.
-func shut(c io.Closer) { c.Close() }
+// what matters has been answered for before, and the other side will find out. TLS
+// says no farewell, because that waits for a peer that does not read; frames tell
+// what is complete.
+func shut(c io.Closer) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	c.Close()
+}

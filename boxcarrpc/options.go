@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,6 +67,25 @@ type ServerOptions struct {
 	Admission Admission
 	// StreamHandler serves streams. The default answers that there are none.
 	StreamHandler StreamHandler
+	// TLS is asked for the configuration of each connection's TLS, so that
+	// certificates can change: package credentials reads them from files. It must
+	// return the same *tls.Config until something changes. The default is plain text,
+	// which is refused on addresses that other hosts reach unless Insecure asks for it.
+	TLS func() (*tls.Config, error)
+	// Insecure lets the server serve plain text to other hosts.
+	Insecure bool
+	// Authenticate says who a client is, for handlers (see PeerOf), admission and
+	// Authorize, or by an error that it is not let in, which is told to it. token is
+	// what it shows, empty if nothing; the peer's Identity is the name in its verified
+	// certificate. It is asked when a connection begins and again every 10 s while that
+	// brings something: a client that is somebody else then, or not let in any more, is
+	// told to go away. The default goes by the certificate, and lets everybody in.
+	Authenticate func(peer *Peer, token string) (identity string, err error)
+	// Authorize says by an error that the client of ctx may not call a method. It is
+	// asked for each request and stream, those of tools among them, within the
+	// interceptors. An error without a code is CodePermissionDenied. The default allows
+	// everything.
+	Authorize func(ctx context.Context, method string) error
 	// Interceptors are around the handler, the first outermost, and
 	// StreamInterceptors around the StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler
@@ -169,6 +189,16 @@ type PoolOptions struct {
 	// together; a call above it fails with CodeResourceExhausted. The default
 	// is 512 MiB.
 	BufferBytes int64
+	// TLS is asked for the configuration of each new connection's TLS, so that
+	// certificates can change: package credentials reads them from files. Without a
+	// ServerName in it the server must prove to be the host of its address. The default
+	// is plain text, which is refused to other hosts unless Insecure asks for it.
+	TLS func() (*tls.Config, error)
+	// Insecure lets the pool speak plain text to other hosts. A token is not sent so.
+	Insecure bool
+	// Token returns what the pool shows a server when a connection begins, at most
+	// MaxTokenBytes, to prove who it is. The default shows nothing.
+	Token func() (string, error)
 	// Interceptors are around every call, the first outermost, and
 	// StreamInterceptors around the opening of every stream. The default is none.
 	Interceptors       []func(Caller) Caller

@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 )
 
@@ -10,6 +11,9 @@ type Peer struct {
 	Address net.Addr
 	// Name is what the peer calls itself. It proves nothing.
 	Name string
+	// Identity is who the peer has proved to be, empty if it has not: what
+	// ServerOptions.Authenticate says, else the name in its verified certificate.
+	Identity string
 	// TLS is the state of the connection's TLS, nil without it.
 	TLS *tls.ConnectionState
 }
@@ -20,6 +24,21 @@ func newPeer(conn net.Conn, name string) *Peer {
 	if c, ok := conn.(*tls.Conn); ok {
 		state := c.ConnectionState()
 		p.TLS = &state
+		if len(state.VerifiedChains) > 0 {
+			p.Identity = CertificateName(state.VerifiedChains[0][0])
+		}
 	}
 	return p
+}
+
+// CertificateName is the identity that a certificate proves: its first URI, as
+// spiffe://example.org/frontend, else its first DNS name, else its common name.
+func CertificateName(c *x509.Certificate) string {
+	switch {
+	case len(c.URIs) > 0:
+		return c.URIs[0].String()
+	case len(c.DNSNames) > 0:
+		return c.DNSNames[0]
+	}
+	return c.Subject.CommonName
 }

@@ -152,7 +152,7 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 	case <-p.ctx.Done():
 		return ErrPoolClosed
 	case <-ctx.Done():
-		return noServer(ctx)
+		return p.noServer(ctx)
 	}
 }
 

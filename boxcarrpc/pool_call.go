@@ -165,7 +165,18 @@ func contextError(ctx context.Context, processed bool) error {
 	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
 }
 
-func noServer(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err()) }
+// noServer is the error of who has waited for a first slot until ctx ended. It says
+// what is wrong with one of the servers, if anything is known.
+func (p *Pool) noServer(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, peer := range p.mu.peers {
+		if peer != nil && peer.failure != nil {
+			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // no cause of this error
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
+}
 
 // A waiter is a call that waits for a slot.
 type waiter struct {
@@ -289,7 +300,7 @@ func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*cl
 				p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
 			}
 			if none {
-				return nil, noServer(ctx)
+				return nil, p.noServer(ctx)
 			}
 			return nil, contextError(ctx, false)
 		}

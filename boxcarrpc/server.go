@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -25,6 +26,7 @@ type Handler func(ctx context.Context, method string, request, dst []byte) ([]by
 type Server struct {
 	handler   Handler
 	streams   StreamHandler
+	tls       *tls.Config // nil for plain text
 	options   ServerOptions
 	invalid   error // what is wrong with the options
 	buffers   budget
@@ -76,8 +78,9 @@ type ServerStats struct {
 func NewServer(h Handler, opts *ServerOptions) *Server {
 	s := &Server{}
 	s.options, s.invalid = opts.withDefaults()
-	s.handler = chain(s.withTools(h), s.options.Interceptors)
-	s.streams = chain(s.withToolStreams(s.options.StreamHandler), s.options.StreamInterceptors)
+	s.handler = chain(authorized(s.options.Authorize, s.withTools(h)), s.options.Interceptors)
+	s.streams = chain(authorizedStream(s.options.Authorize, s.withToolStreams(s.options.StreamHandler)), s.options.StreamInterceptors)
+	s.tls = s.options.tlsConfig()
 	if s.invalid == nil && h == nil {
 		s.invalid = errors.New("boxcarrpc: a server needs a handler")
 	}
@@ -101,6 +104,9 @@ func (s *Server) Serve(l net.Listener) error {
 	defer shut(l)
 	if s.invalid != nil {
 		return s.invalid
+	}
+	if err := s.checkDoor(l); err != nil {
+		return err
 	}
 	if !s.addListener(l) {
 		return ErrServerClosed

@@ -2,8 +2,10 @@ package boxcarrpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -43,6 +45,9 @@ type serverConn struct {
 	method      *method // of the last request: most of them are equal
 	greeted     bool
 
+	token         string    // that the client has shown, if it is asked about again
+	authenticated time.Time // when it was last
+
 	partialSince time.Time // when the frame in the buffer began; zero if none
 	idleSet      time.Time // when the read deadline was last set for idleness
 	checked      time.Time // when the requests were last looked at
@@ -55,14 +60,18 @@ type serverConn struct {
 		open     bool            // its HELLO has been sent
 		draining bool            // new requests are refused
 		stopping bool            // and it ends when those in flight have
+		stopped  refusal         // why
 		drainBy  time.Time       // when it ends at the latest; zero while it need not
 		closed   bool
 	}
 }
 
 func newServerConn(s *Server, conn net.Conn) *serverConn {
-	c := &serverConn{server: s, conn: conn, client: clientAt(conn.RemoteAddr()), peer: &Peer{Address: conn.RemoteAddr()}}
 	tune(conn)
+	if s.tls != nil {
+		conn = tls.Server(conn, s.tls)
+	}
+	c := &serverConn{server: s, conn: conn, peer: &Peer{Address: conn.RemoteAddr()}}
 	c.in.conn = conn
 	c.in.beforeRead = c.beforeRead
 	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
@@ -74,13 +83,14 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 func (c *serverConn) report(err error) {
 	var timeout net.Error
 	fault := errors.Is(err, wire.ErrMalformed) || errors.Is(err, errProtocol) || errors.Is(err, errVersion) ||
+		errors.Is(err, errUnwelcome) || errors.Is(err, errTLS) && !errors.Is(err, io.EOF) ||
 		errors.As(err, &timeout) && timeout.Timeout() && !c.isStopping()
 	log := c.server.options.Logger.Debug
 	if fault {
 		c.server.counts.faults.Add(1)
 		log = c.server.options.Logger.Warn
 	}
-	log("connection ended", "peer", c.conn.RemoteAddr(), "name", c.peer.Name, "reason", err)
+	log("connection ended", "peer", c.conn.RemoteAddr().String(), "name", c.peer.Name, "reason", err)
 }
 
 func (c *serverConn) isStopping() bool {
@@ -95,6 +105,9 @@ func (c *serverConn) handshake() error {
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
+	if err := c.handshakeTLS(); err != nil {
+		return err
+	}
 	c.in.beforeRead = nil // the deadline stands
 	f, err := c.in.next()
 	if err != nil {
@@ -107,7 +120,10 @@ func (c *serverConn) handshake() error {
 	if err != nil {
 		return err
 	}
-	c.peer = newPeer(c.conn, hello.Name)
+	if err := c.authenticate(hello.Name, hello.Token); err != nil {
+		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the end tells it, too
+		return err
+	}
 	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
 	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,

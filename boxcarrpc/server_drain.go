@@ -109,7 +109,7 @@ func (c *serverConn) greet() {
 	draining, stopping := c.server.state()
 	switch {
 	case stopping:
-		c.stopLocked()
+		c.stopLocked(refusedStopping)
 	case draining:
 		c.setDrainingLocked(true)
 	}
@@ -146,15 +146,15 @@ func (c *serverConn) stop() {
 		_ = c.conn.SetReadDeadline(time.Now().Add(drainGrace)) // fails on a closed connection only
 		return
 	}
-	c.stopLocked()
+	c.stopLocked(refusedStopping)
 }
 
-func (c *serverConn) stopLocked() {
+func (c *serverConn) stopLocked(why refusal) {
 	if c.mu.stopping {
 		return
 	}
-	c.mu.draining, c.mu.stopping = true, true
-	c.out.reason(wire.TypeGoAway, refusalTable[refusedStopping].message)
+	c.mu.draining, c.mu.stopping, c.mu.stopped = true, true, why
+	c.out.reason(wire.TypeGoAway, refusalTable[why].message)
 	c.out.flushSoon()
 	c.hurryLocked()
 }
@@ -163,7 +163,7 @@ func (c *serverConn) stopLocked() {
 func (c *serverConn) admitLocked() refusal {
 	switch {
 	case c.mu.stopping:
-		return refusedStopping
+		return c.mu.stopped
 	case c.mu.draining:
 		return refusedDraining
 	}

@@ -91,6 +91,7 @@ func (c *serverConn) lead() error {
 				return err
 			}
 			c.turn.clock = time.Now()
+			c.keepOut(c.turn.clock)
 			continue
 		}
 		c.partialSince = time.Time{}

@@ -70,7 +70,7 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 			case <-p.ctx.Done():
 				return nil, ErrPoolClosed
 			case <-ctx.Done():
-				return nil, noServer(ctx)
+				return nil, p.noServer(ctx)
 			}
 			continue
 		}

@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -101,12 +102,9 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 		return nil, err
 	}
 	tune(conn)
-	// The handshake ends with its context, whatever the server does.
+	// The handshakes end with their context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { shut(conn) })
-	t := &transport{pool: p, peer: peer, conn: conn}
-	t.turn.init(conn)
-	t.out.init(conn, 0, t.fail)
-	err = t.handshake()
+	t, err := p.greet(ctx, peer, conn)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -117,12 +115,24 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	return t, nil
 }
 
-func (t *transport) handshake() error {
+func (p *Pool) greet(ctx context.Context, peer *poolPeer, conn net.Conn) (*transport, error) {
+	conn, token, err := p.secure(ctx, conn, peer.address)
+	if err != nil {
+		return nil, err
+	}
+	t := &transport{pool: p, peer: peer, conn: conn}
+	t.turn.init(conn)
+	t.out.init(conn, 0, t.fail)
+	return t, t.handshake(token)
+}
+
+func (t *transport) handshake(token string) error {
 	_, err := t.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,
 		OldestVersion: wire.OldestVersion,
 		MaxResponse:   MaxResponseBytes,
 		Name:          t.pool.options.Name,
+		Token:         token,
 	}))
 	if err != nil {
 		return err
@@ -130,6 +140,10 @@ func (t *transport) handshake() error {
 	f, err := t.turn.in.next()
 	if err != nil {
 		return err
+	}
+	if f.Type == wire.TypeGoAway {
+		reason, err := f.Reason()
+		return errors.Join(err, fmt.Errorf("the server says: %s", reason))
 	}
 	if f.Type != wire.TypeHello {
 		return protocolError("%v before HELLO", f.Type)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/cli"
 	"docstore/internal/records"
@@ -29,6 +28,7 @@ const (
 
 // benchFlags is what the flags of bench say.
 type benchFlags struct {
+	security   security
 	servers    []string
 	collection string
 	ids        string
@@ -75,6 +75,7 @@ Failed calls count in the times like others.`,
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&b.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
+	b.security.addFlags(flags)
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file of the ids of documents to fetch, a line each; - for standard input")
 	b.size = 1 << 10
@@ -130,7 +131,7 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := boxcarrpc.NewPool(discovery.Static(b.servers...), &boxcarrpc.PoolOptions{
+	pool, err := b.security.newPool(b.servers, &boxcarrpc.PoolOptions{
 		Size:    b.poolSize,
 		Methods: docservice.IdempotentMethods(),
 		Logger:  env.Log,

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/cli"
 )
@@ -39,6 +39,7 @@ type connection struct {
 	servers    []string
 	collection string
 	timeout    time.Duration
+	security   security
 }
 
 func (c *connection) addFlags(command *cobra.Command) {
@@ -46,6 +47,7 @@ func (c *connection) addFlags(command *cobra.Command) {
 	flags.StringSliceVar(&c.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
 	flags.StringVar(&c.collection, "collection", "", "collection to fetch from")
 	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
+	c.security.addFlags(flags)
 	if err := command.MarkFlagRequired("collection"); err != nil {
 		panic(err) // the flag was defined above
 	}
@@ -59,7 +61,7 @@ func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error
 	case c.timeout <= 0:
 		return cli.Usagef("--timeout %s: it must be over 0", c.timeout)
 	}
-	pool, err := boxcarrpc.NewPool(discovery.Static(c.servers...), &boxcarrpc.PoolOptions{
+	pool, err := c.security.newPool(c.servers, &boxcarrpc.PoolOptions{
 		Size:    poolSize,
 		Methods: docservice.IdempotentMethods(),
 		Logger:  env.Log,
@@ -75,7 +77,8 @@ func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error
 func (c *connection) explain(err error) error {
 	switch {
 	case errors.Is(err, boxcarrpc.ErrNoServer):
-		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar?", c.servers, c.timeout)
+		why := strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
+		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", c.servers, c.timeout, why)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %s; give a longer --timeout", c.timeout)
 	}

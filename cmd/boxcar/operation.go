@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
 	"docstore/internal/cli"
 )
 
 // operation is the flags of a command that asks servers about themselves.
 type operation struct {
-	servers []string
-	timeout time.Duration
+	servers  []string
+	timeout  time.Duration
+	security security
 }
 
 func (o *operation) addFlags(command *cobra.Command, timeout time.Duration, about string) {
 	command.Flags().StringSliceVar(&o.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
 	command.Flags().DurationVar(&o.timeout, "timeout", timeout, about)
+	o.security.addFlags(command.Flags())
 }
 
 func (o *operation) check() error {
@@ -38,7 +39,7 @@ func (o *operation) check() error {
 // ask opens the stream of a tool on one server and returns the board that it
 // answers with.
 func (o *operation) ask(ctx context.Context, env *cli.Env, server, method string) (b boxcarrpc.Board, err error) {
-	pool, err := boxcarrpc.NewPool(discovery.Static(server), &boxcarrpc.PoolOptions{Size: 1, Logger: env.Log})
+	pool, err := o.security.newPool([]string{server}, &boxcarrpc.PoolOptions{Size: 1, Logger: env.Log})
 	if err != nil {
 		return b, err
 	}

@@ -32,12 +32,14 @@ type daemonOptions struct {
 	grace        time.Duration
 	quarantine   bool
 	memcached    []string // addresses; empty: none
+	security     security
 }
 
 // daemon is everything that serves: the collections, the doors to them, and the
 // lock of their directory.
 type daemon struct {
 	env    *cli.Env
+	keeper *keeper
 	lock   io.Closer
 	cache  *docservice.Cache // nil: none
 	budget *lsm.Budget       // of all collections
@@ -75,6 +77,9 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.lock, err = lockData(o.dataDir); err != nil {
 		return nil, err
 	}
+	if d.keeper, err = o.security.open(env.Log); err != nil {
+		return nil, err
+	}
 	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
@@ -102,15 +107,15 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	}
 	metrics := newMetrics(d)
 	service := docservice.NewService(d.collections...)
-	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), &boxcarrpc.ServerOptions{
-		BufferBytes: d.requestBudget,
-		Logger:      env.Log,
-	})
+	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
+	d.keeper.keep(options)
+	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), options)
 	if d.grpcDoor != nil {
 		d.grpc = newGRPCServer(d, metrics.timed("grpc", service.Handle))
 	}
 	page := livepage.New(newReporter(d, metrics), true, env.Log)
 	d.http = newHTTPServer(d, metrics, page)
+	d.http.Handler = d.keeper.http(d.http.Handler)
 	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
 	d.serving.Go(func() { d.note(d.http.Serve(d.httpDoor), http.ErrServerClosed) })

@@ -37,14 +37,14 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 // documents, health and reflection. Slots and what follows from them are not
 // there: who has several servers needs a balancer.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
-	server := grpc.NewServer(
+	server := grpc.NewServer(append(d.keeper.grpcOptions(),
 		grpc.ChainUnaryInterceptor(d.containPanic),
 		grpc.MaxRecvMsgSize(boxcarrpc.MaxRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
-	)
+	)...)
 	docservicepb.RegisterDocumentsServer(server, docservice.Documents(handler))
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d})
 	reflection.Register(server)

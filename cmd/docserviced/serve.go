@@ -46,6 +46,11 @@ HTTP shows how it is doing; keep it from strangers:
   .../count, .../export         how many there are; their documents as NDJSON
   /debug/pprof/                 profiles
 
+Other hosts are served over TLS, or in plain text with --insecure. Clients prove who
+they are by a certificate of --tls-client-ca or a token of --token-file; HTTP then
+answers other hosts for the first three of these paths only. docs/security.md tells
+how to make, and how to exchange, certificates and tokens.
+
 With --memcached the daemon puts documents into Memcached as it reads the queues,
 serves them from there, and reads the segments where Memcached has no answer or is
 down. That is for queues on slow disks: segments in the page cache are faster.
@@ -61,7 +66,8 @@ SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
 for --grace at most, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
   docserviced serve --collection jobs=/srv/queue/jobs --collection resumes=/srv/queue/resumes \
-      --data /srv/index --boxcar :7070 --memory 4GiB`,
+      --data /srv/index --memory 4GiB \
+      --boxcar :7070 --tls-cert be-1.crt --tls-key be-1.key --tls-client-ca clients.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if o.memory < minMemory {
@@ -72,6 +78,9 @@ for --grace at most, and the exit status is 0.`,
 			}
 			var err error
 			if o.collections, err = parseCollections(values); err != nil {
+				return err
+			}
+			if err := o.security.check(o.boxcar, o.grpc); err != nil {
 				return err
 			}
 			return serve(command.Context(), env, o, quiet)
@@ -89,6 +98,7 @@ for --grace at most, and the exit status is 0.`,
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, &o)
+	o.security.addFlags(flags)
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag was defined above

@@ -15,6 +15,7 @@ const (
 	MaxMethodBytes = 1 << 10
 	MaxNameBytes   = 255
 	MaxReasonBytes = 255
+	MaxTokenBytes  = 8 << 10
 	MaxLanes       = 1 << 16 // lane numbers are below; those of streams, too
 	MaxSlots       = 1 << 24 // slot numbers are below
 	NoSlot         = 1<<31 - 1

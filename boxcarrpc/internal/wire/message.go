@@ -25,11 +25,13 @@ type Hello struct {
 	MaxResponse   uint32 // largest response that the sender takes; 0 from a server
 	MaxStreams    uint32 // how many streams the connection may have at once; 0 from a client
 	Name          string // for people
+	Token         string // by which the client proves who it is; empty from a server
 }
 
-const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 4 + 1
+const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 4 + 1 + 2
 
-// AppendHello appends a HELLO. Its name has at most MaxNameBytes.
+// AppendHello appends a HELLO. Its name has at most MaxNameBytes, its token
+// MaxTokenBytes.
 func AppendHello(dst []byte, h Hello) []byte {
 	dst, start := begin(dst, TypeHello, 0, 0)
 	dst = append(dst, Magic...)
@@ -41,11 +43,13 @@ func AppendHello(dst []byte, h Hello) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, h.MaxResponse)
 	dst = binary.LittleEndian.AppendUint32(dst, h.MaxStreams)
 	dst = append(dst, byte(len(h.Name)))
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(h.Token)))
 	dst = append(dst, h.Name...)
+	dst = append(dst, h.Token...)
 	return seal(dst, start)
 }
 
-// Hello reads the payload of a HELLO. Bytes after the name are a newer
+// Hello reads the payload of a HELLO. Bytes after the token are a newer
 // version's and are passed over.
 func (f Frame) Hello() (Hello, error) {
 	p := f.Payload
@@ -54,8 +58,13 @@ func (f Frame) Hello() (Hello, error) {
 		return Hello{}, f.sized(helloSize)
 	case string(p[:4]) != Magic:
 		return Hello{}, malformed("magic of HELLO is %q, must be %q", p[:4], Magic)
-	case len(p)-helloSize < int(p[helloSize-1]):
-		return Hello{}, malformed("HELLO ends within its name")
+	}
+	name, token := int(p[helloSize-3]), int(binary.LittleEndian.Uint16(p[helloSize-2:]))
+	switch {
+	case token > MaxTokenBytes:
+		return Hello{}, malformed("token of %d bytes in a HELLO, at most %d are allowed", token, MaxTokenBytes)
+	case len(p)-helloSize < name+token:
+		return Hello{}, malformed("HELLO ends within its name or token")
 	}
 	return Hello{
 		Version:       binary.LittleEndian.Uint16(p[4:]),
@@ -65,7 +74,8 @@ func (f Frame) Hello() (Hello, error) {
 		MaxRequest:    binary.LittleEndian.Uint32(p[20:]),
 		MaxResponse:   binary.LittleEndian.Uint32(p[24:]),
 		MaxStreams:    binary.LittleEndian.Uint32(p[28:]),
-		Name:          string(p[helloSize:][:p[helloSize-1]]),
+		Name:          string(p[helloSize:][:name]),
+		Token:         string(p[helloSize+name:][:token]),
 	}, nil
 }
 

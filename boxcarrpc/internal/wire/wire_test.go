@@ -18,7 +18,7 @@ func oneOfEach() [][]byte {
 	return [][]byte{
 		AppendHello(nil, Hello{
 			Version: 0, OldestVersion: 0, Features: 0x8000000000000001, MaxLanes: 1024,
-			MaxRequest: 17 << 20, MaxResponse: 1, MaxStreams: 3, Name: "host/program",
+			MaxRequest: 17 << 20, MaxResponse: 1, MaxStreams: 3, Name: "host/program", Token: "s3cret",
 		}),
 		AppendSlot(nil, TypeLease, 3, NoSlot),
 		AppendSlot(nil, TypeGrant, 3, 0),
@@ -153,7 +153,7 @@ func TestWorkedExchange(t *testing.T) {
 		drawn = append(drawn, b...)
 	}
 	frames := [][]byte{
-		AppendHello(nil, Hello{MaxResponse: 32 << 20, Name: "fe-1"}),
+		AppendHello(nil, Hello{MaxResponse: 32 << 20, Name: "fe-1", Token: "s3cret"}),
 		AppendHello(nil, Hello{MaxLanes: 1024, MaxRequest: 17 << 20, MaxStreams: 1024, Name: "be-7"}),
 		AppendSlot(nil, TypeLease, 2, NoSlot),
 		AppendSlot(nil, TypeGrant, 2, 4),
@@ -224,9 +224,13 @@ func TestMalformedFrames(t *testing.T) {
 
 func TestMalformedPayloads(t *testing.T) {
 	hello := AppendHello(nil, Hello{Name: "abc"})[HeaderSize:]
+	token := AppendHello(nil, Hello{Token: "abc"})[HeaderSize:]
+	long := AppendHello(nil, Hello{Token: strings.Repeat("x", MaxTokenBytes+1)})[HeaderSize:]
 	for name, frame := range map[string][]byte{
 		"HELLO, short":             sealed(TypeHello, 0, 0, string(hello[:helloSize-1])),
 		"HELLO, cut name":          sealed(TypeHello, 0, 0, string(hello[:len(hello)-1])),
+		"HELLO, cut token":         sealed(TypeHello, 0, 0, string(token[:len(token)-1])),
+		"HELLO, long token":        sealed(TypeHello, 0, 0, string(long)),
 		"HELLO, magic":             sealed(TypeHello, 0, 0, "BOXC"+string(hello[4:])),
 		"LEASE, short":             sealed(TypeLease, 0, 0, "123"),
 		"LEASE, long":              sealed(TypeLease, 0, 0, "\x00\x00\x00\x00\x00"),
@@ -288,7 +292,7 @@ func TestMalformedPayloads(t *testing.T) {
 }
 
 func TestANewerHelloIsUnderstood(t *testing.T) {
-	want := Hello{Version: 9, OldestVersion: 0, Name: "newer"}
+	want := Hello{Version: 9, OldestVersion: 0, Name: "newer", Token: "key"}
 	f, _, err := ParseFrame(sealed(TypeHello, 0, 0, string(AppendHello(nil, want)[HeaderSize:])+"what comes later"))
 	require.NoError(t, err)
 	got, err := f.Hello()

@@ -1,0 +1,177 @@
+package credentials
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+	"docstore/internal/testcert"
+)
+
+// later makes the next look of f one at a later time, when no file is fresh.
+func later[T any](f *fromFiles[T], d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = func() time.Time { return time.Now().Add(d) }
+}
+
+func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "value")
+	old := time.Now().Add(-time.Hour)
+	write := func(content string) {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		require.NoError(t, os.Chtimes(path, old, old))
+	}
+	write("one")
+	loads := 0
+	var j journal
+	f, err := newFromFiles(j.logger(), func() (string, error) {
+		loads++
+		content, err := readFile(path)
+		return string(content), err
+	}, path, "")
+	require.NoError(t, err)
+	require.Equal(t, "one", f.get())
+	write("other")
+	require.Equal(t, "one", f.get(), "not yet looked at")
+	later(f, time.Minute)
+	require.Equal(t, "other", f.get())
+	later(f, 2*time.Minute)
+	require.Equal(t, "other", f.get())
+	require.Equal(t, 2, loads, "nothing has changed")
+
+	require.NoError(t, os.Remove(path))
+	later(f, 3*time.Minute)
+	require.Equal(t, "other", f.get(), "what was good")
+	require.Contains(t, j.String(), "no such file")
+	later(f, 4*time.Minute)
+	require.Equal(t, "other", f.get())
+	require.Equal(t, 4, loads, "each time while it fails")
+	write("third")
+	later(f, 5*time.Minute)
+	require.Equal(t, "third", f.get())
+
+	// As large as before and with the same time: another file, or changed in the
+	// moment in which it was read.
+	replacement := filepath.Join(dir, "new")
+	require.NoError(t, os.WriteFile(replacement, []byte("4th.."), 0o600))
+	require.NoError(t, os.Chtimes(replacement, old, old))
+	require.NoError(t, os.Rename(replacement, path))
+	later(f, 6*time.Minute)
+	require.Equal(t, "4th..", f.get())
+	old = time.Now().Add(7*time.Minute - time.Millisecond)
+	write("fifth")
+	later(f, 7*time.Minute)
+	require.Equal(t, "fifth", f.get())
+	write("sixth")
+	later(f, 8*time.Minute)
+	require.Equal(t, "sixth", f.get())
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	ca := testcert.NewCA(t, "CA")
+	certificate, key := ca.Files(t, dir, "be-1")
+	_, otherKey := ca.Files(t, dir, "be-2")
+	text := testcert.Write(t, dir, "text", []byte("nothing in PEM"))
+	large := testcert.Write(t, dir, "large", make([]byte, maxFileBytes+1))
+	for want, files := range map[string]Files{
+		"needs a certificate and its key": {Certificate: certificate},
+		"does not match":                  {Certificate: certificate, Key: otherKey},
+		"no such file":                    {Certificate: certificate, Key: key, CA: filepath.Join(dir, "none")},
+		"no certificate in PEM":           {Certificate: certificate, Key: key, CA: text},
+		"more than 4194304 bytes":         {Certificate: certificate, Key: large},
+	} {
+		_, err := ServerTLS(files, nil)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := ClientTLS(Files{Key: key}, nil)
+	require.ErrorContains(t, err, "or neither")
+	_, err = ClientTLS(Files{}, nil)
+	require.NoError(t, err, "the system's authorities")
+}
+
+const (
+	tokenA = "5f0c9d3be1a94f0fb1f7c0a1"
+	tokenB = "e2b7d0c64a8a4f1d9e55b3aa"
+	tokenC = "0d4f7cc12b6a4d0c8ee01f9b"
+)
+
+func TestTokensOfAFile(t *testing.T) {
+	path := testcert.Write(t, t.TempDir(), "tokens", []byte(
+		"# who\twhat\n\nali "+tokenA+"\n ali\t"+tokenB+"\r\nbaba "+tokenC))
+	tokens, err := OpenTokens(path, nil)
+	require.NoError(t, err)
+	nobody, certified := &boxcarrpc.Peer{Name: "ali"}, &boxcarrpc.Peer{Identity: "frontend"}
+	for _, c := range []struct {
+		peer            *boxcarrpc.Peer
+		token, identity string
+		err             error
+	}{
+		{nobody, tokenA, "ali", nil},
+		{nobody, tokenB, "ali", nil},
+		{nobody, tokenC, "baba", nil},
+		{certified, tokenC, "baba", nil},
+		{certified, "", "frontend", nil},
+		{nobody, "", "", errNoToken},
+		{nobody, tokenA + "x", "", errUnknownToken},
+		{nobody, tokenA[1:], "", errUnknownToken},
+		{certified, "x", "", errUnknownToken},
+		{nobody, "#", "", errUnknownToken},
+		{nobody, "ali", "", errUnknownToken},
+	} {
+		identity, err := tokens.Authenticate(c.peer, c.token)
+		require.Equal(t, c.err, err, c.token)
+		require.Equal(t, c.identity, identity)
+	}
+	testcert.Write(t, filepath.Dir(path), "tokens", []byte("baba "+tokenB))
+	later(tokens.file, time.Minute)
+	_, err = tokens.Authenticate(nobody, tokenA)
+	require.Equal(t, errUnknownToken, err)
+	identity, err := tokens.Authenticate(nobody, tokenB)
+	require.NoError(t, err)
+	require.Equal(t, "baba", identity)
+}
+
+// What is wrong is told with the place, never with the token.
+func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	var many strings.Builder
+	for i := range maxTokens + 1 {
+		many.WriteString("a " + tokenA + strings.Repeat("x", i%100) + string(rune('A'+i/100%26)) + string(rune('a'+i/2600)) + "\n")
+	}
+	for want, content := range map[string]string{
+		"no token in it":                      "# none\n",
+		"line 2: 1 words":                     "a " + tokenA + "\n" + tokenB,
+		"line 1: 3 words":                     "a b " + tokenA,
+		"line 1: a token of 15 bytes":         "a " + tokenA[:15],
+		"line 1: a token of 8193 bytes":       "a " + strings.Repeat("x", 8193),
+		"line 3: the token of \"a\" again":    "a " + tokenA + "\n\nb " + tokenA,
+		"line 16385: more than 16384 tokens":  many.String(),
+		"docstore-no-such-file: no such file": "",
+	} {
+		path := testcert.Write(t, dir, "tokens", []byte(content))
+		if content == "" {
+			path = "docstore-no-such-file"
+		}
+		_, err := OpenTokens(path, nil)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), tokenA[:15])
+		require.NotContains(t, err.Error(), tokenB)
+	}
+	for want, content := range map[string]string{
+		"0 words":             "",
+		"2 words":             "a " + tokenA,
+		"a token of 15 bytes": tokenA[:15],
+	} {
+		_, err := Token(testcert.Write(t, dir, "token", []byte(content)), nil)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), tokenA[:15])
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpccredentials "google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/credentials"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/cli"
+	"docstore/internal/testcert"
+)
+
+const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
+
+func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--tls-cert and --tls-key go together", []string{"--tls-cert", "a"}},
+		{"--tls-cert and --tls-key go together", []string{"--tls-key", "a"}},
+		{"--tls-client-ca needs --tls-cert and --tls-key", []string{"--tls-client-ca", "a"}},
+		{"--insecure contradicts --tls-cert and --token-file", []string{"--insecure", "--tls-cert", "a", "--tls-key", "b"}},
+		{"--insecure contradicts --tls-cert and --token-file", []string{"--insecure", "--token-file", "a"}},
+		{"--boxcar :7070 would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", []string{"--boxcar", ":7070"}},
+		{"--boxcar 10.0.0.1:7070 would serve other hosts in plain text", []string{"--boxcar", "10.0.0.1:7070"}},
+		{"--grpc :7072 would serve other hosts in plain text", []string{"--grpc", ":7072"}},
+		{"--boxcar :7070: tokens would come in plain text; give --tls-cert and --tls-key", []string{"--boxcar", ":7070", "--token-file", "a"}},
+	} {
+		r := run(t.Context(), append([]string{"serve", "--data", dir, "--collection", "jobs=" + dir}, c.args...)...)
+		require.Equal(t, cli.ExitUsage, r.status, c.args)
+		require.Contains(t, r.stderr, c.want)
+	}
+	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+dir, "--token-file", filepath.Join(dir, "none"))
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stderr, "no such file")
+	require.NoError(t, (&security{insecure: true}).check(":7070", ":7072"))
+	require.NoError(t, (&security{certificate: "a", key: "b", tokenFile: "c"}).check(":7070", ":7072"))
+	require.NoError(t, (&security{tokenFile: "c"}).check("localhost:7070", "[::1]:7072"))
+}
+
+// All doors of a daemon that wants TLS, and a certificate or a token.
+func TestADaemonThatWantsProof(t *testing.T) {
+	queueDir, dir := t.TempDir(), t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	ca := testcert.NewCA(t, "CA")
+	o := testOptions(t, queueDir)
+	o.grpc = "127.0.0.1:0"
+	o.security.certificate, o.security.key = ca.Files(t, dir, "server")
+	o.security.clientCA = ca.File(t, dir, "ca")
+	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
+	d, log := startTestDaemon(t, o)
+	waitReady(t, d)
+
+	certificate, key := ca.Files(t, dir, "client")
+	for name, files := range map[string]credentials.Files{
+		"certificate": {CA: o.security.clientCA, Certificate: certificate, Key: key},
+		"token":       {CA: o.security.clientCA},
+		"nothing":     {CA: o.security.clientCA},
+	} {
+		config, err := credentials.ClientTLS(files, nil)
+		require.NoError(t, err)
+		options := &boxcarrpc.PoolOptions{TLS: config}
+		if name == "token" {
+			options.Token = func() (string, error) { return testToken, nil }
+		}
+		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(shortly(t))
+		if name == "nothing" {
+			until(t.Context(), func() bool { return d.boxcar.Stats().Faults > 0 })
+			cancel()
+			require.ErrorIs(t, pool.WaitReady(ctx), boxcarrpc.ErrNoServer)
+		} else {
+			document, err := docservice.NewClient(pool, "jobs").Get(ctx, nil, "a")
+			require.NoError(t, err, name)
+			require.Equal(t, `{"id":"a"}`, string(document))
+		}
+		cancel()
+		require.NoError(t, pool.Close())
+	}
+	require.NotContains(t, log.String(), testToken)
+	testGRPCProof(t, d, ca, certificate, key)
+	testHTTPProof(t, d)
+}
+
+func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key string) {
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Certificate)
+	dial := func(pairs ...tls.Certificate) *grpc.ClientConn {
+		conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
+			&tls.Config{RootCAs: roots, Certificates: pairs, MinVersion: tls.VersionTLS13})))
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	ask := func(conn *grpc.ClientConn, token string) codes.Code {
+		ctx := shortly(t)
+		if token != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		}
+		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		return status.Code(err)
+	}
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	require.NoError(t, err)
+	bare := dial()
+	require.Equal(t, codes.OK, ask(dial(pair), ""))
+	require.Equal(t, codes.OK, ask(bare, testToken))
+	require.Equal(t, codes.Unauthenticated, ask(bare, ""))
+	require.Equal(t, codes.Unauthenticated, ask(bare, testToken+"x"))
+	require.Equal(t, codes.Unauthenticated, ask(dial(pair), testToken+"x"))
+	health, err := grpc_health_v1.NewHealthClient(bare).Check(shortly(t), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
+	watch, err := docservicepb.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+	require.Nil(t, watch)
+}
+
+// HTTP has no proof: it tells other hosts how the daemon is, and no documents.
+func testHTTPProof(t *testing.T, d *daemon) {
+	for path, want := range map[string]int{
+		"/documents/jobs/a": http.StatusForbidden, "/collections/jobs/ids": http.StatusForbidden,
+		"/": http.StatusForbidden, "/debug/pprof/": http.StatusForbidden,
+		"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK,
+	} {
+		for from, want := range map[string]int{"10.0.0.1:1234": want, "[::1]:1234": http.StatusOK, "127.0.0.1:1": http.StatusOK} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.RemoteAddr = from
+			w := httptest.NewRecorder()
+			d.http.Handler.ServeHTTP(w, r)
+			require.Equal(t, want, w.Code, "%s from %s", path, from)
+		}
+	}
+}
