@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -19,12 +20,16 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-// Limits of the gRPC door.
+// Limits of the gRPC door. Unlike at the Boxcar door, requests that are being received
+// have no budget together: that would have to be within grpc-go.
 const (
-	grpcMaxStreams  = 1 << 10 // calls at once on a connection
-	grpcHeaderBytes = 16 << 10
-	grpcIdleTimeout = 5 * time.Minute
-	grpcMinPing     = 10 * time.Second // more often, and the client is cut off
+	grpcMaxConns         = 1 << 10 // one more waits
+	grpcMaxStreams       = 1 << 7  // calls at once on a connection
+	grpcRequestBytes     = 4 << 20
+	grpcHeaderBytes      = 16 << 10
+	grpcHandshakeTimeout = 5 * time.Second
+	grpcIdleTimeout      = 5 * time.Minute
+	grpcMinPing          = 10 * time.Second // more often, and the client is cut off
 	// grpcHealthInterval is how late a watcher of the health may hear of a change.
 	grpcHealthInterval = 200 * time.Millisecond
 )
@@ -39,9 +44,10 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append(d.keeper.grpcOptions(),
 		grpc.ChainUnaryInterceptor(d.containPanic),
-		grpc.MaxRecvMsgSize(boxcarrpc.MaxRequestBytes),
+		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
+		grpc.ConnectionTimeout(grpcHandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
 	)...)
@@ -53,7 +59,7 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 
 // serveGRPC serves until the server is stopped.
 func (d *daemon) serveGRPC() {
-	if err := d.grpc.Serve(d.grpcDoor); err != nil {
+	if err := d.grpc.Serve(netutil.LimitListener(d.grpcDoor, grpcMaxConns)); err != nil {
 		d.note(err, grpc.ErrServerStopped)
 	}
 }
