@@ -144,6 +144,8 @@ var ErrServerClosed = errors.New("boxcarrpc: server closed")
 
 // What ends a connection; found in logs and in the causes of errors.
 var (
+	// Not io.EOF, which means that a stream has ended well.
+	errClosed    = errors.New("closed by the server")
 	errSilent    = errors.New("peer is silent")
 	errGoingAway = errors.New("peer is going away")
 	errVersion   = errors.New("no version of the protocol in common")

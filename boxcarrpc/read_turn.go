@@ -2,7 +2,6 @@ package boxcarrpc
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -216,7 +215,7 @@ func (t *transport) takeBuffered() error {
 // endOfReading ends the transport. Nobody gets the turn any more.
 func (t *transport) endOfReading(err error) {
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("closed by the server: %w", err)
+		err = errClosed
 	}
 	t.fail(err)
 }

@@ -528,3 +528,21 @@ func TestStreamsAndCallsTogether(t *testing.T) {
 	require.Zero(t, s.Stats().Faults)
 	require.Zero(t, p.Stats().Broken)
 }
+
+// A connection that ends within a stream is a failure, although its cause is an end
+// of file: who looks for io.EOF must not take it for the end of the stream.
+func TestABrokenConnectionIsNoEndOfAStream(t *testing.T) {
+	begun := make(chan struct{})
+	s := serve(t, echo, &ServerOptions{StreamHandler: func(ctx context.Context, _ string, _ *ServerStream) error {
+		close(begun)
+		<-ctx.Done()
+		return nil
+	}})
+	st, err := newPool(t, nil, s.address).Stream(t.Context(), "any", nil)
+	require.NoError(t, err)
+	<-begun
+	s.stop()
+	_, err = st.Receive(nil)
+	require.Equal(t, CodeUnavailable, CodeOf(err))
+	require.NotErrorIs(t, err, io.EOF)
+}

@@ -112,7 +112,7 @@ func (s *clientStream) send(message any) error {
 		return status.Error(codes.Internal, "SendMsg called after CloseSend")
 	}
 	var err error
-	if s.out, err = s.options.marshal(s.out[:0], message); err != nil {
+	if s.out, err = s.options.marshal(reuse(s.out), message); err != nil {
 		return err
 	}
 	if err := s.stream.Send(s.out); err != nil {
@@ -155,7 +155,7 @@ func (s *clientStream) receive(message any) error {
 // is a good end.
 func (s *clientStream) next() ([]byte, error) {
 	var err error
-	if s.in, err = s.stream.Receive(s.in[:0]); err == nil {
+	if s.in, err = s.stream.Receive(reuse(s.in)); err == nil {
 		return s.in, nil
 	}
 	s.mu.Lock()

@@ -3,7 +3,6 @@ package boxcargrpc
 import (
 	"context"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,26 +12,6 @@ import (
 
 	"docstore/boxcarrpc"
 )
-
-// maxKept is the size up to which a buffer is kept for another call.
-const maxKept = 1 << 20
-
-// buffers are of *[]byte, for requests and responses.
-var buffers sync.Pool
-
-func takeBuffer() *[]byte {
-	if b, ok := buffers.Get().(*[]byte); ok {
-		return b
-	}
-	return new([]byte)
-}
-
-func keepBuffer(b *[]byte) {
-	if cap(*b) <= maxKept {
-		*b = (*b)[:0]
-		buffers.Put(b)
-	}
-}
 
 // invoke makes a unary call; it is an interceptor that calls no other.
 func (c *client) invoke(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, opts ...grpc.CallOption) error {

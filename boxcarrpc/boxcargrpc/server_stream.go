@@ -87,7 +87,7 @@ func (s *serverStream) SendMsg(message any) error {
 	if err != nil {
 		return err
 	}
-	if s.out, err = s.codec.append(s.out[:0], message); err != nil {
+	if s.out, err = s.codec.append(reuse(s.out), message); err != nil {
 		return err
 	}
 	if err := s.stream.Send(s.out); err != nil {
@@ -121,7 +121,7 @@ func (s *serverStream) RecvMsg(message any) error {
 // next receives the bytes of a message, which are valid until the next.
 func (s *serverStream) next() ([]byte, error) {
 	var err error
-	if s.in, err = s.stream.Receive(s.in[:0]); err == nil || errors.Is(err, io.EOF) {
+	if s.in, err = s.stream.Receive(reuse(s.in)); err == nil || errors.Is(err, io.EOF) {
 		return s.in, err
 	}
 	return nil, callFailed(s.ctx, err, nil)

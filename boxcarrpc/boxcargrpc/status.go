@@ -3,6 +3,7 @@ package boxcargrpc
 import (
 	"context"
 	"errors"
+	"io"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -16,7 +17,8 @@ import (
 const detailsKey = "grpc-status-details-bin"
 
 // A callError is the failure of a call as its caller sees it: for package status
-// it is a status, for errors.As and errors.Is it is Boxcar's error, too.
+// it is a status, for errors.As and errors.Is it is Boxcar's error, too. It is never
+// io.EOF, whatever it came from: that is how generated code ends a stream well.
 type callError struct {
 	status *status.Status
 	cause  error
@@ -24,7 +26,8 @@ type callError struct {
 
 func (e *callError) Error() string              { return e.status.String() }
 func (e *callError) GRPCStatus() *status.Status { return e.status }
-func (e *callError) Unwrap() error              { return e.cause }
+func (e *callError) Is(target error) bool       { return target != io.EOF && errors.Is(e.cause, target) }
+func (e *callError) As(target any) bool         { return errors.As(e.cause, target) }
 
 // callFailed is the error of a call that failed with err, with its trailer.
 func callFailed(ctx context.Context, err error, trailer boxcarrpc.Metadata) error {

@@ -14,6 +14,10 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/boxcarrpc/discovery"
 )
 
 // ending is nil for the end of what is received.
@@ -235,4 +239,42 @@ func TestSendAfterTheEnd(t *testing.T) {
 		}
 		return []any{end(err), received(stream.Recv())}
 	})
+}
+
+// A connection that ends within a stream is a failure, although its cause is an end
+// of file: who looks for io.EOF must not take it for the end of the stream.
+func TestABrokenConnectionIsNoEnd(t *testing.T) {
+	listener := listen(t)
+	defer listener.Close()
+	cut := make(chan struct{})
+	services := boxcargrpc.NewServices(nil)
+	testgrpc.RegisterTestServiceServer(services, &scripted{duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
+		_ = stream.SendHeader(nil)
+		close(cut)
+		<-stream.Context().Done()
+		return nil
+	}})
+	server := boxcarrpc.NewServer(services.Handle, &boxcarrpc.ServerOptions{StreamHandler: services.HandleStream})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	defer func() { <-ended }()
+	defer server.Close()
+	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), nil)
+	require.NoError(t, err)
+	defer pool.Close()
+	finished := make(chan error, 1)
+	conn, err := boxcargrpc.NewClient(pool, &boxcargrpc.ClientOptions{CallOptions: []grpc.CallOption{grpc.OnFinish(func(err error) { finished <- err })}})
+	require.NoError(t, err)
+	defer conn.Close()
+	stream, err := testgrpc.NewTestServiceClient(conn).FullDuplexCall(soon(t))
+	require.NoError(t, err)
+	<-cut
+	require.NoError(t, server.Close())
+	_, err = stream.Recv()
+	for _, err := range []error{err, <-finished} {
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		require.NotErrorIs(t, err, io.EOF)
+		var failed *boxcarrpc.Error
+		require.ErrorAs(t, err, &failed)
+	}
 }

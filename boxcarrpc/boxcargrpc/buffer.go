@@ -1,0 +1,29 @@
+package boxcargrpc
+
+import "sync"
+
+// maxKept is the size up to which a buffer is kept for another message.
+const maxKept = 1 << 20
+
+// reuse empties a buffer for the next message of a stream.
+func reuse(b []byte) []byte {
+	if cap(b) > maxKept {
+		return nil
+	}
+	return b[:0]
+}
+
+// buffers are of *[]byte, for the requests and responses of unary calls.
+var buffers sync.Pool
+
+func takeBuffer() *[]byte {
+	if b, ok := buffers.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+func keepBuffer(b *[]byte) {
+	*b = reuse(*b)
+	buffers.Put(b)
+}
