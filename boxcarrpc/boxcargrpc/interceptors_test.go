@@ -3,6 +3,7 @@ package boxcargrpc_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,16 +13,18 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A journal is what interceptors saw, in order.
+// A journal is what interceptors saw, in order on each side.
 type journal struct {
-	mu      sync.Mutex
-	entries []string
+	mu     sync.Mutex
+	bySide map[string][]string
 }
 
+// add adds an entry, whose first word is the side.
 func (j *journal) add(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries = append(j.entries, fmt.Sprintf(format, args...))
+	side, _, _ := strings.Cut(format, " ")
+	j.bySide[side] = append(j.bySide[side], fmt.Sprintf(format, args...))
 }
 
 // setup has n interceptors of each kind on both sides.
@@ -84,7 +87,7 @@ func TestInterceptors(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			alike(t, func(t *testing.T, open door) any {
-				var j journal
+				j := journal{bySide: make(map[string][]string)}
 				client := testgrpc.NewTestServiceClient(open(t, j.setup(n, &scripted{unary: echoUnary, duplex: echoDuplex})))
 				_, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))
 				require.NoError(t, err)
@@ -94,7 +97,7 @@ func TestInterceptors(t *testing.T) {
 				require.Equal(t, "", received(stream.Recv()))
 				require.NoError(t, stream.CloseSend())
 				require.Equal(t, "EOF", received(stream.Recv()))
-				return j.entries
+				return j.bySide
 			})
 		})
 	}
