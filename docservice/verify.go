@@ -12,7 +12,8 @@ import (
 // for each version of its file, so that damage is known before somebody asks
 // for a document in it; and again when a fetch has met damage. What was found
 // sound is kept over a restart. It is in no hurry: one segment at a time, none
-// while the tail has something to read, and after each as long a rest as it took. Then damaged files are dealt with.
+// while the tail has something to read, and after each as long a rest as it took.
+// Files that rewrites have replaced are let go of, and damaged ones are dealt with.
 func (s *store) runVerify(ctx context.Context) {
 	s.loadVerified()
 	defer s.saveVerified()
@@ -34,6 +35,9 @@ func (s *store) runVerify(ctx context.Context) {
 // the last time. It returns false when the collection is being closed.
 func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	files, err := listSegments(s.options.FS, s.queueDir)
+	if err == nil {
+		err = s.queue.DropReplaced()
+	}
 	if err != nil {
 		s.logger.Warn("the queue's directory cannot be listed", "dir", s.queueDir, "error", err)
 		return ctx.Err() == nil

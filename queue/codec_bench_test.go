@@ -17,7 +17,7 @@ func benchDictionary(b *testing.B, c codec, documents [][]byte) []byte {
 	}
 	s := newSample(sampleShare * defaultDictionaryBytes)
 	for _, d := range documents {
-		s.add(d)
+		s.add(1, d)
 	}
 	dictionary, err := c.train(s.documents, defaultDictionaryBytes)
 	require.NoError(b, err)

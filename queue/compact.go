@@ -1,13 +1,9 @@
 package queue
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +26,11 @@ type CompactOptions struct {
 	// MaxDead is the share of a segment's stored bytes that may be dead, 0 to 1,
 	// before it is rewritten. The default is DefaultMaxDead.
 	MaxDead float64
+	// EraseDead rewrites every sealed segment that holds a document which has been
+	// dead for at least EraseAfter: deleted, overwritten or expired; and every one
+	// whose dictionary may have been made of such a document.
+	EraseDead  bool
+	EraseAfter time.Duration
 	// DeleteOriginals removes what a rewrite has replaced when the rewrite is at
 	// least DeleteAfter old. Without it nothing is ever removed.
 	DeleteOriginals bool
@@ -40,6 +41,8 @@ type CompactOptions struct {
 	Logger *slog.Logger
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
+
+	dictionaryBytes int // size to train to; 0 is the default
 }
 
 // DefaultMaxDead is the share of dead bytes from which on a segment is rewritten.
@@ -53,15 +56,25 @@ type CompactReport struct {
 	BytesAfter   int64 // of the rewrites
 	Deleted      int   // files
 	DeletedBytes int64
+	// NotErased are the segments that are not sealed and hold documents to be
+	// erased, with EraseDead. They can be rewritten when they are sealed.
+	NotErased []SegmentID
 }
 
-// Compact rewrites sealed segments of which more than MaxDead is dead. What
-// is kept has its address as before. It may run while a Writer appends and Readers read,
-// and may be ended at any time; one runs at a time, the other gets ErrLocked.
+// Compact rewrites sealed segments of which more than MaxDead is dead, and merges
+// small rewrites. What is kept has its address as before. It may run while a Writer
+// appends and Readers read, and may be ended at any time; one runs at a time, the
+// other gets ErrLocked.
 //
-// The newest segment with entries is left alone, since the Writer goes on from
-// it, and so is what is newer. Damaged documents end Compact with a
-// *CorruptionError; what was rewritten before stays.
+// The newest segment with entries, and what is newer, is rewritten only by
+// EraseDead. Damaged documents end Compact with a *CorruptionError; what was
+// rewritten before stays.
+//
+// What was erased is in no file of the directory when the files that were replaced
+// are removed, too (DeleteOriginals). The ids of deletes stay as long as they have
+// something to delete. A Writer that is open may still train a dictionary from
+// documents that were erased meanwhile, or go on with one: another EraseDead finds
+// the segments that have it.
 func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactReport, error) {
 	c := compaction{dir: dir}
 	if opts != nil {
@@ -90,7 +103,9 @@ type compaction struct {
 	options CompactOptions
 	reader  *Reader
 	report  CompactReport
-	lost    SegmentID // the first of which a repair has noted losses; 0: none
+	// deletesStay: deletes from this segment on stay, whatever they delete; 0: there
+	// is no reason for that.
+	deletesStay SegmentID
 }
 
 func (c *compaction) complete() {
@@ -100,6 +115,9 @@ func (c *compaction) complete() {
 	}
 	if o.MaxDead == 0 {
 		o.MaxDead = DefaultMaxDead
+	}
+	if o.dictionaryBytes == 0 {
+		o.dictionaryBytes = defaultDictionaryBytes
 	}
 	if o.MemoryBytes <= 0 {
 		o.MemoryBytes = DefaultUsageMemory
@@ -117,11 +135,7 @@ func (c *compaction) run(ctx context.Context) error {
 		return err
 	}
 	now := c.options.Now()
-	usage, err := c.reader.Usage(ctx, now, c.options.MemoryBytes)
-	if err != nil {
-		return err
-	}
-	parts, err := c.parts(usage)
+	parts, err := c.survey(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -160,11 +174,21 @@ func removeUnderWay(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// parts describes what may be rewritten: the sealed files that count, but for
-// the newest with entries and what is behind it.
-func (c *compaction) parts(usage []Usage) ([]part, error) {
+// survey describes what may be rewritten, in order: the sealed files that count,
+// and what of them is dead.
+func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) {
 	infos, err := c.reader.Segments()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.findStaying(infos); err != nil {
+		return nil, err
+	}
+	u := usageScan{now: now, deletesStay: c.deletesStay}
+	if c.options.EraseDead {
+		u.deadBefore = now.Add(-c.options.EraseAfter)
+	}
+	if err := u.run(ctx, c.reader, c.options.MemoryBytes); err != nil {
 		return nil, err
 	}
 	newest := len(infos) - 1
@@ -172,231 +196,45 @@ func (c *compaction) parts(usage []Usage) ([]part, error) {
 		newest--
 	}
 	var parts []part
-	for _, info := range infos {
-		if c.lost = info.lost; c.lost > 0 {
-			break
-		}
-	}
-	for _, info := range infos[:max(newest, 0)] {
-		if !info.Sealed {
-			continue
-		}
+	usage := u.segments
+	for i, info := range infos {
 		p := part{
 			rewriteRun: rewriteRun{info.ID, info.Last, info.Generation}, entries: info.Entries, bytes: info.Bytes,
-			encoding: encoding{info.Codec, info.dictionary},
+			encoding: encoding{codec: info.Codec, dictionary: info.dictionary}, sampled: info.sampled,
+			newest: i >= newest,
 		}
-		for _, u := range usage {
-			if p.covers(u.Segment) {
-				p.stored += u.StoredBytes
-				p.live += u.LiveBytes
-			}
+		for len(usage) > 0 && usage[0].Segment <= p.last {
+			p.account(&usage[0])
+			usage = usage[1:]
 		}
-		parts = append(parts, p)
+		switch {
+		case info.Sealed:
+			parts = append(parts, p)
+		case p.erase:
+			c.report.NotErased = append(c.report.NotErased, info.ID)
+		}
+	}
+	if c.options.EraseDead {
+		markTainted(parts)
 	}
 	return parts, nil
 }
 
-// rewriteAll finds out what the runs have to keep, in one pass over the tables
-// of the queue, and rewrites them.
-func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time.Time) error {
-	versions := map[idHash]*version{}
-	for _, run := range runs {
-		if err := c.eachBlock(ctx, run, func(_ *segmentFile, b *block, _ Address, _ int64) error {
-			for i := range b.count {
-				versions[hashID(b.id(b.entry(i)))] = new(version)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	var settled Position
-	err := c.reader.Scan(ctx, Position{}, func(e Entry) error {
-		settled = e.Next
-		if v := versions[hashID(e.ID)]; v != nil {
-			if !e.Deleted && v.first == 0 {
-				v.first = e.Address.Segment
-			}
-			v.newest = e.Address
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	// Where files are still there that rewrites have replaced, some copy may have
-	// those and not yet the rewrites: then deletes stay, whatever they delete. So
-	// they do behind a loss: an index may have read what stood there.
+// findStaying finds out from where on deletes stay, whatever they delete. Where
+// files are still there that rewrites have replaced, some copy may have those and
+// not yet the rewrites. Behind a loss an index may have read what stood there.
+func (c *compaction) findStaying(infos []SegmentInfo) error {
 	l, err := c.reader.list()
 	if err != nil {
 		return err
 	}
-	oldest, replaced := l.oldestReplaced()
-	for _, run := range runs {
-		w := rewriter{
-			compaction: c, run: run, now: now, versions: versions, settled: settled.Next,
-			keepDeletes: replaced && oldest < run.first() || c.lost > 0 && c.lost <= run.last(),
-		}
-		if err := w.rewrite(ctx); err != nil {
-			return err
+	if oldest, ok := l.oldestReplaced(); ok {
+		c.deletesStay = oldest + 1
+	}
+	for _, info := range infos {
+		if info.lost > 0 && (c.deletesStay == 0 || info.lost < c.deletesStay) {
+			c.deletesStay = info.lost
 		}
 	}
 	return nil
-}
-
-// version is what the queue holds of an id.
-type version struct {
-	newest Address
-	first  SegmentID // with a document of it; 0 is none
-}
-
-func hashID(id []byte) idHash {
-	sum := sha256.Sum256(id)
-	return idHash(sum[:16])
-}
-
-// eachBlock calls fn for each block of the files of a run, with its original
-// address and where it lies.
-func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segmentFile, b *block, at Address, offset int64) error) error {
-	var b block
-	for _, p := range run.parts {
-		s, err := p.open(c.options.FS, c.dir)
-		if err != nil {
-			return err
-		}
-		w := s.newWalk()
-		for err == nil {
-			offset := w.next
-			var kind frameType
-			if kind, err = w.step(s, &b); err != nil || kind == frameFooter {
-				break
-			}
-			if kind == frameBlock {
-				at, _ := b.origin(Address{Segment: s.number, Block: uint32(offset)})
-				err = cmp.Or(ctx.Err(), fn(s, &b, at, offset))
-			}
-		}
-		s.file.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// open opens a sealed file.
-func (p *part) open(fsys vfs.FS, dir string) (*segmentFile, error) {
-	name := segmentPath(dir, p.first, sealedSuffix)
-	if p.generation > 0 {
-		name = p.path(dir)
-	}
-	s, err := openSegmentFile(fsys, name, p.first)
-	if err == nil && s.footer == nil {
-		s.file.Close()
-		err = errIncomplete
-	}
-	return s, err
-}
-
-// oldestReplaced is the first segment number of the files that a rewrite of a
-// higher generation stands for.
-func (l *listing) oldestReplaced() (oldest SegmentID, ok bool) {
-	for _, r := range l.rewrites {
-		for _, n := range l.numbers {
-			if r.covers(n) && (!ok || n < oldest) {
-				oldest, ok = n, true
-			}
-		}
-		for _, s := range l.rewrites {
-			if r.generation > s.generation && r.covers(s.first) && (!ok || s.first < oldest) {
-				oldest, ok = s.first, true
-			}
-		}
-	}
-	return oldest, ok
-}
-
-// deleteReplaced removes the files whose rewrite is old enough, each rewrite
-// verified to its last byte before.
-func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
-	l, err := c.reader.list()
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(l.rewrites, func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) })
-	for _, r := range l.rewrites {
-		names := l.replacedBy(r)
-		if len(names) == 0 {
-			continue
-		}
-		old, err := c.oldAndSound(ctx, r, now)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed a moment ago for the sake of a higher generation
-		}
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if !old {
-				break
-			}
-			if err := c.remove(name); err != nil {
-				return err
-			}
-		}
-	}
-	return c.options.FS.SyncDir(c.dir)
-}
-
-func (l *listing) replacedBy(r rewriteRun) (names []string) {
-	for _, n := range l.numbers {
-		if r.covers(n) && l.sealed[n] {
-			names = append(names, filepath.Base(segmentPath("", n, sealedSuffix)))
-		}
-	}
-	for _, s := range l.rewrites {
-		if s.generation < r.generation && r.covers(s.first) && r.covers(s.last) {
-			names = append(names, s.name())
-		}
-	}
-	return names
-}
-
-func (c *compaction) remove(name string) error {
-	path := filepath.Join(c.dir, name)
-	info, err := c.options.FS.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // for the sake of a higher generation
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.options.FS.Remove(path); err != nil {
-		return err
-	}
-	c.options.Logger.Info("replaced file removed", "path", path, "bytes", info.Size)
-	c.report.Deleted++
-	c.report.DeletedBytes += info.Size
-	return nil
-}
-
-// oldAndSound tells whether a rewrite may stand alone.
-func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Time) (bool, error) {
-	p := part{rewriteRun: r}
-	s, err := p.open(c.options.FS, c.dir)
-	if err != nil {
-		return false, err
-	}
-	created := time.UnixMilli(s.header.created)
-	s.file.Close()
-	if now.Sub(created) < c.options.DeleteAfter {
-		return false, nil
-	}
-	return true, c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segmentFile, b *block, _ Address, offset int64) error {
-		bad, err := s.checkDocuments(b, offset, nil)
-		if err == nil && len(bad) > 0 {
-			err = bad[0]
-		}
-		return err
-	})
 }

@@ -307,4 +307,127 @@ func TestPlanRewrites(t *testing.T) {
 	require.Equal(t, []string{"1-2.5", "3-3.1"}, names(of(1, 1, 9), rewritten, other))
 	rewritten.generation = maxGeneration
 	require.Equal(t, []string{"1-1.1"}, names(of(1, 1, 9), rewritten))
+
+	newest := of(2, 1, 9)
+	newest.newest = true
+	require.Equal(t, []string{"1-1.1"}, names(of(1, 1, 9), newest), "the newest is left alone")
+	newest.erase = true
+	require.Equal(t, []string{"2-2.1"}, names(of(1, 9, 9), newest), "unless something in it must go")
+
+	small := func(n SegmentID, live int64) part {
+		p := of(n, live, live)
+		p.generation = uint32(n)
+		return p
+	}
+	require.Empty(t, names(small(1, 10), small(2, 10), small(3, 10), of(4, 10, 10)), "too few")
+	require.Equal(t, []string{"1-4.5", "5-8.9"}, names(small(1, 25), small(2, 25), small(3, 25), small(4, 25),
+		small(5, 10), small(6, 10), small(7, 10), small(8, 10), small(9, 26)))
+	require.Empty(t, names(small(1, 10), small(2, 10), of(3, 9, 9), small(4, 10), small(5, 10)), "not side by side")
+}
+
+// TestPlanTaints: a dictionary must go that was made of what must go, and what was
+// made of the documents that are encoded anew for that.
+func TestPlanTaints(t *testing.T) {
+	of := func(n SegmentID, sampled rewriteRun) part {
+		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: DictionaryHash{1}}, sampled: sampled}
+	}
+	tainted := func(parts ...part) (found []SegmentID) {
+		markTainted(parts)
+		for _, p := range parts {
+			require.Equal(t, p.tainted, p.dictionary == DictionaryHash{})
+			if p.tainted {
+				found = append(found, p.first)
+			}
+		}
+		return found
+	}
+	dead := of(2, rewriteRun{1, 1, 0})
+	dead.erase = true
+	clean, unknown := of(3, rewriteRun{1, 1, 0}), of(4, rewriteRun{})
+	require.Empty(t, tainted(of(1, rewriteRun{1, 1, 0}), clean))
+	require.Equal(t, []SegmentID{4}, tainted(clean, unknown))
+	require.Empty(t, tainted(dead, clean))
+	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, rewriteRun{2, 3, 0}), of(7, rewriteRun{5, 6, 0})))
+	rewritten := of(8, rewriteRun{8, 8, 3})
+	rewritten.generation = 3
+	require.Empty(t, tainted(rewritten), "its own documents")
+	rewritten.generation = 4
+	require.Equal(t, []SegmentID{8}, tainted(rewritten), "some of them have been left out")
+}
+
+// TestCompactDeletesOnly: segments that hold nothing but deletes are rewritten when
+// these have nothing left to delete.
+func TestCompactDeletesOnly(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	for _, deleted := range []bool{false, true} {
+		for i := range 50 {
+			(&item{id: fmt.Sprint(i), document: posting(i), deleted: deleted}).put(t, w)
+		}
+		require.NoError(t, w.Seal())
+	}
+	(&item{id: "last", document: "document"}).put(t, w)
+	require.NoError(t, w.Close())
+	compact := func() CompactReport {
+		report, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, DeleteOriginals: true})
+		require.NoError(t, err)
+		return report
+	}
+	require.Equal(t, 1, compact().Replaced)
+	require.Len(t, scan(t, openReader(t, mem), Position{}), 51, "the deletes were needed as yet")
+	report := compact()
+	require.Equal(t, 1, report.Replaced)
+	require.Less(t, report.BytesAfter, report.BytesBefore)
+	require.Len(t, scan(t, openReader(t, mem), Position{}), 1)
+	require.Zero(t, compact().Replaced)
+	requireSound(t, mem)
+}
+
+// TestDropReplaced: a file that was removed is not kept open for those who fetch
+// from it, and what it held comes from the rewrite.
+func TestDropReplaced(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 20_000, eraseDictionaryBytes
+	w := openWriter(t, opts)
+	var items, live []item
+	for i := range 300 {
+		it := item{id: fmt.Sprint(i), document: posting(i)}
+		if i >= 200 {
+			it.id = fmt.Sprint(2 * (i - 200))
+		}
+		it.put(t, w)
+		if items = append(items, it); i >= 200 || i%2 == 1 {
+			live = append(live, it)
+		}
+		require.NoError(t, w.Flush())
+	}
+	require.NoError(t, w.Close())
+	r := openReader(t, mem)
+	requireDocuments(t, r, items)
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001, DeleteOriginals: true})
+	require.NoError(t, err)
+	old := items[0]
+	_, err = r.Document(nil, old.at)
+	require.NoError(t, err, "the removed file is still open")
+	require.NoError(t, r.DropReplaced())
+	_, err = r.Document(nil, old.at)
+	var gone *GoneError
+	require.ErrorAs(t, err, &gone)
+	requireDocuments(t, r, live)
+
+	// A reader that has fetched nothing yet finds the dictionaries of rewrites, too.
+	fresh := openReader(t, mem)
+	infos, err := fresh.Segments()
+	require.NoError(t, err)
+	found := 0
+	for _, info := range infos {
+		if info.Generation > 0 && info.DictionaryBytes > 0 {
+			content, err := fresh.Dictionary(nil, info.dictionary)
+			require.NoError(t, err)
+			require.Len(t, content, info.DictionaryBytes)
+			found++
+		}
+	}
+	require.Positive(t, found)
 }

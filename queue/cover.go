@@ -57,6 +57,41 @@ func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 	return l.openCovering(r.options.FS, r.dir, n)
 }
 
+// DropReplaced lets go of the files that documents are fetched from and that a
+// rewrite has taken the place of: what the rewrite has left out is not served any
+// more, and the space of files that were removed is given back. Tail does so for
+// the rewrites that it reads; call it now and then for the others.
+func (r *Reader) DropReplaced() error {
+	l, err := r.list()
+	if err != nil {
+		return err
+	}
+	for _, run := range l.rewrites {
+		if !r.files.holdsReplaced(run) {
+			continue
+		}
+		s, err := openSegmentFile(r.options.FS, run.path(r.dir), run.first)
+		switch {
+		case err == nil:
+			s.file.Close()
+			r.files.drop(run)
+		case !isContent(err) && !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}
+
+// holdsReplaced tells whether the cache has a file that a rewrite stands for.
+func (c *fileCache) holdsReplaced(run rewriteRun) bool {
+	for n, f := range *c.current.Load() {
+		if run.covers(n) && f.header.rewrites.generation < run.generation {
+			return true
+		}
+	}
+	return false
+}
+
 // drop takes the originals and the older rewrites out of the cache that a rewrite
 // stands for: what it does not hold is not to be served any more.
 func (c *fileCache) drop(run rewriteRun) {

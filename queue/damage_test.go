@@ -31,6 +31,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 		require.NoError(t, err)
 		w.mu.dictionary, err = newDictionary(w.codec, content)
 		require.NoError(t, err)
+		w.mu.dictionary.sampled = rewriteRun{first: 1, last: 1}
 		w.mu.lastRaw = 1 << 20
 	}
 	var items []item

@@ -49,6 +49,7 @@ type dictionary struct {
 	bytes   []byte
 	hash    DictionaryHash
 	encoder encoder
+	sampled rewriteRun // the segments whose documents it was made of, see segmentHeader
 }
 
 func newDictionary(c codec, content []byte) (*dictionary, error) {
@@ -62,7 +63,8 @@ func newDictionary(c codec, content []byte) (*dictionary, error) {
 // sample keeps documents spread evenly over all that went by: each stride-th of
 // them, and whenever it is full it drops every other one and doubles the stride.
 type sample struct {
-	limit     int // bytes
+	limit     int        // bytes
+	from      rewriteRun // the segments that the documents are of
 	documents [][]byte
 	bytes     int
 	stride    int
@@ -71,7 +73,12 @@ type sample struct {
 
 func newSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
 
-func (s *sample) add(document []byte) {
+// add takes the next document, which stands in the segment.
+func (s *sample) add(n SegmentID, document []byte) {
+	if s.from.first == 0 {
+		s.from.first = n
+	}
+	s.from.last = n
 	if s.skip > 0 {
 		s.skip--
 		return

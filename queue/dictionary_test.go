@@ -160,7 +160,7 @@ func TestOddSamples(t *testing.T) {
 func TestSampleIsBoundedAndSpread(t *testing.T) {
 	s := newSample(10_000)
 	for i := range 10_000 {
-		s.add([]byte(fmt.Sprintf("%0100d", i)))
+		s.add(1, []byte(fmt.Sprintf("%0100d", i)))
 		require.LessOrEqual(t, s.bytes, 10_000)
 	}
 	require.Greater(t, len(s.documents), 40)
@@ -177,7 +177,7 @@ func TestSampleIsBoundedAndSpread(t *testing.T) {
 	for _, n := range quarters {
 		assert.InDelta(t, len(s.documents)/4, n, 2)
 	}
-	s.add(make([]byte, maxSampleDocumentBytes+1))
+	s.add(1, make([]byte, maxSampleDocumentBytes+1))
 	assert.Equal(t, bytes, s.bytes)
 }
 

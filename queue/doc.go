@@ -131,7 +131,8 @@
 // generation that is whole in the place of the segments, which are removed only
 // when asked. A name of its own, and not the next number, spares the Writer and
 // Compact a counter that both would take from. An address that a rewrite has
-// left out is a *GoneError.
+// left out is a *GoneError. With EraseDead it rewrites whatever holds a document
+// that has been dead for long, and each dictionary that may have been made of one.
 //
 // # Repair
 //

@@ -59,13 +59,23 @@ func ParseFileName(name string) (FileName, bool) {
 	return FileName{First: n, Last: n, Sealed: suffix == sealedSuffix}, ok && suffix != newSuffix
 }
 
+// asideName reads the name of a file that was set aside.
+func asideName(name string) (FileName, bool) {
+	for _, suffix := range []string{AsideSuffix, DamagedSuffix} {
+		if before, ok := strings.CutSuffix(name, suffix); ok {
+			return ParseFileName(before)
+		}
+	}
+	return FileName{}, false
+}
+
 // listing is which segments a directory has.
 type listing struct {
 	numbers  []SegmentID // ascending
 	sealed   map[SegmentID]bool
 	open     map[SegmentID]bool
 	rewrites []rewriteRun // by their names, in no order
-	aside    []rewriteRun // that were set aside
+	aside    []string     // names of files that were set aside
 	unborn   []string     // names of files left behind by a writer that stopped early
 }
 
@@ -80,8 +90,8 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 			l.rewrites = append(l.rewrites, run)
 			continue
 		}
-		if run, ok := parseRewriteName(strings.TrimSuffix(name, AsideSuffix)); ok {
-			l.aside = append(l.aside, run)
+		if _, ok := asideName(name); ok {
+			l.aside = append(l.aside, name)
 			continue
 		}
 		n, suffix, ok := parseName(name)

@@ -37,7 +37,8 @@ func hashDictionary(dictionary []byte) DictionaryHash {
 //	16  queue [16]           the queue's id
 //	32  segment u32          its number; of a rewrite, the first that it replaces
 //	36  codec u8
-//	37  zero [3]
+//	37  flags u8             bit 0: a rewrite that erases
+//	38  zero [2]
 //	40  created i64          Unix milliseconds
 //	48  previous [32]        SHA-256 of the footer of the segment before; zero in segment 1
 //	80  rewrites first u32   the run of segments this one replaces; zero: none
@@ -45,7 +46,10 @@ func hashDictionary(dictionary []byte) DictionaryHash {
 //	88  generation u32       the higher one wins
 //	92  dictionary bytes u32
 //	96  dictionary hash [16] names and verifies the dictionary
-//	112 zero [16]
+//	112 sampled first u32    the segments whose documents the dictionary was made of,
+//	116 sampled last u32     as they were in rewrites of at most the generation; zero:
+//	120 generation u32       nobody knows
+//	124 zero [4]
 type segmentHeader struct {
 	crc        uint32
 	queue      [16]byte
@@ -58,14 +62,21 @@ type segmentHeader struct {
 		bytes uint32
 		hash  DictionaryHash
 	}
+	sampled rewriteRun
+	// erases: what the rewrite has left out is not to be anywhere any more, in a
+	// dictionary neither.
+	erases bool
 }
+
+const headerErases = 1 << 0
 
 // firstFrame is the offset of the segment's first frame.
 func (h *segmentHeader) firstFrame() int64 {
 	return headerBytes + int64(h.dictionary.bytes)
 }
 
-// setDictionary names the dictionary that is going to follow the header.
+// setDictionary names the dictionary that is going to follow the header. What it
+// was made of is another matter.
 func (h *segmentHeader) setDictionary(content []byte) {
 	h.dictionary.bytes, h.dictionary.hash = uint32(len(content)), DictionaryHash{}
 	if len(content) > 0 {
@@ -82,6 +93,9 @@ func (h *segmentHeader) append(dst []byte) []byte {
 	copy(b[16:], h.queue[:])
 	little.PutUint32(b[32:], uint32(h.segment))
 	b[36] = byte(h.codec)
+	if h.erases {
+		b[37] = headerErases
+	}
 	little.PutUint64(b[40:], uint64(h.created))
 	copy(b[48:], h.previous[:])
 	little.PutUint32(b[80:], uint32(h.rewrites.first))
@@ -89,6 +103,9 @@ func (h *segmentHeader) append(dst []byte) []byte {
 	little.PutUint32(b[88:], h.rewrites.generation)
 	little.PutUint32(b[92:], h.dictionary.bytes)
 	copy(b[96:], h.dictionary.hash[:])
+	little.PutUint32(b[112:], uint32(h.sampled.first))
+	little.PutUint32(b[116:], uint32(h.sampled.last))
+	little.PutUint32(b[120:], h.sampled.generation)
 	h.crc = checksum.Update(0, b[12:])
 	little.PutUint32(b[8:], h.crc)
 	return append(dst, b[:]...)
@@ -119,7 +136,7 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	}
 	h.queue = [16]byte(b[16:])
 	h.segment = SegmentID(little.Uint32(b[32:]))
-	h.codec = codecID(b[36])
+	h.codec, h.erases = codecID(b[36]), b[37] == headerErases
 	h.created = int64(little.Uint64(b[40:]))
 	h.previous = digest(b[48:])
 	h.dictionary.bytes = little.Uint32(b[92:])
@@ -127,8 +144,9 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	h.rewrites.first = SegmentID(little.Uint32(b[80:]))
 	h.rewrites.last = SegmentID(little.Uint32(b[84:]))
 	h.rewrites.generation = little.Uint32(b[88:])
+	h.sampled = rewriteRun{SegmentID(little.Uint32(b[112:])), SegmentID(little.Uint32(b[116:])), little.Uint32(b[120:])}
 	switch {
-	case !allZero(b[37:40]) || !allZero(b[112:]):
+	case b[37]&^headerErases != 0 || !allZero(b[38:40]) || !allZero(b[124:]):
 		return h, fmt.Errorf("reserved bytes are not zero")
 	case h.rewrites != rewriteRun{} && (h.rewrites.first != h.segment || !h.rewrites.valid()):
 		return h, fmt.Errorf("segment %d says that it rewrites %d to %d as generation %d",

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -34,7 +35,11 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 		return nil, err
 	}
 	w.lock = lock
-	if err := w.restore(); err != nil {
+	err = w.restore()
+	if errors.Is(err, fs.ErrNotExist) { // a compaction has removed what it replaced
+		err = w.restore()
+	}
+	if err != nil {
 		lock.Close()
 		return nil, errors.Wrapf(err, "queue: opening %s for writing", dir)
 	}

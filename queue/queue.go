@@ -111,5 +111,6 @@ type SegmentInfo struct {
 	LastAppended    time.Time // start of the last block
 
 	dictionary DictionaryHash
-	lost       SegmentID // the first of which a repair has noted losses; 0: none
+	sampled    rewriteRun // what the dictionary was made of
+	lost       SegmentID  // the first of which a repair has noted losses; 0: none
 }

@@ -270,6 +270,7 @@ func describe(s *segmentFile, w *walk) SegmentInfo {
 		Last:            max(s.number, s.header.rewrites.last),
 		Generation:      s.header.rewrites.generation,
 		dictionary:      s.header.dictionary.hash,
+		sampled:         s.header.sampled,
 		Sealed:          s.footer != nil,
 		DictionaryBytes: int(s.header.dictionary.bytes),
 		Bytes:           s.info.Size,

@@ -23,6 +23,11 @@ func (r rewriteRun) valid() bool { return r.first > 0 && r.first <= r.last && r.
 // covers tells whether segment n is one of the run.
 func (r rewriteRun) covers(n SegmentID) bool { return r.first <= n && n <= r.last }
 
+// overlaps tells whether any segment is in both.
+func (r rewriteRun) overlaps(other rewriteRun) bool {
+	return r.first <= other.last && other.first <= r.last
+}
+
 // holds tells whether a file with this header has the documents of segment n.
 func (h *segmentHeader) holds(n SegmentID) bool {
 	if h.rewrites == (rewriteRun{}) {

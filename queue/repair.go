@@ -96,7 +96,7 @@ type repairer struct {
 	places   []*place // what holds the segments, in order
 	spare    []*place // damaged files whose segments are whole elsewhere
 	queue    [16]byte
-	known    [][]byte // dictionaries; nil: not looked for yet
+	known    []knownDictionary // of other segments; nil: not looked for yet
 	repaired []RepairedFile
 }
 
@@ -297,7 +297,7 @@ func (r *repairer) prepare(v *salvage, p *place, header *segmentHeader) (diction
 	if v.opaque = !whole; v.opaque {
 		return nil, nil
 	}
-	header.codec = v.s.header.codec
+	header.codec, header.sampled, header.erases = v.s.header.codec, v.s.header.sampled, v.s.header.erases
 	if codec, unknown := codecByID(header.codec); unknown == nil { // else the checksums have to do
 		v.decoder, err = codec.newDecoder(dictionary)
 	}

@@ -213,7 +213,7 @@ func (r *repairer) open(p *place) (*segmentFile, error) {
 // highestGeneration is that of the rewrites that hold anything of a run.
 func (l *listing) highestGeneration(run rewriteRun) (highest uint32) {
 	for _, r := range l.rewrites {
-		if r.first <= run.last && run.first <= r.last {
+		if r.overlaps(run) {
 			highest = max(highest, r.generation)
 		}
 	}

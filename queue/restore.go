@@ -111,36 +111,63 @@ func (w *Writer) restoreCursor(l *listing) error {
 const maxDictionaryLookback = 64
 
 // restoreDictionary takes up the dictionary that the newest segment with one of
-// this codec has.
+// this codec has, unless some of the documents that it was made of were erased.
 func (w *Writer) restoreDictionary(l *listing) error {
 	if w.codec.train == nil || w.options.dictionaryBytes < 0 {
 		return nil
 	}
 	places := l.places()
 	for _, n := range slices.Backward(places[max(0, len(places)-maxDictionaryLookback):]) {
-		content, err := w.dictionaryOf(l, n)
+		content, sampled, err := w.dictionaryOf(l, n)
 		if err != nil {
 			w.options.Logger.Warn("no dictionary to go on with", "queue", w.dir, "error", err)
 			return nil
 		}
-		if len(content) > 0 {
-			w.mu.dictionary, err = newDictionary(w.codec, content)
+		if len(content) == 0 {
+			continue
+		}
+		if erased, err := w.erasedFrom(l, sampled); erased || err != nil {
 			return err
 		}
+		w.mu.dictionary, err = newDictionary(w.codec, content)
+		if err == nil {
+			w.mu.dictionary.sampled = sampled
+		}
+		return err
 	}
 	return nil
 }
 
-// dictionaryOf returns the dictionary of a segment, nil if it has none of the
-// Writer's codec.
-func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, error) {
+// erasedFrom tells whether documents of a sample have been erased since it was
+// taken.
+func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
+	for _, r := range l.rewrites {
+		if !r.overlaps(sampled) || r.generation <= sampled.generation {
+			continue
+		}
+		s, err := w.openSealed(l, r.first)
+		if err != nil {
+			return false, err
+		}
+		s.file.Close()
+		if s.header.erases {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// dictionaryOf returns the dictionary of a segment and what it was made of, nil if
+// it has none of the Writer's codec.
+func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, rewriteRun, error) {
 	s, err := w.openSealed(l, n)
 	if err != nil {
-		return nil, err
+		return nil, rewriteRun{}, err
 	}
 	defer s.file.Close()
 	if s.header.codec != w.codec.id {
-		return nil, nil
+		return nil, rewriteRun{}, nil
 	}
-	return s.dictionary()
+	content, err := s.dictionary()
+	return content, s.header.sampled, err
 }

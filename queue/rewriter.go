@@ -13,14 +13,16 @@ type rewriter struct {
 	now         time.Time
 	versions    map[idHash]*version
 	settled     Address
+	newest      Address // entry of the queue
 	keepDeletes bool
 
-	file *rewriteFile
-	kept relocated
+	file  *rewriteFile
+	kept  relocated
+	coder *transcoder // nil: documents are taken over as they are stored
 }
 
 func (w *rewriter) rewrite(ctx context.Context) error {
-	if err := w.begin(); err != nil {
+	if err := w.begin(ctx); err != nil {
 		return err
 	}
 	if err := w.eachBlock(ctx, w.run, w.takeOver); err != nil {
@@ -41,10 +43,11 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 }
 
 // begin takes over how the run is chained, its cursor, and what of it was lost.
-func (w *rewriter) begin() error {
+func (w *rewriter) begin(ctx context.Context) error {
 	var header segmentHeader
 	var dictionary []byte
 	var table relocations
+	erases := false
 	for i, p := range w.run.parts {
 		s, err := p.open(w.options.FS, w.dir)
 		if err != nil {
@@ -57,14 +60,24 @@ func (w *rewriter) begin() error {
 		if err == nil {
 			err = s.chainInto(&table)
 		}
+		erases = erases || p.erase || s.header.erases
 		s.file.Close()
 		if err != nil {
 			return err
 		}
 	}
 	header.rewrites = rewriteRun{w.run.first(), w.run.last(), w.run.generation()}
-	header.segment, header.created = w.run.first(), w.now.UnixMilli()
+	header.segment, header.created, header.erases = w.run.first(), w.now.UnixMilli(), erases
 	var err error
+	if w.run.parts[0].tainted {
+		header.sampled = rewriteRun{}
+		if dictionary, err = w.train(ctx, header.codec); len(dictionary) > 0 {
+			header.sampled = header.rewrites
+		}
+	}
+	if err != nil {
+		return err
+	}
 	if w.file, err = createRewrite(w.options.FS, w.dir, header, dictionary); err == nil {
 		w.file.table = table
 	}
@@ -97,7 +110,7 @@ type keeping uint8
 const (
 	keepNot    keeping = iota
 	keepWhole          // as it is
-	keepDelete         // an expired document, as a delete
+	keepDelete         // without a document, as a delete
 )
 
 func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) keeping {
@@ -108,6 +121,8 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 		return keepNot
 	case !e.deleted() && !expired:
 		return keepWhole
+	case at == w.newest: // readers know by it where the queue ends
+		return keepDelete
 	case !w.keepDeletes && (v.first == 0 || v.first >= w.run.first()):
 		return keepNot
 	}
@@ -116,14 +131,40 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 
 // takeOver writes what is to be kept of a block.
 func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) error {
+	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
+	w.kept.reset(at, end, b.appended)
+	err := w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, expires time.Time) error {
+		if e.deleted() {
+			w.kept.addBare(place.Index, id, flagDeleted, 0)
+			return nil
+		}
+		flags, crc := e.rawAndFlags, e.crc
+		if w.coder != nil && !e.lost() {
+			var err error
+			if document, flags, err = w.coder.recode(s, e, document); err != nil {
+				return s.damagedEntry(b, e, offset, id, err)
+			}
+			crc = documentCRC(place, flags, id, document)
+		}
+		w.kept.add(place.Index, id, document, flags, crc, expirySeconds(expires))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return w.file.write(&w.kept)
+}
+
+// eachKept calls fn for each entry of a block that is to be kept, with its
+// document, verified. What is kept as a delete comes as one.
+func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
+	fn func(place Address, e *entry, id, document []byte, expires time.Time) error) error {
 	data := getScratch()
 	defer data.release()
 	documents := data.sized(int(b.dataBytes))
 	if err := s.readAt(documents, offset+b.dataOffset()); err != nil {
 		return err
 	}
-	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
-	w.kept.reset(at, end, b.appended)
 	for i := range b.count {
 		e, id, place := b.entry(i), b.id(b.entry(i)), at
 		place.Index = b.index(i)
@@ -133,15 +174,21 @@ func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) 
 			continue
 		}
 		if err := verifyDocument(place, &e, id, document); err != nil {
-			c := s.corruption(offset+b.dataOffset()+int64(e.start), err)
-			c.ID = string(id)
-			return c
+			return s.damagedEntry(b, &e, offset, id, err)
 		}
 		if keeping == keepDelete {
-			w.kept.addBare(place.Index, id, flagDeleted, 0)
-			continue
+			e, document = entry{rawAndFlags: flagDeleted}, nil
 		}
-		w.kept.add(place.Index, id, document, e.rawAndFlags, e.crc, expirySeconds(b.expires(i)))
+		if err := fn(place, &e, id, document, b.expires(i)); err != nil {
+			return err
+		}
 	}
-	return w.file.write(&w.kept)
+	return nil
+}
+
+// damagedEntry is what is wrong with a document of the block at offset.
+func (s *segmentFile) damagedEntry(b *block, e *entry, offset int64, id []byte, reason error) error {
+	c := s.corruption(offset+b.dataOffset()+int64(e.start), reason)
+	c.ID = string(id)
+	return c
 }

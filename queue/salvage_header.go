@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+
+	"docstore/internal/checksum"
 )
 
 // recoverHeader makes the header of a segment whose own is damaged. Most of it is
@@ -32,20 +34,25 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	} else if s.footer != nil && s.footer.blocks == 0 {
 		proofs = append(proofs, s.footer.chain)
 	}
+	if mended, ok := mendHeader(raw, proofs); ok && mended.rewrites == run && mended.holds(s.number) {
+		s.header = mended
+		return r.recoverDictionary(s)
+	}
 	dictionaries, err := r.dictionaries(s, h, first.offset)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, dictionary := range dictionaries {
+	for _, d := range dictionaries {
 		try := h
-		try.setDictionary(dictionary)
+		try.setDictionary(d.content)
 		for _, try.codec = range []codecID{h.codec, codecNone, codecLZO, codecS2, codecZstd} {
 			for _, try.created = range created {
-				try.append(nil)
-				for _, crc := range proofs {
-					if try.crc == crc {
-						s.header = try
-						return dictionary, true, nil
+				for _, try.sampled = range []rewriteRun{h.sampled, d.sampled, {}} {
+					for _, try.erases = range []bool{false, true} {
+						if try.append(nil); slices.Contains(proofs, try.crc) {
+							s.header = try
+							return d.content, true, nil
+						}
 					}
 				}
 			}
@@ -57,13 +64,34 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	return nil, false, nil
 }
 
+// mendHeader puts right a header of which a single byte is wrong, and finds it out
+// by its checksum.
+func mendHeader(raw []byte, proofs []uint32) (segmentHeader, bool) {
+	try := bytes.Clone(raw)
+	for _, crc := range proofs {
+		copy(try, segmentMagic)
+		little.PutUint32(try[8:], crc)
+		for i := 12; i < headerBytes; i++ {
+			for range 256 {
+				if checksum.Update(0, try[12:]) == crc {
+					h, err := parseHeader(try)
+					return h, err == nil
+				}
+				try[i]++
+			}
+		}
+	}
+	return segmentHeader{}, false
+}
+
 // looseHeader reads what a damaged header says, true or not.
 func looseHeader(raw []byte) (h segmentHeader) {
 	h.queue = [16]byte(raw[16:])
-	h.codec = codecID(raw[36])
+	h.codec, h.erases = codecID(raw[36]), raw[37] == headerErases
 	h.created = int64(little.Uint64(raw[40:]))
 	h.dictionary.bytes = little.Uint32(raw[92:])
 	h.dictionary.hash = DictionaryHash(raw[96:])
+	h.sampled = rewriteRun{SegmentID(little.Uint32(raw[112:])), SegmentID(little.Uint32(raw[116:])), little.Uint32(raw[120:])}
 	return h
 }
 
@@ -91,10 +119,16 @@ func firstBlock(s *segmentFile, h segmentHeader) (found foundBlock, ok bool, err
 	return found, false, nil
 }
 
+// knownDictionary is a dictionary of the queue, and what it was made of.
+type knownDictionary struct {
+	content []byte
+	sampled rewriteRun
+}
+
 // dictionaries are those that the segment may have: none, what stands between
 // its header and its first block, and those of other segments.
-func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([][]byte, error) {
-	found := [][]byte{nil}
+func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([]knownDictionary, error) {
+	found := []knownDictionary{{}}
 	for _, size := range []int64{first - headerBytes, int64(h.dictionary.bytes)} {
 		if size <= 0 || size > maxDictionaryBytes || size > s.info.Size-headerBytes {
 			continue
@@ -103,18 +137,18 @@ func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([
 		if err := s.readAt(content, headerBytes); err != nil {
 			return nil, err
 		}
-		found = append(found, content)
+		found = append(found, knownDictionary{content, h.sampled})
 	}
 	others, err := r.otherDictionaries()
 	return append(found, others...), err
 }
 
 // otherDictionaries are those in the segments whose beginning is whole.
-func (r *repairer) otherDictionaries() ([][]byte, error) {
+func (r *repairer) otherDictionaries() ([]knownDictionary, error) {
 	if r.known != nil {
 		return r.known, nil
 	}
-	r.known = [][]byte{}
+	r.known = []knownDictionary{}
 	for _, p := range r.places {
 		s, err := openSegmentFile(r.options.FS, p.path, p.run.first)
 		if err != nil {
@@ -128,9 +162,9 @@ func (r *repairer) otherDictionaries() ([][]byte, error) {
 		if err != nil && !isContent(err) {
 			return nil, err
 		}
-		same := func(other []byte) bool { return bytes.Equal(other, content) }
+		same := func(other knownDictionary) bool { return bytes.Equal(other.content, content) }
 		if err == nil && len(content) > 0 && !slices.ContainsFunc(r.known, same) {
-			r.known = append(r.known, content)
+			r.known = append(r.known, knownDictionary{content, s.header.sampled})
 		}
 	}
 	return r.known, nil
@@ -145,8 +179,8 @@ func (r *repairer) recoverDictionary(s *segmentFile) ([]byte, bool, error) {
 	}
 	others, err := r.otherDictionaries()
 	for _, other := range others {
-		if hashDictionary(other) == s.header.dictionary.hash {
-			return other, true, err
+		if hashDictionary(other.content) == s.header.dictionary.hash {
+			return other.content, true, err
 		}
 	}
 	return nil, false, err

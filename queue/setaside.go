@@ -3,6 +3,8 @@ package queue
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"strings"
 )
 
 // AsideSuffix ends the name of a segment's file that a server of a copy has set
@@ -16,14 +18,12 @@ func (r *Reader) documentAside(dst, id []byte, a Address, take CodecSet) ([]byte
 	if err != nil {
 		return dst, false, ErrUnavailable
 	}
-	paths := []string{segmentPath(r.dir, a.Segment, sealedSuffix), segmentPath(r.dir, a.Segment, openSuffix)}
-	for _, run := range l.aside {
-		if run.covers(a.Segment) {
-			paths = append(paths, run.path(r.dir))
+	var paths []string
+	for _, name := range l.aside {
+		n, _ := asideName(name)
+		if n.First <= a.Segment && a.Segment <= n.Last && strings.HasSuffix(name, AsideSuffix) {
+			paths = append(paths, filepath.Join(r.dir, name))
 		}
-	}
-	for i := range paths {
-		paths[i] += AsideSuffix
 	}
 	return r.documentIn(paths, r.files.keep, dst, id, a, take)
 }

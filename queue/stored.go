@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"docstore/internal/checksum"
@@ -174,42 +175,39 @@ func (r *Reader) Dictionary(dst []byte, hash DictionaryHash) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	var paths []string
+	for _, n := range l.numbers {
+		for _, suffix := range suffixes {
+			paths = append(paths, segmentPath(r.dir, n, suffix))
+		}
+	}
+	for _, run := range l.rewrites {
+		paths = append(paths, run.path(r.dir))
+	}
 	var reason error
-	for _, n := range slices.Backward(l.numbers) {
-		content, err := r.dictionaryIn(n, hash)
+	for _, path := range slices.Backward(paths) {
+		content, err := r.dictionaryIn(path, hash)
 		if content != nil {
 			return append(dst, content...), nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			reason = err
 		}
 	}
 	return dst, &markedError{mark: ErrNoDictionary, detail: hash.String() + ": no segment here holds it", reason: reason}
 }
 
-// dictionaryIn returns the dictionary of a segment if it is the one with the
-// hash, else nil.
-func (r *Reader) dictionaryIn(n SegmentID, hash DictionaryHash) ([]byte, error) {
-	var failed error
-	for _, suffix := range suffixes {
-		s, err := openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffix), n)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				failed = err
-			}
-			continue
-		}
-		var content []byte
-		if s.header.dictionary.bytes > 0 && s.header.dictionary.hash == hash {
-			content, err = s.dictionary()
-		}
-		s.file.Close()
-		if content != nil {
-			return content, nil
-		}
-		if err != nil {
-			failed = err
-		}
+// dictionaryIn returns the dictionary of a file if it is the one with the hash,
+// else nil.
+func (r *Reader) dictionaryIn(path string, hash DictionaryHash) ([]byte, error) {
+	name, _ := ParseFileName(filepath.Base(path))
+	s, err := openSegmentFile(r.options.FS, path, name.First)
+	if err != nil {
+		return nil, err
 	}
-	return nil, failed
+	defer s.file.Close()
+	if s.header.dictionary.bytes == 0 || s.header.dictionary.hash != hash {
+		return nil, nil
+	}
+	return s.dictionary()
 }

@@ -24,7 +24,7 @@ func (w *Writer) train() {
 	if w.mu.dictionary != nil {
 		inUse = w.mu.dictionary.bytes
 	}
-	documents := w.mu.sample.documents
+	documents, from := w.mu.sample.documents, w.mu.sample.from
 	w.mu.sample, w.mu.sampled = newSample(sampleShare*size), 0
 	result := make(chan *dictionary, 1)
 	w.mu.trained, w.mu.result = true, result
@@ -34,6 +34,7 @@ func (w *Writer) train() {
 			w.options.Logger.Warn("no new dictionary", "queue", w.dir, "error", err)
 		}
 		if better != nil {
+			better.sampled = from
 			w.options.Logger.Info("new dictionary", "queue", w.dir, "bytes", len(better.bytes), "documents", len(documents))
 		}
 		result <- better

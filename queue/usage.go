@@ -23,13 +23,13 @@ type Usage struct {
 // DeadBytes are the stored bytes of the documents that nobody can ask for.
 func (u Usage) DeadBytes() int64 { return u.StoredBytes - u.LiveBytes }
 
-// DefaultUsageMemory is what Usage may take by default: enough for 4.4 million
+// DefaultUsageMemory is what Usage may take by default: enough for 4.0 million
 // ids in a pass.
 const DefaultUsageMemory = 256 << 20
 
-// usageBytesPerID bounds what an id takes in the map of newest versions: 24
+// usageBytesPerID bounds what an id takes in the map of newest versions: 28
 // bytes, a control byte, and tables that are between 7/16 and 7/8 full.
-const usageBytesPerID = 60
+const usageBytesPerID = 67
 
 // maxUsagePasses bounds how often Usage reads the tables of the whole queue.
 const maxUsagePasses = 1 << 10
@@ -38,29 +38,79 @@ const maxUsagePasses = 1 << 10
 // one by accident as little as by intent.
 type idHash [16]byte
 
-// newestVersion is a document that no later entry has overwritten as yet.
+// newestVersion is the newest entry of an id so far.
 type newestVersion struct {
-	segment     SegmentID
-	storedBytes uint32
+	segment SegmentID
+	first   SegmentID // with a document of the id; 0 is none
+	weight  uint32    // what it is, and how many bytes it takes
 }
+
+// What a newestVersion is, in the upper bits of its weight.
+const (
+	versionLive    uint32 = 0
+	versionExpired uint32 = 1 << 30
+	versionDelete  uint32 = 2 << 30
+	versionKinds   uint32 = 3 << 30
+)
+
+func (v newestVersion) kind() uint32 { return v.weight & versionKinds }
+func (v newestVersion) bytes() int64 { return int64(v.weight &^ versionKinds) }
 
 // Usage reads the tables of the whole queue, no documents, and accounts for
 // each stored byte exactly, as of now and of the entries committed when it
 // began. Segments without entries are not listed.
 //
-// It needs no index. It keeps up to memoryBytes (zero: DefaultUsageMemory), 60
+// It needs no index. It keeps up to memoryBytes (zero: DefaultUsageMemory), 67
 // for each id, and where the queue has more entries than that is good for it
 // reads the queue several times, taking a share of the ids each time.
 //
 // Where a segment is missing or damaged there is no exact answer: the error is
 // as Scan's.
 func (r *Reader) Usage(ctx context.Context, now time.Time, memoryBytes int64) ([]Usage, error) {
+	u := usageScan{now: now}
+	if err := u.run(ctx, r, memoryBytes); err != nil {
+		return nil, err
+	}
+	usage := make([]Usage, 0, len(u.segments))
+	for _, s := range u.segments {
+		usage = append(usage, s.Usage)
+	}
+	return usage, nil
+}
+
+// segmentUsage is Usage with what compaction wants to know besides.
+type segmentUsage struct {
+	Usage
+	deleteBytes int64 // of the deletes' entries
+	needed      int64 // of these: they have something to delete
+	erasable    bool  // some documents have been dead since deadBefore
+}
+
+// usageScan accounts for the ids whose hash falls to the pass.
+type usageScan struct {
+	now time.Time
+	// deadBefore: segments with documents dead since then are noted; zero: none are.
+	deadBefore time.Time
+	// deletesStay: deletes from this segment on are needed, whatever they delete; 0:
+	// they are not.
+	deletesStay SegmentID
+
+	pass, passes uint32
+	end          Position       // where the first pass ended, and so all others
+	segments     []segmentUsage // ascending
+	newest       map[idHash]newestVersion
+}
+
+// errUsageEnd ends a pass at the end of the first one.
+var errUsageEnd = errors.New("queue: end of the first pass")
+
+func (u *usageScan) run(ctx context.Context, r *Reader, memoryBytes int64) error {
 	if memoryBytes <= 0 {
 		memoryBytes = DefaultUsageMemory
 	}
 	segments, err := r.Segments()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var entries int64
 	for _, s := range segments {
@@ -68,29 +118,17 @@ func (r *Reader) Usage(ctx context.Context, now time.Time, memoryBytes int64) ([
 	}
 	passes := entries*usageBytesPerID/memoryBytes + 1
 	if passes > maxUsagePasses {
-		return nil, errors.Newf("queue: accounting for %d entries in %d bytes of memory takes %d passes, at most %d are made: give it %d bytes",
+		return errors.Newf("queue: accounting for %d entries in %d bytes of memory takes %d passes, at most %d are made: give it %d bytes",
 			entries, memoryBytes, passes, maxUsagePasses, entries*usageBytesPerID/maxUsagePasses+1)
 	}
-	u := usageScan{now: now, passes: uint32(passes)}
+	u.passes = uint32(passes)
 	for u.pass = range u.passes {
 		if err := u.read(ctx, r); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return u.segments, nil
+	return nil
 }
-
-// usageScan accounts for the ids whose hash falls to the pass.
-type usageScan struct {
-	now          time.Time
-	pass, passes uint32
-	end          Position // where the first pass ended, and so all others
-	segments     []Usage  // ascending
-	newest       map[idHash]newestVersion
-}
-
-// errUsageEnd ends a pass at the end of the first one.
-var errUsageEnd = errors.New("queue: end of the first pass")
 
 func (u *usageScan) read(ctx context.Context, r *Reader) error {
 	u.newest = make(map[idHash]newestVersion)
@@ -111,24 +149,42 @@ func (u *usageScan) read(ctx context.Context, r *Reader) error {
 		return err
 	}
 	for _, v := range u.newest {
-		i, _ := slices.BinarySearchFunc(u.segments, v.segment, func(s Usage, n SegmentID) int { return cmp.Compare(s.Segment, n) })
-		live := &u.segments[i]
-		live.LiveDocuments++
-		live.LiveBytes += int64(v.storedBytes)
+		s := u.segment(v.segment)
+		switch v.kind() {
+		case versionLive:
+			s.LiveDocuments++
+			s.LiveBytes += v.bytes()
+		case versionDelete:
+			if v.first > 0 && v.first < v.segment || u.deletesStay > 0 && v.segment >= u.deletesStay {
+				s.needed += v.bytes()
+			}
+		}
 	}
 	return nil
 }
 
+// segment finds one that was seen before.
+func (u *usageScan) segment(n SegmentID) *segmentUsage {
+	i, _ := slices.BinarySearchFunc(u.segments, n, func(s segmentUsage, n SegmentID) int { return cmp.Compare(s.Segment, n) })
+	return &u.segments[i]
+}
+
 // add takes the next entry.
 func (u *usageScan) add(e *Entry) {
+	bytes := int64(e.StoredBytes)
+	if e.Deleted {
+		bytes = int64(entryBytes + len(e.ID))
+	}
 	if u.pass == 0 {
 		if n := len(u.segments); n == 0 || u.segments[n-1].Segment != e.Address.Segment {
-			u.segments = append(u.segments, Usage{Segment: e.Address.Segment})
+			u.segments = append(u.segments, segmentUsage{Usage: Usage{Segment: e.Address.Segment}})
 		}
 		s := &u.segments[len(u.segments)-1]
-		if !e.Deleted {
+		if e.Deleted {
+			s.deleteBytes += bytes
+		} else {
 			s.Documents++
-			s.StoredBytes += int64(e.StoredBytes)
+			s.StoredBytes += bytes
 		}
 	}
 	sum := sha256.Sum256(e.ID)
@@ -136,9 +192,22 @@ func (u *usageScan) add(e *Entry) {
 		return
 	}
 	id := idHash(sum[:16])
-	if e.Deleted || !e.Expires.IsZero() && !u.now.Before(e.Expires) {
-		delete(u.newest, id)
-		return
+	before, known := u.newest[id]
+	if known && before.kind() != versionDelete && !e.Appended.After(u.deadBefore) {
+		u.segment(before.segment).erasable = true
 	}
-	u.newest[id] = newestVersion{segment: e.Address.Segment, storedBytes: uint32(e.StoredBytes)}
+	v := newestVersion{segment: e.Address.Segment, first: before.first, weight: uint32(bytes)}
+	if !e.Deleted && v.first == 0 {
+		v.first = v.segment
+	}
+	switch {
+	case e.Deleted:
+		v.weight |= versionDelete
+	case !e.Expires.IsZero() && !u.now.Before(e.Expires):
+		v.weight |= versionExpired
+		if !e.Expires.After(u.deadBefore) {
+			u.segment(v.segment).erasable = true
+		}
+	}
+	u.newest[id] = v
 }

@@ -104,7 +104,7 @@ func TestUsageEndsWhereItBegan(t *testing.T) {
 	require.NoError(t, w.Flush())
 	u.pass = 1
 	require.NoError(t, u.read(t.Context(), r))
-	require.Equal(t, []Usage{{Segment: 1, Documents: 10, StoredBytes: 30, LiveDocuments: 10, LiveBytes: 30}}, u.segments)
+	require.Equal(t, []segmentUsage{{Usage: Usage{Segment: 1, Documents: 10, StoredBytes: 30, LiveDocuments: 10, LiveBytes: 30}}}, u.segments)
 }
 
 // TestUsageOfWhatIsNotWhole refuses to account for a queue with a hole.

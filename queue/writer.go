@@ -120,7 +120,7 @@ func (w *Writer) add(r Record, deleted bool) (Address, error) {
 	w.mu.added++
 	w.mu.segment.raw += uint64(len(r.Document))
 	if !deleted && w.codec.train != nil && w.options.dictionaryBytes > 0 {
-		w.mu.sample.add(r.Document)
+		w.mu.sample.add(at.Segment, r.Document)
 		w.mu.sampled += int64(len(r.Document))
 	}
 	return at, nil
@@ -170,7 +170,7 @@ func (w *Writer) begin(now time.Time) error {
 		d = nil // segments are small here: see wantsDictionary
 	}
 	if d != nil {
-		header.dictionary.bytes, header.dictionary.hash = uint32(len(d.bytes)), d.hash
+		header.dictionary.bytes, header.dictionary.hash, header.sampled = uint32(len(d.bytes)), d.hash, d.sampled
 	}
 	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.firstFrame()}
 	w.pipeline.submit(step{begin: &beginning{header: header, dictionary: d}})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,7 @@ import (
 
 func newCompact(env *cli.Env) *cobra.Command {
 	var dir string
-	var deleteAfter time.Duration
+	var deleteAfter, eraseAfter time.Duration
 	maxDead := queue.DefaultMaxDead
 	memory := cli.Size(queue.DefaultUsageMemory)
 	command := &cobra.Command{
@@ -27,9 +28,17 @@ A rewrite stands beside the segments that it replaces, as FIRST-LAST.GENERATION.
 and is copied like them. Nothing is removed before --delete-after is given: then
 what was replaced goes when its rewrite is that old and sound to its last byte.
 Leave the copies time to fetch the rewrite before, and run compact from time to
-time, since it removes what an earlier run has replaced.`,
+time, since it removes what an earlier run has replaced.
+
+--erase-deleted-older-than also rewrites each sealed segment, however little of it is
+dead, that still holds a document which was deleted or overwritten, or has expired,
+that long ago or longer; and each whose dictionary may have been made of one. When
+what was replaced is removed, too, with --delete-after, no byte of such a document is
+left in the directory. A segment that is being written cannot be rewritten: then
+compact says so and exits with status 1.`,
 		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
-  docstore-updater compact --queue /srv/queue/jobs --delete-after 24h`,
+  docstore-updater compact --queue /srv/queue/jobs --delete-after 24h
+  docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,
 		Args: cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -39,7 +48,11 @@ time, since it removes what an earlier run has replaced.`,
 		if deleteAfter < 0 {
 			return cli.Usagef("--delete-after is %v; give a duration of 0 or more", deleteAfter)
 		}
+		if eraseAfter < 0 {
+			return cli.Usagef("--erase-deleted-older-than is %v; give a duration of 0 or more", eraseAfter)
+		}
 		return compact(command.Context(), env, dir, &queue.CompactOptions{
+			EraseDead: command.Flags().Changed("erase-deleted-older-than"), EraseAfter: eraseAfter,
 			MaxDead: maxDead, MemoryBytes: int64(memory), Logger: env.Log, Now: env.Now,
 			DeleteOriginals: command.Flags().Changed("delete-after"), DeleteAfter: deleteAfter,
 		})
@@ -47,6 +60,7 @@ time, since it removes what an earlier run has replaced.`,
 	addQueueFlag(command, &dir)
 	command.Flags().Float64Var(&maxDead, "max-dead", maxDead, "share of a segment that may be dead")
 	command.Flags().DurationVar(&deleteAfter, "delete-after", 0, "remove what was replaced when its rewrite is this old; without it nothing is removed")
+	command.Flags().DurationVar(&eraseAfter, "erase-deleted-older-than", 0, "rewrite whatever holds a document that has been dead for so long; without it only what is worth it")
 	command.Flags().Var(&memory, "memory", "what may be taken to tell what is dead")
 	return command
 }
@@ -65,5 +79,12 @@ func compact(ctx context.Context, env *cli.Env, dir string, opts *queue.CompactO
 	if err != nil {
 		return cannotOpen(dir, err)
 	}
-	return out.Flush()
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if left := report.NotErased; len(left) > 0 {
+		return fmt.Errorf("segment %d of %s holds documents to be erased and is not sealed; seal it (docstore-updater seal, "+
+			"when no updater is writing), or wait until it is sealed, and run this again", left[0], dir)
+	}
+	return nil
 }

@@ -27,7 +27,7 @@ segment that is not sealed, what is committed counts. The queue may be in use.
 With --live it also says how much of that is still of use, exactly: which stored
 bytes are of documents that can be asked for, and which are dead, because a later
 line overwrote or deleted the document, or it has expired. That reads the tables
-of the whole queue, no documents, and takes 60 bytes of memory for an id; where
+of the whole queue, no documents, and takes 67 bytes of memory for an id; where
 that is more than --memory, it reads them several times. What is committed
 meanwhile is neither live nor dead.`,
 		Example: `  docstore-updater stats --queue /srv/queue/jobs

@@ -1,0 +1,225 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// filesWith are the files of the directory in which the bytes stand.
+func filesWith(t testing.TB, fsys vfs.FS, content string) (names []string) {
+	t.Helper()
+	all, err := fsys.List(queueDir)
+	require.NoError(t, err)
+	for _, name := range all {
+		b, err := vfs.ReadFile(fsys, queueDir+"/"+name)
+		require.NoError(t, err)
+		if bytes.Contains(b, []byte(content)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) CompactReport {
+	t.Helper()
+	report, err := Compact(context.Background(), queueDir, &CompactOptions{
+		FS: fsys, EraseDead: true, EraseAfter: after, DeleteOriginals: true, MaxDead: 1,
+		Now: func() time.Time { return now }, dictionaryBytes: eraseDictionaryBytes,
+	})
+	require.NoError(t, err)
+	return report
+}
+
+const eraseDictionaryBytes = 256
+
+// secretDocument is like others but for one thing.
+func secretDocument(random *rand.Rand) (document, secret string) {
+	secret = fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
+	return posting(random.IntN(1000))[:200] + secret, secret
+}
+
+// TestEraseModel writes, overwrites, deletes and lets expire documents with
+// something in them that no other has, compacts now and then, and erases: what has
+// been dead for long enough is in no file, and what is live is served.
+func TestEraseModel(t *testing.T) {
+	for _, codec := range Codecs() {
+		t.Run(codec, func(t *testing.T) {
+			random := testseed.Rand(t)
+			mem := newMem(t)
+			now := testStart
+			opts := testOptions(mem)
+			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = codec, 2000, 20_000, eraseDictionaryBytes
+			opts.Now = func() time.Time { return now }
+			type version struct {
+				item
+				secret string
+			}
+			newest := map[string]version{}
+			died := map[string]time.Time{} // by secret
+			inDictionary := 0
+			for range 25 {
+				w := openWriter(t, opts)
+				for range 20 + random.IntN(100) {
+					v := version{item: item{id: fmt.Sprint("id", random.IntN(60))}}
+					if random.IntN(6) == 0 {
+						v.deleted = true
+					} else {
+						v.document, v.secret = secretDocument(random)
+					}
+					if random.IntN(10) == 0 && !v.deleted {
+						v.expires = now.Truncate(time.Second).Add(time.Duration(random.IntN(20)) * time.Second)
+					}
+					before := newest[v.id]
+					if _, dead := died[before.secret]; before.secret != "" && !dead {
+						died[before.secret] = now
+					}
+					v.put(t, w)
+					newest[v.id] = v
+					now = now.Add(10 * time.Millisecond).Truncate(time.Millisecond)
+				}
+				require.NoError(t, w.Close())
+				now = now.Add(time.Second)
+				for _, v := range newest {
+					if _, dead := died[v.secret]; !dead && !v.expires.IsZero() && !now.Before(v.expires) {
+						died[v.secret] = v.expires
+					}
+				}
+				if random.IntN(2) == 0 {
+					_, err := Compact(context.Background(), queueDir, &CompactOptions{
+						FS: mem, MaxDead: 0.01 + random.Float64(), DeleteOriginals: random.IntN(2) == 0, Now: func() time.Time { return now },
+					})
+					require.NoError(t, err)
+				}
+				for secret := range died {
+					for _, name := range filesWith(t, mem, secret) {
+						n, _ := ParseFileName(name)
+						s, err := openSegmentFile(mem, queueDir+"/"+name, n.First)
+						require.NoError(t, err)
+						content, err := s.dictionary()
+						require.NoError(t, err)
+						if bytes.Contains(content, []byte(secret)) {
+							inDictionary++
+						}
+						s.file.Close()
+					}
+				}
+				after := time.Duration(random.IntN(3)) * time.Second
+				require.Empty(t, erase(t, mem, now, after).NotErased)
+				for secret, at := range died {
+					if !at.After(now.Add(-after)) {
+						require.Empty(t, filesWith(t, mem, secret), "dead since %v, now %v", at, now)
+					}
+				}
+				for again := 0; erase(t, mem, now, after).Rewrites > 0; again++ {
+					require.Less(t, again, 3, "small rewrites are merged, and then there is nothing left to do")
+				}
+				requireSound(t, mem)
+				r := openReader(t, mem)
+				index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
+				for id, v := range newest {
+					if v.deleted || !v.expires.IsZero() && !now.Before(v.expires) {
+						continue
+					}
+					document, err := r.DocumentFor(nil, []byte(id), index.index[id].address)
+					require.NoError(t, err)
+					require.Equal(t, v.document, string(document))
+				}
+				require.NoError(t, r.Close())
+			}
+			if codec == "s2" {
+				require.Positive(t, inDictionary, "none that died was in a dictionary: this tests nothing")
+			}
+		})
+	}
+}
+
+// TestEraseNewestSegment: a queue of one segment goes on behind its rewrite, with
+// its cursor, even if nothing of it is left but the last delete.
+func TestEraseNewestSegment(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	(&item{id: "id", document: "the secret"}).put(t, w)
+	w.SetCursor([]byte("line 1"))
+	require.NoError(t, w.Flush())
+	(&item{id: "id", deleted: true}).put(t, w)
+	w.SetCursor([]byte("line 2"))
+	require.NoError(t, w.Flush())
+	require.Equal(t, []SegmentID{1}, erase(t, mem, testStart.Add(time.Hour), 0).NotErased, "it is being written")
+	require.NoError(t, w.Close())
+	r := openReader(t, mem)
+	end := r.End()
+
+	require.Zero(t, erase(t, mem, testStart.Add(time.Hour), 2*time.Hour).Rewrites, "not so soon")
+	require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), time.Minute).Rewrites)
+	require.Empty(t, filesWith(t, mem, "secret"))
+	require.Equal(t, end, r.End())
+	require.Len(t, scan(t, r, Position{}), 1)
+	w = openWriter(t, testOptions(mem))
+	require.Equal(t, "line 2", string(w.Cursor()))
+	it := item{id: "id", document: "another"}
+	it.put(t, w)
+	require.NoError(t, w.Close())
+	require.EqualValues(t, 2, it.at.Segment)
+	got := scan(t, r, end)
+	require.Len(t, got, 1)
+	require.Equal(t, it.at, got[0].at)
+	requireSound(t, mem)
+}
+
+// TestEraseWhatRepairLeft: the damaged file that repair has set aside goes, too.
+func TestEraseWhatRepairLeft(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	(&item{id: "id", document: "the secret"}).put(t, w)
+	(&item{id: "other", document: "a document"}).put(t, w)
+	require.NoError(t, w.Seal())
+	(&item{id: "id", deleted: true}).put(t, w)
+	require.NoError(t, w.Close())
+	name := segmentPath(queueDir, 1, sealedSuffix)
+	content, err := vfs.ReadFile(mem, name)
+	require.NoError(t, err)
+	content[bytes.Index(content, []byte("a document"))] ^= 1
+	require.NoError(t, mem.Remove(name))
+	require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
+	repairQueue(t, mem)
+	require.Len(t, filesWith(t, mem, "secret"), 2)
+	erase(t, mem, testStart.Add(time.Hour), 0)
+	require.Empty(t, filesWith(t, mem, "secret"))
+}
+
+// TestWriterLeavesErasedDictionary: a Writer does not go on with a dictionary that
+// was made of documents which were erased since, but does with any other.
+func TestWriterLeavesErasedDictionary(t *testing.T) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 20_000, eraseDictionaryBytes
+	w := openWriter(t, opts)
+	for i := range 300 {
+		(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)
+		require.NoError(t, w.Flush())
+	}
+	require.NoError(t, w.Close())
+	w = openWriter(t, opts)
+	require.NotNil(t, w.mu.dictionary)
+	require.EqualValues(t, 1, w.mu.dictionary.sampled.first)
+	(&item{id: "0", deleted: true}).put(t, w)
+	require.NoError(t, w.Close())
+
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001})
+	require.NoError(t, err)
+	w = openWriter(t, opts)
+	require.NotNil(t, w.mu.dictionary, "nobody has asked for anything to be erased")
+	require.NoError(t, w.Close())
+	erase(t, mem, testStart.Add(time.Hour), 0)
+	w = openWriter(t, opts)
+	require.Nil(t, w.mu.dictionary)
+}

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+// transcoder encodes documents anew, without the dictionary that they were stored
+// with.
+type transcoder struct {
+	codec   codec
+	encoder encoder
+	from    *segmentFile // that decoder is of
+	decoder decoder
+	raw     []byte // room for a document as it was appended
+	stored  []byte // and as it is going to be stored
+}
+
+// decode returns a document of a file as it was appended, valid until the next
+// call.
+func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, error) {
+	if e.storedRaw() {
+		return document, nil
+	}
+	if t.from != s {
+		content, err := s.dictionary()
+		if err != nil {
+			return nil, err
+		}
+		if t.decoder, err = t.codec.newDecoder(content); err != nil {
+			return nil, err
+		}
+		t.from = s
+	}
+	var err error
+	t.raw, err = t.decoder.decode(t.raw[:0], document, e.rawBytes())
+	return t.raw, err
+}
+
+// recode returns a document as it is stored from now on, valid until the next
+// call, and its length and flags.
+func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored []byte, rawAndFlags uint32, err error) {
+	raw, err := t.decode(s, e, document)
+	if err != nil {
+		return nil, 0, err
+	}
+	rawAndFlags = uint32(len(raw))
+	var storedRaw bool
+	if t.stored, storedRaw = appendEncoded(t.encoder, t.stored[:0], raw); storedRaw {
+		rawAndFlags |= flagStoredRaw
+	}
+	return t.stored, rawAndFlags, nil
+}
+
+// train makes the dictionary of a rewrite from the documents that it keeps, so
+// that it holds nothing of any other; none where they are too few for one.
+func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
+	c, err := codecByID(id)
+	if err != nil {
+		return nil, err
+	}
+	w.coder = &transcoder{codec: c}
+	size := w.options.dictionaryBytes
+	documents, bytes := newSample(sampleShare*size), 0
+	err = w.eachBlock(ctx, w.run, func(s *segmentFile, b *block, at Address, offset int64) error {
+		return w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, _ time.Time) error {
+			if e.deleted() || e.lost() {
+				return nil
+			}
+			raw, err := w.coder.decode(s, e, document)
+			if err != nil {
+				return s.damagedEntry(b, e, offset, id, err)
+			}
+			documents.add(place.Segment, raw)
+			bytes += len(raw)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.coder.from = nil // files are opened anew
+	var content []byte
+	if bytes >= dictionaryShare*size {
+		better, err := improve(c, nil, documents.documents, size)
+		if err != nil {
+			w.options.Logger.Warn("rewriting without a dictionary", "reason", err)
+		}
+		if better != nil {
+			content = better.bytes
+		}
+	}
+	w.coder.encoder, err = c.newEncoder(content)
+	return content, err
+}
