@@ -43,6 +43,14 @@
 // were leased, not load. Where a server has twice the discovery.Server.Weight of
 // another, two of its numbers count as one.
 //
+// # Subsets
+//
+// A client need not use all servers. With PoolOptions.SubsetSize it uses as many,
+// which package subset chooses by the numbers of both sides, evenly over all
+// clients. When the set changes the pool connects to new servers first, and leaves
+// an old one when a new one has answered, or after 30 s. A server that is merely
+// down keeps its place; if the whole subset is, the pool borrows others.
+//
 // # The protocol
 //
 // Frames of at most 32 KiB with a checksum; docs/format/boxcar.md draws each.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/policy"
+	"docstore/boxcarrpc/subset"
 )
 
 // Limits of the protocol, the same on both sides.
@@ -40,6 +42,8 @@ const (
 	DefaultWriteTimeout     = 10 * time.Second
 
 	DefaultSize           = 64
+	DefaultSubsetSize     = 20
+	DefaultLeaveAfter     = 30 * time.Second
 	DefaultRetryWait      = 100 * time.Millisecond
 	DefaultMaxRetries     = 3
 	DefaultLanesPerConn   = 64
@@ -139,6 +143,20 @@ type PoolOptions struct {
 	//
 	// 2,000 calls a second of 20 ms need 60. The default is 64.
 	Size int
+	// SubsetSize is how many servers the pool uses of those that the source tells
+	// of, by their numbers and the client's own; where these differ between clients
+	// the load does, too. If they are all dead, it borrows as many more, twice at
+	// most. The default is 0: all servers, or DefaultSubsetSize if Subset is given.
+	SubsetSize int
+	// Subset chooses them. The default is rocksteadier. A pool that is told no
+	// number of its own takes rendezvous instead, with a number made of Name or, if
+	// that is not given, at random.
+	Subset subset.Algorithm
+	// LeaveAfter is how long slots of servers that left the set are used at most,
+	// and up to a tenth more, if no others have replaced them before. Negative means
+	// not at all: then new connections come after the old ones are gone. The default
+	// is 30 s.
+	LeaveAfter time.Duration
 	// MaxWait is how long a first attempt may wait while all slots are busy. The
 	// default is 0: it is refused at once, as in the article.
 	MaxWait time.Duration
@@ -268,6 +286,11 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		r = *o
 	}
 	fill(&r.Size, DefaultSize)
+	if r.Subset != nil {
+		fill(&r.SubsetSize, DefaultSubsetSize)
+	}
+	fill(&r.LeaveAfter, DefaultLeaveAfter)
+	r.LeaveAfter = max(r.LeaveAfter, 0)
 	fill(&r.RetryWait, DefaultRetryWait)
 	fill(&r.MaxRetries, DefaultMaxRetries)
 	fill(&r.RetryRatio, DefaultRetryRatio)
@@ -293,6 +316,8 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 	}
 	return r, errors.Join(
 		within("Size", r.Size, 1, wire.MaxSlots),
+		within("SubsetSize", r.SubsetSize, 0, subset.MaxTasks),
+		within("LeaveAfter", r.LeaveAfter, 0, math.MaxInt64/2),
 		within("MaxWait", r.MaxWait, 0, 1<<62),
 		within("RetryWait", r.RetryWait, 0, 1<<62),
 		within("MaxRetries", r.MaxRetries, 0, 100),

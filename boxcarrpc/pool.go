@@ -46,6 +46,7 @@ type Pool struct {
 		peers   []*poolPeer // by the core's index; nil where there is none
 		vacant  []int32     // indexes that are free again
 		left    []*poolPeer // servers that left the set and are not yet forgotten
+		subset  *poolSubset // nil: the pool uses every server
 		open    []*transport
 		entries []*clientLane // by the ladder's entry
 		waiters []*waiter
@@ -107,6 +108,9 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 		p.mu.ladder.CheckHealth(int64(o.HealthInterval))
 	}
 	p.mu.retries = core.NewRetryBudget(0, o.RetryRatio, retriesPerSecond, int32(max(o.Size, retriesPerSecond)))
+	if o.SubsetSize > 0 {
+		p.mu.subset = newPoolSubset(o, seed)
+	}
 	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
 	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
@@ -158,7 +162,9 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 
 // PoolStats is a pool at one moment.
 type PoolStats struct {
-	Servers    int    // in the set
+	Known      int    // servers that the source tells of
+	Servers    int    // of these, in the pool's set: all, or its subset and what that borrows
+	Borrowed   bool   // the servers of the subset were dead, and others help out
 	Live       int    // of these, neither in quarantine nor being drained
 	Ejected    int    // of these, left out because they fail requests
 	Transports int    // connections open now
@@ -194,6 +200,10 @@ func (p *Pool) Stats() PoolStats {
 		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
 		Unfunded: p.counts.unfunded.Load(), Hedges: p.counts.hedges.Load(), HedgesWon: p.counts.hedgesWon.Load(),
 		Transports: len(p.mu.open), Streams: p.mu.streams, Servers: p.mu.ladder.Members(),
+	}
+	r.Known = r.Servers
+	if p.mu.subset != nil {
+		r.Known, r.Borrowed = len(p.mu.subset.snapshot.Servers), p.mu.subset.core.Borrowed()
 	}
 	for entry, lane := range p.mu.entries {
 		if lane == nil {
@@ -238,6 +248,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
 		p.giveBack(lane)
 	default:
+		p.trim()
 		if lowest != wire.NoSlot && p.mu.rover.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
 			p.arm()
 		}

@@ -114,6 +114,8 @@ func (p *Pool) viewServer(peer *poolPeer) serverView {
 		v.State = "not connected"
 	case !info.Trusted:
 		v.State = "has not answered a request yet"
+	case info.Borrowed:
+		v.State = "borrowed, because the subset was dead"
 	}
 	return v
 }
@@ -135,7 +137,7 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 <body>
 <h1>{{.Name}}</h1>
 {{with .Stats}}<p>{{.Slots}} of {{.Size}} slots, {{.Busy}} busy, {{.Waiting}} calls waiting, {{.Streams}} streams;
-{{.Live}} of {{.Servers}} servers live, {{.Transports}} connections.
+{{.Live}} of {{.Servers}} servers live, {{.Known}} known, {{.Transports}} connections.
 {{.Calls}} calls, {{.Failed}} failed, {{.Rejected}} of these refused; {{.Retries}} further attempts.
 {{.Leases}} slots leased, {{.Swaps}} for a higher one; {{.Lost}} lost, {{.Broken}} connections broken.</p>{{end}}
 <h2>Slots, in the order of use</h2>

@@ -8,129 +8,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/discovery"
 )
-
-const (
-	// A source that failed is watched again after this time.
-	sourcePause = time.Second
-	// The slots of a server that left the set are given back after this time, if
-	// no others have replaced them before.
-	leaveAfter = 30 * time.Second
-)
-
-// watch follows the source of servers.
-func (p *Pool) watch(d discovery.Source) {
-	for p.ctx.Err() == nil {
-		err := d.Watch(p.ctx, p.update)
-		if p.ctx.Err() != nil {
-			return
-		}
-		p.options.Logger.Warn("the source of servers ended", "error", err, "retry_in", sourcePause)
-		select {
-		case <-time.After(sourcePause):
-		case <-p.ctx.Done():
-		}
-	}
-}
-
-// update makes the servers of a snapshot the pool's.
-func (p *Pool) update(s discovery.Snapshot) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.closed {
-		return
-	}
-	now := p.now()
-	known := make(map[string]*poolPeer, len(p.mu.peers))
-	for _, peer := range p.mu.peers {
-		if peer != nil {
-			known[peer.address] = peer
-		}
-	}
-	least := leastWeight(s.Servers)
-	present := make(map[string]bool, len(s.Servers))
-	for _, server := range s.Servers {
-		present[server.Address] = true
-		peer := known[server.Address]
-		if peer == nil {
-			peer = p.addPeer(server.Address)
-			known[server.Address] = peer
-		}
-		peer.server = server
-		p.mu.ladder.SetWeight(peer.index, weightOf(server)/least)
-		p.mu.ladder.Join(now, peer.index, &p.mu.rng)
-	}
-	for address, peer := range known {
-		if !present[address] && p.mu.ladder.Peer(peer.index).Member {
-			p.mu.ladder.Leave(peer.index)
-			peer.leaveAt = now + int64(leaveAfter)
-			if !peer.left {
-				peer.left = true
-				p.mu.left = append(p.mu.left, peer)
-			}
-		}
-	}
-	p.mu.rover.Hurry(now)
-	p.step()
-}
-
-// leastWeight is the weight of the smallest of the servers.
-func leastWeight(servers []discovery.Server) float64 {
-	least := math.Inf(1)
-	for _, s := range servers {
-		least = min(least, weightOf(s))
-	}
-	return least
-}
-
-func weightOf(s discovery.Server) float64 {
-	if s.Weight > 0 {
-		return s.Weight
-	}
-	return 1
-}
-
-// addPeer finds a place for a server.
-func (p *Pool) addPeer(address string) *poolPeer {
-	peer := &poolPeer{index: int32(len(p.mu.peers)), address: address}
-	if n := len(p.mu.vacant); n > 0 {
-		peer.index = p.mu.vacant[n-1]
-		p.mu.vacant = p.mu.vacant[:n-1]
-		p.mu.peers[peer.index] = peer
-		return peer
-	}
-	if len(p.mu.peers) == cap(p.mu.peers) {
-		p.mu.peers = slices.Grow(p.mu.peers, max(16, len(p.mu.peers)))
-		p.mu.ladder.Grow(make([]core.Peer, cap(p.mu.peers)))
-	}
-	p.mu.peers = append(p.mu.peers, peer)
-	return peer
-}
-
-// forgetLeft gives back what is held of servers that left the set long ago, and
-// forgets those of which nothing is held.
-func (p *Pool) forgetLeft(now int64) {
-	p.mu.left = slices.DeleteFunc(p.mu.left, func(peer *poolPeer) bool {
-		switch {
-		case p.mu.ladder.Peer(peer.index).Member:
-			peer.left = false // it is back
-			return true
-		case len(peer.transports) == 0 && !peer.dialing:
-			p.mu.ladder.Forget(peer.index)
-			p.mu.peers[peer.index] = nil
-			p.mu.vacant = append(p.mu.vacant, peer.index)
-			return true
-		case now >= peer.leaveAt:
-			for _, t := range peer.transports {
-				if !t.leaving {
-					p.retire(t)
-				}
-			}
-		}
-		return false
-	})
-}
 
 // wakeUp is the rover's timer.
 func (p *Pool) wakeUp() {
@@ -144,6 +22,8 @@ func (p *Pool) step() {
 	if p.mu.closed {
 		return
 	}
+	p.trim()
+	p.judge()
 	for {
 		index, below, ok := p.mu.rover.Turn(p.now(), &p.mu.ladder, &p.mu.rng)
 		if !ok {

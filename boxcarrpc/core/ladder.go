@@ -291,7 +291,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	switch {
 	case !ok:
 		return 0, false
-	case victim == none || !l.peers[l.slots[victim].peer].member:
+	case victim == none || l.standing(victim) < l.peers[peer].standing():
 		return NoSlot, true
 	}
 	if l.even {
@@ -310,16 +310,22 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 		return none, false
 	case !l.Full():
 		return none, p.held < l.laneCap(p)
-	case l.even:
-		victim = l.highest(none)
-		v := &l.peers[l.slots[victim].peer]
-		return victim, !v.member || v.held > p.held+1
-	case p.held >= l.laneCap(p):
+	case !l.even && p.held >= l.laneCap(p):
 		// It has its share; only its own highest may become lower.
 		return l.highest(peer), true
 	}
 	victim = l.highest(none)
-	if !p.trusted && p.held > 0 && l.peers[l.slots[victim].peer].trusted {
+	v := &l.peers[l.slots[victim].peer]
+	proven, lower := v.trusted && !p.trusted, v.standing() < p.standing()
+	switch {
+	case v.standing() > p.standing():
+		return none, false
+	case proven && lower:
+		// One slot to answer well; until then the ladder holds one more, see Surplus.
+		return none, p.held == 0
+	case l.even:
+		return victim, lower || v.held > p.held+1
+	case proven && p.held > 0:
 		// A server that has yet to answer well gets one slot to do so, not those
 		// of servers that have; but it may be a better one than it has.
 		return l.highest(peer), true
@@ -327,8 +333,28 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	return victim, true
 }
 
+// standing is that of an entry's server.
+func (l *Ladder) standing(entry int32) standing { return l.peers[l.slots[entry].peer].standing() }
+
+// Surplus returns an entry to retire, if the ladder holds more than its size for
+// no good reason any more. A slot of a server that has left, or is borrowed, and
+// has answered well stays beside the first of a server that has yet to do so.
+func (l *Ladder) Surplus() (entry int32, ok bool) {
+	if l.held <= l.size {
+		return none, false
+	}
+	victim := l.highest(none)
+	trials := int32(0)
+	for i := range l.slots {
+		if s := &l.slots[i]; s.state != slotUnused && !s.retiring && !l.peers[s.peer].trusted && l.standing(int32(i)) > l.standing(victim) {
+			trials++
+		}
+	}
+	return victim, l.held-trials > l.size
+}
+
 // highest returns the entry that goes first: of a server that has left, else of
-// the highest number, else a free one, else of the server with most slots. With
+// one that is borrowed, else of the highest number, else a free one, else of the server with most slots. With
 // a peer it looks at its slots only.
 func (l *Ladder) highest(peer int32) int32 {
 	if peer == none && l.topKnown {
@@ -353,8 +379,8 @@ func (l *Ladder) highest(peer int32) int32 {
 func (l *Ladder) goesBefore(a, b *Slot) bool {
 	p, q := &l.peers[a.peer], &l.peers[b.peer]
 	switch {
-	case p.member != q.member:
-		return !p.member
+	case p.standing() != q.standing():
+		return p.standing() < q.standing()
 	case l.even && p.held != q.held:
 		return p.held > q.held
 	case a.level != b.level:
@@ -377,7 +403,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	if victim != none {
 		v := &l.slots[victim]
-		if !l.even && l.peers[v.peer].member && l.peers[peer].level(number) >= v.level {
+		if !l.even && l.standing(victim) >= l.peers[peer].standing() && l.peers[peer].level(number) >= v.level {
 			return none, none, false, false
 		}
 	}

@@ -26,6 +26,7 @@ type Peer struct {
 	extra      int32   // weight above 1, in 64ths
 	held       int32   // slots in the ladder, retiring ones left out
 	member     bool    // in the set
+	borrowed   bool    // of the set, but only until better ones are back
 	isolated   bool    // in quarantine
 	draining   bool    // gives out no slots until it says otherwise
 	paused     bool
@@ -42,10 +43,43 @@ type Peer struct {
 // live reports whether the server may be asked for a slot.
 func (p *Peer) live() bool { return p.member && !p.isolated && !p.draining }
 
+// failing reports whether the server has not answered a request well since it
+// broke last, or says that it takes none.
+func (p *Peer) failing() bool { return p.draining || p.quarantine.level > 0 }
+
+// A standing is what right a server has to its slots: those of a lower standing
+// are the first to be replaced, whatever their numbers.
+type standing uint8
+
+const (
+	away     standing = iota // has left the set
+	borrowed                 // in the set until better ones are back
+	owned                    // in the set
+)
+
+func (p *Peer) standing() standing {
+	switch {
+	case !p.member:
+		return away
+	case p.borrowed:
+		return borrowed
+	}
+	return owned
+}
+
 // Join puts a server, by an index below the length of the slice of peers, into
 // the set. One that joins a ladder which already holds slots is asked first.
-func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) {
+func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) { l.join(now, peer, false, rng) }
+
+// Borrow puts a server into the set that is only to help out: any slot of one that
+// has joined replaces its slots, and it replaces none of theirs.
+func (l *Ladder) Borrow(now int64, peer int32, rng *rand.PCG) { l.join(now, peer, true, rng) }
+
+func (l *Ladder) join(now int64, peer int32, borrowed bool, rng *rand.PCG) {
 	p := &l.peers[peer]
+	if p.borrowed != borrowed {
+		p.borrowed, l.topKnown = borrowed, false
+	}
 	if p.member {
 		return
 	}
@@ -139,6 +173,7 @@ func (l *Ladder) Ejected() int { return int(l.ejected) }
 type PeerInfo struct {
 	Held     int  // its slots in the ladder, retiring ones left out
 	Member   bool // in the set
+	Borrowed bool // of the set, but only until better ones are back
 	Isolated bool // in quarantine
 	Draining bool // gives out no slots
 	Paused   bool // refused a request lately
@@ -150,7 +185,7 @@ type PeerInfo struct {
 // Peer tells what the ladder knows of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
-	return PeerInfo{int(p.held), p.member, p.isolated, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
+	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.isolated, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
 }
 
 // pauseFor ranks a server that refused a request last for a while.

@@ -1,0 +1,348 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/subset"
+	"docstore/internal/testseed"
+)
+
+func algorithm(t testing.TB, name string) subset.Algorithm {
+	a, err := subset.ByName(name, nil)
+	require.NoError(t, err)
+	return a
+}
+
+func everywhere(int) bool { return true }
+
+// choose returns copies.
+func (s *Subset) chosenOf(v View) (own, borrowed []int) {
+	own, borrowed = s.Choose(v)
+	return slices.Clone(own), slices.Clone(borrowed)
+}
+
+func TestASubsetSkipsHolesByAskingForMore(t *testing.T) {
+	rng := rand.New(testseed.PCG(t))
+	for _, name := range subset.Names() {
+		a := algorithm(t, name)
+		for range 200 {
+			numbers, size, self := 1+rng.IntN(120), 1+rng.IntN(30), rng.IntN(300)
+			holes, share := map[int]bool{}, rng.Float64()
+			for n := range numbers {
+				holes[n] = rng.Float64() < share
+			}
+			s := NewSubset(a, size, 0)
+			own, borrowed := s.Choose(View{Numbers: numbers, Self: self, Exists: func(n int) bool { return !holes[n] }})
+			require.Empty(t, borrowed)
+			servers := 0
+			for n := range numbers {
+				if !holes[n] {
+					servers++
+				}
+			}
+			require.Len(t, own, min(size, servers))
+			require.Len(t, distinct(own), len(own))
+			if name == "roundrobin" || name == "deterministic" {
+				continue // no prefix property
+			}
+			all := a.Subset(nil, self, 0, numbers, numbers)
+			all = slices.DeleteFunc(all, func(n int) bool { return holes[n] })
+			require.True(t, slices.Equal(all[:len(own)], own), name)
+		}
+	}
+	s := NewSubset(algorithm(t, "rocksteadier"), 3, 0)
+	own, _ := s.Choose(View{Self: 1, Exists: everywhere})
+	require.Empty(t, own, "no servers")
+}
+
+func distinct(list []int) map[int]bool {
+	set := map[int]bool{}
+	for _, x := range list {
+		set[x] = true
+	}
+	return set
+}
+
+func TestASubsetWithoutANumberIsKeyed(t *testing.T) {
+	view := View{Numbers: 1000, Self: -1, Exists: everywhere}
+	s, again, other := NewSubset(algorithm(t, "rocksteadier"), 20, 7), NewSubset(algorithm(t, "ringsteady"), 20, 7), NewSubset(algorithm(t, "rocksteadier"), 20, 8)
+	own, _ := s.chosenOf(view)
+	same, _ := again.chosenOf(view)
+	different, _ := other.chosenOf(view)
+	require.Equal(t, algorithm(t, "rendezvous").Subset(nil, 7, 0, 1000, 20), own)
+	require.Equal(t, own, same)
+	require.NotEqual(t, own, different)
+
+	view.Self = 3
+	numbered, _ := s.chosenOf(view)
+	require.Equal(t, algorithm(t, "rocksteadier").Subset(nil, 3, 0, 1000, 20), numbered)
+	view.Self = -1
+	kept, _ := s.chosenOf(view)
+	require.Equal(t, numbered, kept, "a source that no longer knows the number moves nobody")
+}
+
+// A lender is a client with a subset, and servers of which a test knows the state.
+type lender struct {
+	t       *testing.T
+	rng     *rand.PCG
+	now     int64
+	subset  Subset
+	view    View
+	ladder  Ladder
+	entries map[int32][]int32 // of each server
+}
+
+func newLender(t *testing.T, name string, numbers, size, slots int) *lender {
+	c := &lender{t: t, rng: testseed.PCG(t), entries: map[int32][]int32{}}
+	c.subset = NewSubset(algorithm(t, name), size, 0)
+	c.view = View{Numbers: numbers, Self: 5, Exists: everywhere}
+	c.ladder = NewLadder(slots, make([]Slot, 2*slots), make([]Peer, numbers))
+	c.adopt()
+	return c
+}
+
+// adopt puts the subset into the ladder, and returns it.
+func (c *lender) adopt() (own, borrowed []int) {
+	own, borrowed = c.subset.chosenOf(c.view)
+	for _, n := range own {
+		c.ladder.Join(c.now, int32(n), c.rng)
+	}
+	for _, n := range borrowed {
+		c.ladder.Borrow(c.now, int32(n), c.rng)
+	}
+	for n := range c.view.Numbers {
+		if !slices.Contains(own, n) && !slices.Contains(borrowed, n) {
+			c.ladder.Leave(int32(n))
+		}
+	}
+	c.ladder.check(c.t)
+	return own, borrowed
+}
+
+// lease gives a slot, whose entry is returned; false if it is not welcome.
+func (c *lender) lease(server, number int) (entry int32, ok bool) {
+	entry, victim, gone, ok := c.ladder.Grant(int32(server), int32(number))
+	if victim != none {
+		require.True(c.t, gone, "nothing is busy here")
+	}
+	c.ladder.check(c.t)
+	return entry, ok
+}
+
+// succeed has a server answer a request well, and returns how many slots went.
+func (c *lender) succeed(server int) (gone int) {
+	c.ladder.Learn(c.now, int32(server), Success, c.rng)
+	for {
+		entry, ok := c.ladder.Surplus()
+		if !ok {
+			return gone
+		}
+		require.True(c.t, c.ladder.Retire(entry))
+		c.ladder.check(c.t)
+		gone++
+	}
+}
+
+func (c *lender) crash(server int) {
+	for i := range c.ladder.slots {
+		if s := &c.ladder.slots[i]; s.state != slotUnused && s.peer == int32(server) {
+			c.ladder.Lose(int32(i))
+		}
+	}
+	c.ladder.Quarantine(c.now, int32(server), c.rng)
+}
+
+// recover ends all quarantines.
+func (c *lender) recover() {
+	c.now += 2 * quarantineLimit
+	c.ladder.Advance(c.now, c.rng)
+}
+
+func (c *lender) holds(server int) int { return c.ladder.Peer(int32(server)).Held }
+
+func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
+	for _, name := range subset.Names() {
+		t.Run(name, func(t *testing.T) {
+			c := newLender(t, name, 100, 4, 8)
+			own, _ := c.adopt()
+			for _, n := range own {
+				_, ok := c.lease(n, 0)
+				require.True(t, ok)
+			}
+			require.False(t, c.subset.Judge(&c.ladder))
+			for _, n := range own[1:] {
+				c.crash(n)
+			}
+			require.False(t, c.subset.Judge(&c.ladder), "one is left: the others keep their places")
+			c.crash(own[0])
+			require.True(t, c.subset.Judge(&c.ladder))
+			still, borrowed := c.adopt()
+			require.Equal(t, own, still)
+			require.Len(t, distinct(append(still, borrowed...)), 8)
+			c.recover()
+			require.False(t, c.subset.Judge(&c.ladder), "those that were borrowed have not failed, nor have the others answered")
+			for _, n := range borrowed {
+				c.crash(n)
+			}
+			require.True(t, c.subset.Judge(&c.ladder))
+			still, borrowed = c.adopt()
+			require.Equal(t, own, still)
+			require.Len(t, borrowed, 8)
+			for _, n := range borrowed {
+				c.crash(n)
+			}
+			require.False(t, c.subset.Judge(&c.ladder), "never more")
+			require.Equal(t, 12, c.ladder.Members())
+			if name != "roundrobin" && name != "deterministic" {
+				require.Equal(t, algorithm(t, name).Subset(nil, 5, 0, 100, 12), append(still, borrowed...))
+			}
+		})
+	}
+}
+
+func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
+	c := newLender(t, "rocksteadier", 100, 4, 4)
+	own, _ := c.adopt()
+	for _, n := range own {
+		c.crash(n)
+	}
+	require.True(t, c.subset.Judge(&c.ladder))
+	_, borrowed := c.adopt()
+	for _, n := range borrowed { // a flat ladder, and all of it well
+		_, ok := c.lease(n, 0)
+		require.True(t, ok)
+		c.succeed(n)
+	}
+	_, ok := c.lease(borrowed[0], 0)
+	require.False(t, ok)
+
+	c.recover()
+	for i, n := range own[:2] {
+		require.False(t, c.subset.Judge(&c.ladder))
+		below, ok := c.ladder.Bid(int32(n))
+		require.True(t, ok)
+		require.Equal(t, NoSlot, below, "any slot of its own is better than a borrowed one")
+		_, ok = c.lease(n, 9)
+		require.True(t, ok)
+		require.Equal(t, 5, c.ladder.Held(), "beside the borrowed ones until it has answered")
+		require.Equal(t, 1, c.succeed(n))
+		require.Equal(t, i+1, c.holds(own[0])+c.holds(own[1]))
+	}
+	require.True(t, c.subset.Judge(&c.ladder))
+	_, borrowed = c.adopt()
+	require.Empty(t, borrowed)
+	require.False(t, c.subset.Borrowed())
+	require.Equal(t, 4, c.ladder.Held(), "what was borrowed stays until it is replaced")
+}
+
+func TestABorrowedSlotTakesNoPlaceOfAnOwnOne(t *testing.T) {
+	c := newLender(t, "ringsteady", 10, 2, 2)
+	own, _ := c.adopt()
+	for _, n := range own {
+		_, ok := c.lease(n, 7)
+		require.True(t, ok)
+	}
+	c.ladder.Borrow(c.now, int32(own[0]), c.rng)
+	other := c.subset.algorithm.Subset(nil, 5, 0, 10, 3)[2]
+	c.ladder.Borrow(c.now, int32(other), c.rng)
+	_, ok := c.lease(other, 3)
+	require.True(t, ok, "a lower number, in the place of another borrowed one")
+	require.Equal(t, []int{0, 1, 1}, []int{c.holds(own[0]), c.holds(own[1]), c.holds(other)})
+	c.ladder.Leave(int32(own[0]))
+	third := c.subset.algorithm.Subset(nil, 5, 0, 10, 4)[3]
+	c.ladder.Borrow(c.now, int32(third), c.rng)
+	c.ladder.Leave(int32(other))
+	_, ok = c.lease(third, 9)
+	require.True(t, ok, "in the place of one that has left")
+	c.ladder.Leave(int32(third))
+	c.ladder.Join(c.now, int32(other), c.rng)
+	_, ok = c.lease(other, 5)
+	require.True(t, ok)
+	require.Equal(t, []int{1, 1, 0}, []int{c.holds(own[1]), c.holds(other), c.holds(third)})
+	c.ladder.Borrow(c.now, int32(third), c.rng)
+	_, ok = c.lease(third, 0)
+	require.False(t, ok, "both are the client's own")
+}
+
+// The whole set changes: no old slot goes before a new server has answered.
+func TestMakeBeforeBreak(t *testing.T) {
+	c := newLender(t, "roundrobin", 40, 10, 10)
+	old, _ := c.adopt()
+	for _, n := range old {
+		_, ok := c.lease(n, 0)
+		require.True(t, ok)
+		c.succeed(n)
+	}
+	c.view.Self++
+	replaced, _ := c.adopt()
+	require.NotContains(t, replaced, old[0])
+	held := func() (sum int) {
+		for _, n := range old {
+			sum += c.holds(n)
+		}
+		return sum
+	}
+	for _, n := range replaced[:5] {
+		_, ok := c.lease(n, 30)
+		require.True(t, ok)
+		_, ok = c.lease(n, 31)
+		require.False(t, ok, "one until it has answered")
+	}
+	require.Equal(t, 10, held())
+	require.Equal(t, 15, c.ladder.Held())
+	for i, n := range replaced[:5] {
+		require.Equal(t, 1, c.succeed(n))
+		require.Equal(t, 9-i, held())
+	}
+	c.crash(replaced[0])
+	require.Zero(t, c.succeed(replaced[1]))
+	for _, n := range replaced[1:5] {
+		if held() > 0 {
+			_, ok := c.lease(n, 31)
+			require.True(t, ok, "a server that has answered replaces at once")
+		}
+	}
+	require.Equal(t, 10, c.ladder.Held())
+	for _, n := range replaced[5:] {
+		_, _ = c.lease(n, 32)
+	}
+	for entry := range c.ladder.slots { // the old ones' time is up
+		if s := &c.ladder.slots[entry]; s.state != slotUnused && slices.Contains(old, int(s.peer)) {
+			c.ladder.Retire(int32(entry))
+		}
+	}
+	c.ladder.check(t)
+	require.Zero(t, held())
+	require.Greater(t, c.ladder.Held(), 10)
+	c.succeed(replaced[5])
+	require.Equal(t, 10, c.ladder.Held())
+}
+
+func TestChoosingAllocatesNothing(t *testing.T) {
+	for _, name := range []string{"rocksteadier", "ringsteady"} {
+		s := NewSubset(algorithm(t, name), 100, 0)
+		view := View{Numbers: 1_000_000, Self: 77, Exists: func(n int) bool { return n%5 > 0 }}
+		require.Zero(t, testing.AllocsPerRun(100, func() { s.Choose(view) }), name)
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, holes := range []int{0, 50} {
+		b.Run(fmt.Sprintf("holes=%d%%", holes), func(b *testing.B) {
+			s := NewSubset(algorithm(b, "rocksteadier"), 100, 0)
+			view := View{Numbers: 1_000_000, Exists: func(n int) bool { return n*37%100 >= holes }}
+			b.ReportAllocs()
+			for b.Loop() {
+				view.Self = (view.Self + 1) % 10_000
+				if own, _ := s.Choose(view); len(own) != 100 {
+					b.Fatal(len(own))
+				}
+			}
+		})
+	}
+}

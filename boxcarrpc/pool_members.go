@@ -1,0 +1,176 @@
+package boxcarrpc
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/discovery"
+)
+
+// A source that failed is watched again after this time.
+const sourcePause = time.Second
+
+// watch follows the source of servers.
+func (p *Pool) watch(d discovery.Source) {
+	for p.ctx.Err() == nil {
+		err := d.Watch(p.ctx, p.update)
+		if p.ctx.Err() != nil {
+			return
+		}
+		p.options.Logger.Warn("the source of servers ended", "error", err, "retry_in", sourcePause)
+		select {
+		case <-time.After(sourcePause):
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// update makes the servers of a snapshot the pool's, or a subset of them.
+func (p *Pool) update(s discovery.Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return
+	}
+	if subset := p.mu.subset; subset != nil {
+		subset.follow(s)
+		p.adopt(subset.choose())
+	} else {
+		p.adopt(s.Servers, nil)
+	}
+	p.mu.rover.Hurry(p.now())
+	p.step()
+}
+
+// judge borrows servers if all of the subset are dead, and gives them back. p.mu
+// is held.
+func (p *Pool) judge() {
+	if subset := p.mu.subset; subset != nil && subset.core.Judge(&p.mu.ladder) {
+		p.adopt(subset.choose())
+		p.options.Logger.Info("the subset has changed its size", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
+		p.mu.rover.Hurry(p.now())
+	}
+}
+
+// adopt makes these the servers of the pool, the borrowed ones only to help out.
+// p.mu is held.
+func (p *Pool) adopt(own, borrowed []discovery.Server) {
+	now := p.now()
+	known := make(map[string]*poolPeer, len(p.mu.peers))
+	for _, peer := range p.mu.peers {
+		if peer != nil {
+			known[peer.address] = peer
+		}
+	}
+	least := min(leastWeight(own), leastWeight(borrowed))
+	present := make(map[string]bool, len(own)+len(borrowed))
+	join := func(servers []discovery.Server, join func(now int64, peer int32, rng *rand.PCG)) {
+		for _, server := range servers {
+			if present[server.Address] {
+				continue
+			}
+			present[server.Address] = true
+			peer := known[server.Address]
+			if peer == nil {
+				peer = p.addPeer(server.Address)
+			}
+			peer.server = server
+			p.mu.ladder.SetWeight(peer.index, weightOf(server)/least)
+			join(now, peer.index, &p.mu.rng)
+		}
+	}
+	join(own, p.mu.ladder.Join)
+	join(borrowed, p.mu.ladder.Borrow)
+	for address, peer := range known {
+		if !present[address] && p.mu.ladder.Peer(peer.index).Member {
+			p.leave(now, peer)
+		}
+	}
+	p.forgetLeft(now)
+}
+
+// leastWeight is the weight of the smallest of the servers.
+func leastWeight(servers []discovery.Server) float64 {
+	least := math.Inf(1)
+	for _, s := range servers {
+		least = min(least, weightOf(s))
+	}
+	return least
+}
+
+func weightOf(s discovery.Server) float64 {
+	if s.Weight > 0 {
+		return s.Weight
+	}
+	return 1
+}
+
+// leave takes a server out of the set. p.mu is held.
+func (p *Pool) leave(now int64, peer *poolPeer) {
+	p.mu.ladder.Leave(peer.index)
+	after := int64(p.options.LeaveAfter)
+	peer.leaveAt = now + after + rand.New(&p.mu.rng).Int64N(after/10+1)
+	if !peer.left {
+		peer.left = true
+		p.mu.left = append(p.mu.left, peer)
+	}
+}
+
+// addPeer finds a place for a server.
+func (p *Pool) addPeer(address string) *poolPeer {
+	peer := &poolPeer{index: int32(len(p.mu.peers)), address: address}
+	if n := len(p.mu.vacant); n > 0 {
+		peer.index = p.mu.vacant[n-1]
+		p.mu.vacant = p.mu.vacant[:n-1]
+		p.mu.peers[peer.index] = peer
+		return peer
+	}
+	if len(p.mu.peers) == cap(p.mu.peers) {
+		p.mu.peers = slices.Grow(p.mu.peers, max(16, len(p.mu.peers)))
+		p.mu.ladder.Grow(make([]core.Peer, cap(p.mu.peers)))
+	}
+	p.mu.peers = append(p.mu.peers, peer)
+	return peer
+}
+
+// trim gives back slots of servers that left or are borrowed, for each of which
+// another server has answered its first request. p.mu is held.
+func (p *Pool) trim() {
+	for {
+		entry, ok := p.mu.ladder.Surplus()
+		if !ok {
+			return
+		}
+		lane := p.mu.entries[entry]
+		if p.mu.ladder.Retire(entry) {
+			p.giveBack(lane)
+		}
+	}
+}
+
+// forgetLeft gives back what is held of servers that left the set long ago, and
+// forgets those of which nothing is held.
+func (p *Pool) forgetLeft(now int64) {
+	p.mu.left = slices.DeleteFunc(p.mu.left, func(peer *poolPeer) bool {
+		switch {
+		case p.mu.ladder.Peer(peer.index).Member:
+			peer.left = false // it is back
+			return true
+		case len(peer.transports) == 0 && !peer.dialing:
+			p.mu.ladder.Forget(peer.index)
+			p.mu.peers[peer.index] = nil
+			p.mu.vacant = append(p.mu.vacant, peer.index)
+			return true
+		case now >= peer.leaveAt:
+			for _, t := range peer.transports {
+				if !t.leaving {
+					p.retire(t)
+				}
+			}
+		}
+		return false
+	})
+}
