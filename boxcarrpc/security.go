@@ -153,6 +153,9 @@ func denied(err error) error {
 	return &Error{Code: CodePermissionDenied, Message: err.Error(), Processed: true}
 }
 
+// HasTLS reports whether everything that the pool sends is encrypted by its own TLS.
+func (p *Pool) HasTLS() bool { return p.options.TLS != nil }
+
 // secure makes a new connection of the pool fit for what is to be said on it, and
 // returns the token to show. Nothing has been sent yet.
 func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {

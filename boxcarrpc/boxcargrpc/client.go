@@ -38,7 +38,7 @@ type client struct {
 	codec       codec
 	credentials []credentials.PerRPCCredentials
 	name        string
-	secure      bool // the pool's connections have TLS
+	secure      bool // the pool has TLS
 }
 
 // NewClient returns a connection for generated stubs whose calls go over the
@@ -59,7 +59,7 @@ func NewClient(pool *boxcarrpc.Pool, opts *ClientOptions) (*grpc.ClientConn, err
 	if o.Name == "" {
 		o.Name = DefaultName
 	}
-	c := &client{pool: pool, codec: protobuf(), credentials: o.Credentials, name: o.Name}
+	c := &client{pool: pool, codec: protobuf(), credentials: o.Credentials, name: o.Name, secure: pool.HasTLS()}
 	for _, one := range o.Credentials {
 		if one.RequireTransportSecurity() && !c.secure {
 			return nil, errors.New("boxcargrpc: credentials that require transport security need a pool with TLS")

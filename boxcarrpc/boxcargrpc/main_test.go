@@ -26,6 +26,10 @@ type setup struct {
 	register func(registrar)
 	server   boxcargrpc.ServicesOptions
 	client   boxcargrpc.ClientOptions
+
+	// Of Boxcar only.
+	serverOptions boxcarrpc.ServerOptions
+	poolOptions   boxcarrpc.PoolOptions
 }
 
 // A registrar takes services and describes them: both kinds of server do.
@@ -48,7 +52,8 @@ func overBoxcar(t testing.TB, s setup) *grpc.ClientConn {
 func boxcarPool(t testing.TB, s setup) *boxcarrpc.Pool {
 	services := boxcargrpc.NewServices(&s.server)
 	s.registerWith(services)
-	server := boxcarrpc.NewServer(services.Handle, &boxcarrpc.ServerOptions{StreamHandler: services.HandleStream})
+	s.serverOptions.StreamHandler = services.HandleStream
+	server := boxcarrpc.NewServer(services.Handle, &s.serverOptions)
 	listener := listen(t)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -56,7 +61,8 @@ func boxcarPool(t testing.TB, s setup) *boxcarrpc.Pool {
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-ended, boxcarrpc.ErrServerClosed)
 	})
-	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), &boxcarrpc.PoolOptions{CallTimeout: -1})
+	s.poolOptions.CallTimeout = -1 // as in gRPC
+	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), &s.poolOptions)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -42,15 +42,15 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 // documents, health and reflection. Slots and what follows from them are not
 // there: who has several servers needs a balancer.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
-	server := grpc.NewServer(append(d.keeper.grpcOptions(),
-		grpc.ChainUnaryInterceptor(d.containPanic),
+	server := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(d.containPanic), // the outermost
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
 		grpc.ConnectionTimeout(grpcHandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
-	)...)
+	}, d.keeper.grpcOptions()...)...)
 	docservicepb.RegisterDocumentsServer(server, docservice.Documents(handler))
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d})
 	reflection.Register(server)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice/docservicepb"
+	"docstore/internal/testcert"
 )
 
 // startGRPCDaemon starts a daemon with a gRPC door and connects to that.
@@ -168,8 +170,9 @@ func TestGRPCAddressInUse(t *testing.T) {
 	require.Contains(t, r.lastLine(), "in use")
 }
 
-// A client in another language: the example for Node.
-func TestNode(t *testing.T) {
+// nodeExample runs a client in another language, the example for Node.
+func nodeExample(t *testing.T, args ...string) result {
+	t.Helper()
 	script, err := filepath.Abs("../../examples/node/get.js")
 	require.NoError(t, err)
 	node, err := exec.LookPath("node")
@@ -180,25 +183,49 @@ func TestNode(t *testing.T) {
 		t.Skip("Node or the example's packages are not here; make setup installs them")
 	}
 	require.NoError(t, err)
+	var stdout, stderr lockedBuffer
+	command := exec.CommandContext(shortly(t), node, append([]string{script}, args...)...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+	}
+	return result{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func TestNode(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
 	d, _ := startGRPCDaemon(t, queueDir)
 	waitReady(t, d)
 	for _, one := range []struct {
-		ids            []string
-		stdout, stderr string
-		status         int
+		ids  []string
+		want result
 	}{
-		{[]string{"ü"}, "{\"id\":\"ü\"}\n", "", 0},
-		{[]string{"ü", "none", "a"}, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n", 1},
-		{[]string{""}, "", "INVALID_ARGUMENT: docservice: an id has 1 byte to 1 KiB\n", 1},
+		{[]string{"ü"}, result{0, "{\"id\":\"ü\"}\n", ""}},
+		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
+		{[]string{""}, result{1, "", "INVALID_ARGUMENT: docservice: an id has 1 byte to 1 KiB\n"}},
 	} {
-		var stdout, stderr lockedBuffer
-		command := exec.CommandContext(shortly(t), node, append([]string{script, d.grpcDoor.Addr().String(), "jobs"}, one.ids...)...)
-		command.Stdout, command.Stderr = &stdout, &stderr
-		err := command.Run()
-		assert.Equal(t, one.stdout, stdout.String())
-		assert.Equal(t, one.stderr, stderr.String())
-		require.Equal(t, one.status, command.ProcessState.ExitCode(), err)
+		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpcDoor.Addr().String(), "jobs"}, one.ids...)...))
 	}
+}
+
+func TestNodeWithTLS(t *testing.T) {
+	queueDir, dir := t.TempDir(), t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	ca := testcert.NewCA(t, "CA")
+	o := testOptions(t, queueDir)
+	o.grpc = "127.0.0.1:0"
+	o.security.certificate, o.security.key = ca.Files(t, dir, "localhost")
+	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	caFile, tokenFile := ca.File(t, dir, "ca"), testcert.Write(t, dir, "token", []byte(testToken+"\n"))
+	_, port, err := net.SplitHostPort(d.grpcDoor.Addr().String())
+	require.NoError(t, err)
+	get := []string{"localhost:" + port, "jobs", "a"} // Node warns of addresses in certificates
+	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))
+	assert.Equal(t, result{1, "", "UNAUTHENTICATED: a token or a certificate is needed\n"}, nodeExample(t, append([]string{"--ca", caFile}, get...)...))
+	refused := nodeExample(t, append([]string{"--token-file", tokenFile}, get...)...)
+	assert.Equal(t, 1, refused.status)
+	assert.Contains(t, refused.stderr, "needs --ca")
 }

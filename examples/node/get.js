@@ -5,11 +5,17 @@
 //   npm ci
 //   node get.js 127.0.0.1:7072 jobs ID...
 //
+// and from one on another host, which has --tls-cert and --token-file:
+//
+//   node get.js --ca ca.crt --token-file frontend.token docs-1:7072 jobs ID...
+//
 // It writes each document and a newline. The exit status is 1 if one was not found
 // or a call failed.
 'use strict';
 
+const fs = require('node:fs');
 const path = require('node:path');
+const { parseArgs } = require('node:util');
 const grpc = require('@grpc/grpc-js');
 const protoLoader = require('@grpc/proto-loader');
 
@@ -17,12 +23,28 @@ const PROTO = path.join(__dirname, '../../docservice/docservicepb/docservice.pro
 const MAX_RESPONSE_BYTES = 32 * 1024 * 1024; // what a batch may have; gRPC's default is 4 MiB
 const TIMEOUT_MS = 5_000;
 
-function connect(address) {
+function connect(address, options) {
   const definition = protoLoader.loadSync(PROTO, { enums: String, longs: Number, keepCase: true });
   const { Documents } = grpc.loadPackageDefinition(definition).docstore.v1;
-  return new Documents(address, grpc.credentials.createInsecure(), {
+  return new Documents(address, credentials(options), {
     'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
   });
+}
+
+// credentials are plain text, or TLS, and a token with that.
+function credentials({ ca, 'token-file': tokenFile }) {
+  if (ca === undefined) {
+    if (tokenFile !== undefined) throw new Error('--token-file needs --ca: a token is not sent in plain text');
+    return grpc.credentials.createInsecure();
+  }
+  const tls = grpc.credentials.createSsl(fs.readFileSync(ca));
+  if (tokenFile === undefined) return tls;
+  const metadata = new grpc.Metadata();
+  metadata.set('authorization', `Bearer ${fs.readFileSync(tokenFile, 'utf8').trim()}`);
+  return grpc.credentials.combineChannelCredentials(
+    tls,
+    grpc.credentials.createFromMetadataGenerator((_, done) => done(null, metadata)),
+  );
 }
 
 // call makes a promise of a unary call.
@@ -35,12 +57,17 @@ function call(client, method, request) {
   });
 }
 
-async function main([address, collection, ...ids]) {
+async function main() {
+  const { values, positionals } = parseArgs({
+    options: { ca: { type: 'string' }, 'token-file': { type: 'string' } },
+    allowPositionals: true,
+  });
+  const [address, collection, ...ids] = positionals;
   if (ids.length === 0) {
-    console.error('usage: node get.js ADDRESS COLLECTION ID...');
+    console.error('usage: node get.js [--ca FILE [--token-file FILE]] ADDRESS COLLECTION ID...');
     return 2;
   }
-  const client = connect(address);
+  const client = connect(address, values);
   try {
     if (ids.length === 1) {
       const response = await call(client, 'Get', { collection, id: Buffer.from(ids[0]) });
@@ -52,9 +79,6 @@ async function main([address, collection, ...ids]) {
       for (const answer of answers) status = Math.max(status, show(ids.shift(), answer));
     } // what did not fit into one response is asked for again
     return status;
-  } catch (error) {
-    console.error(`${grpc.status[error.code] ?? 'failed'}: ${error.details ?? error}`);
-    return 1;
   } finally {
     client.close();
   }
@@ -70,6 +94,12 @@ function show(id, answer) {
   return 0;
 }
 
-main(process.argv.slice(2)).then((status) => {
-  process.exitCode = status;
-});
+main().then(
+  (status) => {
+    process.exitCode = status;
+  },
+  (error) => {
+    console.error(grpc.status[error.code] ? `${grpc.status[error.code]}: ${error.details}` : error.message);
+    process.exitCode = 1;
+  },
+);
