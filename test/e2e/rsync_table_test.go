@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,40 +229,6 @@ func killAndResume(t *testing.T, r *rsyncRun) {
 		updater.kill()
 	}
 	start(t, nil, "docstore-updater", args...).wait(t)
-}
-
-// TestRsyncSourceBuiltAnew gives the script another queue in the place of the
-// one that it copies.
-func TestRsyncSourceBuiltAnew(t *testing.T) {
-	t.Parallel()
-	documents := corpus(t)[:4_000]
-	source, data := t.TempDir(), t.TempDir()
-	first := sealSegment(t, source, documents[:1_000])
-	sealSegment(t, source, documents[1_000:2_000])
-	r := startReplica(t, source)
-	d := startDaemon(t, r.target, data)
-	d.waitDocument(t, documents[1_999].id, documents[1_999].line)
-
-	require.NoError(t, os.RemoveAll(source))
-	sealSegment(t, source, documents[3_000:3_500])
-	waitOutput(t, r.script, "Was the source built anew or restored?")
-	for range 2 {
-		sealSegment(t, source, documents[3_000:4_000])
-	}
-	waitOutput(t, r.script, "forked: "+first)
-	r.stop()
-	compareAll(t, newClient(t, d), expected(documents[:2_000]))
-	d.waitReady(t)
-
-	// Somebody copies it over all the same, as far as nothing is overwritten.
-	r.plainPass(t, "--ignore-existing")
-	d.poll(t, "/readyz", func(status int, body []byte) bool {
-		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("forked"))
-	})
-	want := expected(documents[:2_000])
-	delete(want, "no-such-package") // not to be known, now
-	compareAll(t, newClient(t, d), want)
-	d.stop(t)
 }
 
 // waitOutput returns once the process has printed the text.

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/docservice"
+)
+
+// builtAnew gives a script that copies a queue another one in its place: the second
+// half of the documents, each changed, in as many segments.
+func builtAnew(t *testing.T, documents []document) (r *replica, d *daemon, after []document) {
+	t.Helper()
+	source := t.TempDir()
+	half := len(documents) / 2
+	sealSegment(t, source, documents[:half])
+	sealSegment(t, source, documents[half:])
+	r = startReplica(t, source)
+	d = startDaemon(t, r.target, t.TempDir())
+	d.waitDocument(t, documents[len(documents)-1].id, documents[len(documents)-1].line)
+	d.waitReady(t)
+
+	require.NoError(t, os.RemoveAll(source))
+	for _, d := range documents[half:] {
+		after = append(after, document{id: d.id, line: append([]byte(`{"anew":true,`), d.line[1:]...)})
+	}
+	sealSegment(t, source, after[:half/2])
+	return r, d, after
+}
+
+// TestRsyncSourceBuiltAnew gives the script another queue in the place of the
+// one that it copies. It lets it in when it is told to, and then the daemon serves
+// the one until it has read the other.
+func TestRsyncSourceBuiltAnew(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:4_000]
+	r, d, after := builtAnew(t, documents)
+
+	// First the source is shorter than the copy, then as long, then longer.
+	waitOutput(t, r.script, "forked: ")
+	sealSegment(t, r.source, after[len(after)/2:])
+	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
+	id := regexp.MustCompile(`--accept-queue ([0-9a-f]{32})`).FindStringSubmatch(r.script.output.String())
+	require.NotNil(t, id)
+	r.stop()
+	r = resumeReplica(t, r.source, r.target, "--accept-queue", "00000000000000000000000000000000")
+	waitOutput(t, r.script, "let it in with --accept-queue "+id[1])
+	compareAll(t, newClient(t, d), expected(documents))
+	d.waitReady(t)
+	r.stop()
+
+	// Documents that both have are there all the time, first as before and then as
+	// they are now.
+	watched := watchChange(t, d, documents[len(documents)-1], after[len(after)-1])
+	r = resumeReplica(t, r.source, r.target, "--accept-queue", id[1])
+	waitOutput(t, r.script, "is a copy of the queue "+id[1])
+	d.waitDocument(t, "only-new", []byte(`{"id":"only-new"}`))
+	watched()
+	want := expected(after)
+	for _, d := range documents[:len(documents)/2] {
+		want[d.id] = nil
+	}
+	compareAll(t, newClient(t, d), want)
+	d.waitReady(t)
+	for _, err := os.Stat(filepath.Join(r.target, ".replaced")); !errors.Is(err, os.ErrNotExist); _, err = os.Stat(filepath.Join(r.target, ".replaced")) {
+		time.Sleep(pollInterval)
+	}
+
+	// The copy goes on, and so does the daemon after a restart.
+	sealSegment(t, r.source, []document{{id: "later", line: []byte(`{"id":"later"}`)}})
+	d.waitDocument(t, "later", []byte(`{"id":"later"}`))
+	d.stop(t)
+	d.restart(t)
+	d.waitReady(t)
+	want["later"] = []byte(`{"id":"later"}`)
+	compareAll(t, newClient(t, d), want)
+	r.stop()
+	d.stop(t)
+}
+
+// watchChange asks for a document all the time, which is one and then another, and
+// never something else; it may be unavailable while files are moved.
+func watchChange(t *testing.T, d *daemon, before, after document) (stop func()) {
+	t.Helper()
+	client := newClient(t, d)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	wrong := ""
+	running.Go(func() {
+		changed := false
+		for ctx.Err() == nil && wrong == "" {
+			got, err := client.Get(ctx, nil, before.id)
+			switch {
+			case err == nil && bytes.Equal(got, after.line):
+				changed = true
+			case err == nil && !changed && bytes.Equal(got, before.line):
+			case ctx.Err() == nil && !errors.Is(err, docservice.ErrUnavailable):
+				wrong = string(got)
+				if err != nil {
+					wrong = err.Error()
+				}
+			}
+			time.Sleep(time.Millisecond) // the others want the processor, too
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return func() {
+		t.Helper()
+		cancel()
+		running.Wait()
+		require.Empty(t, wrong, before.id)
+	}
+}
+
+// TestForeignSegment gives the daemon a segment of another queue behind its own: it
+// serves on what it has, and waits for the right one.
+func TestForeignSegment(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:2_000]
+	r, d, after := builtAnew(t, documents)
+	waitOutput(t, r.script, "forked: ")
+	r.stop()
+	sealSegment(t, r.source, after[len(after)/2:])
+	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
+	r.plainPass(t, "--ignore-existing")
+	d.poll(t, "/readyz", func(status int, body []byte) bool {
+		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("forked"))
+	})
+	want := expected(documents)
+	delete(want, "no-such-package") // not to be known, now
+	compareAll(t, newClient(t, d), want)
+	d.stop(t)
+}
+
+// TestAcceptQueueInterrupted: the script takes up an exchange that was interrupted
+// anywhere, and no other queue than the one it was told.
+func TestAcceptQueueInterrupted(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:400]
+	source, other, target := t.TempDir(), t.TempDir(), t.TempDir()
+	for i := range 4 {
+		sealSegment(t, source, documents[100*i:100*i+50])
+		sealSegment(t, other, documents[100*i+50:100*i+100])
+	}
+	once := func(source string, options ...string) (string, int) {
+		cmd := exec.Command(syncScript, append(options, "--once", source, target)...)
+		out, _ := cmd.CombinedOutput() // the status says more than the error
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	out, status := once(source)
+	require.Zero(t, status, out)
+	id := queueID(t, filepath.Join(other, "0000000001.seg"))
+
+	// As it is killed between two of its moves: two files are aside, and one of
+	// the others is in its place.
+	ready, replaced := filepath.Join(target, ".sync", "ready"), filepath.Join(target, ".replaced")
+	require.NoError(t, os.CopyFS(ready, os.DirFS(other)))
+	require.NoError(t, os.RemoveAll(filepath.Join(ready, "LOCK")))
+	require.NoError(t, os.Mkdir(replaced, 0o755))
+	for _, name := range []string{"0000000003.seg", "0000000004.seg"} {
+		require.NoError(t, os.Rename(filepath.Join(target, name), filepath.Join(replaced, name)))
+	}
+	require.NoError(t, os.Rename(filepath.Join(ready, "0000000004.seg"), filepath.Join(target, "0000000004.seg")))
+	out, status = once(other, "--accept-queue", id)
+	require.Zero(t, status, out)
+	requireSameSegments(t, other, target)
+	requireSameSegments(t, source, replaced)
+	require.NoDirExists(t, ready)
+
+	// Back again: not before the daemon has let go of what is aside.
+	first := queueID(t, filepath.Join(source, "0000000001.seg"))
+	out, status = once(source, "--accept-queue", first)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "still has the queue before")
+	requireSameSegments(t, other, target)
+	require.NoError(t, os.RemoveAll(replaced))
+	out, status = once(source, "--accept-queue", first)
+	require.Zero(t, status, out)
+	requireSameSegments(t, source, target)
+	requireSameSegments(t, other, replaced)
+}
+
+// TestOpenSegmentOfAnotherQueue: where the only segment is still open nothing but its
+// header tells that the source is another queue by now.
+func TestOpenSegmentOfAnotherQueue(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:600]
+	source, target := t.TempDir(), t.TempDir()
+	openSegment := func(documents []document) (end func()) {
+		feed, input := io.Pipe()
+		updater := start(t, feed, "docstore-updater", "append", "--queue", source, "--codec", "none", "--flush-interval", "1ms")
+		write(t, input, documents)
+		waitOpen(t, source, documents[len(documents)-1])
+		return func() {
+			require.NoError(t, updater.Process.Kill())
+			require.NoError(t, input.Close()) // who copies to its standard input ends, too
+			<-updater.exited
+		}
+	}
+	end := openSegment(documents[:100])
+	r := resumeReplica(t, source, target)
+	d := startDaemon(t, target, t.TempDir())
+	d.waitDocument(t, documents[99].id, documents[99].line)
+	r.stop()
+	end()
+	require.NoError(t, os.RemoveAll(source))
+	require.NoError(t, os.Mkdir(source, 0o755))
+	end = openSegment(documents[100:])
+	r = resumeReplica(t, source, target)
+	waitOutput(t, r.script, "forked: ")
+	r.stop()
+	end()
+	compareAll(t, newClient(t, d), expected(documents[:100]))
+	d.stop(t)
+}
+
+// waitOpen returns once the open segment in a directory holds a document.
+func waitOpen(t *testing.T, dir string, d document) {
+	t.Helper()
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "0000000001.open"))
+		if err == nil && bytes.Contains(content, d.line) {
+			return
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// queueID is the id of the queue that a segment is of.
+func queueID(t *testing.T, segment string) string {
+	t.Helper()
+	content, err := os.ReadFile(segment)
+	require.NoError(t, err)
+	return hex.EncodeToString(content[16:32])
+}
+
+// requireSameSegments compares the sealed segments of two directories.
+func requireSameSegments(t *testing.T, want, got string) {
+	t.Helper()
+	require.Len(t, segments(t, got), len(segments(t, want)))
+	for _, path := range segments(t, want) {
+		expected, err := os.ReadFile(path)
+		require.NoError(t, err)
+		there, err := os.ReadFile(filepath.Join(got, filepath.Base(path)))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(expected, there), path)
+	}
+}
