@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"docstore/bench/internal/zipf"
 )
 
 // Workloads that read while a writer runs. It overwrites random entries with what they
@@ -93,7 +95,7 @@ func (b *bench) scanFrom(key []byte, n int) error {
 // from one on, some far more often than others, and five add one.
 func (b *bench) ycsbE(threads int) (int, error) {
 	const entries, insertPercent = 100, 5
-	z := newZipf(b.num)
+	z := zipf.New(b.num)
 	count := b.reads / entries
 	return count * threads, parallel(threads, func(thread int) error {
 		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
@@ -103,7 +105,7 @@ func (b *bench) ycsbE(threads int) (int, error) {
 			if random.IntN(100) < insertPercent {
 				err = b.set(uint64(b.num) + b.inserted.Add(1) - 1)
 			} else {
-				key = b.data.key(key, z.draw(random))
+				key = b.data.key(key, z.Draw(random))
 				err = b.scanFrom(key, 1+random.IntN(entries))
 			}
 			if err != nil {

@@ -1,44 +1,50 @@
-// Docbench measures the main job: documents fetched by id from running daemons
-// through one Boxcar pool, closed loop, every document compared with its line.
+// Docbench measures the main job, documents fetched by id, beside what one would use
+// instead. Each store runs in processes of its own on this machine, is filled with the
+// same documents, and is asked in turns with the others, closed loop, every document
+// of a file compared with its line:
 //
-//	docserviced serve --collection debian=queue --data data &
-//	go run ./docbench -servers 127.0.0.1:7070 -collection debian -callers 1,64 -batch 1,50 debian.ndjson.gz
+//	go run ./docbench -stores docstore,memcached,go-redis,rueidis -callers 1,64 -batch 1,50 debian.ndjson.gz
+//	go run ./docbench -made 5000000 -distribution zipfian
 //
-// It prints a row for each number of callers, batch size and form in which the
-// documents travel: as stored, for the client to decode, or as plain bytes, that
-// the daemon decodes. The rounds of the forms take turns. With -http, the address
-// of a daemon that alone is asked, it also prints the processor time that one
-// takes for a document. The figures are those of the machine it runs on, which
-// it shares with the daemons.
+// The caches have room for everything, which is the best they can do. A store whose
+// server is not installed is left out, and a line says what to install. Daemons that run
+// already are asked instead with -servers:
+//
+//	go run ./docbench -servers 127.0.0.1:7070 -collection debian debian.ndjson.gz
+//
+// It prints a row for each number of callers, batch size and store: the median of the
+// rounds, and the ratio of the first store to it. The figures are those of the machine,
+// which the stores share with the callers.
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
-	"docstore/docservice"
+	"docstore/bench/internal/zipf"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if len(os.Args) == 4 && os.Args[1] == grpcChild {
+		if err := serveGRPC(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, "docbench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "docbench:", err)
 		os.Exit(1)
 	}
@@ -46,92 +52,55 @@ func main() {
 
 // settings is what the flags say.
 type settings struct {
-	servers    []string
+	stores     []string
+	servers    []string // that run already, instead of stores
 	collection string
 	callers    []int
 	batches    []int
-	http       string // of the daemon whose processor time counts; "": none
+	zipfian    bool
+	made       int
 	duration   time.Duration
 	rounds     int
 	file       string
 }
 
-func run(args []string) (err error) {
-	s, err := parse(args)
-	if err != nil {
-		return err
-	}
-	documents, err := readDocuments(s.file)
-	if err != nil {
-		return err
-	}
-	pool, err := boxcarrpc.NewPool(discovery.Static(s.servers...), &boxcarrpc.PoolOptions{
-		Size:    slices.Max(s.callers),
-		Methods: docservice.IdempotentMethods(),
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	stored := docservice.NewClient(pool, s.collection)
-	forms := []struct {
-		name   string
-		client *docservice.Client
-	}{{"stored", stored}, {"plain", stored.Plain()}}
-
-	fmt.Printf("%-8s %-6s %-7s %12s %10s %10s %14s\n", "callers", "batch", "form", "documents/s", "p50", "p99", "daemon us/doc")
-	for _, callers := range s.callers {
-		for _, batch := range s.batches {
-			results := make([][]result, len(forms))
-			for range s.rounds {
-				for i, form := range forms {
-					r, err := s.measure(form.client, documents, callers, batch)
-					if err != nil {
-						return err
-					}
-					results[i] = append(results[i], r)
-				}
-			}
-			for i, form := range forms {
-				r := middle(results[i])
-				fmt.Printf("%-8d %-6d %-7s %12.0f %10v %10v %14.2f\n", callers, batch, form.name, r.rate, r.p50, r.p99, r.daemon)
-			}
-		}
-	}
-	return nil
-}
-
-// middle is the round whose rate is the median, with the median of the daemon's
-// time.
-func middle(rounds []result) result {
-	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.daemon, b.daemon) })
-	daemon := rounds[len(rounds)/2].daemon
-	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.rate, b.rate) })
-	r := rounds[len(rounds)/2]
-	r.daemon = daemon
-	return r
-}
-
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("docbench", flag.ContinueOnError)
-	servers := flags.String("servers", "127.0.0.1:7070", "Boxcar addresses, separated by commas")
-	flags.StringVar(&s.collection, "collection", "debian", "name of the collection")
+	names := flags.String("stores", "docstore", "stores, separated by commas, the first one compared with the others: "+storeNames())
+	servers := flags.String("servers", "", "Boxcar addresses of daemons that run already, separated by commas")
+	flags.StringVar(&s.collection, "collection", "debian", "name of their collection")
 	callers := flags.String("callers", "1,64", "numbers of concurrent callers")
 	batches := flags.String("batch", "1,50", "numbers of documents asked for at once")
-	flags.StringVar(&s.http, "http", "", "HTTP address of the daemon, to tell its processor time")
+	distribution := flags.String("distribution", "uniform", "which documents are asked for: uniform or zipfian (0.99)")
+	flags.IntVar(&s.made, "made", 0, "make so many documents of about 1,000 bytes, instead of a file's")
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "length of one round")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds for each row; the median is printed")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
-	if flags.NArg() != 1 {
-		return s, fmt.Errorf("want one NDJSON file, the one that was appended; got %d", flags.NArg())
+	if s.made == 0 && flags.NArg() != 1 {
+		return s, fmt.Errorf("want one NDJSON file, or -made; got %d", flags.NArg())
 	}
-	if s.rounds < 1 {
-		return s, fmt.Errorf("-rounds %d: want at least 1", s.rounds)
+	if s.rounds < 1 || s.made < 0 {
+		return s, fmt.Errorf("-rounds %d, -made %d: want at least 1 and 0", s.rounds, s.made)
+	}
+	switch *distribution {
+	case "uniform":
+	case "zipfian":
+		s.zipfian = true
+	default:
+		return s, fmt.Errorf("-distribution %s: want uniform or zipfian", *distribution)
 	}
 	s.file = flags.Arg(0)
-	s.servers = strings.Split(*servers, ",")
+	if *servers != "" {
+		s.servers = strings.Split(*servers, ",")
+	}
+	s.stores = strings.Split(*names, ",")
+	for _, name := range s.stores {
+		if stores[name] == nil {
+			return s, fmt.Errorf("-stores: there is no %q; there are %s", name, storeNames())
+		}
+	}
 	if s.callers, err = numbers("-callers", *callers); err != nil {
 		return s, err
 	}
@@ -151,149 +120,116 @@ func numbers(flagName, list string) ([]int, error) {
 	return all, nil
 }
 
-type document struct {
-	id   string
-	line []byte
+// contestant is a store that was loaded, and the client for the row.
+type contestant struct {
+	name    string
+	store   store
+	client  client
+	results []result
 }
 
-// readDocuments reads NDJSON, gzipped or not.
-func readDocuments(name string) ([]document, error) {
-	content, err := os.ReadFile(name)
+func run(ctx context.Context, args []string) (err error) {
+	s, err := parse(args)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var in io.Reader = bytes.NewReader(content)
-	if strings.HasSuffix(name, ".gz") {
-		if in, err = gzip.NewReader(in); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	documents := &corpus{made: s.made}
+	if s.made == 0 {
+		if documents, err = readCorpus(s.file); err != nil {
+			return err
 		}
 	}
-	var documents []document
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 17<<20)
-	for lines.Scan() {
-		var fields struct{ ID string }
-		if err := json.Unmarshal(lines.Bytes(), &fields); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, len(documents)+1, err)
-		}
-		documents = append(documents, document{fields.ID, bytes.Clone(lines.Bytes())})
-	}
-	if len(documents) == 0 && lines.Err() == nil {
-		return nil, fmt.Errorf("%s: no documents", name)
-	}
-	return documents, lines.Err()
-}
-
-// result is one round: documents per second, what a call took, and what of the
-// daemon's processor time a document took, in microseconds.
-type result struct {
-	rate     float64
-	p50, p99 time.Duration
-	daemon   float64
-}
-
-// measure fetches random documents with so many callers.
-func (s *settings) measure(client *docservice.Client, documents []document, callers, batch int) (result, error) {
-	before, err := s.daemonSeconds()
+	dir, err := os.MkdirTemp("", "docbench-")
 	if err != nil {
-		return result{}, err
+		return err
 	}
-	latencies := make([][]time.Duration, callers)
-	failures := make([]error, callers)
-	started := time.Now()
-	deadline := started.Add(s.duration)
-	var running sync.WaitGroup
-	for i := range callers {
-		running.Go(func() {
-			c := caller{client: client, documents: documents, random: rand.New(rand.NewPCG(uint64(i), 1))}
-			latencies[i], failures[i] = c.fetchUntil(deadline, batch)
-		})
-	}
-	running.Wait()
-	elapsed := time.Since(started)
-	for _, err := range failures {
-		if err != nil {
-			return result{}, err
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	contestants, err := s.load(ctx, &rig{dir: dir}, documents)
+	defer func() {
+		for _, c := range contestants {
+			err = errors.Join(err, c.store.stop())
 		}
-	}
-	after, err := s.daemonSeconds()
+	}()
 	if err != nil {
-		return result{}, err
+		return err
 	}
-	all := slices.Concat(latencies...)
-	slices.Sort(all)
-	return result{
-		rate:   float64(len(all)*batch) / elapsed.Seconds(),
-		p50:    all[len(all)/2].Round(time.Microsecond),
-		p99:    all[len(all)*99/100].Round(time.Microsecond),
-		daemon: (after - before) * 1e6 / float64(len(all)*batch),
-	}, nil
-}
-
-// daemonSeconds is the processor time that the daemon has taken so far.
-func (s *settings) daemonSeconds() (float64, error) {
-	if s.http == "" {
-		return 0, nil
+	l := load{corpus: documents, duration: s.duration}
+	if s.zipfian {
+		l.zipf = zipf.New(documents.size())
 	}
-	response, err := http.Get("http://" + s.http + "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total "); ok {
-			return strconv.ParseFloat(value, 64)
+	fmt.Printf("%-8s %-6s %-14s %12s %10s %10s %14s %7s\n", "callers", "batch", "store", "documents/s", "p50", "p99", "server us/doc", "ratio")
+	for _, l.callers = range s.callers {
+		for _, l.batch = range s.batches {
+			if err := s.row(&l, contestants); err != nil {
+				return err
+			}
 		}
 	}
-	return 0, fmt.Errorf("http://%s/metrics does not tell process_cpu_seconds_total", s.http)
-}
-
-// caller is one front end's thread.
-type caller struct {
-	client    *docservice.Client
-	documents []document
-	random    *rand.Rand
-	buffer    []byte
-	asked     []int
-	ids       []string
-}
-
-func (c *caller) fetchUntil(deadline time.Time, batch int) ([]time.Duration, error) {
-	var latencies []time.Duration
-	for {
-		started := time.Now()
-		if started.After(deadline) && len(latencies) > 0 {
-			return latencies, nil
+	for _, c := range contestants {
+		if p := c.store.processes(); len(p) > 0 {
+			fmt.Printf("# %s: %d MB anonymous\n", c.name, anonymousBytes(p)>>20)
 		}
-		c.asked, c.ids = c.asked[:0], c.ids[:0]
-		for range batch {
-			n := c.random.IntN(len(c.documents))
-			c.asked, c.ids = append(c.asked, n), append(c.ids, c.documents[n].id)
-		}
-		if err := c.fetch(); err != nil {
-			return nil, err
-		}
-		latencies = append(latencies, time.Since(started))
-	}
-}
-
-func (c *caller) fetch() error {
-	ctx := context.Background()
-	if len(c.ids) == 1 {
-		got, err := c.client.Get(ctx, c.buffer[:0], c.ids[0])
-		c.buffer = got
-		return c.compare(0, got, err)
-	}
-	return c.client.GetMany(ctx, c.ids, c.compare)
-}
-
-func (c *caller) compare(i int, got []byte, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.ids[i], err)
-	}
-	if !bytes.Equal(got, c.documents[c.asked[i]].line) {
-		return fmt.Errorf("%s: got other bytes than its line", c.ids[i])
 	}
 	return nil
+}
+
+// load starts and fills the stores.
+func (s *settings) load(ctx context.Context, r *rig, documents *corpus) (contestants []*contestant, err error) {
+	if s.servers != nil {
+		return []*contestant{{name: "docstore", store: &runningStore{s.servers, s.collection}}}, nil
+	}
+	for _, name := range s.stores {
+		c := &contestant{name: name, store: stores[name](r)}
+		started := time.Now()
+		err := c.store.load(ctx, documents)
+		if missing := (missingError{}); errors.As(err, &missing) {
+			fmt.Printf("# %s is left out: %v\n", name, missing)
+			continue
+		}
+		contestants = append(contestants, c)
+		if err != nil {
+			return contestants, fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Printf("# %s: %d documents loaded in %.1f s, %d MB anonymous\n", name, documents.size(), time.Since(started).Seconds(), anonymousBytes(c.store.processes())>>20)
+	}
+	if len(contestants) == 0 {
+		return nil, errors.New("no store is left to measure")
+	}
+	return contestants, nil
+}
+
+// row measures all stores in turns.
+func (s *settings) row(l *load, contestants []*contestant) (err error) {
+	for _, c := range contestants {
+		c.results = nil
+		if c.client, err = c.store.client(l.callers); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		defer func() { err = errors.Join(err, c.client.close()) }()
+	}
+	for range s.rounds {
+		for _, c := range contestants {
+			r, err := l.measure(c.client, c.store.processes())
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			c.results = append(c.results, r)
+		}
+	}
+	first := middle(contestants[0].results).rate
+	for _, c := range contestants {
+		r := middle(c.results)
+		fmt.Printf("%-8d %-6d %-14s %12.0f %10v %10v %14.2f %7.2f\n", l.callers, l.batch, c.name, r.rate, r.p50, r.p99, r.server, first/r.rate)
+	}
+	return nil
+}
+
+// middle is the round whose rate is the median, with the median of the server's time.
+func middle(rounds []result) result {
+	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.server, b.server) })
+	server := rounds[len(rounds)/2].server
+	slices.SortFunc(rounds, func(a, b result) int { return cmp.Compare(a.rate, b.rate) })
+	r := rounds[len(rounds)/2]
+	r.server = server
+	return r
 }

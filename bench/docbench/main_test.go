@@ -1,19 +1,32 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/bench/internal/zipf"
 	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/queue"
 )
+
+// TestMain is the server of grpc+pebble, too, as main is.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == grpcChild {
+		if err := serveGRPC(os.Args[2], os.Args[3]); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // TestAgainstAServer measures a server of ten documents for a moment, and then
 // with another document in the file than the server has.
@@ -44,26 +57,56 @@ func TestAgainstAServer(t *testing.T) {
 		require.ErrorIs(t, <-served, boxcarrpc.ErrServerClosed)
 	}()
 
-	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("other 1\nprocess_cpu_seconds_total 1.5\n"))
-	}))
-	defer metrics.Close()
 	file := filepath.Join(dir, "documents.ndjson")
 	args := []string{
 		"-servers", listener.Addr().String(), "-callers", "1,3", "-batch", "1,4",
-		"-http", metrics.Listener.Addr().String(), "-duration", "10ms", "-rounds", "1", file,
+		"-duration", "10ms", "-rounds", "1", file,
 	}
 	require.NoError(t, os.WriteFile(file, lines, 0o600))
-	require.NoError(t, run(args))
+	require.NoError(t, run(t.Context(), args))
 
 	require.NoError(t, os.WriteFile(file, []byte(`{"id":"a","x":1}`+"\n"), 0o600))
-	require.ErrorContains(t, run(args), "other bytes than its line")
+	require.ErrorContains(t, run(t.Context(), args), "other bytes than its line")
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}} {
+	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}, {"-stores", "abacus", "x"}, {"-distribution", "skewed", "x"}, {"-made", "-1"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}
-	require.Error(t, run([]string{filepath.Join(t.TempDir(), "absent.ndjson")}))
+	require.Error(t, run(t.Context(), []string{filepath.Join(t.TempDir(), "absent.ndjson")}))
+}
+
+// TestStores fills each store that is installed with a few made documents, and fetches
+// them, each compared with what it should be.
+func TestStores(t *testing.T) {
+	documents := &corpus{made: 100}
+	c := &corpus{}
+	require.NoError(t, documents.each(func(id string, line []byte) error {
+		c.ids, c.lines = append(c.ids, id), append(c.lines, bytes.Clone(line))
+		return nil
+	}))
+	for name := range stores {
+		t.Run(name, func(t *testing.T) {
+			s := stores[name](&rig{dir: t.TempDir()})
+			err := s.load(t.Context(), c)
+			if missing := (missingError{}); errors.As(err, &missing) {
+				t.Skip(missing)
+			}
+			defer func() { require.NoError(t, s.stop()) }()
+			require.NoError(t, err)
+			client, err := s.client(3)
+			require.NoError(t, err)
+			for _, batch := range []int{1, 7} {
+				l := load{corpus: c, zipf: zipf.New(100), callers: 3, batch: batch, duration: 10 * time.Millisecond}
+				r, err := l.measure(client, s.processes())
+				require.NoError(t, err)
+				require.Positive(t, r.rate)
+			}
+			_, err = client.get(t.Context(), nil, "missing")
+			require.Error(t, err)
+			require.NoError(t, client.close())
+			require.Positive(t, anonymousBytes(s.processes()))
+		})
+	}
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+)
+
+// corpus is the documents of a run: those of a file, or made ones, which take no
+// memory.
+type corpus struct {
+	ids   []string // of a file
+	lines [][]byte
+	made  int
+}
+
+func (c *corpus) size() int {
+	if c.made > 0 {
+		return c.made
+	}
+	return len(c.ids)
+}
+
+func (c *corpus) id(n int) string {
+	if c.made > 0 {
+		return fmt.Sprintf("job-%010d", n)
+	}
+	return c.ids[n]
+}
+
+// line appends document n to dst.
+func (c *corpus) line(dst []byte, n int) []byte {
+	if c.made == 0 {
+		return append(dst, c.lines[n]...)
+	}
+	return appendMade(dst, n)
+}
+
+// each gives fn all documents in order; both slices are valid until it returns.
+func (c *corpus) each(fn func(id string, line []byte) error) error {
+	var line []byte
+	for n := range c.size() {
+		line = c.line(line[:0], n)
+		if err := fn(c.id(n), line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// words are what made documents are made of; as in real ones, a few are frequent.
+var words = strings.Fields(`the and of to in for with you our team work experience will be are
+	we as is on your that role skills this years manage develop customer support business design data
+	project services sales engineering software systems quality health care training benefits schedule
+	location salary hourly overtime remote hybrid position responsibilities requirements qualifications
+	preferred degree communication environment opportunity employer equal`)
+
+// madeBytes is about how long a made document is.
+const madeBytes = 1000
+
+// appendMade appends made document n, the same each time.
+func appendMade(dst []byte, n int) []byte {
+	random := rand.New(rand.NewPCG(uint64(n), 7))
+	start := len(dst)
+	dst = fmt.Appendf(dst, `{"id":"job-%010d","company":"company %d","city":"city %d","salary":%d,"text":"`,
+		n, random.IntN(20_000), random.IntN(3_000), 20_000+random.IntN(100_000))
+	for len(dst)-start < madeBytes-3 {
+		// The product of two makes the first words frequent.
+		word := words[random.IntN(len(words))*random.IntN(len(words))/len(words)]
+		dst = append(append(dst, word...), ' ')
+	}
+	return append(dst, `"}`...)
+}
+
+// readCorpus reads NDJSON, gzipped or not.
+func readCorpus(name string) (*corpus, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var in io.Reader = bytes.NewReader(content)
+	if strings.HasSuffix(name, ".gz") {
+		if in, err = gzip.NewReader(in); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	c := &corpus{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 17<<20)
+	for lines.Scan() {
+		var fields struct{ ID string }
+		if err := json.Unmarshal(lines.Bytes(), &fields); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, len(c.ids)+1, err)
+		}
+		c.ids, c.lines = append(c.ids, fields.ID), append(c.lines, bytes.Clone(lines.Bytes()))
+	}
+	if len(c.ids) == 0 && lines.Err() == nil {
+		return nil, fmt.Errorf("%s: no documents", name)
+	}
+	return c, lines.Err()
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+)
+
+// grpcStore is what one would put together: documents in Pebble behind grpc-go, without
+// the cost of a message format, in a process of its own.
+type grpcStore struct {
+	rig     *rig
+	server  *process
+	address string
+}
+
+const (
+	grpcChild   = "serve-grpc-pebble" // the argument with which this program is the server
+	grpcGet     = "/bench.Documents/Get"
+	grpcGetMany = "/bench.Documents/GetMany"
+	pebbleCache = 2 << 30 // holds everything
+)
+
+func (s *grpcStore) load(ctx context.Context, c *corpus) (err error) {
+	dir := filepath.Join(s.rig.dir, "pebble")
+	db, err := openPebble(dir)
+	if err != nil {
+		return err
+	}
+	err = c.each(func(id string, line []byte) error { return db.Set([]byte(id), line, pebble.NoSync) })
+	if err := errors.Join(err, db.Flush(), db.Close()); err != nil {
+		return err
+	}
+	if s.address, err = freeAddress(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if s.server, err = s.rig.start(self, grpcChild, dir, s.address); err != nil {
+		return err
+	}
+	return s.server.listening(ctx, s.address)
+}
+
+func openPebble(dir string) (*pebble.DB, error) {
+	o := &pebble.Options{Cache: pebble.NewCache(pebbleCache), MemTableSize: 64 << 20}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return pebble.Open(dir, o)
+}
+
+func (s *grpcStore) processes() []*process { return []*process{s.server} }
+func (s *grpcStore) stop() error           { return s.server.stop() }
+
+// serveGRPC is the server's process.
+func serveGRPC(dir, address string) error {
+	db, err := openPebble(dir)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
+	method := func(name string, answer func(request []byte) ([]byte, error)) grpc.MethodDesc {
+		return grpc.MethodDesc{MethodName: name, Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			var request []byte
+			if err := decode(&request); err != nil {
+				return nil, err
+			}
+			response, err := answer(request)
+			return &response, err
+		}}
+	}
+	get := func(dst, id []byte) ([]byte, error) {
+		value, closer, err := db.Get(id)
+		if err != nil {
+			return nil, err
+		}
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(value)))
+		return append(dst, value...), closer.Close()
+	}
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: "bench.Documents", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
+		method("Get", func(request []byte) ([]byte, error) { return get(nil, request) }),
+		method("GetMany", func(request []byte) (response []byte, err error) {
+			return response, eachPart(request, func(id []byte) error {
+				response, err = get(response, id)
+				return err
+			})
+		}),
+	}}, struct{}{})
+	return server.Serve(listener)
+}
+
+// eachPart gives fn the parts of a message, each behind its length.
+func eachPart(message []byte, fn func(part []byte) error) error {
+	for len(message) > 0 {
+		if len(message) < 4 || uint64(len(message)-4) < uint64(binary.LittleEndian.Uint32(message)) {
+			return errors.New("a message is cut off")
+		}
+		end := 4 + binary.LittleEndian.Uint32(message)
+		if err := fn(message[4:end]); err != nil {
+			return err
+		}
+		message = message[end:]
+	}
+	return nil
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+func (rawCodec) Name() string { return "raw" }
+
+var _ encoding.CodecV2 = rawCodec{}
+
+// grpcClient has a connection for each processor: more made no difference.
+type grpcClient struct {
+	conns []*grpc.ClientConn
+	turn  chan int
+}
+
+func (s *grpcStore) client(int) (client, error) {
+	c := &grpcClient{turn: make(chan int, runtime.NumCPU())}
+	for i := range cap(c.turn) {
+		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		c.conns = append(c.conns, conn)
+		c.turn <- i
+	}
+	return c, nil
+}
+
+func (c *grpcClient) invoke(ctx context.Context, method string, request []byte) (response []byte, err error) {
+	i := <-c.turn
+	c.turn <- i
+	err = c.conns[i].Invoke(ctx, method, &request, &response)
+	return response, err
+}
+
+func (c *grpcClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
+	response, err := c.invoke(ctx, grpcGet, []byte(id))
+	if err == nil {
+		err = eachPart(response, func(document []byte) error {
+			dst = append(dst, document...)
+			return nil
+		})
+	}
+	return dst, err
+}
+
+func (c *grpcClient) getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error {
+	var request []byte
+	for _, id := range ids {
+		request = binary.LittleEndian.AppendUint32(request, uint32(len(id)))
+		request = append(request, id...)
+	}
+	response, err := c.invoke(ctx, grpcGetMany, request)
+	if err != nil {
+		return err
+	}
+	i := 0
+	err = eachPart(response, func(document []byte) error {
+		i++
+		return fn(i-1, document)
+	})
+	if err == nil && i != len(ids) {
+		err = fmt.Errorf("%d documents came for %d ids", i, len(ids))
+	}
+	return err
+}
+
+func (c *grpcClient) close() error {
+	var errs []error
+	for _, conn := range c.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"docstore/bench/internal/zipf"
+)
+
+// verifyMade is how many made documents come for one that is compared with what it
+// should be: making it again costs as much as fetching it. Documents of a file are all
+// compared.
+const verifyMade = 64
+
+// load is what is asked of a store.
+type load struct {
+	corpus   *corpus
+	zipf     *zipf.Zipf // nil: uniform
+	callers  int
+	batch    int
+	duration time.Duration
+}
+
+// result is one round: documents per second, what a call took, and what of the server's
+// processor time a document took, in microseconds.
+type result struct {
+	rate     float64
+	p50, p99 time.Duration
+	server   float64
+}
+
+// measure fetches random documents with so many callers.
+func (l *load) measure(c client, processes []*process) (result, error) {
+	before := cpuSeconds(processes)
+	latencies := make([][]time.Duration, l.callers)
+	failures := make([]error, l.callers)
+	started := time.Now()
+	deadline := started.Add(l.duration)
+	var running sync.WaitGroup
+	for i := range l.callers {
+		running.Go(func() {
+			one := caller{load: l, client: c, random: rand.New(rand.NewPCG(uint64(i), 1))}
+			latencies[i], failures[i] = one.fetchUntil(deadline)
+		})
+	}
+	running.Wait()
+	elapsed := time.Since(started)
+	for _, err := range failures {
+		if err != nil {
+			return result{}, err
+		}
+	}
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	documents := float64(len(all) * l.batch)
+	return result{
+		rate:   documents / elapsed.Seconds(),
+		p50:    all[len(all)/2].Round(time.Microsecond),
+		p99:    all[len(all)*99/100].Round(time.Microsecond),
+		server: (cpuSeconds(processes) - before) * 1e6 / documents,
+	}, nil
+}
+
+// caller is one front end's thread.
+type caller struct {
+	load   *load
+	client client
+	random *rand.Rand
+	buffer []byte
+	want   []byte
+	asked  []int
+	ids    []string
+	seen   int
+}
+
+func (c *caller) fetchUntil(deadline time.Time) ([]time.Duration, error) {
+	var latencies []time.Duration
+	for {
+		c.draw()
+		started := time.Now()
+		if started.After(deadline) && len(latencies) > 0 {
+			return latencies, nil
+		}
+		if err := c.fetch(); err != nil {
+			return nil, err
+		}
+		latencies = append(latencies, time.Since(started))
+	}
+}
+
+// draw picks the next ids.
+func (c *caller) draw() {
+	c.asked, c.ids = c.asked[:0], c.ids[:0]
+	for range c.load.batch {
+		var n int
+		if size := c.load.corpus.size(); c.load.zipf == nil {
+			n = c.random.IntN(size)
+		} else {
+			// The popular ones lie anywhere: a step that has no divisor in common with
+			// the size goes to each place once.
+			n = int(c.load.zipf.Draw(c.random) * 2_654_435_761 % uint64(size))
+		}
+		c.asked, c.ids = append(c.asked, n), append(c.ids, c.load.corpus.id(n))
+	}
+}
+
+func (c *caller) fetch() (err error) {
+	ctx := context.Background()
+	if len(c.ids) == 1 {
+		if c.buffer, err = c.client.get(ctx, c.buffer[:0], c.ids[0]); err != nil {
+			return fmt.Errorf("%s: %w", c.ids[0], err)
+		}
+		return c.compare(0, c.buffer)
+	}
+	return c.client.getMany(ctx, c.ids, c.compare)
+}
+
+func (c *caller) compare(i int, got []byte) error {
+	if c.seen++; c.load.corpus.made > 0 && c.seen%verifyMade != 0 {
+		return nil
+	}
+	if c.want = c.load.corpus.line(c.want[:0], c.asked[i]); !bytes.Equal(got, c.want) {
+		return fmt.Errorf("%s: got other bytes than its line", c.ids[i])
+	}
+	return nil
+}

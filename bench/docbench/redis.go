@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+// redisStore is Redis without persistence, behind one of two clients.
+type redisStore struct {
+	rig     *rig
+	open    func(address string, callers int) (client, error)
+	server  *process
+	address string
+}
+
+func (s *redisStore) load(ctx context.Context, c *corpus) error {
+	command, err := installed("redis-server", "redis-server")
+	if err != nil {
+		return err
+	}
+	if s.address, err = freeAddress(); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		return err
+	}
+	if s.server, err = s.rig.start(command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
+		return err
+	}
+	if err := s.server.listening(ctx, s.address); err != nil {
+		return err
+	}
+	to := redis.NewClient(&redis.Options{Addr: s.address})
+	defer func() { _ = to.Close() }() // its last command has answered
+	pipe := to.Pipeline()
+	err = c.each(func(id string, line []byte) error {
+		pipe.Set(ctx, id, append([]byte(nil), line...), 0)
+		if pipe.Len() < 1000 {
+			return nil
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+	if err != nil || pipe.Len() == 0 {
+		return err
+	}
+	_, err = pipe.Exec(ctx)
+	return err
+}
+
+func (s *redisStore) processes() []*process              { return []*process{s.server} }
+func (s *redisStore) stop() error                        { return s.server.stop() }
+func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers) }
+
+type goRedisClient struct{ *redis.Client }
+
+func openGoRedis(address string, callers int) (client, error) {
+	return goRedisClient{redis.NewClient(&redis.Options{Addr: address, PoolSize: callers})}, nil
+}
+
+func (c goRedisClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
+	value, err := c.Get(ctx, id).Bytes()
+	return append(dst, value...), err
+}
+
+func (c goRedisClient) getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error {
+	values, err := c.MGet(ctx, ids...).Result()
+	if err != nil {
+		return err
+	}
+	for i, value := range values {
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("redis has no %s", ids[i])
+		}
+		if err := fn(i, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c goRedisClient) close() error { return c.Close() }
+
+type rueidisClient struct{ rueidis.Client }
+
+func openRueidis(address string, _ int) (client, error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	return rueidisClient{c}, err
+}
+
+func (c rueidisClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
+	value, err := c.Do(ctx, c.B().Get().Key(id).Build()).AsBytes()
+	return append(dst, value...), err
+}
+
+func (c rueidisClient) getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error {
+	values, err := c.Do(ctx, c.B().Mget().Key(ids...).Build()).ToArray()
+	if err != nil {
+		return err
+	}
+	for i := range values {
+		value, err := values[i].AsBytes()
+		if err != nil {
+			return fmt.Errorf("%s: %w", ids[i], err)
+		}
+		if err := fn(i, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c rueidisClient) close() error {
+	c.Close()
+	return nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// rig is where stores live: a directory, and our own commands, built.
+type rig struct {
+	dir string
+	bin string // empty until needed
+}
+
+// process is a server that runs.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	output bytes.Buffer // to be read when it has ended
+	ended  chan error
+}
+
+// start runs a server.
+func (r *rig) start(name string, args ...string) (*process, error) {
+	return r.startAs(nil, name, args...)
+}
+
+// startAs runs a server as another user; nil is the same one.
+func (r *rig) startAs(as *syscall.SysProcAttr, name string, args ...string) (*process, error) {
+	p := &process{name: filepath.Base(name), cmd: exec.Command(name, args...), ended: make(chan error, 1)}
+	p.cmd.SysProcAttr = as
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	return p, nil
+}
+
+// stop ends a process that was started, nil for none.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := <-p.ended
+	if status := (*exec.ExitError)(nil); errors.As(err, &status) && status.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+		return nil // by us
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.name, err, p.output.Bytes())
+	}
+	return nil
+}
+
+// listening waits until something listens at an address.
+func (p *process) listening(ctx context.Context, address string) error {
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case err := <-p.ended:
+			return fmt.Errorf("%s has ended: %w\n%s", p.name, err, p.output.Bytes())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// clockTick is the unit of processor time in /proc.
+const clockTick = 100
+
+// cpuSeconds is the processor time of processes and of their children's so far.
+func cpuSeconds(processes []*process) float64 {
+	total := 0.0
+	for _, pid := range pids(processes) {
+		content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // one that has ended counts no more
+		_, rest, _ := strings.Cut(string(content), ") ")
+		if fields := strings.Fields(rest); len(fields) > 12 {
+			user, _ := strconv.ParseFloat(fields[11], 64)
+			system, _ := strconv.ParseFloat(fields[12], 64)
+			total += (user + system) / clockTick
+		}
+	}
+	return total
+}
+
+// anonymousBytes is the memory of processes that is not a file's.
+func anonymousBytes(processes []*process) (total int64) {
+	for _, pid := range pids(processes) {
+		content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, _ := strings.Cut(string(content), "RssAnon:")
+		if fields := strings.Fields(rest); len(fields) > 0 {
+			kilobytes, _ := strconv.ParseInt(fields[0], 10, 64)
+			total += kilobytes << 10
+		}
+	}
+	return total
+}
+
+// pids are those of processes and of their children.
+func pids(processes []*process) (all []int) {
+	for _, p := range processes {
+		pid := p.cmd.Process.Pid
+		all = append(all, pid)
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		for _, field := range strings.Fields(string(children)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
+}
+
+// freeAddress is a local address that nobody listens at now.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// command is the path of one of our own, which are built the first time.
+func (r *rig) command(name string) (string, error) {
+	if r.bin == "" {
+		root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "docstore").Output()
+		if err != nil {
+			return "", fmt.Errorf("finding the module: %w", err)
+		}
+		bin := filepath.Join(r.dir, "bin")
+		build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./cmd/docstore-updater", "./cmd/docserviced")
+		build.Dir = string(bytes.TrimSpace(root)) // bench/ has a go.mod of its own
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("building the commands: %w\n%s", err, out)
+		}
+		r.bin = bin
+	}
+	return filepath.Join(r.bin, name), nil
+}
+
+// installed finds a rival's command.
+func installed(command, install string) (string, error) {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return "", missingError{command, install}
+	}
+	return path, nil
+}
+
+// bytesIn is the size of all files below a directory.
+func bytesIn(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}

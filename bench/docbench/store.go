@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// store is something that documents are fetched from, in processes of its own.
+type store interface {
+	// load starts the store and fills it with a corpus.
+	load(ctx context.Context, c *corpus) error
+	// client returns one that so many callers share.
+	client(callers int) (client, error)
+	// processes are those that serve, for their processor time and memory.
+	processes() []*process
+	// stop ends the processes.
+	stop() error
+}
+
+// client fetches. Many callers use it at once.
+type client interface {
+	// get appends a document to dst.
+	get(ctx context.Context, dst []byte, id string) ([]byte, error)
+	// getMany calls fn for each of the ids, in any order; the document is valid until
+	// it returns.
+	getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error
+	close() error
+}
+
+// stores makes those there are, by name.
+var stores = map[string]func(*rig) store{
+	"docstore":       func(r *rig) store { return &docstoreStore{rig: r, name: "docstore", codec: "s2"} },
+	"docstore-plain": func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-plain", codec: "s2", plain: true} },
+	"docstore-none":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-none", codec: "none"} },
+	"docstore-zstd":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-zstd", codec: "zstd"} },
+	"memcached":      func(r *rig) store { return &memcachedStore{rig: r} },
+	"go-redis":       func(r *rig) store { return &redisStore{rig: r, open: openGoRedis} },
+	"rueidis":        func(r *rig) store { return &redisStore{rig: r, open: openRueidis} },
+	"grpc+pebble":    func(r *rig) store { return &grpcStore{rig: r} },
+	"postgresql":     func(r *rig) store { return &postgresStore{rig: r} },
+}
+
+func storeNames() string {
+	names := make([]string, 0, len(stores))
+	for name := range stores {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// missingError is a rival that is not installed.
+type missingError struct{ command, install string }
+
+func (e missingError) Error() string {
+	return fmt.Sprintf("%s is not here; install %s (bench/setup does)", e.command, e.install)
+}
