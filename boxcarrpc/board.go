@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"time"
@@ -53,10 +54,16 @@ func (s *Server) withTools(h Handler) Handler {
 		case MethodEcho:
 			return append(dst, request...), nil
 		case MethodLoad:
-			return s.appendLoad(dst), nil
+			return binary.LittleEndian.AppendUint32(dst, max(s.load(), 1)-1), nil // beside this one
 		}
 		return h(ctx, method, request, dst)
 	}
+}
+
+// load is how many requests the server has. A stream may rest for long, and tells
+// nothing.
+func (s *Server) load() uint32 {
+	return uint32(max(s.admission.inFlight.Load()-s.counts.streams.Load(), 0))
 }
 
 // Board lists the slots that the server has given out.

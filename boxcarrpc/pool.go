@@ -248,6 +248,9 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
 		p.giveBack(lane)
 	default:
+		if p.options.HeedLoad && p.mu.chooser == nil && outcome == core.Success {
+			p.mu.ladder.Quiet(now, entry, int32(lane.response.Load))
+		}
 		p.trim()
 		if lowest != wire.NoSlot && p.mu.rover.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
 			p.arm()

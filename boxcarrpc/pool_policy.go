@@ -24,12 +24,6 @@ const (
 	probesShare = 4
 )
 
-// appendLoad appends the answer to MethodLoad.
-func (s *Server) appendLoad(dst []byte) []byte {
-	beside := max(s.admission.inFlight.Load()-1, 0)
-	return binary.LittleEndian.AppendUint32(dst, uint32(beside))
-}
-
 // A chooser has a policy choose among the servers of a pool. The ladder keeps as
 // many slots of each server as of the others, the rover connects to all, and the
 // policy is told of those that can be used; what it chooses is a server, of which a
@@ -98,7 +92,7 @@ func (c *chooser) pick(now int64, tried []int32) *clientLane {
 }
 
 var policyOutcomes = [...]policy.Outcome{
-	core.Neutral: policy.Neutral, core.Success: policy.Success, core.Refused: policy.Refused,
+	core.Neutral: policy.Neutral, core.Success: policy.Success, core.Refused: policy.Refused, core.Failure: policy.Neutral,
 }
 
 // done tells the policy how the request of a lane ended, if it chose it.
@@ -108,7 +102,7 @@ func (c *chooser) done(now int64, lane *clientLane, outcome policy.Outcome, lowe
 	}
 	c.chosen[lane.entry] = false
 	c.policy.Done(now, c.choices[lane.entry], policy.Result{
-		Outcome: outcome, Took: now - lane.picked, Report: policy.Report{Lowest: int32(lowest)},
+		Outcome: outcome, Took: now - lane.picked, Report: policy.Report{Lowest: int32(lowest), InFlight: int32(lane.response.Load)},
 	}, &c.pool.mu.rng)
 	c.act(now)
 }

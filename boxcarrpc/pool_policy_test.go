@@ -132,3 +132,63 @@ func TestSlotsIsWhatAPoolDoesByItself(t *testing.T) {
 	p := newPool(t, &PoolOptions{Policy: policyNamed(t, "slots", nil)}, s.address)
 	require.Nil(t, p.mu.chooser)
 }
+
+// A pool that heeds the load keeps to a server that is
+// quiet, one call at a time, and leaves it when another uses it.
+func TestAPoolHeedsTheLoad(t *testing.T) {
+	g := newGate()
+	var gated atomic.Bool
+	_, addresses, counts := countedServers(t, 4, func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		if method == "slow" && gated.Load() {
+			return g.handler(ctx, method, request, dst)
+		}
+		return dst, nil
+	})
+	defer g.release()
+	p := newPool(t, &PoolOptions{Size: 16, HeedLoad: true}, addresses...)
+	full(t, p)
+	call := func() (server int) {
+		var before [4]int64
+		for i := range counts {
+			before[i] = counts[i].Load()
+		}
+		_, err := p.Call(t.Context(), "quick", nil, nil)
+		require.NoError(t, err)
+		for i := range counts {
+			if counts[i].Load() > before[i] {
+				server = i
+			}
+		}
+		return server
+	}
+	until(t, "it keeps to one server", func() bool {
+		first := call()
+		for range 50 {
+			if call() != first {
+				return false
+			}
+		}
+		return true
+	})
+	// All four have a call of another pool's, and each says so: none is better.
+	gated.Store(true)
+	var callers sync.WaitGroup
+	for _, address := range addresses {
+		other := newPool(t, &PoolOptions{Size: 1}, address)
+		callers.Go(func() { _, _ = other.Call(t.Context(), "slow", nil, nil) })
+		<-g.entered
+	}
+	busy := 0
+	for i := range counts {
+		before := counts[i].Load()
+		for range 50 {
+			call()
+		}
+		if counts[i].Load() > before {
+			busy++
+		}
+	}
+	require.GreaterOrEqual(t, busy, 2)
+	g.release()
+	callers.Wait()
+}

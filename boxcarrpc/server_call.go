@@ -195,6 +195,7 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		c.mu.lanes[l.number] = nil
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
+	answer.Load = s.load()
 	pending = c.out.response(l.number, flags, answer, header, trailer, data, bulk)
 	if lost {
 		s.reclaim(l.slot)

@@ -41,8 +41,9 @@ const (
 	loadService     = 50 * time.Millisecond
 	loadSigma       = 0.5
 
-	retryShare = 0.2 // of a frontend's requests, the most that may be retries
-	retryBurst = 10
+	// What a pool's retry budget is by default.
+	retryShare       = 0.2
+	retriesPerSecond = 10
 
 	// The token buckets of viamedia and knotty: what a backend can do, and a
 	// little, since otherwise they would refuse at any load.
@@ -90,7 +91,8 @@ func (c *config) resolve() error {
 	if c.policy == "viamedia" {
 		c.options.Size = 1 << 20 // its connections are for one request each
 	}
-	if _, err := policy.ByName(c.policy, &c.options); err != nil {
+	c.options.HeedLoad = c.policy == slotsLoad
+	if _, err := c.makePolicy(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -112,6 +114,19 @@ func (c *config) resolveLoad(bad func(string, ...any)) {
 		c.service, c.sigma = loadService, loadSigma
 	}
 	c.rate = share * float64(c.backends) / c.service.Seconds()
+}
+
+// slotsLoad is slots that heed the load that backends report.
+const slotsLoad = "slots+load"
+
+// policyNames are the policies that there are here.
+func policyNames() []string {
+	names := policy.Names()
+	return slices.Insert(names, 1+slices.Index(names, "slots"), slotsLoad)
+}
+
+func (c *config) makePolicy() (func() policy.Policy, error) {
+	return policy.ByName(strings.TrimSuffix(c.policy, "+load"), &c.options)
 }
 
 // p99Service is the 99th percentile of the service time.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/policy"
 )
@@ -8,8 +10,8 @@ import (
 // A frontend is a client: its policy, and what it may repeat.
 type frontend struct {
 	policy policy.Policy
-	wake   int64   // when its policy is woken, never if it is not
-	budget float32 // retries it may make
+	wake   int64 // when its policy is woken, never if it is not
+	budget core.RetryBudget
 	conns  int32
 	turn   int32 // which part of its table the next gossip is about
 	hot    bool
@@ -26,7 +28,7 @@ type question struct {
 func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 	s.frontends = make([]frontend, s.c.frontends)
 	for i := range s.frontends {
-		s.frontends[i] = frontend{policy: makePolicy(), wake: never, budget: retryBurst}
+		s.frontends[i] = frontend{policy: makePolicy(), wake: never, budget: core.NewRetryBudget(0, retryShare, retriesPerSecond, int32(max(s.c.size, retriesPerSecond)))}
 	}
 }
 
@@ -102,7 +104,7 @@ func (s *simulation) resize(f int32) {
 		had[b] = true
 		if !stays[b] {
 			p.Leave(s.now, b, &s.rng)
-			if s.c.policy != "slots" { // which gives its slots back itself
+			if !strings.HasPrefix(s.c.policy, "slots") { // which gives its slots back itself
 				for last := s.pairs.lanesOf(f, b) == 0; !last; {
 					last = s.release(f, b, -1)
 				}
@@ -130,8 +132,7 @@ func (s *simulation) arrive(f int32) {
 	}
 	t := &s.tasks[index]
 	t.born, t.frontend, t.attempt = s.now, f, 0
-	front := &s.frontends[f]
-	front.budget = min(front.budget+retryShare, retryBurst)
+	s.frontends[f].budget.Deposit()
 	s.measure.arrived(s.now)
 	s.attempt(index)
 }
@@ -190,8 +191,7 @@ func (s *simulation) finish(index int32) {
 	if t.choice.Fresh && t.outcome == policy.Broken && s.pairs.lanesOf(t.frontend, t.choice.Server) > 0 {
 		s.release(t.frontend, t.choice.Server, -1)
 	}
-	if int(t.attempt) < min(s.c.retries, maxTried) && f.budget >= 1 {
-		f.budget--
+	if int(t.attempt) < min(s.c.retries, maxTried) && f.budget.Withdraw(s.now) {
 		t.tried[t.attempt] = t.choice.Server
 		t.attempt++
 		s.measure.retried(s.now)

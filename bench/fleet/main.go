@@ -12,7 +12,7 @@
 // The model: a backend serves one request after another; the network takes 0.5 ms
 // each way, a new connection a round trip more. 5 % of the frontends have ten times
 // the mean rate, 20 % none, the rest the same. A request that is refused or broken
-// is tried elsewhere, at most 3 times and within 20 % of a frontend's requests.
+// is tried elsewhere, at most 3 times and within a frontend's retry budget.
 package main
 
 import (
@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"docstore/boxcarrpc/policy"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -55,7 +54,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&c.backends, "backends", 100_000, "how many backends")
 	set.StringVar(&f.ks, "k", "100", "how many backends a frontend may use; or a list")
 	set.IntVar(&c.size, "slots", 0, "slots of a frontend; 0 is peak rate x p99 x 1.5, at least k")
-	set.StringVar(&f.policies, "policy", "slots", "a list of "+strings.Join(policy.Names(), ", ")+"; or all")
+	set.StringVar(&f.policies, "policy", "slots", "a list of "+strings.Join(policyNames(), ", ")+"; or all")
 	set.StringVar(&f.subsets, "subset", "rocksteadier", "a list of "+strings.Join(subset.Names(), ", ")+"; or all")
 	set.StringVar(&f.loads, "load", "document", "document (100,000 requests/s of 89 ms to a million backends), or a share of the capacity, as 0.6; or a list")
 	set.StringVar(&f.scenes, "scenario", "steady", "a list of "+strings.Join(scenarios, ", ")+"; or all")
@@ -96,7 +95,7 @@ func (f *flags) configs() ([]config, error) {
 		for _, load := range list(f.loads, nil) {
 			for _, k := range list(f.ks, nil) {
 				for _, sub := range list(f.subsets, subset.Names()) {
-					for _, pol := range list(f.policies, policy.Names()) {
+					for _, pol := range list(f.policies, policyNames()) {
 						c := f.config
 						c.scenario, c.load, c.subset, c.policy = scene, load, sub, pol
 						var err error

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"docstore/boxcarrpc/policy"
 )
 
 // small is a run of a second or less.
@@ -74,7 +72,7 @@ func TestTheSameSeedMakesTheSameBytes(t *testing.T) {
 }
 
 func TestEveryRequestIsAccountedFor(t *testing.T) {
-	for _, name := range policy.Names() {
+	for _, name := range policyNames() {
 		for _, scenario := range scenarios {
 			t.Run(name+"/"+scenario, func(t *testing.T) {
 				c := small(name)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/policy"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -67,7 +66,7 @@ func newSimulation(c config) (*simulation, error) {
 	if s.subset, err = subset.ByName(c.subset, &subset.Options{Seed: c.seed}); err != nil {
 		return nil, err
 	}
-	makePolicy, err := policy.ByName(c.policy, &c.options)
+	makePolicy, err := c.makePolicy()
 	if err != nil {
 		return nil, err
 	}

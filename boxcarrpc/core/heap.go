@@ -10,6 +10,9 @@ func (l *Ladder) before(a, b int32) bool {
 	if s.rank != t.rank {
 		return s.rank < t.rank
 	}
+	if s.rank == rankQuiet {
+		return s.quieter(t)
+	}
 	if s.level != t.level {
 		return s.level < t.level
 	}
@@ -72,11 +75,12 @@ func (l *Ladder) down(place int32) {
 
 // The ranks, best first.
 const (
-	rankHealthy   uint8 = iota
-	rankOnTrial         // another request is finding out
-	rankUnchecked       // not trusted, and to be checked
-	rankPaused          // silent, or refused a request lately
-	rankEjected         // fails requests
+	rankQuiet uint8 = iota // of a slot: its server had little to do just now
+	rankHealthy
+	rankOnTrial   // another request is finding out
+	rankUnchecked // not trusted, and to be checked
+	rankPaused    // silent, or refused a request lately
+	rankEjected   // fails requests
 )
 
 // rankOf is the rank of a server's free slots.

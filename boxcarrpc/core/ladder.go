@@ -21,11 +21,13 @@ const (
 // A Slot is an entry of a ladder. Callers only make slices of it.
 type Slot struct {
 	order    uint64 // of two free slots the one with less has been idle longer
+	quietAt  int64  // of rank rankQuiet: when its server said so
 	number   int32
 	level    int32 // the number, divided by the server's weight
 	peer     int32
 	at       int32 // a free slot's place in the heap; an unused one's successor
 	heap     int32 // not this slot's: the entry at this place of the heap
+	load     int32 // of rank rankQuiet: what its server said
 	state    slotState
 	rank     uint8
 	retiring bool // busy, and leaves the ladder when it is released
@@ -51,6 +53,7 @@ type Ladder struct {
 	live     int32 // of these, neither in quarantine nor draining
 	extent   int32 // no peer from here on was ever a member
 	welcomes int32 // peers to be asked first
+	usual    int32 // load that servers report, on average, times usualScale
 	ejected  int32 // servers of the set that are
 
 	welcomeAt  int64 // no welcome is due before
@@ -112,6 +115,8 @@ func (l *Ladder) Acquire(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	l.Advance(now, rng)
 	if l.free == 0 {
 		return none, false
+	}
+	for l.slots[l.slots[0].heap].rank == rankQuiet && l.outdated(now) {
 	}
 	entry = l.slots[0].heap
 	l.take(entry)

@@ -140,6 +140,10 @@ type Options struct {
 	// Servers is how many servers there may be at first, to allocate at once. A
 	// set that grows beyond it costs another allocation. The default is 16.
 	Servers int
+	// HeedLoad has slots use servers first that had little to do when they
+	// answered, as boxcarrpc's PoolOptions.HeedLoad does. The default is the
+	// article's order: by slot numbers alone.
+	HeedLoad bool
 	// Formulaic, Viamedia, Knotty and Prequal are their policies' own.
 	Formulaic FormulaicOptions
 	Viamedia  ViamediaOptions

@@ -24,6 +24,8 @@ type Slots struct {
 	uses    []uint32 // of each entry
 	returns []Action
 	tried   []int32
+
+	heedLoad bool
 }
 
 // A leaver is a server that left the set.
@@ -42,6 +44,8 @@ func newSlots(o *Options) *Slots {
 		ladder:  core.NewLadder(o.Size, make([]core.Slot, entries), make([]core.Peer, o.Servers)),
 		servers: make([]int32, 0, o.Servers),
 		uses:    make([]uint32, entries),
+
+		heedLoad: o.HeedLoad,
 	}
 }
 
@@ -120,8 +124,11 @@ func (p *Slots) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 		return
 	}
 	number, peer, _, _, _ := p.ladder.Slot(c.Entry)
-	if p.ladder.Release(now, c.Entry, outcomes[r.Outcome], rng) {
+	switch {
+	case p.ladder.Release(now, c.Entry, outcomes[r.Outcome], rng):
 		p.giveBack(c.Entry, peer, number)
+	case p.heedLoad && r.Outcome == Success:
+		p.ladder.Quiet(now, c.Entry, r.Report.InFlight)
 	}
 	if r.Report.Lowest != core.NoSlot {
 		p.rover.Hint(now, &p.ladder, peer, r.Report.Lowest, rng)

@@ -255,8 +255,12 @@ type Response struct {
 	Sequence uint32
 	Total    uint32 // bytes of the response or message, in this frame and the DATA after it
 	Lowest   uint32 // the server's lowest free slot, NoSlot if it has none
-	Code     uint32
+	Code     uint32 // below 2^16
+	Load     uint32 // other requests that the server has, MaxLoad if more
 }
+
+// MaxLoad is the largest load that is told from larger ones.
+const MaxLoad = 1<<16 - 1
 
 const responseSize = 16
 
@@ -276,7 +280,8 @@ func AppendResponseWith(dst []byte, lane uint32, flags uint8, r Response, header
 	dst = binary.LittleEndian.AppendUint32(dst, r.Sequence)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Total)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Lowest)
-	dst = binary.LittleEndian.AppendUint32(dst, r.Code)
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(r.Code))
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(min(r.Load, MaxLoad)))
 	if len(header)+len(trailer) > 0 {
 		dst = appendResponseMetadata(dst, header, trailer)
 	}
@@ -294,7 +299,8 @@ func (f Frame) Response() (r Response, data []byte, err error) {
 	r = Response{
 		Sequence: binary.LittleEndian.Uint32(p),
 		Total:    binary.LittleEndian.Uint32(p[4:]),
-		Code:     binary.LittleEndian.Uint32(p[12:]),
+		Code:     uint32(binary.LittleEndian.Uint16(p[12:])),
+		Load:     uint32(binary.LittleEndian.Uint16(p[14:])),
 	}
 	if r.Lowest, err = readSlot(p[8:], f.Type); err != nil {
 		return Response{}, nil, err

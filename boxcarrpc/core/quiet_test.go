@@ -1,0 +1,153 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// use makes one request, whose answer tells of a load, and returns its server.
+func (c *client) use(t *testing.T, f *fleet, load int32) int32 {
+	entry, ok := c.ladder.Acquire(f.now, c.rng)
+	require.True(t, ok)
+	_, peer, _, _, _ := c.ladder.Slot(entry)
+	f.answer(c, entry)
+	c.ladder.Quiet(f.now, entry, load)
+	c.ladder.check(t)
+	return peer
+}
+
+func TestAServerThatWasQuietIsUsedFirst(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	first := c.use(t, f, 0)
+	for range 20 {
+		f.now += quietFor
+		require.Equal(t, first, c.use(t, f, 0), "nobody else uses it")
+	}
+	// Others use it too: it has its turn like any other.
+	f.now++
+	require.Equal(t, first, c.use(t, f, 3))
+	second := c.use(t, f, 3)
+	require.NotEqual(t, first, second)
+	f.now++
+	third := c.use(t, f, 0)
+	require.NotContains(t, []int32{first, second}, third)
+	f.now++
+	require.Equal(t, third, c.use(t, f, 0))
+	// Of several the one that was heard of last.
+	entry, _ := c.ladder.Acquire(f.now, c.rng)
+	f.now++
+	fourth := c.use(t, f, 0)
+	f.answer(c, entry)
+	f.now++
+	c.ladder.Quiet(f.now, entry, 0)
+	require.Equal(t, third, c.use(t, f, 3))
+	require.Equal(t, fourth, c.use(t, f, 3))
+}
+
+func TestWhatAServerSaidIsForgotten(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	var order []int32
+	for range 5 {
+		order = append(order, c.use(t, f, 0))
+		f.now += quietFor + 1
+	}
+	require.ElementsMatch(t, []int32{0, 1, 2, 3, 4}, order, "a client with few requests uses all in turn")
+	require.Equal(t, order[0], c.use(t, f, 0))
+}
+
+func TestLessThanHalfOfTheUsualLoadIsQuiet(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	for range 1000 {
+		f.now++
+		c.use(t, f, 10)
+	}
+	busy := c.use(t, f, 6)
+	require.NotEqual(t, busy, c.use(t, f, 10))
+	quiet := c.use(t, f, 4)
+	f.now++
+	require.Equal(t, quiet, c.use(t, f, 4))
+	// The least load first.
+	entry, _ := c.ladder.Acquire(f.now, c.rng)
+	quieter := c.use(t, f, 2)
+	f.now++
+	f.answer(c, entry)
+	c.ladder.Quiet(f.now, entry, 3)
+	require.Equal(t, quieter, c.use(t, f, 2))
+}
+
+// A server that is quiet because it fails, or is silent, ranks where it did.
+func TestQuietIsNotHealthy(t *testing.T) {
+	f, c := filled(t, 3, 3)
+	quiet := c.use(t, f, 0)
+	c.ladder.SetSuspect(quiet, true)
+	require.NotEqual(t, quiet, c.use(t, f, 9))
+	entry, ok := c.ladder.AcquireOf(f.now, quiet, c.rng)
+	require.True(t, ok)
+	c.ladder.Release(f.now, entry, Neutral, c.rng)
+	c.ladder.Quiet(f.now, entry, 0)
+	c.ladder.check(t)
+	require.NotEqual(t, quiet, c.use(t, f, 9))
+}
+
+// Two busy clients and two that rest share ten servers. Those that rest hold half of
+// the lowest slots, so that the others meet on servers, while some have nothing to do;
+// with the load that servers tell each keeps to servers of its own.
+func TestClientsGetOutOfEachOthersWay(t *testing.T) {
+	rng := testseed.PCG(t)
+	met := func(heed bool) (share float64) {
+		f := newFleet(t, 10, 4, 10, rng)
+		f.trust()
+		f.settle(rng)
+		busy := make([]int32, len(f.boards))
+		type request struct {
+			c     *client
+			entry int32
+			end   int64
+		}
+		var under []request
+		requests, meetings := 0, 0
+		for range 4000 {
+			for _, c := range f.all[:2] {
+				for c.ladder.Busy() < 3 {
+					entry, ok := c.ladder.Acquire(f.now, c.rng)
+					require.True(t, ok)
+					peer := c.ladder.slots[entry].peer
+					requests++
+					if busy[peer] > 0 {
+						meetings++
+					}
+					busy[peer]++
+					under = append(under, request{c, entry, f.now + 1e6 + int64(uniform(rng, 8e6))})
+				}
+			}
+			first := 0
+			for i := range under {
+				if under[i].end < under[first].end {
+					first = i
+				}
+			}
+			r := under[first]
+			under = append(under[:first], under[first+1:]...)
+			f.now = r.end
+			peer := r.c.ladder.slots[r.entry].peer
+			busy[peer]--
+			f.answer(r.c, r.entry)
+			if heed {
+				r.c.ladder.Quiet(f.now, r.entry, busy[peer])
+			}
+		}
+		return float64(meetings) / float64(requests)
+	}
+	const fleets = 20
+	alone, told := 0.0, 0.0
+	for range fleets {
+		alone += met(false) / fleets
+		told += met(true) / fleets
+	}
+	t.Logf("%.3f of the requests meet another, %.3f with the load told", alone, told)
+	require.Greater(t, alone, 0.1)
+	require.Less(t, told, alone/2)
+}
