@@ -93,6 +93,7 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	c.before.number = 0
 	if s.header.rewrites != run {
 		c.damage(s.corruption(0, errors.New("header is that of another rewrite")))
+		return nil
 	}
 	if err := c.beginning(s); err != nil {
 		return err

@@ -204,7 +204,9 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 			newest: i >= newest,
 		}
 		for len(usage) > 0 && usage[0].Segment <= p.last {
-			p.account(&usage[0])
+			if p.covers(usage[0].Segment) { // else its file could not be described just now
+				p.account(&usage[0])
+			}
 			usage = usage[1:]
 		}
 		switch {

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +22,7 @@ func mend(content []byte) []byte {
 	copy(content, segmentMagic)
 	little.PutUint32(content[8:], crcOf(content[12:headerBytes]))
 	chain := little.Uint32(content[8:])
+	relocationsAt := uint64(0)
 	offset := uint64(headerBytes) + uint64(little.Uint32(content[92:]))
 	for offset+markBytes <= uint64(len(content)) {
 		frame := content[offset:]
@@ -47,8 +51,18 @@ func mend(content []byte) []byte {
 			little.PutUint32(frame[8:], uint32(offset))
 			little.PutUint32(frame[12:], chain)
 			copy(frame[16:], content[16:36])
+			little.PutUint32(frame[44:], uint32(relocationsAt))
 			sealFrame(frame)
 			return content
+		case frameRelocations:
+			if len(frame) < relocationsHeadBytes || relocationsSize(frame) > int64(len(frame)) {
+				return content
+			}
+			size := relocationsSize(frame)
+			little.PutUint32(frame[8:], uint32(offset))
+			sealFrame(frame[:size])
+			relocationsAt = offset
+			offset += uint64(size)
 		default:
 			return content
 		}
@@ -114,6 +128,99 @@ func FuzzSegment(f *testing.F) {
 		if after, err := tryScan(r, Position{}); err == nil {
 			require.GreaterOrEqual(t, len(after), len(entries)+1)
 		}
+	})
+}
+
+// FuzzRepair reads any bytes as a segment, alone or before another one. A repair
+// makes the queue whole, and loses no document that could be fetched.
+func FuzzRepair(f *testing.F) {
+	files, items := smallQueue(f, "none", true)
+	content := files["0000000001.seg"]
+	f.Add(content[:len(content)-100], true, true)
+	f.Add(content[100:], true, false)
+	f.Add(append(bytes.Clone(content[:items[2].at.Block]), content[items[2].at.Block+9:]...), false, true)
+	f.Add(mend(content[:len(content)-footerBytes]), false, false)
+	f.Fuzz(func(t *testing.T, content []byte, sealed, last bool) {
+		there := map[string][]byte{"0000000001.open": content}
+		if sealed {
+			there = map[string][]byte{"0000000001.seg": content}
+		}
+		if !last {
+			there["0000000002.seg"] = files["0000000002.seg"]
+		}
+		mem := sourceWith(t, there)
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		defer r.Close()
+		var found []item
+		for _, it := range items {
+			if _, err := r.DocumentFor(nil, []byte(it.id), it.at); err == nil {
+				found = append(found, it)
+			}
+		}
+		if _, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem}); err != nil {
+			require.True(t, errors.Is(err, ErrForked) || errors.Is(err, ErrNewerVersion), "%v", err)
+			return
+		}
+		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		require.NoError(t, err)
+		require.Empty(t, report.Damage)
+		require.Empty(t, report.Missing)
+		requireDocuments(t, r, found)
+	})
+}
+
+// FuzzRewrite reads any bytes as a rewrite of a segment that another one follows.
+// What is delivered can be fetched or is unavailable, a check that finds nothing
+// wrong is right, and a repair makes the queue whole.
+func FuzzRewrite(f *testing.F) {
+	const name = "0000000001-0000000001.0001.seg"
+	files, items := smallQueue(f, "none", true)
+	for _, seed := range []string{"compact", "repair"} {
+		content, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("v%d-%s", formatVersion, seed), name))
+		require.NoError(f, err)
+		f.Add(content, true)
+		f.Add(content, false)
+		f.Add(content[:len(content)-footerBytes], true)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, mended bool) {
+		if mended {
+			content = mend(content)
+		}
+		mem := sourceWith(t, map[string][]byte{name: content, "0000000002.seg": files["0000000002.seg"]})
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		defer r.Close()
+		entries, _ := tryScan(r, Position{})
+		again, _ := tryScan(r, Position{})
+		require.Equal(t, entries, again)
+		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		if errors.Is(err, ErrNewerVersion) {
+			return
+		}
+		require.NoError(t, err)
+		for _, e := range entries {
+			_, err := r.DocumentFor(nil, []byte(e.id), e.at)
+			var lost *LostError
+			switch {
+			case e.deleted && !errors.Is(err, ErrUnavailable):
+				require.ErrorIs(t, err, ErrDeleted)
+			case err != nil && !e.deleted && !errors.As(err, &lost):
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.NotEmpty(t, report.Damage, "a check found nothing wrong: %v", err)
+			}
+		}
+		for _, it := range items {
+			_, _ = r.DocumentFor(nil, []byte(it.id), it.at)
+		}
+		if _, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem}); err != nil {
+			require.ErrorIs(t, err, ErrForked)
+			return
+		}
+		report, err = Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		require.NoError(t, err)
+		require.Empty(t, report.Damage)
+		require.Empty(t, report.Missing)
 	})
 }
 
