@@ -44,6 +44,8 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		board     core.Board
+		leases    uint64
+		denied    uint64
 		listeners map[net.Listener]struct{}
 		conns     map[*serverConn]struct{}
 		draining  bool // gives out no slots
@@ -63,6 +65,8 @@ type ServerStats struct {
 	Draining    bool              // it gives out no slots: see Drain
 	InFlight    int               // requests being received or in a handler now, and streams
 	Streams     int               // of these, streams
+	Leases      uint64            // slots given out
+	Denied      uint64            // questions for a slot below some number that got none
 	Requests    uint64            // requests that reached a handler
 	Errors      uint64            // of these, answered with an error
 	Panics      uint64            // of these, ended by a panic
@@ -233,9 +237,14 @@ func (s *Server) lease(below int32) (number int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.draining || s.mu.closed {
+		s.mu.denied++
 		return core.NoSlot, false
 	}
-	number, ok = s.mu.board.Lease(below)
+	if number, ok = s.mu.board.Lease(below); ok {
+		s.mu.leases++
+	} else {
+		s.mu.denied++
+	}
 	s.lowest.Store(s.mu.board.LowestFree())
 	return number, ok
 }
@@ -260,6 +269,8 @@ func (s *Server) Stats() ServerStats {
 		Slots:       s.mu.board.Taken(),
 		LowestFree:  min(int(s.mu.board.LowestFree()), s.options.MaxLanes),
 		Draining:    s.mu.draining,
+		Leases:      s.mu.leases,
+		Denied:      s.mu.denied,
 	}
 	s.mu.Unlock()
 	r.InFlight = int(s.admission.inFlight.Load())

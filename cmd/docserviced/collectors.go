@@ -145,42 +145,6 @@ func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {
 }
 
 var (
-	connections = gauge("boxcar_connections", "Connections open now.")
-	slots       = gauge("boxcar_slots", "Slots given out now.")
-	lowestFree  = gauge("boxcar_lowest_free_slot", "The slot that the next lane gets.")
-	inFlight    = gauge("boxcar_requests_in_flight", "Requests in a handler now.")
-	requests    = counter("boxcar_requests_total", "Requests that reached a handler.")
-	failed      = counter("boxcar_errors_total", "Requests answered with an error.")
-	refused     = counter("boxcar_refused_total", "Requests refused before any handler.")
-	panics      = counter("boxcar_panics_total", "Handlers that panicked.")
-	accepted    = counter("boxcar_connections_accepted_total", "Connections accepted.")
-	badPeers    = counter("boxcar_connection_faults_total", "Connections ended for a fault of the peer.")
-)
-
-// boxcarCollector asks the Boxcar server how it is doing.
-type boxcarCollector struct{ *daemon }
-
-func (c boxcarCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{connections, slots, lowestFree, inFlight, requests, failed, refused, panics, accepted, badPeers} {
-		to <- m.desc
-	}
-}
-
-func (c boxcarCollector) Collect(to chan<- prometheus.Metric) {
-	stats := c.boxcar.Stats()
-	connections.send(to, float64(stats.Connections))
-	slots.send(to, float64(stats.Slots))
-	lowestFree.send(to, float64(stats.LowestFree))
-	inFlight.send(to, float64(stats.InFlight))
-	requests.send(to, float64(stats.Requests))
-	failed.send(to, float64(stats.Errors))
-	refused.send(to, float64(stats.Refused))
-	panics.send(to, float64(stats.Panics))
-	accepted.send(to, float64(stats.Accepted))
-	badPeers.send(to, float64(stats.Faults))
-}
-
-var (
 	cacheServers = gauge("memcached_servers", "Memcached servers by whether they are in use.", "state")
 	cacheAsked   = counter("memcached_asked_total", "Documents that Memcached was asked for, by answer; wrong ones were read from the segments instead.", "answer")
 	cacheLoads   = counter("memcached_loads_total", "Documents to be put into Memcached, by what came of it.", "outcome")

@@ -109,7 +109,8 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	service := docservice.NewService(d.collections...)
 	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
 	d.keeper.keep(options)
-	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), options)
+	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), metrics.boxcar.Instrument(options))
+	metrics.boxcar.Watch(d.boxcar)
 	if d.grpcDoor != nil {
 		d.grpc = newGRPCServer(d, metrics.timed("grpc", service.Handle))
 	}

@@ -94,8 +94,8 @@ func requireMetrics(t *testing.T, text string) {
 		`docstore_queue_documents{collection="jobs"} 7`,
 		`docstore_queue_deletes{collection="jobs"} 1`,
 		`docstore_index_tables{collection="jobs"} 0`,
-		`docstore_boxcar_connections 0`,
-		`docstore_boxcar_requests_total 0`,
+		`boxcar_server_connections 0`,
+		`boxcar_server_requests_total 0`,
 	} {
 		require.Contains(t, text, want+"\n")
 	}

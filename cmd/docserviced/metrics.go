@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcarprom"
 	"docstore/docservice"
 	"docstore/internal/livepage"
 )
@@ -25,6 +26,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	overHTTP prometheus.Observer
 	timings  []timing
+	boxcar   *boxcarprom.Server
 }
 
 // timing is a histogram of metrics.seconds.
@@ -45,9 +47,10 @@ func newMetrics(d *daemon) *metrics {
 			Help:    "How long requests took on this server, by door and method.",
 			Buckets: latencyBuckets,
 		}, []string{"door", "method"}),
+		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
 	m.overHTTP = m.timing("http", "Get")
-	m.registry.MustRegister(m.seconds, collectionCollector{d}, boxcarCollector{d}, cacheCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -1,0 +1,211 @@
+package boxcarprom
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"docstore/boxcarrpc"
+)
+
+const (
+	maxMethods  = 256
+	otherMethod = "other"
+	// Codes are gRPC's; what is beyond counts as unknown.
+	codes = int(boxcarrpc.CodeUnauthenticated) + 1
+)
+
+var (
+	// From 10 us, an answer in memory, to 10 s.
+	latencyBuckets = prometheus.ExponentialBuckets(10e-6, 2, 21)
+	// Slots double: what matters is how far up the ladder requests get.
+	slotBuckets = append([]float64{0}, prometheus.ExponentialBuckets(1, 2, 16)...)
+)
+
+// Options shape the metrics of a server or a pool. The zero value of each field,
+// and nil, mean the default.
+type Options struct {
+	// Prefix begins the names, and an underscore follows it. The default is
+	// boxcar_server or boxcar_client.
+	Prefix string
+	// Labels are added to each metric, as to tell the pools of a program apart. The
+	// default is none.
+	Labels prometheus.Labels
+	// WithoutSeconds leaves out the histogram of times, for a program that has one of
+	// its own. The default is to have it.
+	WithoutSeconds bool
+}
+
+func (o *Options) withDefaults(prefix string) Options {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.Prefix == "" {
+		r.Prefix = prefix
+	}
+	return r
+}
+
+// calls is what is taken down of each call.
+type calls struct {
+	handled *prometheus.Desc
+	seconds *prometheus.HistogramVec // nil: left out
+	slots   prometheus.Histogram
+
+	// Read without a lock: a map is replaced, not changed.
+	methods atomic.Pointer[map[string]*method]
+	mu      sync.Mutex // of who replaces it
+}
+
+// A method is the metrics of one.
+type method struct {
+	label   string
+	codes   [codes]atomic.Uint64
+	seconds prometheus.Observer // nil: left out
+}
+
+func newCalls(o Options, handled, seconds, slots string) *calls {
+	c := &calls{
+		handled: prometheus.NewDesc(o.Prefix+"_handled_total", handled, []string{"method", "code"}, o.Labels),
+		slots: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: o.Prefix + "_slot", Help: slots, ConstLabels: o.Labels, Buckets: slotBuckets,
+		}),
+	}
+	if !o.WithoutSeconds {
+		c.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: o.Prefix + "_seconds", Help: seconds, ConstLabels: o.Labels, Buckets: latencyBuckets,
+		}, []string{"method"})
+	}
+	c.methods.Store(&map[string]*method{otherMethod: c.newMethod(otherMethod)})
+	return c
+}
+
+func (c *calls) newMethod(name string) *method {
+	m := &method{label: strings.ToValidUTF8(name, "?")}
+	if c.seconds != nil {
+		m.seconds = c.seconds.WithLabelValues(m.label)
+	}
+	return m
+}
+
+// now is when a call began, zero if its time is not wanted.
+func (c *calls) now() time.Time {
+	if c.seconds == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// note takes down a call of a method that began some time ago, and, if it is not
+// negative, its slot.
+func (c *calls) note(name string, code boxcarrpc.Code, slot int, began time.Time) {
+	m := c.method(name, code)
+	m.count(code)
+	if m.seconds != nil && !began.IsZero() {
+		m.seconds.Observe(time.Since(began).Seconds())
+	}
+	if slot >= 0 {
+		c.slots.Observe(float64(slot))
+	}
+}
+
+func (m *method) count(code boxcarrpc.Code) {
+	if int(code) >= codes {
+		code = boxcarrpc.CodeUnknown
+	}
+	m.codes[code].Add(1)
+}
+
+// method returns the metrics of a method. A new one gets its own unless the code
+// says that there may be no such method, or that there are too many.
+func (c *calls) method(name string, code boxcarrpc.Code) *method {
+	known := *c.methods.Load()
+	if m := known[name]; m != nil {
+		return m
+	}
+	if code == boxcarrpc.CodeUnimplemented || code == boxcarrpc.CodePermissionDenied {
+		return known[otherMethod]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known = *c.methods.Load()
+	m := known[name]
+	switch {
+	case m != nil:
+		return m
+	case len(known) >= maxMethods:
+		return known[otherMethod]
+	}
+	next := make(map[string]*method, len(known)+1)
+	for name, m := range known {
+		next[name] = m
+	}
+	m = c.newMethod(name)
+	next[name] = m
+	c.methods.Store(&next)
+	return m
+}
+
+func (c *calls) describe(to chan<- *prometheus.Desc) {
+	to <- c.handled
+	c.slots.Describe(to)
+	if c.seconds != nil {
+		c.seconds.Describe(to)
+	}
+}
+
+func (c *calls) collect(to chan<- prometheus.Metric) {
+	for _, m := range *c.methods.Load() {
+		for code := range m.codes {
+			if n := m.codes[code].Load(); n > 0 {
+				to <- prometheus.MustNewConstMetric(c.handled, prometheus.CounterValue, float64(n), m.label, boxcarrpc.Code(code).String())
+			}
+		}
+	}
+	c.slots.Collect(to)
+	if c.seconds != nil {
+		c.seconds.Collect(to)
+	}
+}
+
+// A number is a metric that is asked for when it is scraped.
+type number[S any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(S) float64
+}
+
+// numbers makes the metrics of some statistics.
+type numbers[S any] struct {
+	options Options
+	all     []number[S]
+}
+
+func (n *numbers[S]) gauge(name, help string, of func(S) float64) {
+	n.add(prometheus.GaugeValue, name, help, of)
+}
+
+func (n *numbers[S]) counter(name, help string, of func(S) float64) {
+	n.add(prometheus.CounterValue, name, help, of)
+}
+
+func (n *numbers[S]) add(kind prometheus.ValueType, name, help string, of func(S) float64) {
+	desc := prometheus.NewDesc(n.options.Prefix+"_"+name, help, nil, n.options.Labels)
+	n.all = append(n.all, number[S]{desc, kind, of})
+}
+
+func (n *numbers[S]) describe(to chan<- *prometheus.Desc) {
+	for _, one := range n.all {
+		to <- one.desc
+	}
+}
+
+func (n *numbers[S]) collect(to chan<- prometheus.Metric, stats S) {
+	for _, one := range n.all {
+		to <- prometheus.MustNewConstMetric(one.desc, one.kind, one.of(stats))
+	}
+}

@@ -1,0 +1,116 @@
+package boxcarprom
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"docstore/boxcarrpc"
+)
+
+// A Server is the metrics of a server: a prometheus.Collector.
+type Server struct {
+	calls   *calls
+	numbers numbers[boxcarrpc.ServerStats]
+	refused *prometheus.Desc
+	leases  *prometheus.Desc
+	server  atomic.Pointer[boxcarrpc.Server]
+}
+
+// NewServer makes the metrics of a server; o may be nil.
+func NewServer(o *Options) *Server {
+	options := o.withDefaults("boxcar_server")
+	s := &Server{
+		calls: newCalls(options,
+			"Requests and streams that reached a handler, by method and code.",
+			"How long handlers took for requests, by method.",
+			"The slots that requests came on."),
+		refused: prometheus.NewDesc(options.Prefix+"_refused_total", "Requests and streams refused before any handler, by reason.", []string{"reason"}, options.Labels),
+		leases:  prometheus.NewDesc(options.Prefix+"_leases_total", "Questions for a slot, by answer: granted or denied.", []string{"answer"}, options.Labels),
+	}
+	s.numbers.options = options
+	type stats = boxcarrpc.ServerStats
+	gauge, counter := s.numbers.gauge, s.numbers.counter
+	gauge("connections", "Connections open now.", func(s stats) float64 { return float64(s.Connections) })
+	gauge("slots", "Slots given out now.", func(s stats) float64 { return float64(s.Slots) })
+	gauge("lowest_free_slot", "The slot that the next lane gets.", func(s stats) float64 { return float64(s.LowestFree) })
+	gauge("requests_in_flight", "Requests being received or in a handler now, and streams.", func(s stats) float64 { return float64(s.InFlight) })
+	gauge("streams", "Streams open now.", func(s stats) float64 { return float64(s.Streams) })
+	gauge("request_buffer_bytes", "Held by requests that are being received.", func(s stats) float64 { return float64(s.BufferBytes) })
+	gauge("draining", "1 while the server gives out no slots because it is being drained.", func(s stats) float64 { return boolean(s.Draining) })
+	counter("requests_total", "Requests and streams that reached a handler.", func(s stats) float64 { return float64(s.Requests) })
+	counter("errors_total", "Of these, answered with an error.", func(s stats) float64 { return float64(s.Errors) })
+	counter("panics_total", "Of these, ended by a panic.", func(s stats) float64 { return float64(s.Panics) })
+	counter("connections_accepted_total", "Connections accepted.", func(s stats) float64 { return float64(s.Accepted) })
+	counter("connection_faults_total", "Connections ended for a fault of the peer, those that were not let in among them.", func(s stats) float64 { return float64(s.Faults) })
+	return s
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Instrument puts interceptors into the options of the server that Watch is to get,
+// outermost, and returns them.
+func (s *Server) Instrument(o *boxcarrpc.ServerOptions) *boxcarrpc.ServerOptions {
+	o.Interceptors = append([]func(boxcarrpc.Handler) boxcarrpc.Handler{s.intercept}, o.Interceptors...)
+	o.StreamInterceptors = append([]func(boxcarrpc.StreamHandler) boxcarrpc.StreamHandler{s.interceptStream}, o.StreamInterceptors...)
+	return o
+}
+
+// Watch has the server's counters shown. Before, there are none.
+func (s *Server) Watch(server *boxcarrpc.Server) { s.server.Store(server) }
+
+func (s *Server) intercept(next boxcarrpc.Handler) boxcarrpc.Handler {
+	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		began, returned := s.calls.now(), false
+		defer func() {
+			if !returned { // it panicked
+				s.calls.note(method, boxcarrpc.CodeInternal, boxcarrpc.SlotOf(ctx), began)
+			}
+		}()
+		out, err := next(ctx, method, request, dst)
+		returned = true
+		s.calls.note(method, boxcarrpc.CodeOf(err), boxcarrpc.SlotOf(ctx), began)
+		return out, err
+	}
+}
+
+func (s *Server) interceptStream(next boxcarrpc.StreamHandler) boxcarrpc.StreamHandler {
+	return func(ctx context.Context, method string, stream *boxcarrpc.ServerStream) error {
+		code := boxcarrpc.CodeInternal // if it panics
+		defer func() { s.calls.note(method, code, -1, time.Time{}) }()
+		err := next(ctx, method, stream)
+		code = boxcarrpc.CodeOf(err)
+		return err
+	}
+}
+
+// Describe sends what there may be.
+func (s *Server) Describe(to chan<- *prometheus.Desc) {
+	s.calls.describe(to)
+	s.numbers.describe(to)
+	to <- s.refused
+	to <- s.leases
+}
+
+// Collect sends what there is.
+func (s *Server) Collect(to chan<- prometheus.Metric) {
+	s.calls.collect(to)
+	server := s.server.Load()
+	if server == nil {
+		return
+	}
+	stats := server.Stats()
+	s.numbers.collect(to, stats)
+	for reason, n := range stats.RefusedBy {
+		to <- prometheus.MustNewConstMetric(s.refused, prometheus.CounterValue, float64(n), reason)
+	}
+	to <- prometheus.MustNewConstMetric(s.leases, prometheus.CounterValue, float64(stats.Leases), "granted")
+	to <- prometheus.MustNewConstMetric(s.leases, prometheus.CounterValue, float64(stats.Denied), "denied")
+}

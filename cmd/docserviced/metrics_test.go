@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// docs/metrics.md lists every metric of the daemon's own, and none that there is not.
+func TestTheMetricsPageListsAll(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(page), "<!-- docserviced -->")
+	require.True(t, ok)
+	listed := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(docstore_[a-z_]+)").FindAllStringSubmatch(section, -1) {
+		listed[name[1]] = true
+	}
+	there := map[string]bool{}
+	descs := make(chan *prometheus.Desc, 1000)
+	newMetrics(&daemon{}).registry.Describe(descs)
+	close(descs)
+	for desc := range descs {
+		name := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(desc.String())[1]
+		if strings.HasPrefix(name, "docstore_") {
+			there[name] = true
+		}
+	}
+	require.Equal(t, there, listed)
+}
