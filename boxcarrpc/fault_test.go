@@ -115,7 +115,7 @@ func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, CodeUnavailable, e.Code)
 		require.True(t, e.Processed)
-		require.ErrorIs(t, err, io.EOF)
+		require.ErrorIs(t, err, errClosed)
 		require.Zero(t, p.Stats().Retries)
 	}
 }
