@@ -19,7 +19,7 @@ import (
 // another may send.
 type clientStream struct {
 	ctx     context.Context
-	stream  *boxcarrpc.ClientStream
+	stream  attempts
 	desc    *grpc.StreamDesc
 	opts    []grpc.CallOption
 	options callOptions
@@ -57,24 +57,24 @@ func (c *client) open(ctx context.Context, desc *grpc.StreamDesc, method string,
 	if err != nil {
 		return nil, err
 	}
-	stream, err := c.pool.Stream(ctx, method, m)
-	if err != nil {
+	s := &clientStream{ctx: ctx, desc: desc, opts: opts, options: options}
+	s.stream.open = func() (*boxcarrpc.ClientStream, error) { return c.pool.Stream(ctx, method, m) }
+	if s.stream.mu.stream, err = s.stream.open(); err != nil {
 		return nil, callFailed(ctx, err, nil)
-	}
-	s := &clientStream{
-		ctx:    peer.NewContext(ctx, peerOf(stream.Peer())),
-		stream: stream, desc: desc, opts: opts, options: options,
 	}
 	s.unwatch = context.AfterFunc(ctx, func() { s.end(status.FromContextError(ctx.Err()).Err()) })
 	return s, nil
 }
 
-func (s *clientStream) Context() context.Context { return s.ctx }
+// Context is of the stream. It has the peer, so that there is no further attempt.
+func (s *clientStream) Context() context.Context {
+	return peer.NewContext(s.ctx, peerOf(s.stream.commit().Peer()))
+}
 
 // Header waits for what the server sends before its first message. What fails the
 // stream is told by RecvMsg.
 func (s *clientStream) Header() (metadata.MD, error) {
-	m, err := s.stream.Header()
+	m, err := s.stream.header()
 	switch {
 	case err != nil:
 		return nil, nil //nolint:nilerr // as in gRPC
@@ -84,11 +84,11 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	return pairsOf(m), nil
 }
 
-func (s *clientStream) Trailer() metadata.MD { return pairsOf(s.stream.Trailer()) }
+func (s *clientStream) Trailer() metadata.MD { return pairsOf(s.stream.current().Trailer()) }
 
 func (s *clientStream) CloseSend() error {
 	s.sentLast = true
-	s.stream.CloseSend()
+	s.stream.closeSend()
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (s *clientStream) send(message any) error {
 	if s.out, err = s.options.marshal(reuse(s.out), message); err != nil {
 		return err
 	}
-	if err := s.stream.Send(s.out); err != nil {
+	if err := s.stream.send(s.out); err != nil {
 		return io.EOF // RecvMsg tells the cause
 	}
 	return nil
@@ -155,7 +155,7 @@ func (s *clientStream) receive(message any) error {
 // is a good end.
 func (s *clientStream) next() ([]byte, error) {
 	var err error
-	if s.in, err = s.stream.Receive(reuse(s.in)); err == nil {
+	if s.in, err = s.stream.receive(reuse(s.in)); err == nil {
 		return s.in, nil
 	}
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *clientStream) next() ([]byte, error) {
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	}
-	return nil, callFailed(s.ctx, err, s.stream.Trailer())
+	return nil, callFailed(s.ctx, err, s.stream.current().Trailer())
 }
 
 // finish ends the stream because one of its methods has found it to be over.
@@ -187,17 +187,14 @@ func (s *clientStream) end(err error) {
 		s.mu.ended, s.mu.failure = true, err
 	}
 	s.mu.Unlock()
-	if first {
-		s.stream.Close()
-		s.result().tell(s.opts, err)
+	if !first {
+		return
 	}
-}
-
-// result is what is known of a stream that is over.
-func (s *clientStream) result() *result {
-	r := result{trailer: s.stream.Trailer(), server: s.stream.Peer()}
-	if m, err := s.stream.Header(); err == nil {
+	stream := s.stream.commit()
+	stream.Close()
+	r := result{trailer: stream.Trailer(), server: stream.Peer()}
+	if m, err := stream.Header(); err == nil {
 		r.header = m
 	}
-	return &r
+	r.tell(s.opts, err)
 }
