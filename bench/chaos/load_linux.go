@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	callers = 8 // half of them with calls that may be done twice
+	// The deadline of a call.
+	patience = 3 * time.Second
+	// What a caller rests between two calls.
+	rest = time.Millisecond
+)
+
+// A verdict is how a call ended.
+type verdict uint8
+
+const (
+	unused verdict = iota
+	pending
+	answered
+	wrong     // answered, with something else than its answer
+	untouched // failed, and certainly not processed
+	failed
+)
+
+// A load is callers that call one after another.
+type load struct {
+	client   client
+	verdicts []verdict        // by call; of the caller until it has ended
+	next     [2]atomic.Uint64 // calls of each kind so far
+	full     atomic.Bool      // there were more than the account holds
+	stop     atomic.Bool
+	running  sync.WaitGroup
+	lines    [callers]line
+}
+
+// A line is what a caller sees.
+type line struct {
+	mu    sync.Mutex
+	good  time.Time     // when the last good answer came
+	gap   time.Duration // the longest without one
+	calls int
+	fails int
+	wrong int
+}
+
+func startLoad(c client) *load {
+	l := &load{client: c, verdicts: make([]verdict, maxCalls)}
+	for i := range l.lines {
+		l.lines[i].good = time.Now()
+		l.running.Go(func() { l.call(i) })
+	}
+	return l
+}
+
+// mayRepeat tells which callers' calls may be done twice.
+func mayRepeat(caller int) bool { return caller%2 == 0 }
+
+// idempotent tells it of a call: the even ones are of the even callers.
+func idempotent(call uint64) bool { return call%2 == 0 }
+
+func (l *load) call(caller int) {
+	var request, dst []byte
+	for !l.stop.Load() {
+		kind := uint64(caller % 2)
+		call := 2*(l.next[kind].Add(1)-1) + kind
+		if call >= maxCalls {
+			l.full.Store(true)
+			return
+		}
+		l.verdicts[call] = pending
+		request = appendRequest(request[:0], call)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		out, none, err := l.client.call(ctx, mayRepeat(caller), request, dst[:0])
+		cancel()
+		v := failed
+		switch {
+		case err == nil && bytes.Equal(out, appendResponse(nil, call)):
+			v, dst = answered, out
+		case err == nil:
+			v = wrong
+		case none:
+			v = untouched
+		}
+		l.verdicts[call] = v
+		l.lines[caller].ended(v)
+		time.Sleep(rest)
+	}
+}
+
+func (n *line) ended(v verdict) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	switch v {
+	case answered:
+		now := time.Now()
+		n.gap = max(n.gap, now.Sub(n.good))
+		n.good = now
+	case wrong:
+		n.wrong++
+	default:
+		n.fails++
+	}
+}
+
+// A tally is what callers of one kind have seen in a while.
+type tally struct {
+	gap                 time.Duration
+	calls, fails, wrong int
+}
+
+// take returns what was seen since the last time, of the callers whose calls may be
+// done twice and of the others.
+func (l *load) take() (twice, once tally) {
+	for i := range l.lines {
+		t := &once
+		if mayRepeat(i) {
+			t = &twice
+		}
+		n := &l.lines[i]
+		n.mu.Lock()
+		now := time.Now()
+		t.gap = max(t.gap, n.gap, now.Sub(n.good))
+		t.calls, t.fails, t.wrong = t.calls+n.calls, t.fails+n.fails, t.wrong+n.wrong
+		n.gap, n.good, n.calls, n.fails, n.wrong = 0, now, 0, 0, 0
+		n.mu.Unlock()
+	}
+	return twice, once
+}
+
+// end waits until every call has ended.
+func (l *load) end() {
+	l.stop.Store(true)
+	l.running.Wait()
+}

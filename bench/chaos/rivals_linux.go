@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+)
+
+// A handle answers a request: it appends the response to dst.
+type handle func(request, dst []byte) ([]byte, error)
+
+// A rival is an RPC under test.
+type rival struct {
+	name   string
+	exact  bool // its account must be faultless
+	server func(handle) served
+	client func(addresses []string, callers *host) (client, error)
+}
+
+// A client makes calls. Of one that failed, untouched says that it certainly was not
+// processed.
+type client interface {
+	call(ctx context.Context, idempotent bool, request, dst []byte) (out []byte, untouched bool, err error)
+	Close() error
+}
+
+var rivals = []rival{
+	{"boxcar", true, newBoxcarServer, newBoxcarClient(0)},
+	{"boxcar-hedged", true, newBoxcarServer, newBoxcarClient(hedgeAfter)},
+	{"grpc", false, newGRPCServer, newGRPCClient},
+}
+
+func rivalNamed(name string) (rival, error) {
+	for _, r := range rivals {
+		if r.name == name {
+			return r, nil
+		}
+	}
+	return rival{}, fmt.Errorf("no rival %q", name)
+}
+
+// The methods: one that may be done twice, and one that may not.
+const (
+	methodTwice = "/chaos/Twice"
+	methodOnce  = "/chaos/Once"
+)
+
+func methodOf(idempotent bool) string {
+	if idempotent {
+		return methodTwice
+	}
+	return methodOnce
+}
+
+func newBoxcarServer(h handle) served {
+	return boxcarrpc.NewServer(func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
+		return h(request, dst)
+	}, &boxcarrpc.ServerOptions{Insecure: true})
+}
+
+type boxcarClient struct{ *boxcarrpc.Pool }
+
+// hedgeAfter is well above what a call takes while all is well.
+const hedgeAfter = 50 * time.Millisecond
+
+func newBoxcarClient(hedgeAfter time.Duration) func(addresses []string, callers *host) (client, error) {
+	return func(addresses []string, callers *host) (client, error) {
+		pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
+			Size:     32,
+			Methods:  map[string]boxcarrpc.Method{methodTwice: {Idempotent: true, HedgeAfter: hedgeAfter}},
+			Dialer:   callers.dial,
+			Insecure: true,
+		})
+		return boxcarClient{pool}, err
+	}
+}
+
+func (c boxcarClient) call(ctx context.Context, idempotent bool, request, dst []byte) ([]byte, bool, error) {
+	out, err := c.Call(ctx, methodOf(idempotent), request, dst)
+	var e *boxcarrpc.Error
+	return out, errors.As(err, &e) && !e.Processed, err
+}
+
+// bytesCodec has gRPC carry bare bytes. Messages are *[]byte.
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string                        { return "bytes" }
+func (bytesCodec) Marshal(message any) ([]byte, error) { return *message.(*[]byte), nil }
+func (bytesCodec) Unmarshal(data []byte, message any) error {
+	b := message.(*[]byte)
+	*b = append((*b)[:0], data...)
+	return nil
+}
+
+type grpcServer struct{ *grpc.Server }
+
+func newGRPCServer(h handle) served {
+	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
+	handler := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		var request []byte
+		if err := decode(&request); err != nil {
+			return nil, err
+		}
+		response, err := h(request, nil)
+		return &response, err
+	}
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "chaos", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "Once", Handler: handler}, {MethodName: "Twice", Handler: handler}},
+	}, nil)
+	return grpcServer{s}
+}
+
+func (s grpcServer) Shutdown(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.Stop)
+	defer stop()
+	s.GracefulStop()
+	return nil
+}
+
+// grpcConfig is round robin, and the retries that idempotent methods allow.
+const grpcConfig = `{
+	"loadBalancingConfig": [{"round_robin": {}}],
+	"methodConfig": [{
+		"name": [{"service": "chaos", "method": "Twice"}],
+		"retryPolicy": {
+			"maxAttempts": 4, "initialBackoff": "0.01s", "maxBackoff": "0.1s", "backoffMultiplier": 2,
+			"retryableStatusCodes": ["UNAVAILABLE"]
+		}
+	}]
+}`
+
+type grpcClient struct{ *grpc.ClientConn }
+
+// newGRPCClient asks idle connections for a sign of life as often as grpc-go allows,
+// every 10 s, and gives them 1 s for it, as Boxcar does.
+func newGRPCClient(addresses []string, callers *host) (client, error) {
+	r := manual.NewBuilderWithScheme("chaos")
+	var state resolver.State
+	for _, a := range addresses {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
+	}
+	r.InitialState(state)
+	conn, err := grpc.NewClient("chaos:///servers", grpc.WithResolvers(r),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(grpcConfig),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: time.Second, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return callers.dial(ctx, address) }))
+	return grpcClient{conn}, err
+}
+
+func (c grpcClient) call(ctx context.Context, idempotent bool, request, dst []byte) ([]byte, bool, error) {
+	err := c.Invoke(ctx, methodOf(idempotent), &request, &dst)
+	return dst, false, err
+}
