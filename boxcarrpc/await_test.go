@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
 )
 
@@ -127,4 +129,47 @@ func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 	require.NotZero(t, ends.Load())
 	until(t, "nothing is held", func() bool { return p.buffers.used.Load() == 0 })
 	t.Log(successes.Load(), "succeeded")
+}
+
+// A request that waits behind others goes out although its call was cancelled: it
+// may be processed.
+func TestACancelledRequestThatWaitsToBeSentMayBeProcessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		defer l.Close()
+		p := newPoolOf(t, &PoolOptions{Size: 2, Dialer: l.dial}, discovery.Static("s"))
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		defer conn.Close()
+		c := newRaw(t, conn)
+		require.Equal(t, wire.TypeHello, c.next().Type)
+		c.send(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 2}))
+		for lane := range uint32(2) {
+			require.Equal(t, wire.TypeLease, c.next().Type)
+			c.send(wire.AppendSlot(nil, wire.TypeGrant, lane, lane))
+		}
+		full(t, p)
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = p.Call(t.Context(), "first", nil, nil) })
+		synctest.Wait() // it is being written, and nobody reads
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := p.Call(ctx, "second", nil, nil)
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		var e *Error
+		require.ErrorAs(t, <-ended, &e)
+		require.Equal(t, CodeCanceled, e.Code)
+		require.True(t, e.Processed)
+		for _, want := range []string{"first", "second"} {
+			_, method, _, err := c.next().Request()
+			require.NoError(t, err)
+			require.Equal(t, want, string(method))
+		}
+		conn.Close()
+		wg.Wait()
+	})
 }

@@ -71,7 +71,6 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
 	}
-	ticket := lane.ticket // once abandoned, the lane may be another's
 	switch {
 	case reads && c.hedge != nil:
 		lane.transport.turn.pass <- struct{}{}
@@ -80,11 +79,11 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	}
 	if !p.await(ctx, lane, alone) {
 		p.overdue(lane.transport, ctx.Err())
-		return dst, false, contextError(ctx, lane.transport.out.reached(ticket))
+		return dst, false, contextError(ctx, true) // what has not been sent yet may still be
 	}
 	c.info.answered(lane)
 	if lane.failure != nil {
-		written := lane.transport.out.reached(ticket)
+		written := lane.transport.out.reached(lane.ticket)
 		err = broken(lane.transport, lane.failure, written)
 		p.dropData(lane)
 		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err

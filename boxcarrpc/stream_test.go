@@ -367,6 +367,7 @@ func TestALostConnectionEndsItsStreams(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, CodeUnavailable, e.Code)
 	require.True(t, e.Processed)
+	require.NotErrorIs(t, err, io.EOF, "it did not end well")
 	require.ErrorAs(t, st.Send(nil), &e)
 	quiet(t, s, p)
 	require.NoError(t, p.Close())

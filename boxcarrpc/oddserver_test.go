@@ -1,0 +1,467 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+const (
+	oddLanes   = 4
+	oddStreams = 3
+)
+
+// An oddServer is a server whose every word is a test's choice: what it says, when
+// and in what pieces. It knows what it may say, and checks that its client keeps to
+// the protocol. Once it is tame it answers everything at once.
+type oddServer struct {
+	t  testing.TB
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	tame  bool
+	conns []*oddConn
+	calls map[string]*oddCall // by method
+	talks map[string]*oddTalk
+}
+
+// An oddConn is a connection to it. All but raw and queue are guarded by the
+// server's mutex.
+type oddConn struct {
+	server  *oddServer
+	raw     *rawConn
+	queue   []oddWords // what is said and not yet written; the test's goroutine's
+	hold    bool       // nothing is written unless asked for
+	deaf    bool       // nothing is read after the next frame
+	hears   sync.Cond  // it is not deaf any more
+	guilty  bool       // it gave the client a reason to end it
+	lied    bool       // and the client must
+	gone    bool       // the client has ended it, or the server
+	drained bool
+	lanes   [oddLanes]oddLane
+	streams [oddStreams]oddStream
+	pongs   []uint64 // owed
+}
+
+// oddWords are bytes, and what is true when the last of them was written.
+type oddWords struct {
+	bytes []byte
+	said  func()
+}
+
+// A sayer says words, as oddConn.say does.
+type sayer func(b []byte, said func())
+
+type oddLane struct {
+	asked, leased bool
+	slot          uint32
+	sequence      uint32
+	call          *oddCall // nil if none is under way
+	method        string   // of the last
+	total, got    int      // bytes of its request
+	cancelled     bool
+	answer        []byte // what is left of it; meaningful once head was said
+	head          bool
+}
+
+type oddStream struct {
+	open, ended, reset bool
+	sequence           uint32
+	talk               *oddTalk
+	credit, window     int // to send, and that the client has
+	begun, mid         bool
+	got                []byte // of a message
+	saying             []byte // of a message
+}
+
+// patterned is n bytes that belong to nothing else.
+func patterned(tag string, n int) []byte {
+	return bytes.Repeat([]byte(tag+";"), 1+n/len(tag))[:n]
+}
+
+// serve takes connections until the listener is closed.
+func (s *oddServer) serve(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c := &oddConn{server: s, raw: newRaw(s.t, conn)}
+		c.hears.L = &s.mu
+		s.wg.Go(c.read)
+	}
+}
+
+// read takes what the client says.
+func (c *oddConn) read() {
+	defer c.raw.Close()
+	if f, err := c.raw.in.next(); err != nil || f.Type != wire.TypeHello {
+		return
+	}
+	if !c.write(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: oddLanes, MaxStreams: oddStreams})) {
+		return
+	}
+	s := c.server
+	s.mu.Lock()
+	s.conns = append(s.conns, c)
+	s.mu.Unlock()
+	for {
+		f, err := c.raw.in.next()
+		s.mu.Lock()
+		if err != nil {
+			c.gone = true
+			s.mu.Unlock()
+			return
+		}
+		c.take(f)
+		var answer []byte
+		if s.tame && !c.lied {
+			for _, words := range c.settle() {
+				answer = append(answer, words.bytes...)
+				words.said()
+			}
+		}
+		for c.deaf {
+			c.hears.Wait()
+		}
+		s.mu.Unlock()
+		c.write(answer)
+	}
+}
+
+// setDeaf has it read, or not. The server's mutex is held.
+func (c *oddConn) setDeaf(deaf bool) {
+	c.deaf = deaf
+	c.hears.Broadcast()
+}
+
+// write writes unless the client has gone. It is read at once or never.
+func (c *oddConn) write(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	_ = c.raw.SetWriteDeadline(time.Now().Add(5 * time.Second)) // fails on a closed connection only
+	_, err := c.raw.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.t.Errorf("the client does not read")
+	}
+	return err == nil
+}
+
+// say queues words.
+func (c *oddConn) say(b []byte, said func()) { c.queue = append(c.queue, oddWords{b, said}) }
+
+// pump writes n bytes of what is queued. No lock is held.
+func (c *oddConn) pump(n int) {
+	for len(c.queue) > 0 && n > 0 {
+		words := &c.queue[0]
+		k := min(n, len(words.bytes))
+		if !c.write(words.bytes[:k]) {
+			c.queue = nil
+			return
+		}
+		words.bytes, n = words.bytes[k:], n-k
+		if len(words.bytes) == 0 {
+			c.server.mu.Lock()
+			words.said()
+			c.server.mu.Unlock()
+			c.queue = c.queue[1:]
+		}
+	}
+}
+
+// rule notes what the client did against the protocol.
+func (c *oddConn) rule(kept bool, format string, args ...any) bool {
+	if !kept {
+		c.server.t.Errorf("the client sends "+format, args...)
+	}
+	return kept
+}
+
+// take takes a frame. The server's mutex is held.
+func (c *oddConn) take(f wire.Frame) {
+	switch f.Type {
+	case wire.TypePing:
+		token, _ := f.Ping()
+		c.pongs = append(c.pongs, token)
+		return
+	case wire.TypePong:
+		return
+	case wire.TypeOpen, wire.TypeMessage, wire.TypeCredit, wire.TypeEnd, wire.TypeReset:
+		if c.rule(f.Lane < oddStreams, "%v on stream %d", f.Type, f.Lane) {
+			c.takeOnStream(f, &c.streams[f.Lane])
+		}
+		return
+	}
+	if !c.rule(f.Lane < oddLanes, "%v on lane %d", f.Type, f.Lane) {
+		return
+	}
+	lane := &c.lanes[f.Lane]
+	switch f.Type {
+	case wire.TypeLease:
+		c.rule(!lane.asked && !lane.leased, "LEASE on lane %d, which is leased or asked for", f.Lane)
+		lane.asked = true
+	case wire.TypeRelease:
+		c.rule(lane.leased && lane.call == nil, "RELEASE of lane %d, which is not leased and idle", f.Lane)
+		lane.leased = false
+	case wire.TypeRequest:
+		c.takeRequest(f, lane)
+	case wire.TypeData:
+		sequence, data, err := f.Data()
+		if c.rule(err == nil && sequence == lane.sequence && !lane.cancelled, "DATA of another request: %v", err) {
+			lane.take(c, data)
+		}
+	case wire.TypeCancel:
+		sequence, err := f.Cancel()
+		c.rule(err == nil && sequence == lane.sequence && !lane.cancelled, "CANCEL of another request: %v", err)
+		lane.cancelled = true
+	default:
+		c.rule(false, "%v", f.Type)
+	}
+}
+
+func (c *oddConn) takeRequest(f wire.Frame, lane *oddLane) {
+	r, method, data, err := f.Request()
+	call := c.server.calls[string(method)]
+	if !c.rule(err == nil && lane.leased && lane.call == nil && r.Sequence != lane.sequence && call != nil && !call.came,
+		"REQUEST %d of %s on lane %d: %v", r.Sequence, method, f.Lane, err) {
+		return
+	}
+	call.came = true
+	*lane = oddLane{leased: true, slot: lane.slot, sequence: r.Sequence, call: call, method: call.method, total: int(r.Total)}
+	lane.take(c, data)
+}
+
+// take takes some of a request, also when that is answered already.
+func (l *oddLane) take(c *oddConn, data []byte) {
+	begin := l.got
+	l.got += len(data)
+	if c.rule(l.got <= l.total, "more than the request") {
+		c.rule(bytes.Equal(data, patterned(l.method, l.got)[begin:]), "something else than %s", l.method)
+	}
+}
+
+// ready reports whether the request on a lane may be answered with success.
+func (l *oddLane) ready() bool { return l.call != nil && !l.head && l.got == l.total }
+
+func (c *oddConn) takeOnStream(f wire.Frame, s *oddStream) {
+	if f.Type == wire.TypeOpen {
+		open, method, metadata, err := f.Open()
+		talk := c.server.talks[string(method)]
+		if c.rule(err == nil && !s.open && open.Sequence != s.sequence && talk != nil && !talk.came && string(metadata) == string(wire.AppendPair(nil, "talk", talk.method)),
+			"OPEN %d of %s: %v", open.Sequence, method, err) {
+			talk.came = true
+			*s = oddStream{open: true, sequence: open.Sequence, talk: talk, credit: wire.Window, window: wire.Window}
+		}
+		return
+	}
+	var sequence uint32
+	var err error
+	switch f.Type {
+	case wire.TypeMessage:
+		var data []byte
+		sequence, data, err = f.Message()
+		if s.open && sequence == s.sequence {
+			c.takeMessage(s, data, f.Flags&wire.FlagMore != 0)
+		}
+	case wire.TypeCredit:
+		var n uint32
+		sequence, n, err = f.Credit()
+		if s.open && sequence == s.sequence {
+			s.credit += int(n)
+			c.rule(s.credit <= wire.Window, "credit for %d bytes", s.credit)
+		}
+	case wire.TypeEnd:
+		sequence, err = f.Sequence()
+		c.rule(!s.open || !s.ended && !s.reset, "END late")
+		s.ended = true
+	case wire.TypeReset:
+		sequence, err = f.Sequence()
+		c.rule(!s.open || !s.reset, "RESET twice")
+		s.reset = true
+	}
+	c.rule(err == nil && sequence == s.sequence, "%v of another stream: %v", f.Type, err)
+}
+
+func (c *oddConn) takeMessage(s *oddStream, data []byte, more bool) {
+	s.window -= wire.MessageCost(len(data))
+	c.rule(!s.ended && s.window >= 0, "MESSAGE late or without credit")
+	s.got = append(s.got, data...)
+	if more {
+		return
+	}
+	n := s.talk.heard
+	c.rule(n < s.talk.messages && bytes.Equal(s.got, s.talk.message(n)), "something else than message %d of %s", n, s.talk.method)
+	s.talk.heard, s.got = n+1, nil
+}
+
+// settle is what the server owes. The server's mutex is held.
+func (c *oddConn) settle() (words []oddWords) {
+	say := func(b []byte, said func()) { words = append(words, oddWords{b, said}) }
+	c.payPongs(say)
+	if c.drained {
+		c.drained = false
+		say(wire.AppendReason(nil, wire.TypeUndrain, ""), func() {})
+	}
+	for i := range c.lanes {
+		switch lane := &c.lanes[i]; {
+		case lane.asked:
+			c.grant(uint32(i), 0, say)
+		case lane.head:
+			c.goOn(uint32(i), len(lane.answer), say)
+		case lane.ready():
+			c.answer(uint32(i), 10, 10, say)
+		case lane.call != nil && lane.cancelled:
+			c.refuse(uint32(i), wire.Response{Code: uint32(CodeCanceled)}, 0, say)
+		}
+	}
+	for i := range c.streams {
+		s := &c.streams[i]
+		if s.open && s.window < wire.Window {
+			c.credit(uint32(i), wire.Window, say)
+		}
+		switch {
+		case s.open && s.ended:
+			c.status(uint32(i), CodeOK, true, say)
+		case s.open && s.reset:
+			c.status(uint32(i), CodeCanceled, true, say)
+		}
+	}
+	return words
+}
+
+func (c *oddConn) payPongs(say sayer) {
+	for _, token := range c.pongs {
+		say(wire.AppendPing(nil, wire.TypePong, token), func() {})
+	}
+	c.pongs = nil
+}
+
+// What the server may say about a lane that is in the right state for it.
+
+func (c *oddConn) grant(number, from uint32, say sayer) {
+	for i := 0; i < oddLanes; i++ {
+		if l := c.lanes[i]; l.leased && l.slot == from {
+			from, i = from+1, -1
+		}
+	}
+	lane := &c.lanes[number]
+	lane.asked, lane.leased, lane.slot = false, true, from
+	say(wire.AppendSlot(nil, wire.TypeGrant, number, from), func() {})
+}
+
+func (c *oddConn) deny(number, lowest uint32, say sayer) {
+	c.lanes[number].asked = false
+	say(wire.AppendSlot(nil, wire.TypeDeny, number, lowest), func() {})
+}
+
+// answer begins to answer with n bytes, the first of them in the first frame.
+func (c *oddConn) answer(number uint32, n, first int, say sayer) {
+	lane := &c.lanes[number]
+	call := lane.call
+	data := patterned("answer "+call.method, n)
+	first = min(n, first, wire.ResponseRoom)
+	head := wire.Response{Sequence: lane.sequence, Total: uint32(n), Lowest: number}
+	lane.head, lane.answer = true, data[first:]
+	call.answer = data
+	c.concluded(lane)
+	say(wire.AppendResponse(nil, number, wire.FlagProcessed, head, data[:first]), func() { call.say(first == n) })
+}
+
+// goOn says the next n bytes of an answer.
+func (c *oddConn) goOn(number uint32, n int, say sayer) {
+	lane := &c.lanes[number]
+	call, sequence := lane.call, lane.sequence
+	for n > 0 && len(lane.answer) > 0 {
+		k := min(n, len(lane.answer), wire.DataRoom)
+		data := lane.answer[:k]
+		lane.answer, n = lane.answer[k:], n-k
+		last := len(lane.answer) == 0
+		say(wire.AppendData(nil, number, sequence, data), func() { call.say(last) })
+	}
+	c.concluded(lane)
+}
+
+// refuse answers with an error, at any time.
+func (c *oddConn) refuse(number uint32, r wire.Response, flags uint8, say sayer) {
+	lane := &c.lanes[number]
+	call := lane.call
+	message := patterned("refused", 40)
+	r.Sequence, r.Total, r.Lowest = lane.sequence, uint32(len(message)), wire.NoSlot
+	lane.head, lane.answer = true, nil
+	c.concluded(lane)
+	lane.leased = flags&wire.FlagSlotLost == 0
+	call.code, call.refused = Code(r.Code), flags&wire.FlagProcessed == 0
+	say(wire.AppendResponse(nil, number, flags, r, message), func() { call.say(true) })
+}
+
+// concluded has the lane free when all of its answer is said.
+func (c *oddConn) concluded(lane *oddLane) {
+	if len(lane.answer) == 0 {
+		lane.call, lane.head = nil, false
+	}
+}
+
+// What the server may say about a stream that is open.
+
+func (c *oddConn) header(number uint32, say sayer) {
+	s := &c.streams[number]
+	s.begun = true
+	say(wire.AppendHeader(nil, number, s.sequence, wire.AppendPair(nil, "header", s.talk.method)), func() {})
+}
+
+// message says some of a message, as the credit allows.
+func (c *oddConn) message(number uint32, n int, more bool, say sayer) {
+	s := &c.streams[number]
+	talk := s.talk
+	n = min(n, wire.MessageRoom)
+	if s.credit < wire.MessageCost(n) {
+		return
+	}
+	s.credit -= wire.MessageCost(n)
+	data := patterned(fmt.Sprint("said ", len(s.saying)), n)
+	s.saying = append(s.saying, data...)
+	var flags uint8 = wire.FlagMore
+	said := func() {}
+	if !more {
+		flags = 0
+		whole := s.saying
+		s.saying = nil
+		said = func() { talk.said = append(talk.said, whole) }
+	}
+	s.begun, s.mid = true, more
+	say(wire.AppendMessage(nil, number, s.sequence, flags, data), said)
+}
+
+// credit gives back up to n bytes of what the client has used.
+func (c *oddConn) credit(number uint32, n int, say sayer) {
+	s := &c.streams[number]
+	if n = min(n, wire.Window-s.window); n > 0 {
+		s.window += n
+		say(wire.AppendCredit(nil, number, s.sequence, uint32(n)), func() {})
+	}
+}
+
+// status ends a stream.
+func (c *oddConn) status(number uint32, code Code, processed bool, say sayer) {
+	s := &c.streams[number]
+	talk := s.talk
+	if s.mid {
+		code = CodeDataLoss
+	}
+	var flags uint8
+	if processed {
+		flags = wire.FlagProcessed
+	}
+	s.open = false
+	talk.code, talk.refused, talk.trailed = code, !processed, wire.AppendPair(nil, "trailer", talk.method)
+	say(wire.AppendStatus(nil, number, flags, wire.Status{Sequence: s.sequence, Code: uint32(code)}, talk.trailed),
+		func() { talk.over = time.Now() })
+}
