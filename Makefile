@@ -5,7 +5,7 @@ TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-ui check lint fmt race soak bench proto setup clean
+.PHONY: help demo build packages test test-ui check lint fmt race soak bench proto setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ soak: setup ## the long runs: every seed, every kill, the fuzzers
 bench: ## the benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+packages: ## build the Debian package into dist/
+	scripts/package
+
 proto: ## generate Go from the .proto files (needs protoc)
 	$(GO) generate ./docservice/docservicepb ./examples/grpcstubs/jobspb
 
@@ -59,4 +62,4 @@ $(LINT):
 	mv $(TOOLS)/golangci-lint $@
 
 clean: ## remove what the build made
-	rm -rf bin .tools
+	rm -rf bin dist .tools

@@ -71,6 +71,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.Version = Version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newMan(root))
 
 	// What goes wrong before a command's own code runs is a matter of usage.
 	running := false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
 // Version names this build: the module's version, the commit it was made of and
@@ -14,6 +15,21 @@ func Version() string {
 		version, commit = describeBuild(info)
 	}
 	return fmt.Sprintf("%s (commit %s, %s %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// commitTime is when the commit that this build was made of was made, the Unix epoch
+// where that is not known.
+func commitTime() time.Time {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.time" {
+				if at, err := time.Parse(time.RFC3339, setting.Value); err == nil {
+					return at
+				}
+			}
+		}
+	}
+	return time.Unix(0, 0).UTC()
 }
 
 func describeBuild(info *debug.BuildInfo) (version, commit string) {

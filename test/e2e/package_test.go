@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPackage builds the Debian package, installs it into an empty root, starts the
+// daemon by its unit's command line, and removes it.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"dpkg", "gzip"} {
+		if _, err := exec.LookPath(command); err != nil {
+			t.Skipf("%s is not here: this is no Debian", command)
+		}
+	}
+	build := exec.Command(filepath.Join("..", "..", "scripts", "package"))
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	built := regexp.MustCompile(`created package: (dist/\S+\.deb)`).FindSubmatch(out)
+	require.NotNil(t, built, string(out))
+	deb, err := filepath.Abs(filepath.Join("..", "..", string(built[1])))
+	require.NoError(t, err)
+
+	root := t.TempDir()
+	for _, dir := range []string{"info", "updates", "triggers"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "var", "lib", "dpkg", dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "var", "lib", "dpkg", "status"), nil, 0o644))
+	dpkg(t, root, "--install", deb)
+	serveAsInstalled(t, root)
+	for _, page := range []string{"docserviced-serve", "docstore-updater-append", "boxcar-get"} {
+		require.FileExists(t, filepath.Join(root, "usr", "share", "man", "man1", page+".1.gz"))
+	}
+
+	dpkg(t, root, "--purge", "docstore")
+	for _, left := range []string{"usr/bin/docserviced", "lib/systemd/system/docserviced.service", "etc/docstore/docserviced.yaml"} {
+		require.NoFileExists(t, filepath.Join(root, filepath.FromSlash(left)))
+	}
+}
+
+// dpkg works on packages below a root, without what they depend on.
+func dpkg(t *testing.T, root string, args ...string) {
+	t.Helper()
+	args = append([]string{"--root=" + root, "--force-not-root", "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)
+	out, err := exec.Command("dpkg", args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// serveAsInstalled starts what the unit starts, with the directories of the installed
+// settings, but those below the root, and any ports.
+func serveAsInstalled(t *testing.T, root string) {
+	t.Helper()
+	unit, err := os.ReadFile(filepath.Join(root, "lib", "systemd", "system", "docserviced.service"))
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindSubmatch(unit)
+	require.NotNil(t, line)
+	words := strings.Fields(string(line[1]))
+	for i, word := range words {
+		if filepath.IsAbs(word) {
+			words[i] = filepath.Join(root, word)
+		}
+	}
+	queue := filepath.Join(root, "var", "lib", "docstore", "queue", "jobs")
+	require.NoError(t, os.MkdirAll(queue, 0o755))
+	updater := exec.Command(filepath.Join(root, "usr", "bin", "docstore-updater"), "append", "--queue", queue)
+	updater.Stdin = strings.NewReader(`{"id":"a","title":"packaged"}` + "\n")
+	out, err := updater.CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	command := exec.Command(words[0], words[1:]...)
+	command.Env = append(os.Environ(), "DOCSERVICED_COLLECTION=jobs="+queue, "DOCSERVICED_DATA="+filepath.Join(root, "var", "lib", "docstore", "index"),
+		"DOCSERVICED_HTTP=127.0.0.1:0", "DOCSERVICED_BOXCAR=127.0.0.1:0")
+	log, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	address, lines := "", bufio.NewScanner(log)
+	for ready := false; !ready && lines.Scan(); {
+		var line struct{ Msg, HTTP string }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
+		if line.Msg == "serving" {
+			address = line.HTTP
+		}
+		ready = line.Msg == "the queue has been read to its end"
+	}
+	response, err := http.Get(address + "/documents/jobs/a")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
+	for lines.Scan() { // until it has ended
+	}
+	require.NoError(t, command.Wait())
+}
