@@ -135,7 +135,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 }
 
 // TestCrashWhileFlushesRunBesideAppends: blocks wait behind marks that are not
-// written yet when the power goes. What a Flush has covered is there.
+// written yet when the power goes. What a Flush has covered is there, and the cursor
+// is that of the last entry.
 func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 	const count = 60
 	for k := 1; k < 120; k += 2 {
@@ -164,7 +165,8 @@ func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 		}()
 		for n := range count {
 			it := item{id: fmt.Sprint(n), document: posting(n)}
-			if it.at, err = w.Append([]byte(it.id), []byte(it.document)); err != nil {
+			r := Record{ID: []byte(it.id), Document: []byte(it.document), Cursor: []byte(it.id)}
+			if it.at, err = w.Put(r); err != nil {
 				break
 			}
 			items = append(items, it)
@@ -182,6 +184,9 @@ func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 				got := scan(t, r, Position{})
 				require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost")
 				requireItems(t, r, items[:len(got)])
+				if len(got) > 0 {
+					require.Equal(t, items[len(got)-1].id, string(again.Cursor()))
+				}
 				requireSound(t, recovered)
 			})
 		}

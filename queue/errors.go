@@ -29,6 +29,8 @@ var (
 	ErrIDTooLong = errors.New("queue: id is too long")
 	// ErrDocumentTooLarge: the document has more than MaxDocumentBytes.
 	ErrDocumentTooLarge = errors.New("queue: document is too large")
+	// ErrDeleteWithDocument: a delete has neither a document nor an expiry.
+	ErrDeleteWithDocument = errors.New("queue: delete with a document or an expiry")
 	// ErrCursorTooLong: the cursor has more than MaxCursorBytes.
 	ErrCursorTooLong = errors.New("queue: cursor is too long")
 	// ErrFull: the last segment number is taken.

@@ -36,14 +36,14 @@ func (b *pendingBlock) takes(bytes, blockBytes int) bool {
 }
 
 // add copies an entry into the last chunk and returns its index in the block.
-func (b *pendingBlock) add(r Record, deleted bool) uint16 {
+func (b *pendingBlock) add(r Record) uint16 {
 	index := b.count
 	if b.filling == nil {
 		b.filling = newChunk(b, index)
 		b.chunks = append(b.chunks, b.filling)
 	}
 	expiry := expirySeconds(r.Expires)
-	b.filling.add(r, expiry, deleted)
+	b.filling.add(r, expiry)
 	b.count++
 	b.rawBytes += len(r.ID) + len(r.Document)
 	b.expiries = b.expiries || expiry != 0
@@ -165,11 +165,11 @@ func (c *chunk) release() {
 	}
 }
 
-func (c *chunk) add(r Record, expiry uint32, deleted bool) {
+func (c *chunk) add(r Record, expiry uint32) {
 	c.ids = append(c.ids, r.ID...)
 	c.documents = append(c.documents, r.Document...)
 	c.entries = append(c.entries, pendingEntry{
-		idEnd: len(c.ids), end: len(c.documents), expiry: expiry, deleted: deleted,
+		idEnd: len(c.ids), end: len(c.documents), expiry: expiry, deleted: r.Delete,
 	})
 }
 

@@ -26,13 +26,19 @@ const (
 	DefaultPollInterval = 250 * time.Millisecond
 )
 
-// Record is a document on its way into the queue.
+// Record is a document, or a delete, on its way into the queue.
 type Record struct {
 	ID       []byte // 1 to MaxIDBytes bytes
 	Document []byte // 0 to MaxDocumentBytes bytes
 	// Expires is when the document stops being served, to the second; the zero
 	// time is never. The queue stores and reports it and does nothing else.
 	Expires time.Time
+	// Delete is the news that there is no document of this id any more. Document
+	// and Expires must be zero.
+	Delete bool
+	// Cursor is SetCursor in one step with the entry: no Flush of another goroutine
+	// comes between the two. Nil leaves the cursor as it is.
+	Cursor []byte
 }
 
 // Entry is what tailing tells of one document or delete. ID is valid until the

@@ -82,18 +82,17 @@ func (s *openSegment) fits() bool {
 // Append adds a document and returns its address, which is permanent. The
 // slices may be reused at once. An empty document is a document.
 func (w *Writer) Append(id, doc []byte) (Address, error) {
-	return w.add(Record{ID: id, Document: doc}, false)
+	return w.Put(Record{ID: id, Document: doc})
 }
-
-// Put is Append with an expiry time.
-func (w *Writer) Put(r Record) (Address, error) { return w.add(r, false) }
 
 // Delete adds the news that there is no document of this id any more.
 func (w *Writer) Delete(id []byte) (Address, error) {
-	return w.add(Record{ID: id}, true)
+	return w.Put(Record{ID: id, Delete: true})
 }
 
-func (w *Writer) add(r Record, deleted bool) (Address, error) {
+// Put is Append or Delete with all that can be said of an entry. On an error
+// nothing was added, nor the cursor set.
+func (w *Writer) Put(r Record) (Address, error) {
 	switch {
 	case len(r.ID) == 0:
 		return Address{}, ErrIDEmpty
@@ -101,6 +100,10 @@ func (w *Writer) add(r Record, deleted bool) (Address, error) {
 		return Address{}, errors.Wrapf(ErrIDTooLong, "it has %d bytes, at most %d are allowed", len(r.ID), MaxIDBytes)
 	case len(r.Document) > MaxDocumentBytes:
 		return Address{}, errors.Wrapf(ErrDocumentTooLarge, "it has %d bytes, at most %d are allowed", len(r.Document), MaxDocumentBytes)
+	case len(r.Cursor) > MaxCursorBytes:
+		return Address{}, cursorTooLong(r.Cursor)
+	case r.Delete && (len(r.Document) > 0 || !r.Expires.IsZero()):
+		return Address{}, ErrDeleteWithDocument
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,13 +116,16 @@ func (w *Writer) add(r Record, deleted bool) (Address, error) {
 	}
 	b := w.mu.block
 	at := b.at
-	at.Index = b.add(r, deleted)
+	at.Index = b.add(r)
+	if r.Cursor != nil {
+		w.mu.cursor = append(w.mu.cursor[:0], r.Cursor...)
+	}
 	if full := b.cut(chunkBytes); full != nil {
 		w.pipeline.compress(full)
 	}
 	w.mu.added++
 	w.mu.segment.raw += uint64(len(r.Document))
-	if !deleted && w.codec.train != nil && w.options.dictionaryBytes > 0 {
+	if !r.Delete && w.codec.train != nil && w.options.dictionaryBytes > 0 {
 		w.mu.sample.add(at.Segment, r.Document)
 		w.mu.sampled += int64(len(r.Document))
 	}
@@ -253,18 +259,21 @@ func (w *Writer) describe(err error) error {
 // again at any time. After a cursor of more than MaxCursorBytes everything fails
 // with ErrCursorTooLong until there is a shorter one.
 //
-// Where Flush is called by another goroutine than the one that appends, the two
-// have to see to it themselves that no Flush comes between an Append and the
-// SetCursor that belongs to it.
+// Where Flush is called by another goroutine than the one that appends, it may
+// come between an Append and the SetCursor that belongs to it: see Record.Cursor.
 func (w *Writer) SetCursor(c []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.cursorErr = nil
 	if len(c) > MaxCursorBytes {
-		w.mu.cursorErr = errors.Wrapf(ErrCursorTooLong, "it has %d bytes, at most %d are allowed", len(c), MaxCursorBytes)
+		w.mu.cursorErr = cursorTooLong(c)
 		return
 	}
 	w.mu.cursor = append(w.mu.cursor[:0], c...)
+}
+
+func cursorTooLong(c []byte) error {
+	return errors.Wrapf(ErrCursorTooLong, "it has %d bytes, at most %d are allowed", len(c), MaxCursorBytes)
 }
 
 // Cursor returns the cursor: that of the last block of the queue after

@@ -40,6 +40,12 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, ErrIDTooLong)
 	_, err = w.Append([]byte("id"), make([]byte, MaxDocumentBytes+1))
 	require.ErrorIs(t, err, ErrDocumentTooLarge)
+	_, err = w.Put(Record{ID: []byte("id"), Cursor: make([]byte, MaxCursorBytes+1)})
+	require.ErrorIs(t, err, ErrCursorTooLong)
+	_, err = w.Put(Record{ID: []byte("id"), Document: []byte("document"), Delete: true})
+	require.ErrorIs(t, err, ErrDeleteWithDocument)
+	_, err = w.Put(Record{ID: []byte("id"), Expires: testStart, Delete: true})
+	require.ErrorIs(t, err, ErrDeleteWithDocument)
 
 	w.SetCursor(make([]byte, MaxCursorBytes+1))
 	require.ErrorIs(t, w.Flush(), ErrCursorTooLong)
@@ -261,4 +267,52 @@ func TestExpirySeconds(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, expirySeconds(c.at), "%v", c.at)
 	}
+}
+
+// TestCursorTravelsWithItsEntry: however flushes of another goroutine fall, each
+// block has the cursor that was put with its last entry.
+func TestCursorTravelsWithItsEntry(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := w.Flush(); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	for n := range 20_000 {
+		r := Record{ID: fmt.Append(nil, "line ", n), Delete: n%3 == 0, Cursor: fmt.Append(nil, "line ", n)}
+		_, err := w.Put(r)
+		require.NoError(t, err)
+	}
+	close(stop)
+	require.NoError(t, <-stopped)
+	require.NoError(t, w.Close())
+
+	s, err := openSegmentFile(mem, segmentPath(queueDir, 1, sealedSuffix), 1)
+	require.NoError(t, err)
+	defer s.file.Close()
+	blocks := 0
+	walk, b := s.newWalk(), block{}
+	for {
+		kind, err := walk.step(s, &b)
+		require.NoError(t, err)
+		if kind == frameFooter {
+			break
+		}
+		if kind == frameBlock {
+			blocks++
+			require.Equal(t, string(b.id(b.entry(b.count-1))), string(b.cursor()))
+		}
+	}
+	require.Greater(t, blocks, 3)
 }

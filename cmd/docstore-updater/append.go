@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -189,7 +188,7 @@ func (o *appendOptions) skipRead(env *cli.Env, inputs []*input, stored []byte) (
 }
 
 // appender moves items from the inputs into the queue. It belongs to one
-// goroutine.
+// goroutine, but for progress.
 type appender struct {
 	options *appendOptions
 	env     *cli.Env
@@ -197,12 +196,10 @@ type appender struct {
 	meter   *cli.Meter // nil with --quiet
 	started time.Time
 
-	// What has been appended.
-	documents, deletes, skipped, bytes int64
-
-	in        *input // of the last item; nil before the first
-	at        cursor // behind the last item
-	unflushed int    // documents and deletes since the last flush
+	progress  progress
+	skipped   int64  // bad records
+	bytes     int64  // of the input
+	unflushed int    // documents and deletes since --flush-every was last kept
 	broken    bool   // the writer has failed: there is nothing more to do with it
 	encoded   []byte // the cursor, for the writer
 }
@@ -217,7 +214,9 @@ func (a *appender) run(ctx context.Context, inputs []*input) error {
 	stop := p.start(ctx, inputs)
 	defer stop()
 
-	err := a.consume(ctx, p)
+	flushing := a.startFlushing()
+	err := a.consume(ctx, p, flushing.failed)
+	flushing.stop()
 	a.meter.Finish()
 	if a.broken {
 		return err
@@ -235,22 +234,16 @@ func (a *appender) run(ctx context.Context, inputs []*input) error {
 // errInterrupted: the context ended before the input.
 var errInterrupted = errors.New("interrupted")
 
-// consume appends what the producer sends until it ends or ctx does.
-func (a *appender) consume(ctx context.Context, p *producer) error {
-	var tick <-chan time.Time
-	if interval := a.options.flushInterval; interval > 0 {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
+// consume appends what the producer sends until it ends, ctx does, or a flush
+// fails.
+func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan error) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return errInterrupted
-		case <-tick:
-			if err := a.flush(); err != nil {
-				return err
-			}
+		case err := <-flushFailed:
+			a.broken = true
+			return err
 		case b, more := <-p.filled:
 			if !more && !p.complete {
 				return errInterrupted
@@ -267,44 +260,34 @@ func (a *appender) consume(ctx context.Context, p *producer) error {
 }
 
 func (a *appender) appendBatch(ctx context.Context, b *batch) error {
-	a.in = b.in
 	before := a.bytes - b.start
 	for i := range b.items {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		if err := a.appendItem(&b.items[i]); err != nil {
+		if err := a.appendItem(b.in, &b.items[i]); err != nil {
 			return err
 		}
 		a.bytes = before + b.items[i].at.Offset
 	}
-	a.meter.Update(a.documents+a.deletes, a.bytes)
+	a.meter.Update(a.progress.entries(), a.bytes)
 	return b.err
 }
 
-func (a *appender) appendItem(it *item) (err error) {
-	switch {
-	case it.problem != nil:
-		return a.bad(it)
-	case it.deletes:
-		_, err = a.writer.Delete(it.id)
-	default:
-		_, err = a.writer.Put(queue.Record{ID: it.id, Document: it.document, Expires: it.expires})
+func (a *appender) appendItem(in *input, it *item) error {
+	if it.problem != nil {
+		return a.bad(in, it)
 	}
-	if err != nil {
-		a.broken = true
-		return fmt.Errorf("appending %s to %s: %w", a.in.place(it.at), a.options.queueDir, err)
-	}
-	if it.deletes {
-		a.deletes++
-	} else {
-		a.documents++
-	}
-	a.at = it.at
-	if a.in.stable {
+	record := queue.Record{ID: it.id, Document: it.document, Expires: it.expires, Delete: it.deletes}
+	if in.stable {
 		a.encoded = it.at.append(a.encoded[:0])
-		a.writer.SetCursor(a.encoded)
+		record.Cursor = a.encoded
 	}
+	if _, err := a.writer.Put(record); err != nil {
+		a.broken = true
+		return fmt.Errorf("appending %s to %s: %w", in.place(it.at), a.options.queueDir, err)
+	}
+	a.progress.note(in, it)
 	a.unflushed++
 	if every := a.options.flushEvery; every > 0 && a.unflushed >= every {
 		return a.flush()
@@ -313,44 +296,34 @@ func (a *appender) appendItem(it *item) (err error) {
 }
 
 // bad passes over a bad record, or is the error that ends everything there.
-func (a *appender) bad(it *item) error {
+func (a *appender) bad(in *input, it *item) error {
 	if a.options.skipBad {
 		a.skipped++
-		a.env.Log.Warn("passed over a bad record", "at", a.in.place(it.at), "problem", it.problem.Error())
+		a.env.Log.Warn("passed over a bad record", "at", in.place(it.at), "problem", it.problem.Error())
 		return nil
 	}
-	return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", a.in.place(it.at), it.problem))
+	return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", in.place(it.at), it.problem))
 }
 
-// flush makes durable what has been appended and acknowledges it.
+// flush is flushDurably where documents are appended.
 func (a *appender) flush() error {
-	if err := a.writer.Flush(); err != nil {
-		a.broken = true
-		return fmt.Errorf("flushing %s: %w; what was flushed before is safe", a.options.queueDir, err)
-	}
-	if a.unflushed == 0 {
-		return nil
-	}
 	a.unflushed = 0
-	level := slog.LevelInfo
-	if a.env.Terminal {
-		level = slog.LevelDebug // the bar says enough
-	}
-	a.env.Log.Log(context.Background(), level, "flushed",
-		"documents", a.documents, "deletes", a.deletes, "input", a.in.name, "line", a.at.Lines, "offset", a.at.Offset)
-	return nil
+	err := a.flushDurably()
+	a.broken = err != nil
+	return err
 }
 
 // interrupted is how an interrupted run ends: the rest of a file is missing, a
 // pipe or a followed file may have been without end.
 func (a *appender) interrupted(first *input) error {
+	at := a.progress.now()
 	switch {
-	case a.in == nil && first.live(), a.in != nil && a.in.live():
+	case at.in == nil && first.live(), at.in != nil && at.in.live():
 		return nil
-	case a.in == nil:
+	case at.in == nil:
 		return fmt.Errorf("interrupted before %s was read", first.name)
 	}
-	return fmt.Errorf("interrupted behind %s; everything up to there is in the queue, go on with --resume", a.in.place(a.at))
+	return fmt.Errorf("interrupted behind %s; everything up to there is in the queue, go on with --resume", at.in.place(at.behind))
 }
 
 // report sums up the run.
@@ -361,8 +334,9 @@ func (a *appender) report() {
 	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)
 	if elapsed > 0 {
-		perSecond = int64(float64(a.documents+a.deletes) / elapsed.Seconds())
+		perSecond = int64(float64(a.progress.entries()) / elapsed.Seconds())
 	}
-	a.env.Log.Info("appended", "documents", a.documents, "deletes", a.deletes, "bytes", a.bytes,
+	done := a.progress.now()
+	a.env.Log.Info("appended", "documents", done.documents, "deletes", done.deletes, "bytes", a.bytes,
 		"seconds", elapsed.Round(time.Millisecond).Seconds(), "documents_per_second", perSecond)
 }
