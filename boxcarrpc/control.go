@@ -3,15 +3,17 @@ package boxcarrpc
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Methods by which a server is controlled. They are streams, because a server that
 // is being drained gives out no slots: the client opens one, and receives the
-// [Board] as it is then, in JSON. They are for operators: a server takes them from
-// its own host only.
+// [Board] as it is then, in JSON. A server takes them from its own host, and from
+// ServerOptions.Operators.
 const (
 	// MethodDrain has the server call Drain.
 	MethodDrain = "/boxcar.v1.Server/Drain"
@@ -38,8 +40,8 @@ func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
 // serveTool serves a stream of a tool.
 func (s *Server) serveTool(stream *ServerStream) error {
 	if stream.method != MethodBoard {
-		if address := stream.conn.conn.RemoteAddr(); !isLocal(address) {
-			return &Error{Code: CodePermissionDenied, Message: "a server is drained from its own host only, not from " + address.String()}
+		if err := s.mayOperate(stream.conn.peer); err != nil {
+			return err
 		}
 		s.setDraining(stream.method == MethodDrain)
 	}
@@ -48,6 +50,18 @@ func (s *Server) serveTool(stream *ServerStream) error {
 		return err
 	}
 	return stream.Send(board)
+}
+
+// mayOperate tells whether a client may drain the server.
+func (s *Server) mayOperate(client *Peer) error {
+	if isLocal(client.Address) || client.Identity != "" && slices.Contains(s.options.Operators, client.Identity) {
+		return nil
+	}
+	return &Error{
+		Code:      CodePermissionDenied,
+		Message:   fmt.Sprintf("the server is drained from its own host or by its operators, not from %v by %q", client.Address, client.Identity),
+		Processed: true,
+	}
 }
 
 // isLocal reports whether an address is one of this host that no other reaches.

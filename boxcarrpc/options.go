@@ -90,6 +90,10 @@ type ServerOptions struct {
 	// interceptors. An error without a code is CodePermissionDenied. The default allows
 	// everything.
 	Authorize func(ctx context.Context, method string) error
+	// Operators are the identities that may drain the server from other hosts: see
+	// MethodDrain. From its own host everybody may whom Authorize lets. The default is
+	// none.
+	Operators []string
 	// Interceptors are around the handler, the first outermost, and
 	// StreamInterceptors around the StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler

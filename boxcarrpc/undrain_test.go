@@ -256,6 +256,24 @@ func (l farListener) Accept() (net.Conn, error) {
 	return farConn{conn}, err
 }
 
+// From another host the operators drain a server, and nobody else.
+func TestOperatorsDrainFromOtherHosts(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := serveOn(t, farListener{ln}, echo, &ServerOptions{
+		Authenticate: (&keys{names: map[string]string{"a": "ali", "b": "baba", "": ""}}).authenticate,
+		Operators:    []string{"baba", ""},
+	})
+	for _, token := range []string{"a", ""} {
+		_, err = askTool(t, &PoolOptions{Token: fixed(token)}, s.address, MethodDrain)
+		require.Equal(t, CodePermissionDenied, CodeOf(err))
+		require.False(t, s.Stats().Draining)
+	}
+	b, err := askTool(t, &PoolOptions{Token: fixed("b")}, s.address, MethodDrain)
+	require.NoError(t, err)
+	require.True(t, b.Draining)
+}
+
 func TestAServerIsNotDrainedByStrangers(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

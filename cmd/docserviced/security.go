@@ -26,6 +26,7 @@ import (
 // security is the flags that say who may come in, and how.
 type security struct {
 	certificate, key, clientCA, tokenFile string
+	operators                             []string
 	insecure                              bool
 }
 
@@ -34,6 +35,7 @@ func (s *security) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
 	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of clients, which need a certificate then, or else a token if there is --token-file")
 	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client that is let in by a token; read again when it changes")
+	flags.StringSliceVar(&s.operators, "operators", nil, "who may drain the daemon from other hosts, as certificates or tokens name them, with commas between")
 	flags.BoolVar(&s.insecure, "insecure", false, "serve plain text to other hosts, to whoever asks")
 }
 
@@ -44,6 +46,8 @@ func (s *security) check(boxcar, grpc string) error {
 		return cli.Usagef("--tls-cert and --tls-key go together")
 	case s.clientCA != "" && !encrypted:
 		return cli.Usagef("--tls-client-ca needs --tls-cert and --tls-key")
+	case len(s.operators) > 0 && s.clientCA == "" && s.tokenFile == "":
+		return cli.Usagef("--operators needs --tls-client-ca or --token-file, by which they prove who they are")
 	case s.insecure && (encrypted || s.tokenFile != ""):
 		return cli.Usagef("--insecure contradicts --tls-cert and --token-file")
 	case s.insecure || encrypted:
@@ -70,15 +74,16 @@ func isLoopback(address string) bool {
 
 // A keeper lets clients in.
 type keeper struct {
-	tls      func() (*tls.Config, error) // nil: plain text
-	tokens   *credentials.Tokens         // nil: none
-	insecure bool
-	closed   bool // clients must prove who they are
+	tls       func() (*tls.Config, error) // nil: plain text
+	tokens    *credentials.Tokens         // nil: none
+	operators []string
+	insecure  bool
+	closed    bool // clients must prove who they are
 }
 
 // open reads the files.
 func (s *security) open(log *slog.Logger) (*keeper, error) {
-	k := &keeper{insecure: s.insecure, closed: s.clientCA != "" || s.tokenFile != ""}
+	k := &keeper{insecure: s.insecure, operators: s.operators, closed: s.clientCA != "" || s.tokenFile != ""}
 	var err error
 	if s.tokenFile != "" {
 		if k.tokens, err = credentials.OpenTokens(s.tokenFile, log); err != nil {
@@ -95,7 +100,7 @@ func (s *security) open(log *slog.Logger) (*keeper, error) {
 
 // keep applies to the Boxcar door.
 func (k *keeper) keep(o *boxcarrpc.ServerOptions) {
-	o.TLS, o.Insecure = k.tls, k.insecure
+	o.TLS, o.Insecure, o.Operators = k.tls, k.insecure, k.operators
 	if k.tokens != nil {
 		o.Authenticate = k.tokens.Authenticate
 	}

@@ -51,6 +51,8 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+dir, "--token-file", filepath.Join(dir, "none"))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "no such file")
+	require.ErrorContains(t, (&security{operators: []string{"baba"}}).check("localhost:7070", ""), "--operators needs")
+	require.NoError(t, (&security{operators: []string{"baba"}, tokenFile: "c"}).check("localhost:7070", ""))
 	require.NoError(t, (&security{insecure: true}).check(":7070", ":7072"))
 	require.NoError(t, (&security{certificate: "a", key: "b", tokenFile: "c"}).check(":7070", ":7072"))
 	require.NoError(t, (&security{tokenFile: "c"}).check("localhost:7070", "[::1]:7072"))
@@ -65,9 +67,13 @@ func TestADaemonThatWantsProof(t *testing.T) {
 	o.grpc = "127.0.0.1:0"
 	o.security.certificate, o.security.key = ca.Files(t, dir, "server")
 	o.security.clientCA = ca.File(t, dir, "ca")
+	o.security.operators = []string{"frontend"}
 	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
 	d, log := startTestDaemon(t, o)
 	waitReady(t, d)
+	var options boxcarrpc.ServerOptions
+	d.keeper.keep(&options)
+	require.Equal(t, o.security.operators, options.Operators)
 
 	certificate, key := ca.Files(t, dir, "client")
 	for name, files := range map[string]credentials.Files{
