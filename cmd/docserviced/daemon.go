@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
 
 	"docstore/boxcarrpc"
@@ -33,6 +34,7 @@ type daemonOptions struct {
 	quarantine   bool
 	memcached    []string // addresses; empty: none
 	security     security
+	tracing      tracing
 }
 
 // daemon is everything that serves: the collections, the doors to them, and the
@@ -40,9 +42,11 @@ type daemonOptions struct {
 type daemon struct {
 	env    *cli.Env
 	keeper *keeper
-	lock   io.Closer
-	cache  *docservice.Cache // nil: none
-	budget *lsm.Budget       // of all collections
+	// tracing makes spans; nil: none.
+	tracing *trace.TracerProvider
+	lock    io.Closer
+	cache   *docservice.Cache // nil: none
+	budget  *lsm.Budget       // of all collections
 	// requestBudget bounds the bytes of requests being received.
 	requestBudget int64
 	collections   []*docservice.Collection
@@ -80,6 +84,9 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.keeper, err = o.security.open(env.Log); err != nil {
 		return nil, err
 	}
+	if d.tracing, err = o.tracing.open(d.alive, env); err != nil {
+		return nil, err
+	}
 	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
@@ -109,6 +116,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	service := docservice.NewService(d.collections...)
 	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
 	d.keeper.keep(options)
+	d.traceBoxcar(options)
 	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), metrics.boxcar.Instrument(options))
 	metrics.boxcar.Watch(d.boxcar)
 	if d.grpcDoor != nil {
@@ -215,6 +223,7 @@ func (d *daemon) close() error {
 			}
 		}
 	}
+	d.endTracing()
 	for _, c := range d.collections {
 		errs = append(errs, c.Close())
 	}

@@ -83,6 +83,9 @@ for --grace at most, and the exit status is 0.`,
 			if err := o.security.check(o.boxcar, o.grpc); err != nil {
 				return err
 			}
+			if err := o.tracing.check(); err != nil {
+				return err
+			}
 			return serve(command.Context(), env, o, quiet)
 		},
 	}
@@ -99,6 +102,7 @@ for --grace at most, and the exit status is 0.`,
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, &o)
 	o.security.addFlags(flags)
+	o.tracing.addFlags(flags)
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag was defined above

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcarotel"
+	"docstore/internal/cli"
+)
+
+// otlpGrace is how long the last spans may take to reach the collector.
+const otlpGrace = 5 * time.Second
+
+// tracing is the flag that says where spans go.
+type tracing struct{ url string }
+
+func (t *tracing) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&t.url, "otlp", "", "collector of OpenTelemetry that takes OTLP over HTTP, as http://collector:4318; "+
+		"it gets spans of the requests over Boxcar that their clients trace. OTEL_TRACES_SAMPLER can ask for more")
+}
+
+func (t *tracing) check() error {
+	if t.url == "" {
+		return nil
+	}
+	u, err := url.Parse(t.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return cli.Usagef("--otlp %s: must be a URL like http://collector:4318", t.url)
+	}
+	return nil
+}
+
+// open makes what makes spans; nil if nothing does. A collector that is not there is
+// no error: spans are lost then, and the log says so.
+func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider, error) {
+	if t.url == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return nil, err
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
+	if err != nil {
+		return nil, err
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "docserviced"),
+		attribute.String("service.version", cli.Version())), resource.WithHost(), resource.WithFromEnv())
+	if err != nil {
+		return nil, err
+	}
+	options := []trace.TracerProviderOption{trace.WithBatcher(exporter), trace.WithResource(about)}
+	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
+		options = append(options, trace.WithSampler(trace.ParentBased(trace.NeverSample())))
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { env.Log.Warn("tracing", "error", err) }))
+	return trace.NewTracerProvider(options...), nil
+}
+
+// traceBoxcar applies to the Boxcar door.
+func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
+	if d.tracing != nil {
+		boxcarotel.InstrumentServer(o, &boxcarotel.Options{TracerProvider: d.tracing})
+	}
+}
+
+// endTracing sends the last spans.
+func (d *daemon) endTracing() {
+	if d.tracing == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), otlpGrace)
+	defer cancel()
+	if err := d.tracing.Shutdown(ctx); err != nil {
+		d.env.Log.Warn("the last spans are lost", "error", err)
+	}
+}

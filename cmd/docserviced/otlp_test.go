@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/internal/cli"
+)
+
+// A collector gets the requests that their clients trace, at the latest when the
+// daemon ends.
+func TestSpansReachACollector(t *testing.T) {
+	bodies := make(chan []byte, 100)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/traces" {
+			t.Errorf("%s", r.URL.Path)
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		bodies <- body
+	}))
+	defer collector.Close()
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.tracing.url = collector.URL
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	traced := false
+	traceparent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{
+		Interceptors: []func(boxcarrpc.Caller) boxcarrpc.Caller{func(next boxcarrpc.Caller) boxcarrpc.Caller {
+			return func(ctx context.Context, method string, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, error) {
+				if traced {
+					info.Metadata = info.Metadata.Append("traceparent", traceparent)
+				}
+				return next(ctx, method, request, dst, info)
+			}
+		}},
+	})
+	require.NoError(t, err)
+	client := docservice.NewClient(pool, "jobs")
+	_, err = client.Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	traced = true
+	_, err = client.Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	require.NoError(t, pool.Close())
+	d.endTracing()
+	close(bodies)
+	var all []byte
+	for body := range bodies {
+		all = append(all, body...)
+	}
+	name := []byte(docservice.MethodGet[1:])
+	require.Equal(t, 1, bytes.Count(all, name), "only what the client traces")
+	require.Contains(t, string(all), "\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c")
+	require.Contains(t, string(all), "docserviced")
+}
+
+func TestTracingThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	for _, url := range []string{"collector:4318", "ftp://collector", "http://", "http://a b"} {
+		r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+dir, "--otlp", url)
+		require.Equal(t, cli.ExitUsage, r.status, url)
+		require.Contains(t, r.stderr, "must be a URL like http://collector:4318")
+	}
+}
+
+// A collector that is not there costs spans, and a line in the log.
+func TestACollectorThatIsAway(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	collector := httptest.NewServer(http.NotFoundHandler())
+	collector.Close()
+	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
+	o := testOptions(t, queueDir)
+	o.tracing.url = collector.URL
+	d, log := startTestDaemon(t, o)
+	waitReady(t, d)
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	require.NoError(t, err)
+	_, err = docservice.NewClient(pool, "jobs").Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	require.NoError(t, pool.Close())
+	d.endTracing()
+	require.Contains(t, log.String(), "traces export")
+}
