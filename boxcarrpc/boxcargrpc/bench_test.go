@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/protobuf/proto"
@@ -48,6 +49,54 @@ func BenchmarkUnary(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("callers=%d/over=%s", callers, one.name), func(b *testing.B) { benchmark(b, callers, one.call) })
 		}
+	}
+}
+
+// BenchmarkMessages is messages of 1 KB on one stream: to and fro, and one way.
+func BenchmarkMessages(b *testing.B) {
+	message := &testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, 1024)}}
+	s := setup{service: &scripted{
+		duplex: echoDuplex,
+		output: func(request *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
+			for range request.GetResponseParameters()[0].GetSize() {
+				if err := stream.Send(message); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}}
+	for _, one := range []struct {
+		name string
+		open door
+	}{{"grpc-go", overGRPC}, {"boxcargrpc", overBoxcar}} {
+		client := testgrpc.NewTestServiceClient(one.open(b, s))
+		b.Run("echoed/over="+one.name, func(b *testing.B) {
+			stream, err := client.FullDuplexCall(b.Context())
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, stream.Send(&testgrpc.StreamingOutputCallRequest{Payload: message.GetPayload()}))
+				response, err := stream.Recv()
+				require.NoError(b, err)
+				require.Len(b, response.GetPayload().GetBody(), 1024)
+			}
+			require.NoError(b, stream.CloseSend())
+		})
+		b.Run("received/over="+one.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(1024)
+			stream, err := client.StreamingOutputCall(b.Context(), &testgrpc.StreamingOutputCallRequest{
+				ResponseParameters: []*testgrpc.ResponseParameters{{Size: int32(b.N)}},
+			})
+			require.NoError(b, err)
+			for range b.N {
+				if _, err := stream.Recv(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.Equal(b, "EOF", received(stream.Recv()))
+		})
 	}
 }
 
