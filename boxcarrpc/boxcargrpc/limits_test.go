@@ -84,7 +84,9 @@ func TestTooMuchMetadata(t *testing.T) {
 			return failure
 		},
 		output: func(_ *testgrpc.StreamingOutputCallRequest, stream testgrpc.TestService_StreamingOutputCallServer) error {
-			return stream.SendHeader(large)
+			err := stream.SendHeader(large)
+			assert.Equal(t, codes.ResourceExhausted, status.Code(err), "as the handler sees it")
+			return err
 		},
 	}}))
 	ask := func(ctx context.Context) [2]codes.Code {

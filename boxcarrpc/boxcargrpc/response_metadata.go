@@ -66,7 +66,7 @@ func (r *responseMetadata) sendLocked() error {
 	if r.write == nil {
 		return nil
 	}
-	return r.write(appendPairs(nil, r.mu.header))
+	return StatusError(r.write(appendPairs(nil, r.mu.header)))
 }
 
 // flush sends the header, if there is one that has not been sent.

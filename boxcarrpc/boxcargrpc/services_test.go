@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
@@ -135,4 +136,21 @@ func recvTwice(stream grpc.ClientStream) error {
 		return err
 	}
 	return stream.RecvMsg(new(testgrpc.SimpleResponse))
+}
+
+// A program may call its services without a server.
+func TestHandleWithoutAServer(t *testing.T) {
+	services := boxcargrpc.NewServices(nil)
+	testgrpc.RegisterTestServiceServer(services, &scripted{unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		_, known := peer.FromContext(ctx)
+		assert.False(t, known)
+		return echoUnary(ctx, request)
+	}})
+	request, err := proto.Marshal(&testgrpc.SimpleRequest{Payload: payload("p")})
+	require.NoError(t, err)
+	out, err := services.Handle(t.Context(), testgrpc.TestService_UnaryCall_FullMethodName, request, []byte("before"))
+	require.NoError(t, err)
+	var response testgrpc.SimpleResponse
+	require.NoError(t, proto.Unmarshal(out[len("before"):], &response))
+	require.Equal(t, "p", string(response.GetPayload().GetBody()))
 }

@@ -60,7 +60,9 @@ func (s *Services) begin(ctx context.Context, response *responseMetadata) (conte
 	if err != nil {
 		return nil, codec{}, err
 	}
-	ctx = peer.NewContext(ctx, peerOf(boxcarrpc.PeerOf(ctx)))
+	if from := peerOf(boxcarrpc.PeerOf(ctx)); from != nil {
+		ctx = peer.NewContext(ctx, from)
+	}
 	ctx = metadata.NewIncomingContext(ctx, md)
 	return grpc.NewContextWithServerTransportStream(ctx, response), used, nil
 }
