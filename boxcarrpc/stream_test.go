@@ -428,65 +428,112 @@ func TestWhatCreditAllows(t *testing.T) {
 	}
 }
 
-// A stream is cancelled at every byte of its exchange. Whatever becomes of it,
-// the streams and calls after it have their own answers.
+// A stream, or a call beside it, is cancelled at every byte of the exchange. Whatever
+// becomes of it, the other and the streams and calls after it have their own answers.
 func TestCancelAtEveryByteOfAStream(t *testing.T) {
+	const (
+		bytesOfStream = 7*wire.HeaderSize + 14 + 4 + 4 + 4*(4+12) + 4 + 10
+		bytesOfCall   = 2*wire.HeaderSize + 18 + 16 + 1 + 2*len("beside 000")
+	)
+	t.Run("alone", func(t *testing.T) {
+		cancelAtEveryByte(t, bytesOfStream, func(ctx context.Context, p *Pool, k int64) error {
+			return streamTwice(t, ctx, p, fmt.Sprintf("cancel %03d", k))
+		})
+	})
+	// Runs one of two in a goroutine and the other here, and returns the error of the one
+	// that was cancelled.
+	beside := func(other, cancelled func() error) error {
+		ended := make(chan error, 1)
+		go func() { ended <- other() }()
+		err := cancelled()
+		require.NoError(t, <-ended)
+		return err
+	}
+	t.Run("beside a call", func(t *testing.T) {
+		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
+			return beside(func() error { return callOnce(t, t.Context(), p, fmt.Sprintf("beside %03d", k)) },
+				func() error { return streamTwice(t, ctx, p, fmt.Sprintf("cancel %03d", k)) })
+		})
+	})
+	t.Run("a call beside it", func(t *testing.T) {
+		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
+			return beside(func() error { return streamTwice(t, t.Context(), p, fmt.Sprintf("beside %03d", k)) },
+				func() error { return callOnce(t, ctx, p, fmt.Sprintf("cancel %03d", k)) })
+		})
+	})
+}
+
+// cancelAtEveryByte runs an exchange again and again and cancels it each time a byte
+// later.
+func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context, p *Pool, k int64) error) {
 	var tr trip
-	s, p := streamPool(t, nil, &PoolOptions{Size: 2, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+	s, p := streamPool(t, nil, &PoolOptions{Size: 2, MaxWait: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", address)
 		return &tripConn{conn, &tr}, err
 	}})
 	full(t, p)
-	exchange := func(ctx context.Context, text string) (err error) {
-		st, err := p.Stream(ctx, "echo", Metadata(nil).Append("k", "v"))
-		if err != nil {
-			return err
-		}
-		defer st.Close()
-		for i := range 2 {
-			message := fmt.Appendf(nil, "%s %d", text, i)
-			if err := st.Send(message); err != nil {
-				return err
-			}
-			want := string(message)
-			clear(message) // it is the caller's again
-			got, err := st.Receive(nil)
-			if err != nil {
-				return err
-			}
-			require.Equal(t, want, string(got))
-		}
-		st.CloseSend()
-		if _, err = st.Receive(nil); errors.Is(err, io.EOF) {
-			return nil
-		}
-		return err
-	}
-	const bytesOfStream = 7*wire.HeaderSize + 14 + 4 + 4 + 4*(4+12) + 4 + 10
 	cancelled := 0
-	for k := range int64(bytesOfStream + 20) {
+	for k := range int64(size + 20) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tr.pull.Store(&cancel)
 		tr.left.Store(k)
 		if k == 0 {
 			cancel()
 		}
-		if err := exchange(ctx, fmt.Sprintf("cancel %03d", k)); err != nil {
+		if err := exchange(ctx, p, k); err != nil {
 			require.ErrorIs(t, err, context.Canceled)
 			cancelled++
 		}
 		tr.left.Store(-1)
 		cancel()
-		require.NoError(t, exchange(t.Context(), fmt.Sprintf("after %03d", k)))
-		out, err := p.Call(t.Context(), "m", []byte("call"), nil)
-		require.NoError(t, err)
-		require.Equal(t, "call", string(out))
+		require.NoError(t, streamTwice(t, t.Context(), p, fmt.Sprintf("after %03d", k)))
+		require.NoError(t, callOnce(t, t.Context(), p, "call"))
 	}
-	require.Greater(t, cancelled, bytesOfStream/2)
+	require.NotZero(t, cancelled)
 	quiet(t, s, p)
 	require.Zero(t, p.Stats().Broken)
 	require.Zero(t, s.Stats().Faults)
+}
+
+// streamTwice sends two messages on a stream to an echo, and has them back.
+func streamTwice(t *testing.T, ctx context.Context, p *Pool, text string) (err error) {
+	st, err := p.Stream(ctx, "echo", Metadata(nil).Append("m", "x"))
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	for i := range 2 {
+		message := fmt.Appendf(nil, "%s %d", text, i)
+		if err := st.Send(message); err != nil {
+			return err
+		}
+		want := string(message)
+		clear(message) // it is the caller's again
+		got, err := st.Receive(nil)
+		if err != nil {
+			return err
+		}
+		if string(got) != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+	st.CloseSend()
+	if _, err = st.Receive(nil); errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// callOnce calls an echo.
+func callOnce(t *testing.T, ctx context.Context, p *Pool, text string) error {
+	request := []byte(text)
+	out, err := p.Call(ctx, "m", request, nil)
+	clear(request) // it is the caller's again
+	if err == nil && string(out) != text {
+		t.Errorf("%q instead of %q", out, text)
+	}
+	return err
 }
 
 // Many streams and calls at once, with messages of all sizes, some given up.
