@@ -114,7 +114,8 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
 	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
-	p.mu.tick = time.AfterFunc(p.tickPause(), p.watchSilence)
+	p.mu.tick = time.AfterFunc(math.MaxInt64, p.watchSilence) // until attend
+	p.resting.Store(true)
 	p.tasks.Go(func() { p.watch(d) })
 	return p, nil
 }

@@ -216,3 +216,18 @@ func TestAnIdleConnectionWithoutSlotsIsClosed(t *testing.T) {
 		require.NoError(t, q.WaitReady(t.Context()))
 	})
 }
+
+// A pool that is held up while it is made is whole when its timers come. The race
+// detector sees if it is not.
+func TestTimersAwaitTheirPool(t *testing.T) {
+	p := newPoolOf(t, nil, mute{})
+	until(t, "the watch has had its first look", p.resting.Load)
+}
+
+// A mute is a source that says nothing.
+type mute struct{}
+
+func (mute) Watch(ctx context.Context, _ func(discovery.Snapshot)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
