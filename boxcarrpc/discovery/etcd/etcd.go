@@ -1,0 +1,179 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+// Defaults of Options.
+const (
+	DefaultTTL         = 10 * time.Second
+	DefaultCallTimeout = 3 * time.Second
+	// marginPart: the default margin is this part of the TTL.
+	marginPart = 5
+)
+
+// MinTTL is the shortest TTL. etcd's own least one depends on its election timeout,
+// and is 2 s by default; it gives that instead of a shorter one.
+const MinTTL = time.Second
+
+// Options are those of a Registry. The zero value of each field, and a nil
+// *Options, mean the default.
+type Options struct {
+	// TTL is how long a server that has died is still among the servers, in whole
+	// seconds. The default is 10 s.
+	TTL time.Duration
+	// Margin is by how much clocks may run apart within a TTL; at most a third of
+	// it. The default is a fifth.
+	Margin time.Duration
+	// CallTimeout bounds a request to etcd. The default is 3 s.
+	CallTimeout time.Duration
+	// Logger gets numbers that are gained and lost. The default discards it.
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.TTL == 0 {
+		r.TTL = DefaultTTL
+	}
+	if r.Margin == 0 {
+		r.Margin = r.TTL / marginPart
+	}
+	if r.CallTimeout == 0 {
+		r.CallTimeout = DefaultCallTimeout
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	var errs []error
+	if r.TTL < MinTTL || r.TTL%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("etcd: a TTL of %s: it must be whole seconds, at least %s", r.TTL, MinTTL))
+	}
+	if r.Margin < 0 || r.Margin > r.TTL/3 {
+		errs = append(errs, fmt.Errorf("etcd: a margin of %s: it must be at most a third of the TTL, %s", r.Margin, r.TTL))
+	}
+	if r.CallTimeout < 0 {
+		errs = append(errs, fmt.Errorf("etcd: a call timeout of %s: it must be over 0", r.CallTimeout))
+	}
+	return r, errors.Join(errs...)
+}
+
+// A Registry is a set of servers, and of clients, under a prefix of etcd's keys.
+type Registry struct {
+	options Options
+	prefix  string // without a slash at its end
+	client  *clientv3.Client
+
+	ctx     context.Context // of the numbers
+	cancel  context.CancelFunc
+	holding sync.WaitGroup
+	closing sync.Once
+}
+
+// Open makes a registry of a target of the form
+//
+//	etcd://HOST:PORT[,HOST:PORT...]/PREFIX
+//
+// It does not wait for etcd. opts may be nil.
+func Open(target string, opts *Options) (*Registry, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	endpoints, prefix, err := parse(target)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            endpoints,
+		DialTimeout:          o.CallTimeout,
+		DialKeepAliveTime:    o.TTL,
+		DialKeepAliveTimeout: o.CallTimeout,
+		Logger:               zap.NewNop(), // what matters comes as an error
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	r := &Registry{options: o, prefix: prefix, client: client}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+func parse(target string) (endpoints []string, prefix string, err error) {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("etcd: %w", err)
+	case u.Scheme != "etcd" || u.Host == "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
+		return nil, "", fmt.Errorf("etcd: %s: want etcd://HOST:PORT[,HOST:PORT...]/PREFIX", target)
+	}
+	prefix = strings.Trim(u.Path, "/")
+	if prefix == "" {
+		return nil, "", fmt.Errorf("etcd: %s: name a prefix for the keys, as in etcd://%s/search", target, u.Host)
+	}
+	return strings.Split(u.Host, ","), prefix, nil
+}
+
+// Close gives back all numbers at once, and ends the connection to etcd.
+func (r *Registry) Close() (err error) {
+	r.closing.Do(func() {
+		r.cancel()
+		r.holding.Wait()
+		err = r.client.Close()
+	})
+	return err
+}
+
+// call bounds a request.
+func (r *Registry) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.options.CallTimeout)
+}
+
+// A kind is one of the two that have numbers of their own.
+type kind string
+
+const (
+	backends  kind = "backends"
+	frontends kind = "frontends"
+)
+
+func (r *Registry) entries(k kind) string { return r.prefix + "/" + string(k) + "/" }
+func (r *Registry) claims(k kind) string  { return r.prefix + "/claims/" + string(k) + "/" }
+
+// numberOf is the number at the end of a key.
+func numberOf(key []byte, prefix string) (number int, ok bool) {
+	text := strings.TrimPrefix(string(key), prefix)
+	number, err := strconv.Atoi(text)
+	return number, err == nil && number >= 0 && number <= discovery.MaxNumber && strconv.Itoa(number) == text
+}
+
+// An entry is what is told of a holder.
+type entry struct {
+	Address string  `json:"address"`
+	Weight  float64 `json:"weight,omitempty"`
+}
+
+func (e entry) encode() string {
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // Backend has looked at the weight
+	}
+	return string(text)
+}

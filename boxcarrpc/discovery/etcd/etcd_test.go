@@ -1,0 +1,381 @@
+//go:build linux
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+func backend(t *testing.T, r *Registry, address string) *Number {
+	t.Helper()
+	n, err := r.Backend(discovery.Server{Address: address})
+	require.NoError(t, err)
+	return n
+}
+
+func held(t *testing.T, n *Number) int {
+	t.Helper()
+	number, err := n.Wait(t.Context())
+	require.NoError(t, err)
+	return number
+}
+
+// watching collects what a source tells.
+type watching struct {
+	t       *testing.T
+	updates chan discovery.Snapshot
+}
+
+func watch(t *testing.T, s discovery.Source) *watching {
+	w := &watching{t, make(chan discovery.Snapshot, 1000)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Watch(ctx, func(s discovery.Snapshot) { w.updates <- s }) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+	return w
+}
+
+// until waits for a snapshot that lists just these, as "number=address".
+func (w *watching) until(self int, servers ...string) (snapshots int) {
+	w.t.Helper()
+	want := fmt.Sprint(self, servers)
+	for seen := ""; ; {
+		select {
+		case s := <-w.updates:
+			snapshots++
+			var list []string
+			for _, server := range s.Servers {
+				list = append(list, fmt.Sprint(server.Number, "=", server.Address))
+			}
+			if seen = fmt.Sprint(s.Self, list); seen == want {
+				return snapshots
+			}
+		case <-time.After(time.Minute):
+			w.t.Fatalf("in vain: %s; the last was %s", want, seen)
+		}
+	}
+}
+
+func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
+	r := open(t, startEtcd(t), short)
+	w := watch(t, r.Source(nil))
+	a := backend(t, r, "a:1")
+	require.Equal(t, 0, held(t, a))
+	b := backend(t, r, "b:1")
+	require.Equal(t, 1, held(t, b))
+	c, err := r.Backend(discovery.Server{Address: "c:1", Weight: 2})
+	require.NoError(t, err)
+	require.Equal(t, 2, held(t, c))
+	w.until(-1, "0=a:1", "1=b:1", "2=c:1")
+	require.NoError(t, b.Close())
+	_, ok := b.Get()
+	require.False(t, ok)
+	_, err = b.Wait(t.Context())
+	require.ErrorContains(t, err, "given back")
+	w.until(-1, "0=a:1", "2=c:1")
+	require.Equal(t, 1, held(t, backend(t, r, "d:1")))
+	w.until(-1, "0=a:1", "1=d:1", "2=c:1")
+
+	// Clients have numbers of their own, and get them with the servers.
+	fe, err := r.Frontend("fe")
+	require.NoError(t, err)
+	require.Equal(t, 0, held(t, fe))
+	second, err := r.Frontend("fe")
+	require.NoError(t, err)
+	other := watch(t, r.Source(second))
+	other.until(1, "0=a:1", "1=d:1", "2=c:1")
+	require.NoError(t, second.Close())
+	other.until(-1, "0=a:1", "1=d:1", "2=c:1")
+
+	// What is not ours is passed over.
+	for key, value := range map[string]string{"/backends/x": "{}", "/backends/007": `{"address":"x"}`, "/backends/7": "{}", "/backends/8": "nonsense"} {
+		_, err := r.client.Put(t.Context(), "search"+key, value)
+		require.NoError(t, err)
+	}
+	require.NoError(t, a.Close())
+	w.until(-1, "1=d:1", "2=c:1")
+}
+
+func TestManyClaimAtOnce(t *testing.T) {
+	address := startEtcd(t)
+	seen := map[int]bool{}
+	var numbers []*Number
+	for i := range 5 {
+		r := open(t, address, nil)
+		for j := range 4 {
+			numbers = append(numbers, backend(t, r, fmt.Sprintf("%d-%d:1", i, j)))
+		}
+	}
+	for _, n := range numbers {
+		number := held(t, n)
+		require.False(t, seen[number], "%d", number)
+		require.Less(t, number, len(numbers))
+		seen[number] = true
+	}
+}
+
+// A server that was cut off longer than its leases has the same number again; its
+// watcher does not see others leave that did not.
+func TestAHolderThatIsCutOffLosesItsNumberAndGetsItBack(t *testing.T) {
+	address := startEtcd(t)
+	way := newLink(t, address)
+	r, far := open(t, address, short), open(t, way.address(), short)
+	require.Equal(t, 0, held(t, backend(t, r, "a:1")))
+	b := backend(t, far, "b:1")
+	require.Equal(t, 1, held(t, b))
+	w, farther := watch(t, r.Source(nil)), watch(t, far.Source(b))
+	w.until(-1, "0=a:1", "1=b:1")
+	farther.until(1, "0=a:1", "1=b:1")
+
+	way.set(true)
+	until(t, "the number is lost", func() bool { _, ok := b.Get(); return !ok })
+	w.until(-1, "0=a:1")
+	farther.until(-1, "0=a:1", "1=b:1") // the last set, without the number
+	way.set(false)
+	require.Equal(t, 1, held(t, b))
+	w.until(-1, "0=a:1", "1=b:1")
+	farther.until(1, "0=a:1", "1=b:1")
+}
+
+// A server that died and is started again on the same address waits for its number.
+func TestARestartedServerHasItsNumberAgain(t *testing.T) {
+	address := startEtcd(t)
+	way := newLink(t, address)
+	r, far := open(t, address, short), open(t, way.address(), short)
+	first := backend(t, r, "a:1")
+	require.Equal(t, 0, held(t, first))
+	require.Equal(t, 1, held(t, backend(t, far, "b:1")))
+	way.set(true) // as dead as can be
+	require.NoError(t, first.Close())
+	require.Equal(t, 1, held(t, backend(t, r, "b:1")), "though 0 is free")
+}
+
+// What happened while a watcher was cut off was compacted: it reads all servers
+// again and tells of the change in one step.
+func TestAWatcherThatMissedACompactionReadsAgain(t *testing.T) {
+	address := startEtcd(t)
+	way := newLink(t, address)
+	r, far := open(t, address, nil), open(t, way.address(), short)
+	numbers := []*Number{backend(t, r, "a:1")}
+	held(t, numbers[0])
+	w := watch(t, far.Source(nil))
+	w.until(-1, "0=a:1")
+	way.set(true)
+	for _, name := range []string{"b:1", "c:1", "d:1"} {
+		numbers = append(numbers, backend(t, r, name))
+		held(t, numbers[len(numbers)-1])
+	}
+	require.NoError(t, numbers[0].Close())
+	require.NoError(t, numbers[2].Close())
+	answer, err := r.client.Get(t.Context(), "x")
+	require.NoError(t, err)
+	_, err = r.client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+	way.set(false)
+	require.Equal(t, 1, w.until(-1, "1=b:1", "3=d:1"))
+}
+
+// A process that was stopped looks at the clock before it believes that it holds a
+// number, even if nothing else has run since.
+func TestANumberIsNotHeldAfterItsTime(t *testing.T) {
+	n := &Number{}
+	n.mu.changed = make(chan struct{})
+	n.set(7, time.Now().Add(time.Hour))
+	number, ok := n.Get()
+	require.Equal(t, []any{7, true}, []any{number, ok})
+	n.set(7, time.Now())
+	number, ok = n.Get()
+	require.Equal(t, []any{-1, false}, []any{number, ok})
+}
+
+func TestAWatcherWithoutEtcdFails(t *testing.T) {
+	r := open(t, freePort(t), &Options{CallTimeout: 50 * time.Millisecond})
+	require.Error(t, r.Source(nil).Watch(t.Context(), nil))
+	_, err := r.Backend(discovery.Server{})
+	require.Error(t, err)
+	_, err = r.Frontend("")
+	require.Error(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = backend(t, r, "a:1").Wait(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestBadTargetsAndOptions(t *testing.T) {
+	for _, target := range []string{"", "etcd://", "etcd://a:1", "etcd://a:1/", "http://a:1/x", "etcd://a:1/x?y", "etcd://u@a:1/x", ":", "etcd://a:1/x#y"} {
+		_, err := Open(target, nil)
+		require.Error(t, err, target)
+	}
+	for _, o := range []Options{{TTL: 1500 * time.Millisecond}, {TTL: time.Millisecond}, {Margin: 4 * time.Second}, {Margin: -1}, {CallTimeout: -1}} {
+		_, err := Open("etcd://a:1/x", &o)
+		require.Error(t, err, o)
+	}
+	endpoints, prefix, err := parse("etcd://a:1,b:2/x/y/")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1", "b:2"}, endpoints)
+	require.Equal(t, "x/y", prefix)
+}
+
+func monotonic() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return now.Nano()
+}
+
+// A holder is a process of its own.
+type holder struct {
+	command *exec.Cmd
+	way     *link
+	log     string
+}
+
+func startHolder(t *testing.T, etcd string) *holder {
+	h := &holder{way: newLink(t, etcd), log: filepath.Join(t.TempDir(), "log")}
+	h.command = exec.Command(os.Args[0])
+	h.command.Env = append(os.Environ(), holderTarget+"=etcd://"+h.way.address()+"/search", holderLog+"="+h.log)
+	h.command.Stderr = os.Stderr
+	require.NoError(t, h.command.Start())
+	t.Cleanup(func() { h.kill() })
+	return h
+}
+
+func (h *holder) kill() {
+	_ = h.command.Process.Kill() // it may be dead already
+	_ = h.command.Wait()
+}
+
+func (h *holder) signal(t *testing.T, s syscall.Signal) {
+	require.NoError(t, h.command.Process.Signal(s))
+}
+
+// A tenure is a stretch of time in which a process certainly held a number: from
+// after it was told so first until before it was told so last.
+type tenure struct {
+	process, number int
+	from, to        int64
+}
+
+// tenures reads what a process wrote down.
+func (h *holder) tenures(t *testing.T, process int) (list []tenure) {
+	text, err := os.ReadFile(h.log)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	last := -1
+	lines := strings.SplitAfter(string(text), "\n")
+	for _, line := range lines[:len(lines)-1] { // the last may be half of one
+		var number int
+		var before, after int64
+		_, err := fmt.Sscanln(line, &number, &before, &after)
+		require.NoError(t, err)
+		switch {
+		case number < 0:
+		case number == last:
+			list[len(list)-1].to = before
+		default:
+			list = append(list, tenure{process, number, after, before})
+		}
+		last = number
+	}
+	return list
+}
+
+// last is the number that the process held last.
+func (h *holder) last(t *testing.T) (number int) {
+	list := h.tenures(t, 0)
+	if len(list) == 0 {
+		return -1
+	}
+	return list[len(list)-1].number
+}
+
+// Processes are killed, stopped for longer than their leases, cut off and healed.
+// Whatever they believed, and when, no two believed to hold a number at once.
+func TestNoTwoHoldANumberAtOnce(t *testing.T) {
+	etcd := startEtcd(t)
+	r := open(t, etcd, nil)
+	var all []*holder
+	start := func(n int) (started []*holder) {
+		for range n {
+			h := startHolder(t, etcd)
+			all, started = append(all, h), append(started, h)
+		}
+		until(t, "the processes hold numbers", func() bool {
+			for _, h := range started {
+				if h.last(t) < 0 {
+					return false
+				}
+			}
+			return true
+		})
+		return started
+	}
+	start(1) // it has the number 0 for ever
+	for range 2 {
+		victims := start(3)
+		stopped, cut, killed := victims[0], victims[1], victims[2]
+		stopped.signal(t, syscall.SIGSTOP)
+		cut.way.set(true)
+		killed.kill()
+		until(t, "their numbers are free", func() bool {
+			taken, _, err := r.taken(t.Context(), frontends, "")
+			for _, h := range victims {
+				if err != nil || taken[h.last(t)] {
+					return false
+				}
+			}
+			return true
+		})
+		heirs := start(3)
+		for _, h := range victims {
+			require.True(t, slices.ContainsFunc(heirs, func(heir *holder) bool { return heir.last(t) == h.last(t) }))
+		}
+		tenures := len(stopped.tenures(t, 0)) + len(cut.tenures(t, 0))
+		stopped.signal(t, syscall.SIGCONT)
+		cut.way.set(false)
+		until(t, "both hold numbers again", func() bool {
+			return len(stopped.tenures(t, 0)) > 1 && len(cut.tenures(t, 0)) > 1
+		})
+		require.Equal(t, tenures+2, len(stopped.tenures(t, 0))+len(cut.tenures(t, 0)))
+		for _, h := range append(victims, heirs...) {
+			h.kill()
+		}
+		until(t, "all numbers but the first are free", func() bool {
+			taken, _, err := r.taken(t.Context(), frontends, "")
+			return err == nil && len(taken) == 1 && taken[0]
+		})
+	}
+	var list []tenure
+	for i, h := range all {
+		list = append(list, h.tenures(t, i)...)
+	}
+	for i, a := range list {
+		for _, b := range list[:i] {
+			if a.process != b.process && a.number == b.number && a.from < b.to && b.from < a.to {
+				t.Errorf("two at once: %+v and %+v", a, b)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, len(list), 1+2*(3+3+2))
+}

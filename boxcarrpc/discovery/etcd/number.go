@@ -1,0 +1,313 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+const (
+	// A number is renewed so many times within its TTL.
+	renewals = 4
+	// What failed is tried again after this time, and half to one and a half of it.
+	retryPause = 300 * time.Millisecond
+)
+
+// A Number is a place among the servers or the clients, that is held as long as
+// etcd can be reached. It is claimed, renewed and after a loss claimed anew in the
+// background.
+type Number struct {
+	registry *Registry
+	kind     kind
+	entry    entry
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu struct {
+		sync.Mutex
+		number  int       // -1 for none
+		until   time.Time // not held from then on, whatever else is known
+		changed chan struct{}
+	}
+}
+
+// Backend enters a server and holds a number for it, until the number or the
+// registry is closed. The server should be ready to serve.
+func (r *Registry) Backend(server discovery.Server) (*Number, error) {
+	if server.Address == "" || server.Weight < 0 || math.IsInf(server.Weight, 0) || math.IsNaN(server.Weight) {
+		return nil, fmt.Errorf("etcd: a server with the address %q and the weight %v cannot be entered", server.Address, server.Weight)
+	}
+	return r.hold(backends, entry{server.Address, server.Weight}), nil
+}
+
+// Frontend holds a number among the clients. The name is for people.
+func (r *Registry) Frontend(name string) (*Number, error) {
+	if name == "" {
+		return nil, errors.New("etcd: a client without a name cannot be entered")
+	}
+	return r.hold(frontends, entry{Address: name}), nil
+}
+
+func (r *Registry) hold(k kind, e entry) *Number {
+	n := &Number{registry: r, kind: k, entry: e, done: make(chan struct{})}
+	n.mu.number, n.mu.changed = -1, make(chan struct{})
+	ctx, cancel := context.WithCancel(r.ctx)
+	n.cancel = cancel
+	r.holding.Go(func() {
+		defer close(n.done)
+		n.run(ctx)
+	})
+	return n
+}
+
+// Get returns the number, if it is held at this moment.
+func (n *Number) Get() (number int, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.number < 0 || !time.Now().Before(n.mu.until) {
+		return -1, false
+	}
+	return n.mu.number, true
+}
+
+// Changed returns a channel that is closed when a number is gained or lost after
+// this call.
+func (n *Number) Changed() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.changed
+}
+
+// Wait waits until a number is held.
+func (n *Number) Wait(ctx context.Context) (number int, err error) {
+	for {
+		changed := n.Changed()
+		if number, ok := n.Get(); ok {
+			return number, nil
+		}
+		select {
+		case <-changed:
+		case <-n.done:
+			return -1, errors.New("etcd: the number was given back")
+		case <-ctx.Done():
+			return -1, fmt.Errorf("etcd: no number was to be had: %w", ctx.Err())
+		}
+	}
+}
+
+// Close gives the number back: others may have it from now on.
+func (n *Number) Close() error {
+	n.cancel()
+	<-n.done
+	return nil
+}
+
+// set tells that a number is held until a time; -1 for none.
+func (n *Number) set(number int, until time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	news := n.mu.number != number
+	n.mu.number, n.mu.until = number, until
+	if news {
+		close(n.mu.changed)
+		n.mu.changed = make(chan struct{})
+	}
+}
+
+// leases are the two of a number.
+type leases struct {
+	claim, entry clientv3.LeaseID
+	sent         time.Time // when the last renewal that was acknowledged was sent
+}
+
+// run claims and holds numbers until ctx ends.
+func (n *Number) run(ctx context.Context) {
+	r := n.registry
+	log := r.options.Logger.With("kind", string(n.kind), "address", n.entry.Address)
+	last, said := -1, ""
+	for ctx.Err() == nil {
+		l, number, err := n.claim(ctx, last)
+		last = number
+		if err == nil {
+			said = ""
+			log.Info("holding a number", "number", number)
+			err = n.keep(ctx, l, number)
+			n.set(-1, time.Time{})
+		}
+		if ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			log.Warn("no number", "error", err, "last", last)
+		}
+		r.revoke(l)
+		pause(ctx, retryPause)
+	}
+}
+
+// claim makes leases and takes a number: the last one if it is free, else the
+// smallest. The leases are to be revoked in the end, also on an error; then number
+// is the one to prefer the next time.
+func (n *Number) claim(ctx context.Context, last int) (l leases, number int, err error) {
+	r := n.registry
+	taken, own, err := r.taken(ctx, n.kind, n.entry.Address)
+	switch {
+	case err != nil:
+		return l, last, err
+	case own >= 0 && n.kind == backends:
+		return l, own, fmt.Errorf("the claim of this address to %d has yet to end; if it does not, another server has the same address", own)
+	}
+	l.sent = time.Now()
+	ttl, margin := r.options.TTL, r.options.Margin
+	if l.claim, err = r.grant(ctx, ttl+2*margin); err != nil {
+		return l, last, err
+	}
+	if l.entry, err = r.grant(ctx, ttl); err != nil {
+		return l, last, err
+	}
+	if last >= 0 && !taken[last] {
+		if won, err := n.take(ctx, l, last); err != nil || won {
+			return l, last, err
+		}
+		taken[last] = true
+	}
+	for number = 0; number <= discovery.MaxNumber; number++ {
+		if taken[number] {
+			continue
+		}
+		if won, err := n.take(ctx, l, number); err != nil || won {
+			return l, number, err
+		}
+	}
+	return l, -1, errors.New("all numbers are taken")
+}
+
+func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+	ctx, cancel := r.call(ctx)
+	defer cancel()
+	// A part of a second counts as a whole one.
+	lease, err := r.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	if err != nil {
+		return clientv3.NoLease, err
+	}
+	return lease.ID, nil
+}
+
+// taken lists the numbers that are claimed, and which one by this address: -1 for
+// none.
+func (r *Registry) taken(ctx context.Context, k kind, address string) (taken map[int]bool, own int, err error) {
+	ctx, cancel := r.call(ctx)
+	defer cancel()
+	answer, err := r.client.Get(ctx, r.claims(k), clientv3.WithPrefix())
+	if err != nil {
+		return nil, -1, err
+	}
+	taken, own = make(map[int]bool, len(answer.Kvs)), -1
+	for _, kv := range answer.Kvs {
+		number, ok := numberOf(kv.Key, r.claims(k))
+		if !ok {
+			continue // not ours
+		}
+		taken[number] = true
+		if string(kv.Value) == address {
+			own = number
+		}
+	}
+	return taken, own, nil
+}
+
+// take claims a number if nobody has it.
+func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err error) {
+	r := n.registry
+	claim := fmt.Sprint(r.claims(n.kind), number)
+	call, cancel := r.call(ctx)
+	defer cancel()
+	answer, err := r.client.Txn(call).
+		If(clientv3.Compare(clientv3.CreateRevision(claim), "=", 0)).
+		Then(
+			clientv3.OpPut(claim, n.entry.Address, clientv3.WithLease(l.claim)),
+			clientv3.OpPut(fmt.Sprint(r.entries(n.kind), number), n.entry.encode(), clientv3.WithLease(l.entry)),
+		).Commit()
+	if err != nil {
+		return false, err // perhaps it was written: revoking the leases undoes it
+	}
+	return answer.Succeeded, nil
+}
+
+// keep renews a number as long as that is possible, and returns why it was not.
+func (n *Number) keep(ctx context.Context, l leases, number int) error {
+	r := n.registry
+	for {
+		until := l.sent.Add(r.options.TTL - r.options.Margin)
+		n.set(number, until)
+		pause(ctx, r.options.TTL/renewals)
+		for {
+			sent := time.Now()
+			err := r.renew(ctx, l, until)
+			if err == nil && time.Now().Before(until) {
+				l.sent = sent
+				break
+			}
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, rpctypes.ErrLeaseNotFound):
+				return err
+			case !time.Now().Before(until):
+				return fmt.Errorf("it could not be renewed in time: %w", errors.Join(err, context.DeadlineExceeded))
+			}
+			pause(ctx, min(retryPause, time.Until(until)))
+		}
+	}
+}
+
+// renew renews the claim first: it must never end before the entry.
+func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for _, id := range []clientv3.LeaseID{l.claim, l.entry} {
+		ctx, cancel := r.call(ctx)
+		_, err := r.client.KeepAliveOnce(ctx, id)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// revoke ends leases that are no longer used, if etcd can be reached; else they end
+// by themselves. The entry goes first.
+func (r *Registry) revoke(l leases) {
+	ctx, cancel := r.call(context.WithoutCancel(r.ctx))
+	defer cancel()
+	for _, id := range []clientv3.LeaseID{l.entry, l.claim} {
+		if id == clientv3.NoLease {
+			continue
+		}
+		if _, err := r.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			r.options.Logger.Debug("a lease was not revoked and will expire", "error", err)
+			return
+		}
+	}
+}
+
+// pause waits for about so long.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,182 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+const (
+	// Changes within this time are told together.
+	gather = 100 * time.Millisecond
+	// A watcher with a number of its own waits so long for it before it tells of the
+	// servers without.
+	numberWait = 3 * time.Second
+)
+
+// Source is the source of the servers that are entered. self is the watching
+// client's number, which comes with each snapshot; nil for none.
+func (r *Registry) Source(self *Number) discovery.Source { return &source{registry: r, self: self} }
+
+type source struct {
+	registry *Registry
+	self     *Number
+}
+
+// A view is the servers as a watcher knows them.
+type view struct {
+	servers  map[int]discovery.Server
+	revision int64
+}
+
+// Watch tells of the servers until ctx ends, or etcd fails before it has told of
+// any.
+func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if s.self != nil {
+		wait, cancel := context.WithTimeout(ctx, numberWait)
+		_, _ = s.self.Wait(wait) // without one in time the servers are told without
+		cancel()
+	}
+	told := discovery.Snapshot{Numbers: -1}
+	tell := func(v view) {
+		if now := s.snapshot(v); !same(told, now) {
+			told = now
+			update(now)
+		}
+	}
+	var known view
+	for {
+		v, err := s.registry.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			known = v
+			tell(v)
+			err = s.follow(ctx, v, tell)
+		case told.Numbers < 0:
+			return err
+		default:
+			tell(known) // the own number may be lost
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.registry.options.Logger.Info("reading all servers again", "because", err)
+		pause(ctx, retryPause)
+	}
+}
+
+// read reads all servers.
+func (r *Registry) read(ctx context.Context) (view, error) {
+	ctx, cancel := r.call(ctx)
+	defer cancel()
+	answer, err := r.client.Get(ctx, r.entries(backends), clientv3.WithPrefix())
+	if err != nil {
+		return view{}, fmt.Errorf("etcd: %w", err)
+	}
+	v := view{servers: make(map[int]discovery.Server, len(answer.Kvs)), revision: answer.Header.Revision}
+	for _, kv := range answer.Kvs {
+		r.apply(v, &clientv3.Event{Type: mvccpb.PUT, Kv: kv})
+	}
+	return v, nil
+}
+
+// apply makes a change.
+func (r *Registry) apply(v view, event *clientv3.Event) {
+	number, ok := numberOf(event.Kv.Key, r.entries(backends))
+	if !ok {
+		return // not ours
+	}
+	delete(v.servers, number)
+	if event.Type != mvccpb.PUT {
+		return
+	}
+	var e entry
+	if err := json.Unmarshal(event.Kv.Value, &e); err != nil || e.Address == "" {
+		r.options.Logger.Warn("an entry is no server's", "key", string(event.Kv.Key), "error", err)
+		return
+	}
+	v.servers[number] = discovery.Server{Number: number, Address: e.Address, Weight: e.Weight}
+}
+
+// follow tells of changes as long as etcd does, and returns why it does not.
+func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	r := s.registry
+	// Opening a watch waits for etcd, which the own number does not.
+	opened := make(chan clientv3.WatchChan, 1)
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		opened <- r.client.Watch(ctx, r.entries(backends), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1))
+	})
+	defer opening.Wait()
+	defer cancel()
+	var events clientv3.WatchChan
+	changed := s.changed()
+	due := time.After(gather) // the number may have changed before
+	for {
+		select {
+		case events = <-opened:
+		case answer, ok := <-events:
+			if !ok {
+				return errors.New("the watch has ended")
+			}
+			if err := answer.Err(); err != nil {
+				return err
+			}
+			for _, event := range answer.Events {
+				r.apply(v, event)
+			}
+			if due == nil && len(answer.Events) > 0 {
+				due = time.After(gather)
+			}
+		case <-changed:
+			changed = s.changed()
+			if due == nil {
+				due = time.After(gather)
+			}
+		case <-due:
+			due = nil
+			tell(v)
+		}
+	}
+}
+
+// changed is closed when the own number changes.
+func (s *source) changed() <-chan struct{} {
+	if s.self == nil {
+		return nil
+	}
+	return s.self.Changed()
+}
+
+func (s *source) snapshot(v view) discovery.Snapshot {
+	snapshot := discovery.Snapshot{Self: -1, Servers: make([]discovery.Server, 0, len(v.servers))}
+	for _, number := range slices.Sorted(maps.Keys(v.servers)) {
+		snapshot.Servers = append(snapshot.Servers, v.servers[number])
+		snapshot.Numbers = number + 1
+	}
+	if s.self != nil {
+		if number, ok := s.self.Get(); ok {
+			snapshot.Self = number
+		}
+	}
+	return snapshot
+}
+
+func same(a, b discovery.Snapshot) bool {
+	return a.Numbers == b.Numbers && a.Self == b.Self && slices.Equal(a.Servers, b.Servers)
+}
