@@ -23,9 +23,11 @@ import (
 //     if the queue forked, or reading failed);
 //   - it has not changed for QuarantineAfter, so that nobody is writing to it;
 //   - the directory is a copy: where the queue is written there is a LOCK;
-//   - N.seg.bad is not there yet. A copy that is damaged again says that the
-//     source may be, and to fetch it over and over would mend nothing. So there
-//     is one attempt until a copy is sound; then N.seg.bad is removed.
+//   - N.seg.bad is not there yet, or is from before this start. A copy that is
+//     damaged again says that the source may be, and to fetch it over and over
+//     would mend nothing. So there is one attempt until a copy is sound; then
+//     N.seg.bad is removed. A loss of power can damage the second copy as it did
+//     the first: so a start makes another attempt.
 
 // lockName is the name of the lock in a directory where a queue is written.
 const lockName = "LOCK"
@@ -33,6 +35,7 @@ const lockName = "LOCK"
 // quarantine is what the background pass remembers about damaged files.
 type quarantine struct {
 	damaged map[string]sighting // by path
+	tried   map[string]bool     // paths of files that were set aside since the start
 }
 
 // sighting is a damaged file as it was first seen.
@@ -90,7 +93,7 @@ func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
 	if !known || seen.version != version {
 		seen = sighting{version: version, since: time.Now()}
 	}
-	switch reason := s.keepsDamaged(path); {
+	switch reason := s.keepsDamaged(q, path); {
 	case seen.told:
 	case reason != "":
 		seen.told = true
@@ -100,16 +103,17 @@ func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
 			seen.told = true
 			s.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
 		}
+		q.tried[path] = true
 	}
 	q.damaged[path] = seen
 }
 
 // keepsDamaged says why a damaged file must not be set aside.
-func (s *store) keepsDamaged(path string) string {
+func (s *store) keepsDamaged(q *quarantine, path string) string {
 	if _, err := s.options.FS.Stat(filepath.Join(s.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
 		return "the queue is written in this directory; docstore-updater check says what is lost"
 	}
-	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); q.tried[path] && !errors.Is(err, fs.ErrNotExist) {
 		return "the copy before it was damaged, too: the source may be; docstore-updater check there will tell"
 	}
 	return ""

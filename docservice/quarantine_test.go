@@ -116,6 +116,11 @@ func TestQuarantineTriesOnce(t *testing.T) {
 	requireNone(t, c, "second-50", ErrUnavailable)
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 
+	// Once more after a restart, before which the power may have gone.
+	require.NoError(t, c.Close())
+	c = f.ready()
+	waitFor(t, c, "it is set aside again", quarantined(1))
+	requireDocument(t, c, "second-51", documentOf("second-51"))
 	replace(t, f.fs, path, good)
 	f.waitRemoved(path + queue.AsideSuffix)
 	requireDocument(t, c, "second-50", documentOf("second-50"))
@@ -197,7 +202,7 @@ func TestNoQuarantineOfAFileThatChanges(t *testing.T) {
 	replace(t, f.fs, path, good[:len(good)/2])
 	c := f.open()
 	waitFor(t, c, "it is found not to be whole", hasFault(2))
-	q := &quarantine{damaged: map[string]sighting{}}
+	q := &quarantine{damaged: map[string]sighting{}, tried: map[string]bool{}}
 	long := time.Now().Add(-2 * time.Hour)
 	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
 	seen := q.damaged[path]

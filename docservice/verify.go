@@ -17,7 +17,7 @@ import (
 func (s *store) runVerify(ctx context.Context) {
 	s.loadVerified()
 	defer s.saveVerified()
-	damaged := quarantine{damaged: make(map[string]sighting)}
+	damaged := quarantine{damaged: make(map[string]sighting), tried: make(map[string]bool)}
 	timer := time.NewTimer(s.options.VerifyInterval)
 	defer timer.Stop()
 	for s.verifyArrived(ctx, &damaged) {

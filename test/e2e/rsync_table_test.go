@@ -32,6 +32,8 @@ type rsyncRow struct {
 	second func(t *testing.T, r *rsyncRun)
 	// sends is the most bytes that may be sent for each byte of the queue; 0: any.
 	sends float64
+	// test is a row that goes another way; the rest is empty.
+	test func(t *testing.T)
 }
 
 func byScript(options ...string) func(*testing.T, string) *replica {
@@ -55,6 +57,10 @@ var rsyncRows = []rsyncRow{
 	{name: "out of order", copy: byHand, second: outOfOrder},
 	{name: "clocks apart", copy: byScript(), happens: setClocks, sends: 1.1},
 	{name: "source restarted", copy: byScript(), happens: killUpdater, second: killAndResume, sends: 1.1},
+	{name: "source built anew", test: sourceBuiltAnew},
+	{name: "power lost at the source", test: powerLossAtSource},
+	{name: "power lost at the copy", test: powerLossAtCopy(true)},
+	{name: "power lost at a copy by rsync alone", test: powerLossAtCopy(false)},
 }
 
 // rsyncDocuments is how many documents a row has, in segments of a megabyte.
@@ -76,6 +82,10 @@ func TestRsync(t *testing.T) {
 	for _, row := range rsyncRows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
+			if row.test != nil {
+				row.test(t)
+				return
+			}
 			row.run(t, documents)
 		})
 	}

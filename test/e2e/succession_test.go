@@ -41,11 +41,10 @@ func builtAnew(t *testing.T, documents []document) (r *replica, d *daemon, after
 	return r, d, after
 }
 
-// TestRsyncSourceBuiltAnew gives the script another queue in the place of the
-// one that it copies. It lets it in when it is told to, and then the daemon serves
+// sourceBuiltAnew gives the script another queue in the place of the one that it
+// copies. It lets it in when it is told to, and then the daemon serves
 // the one until it has read the other.
-func TestRsyncSourceBuiltAnew(t *testing.T) {
-	t.Parallel()
+func sourceBuiltAnew(t *testing.T) {
 	documents := corpus(t)[:4_000]
 	r, d, after := builtAnew(t, documents)
 
