@@ -227,3 +227,28 @@ func TestAdmissionIsChecked(t *testing.T) {
 		require.Equal(t, burst, a.ClientBurst)
 	}
 }
+
+// A client opens as many connections as its slots need, when a server allows few lanes
+// on each.
+func TestMaxLanesPerConnMakesMoreConnections(t *testing.T) {
+	s := serve(t, echo, &ServerOptions{MaxLanesPerConn: 2})
+	p := newPool(t, &PoolOptions{Size: 6}, s.address)
+	full(t, p)
+	require.Equal(t, 3, p.Stats().Transports)
+	require.Equal(t, 6, s.Stats().Slots)
+}
+
+// A server that has all the connections it may have is left for the others.
+func TestAPoolLeavesAServerThatTakesNoConnection(t *testing.T) {
+	crowded, roomy := serve(t, echo, &ServerOptions{MaxConns: 1}), serve(t, echo, nil)
+	first := newPool(t, &PoolOptions{Size: 1}, crowded.address)
+	p := newPool(t, &PoolOptions{Size: 4}, crowded.address, roomy.address)
+	full(t, p)
+	for range 20 {
+		_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 4, roomy.Stats().Slots)
+	require.NoError(t, first.Close())
+	until(t, "there is room again", func() bool { return roomy.Stats().Slots < 4 && crowded.Stats().Slots > 0 })
+}
