@@ -68,6 +68,7 @@ type batchEntry struct {
 
 // lookUp asks the index for all ids.
 func (b *batch) lookUp() error {
+	followed := b.store.following.Load() // before the look-up: see absent
 	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
 		if !validIDBytes(len(b.ids[i])) {
@@ -77,7 +78,7 @@ func (b *batch) lookUp() error {
 			entry.indexEntry, err = decodeIndexEntry(value)
 		}
 		if err != nil {
-			entry.err = b.store.answer(err, queue.Address{})
+			entry.err = b.store.answer(absent(err, followed), queue.Address{})
 		}
 		return nil
 	})

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -34,6 +36,7 @@ type Collection struct {
 		sync.Mutex
 		next *store // nil: none is being indexed
 	}
+	rebuilt time.Time // when an index was made anew last; of the succession alone
 
 	gets getCounters
 	// quarantined counts the files set aside.
@@ -73,11 +76,22 @@ func (c *Collection) open() (*store, error) {
 	if err := removeLeftovers(c.options.FS, c.dir); err != nil {
 		return nil, err
 	}
-	numbers, err := listIndexes(c.options.FS, c.dir)
-	if err != nil {
-		return nil, err
+	for {
+		numbers, err := listIndexes(c.options.FS, c.dir)
+		if err != nil {
+			return nil, err
+		}
+		number := append(numbers, firstIndex)[0]
+		s, err := c.openStore(number, c.queueDir, [16]byte{})
+		if !errors.Is(err, lsm.ErrCorrupt) {
+			return s, err
+		}
+		c.logger.Error("the index is damaged; it is set aside, and made anew from the queue",
+			"index", number.path(c.dir), "aside", number.path(c.dir)+damagedExtension, "error", err)
+		if err := c.setIndexAside(number); err != nil {
+			return nil, err
+		}
 	}
-	return c.openStore(append(numbers, firstIndex)[0], c.queueDir, [16]byte{})
 }
 
 // Name is the name under which the collection is asked for.

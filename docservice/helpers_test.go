@@ -153,9 +153,10 @@ func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool)
 	t.Helper()
 	ctx := soon(t)
 	for {
-		c.serving.Load().mu.Lock()
-		changed := c.serving.Load().mu.changed
-		c.serving.Load().mu.Unlock()
+		serving := c.serving.Load() // another one may at any time
+		serving.mu.Lock()
+		changed := serving.mu.changed
+		serving.mu.Unlock()
 		if wanted(c.Status()) {
 			return
 		}

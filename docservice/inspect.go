@@ -31,12 +31,11 @@ func (s *store) locate(id []byte) (Location, error) {
 		return Location{}, ErrBadID
 	}
 	var buffer [indexEntryBytes]byte
+	followed := s.following.Load() // before the look-up: see absent
 	value, err := s.index.Get(buffer[:0], id)
 	switch {
-	case errors.Is(err, lsm.ErrNotFound) && !s.following.Load():
-		return Location{}, errNotRead
 	case errors.Is(err, lsm.ErrNotFound):
-		return Location{}, ErrNotFound
+		return Location{}, absent(err, followed)
 	case errors.Is(err, lsm.ErrClosed):
 		return Location{}, ErrClosed
 	case err != nil:

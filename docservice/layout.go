@@ -21,11 +21,13 @@ import (
 //
 // and, while another queue has come in the place of the one that is served, the
 // same with the next number for that one. The lowest number is what is served;
-// it is removed when the next one takes over.
+// it is removed when the next one takes over. An index that was too damaged to be
+// opened stays as index-0001.damaged, for who wants to know why; it may be deleted.
 const (
 	indexPrefix       = "index-"
 	verifiedExtension = ".verified"
 	removedExtension  = ".removed" // of an index that is being removed
+	damagedExtension  = ".damaged" // of one that could not be opened
 )
 
 // indexNumber is the number of an index in the directory of its collection.
@@ -78,6 +80,19 @@ func removeLeftovers(files vfs.FS, dir string) error {
 		}
 	}
 	return err
+}
+
+// setIndexAside gives a damaged index a name under which it is not opened, in the place
+// of one that got it before.
+func (c *Collection) setIndexAside(n indexNumber) error {
+	aside := n.path(c.dir) + damagedExtension
+	if err := c.options.FS.RemoveAll(aside); err != nil {
+		return err
+	}
+	if err := c.options.FS.Rename(n.path(c.dir), aside); err != nil {
+		return err
+	}
+	return c.options.FS.SyncDir(c.dir)
 }
 
 // CheckIndex verifies the index in a collection's directory to its last byte, and

@@ -154,9 +154,10 @@ func (s *store) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStored boo
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
 	var buffer [indexEntryBytes]byte
+	followed := s.following.Load() // before the look-up: see absent
 	value, err := s.index.Get(buffer[:0], id)
 	if err != nil {
-		return dst, false, s.answer(err, queue.Address{})
+		return dst, false, s.answer(absent(err, followed), queue.Address{})
 	}
 	entry, err := decodeIndexEntry(value)
 	if err != nil {
@@ -200,9 +201,10 @@ func (s *store) superseding(id []byte, entry indexEntry, gone *queue.GoneError) 
 	position := s.mu.tail.position
 	s.mu.Unlock()
 	var buffer [indexEntryBytes]byte
+	followed := s.following.Load()
 	value, err := s.index.Get(buffer[:0], id)
 	if err != nil {
-		return entry, err
+		return entry, absent(err, followed)
 	}
 	newer, err := decodeIndexEntry(value)
 	switch {
@@ -250,6 +252,19 @@ func isLost(err error) bool {
 // still to be read of the queue may hold it.
 var errNotRead = unavailable(errors.New("the queue has not been read to its end"))
 
+// absent turns the index's error for an id that it does not hold into what that means.
+// followed is whether the queue had been read to its end before the index was asked:
+// asked afterwards, an entry that came in between would pass for one that is not there.
+func absent(err error, followed bool) error {
+	switch {
+	case !errors.Is(err, lsm.ErrNotFound):
+		return err
+	case followed:
+		return ErrNotFound
+	}
+	return errNotRead
+}
+
 // unavailable makes an error that says why a document cannot be had match
 // ErrUnavailable, for the standard library's errors.Is too.
 func unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
@@ -259,15 +274,10 @@ func unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailabl
 // to be read, if it came to that.
 func (s *store) answer(err error, at queue.Address) error {
 	switch {
-	case errors.Is(err, lsm.ErrNotFound) && s.following.Load(),
-		errors.Is(err, ErrNotFound),
-		errors.Is(err, queue.ErrDeleted):
+	case errors.Is(err, ErrNotFound), errors.Is(err, queue.ErrDeleted):
 		s.collection.gets.notFound.Add(1)
 		return ErrNotFound
-	case errors.Is(err, lsm.ErrNotFound):
-		s.collection.gets.unavailable.Add(1)
-		return errNotRead
-	case errors.Is(err, ErrUnavailable): // superseding
+	case errors.Is(err, ErrUnavailable): // absent, superseding
 		s.collection.gets.unavailable.Add(1)
 		return err
 	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, lsm.ErrCorrupt), errors.Is(err, errIndexEntry):

@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -28,6 +30,9 @@ import (
 //	3  B's files             A's files          ReplacedDir     B
 //	4  B's files             removed            B's files
 //
+// An index that is found to be damaged is succeeded in the same way, by one that is
+// made anew of the same queue, while what can be read of it is served.
+//
 // Every change of a name in this leaves what a daemon that is started then makes out
 // by the ids alone: index-0001 with A's position is what is served, index-0002 what
 // comes. It takes over in the moment when index-0001 is renamed.
@@ -36,8 +41,12 @@ import (
 // another one has taken.
 const ReplacedDir = ".replaced"
 
+// rebuildPause is the least time between two indexes made anew because the one before
+// was damaged: on a disk that damages each there is no end to it.
+const rebuildPause = time.Hour
+
 // Successor is another queue that has come in the place of the one that is served,
-// and is being indexed.
+// and is being indexed; or the same, whose index was damaged and is made anew.
 type Successor struct {
 	Queue [16]byte // its id
 	// TailedBytes of the PresentBytes of its segments are in its index.
@@ -77,9 +86,16 @@ func (c *Collection) succeed() error {
 		return err
 	}
 	switch {
-	case next != nil && (ours || theirs && here != *next.queueID.Load()):
+	case next != nil && (ours || theirs) && here != *next.queueID.Load():
 		return c.discardNext(next)
 	case next == nil && theirs:
+		c.logger.Warn("another queue has come; it is served when it has been read to its end",
+			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
+		return c.openNext(serving, here)
+	case next == nil && ours && serving.indexDamaged() && (c.rebuilt.IsZero() || c.options.Now().Sub(c.rebuilt) >= rebuildPause):
+		c.rebuilt = c.options.Now()
+		c.logger.Error("the index is damaged and is made anew from the queue; what can be read of it is served until then",
+			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
 	case next != nil && next.following.Load():
 		return c.takeOver(next)
@@ -163,8 +179,6 @@ func (c *Collection) openNext(serving *store, id [16]byte) error {
 	}
 	c.setNext(next)
 	next.start()
-	c.logger.Warn("another queue has come; it is served when it has been read to its end",
-		"dir", c.queueDir, "queue", hex.EncodeToString(id[:]), "serving", hex.EncodeToString(serving.queueID.Load()[:]))
 	return nil
 }
 
@@ -185,9 +199,9 @@ func (c *Collection) takeOver(next *store) error {
 	c.serving.Store(next)
 	c.setNext(nil)
 	id := next.queueID.Load()
-	c.logger.Info("another queue is served from now on", "queue", hex.EncodeToString(id[:]))
+	c.logger.Info("another index is served from", "index", next.number.path(c.dir), "queue", hex.EncodeToString(id[:]))
 	err := errors.CombineErrors(before.close(), c.removeIndex(before.number))
-	if c.options.Quarantine {
+	if c.options.Quarantine && *before.queueID.Load() != *id {
 		err = errors.CombineErrors(err, c.options.FS.RemoveAll(filepath.Join(c.queueDir, ReplacedDir)))
 	}
 	return err
@@ -220,4 +234,13 @@ func (c *Collection) successor() *Successor {
 	return &Successor{
 		Queue: *next.queueID.Load(), TailedBytes: status.TailedBytes, PresentBytes: status.PresentBytes, Faults: status.Faults,
 	}
+}
+
+// indexDamaged tells whether reading the index, or merging its tables, has found
+// damage since it was opened.
+func (s *store) indexDamaged() bool {
+	s.mu.Lock()
+	found := s.mu.faults.index != nil
+	s.mu.Unlock()
+	return found || errors.Is(s.index.Stats().Problem, lsm.ErrCorrupt)
 }
