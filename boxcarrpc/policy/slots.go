@@ -130,8 +130,19 @@ func (p *Slots) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	case p.heedLoad && r.Outcome == Success:
 		p.ladder.Quiet(now, c.Entry, r.Report.InFlight)
 	}
+	p.trim()
 	if r.Report.Lowest != core.NoSlot {
 		p.rover.Hint(now, &p.ladder, peer, r.Report.Lowest, rng)
+	}
+}
+
+// trim gives back what the ladder held only until others had answered well.
+func (p *Slots) trim() {
+	for entry, ok := p.ladder.Surplus(); ok; entry, ok = p.ladder.Surplus() {
+		number, peer, _, _, _ := p.ladder.Slot(entry)
+		if p.ladder.Retire(entry) {
+			p.giveBack(entry, peer, number)
+		}
 	}
 }
 
