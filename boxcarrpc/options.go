@@ -236,7 +236,7 @@ type PoolOptions struct {
 	Policy func() policy.Policy
 	// HeedLoad has the pool use servers first that had little to do when they
 	// answered, as every answer tells: none other than the answered request, or
-	// less than half of what is usual. That is forgotten after 200 ms. Waiting in
+	// fewer than is usual. That is forgotten after 200 ms. Waiting in
 	// the servers' queues all but ends, and quiet clients concentrate on fewer
 	// servers: docs/balance.md has figures. It changes nothing with another
 	// Policy. The default is the article's order, by slot numbers alone and the

@@ -8,6 +8,7 @@
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy all
 //	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -csv out.csv -picture out.png
 //	go run ./fleet -scenario small -policy all
+//	go run ./fleet -truth -policy slots,slots+load,p2c,leastrequest,roundrobin -load 0.5 -duration 10s
 //
 // The model: a backend serves one request after another; the network takes 0.5 ms
 // each way, a new connection a round trip more. 5 % of the frontends have ten times
@@ -43,7 +44,8 @@ type flags struct {
 	config                               config
 	policies, subsets, loads, ks, scenes string
 	csv, picture                         string
-	quiet                                bool
+	truth, quiet                         bool
+	repeats                              int
 }
 
 func parse(args []string) (*flags, error) {
@@ -69,12 +71,21 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&c.retries, "retries", 3, "attempts after the first, at most 4")
 	set.StringVar(&f.csv, "csv", "", "write the results to this file")
 	set.StringVar(&f.picture, "picture", "", "draw the results to this PNG file")
+	set.BoolVar(&f.truth, "truth", false, "run 50 real clients and 50 real servers beside the simulation, in real time")
+	set.IntVar(&f.repeats, "repeats", 8, "real runs of each policy, with -truth")
 	set.BoolVar(&f.quiet, "quiet", false, "print no progress")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q; see -help", set.Arg(0))
+	}
+	if f.repeats < 1 {
+		return nil, fmt.Errorf("-repeats %d: must be positive", f.repeats)
+	}
+	if f.truth {
+		c.frontends, c.backends, c.size = truthTasks, truthTasks, truthSlots
+		f.ks, f.scenes, f.subsets = strconv.Itoa(truthTasks), "slow", "random"
 	}
 	return f, nil
 }
@@ -130,6 +141,9 @@ func run(out, progress io.Writer, args []string) error {
 	configs, err := f.configs()
 	if err != nil {
 		return err
+	}
+	if f.truth {
+		return truth(out, say, configs, f.repeats)
 	}
 	var results []result
 	for i, c := range configs {

@@ -11,8 +11,8 @@ const (
 )
 
 // Quiet tells how many other requests the server of a slot had when it answered
-// the request that was just released. If that is none, or less than half of what
-// servers report on average, the slot ranks first for a little while: of several
+// the request that was just released. If that is none, or less than servers report
+// on average, the slot ranks first for a little while: of several
 // such slots the one of the least load, of equal ones the one that was heard of
 // last, because what it said is least out of date.
 //
@@ -23,7 +23,7 @@ const (
 // article's order.
 func (l *Ladder) Quiet(now int64, entry, load int32) {
 	load = min(max(load, 0), maxLoad)
-	quiet := load == 0 || 2*load*usualScale < l.usual
+	quiet := load == 0 || load*usualScale < l.usual
 	l.usual += (load*usualScale - l.usual) / usualCount
 	if s := &l.slots[entry]; quiet && s.state == slotFree && s.rank == rankHealthy {
 		s.rank, s.quietAt, s.load = rankQuiet, now, load
