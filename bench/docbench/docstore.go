@@ -27,6 +27,7 @@ type docstoreStore struct {
 	dir          string
 	daemon       *process
 	boxcar, http string
+	grpc         string
 }
 
 func (s *docstoreStore) load(ctx context.Context, c *corpus) error {
@@ -97,8 +98,11 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if s.http, err = freeAddress(); err != nil {
 		return err
 	}
+	if s.grpc, err = freeAddress(); err != nil {
+		return err
+	}
 	args := []string{"serve", "--collection", collection + "=" + filepath.Join(s.dir, "queue"), "--data", filepath.Join(s.dir, "data"),
-		"--boxcar", s.boxcar, "--http", s.http, "--quiet"}
+		"--boxcar", s.boxcar, "--http", s.http, "--grpc", s.grpc, "--quiet"}
 	if s.daemon, err = s.rig.start(daemon, args...); err != nil {
 		return err
 	}

@@ -35,11 +35,17 @@ var stores = map[string]func(*rig) store{
 	"docstore-plain": func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-plain", codec: "s2", plain: true} },
 	"docstore-none":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-none", codec: "none"} },
 	"docstore-zstd":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-zstd", codec: "zstd"} },
-	"memcached":      func(r *rig) store { return &memcachedStore{rig: r} },
-	"go-redis":       func(r *rig) store { return &redisStore{rig: r, open: openGoRedis} },
-	"rueidis":        func(r *rig) store { return &redisStore{rig: r, open: openRueidis} },
-	"grpc+pebble":    func(r *rig) store { return &grpcStore{rig: r} },
-	"postgresql":     func(r *rig) store { return &postgresStore{rig: r} },
+	"docstore-stub": func(r *rig) store {
+		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-stub", codec: "s2"}}
+	},
+	"docstore-grpc": func(r *rig) store {
+		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-grpc", codec: "s2"}, overGRPC: true}
+	},
+	"memcached":   func(r *rig) store { return &memcachedStore{rig: r} },
+	"go-redis":    func(r *rig) store { return &redisStore{rig: r, open: openGoRedis} },
+	"rueidis":     func(r *rig) store { return &redisStore{rig: r, open: openRueidis} },
+	"grpc+pebble": func(r *rig) store { return &grpcStore{rig: r} },
+	"postgresql":  func(r *rig) store { return &postgresStore{rig: r} },
 }
 
 func storeNames() string {
