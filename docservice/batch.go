@@ -114,7 +114,7 @@ func (b *batch) askCache(from, to int) {
 			continue
 		}
 		server, ok := b.store.cacheServer(entry.indexEntry)
-		if !ok {
+		if !ok || b.store.unsettled.Load().holds(entry.address) {
 			continue
 		}
 		if questions == nil {

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/errors"
+
 	"docstore/docservice/memcached"
+	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -145,7 +148,7 @@ func (s *store) cacheKey(entry indexEntry) string {
 // getCached is fetch for a document that may be in the cache.
 func (s *store) getCached(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	server, ok := s.cacheServer(entry)
-	if !ok {
+	if !ok || s.unsettled.Load().holds(entry.address) {
 		return s.fetch(dst, id, entry, take)
 	}
 	value, ok := s.options.Cache.servers.Get(server, s.cacheKey(entry))
@@ -230,7 +233,22 @@ func (c *Cache) load(server int) {
 		if c.servers.Set(server, key, value, until) {
 			c.loaded.Add(1)
 		}
+		if load.store.isSuperseded(load) {
+			// Its removal may have come before: nobody would ask for it, but what
+			// was deleted is not to stay.
+			c.servers.Delete(server, key)
+		}
 	}
+}
+
+// isSuperseded tells whether the index has another document for the id, or none.
+func (s *store) isSuperseded(load cacheLoad) bool {
+	value, err := s.index.Get(nil, []byte(load.id))
+	if err != nil {
+		return errors.Is(err, lsm.ErrNotFound)
+	}
+	entry, err := decodeIndexEntry(value)
+	return err == nil && entry.address != load.entry.address
 }
 
 // anyCodec takes documents as they are stored whether or not this build could

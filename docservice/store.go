@@ -26,7 +26,10 @@ type store struct {
 	verified   *verifiedFiles // of the background pass, which alone uses it
 
 	// queueID is the id of the queue once it is known.
-	queueID atomic.Pointer[[16]byte]
+	queueID   atomic.Pointer[[16]byte]
+	unsettled atomic.Pointer[unsettled]
+	// rewrites is what the background pass knows about the files of rewrites.
+	rewrites map[string]knownRewrite
 	// decoders decode documents in their stored form for callers that cannot.
 	decoders *queue.Decoders
 
@@ -94,7 +97,7 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string, position queue.Position) (_ *store, err error) {
 	s := &store{
 		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
-		index: index, recheck: make(chan struct{}, 1),
+		index: index, recheck: make(chan struct{}, 1), rewrites: make(map[string]knownRewrite),
 		verified: newVerifiedFiles(c.options.FS, number.verifiedPath(c.dir)),
 	}
 	s.alive, s.stop = context.WithCancel(c.alive)
@@ -118,7 +121,12 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	})
 	s.noteQueueID(position)
 	if c.options.VerifyInterval > 0 {
-		if err := s.loadAside(); err != nil {
+		err := s.loadAside()
+		if files, listing := listSegments(c.options.FS, queueDir); err == nil {
+			s.noteUnsettled(files)
+			err = listing
+		}
+		if err != nil {
 			s.stop()
 			return nil, errors.CombineErrors(errors.Wrap(err, "listing the queue"), s.queue.Close())
 		}

@@ -42,6 +42,7 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 		s.logger.Warn("the queue's directory cannot be listed", "dir", s.queueDir, "error", err)
 		return ctx.Err() == nil
 	}
+	s.noteUnsettled(files)
 	for _, f := range files {
 		if !f.sealed || !s.takeSuspect(f) && s.verified.knows(f) {
 			continue

@@ -27,6 +27,12 @@
 // A server that answers but refuses, as it does with items over its limit, is
 // not away.
 //
+// # When a server lies
+//
+// Its answers are bounded before they are believed: a value has [MaxItemBytes] at
+// most, and all that comes in answer to a command 16 MiB. Beyond that the connection
+// is closed, and it counts as a failure.
+//
 // All methods may be called from many goroutines at once. What a server returns is
 // not verified here: who puts values in has to know them again.
 package memcached

@@ -101,7 +101,7 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 			return nil, fmt.Errorf("memcached: server %q: %w", address, err)
 		}
 		client := memcache.NewFromSelector(list)
-		client.Timeout, client.MaxIdleConns = o.Timeout, MaxIdleConnections
+		client.Timeout, client.MaxIdleConns, client.DialContext = o.Timeout, MaxIdleConnections, dialBounded
 		s.servers = append(s.servers, &server{
 			address: address, seed: hash(address), client: client,
 			logger: o.Logger.With("memcached", address), pause: o.FirstPause, gone: make(chan struct{}, 1),

@@ -1,0 +1,92 @@
+package memcached
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+)
+
+// Limits on what a server may answer. The client library believes a server that
+// announces a value of gigabytes, and allocates it before the first byte has come.
+const (
+	// maxReplyBytes is what may come in answer to one command: twice what a batch
+	// asks for.
+	maxReplyBytes = 16 << 20
+	// maxLineBytes is a key of 250 bytes and some numbers, or an error.
+	maxLineBytes = 2 << 10
+)
+
+var errReply = errors.New("memcached: the server's answer is beyond all bounds")
+
+// dialBounded connects to a server so that reading fails where its answers break the
+// limits, before the client library has seen the line that does.
+func dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &boundedConn{Conn: conn}, nil
+}
+
+// boundedConn reads along what a server says in memcached's text protocol: lines, of
+// which one that begins with VALUE says how many bytes come behind it.
+type boundedConn struct {
+	net.Conn
+	reply int64  // bytes since the last command
+	line  []byte // of the line that is being read
+	value int64  // bytes of a value that are still to come
+}
+
+func (c *boundedConn) Write(b []byte) (int, error) {
+	c.reply = 0
+	return c.Conn.Write(b)
+}
+
+func (c *boundedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.reply += int64(n); c.reply > maxReplyBytes || !c.follow(b[:n]) {
+		return 0, errReply
+	}
+	return n, err
+}
+
+// follow takes what has come, and reports whether it keeps within the limits.
+func (c *boundedConn) follow(b []byte) bool {
+	for len(b) > 0 {
+		if c.value > 0 {
+			skipped := min(c.value, int64(len(b)))
+			c.value -= skipped
+			b = b[skipped:]
+			continue
+		}
+		end := bytes.IndexByte(b, '\n') + 1
+		part := b
+		if end > 0 {
+			part = b[:end]
+		}
+		if len(c.line)+len(part) > maxLineBytes {
+			return false
+		}
+		c.line = append(c.line, part...)
+		b = b[len(part):]
+		if end == 0 {
+			continue
+		}
+		fields := bytes.Fields(c.line)
+		if len(fields) > 0 && string(fields[0]) == "VALUE" {
+			if len(fields) < 4 {
+				return false
+			}
+			size, err := strconv.ParseUint(string(fields[3]), 10, 32)
+			if err != nil || size > MaxItemBytes {
+				return false
+			}
+			c.value = int64(size) + 2 // and the end of its line
+		}
+		c.line = c.line[:0]
+	}
+	return true
+}
