@@ -146,10 +146,10 @@ func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry in
 	return entry, true, true
 }
 
-// AcquireOf takes the first free slot of a server.
+// AcquireOf takes the first free slot of a server, if the server is not ejected.
 func (l *Ladder) AcquireOf(now int64, peer int32, rng *rand.PCG) (entry int32, ok bool) {
 	l.Advance(now, rng)
-	if entry = l.freeOf(peer); entry == none {
+	if entry = l.freeOf(peer); entry == none || l.peers[peer].ejected {
 		return none, false
 	}
 	l.take(entry)
