@@ -281,7 +281,7 @@ func TestCrashDuringSuccession(t *testing.T) {
 		after.requireSecondQueue(d)
 		require.NoError(t, d.Close())
 		if done {
-			require.Greater(t, k, int64(10), "there were steps to be interrupted")
+			require.Greater(t, k, int64(5), "there were steps to be interrupted")
 			return
 		}
 	}
