@@ -93,3 +93,8 @@ func (c *Collection) FilterPages() []lsm.TableFilter { return c.serving.Load().i
 
 // IndexStats is that of the index.
 func (c *Collection) IndexStats() lsm.Stats { return c.serving.Load().index.Stats() }
+
+// Dirs are the directories of the collection: "queue" and "index".
+func (c *Collection) Dirs() map[string]string {
+	return map[string]string{"queue": c.queueDir, "index": c.dir}
+}

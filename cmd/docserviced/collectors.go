@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"docstore/docservice"
+	"docstore/internal/vfs"
 	"docstore/lsm"
 )
 
@@ -63,6 +64,8 @@ var (
 	flushes         = counter("index_flushes_total", "Memtables written to tables.", "collection")
 	merges          = counter("index_merges_total", "Merges of tables.", "collection")
 	mergeBytes      = counter("index_merge_bytes_total", "Bytes written by merges.", "collection")
+	writesStopped   = counter("index_writes_stopped_seconds_total", "For how long the tail had to wait for flushes and merges of the index.", "collection")
+	diskFree        = gauge("disk_free_bytes", "Free space where the queue and the index lie.", "collection", "part")
 	indexProblem    = gauge("index_problem", "1 while the last flush or merge failed or no writes are taken; the log says why.", "collection")
 )
 
@@ -73,7 +76,8 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric{
 		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside, swept,
 		segments, queueBytes, queueDocs, queueDels,
-		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes, indexProblem,
+		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
+		writesStopped, diskFree, indexProblem,
 	} {
 		to <- m.desc
 	}
@@ -93,6 +97,11 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		queueDocs.send(to, float64(stats.SegmentDocuments), name)
 		queueDels.send(to, float64(stats.SegmentDeletes), name)
 		collectIndex(to, name, stats.Index)
+		for part, dir := range collection.Dirs() {
+			if free, err := vfs.OS.FreeBytes(dir); err == nil { // else the directory is gone, which others tell
+				diskFree.send(to, float64(free), name, part)
+			}
+		}
 	}
 }
 
@@ -141,6 +150,7 @@ func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {
 	flushes.send(to, float64(index.Writes.Flushes), name)
 	merges.send(to, float64(index.Writes.Merges), name)
 	mergeBytes.send(to, float64(index.Writes.MergeBytes), name)
+	writesStopped.send(to, index.Writes.StallTime.Seconds(), name)
 	indexProblem.send(to, boolValue(index.Problem != nil), name)
 }
 

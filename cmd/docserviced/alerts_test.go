@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	alertsFile    = "../../deploy/prometheus/alerts.yml"
+	dashboardFile = "../../deploy/grafana/docstore.json"
+)
+
+// TestAlerts has promtool read the rules and run their own tests.
+func TestAlerts(t *testing.T) {
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		command := exec.Command("promtool", args...)
+		command.Dir = filepath.Dir(alertsFile)
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s (make setup installs promtool)", out)
+	}
+}
+
+// TestAlertsAndDashboardNameWhatThereIs: each metric is on the page of metrics, which
+// tests hold against the code, and each alert has a section on the page of alerts.
+func TestAlertsAndDashboardNameWhatThereIs(t *testing.T) {
+	read := func(name string) string {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return string(content)
+	}
+	metrics, alerts, dashboard := read("../../docs/metrics.md"), read(alertsFile), read(dashboardFile)
+	require.True(t, json.Valid([]byte(dashboard)))
+	for file, content := range map[string]string{alertsFile: alerts, dashboardFile: dashboard} {
+		names := regexp.MustCompile(`\b(docstore|boxcar)_[a-z_]+`).FindAllString(content, -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			name = regexp.MustCompile(`_bucket$`).ReplaceAllString(name, "")
+			require.Contains(t, metrics, "`"+name+"`", "in %s", file)
+		}
+	}
+	page := read("../../docs/alerts.md")
+	for _, alert := range regexp.MustCompile(`- alert: (\S+)`).FindAllStringSubmatch(alerts, -1) {
+		require.Contains(t, page, "\n## "+alert[1]+"\n")
+	}
+}
