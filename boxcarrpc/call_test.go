@@ -333,7 +333,8 @@ func TestAResponseThatIsTooLargeIsAnError(t *testing.T) {
 	s := serve(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		return append(dst, make([]byte, MaxResponseBytes+1)...), nil
 	}, nil)
-	p := newPool(t, &PoolOptions{Size: 1}, s.address)
+	// To make it may take a busy machine a second.
+	p := newPool(t, &PoolOptions{Size: 1, SilenceTimeout: time.Minute}, s.address)
 	_, err := p.Call(t.Context(), "m", nil, nil)
 	require.Equal(t, CodeResourceExhausted, CodeOf(err))
 	require.Zero(t, p.Stats().Lost)

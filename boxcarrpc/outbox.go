@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -17,10 +18,13 @@ import (
 type outbox struct {
 	conn    net.Conn
 	socket  *socket       // nil if the connection knows only waiting writes
+	tls     *tls.Conn     // nil for plain text
+	sealer  *sealer       // beneath it
 	timeout time.Duration // for a waiting write; 0 for none
 	failed  func(error)   // is told of a write that failed, after the box was closed
 
-	// The bytes of the stream that have reached the kernel, or may have.
+	// The bytes of the stream of frames that have reached the kernel, or may have: of
+	// TLS those that were encrypted.
 	written atomic.Uint64
 	writers sync.WaitGroup // goroutines that hold the write turn
 
@@ -57,6 +61,11 @@ func (b *bulkMessage) appendFrame(dst []byte, n int) []byte {
 }
 
 func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) {
+	if t, ok := conn.(*tls.Conn); ok {
+		if s, ok := t.NetConn().(*sealer); ok {
+			o.tls, o.sealer, conn = t, s, s.Conn
+		}
+	}
 	o.conn, o.socket, o.timeout, o.failed = conn, socketOf(conn), timeout, failed
 	o.drained.L = &o.mu
 }
@@ -188,6 +197,9 @@ func (o *outbox) shrink() {
 		o.mu.pending = nil
 	}
 	o.mu.spare = nil
+	if o.sealer != nil {
+		o.sealer.shrink()
+	}
 }
 
 // close ends the box: what has not been taken is dropped, and whoever holds the

@@ -69,7 +69,7 @@ type serverConn struct {
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	tune(conn)
 	if s.tls != nil {
-		conn = tls.Server(conn, s.tls)
+		conn = tls.Server(&sealer{Conn: conn}, s.tls)
 	}
 	c := &serverConn{server: s, conn: conn, peer: &Peer{Address: conn.RemoteAddr()}}
 	c.in.conn = conn

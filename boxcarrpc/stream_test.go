@@ -437,7 +437,7 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 	)
 	t.Run("alone", func(t *testing.T) {
 		cancelAtEveryByte(t, bytesOfStream, func(ctx context.Context, p *Pool, k int64) error {
-			return streamTwice(t, ctx, p, fmt.Sprintf("cancel %03d", k))
+			return streamTwice(ctx, t, p, fmt.Sprintf("cancel %03d", k))
 		})
 	})
 	// Runs one of two in a goroutine and the other here, and returns the error of the one
@@ -451,14 +451,14 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 	}
 	t.Run("beside a call", func(t *testing.T) {
 		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
-			return beside(func() error { return callOnce(t, t.Context(), p, fmt.Sprintf("beside %03d", k)) },
-				func() error { return streamTwice(t, ctx, p, fmt.Sprintf("cancel %03d", k)) })
+			return beside(func() error { return callOnce(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
+				func() error { return streamTwice(ctx, t, p, fmt.Sprintf("cancel %03d", k)) })
 		})
 	})
 	t.Run("a call beside it", func(t *testing.T) {
 		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
-			return beside(func() error { return streamTwice(t, t.Context(), p, fmt.Sprintf("beside %03d", k)) },
-				func() error { return callOnce(t, ctx, p, fmt.Sprintf("cancel %03d", k)) })
+			return beside(func() error { return streamTwice(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
+				func() error { return callOnce(ctx, t, p, fmt.Sprintf("cancel %03d", k)) })
 		})
 	})
 }
@@ -487,8 +487,8 @@ func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context
 		}
 		tr.left.Store(-1)
 		cancel()
-		require.NoError(t, streamTwice(t, t.Context(), p, fmt.Sprintf("after %03d", k)))
-		require.NoError(t, callOnce(t, t.Context(), p, "call"))
+		require.NoError(t, streamTwice(t.Context(), t, p, fmt.Sprintf("after %03d", k)))
+		require.NoError(t, callOnce(t.Context(), t, p, "call"))
 	}
 	require.NotZero(t, cancelled)
 	quiet(t, s, p)
@@ -497,7 +497,7 @@ func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context
 }
 
 // streamTwice sends two messages on a stream to an echo, and has them back.
-func streamTwice(t *testing.T, ctx context.Context, p *Pool, text string) (err error) {
+func streamTwice(ctx context.Context, t *testing.T, p *Pool, text string) (err error) {
 	st, err := p.Stream(ctx, "echo", Metadata(nil).Append("m", "x"))
 	if err != nil {
 		return err
@@ -526,7 +526,7 @@ func streamTwice(t *testing.T, ctx context.Context, p *Pool, text string) (err e
 }
 
 // callOnce calls an echo.
-func callOnce(t *testing.T, ctx context.Context, p *Pool, text string) error {
+func callOnce(ctx context.Context, t *testing.T, p *Pool, text string) error {
 	request := []byte(text)
 	out, err := p.Call(ctx, "m", request, nil)
 	clear(request) // it is the caller's again

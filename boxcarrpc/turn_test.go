@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -315,8 +316,18 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 
 // Messages of megabytes share a connection with small ones, both ways.
 func TestBigMessagesBesideSmallOnes(t *testing.T) {
-	s := serve(t, echo, nil)
-	p := newPool(t, &PoolOptions{Size: 12}, s.address)
+	a := newParty(t)
+	t.Run("plain", func(t *testing.T) {
+		bigBesideSmall(t, nil, &PoolOptions{Size: 12})
+	})
+	t.Run("TLS", func(t *testing.T) {
+		bigBesideSmall(t, &ServerOptions{TLS: a.server(t, tls.NoClientCert)}, &PoolOptions{Size: 12, TLS: a.client(t, "")})
+	})
+}
+
+func bigBesideSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
+	s := serve(t, echo, server)
+	p := newPool(t, pool, s.address)
 	full(t, p)
 	var wg sync.WaitGroup
 	for caller := range 12 {

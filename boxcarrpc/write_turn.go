@@ -51,12 +51,15 @@ func (o *outbox) flush(gather bool) {
 		runtime.Gosched()
 	}
 	for range turnBatches {
-		batch := o.take()
-		if len(batch) == 0 {
+		batch, err := o.next()
+		if len(batch) == 0 && err == nil {
 			return
 		}
-		n, err := o.socket.write(batch)
-		o.written.Add(uint64(n))
+		n := 0
+		if err == nil {
+			n, err = o.socket.write(batch)
+			o.count(n)
+		}
 		if err != nil {
 			o.fail(err)
 			return
@@ -102,13 +105,41 @@ func (o *outbox) handOver(rest []byte) {
 func (o *outbox) writeAll(batch []byte) {
 	if len(batch) == 0 {
 		runtime.Gosched() // whoever else is about to append shall be in the same batch
-		batch = o.take()
 	}
-	for ; len(batch) > 0; batch = o.take() {
-		if err := o.write(batch); err != nil {
+	for {
+		var err error
+		if len(batch) == 0 {
+			batch, err = o.next()
+		}
+		switch {
+		case err == nil && len(batch) == 0:
+			return
+		case err == nil:
+			err = o.write(batch)
+		}
+		if err != nil {
 			o.fail(err)
 			return
 		}
+		batch = nil
+	}
+}
+
+// next returns the next batch as it is to be written, which is valid until the next
+// call. If there is none it gives the turn up.
+func (o *outbox) next() ([]byte, error) {
+	batch := o.take()
+	if len(batch) == 0 || o.sealer == nil {
+		return batch, nil
+	}
+	o.written.Add(uint64(len(batch)))
+	return o.sealer.seal(o.tls, batch)
+}
+
+// count notes that n bytes of a batch have reached the kernel.
+func (o *outbox) count(n int) {
+	if o.sealer == nil {
+		o.written.Add(uint64(n))
 	}
 }
 
@@ -121,8 +152,7 @@ func (o *outbox) fail(err error) {
 	o.failed(err)
 }
 
-// take returns the next batch, which is valid until the next call. If there is
-// none it gives the turn up.
+// take returns the frames of the next batch. If there are none it gives the turn up.
 func (o *outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -172,10 +202,10 @@ func (o *outbox) write(batch []byte) (err error) {
 				return err
 			}
 		}
-		o.written.Add(uint64(n)) // until it is known better
+		o.count(n) // until it is known better
 		var wrote int
 		wrote, err = o.conn.Write(batch[:n])
-		o.written.Add(-uint64(n - wrote))
+		o.count(wrote - n)
 		batch = batch[n:]
 	}
 	if o.timeout > 0 && err == nil {

@@ -3,24 +3,30 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"time"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
 
-func serveBoxcar() (string, error) { return listen(newBoxcarServer().Serve) }
+func serveBoxcar() (string, error) { return listen(newBoxcarServer(nil).Serve) }
 
-func serveBoxcarTLS() (string, error) { return listenTLS(newBoxcarServer().Serve) }
+func serveBoxcarTLS() (string, error) {
+	config, err := serverTLS()
+	if err != nil {
+		return "", err
+	}
+	options := &boxcarrpc.ServerOptions{TLS: func() (*tls.Config, error) { return config, nil }}
+	return listen(newBoxcarServer(options).Serve)
+}
 
-func newBoxcarServer() *boxcarrpc.Server {
+func newBoxcarServer(options *boxcarrpc.ServerOptions) *boxcarrpc.Server {
 	return boxcarrpc.NewServer(func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
 		if err := slowDown(method); err != nil {
 			return dst, err
 		}
 		return appendResponse(dst, request), nil
-	}, nil)
+	}, options)
 }
 
 type boxcarClient struct{ *boxcarrpc.Pool }
@@ -39,13 +45,10 @@ func connectClassic(address string, callers int) (client, error) {
 }
 
 func connectBoxcarTLS(address string, callers int) (client, error) {
-	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, Dialer: dialTLS})
+	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, TLS: boxcarClientTLS})
 }
 
-func dialTLS(ctx context.Context, address string) (net.Conn, error) {
-	d := tls.Dialer{Config: clientTLS}
-	return d.DialContext(ctx, "tcp", address)
-}
+func boxcarClientTLS() (*tls.Config, error) { return clientTLS, nil }
 
 func connectPool(address string, options *boxcarrpc.PoolOptions) (boxcarClient, error) {
 	pool, err := boxcarrpc.NewPool(discovery.Static(address), options)

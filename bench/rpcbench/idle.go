@@ -51,7 +51,7 @@ func idle(c contestant, s settings) (err error) {
 	}()
 	options := boxcarrpc.PoolOptions{Size: 1}
 	if c.name == "boxcar-tls" {
-		options.Dialer = dialTLS
+		options.TLS = boxcarClientTLS
 	}
 	if err := connectIdle(clients, server.address, options); err != nil {
 		return err

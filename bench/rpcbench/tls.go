@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"math/big"
-	"net"
 	"time"
 )
 
@@ -30,12 +29,4 @@ func serverTLS() (*tls.Config, error) {
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}},
 		MinVersion:   tls.VersionTLS13,
 	}, nil
-}
-
-func listenTLS(serve func(net.Listener) error) (address string, err error) {
-	config, err := serverTLS()
-	if err != nil {
-		return "", err
-	}
-	return listen(func(l net.Listener) error { return serve(tls.NewListener(l, config)) })
 }
