@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -160,13 +161,19 @@ func TestACallAllocatesOnce(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector empties pools")
 	}
-	s := serve(t, echo, nil)
+	s := serve(t, echo, &ServerOptions{
+		Authenticate: func(*Peer, string) (string, error) { return "me", nil },
+		Authorize: func(ctx context.Context, _ string) error {
+			if PeerOf(ctx).Identity != "me" || SlotOf(ctx) != 0 || MetadataOf(ctx) != nil {
+				return errors.New("who?")
+			}
+			return nil
+		},
+	})
 	p := newPool(t, &PoolOptions{Size: 1}, s.address)
 	full(t, p)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // Call would make one of its own
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, 1<<40) // Call would make one of its own
-	defer stop()
 	request, dst := make([]byte, 16), make([]byte, 0, 64)
 	call := func() {
 		if _, err := p.Call(ctx, "m", request, dst); err != nil {

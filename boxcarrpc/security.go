@@ -191,6 +191,9 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 	if err != nil {
 		return nil, err
 	}
+	if config == nil {
+		return nil, errors.New("there is no configuration")
+	}
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {

@@ -126,6 +126,7 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 		"no certificate":      {party.client(t, ""), s.address, "certificate required"},
 		"another server":      {wrongName, s.address, "not be-7.example"},
 		"no configuration":    {func() (*tls.Config, error) { return nil, errors.New("disk on fire") }, s.address, "disk on fire"},
+		"nothing":             {func() (*tls.Config, error) { return nil, nil }, s.address, "there is no configuration"},
 		"TLS to plain text":   {party.client(t, "frontend"), plain.address, "does it serve TLS?"},
 		"plain text to TLS":   {nil, s.address, "the server says: this server speaks TLS only"},
 		"an address of names": {party.client(t, ""), "localhost:" + port, "certificate required"},
@@ -166,8 +167,10 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 		require.NoError(t, err)
 		return &remote{Listener: l}
 	}
-	require.ErrorContains(t, NewServer(echo, nil).Serve(listen()), "[::]:7070 would serve other hosts in plain text")
 	l := listen()
+	require.NoError(t, l.Close()) // to accept on it would be another error
+	require.ErrorContains(t, NewServer(echo, nil).Serve(l), "[::]:7070 would serve other hosts in plain text")
+	l = listen()
 	s := serveOn(t, l, echo, &ServerOptions{Insecure: true})
 	address := l.Listener.Addr().String()
 	serveOn(t, listen(), echo, &ServerOptions{TLS: newParty(t).server(t, tls.NoClientCert)})

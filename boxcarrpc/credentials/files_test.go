@@ -1,6 +1,8 @@
 package credentials
 
 import (
+	"crypto/tls"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,5 +175,64 @@ func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
 		_, err := Token(testcert.Write(t, dir, "token", []byte(content)), nil)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), tokenA[:15])
+	}
+}
+
+// A server with an authority takes clients with a certificate of that, and others
+// only if it is told to. What is anybody else's proves nothing.
+func TestWhoNeedsACertificate(t *testing.T) {
+	dir := t.TempDir()
+	ca, strangers := testcert.NewCA(t, "CA"), testcert.NewCA(t, "strangers")
+	certificate, key := ca.Files(t, dir, "server")
+	authority := ca.File(t, dir, "ca")
+	mine, mineKey := ca.Files(t, dir, "mine")
+	theirs, theirsKey := strangers.Files(t, dir, "theirs")
+	for _, c := range []struct {
+		authority        string
+		optional         bool
+		client, key      string
+		letIn            bool
+		identityOfClient string
+	}{
+		{"", false, "", "", true, ""},
+		{"", false, mine, mineKey, true, ""},
+		{authority, false, mine, mineKey, true, "mine"},
+		{authority, false, "", "", false, ""},
+		{authority, false, theirs, theirsKey, false, ""},
+		{authority, true, mine, mineKey, true, "mine"},
+		{authority, true, "", "", true, ""},
+		{authority, true, theirs, theirsKey, true, ""}, // a client keeps to itself what the server does not ask for
+	} {
+		server, err := ServerTLS(Files{Certificate: certificate, Key: key, CA: c.authority, CertificateOptional: c.optional}, nil)
+		require.NoError(t, err)
+		client, err := ClientTLS(Files{CA: authority, Certificate: c.client, Key: c.key}, nil)
+		require.NoError(t, err)
+		serverConfig, err := server()
+		require.NoError(t, err)
+		clientConfig, err := client()
+		require.NoError(t, err)
+		clientConfig.ServerName = "server"
+
+		a, b := net.Pipe()
+		told := make(chan error, 1)
+		go func() {
+			conn := tls.Client(b, clientConfig)
+			_, err := conn.Read(make([]byte, 1)) // a refusal comes behind the handshake
+			told <- err
+		}()
+		conn := tls.Server(a, serverConfig)
+		err = conn.Handshake()
+		require.Equal(t, c.letIn, err == nil, "%+v: %v", c, err)
+		if c.letIn {
+			_, err := conn.Write([]byte("x"))
+			require.NoError(t, err)
+			require.Equal(t, c.identityOfClient != "", len(conn.ConnectionState().VerifiedChains) > 0)
+			if c.identityOfClient != "" {
+				require.Equal(t, c.identityOfClient, boxcarrpc.CertificateName(conn.ConnectionState().VerifiedChains[0][0]))
+			}
+		}
+		require.Equal(t, c.letIn, <-told == nil)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
 	}
 }

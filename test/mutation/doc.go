@@ -1,4 +1,4 @@
-// Package mutation puts bugs into the storage rooms on purpose, one at a time, and
+// Package mutation puts bugs into the rooms on purpose, one at a time, and
 // makes sure that the tests notice: a sync that is left out, a checksum that is not
 // compared, a manifest that is published early, a slot that is given out twice. A test
 // that cannot fail for the bug it is there for is worth nothing, and nothing else

@@ -105,6 +105,41 @@ var mutations = []mutation{
 		old: "	b.words[number/64] |= 1 << (number % 64)\n", new: "",
 		pkg: "./boxcarrpc/core", run: "Board",
 	},
+	{
+		name: "other hosts are served in plain text", file: "boxcarrpc/security.go",
+		old: "	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {", new: "	if s != nil || isLocal(l.Addr()) {",
+		pkg: "./boxcarrpc", run: "TestPlainTextIsForThisHost",
+	},
+	{
+		name: "a token is sent in plain text", file: "boxcarrpc/security.go",
+		old: "	case token != \"\":\n		return nil", new: "	case token == \"never\":\n		return nil",
+		pkg: "./boxcarrpc", run: "TestPlainTextIsForThisHost",
+	},
+	{
+		name: "a client whose token was taken back stays", file: "boxcarrpc/server_turn.go",
+		old: "			c.keepOut(c.turn.clock)\n", new: "",
+		pkg: "./boxcarrpc", run: "TestATokenIsTakenBack",
+	},
+	{
+		name: "streams are not authorised", file: "boxcarrpc/security.go",
+		old: "			return denied(err)\n", new: "			_ = denied(err)\n",
+		pkg: "./boxcarrpc", run: "TestAuthorize",
+	},
+	{
+		name: "a client needs no certificate", file: "boxcarrpc/credentials/tls.go",
+		old: "tls.RequireAndVerifyClientCert", new: "tls.VerifyClientCertIfGiven",
+		pkg: "./boxcarrpc/credentials", run: "TestWhoNeedsACertificate",
+	},
+	{
+		name: "part of a token will do", file: "boxcarrpc/credentials/tokens.go",
+		old: "subtle.ConstantTimeCompare(entries[i].sum[:], sum[:])", new: "subtle.ConstantTimeCompare(entries[i].sum[:0], sum[:0])",
+		pkg: "./boxcarrpc/credentials", run: "TestTokensOfAFile",
+	},
+	{
+		name: "the gRPC door asks for no proof", file: "cmd/docserviced/security.go",
+		old: "if _, err := k.tokens.Authenticate(&client, token); err != nil {", new: "if _, err := k.tokens.Authenticate(&client, token); err != nil && token == \"never\" {",
+		pkg: "./cmd/docserviced", run: "TestADaemonThatWantsProof",
+	},
 }
 
 // TestMutations wants each bug to be caught.
