@@ -141,7 +141,7 @@ func TestUnimplemented(t *testing.T) {
 	alike(t, func(t *testing.T, open door) any {
 		conn := open(t, setup{service: &scripted{}})
 		var seen []string
-		for _, method := range []string{"/grpc.testing.TestService/None", "/none.Such/Method", "/grpc.testing.TestService/UnimplementedCall"} {
+		for _, method := range []string{"/grpc.testing.TestService/None", "/none.Such/Method", "/NoService", "/grpc.testing.TestService/UnimplementedCall"} {
 			err := conn.Invoke(soon(t), method, new(testgrpc.Empty), new(testgrpc.Empty))
 			seen = append(seen, outcome(err))
 			stream, err := conn.NewStream(soon(t), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
