@@ -171,10 +171,11 @@ func (s *simulation) answer(index int32, outcome policy.Outcome) {
 // report is what a backend says of itself.
 func (s *simulation) report(server int32) policy.Report {
 	b := &s.backends[server]
-	return policy.Report{
-		InFlight: b.inFlight, Lowest: b.board.LowestFree(),
-		Latency: int64(b.average) * int64(b.inFlight+1),
+	r := policy.Report{InFlight: b.inFlight, Lowest: b.board.LowestFree()}
+	if !s.c.asBoxcar {
+		r.Latency = int64(b.average) * int64(b.inFlight+1)
 	}
+	return r
 }
 
 // settle keeps what a backend's last gossip said, before that changes: gossip is

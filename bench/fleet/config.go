@@ -28,6 +28,7 @@ type config struct {
 	sigma              float64 // of the lognormal service time, 0 for a constant one
 	service            time.Duration
 	retries            int
+	asBoxcar           bool // backends tell how many requests they have, and not how long one takes
 	options            policy.Options
 
 	rate float64 // requests a second of all frontends, from load

@@ -85,6 +85,7 @@ func parse(args []string) (*flags, error) {
 	}
 	if f.truth {
 		c.frontends, c.backends, c.size = truthTasks, truthTasks, truthSlots
+		c.asBoxcar = true
 		f.ks, f.scenes, f.subsets = strconv.Itoa(truthTasks), "slow", "random"
 	}
 	return f, nil

@@ -256,7 +256,7 @@ func TestPoissonMax(t *testing.T) {
 }
 
 func TestPictures(t *testing.T) {
-	for _, args := range []string{"", " -k 20,40", " -load 0.2,0.4"} {
+	for _, args := range []string{"", " -k 20,40", " -load 0.2,0.4", " -k 20,40 -hot 0"} {
 		file := filepath.Join(t.TempDir(), "out.png")
 		require.NoError(t, run(io.Discard, io.Discard, strings.Fields(
 			"-frontends 20 -backends 200 -k 20 -policy slots,p2c -subset rocksteadier,random -load 0.4 -duration 1s -picture "+file+args)))

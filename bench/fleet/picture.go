@@ -127,22 +127,29 @@ func (pan panel) plot(results []result, x func(r *result) float64, label string)
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text = pan.title, label
 	p.Add(plotter.NewGrid())
-	if label == "F k / B" {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(results, x))
-	}
-	if pan.log {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	}
+	drawn := 0
 	names, of := lines(results)
 	for i, name := range names {
 		var points plotter.XYs
 		for _, r := range of[name] {
-			points = append(points, plotter.XY{X: x(r), Y: max(pan.value(r), 1e-3)})
+			if y := pan.value(r); y > 0 || !pan.log { // without hot frontends there is no p99 of theirs
+				points = append(points, plotter.XY{X: x(r), Y: y})
+			}
 		}
+		if len(points) == 0 {
+			continue
+		}
+		drawn++
 		slices.SortFunc(points, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
 		if err := addLine(p, name, i, points); err != nil {
 			return nil, err
 		}
+	}
+	if label == "F k / B" && drawn > 0 {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(results, x))
+	}
+	if pan.log && drawn > 0 {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	p.Legend.Top, p.Legend.TextStyle.Font.Size = true, vg.Points(8)
 	return p, nil
