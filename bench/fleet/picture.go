@@ -17,19 +17,20 @@ import (
 
 // A panel is a figure of the results against the subset's size or the load.
 type panel struct {
-	title string
-	log   bool
-	value func(r *result) float64
+	title  string
+	log    bool
+	legend bool // the others' lines are of the same colours
+	value  func(r *result) float64
 }
 
 var panels = [][]panel{
 	{
-		{"p99 of hot frontends, ms", true, func(r *result) float64 { return float64(r.p99Hot) / 1e6 }},
-		{"p99 of the others, ms", true, func(r *result) float64 { return float64(r.p99Rest) / 1e6 }},
+		{"p99 of hot frontends, ms", true, false, func(r *result) float64 { return float64(r.p99Hot) / 1e6 }},
+		{"p99 of the others, ms", true, false, func(r *result) float64 { return float64(r.p99Rest) / 1e6 }},
 	},
 	{
-		{"backends without a request, %", false, func(r *result) float64 { return 100 * r.idle }},
-		{"requests of the busiest backend / mean", true, func(r *result) float64 { return r.most }},
+		{"backends without a request, %", false, false, func(r *result) float64 { return 100 * r.idle }},
+		{"requests of the busiest backend / mean", false, true, func(r *result) float64 { return r.most }},
 	},
 }
 
@@ -149,9 +150,12 @@ func (pan panel) plot(results []result, x func(r *result) float64, label string)
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(results, x))
 	}
 	if pan.log && drawn > 0 {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
 	}
-	p.Legend.Top, p.Legend.TextStyle.Font.Size = true, vg.Points(8)
+	if !pan.legend {
+		p.Legend = plot.NewLegend()
+	}
+	p.Legend.Top = true
 	return p, nil
 }
 
@@ -171,6 +175,18 @@ func addLine(p *plot.Plot, name string, i int, points plotter.XYs) error {
 	}
 	p.Legend.Add(name, line)
 	return nil
+}
+
+// decades marks 1, 2 and 5 of each power of ten.
+func decades(low, high float64) (list []plot.Tick) {
+	for decade := math.Pow(10, math.Floor(math.Log10(low))); decade <= high; decade *= 10 {
+		for _, x := range []float64{decade, 2 * decade, 5 * decade} {
+			if x >= low && x <= high {
+				list = append(list, plot.Tick{Value: x, Label: strconv.FormatFloat(x, 'f', -1, 64)})
+			}
+		}
+	}
+	return list
 }
 
 func ticks(results []result, x func(r *result) float64) (list []plot.Tick) {
