@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 
 	"docstore/internal/vfs"
 )
@@ -29,15 +30,29 @@ type Report struct {
 // maxDamage bounds the damage that a report lists.
 const maxDamage = 10000
 
+// CheckOptions say how a queue is checked. Nil and zero values are the defaults.
+type CheckOptions struct {
+	// FS is where the directory lies. The default is vfs.OS.
+	FS vfs.FS
+	// Decode also decompresses each document. That tells whether the codec has done
+	// what it should; for damage the checksums suffice, and it takes ten times as
+	// long. Documents of a codec that this build lacks are left out.
+	Decode bool
+	// Progress is told of the bytes that have been verified, of how many in all.
+	Progress func(done, total int64)
+}
+
 // Check verifies every byte of the queue in dir: headers and dictionaries, the
-// chain of blocks and segments, tables, each document, marks and footers. It
-// finds all damage and not only the first. It needs no lock and may run while
-// the queue is written or copied. Documents of a codec that this build lacks are
-// verified by their checksums only. Of opts only FS matters; progress may be nil.
-func Check(ctx context.Context, dir string, opts *ReaderOptions, progress func(done, total int64)) (Report, error) {
-	c := checker{fs: vfs.OS, dir: dir, progress: progress}
-	if opts != nil && opts.FS != nil {
-		c.fs = opts.FS
+// chain of blocks and segments, tables, each document, marks and footers, all by
+// their checksums. It finds all damage and not only the first, with all
+// processors. It needs no lock and may run while the queue is written or copied.
+func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) {
+	c := checker{fs: vfs.OS, dir: dir, atOnce: 2 * runtime.GOMAXPROCS(0)}
+	if opts != nil {
+		c.decode, c.progress = opts.Decode, opts.Progress
+		if opts.FS != nil {
+			c.fs = opts.FS
+		}
 	}
 	l, err := list(c.fs, dir)
 	if err != nil {
@@ -127,7 +142,11 @@ type checker struct {
 		queue  [16]byte
 		digest digest
 	}
-	decoder decoder
+	decode  bool
+	decoder decoder       // nil: checksums have to do
+	blocks  []*blockCheck // under way, in their order
+	spare   []*blockCheck
+	atOnce  int // blocks may be under way; 0: each is done with before the next
 }
 
 func (c *checker) damage(found ...*CorruptionError) {
@@ -210,7 +229,7 @@ func (c *checker) beginning(s *segmentFile) error {
 	content, err := s.dictionary()
 	if err == nil {
 		c.read(s.header.firstFrame())
-		if codec, unknown := codecByID(s.header.codec); unknown == nil {
+		if codec, unknown := codecByID(s.header.codec); c.decode && unknown == nil {
 			if c.decoder, err = codec.newDecoder(content); err != nil {
 				err = s.corruption(headerBytes, err)
 			}
@@ -229,6 +248,7 @@ func (c *checker) beginning(s *segmentFile) error {
 
 // frames verifies the frames, and where one is damaged goes on behind it.
 func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error {
+	defer c.dropBlocks()
 	var b block
 	w := s.newWalk()
 	for {
@@ -239,6 +259,9 @@ func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error
 		kind, err := w.step(s, &b)
 		switch {
 		case err == nil && kind == frameFooter:
+			if err := c.finishBlocks(0); err != nil {
+				return err
+			}
 			if w.seen != s.footer.totals && !w.jumped {
 				c.damage(s.corruption(offset, errors.New("footer's totals are not those of the segment")))
 			}
@@ -247,42 +270,20 @@ func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error
 		case err == nil && kind == frameMark:
 			c.read(markBytes)
 		case err == nil:
-			if err := c.block(s, &b, offset); err != nil {
+			if err := c.startBlock(s, &b, offset); err != nil {
 				return err
 			}
 		case !isContent(err):
 			return err
 		default:
+			if err := c.finishBlocks(0); err != nil {
+				return err
+			}
 			if done, err := c.resume(s, w, s.damage(offset, err), sealed); done || err != nil {
 				return err
 			}
 		}
 	}
-}
-
-func (c *checker) block(s *segmentFile, b *block, offset int64) error {
-	bad, err := s.checkDocuments(b, offset, c.decoder)
-	if errors.Is(err, errIncomplete) {
-		bad, err = []*CorruptionError{s.corruption(offset, errors.New("file was cut while it was read"))}, nil
-	}
-	if err != nil {
-		return err
-	}
-	c.damage(bad...)
-	c.report.Blocks++
-	c.report.Entries += int64(b.count)
-	for i := range b.count {
-		if e := b.entry(i); e.deleted() {
-			c.report.Deletes++
-		} else {
-			c.report.Documents++
-			if e.lost() {
-				c.report.Lost++
-			}
-		}
-	}
-	c.read(b.size())
-	return nil
 }
 
 // resume lists the damage at w.next and moves w behind it. It returns true if

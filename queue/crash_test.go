@@ -358,7 +358,7 @@ func TestDamageBeforeAMarkIsNoCrash(t *testing.T) {
 	require.NoError(t, err, "the lock was not given up")
 	require.NoError(t, lock.Close())
 
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: again}, nil)
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: again})
 	require.NoError(t, err)
 	require.NotEmpty(t, report.Damage)
 }

@@ -151,7 +151,7 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 			require.FailNow(t, "wrong entry", "byte %d: %v, want %v", at, e, items[i])
 		}
 	}
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 	require.NoError(t, err, "byte %d", at)
 	segment, suffix, _ := parseName(name)
 	if suffix == sealedSuffix {
@@ -185,10 +185,10 @@ func TestCheckFindsAllDamage(t *testing.T) {
 	second[other] ^= 1
 	mem := memWith(t, map[string][]byte{"0000000001.seg": first, "0000000002.seg": second})
 	var progress []int64
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, func(done, total int64) {
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Progress: func(done, total int64) {
 		require.LessOrEqual(t, done, total)
 		progress = append(progress, done)
-	})
+	}})
 	require.NoError(t, err)
 	require.Len(t, report.Damage, 3)
 	assert.Equal(t, &CorruptionError{
@@ -213,7 +213,7 @@ func TestCheckFindsAllDamage(t *testing.T) {
 func TestCheckFindsMissingSegments(t *testing.T) {
 	files, _ := smallQueue(t, "none", true)
 	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 	require.NoError(t, err)
 	assert.Equal(t, []SegmentID{1}, report.Missing)
 	assert.Empty(t, report.Damage)
@@ -309,7 +309,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		mem := memWith(t, map[string][]byte{"0000000001.seg": content, "0000000002.seg": files["0000000002.seg"]})
 		_, err = tryScan(openReader(t, mem), Position{})
 		require.ErrorIs(t, err, ErrForked)
-		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Len(t, report.Damage, 1)
 		assert.Contains(t, report.Damage[0].Reason, "does not go on from segment 1")

@@ -76,7 +76,7 @@ func ExampleCheck() {
 	must(w.Append([]byte("job-1"), []byte("gardener wanted")))
 	done(w.Close())
 
-	report := must(queue.Check(context.Background(), "/jobs", &queue.ReaderOptions{FS: fsys}, nil))
+	report := must(queue.Check(context.Background(), "/jobs", &queue.CheckOptions{FS: fsys}))
 	fmt.Println(report.Segments, report.Documents, len(report.Damage))
 	// Output: 1 1 0
 }

@@ -95,7 +95,7 @@ func FuzzSegment(f *testing.F) {
 		entries, scanErr := tryScan(r, Position{})
 		again, _ := tryScan(r, Position{})
 		require.Equal(t, entries, again)
-		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
 		require.True(t, err == nil || errors.Is(err, ErrNewerVersion), "%v", err)
 		whole := err == nil && len(report.Damage) == 0
 		for _, e := range entries {
@@ -162,7 +162,7 @@ func FuzzRepair(f *testing.F) {
 			require.True(t, errors.Is(err, ErrForked) || errors.Is(err, ErrNewerVersion), "%v", err)
 			return
 		}
-		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 		require.Empty(t, report.Missing)
@@ -194,7 +194,7 @@ func FuzzRewrite(f *testing.F) {
 		entries, _ := tryScan(r, Position{})
 		again, _ := tryScan(r, Position{})
 		require.Equal(t, entries, again)
-		report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
 		if errors.Is(err, ErrNewerVersion) {
 			return
 		}
@@ -217,7 +217,7 @@ func FuzzRewrite(f *testing.F) {
 			require.ErrorIs(t, err, ErrForked)
 			return
 		}
-		report, err = Check(context.Background(), queueDir, &ReaderOptions{FS: mem}, nil)
+		report, err = Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 		require.Empty(t, report.Missing)

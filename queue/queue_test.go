@@ -167,7 +167,7 @@ func requireDocuments(t testing.TB, r *Reader, want []item) {
 
 func requireSound(t testing.TB, fsys vfs.FS) Report {
 	t.Helper()
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: fsys}, nil)
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: fsys})
 	require.NoError(t, err)
 	require.Empty(t, report.Damage)
 	require.Empty(t, report.Missing)

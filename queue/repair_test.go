@@ -195,7 +195,7 @@ func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name 
 
 // checkDamage is what a check finds wrong.
 func checkDamage(t testing.TB, fsys vfs.FS) []*CorruptionError {
-	report, err := Check(context.Background(), queueDir, &ReaderOptions{FS: fsys}, nil)
+	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: fsys})
 	require.NoError(t, err)
 	return report.Damage
 }

@@ -17,8 +17,7 @@ import (
 //   - a document by its entry's checksum.
 type salvage struct {
 	s        *segmentFile
-	decoder  decoder // of the documents; nil: their checksum has to do
-	opaque   bool    // nothing is left to decode documents with
+	opaque   bool // nothing is left to decode documents with
 	loss     func(Loss) error
 	write    func(*relocated) error
 	progress func(bytes int64)
@@ -92,9 +91,8 @@ func (v *salvage) run(ctx context.Context) error {
 // whole takes over the block at offset, of which the table is whole.
 func (v *salvage) whole() error {
 	b := &v.block
-	data, out := getScratch(), getScratch()
+	data := getScratch()
 	defer data.release()
-	defer out.release()
 	documents, err := v.read(data, v.offset+b.dataOffset(), int64(b.dataBytes))
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (v *salvage) whole() error {
 		id, document := b.id(e), documents[e.start:e.end]
 		place.Index = b.index(i)
 		expiry := expirySeconds(b.expires(i))
-		if !v.readable(place, &e, id, document, out) {
+		if !v.readable(place, &e, id, document) {
 			v.kept.addBare(place.Index, id, flagLost, expiry)
 			if err := v.lose(Loss{From: place, To: following(place), ID: id}); err != nil {
 				return err
@@ -131,17 +129,10 @@ func following(at Address) Address {
 	return at
 }
 
-// readable tells whether a document is whole and can be decoded.
-func (v *salvage) readable(at Address, e *entry, id, document []byte, out *scratch) bool {
-	if verifyDocument(at, e, id, document) != nil || v.opaque && e.hasCoded() {
-		return false
-	}
-	if v.decoder == nil || !e.hasCoded() {
-		return true
-	}
-	var err error
-	out.bytes, err = v.decoder.decode(out.bytes[:0], document, e.rawBytes())
-	return err == nil
+// readable tells whether a document is whole and there is something to decode it
+// with.
+func (v *salvage) readable(at Address, e *entry, id, document []byte) bool {
+	return verifyDocument(at, e, id, document) == nil && !(v.opaque && e.hasCoded())
 }
 
 // read returns the bytes from an offset on, zeros where the file has ended.

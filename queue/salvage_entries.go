@@ -58,8 +58,6 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 		return 0, err
 	}
 	v.kept.reset(at, max(originEnd, at.Block+1), v.appended)
-	out := getScratch()
-	defer out.release()
 	for _, p := range found {
 		place := at
 		place.Index = p.index
@@ -69,7 +67,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 				return 0, err
 			}
 		}
-		if v.done = following(place); !v.readable(place, &p.entry, p.id, p.document, out) {
+		if v.done = following(place); !v.readable(place, &p.entry, p.id, p.document) {
 			v.kept.addBare(p.index, p.id, flagLost, p.expiry)
 			if err := v.lose(Loss{From: place, To: v.done, ID: p.id}); err != nil {
 				return 0, err

@@ -416,7 +416,7 @@ func TestSealedBetweenTwoLooks(t *testing.T) {
 			require.Len(t, infos, 1)
 		},
 		"check": func(r *Reader, items []item) {
-			report, err := Check(t.Context(), queueDir, &ReaderOptions{FS: r.options.FS}, nil)
+			report, err := Check(t.Context(), queueDir, &CheckOptions{FS: r.options.FS})
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},

@@ -1,0 +1,63 @@
+//go:build unix
+
+package queue
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cpuTime is what the process has used of the processors so far.
+func cpuTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// BenchmarkAppendBesideCodec is how much of the processor time of appending is the
+// codec's own: it encodes the same documents with the same dictionary alone, and
+// appends them, one after the other. Run it with -cpu 1.
+func BenchmarkAppendBesideCodec(b *testing.B) {
+	documents, bytes := benchDocuments(b)
+	ids := make([][]byte, len(documents))
+	for i := range ids {
+		ids[i] = fmt.Append(nil, "id-", i)
+	}
+	for _, name := range Codecs() {
+		c, err := codecByName(name)
+		require.NoError(b, err)
+		if c.id == codecNone {
+			continue
+		}
+		b.Run("codec="+name, func(b *testing.B) {
+			d, err := newDictionary(c, benchDictionary(b, c, documents))
+			require.NoError(b, err)
+			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, dictionaryBytes: -1})
+			require.NoError(b, err)
+			w.mu.dictionary, w.mu.lastRaw = d, 1<<40
+			var alone, appending time.Duration
+			var out []byte
+			for b.Loop() {
+				start := cpuTime(b)
+				for _, document := range documents {
+					out, _ = appendEncoded(d.encoder, out[:0], document)
+				}
+				between := cpuTime(b)
+				for i, document := range documents {
+					_, err := w.Append(ids[i], document)
+					require.NoError(b, err)
+				}
+				require.NoError(b, w.Flush())
+				alone, appending = alone+between-start, appending+cpuTime(b)-between
+			}
+			require.NoError(b, w.Close())
+			b.ReportMetric(alone.Seconds()/appending.Seconds(), "codec/append")
+			b.ReportMetric(float64(b.N)*float64(bytes)/1e6/appending.Seconds(), "MB/cpu-s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
