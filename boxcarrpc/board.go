@@ -37,8 +37,9 @@ type Board struct {
 // A BoardSlot is a slot that is given out.
 type BoardSlot struct {
 	Number   int           `json:"slot"`
-	Client   string        `json:"client"`  // what the client calls itself
-	Address  string        `json:"address"` // of the client
+	Client   string        `json:"client"`             // what the client calls itself
+	Identity string        `json:"identity,omitempty"` // who it has proved to be
+	Address  string        `json:"address"`            // of the client
 	Age      time.Duration `json:"age_ns"`
 	Requests uint64        `json:"requests"` // since the slot was leased
 	Busy     bool          `json:"busy"`
@@ -90,7 +91,7 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 	for _, lane := range c.mu.lanes {
 		if lane != nil {
 			dst = append(dst, BoardSlot{
-				Number: int(lane.slot), Client: c.peer.Name, Address: c.peer.Address.String(),
+				Number: int(lane.slot), Client: c.peer.Name, Identity: c.peer.Identity, Address: c.peer.Address.String(),
 				Age: now.Sub(lane.leased), Requests: lane.requests, Busy: lane.state != laneIdle,
 			})
 		}

@@ -90,6 +90,7 @@ func TestTLSBothWays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "frontend", string(out))
 	require.Equal(t, "localhost", info.Server.Identity)
+	require.Equal(t, "frontend", s.Board().Slots[0].Identity)
 	require.Equal(t, uint16(tls.VersionTLS13), info.Server.TLS.Version)
 	stream, err := p.Stream(t.Context(), "m", nil)
 	require.NoError(t, err)

@@ -51,6 +51,12 @@ func TestCommandsOverTLS(t *testing.T) {
 	r := run(t.Context(), "", "slots", "--servers", address, "--tls-ca", authority, "--token-file", token)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, address)
+	pool, err := (&security{ca: authority, tokenFile: token}).newPool([]string{address}, &boxcarrpc.PoolOptions{Name: "holder"})
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, pool.WaitReady(t.Context()))
+	r = run(t.Context(), "", "slots", "--servers", address, "--tls-ca", authority, "--token-file", token)
+	require.Contains(t, r.stdout, "holder as me ")
 	for want, args := range map[string][]string{
 		"the token is not known":          {"--tls-ca", authority, "--token-file", wrong},
 		"a token or a certificate":        {"--tls-ca", authority},

@@ -58,7 +58,11 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 		if s.Busy {
 			state = "busy"
 		}
-		rows = fmt.Appendf(rows, "%d\t%s\t%s\t%s\t%d\t%s\n", s.Number, s.Client, s.Address, s.Age.Truncate(time.Second), s.Requests, state)
+		client := s.Client
+		if s.Identity != "" {
+			client += " as " + s.Identity
+		}
+		rows = fmt.Appendf(rows, "%d\t%s\t%s\t%s\t%d\t%s\n", s.Number, client, s.Address, s.Age.Truncate(time.Second), s.Requests, state)
 	}
 	if b.More > 0 {
 		rows = fmt.Appendf(rows, "and %d more\n", b.More)
