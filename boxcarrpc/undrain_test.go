@@ -57,11 +57,13 @@ func (w *town) dial(ctx context.Context, address string) (net.Conn, error) {
 	return w.doors[i].dial(ctx, address)
 }
 
-// pool makes a pool of all servers and waits until it is full.
+// pool makes a pool of all servers and waits until it is full and its rover finds
+// nothing better, so that every server has slots.
 func (w *town) pool(t *testing.T, opts *PoolOptions) *Pool {
 	opts.Dialer = w.dial
 	p := newPool(t, opts, w.addresses()...)
 	full(t, p)
+	time.Sleep(time.Hour)
 	return p
 }
 
