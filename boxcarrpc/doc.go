@@ -149,6 +149,9 @@
 // Errors that blame the server count (unknown, unimplemented, internal, unavailable,
 // data loss), panics, and answers that are not there at the caller's deadline.
 //
+// Time in which the client itself was held up, as by a limit of its processor time,
+// does not count as silence: it asks, and waits for the answer.
+//
 // A connection that owes an answer and brings no byte for 50 ms, or for four times
 // what 99 % of its answers took of late, is pinged, and its server ranks last until
 // it is heard.

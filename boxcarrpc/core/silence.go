@@ -7,11 +7,14 @@ package core
 // life; after the whole timeout it is dead. One that owes none, but on which
 // something was said, as a message of a stream, is asked after half of the timeout,
 // any other every keepAlive; then it owes the sign of life. Time counts from step to
-// step, so that all of this may come a step late.
+// step, so that all of this may come a step late; while something is owed steps are to
+// come often. Of the time between two no more than a quarter of the timeout counts:
+// longer, this process itself was held up, and may have what it waits for before it.
 type Silence struct {
 	timeout, keepAlive int64
 
 	since    int64  // when the silence began to count
+	last     int64  // when the last step was
 	received uint64 // bytes at the last step
 	said     uint64 // when it was last heard
 	waiting  bool   // something was owed or said at the last step
@@ -28,7 +31,7 @@ const (
 // NewSilence begins to listen to a connection that has brought no byte yet.
 // Times are in nanoseconds.
 func NewSilence(now, timeout, keepAlive int64) Silence {
-	return Silence{timeout: timeout, keepAlive: keepAlive, since: now}
+	return Silence{timeout: timeout, keepAlive: keepAlive, since: now, last: now}
 }
 
 // A Verdict is what to do about a connection's silence.
@@ -53,6 +56,10 @@ type Line struct {
 
 // Step looks at the connection.
 func (s *Silence) Step(now int64, line Line) Verdict {
+	if heldUp := now - s.last - s.timeout/4; s.waiting && heldUp > 0 {
+		s.since += heldUp
+	}
+	s.last = now
 	if line.Received != s.received {
 		s.received, s.said, s.since, s.pinged = line.Received, line.Said, now, false
 		s.waiting = line.Owes

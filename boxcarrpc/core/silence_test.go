@@ -62,10 +62,32 @@ func TestSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewSilence(0, 1000*ms, 15_000*ms)
-			for _, x := range steps {
+			for i, x := range steps {
+				for now := s.last + 200*ms; s.Waiting() && now < x.now*ms; now += 200 * ms {
+					require.Equal(t, Fine, s.Step(now, steps[i-1].line), "at %d ms", now/ms)
+				}
 				require.Equal(t, x.want, s.Step(x.now*ms, x.line), "at %d ms", x.now)
 			}
 		})
+	}
+}
+
+// A process that was held up, for whatever time, asks before it gives a connection up,
+// and waits for the answer.
+func TestTimeInWhichNobodyLookedIsNoSilence(t *testing.T) {
+	const ms = 1e6
+	for _, heldUp := range []int64{300, 1000, 100_000} {
+		s := NewSilence(0, 1000*ms, 15_000*ms)
+		owing := Line{Owes: true}
+		require.Equal(t, Fine, s.Step(10_000*ms, owing))
+		now := 10_000 + heldUp
+		require.Equal(t, Suspect, s.Step(now*ms, owing), "after %d ms", heldUp)
+		for range 3 {
+			now += 200
+			require.Equal(t, Fine, s.Step(now*ms, owing))
+		}
+		require.Equal(t, Fine, s.Step((now+149)*ms, owing))
+		require.Equal(t, Dead, s.Step((now+150)*ms, owing))
 	}
 }
 
