@@ -114,7 +114,7 @@ func (c *Collection) queueIn(dir string) ([16]byte, error) {
 		if f.id > 1 {
 			break
 		}
-		if id, err := queue.QueueOf(c.options.FS, f.path); err == nil {
+		if id, err := queue.IDOf(c.options.FS, f.path); err == nil {
 			return id, nil
 		}
 	}

@@ -75,7 +75,7 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 // foreign tells whether a file is another queue's. That one's own pass verifies it.
 func (s *store) foreign(f segmentFile) bool {
 	ours := s.queueID.Load()
-	theirs, err := queue.QueueOf(s.options.FS, f.path)
+	theirs, err := queue.IDOf(s.options.FS, f.path)
 	return err == nil && ours != nil && theirs != *ours
 }
 

@@ -24,8 +24,8 @@ func forked(s *segmentFile, want [16]byte) error {
 	return &markedError{mark: ErrForked, detail: fmt.Sprintf("%s is of queue %x, not of %x", s.path, s.header.queue, want)}
 }
 
-// QueueOf returns the id of the queue that a segment's file belongs to, by its header.
-func QueueOf(fsys vfs.FS, path string) ([16]byte, error) {
+// IDOf returns the id of the queue that a segment's file belongs to, by its header.
+func IDOf(fsys vfs.FS, path string) ([16]byte, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
 		return [16]byte{}, err
