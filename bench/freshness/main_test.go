@@ -18,6 +18,7 @@ func TestRun(t *testing.T) {
 	require.NoError(t, run(t.Context(), []string{"-rate", "50", "-duration", "100ms"}, &out))
 	require.Regexp(t, `same file system +5 `, out.String())
 	require.Regexp(t, `through rsync +5 `, out.String())
+	require.Regexp(t, `a timer, late by +[1-9]`, out.String())
 }
 
 func TestWrongFlags(t *testing.T) {
