@@ -185,19 +185,19 @@ func (s *store) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ 
 		return dst, false, s.answer(ErrNotFound, entry.address)
 	}
 	result, asStored, err := s.queue.StoredFor(dst, id, entry.address, take)
-	var gone *queue.GoneError
-	if errors.As(err, &gone) {
-		newer, err := s.superseding(id, entry, gone)
-		if err != nil {
-			return dst, false, s.answer(err, entry.address)
-		}
-		return s.fetch(dst, id, newer, take)
+	if err == nil {
+		s.collection.gets.found.Add(1)
+		return result, asStored, nil
 	}
+	var gone *queue.GoneError // here, since it is allocated
+	if !errors.As(err, &gone) {
+		return dst, false, s.answer(err, entry.address)
+	}
+	newer, err := s.superseding(id, entry, gone)
 	if err != nil {
 		return dst, false, s.answer(err, entry.address)
 	}
-	s.collection.gets.found.Add(1)
-	return result, asStored, nil
+	return s.fetch(dst, id, newer, take)
 }
 
 // superseding returns the index entry that has taken the place of one whose

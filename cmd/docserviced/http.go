@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,6 +128,14 @@ type collectionReadiness struct {
 	LagSeconds float64          `json:"lag_seconds"`
 	Faults     []livepage.Fault `json:"faults"`
 	MoreFaults int              `json:"more_faults,omitempty"`
+	// Successor is another queue that is being indexed to take this one's place.
+	Successor *successorReadiness `json:"successor,omitempty"`
+}
+
+type successorReadiness struct {
+	Queue    string   `json:"queue"`
+	LagBytes int64    `json:"lag_bytes"`
+	Faults   []string `json:"faults"` // why it is not read on
 }
 
 // serveReady answers 200 once every collection can be relied upon to have what
@@ -165,6 +174,14 @@ func describeReadiness(status docservice.Status) collectionReadiness {
 		LagSeconds: status.Lag.Seconds(),
 		Faults:     []livepage.Fault{},
 		MoreFaults: status.MoreFaults,
+	}
+	if next := status.Successor; next != nil {
+		r.Successor = &successorReadiness{
+			Queue: hex.EncodeToString(next.Queue[:]), LagBytes: next.PresentBytes - next.TailedBytes, Faults: []string{},
+		}
+		for _, f := range next.Faults {
+			r.Successor.Faults = append(r.Successor.Faults, f.String())
+		}
 	}
 	if !r.Ready {
 		r.Reason = fmt.Sprintf("the queue is being read, %s are left", cli.FormatBytes(status.LagBytes()))

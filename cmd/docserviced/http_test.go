@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/docservice"
 )
 
 func get(handler http.Handler, path string) *httptest.ResponseRecorder {
@@ -198,4 +200,16 @@ func flipInQueue(t *testing.T, queueDir, text string) string {
 	}
 	require.Fail(t, "no file holds the text", text)
 	return ""
+}
+
+// Another queue that is on its way is told about, and is no reason to be out of
+// service.
+func TestReadinessTellsOfASuccessor(t *testing.T) {
+	r := describeReadiness(docservice.Status{Ready: true, Successor: &docservice.Successor{
+		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []docservice.Fault{{Reason: "it forked", StopsTail: true}},
+	}})
+	require.True(t, r.Ready)
+	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Successor.Queue)
+	require.EqualValues(t, 20, r.Successor.LagBytes)
+	require.Equal(t, []string{"it forked (the queue is not read beyond it)"}, r.Successor.Faults)
 }

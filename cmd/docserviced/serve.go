@@ -31,7 +31,9 @@ func newServe(env *cli.Env) *cobra.Command {
 over Boxcar. It answers at once with what is indexed already, and is ready when
 every queue has been read to its end. Damaged files are reported, and served
 around, until good copies take their place. In a copy of a queue a damaged
-segment is renamed to .bad, once, so that rsync brings it again.
+segment is renamed to .bad, once, so that rsync brings it again. Another queue in
+the place of one that is served is indexed beside it, and served when it has been
+read to its end.
 
 HTTP shows how it is doing; keep it from strangers:
 
