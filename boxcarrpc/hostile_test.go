@@ -32,9 +32,9 @@ const hostileMemory = 2 * (8 + 64*8/8 + 64/2 + 32) << 20
 func TestHostilePeers(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{
 		MaxConns: 64, MaxLanes: 256, MaxLanesPerConn: 100, MaxStreams: 64, BufferBytes: 8 << 20, StreamHandler: streams,
-		HandshakeTimeout: 300 * time.Millisecond, IdleTimeout: time.Second, WriteTimeout: 300 * time.Millisecond,
+		HandshakeTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond,
 	})
-	p := newPool(t, &PoolOptions{Size: 8, KeepAlive: 300 * time.Millisecond}, s.address)
+	p := newPool(t, &PoolOptions{Size: 8, SilenceTimeout: time.Minute}, s.address)
 	full(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), *hostileFlag)
 	defer cancel()
