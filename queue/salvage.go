@@ -132,7 +132,7 @@ func following(at Address) Address {
 // readable tells whether a document is whole and there is something to decode it
 // with.
 func (v *salvage) readable(at Address, e *entry, id, document []byte) bool {
-	return verifyDocument(at, e, id, document) == nil && !(v.opaque && e.hasCoded())
+	return verifyDocument(at, e, id, document) == nil && (!v.opaque || !e.hasCoded())
 }
 
 // read returns the bytes from an offset on, zeros where the file has ended.
