@@ -97,8 +97,18 @@ var mutations = []mutation{
 	},
 	{
 		name: "the position is stored before the entries that it covers", file: "docservice/tail.go",
-		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.collection.index.Set(positionKey, b.buffer)\n	}\n",
+		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.store.index.Set(positionKey, b.buffer)\n	}\n",
 		pkg: "./docservice", run: "TestCrash|TestFault",
+	},
+	{
+		name: "another queue's files pass for those of the one served", file: "docservice/store.go",
+		old: "		s.queue.Bind(p.Queue)\n", new: "",
+		pkg: "./docservice", run: "TestAnotherQueueOverwritesTheOneServed",
+	},
+	{
+		name: "a segment is noted as sound before it is durable", file: "docservice/verified.go",
+		old: "found.durable = syncFile(v.fs, f.path) == nil", new: "found.durable = true",
+		pkg: "./docservice", run: "TestPowerLossBehindVerification",
 	},
 	{
 		name: "a slot is given out twice", file: "boxcarrpc/core/board.go",
