@@ -162,7 +162,7 @@
 // 4 KiB, metadata of 16 KiB, 65,536 lanes and as many streams on a connection,
 // 16 million slots on a server; the options bound connections, lanes and buffered
 // bytes below that. An idle connection costs a server 6 to 8 KB of memory, 21 KB
-// with TLS. The kernel holds at most 256 KiB of what a connection has received, so
+// with TLS. The kernel holds about 128 KiB of what a connection has received, so
 // that a connection brings at most that much in a round trip.
 //
 // The rules are state machines in package core, without I/O; this package is a

@@ -12,8 +12,7 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A neighbour is a caller beside the callers that are measured, on the same
-// connection.
+// A neighbour is a caller beside the callers that are measured.
 type neighbour struct {
 	method        string
 	responseBytes int
@@ -21,16 +20,23 @@ type neighbour struct {
 
 // runBesideSlow is the price of slow handlers for calls to a quick one.
 func runBesideSlow(s settings) error {
-	return beside("slow", s, 63, neighbour{sleepMethod, kilobyte}, neighbour{faultMethod, kilobyte})
+	return beside("slow", s, 63, false, neighbour{sleepMethod, kilobyte}, neighbour{faultMethod, kilobyte})
 }
 
 // runBesideBulk is the price of large answers for small ones.
 func runBesideBulk(s settings) error {
-	return beside("bulk", s, 64, neighbour{bulkMethod, maxResponseBytes})
+	return beside("bulk", s, 64, false, neighbour{bulkMethod, maxResponseBytes})
 }
 
-// beside measures callers without and with their neighbours, in turns.
-func beside(title string, s settings, callers int, neighbours ...neighbour) (err error) {
+// runApartFromBulk is the same on two connections: what the processors cost, without
+// what waits in one queue.
+func runApartFromBulk(s settings) error {
+	return beside("apart", s, 64, true, neighbour{bulkMethod, maxResponseBytes})
+}
+
+// beside measures callers without and with their neighbours, in turns. The neighbours
+// are on the same connection, or apart from it.
+func beside(title string, s settings, callers int, apart bool, neighbours ...neighbour) (err error) {
 	boxcar, err := contestantsNamed("boxcar")
 	if err != nil {
 		return err
@@ -46,6 +52,13 @@ func beside(title string, s settings, callers int, neighbours ...neighbour) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
+	theirs := client
+	if apart {
+		if theirs, err = connectPool(servers[0].address, &boxcarrpc.PoolOptions{Size: len(neighbours)}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, theirs.Close()) }()
+	}
 	l := s.load(callers, kilobyte)
 	var without, with [][]uint32
 	var served int64
@@ -56,7 +69,7 @@ func beside(title string, s settings, callers int, neighbours ...neighbour) (err
 		}
 		slices.Sort(times)
 		without = append(without, times)
-		beside := meet(client, neighbours)
+		beside := meet(theirs, neighbours)
 		times, err = l.run(client)
 		n, neighboursErr := beside.leave()
 		if err := errors.Join(err, neighboursErr); err != nil {

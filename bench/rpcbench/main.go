@@ -3,7 +3,7 @@
 // a process each.
 //
 //	go run ./rpcbench -rounds 5 -duration 500ms
-//	go run ./rpcbench -workloads tls,open,large,slow,bulk,idle
+//	go run ./rpcbench -workloads tls,open,large,slow,bulk,apart,idle
 //
 // The workloads, with responses of 1 KB where nothing else is said:
 //
@@ -17,6 +17,7 @@
 //	       for 10 ms and one that takes page faults
 //	bulk   64 callers on one connection, alone and beside one that gets 16 MiB
 //	       at a time
+//	apart  the same with the one on a connection of its own
 //	idle   a server with 10,000 clients that have nothing to say
 //
 // Each round measures every contestant once, so that what else the machine does
@@ -71,6 +72,7 @@ var workloads = []workload{
 	{"open", runOpen},
 	{"slow", runBesideSlow},
 	{"bulk", runBesideBulk},
+	{"apart", runApartFromBulk},
 	{"idle", runIdle},
 }
 
