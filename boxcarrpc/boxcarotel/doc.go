@@ -14,6 +14,6 @@
 // came on, and on the client boxcar.attempts. A span is an error by its code: on the
 // server only if that blames the server.
 //
-// What is not sampled costs a call about a microsecond on each side; who wants none of
-// that does not instrument. All is safe for concurrent use.
+// What is not sampled has its cost, too, as its context is made and carried; who wants
+// none of that does not instrument. All is safe for concurrent use.
 package boxcarotel

@@ -35,7 +35,7 @@ segment is renamed to .bad, once, so that rsync brings it again. Another queue i
 the place of one that is served is indexed beside it, and served when it has been
 read to its end.
 
-HTTP shows how it is doing; keep it from strangers:
+HTTP shows how it is doing:
 
   /                             a page that shows it, kept current
   /api/v1/status                the same as JSON; docs/status.md has the fields
@@ -50,7 +50,7 @@ HTTP shows how it is doing; keep it from strangers:
 
 Other hosts are served over TLS, or in plain text with --insecure. Clients prove who
 they are by a certificate of --tls-client-ca or a token of --token-file; HTTP then
-answers other hosts for the first three of these paths only. docs/security.md tells
+answers other hosts for /healthz, /readyz and /metrics only. docs/security.md tells
 how to make, and how to exchange, certificates and tokens.
 
 With --memcached the daemon puts documents into Memcached as it reads the queues,
