@@ -106,15 +106,19 @@ func (c *Collection) succeed() error {
 // queueIn returns the id of the queue that the first segment in a directory is of,
 // zero where there is none, or none whose header can be read.
 func (c *Collection) queueIn(dir string) ([16]byte, error) {
-	files, err := listSegments(c.options.FS, dir)
+	names, err := c.options.FS.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return [16]byte{}, nil
+	}
 	if err != nil {
 		return [16]byte{}, err
 	}
-	for _, f := range files {
-		if f.id > 1 {
-			break
+	for _, name := range names {
+		f, ok := parseSegmentName(name)
+		if !ok || f.id != 1 {
+			continue
 		}
-		if id, err := queue.IDOf(c.options.FS, f.path); err == nil {
+		if id, err := queue.IDOf(c.options.FS, filepath.Join(dir, name)); err == nil {
 			return id, nil
 		}
 	}
