@@ -371,13 +371,14 @@ func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
 }
 
 // footerIsDamaged tells whether what follows the last whole frame, to the end of
-// the file, was a footer.
+// the file, was a footer, or the beginning of one: it names its place or that frame.
 func (v *salvage) footerIsDamaged() bool {
-	b := make([]byte, footerBytes)
-	if v.s.info.Size-v.good != footerBytes || v.s.readAt(b, v.good) != nil {
+	b := make([]byte, markBytes)
+	left := v.s.info.Size - v.good
+	if left < markBytes || left > footerBytes || v.s.readAt(b, v.good) != nil {
 		return false
 	}
-	return little.Uint32(b[8:]) == uint32(v.good) || little.Uint32(b[12:]) == v.chain
+	return (left == footerBytes || frameType(b[4]) == frameFooter) && (little.Uint32(b[8:]) == uint32(v.good) || little.Uint32(b[12:]) == v.chain)
 }
 
 // setAside gives a damaged file its other name.

@@ -47,8 +47,11 @@ func requireDir(dir string) error {
 
 // cannotOpen says why a queue cannot be opened, and what to do.
 func cannotOpen(dir string, err error) error {
-	if errors.Is(err, queue.ErrLocked) {
+	switch {
+	case errors.Is(err, queue.ErrLocked):
 		return fmt.Errorf("%w; wait for it to end, or stop it", err)
+	case errors.Is(err, queue.ErrCorrupt):
+		return fmt.Errorf("opening the queue %s: %w; repair --help says what to do", dir, err)
 	}
 	return fmt.Errorf("opening the queue %s: %w", dir, err)
 }

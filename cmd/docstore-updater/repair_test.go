@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,16 @@ func TestRepair(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status, "what is lost is left out")
 	require.Contains(t, r.stderr, "lost to damage")
 	require.Equal(t, `{"id":"a","x":1}`+"\n"+`{"id":"d"}`+"\n"+`{"id":"b","x":2}`+"\n", r.stdout)
+
+	last := filepath.Join(dir, "0000000004.seg")
+	content, err = os.ReadFile(last)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(last, content[:len(content)-1], 0o644))
+	r = run(t.Context(), strings.NewReader(`{"id":"e"}`), "append", "--queue", dir)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "repair --help")
+	require.NotContains(t, ok(t, "", "repair", "--queue", dir).stdout, "lost:")
+	ok(t, `{"id":"e"}`, "append", "--queue", dir)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "LOCK")))
 	r = run(t.Context(), nil, "repair", "--queue", dir)
