@@ -369,6 +369,19 @@ func TestPrequalsRule(t *testing.T) {
 	require.Empty(t, p.pool, "they are old")
 }
 
+// A server that was heard of twice has not two places: chosen by the one, it would
+// be quiet still by the other.
+func TestPrequalKeepsTheLastAnswerOfAServer(t *testing.T) {
+	rng := testseed.PCG(t)
+	f := newFarm(t, "prequal", 3, nil, rng)
+	p := f.policy.(*prequal)
+	for i := range 50 {
+		p.Learn(f.now, News{Kind: Probed, Server: int32(i % 3), Entry: -1, Report: Report{InFlight: int32(i), Latency: 1}}, rng)
+		require.LessOrEqual(t, len(p.pool), 3)
+	}
+	require.Equal(t, int32(49), p.pool[len(p.pool)-1].inFlight)
+}
+
 func TestPrequalProbesThreeServersForEachRequest(t *testing.T) {
 	f := newFarm(t, "prequal", 40, nil, testseed.PCG(t))
 	for range 500 {

@@ -196,6 +196,8 @@ func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	if latency == 0 {
 		latency = p.time(entry).took
 	}
+	// What was heard of this server before is out of date.
+	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool { return a.entry == entry })
 	if len(p.pool) == p.options.Pool {
 		p.pool = slices.Delete(p.pool, 0, 1)
 	}
