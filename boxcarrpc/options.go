@@ -50,7 +50,7 @@ const (
 	DefaultDialTimeout    = time.Second
 	DefaultCallTimeout    = time.Minute
 	DefaultSilenceTimeout = time.Second
-	DefaultKeepAlive      = 60 * time.Second
+	DefaultKeepAlive      = 90 * time.Second
 )
 
 // ServerOptions are a server's limits. The zero value of each field, and a nil
@@ -201,8 +201,9 @@ type PoolOptions struct {
 	// answers), at most half of the timeout. The default is 1 s.
 	SilenceTimeout time.Duration
 	// KeepAlive is how often an idle connection is asked for a sign of life. It
-	// must be well under the servers' IdleTimeout. The default is 1 minute: a
-	// server with 10,000 idle clients spends most of its time on it on waking up.
+	// must be well under the servers' IdleTimeout. The default is 90 s: what an idle
+	// client of one server asks for, a better slot, comes before, so that the server is
+	// not woken for both.
 	KeepAlive time.Duration
 	// MaxStreams bounds the streams; each may hold 256 KiB that was not received
 	// from it. One more fails with ErrPoolBusy. The default is 1,024.

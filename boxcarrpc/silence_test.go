@@ -142,6 +142,23 @@ func TestAServerThatDiesUnderAStream(t *testing.T) {
 	})
 }
 
+// What an idle client says is its question for a better slot, once a minute on the
+// average, and no sign of life beside that.
+func TestAnIdleClientSaysLittle(t *testing.T) {
+	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
+		newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s") // it has the best slot
+		var writes atomic.Int32
+		newPool(t, &PoolOptions{Size: 1, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := l.dial(ctx, address)
+			return countedConn{conn, &writes}, err
+		}}, "s")
+		time.Sleep(10 * time.Minute)
+		before := writes.Load()
+		time.Sleep(10 * time.Hour)
+		require.InDelta(t, 600, writes.Load()-before, 60)
+	})
+}
+
 // A countedConn counts writes.
 type countedConn struct {
 	net.Conn
