@@ -1,0 +1,188 @@
+package gossip
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+// A claimant is a member that has a number or wants one.
+type claimant struct {
+	name string
+	meta
+}
+
+// older is the order in which claimants keep numbers and get them.
+func older(a, b claimant) int {
+	return cmp.Or(cmp.Compare(a.Claimed, b.Claimed), cmp.Compare(a.name, b.name))
+}
+
+// settle sorts out the claimants of a kind: who keeps a number, and which numbers
+// the others are to claim, so that all who know the same come to the same.
+func settle(all []claimant) (keepers map[int]claimant, claims map[string]int) {
+	slices.SortFunc(all, older)
+	keepers, claims = map[int]claimant{}, map[string]int{}
+	var losers []claimant
+	for _, c := range all {
+		if _, taken := keepers[c.Number]; c.Number < 0 || taken {
+			losers = append(losers, c)
+		} else {
+			keepers[c.Number] = c
+		}
+	}
+	free := 0
+	for _, c := range losers {
+		for {
+			if _, taken := keepers[free]; !taken {
+				break
+			}
+			free++
+		}
+		claims[c.name] = free
+		free++
+	}
+	return keepers, claims
+}
+
+// claimants lists the members of a kind, this one among them. m.mu is held.
+func (m *Member) claimants(kind Kind) (all []claimant) {
+	for name, said := range m.mu.others {
+		if said.Kind == kind {
+			all = append(all, claimant{name, said})
+		}
+	}
+	if m.mu.own.Kind == kind {
+		all = append(all, claimant{m.name, m.mu.own})
+	}
+	return all
+}
+
+// claim sees to it that this member has a number.
+func (m *Member) claim() {
+	// What others have to say comes within a few rounds of gossip; a claim that knows
+	// of it is likely to last.
+	round := 2 * m.gossip
+	for timer := time.NewTimer(round); ; timer.Reset(round) {
+		select {
+		case <-timer.C:
+		case <-m.ctx.Done():
+			timer.Stop()
+			return
+		}
+		if m.consider() {
+			// Others hear of it in time if this fails: by push and pull.
+			_ = m.list.UpdateNode(round)
+		}
+		select {
+		case <-m.news:
+		case <-m.ctx.Done():
+			return
+		}
+	}
+}
+
+// consider claims a number if this member has none to keep.
+func (m *Member) consider() (claimed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, claims := settle(m.claimants(m.mu.own.Kind))
+	number, wants := claims[m.name]
+	if !wants {
+		return false
+	}
+	if lost := m.mu.own.Number; lost >= 0 {
+		m.options.Logger.Warn("another member's claim is older", "number", lost)
+	}
+	m.options.Logger.Info("claiming a number", "kind", string(m.mu.own.Kind), "number", number)
+	m.mu.own.Number, m.mu.own.Claimed = number, time.Now().UnixNano()
+	m.change()
+	return true
+}
+
+// Number returns the member's number, as far as it knows; false if it has none yet.
+func (m *Member) Number() (number int, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keepers, _ := settle(m.claimants(m.mu.own.Kind))
+	keeper, ok := keepers[m.mu.own.Number]
+	if !ok || keeper.name != m.name {
+		return -1, false
+	}
+	return m.mu.own.Number, true
+}
+
+// Wait waits until the member has a number. It may lose it again.
+func (m *Member) Wait(ctx context.Context) (number int, err error) {
+	if m.options.Kind == Observer {
+		return -1, fmt.Errorf("gossip: an observer has no number")
+	}
+	for {
+		m.mu.Lock()
+		changed := m.mu.changed
+		m.mu.Unlock()
+		if number, ok := m.Number(); ok {
+			return number, nil
+		}
+		select {
+		case <-changed:
+		case <-m.ctx.Done():
+			return -1, fmt.Errorf("gossip: the member has left")
+		case <-ctx.Done():
+			return -1, fmt.Errorf("gossip: no number yet: %w", ctx.Err())
+		}
+	}
+}
+
+// gather: changes within this time are told together.
+const gather = 100 * time.Millisecond
+
+// Watch tells of the backends that are heard of, until ctx ends or the member is
+// closed. Each number has one, and Self is the watching Frontend's own.
+func (m *Member) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	told := discovery.Snapshot{Numbers: -1}
+	for {
+		now, changed := m.snapshot()
+		if now.Numbers != told.Numbers || now.Self != told.Self || now.Frontends != told.Frontends || !slices.Equal(now.Servers, told.Servers) {
+			told = now
+			update(now)
+		}
+		select {
+		case <-changed:
+		case <-m.ctx.Done():
+			return fmt.Errorf("gossip: the member has left")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timer := time.NewTimer(gather)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// snapshot is what the member knows, and a channel that is closed when that changes.
+func (m *Member) snapshot() (s discovery.Snapshot, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	backends, _ := settle(m.claimants(Backend))
+	for number, keeper := range backends {
+		s.Servers = append(s.Servers, discovery.Server{Number: number, Address: keeper.Address, Weight: keeper.Weight})
+		s.Numbers = max(s.Numbers, number+1)
+	}
+	slices.SortFunc(s.Servers, func(a, b discovery.Server) int { return cmp.Compare(a.Number, b.Number) })
+	frontends, _ := settle(m.claimants(Frontend))
+	s.Self = -1
+	for number, keeper := range frontends {
+		s.Frontends = max(s.Frontends, number+1)
+		if keeper.name == m.name {
+			s.Self = number
+		}
+	}
+	return s, m.mu.changed
+}
