@@ -74,7 +74,7 @@ Failed calls count in the times like others.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&b.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
+	addServers(flags, &b.servers)
 	b.security.addFlags(flags)
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file of the ids of documents to fetch, a line each; - for standard input")
@@ -144,7 +144,7 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	r := b.load.run(ctx, b.target(pool, ids))
-	r.Slots, r.Servers, r.What = pool.Stats().Slots, len(b.servers), b.what(ids)
+	r.Slots, r.Servers, r.What = pool.Stats().Slots, pool.Stats().Known, b.what(ids)
 	if r.Calls == 0 {
 		return errors.New("no call was due within the time; give a higher --rate or a longer --duration")
 	}

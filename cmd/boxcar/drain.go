@@ -31,7 +31,7 @@ A server takes this from its own host, and from who is among its --operators.`,
   boxcar drain --servers 127.0.0.1:7070 --timeout 5m`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(command.Context(), env); err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)
@@ -92,7 +92,7 @@ A server takes this from its own host, and from who is among its --operators.`,
   boxcar undrain --servers 127.0.0.1:7070`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(command.Context(), env); err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)

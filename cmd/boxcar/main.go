@@ -44,7 +44,7 @@ type connection struct {
 
 func (c *connection) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringSliceVar(&c.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
+	addServers(flags, &c.servers)
 	flags.StringVar(&c.collection, "collection", "", "collection to fetch from")
 	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
 	c.security.addFlags(flags)

@@ -21,19 +21,21 @@ type operation struct {
 }
 
 func (o *operation) addFlags(command *cobra.Command, timeout time.Duration, about string) {
-	command.Flags().StringSliceVar(&o.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them")
+	addServers(command.Flags(), &o.servers)
 	command.Flags().DurationVar(&o.timeout, "timeout", timeout, about)
 	o.security.addFlags(command.Flags())
 }
 
-func (o *operation) check() error {
+// check completes the flags, or says what is wrong with them.
+func (o *operation) check(ctx context.Context, env *cli.Env) (err error) {
 	switch {
 	case len(o.servers) == 0:
 		return cli.Usagef("--servers is empty")
 	case o.timeout <= 0:
 		return cli.Usagef("--timeout %s: it must be over 0", o.timeout)
 	}
-	return nil
+	o.servers, err = addressesOf(ctx, env, o.servers, o.timeout)
+	return err
 }
 
 // ask opens the stream of a tool on one server and returns the board that it

@@ -5,7 +5,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/discovery/byname"
 	"docstore/internal/cli"
 )
 
@@ -56,7 +56,7 @@ func (s *security) apply(o *boxcarrpc.PoolOptions) (err error) {
 	return err
 }
 
-// newPool makes a pool of servers, with these flags.
+// newPool makes a pool of the servers that --servers names, with these flags.
 func (s *security) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.Pool, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -64,5 +64,9 @@ func (s *security) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarr
 	if err := s.apply(o); err != nil {
 		return nil, err
 	}
-	return boxcarrpc.NewPool(discovery.Static(servers...), o)
+	source, err := byname.Parse(joined(servers), o.Logger)
+	if err != nil {
+		return nil, cli.Usagef("--servers: %v", err)
+	}
+	return boxcarrpc.NewPool(source, o)
 }

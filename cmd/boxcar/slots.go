@@ -24,7 +24,7 @@ command has leased in passing may be among them.`,
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(command.Context(), env); err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)

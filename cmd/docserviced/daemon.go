@@ -35,6 +35,7 @@ type daemonOptions struct {
 	memcached    []string // addresses; empty: none
 	security     security
 	tracing      tracing
+	entering     entering
 }
 
 // daemon is everything that serves: the collections, the doors to them, and the

@@ -88,6 +88,9 @@ for --grace at most, and the exit status is 0.`,
 			if err := o.tracing.check(); err != nil {
 				return err
 			}
+			if err := o.entering.check(); err != nil {
+				return err
+			}
 			return serve(command.Context(), env, o, quiet)
 		},
 	}
@@ -105,6 +108,7 @@ for --grace at most, and the exit status is 0.`,
 	addGRPCFlags(command, &o)
 	o.security.addFlags(flags)
 	o.tracing.addFlags(flags)
+	o.entering.addFlags(flags)
 	for _, name := range []string{"collection", "data"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag was defined above
@@ -124,10 +128,12 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, quiet bool) error
 	if !quiet {
 		showIndexing(ctx, env, d)
 	}
+	leave := d.enter(ctx, o.entering)
 	select {
 	case <-ctx.Done():
 		env.Log.Info("ending", "grace", o.grace.String())
 	case <-d.failed:
 	}
+	leave() // before it stops: clients shall come no more
 	return d.stop(o.grace)
 }

@@ -116,6 +116,12 @@ func Open(target string, opts *Options) (*Registry, error) {
 	return r, nil
 }
 
+// Check reports what is wrong with a target.
+func Check(target string) error {
+	_, _, err := parse(target)
+	return err
+}
+
 func parse(target string) (endpoints []string, prefix string, err error) {
 	u, err := url.Parse(target)
 	switch {

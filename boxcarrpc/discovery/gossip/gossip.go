@@ -25,7 +25,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultRejoinInterval = 10 * time.Second
-	DefaultBind           = "0.0.0.0:7946"
+	DefaultPort           = 7946
 )
 
 const (
@@ -52,9 +52,9 @@ type Options struct {
 	Kind Kind
 	// Server is what a Backend tells of itself; its number is not looked at.
 	Server discovery.Server
-	// Bind is the host and port to gossip on, UDP and TCP; port 0 takes any. The
-	// host must be one under which others reach this one, or 0.0.0.0 for the first
-	// private address of the machine. The default is DefaultBind.
+	// Bind is the host and port to gossip on, UDP and TCP; others must reach this
+	// member there. Port 0 takes any. The default is the address from which the
+	// first seed is reached, with port 7946, or any for an Observer.
 	Bind string
 	// RejoinInterval is how often a member that is not heard of is tried. The
 	// default is 10 s.
@@ -101,9 +101,9 @@ type meta struct {
 
 // Join enters the cluster of a target of the form
 //
-//	gossip://HOST:PORT[,HOST:PORT...]
+//	gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT]
 //
-// that names some of its members. It need not reach any, nor need there be one: who
+// that names some of its members; bind goes before Options.Bind. It need not reach any, nor need there be one: who
 // comes first waits to be found. opts may be nil.
 func Join(target string, opts *Options) (*Member, error) {
 	o, seeds, err := check(target, opts)
@@ -121,7 +121,7 @@ func Join(target string, opts *Options) (*Member, error) {
 	config.Name = m.name
 	config.Delegate, config.Events = delegate{m}, events{m}
 	config.Logger = log.New(io.Discard, "", 0)
-	host, port, err := hostPort(o.Bind)
+	host, port, err := bindTo(o, seeds[0])
 	if err != nil {
 		return nil, err
 	}
@@ -149,21 +149,16 @@ func check(target string, opts *Options) (o Options, seeds []string, err error) 
 	if o.Kind == "" {
 		o.Kind = Observer
 	}
-	if o.Bind == "" {
-		o.Bind = DefaultBind
-	}
 	if o.RejoinInterval <= 0 {
 		o.RejoinInterval = DefaultRejoinInterval
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	u, err := url.Parse(target)
+	if seeds, o.Bind, err = parse(target, o.Bind); err != nil {
+		return o, nil, err
+	}
 	switch {
-	case err != nil:
-		return o, nil, fmt.Errorf("gossip: %w", err)
-	case u.Scheme != "gossip" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
-		return o, nil, fmt.Errorf("gossip: %s: want gossip://HOST:PORT[,HOST:PORT...]", target)
 	case o.Kind != Observer && o.Kind != Backend && o.Kind != Frontend:
 		return o, nil, fmt.Errorf("gossip: there is no kind %q", o.Kind)
 	case (o.Kind == Backend) != (o.Server.Address != ""):
@@ -171,19 +166,53 @@ func check(target string, opts *Options) (o Options, seeds []string, err error) 
 	case !(o.Server.Weight >= 0 && o.Server.Weight < 1e300):
 		return o, nil, fmt.Errorf("gossip: a weight of %v: it must be over 0", o.Server.Weight)
 	}
-	return o, strings.Split(u.Host, ","), nil
+	return o, seeds, nil
 }
 
-func hostPort(bind string) (host string, port int, err error) {
+func parse(target, bind string) (seeds []string, to string, err error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, "", fmt.Errorf("gossip: %w", err)
+	}
+	query := u.Query()
+	if query.Has("bind") {
+		bind = query.Get("bind")
+		query.Del("bind")
+	}
+	if u.Scheme != "gossip" || u.Host == "" || strings.Trim(u.Path, "/") != "" || len(query) > 0 || u.User != nil || u.Fragment != "" {
+		return nil, "", fmt.Errorf("gossip: %s: want gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT]", target)
+	}
+	return strings.Split(u.Host, ","), bind, nil
+}
+
+// Check reports what is wrong with a target.
+func Check(target string) error {
+	_, _, err := parse(target, "")
+	return err
+}
+
+// bindTo is the address to bind.
+func bindTo(o Options, seed string) (host string, port int, err error) {
+	bind := o.Bind
+	if bind == "" {
+		// No packet is sent by this.
+		probe, err := net.Dial("udp", seed)
+		if err != nil {
+			return "", 0, fmt.Errorf("gossip: say where to bind: %w", err)
+		}
+		host, _, _ := net.SplitHostPort(probe.LocalAddr().String())
+		_ = probe.Close() // nothing was written
+		if o.Kind == Observer {
+			return host, 0, nil
+		}
+		return host, DefaultPort, nil
+	}
 	host, text, err := net.SplitHostPort(bind)
 	if err == nil {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("gossip: the address to bind, %s: %w", bind, err)
-	}
-	if host == "" {
-		host = "0.0.0.0"
 	}
 	return host, port, nil
 }

@@ -1,0 +1,79 @@
+package byname
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/boxcarrpc/discovery"
+)
+
+// A probe that is under way when a member is shut down ends by itself, later.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
+
+func first(t *testing.T, target string) (list []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	servers, err := First(ctx, target, nil)
+	require.NoError(t, err)
+	for _, s := range servers {
+		list = append(list, s.Address)
+	}
+	return list
+}
+
+func TestTargets(t *testing.T) {
+	require.Equal(t, []string{"a:1", "b:2"}, first(t, "a:1,b:2"))
+	require.Equal(t, []string{"be-0:7", "be-1:7", "be-2:7"}, first(t, "pattern:3:be-%d:7"))
+	path := filepath.Join(t.TempDir(), "servers")
+	require.NoError(t, os.WriteFile(path, []byte("c:3\n"), 0o600))
+	require.Equal(t, []string{"c:3"}, first(t, "file:"+path))
+	require.Equal(t, []string{"127.0.0.1:7070"}, first(t, "dns:127.0.0.1:7070"))
+	for _, bad := range []string{"", "a:1,", "pattern:x:be-%d", "pattern:3:be", "pattern:3:%s-%d", "pattern:0:be-%d", "file:", "dns:", "srv:",
+		"etcd://a:1", "gossip://", "http://a:1"} {
+		_, err := Parse(bad, nil)
+		require.Error(t, err, bad)
+	}
+	_, err := First(t.Context(), "dns:no port", nil)
+	require.ErrorContains(t, err, "tells of no servers")
+	for _, bad := range []string{"a:1", "file:x", "etcd://a:1", "gossip://a:1/x"} {
+		_, err := Register(bad, discovery.Server{Address: "a:1"}, nil)
+		require.Error(t, err, bad)
+	}
+	_, err = Register("etcd://a:1/x", discovery.Server{}, nil)
+	require.Error(t, err)
+}
+
+func TestAServerIsFoundByGossip(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	seed := l.Addr().String()
+	require.NoError(t, l.Close())
+	server, err := Register("gossip://"+seed+"?bind="+seed, discovery.Server{Address: "be:7070"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"be:7070"}, first(t, "gossip://"+seed))
+	require.NoError(t, server.Close())
+}
+
+// What a client does not import it does not link.
+func TestPoolsAndServersLinkNoRegistry(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "docstore/boxcarrpc", "docstore/boxcarrpc/discovery").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "docstore/boxcarrpc/subset\n")
+	for _, path := range strings.Fields(string(out)) {
+		require.NotContains(t, path, "etcd")
+		require.NotContains(t, path, "memberlist")
+		require.NotContains(t, path, "google.golang.org/grpc")
+	}
+}

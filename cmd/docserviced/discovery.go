@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/discovery/byname"
+	"docstore/internal/cli"
+)
+
+// readyPoll is how often a daemon that is to be entered looks whether it is ready.
+const readyPoll = 100 * time.Millisecond
+
+// entering is the flags that say where clients find the daemon.
+type entering struct {
+	discovery string
+	advertise string
+	weight    float64
+}
+
+func (e *entering) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&e.discovery, "discovery", "", "where to enter this server once it is ready, for clients to find: "+
+		"etcd://HOST:PORT[,...]/PREFIX, or gossip://HOST:PORT[,...][?bind=HOST:PORT]; empty: nowhere")
+	flags.StringVar(&e.advertise, "advertise", "", "address to enter; empty: that of --boxcar, with the host's name where it names none")
+	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server, relative to the others'")
+}
+
+func (e *entering) check() error {
+	switch {
+	case e.discovery == "" && e.advertise != "":
+		return cli.Usagef("--advertise is for --discovery; give both")
+	case !(e.weight > 0 && e.weight <= 1e6):
+		return cli.Usagef("--weight %v: it must be over 0 and at most 1000000", e.weight)
+	case e.discovery == "":
+		return nil
+	}
+	if err := byname.CanRegister(e.discovery); err != nil {
+		return cli.Usagef("--discovery %v", err)
+	}
+	return nil
+}
+
+// enter has the daemon entered as soon as it is ready, until leave is called, which
+// waits until it is not any more.
+func (d *daemon) enter(ctx context.Context, e entering) (leave func()) {
+	if e.discovery == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := d.stayEntered(ctx, e); err != nil {
+			d.note(fmt.Errorf("--discovery %s: %w", e.discovery, err), nil)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (d *daemon) stayEntered(ctx context.Context, e entering) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for !d.readiness().Ready {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	address, err := e.address(d.boxcarAddress())
+	if err != nil {
+		return err
+	}
+	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight}, d.env.Log)
+	if err != nil {
+		return err
+	}
+	d.env.Log.Info("entered", "address", address, "discovery", e.discovery)
+	<-ctx.Done()
+	if err := entry.Close(); err != nil {
+		d.env.Log.Warn("others will notice by themselves that this server has gone", "error", err)
+	}
+	return nil
+}
+
+// address is the one to enter for a door.
+func (e *entering) address(door string) (string, error) {
+	if e.advertise != "" {
+		return e.advertise, nil
+	}
+	host, port, err := net.SplitHostPort(door)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return door, nil
+	}
+	if host, err = os.Hostname(); err != nil {
+		return "", fmt.Errorf("the host's name: %w; give --advertise", err)
+	}
+	return net.JoinHostPort(host, port), nil
+}

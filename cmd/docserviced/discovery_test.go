@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/discovery/byname"
+)
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+// A daemon is entered while it serves, and clients find it by the same name.
+func TestServeEntersItself(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", "document")
+	seed, boxcar := freePort(t), freePort(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result)
+	go func() {
+		ended <- run(ctx, "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", boxcar, "--http", "127.0.0.1:0",
+			"--discovery", "gossip://"+seed+"?bind="+seed, "--weight", "2", "--quiet")
+	}()
+	finding, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	servers, err := byname.First(finding, "gossip://"+seed, nil)
+	require.NoError(t, err)
+	require.Equal(t, []discovery.Server{{Number: 0, Address: boxcar, Weight: 2}}, servers)
+	cancel()
+	r := <-ended
+	require.Equal(t, 0, r.status, r.stderr)
+}
+
+func TestServeRefusesBadDiscovery(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--discovery", "127.0.0.1:7070"}, {"--discovery", "etcd://127.0.0.1:2379"}, {"--advertise", "a:1"}, {"--weight", "0"},
+	} {
+		r := run(t.Context(), append([]string{"serve", "--collection", "jobs=" + t.TempDir(), "--data", t.TempDir()}, flags...)...)
+		require.Equal(t, 2, r.status, r.stderr)
+	}
+}
+
+func TestTheAddressToEnter(t *testing.T) {
+	for _, x := range []struct{ advertise, door, want string }{
+		{"", "10.0.0.7:7070", "10.0.0.7:7070"}, {"be-7.search:7070", "[::]:7070", "be-7.search:7070"},
+	} {
+		e := entering{advertise: x.advertise}
+		got, err := e.address(x.door)
+		require.NoError(t, err)
+		require.Equal(t, x.want, got)
+	}
+	got, err := (&entering{}).address("[::]:7070")
+	require.NoError(t, err)
+	require.Regexp(t, `^[^:\[]+:7070$`, got)
+}
