@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -169,13 +170,32 @@ func (d *daemon) waitLog(text string) {
 	}
 }
 
-// freeAddress names a loopback port that was free a moment ago.
+// Ports below those that the kernel gives to connections, so that none takes one between
+// the choice of it and its use.
+const (
+	firstPort = 20_000
+	lastPort  = 32_000
+)
+
+// nextPort is the next to be tried; two runs at a time begin apart.
+var nextPort = func() *atomic.Int64 {
+	var next atomic.Int64
+	next.Store(int64(os.Getpid()%1000) * 11)
+	return &next
+}()
+
+// freeAddress names a loopback port that nobody uses, and nobody else is given here.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	for range lastPort - firstPort {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%(lastPort-firstPort))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, listener.Close())
+			return address
+		}
+	}
+	require.Fail(t, "all ports are in use")
+	return ""
 }
 
 // lockedBuffer collects output that a process writes while a test reads it.
