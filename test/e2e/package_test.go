@@ -84,15 +84,17 @@ func serveAsInstalled(t *testing.T, root string) {
 	log, err := command.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
-	address, lines := "", bufio.NewScanner(log)
-	for ready := false; !ready && lines.Scan(); {
+	// The two lines come in any order: a short queue may be read before the doors open.
+	address, ready, lines := "", false, bufio.NewScanner(log)
+	for (address == "" || !ready) && lines.Scan() {
 		var line struct{ Msg, HTTP string }
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
 		if line.Msg == "serving" {
 			address = line.HTTP
 		}
-		ready = line.Msg == "the queue has been read to its end"
+		ready = ready || line.Msg == "the queue has been read to its end"
 	}
+	require.True(t, ready && address != "", "the daemon ended before it served")
 	response, err := http.Get(address + "/documents/jobs/a")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
