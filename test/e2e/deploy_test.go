@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,47 @@ func TestSyncScriptUsage(t *testing.T) {
 			require.Contains(t, string(out), test.says)
 		})
 	}
+}
+
+// TestOneSyncScriptToATarget: a second one is turned away, but not by what a first
+// one left running that ends soon.
+func TestOneSyncScriptToATarget(t *testing.T) {
+	t.Parallel()
+	source, target := t.TempDir(), t.TempDir()
+	sealSegment(t, source, corpus(t)[:10])
+	lock := filepath.Join(target, ".sync", "lock")
+	require.NoError(t, os.Mkdir(filepath.Dir(lock), 0o755))
+	hold := func() (release func()) {
+		holder := exec.Command("flock", lock, "sh", "-c", "echo held; read line")
+		stdin, err := holder.StdinPipe()
+		require.NoError(t, err)
+		stdout, err := holder.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, holder.Start())
+		_, err = bufio.NewReader(stdout).ReadString('\n')
+		require.NoError(t, err)
+		return func() {
+			require.NoError(t, stdin.Close())
+			_ = holder.Wait() // read fails at the end of its input
+		}
+	}
+	once := func() (string, error) {
+		out, err := exec.Command(syncScript, "--once", source, target).CombinedOutput()
+		return string(out), err
+	}
+
+	release := hold()
+	out, err := once()
+	require.Error(t, err)
+	require.Contains(t, out, "another docstore-sync is copying to "+target)
+	require.Empty(t, segments(t, target))
+	release()
+
+	release = hold()
+	waiting := launch(t, exec.Command(syncScript, "--once", source, target))
+	release()
+	waiting.wait(t)
+	require.Len(t, segments(t, target), 1)
 }
 
 // TestSyncScriptDelete: what the source no longer has goes only if asked.
