@@ -52,7 +52,13 @@ exec '%[1]s' --stats "$@" >>'%[2]s/stats'
 	cmd := exec.Command(syncScript, append(args, source, target)...)
 	cmd.Env = append(os.Environ(), "PATH="+notes+":"+os.Getenv("PATH"))
 	r := &replica{source: source, target: target, notes: notes, script: launch(t, cmd)}
-	r.stop = sync.OnceFunc(func() { r.script.stop(t) })
+	stopped := false // no sync.OnceFunc: a test that fails in one ends all others by a panic
+	r.stop = func() {
+		if !stopped {
+			stopped = true
+			r.script.stop(t)
+		}
+	}
 	t.Cleanup(r.stop)
 	return r
 }
