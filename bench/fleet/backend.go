@@ -68,30 +68,13 @@ func (s *simulation) makeBackends() {
 		b := &s.backends[i]
 		*b = backend{
 			board: core.NewBoard(arena[i*words:(i+1)*words:(i+1)*words], slots),
-			head:  -1, tail: -1, current: -1, speed: s.speed(i), average: float32(s.c.service),
+			head:  -1, tail: -1, current: -1, speed: s.c.speed(i), average: float32(s.c.service),
 		}
 		b.average /= b.speed
 		if i >= s.existing {
 			b.state = down
 		}
 	}
-}
-
-// speed is how fast a backend is.
-func (s *simulation) speed(i int) float32 {
-	switch s.c.scenario {
-	case "slow":
-		if i%10 == 3 {
-			return 0.5
-		}
-	case "small":
-		if i == 3 {
-			return 0.5
-		}
-	case "mixed": // three generations of hardware, on average 1
-		return [...]float32{3.0 / 7, 6.0 / 7, 12.0 / 7}[i%3]
-	}
-	return 1
 }
 
 // receive has a request arrive at its backend.

@@ -52,7 +52,7 @@ const (
 	bucketBurst = 10
 )
 
-var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "small"}
+var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "weighted", "small"}
 
 // resolve fills in what follows from other fields and reports all that is wrong.
 func (c *config) resolve() error {

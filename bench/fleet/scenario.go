@@ -13,6 +13,35 @@ const (
 	resizeSpread = 5e9 // the frontends hear of it one after another
 )
 
+// generations are the speeds of three generations of hardware, in sevenths of
+// their mean.
+var generations = [...]float32{3, 6, 12}
+
+// speed is how fast a backend is.
+func (c *config) speed(backend int) float32 {
+	switch c.scenario {
+	case "slow":
+		if backend%10 == 3 {
+			return 0.5
+		}
+	case "small":
+		if backend == 3 {
+			return 0.5
+		}
+	case "mixed", "weighted":
+		return generations[backend%len(generations)] / 7
+	}
+	return 1
+}
+
+// weight is what the frontends are told of a backend's speed.
+func (c *config) weight(backend int32) float64 {
+	if c.scenario != "weighted" {
+		return 1
+	}
+	return float64(generations[int(backend)%len(generations)] / generations[0])
+}
+
 // plan puts what happens in the scenario into the schedule.
 func (s *simulation) plan() {
 	from, length := int64(s.c.warmup), float64(s.c.duration)

@@ -66,7 +66,8 @@ func newSimulation(c config) (*simulation, error) {
 	if s.subset, err = subset.ByName(c.subset, &subset.Options{Seed: c.seed}); err != nil {
 		return nil, err
 	}
-	makePolicy, err := c.makePolicy()
+	s.c.options.Weight = s.c.weight
+	makePolicy, err := s.c.makePolicy()
 	if err != nil {
 		return nil, err
 	}

@@ -144,6 +144,10 @@ type Options struct {
 	// answered, as boxcarrpc's PoolOptions.HeedLoad does. The default is the
 	// article's order: by slot numbers alone.
 	HeedLoad bool
+	// Weight tells the capacity of a server relative to the smallest, at least 1
+	// and at most core.MaxWeight, when it joins: slots count as so much lower. Nil
+	// means that all are alike. The other policies do not ask.
+	Weight func(server int32) float64
 	// Formulaic, Viamedia, Knotty and Prequal are their policies' own.
 	Formulaic FormulaicOptions
 	Viamedia  ViamediaOptions

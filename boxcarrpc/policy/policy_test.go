@@ -250,6 +250,20 @@ func TestSlotsUsesTheLowest(t *testing.T) {
 	require.Equal(t, 1, f.refused)
 }
 
+func TestSlotsOfAServerOfMoreWeightCountAsLower(t *testing.T) {
+	weight := func(server int32) float64 { return float64(1 + server%2) }
+	f := newFarm(t, "slots", 10, &Options{Size: 30, Weight: weight}, testseed.PCG(t))
+	for range 200 { // all are trusted
+		at(f, 30)
+		f.until(f.now + 1e9)
+	}
+	requests := make(map[float64]int)
+	for _, server := range at(f, 15) {
+		requests[weight(server)]++
+	}
+	require.Equal(t, map[float64]int{1: 5, 2: 10}, requests, "slot 0 of each, and slot 1 of the larger ones")
+}
+
 func TestSlotsGiveBackWhatTheyDoNotHold(t *testing.T) {
 	rng := testseed.PCG(t)
 	f := newFarm(t, "slots", 10, nil, rng)

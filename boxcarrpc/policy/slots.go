@@ -26,6 +26,7 @@ type Slots struct {
 	tried   []int32
 
 	heedLoad bool
+	weight   func(server int32) float64
 }
 
 // A leaver is a server that left the set.
@@ -45,7 +46,7 @@ func newSlots(o *Options) *Slots {
 		servers: make([]int32, 0, o.Servers),
 		uses:    make([]uint32, entries),
 
-		heedLoad: o.HeedLoad,
+		heedLoad: o.HeedLoad, weight: o.Weight,
 	}
 }
 
@@ -62,6 +63,9 @@ func (p *Slots) Join(now int64, server int32, rng *rand.PCG) {
 			p.servers = append(make([]int32, 0, 2*cap(p.servers)), p.servers...)
 		}
 		p.servers = append(p.servers, server)
+	}
+	if p.weight != nil {
+		p.ladder.SetWeight(peer, p.weight(server))
 	}
 	p.ladder.Join(now, peer, rng)
 }
