@@ -52,7 +52,7 @@ func (p *page) mayContain(h Hash, hashes uint64) bool {
 
 func (p *page) prefetch(h Hash, hashes uint64) {
 	for i := range hashes {
-		prefetch.Word(&p.words[(h.location(i)&p.mask)/64])
+		prefetch.Of(&p.words[(h.location(i)&p.mask)/64])
 	}
 }
 

@@ -23,16 +23,22 @@ func benchKey(dst []byte, i uint64) []byte {
 // filled returns a store of n entries with all merges done.
 func filled(b *testing.B, n int) *DB {
 	db := open(b, b.TempDir(), nil)
+	fill(b, db, n)
+	require.NoError(b, db.Flush())
+	require.NoError(b, db.WaitIdle(b.Context()))
+	return db
+}
+
+func fill(b *testing.B, db *DB, n int) {
 	var key []byte
 	value := make([]byte, benchValueBytes)
 	for i := range n {
 		key = benchKey(key, uint64(i))
 		copy(value, key)
-		require.NoError(b, db.Set(key, value))
+		if err := db.Set(key, value); err != nil {
+			b.Fatal(err)
+		}
 	}
-	require.NoError(b, db.Flush())
-	require.NoError(b, db.WaitIdle(b.Context()))
-	return db
 }
 
 func BenchmarkSet(b *testing.B) {
@@ -88,8 +94,17 @@ func BenchmarkGet(b *testing.B) {
 // BenchmarkMultiGet looks up the same keys one by one and together; its figures are
 // of one key.
 func BenchmarkMultiGet(b *testing.B) {
-	const n = 2_000_000
-	db := filled(b, n)
+	b.Run("in=table", func(b *testing.B) { benchmarkMultiGet(b, filled(b, 2_000_000), 2_000_000) })
+	b.Run("in=memtable", func(b *testing.B) {
+		const n = 180_000 // most of what goes into one
+		db := open(b, b.TempDir(), nil)
+		fill(b, db, n)
+		require.Empty(b, db.Stats().Tables)
+		benchmarkMultiGet(b, db, n)
+	})
+}
+
+func benchmarkMultiGet(b *testing.B, db *DB, n uint64) {
 	for _, size := range []int{1, 10, 50} {
 		keys := make([][]byte, size)
 		for _, c := range []struct {

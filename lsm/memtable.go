@@ -99,9 +99,10 @@ func (m *memtable) noteSequences(first, last uint64) {
 	m.lastSequence.Store(last)
 }
 
-// get returns the version of a key that was current at a sequence number.
-func (m *memtable) get(key []byte, sequence uint64) (memVersion, bool) {
-	return m.versions.get(key, sequence)
+// get returns the version of a key that was current at a sequence number. hash is
+// that of hashKey.
+func (m *memtable) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
+	return m.versions.get(hash, key, sequence)
 }
 
 func (m *memtable) ref() { m.refs.Add(1) }

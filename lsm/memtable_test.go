@@ -44,7 +44,7 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		for ok := it.first(); ok; ok = it.next() {
 			require.Equal(t, keys[at], string(it.key()))
 			require.Equal(t, state[keys[at]], write{string(it.value()), it.tombstone()})
-			v, found := m.get([]byte(keys[at]), uint64(sequence))
+			v, found := m.get(hashKey([]byte(keys[at])), []byte(keys[at]), uint64(sequence))
 			require.True(t, found)
 			require.Equal(t, state[keys[at]], write{string(v.value), v.tombstone})
 			at++

@@ -50,13 +50,16 @@ type group struct {
 	count   int
 	lookups [groupKeys]lookup
 	// Numbers of lookups; pointers would move the group to the heap.
-	open  [groupKeys]uint8 // that no newer table has answered
-	asked [groupKeys]uint8 // of these, those the present table has to answer
+	open  [groupKeys]uint8 // that nothing newer has answered
+	asked [groupKeys]uint8 // of these, those the present memtable or table has to answer
 }
 
 // lookup is the state of looking up one key.
 type lookup struct {
-	key   []byte
+	key     []byte
+	memHash uint32 // of the key, for memtables
+	node    *node  // where the present memtable has the key, most likely
+
 	hash  bloom.Hash
 	probe bloom.Probe // of the present table's filter
 	at    int         // of the block in the present table
@@ -90,18 +93,19 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	g.count = len(keys)
 	open := g.open[:0]
 	for i, key := range keys {
+		g.lookups[i] = lookup{key: key, memHash: hashKey(key)}
+		open = append(open, uint8(i))
+	}
+	for _, m := range v.memtables {
+		open = g.askMemtable(m, open, sequence)
+	}
+	for _, i := range open {
 		l := &g.lookups[i]
-		*l = lookup{key: key}
-		if found, ok := v.getFromMemtables(key, sequence); ok {
-			l.answer(entry{value: found.value, tombstone: found.tombstone}, nil)
-		} else {
-			l.hash = bloom.HashKey(key)
-			open = append(open, uint8(i))
-		}
+		l.hash = bloom.HashKey(l.key)
 	}
 	fault := vfs.Guard(func() {
 		for _, t := range v.tables {
-			open = g.ask(t, open)
+			open = g.askTable(t, open)
 		}
 	})
 	for i := range g.lookups[:g.count] {
@@ -117,8 +121,38 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	}
 }
 
-// ask looks up keys in a table and returns those that it does not answer.
-func (g *group) ask(t *table, open []uint8) (left []uint8) {
+// askMemtable looks up keys in a memtable and returns those that it does not answer.
+func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []uint8) {
+	for _, i := range open {
+		m.versions.prefetchSlot(g.lookups[i].memHash)
+	}
+	left = open[:0]
+	asked := g.asked[:0]
+	for _, i := range open {
+		l := &g.lookups[i]
+		var ok bool
+		if l.node, ok = m.versions.prefetchNode(l.memHash); ok {
+			asked = append(asked, i)
+		} else {
+			left = append(left, i)
+		}
+	}
+	for _, i := range asked {
+		m.versions.prefetchEntry(g.lookups[i].node)
+	}
+	for _, i := range asked {
+		l := &g.lookups[i]
+		if found, ok := m.get(l.memHash, l.key, sequence); ok {
+			l.answer(entry{value: found.value, tombstone: found.tombstone}, nil)
+		} else {
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
+// askTable looks up keys in a table and returns those that it does not answer.
+func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 	left = open[:0]
 	asked := g.asked[:0]
 	for _, i := range open {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,34 @@ func TestMultiGetFailsOnlyWhereItHasTo(t *testing.T) {
 			require.Equal(t, c.spared, found)
 		})
 	}
+}
+
+// TestKeysOfOneHashAreToldApart has two keys on which the memtable's hash falls alike.
+func TestKeysOfOneHashAreToldApart(t *testing.T) {
+	byHash := map[uint32]string{}
+	var first, second string
+	for i := 0; first == ""; i++ { // some 80,000 keys
+		second = strconv.Itoa(i)
+		first = byHash[hashKey([]byte(second))]
+		byHash[hashKey([]byte(second))] = second
+	}
+	db := open(t, "db", memOptions())
+	keys := [][]byte{[]byte(first), []byte(second)}
+	verify := func(want ...string) {
+		got := make([]string, len(keys))
+		require.NoError(t, db.MultiGet(keys, func(i int, value []byte, err error) error {
+			alone, aloneErr := db.Get(nil, keys[i])
+			require.Equal(t, err, aloneErr)
+			require.Equal(t, string(alone), string(value))
+			got[i] = string(value)
+			return nil
+		}))
+		require.Equal(t, want, got)
+	}
+	set(t, db, first, "first")
+	verify("first", "")
+	set(t, db, second, "second")
+	verify("first", "second")
+	set(t, db, second, "again")
+	verify("first", "again")
 }

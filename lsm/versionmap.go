@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
+
+	"docstore/internal/prefetch"
 )
 
 // versionMap is an unordered map from keys to chains of versions, newest first.
@@ -151,13 +153,50 @@ func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (node ref, slot
 }
 
 // get returns the newest version of a key that is not newer than sequence.
-func (m *versionMap) get(key []byte, sequence uint64) (memVersion, bool) {
-	node, _, found := m.find(m.slots.Load(), hashKey(key), key)
+func (m *versionMap) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
+	node, _, found := m.find(m.slots.Load(), hash, key)
 	if !found {
 		return memVersion{}, false
 	}
 	return m.versionAt(node, sequence)
 }
+
+// A look-up waits for memory three times: for the slot, for the node, and for key and
+// version. prefetchSlot, prefetchNode and prefetchEntry have these fetched for a key,
+// one step after the other, so that who looks up many keys waits for all at once.
+
+func (m *versionMap) prefetchSlot(hash uint32) {
+	t := m.slots.Load()
+	prefetch.Of(&t.slots[hash>>t.shift])
+}
+
+// prefetchNode returns the first node with a hash, most likely the key's, and false
+// if there is none: then the map does not hold the key.
+func (m *versionMap) prefetchNode(hash uint32) (*node, bool) {
+	t := m.slots.Load()
+	mask := uint32(len(t.slots) - 1)
+	for at := hash >> t.shift; ; at++ {
+		s := t.slots[at&mask].Load()
+		if s == 0 {
+			return nil, false
+		}
+		if uint32(s>>32) == hash {
+			n := m.node(nodeRef(uint32(s) - 1))
+			prefetch.Of(n)
+			return n, true
+		}
+	}
+}
+
+func (m *versionMap) prefetchEntry(n *node) {
+	for _, at := range [...]ref{n.key, ref(n.newest.Load())} {
+		b := m.data.at(at)
+		prefetch.Bytes(b[:min(len(b), prefetchedEntryBytes)])
+	}
+}
+
+// prefetchedEntryBytes is what is fetched of a key, and of its newest version, ahead.
+const prefetchedEntryBytes = 3 * prefetch.LineBytes
 
 // memVersion is what a key held from some sequence number on. value lies in the arena.
 type memVersion struct {

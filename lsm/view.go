@@ -95,8 +95,12 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 }
 
 func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, ok bool) {
+	if len(v.memtables) == 0 {
+		return memVersion{}, false
+	}
+	hash := hashKey(key)
 	for _, m := range v.memtables {
-		if found, ok = m.get(key, sequence); ok {
+		if found, ok = m.get(hash, key, sequence); ok {
 			break
 		}
 	}

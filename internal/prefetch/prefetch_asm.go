@@ -7,8 +7,8 @@ import "unsafe"
 // Bytes has the lines that b lies in fetched.
 func Bytes(b []byte) { lines(unsafe.SliceData(b), len(b)) }
 
-// Word has the line fetched that w lies in.
-func Word(w *uint64) { lines((*byte)(unsafe.Pointer(w)), 1) }
+// Of has the lines that v lies in fetched.
+func Of[T any](v *T) { lines((*byte)(unsafe.Pointer(v)), int(unsafe.Sizeof(*v))) }
 
 //go:noescape
 func lines(p *byte, n int)

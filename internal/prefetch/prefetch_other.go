@@ -5,5 +5,5 @@ package prefetch
 // Bytes has the lines that b lies in fetched.
 func Bytes([]byte) {}
 
-// Word has the line fetched that w lies in.
-func Word(*uint64) {}
+// Of has the lines that v lies in fetched.
+func Of[T any](*T) {}

@@ -17,7 +17,7 @@ func TestNothingHappens(t *testing.T) {
 		}
 	}
 	Bytes(nil)
-	Word(new(uint64))
+	Of(new(uint64))
 	require.Equal(t, bytes.Repeat([]byte{7}, 5*LineBytes), b)
 	require.Zero(t, testing.AllocsPerRun(100, func() { Bytes(b) }))
 }
