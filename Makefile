@@ -18,7 +18,7 @@ build: ## build the commands into bin/
 
 test: setup check ## install what the tests need, check, and run all of them under the race detector
 	$(GO) test -race ./...
-	$(GO) test -tags invariants ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core
+	$(GO) test -tags invariants,nolzo ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
 	cd bench && $(GO) test ./...
 
 check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windows), go mod tidy

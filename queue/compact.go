@@ -37,6 +37,10 @@ type CompactOptions struct {
 	DeleteAfter     time.Duration
 	// MemoryBytes bounds what ids are kept in. The default is DefaultUsageMemory.
 	MemoryBytes int64
+	// Progress is told of the bytes of the files that were rewritten, and of the
+	// rewrites that were verified before anything is removed for their sake, of how
+	// many in all as far as is known by then.
+	Progress func(done, total int64)
 	// Logger is told of each rewrite and removal. The default is silence.
 	Logger *slog.Logger
 	// Now is the clock. The default is time.Now.
@@ -103,6 +107,8 @@ type compaction struct {
 	options CompactOptions
 	reader  *Reader
 	report  CompactReport
+	// done of total bytes are what Progress is told.
+	done, total int64
 	// deletesStay: deletes from this segment on stay, whatever they delete; 0: there
 	// is no reason for that.
 	deletesStay SegmentID
@@ -140,6 +146,9 @@ func (c *compaction) run(ctx context.Context) error {
 		return err
 	}
 	runs := planRewrites(parts, c.options.MaxDead, DefaultSegmentBytes)
+	for _, run := range runs {
+		c.total += run.bytes()
+	}
 	for len(runs) > 0 {
 		batch, entries := 1, runs[0].entries()
 		for batch < len(runs) && (entries+runs[batch].entries())*compactBytesPerID <= c.options.MemoryBytes {
@@ -155,6 +164,14 @@ func (c *compaction) run(ctx context.Context) error {
 		return nil
 	}
 	return c.deleteReplaced(ctx, now)
+}
+
+// pass tells that bytes are done with.
+func (c *compaction) pass(bytes int64) {
+	c.done += bytes
+	if c.options.Progress != nil {
+		c.options.Progress(c.done, c.total)
+	}
 }
 
 // removeUnderWay removes what a compaction or repair that was ended has left

@@ -108,16 +108,21 @@ func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Tim
 	if err != nil {
 		return false, err
 	}
-	created := time.UnixMilli(s.header.created)
+	created, size := time.UnixMilli(s.header.created), s.info.Size
 	s.file.Close()
 	if now.Sub(created) < c.options.DeleteAfter {
 		return false, nil
 	}
-	return true, c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segmentFile, b *block, _ Address, offset int64) error {
+	c.total += size
+	before := c.done
+	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segmentFile, b *block, _ Address, offset int64) error {
 		bad, err := s.checkDocuments(b, offset, nil)
 		if err == nil && len(bad) > 0 {
 			err = bad[0]
 		}
+		c.pass(b.size())
 		return err
 	})
+	c.pass(before + size - c.done)
+	return true, err
 }

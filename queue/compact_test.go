@@ -161,19 +161,31 @@ func TestCompactShrinks(t *testing.T) {
 		require.NoError(t, w.Seal())
 	}
 	now := testStart.Add(time.Hour)
+	var done int64
 	compact := func(after time.Duration) CompactReport {
+		before, all := done, int64(0)
 		report, err := Compact(context.Background(), queueDir, &CompactOptions{
 			FS: mem, DeleteOriginals: true, DeleteAfter: after, Now: func() time.Time { return now },
+			Progress: func(now, total int64) {
+				require.GreaterOrEqual(t, now, done-before)
+				require.LessOrEqual(t, now, total)
+				done, all = before+now, total
+			},
 		})
 		require.NoError(t, err)
+		require.Equal(t, all, done-before, "progress ends with the total")
 		return report
 	}
 	report := compact(time.Minute)
+	require.Equal(t, report.BytesBefore, done)
 	require.Equal(t, 9, report.Replaced)
 	require.Equal(t, 1, report.Rewrites)
 	require.Zero(t, report.Deleted, "the rewrite is too young")
 	now = now.Add(time.Minute)
+	rewritten := report.BytesAfter
+	done = 0
 	report = compact(time.Minute)
+	require.Equal(t, rewritten, done, "the rewrite is verified")
 	require.Zero(t, report.Rewrites, "nothing is left to do")
 	require.Equal(t, 9, report.Deleted)
 	require.Less(t, report.DeletedBytes, int64(1<<30))

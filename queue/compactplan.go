@@ -86,6 +86,14 @@ func (r *plannedRun) live() (sum int64) {
 	return sum
 }
 
+// bytes are those of the files.
+func (r *plannedRun) bytes() (sum int64) {
+	for _, p := range r.parts {
+		sum += p.bytes
+	}
+	return sum
+}
+
 // generation is above that of all that the run replaces.
 func (r *plannedRun) generation() uint32 {
 	var highest uint32

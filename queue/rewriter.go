@@ -25,6 +25,7 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
+	before := w.done
 	if err := w.eachBlock(ctx, w.run, w.takeOver); err != nil {
 		return w.file.abandon(err)
 	}
@@ -34,10 +35,9 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 	}
 	w.report.Rewrites++
 	w.report.BytesAfter += w.file.size
-	for _, p := range w.run.parts {
-		w.report.Replaced++
-		w.report.BytesBefore += p.bytes
-	}
+	w.report.Replaced += len(w.run.parts)
+	w.report.BytesBefore += w.run.bytes()
+	w.pass(before + w.run.bytes() - w.done) // what is in no block
 	w.options.Logger.Info("segments rewritten", "path", w.file.path(), "bytes", w.file.size)
 	return nil
 }
@@ -152,6 +152,7 @@ func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) 
 	if err != nil {
 		return err
 	}
+	w.pass(b.size())
 	return w.file.write(&w.kept)
 }
 

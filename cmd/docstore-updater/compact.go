@@ -13,6 +13,7 @@ import (
 
 func newCompact(env *cli.Env) *cobra.Command {
 	var dir string
+	var quiet bool
 	var deleteAfter, eraseAfter time.Duration
 	maxDead := queue.DefaultMaxDead
 	memory := cli.Size(queue.DefaultUsageMemory)
@@ -51,9 +52,9 @@ compact says so and exits with status 1.`,
 		if eraseAfter < 0 {
 			return cli.Usagef("--erase-deleted-older-than is %v; give a duration of 0 or more", eraseAfter)
 		}
-		return compact(command.Context(), env, dir, &queue.CompactOptions{
+		return compact(command.Context(), env, dir, quiet, &queue.CompactOptions{
 			EraseDead: command.Flags().Changed("erase-deleted-older-than"), EraseAfter: eraseAfter,
-			MaxDead: maxDead, MemoryBytes: int64(memory), Logger: env.Log, Now: env.Now,
+			MaxDead: maxDead, MemoryBytes: int64(memory), Now: env.Now,
 			DeleteOriginals: command.Flags().Changed("delete-after"), DeleteAfter: deleteAfter,
 		})
 	}
@@ -62,14 +63,28 @@ compact says so and exits with status 1.`,
 	command.Flags().DurationVar(&deleteAfter, "delete-after", 0, "remove what was replaced when its rewrite is this old; without it nothing is removed")
 	command.Flags().DurationVar(&eraseAfter, "erase-deleted-older-than", 0, "rewrite whatever holds a document that has been dead for so long; without it only what is worth it")
 	command.Flags().Var(&memory, "memory", "what may be taken to tell what is dead")
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress, and log nothing but warnings")
 	return command
 }
 
-func compact(ctx context.Context, env *cli.Env, dir string, opts *queue.CompactOptions) error {
+func compact(ctx context.Context, env *cli.Env, dir string, quiet bool, opts *queue.CompactOptions) error {
 	if err := requireDir(dir); err != nil {
 		return err
 	}
+	if quiet {
+		env = env.Quiet()
+	}
+	opts.Logger = env.Log
+	var meter *cli.Meter
+	opts.Progress = func(done, total int64) {
+		if meter == nil && !quiet {
+			meter = cli.NewMeter(env, "compacting", total)
+		}
+		meter.SetTotal(total)
+		meter.Update(0, done)
+	}
 	report, err := queue.Compact(ctx, dir, opts)
+	meter.Finish()
 	out := cli.NewOutput(env.Stdout)
 	out.Printf("%d segments rewritten into %d: %s became %s\n", report.Replaced, report.Rewrites,
 		cli.FormatBytes(report.BytesBefore), cli.FormatBytes(report.BytesAfter))

@@ -88,6 +88,30 @@ func TestStatsLive(t *testing.T) {
 	require.Contains(t, r.lastLine(), "segment 1 is missing")
 }
 
+// TestStatsLiveOfRewrites: a rewrite stands for several segments, and what is live
+// in any of them counts.
+func TestStatsLiveOfRewrites(t *testing.T) {
+	queueDir := t.TempDir()
+	for i := range 4 {
+		ok(t, fmt.Sprintf("{\"id\":\"same\",\"x\":%d,\"text\":\"longer than the other\"}\n{\"id\":\"%d\"}\n", i, i), "append", "--queue", queueDir, "--codec", "none")
+	}
+	require.Contains(t, ok(t, "", "compact", "--queue", queueDir).stdout, "3 segments rewritten into 1")
+	var stats struct {
+		Segments []struct {
+			Segment, Generation int
+			LastSegment         int `json:"last_segment"`
+			LiveDocuments       int `json:"live_documents"`
+			DeadBytes           int `json:"dead_bytes"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "", "stats", "--queue", queueDir, "--live", "--json").stdout), &stats))
+	require.Len(t, stats.Segments, 2)
+	rewrite := stats.Segments[0]
+	require.Equal(t, []int{1, 3, 1, 3, 0}, []int{rewrite.Segment, rewrite.LastSegment, rewrite.Generation, rewrite.LiveDocuments, rewrite.DeadBytes})
+	require.Equal(t, 2, stats.Segments[1].LiveDocuments)
+	require.Regexp(t, `\n +1-3 +sealed +none `, ok(t, "", "stats", "--queue", queueDir).stdout)
+}
+
 // leaveOpen makes a queue as a killed updater leaves it.
 func leaveOpen(t *testing.T, lines string) string {
 	t.Helper()

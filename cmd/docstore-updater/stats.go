@@ -62,6 +62,8 @@ type queueStats struct {
 
 type segmentStats struct {
 	Segment         queue.SegmentID `json:"segment"`
+	LastSegment     queue.SegmentID `json:"last_segment,omitempty"` // of those that a rewrite stands for
+	Generation      uint32          `json:"generation,omitempty"`   // of a rewrite
 	Sealed          bool            `json:"sealed"`
 	Codec           string          `json:"codec"`
 	DictionaryBytes int             `json:"dictionary_bytes"`
@@ -117,15 +119,11 @@ func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryB
 	}
 	defer func() { _ = reader.Close() }() // it has nothing to tell
 	stats := &queueStats{Segments: []segmentStats{}}
-	used := make(map[queue.SegmentID]*usage)
+	var used []queue.Usage // ascending
 	if live {
 		stats.Totals.usage = new(usage)
-		rows, err := reader.Usage(ctx, env.Now(), memoryBytes)
-		if err != nil {
+		if used, err = reader.Usage(ctx, env.Now(), memoryBytes); err != nil {
 			return nil, fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats tells of what can be read", dir, err)
-		}
-		for _, u := range rows {
-			used[u.Segment] = &usage{LiveDocuments: u.LiveDocuments, LiveBytes: u.LiveBytes, DeadBytes: u.DeadBytes()}
 		}
 	}
 	segments, err := reader.Segments()
@@ -133,23 +131,40 @@ func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryB
 		return nil, fmt.Errorf("reading the segments of %s: %w", dir, err)
 	}
 	for _, s := range segments {
-		stats.add(s, used[s.ID])
+		stats.add(s, usageOf(s, used))
 	}
 	return stats, nil
 }
 
-func (q *queueStats) add(s queue.SegmentInfo, u *usage) {
-	if u == nil && q.Totals.usage != nil {
-		u = new(usage) // it has no documents, or had none when they were accounted for
+// usageOf adds up what was accounted for of a file's segments: a rewrite stands for
+// several.
+func usageOf(s queue.SegmentInfo, used []queue.Usage) (sum usage) {
+	for _, u := range used {
+		if s.ID <= u.Segment && u.Segment <= s.Last {
+			sum.LiveDocuments += u.LiveDocuments
+			sum.LiveBytes += u.LiveBytes
+			sum.DeadBytes += u.DeadBytes()
+		}
 	}
+	return sum
+}
+
+func (q *queueStats) add(s queue.SegmentInfo, u usage) {
 	c := counts{
 		Blocks: s.Blocks, Documents: s.Documents, Deletes: s.Deletes,
-		RawBytes: s.RawBytes, StoredBytes: s.StoredBytes, FileBytes: s.Bytes, usage: u,
+		RawBytes: s.RawBytes, StoredBytes: s.StoredBytes, FileBytes: s.Bytes,
 	}
-	q.Segments = append(q.Segments, segmentStats{
-		Segment: s.ID, Sealed: s.Sealed, Codec: s.Codec, DictionaryBytes: s.DictionaryBytes, counts: c,
+	if q.Totals.usage != nil {
+		c.usage = &u
+	}
+	row := segmentStats{
+		Segment: s.ID, Generation: s.Generation, Sealed: s.Sealed, Codec: s.Codec, DictionaryBytes: s.DictionaryBytes, counts: c,
 		FirstAppended: optionalTime(s.FirstAppended), LastAppended: optionalTime(s.LastAppended),
-	})
+	}
+	if s.Generation > 0 {
+		row.LastSegment = s.Last
+	}
+	q.Segments = append(q.Segments, row)
 	q.Totals.Segments++
 	if s.Sealed {
 		q.Totals.Sealed++
@@ -180,13 +195,21 @@ func (q *queueStats) print(env *cli.Env) error {
 		if s.LastAppended != nil {
 			last = s.LastAppended.Local().Format(time.DateTime)
 		}
-		out.Printf("%d\t%s\t%s\t%s%s\t\n", s.Segment, state, s.Codec, s.row(), last)
+		out.Printf("%s\t%s\t%s\t%s%s\t\n", s.name(), state, s.Codec, s.row(), last)
 	}
 	out.Printf("%d\t%d sealed\t\t%s\t\n", q.Totals.Segments, q.Totals.Sealed, q.Totals.row())
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	return table.Flush()
+}
+
+// name is the segment's number; of a rewrite, those of the segments it stands for.
+func (s *segmentStats) name() string {
+	if s.Generation == 0 {
+		return fmt.Sprint(s.Segment)
+	}
+	return fmt.Sprintf("%d-%d", s.Segment, s.LastSegment)
 }
 
 func (c *counts) row() string {
