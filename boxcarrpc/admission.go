@@ -16,8 +16,8 @@ import (
 const (
 	DefaultMaxInFlight = 64 << 10
 	DefaultMaxClients  = 16 << 10
-	// The default of ClientBurst is what comes in this time.
-	defaultClientBurst = 100 * time.Millisecond
+	// A burst is by default what comes in this time.
+	burstTime = 100 * time.Millisecond
 )
 
 // A Limiter bounds a rate of requests: whether n may begin now. It must be safe for
@@ -28,13 +28,20 @@ type Limiter interface {
 }
 
 // NewLimiter makes a token bucket: perSecond requests in the long run, and burst at
-// once after a rest. It is one word, and takes no lock.
+// once after a rest; 0 is what comes in 100 ms, at least 1. It is one word, and takes
+// no lock.
 func NewLimiter(perSecond float64, burst int) (Limiter, error) {
+	fill(&burst, usualBurst(perSecond))
 	rate, err := core.NewRate(perSecond, burst)
 	if err != nil {
 		return nil, err
 	}
 	return &limiter{rate: rate, start: time.Now()}, nil
+}
+
+// usualBurst is the default of a burst.
+func usualBurst(perSecond float64) int {
+	return max(1, int(min(perSecond*burstTime.Seconds(), core.MaxBurst)))
 }
 
 type limiter struct {
@@ -82,7 +89,7 @@ func (a *Admission) withDefaults() {
 	fill(&a.MaxInFlight, DefaultMaxInFlight)
 	fill(&a.MaxClients, DefaultMaxClients)
 	if a.ClientRate > 0 {
-		fill(&a.ClientBurst, max(1, int(min(a.ClientRate*defaultClientBurst.Seconds(), core.MaxBurst))))
+		fill(&a.ClientBurst, usualBurst(a.ClientRate))
 	}
 }
 

@@ -34,6 +34,7 @@ type daemonOptions struct {
 	quarantine   bool
 	memcached    []string // addresses; empty: none
 	security     security
+	limits       limits
 	tracing      tracing
 	entering     entering
 }
@@ -117,6 +118,9 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	service := docservice.NewService(d.collections...)
 	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
 	d.keeper.keep(options)
+	if err = o.limits.limit(options); err != nil {
+		return nil, err
+	}
 	d.traceBoxcar(options)
 	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), metrics.boxcar.Instrument(options))
 	metrics.boxcar.Watch(d.boxcar)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,8 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 // there: who has several servers needs a balancer.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(d.containPanic), // the outermost
+		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // the outermost first
+		grpc.ChainStreamInterceptor(d.admitStream),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
@@ -85,8 +88,46 @@ func (d *daemon) containPanic(ctx context.Context, request any, info *grpc.Unary
 	return handler(ctx, request)
 }
 
-// grpcHealth tells in gRPC's terms what /readyz tells: of the server as a whole,
-// "", and of the documents' service.
+func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	leave, err := d.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return handler(ctx, request)
+}
+
+func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	leave, err := d.admit(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return handler(service, stream)
+}
+
+// admit takes in a call of a client that may make it, within the limits that it
+// shares with the Boxcar door, or says why not. Everybody may always ask how the
+// server is.
+func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
+	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+		return func() {}, nil
+	}
+	client, err := d.keeper.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if leave, err = d.boxcar.Admit(client); err != nil {
+		var refused *boxcarrpc.Error
+		if errors.As(err, &refused) {
+			err = status.Error(codes.Code(refused.Code), refused.Message)
+		}
+	}
+	return leave, err
+}
+
+// grpcHealth tells in gRPC's terms what /readyz tells, and that the server is being
+// drained: of the server as a whole, "", and of the documents' service.
 type grpcHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
 	daemon *daemon
@@ -131,7 +172,7 @@ func (h *grpcHealth) known(request *grpc_health_v1.HealthCheckRequest) bool {
 }
 
 func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
-	if h.daemon.ready() {
+	if h.daemon.ready() && !h.daemon.boxcar.Stats().Draining {
 		return grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	return grpc_health_v1.HealthCheckResponse_NOT_SERVING

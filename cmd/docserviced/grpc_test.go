@@ -27,9 +27,8 @@ import (
 )
 
 // startGRPCDaemon starts a daemon with a gRPC door and connects to that.
-func startGRPCDaemon(t *testing.T, queueDir string) (*daemon, *grpc.ClientConn) {
+func startGRPCDaemon(t *testing.T, o daemonOptions) (*daemon, *grpc.ClientConn) {
 	t.Helper()
-	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"
 	d, _ := startTestDaemon(t, o)
 	conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -48,7 +47,7 @@ func shortly(t *testing.T) context.Context {
 func TestGRPC(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
-	d, conn := startGRPCDaemon(t, queueDir)
+	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
 	require.NoError(t, err)
@@ -98,7 +97,7 @@ func TestGRPC(t *testing.T) {
 
 func TestGRPCHealth(t *testing.T) {
 	queueDir := t.TempDir()
-	d, conn := startGRPCDaemon(t, queueDir)
+	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	client := grpc_health_v1.NewHealthClient(conn)
 	check := func(service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
 		response, err := client.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: service})
@@ -128,6 +127,14 @@ func TestGRPCHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN, response.GetStatus())
 
+	// A drain has clients go elsewhere that look at the health.
+	d.boxcar.Drain()
+	now, code = watched()
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
+	d.boxcar.Undrain()
+	now, code = watched()
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, now, code)
+
 	// Who watches hears that the daemon ends, and does not hold it up.
 	require.NoError(t, d.stop(time.Minute))
 	now, code = watched()
@@ -137,7 +144,7 @@ func TestGRPCHealth(t *testing.T) {
 }
 
 func TestGRPCReflection(t *testing.T) {
-	_, conn := startGRPCDaemon(t, t.TempDir())
+	_, conn := startGRPCDaemon(t, testOptions(t, t.TempDir()))
 	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(shortly(t))
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
@@ -154,7 +161,7 @@ func TestGRPCReflection(t *testing.T) {
 }
 
 func TestGRPCPanic(t *testing.T) {
-	d, _ := startGRPCDaemon(t, t.TempDir())
+	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
 	_, err := d.containPanic(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) {
 		panic("oh")
 	})
@@ -162,7 +169,7 @@ func TestGRPCPanic(t *testing.T) {
 }
 
 func TestGRPCAddressInUse(t *testing.T) {
-	d, _ := startGRPCDaemon(t, t.TempDir())
+	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
 	r := run(t.Context(), "serve", "--collection", "jobs="+t.TempDir(), "--data", t.TempDir(),
 		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpcDoor.Addr().String())
 	require.Equal(t, 1, r.status)
@@ -195,7 +202,7 @@ func nodeExample(t *testing.T, args ...string) result {
 func TestNode(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
-	d, _ := startGRPCDaemon(t, queueDir)
+	d, _ := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	for _, one := range []struct {
 		ids  []string

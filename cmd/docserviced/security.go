@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpccredentials "google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -122,44 +121,31 @@ func (k *keeper) grpcOptions() []grpc.ServerOption {
 			},
 		})))
 	}
-	if k.tokens != nil {
-		options = append(options,
-			grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-				if err := k.letIn(ctx, info.FullMethod); err != nil {
-					return nil, err
-				}
-				return next(ctx, request)
-			}),
-			grpc.ChainStreamInterceptor(func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-				if err := k.letIn(stream.Context(), info.FullMethod); err != nil {
-					return err
-				}
-				return next(service, stream)
-			}))
-	}
 	return options
 }
 
-// letIn authenticates a call over gRPC by "authorization: Bearer TOKEN" or by the
-// client's certificate. Everybody may ask how the server is.
-func (k *keeper) letIn(ctx context.Context, method string) error {
-	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
-		return nil
-	}
-	var client boxcarrpc.Peer
+// identify finds out who makes a call over gRPC, by "authorization: Bearer TOKEN" or by
+// the client's certificate, and whether it may.
+func (k *keeper) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
+	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
 	if p, ok := peer.FromContext(ctx); ok {
+		client.Address = p.Addr
 		if info, ok := p.AuthInfo.(grpccredentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			client.Identity = boxcarrpc.CertificateName(info.State.VerifiedChains[0][0])
 		}
+	}
+	if k.tokens == nil {
+		return client, nil
 	}
 	token := ""
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		token = strings.TrimPrefix(values[0], "Bearer ")
 	}
-	if _, err := k.tokens.Authenticate(&client, token); err != nil {
-		return status.Error(codes.Unauthenticated, err.Error())
+	var err error
+	if client.Identity, err = k.tokens.Authenticate(client, token); err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	return nil
+	return client, nil
 }
 
 // openPaths are what HTTP tells other hosts although clients must prove who they

@@ -51,7 +51,9 @@ HTTP shows how it is doing:
 Other hosts are served over TLS, or in plain text with --insecure. Clients prove who
 they are by a certificate of --tls-client-ca or a token of --token-file; HTTP then
 answers other hosts for /healthz, /readyz and /metrics only. docs/security.md tells
-how to make, and how to exchange, certificates and tokens.
+how to make, and how to exchange, certificates and tokens. --max-in-flight, --rate and
+--client-rate bound what clients get; what is refused they ask of other servers:
+docs/operating-boxcar.md.
 
 With --memcached the daemon puts documents into Memcached as it reads the queues,
 serves them from there, and reads the segments where Memcached has no answer or is
@@ -85,6 +87,9 @@ for --grace at most, and the exit status is 0.`,
 			if err := o.security.check(o.boxcar, o.grpc); err != nil {
 				return err
 			}
+			if err := o.limits.check(); err != nil {
+				return err
+			}
 			if err := o.tracing.check(); err != nil {
 				return err
 			}
@@ -107,6 +112,7 @@ for --grace at most, and the exit status is 0.`,
 	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, &o)
 	o.security.addFlags(flags)
+	o.limits.addFlags(flags)
 	o.tracing.addFlags(flags)
 	o.entering.addFlags(flags)
 	for _, name := range []string{"collection", "data"} {

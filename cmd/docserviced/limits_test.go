@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/cli"
+)
+
+func TestLimitsThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	serve := []string{"serve", "--data", dir, "--collection", "jobs=" + dir}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--max-conns 0: it must be within 1 and 16777216", []string{"--max-conns", "0"}},
+		{"--max-slots -1: it must be", []string{"--max-slots", "-1"}},
+		{"--max-in-flight 0: it must be", []string{"--max-in-flight", "0"}},
+		{"--rate: a rate of -1 a second: it must be within", []string{"--rate", "-1"}},
+		{"--rate-burst is a part of --rate; give both", []string{"--rate-burst", "7"}},
+		{"--client-rate: a rate of 2e+09 a second: it must be within", []string{"--client-rate", "2e9"}},
+		{"--client-rate: a burst of -7: it must be within", []string{"--client-rate", "1", "--client-rate-burst", "-7"}},
+		{"--client-rate-burst is a part of --client-rate; give both", []string{"--client-rate-burst", "7"}},
+	} {
+		r := run(t.Context(), append(serve, c.args...)...)
+		require.Equal(t, cli.ExitUsage, r.status, c.args)
+		require.Contains(t, r.stderr, c.want)
+	}
+
+	file := filepath.Join(dir, "docserviced.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("max-in-flight: 0\n"), 0o600))
+	require.Contains(t, run(t.Context(), append(serve, "--config", file)...).stderr, "--max-in-flight 0: it must be")
+	t.Setenv("DOCSERVICED_CLIENT_RATE", "-3")
+	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: a rate of -3 a second")
+}
+
+// The flags reach the server, and bound the Boxcar and the gRPC door together.
+func TestLimitsOfADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.limits = limits{conns: 1, slots: 3, inFlight: 2, rate: 1e-3, burst: 5, clientRate: 1e-3, clientBurst: 3}
+	d, conn := startGRPCDaemon(t, o)
+	waitReady(t, d)
+
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{Size: 4, MaxRetries: -1})
+	require.NoError(t, err)
+	defer pool.Close()
+	boxcar := docservice.NewClient(pool, "jobs")
+	overGRPC := func() codes.Code {
+		_, err := docservicepb.NewDocumentsClient(conn).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		return status.Code(err)
+	}
+	_, err = boxcar.Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	require.Equal(t, codes.OK, overGRPC())
+	_, err = boxcar.Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	require.Equal(t, codes.ResourceExhausted, overGRPC(), "the fourth of an address")
+	_, err = boxcar.Get(shortly(t), nil, "a")
+	require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
+	require.Equal(t, uint64(2), d.boxcar.Stats().RefusedBy["client_rate"])
+	until(shortly(t), func() bool { return d.boxcar.Stats().Denied > 0 })
+	require.Equal(t, 3, d.boxcar.Stats().Slots)
+
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(shortly(t), nil)
+	require.NoError(t, err, "everybody may ask, always")
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
+
+	var leaves []func()
+	for _, name := range []string{"b", "c"} {
+		leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: name})
+		require.NoError(t, err)
+		leaves = append(leaves, leave)
+	}
+	require.Equal(t, codes.ResourceExhausted, overGRPC(), "two are in flight")
+	require.Equal(t, uint64(1), d.boxcar.Stats().RefusedBy["in_flight"])
+	for _, leave := range leaves {
+		leave()
+	}
+	_, err = d.boxcar.Admit(&boxcarrpc.Peer{Identity: "d"})
+	require.ErrorContains(t, err, "too many requests a second", "the sixth in all")
+	require.Equal(t, uint64(1), d.boxcar.Stats().RefusedBy["rate"])
+
+	other, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	require.NoError(t, err)
+	defer other.Close()
+	until(shortly(t), func() bool { return d.boxcar.Stats().Accepted > 1 })
+	require.Equal(t, 1, d.boxcar.Stats().Connections)
+}
