@@ -17,7 +17,6 @@ type weather struct {
 	falsify float64       // share of the packets with data of which a byte is changed, with the right checksum
 	cutFrom bool          // nothing that it sends arrives
 	cutTo   bool          // nothing arrives there
-
 }
 
 // A link carries the packets of hosts. Packets from one host to another stay in

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,11 +24,14 @@ func run(args []string, out io.Writer) error {
 		return serveAsChild(r)
 	}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 1, "how often each fault befalls")
+	rounds := flags.Int("rounds", 1, "how often each fault befalls, at least 1")
 	lasts := flags.Duration("lasts", 3*time.Second, "how long a fault lasts, and how long its end is watched")
 	names := flags.String("rivals", "boxcar,boxcar-hedged,grpc", "what is tried, with commas between")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *rounds < 1 {
+		return errors.New("-rounds: at least 1")
 	}
 	if _, err := fmt.Fprintf(out, "%d servers, %d callers, each fault for %v and %v of calm after it\n\n", serverCount, callers, *lasts, *lasts); err != nil {
 		return err
@@ -50,20 +54,18 @@ func try(r rival, rounds int, lasts time.Duration, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	worst := make([]report, len(faults))
+	seen := make([][]report, len(faults))
 	for round := range rounds {
 		for i, f := range faults {
-			seen, err := t.suffer(f, (i+round)%serverCount)
+			one, err := t.suffer(f, (i+round)%serverCount)
 			if err != nil {
 				return errors.Join(err, t.close())
 			}
-			worst[i].fault = f.name
-			worst[i].twice.add(seen.twice)
-			worst[i].once.add(seen.once)
+			seen[i] = append(seen[i], one)
 		}
 	}
 	a, err := t.end()
-	if _, printed := io.WriteString(out, table(r, worst, a)); printed != nil {
+	if _, printed := io.WriteString(out, table(r, seen, a)); printed != nil {
 		err = errors.Join(err, printed)
 	}
 	if err == nil && !a.faultless() && r.exact {
@@ -72,22 +74,38 @@ func try(r rival, rounds int, lasts time.Duration, out io.Writer) error {
 	return err
 }
 
-func (t *tally) add(other tally) {
-	t.gap = max(t.gap, other.gap)
-	t.calls, t.fails, t.wrong = t.calls+other.calls, t.fails+other.fails, t.wrong+other.wrong
-}
-
-// table is what callers saw, for people.
-func table(r rival, reports []report, a audit) string {
+// table is what callers saw of each fault, for people.
+func table(r rival, seen [][]report, a audit) string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	rows := fmt.Appendf(nil, "%s\tlongest gap\tfailed\tof\tlongest gap, once\tfailed\tof\twrong\n", r.name)
-	for _, x := range reports {
-		rows = fmt.Appendf(rows, "%s\t%v\t%d\t%d\t%v\t%d\t%d\t%d\n", x.fault,
-			x.twice.gap.Round(time.Millisecond), x.twice.fails, x.twice.calls,
-			x.once.gap.Round(time.Millisecond), x.once.fails, x.once.calls, x.twice.wrong+x.once.wrong)
+	rows := fmt.Appendf(nil, "%s\tlongest gap, worst\tfailed\tof\tlongest gap, once, worst\tfailed\tof\twrong\n", r.name)
+	for i, f := range faults {
+		var twice, once summary
+		for _, x := range seen[i] {
+			twice.add(x.twice)
+			once.add(x.once)
+		}
+		rows = fmt.Appendf(rows, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\n", f.name,
+			twice.text(), twice.fails, twice.calls, once.text(), once.fails, once.calls, twice.wrong+once.wrong)
 	}
 	_, _ = columns.Write(rows) // a Builder takes all
 	_ = columns.Flush()
 	return text.String() + fmt.Sprintf("account: %+v\n\n", a)
+}
+
+// A summary is the tallies of several rounds.
+type summary struct {
+	gaps                []time.Duration // the longest of each round
+	calls, fails, wrong int
+}
+
+func (s *summary) add(t tally) {
+	s.gaps = append(s.gaps, t.gap)
+	s.calls, s.fails, s.wrong = s.calls+t.calls, s.fails+t.fails, s.wrong+t.wrong
+}
+
+// text is the longest gap of a round in the middle, and of the worst.
+func (s *summary) text() string {
+	slices.Sort(s.gaps)
+	return fmt.Sprintf("%v, %v", s.gaps[len(s.gaps)/2].Round(time.Millisecond), s.gaps[len(s.gaps)-1].Round(time.Millisecond))
 }

@@ -69,11 +69,9 @@ func newTown(r rival, lasts time.Duration) (t *town, err error) {
 // weather sets what befalls a server's packets.
 func (t *town) weather(server int, w weather) { t.link.weather[1+server].Store(&w) }
 
-// A report is what callers saw of a fault.
-type report struct {
-	fault       string
-	twice, once tally
-}
+// A report is what callers saw of a fault: those whose calls may be done twice, and
+// the others.
+type report struct{ twice, once tally }
 
 // suffer has a fault befall a server.
 func (t *town) suffer(f fault, server int) (report, error) {
@@ -86,7 +84,7 @@ func (t *town) suffer(f fault, server int) (report, error) {
 		return report{}, fmt.Errorf("the end of %s: %w", f.name, err)
 	}
 	time.Sleep(t.lasts)
-	r := report{fault: f.name}
+	var r report
 	r.twice, r.once = t.load.take()
 	return r, nil
 }
