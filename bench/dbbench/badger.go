@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"runtime"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -37,6 +38,32 @@ func (e *badgerEngine) set(key, value []byte) error {
 	}
 	return e.batch.Set(bytes.Clone(key), bytes.Clone(value)) // it keeps them
 }
+
+func (e *badgerEngine) apply(writes []write, sync bool) error {
+	if err := e.flush(); err != nil {
+		return err
+	}
+	err := e.db.Update(func(txn *badger.Txn) error {
+		for _, w := range writes {
+			var err error
+			if w.remove {
+				err = txn.Delete(w.key) // it is done with the slices when Update returns
+			} else {
+				err = txn.Set(w.key, w.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !sync {
+		return err
+	}
+	return e.db.Sync()
+}
+
+func (e *badgerEngine) compact() error { return e.db.Flatten(runtime.NumCPU()) }
 
 func (e *badgerEngine) flush() error {
 	if e.batch == nil {

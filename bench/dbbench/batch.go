@@ -10,6 +10,8 @@ type batch struct {
 	ends []int // of keys and values in turn
 }
 
+func (b *batch) empty() bool { return len(b.ends) == 0 }
+
 func (b *batch) add(key, value []byte) (full bool) {
 	b.data = append(b.data, key...)
 	b.ends = append(b.ends, len(b.data))

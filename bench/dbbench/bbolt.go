@@ -38,7 +38,35 @@ func (e *bboltEngine) set(key, value []byte) error {
 	return nil
 }
 
+func (e *bboltEngine) apply(writes []write, sync bool) error {
+	if err := e.flush(); err != nil {
+		return err
+	}
+	err := e.db.Update(func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket(bboltBucket)
+		for _, w := range writes {
+			var err error
+			if w.remove {
+				err = bucket.Delete(w.key)
+			} else {
+				err = bucket.Put(w.key, w.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !sync {
+		return err
+	}
+	return e.db.Sync()
+}
+
 func (e *bboltEngine) flush() error {
+	if e.pending.empty() {
+		return nil
+	}
 	return e.db.Update(func(tx *bbolt.Tx) error { return e.pending.drain(tx.Bucket(bboltBucket).Put) })
 }
 

@@ -7,34 +7,44 @@ import (
 
 // data says what is stored: entry i has a key and a value that follow from i
 // and the seed, so that nothing has to be remembered to check it. Keys are in
-// no order, and no two entries have the same.
+// no order, unless they are sequential, and no two entries have the same.
 type data struct {
 	seed       uint64
 	keyBytes   int
 	valueBytes int
+	sequential bool
+	generation uint64 // of all values: those of another one are others
 }
 
-// mix is a bijection of 64 bits without any order (the finaliser of murmur3).
-func mix(x uint64) uint64 {
+// mix64 is a bijection of 64 bits without any order (the finaliser of murmur3).
+func mix64(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
 
 // key writes the key of entry i. What is beyond eight bytes comes first and is
-// the same in all keys.
+// the same in all keys. Between two sequential keys there is room for a missing one.
 func (d data) key(dst []byte, i uint64) []byte {
 	dst = dst[:0]
 	for n := range d.keyBytes - 8 {
 		dst = append(dst, "prefix/"[n%7])
 	}
-	return binary.BigEndian.AppendUint64(dst, mix(i^d.seed))
+	switch {
+	case !d.sequential:
+		i = mix64(i ^ d.seed)
+	case i >= missing:
+		i = 2*(i-missing) + 1
+	default:
+		i *= 2
+	}
+	return binary.BigEndian.AppendUint64(dst, i)
 }
 
 // value writes the value of the entry with the given key.
 func (d data) value(dst, key []byte) []byte {
 	dst = dst[:0]
-	at := binary.BigEndian.Uint64(key[len(key)-8:])
+	at := binary.BigEndian.Uint64(key[len(key)-8:]) + d.generation*0xD1342543DE82EF95
 	for len(dst) < d.valueBytes {
 		at += 0x9E3779B97F4A7C15
 		dst = binary.LittleEndian.AppendUint64(dst, at*0xbf58476d1ce4e5b9)

@@ -24,6 +24,25 @@ func openDocstore(dir string, s sizing) (engine, error) {
 
 func (e docstoreEngine) set(key, value []byte) error { return e.db.Set(key, value) }
 
+func (e docstoreEngine) apply(writes []write, sync bool) error {
+	var b lsm.Batch
+	for _, w := range writes {
+		var err error
+		if w.remove {
+			err = b.Delete(w.key)
+		} else {
+			err = b.Set(w.key, w.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := e.db.Apply(&b); err != nil || !sync {
+		return err
+	}
+	return e.db.Sync()
+}
+
 func (e docstoreEngine) flush() error {
 	if err := e.db.Flush(); err != nil {
 		return err

@@ -12,8 +12,12 @@ import (
 // engine is a store under test. get may be called from many goroutines at once,
 // set from one.
 type engine interface {
-	// set writes without fsync. Neither slice is kept.
+	// set writes without fsync, as fast as the engine can: B-trees gather such writes,
+	// and only flush has them all read. Neither slice is kept.
 	set(key, value []byte) error
+	// apply writes together what can be read when it returns, and what survives a
+	// power failure if it is to be synced. No slice is kept.
+	apply(writes []write, sync bool) error
 	// flush ends a load: everything is handed to the background, and where the
 	// engine can tell, its merges are waited for.
 	flush() error
@@ -21,6 +25,12 @@ type engine interface {
 	get(dst, key []byte) (value []byte, found bool, err error)
 	iterator() (iterator, error)
 	close() error
+}
+
+// write is one entry that is set, or removed.
+type write struct {
+	key, value []byte
+	remove     bool
 }
 
 // iterator steps over all entries. What key and value return is valid until it
@@ -35,6 +45,9 @@ type iterator interface {
 	value() ([]byte, error)
 	close() error // with what went wrong
 }
+
+// lastKey is behind all keys.
+const lastKey = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 // sizing is what an engine may count on.
 type sizing struct {
@@ -56,7 +69,7 @@ var engines = map[string]func(dir string, s sizing) (engine, error){
 }
 
 // cgoRivals are there with the build tag cgo_rivals only.
-var cgoRivals = []string{"leveldb", "rocksdb", "kyoto", "lmdb"}
+var cgoRivals = []string{"leveldb", "rocksdb", "rocksdb-universal", "kyoto", "lmdb"}
 
 // available leaves out rivals that are not built in, and says so.
 func available(names []string) []string {

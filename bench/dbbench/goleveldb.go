@@ -7,6 +7,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/filter"
 	leveldbiterator "github.com/syndtr/goleveldb/leveldb/iterator"
 	"github.com/syndtr/goleveldb/leveldb/opt"
+	"github.com/syndtr/goleveldb/leveldb/util"
 )
 
 type goleveldbEngine struct{ db *leveldb.DB }
@@ -22,6 +23,20 @@ func openGoleveldb(dir string, s sizing) (engine, error) {
 }
 
 func (e goleveldbEngine) set(key, value []byte) error { return e.db.Put(key, value, nil) }
+
+func (e goleveldbEngine) apply(writes []write, sync bool) error {
+	b := new(leveldb.Batch)
+	for _, w := range writes {
+		if w.remove {
+			b.Delete(w.key)
+		} else {
+			b.Put(w.key, w.value)
+		}
+	}
+	return e.db.Write(b, &opt.WriteOptions{Sync: sync})
+}
+
+func (e goleveldbEngine) compact() error { return e.db.CompactRange(util.Range{}) }
 
 // flush has nothing to call: the driver waits until the process is quiet.
 func (e goleveldbEngine) flush() error { return nil }

@@ -54,6 +54,24 @@ func (e kyotoEngine) set(key, value []byte) error {
 	return nil
 }
 
+// apply writes one after the other: what is together is for others to see at once, and
+// there are none.
+func (e kyotoEngine) apply(writes []write, sync bool) error {
+	for _, w := range writes {
+		if w.remove {
+			if C.kcdbremove(e.db, cBytes(w.key), C.size_t(len(w.key))) == 0 {
+				return e.failure()
+			}
+		} else if err := e.set(w.key, w.value); err != nil {
+			return err
+		}
+	}
+	if sync && C.kcdbsync(e.db, 1, nil, nil) == 0 {
+		return e.failure()
+	}
+	return nil
+}
+
 func (e kyotoEngine) flush() error { return nil }
 
 func (e kyotoEngine) get(dst, key []byte) ([]byte, bool, error) {

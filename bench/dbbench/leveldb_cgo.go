@@ -18,9 +18,9 @@ func init() { engines["leveldb"] = openLevelDB }
 
 // leveldbEngine lives as long as the process: its options are never freed.
 type leveldbEngine struct {
-	db    *C.leveldb_t
-	reads *C.leveldb_readoptions_t
-	write *C.leveldb_writeoptions_t
+	db            *C.leveldb_t
+	reads         *C.leveldb_readoptions_t
+	write, synced *C.leveldb_writeoptions_t
 }
 
 // leveldbError takes over what a call left as its error.
@@ -43,13 +43,39 @@ func openLevelDB(dir string, s sizing) (engine, error) {
 	defer C.free(unsafe.Pointer(name))
 	var message *C.char
 	db := C.leveldb_open(o, name, &message)
-	return &leveldbEngine{db, C.leveldb_readoptions_create(), C.leveldb_writeoptions_create()}, leveldbError(message)
+	synced := C.leveldb_writeoptions_create()
+	C.leveldb_writeoptions_set_sync(synced, 1)
+	return &leveldbEngine{db, C.leveldb_readoptions_create(), C.leveldb_writeoptions_create(), synced}, leveldbError(message)
 }
 
 func (e *leveldbEngine) set(key, value []byte) error {
 	var message *C.char
 	C.leveldb_put(e.db, e.write, cBytes(key), C.size_t(len(key)), cBytes(value), C.size_t(len(value)), &message)
 	return leveldbError(message)
+}
+
+func (e *leveldbEngine) apply(writes []write, sync bool) error {
+	b := C.leveldb_writebatch_create()
+	defer C.leveldb_writebatch_destroy(b)
+	for _, w := range writes {
+		if w.remove {
+			C.leveldb_writebatch_delete(b, cBytes(w.key), C.size_t(len(w.key)))
+		} else {
+			C.leveldb_writebatch_put(b, cBytes(w.key), C.size_t(len(w.key)), cBytes(w.value), C.size_t(len(w.value)))
+		}
+	}
+	how := e.write
+	if sync {
+		how = e.synced
+	}
+	var message *C.char
+	C.leveldb_write(e.db, how, b, &message)
+	return leveldbError(message)
+}
+
+func (e *leveldbEngine) compact() error {
+	C.leveldb_compact_range(e.db, nil, 0, nil, 0)
+	return nil
 }
 
 // flush has nothing more to call: the driver waits until the process is quiet.

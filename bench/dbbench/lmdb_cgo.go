@@ -12,6 +12,11 @@ static int bench_put(MDB_txn *txn, MDB_dbi dbi, char *k, size_t kn, char *v, siz
 	return mdb_put(txn, dbi, &key, &value, 0);
 }
 
+static int bench_del(MDB_txn *txn, MDB_dbi dbi, char *k, size_t kn) {
+	MDB_val key = {kn, k};
+	return mdb_del(txn, dbi, &key, NULL);
+}
+
 static int bench_get(MDB_txn *txn, MDB_dbi dbi, char *k, size_t kn, MDB_val *value) {
 	MDB_val key = {kn, k};
 	return mdb_get(txn, dbi, &key, value);
@@ -79,15 +84,51 @@ func (e *lmdbEngine) set(key, value []byte) error {
 }
 
 func (e *lmdbEngine) flush() error {
+	if e.pending.empty() {
+		return nil
+	}
+	return e.update(func(txn *C.MDB_txn) error {
+		return e.pending.drain(func(key, value []byte) error { return e.put(txn, key, value) })
+	})
+}
+
+func (e *lmdbEngine) put(txn *C.MDB_txn, key, value []byte) error {
+	return lmdbError(C.bench_put(txn, e.dbi, cBytes(key), C.size_t(len(key)), cBytes(value), C.size_t(len(value))))
+}
+
+func (e *lmdbEngine) apply(writes []write, sync bool) error {
+	if err := e.flush(); err != nil {
+		return err
+	}
+	err := e.update(func(txn *C.MDB_txn) error {
+		for _, w := range writes {
+			var err error
+			if w.remove {
+				err = lmdbError(C.bench_del(txn, e.dbi, cBytes(w.key), C.size_t(len(w.key))))
+			} else {
+				err = e.put(txn, w.key, w.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !sync {
+		return err
+	}
+	return lmdbError(C.mdb_env_sync(e.env, 1))
+}
+
+// update runs work in a transaction.
+func (e *lmdbEngine) update(work func(txn *C.MDB_txn) error) error {
 	runtime.LockOSThread() // a transaction that writes belongs to its thread
 	defer runtime.UnlockOSThread()
 	var txn *C.MDB_txn
 	if err := lmdbError(C.mdb_txn_begin(e.env, nil, 0, &txn)); err != nil {
 		return err
 	}
-	if err := e.pending.drain(func(key, value []byte) error {
-		return lmdbError(C.bench_put(txn, e.dbi, cBytes(key), C.size_t(len(key)), cBytes(value), C.size_t(len(value))))
-	}); err != nil {
+	if err := work(txn); err != nil {
 		C.mdb_txn_abort(txn)
 		return err
 	}

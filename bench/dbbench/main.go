@@ -1,22 +1,24 @@
-// Dbbench runs the workloads of LevelDB's db_bench, and YCSB's E, on package lsm and
-// on other stores, side by side.
+// Dbbench runs the workloads of LevelDB's db_bench, and YCSB's A to F, on package lsm
+// and on other stores, side by side.
 //
 //	dbbench -engine docstore -num 1000000 -benchmarks fillrandom,readrandom
 //	dbbench -engine docstore,pebble,goleveldb,badger,bbolt -rounds 3
 //	dbbench -engine docstore,pebble -num 10000000 -reads 300000 -memory_limit 536870912 -bloom_bits 10
 //
-// With the build tag cgo_rivals there are leveldb, rocksdb, kyoto and lmdb, too;
-// bench/setup installs their libraries.
+// With the build tag cgo_rivals there are leveldb, rocksdb, rocksdb-universal, kyoto and
+// lmdb, too; bench/setup installs their libraries.
 //
 // With one engine and one round it is measured in this process. Otherwise each
 // engine of each round has a process and a directory of its own, the engines take
 // turns, and the table tells for each phase the median of the rounds and its ratio
-// to that of the first engine's best rival.
+// to that of the first engine's best rival. With -results they are kept in a file, too,
+// and what is there already is not measured again.
 //
 // A phase is a workload, and behind a colon its number of threads: readrandom:2.
-// The time of fillrandom ends when all merges are done. No write is synced; caches
-// hold everything, unless memory is limited. After the last phase all that is stored
-// is checked.
+// Each fill... begins with an empty store; the time of what writes ends when all merges
+// are done. No write is synced but with -sync, and by fillsync, which writes a
+// thousandth of the entries; caches hold everything, unless memory is limited. After the
+// last phase, with the clock stopped, all that is stored is checked.
 package main
 
 import (
@@ -25,13 +27,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
+	"docstore/bench/internal/machine"
 	"docstore/lsm"
 )
 
@@ -57,9 +58,12 @@ type settings struct {
 	memoryLimit     int64
 	cgroup          string // to join
 	histogram       bool
+	sync            bool
+	quiet           time.Duration
 	dir             string
 	existing        bool
-	json            bool
+	json, goBench   bool
+	results, table  string
 	cpuProfile      string
 }
 
@@ -68,14 +72,14 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.memoryLimit > 0 {
+	if s.memoryLimit > 0 && s.cgroup == "" {
 		if s.cgroup, err = makeCgroup(s.memoryLimit); err != nil {
 			fmt.Fprintf(os.Stderr, "dbbench: skipping the run in %d bytes of memory: %v\n", s.memoryLimit, err)
 			return nil
 		}
 		return errors.Join(compare(s), os.Remove(s.cgroup))
 	}
-	if len(s.engines) > 1 || s.rounds > 1 {
+	if len(s.engines) > 1 || s.rounds > 1 || s.results != "" {
 		return compare(s)
 	}
 	results, err := s.measure()
@@ -85,11 +89,31 @@ func run(args []string) error {
 	if s.json {
 		return json.NewEncoder(os.Stdout).Encode(results)
 	}
-	fmt.Println("#", environment())
+	s.printHead()
 	for _, r := range results {
-		fmt.Println(r)
+		s.print(r)
 	}
 	return nil
+}
+
+// printHead tells what the figures hold for.
+func (s settings) printHead() {
+	comment := "#"
+	if s.goBench {
+		comment = "environment:" // a configuration line of benchstat's
+	}
+	fmt.Println(comment, environment())
+	for _, warning := range machine.BuildWarnings() {
+		fmt.Println(comment, "WARNING:", warning)
+	}
+}
+
+func (s settings) print(r result) {
+	if s.goBench {
+		fmt.Println(r.goBenchmark())
+		return
+	}
+	fmt.Println(r)
 }
 
 func parse(args []string) (s settings, err error) {
@@ -112,8 +136,13 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.mergeRule, "merge_rule", "tiered", "when docstore merges tables: tiered, always or never")
 	flags.Int64Var(&s.memoryLimit, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves each process; caches get an eighth; 0 is no bound")
 	flags.StringVar(&s.cgroup, "cgroup", "", "directory of a cgroup to join, as -memory_limit makes one for the processes it starts")
-	flags.BoolVar(&s.histogram, "histogram", false, "tell the 50th, 99th and 99.9th percentile of each get, at some cost in rate")
+	flags.BoolVar(&s.histogram, "histogram", false, "tell the 50th, 99th and 99.9th percentile of the operations, at some cost in rate")
+	flags.DurationVar(&s.quiet, "quiet", 300*time.Millisecond, "an engine that was idle for so long has done its merges")
+	flags.BoolVar(&s.sync, "sync", false, "sync each write")
 	flags.BoolVar(&s.json, "json", false, "print results as JSON")
+	flags.BoolVar(&s.goBench, "gobench", false, "print results as go test -bench does, for benchstat")
+	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
+	flags.StringVar(&s.table, "table", "", "name of these results in the file")
 	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of one engine to this file")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -122,11 +151,11 @@ func parse(args []string) (s settings, err error) {
 	if s.reads == 0 {
 		s.reads = s.num
 	}
-	if s.num < 1 || s.reads < 10 || s.keyBytes < 8 || s.valueBytes < 1 || s.threads < 1 || s.rounds < 1 {
-		return s, errors.New("want -num of 1 or more, -reads of 10, -key_size of 8, -value_size, -threads and -rounds of 1")
+	if s.num < 1 || s.num > maxEntries || s.reads < 10 || s.keyBytes < 8 || s.valueBytes < 1 || s.threads < 1 || s.rounds < 1 {
+		return s, errors.New("want -num of 1 to 1,000,000,000, -reads of 10, -key_size of 8, -value_size, -threads and -rounds of 1")
 	}
-	if len(s.engines) == 0 || s.writeRate < 1 || s.bloomBits < 0 || s.memoryLimit < 0 {
-		return s, errors.New("want an -engine that is built in, -benchmark_write_rate_limit of 1 or more, -bloom_bits and -memory_limit of 0")
+	if len(s.engines) == 0 || s.writeRate < 1 || s.quiet <= 0 || s.bloomBits < 0 || s.memoryLimit < 0 {
+		return s, errors.New("want an -engine that is built in, -quiet of more than 0, -benchmark_write_rate_limit of 1 or more, -bloom_bits and -memory_limit of 0")
 	}
 	if _, ok := mergeRules[s.mergeRule]; !ok {
 		return s, fmt.Errorf("-merge_rule %q, want tiered, always or never", s.mergeRule)
@@ -149,25 +178,26 @@ func (s settings) measure() (results []result, err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	if !s.existing {
-		dir = filepath.Join(dir, s.engines[0])
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, err
-		}
-	} else {
-		dir = filepath.Join(dir, s.engines[0])
-	}
 	if s.cgroup != "" {
 		if err := joinCgroup(s.cgroup); err != nil {
 			return nil, err
 		}
 	}
 	memory := watchMemory()
-	e, err := openEngine(s.engines[0], dir, s.sizing())
+	b := &bench{settings: s, dir: filepath.Join(dir, s.engines[0]), data: data{seed: s.seed, keyBytes: s.keyBytes, valueBytes: s.valueBytes}}
+	if s.existing {
+		b.loaded, err = uint64(s.num), b.open()
+	} else {
+		err = b.fresh(false)
+	}
+	defer func() {
+		if b.engine != nil {
+			err = errors.Join(err, b.engine.close())
+		}
+	}()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.close()) }()
 	if s.cpuProfile != "" {
 		file, err := os.Create(s.cpuProfile)
 		if err != nil {
@@ -178,9 +208,12 @@ func (s settings) measure() (results []result, err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	b := &bench{settings: s, data: data{s.seed, s.keyBytes, s.valueBytes}, engine: e}
 	for _, phase := range s.phases {
 		r, err := b.run(phase)
+		if errors.Is(err, errNotOffered) {
+			fmt.Fprintf(os.Stderr, "dbbench: skipping %s of %s: %v\n", phase, s.engines[0], errNotOffered)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -200,84 +233,7 @@ func (s settings) sizing() sizing {
 	return sizing{s.memtableBytes, cacheBytes, dataBytes, s.bloomBits, mergeRules[s.mergeRule]}
 }
 
+// maxEntries keeps the arithmetic of overwrite within 64 bits.
+const maxEntries = 1_000_000_000
+
 var mergeRules = map[string]lsm.MergeRule{"tiered": lsm.SizeTiered, "always": lsm.MergeAlways, "never": lsm.MergeNever}
-
-// compare runs each engine of each round in a process of its own.
-func compare(s settings) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	rates := map[string]map[string][]float64{} // by phase and engine
-	anonymous := map[string]int64{}
-	var all []result
-	for range s.rounds {
-		for _, name := range s.engines {
-			results, err := child(self, s, name)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			all = append(all, results...)
-			for _, r := range results {
-				if rates[r.Phase] == nil {
-					rates[r.Phase] = map[string][]float64{}
-				}
-				rates[r.Phase][name] = append(rates[r.Phase][name], r.rate())
-				anonymous[name] = max(anonymous[name], r.PeakAnonymous)
-			}
-		}
-	}
-	if s.json {
-		return json.NewEncoder(os.Stdout).Encode(all)
-	}
-	fmt.Println("#", environment())
-	fmt.Printf("# %d entries of %d + %d bytes, seed %d, %d rounds; medians in ops/s (least-greatest)\n",
-		s.num, s.keyBytes, s.valueBytes, s.seed, s.rounds)
-	for _, phase := range s.phases {
-		fmt.Printf("%-14s", phase)
-		best, ours := 0.0, 0.0
-		for i, name := range s.engines {
-			sorted := slices.Sorted(slices.Values(rates[phase][name]))
-			median := sorted[len(sorted)/2]
-			fmt.Printf("  %s %.0f (%.0f-%.0f)", name, median, sorted[0], sorted[len(sorted)-1])
-			if i == 0 {
-				ours = median
-			} else {
-				best = max(best, median)
-			}
-		}
-		if best > 0 {
-			fmt.Printf("  ratio %.2f", ours/best)
-		}
-		fmt.Println()
-	}
-	for _, r := range all {
-		fmt.Println("#", r)
-	}
-	fmt.Printf("%-14s", "anonymous MB")
-	for _, name := range s.engines {
-		fmt.Printf("  %s %d", name, anonymous[name]>>20)
-	}
-	fmt.Println()
-	return nil
-}
-
-func child(self string, s settings, name string) (results []result, err error) {
-	args := []string{
-		"-json", "-engine", name, "-benchmarks", strings.Join(s.phases, ","),
-		"-num", strconv.Itoa(s.num), "-reads", strconv.Itoa(s.reads),
-		"-key_size", strconv.Itoa(s.keyBytes), "-value_size", strconv.Itoa(s.valueBytes),
-		"-write_buffer_size", strconv.FormatInt(s.memtableBytes, 10),
-		"-threads", strconv.Itoa(s.threads), "-seed", strconv.FormatUint(s.seed, 10),
-		"-benchmark_write_rate_limit", strconv.Itoa(s.writeRate), "-bloom_bits", strconv.Itoa(s.bloomBits),
-		"-merge_rule", s.mergeRule, "-histogram=" + strconv.FormatBool(s.histogram), "-cgroup", s.cgroup,
-		"-use_existing_db=" + strconv.FormatBool(s.existing), "-db", s.dir,
-	}
-	command := exec.Command(self, args...)
-	command.Stderr = os.Stderr
-	out, err := command.Output()
-	if err != nil {
-		return nil, err
-	}
-	return results, json.Unmarshal(out, &results)
-}

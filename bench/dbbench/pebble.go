@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -28,6 +29,26 @@ func openPebble(dir string, s sizing) (engine, error) {
 }
 
 func (e pebbleEngine) set(key, value []byte) error { return e.db.Set(key, value, pebble.NoSync) }
+
+func (e pebbleEngine) apply(writes []write, sync bool) (err error) {
+	b := e.db.NewBatch()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for _, w := range writes {
+		if w.remove {
+			err = b.Delete(w.key, nil)
+		} else {
+			err = b.Set(w.key, w.value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.Commit(&pebble.WriteOptions{Sync: sync})
+}
+
+func (e pebbleEngine) compact() error {
+	return e.db.Compact(context.Background(), nil, []byte(lastKey), true)
+}
 
 func (e pebbleEngine) flush() error {
 	if err := e.db.Flush(); err != nil {

@@ -1,21 +1,21 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"docstore/bench/internal/machine"
 )
 
 // quietSince waits until the process has been idle for a while, which is when
 // an engine has done its merges, and returns when that while began.
-func quietSince() (time.Time, error) {
-	const while, share = 300 * time.Millisecond, 20 // less than a twentieth of a processor
+func quietSince(while time.Duration) (time.Time, error) {
+	const share = 20 // less than a twentieth of a processor
 	for {
 		start := time.Now()
 		before, err := cpuTime()
@@ -72,27 +72,13 @@ func procNumber(name, field string) int64 {
 
 // environment describes what the figures hold for.
 func environment() string {
-	cpu := "unknown processor"
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	if _, rest, ok := strings.Cut(string(info), "model name"); ok {
-		rest, _, _ = strings.Cut(rest, "\n")
-		cpu = strings.TrimSpace(strings.TrimLeft(rest, "\t :"))
-	}
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	s := fmt.Sprintf("%s, %s/%s, kernel %s, %s, %d processors", time.Now().UTC().Format(time.RFC3339),
-		runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(kernel)), cpu, runtime.NumCPU())
-	s += ", " + runtime.Version()
+	s := time.Now().UTC().Format(time.RFC3339) + ", " + machine.Name() + ", commit " + machine.Commit()
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range build.Deps {
 			for _, rival := range []string{"/pebble/", "/goleveldb", "/badger/", "/bbolt"} {
 				if strings.Contains(d.Path, rival) {
 					s += ", " + d.Path + " " + d.Version
 				}
-			}
-		}
-		for _, setting := range build.Settings {
-			if setting.Key == "vcs.revision" {
-				s += ", commit " + setting.Value[:min(12, len(setting.Value))]
 			}
 		}
 	}

@@ -14,13 +14,16 @@ import (
 	"unsafe"
 )
 
-func init() { engines["rocksdb"] = openRocksDB }
+func init() {
+	engines["rocksdb"] = func(dir string, s sizing) (engine, error) { return openRocksDB(dir, s, false) }
+	engines["rocksdb-universal"] = func(dir string, s sizing) (engine, error) { return openRocksDB(dir, s, true) }
+}
 
 // rocksdbEngine lives as long as the process: its options are never freed.
 type rocksdbEngine struct {
-	db    *C.rocksdb_t
-	reads *C.rocksdb_readoptions_t
-	write *C.rocksdb_writeoptions_t
+	db            *C.rocksdb_t
+	reads         *C.rocksdb_readoptions_t
+	write, synced *C.rocksdb_writeoptions_t
 }
 
 // rocksdbError takes over what a call left as its error.
@@ -32,12 +35,17 @@ func rocksdbError(message *C.char) error {
 	return errors.New("rocksdb: " + C.GoString(message))
 }
 
-func openRocksDB(dir string, s sizing) (engine, error) {
+// openRocksDB opens a store that merges by levels, or tables of like size as docstore
+// does.
+func openRocksDB(dir string, s sizing, universal bool) (engine, error) {
 	o := C.rocksdb_options_create()
 	C.rocksdb_options_set_create_if_missing(o, 1)
 	C.rocksdb_options_set_compression(o, C.rocksdb_no_compression)
 	C.rocksdb_options_set_write_buffer_size(o, C.size_t(s.memtableBytes))
 	C.rocksdb_options_increase_parallelism(o, 2)
+	if universal {
+		C.rocksdb_options_set_compaction_style(o, C.rocksdb_universal_compaction)
+	}
 	table := C.rocksdb_block_based_options_create()
 	C.rocksdb_block_based_options_set_filter_policy(table, C.rocksdb_filterpolicy_create_bloom_full(10))
 	C.rocksdb_block_based_options_set_block_cache(table, C.rocksdb_cache_create_lru(C.size_t(s.cacheBytes)))
@@ -46,13 +54,39 @@ func openRocksDB(dir string, s sizing) (engine, error) {
 	defer C.free(unsafe.Pointer(name))
 	var message *C.char
 	db := C.rocksdb_open(o, name, &message)
-	return &rocksdbEngine{db, C.rocksdb_readoptions_create(), C.rocksdb_writeoptions_create()}, rocksdbError(message)
+	synced := C.rocksdb_writeoptions_create()
+	C.rocksdb_writeoptions_set_sync(synced, 1)
+	return &rocksdbEngine{db, C.rocksdb_readoptions_create(), C.rocksdb_writeoptions_create(), synced}, rocksdbError(message)
 }
 
 func (e *rocksdbEngine) set(key, value []byte) error {
 	var message *C.char
 	C.rocksdb_put(e.db, e.write, cBytes(key), C.size_t(len(key)), cBytes(value), C.size_t(len(value)), &message)
 	return rocksdbError(message)
+}
+
+func (e *rocksdbEngine) apply(writes []write, sync bool) error {
+	b := C.rocksdb_writebatch_create()
+	defer C.rocksdb_writebatch_destroy(b)
+	for _, w := range writes {
+		if w.remove {
+			C.rocksdb_writebatch_delete(b, cBytes(w.key), C.size_t(len(w.key)))
+		} else {
+			C.rocksdb_writebatch_put(b, cBytes(w.key), C.size_t(len(w.key)), cBytes(w.value), C.size_t(len(w.value)))
+		}
+	}
+	how := e.write
+	if sync {
+		how = e.synced
+	}
+	var message *C.char
+	C.rocksdb_write(e.db, how, b, &message)
+	return rocksdbError(message)
+}
+
+func (e *rocksdbEngine) compact() error {
+	C.rocksdb_compact_range(e.db, nil, 0, nil, 0)
+	return nil
 }
 
 // flush has nothing more to call: the driver waits until the process is quiet.

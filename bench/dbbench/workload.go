@@ -1,35 +1,63 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"docstore/bench/internal/machine"
 )
 
-// workloads are those of LevelDB's db_bench, by its names. Each returns the
-// number of its operations.
-var workloads = map[string]func(b *bench, threads int) (ops int, err error){
-	"fillrandom":  (*bench).fillRandom,
-	"readrandom":  func(b *bench, threads int) (int, error) { return b.read(threads, 0) },
-	"readmissing": func(b *bench, threads int) (int, error) { return b.read(threads, 1<<40) },
-	"readseq":     func(b *bench, _ int) (int, error) { return b.scan(iterator.first, iterator.next) },
-	"readreverse": func(b *bench, _ int) (int, error) { return b.scan(iterator.last, iterator.prev) },
-	"seekrandom":  (*bench).seekRandom,
-	"ycsbe":       (*bench).ycsbE,
+// A workload is one of LevelDB's db_bench or of YCSB, by its name.
+type workload struct {
+	// run does it and returns the number of its operations.
+	run func(b *bench, threads int) (ops int, err error)
+	// writes is set if it is over only when the engine has done the merges that it
+	// brought about.
+	writes bool
+}
 
-	"readwhilewriting": func(b *bench, threads int) (int, error) {
-		return b.whileWriting(func() (int, error) { return b.read(threads, 0) })
-	},
-	"seekrandomwhilewriting": func(b *bench, threads int) (int, error) {
+var workloads = map[string]workload{
+	"fillseq":      {func(b *bench, _ int) (int, error) { return b.fill(b.num, true, b.setOne) }, true},
+	"fillrandom":   {func(b *bench, _ int) (int, error) { return b.fill(b.num, false, b.setOne) }, true},
+	"fillsync":     {func(b *bench, _ int) (int, error) { return b.fill(max(1, b.num/syncShare), false, b.setSynced) }, true},
+	"fillbatch":    {func(b *bench, _ int) (int, error) { return b.fill(b.num, false, b.setInBatches()) }, true},
+	"overwrite":    {func(b *bench, _ int) (int, error) { return b.overwrite() }, true},
+	"deleterandom": {func(b *bench, _ int) (int, error) { return b.deleteRandom() }, true},
+	"compact":      {func(b *bench, _ int) (int, error) { return b.compact() }, true},
+	"open":         {func(b *bench, _ int) (int, error) { return b.reopen() }, false},
+
+	"readrandom":  {func(b *bench, threads int) (int, error) { return b.read(threads, b.anyEntry) }, false},
+	"readhot":     {func(b *bench, threads int) (int, error) { return b.read(threads, b.hotEntry) }, false},
+	"readmissing": {func(b *bench, threads int) (int, error) { return b.read(threads, b.missingEntry) }, false},
+	"readseq":     {func(b *bench, _ int) (int, error) { return b.scan(iterator.first, iterator.next) }, false},
+	"readreverse": {func(b *bench, _ int) (int, error) { return b.scan(iterator.last, iterator.prev) }, false},
+	"seekrandom":  {(*bench).seekRandom, false},
+
+	"readwhilewriting": {func(b *bench, threads int) (int, error) {
+		return b.whileWriting(func() (int, error) { return b.read(threads, b.anyEntry) })
+	}, false},
+	"readwhilescanning": {func(b *bench, threads int) (int, error) {
+		return b.whileScanning(func() (int, error) { return b.read(threads, b.anyEntry) })
+	}, false},
+	"seekrandomwhilewriting": {func(b *bench, threads int) (int, error) {
 		return b.whileWriting(func() (int, error) { return b.seekFresh(threads) })
-	},
-	"ycsbewhilewriting": func(b *bench, threads int) (int, error) {
-		return b.whileWriting(func() (int, error) { return b.ycsbE(threads) })
-	},
+	}, false},
+	"ycsbewhilewriting": {func(b *bench, threads int) (int, error) {
+		return b.whileWriting(func() (int, error) { return b.ycsb(threads, ycsbMixes["ycsbe"]) })
+	}, false},
+}
+
+func init() {
+	for name, mix := range ycsbMixes {
+		workloads[name] = workload{func(b *bench, threads int) (int, error) { return b.ycsb(threads, mix) }, false}
+	}
 }
 
 func workloadNames() []string {
@@ -44,6 +72,7 @@ func workloadNames() []string {
 // bench is one engine under the workloads.
 type bench struct {
 	settings
+	dir    string
 	data   data
 	engine engine
 
@@ -51,8 +80,12 @@ type bench struct {
 		sync.Mutex
 		key, value []byte
 	}
-	wrote     bool          // by the phase, beside what it measures
-	inserted  atomic.Uint64 // entries beyond num
+	wrote    bool          // by the phase, beside what it measures
+	loaded   uint64        // entries of the last fill
+	removed  bool          // the odd ones are gone
+	inserted atomic.Uint64 // entries beyond those loaded
+
+	clock     clock
 	latencies struct {
 		sync.Mutex
 		histogram
@@ -60,82 +93,52 @@ type bench struct {
 }
 
 // entries is the number of entries that there are.
-func (b *bench) entries() int { return b.num + int(b.inserted.Load()) }
-
-// result is one phase of one engine.
-type result struct {
-	Engine  string  `json:"engine"`
-	Phase   string  `json:"phase"`
-	Ops     int     `json:"ops"`
-	Seconds float64 `json:"seconds"`
-	// CPUSeconds is what all threads of the process took of all processors. It
-	// varies less than Seconds where the machine is not quiet.
-	CPUSeconds float64 `json:"cpu_seconds"`
-	// PeakAnonymous is the most anonymous memory of the process, seen every few
-	// milliseconds since it began; PeakResident counts mapped pages too.
-	PeakAnonymous int64 `json:"peak_anonymous_bytes"`
-	PeakResident  int64 `json:"peak_resident_bytes"`
-	// ReadBytes and WrittenBytes are what the process had the disk read, and what it
-	// handed to the kernel to be written, mapped files too.
-	ReadBytes    int64 `json:"read_bytes"`
-	WrittenBytes int64 `json:"written_bytes"`
-	// UserBytes are those of the keys and values of Ops entries.
-	UserBytes int64 `json:"user_bytes"`
-	// Amplification is how often the phase's bytes were written to tables, and
-	// RuleAmplification how often the rule says, if the engine knows.
-	Amplification     float64 `json:"amplification,omitempty"`
-	RuleAmplification float64 `json:"rule_amplification,omitempty"`
-	// P50, P99 and P999 are of gets, with -histogram.
-	P50  time.Duration `json:"p50_ns,omitempty"`
-	P99  time.Duration `json:"p99_ns,omitempty"`
-	P999 time.Duration `json:"p999_ns,omitempty"`
+func (b *bench) entries() int {
+	n := b.loaded + b.inserted.Load()
+	if b.removed {
+		n -= b.loaded / 2
+	}
+	return int(n)
 }
 
-func (r result) rate() float64 { return float64(r.Ops) / r.Seconds }
-
-func (r result) String() string {
-	ops := float64(r.Ops)
-	s := fmt.Sprintf("%-10s %-22s %10.0f ops/s %8.1f ns/op %8.1f ns/op of processors  anonymous %d MB, resident %d MB",
-		r.Engine, r.Phase, r.rate(), 1e9/r.rate(), 1e9*r.CPUSeconds/ops, r.PeakAnonymous>>20, r.PeakResident>>20)
-	if r.ReadBytes > 0 {
-		s += fmt.Sprintf("  read %.0f bytes/op", float64(r.ReadBytes)/ops)
-	}
-	if strings.HasPrefix(r.Phase, "fill") {
-		s += fmt.Sprintf("  written %.2f times", float64(r.WrittenBytes)/float64(r.UserBytes))
-	}
-	if r.Amplification > 0 {
-		s += fmt.Sprintf("  tables %.2f times, by the rule %.2f", r.Amplification, r.RuleAmplification)
-	}
-	if r.P50 > 0 {
-		s += fmt.Sprintf("  p50 %v p99 %v p99.9 %v", r.P50, r.P99, r.P999)
-	}
-	return s
+// there tells whether an entry is.
+func (b *bench) there(i uint64) bool {
+	return i < b.loaded && (!b.removed || i%2 == 0) || i >= b.loaded && i < b.loaded+b.inserted.Load()
 }
+
+// The clock is what the process had used when a phase began.
+type clock struct {
+	start         time.Time
+	cpu           time.Duration
+	read, written int64
+	others        machine.Watch
+}
+
+// begin starts the clock. Workloads that have something to prepare start it again.
+func (b *bench) begin() (err error) {
+	cpu, err := cpuTime()
+	b.clock = clock{time.Now(), cpu, ioBytes("read_bytes:"), ioBytes("write_bytes:"), machine.NewWatch(cpu)}
+	return err
+}
+
+// errNotOffered is what a phase ends with that an engine has no means for.
+var errNotOffered = errors.New("the engine has no such operation")
 
 // run does a phase: a workload's name, and the number of threads behind a colon.
 func (b *bench) run(phase string) (result, error) {
-	name, threads := phase, b.threads
-	if at := strings.IndexByte(phase, ':'); at >= 0 {
-		name = phase[:at]
-		if _, err := fmt.Sscan(phase[at+1:], &threads); err != nil || threads < 1 {
-			return result{}, fmt.Errorf("phase %q: no number of threads", phase)
-		}
-	}
-	workload := workloads[name]
-	if workload == nil {
-		return result{}, fmt.Errorf("workload %q, want one of %s", name, strings.Join(workloadNames(), ", "))
-	}
-	cpuBefore, err := cpuTime()
+	name, threads, err := b.parsePhase(phase)
 	if err != nil {
 		return result{}, err
 	}
+	w := workloads[name]
 	b.wrote, b.latencies.histogram = false, histogram{}
-	readBefore, writtenBefore := ioBytes("read_bytes:"), ioBytes("write_bytes:")
-	start := time.Now()
-	ops, err := workload(b, threads)
+	if err := b.begin(); err != nil {
+		return result{}, err
+	}
+	ops, err := w.run(b, threads)
 	end := time.Now()
-	if err == nil && name == "fillrandom" {
-		end, err = quietSince()
+	if err == nil && w.writes {
+		end, err = quietSince(b.quiet)
 	}
 	if err != nil {
 		return result{}, fmt.Errorf("%s: %w", phase, err)
@@ -143,9 +146,10 @@ func (b *bench) run(phase string) (result, error) {
 	cpu, err := cpuTime()
 	r := result{
 		Engine: b.engines[0], Phase: phase, Ops: ops,
-		Seconds: end.Sub(start).Seconds(), CPUSeconds: (cpu - cpuBefore).Seconds(),
-		ReadBytes: ioBytes("read_bytes:") - readBefore, WrittenBytes: ioBytes("write_bytes:") - writtenBefore,
+		Seconds: end.Sub(b.clock.start).Seconds(), CPUSeconds: (cpu - b.clock.cpu).Seconds(),
+		ReadBytes: ioBytes("read_bytes:") - b.clock.read, WrittenBytes: ioBytes("write_bytes:") - b.clock.written,
 		UserBytes: int64(ops) * int64(b.data.keyBytes+b.data.valueBytes),
+		Others:    b.clock.others.Others(cpu),
 	}
 	if e, ok := b.engine.(interface{ amplification() (tables, rule float64) }); ok && name == "fillrandom" {
 		r.Amplification, r.RuleAmplification = e.amplification()
@@ -156,161 +160,127 @@ func (b *bench) run(phase string) (result, error) {
 	}
 	if err == nil && b.wrote { // the next phase begins where nothing is going on
 		if err = b.engine.flush(); err == nil {
-			_, err = quietSince()
+			_, err = quietSince(b.quiet)
 		}
 	}
 	return r, err
 }
 
-func (b *bench) fillRandom(int) (int, error) {
-	var key, value []byte
-	for i := range uint64(b.num) {
-		key = b.data.key(key, i)
-		value = b.data.value(value, key)
-		if err := b.engine.set(key, value); err != nil {
-			return 0, err
+func (b *bench) parsePhase(phase string) (name string, threads int, err error) {
+	name, threads = phase, b.threads
+	if at := strings.IndexByte(phase, ':'); at >= 0 {
+		name = phase[:at]
+		if _, err := fmt.Sscan(phase[at+1:], &threads); err != nil || threads < 1 {
+			return "", 0, fmt.Errorf("phase %q: no number of threads", phase)
 		}
 	}
-	return b.num, b.engine.flush()
+	if workloads[name].run == nil {
+		return "", 0, fmt.Errorf("workload %q, want one of %s", name, strings.Join(workloadNames(), ", "))
+	}
+	if b.removed && strings.HasPrefix(name, "ycsb") {
+		return "", 0, fmt.Errorf("%s after deleterandom: it wants all entries; fill or overwrite first", name)
+	}
+	return name, threads, nil
 }
 
-// read gets random keys that are there, or, from an offset beyond them on,
-// that are not. Of each value the length and the first byte are looked at.
-func (b *bench) read(threads int, offset uint64) (int, error) {
-	return b.reads * threads, parallel(threads, func(thread int) error {
-		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
-		var key, value, want []byte
-		var latencies *histogram
-		if b.histogram {
-			latencies = new(histogram)
-			defer func() {
-				b.latencies.Lock()
-				b.latencies.merge(latencies)
-				b.latencies.Unlock()
-			}()
-		}
-		for range b.reads {
-			key = b.data.key(key, offset+random.Uint64N(uint64(b.num)))
-			got, found, err := b.get(latencies, value[:0], key)
-			if err != nil {
-				return err
-			}
-			if found != (offset == 0) {
-				return fmt.Errorf("key %x: found is %v", key, found)
-			}
-			if value = got; found {
-				if want = b.data.value(want, key); len(value) != len(want) || value[0] != want[0] {
-					return fmt.Errorf("key %x: another value", key)
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// get is the engine's, timed if there is where to count it.
-func (b *bench) get(latencies *histogram, dst, key []byte) ([]byte, bool, error) {
-	if latencies == nil {
-		return b.engine.get(dst, key)
-	}
-	start := time.Now()
-	value, found, err := b.engine.get(dst, key)
-	latencies.add(time.Since(start))
-	return value, found, err
-}
-
-func (b *bench) scan(start, step func(iterator) bool) (count int, err error) {
-	it, err := b.engine.iterator()
-	if err != nil {
-		return 0, err
-	}
-	bytes := 0
-	for ok := start(it); ok; ok = step(it) {
-		value, err := it.value()
-		if err != nil {
-			return 0, err
-		}
-		bytes += len(it.key()) + len(value)
-		count++
-	}
-	if err := it.close(); err != nil {
-		return 0, err
-	}
-	if count != b.entries() || bytes != count*(b.data.keyBytes+b.data.valueBytes) {
-		return 0, fmt.Errorf("%d entries of %d bytes, want %d", count, bytes, b.entries())
-	}
-	return count, nil
-}
-
-// seekRandom seeks a random key and reads ten entries from there on.
-func (b *bench) seekRandom(threads int) (int, error) {
-	const entries = 10
-	return b.reads / entries * threads, parallel(threads, func(thread int) error {
-		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
-		it, err := b.engine.iterator()
-		if err != nil {
+// fresh empties the store.
+func (b *bench) fresh(sequential bool) (err error) {
+	if b.engine != nil {
+		if err := b.engine.close(); err != nil {
 			return err
 		}
-		var key []byte
-		for range b.reads / entries {
-			key = b.data.key(key, 1<<40+random.Uint64N(uint64(b.num)))
-			ok := it.seek(key)
-			for n := 0; ok && n < entries; n++ {
-				if _, err := it.value(); err != nil {
-					return err
-				}
-				ok = it.next()
-			}
-		}
-		return it.close()
-	})
-}
-
-// check compares what is stored with what should be, entry by entry.
-func (b *bench) check() error {
-	it, err := b.engine.iterator()
-	if err != nil {
+		b.engine = nil
+	}
+	if err := os.RemoveAll(b.dir); err != nil {
 		return err
 	}
-	var scratch, key []byte
-	count := 0
-	for ok := it.first(); ok; ok = it.next() {
-		value, err := it.value()
-		if err != nil {
-			return err
-		}
-		if !b.data.right(it.key(), value, scratch) {
-			return fmt.Errorf("check: key %x has another value", it.key())
-		}
-		count++
-	}
-	if err := it.close(); err != nil {
-		return err
-	}
-	if count != b.entries() {
-		return fmt.Errorf("check: %d entries, want %d", count, b.entries())
-	}
-	for i := uint64(0); i < uint64(b.num); i += 1 + uint64(b.num)/10_000 {
-		key = b.data.key(key, i)
-		value, found, err := b.engine.get(nil, key)
-		if err != nil || !found || !b.data.right(key, value, scratch) {
-			return fmt.Errorf("check: key %x: found is %v, error %w", key, found, err)
-		}
-	}
-	return nil
+	b.data.sequential, b.data.generation = sequential, 0
+	b.loaded, b.removed = 0, false
+	b.inserted.Store(0)
+	return b.open()
 }
 
-func parallel(threads int, work func(thread int) error) error {
+func (b *bench) open() (err error) {
+	b.engine, err = openEngine(b.engines[0], b.dir, b.sizing())
+	return err
+}
+
+// reopen measures how long the store takes from being opened to answering. Ten times
+// are enough for a figure, and for a store that replays its log not too many.
+func (b *bench) reopen() (int, error) {
+	const times = 10
+	var opening time.Duration
+	key := b.data.key(nil, 0)
+	for range times {
+		if err := b.engine.close(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := b.open(); err != nil {
+			return 0, err
+		}
+		if _, found, err := b.engine.get(nil, key); err != nil || found != b.there(0) {
+			return 0, fmt.Errorf("the first get: found is %v, error %w", found, err)
+		}
+		took := time.Since(start)
+		b.latencies.add(took)
+		opening += took
+	}
+	b.clock.start = time.Now().Add(-opening) // closing does not count
+	return times, nil
+}
+
+// compact has the engine merge everything.
+func (b *bench) compact() (int, error) {
+	e, ok := b.engine.(interface{ compact() error })
+	if !ok {
+		return 0, errNotOffered
+	}
+	return 1, e.compact()
+}
+
+// A recorder counts how long operations take, if that is asked for.
+type recorder struct{ *histogram }
+
+func (r recorder) begin() (start time.Time) {
+	if r.histogram != nil {
+		start = time.Now()
+	}
+	return start
+}
+
+func (r recorder) end(start time.Time) {
+	if r.histogram != nil {
+		r.add(time.Since(start))
+	}
+}
+
+// record gives work a recorder whose counts join those of the phase.
+func (b *bench) record(work func(lat recorder) error) error {
+	var lat recorder
+	if b.histogram {
+		lat.histogram = new(histogram)
+		defer func() {
+			b.latencies.Lock()
+			defer b.latencies.Unlock()
+			b.latencies.merge(lat.histogram)
+		}()
+	}
+	return work(lat)
+}
+
+// parallel has so many threads work, each with a source of its own of random numbers,
+// the same for every engine.
+func (b *bench) parallel(threads int, work func(random *rand.Rand, lat recorder) error) error {
 	errs := make([]error, threads)
 	var running sync.WaitGroup
 	for thread := range threads {
-		running.Go(func() { errs[thread] = work(thread) })
+		running.Go(func() {
+			errs[thread] = b.record(func(lat recorder) error {
+				return work(rand.New(rand.NewPCG(b.data.seed, uint64(thread))), lat)
+			})
+		})
 	}
 	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -1,117 +1,120 @@
 package main
 
-import (
-	"fmt"
-	"math/rand/v2"
-	"time"
+import "fmt"
 
-	"docstore/bench/internal/zipf"
-)
+// Workloads that only write, one thread of them. With -sync each write is synced.
 
-// Workloads that read while a writer runs. It overwrites random entries with what they
-// hold, at a rate that is the same for all engines: otherwise the faster one would
-// have more merges to do beside its reads.
+// syncShare is the part of -num that fillsync writes, as in LevelDB's db_bench.
+const syncShare = 1000
 
-// whileWriting runs reads beside the writer.
-func (b *bench) whileWriting(reads func() (int, error)) (ops int, err error) {
-	done, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- b.write(done) }()
-	ops, err = reads()
-	close(done)
-	if writeErr := <-ended; err == nil {
-		err = writeErr
+// overwriteStep leads from an entry to the next one that is overwritten or removed: a
+// prime larger than any -num has no divisor in common with it, and so all are met.
+const overwriteStep = 2_147_483_647
+
+// A setter writes an entry; last tells that none follows.
+type setter func(key, value []byte, last bool) error
+
+// setOne writes an entry, for a B-tree in a transaction with others.
+func (b *bench) setOne(key, value []byte, last bool) error {
+	if b.sync {
+		return b.setSynced(key, value, last)
 	}
-	b.wrote = true
-	return ops, err
+	return b.engine.set(key, value)
 }
 
-// write overwrites entries until done is closed.
-func (b *bench) write(done <-chan struct{}) error {
-	const together = 100
-	random := rand.New(rand.NewPCG(b.data.seed, 1<<32))
-	start := time.Now()
-	for written := 0; ; written += together {
-		due := start.Add(time.Duration(float64(written) / float64(b.writeRate) * float64(time.Second)))
-		select {
-		case <-done:
+// setSynced returns when the entry would survive a power failure.
+func (b *bench) setSynced(key, value []byte, _ bool) error {
+	return b.engine.apply([]write{{key: key, value: value}}, true)
+}
+
+// setInBatches writes so many entries together as LevelDB's fillbatch does.
+func (b *bench) setInBatches() setter {
+	gathered := new(batch)
+	var writes []write
+	return func(key, value []byte, last bool) error {
+		if full := gathered.add(key, value); !full && !last {
 			return nil
-		case <-time.After(time.Until(due)):
 		}
-		for range together {
-			if err := b.set(random.Uint64N(uint64(b.num))); err != nil {
-				return err
-			}
+		writes = writes[:0]
+		if err := gathered.drain(func(key, value []byte) error {
+			writes = append(writes, write{key: key, value: value})
+			return nil
+		}); err != nil {
+			return err
 		}
+		return b.engine.apply(writes, b.sync)
 	}
 }
 
-// set writes an entry: engines take one writer at a time.
-func (b *bench) set(i uint64) error {
-	b.writing.Lock()
-	defer b.writing.Unlock()
-	b.writing.key = b.data.key(b.writing.key, i)
-	b.writing.value = b.data.value(b.writing.value, b.writing.key)
-	return b.engine.set(b.writing.key, b.writing.value)
+// fill writes entries into an empty store.
+func (b *bench) fill(count int, sequential bool, set setter) (int, error) {
+	if err := b.fresh(sequential); err != nil {
+		return 0, err
+	}
+	if err := b.begin(); err != nil {
+		return 0, err
+	}
+	b.loaded = uint64(count)
+	return count, b.writeAll(func(n uint64) uint64 { return n }, set)
 }
 
-// seekFresh is seekRandom with an iterator of its own for each seek, as whoever wants
-// to see what is written meanwhile needs one.
-func (b *bench) seekFresh(threads int) (int, error) {
-	const entries = 10
-	count := b.reads / entries
-	return count * threads, parallel(threads, func(thread int) error {
-		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
-		var key []byte
-		for range count {
-			key = b.data.key(key, 1<<40+random.Uint64N(uint64(b.num)))
-			if err := b.scanFrom(key, entries); err != nil {
+// overwrite gives every entry another value, in another order than they came in.
+func (b *bench) overwrite() (int, error) {
+	if b.inserted.Load() > 0 {
+		return 0, fmt.Errorf("%d entries have been inserted: fill first", b.inserted.Load())
+	}
+	b.data.generation++
+	b.removed = false
+	return int(b.loaded), b.writeAll(func(n uint64) uint64 { return n * overwriteStep % b.loaded }, b.setOne)
+}
+
+// writeAll writes all entries, entry(n) as the nth one, and flushes.
+func (b *bench) writeAll(entry func(n uint64) uint64, set setter) error {
+	var key, value []byte
+	err := b.record(func(lat recorder) error {
+		for n := range b.loaded {
+			key = b.data.key(key, entry(n))
+			value = b.data.value(value, key)
+			start := lat.begin()
+			if err := set(key, value, n == b.loaded-1); err != nil {
 				return err
 			}
+			lat.end(start)
 		}
 		return nil
 	})
-}
-
-// scanFrom reads up to n entries from a key on.
-func (b *bench) scanFrom(key []byte, n int) error {
-	it, err := b.engine.iterator()
 	if err != nil {
 		return err
 	}
-	for ok := it.seek(key); ok && n > 0; ok = it.next() {
-		value, err := it.value()
-		if err != nil {
-			return err
-		}
-		if len(it.key()) != b.data.keyBytes || len(value) != b.data.valueBytes {
-			return fmt.Errorf("entry of %d + %d bytes", len(it.key()), len(value))
-		}
-		n--
-	}
-	return it.close()
+	return b.engine.flush()
 }
 
-// ycsbE is YCSB's workload E: of a hundred operations 95 read up to a hundred entries
-// from one on, some far more often than others, and five add one.
-func (b *bench) ycsbE(threads int) (int, error) {
-	const entries, insertPercent = 100, 5
-	z := zipf.New(b.num)
-	count := b.reads / entries
-	return count * threads, parallel(threads, func(thread int) error {
-		random := rand.New(rand.NewPCG(b.data.seed, uint64(thread)))
-		var key []byte
-		for range count {
-			var err error
-			if random.IntN(100) < insertPercent {
-				err = b.set(uint64(b.num) + b.inserted.Add(1) - 1)
-			} else {
-				key = b.data.key(key, z.Draw(random))
-				err = b.scanFrom(key, 1+random.IntN(entries))
+// deleteRandom removes every other entry, in no order.
+func (b *bench) deleteRandom() (int, error) {
+	if b.removed {
+		return 0, fmt.Errorf("deleterandom a second time: fill or overwrite first")
+	}
+	var key []byte
+	ops := 0
+	err := b.record(func(lat recorder) error {
+		for n := range b.loaded {
+			i := n * overwriteStep % b.loaded
+			if i%2 == 0 {
+				continue
 			}
-			if err != nil {
+			key = b.data.key(key, i)
+			start := lat.begin()
+			if err := b.engine.apply([]write{{key: key, remove: true}}, b.sync); err != nil {
 				return err
 			}
+			lat.end(start)
+			ops++
 		}
 		return nil
 	})
+	if err != nil {
+		return 0, err
+	}
+	b.removed = true
+	return ops, b.engine.flush()
 }

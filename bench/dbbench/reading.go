@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Workloads that read. Each entry that is found has its value's length and first byte
+// looked at; all of it is compared when the clock has stopped.
+
+// missing is from where on no entry is.
+const missing = 1 << 40
+
+func (b *bench) anyEntry(random *rand.Rand) uint64 { return random.Uint64N(b.loaded) }
+
+// hotEntry is one of a hundredth of all, wherever they lie.
+func (b *bench) hotEntry(random *rand.Rand) uint64 { return random.Uint64N((b.loaded + 99) / 100) }
+
+func (b *bench) missingEntry(random *rand.Rand) uint64 { return missing + random.Uint64N(b.loaded) }
+
+// read gets random entries.
+func (b *bench) read(threads int, draw func(*rand.Rand) uint64) (int, error) {
+	return b.reads * threads, b.parallel(threads, func(random *rand.Rand, lat recorder) error {
+		g := getter{bench: b, lat: lat}
+		for range b.reads {
+			if err := g.get(draw(random)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// getter gets entries with buffers of its own.
+type getter struct {
+	bench            *bench
+	lat              recorder
+	key, value, want []byte
+}
+
+func (g *getter) get(i uint64) error {
+	b := g.bench
+	g.key = b.data.key(g.key, i)
+	start := g.lat.begin()
+	value, found, err := b.engine.get(g.value[:0], g.key)
+	g.lat.end(start)
+	if err != nil {
+		return err
+	}
+	if found != b.there(i) {
+		return fmt.Errorf("key %x: found is %v", g.key, found)
+	}
+	if g.value = value; found {
+		if g.want = b.data.value(g.want, g.key); len(value) != len(g.want) || value[0] != g.want[0] {
+			return fmt.Errorf("key %x: another value", g.key)
+		}
+	}
+	return nil
+}
+
+// scan reads all entries in one direction.
+func (b *bench) scan(start, step func(iterator) bool) (int, error) {
+	it, err := b.engine.iterator()
+	if err != nil {
+		return 0, err
+	}
+	count, bytes := 0, 0
+	for ok := start(it); ok; ok = step(it) {
+		value, err := it.value()
+		if err != nil {
+			return 0, err
+		}
+		bytes += len(it.key()) + len(value)
+		count++
+	}
+	if err := it.close(); err != nil {
+		return 0, err
+	}
+	if count != b.entries() || bytes != count*(b.data.keyBytes+b.data.valueBytes) {
+		return 0, fmt.Errorf("%d entries of %d bytes, want %d", count, bytes, b.entries())
+	}
+	return count, nil
+}
+
+// seekEntries is how many entries are read from where a seek has led to.
+const seekEntries = 10
+
+// seekRandom seeks random keys with one iterator and reads on from there.
+func (b *bench) seekRandom(threads int) (int, error) {
+	count := b.reads / seekEntries
+	return count * threads, b.parallel(threads, func(random *rand.Rand, lat recorder) error {
+		it, err := b.engine.iterator()
+		if err != nil {
+			return err
+		}
+		var key []byte
+		for range count {
+			key = b.data.key(key, b.missingEntry(random))
+			start := lat.begin()
+			ok := it.seek(key)
+			for n := 0; ok && n < seekEntries; n++ {
+				if _, err := it.value(); err != nil {
+					return err
+				}
+				ok = it.next()
+			}
+			lat.end(start)
+		}
+		return it.close()
+	})
+}
+
+// seekFresh is seekRandom with an iterator of its own for each seek, as whoever wants
+// to see what is written meanwhile needs one.
+func (b *bench) seekFresh(threads int) (int, error) {
+	count := b.reads / seekEntries
+	return count * threads, b.parallel(threads, func(random *rand.Rand, lat recorder) error {
+		var key []byte
+		for range count {
+			key = b.data.key(key, b.missingEntry(random))
+			start := lat.begin()
+			if err := b.scanFrom(key, seekEntries); err != nil {
+				return err
+			}
+			lat.end(start)
+		}
+		return nil
+	})
+}
+
+// scanFrom reads up to n entries from a key on.
+func (b *bench) scanFrom(key []byte, n int) error {
+	it, err := b.engine.iterator()
+	if err != nil {
+		return err
+	}
+	for ok := it.seek(key); ok && n > 0; ok = it.next() {
+		value, err := it.value()
+		if err != nil {
+			return err
+		}
+		if len(it.key()) != b.data.keyBytes || len(value) != b.data.valueBytes {
+			return fmt.Errorf("entry of %d + %d bytes", len(it.key()), len(value))
+		}
+		n--
+	}
+	return it.close()
+}
+
+// check compares what is stored with what should be, entry by entry, and gets some.
+func (b *bench) check() error {
+	it, err := b.engine.iterator()
+	if err != nil {
+		return err
+	}
+	var scratch, key []byte
+	count := 0
+	for ok := it.first(); ok; ok = it.next() {
+		value, err := it.value()
+		if err != nil {
+			return err
+		}
+		if !b.data.right(it.key(), value, scratch) {
+			return fmt.Errorf("check: key %x has another value", it.key())
+		}
+		count++
+	}
+	if err := it.close(); err != nil {
+		return err
+	}
+	if count != b.entries() {
+		return fmt.Errorf("check: %d entries, want %d", count, b.entries())
+	}
+	for i := uint64(0); i < b.loaded; i += 1 + b.loaded/10_000 {
+		key = b.data.key(key, i)
+		value, found, err := b.engine.get(nil, key)
+		if err != nil || found != b.there(i) || found && !b.data.right(key, value, scratch) {
+			return fmt.Errorf("check: key %x: found is %v, error %w", key, found, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"docstore/bench/internal/zipf"
+)
+
+// A mix is one of the core workloads of YCSB: how many of a hundred operations are of
+// which kind; the rest read one entry. Some entries are asked for far more often than
+// others (zipfian, 0.99), wherever they lie. Each write is there for the next read.
+type mix struct {
+	update  int  // give an entry a value
+	insert  int  // add an entry
+	modify  int  // read an entry and give it a value
+	scan    int  // read up to ycsbScan entries from one on
+	newest  bool // the newest entries are the most popular
+	opsTold int  // reads of other workloads that one operation stands for
+}
+
+// ycsbScan is how many entries a scan reads at most.
+const ycsbScan = 100
+
+var ycsbMixes = map[string]mix{
+	"ycsba": {update: 50, opsTold: 1},
+	"ycsbb": {update: 5, opsTold: 1},
+	"ycsbc": {opsTold: 1},
+	"ycsbd": {insert: 5, newest: true, opsTold: 1},
+	"ycsbe": {insert: 5, scan: 95, opsTold: ycsbScan},
+	"ycsbf": {modify: 50, opsTold: 1},
+}
+
+// ycsb does the operations of a mix.
+func (b *bench) ycsb(threads int, m mix) (int, error) {
+	popular := zipf.New(int(b.loaded))
+	count := max(1, b.reads/m.opsTold)
+	if m.update+m.insert+m.modify > 0 {
+		b.wrote = true
+	}
+	if err := b.begin(); err != nil { // the distribution takes its time to make
+		return 0, err
+	}
+	return count * threads, b.parallel(threads, func(random *rand.Rand, lat recorder) error {
+		y := ycsbThread{getter: getter{bench: b, lat: lat}, mix: m, popular: popular, random: random}
+		for range count {
+			if err := y.operation(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ycsbThread is one thread of a mix.
+type ycsbThread struct {
+	getter
+	mix     mix
+	popular *zipf.Zipf
+	random  *rand.Rand
+}
+
+func (y *ycsbThread) operation() error {
+	b, m := y.bench, y.mix
+	switch dice := y.random.IntN(100); {
+	case dice < m.update:
+		return y.put(y.draw())
+	case dice < m.update+m.insert:
+		return y.insert()
+	case dice < m.update+m.insert+m.modify:
+		i := y.draw()
+		if err := y.get(i); err != nil {
+			return err
+		}
+		return y.put(i)
+	case dice < m.update+m.insert+m.modify+m.scan:
+		y.key = b.data.key(y.key, y.draw())
+		start := y.lat.begin()
+		err := b.scanFrom(y.key, 1+y.random.IntN(ycsbScan))
+		y.lat.end(start)
+		return err
+	}
+	return y.get(y.draw())
+}
+
+// draw picks an entry. Keys are in no order, so the popular ones lie anywhere.
+func (y *ycsbThread) draw() uint64 {
+	i := y.popular.Draw(y.random)
+	if !y.mix.newest {
+		return i
+	}
+	return y.bench.loaded + y.bench.inserted.Load() - 1 - i
+}
+
+func (y *ycsbThread) put(i uint64) error {
+	b := y.bench
+	start := y.lat.begin()
+	err := b.set(i, b.applyOne)
+	y.lat.end(start)
+	return err
+}
+
+// applyOne writes an entry that is there for the next read.
+func (b *bench) applyOne(key, value []byte) error {
+	return b.engine.apply([]write{{key: key, value: value}}, b.sync)
+}
+
+// insert adds the next entry; it counts as there when it is.
+func (y *ycsbThread) insert() error {
+	b := y.bench
+	start := y.lat.begin()
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.writing.key = b.data.key(b.writing.key, b.loaded+b.inserted.Load())
+	b.writing.value = b.data.value(b.writing.value, b.writing.key)
+	err := b.applyOne(b.writing.key, b.writing.value)
+	b.inserted.Add(1)
+	y.lat.end(start)
+	return err
+}

@@ -1,0 +1,154 @@
+// Package machine tells what a benchmark's figures hold for: the machine, the commit,
+// and what spoils them.
+package machine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Name describes the machine and the compiler.
+func Name() string {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	memory := ""
+	if kilobytes := firstNumber("/proc/meminfo", "MemTotal:"); kilobytes > 0 {
+		memory = fmt.Sprintf(", %.0f GiB", float64(kilobytes)/(1<<20))
+	}
+	return fmt.Sprintf("%d x %s%s, %s/%s %s, %s", runtime.NumCPU(), processor(), memory,
+		runtime.GOOS, runtime.GOARCH, strings.TrimSpace(string(kernel)), runtime.Version())
+}
+
+func processor() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	_, rest, ok := strings.Cut(string(info), "model name")
+	if !ok {
+		return "unknown processor"
+	}
+	name, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+}
+
+// Commit is that of the program, or where it does not know, as under go run, that of
+// the working directory; with a + where there were changes.
+var Commit = sync.OnceValue(func() string {
+	var commit, changed string
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range build.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				commit = setting.Value
+			case "vcs.modified":
+				changed = setting.Value
+			}
+		}
+	}
+	if commit == "" {
+		head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			return "unknown"
+		}
+		commit = strings.TrimSpace(string(head))
+		if dirty, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); err == nil && len(dirty) > 0 {
+			changed = "true"
+		}
+	}
+	commit = commit[:min(12, len(commit))]
+	if changed == "true" {
+		commit += "+"
+	}
+	return commit
+})
+
+// BuildWarnings tells how this program was built that makes it slow.
+func BuildWarnings() (warnings []string) {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, setting := range build.Settings {
+		switch {
+		case setting.Key == "-race" && setting.Value == "true":
+			warnings = append(warnings, "built with the race detector")
+		case setting.Key == "-tags" && slices.Contains(strings.Split(setting.Value, ","), "invariants"):
+			warnings = append(warnings, "built with invariants checked")
+		case setting.Key == "-gcflags" && strings.Contains(setting.Value, "-N"):
+			warnings = append(warnings, "built without optimisation")
+		}
+	}
+	return warnings
+}
+
+// maxOthers is the share of all processors that other processes may take before figures
+// count as spoilt.
+const maxOthers = 0.1
+
+// A Watch finds out how much others do on the machine while something is measured.
+type Watch struct {
+	start time.Time
+	busy  time.Duration
+	own   time.Duration
+}
+
+// NewWatch begins to watch; own is the processor time that all processes of what is
+// measured have taken so far.
+func NewWatch(own time.Duration) Watch { return Watch{time.Now(), busy(), own} }
+
+// Others returns the share of all processors, from 0 to 1, that others have taken
+// since; own is the processor time of what is measured by now.
+func (w Watch) Others(own time.Duration) float64 {
+	return othersShare(busy()-w.busy, own-w.own, time.Since(w.start), runtime.NumCPU())
+}
+
+func othersShare(busy, own, elapsed time.Duration, processors int) float64 {
+	if elapsed <= 0 {
+		return 0
+	}
+	return min(1, max(0, float64(busy-own)/float64(elapsed)/float64(processors)))
+}
+
+// BusyWarnings is a warning if others have taken too large a share.
+func BusyWarnings(others float64) []string {
+	if others <= maxOthers {
+		return nil
+	}
+	return []string{fmt.Sprintf("others took %.0f %% of the processors", 100*others)}
+}
+
+// clockTick is the unit of processor time in /proc.
+const clockTick = time.Second / 100
+
+// busy is the time that all processors have worked so far, 0 where it is not told.
+func busy() (total time.Duration) {
+	content, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(content), "\n")
+	for i, field := range strings.Fields(line) {
+		// cpu user nice system idle iowait irq softirq steal guest...: guests are
+		// users, too.
+		if i == 0 || i == 4 || i == 5 || i > 8 {
+			continue
+		}
+		ticks, _ := strconv.ParseInt(field, 10, 64)
+		total += time.Duration(ticks) * clockTick
+	}
+	return total
+}
+
+// firstNumber returns the number behind a field of a file of the kernel's, 0 without.
+func firstNumber(name, field string) int64 {
+	content, _ := os.ReadFile(name)
+	_, rest, _ := strings.Cut(string(content), field)
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[0], 10, 64)
+	return n
+}

@@ -1,0 +1,162 @@
+// Package results keeps what the benchmarks measure in files of JSON, a line each for
+// what one contestant did in one phase of one round:
+//
+//	{"bench":"dbbench","table":"article","settings":"num=10000000 ...","contestant":"pebble",
+//	 "phase":"fillrandom","round":2,"date":"2026-11-21T13:00:00Z","commit":"7d8d21f",
+//	 "machine":"2 x ...","figures":{"ops/s":287000,"p99 ns":5100}}
+//
+// Lines are only ever appended. So a run that was interrupted is
+// resumed where it stopped, and files of several runs are merged by putting one behind
+// the other: of lines with the same key the last one holds.
+package results
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// Key says what a result is of. Two results with one key measured the same thing.
+type Key struct {
+	Bench      string `json:"bench"`    // the program
+	Table      string `json:"table"`    // of the report
+	Settings   string `json:"settings"` // whatever else the figures depend on
+	Contestant string `json:"contestant"`
+	Phase      string `json:"phase"`
+	Round      int    `json:"round"` // from 1
+}
+
+// Result is what one contestant did in one phase of one round.
+type Result struct {
+	Key
+
+	Date     time.Time `json:"date"`
+	Commit   string    `json:"commit"`
+	Machine  string    `json:"machine"`
+	Warnings []string  `json:"warnings,omitempty"` // what spoils the figures
+	// Figures are named by their unit, with a word before it where there are several.
+	Figures map[string]float64 `json:"figures"`
+}
+
+// File is a file of results that grows. It is not safe for concurrent use.
+type File struct {
+	file *os.File
+	all  []Result
+	seen map[Key]bool
+}
+
+// Open reads a file, which need not be there, for more to be added. A last line that a
+// crash has cut off is removed.
+func Open(name string) (*File, error) {
+	all, whole, err := read(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f := &File{all: all, seen: map[Key]bool{}}
+	for _, r := range all {
+		f.seen[r.Key] = true
+	}
+	if f.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	if err := f.file.Truncate(whole); err != nil {
+		return nil, errors.Join(err, f.file.Close())
+	}
+	if _, err := f.file.Seek(whole, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.file.Close())
+	}
+	return f, nil
+}
+
+// Has tells whether a key has been measured.
+func (f *File) Has(k Key) bool { return f.seen[k] }
+
+// Find returns the result of a key.
+func (f *File) Find(k Key) (Result, bool) {
+	for i := len(f.all) - 1; i >= 0; i-- {
+		if f.all[i].Key == k {
+			return f.all[i], true
+		}
+	}
+	return Result{}, false
+}
+
+// Add appends results, all in one write: an interrupted run has left all of them or none.
+func (f *File) Add(fresh ...Result) error {
+	var lines []byte
+	for _, r := range fresh {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("result of %s, %s: %w", r.Contestant, r.Phase, err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	if _, err := f.file.Write(lines); err != nil {
+		return err
+	}
+	for _, r := range fresh {
+		f.all, f.seen[r.Key] = append(f.all, r), true
+	}
+	return nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.file.Close() }
+
+// Read merges files: of results with the same key the last one stays, in its place.
+func Read(names ...string) ([]Result, error) {
+	var merged []Result
+	at := map[Key]int{}
+	for _, name := range names {
+		all, _, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			if i, ok := at[r.Key]; ok {
+				merged[i] = r
+				continue
+			}
+			at[r.Key] = len(merged)
+			merged = append(merged, r)
+		}
+	}
+	return merged, nil
+}
+
+// read returns the results of a file, and how many of its bytes are whole lines.
+func read(name string) (all []Result, whole int64, err error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	for n := 1; ; n++ {
+		line, rest, ok := bytes.Cut(content, []byte{'\n'})
+		if !ok {
+			return all, whole, nil
+		}
+		var r Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, 0, fmt.Errorf("%s:%d: no result: %w", name, n, err)
+		}
+		all, content, whole = append(all, r), rest, whole+int64(len(line))+1
+	}
+}
+
+// Spread is the median of a figure over the rounds, the least and the greatest.
+type Spread struct{ Median, Least, Greatest float64 }
+
+// SpreadOf returns the spread of at least one number. Of an even count the median is
+// the mean of the two in the middle.
+func SpreadOf(numbers []float64) Spread {
+	sorted := slices.SortedFunc(slices.Values(numbers), cmp.Compare)
+	n := len(sorted)
+	return Spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
+}

@@ -1,0 +1,78 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func made(contestant string, round int, rate float64) Result {
+	return Result{
+		Key:     Key{Bench: "b", Table: "t", Contestant: contestant, Phase: "p", Round: round},
+		Figures: map[string]float64{"ops/s": rate},
+	}
+}
+
+func TestAFileIsResumed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "results.ndjson")
+	f, err := Open(name)
+	require.NoError(t, err)
+	require.NoError(t, f.Add(made("a", 1, 10)))
+	require.NoError(t, f.Add(made("a", 2, 20)))
+	require.NoError(t, f.Close())
+
+	// A crash cuts the last line off.
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, content[:len(content)-7], 0o600))
+	f, err = Open(name)
+	require.NoError(t, err)
+	require.True(t, f.Has(made("a", 1, 0).Key))
+	require.False(t, f.Has(made("a", 2, 0).Key))
+	require.NoError(t, f.Add(made("a", 2, 21)))
+	found, ok := f.Find(made("a", 2, 0).Key)
+	require.True(t, ok)
+	require.Equal(t, 21.0, found.Figures["ops/s"])
+	_, ok = f.Find(made("b", 2, 0).Key)
+	require.False(t, ok)
+	require.NoError(t, f.Close())
+
+	all, err := Read(name)
+	require.NoError(t, err)
+	require.Equal(t, []Result{made("a", 1, 10), made("a", 2, 21)}, all)
+}
+
+func TestFilesAreMerged(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, all ...Result) string {
+		name = filepath.Join(dir, name)
+		f, err := Open(name)
+		require.NoError(t, err)
+		for _, r := range all {
+			require.NoError(t, f.Add(r))
+		}
+		require.NoError(t, f.Close())
+		return name
+	}
+	first := write("first", made("a", 1, 10), made("b", 1, 30))
+	second := write("second", made("a", 2, 20), made("a", 1, 11))
+	merged, err := Read(first, second)
+	require.NoError(t, err)
+	require.Equal(t, []Result{made("a", 1, 11), made("b", 1, 30), made("a", 2, 20)}, merged)
+
+	require.NoError(t, os.WriteFile(first, []byte("{}\nnonsense\n"), 0o600))
+	_, err = Read(first)
+	require.ErrorContains(t, err, "first:2: no result")
+	_, err = Open(first)
+	require.ErrorContains(t, err, "first:2: no result")
+	_, err = Read(filepath.Join(dir, "absent"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestSpread(t *testing.T) {
+	require.Equal(t, Spread{2, 1, 9}, SpreadOf([]float64{9, 1, 2}))
+	require.Equal(t, Spread{3, 1, 9}, SpreadOf([]float64{9, 1, 2, 4}))
+	require.Equal(t, Spread{7, 7, 7}, SpreadOf([]float64{7}))
+}
