@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"docstore/bench/internal/machine"
 	"docstore/bench/internal/results"
 )
 
@@ -46,7 +44,7 @@ func compare(s settings) (err error) {
 			}
 			var entries []results.Result
 			for _, r := range fresh {
-				all, entries = append(all, r), append(entries, s.entry(r, round+1))
+				all, entries = append(all, r), append(entries, results.Now(s.key(r.Engine, r.Phase, round+1), r.figures()))
 				in.add(r)
 			}
 			if file == nil {
@@ -114,16 +112,6 @@ func (s settings) printTable(in measured) {
 		fmt.Printf("  %s %d", name, anonymous[name]>>20)
 	}
 	fmt.Println()
-}
-
-// entry is a result for the file.
-func (s settings) entry(r result, round int) results.Result {
-	return results.Result{
-		Key:  s.key(r.Engine, r.Phase, round),
-		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(),
-		Warnings: append(machine.BuildWarnings(), machine.BusyWarnings(r.Others)...),
-		Figures:  r.figures(),
-	}
 }
 
 func (s settings) key(engine, phase string, round int) results.Key {

@@ -60,36 +60,50 @@ func beside(title string, s settings, callers int, apart bool, neighbours ...nei
 		defer func() { err = errors.Join(err, theirs.Close()) }()
 	}
 	l := s.load(callers, kilobyte)
-	var without, with [][]uint32
-	var served int64
-	for range s.rounds {
-		times, err := l.run(client)
+	var rounds []map[string]float64
+	for round := range s.rounds {
+		kept, err := s.keeper.Measure("boxcar", title, round+1, func() (map[string]float64, error) {
+			return l.besides(client, theirs, neighbours)
+		})
 		if err != nil {
 			return err
 		}
-		slices.Sort(times)
-		without = append(without, times)
-		beside := meet(theirs, neighbours)
-		times, err = l.run(client)
-		n, neighboursErr := beside.leave()
-		if err := errors.Join(err, neighboursErr); err != nil {
-			return err
-		}
-		slices.Sort(times)
-		with, served = append(with, times), served+n
+		rounds = append(rounds, kept)
 	}
-	var ratios []float64
-	p99 := func(times []uint32) time.Duration { return percentile(times, 99) }
-	for i := range with {
-		ratios = append(ratios, float64(p99(with[i]))/float64(p99(without[i])))
+	figure := func(name string) func(map[string]float64) float64 {
+		return func(f map[string]float64) float64 { return f[name] }
 	}
-	slices.Sort(ratios)
-	calls := func(times []uint32) float64 { return float64(len(times)) / s.duration.Seconds() }
 	fmt.Printf("\n%-14s %8s %11s %9s   %s\n", title, "callers", "calls/s", "p99", "neighbours' calls")
-	fmt.Printf("%-14s %8d %11.0f %9v\n", "without", callers, median(sorted(without, calls)), medianTime(without, 100*time.Nanosecond, p99))
-	fmt.Printf("%-14s %8d %11.0f %9v   %d\n", "with", callers, median(sorted(with, calls)), medianTime(with, 100*time.Nanosecond, p99), served)
+	for _, which := range []string{"without", "with"} {
+		fmt.Printf("%-14s %8d %11.0f %9v   %.0f\n", which, callers, median(sorted(rounds, figure(which+" ops/s"))),
+			medianTime(rounds, 100*time.Nanosecond, timeNamed(which+" p99 ns")), median(sorted(rounds, figure(which+" neighbours"))))
+	}
+	ratios := sorted(rounds, figure("p99 ratio"))
 	fmt.Printf("%-14s %8s %11s %9.2f   (%.2f to %.2f)\n", "ratio", "", "", median(ratios), ratios[0], ratios[len(ratios)-1])
 	return nil
+}
+
+// besides measures callers without and then with their neighbours.
+func (l load) besides(client, theirs boxcarClient, neighbours []neighbour) (map[string]float64, error) {
+	without, err := l.run(client)
+	if err != nil {
+		return nil, err
+	}
+	beside := meet(theirs, neighbours)
+	with, err := l.run(client)
+	served, neighboursErr := beside.leave()
+	if err := errors.Join(err, neighboursErr); err != nil {
+		return nil, err
+	}
+	slices.Sort(without)
+	slices.Sort(with)
+	calls := func(times []uint32) float64 { return float64(len(times)) / l.duration.Seconds() }
+	p99 := func(times []uint32) float64 { return float64(percentile(times, 99)) }
+	return map[string]float64{
+		"without ops/s": calls(without), "without p99 ns": p99(without),
+		"with ops/s": calls(with), "with p99 ns": p99(with), "with neighbours": float64(served),
+		"p99 ratio": p99(with) / p99(without),
+	}, nil
 }
 
 // A party is neighbours who call until they are told to leave.

@@ -9,7 +9,7 @@ import (
 )
 
 // compare measures the contestants under each load and prints a table for it.
-func compare(title string, all []contestant, rounds int, loads ...load) (err error) {
+func compare(s settings, title string, all []contestant, loads ...load) (err error) {
 	servers, stop, err := startChildren(all)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
@@ -17,16 +17,19 @@ func compare(title string, all []contestant, rounds int, loads ...load) (err err
 	}
 	for _, l := range loads {
 		results := make([][]result, len(all))
-		for range rounds {
+		for round := range s.rounds {
 			for i, c := range all {
-				r, err := measure(c, servers[i], l)
+				kept, err := s.keeper.Measure(c.name, l.phase(title), round+1, func() (map[string]float64, error) {
+					r, err := measure(c, servers[i], l)
+					return r.figures(), err
+				})
 				if err != nil {
 					return fmt.Errorf("%s, %d callers: %w", c.name, l.callers, err)
 				}
-				results[i] = append(results[i], r)
+				results[i] = append(results[i], resultOf(kept))
 			}
 		}
-		report(title, all, l.callers, results)
+		report(l.phase(title), all, l.callers, results)
 	}
 	return nil
 }
@@ -34,7 +37,7 @@ func compare(title string, all []contestant, rounds int, loads ...load) (err err
 // report writes a row for each contestant: the median of each figure by itself,
 // the ratio the median of the rounds' ratios.
 func report(title string, all []contestant, callers int, results [][]result) {
-	fmt.Printf("\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s %10s %9s\n", title, "callers", "calls/s", "slowest-fastest",
+	fmt.Printf("\n# %s\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s %10s %9s\n", title, "", "callers", "calls/s", "slowest-fastest",
 		"ratio", "p50", "p99", "cpu", "syscalls", "allocs c+s", "MB c+s")
 	for i, c := range all {
 		rounds := results[i]

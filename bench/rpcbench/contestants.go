@@ -33,6 +33,7 @@ var contestants = []contestant{
 	{"grpc-go-tls-2", serveGRPCTLS, connectGRPCTLS(2)},
 	{"grpc-go-tls-4", serveGRPCTLS, connectGRPCTLS(4)},
 	{"drpc", serveDRPC, connectDRPC},
+	{"http", serveHTTP, connectHTTP},
 }
 
 func contestantsNamed(names ...string) (all []contestant, err error) {

@@ -24,22 +24,25 @@ func runIdle(s settings) error {
 		return err
 	}
 	for _, c := range all {
-		if err := idle(c, s); err != nil {
+		f, err := s.keeper.Measure(c.name, "idle", 1, func() (map[string]float64, error) { return idle(c, s) })
+		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
+		fmt.Printf("%-14s %8d %6.0f to %4.0f %14.0f %8.2f%%\n", c.name, s.clients, f["before bytes"]/1e6, f["after bytes"]/1e6,
+			f["bytes each"], 100*f["cpu share"])
 	}
 	return nil
 }
 
-func idle(c contestant, s settings) (err error) {
+func idle(c contestant, s settings) (figures map[string]float64, err error) {
 	server, err := startChild(c.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
 	before, err := server.collected()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	clients := make([]*boxcarrpc.Pool, s.clients)
 	defer func() {
@@ -54,27 +57,28 @@ func idle(c contestant, s settings) (err error) {
 		options.TLS = boxcarClientTLS
 	}
 	if err := connectIdle(clients, server.address, options); err != nil {
-		return err
+		return nil, err
 	}
 	time.Sleep(s.settle)
 	start := time.Now()
 	cpu, err := cpuOf(server.pid())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	time.Sleep(s.quiet)
 	after, err := cpuOf(server.pid())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	share := 100 * float64(after-cpu) / float64(time.Since(start))
+	share := float64(after-cpu) / float64(time.Since(start))
 	memory, err := server.collected()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fmt.Printf("%-14s %8d %6.0f to %4.0f %14d %8.2f%%\n", c.name, s.clients, float64(before)/1e6, float64(memory)/1e6,
-		(int64(memory)-int64(before))/int64(s.clients), share)
-	return nil
+	return map[string]float64{
+		"before bytes": float64(before), "after bytes": float64(memory),
+		"bytes each": (float64(memory) - float64(before)) / float64(s.clients), "cpu share": share,
+	}, nil
 }
 
 func connectIdle(clients []*boxcarrpc.Pool, address string, options boxcarrpc.PoolOptions) error {

@@ -1,5 +1,5 @@
-// Rpcbench compares what one call costs over Boxcar, a bare TCP echo, grpc-go
-// and drpc: requests of 16 bytes, a deadline on each call, client and server in
+// Rpcbench compares what one call costs over Boxcar, a bare TCP echo, grpc-go,
+// drpc and HTTP/1.1 by net/http: requests of 16 bytes, a deadline on each call, client and server in
 // a process each.
 //
 //	go run ./rpcbench -rounds 5 -duration 500ms
@@ -9,6 +9,7 @@
 //
 //	calls  as many callers as it is told, each sending its next request when it
 //	       has the answer to the last
+//	sizes  the same with 64 callers and responses of the sizes that it is told
 //	tls    the same with 64 callers over TLS
 //	large  the same with 1,024 callers and responses of 10 KB
 //	open   requests at half of the rate that grpc-go can do, whatever becomes of
@@ -18,13 +19,16 @@
 //	bulk   64 callers on one connection, alone and beside one that gets 16 MiB
 //	       at a time
 //	apart  the same with the one on a connection of its own
+//	connections  clients that have made one call: what each costs both sides in memory
 //	idle   a server with 10,000 clients that have nothing to say
 //
 // Each round measures every contestant once, so that what else the machine does
 // meets all of them; the medians of the rounds are printed. Beside the rate stand
 // the processor time of both processes, which tells more on a busy machine, their
 // read and write system calls, and the allocations of each, per call, and the most
-// memory that each had. Waiting (epoll, futex) is not among the system calls.
+// memory that each had. Waiting (epoll, futex) is not among the system calls. With
+// -results the figures of each round are kept in a file, too, and what is there already
+// is not measured again.
 package main
 
 import (
@@ -32,10 +36,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"docstore/bench/internal/machine"
+	"docstore/bench/internal/results"
 )
 
 func main() {
@@ -54,6 +60,9 @@ type settings struct {
 	rounds      int
 	duration    time.Duration
 	perContext  int
+	sizes       []int
+	conns       int
+	keeper      *results.Keeper
 	clients     int
 	settle      time.Duration
 	quiet       time.Duration
@@ -73,16 +82,22 @@ var workloads = []workload{
 	{"slow", runBesideSlow},
 	{"bulk", runBesideBulk},
 	{"apart", runApartFromBulk},
+	{"sizes", runSizes},
+	{"connections", runConnections},
 	{"idle", runIdle},
 }
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("rpcbench", flag.ExitOnError)
 	flags.StringVar(&s.serve, "serve", "", "be the server of this contestant (what rpcbench starts by itself)")
-	names := flags.String("contestants", "echo,boxcar,boxcar-classic,grpc-go-1,grpc-go-2,grpc-go-4,drpc",
+	names := flags.String("contestants", "echo,boxcar,boxcar-classic,grpc-go-1,grpc-go-2,grpc-go-4,drpc,http",
 		"whom calls compares; ratios are to the first")
 	chosen := flags.String("workloads", "calls", "what to measure")
 	callers := flags.String("callers", "1,64", "numbers of callers of calls")
+	sizes := flags.String("sizes", "16,256,1024,4096,16384,65536", "bytes of a response of sizes, from 16")
+	flags.IntVar(&s.conns, "conns", 1000, "clients of connections; each takes a file descriptor on both sides")
+	file := flags.String("results", "", "file of results to add to; what it has is not measured again")
+	table := flags.String("table", "", "name of these results in the file")
 	flags.IntVar(&s.rounds, "rounds", 5, "how often everything is measured")
 	flags.DurationVar(&s.duration, "duration", time.Second, "of each measurement, after a tenth of it to warm up")
 	flags.IntVar(&s.perContext, "calls-per-context", 16,
@@ -104,17 +119,30 @@ func parse(args []string) (s settings, err error) {
 		}
 		s.workloads = append(s.workloads, w)
 	}
-	for field := range strings.SplitSeq(*callers, ",") {
+	if s.callers, err = numbers("-callers", *callers, 1); err != nil {
+		return s, err
+	}
+	if s.sizes, err = numbers("-sizes", *sizes, minResponseBytes); err != nil {
+		return s, err
+	}
+	if s.conns < 1 || s.rounds < 1 || s.perContext < 1 || s.duration <= 0 || s.clients < 1 || s.settle < 0 || s.quiet <= 0 {
+		return s, errors.New("-conns, -rounds, -calls-per-context, -duration, -clients and -quiet must be positive, -settle not negative")
+	}
+	s.keeper, err = results.NewKeeper("rpcbench", *table,
+		fmt.Sprintf("duration=%v calls-per-context=%d clients=%d", s.duration, s.perContext, s.clients), *file)
+	return s, err
+}
+
+// numbers are those of a flag.
+func numbers(flagName, list string, least int) (all []int, err error) {
+	for field := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 {
-			return s, fmt.Errorf("-callers %q: want numbers from 1", *callers)
+		if err != nil || n < least || n > maxResponseBytes {
+			return nil, fmt.Errorf("%s %q: want numbers from %d to %d", flagName, list, least, maxResponseBytes)
 		}
-		s.callers = append(s.callers, n)
+		all = append(all, n)
 	}
-	if s.rounds < 1 || s.perContext < 1 || s.duration <= 0 || s.clients < 1 || s.settle < 0 || s.quiet <= 0 {
-		return s, errors.New("-rounds, -calls-per-context, -duration, -clients and -quiet must be positive, -settle not negative")
-	}
-	return s, nil
+	return all, nil
 }
 
 func run(args []string) (err error) {
@@ -122,11 +150,15 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.keeper.Close()) }()
 	if s.serve != "" {
 		return serveChild(s.serve)
 	}
-	fmt.Printf("%s, %d processors, %s; %d rounds of %v, medians\n",
-		runtime.Version(), runtime.GOMAXPROCS(0), time.Now().UTC().Format("2006-01-02 15:04 UTC"), s.rounds, s.duration)
+	fmt.Printf("%s, %s, commit %s; %d rounds of %v, medians\n",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), s.rounds, s.duration)
+	for _, warning := range machine.BuildWarnings() {
+		fmt.Println("WARNING:", warning)
+	}
 	for _, w := range s.workloads {
 		if err := w.run(s); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
@@ -147,7 +179,15 @@ func runCalls(s settings) error {
 	for _, callers := range s.callers {
 		loads = append(loads, s.load(callers, kilobyte))
 	}
-	return compare("calls", s.contestants, s.rounds, loads...)
+	return compare(s, "calls", s.contestants, loads...)
+}
+
+func runSizes(s settings) error {
+	var loads []load
+	for _, size := range s.sizes {
+		loads = append(loads, s.load(64, size))
+	}
+	return compare(s, "sizes", s.contestants, loads...)
 }
 
 func runTLS(s settings) error {
@@ -155,7 +195,7 @@ func runTLS(s settings) error {
 	if err != nil {
 		return err
 	}
-	return compare("tls", all, s.rounds, s.load(64, kilobyte))
+	return compare(s, "tls", all, s.load(64, kilobyte))
 }
 
 func runLarge(s settings) error {
@@ -163,5 +203,5 @@ func runLarge(s settings) error {
 	if err != nil {
 		return err
 	}
-	return compare("large", all, s.rounds, s.load(1024, 10*kilobyte))
+	return compare(s, "large", all, s.load(1024, 10*kilobyte))
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"docstore/bench/internal/machine"
 )
 
 // callTimeout is the deadline that each call carries.
@@ -23,14 +26,38 @@ type load struct {
 	perContext    int           // calls under one context with a deadline
 }
 
+// phase is the load's name in the results.
+func (l load) phase(title string) string {
+	return fmt.Sprintf("%s, %d callers, %d bytes", title, l.callers, l.responseBytes)
+}
+
 // A result is one measurement.
 type result struct {
 	rate                       float64 // calls a second
-	p50, p99                   time.Duration
+	p50, p90, p99, p999        time.Duration
 	syscalls                   float64       // read and write, both processes, per call
 	clientAllocs, serverAllocs float64       // per call
 	cpu                        time.Duration // of both processes, per call
 	clientPeak, serverPeak     float64       // bytes in memory at most
+	others                     float64       // share of the processors that others took
+}
+
+// figures are the result's for the report.
+func (r result) figures() map[string]float64 {
+	return map[string]float64{
+		"ops/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
+		"syscalls": r.syscalls, "client allocs": r.clientAllocs, "server allocs": r.serverAllocs, "cpu ns": float64(r.cpu),
+		"client peak bytes": r.clientPeak, "server peak bytes": r.serverPeak, "others": r.others,
+	}
+}
+
+// resultOf is a result that was kept.
+func resultOf(f map[string]float64) result {
+	return result{
+		rate: f["ops/s"], p50: time.Duration(f["p50 ns"]), p90: time.Duration(f["p90 ns"]), p99: time.Duration(f["p99 ns"]),
+		p999: time.Duration(f["p999 ns"]), syscalls: f["syscalls"], clientAllocs: f["client allocs"], serverAllocs: f["server allocs"],
+		cpu: time.Duration(f["cpu ns"]), clientPeak: f["client peak bytes"], serverPeak: f["server peak bytes"], others: f["others"],
+	}
 }
 
 // usage is what the two processes have used so far.
@@ -60,6 +87,7 @@ func measure(c contestant, server *child, l load) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
+	watch := machine.NewWatch(before.cpu)
 	start := time.Now()
 	times, err := l.run(client)
 	elapsed := time.Since(start)
@@ -75,19 +103,22 @@ func measure(c contestant, server *child, l load) (r result, err error) {
 	return result{
 		rate:         n / elapsed.Seconds(),
 		p50:          percentile(times, 50),
+		p90:          percentile(times, 90),
 		p99:          percentile(times, 99),
+		p999:         percentile(times, 99.9),
 		syscalls:     float64(after.syscalls-before.syscalls) / n,
 		cpu:          time.Duration(float64(after.cpu-before.cpu) / n),
 		clientAllocs: float64(after.clientMallocs-before.clientMallocs) / n,
 		serverAllocs: float64(after.serverAlloc-before.serverAlloc) / n,
 		clientPeak:   float64(after.clientPeak),
 		serverPeak:   float64(after.serverPeak),
+		others:       watch.Others(after.cpu),
 	}, nil
 }
 
 // percentile is of sorted times, in nanoseconds.
-func percentile(times []uint32, percent int) time.Duration {
-	return time.Duration(times[(len(times)-1)*percent/100])
+func percentile(times []uint32, percent float64) time.Duration {
+	return time.Duration(times[int(float64(len(times)-1)*percent/100)])
 }
 
 // run has every caller call until the time is over, and returns how long each

@@ -43,32 +43,49 @@ func runOpen(s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	best := 0.0
+	best, l := 0.0, s.load(64, kilobyte)
 	for i, c := range all[:len(all)-1] {
-		r, err := measure(c, servers[i], s.load(64, kilobyte))
+		kept, err := s.keeper.Measure(c.name, l.phase("open, the limit"), 1, func() (map[string]float64, error) {
+			r, err := measure(c, servers[i], l)
+			return r.figures(), err
+		})
 		if err != nil {
 			return err
 		}
-		best = max(best, r.rate)
+		best = max(best, kept["ops/s"])
 	}
-	results := make([][]openResult, len(all))
-	for range s.rounds {
+	results := make([][]map[string]float64, len(all))
+	for round := range s.rounds {
 		for i, c := range all {
-			r, err := openLoad{best / 2, s.duration}.measure(c, servers[i].address)
+			kept, err := s.keeper.Measure(c.name, "open", round+1, func() (map[string]float64, error) {
+				r, err := openLoad{best / 2, s.duration}.measure(c, servers[i].address)
+				if err != nil {
+					return nil, err
+				}
+				return map[string]float64{
+					"due/s": best / 2, "p50 ns": float64(r.p50()), "p90 ns": float64(percentile(r.times, 90)),
+					"p99 ns": float64(r.p99()), "p999 ns": float64(percentile(r.times, 99.9)), "late p99 ns": float64(r.late99()),
+				}, nil
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			results[i] = append(results[i], r)
+			results[i] = append(results[i], kept)
 		}
 	}
 	fmt.Printf("\n%-14s %11s %9s %9s %9s\n", "open", "calls/s due", "p50", "p99", "late p99")
 	for i, c := range all {
 		fmt.Printf("%-14s %11.0f %9v %9v %9v\n", c.name, best/2,
-			medianTime(results[i], 100*time.Nanosecond, openResult.p50),
-			medianTime(results[i], 100*time.Nanosecond, openResult.p99),
-			medianTime(results[i], 100*time.Nanosecond, openResult.late99))
+			medianTime(results[i], 100*time.Nanosecond, timeNamed("p50 ns")),
+			medianTime(results[i], 100*time.Nanosecond, timeNamed("p99 ns")),
+			medianTime(results[i], 100*time.Nanosecond, timeNamed("late p99 ns")))
 	}
 	return nil
+}
+
+// timeNamed is a time among figures.
+func timeNamed(name string) func(map[string]float64) time.Duration {
+	return func(figures map[string]float64) time.Duration { return time.Duration(figures[name]) }
 }
 
 // measure sends to one contestant for a while, after a tenth of it to warm up.

@@ -71,6 +71,50 @@ func TestFilesAreMerged(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestAKeeperMeasuresOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "results.ndjson")
+	measured := 0
+	measure := func() (map[string]float64, error) {
+		measured++
+		return map[string]float64{"ops/s": float64(measured), "others": 0.5}, nil
+	}
+	for range 2 {
+		k, err := NewKeeper("b", "t", "size=1", name)
+		require.NoError(t, err)
+		for round := 1; round <= 2; round++ {
+			figures, err := k.Measure("c", "p", round, measure)
+			require.NoError(t, err)
+			require.Equal(t, float64(round), figures["ops/s"])
+			require.True(t, k.Has("c", "p", round))
+		}
+		require.False(t, k.Has("c", "p", 3))
+		_, err = k.Measure("c", "p", 3, func() (map[string]float64, error) { return nil, os.ErrClosed })
+		require.ErrorIs(t, err, os.ErrClosed)
+		require.Error(t, k.Add("c", "p", 3, nil))
+		require.NoError(t, k.Close())
+	}
+	require.Equal(t, 2, measured)
+	all, err := Read(name)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, []string{"others took 50 % of the processors"}, all[1].Warnings)
+	require.NotEmpty(t, all[1].Commit)
+
+	// Other settings are another measurement; without a file each is.
+	k, err := NewKeeper("b", "t", "size=2", name)
+	require.NoError(t, err)
+	require.False(t, k.Has("c", "p", 1))
+	require.NoError(t, k.Close())
+	k, err = NewKeeper("b", "t", "", "")
+	require.NoError(t, err)
+	for range 2 {
+		_, err = k.Measure("c", "p", 1, measure)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 4, measured)
+	require.NoError(t, k.Close())
+}
+
 func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{2, 1, 9}, SpreadOf([]float64{9, 1, 2}))
 	require.Equal(t, Spread{3, 1, 9}, SpreadOf([]float64{9, 1, 2, 4}))
