@@ -146,7 +146,7 @@ var refusalTable = [refusals]struct {
 
 // An admission is a server's state of it.
 type admission struct {
-	options  Admission
+	options  atomic.Pointer[Admission]
 	start    time.Time // the origin of the core's time
 	inFlight atomic.Int64
 	refused  [refusals]atomic.Uint64
@@ -159,24 +159,44 @@ type admission struct {
 
 // init takes options that have been checked.
 func (a *admission) init(options Admission) {
-	a.options, a.start = options, time.Now()
+	a.start = time.Now()
+	a.set(&options)
+}
+
+// set takes options that have been checked in the place of others.
+func (a *admission) set(options *Admission) {
+	a.clients.Lock()
+	defer a.clients.Unlock()
 	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
 		a.clients.buckets = core.NewBuckets[clientKey](rate, options.MaxClients)
 	}
+	a.options.Store(options)
+}
+
+// SetAdmission changes which requests the server takes from now on. It returns what is
+// wrong with a, and changes nothing then. What is known of clients' rates is forgotten.
+func (s *Server) SetAdmission(a Admission) error {
+	a.withDefaults()
+	if err := errors.Join(s.invalid, a.check()); err != nil {
+		return err
+	}
+	s.admission.set(&a)
+	return nil
 }
 
 // enter takes a request or a stream in, or says why not. What was taken in leaves.
 func (a *admission) enter(now time.Time, client clientKey) refusal {
+	options := a.options.Load()
 	switch {
-	case a.inFlight.Add(1) > int64(a.options.MaxInFlight):
+	case a.inFlight.Add(1) > int64(options.MaxInFlight):
 		a.leave()
 		return refusedInFlight
-	case a.options.ClientRate > 0 && !a.allowClient(now, client):
+	case options.ClientRate > 0 && !a.allowClient(now, client):
 		// Before the rate of all, which a client that sends too much is not to use
 		// up for the others.
 		a.leave()
 		return refusedClientRate
-	case a.options.Limiter != nil && !a.options.Limiter.AllowN(now, 1):
+	case options.Limiter != nil && !options.Limiter.AllowN(now, 1):
 		a.leave()
 		return refusedRate
 	}

@@ -84,7 +84,7 @@ func TestAServersRate(t *testing.T) {
 			}
 			inTown(t, 3, slow, nil, func(t *testing.T, w *town) {
 				limited := w.servers[0]
-				limited.admission.options.Limiter = limiter()
+				require.NoError(t, limited.SetAdmission(Admission{Limiter: limiter()}))
 				p := w.pool(t, &PoolOptions{Size: 6})
 				start := time.Now()
 				for range 5000 {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -41,9 +43,23 @@ func IdempotentMethods() map[string]boxcarrpc.Method {
 // It owns none of them: closing them is their owner's, after the server that
 // calls Handle.
 type Service struct {
-	collections map[string]*Collection
-	names       []string // sorted
-	scratch     sync.Pool
+	served  atomic.Pointer[served]
+	adding  sync.Mutex
+	scratch sync.Pool
+}
+
+// served is the collections of a service at one moment. It is immutable.
+type served struct {
+	byName map[string]*Collection
+	list   []*Collection // by name
+}
+
+func (s *served) names() []string {
+	names := make([]string, len(s.list))
+	for i, c := range s.list {
+		names[i] = c.Name()
+	}
+	return names
 }
 
 // batchScratch is the memory of a BatchGet.
@@ -54,18 +70,32 @@ type batchScratch struct {
 
 // NewService serves the collections under their names, which must differ.
 func NewService(collections ...*Collection) *Service {
-	s := &Service{collections: make(map[string]*Collection, len(collections))}
+	s := &Service{}
 	s.scratch.New = func() any { return new(batchScratch) }
+	s.served.Store(&served{})
 	for _, c := range collections {
-		if s.collections[c.Name()] != nil {
-			panic("docservice: two collections have the name " + c.Name())
-		}
-		s.collections[c.Name()] = c
-		s.names = append(s.names, c.Name())
+		s.Add(c)
 	}
-	slices.Sort(s.names)
 	return s
 }
+
+// Add serves one more collection, of a name that no other has, from now on.
+func (s *Service) Add(c *Collection) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	before := s.served.Load()
+	if before.byName[c.Name()] != nil {
+		panic("docservice: two collections have the name " + c.Name())
+	}
+	after := &served{byName: map[string]*Collection{c.Name(): c}, list: append(slices.Clone(before.list), c)}
+	maps.Copy(after.byName, before.byName)
+	slices.SortFunc(after.list, func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
+	s.served.Store(after)
+}
+
+// Collections are those that are served, in the order of their names. The slice must
+// not be changed.
+func (s *Service) Collections() []*Collection { return s.served.Load().list }
 
 // Handle is a boxcarrpc.Handler: it appends the response to dst. Its errors are
 // *boxcarrpc.Error; on any of them it returns dst unchanged.
@@ -217,16 +247,17 @@ func (s *Service) stats(request, dst []byte) ([]byte, error) {
 	if err := proto.Unmarshal(request, &asked); err != nil {
 		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
 	}
-	names := s.names
+	collections := s.Collections()
 	if asked.GetCollection() != "" {
-		if _, err := s.collection([]byte(asked.GetCollection())); err != nil {
+		c, err := s.collection([]byte(asked.GetCollection()))
+		if err != nil {
 			return dst, err
 		}
-		names = []string{asked.GetCollection()}
+		collections = []*Collection{c}
 	}
 	response := &docservicepb.StatsResponse{}
-	for _, name := range names {
-		stats, err := s.collections[name].Stats()
+	for _, c := range collections {
+		stats, err := c.Stats()
 		if err != nil {
 			return dst, callError(err)
 		}
@@ -238,12 +269,13 @@ func (s *Service) stats(request, dst []byte) ([]byte, error) {
 // collection returns the collection of that name. That there is none is the
 // call's failure, not the answer "not found" for a document.
 func (s *Service) collection(name []byte) (*Collection, error) {
-	if c := s.collections[string(name)]; c != nil {
+	served := s.served.Load()
+	if c := served.byName[string(name)]; c != nil {
 		return c, nil
 	}
 	return nil, &boxcarrpc.Error{
 		Code:      boxcarrpc.CodeNotFound,
-		Message:   fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(s.names, ", ")),
+		Message:   fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(served.names(), ", ")),
 		Processed: true,
 	}
 }

@@ -22,13 +22,22 @@ func newRoot(env *cli.Env) *cobra.Command {
 		Use:   "boxcar",
 		Short: "Fetch documents over Boxcar",
 		Long: `Boxcar asks the servers of docserviced for documents, over the protocol in which
-servers hand out numbered slots and clients use the lowest.`,
+servers hand out numbered slots and clients use the lowest.
+
+Flags may also come from the environment, --servers as BOXCAR_SERVERS, and from a YAML
+file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
 	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newBench(env))
+	for _, command := range root.Commands() {
+		cli.WithConfig(command, configPrefix, nil)
+	}
 	return root
 }
+
+// configPrefix begins the environment variables that flags come from.
+const configPrefix = "BOXCAR"
 
 // poolSize is how many slots a command needs, which makes one call at a time:
 // one, and one to go on with when that is lost.

@@ -84,7 +84,7 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
-	for _, collection := range c.collections {
+	for _, collection := range c.collections() {
 		name := collection.Name()
 		collectStatus(to, name, collection.Status())
 		stats, err := collection.Stats()

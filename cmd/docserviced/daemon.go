@@ -25,25 +25,29 @@ import (
 
 // daemonOptions say what a daemon serves and where.
 type daemonOptions struct {
-	collections  []collectionFlag
-	dataDir      string
-	boxcar, http string
-	grpc         string // empty: none
-	memory       cli.Size
-	grace        time.Duration
-	quarantine   bool
-	memcached    []string // addresses; empty: none
-	security     security
-	limits       limits
-	tracing      tracing
-	entering     entering
+	collectionFlags []string         // as they were given
+	collections     []collectionFlag // of these
+	quiet           bool
+	limits          limits
+	dataDir         string
+	boxcar          string
+	http            httpFlags
+	grpc            string // empty: none
+	memory          cli.Size
+	grace           time.Duration
+	quarantine      bool
+	memcached       []string // addresses; empty: none
+	security        security
+	tracing         tracing
+	entering        entering
 }
 
 // daemon is everything that serves: the collections, the doors to them, and the
 // lock of their directory.
 type daemon struct {
-	env    *cli.Env
-	keeper *keeper
+	env     *cli.Env
+	options daemonOptions
+	keeper  *keeper
 	// tracing makes spans; nil: none.
 	tracing *trace.TracerProvider
 	lock    io.Closer
@@ -51,13 +55,16 @@ type daemon struct {
 	budget  *lsm.Budget       // of all collections
 	// requestBudget bounds the bytes of requests being received.
 	requestBudget int64
-	collections   []*docservice.Collection
+	service       *docservice.Service
 	boxcar        *boxcarrpc.Server
 	http          *http.Server
 	boxcarDoor    net.Listener
 	httpDoor      net.Listener
 	grpc          *grpc.Server // nil: none
 	grpcDoor      net.Listener // nil: none
+
+	settings atomic.Pointer[[]cli.Setting] // that hold; nil: nobody has said
+	grace    atomic.Int64                  // a time.Duration
 
 	alive   context.Context // until it closes
 	end     context.CancelFunc
@@ -73,7 +80,8 @@ type daemon struct {
 // startDaemon opens everything and begins to serve. On an error nothing is left
 // open.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
-	d := &daemon{env: env, failed: make(chan struct{})}
+	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{})}
+	d.grace.Store(int64(o.grace))
 	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -92,7 +100,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
-	if d.httpDoor, err = listen("--http", o.http); err != nil {
+	if d.httpDoor, err = listen("--http", o.http.address); err != nil {
 		return nil, err
 	}
 	if o.grpc != "" {
@@ -107,36 +115,50 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	}
 	d.budget, d.requestBudget = lsm.NewBudget(int64(o.memory)/4*3), int64(o.memory)/4
 	for _, c := range o.collections {
-		collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(o.dataDir, c.name),
-			&docservice.CollectionOptions{Logger: env.Log, Budget: d.budget, Quarantine: o.quarantine, Cache: d.cache})
-		if err != nil {
+		if err := d.addCollection(c); err != nil {
 			return nil, err
 		}
-		d.collections = append(d.collections, collection)
 	}
 	metrics := newMetrics(d)
-	service := docservice.NewService(d.collections...)
 	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
 	d.keeper.keep(options)
 	if err = o.limits.limit(options); err != nil {
 		return nil, err
 	}
 	d.traceBoxcar(options)
-	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", service.Handle), metrics.boxcar.Instrument(options))
+	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", d.service.Handle), metrics.boxcar.Instrument(options))
 	metrics.boxcar.Watch(d.boxcar)
 	if d.grpcDoor != nil {
-		d.grpc = newGRPCServer(d, metrics.timed("grpc", service.Handle))
+		d.grpc = newGRPCServer(d, metrics.timed("grpc", d.service.Handle))
 	}
-	page := livepage.New(newReporter(d, metrics), true, env.Log)
+	page := livepage.New(newReporter(d, metrics), o.http.lookUps(), env.Log)
 	d.http = newHTTPServer(d, metrics, page)
-	d.http.Handler = d.keeper.http(d.http.Handler)
 	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
-	d.serving.Go(func() { d.note(d.http.Serve(d.httpDoor), http.ErrServerClosed) })
+	d.serving.Go(func() { d.note(d.serveHTTP(), http.ErrServerClosed) })
 	if d.grpc != nil {
 		d.serving.Go(d.serveGRPC)
 	}
 	return d, nil
+}
+
+// addCollection opens a collection and serves it.
+func (d *daemon) addCollection(c collectionFlag) error {
+	collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(d.options.dataDir, c.name),
+		&docservice.CollectionOptions{Logger: d.env.Log, Budget: d.budget, Quarantine: d.options.quarantine, Cache: d.cache})
+	if err != nil {
+		return err
+	}
+	d.service.Add(collection)
+	return nil
+}
+
+// serveHTTP serves until the server is closed.
+func (d *daemon) serveHTTP() error {
+	if d.http.TLSConfig != nil {
+		return d.http.ServeTLS(d.httpDoor, "", "")
+	}
+	return d.http.Serve(d.httpDoor)
 }
 
 // listen opens a door; flag says which.
@@ -166,16 +188,19 @@ func (d *daemon) httpAddress() string   { return d.httpDoor.Addr().String() }
 
 // addresses are where the doors are, for the log.
 func (d *daemon) addresses() []any {
-	r := []any{"boxcar", d.boxcarAddress(), "http", "http://" + d.httpAddress()}
+	r := []any{"boxcar", d.boxcarAddress(), "http", d.options.http.scheme(d.keeper) + "://" + d.httpAddress()}
 	if d.grpcDoor != nil {
 		r = append(r, "grpc", d.grpcDoor.Addr().String())
 	}
 	return r
 }
 
+// collections are those that are served, in the order of their names.
+func (d *daemon) collections() []*docservice.Collection { return d.service.Collections() }
+
 // collection returns the collection of that name, nil if there is none.
 func (d *daemon) collection(name string) *docservice.Collection {
-	for _, c := range d.collections {
+	for _, c := range d.collections() {
 		if c.Name() == name {
 			return c
 		}
@@ -229,7 +254,7 @@ func (d *daemon) close() error {
 		}
 	}
 	d.endTracing()
-	for _, c := range d.collections {
+	for _, c := range d.collections() {
 		errs = append(errs, c.Close())
 	}
 	if d.cache != nil {

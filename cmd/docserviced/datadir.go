@@ -28,34 +28,44 @@ type collectionFlag struct {
 	name, queueDir string
 }
 
-// parseCollections reads the values of --collection.
+// parseCollections reads the values of --collection, or says all that is wrong with
+// them.
 func parseCollections(values []string) ([]collectionFlag, error) {
 	if len(values) == 0 {
-		return nil, cli.Usagef("there is nothing to serve: give at least one --collection NAME=QUEUEDIR")
+		return nil, cli.Usagef("--collection is missing, there is nothing to serve: give at least one NAME=QUEUEDIR")
 	}
 	var collections []collectionFlag
+	var problems []error
 	seen := make(map[string]bool)
 	for _, value := range values {
 		name, dir, _ := strings.Cut(value, "=")
 		switch {
 		case dir == "":
-			return nil, cli.Usagef("--collection %s: it must be NAME=QUEUEDIR", value)
+			problems = append(problems, cli.Usagef("--collection %s: it must be NAME=QUEUEDIR", value))
 		case !collectionName.MatchString(name) || name == lockName:
-			return nil, cli.Usagef("--collection %s: a name is up to 64 letters, digits, dots, dashes and underscores, a letter or digit first, and not %s", value, lockName)
+			problems = append(problems, cli.Usagef("--collection %s: a name is up to 64 letters, digits, dots, dashes and underscores, a letter or digit first, and not %s", value, lockName))
 		case seen[name]:
-			return nil, cli.Usagef("--collection %s: the name is given twice", value)
+			problems = append(problems, cli.Usagef("--collection %s: the name is given twice", value))
 		}
 		seen[name] = true
-		info, err := os.Stat(dir)
+		collections = append(collections, collectionFlag{name, dir})
+	}
+	return collections, errors.Join(problems...)
+}
+
+// requireQueues says which queues are not there.
+func requireQueues(collections []collectionFlag) error {
+	var problems []error
+	for _, c := range collections {
+		info, err := os.Stat(c.queueDir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("not a directory")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("queue directory %s of collection %s: %w; make it, or have rsync make it first", dir, name, err)
+			problems = append(problems, fmt.Errorf("queue directory %s of collection %s: %w; make it, or have rsync make it first", c.queueDir, c.name, err))
 		}
-		collections = append(collections, collectionFlag{name, dir})
 	}
-	return collections, nil
+	return errors.Join(problems...)
 }
 
 // lockData makes the data directory if need be and takes its lock. Only one

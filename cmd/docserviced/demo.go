@@ -182,7 +182,7 @@ func (d *demo) serve(ctx context.Context) (err error) {
 		collections: []collectionFlag{{demoCollection, d.queueDir()}},
 		dataDir:     filepath.Join(d.dir, "data"),
 		boxcar:      addressOrAny(defaultBoxcar),
-		http:        addressOrAny(defaultHTTP),
+		http:        httpFlags{address: addressOrAny(defaultHTTP)},
 		memory:      defaultMemory,
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func whyNot(wanted, got string) string {
 	return fmt.Sprintf(" (%s is in use)", wanted)
 }
 
-func (d *demo) collection() *docservice.Collection { return d.daemon.collections[0] }
+func (d *demo) collection() *docservice.Collection { return d.daemon.collections()[0] }
 
 // demoID is the document that the demonstration shows.
 func (d *demo) demoID() string { return jobs.ID(min(4711, d.documents)) }

@@ -180,5 +180,5 @@ func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
 
 // ready is what /readyz tells, without the reasons.
 func (d *daemon) ready() bool {
-	return !d.ending.Load() && !slices.ContainsFunc(d.collections, func(c *docservice.Collection) bool { return !c.Ready() })
+	return !d.ending.Load() && !slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !c.Ready() })
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -28,7 +29,8 @@ const (
 
 func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler:           newHTTPHandler(d, m, page),
+		Handler:           d.options.http.guard(d.keeper, newHTTPHandler(d, m, page)),
+		TLSConfig:         d.options.http.tls(d.keeper),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout,
 		WriteTimeout:      httpWriteTimeout,
@@ -40,20 +42,22 @@ func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 const documentsPath = "/documents/"
 
 func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
-	mux := http.NewServeMux()
+	mux, door := http.NewServeMux(), &d.options.http
 	page.Handle(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
-	mux.HandleFunc("GET /collections/{collection}/ids", d.serveIDs)
-	mux.HandleFunc("GET /collections/{collection}/count", d.serveCount)
-	mux.HandleFunc("GET /collections/{collection}/export", d.serveExport)
+	mux.HandleFunc("GET /collections/{collection}/ids", door.ifLookUps(d.serveIDs))
+	mux.HandleFunc("GET /collections/{collection}/count", door.ifLookUps(d.serveCount))
+	mux.HandleFunc("GET /collections/{collection}/export", door.ifLookUps(d.serveExport))
 	mux.Handle("GET /metrics", m.handler())
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	documents := m.timedHTTP(d.serveDocument)
+	mux.HandleFunc("/debug/pprof/", door.ifDebug(pprof.Index))
+	mux.HandleFunc("/debug/pprof/cmdline", door.ifDebug(pprof.Cmdline))
+	mux.HandleFunc("/debug/pprof/profile", door.ifDebug(pprof.Profile))
+	mux.HandleFunc("/debug/pprof/symbol", door.ifDebug(pprof.Symbol))
+	mux.HandleFunc("/debug/pprof/trace", door.ifDebug(pprof.Trace))
+	mux.HandleFunc("GET /debug/log", door.ifDebug(d.serveLog))
+	mux.HandleFunc("GET /debug/settings", door.ifDebug(d.serveSettings))
+	documents := door.ifLookUps(m.timedHTTP(d.serveDocument))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux tidies paths up ("a//b" becomes "a/b"), which would make one id
 		// of another.
@@ -64,6 +68,31 @@ func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
 		mux.ServeHTTP(w, r)
 	})
 }
+
+// serveLog answers with what was logged last.
+func (d *daemon) serveLog(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if d.env.Recent != nil {
+		_, _ = w.Write(d.env.Recent.Bytes()) // who has hung up has nothing to be told
+	}
+}
+
+// serveSettings answers with the settings that hold and their sources.
+func (d *daemon) serveSettings(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if settings := d.settings.Load(); settings != nil {
+		for _, s := range *settings {
+			_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, withoutPasswords(s.Value), s.Source) // as above
+		}
+	}
+}
+
+// passwords are those that URLs carry, user:password@.
+var passwords = regexp.MustCompile(`://[^/@\s]*@`)
+
+// withoutPasswords is a setting as it may be shown. Tokens and keys are in files, of
+// which settings have the names.
+func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
 
 // serveDocument answers with a document. The id is the rest of the path,
 // unescaped, slashes included.
@@ -157,7 +186,7 @@ func (d *daemon) readiness() readiness {
 	if d.ending.Load() {
 		body.Ready, body.Ending = false, true
 	}
-	for _, c := range d.collections {
+	for _, c := range d.collections() {
 		status := c.Status()
 		one := describeReadiness(status)
 		body.Collections[c.Name()] = one

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
@@ -32,12 +34,13 @@ func (l *limits) addFlags(flags *pflag.FlagSet) {
 
 // check reports flags that cannot be.
 func (l *limits) check() error {
+	var problems []error
 	for _, one := range []struct {
 		flag  string
 		value int
 	}{{"--max-conns", l.conns}, {"--max-slots", l.slots}, {"--max-in-flight", l.inFlight}} {
 		if one.value < 1 || one.value > maxLimit {
-			return cli.Usagef("%s %d: it must be within 1 and %d", one.flag, one.value, maxLimit)
+			problems = append(problems, cli.Usagef("%s %d: it must be within 1 and %d", one.flag, one.value, maxLimit))
 		}
 	}
 	for _, one := range []struct {
@@ -47,20 +50,26 @@ func (l *limits) check() error {
 	}{{"--rate", l.rate, l.burst}, {"--client-rate", l.clientRate, l.clientBurst}} {
 		switch _, err := boxcarrpc.NewLimiter(one.rate, one.burst); {
 		case one.rate == 0 && one.burst != 0:
-			return cli.Usagef("%s-burst is a part of %[1]s; give both", one.flag)
+			problems = append(problems, cli.Usagef("%s-burst is a part of %[1]s; give both", one.flag))
 		case one.rate != 0 && err != nil:
-			return cli.Usagef("%s: %v", one.flag, err)
+			problems = append(problems, cli.Usagef("%s: %v", one.flag, err))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // limit applies to the Boxcar door, and to what that admits for others.
 func (l *limits) limit(o *boxcarrpc.ServerOptions) (err error) {
 	o.MaxConns, o.MaxLanes = l.conns, l.slots
-	o.Admission = boxcarrpc.Admission{MaxInFlight: l.inFlight, ClientRate: l.clientRate, ClientBurst: l.clientBurst}
-	if l.rate != 0 {
-		o.Admission.Limiter, err = boxcarrpc.NewLimiter(l.rate, l.burst)
-	}
+	o.Admission, err = l.admission()
 	return err
+}
+
+// admission is the limits that can change while the server runs.
+func (l *limits) admission() (a boxcarrpc.Admission, err error) {
+	a = boxcarrpc.Admission{MaxInFlight: l.inFlight, ClientRate: l.clientRate, ClientBurst: l.clientBurst}
+	if l.rate != 0 {
+		a.Limiter, err = boxcarrpc.NewLimiter(l.rate, l.burst)
+	}
+	return a, err
 }

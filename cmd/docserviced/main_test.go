@@ -87,7 +87,7 @@ func testOptions(t *testing.T, queueDir string) daemonOptions {
 		collections: []collectionFlag{{"jobs", queueDir}},
 		dataDir:     filepath.Join(t.TempDir(), "data"),
 		boxcar:      "127.0.0.1:0",
-		http:        "127.0.0.1:0",
+		http:        httpFlags{address: "127.0.0.1:0"},
 		memory:      64 << 20,
 	}
 }
@@ -111,7 +111,7 @@ func startTestDaemon(t *testing.T, o daemonOptions) (*daemon, *lockedBuffer) {
 
 func waitReady(t *testing.T, d *daemon) {
 	t.Helper()
-	require.NoError(t, d.collections[0].WaitReady(t.Context()))
+	require.NoError(t, d.collections()[0].WaitReady(t.Context()))
 }
 
 // indexOnce leaves the index of a queue in a data directory.
@@ -185,12 +185,12 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		{"boxcar address in use", "--boxcar " + d.boxcarAddress() + ": the address is in use; stop what listens there, or give another",
 			func(o *daemonOptions) { o.boxcar = d.boxcarAddress() }},
 		{"http address in use", "--http " + d.httpAddress() + ": the address is in use; stop what listens there, or give another",
-			func(o *daemonOptions) { o.http = d.httpAddress() }},
+			func(o *daemonOptions) { o.http.address = d.httpAddress() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := testOptions(t, queueDir)
 			test.change(&o)
-			r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", o.dataDir, "--boxcar", o.boxcar, "--http", o.http)
+			r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", o.dataDir, "--boxcar", o.boxcar, "--http", o.http.address)
 			require.Equal(t, cli.ExitFailure, r.status)
 			require.Equal(t, "docserviced: "+test.problem, r.lastLine())
 		})
@@ -260,8 +260,8 @@ func TestCheckpoint(t *testing.T) {
 	o.dataDir = target
 	copied, _ := startTestDaemon(t, o)
 	waitReady(t, copied)
-	require.Zero(t, copied.collections[0].Status().Applied, "the copy has begun from its position")
-	document, err := copied.collections[0].Get(nil, []byte("a"))
+	require.Zero(t, copied.collections()[0].Status().Applied, "the copy has begun from its position")
+	document, err := copied.collections()[0].Get(nil, []byte("a"))
 	require.NoError(t, err)
 	require.Equal(t, `{"id":"a"}`, string(document))
 }

@@ -14,7 +14,7 @@ const progressInterval = 200 * time.Millisecond
 // showIndexing shows how far the first indexing is, until every collection has
 // read its queue to the end or can read no further.
 func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
-	first := sumIndexing(d.collections)
+	first := sumIndexing(d.collections())
 	if first.settled {
 		return
 	}
@@ -30,7 +30,7 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
 			return
 		case <-ticker.C:
 		}
-		now := sumIndexing(d.collections)
+		now := sumIndexing(d.collections())
 		meter.SetTotal(now.present - first.tailed)
 		meter.Update(now.entries, now.tailed-first.tailed)
 		if now.settled {

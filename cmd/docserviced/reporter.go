@@ -58,7 +58,7 @@ func newReporter(d *daemon, m *metrics) *reporter {
 // Sample is part of livepage.Source.
 func (r *reporter) Sample() livepage.Sample {
 	s := livepage.Sample{Time: time.Now(), Methods: r.metrics.latencies()}
-	for _, c := range r.collections {
+	for _, c := range r.collections() {
 		status := c.Status()
 		s.Collections = append(s.Collections, livepage.CollectionSample{
 			Name: c.Name(), Found: status.Gets.Found, LagBytes: status.LagBytes(), VisibleAfter: status.VisibleAfter.Seconds(),
@@ -79,7 +79,7 @@ func (r *reporter) Status() livepage.Status {
 		Ready: readiness.Ready, Ending: readiness.Ending,
 		Memory: r.memory(), Boxcar: r.boxcarStatus(), Collections: []livepage.Collection{},
 	}
-	for _, c := range r.collections {
+	for _, c := range r.collections() {
 		s.Collections = append(s.Collections, r.collectionStatus(c))
 	}
 	return s
@@ -100,7 +100,7 @@ func (r *reporter) memory() livepage.Memory {
 func (r *reporter) boxcarStatus() livepage.Boxcar {
 	stats, board := r.boxcar.Stats(), r.boxcar.Board()
 	b := livepage.Boxcar{
-		Address: r.boxcarAddress(), Draining: r.ending.Load(),
+		Address: r.boxcarAddress(), Draining: r.ending.Load() || stats.Draining,
 		Connections: stats.Connections, Accepted: stats.Accepted, LowestFree: stats.LowestFree,
 		InFlight: stats.InFlight, Streams: stats.Streams, Requests: stats.Requests, Errors: stats.Errors,
 		Refused: stats.Refused, Panics: stats.Panics, Faults: stats.Faults,

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -30,40 +29,46 @@ type security struct {
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS on the Boxcar and gRPC doors; read again when it changes")
+	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS on the Boxcar and gRPC doors, and on the HTTP door where other hosts reach it; read again when it changes")
 	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
 	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of clients, which need a certificate then, or else a token if there is --token-file")
 	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client that is let in by a token; read again when it changes")
 	flags.StringSliceVar(&s.operators, "operators", nil, "who may drain the daemon from other hosts, as certificates or tokens name them, with commas between")
-	flags.BoolVar(&s.insecure, "insecure", false, "serve plain text to other hosts, to whoever asks")
+	flags.BoolVar(&s.insecure, "insecure", false, "serve plain text to other hosts, to whoever asks, over Boxcar and gRPC")
 }
 
 // check reports flags that do not go together. grpc may be empty.
 func (s *security) check(boxcar, grpc string) error {
-	switch encrypted := s.certificate != ""; {
-	case encrypted != (s.key != ""):
-		return cli.Usagef("--tls-cert and --tls-key go together")
-	case s.clientCA != "" && !encrypted:
-		return cli.Usagef("--tls-client-ca needs --tls-cert and --tls-key")
-	case len(s.operators) > 0 && s.clientCA == "" && s.tokenFile == "":
-		return cli.Usagef("--operators needs --tls-client-ca or --token-file, by which they prove who they are")
-	case s.insecure && (encrypted || s.tokenFile != ""):
-		return cli.Usagef("--insecure contradicts --tls-cert and --token-file")
-	case s.insecure || encrypted:
-		return nil
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, cli.Usagef(format, args...)) }
+	encrypted := s.certificate != ""
+	if encrypted != (s.key != "") {
+		problem("--tls-cert and --tls-key go together")
 	}
-	flag, address := "--boxcar", boxcar
-	if isLoopback(boxcar) {
-		flag, address = "--grpc", grpc
+	if s.clientCA != "" && !encrypted {
+		problem("--tls-client-ca needs --tls-cert and --tls-key")
 	}
-	switch {
-	case address == "" || isLoopback(address):
-		return nil
-	case s.tokenFile != "":
-		return cli.Usagef("%s %s: tokens would come in plain text; give --tls-cert and --tls-key", flag, address)
+	if len(s.operators) > 0 && !s.asksForProof() {
+		problem("--operators needs --tls-client-ca or --token-file, by which they prove who they are")
 	}
-	return cli.Usagef("%s %s would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", flag, address)
+	if s.insecure && (encrypted || s.tokenFile != "") {
+		problem("--insecure contradicts --tls-cert and --token-file")
+	}
+	for _, door := range [][2]string{{"--boxcar", boxcar}, {"--grpc", grpc}} {
+		flag, address := door[0], door[1]
+		switch {
+		case address == "" || s.insecure || encrypted || isLoopback(address):
+		case s.tokenFile != "":
+			problem("%s %s: tokens would come in plain text; give --tls-cert and --tls-key", flag, address)
+		default:
+			problem("%s %s would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", flag, address)
+		}
+	}
+	return errors.Join(problems...)
 }
+
+// asksForProof tells whether clients must prove who they are.
+func (s *security) asksForProof() bool { return s.clientCA != "" || s.tokenFile != "" }
 
 // isLoopback reports whether only this host reaches an address.
 func isLoopback(address string) bool {
@@ -77,12 +82,11 @@ type keeper struct {
 	tokens    *credentials.Tokens         // nil: none
 	operators []string
 	insecure  bool
-	closed    bool // clients must prove who they are
 }
 
 // open reads the files.
 func (s *security) open(log *slog.Logger) (*keeper, error) {
-	k := &keeper{insecure: s.insecure, operators: s.operators, closed: s.clientCA != "" || s.tokenFile != ""}
+	k := &keeper{insecure: s.insecure, operators: s.operators}
 	var err error
 	if s.tokenFile != "" {
 		if k.tokens, err = credentials.OpenTokens(s.tokenFile, log); err != nil {
@@ -105,21 +109,27 @@ func (k *keeper) keep(o *boxcarrpc.ServerOptions) {
 	}
 }
 
+// tlsFor is the TLS of a door that speaks these protocols.
+func (k *keeper) tlsFor(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := k.tls()
+			if err == nil {
+				config = config.Clone()
+				config.NextProtos = protocols
+			}
+			return config, err
+		},
+	}
+}
+
 // grpcOptions apply to the gRPC door.
 func (k *keeper) grpcOptions() []grpc.ServerOption {
 	var options []grpc.ServerOption
 	if k.tls != nil {
-		options = append(options, grpc.Creds(grpccredentials.NewTLS(&tls.Config{
-			MinVersion: tls.VersionTLS13,
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				config, err := k.tls()
-				if err == nil {
-					config = config.Clone()
-					config.NextProtos = []string{"h2"}
-				}
-				return config, err
-			},
-		})))
+		options = append(options, grpc.Creds(grpccredentials.NewTLS(k.tlsFor("h2"))))
 	}
 	return options
 }
@@ -148,21 +158,21 @@ func (k *keeper) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	return client, nil
 }
 
-// openPaths are what HTTP tells other hosts although clients must prove who they
-// are: HTTP asks for no proof.
-var openPaths = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
-
-// http applies to the HTTP door.
-func (k *keeper) http(next http.Handler) http.Handler {
-	if !k.closed {
-		return next
+// authenticate looks at the certificate that a client has shown, and at its token if
+// there is one. state is nil over plain text.
+func (k *keeper) authenticate(state *tls.ConnectionState, token string) error {
+	var client boxcarrpc.Peer
+	if state != nil && len(state.VerifiedChains) > 0 {
+		client.Identity = boxcarrpc.CertificateName(state.VerifiedChains[0][0])
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if !openPaths[r.URL.Path] && (err != nil || !from.Addr().Unmap().IsLoopback()) {
-			http.Error(w, "for this host only: the server wants proof of who asks, and HTTP has none", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	if k.tokens != nil {
+		_, err := k.tokens.Authenticate(&client, token)
+		return err
+	}
+	if client.Identity == "" {
+		return errNoCertificate
+	}
+	return nil
 }
+
+var errNoCertificate = errors.New("a certificate is needed")

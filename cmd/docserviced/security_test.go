@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 
@@ -104,7 +102,6 @@ func TestADaemonThatWantsProof(t *testing.T) {
 	}
 	require.NotContains(t, log.String(), testToken)
 	testGRPCProof(t, d, ca, certificate, key)
-	testHTTPProof(t, d)
 }
 
 func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key string) {
@@ -139,21 +136,4 @@ func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key st
 	watch, err := docservicepb.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
 	require.Equal(t, codes.Unauthenticated, status.Code(err))
 	require.Nil(t, watch)
-}
-
-// HTTP has no proof: it tells other hosts how the daemon is, and no documents.
-func testHTTPProof(t *testing.T, d *daemon) {
-	for path, want := range map[string]int{
-		"/documents/jobs/a": http.StatusForbidden, "/collections/jobs/ids": http.StatusForbidden,
-		"/": http.StatusForbidden, "/debug/pprof/": http.StatusForbidden,
-		"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK,
-	} {
-		for from, want := range map[string]int{"10.0.0.1:1234": want, "[::1]:1234": http.StatusOK, "127.0.0.1:1": http.StatusOK} {
-			r := httptest.NewRequest(http.MethodGet, path, nil)
-			r.RemoteAddr = from
-			w := httptest.NewRecorder()
-			d.http.Handler.ServeHTTP(w, r)
-			require.Equal(t, want, w.Code, "%s from %s", path, from)
-		}
-	}
 }

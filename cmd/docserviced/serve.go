@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,9 +25,7 @@ const (
 )
 
 func newServe(env *cli.Env) *cobra.Command {
-	var values []string
-	o := daemonOptions{memory: defaultMemory}
-	var quiet bool
+	o := newOptions()
 	command := &cobra.Command{
 		Use:   "serve --collection NAME=QUEUEDIR [--collection ...] --data DIR",
 		Short: "Index queues and serve their documents",
@@ -47,13 +49,15 @@ HTTP shows how it is doing:
   /collections/COLLECTION/ids   ids in order, ?prefix= after= limit=, a page at a time
   .../count, .../export         how many there are; their documents as NDJSON
   /debug/pprof/                 profiles
+  /debug/log, /debug/settings   what was logged last; the settings and their sources
 
 Other hosts are served over TLS, or in plain text with --insecure. Clients prove who
-they are by a certificate of --tls-client-ca or a token of --token-file; HTTP then
-answers other hosts for /healthz, /readyz and /metrics only. docs/security.md tells
-how to make, and how to exchange, certificates and tokens. --max-in-flight, --rate and
---client-rate bound what clients get; what is refused they ask of other servers:
-docs/operating-boxcar.md.
+they are by a certificate of --tls-client-ca or a token of --token-file. HTTP on an
+address that other hosts reach needs both, or --http-open, and answers everybody for
+/healthz and /readyz alone; documents and /debug are not there unless --http-lookup
+and --http-debug ask for them. docs/security.md tells how to make, and how to
+exchange, certificates and tokens. --max-in-flight, --rate and --client-rate bound what
+clients get; what is refused they ask of other servers: docs/operating-boxcar.md.
 
 With --memcached the daemon puts documents into Memcached as it reads the queues,
 serves them from there, and reads the segments where Memcached has no answer or is
@@ -66,6 +70,12 @@ Flags may also come from the environment, --data as DOCSERVICED_DATA, and from a
 file with flags as keys, in that order: docs/configuration.md. docserviced config
 prints what comes of it.
 
+SIGHUP, or a change of the file of --config, has the file and the environment read
+again: collections that are new there are served, --log-level, --grace and the limits
+of requests hold at once, and the log says what else has changed
+and takes a restart. If anything is wrong, nothing changes. Certificates and tokens
+are read again by themselves.
+
 SIGINT and SIGTERM end it: /readyz turns 503, requests under way are finished,
 for --grace at most, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
@@ -74,72 +84,87 @@ for --grace at most, and the exit status is 0.`,
       --boxcar :7070 --tls-cert be-1.crt --tls-key be-1.key --tls-client-ca clients.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if o.memory < minMemory {
-				return cli.Usagef("--memory %s: at least %s are needed", &o.memory, cli.FormatBytes(minMemory))
-			}
-			if o.dataDir == "" {
-				return cli.Usagef("--data is empty")
-			}
-			var err error
-			if o.collections, err = parseCollections(values); err != nil {
+			r, err := newReloader(command, env)
+			if err != nil {
 				return err
 			}
-			if err := o.security.check(o.boxcar, o.grpc); err != nil {
-				return err
-			}
-			if err := o.limits.check(); err != nil {
-				return err
-			}
-			if err := o.tracing.check(); err != nil {
-				return err
-			}
-			if err := o.entering.check(); err != nil {
-				return err
-			}
-			return serve(command.Context(), env, o, quiet)
+			return serve(command.Context(), env, *o, r)
 		},
 	}
+	o.addFlags(command)
+	return command
+}
+
+// newOptions are those of serve before any flag has changed them.
+func newOptions() *daemonOptions { return &daemonOptions{memory: defaultMemory} }
+
+func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringArrayVar(&values, "collection", nil, "a collection to serve and the directory of its queue, as NAME=QUEUEDIR; may be repeated")
+	flags.StringArrayVar(&o.collectionFlags, "collection", nil, "a collection to serve and the directory of its queue, as NAME=QUEUEDIR; may be repeated")
 	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; one daemon only")
 	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
-	flags.StringVar(&o.http, "http", defaultHTTP, "address to serve HTTP on")
+	o.http.addFlags(flags)
 	flags.Var(&o.memory, "memory", "memory of all collections together: three quarters for memtables and Bloom filters, one for requests "+
 		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
-	flags.BoolVar(&quiet, "quiet", false, "show no progress while a queue is first indexed")
-	addGRPCFlags(command, &o)
+	flags.BoolVar(&o.quiet, "quiet", false, "show no progress while a queue is first indexed")
+	addGRPCFlags(command, o)
 	o.security.addFlags(flags)
 	o.limits.addFlags(flags)
 	o.tracing.addFlags(flags)
 	o.entering.addFlags(flags)
-	for _, name := range []string{"collection", "data"} {
-		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag was defined above
+	cli.WithConfig(command, configPrefix, o.check)
+}
+
+// check completes the options, or says all that is impossible in them.
+func (o *daemonOptions) check() error {
+	var problems []error
+	if o.memory < minMemory {
+		problems = append(problems, cli.Usagef("--memory %s: at least %s are needed", &o.memory, cli.FormatBytes(minMemory)))
+	}
+	if o.dataDir == "" {
+		problems = append(problems, cli.Usagef("--data is missing: give the directory where the indexes are to be"))
+	}
+	if o.grace < 0 {
+		problems = append(problems, cli.Usagef("--grace %s: it cannot be negative", o.grace))
+	}
+	for flag, address := range map[string]string{"--boxcar": o.boxcar, "--http": o.http.address, "--grpc": o.grpc} {
+		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
+			problems = append(problems, cli.Usagef("%s %s: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
 		}
 	}
-	cli.WithConfig(command, configPrefix)
-	return command
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	var err error
+	o.collections, err = parseCollections(o.collectionFlags)
+	if len(problems) == 0 { // what follows takes the addresses for ones
+		problems = append(problems, o.security.check(o.boxcar, o.grpc), o.http.check(&o.security))
+	}
+	return errors.Join(append(problems, err, o.limits.check(), o.tracing.check(), o.entering.check())...)
 }
 
 // serve runs a daemon until ctx ends.
-func serve(ctx context.Context, env *cli.Env, o daemonOptions, quiet bool) error {
+func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
+	if err := requireQueues(o.collections); err != nil {
+		return err
+	}
 	d, err := startDaemon(env, o)
 	if err != nil {
 		return err
 	}
+	stopReloading := r.start(d)
 	env.Log.Info("serving", append(d.addresses(), "collections", len(o.collections))...)
-	if !quiet {
+	if !o.quiet {
 		showIndexing(ctx, env, d)
 	}
 	leave := d.enter(ctx, o.entering)
 	select {
 	case <-ctx.Done():
-		env.Log.Info("ending", "grace", o.grace.String())
+		env.Log.Info("ending", "grace", time.Duration(d.grace.Load()).String())
 	case <-d.failed:
 	}
 	leave() // before it stops: clients shall come no more
-	return d.stop(o.grace)
+	stopReloading()
+	return d.stop(time.Duration(d.grace.Load()))
 }

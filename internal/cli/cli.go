@@ -33,14 +33,21 @@ const (
 	ExitUsage   = 2
 )
 
+// LogLevelFlag is a flag of every command.
+const LogLevelFlag = "log-level"
+
 // Env is what surrounds a command while it runs.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Terminal tells that a person reads standard error.
 	Terminal bool
-	// Log is ready once flags are parsed.
-	Log *slog.Logger
+	// Log is ready once flags are parsed, and logs what Level lets through, which
+	// may change.
+	Log   *slog.Logger
+	Level slog.LevelVar
+	// Recent keeps what was logged last; nil: nothing does.
+	Recent *RecentLog
 	// Now is the clock of rates and progress.
 	Now func() time.Time
 }
@@ -56,6 +63,7 @@ func Main(newRoot func(*Env) *cobra.Command) {
 		Stderr:   os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Now:      time.Now,
+		Recent:   &RecentLog{},
 	}
 	os.Exit(Run(ctx, newRoot, env, os.Args[1:]))
 }
@@ -89,9 +97,8 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 // addLogging gives the command tree its --log-level, and makes the logger when
 // a command is about to run.
 func addLogging(env *Env, root *cobra.Command, started func()) {
-	level := slog.LevelInfo
-	root.PersistentFlags().TextVar(&level, "log-level", level, "least important messages to log: DEBUG, INFO, WARN or ERROR")
-	env.Log = env.NewLogger(&level)
+	root.PersistentFlags().TextVar(&env.Level, LogLevelFlag, &env.Level, "least important messages to log: DEBUG, INFO, WARN or ERROR")
+	env.Log = env.NewLogger(&env.Level)
 	wrap(root, started)
 }
 

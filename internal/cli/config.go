@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -33,12 +34,18 @@ type Setting struct {
 // refused, and so is a value that a flag does not take: all of them at once, each
 // with its place and what to write instead.
 //
-// prefix is that of the variables, such as DOCSERVICED. The settings are there once the
-// command runs: see Settings.
-func WithConfig(command *cobra.Command, prefix string) {
+// prefix is that of the variables, such as DOCSERVICED. A variable that is a flag of
+// another command of the same program is passed over. check, unless it is nil, finds
+// what is impossible in the values, and is reported along with the rest. The settings
+// are there once the command runs: see Settings.
+func WithConfig(command *cobra.Command, prefix string, check func() error) {
 	command.Flags().String(ConfigFlag, "", "YAML file of settings, with these flags as keys")
 	command.PreRunE = func(c *cobra.Command, _ []string) error {
-		return configure(c, prefix, os.Environ())
+		err := configure(c, prefix, os.Environ())
+		if check != nil {
+			err = errors.Join(err, check())
+		}
+		return err
 	}
 }
 
@@ -67,11 +74,38 @@ const sourceAnnotation = "docstore_source"
 // configure sets the flags that the command line left alone.
 func configure(command *cobra.Command, prefix string, environ []string) error {
 	flags := command.Flags()
-	problems := fromEnvironment(flags, prefix, environ)
+	problems := fromEnvironment(command, prefix, environ)
 	if path, _ := flags.GetString(ConfigFlag); path != "" { // the flag is there and a string
 		problems = append(problems, fromFile(flags, path)...)
 	}
 	return errors.Join(problems...)
+}
+
+// Again makes the settings of a command that runs anew, from the same command line and
+// from the environment and the file as they are now, in the flags of fresh, which is to
+// be another instance of it. Its error is what WithConfig would refuse.
+func Again(running, fresh *cobra.Command) error {
+	level := slog.LevelInfo
+	if fresh.Flags().Lookup(LogLevelFlag) == nil { // it is one of the root's
+		fresh.Flags().TextVar(&level, LogLevelFlag, level, "")
+	}
+	var err error
+	running.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Changed || len(f.Annotations[sourceAnnotation]) > 0 {
+			return // it is not from the command line
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			err = errors.Join(err, fresh.Flags().Set(f.Name, value))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return fresh.PreRunE(fresh, nil)
 }
 
 // variableOf is the environment variable of a flag.
@@ -79,15 +113,21 @@ func variableOf(prefix, name string) string {
 	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-func fromEnvironment(flags *pflag.FlagSet, prefix string, environ []string) (problems []error) {
-	byVariable := map[string]*pflag.Flag{}
+func fromEnvironment(command *cobra.Command, prefix string, environ []string) (problems []error) {
+	flags, byVariable, others := command.Flags(), map[string]*pflag.Flag{}, map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { byVariable[variableOf(prefix, f.Name)] = f })
+	for _, other := range command.Root().Commands() {
+		other.Flags().VisitAll(func(f *pflag.Flag) { others[variableOf(prefix, f.Name)] = true })
+	}
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, prefix+"_") {
 			continue
 		}
 		f := byVariable[name]
+		if f == nil && others[name] {
+			continue
+		}
 		if f == nil {
 			problems = append(problems, unknown("variable", name, mapKeys(byVariable)))
 			continue

@@ -45,7 +45,7 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 		flags.Duration("grace", time.Second, "")
 		flags.Bool("quiet", false, "")
 		require.NoError(t, command.MarkFlagRequired("collection"))
-		WithConfig(command, "TESTD")
+		WithConfig(command, "TESTD", nil)
 		root.AddCommand(command)
 		return root
 	}, env, append([]string{"serve"}, args...))
@@ -128,4 +128,38 @@ func TestDistance(t *testing.T) {
 		require.Equal(t, test.want, distance(test.a, test.b), "%s %s", test.a, test.b)
 		require.Equal(t, test.want, distance(test.b, test.a), "%s %s", test.b, test.a)
 	}
+}
+
+// A variable may be a flag of another command of the program, and what a command finds
+// impossible is told along with what cannot be read.
+func TestConfigOfSeveralCommands(t *testing.T) {
+	t.Setenv("TESTD_COLLECTION", "jobs")
+	t.Setenv("TESTD_SERVRES", "a")
+	var stderr bytes.Buffer
+	status := Run(t.Context(), func(*Env) *cobra.Command {
+		root := &cobra.Command{Use: "test"}
+		run := func(*cobra.Command, []string) error { return nil }
+		get, slots := &cobra.Command{Use: "get", RunE: run}, &cobra.Command{Use: "slots", RunE: run}
+		get.Flags().String("collection", "", "")
+		slots.Flags().String("servers", "", "")
+		WithConfig(slots, "TESTD", func() error { return Usagef("--servers is empty") })
+		root.AddCommand(get, slots)
+		return root
+	}, &Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}, []string{"slots"})
+	require.Equal(t, ExitUsage, status)
+	require.Equal(t, "test: unknown variable TESTD_SERVRES; did you mean TESTD_SERVERS?; --servers is empty; see test slots --help\n", stderr.String())
+}
+
+func TestRecentLog(t *testing.T) {
+	var r RecentLog
+	env := &Env{Stderr: &bytes.Buffer{}, Terminal: true, Now: time.Now, Recent: &r}
+	log := env.NewLogger(&env.Level)
+	for i := range 10_000 {
+		log.Info("a line of some length, of which there are many", "number", i)
+	}
+	kept := string(r.Bytes())
+	require.LessOrEqual(t, len(kept), recentLogBytes)
+	require.Greater(t, len(kept), recentLogBytes*9/10)
+	require.True(t, strings.HasSuffix(kept, "number=9999\n"), "the newest")
+	require.NotContains(t, kept, "\x1b")
 }

@@ -13,18 +13,23 @@ import (
 // terminal, and JSON otherwise.
 func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if e.Terminal {
-		return slog.New(newTerminalHandler(e.Stderr, options))
+	out := e.Stderr
+	if e.Recent != nil {
+		out = io.MultiWriter(e.Stderr, e.Recent)
 	}
-	return slog.New(slog.NewJSONHandler(e.Stderr, options))
+	if e.Terminal {
+		return slog.New(newTerminalHandler(out, options))
+	}
+	return slog.New(slog.NewJSONHandler(out, options))
 }
 
 // Quiet returns the same surroundings with a logger that drops what is less than
 // a warning.
 func (e *Env) Quiet() *Env {
-	quiet := *e
-	quiet.Log = e.NewLogger(slog.LevelWarn)
-	return &quiet
+	return &Env{
+		Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr, Terminal: e.Terminal, Now: e.Now, Recent: e.Recent,
+		Log: e.NewLogger(slog.LevelWarn),
+	}
 }
 
 // clearLine moves to the start of the terminal's line and wipes it, so that a

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+	"docstore/internal/testcert"
+)
+
+// What HTTP would tell other hosts without proof is refused, with what to write.
+func TestHTTPDoorFlags(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--http :7071 would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if that is meant", nil},
+		{"--http :7071 would serve other hosts in plain text", []string{"--token-file", "t"}},
+		{"--http :7071 would serve other hosts in plain text", []string{"--insecure"}},
+		{"--http :7071 would serve whoever asks; give --token-file or --tls-client-ca, or --http-open if that is meant", []string{"--tls-cert", "c", "--tls-key", "k"}},
+	} {
+		r := run(t.Context(), append([]string{"config", "--data", dir, "--collection", "jobs=" + dir, "--http", ":7071"}, c.args...)...)
+		require.Equal(t, cli.ExitUsage, r.status, c.args)
+		require.Contains(t, r.stderr, c.want)
+	}
+	for _, args := range [][]string{
+		{"--http-open"}, {"--tls-cert", "c", "--tls-key", "k", "--token-file", "t"}, {"--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"},
+	} {
+		r := run(t.Context(), append([]string{"config", "--data", dir, "--collection", "jobs=" + dir, "--http", ":7071"}, args...)...)
+		require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	}
+}
+
+// Paths of the door, by what kind they are.
+var doorPaths = map[string]string{
+	"/healthz": "health", "/readyz": "health", "/metrics": "figures", "/": "figures", "/api/v1/status": "figures",
+	"/documents/jobs/a": "documents", "/collections/jobs/ids": "documents", "/collections/jobs/count": "documents", "/collections/jobs/export": "documents",
+	"/lookup?collection=jobs&id=a": "documents", "/%64ocuments/jobs/a": "nothing", "/%6Cookup?collection=jobs&id=a": "documents",
+	"/debug/pprof/": "debug", "/debug/pprof/cmdline": "debug", "/%64ebug/pprof/cmdline": "debug", "//debug/pprof/cmdline": "debug", "/debug/log": "debug", "/debug/settings": "debug",
+}
+
+// otherHostsDoor serves on all addresses of this machine, and is asked by loopback.
+func otherHostsDoor(t *testing.T, change func(*daemonOptions)) (base string, log *lockedBuffer) {
+	t.Helper()
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.http.address = "0.0.0.0:0"
+	change(&o)
+	d, log := startTestDaemon(t, o)
+	waitReady(t, d)
+	_, port, err := net.SplitHostPort(d.httpAddress())
+	require.NoError(t, err)
+	return o.http.scheme(d.keeper) + "://127.0.0.1:" + port, log
+}
+
+// answerOf asks for a path, and requires that no redirection leads anywhere else.
+func answerOf(t *testing.T, client *http.Client, url, user, password string) int {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(t, err)
+	switch {
+	case user != "":
+		request.SetBasicAuth(user, password)
+	case password != "":
+		request.Header.Set("Authorization", "Bearer "+password)
+	}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(t, err)
+	return response.StatusCode
+}
+
+// Documents, and what is for debugging, are not told to other hosts unless that is asked
+// for, however a path is written.
+func TestAnOpenHTTPDoor(t *testing.T) {
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for name, c := range map[string]struct {
+		change func(*daemonOptions)
+		want   map[string]int
+	}{
+		"plain":   {func(*daemonOptions) {}, map[string]int{"documents": 403, "debug": 403}},
+		"look-up": {func(o *daemonOptions) { o.http.lookUp = true }, map[string]int{"documents": 200, "debug": 403}},
+		"debug":   {func(o *daemonOptions) { o.http.debug = true }, map[string]int{"documents": 403, "debug": 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base, _ := otherHostsDoor(t, func(o *daemonOptions) {
+				o.http.open = true
+				c.change(o)
+			})
+			c.want["health"], c.want["figures"], c.want["nothing"] = 200, 200, 404
+			for path, kind := range doorPaths {
+				require.Equal(t, c.want[kind], answerOf(t, client, base+path, "", ""), path)
+			}
+		})
+	}
+}
+
+// With TLS the door asks who is there: by a certificate, a token, or a token as a
+// browser sends a password. Balancers may ask how the daemon is.
+func TestAnHTTPDoorThatWantsProof(t *testing.T) {
+	dir := t.TempDir()
+	ca := testcert.NewCA(t, "CA")
+	certificate, key := ca.Files(t, dir, "server")
+	authorities := ca.File(t, dir, "ca")
+	pair, err := tls.LoadX509KeyPair(ca.Files(t, dir, "client"))
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Certificate)
+	bare := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	known := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}}}
+	defer bare.CloseIdleConnections()
+	defer known.CloseIdleConnections()
+
+	for name, withToken := range map[string]bool{"tokens and certificates": true, "certificates": false} {
+		t.Run(name, func(t *testing.T) {
+			base, log := otherHostsDoor(t, func(o *daemonOptions) {
+				o.security.certificate, o.security.key, o.security.clientCA = certificate, key, authorities
+				o.http.lookUp, o.http.debug = true, true
+				if withToken {
+					o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
+				}
+			})
+			require.Contains(t, base, "https://")
+			for path, kind := range doorPaths {
+				if kind == "nothing" {
+					continue
+				}
+				wantToken := http.StatusOK
+				if !withToken && kind != "health" {
+					wantToken = http.StatusUnauthorized
+				}
+				wantNothing := http.StatusUnauthorized
+				if kind == "health" {
+					wantNothing = http.StatusOK
+				}
+				require.Equal(t, http.StatusOK, answerOf(t, known, base+path, "", ""), path)
+				require.Equal(t, wantToken, answerOf(t, bare, base+path, "", testToken), path)
+				require.Equal(t, wantToken, answerOf(t, bare, base+path, "anybody", testToken), path)
+				require.Equal(t, wantNothing, answerOf(t, bare, base+path, "", ""), path)
+				require.Equal(t, wantNothing, answerOf(t, bare, base+path, "", testToken+"x"), path)
+			}
+			require.NotContains(t, log.String(), testToken)
+		})
+	}
+}
+
+func TestSettingsShowNoPasswords(t *testing.T) {
+	for value, want := range map[string]string{
+		"https://user:secret@collector:4318":  "https://...@collector:4318",
+		"etcd://root:secret@a:2379,b:2379/be": "etcd://...@a:2379,b:2379/be",
+		"http://collector:4318/a@b":           "http://collector:4318/a@b",
+		"/etc/docstore/tokens":                "/etc/docstore/tokens",
+	} {
+		require.Equal(t, want, withoutPasswords(value))
+	}
+}

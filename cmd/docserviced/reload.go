@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/internal/cli"
+)
+
+// configPoll is how often the file of settings is looked at.
+const configPoll = time.Second
+
+// reloadable are the settings that hold at once. Another change takes a restart.
+var reloadable = []string{"collection", cli.LogLevelFlag, "max-in-flight", "rate", "rate-burst", "client-rate", "client-rate-burst", "grace", "quiet"}
+
+// reloader reads the settings of a running daemon again, after SIGHUP and when the file
+// has changed.
+type reloader struct {
+	command *cobra.Command // as it was started
+	env     *cli.Env
+	path    string      // of the file; empty: none
+	seen    os.FileInfo // the file as it was when it was read last
+}
+
+func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
+	path, err := command.Flags().GetString(cli.ConfigFlag)
+	if err != nil {
+		return nil, err
+	}
+	r := &reloader{command: command, env: env, path: path}
+	r.changed()
+	return r, nil
+}
+
+// start watches until stop is called, which waits.
+func (r *reloader) start(d *daemon) (stop func()) {
+	d.settings.Store(new(cli.Settings(r.command)))
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(configPoll)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+				r.changed()
+				r.reload(d)
+			case <-tick.C:
+				if r.changed() {
+					r.reload(d)
+				}
+			}
+		}
+	})
+	return func() {
+		signal.Stop(hangups)
+		cancel()
+		running.Wait()
+	}
+}
+
+// changed looks whether the file is another one than when it was looked at last. One
+// that is gone for a moment, while another takes its place, is not.
+func (r *reloader) changed() bool {
+	if r.path == "" {
+		return false
+	}
+	now, err := os.Stat(r.path)
+	if err != nil {
+		return false
+	}
+	before := r.seen
+	r.seen = now
+	return before == nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime())
+}
+
+// reload applies the settings as they are now, or logs why it cannot.
+func (r *reloader) reload(d *daemon) {
+	o := newOptions()
+	fresh := &cobra.Command{Use: r.command.Use}
+	o.addFlags(fresh)
+	err := cli.Again(r.command, fresh)
+	if err == nil {
+		err = d.apply(o)
+	}
+	if err != nil {
+		r.env.Log.Error("the settings are not changed: correct them, and they are read again", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	changes, waiting := r.adopt(d, cli.Settings(fresh))
+	r.env.Log.Info("settings were read again", "changed", changes)
+	if len(waiting) > 0 {
+		r.env.Log.Warn("settings that have changed take a restart", "settings", waiting)
+	}
+}
+
+// adopt takes down the settings that hold now, and returns what is new in them and what
+// waits for a restart.
+func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []string) {
+	before := make(map[string]cli.Setting)
+	for _, setting := range *d.settings.Load() {
+		before[setting.Name] = setting
+	}
+	for i, setting := range now {
+		old := before[setting.Name]
+		if setting.Value == old.Value {
+			continue
+		}
+		change := fmt.Sprintf("%s: %s (was %s)", setting.Name, setting.Value, old.Value)
+		if !slices.Contains(reloadable, setting.Name) {
+			waiting = append(waiting, change)
+			now[i] = old // it holds on
+			continue
+		}
+		changes = append(changes, change)
+		var level slog.Level
+		if setting.Name == cli.LogLevelFlag && level.UnmarshalText([]byte(setting.Value)) == nil { // it has been checked
+			r.env.Level.Set(level)
+		}
+	}
+	d.settings.Store(&now)
+	return changes, waiting
+}
+
+// apply has new collections and limits hold. Nothing changes if it fails, but for the
+// collections before one that cannot be opened.
+func (d *daemon) apply(o *daemonOptions) error {
+	var added []collectionFlag
+	for _, c := range o.collections {
+		if d.collection(c.name) == nil {
+			added = append(added, c)
+		}
+	}
+	for _, c := range d.options.collections {
+		if !slices.Contains(o.collections, c) {
+			return fmt.Errorf("--collection %s=%s is not there any more, or another: that takes a restart", c.name, c.queueDir)
+		}
+	}
+	admission, err := o.limits.admission()
+	if err := errors.Join(err, requireQueues(added)); err != nil {
+		return err
+	}
+	if err := d.boxcar.SetAdmission(admission); err != nil {
+		return err
+	}
+	for _, c := range added {
+		if err := d.addCollection(c); err != nil {
+			return err
+		}
+		d.options.collections = append(d.options.collections, c)
+		d.env.Log.Info("a collection was added", "collection", c.name, "queue", c.queueDir)
+	}
+	d.grace.Store(int64(o.grace))
+	return nil
+}

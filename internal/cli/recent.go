@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+)
+
+// recentLogBytes is how much a RecentLog keeps.
+const recentLogBytes = 256 << 10
+
+// RecentLog keeps the last lines that were logged, up to 256 KiB. The zero value is
+// empty, and it is safe for concurrent use.
+type RecentLog struct {
+	mu struct {
+		sync.Mutex
+		lines [][]byte // oldest first
+		bytes int
+	}
+}
+
+// Write keeps a line, as a logger writes it.
+func (r *RecentLog) Write(line []byte) (int, error) {
+	mu := &r.mu
+	mu.Lock()
+	defer mu.Unlock()
+	kept := bytes.Clone(bytes.TrimPrefix(line, []byte(clearLine)))
+	mu.lines, mu.bytes = append(mu.lines, kept), mu.bytes+len(kept)
+	dropped := 0
+	for mu.bytes > recentLogBytes {
+		mu.bytes -= len(mu.lines[dropped])
+		dropped++
+	}
+	mu.lines = slices.Delete(mu.lines, 0, dropped)
+	return len(line), nil
+}
+
+// Bytes is what is kept, oldest first.
+func (r *RecentLog) Bytes() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bytes.Join(r.mu.lines, nil)
+}
