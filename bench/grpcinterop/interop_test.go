@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/interop"
@@ -19,7 +20,9 @@ import (
 // A case ends the process if it fails: the line that it logs says why, and go test
 // reports the package as failed.
 func TestInterop(t *testing.T) {
-	conn := serve(t)
+	address := serve(t)
+	conn, end := connect(t, address)
+	t.Cleanup(end)
 	client := testgrpc.NewTestServiceClient(conn)
 	of := func(run func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption)) func(context.Context) {
 		return func(ctx context.Context) { run(ctx, client) }
@@ -44,6 +47,12 @@ func TestInterop(t *testing.T) {
 		{"cancel_after_begin", of(interop.DoCancelAfterBegin)},
 		{"cancel_after_first_response", of(interop.DoCancelAfterFirstResponse)},
 		{"timeout_on_sleeping_server", of(interop.DoTimeoutOnSleepingServer)},
+		{"rpc_soak", func(ctx context.Context) {
+			soak(ctx, 20, address, func() (*grpc.ClientConn, func()) { return conn, func() {} })
+		}},
+		{"channel_soak", func(ctx context.Context) {
+			soak(ctx, 5, address, func() (*grpc.ClientConn, func()) { return connect(t, address) })
+		}},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -53,8 +62,23 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// serve serves grpc-go's test service over Boxcar and connects to it.
-func serve(t *testing.T) *grpc.ClientConn {
+// soak has ten workers make large calls, each so many, none of which may fail.
+func soak(ctx context.Context, each int, address string, channel func() (*grpc.ClientConn, func())) {
+	const workers = 10
+	interop.DoSoakTest(ctx, interop.SoakTestConfig{
+		RequestSize:                      271828,
+		ResponseSize:                     314159,
+		PerIterationMaxAcceptableLatency: time.Minute, // of a busy machine
+		OverallTimeout:                   time.Minute,
+		ServerAddr:                       address,
+		NumWorkers:                       workers,
+		Iterations:                       workers * each,
+		ChannelForTest:                   channel,
+	})
+}
+
+// serve serves grpc-go's test service over Boxcar.
+func serve(t *testing.T) (address string) {
 	services := boxcargrpc.NewServices(nil)
 	testgrpc.RegisterTestServiceServer(services, interop.NewTestServer())
 	server := boxcarrpc.NewServer(services.Handle, &boxcarrpc.ServerOptions{StreamHandler: services.HandleStream})
@@ -66,14 +90,18 @@ func serve(t *testing.T) *grpc.ClientConn {
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-ended, boxcarrpc.ErrServerClosed)
 	})
-	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	conn, err := boxcargrpc.NewClient(pool, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	require.NoError(t, pool.WaitReady(ctx))
-	return conn
+	return listener.Addr().String()
+}
+
+// connect makes a pool for a server, until end is called. Both may be called by any
+// goroutine.
+func connect(t *testing.T, address string) (conn *grpc.ClientConn, end func()) {
+	pool, err := boxcarrpc.NewPool(discovery.Static(address), nil)
+	assert.NoError(t, err)
+	conn, err = boxcargrpc.NewClient(pool, nil)
+	assert.NoError(t, err)
+	return conn, func() {
+		assert.NoError(t, conn.Close())
+		assert.NoError(t, pool.Close())
+	}
 }
