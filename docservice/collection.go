@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -70,7 +71,7 @@ func OpenCollection(name, queueDir, dir string, opts *CollectionOptions) (*Colle
 
 // open opens what is served.
 func (c *Collection) open() (*store, error) {
-	if err := makeDir(c.options.FS, c.dir); err != nil {
+	if err := vfs.MakeDir(c.options.FS, c.dir); err != nil {
 		return nil, err
 	}
 	if err := removeLeftovers(c.options.FS, c.dir); err != nil {

@@ -42,14 +42,6 @@ func (n indexNumber) path(dir string) string {
 
 func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
 
-// makeDir makes a collection's directory, durably, if it is not there.
-func makeDir(files vfs.FS, dir string) error {
-	if err := files.MkdirAll(dir); err != nil {
-		return err
-	}
-	return files.SyncDir(filepath.Dir(dir))
-}
-
 // listIndexes returns the numbers of the indexes in a collection's directory, in
 // order. A directory that does not exist has none.
 func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
@@ -120,7 +112,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := vfs.OS.MkdirAll(target); err != nil {
+	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
 	return withIndex(numbers[0].path(dir), &lsm.Options{Logger: logger}, func(index *lsm.DB) error {

@@ -4,6 +4,8 @@ import (
 	"io"
 
 	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
 )
 
 // Builder makes a store of input that is sorted already: one table, written once.
@@ -29,8 +31,8 @@ func NewBuilder(dir string, opts *Options) (*Builder, error) {
 	if o.ReadOnly {
 		return nil, ErrReadOnly
 	}
-	if err := makeDir(o.FS, dir); err != nil {
-		return nil, err
+	if err := vfs.MakeDir(o.FS, dir); err != nil {
+		return nil, errors.Wrap(err, "lsm: make the directory")
 	}
 	b := &Builder{env: environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger}}
 	if b.lock, err = lockDir(o.FS, dir); err != nil {

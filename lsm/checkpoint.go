@@ -42,8 +42,8 @@ func (db *DB) Checkpoint(dir string) error {
 	if err := fsys.RemoveAll(tmp); err != nil {
 		return errors.Wrap(err, "lsm: checkpoint")
 	}
-	if err := makeDir(fsys, tmp); err != nil {
-		return err
+	if err := vfs.MakeDir(fsys, tmp); err != nil {
+		return errors.Wrap(err, "lsm: checkpoint")
 	}
 	if err = db.fillCheckpoint(tmp, v, m); err == nil {
 		err = fsys.Rename(tmp, dir)

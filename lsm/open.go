@@ -3,7 +3,6 @@ package lsm
 import (
 	"crypto/rand"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,8 +24,8 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if o.ReadOnly {
 		return openReadOnly(dir, o)
 	}
-	if err := makeDir(o.FS, dir); err != nil {
-		return nil, err
+	if err := vfs.MakeDir(o.FS, dir); err != nil {
+		return nil, errors.Wrap(err, "lsm: make the directory")
 	}
 	lock, err := lockDir(o.FS, dir)
 	if err != nil {
@@ -202,32 +201,4 @@ func lockDir(fsys vfs.FS, dir string) (lock interface{ Close() error }, err erro
 		err = errors.WithStack(fmt.Errorf("%w: %w", ErrLocked, err))
 	}
 	return lock, err
-}
-
-// makeDir makes a directory and its missing parents, durably.
-func makeDir(fsys vfs.FS, dir string) error {
-	missing := []string{}
-	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
-		info, err := fsys.Stat(at)
-		if err == nil && !info.Dir {
-			return errors.Wrapf(fs.ErrExist, "lsm: %s is not a directory", at)
-		}
-		if err == nil || filepath.Dir(at) == at {
-			break
-		}
-		if !isNotExist(err) {
-			return errors.Wrap(err, "lsm: make the directory")
-		}
-		missing = append(missing, at)
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	err := fsys.MkdirAll(dir)
-	for _, made := range missing {
-		if err == nil {
-			err = fsys.SyncDir(filepath.Dir(made))
-		}
-	}
-	return errors.Wrap(err, "lsm: make the directory")
 }

@@ -27,7 +27,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	if err := w.complete(); err != nil {
 		return nil, err
 	}
-	if err := makeDir(w.options.FS, filepath.Clean(dir)); err != nil {
+	if err := vfs.MakeDir(w.options.FS, dir); err != nil {
 		return nil, errors.Wrap(err, "queue: making the directory")
 	}
 	lock, err := lockDir(w.options.FS, dir, w.options.Now())
@@ -99,23 +99,6 @@ func (w *Writer) complete() error {
 func randomQueueID() (id [16]byte, err error) {
 	_, err = rand.Read(id[:])
 	return id, err
-}
-
-// makeDir makes the directory and its parents, durably.
-func makeDir(fsys vfs.FS, dir string) error {
-	if _, err := fsys.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDir(fsys, parent); err != nil {
-			return err
-		}
-	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return err
-	}
-	return fsys.SyncDir(parent)
 }
 
 func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {

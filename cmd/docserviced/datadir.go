@@ -71,7 +71,7 @@ func requireQueues(collections []collectionFlag) error {
 // lockData makes the data directory if need be and takes its lock. Only one
 // process may have a data directory.
 func lockData(dir string) (io.Closer, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
 		return nil, err
 	}
 	return takeLock(dir)
