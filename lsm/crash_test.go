@@ -133,66 +133,88 @@ func (h history) verifyPrefix(fsys vfs.FS, o Options, least, most int) error {
 func TestCrash(t *testing.T) {
 	for name, durability := range map[string]Durability{"process crash": ProcessCrash, "power loss": PowerLoss, "none": None} {
 		t.Run(name, func(t *testing.T) {
-			r := testseed.Rand(t)
-			o := Options{MemtableBytes: minMemtableBytes, Durability: durability}
-			h := newHistory(r.Uint64(), 152)
-			mem := vfs.NewMem()
-			var begun, acknowledged, synced atomic.Int64
-			var one sync.Mutex
 			tally := crashtest.NewTally(t, "crashes")
-			sparing := crashtest.Share(4, 1) // one in so many operations is crashed before
-			if underRace {
-				sparing = 16
+			for range crashtest.Share(1, 4) {
+				r := testseed.Rand(t)
+				c := crashingStore{t: t, r: r, tally: tally, history: newHistory(r.Uint64(), 152), mem: vfs.NewMem()}
+				c.o = Options{MemtableBytes: minMemtableBytes, Durability: durability}
+				c.run()
 			}
-			crash := func(op vfs.Op) error {
-				one.Lock()
-				defer one.Unlock()
-				if r.IntN(sparing) != 0 {
-					return nil
-				}
-				durable, alive := int(synced.Load()), int(acknowledged.Load())
-				if durability == PowerLoss {
-					durable = alive
-				}
-				if durability == None {
-					alive = durable
-				}
-				for _, way := range crashtest.Ways(r) {
-					least := durable
-					if way.ProcessOnly {
-						least = alive
-					}
-					tally.Case()
-					disk := mem.CrashClone(way.Keep)
-					again := disk.CrashClone(vfs.KeepAll)
-					if err := h.verifyPrefix(disk, o, least, int(begun.Load())); err != nil {
-						t.Errorf("before %v, %s kept: %+v", op, way.Name, err)
-					}
-					if r.IntN(40) == 0 {
-						h.crashRecovery(t, tally, again, o, least, int(begun.Load()), r)
-					}
-				}
-				return nil
-			}
-			o.FS = vfs.NewFault(mem, crash)
-			db, err := Open("db", &o)
-			require.NoError(t, err)
-			for i := 1; i <= 150; i++ {
-				begun.Store(int64(i))
-				require.NoError(t, db.Apply(h.batch(i)))
-				acknowledged.Store(int64(i))
-				switch {
-				case i%40 == 0:
-					require.NoError(t, db.Sync())
-					synced.Store(int64(i))
-				case i%75 == 0:
-					require.NoError(t, db.Checkpoint(fmt.Sprintf("checkpoint%d", i)))
-					synced.Store(int64(i))
-				}
-			}
-			require.NoError(t, db.WaitIdle(t.Context()))
-			require.NoError(t, db.Close())
 		})
+	}
+}
+
+// crashingStore is a store whose disk is looked at before its operations.
+type crashingStore struct {
+	history
+	t     *testing.T
+	tally *crashtest.Tally
+	mem   *vfs.Mem
+	o     Options
+	// So many writes have been begun, have returned, and are durable.
+	begun, acknowledged, synced atomic.Int64
+
+	one sync.Mutex
+	r   *rand.Rand
+}
+
+func (c *crashingStore) run() {
+	t, o := c.t, c.o
+	o.FS = vfs.NewFault(c.mem, func(op vfs.Op) error {
+		c.crash(op)
+		return nil
+	})
+	db, err := Open("db", &o)
+	require.NoError(t, err)
+	for i := 1; i <= 150; i++ {
+		c.begun.Store(int64(i))
+		require.NoError(t, db.Apply(c.batch(i)))
+		c.acknowledged.Store(int64(i))
+		switch {
+		case i%40 == 0:
+			require.NoError(t, db.Sync())
+			c.synced.Store(int64(i))
+		case i%75 == 0:
+			require.NoError(t, db.Checkpoint(fmt.Sprintf("checkpoint%d", i)))
+			c.synced.Store(int64(i))
+		}
+	}
+	require.NoError(t, db.WaitIdle(t.Context()))
+	require.NoError(t, db.Close())
+}
+
+// crash opens what each way of a crash at this moment leaves.
+func (c *crashingStore) crash(op vfs.Op) {
+	c.one.Lock()
+	defer c.one.Unlock()
+	sparing := crashtest.Share(4, 1) // one in so many operations is crashed before
+	if underRace {
+		sparing = 16
+	}
+	if c.r.IntN(sparing) != 0 {
+		return
+	}
+	durable, alive := int(c.synced.Load()), int(c.acknowledged.Load())
+	switch c.o.Durability {
+	case PowerLoss:
+		durable = alive
+	case None:
+		alive = durable
+	}
+	for _, way := range crashtest.Ways(c.r) {
+		least := durable
+		if way.ProcessOnly {
+			least = alive
+		}
+		c.tally.Case()
+		disk := c.mem.CrashClone(way.Keep)
+		again := disk.CrashClone(vfs.KeepAll)
+		if err := c.verifyPrefix(disk, c.o, least, int(c.begun.Load())); err != nil {
+			c.t.Errorf("before %v, %s kept: %+v", op, way.Name, err)
+		}
+		if c.r.IntN(40) == 0 {
+			c.crashRecovery(c.t, c.tally, again, c.o, least, int(c.begun.Load()), c.r)
+		}
 	}
 }
 
@@ -215,81 +237,119 @@ func (h history) crashRecovery(t *testing.T, tally *crashtest.Tally, mem *vfs.Me
 	}
 }
 
-// TestFault has one operation on the file system fail, or all from one on, and
-// makes sure that every write that was acknowledged is there, and none that was
-// refused, but perhaps for one that a log refused and no write followed.
+// TestFault has a disk fail in every way at every operation, and heal while the store is
+// open. Every write that was acknowledged is there, and none that was refused, but
+// perhaps for one that a log refused and no write followed; and so it is when the power
+// goes after that.
 func TestFault(t *testing.T) {
 	r := testseed.Rand(t)
-	tally := crashtest.NewTally(t, "faults")
-	for _, forever := range []bool{false, true} {
-		for k := int64(1); k < 700; k += 1 + r.Int64N(int64(crashtest.Share(8, 1))) {
-			tally.Case()
-			faultAt(t, history{seed: r.Uint64()}, k, forever)
-			if t.Failed() {
-				t.Fatalf("operation %d, forever: %v", k, forever)
+	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
+	for _, failure := range crashtest.Failures() {
+		for range crashtest.Share(1, 4) {
+			for k := int64(1); ; k += 1 + r.Int64N(int64(crashtest.Share(10, 1))) {
+				f := faultyStore{t: t, r: r, failure: failure, history: history{seed: r.Uint64()}, mem: vfs.NewMem(), state: map[string]string{}}
+				f.disk = failure.At(k, f.mem)
+				f.run(crashes)
+				if f.disk.Failed() == 0 {
+					break
+				}
+				faults.Case()
+				if t.Failed() {
+					t.Fatalf("%s at operation %d", failure.Name, k)
+				}
 			}
 		}
 	}
 }
 
-func faultAt(t *testing.T, h history, k int64, forever bool) {
-	mem := vfs.NewMem()
-	var healed atomic.Bool
-	injected := errors.New("injected")
-	o := Options{MemtableBytes: minMemtableBytes, FS: vfs.NewFault(mem, func(op vfs.Op) error {
-		if !healed.Load() && (op.N == k || forever && op.N > k) {
-			return injected
-		}
-		return nil
-	})}
-	state := map[string]string{}
-	var maybe map[string]string // with the write whose log failed
-	db, err := Open("db", &o)
+// faultyStore is a store on a disk that fails, and what it should hold.
+type faultyStore struct {
+	history
+	t       *testing.T
+	r       *rand.Rand
+	failure crashtest.Failure
+	mem     *vfs.Mem
+	disk    *crashtest.FailingDisk
+	db      *DB
+	next    int // write
+	state   map[string]string
+	maybe   map[string]string // with the write whose log failed; nil: there is none
+}
+
+func (f *faultyStore) run(crashes *crashtest.Tally) {
+	o := Options{MemtableBytes: minMemtableBytes, FS: f.disk}
+	var err error
+	f.db, err = Open("db", &o)
 	if err != nil {
-		require.ErrorIs(t, err, injected)
+		f.requireFailure(err)
 	} else {
-		for i := 1; i <= 80; i++ {
-			db.mu.Lock()
-			goodLog := db.mu.goodLog
-			db.mu.Unlock()
-			err := db.Apply(h.batch(i))
-			if err == nil {
-				h.apply(state, i)
-				maybe = nil // what it followed on is not in that log any more
-				continue
+		f.write(60)
+		if f.r.IntN(2) == 0 { // or a new process finds the disk healed
+			f.disk.Heal()
+			for f.db.Flush() != nil { // until the flusher has tried again
 			}
-			require.ErrorIs(t, err, injected)
-			db.mu.Lock()
-			failed := db.mu.goodLog != goodLog
-			db.mu.Unlock()
-			if failed {
-				maybe = maps.Clone(state)
-				h.apply(maybe, i)
-			}
-			got, err := read(db)
-			require.NoError(t, err, "reads go on")
-			require.Equal(t, state, got)
+			f.maybe = nil
+			f.write(10)
+			f.requireFailure(f.db.Sync())
 		}
-		if err := db.Sync(); err != nil {
-			require.ErrorIs(t, err, injected)
-		}
-		if err := db.Flush(); err != nil {
-			require.ErrorIs(t, err, injected)
-		}
-		if err := db.Close(); err != nil {
-			require.ErrorIs(t, err, injected)
-		}
+		f.requireFailure(f.db.Close())
 	}
-	healed.Store(true)
-	db, err = Open("db", &o)
-	require.NoError(t, err)
-	got, err := read(db)
-	require.NoError(t, err)
-	if maybe == nil || !maps.Equal(maybe, got) {
-		require.Equal(t, state, got)
+	f.disk.Heal()
+	f.db, err = Open("db", &o)
+	require.NoError(f.t, err)
+	got, err := read(f.db)
+	require.NoError(f.t, err)
+	if f.maybe == nil || !maps.Equal(f.maybe, got) {
+		require.Equal(f.t, f.state, got)
 	}
-	require.NoError(t, db.Check())
-	require.NoError(t, db.Close())
+	f.state, f.maybe = got, nil
+	f.write(10)
+	require.NoError(f.t, f.db.Sync())
+	require.NoError(f.t, f.db.Check())
+	for _, way := range crashtest.Ways(f.r) {
+		crashes.Case()
+		crashed, err := Open("db", &Options{FS: f.mem.CrashClone(way.Keep)})
+		require.NoError(f.t, err, way.Name)
+		got, err := read(crashed)
+		require.NoError(f.t, err, way.Name)
+		require.Equal(f.t, f.state, got, way.Name)
+		require.NoError(f.t, crashed.Close())
+	}
+	require.NoError(f.t, f.db.Close())
+}
+
+// requireFailure makes sure that an error is the disk's.
+func (f *faultyStore) requireFailure(err error) {
+	if err != nil {
+		require.ErrorIs(f.t, err, f.failure.Err)
+	}
+}
+
+// write makes n writes, some of which may fail. After those it reads.
+func (f *faultyStore) write(n int) {
+	for range n {
+		f.next++
+		f.db.mu.Lock()
+		goodLog := f.db.mu.goodLog
+		f.db.mu.Unlock()
+		err := f.db.Apply(f.batch(f.next))
+		if err == nil {
+			f.apply(f.state, f.next)
+			f.maybe = nil // what it followed on is not in that log any more
+			continue
+		}
+		f.requireFailure(err)
+		f.db.mu.Lock()
+		failed := f.db.mu.goodLog != goodLog
+		f.db.mu.Unlock()
+		if failed {
+			f.maybe = maps.Clone(f.state)
+			f.apply(f.maybe, f.next)
+		}
+		got, err := read(f.db)
+		require.NoError(f.t, err, "reads go on")
+		require.Equal(f.t, f.state, got)
+	}
 }
 
 const childDir = "LSM_TEST_CHILD_DIR"

@@ -105,7 +105,7 @@ func TestAFullFileSystem(t *testing.T) {
 
 // TestWritesGoOnInANewLog has a log fail in several ways.
 func TestWritesGoOnInANewLog(t *testing.T) {
-	torn := &vfs.ShortWriteError{Bytes: 20, Err: vfs.ErrNoSpace}
+	torn := &vfs.ShortError{Bytes: 20, Err: vfs.ErrNoSpace}
 	for name, c := range map[string]struct {
 		kind       vfs.OpKind
 		failure    error

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -47,62 +49,95 @@ func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 	requireSound(t, fsys)
 }
 
-// TestCompactFaults lets single operations of a compaction fail, reading ones
-// too: it says so or does without, the queue is whole, and the next one ends what
-// was begun.
+// erasing is a compaction of a deadQueue, which leaves nothing that is dead for the
+// next one.
+func erasing(fsys vfs.FS, erases bool) (CompactReport, error) {
+	return Compact(context.Background(), queueDir, &CompactOptions{
+		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, dictionaryBytes: eraseDictionaryBytes,
+		Now: func() time.Time { return testStart.Add(time.Hour) },
+	})
+}
+
+// requireCompacted makes sure that another compaction ends what one has begun, and
+// returns how many files it leaves.
+func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases bool, when string) int {
+	t.Helper()
+	requireLive(t, mem, live)
+	_, err := erasing(mem, erases)
+	require.NoError(t, err, when)
+	requireLive(t, mem, live)
+	names, err := mem.List(queueDir)
+	require.NoError(t, err)
+	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, underWaySuffix) })
+	require.False(t, left, "%s: %v", when, names)
+	return len(names)
+}
+
+// TestCompactFaults has a disk fail at operations of a compaction, reading ones too:
+// it says so or does without, the queue is whole, and the next one ends what was begun
+// when the disk is healed.
 func TestCompactFaults(t *testing.T) {
+	tally := crashtest.NewTally(t, "faults")
 	for _, erases := range []bool{false, true} {
-		t.Run(fmt.Sprint("erase=", erases), func(t *testing.T) {
-			base := newMem(t)
-			live := deadQueue(t, base)
-			compact := func(fsys vfs.FS) (CompactReport, error) {
-				return Compact(context.Background(), queueDir, &CompactOptions{
-					FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, dictionaryBytes: eraseDictionaryBytes,
-					Now: func() time.Time { return testStart.Add(time.Hour) },
-				})
+		base := newMem(t)
+		live := deadQueue(t, base)
+		whole := base.CrashClone(vfs.KeepAll)
+		report, err := erasing(whole, erases)
+		require.NoError(t, err)
+		require.Greater(t, report.Deleted, 3)
+		want, err := whole.List(queueDir)
+		require.NoError(t, err)
+		for i, failure := range crashtest.Failures() {
+			if i > 0 && !crashtest.Soak() {
+				break // they differ little from the first
 			}
-			whole := base.CrashClone(vfs.KeepAll)
-			report, err := compact(whole)
-			require.NoError(t, err)
-			require.Greater(t, report.Deleted, 3)
-			want, err := whole.List(queueDir)
-			require.NoError(t, err)
 			reported := 0
-			for k := int64(1); ; k += int64(stride(1)) {
+			for k := int64(1); ; k += int64(crashtest.Share(4*stride(1), 1)) {
 				mem := base.CrashClone(vfs.KeepAll)
-				var failed vfs.OpKind
-				hit := false
-				_, err := compact(vfs.NewFault(mem, func(op vfs.Op) error {
-					if op.N != k {
-						return nil
-					}
-					failed, hit = op.Kind, true
-					return &vfs.ShortWriteError{Bytes: op.Bytes / 2, Err: errCrash}
-				}))
-				if !hit {
+				disk := failure.At(k, mem)
+				_, err := erasing(disk, erases)
+				disk.Heal()
+				if disk.Failed() == 0 {
 					require.NoError(t, err)
-					require.Greater(t, reported, 10)
-					return
+					break
 				}
+				tally.Case()
+				when := fmt.Sprintf("%s at %d", failure.Name, k)
 				if err != nil {
-					require.ErrorIs(t, err, errCrash, "operation %d, %s", k, failed)
+					require.ErrorIs(t, err, failure.Err, when)
 					reported++
 				} else {
-					require.False(t, failed.Writes(), "operation %d, %s, was not reported", k, failed)
+					require.False(t, disk.FailedToWrite(), "%s was not reported", when)
 				}
-				requireLive(t, mem, live)
-				_, err = compact(mem)
-				require.NoError(t, err, "operation %d, %s", k, failed)
-				requireLive(t, mem, live)
-				names, err := mem.List(queueDir)
-				require.NoError(t, err)
-				left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, underWaySuffix) })
-				require.False(t, left, "%v", names)
-				if !failed.Writes() {
-					continue // it may have left more to the second one
+				files := requireCompacted(t, mem, live, erases, when)
+				if disk.FailedToWrite() { // or it may have left more to the second one
+					require.Equal(t, len(want), files, when)
 				}
-				require.Len(t, names, len(want), "%v, want %v", names, want)
 			}
-		})
+			require.Positive(t, reported, failure.Name)
+		}
+	}
+}
+
+// TestCompactCrashesWhileItErases cuts the power before operations of compactions of a
+// queue with dictionaries and deletes.
+func TestCompactCrashesWhileItErases(t *testing.T) {
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
+	for _, erases := range []bool{false, true} {
+		mem := newMem(t)
+		live := deadQueue(t, mem)
+		sparing := crashtest.Share(10*stride(1), 1) // one in so many operations is crashed before
+		_, err := erasing(vfs.NewFault(mem, func(op vfs.Op) error {
+			if !op.Kind.Writes() || random.IntN(sparing) != 0 {
+				return nil
+			}
+			for _, way := range crashtest.Ways(random) {
+				tally.Case()
+				requireCompacted(t, mem.CrashClone(way.Keep), live, erases, fmt.Sprintf("before %v, %s", op, way.Name))
+			}
+			return nil
+		}), erases)
+		require.NoError(t, err)
+		requireLive(t, mem, live)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -205,6 +206,7 @@ func TestCompactShrinks(t *testing.T) {
 // TestCompactCrash stops a compaction before each of its operations and cuts the
 // power: nothing is lost, and the next one ends what was begun.
 func TestCompactCrash(t *testing.T) {
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	base := newMem(t)
 	w := openWriter(t, testOptions(base))
 	var last []item
@@ -230,31 +232,32 @@ func TestCompactCrash(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, errCrash)
-		for name, keep := range crashKeeps {
-			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
-				after := mem.CrashClone(keep)
-				requireLast := func() {
-					r := openReader(t, after)
-					index := follower{index: map[string]indexed{}}
-					index = index.follow(t, r, -1)
-					require.Len(t, index.index, len(last))
-					for _, it := range last {
-						document, err := r.DocumentFor(nil, []byte(it.id), index.index[it.id].address)
-						require.NoError(t, err)
-						require.Equal(t, it.document, string(document))
-					}
-					requireSound(t, after)
+		for _, way := range crashtest.Ways(random) {
+			tally.Case()
+			after := mem.CrashClone(way.Keep)
+			requireLast := func() {
+				r, err := OpenReader(queueDir, &ReaderOptions{FS: after})
+				require.NoError(t, err)
+				defer r.Close()
+				index := follower{index: map[string]indexed{}}
+				index = index.follow(t, r, -1)
+				require.Len(t, index.index, len(last))
+				for _, it := range last {
+					document, err := r.DocumentFor(nil, []byte(it.id), index.index[it.id].address)
+					require.NoError(t, err, "before operation %d, %s", k, way.Name)
+					require.Equal(t, it.document, string(document))
 				}
-				requireLast()
-				require.NoError(t, compact(after))
-				requireLast()
-				names, err := after.List(queueDir)
-				require.NoError(t, err)
-				require.ElementsMatch(t, []string{"0000000001-0000000002.0001.seg", "0000000003.seg", lockName, compactLockName}, names)
-				w, err := OpenWriter(queueDir, testOptions(after))
-				require.NoError(t, err)
-				require.NoError(t, w.Close())
-			})
+				requireSound(t, after)
+			}
+			requireLast()
+			require.NoError(t, compact(after))
+			requireLast()
+			names, err := after.List(queueDir)
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"0000000001-0000000002.0001.seg", "0000000003.seg", lockName, compactLockName}, names)
+			w, err := OpenWriter(queueDir, testOptions(after))
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
 		}
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -17,16 +20,28 @@ var errCrash = errors.New("crash")
 
 // history is what a run of the workload below has done.
 type history struct {
+	start   int // makes it another one
 	items   []item
 	flushed int      // so many of them were durable when the run ended
 	cursors []string // as of each item
 }
 
-// work appends, flushes and seals until something fails.
+// work appends, flushes and seals until something fails, and closes.
 func (h *history) work(w *Writer, count int) error {
+	if err := h.append(w, count); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	h.flushed = len(h.items)
+	return nil
+}
+
+func (h *history) append(w *Writer, count int) error {
 	for range count {
 		n := len(h.items)
-		it := item{id: fmt.Sprint("id-", n%7), document: posting(n)[:40+n%60]}
+		it := item{id: fmt.Sprint("id-", n%7), document: posting(n)[:40+(h.start+n*(1+h.start))%60]}
 		var err error
 		if it.deleted = n%11 == 10; it.deleted {
 			it.document = ""
@@ -53,10 +68,6 @@ func (h *history) work(w *Writer, count int) error {
 		}
 		h.flushed = len(h.items)
 	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	h.flushed = len(h.items)
 	return nil
 }
 
@@ -95,41 +106,38 @@ func crashAfter(fsys vfs.FS, k int) vfs.FS {
 	})
 }
 
-var crashKeeps = map[string]vfs.Keep{
-	"synced": vfs.KeepSynced, "all": vfs.KeepAll,
-	"random-1": vfs.KeepRandom(1), "random-2": vfs.KeepRandom(2), "random-3": vfs.KeepRandom(3),
-}
-
 // TestCrashAtEveryOperation stops the writer before each of its operations, cuts
 // the power, and looks at what the next one finds: everything flushed, and of
 // the rest the beginning.
 func TestCrashAtEveryOperation(t *testing.T) {
-	const count = 45
-	writes := countWrites(func(fsys vfs.FS) {
-		w, err := OpenWriter(queueDir, crashOptions(fsys))
-		require.NoError(t, err)
-		require.NoError(t, new(history).work(w, count))
-	})
-	require.Greater(t, writes, 50)
-	for k := 1; k <= writes; k++ {
-		mem := vfs.NewMem()
-		var h history
-		w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, k)))
-		if err == nil {
-			require.Error(t, h.work(w, count))
-			require.Error(t, w.Close())
-		}
-		// What readers of the files, which rsync is, could see at that moment.
-		seen := 0
-		if r, err := OpenReader(queueDir, &ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
-			seen = len(scan(t, r, Position{}))
-			r.Close()
-		}
-		for name, keep := range crashKeeps {
-			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
-				recovered := mem.CrashClone(keep)
-				requireRecovery(t, recovered, h, seen)
-			})
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(1, 25) {
+		count, start := 45, random.IntN(100)
+		writes := countWrites(func(fsys vfs.FS) {
+			w, err := OpenWriter(queueDir, crashOptions(fsys))
+			require.NoError(t, err)
+			require.NoError(t, (&history{start: start}).work(w, count))
+		})
+		require.Greater(t, writes, 50)
+		for k := 1; k <= writes; k++ {
+			mem := vfs.NewMem()
+			h := history{start: start}
+			w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, k)))
+			if err == nil {
+				require.Error(t, h.work(w, count))
+				require.Error(t, w.Close())
+			}
+			// What readers of the files, which rsync is, could see at that moment.
+			seen := 0
+			if r, err := OpenReader(queueDir, &ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
+				seen = len(scan(t, r, Position{}))
+				r.Close()
+			}
+			for _, way := range crashtest.Ways(random) {
+				tally.Case()
+				when := fmt.Sprintf("before operation %d, %s", k, way.Name)
+				requireRecovery(t, mem.CrashClone(way.Keep), h, seen, when)
+			}
 		}
 	}
 }
@@ -139,7 +147,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 // is that of the last entry.
 func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 	const count = 60
-	for k := 1; k < 120; k += 2 {
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
+	for k := 1; k < 120; k += crashtest.Share(2, 1) {
 		mem := vfs.NewMem()
 		opts := crashOptions(crashAfter(mem, k))
 		opts.Codec = "s2"
@@ -174,43 +183,46 @@ func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 		}
 		covered := <-flushed
 		w.Close()
-		for name, keep := range crashKeeps {
-			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
-				recovered := mem.CrashClone(keep)
-				again, err := OpenWriter(queueDir, crashOptions(recovered))
-				require.NoError(t, err)
-				defer again.Close()
-				r := openReader(t, recovered)
-				got := scan(t, r, Position{})
-				require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost")
-				requireItems(t, r, items[:len(got)])
-				if len(got) > 0 {
-					require.Equal(t, items[len(got)-1].id, string(again.Cursor()))
-				}
-				requireSound(t, recovered)
-			})
+		for _, way := range crashtest.Ways(random) {
+			tally.Case()
+			when := fmt.Sprintf("before operation %d, %s", k, way.Name)
+			recovered := mem.CrashClone(way.Keep)
+			again, err := OpenWriter(queueDir, crashOptions(recovered))
+			require.NoError(t, err, when)
+			r := openReader(t, recovered)
+			got := scan(t, r, Position{})
+			require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost: %s", when)
+			requireItems(t, r, items[:len(got)])
+			if len(got) > 0 {
+				require.Equal(t, items[len(got)-1].id, string(again.Cursor()), when)
+			}
+			requireSound(t, recovered)
+			require.NoError(t, again.Close())
 		}
 	}
 }
 
 // requireRecovery opens the queue that a crash has left, goes on with it and
 // checks that nothing is lost that was flushed or seen.
-func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int) {
+func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string) {
+	t.Helper()
 	w, err := OpenWriter(queueDir, crashOptions(fsys))
-	require.NoError(t, err)
+	require.NoError(t, err, when)
 	defer w.Close()
-	r := openReader(t, fsys)
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys})
+	require.NoError(t, err, when)
+	defer r.Close()
 	got := scan(t, r, Position{})
-	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost")
-	require.GreaterOrEqual(t, len(got), seen, "readers are ahead")
-	require.LessOrEqual(t, len(got), len(h.items))
+	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
+	require.GreaterOrEqual(t, len(got), seen, "readers are ahead: %s", when)
+	require.LessOrEqual(t, len(got), len(h.items), when)
 	h.items = slices.Clip(h.items[:len(got)]) // the history is shared between cases
 	h.cursors = slices.Clip(h.cursors[:len(got)])
 	requireItems(t, r, h.items)
 	if len(got) > 0 {
-		require.Equal(t, h.cursors[len(got)-1], string(w.Cursor()))
+		require.Equal(t, h.cursors[len(got)-1], string(w.Cursor()), when)
 	} else {
-		require.Empty(t, w.Cursor())
+		require.Empty(t, w.Cursor(), when)
 	}
 	requireSound(t, fsys)
 
@@ -226,64 +238,92 @@ func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int) {
 
 // TestCrashInRecovery cuts the power again while the queue is being opened.
 func TestCrashInRecovery(t *testing.T) {
-	mem := vfs.NewMem()
-	var h history
-	w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, 20)))
-	require.NoError(t, err)
-	require.Error(t, h.work(w, 60))
-	require.Error(t, w.Close())
-	for name, keep := range crashKeeps {
-		for k := 1; ; k++ {
-			again := mem.CrashClone(keep)
-			w, err := OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
-			if err == nil {
-				require.Greater(t, k, 4)
-				require.NoError(t, w.Close())
-				break
-			}
-			for nameAgain, keepAgain := range crashKeeps {
-				t.Run(fmt.Sprintf("keep=%s/op=%d/keep=%s", name, k, nameAgain), func(t *testing.T) {
-					requireRecovery(t, again.CrashClone(keepAgain), h, 0)
-				})
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(1, 20) {
+		mem := vfs.NewMem()
+		var h history
+		w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, 20+random.IntN(30))))
+		require.NoError(t, err)
+		require.Error(t, h.work(w, 60))
+		require.Error(t, w.Close())
+		for _, way := range crashtest.Ways(random) {
+			for k := 1; ; k++ {
+				again := mem.CrashClone(way.Keep)
+				w, err := OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
+				if err == nil {
+					require.Greater(t, k, 1)
+					require.NoError(t, w.Close())
+					break
+				}
+				for _, wayAgain := range crashtest.Ways(random) {
+					tally.Case()
+					when := fmt.Sprintf("%s, then before operation %d, %s", way.Name, k, wayAgain.Name)
+					requireRecovery(t, again.CrashClone(wayAgain.Keep), h, 0, when)
+				}
 			}
 		}
 	}
 }
 
-// TestFaultAtEveryOperation lets single operations fail: the writer says so at
-// once, stays with it, gives up its lock, and the next one finds everything.
+// TestFaultAtEveryOperation has a disk fail in every way at every operation: the writer
+// says so at once, stays with it and gives up its lock. When the disk is healed the next
+// writer finds everything and goes on, and then the power goes.
 func TestFaultAtEveryOperation(t *testing.T) {
-	for k := int64(1); ; k++ {
-		mem := vfs.NewMem()
-		failed := false
-		fsys := vfs.NewFault(mem, func(op vfs.Op) error {
-			// What reads only or closes may fail unnoticed.
-			if op.N == k && op.Kind.Writes() {
-				failed = true
-				return &vfs.ShortWriteError{Bytes: op.Bytes / 2, Err: errCrash}
+	random := testseed.Rand(t)
+	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(1, 12) {
+		start := random.IntN(100)
+		for _, failure := range crashtest.Failures() {
+			for k := int64(1); ; k++ {
+				mem := vfs.NewMem()
+				h := history{start: start}
+				disk := failure.At(k, mem)
+				w, err := OpenWriter(queueDir, crashOptions(disk))
+				if err == nil {
+					if err = h.append(w, 45); err != nil {
+						require.ErrorIs(t, w.Flush(), failure.Err)
+						_, again := w.Append([]byte("id"), nil)
+						require.ErrorIs(t, again, failure.Err)
+						require.ErrorIs(t, w.Close(), failure.Err)
+					} else if err = w.Close(); err == nil {
+						h.flushed = len(h.items)
+					}
+				}
+				disk.Heal()
+				if disk.Failed() == 0 {
+					require.NoError(t, err)
+					break
+				}
+				faults.Case()
+				when := fmt.Sprintf("%s at %d", failure.Name, k)
+				if err != nil {
+					require.ErrorIs(t, err, failure.Err, when)
+				} else { // it could do without what it wanted to read
+					require.False(t, disk.FailedToWrite(), "%s was not reported", when)
+				}
+				requireGoesOn(t, mem, h, random, crashes, when)
 			}
-			return nil
-		})
-		var h history
-		w, err := OpenWriter(queueDir, crashOptions(fsys))
-		if err == nil {
-			err = h.work(w, 60)
-			if again := w.Flush(); failed && !errors.Is(again, ErrClosed) {
-				require.ErrorIs(t, again, errCrash)
-				_, again = w.Append([]byte("id"), nil)
-				require.ErrorIs(t, again, errCrash)
-			}
-			require.Equal(t, err != nil, w.Close() != nil)
 		}
-		if !failed {
-			if err == nil && k > fsys.Ops() {
-				break
-			}
-			continue
-		}
-		require.ErrorIs(t, err, errCrash, "operation %d", k)
-		t.Run(fmt.Sprint("op=", k), func(t *testing.T) { requireRecovery(t, mem, h, 0) })
 	}
+}
+
+// requireGoesOn recovers a queue whose disk was healed, goes on, and cuts the power.
+func requireGoesOn(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
+	t.Helper()
+	w, err := OpenWriter(queueDir, crashOptions(mem))
+	require.NoError(t, err, when)
+	defer w.Close()
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	require.NoError(t, err, when)
+	defer r.Close()
+	got := scan(t, r, Position{})
+	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
+	require.LessOrEqual(t, len(got), len(h.items), when)
+	h.items, h.cursors, h.flushed = slices.Clip(h.items[:len(got)]), slices.Clip(h.cursors[:len(got)]), len(got)
+	require.NoError(t, h.append(w, 7), when)
+	way := crashtest.Ways(random)[random.IntN(5)]
+	crashes.Case()
+	requireRecovery(t, mem.CrashClone(way.Keep), h, 0, when+", healed, "+way.Name)
 }
 
 // TestUnfinishedBlockIsCutAway leaves each possible part of a block behind.
@@ -298,7 +338,7 @@ func TestUnfinishedBlockIsCutAway(t *testing.T) {
 	committed := r.End().Next.Block
 	for cut := int(committed); cut <= len(content); cut++ {
 		again := memWith(t, map[string][]byte{"0000000001.open": content[:cut]})
-		requireRecovery(t, again, h, h.flushed)
+		requireRecovery(t, again, h, h.flushed, fmt.Sprint("cut at ", cut))
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
 
@@ -462,6 +464,7 @@ func TestRepairRefuses(t *testing.T) {
 
 // TestRepairCrash stops a repair before each of its operations and cuts the power.
 func TestRepairCrash(t *testing.T) {
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	files, items := smallQueue(t, "none", true)
 	files["0000000001.seg"][items[0].at.Block+50] ^= 1
 	delete(files, lockName)
@@ -474,16 +477,15 @@ func TestRepairCrash(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, errCrash)
-		for name, keep := range crashKeeps {
-			t.Run(fmt.Sprintf("op=%d/keep=%s", k, name), func(t *testing.T) {
-				after := mem.CrashClone(keep)
-				repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: after})
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(repaired), 1)
-				requireSound(t, after)
-				got := scan(t, openReader(t, after), Position{})
-				require.GreaterOrEqual(t, len(got), len(items)-2)
-			})
+		for _, way := range crashtest.Ways(random) {
+			tally.Case()
+			after := mem.CrashClone(way.Keep)
+			repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: after})
+			require.NoError(t, err, "before operation %d, %s", k, way.Name)
+			require.LessOrEqual(t, len(repaired), 1)
+			requireSound(t, after)
+			got := scan(t, openReader(t, after), Position{})
+			require.GreaterOrEqual(t, len(got), len(items)-2)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/errors"
@@ -105,67 +106,105 @@ func TestDamageAfterCrash(t *testing.T) {
 	}
 }
 
-// A fault at every operation, plain or as a short write. The first failure of an
-// append or a sync is the last word of the log; everything acknowledged before
-// is there.
+// A log fails in every way at every operation, heals, and another log takes over, in
+// which the power goes. The first failure of an append or a sync is the last word of
+// its log. Everything acknowledged before is there, and at most one record more.
 func TestFaultAtEveryOperation(t *testing.T) {
-	injected := errors.New("injected")
-	script := func(fs vfs.FS) (acknowledged []record, err error) {
-		w, err := Create("1.wal", 1, &Options{FS: fs, Capacity: 1 << 20})
-		if err != nil {
-			return nil, err
-		}
-		defer w.Close()
-		for i := range 12 {
-			r := makeRecord(uint64(i+1), 1+i*i*700) // the last ones in several pieces
-			if err = w.Append(r.sequence, r.payload); err == nil {
-				acknowledged = append(acknowledged, r)
-				if i%3 == 2 {
-					err = w.Sync()
+	random := testseed.Rand(t)
+	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(1, 20) {
+		largest := []int{20, 5_000, 70_000}[random.IntN(3)] // these in several pieces
+		for _, failure := range crashtest.Failures() {
+			for k := int64(1); ; k++ {
+				l := faultyLog{mem: vfs.NewMem(), random: random, largest: largest}
+				require.NoError(t, l.mem.MkdirAll("d"))
+				require.NoError(t, l.mem.SyncDir("."))
+				disk := failure.At(k, l.mem)
+				err := l.write(t, disk, failure.Err)
+				disk.Heal()
+				if disk.Failed() == 0 {
+					require.NoError(t, err)
+					break
 				}
-			}
-			if err != nil {
-				if again := w.Append(1000, nil); !errors.Is(again, injected) {
-					return nil, errors.Newf("append after the failure: %v", again)
-				}
-				if again := w.Sync(); !errors.Is(again, injected) {
-					return nil, errors.Newf("sync after the failure: %v", again)
-				}
-				return acknowledged, err
+				faults.Case()
+				require.ErrorIs(t, err, failure.Err, "%s at %d", failure.Name, k)
+				l.goOn(t, crashes)
 			}
 		}
-		return acknowledged, w.Close()
 	}
-	for _, short := range []bool{false, true} {
-		for k := int64(1); ; k++ {
-			mem := vfs.NewMem()
-			hit := false
-			fs := vfs.NewFault(mem, func(op vfs.Op) error {
-				if op.N != k {
-					return nil
-				}
-				hit = true
-				if short && op.Kind == vfs.OpAppend {
-					return &vfs.ShortWriteError{Bytes: op.Bytes / 2, Err: injected}
-				}
-				return injected
-			})
-			acknowledged, err := script(fs)
-			if !hit {
-				require.NoError(t, err)
-				require.Greater(t, k, int64(20))
-				break
+}
+
+// faultyLog is a log on a disk that fails, and the one that follows on it.
+type faultyLog struct {
+	mem     *vfs.Mem
+	random  *rand.Rand
+	largest int // payload
+	kept    []record
+	refused []record // the one whose Append failed, if one did
+}
+
+// write writes and replays d/1.wal until something fails. After the first failure it
+// makes sure that the log stays with it.
+func (l *faultyLog) write(t *testing.T, disk vfs.FS, failure error) error {
+	w, err := Create("d/1.wal", 1, &Options{FS: disk, Capacity: 1 << 20})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for i := range 8 {
+		r := makeRecord(uint64(i+1), 1+l.random.IntN(l.largest))
+		if err = w.Append(r.sequence, r.payload); err == nil {
+			l.kept = append(l.kept, r)
+			if i%3 == 2 {
+				err = w.Sync()
 			}
-			require.ErrorIs(t, err, injected, "operation %d", k)
-			got, _, err := replayAll(mem, "1.wal")
-			if len(acknowledged) == 0 && err != nil {
-				require.ErrorIs(t, err, os.ErrNotExist, "operation %d", k)
-				continue
-			}
-			require.NoError(t, err, "operation %d", k)
-			require.GreaterOrEqual(t, len(got), len(acknowledged), "operation %d", k)
-			requirePrefix(t, acknowledged, got[:len(acknowledged)])
+		} else {
+			l.refused = []record{r}
 		}
+		if err != nil {
+			require.ErrorIs(t, w.Append(1000, nil), failure)
+			require.ErrorIs(t, w.Sync(), failure)
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	_, _, err = replayAll(disk, "d/1.wal")
+	return err
+}
+
+// goOn begins another log on the healed disk, with what the first is found to hold
+// and more, and cuts the power.
+func (l *faultyLog) goOn(t *testing.T, crashes *crashtest.Tally) {
+	there, _, err := replayAll(l.mem, "d/1.wal")
+	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrCorrupt) || len(l.kept) > 0 { // its header was not written
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, len(there), len(l.kept))
+	requirePrefix(t, append(slices.Clip(l.kept), l.refused...), there)
+
+	w, err := Create("d/2.wal", 2, &Options{FS: l.mem, Capacity: 1 << 20})
+	require.NoError(t, err)
+	defer w.Close()
+	require.NoError(t, l.mem.SyncDir("d"))
+	synced := 0
+	for i := range 4 {
+		r := makeRecord(uint64(len(there)+1), l.random.IntN(l.largest))
+		require.NoError(t, w.Append(r.sequence, r.payload))
+		there = append(there, r)
+		if i == 1 {
+			require.NoError(t, w.Sync())
+			synced = i + 1
+		}
+	}
+	second := there[len(there)-4:]
+	for _, way := range crashtest.Ways(l.random) {
+		crashes.Case()
+		got, _, err := replayAll(l.mem.CrashClone(way.Keep), "d/2.wal")
+		require.NoError(t, err, way.Name)
+		require.GreaterOrEqual(t, len(got), synced, way.Name)
+		requirePrefix(t, second, got)
 	}
 }
 

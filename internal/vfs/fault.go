@@ -75,23 +75,23 @@ type Op struct {
 	Bytes int    // how many are to be read, written or appended
 }
 
-// ShortWriteError as the error for an OpWrite or OpAppend lets that many bytes
-// be written before the operation fails with Err.
-type ShortWriteError struct {
+// ShortError as the error for an OpWrite, OpAppend or OpReadAt lets that many bytes
+// be written or read before the operation fails with Err.
+type ShortError struct {
 	Bytes int
 	Err   error
 }
 
-func (e *ShortWriteError) Error() string {
-	return fmt.Sprintf("written %d bytes only: %v", e.Bytes, e.Err)
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("%d bytes only: %v", e.Bytes, e.Err)
 }
 
-func (e *ShortWriteError) Unwrap() error { return e.Err }
+func (e *ShortError) Unwrap() error { return e.Err }
 
 // Fault is an FS that asks a hook before each operation on it and on its files.
 // An error of the hook is returned in the place of the operation, which is not
 // done. Two exceptions: a File or lock is closed in spite of it, so that nothing
-// leaks, and of a write a part may be done (ShortWriteError). An AppendMap that
+// leaks, and of a write or read a part may be done (ShortError). An AppendMap that
 // is not closed stays as a killed process leaves it.
 //
 // A fault at operation k:

@@ -14,10 +14,16 @@ type faultFile struct {
 }
 
 func (f *faultFile) ReadAt(p []byte, offset int64) (int, error) {
-	if err := f.fault.before(OpReadAt, f.name, len(p)); err != nil {
+	err := f.fault.before(OpReadAt, f.name, len(p))
+	if err == nil {
+		return f.file.ReadAt(p, offset)
+	}
+	part := shortened(p, err)
+	if len(part) == 0 {
 		return 0, err
 	}
-	return f.file.ReadAt(p, offset)
+	n, readErr := f.file.ReadAt(part, offset)
+	return n, errors.Join(err, readErr)
 }
 
 func (f *faultFile) Write(p []byte) (int, error) {
@@ -36,10 +42,10 @@ func (f *faultFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, writeErr)
 }
 
-// shortened returns what of p is written all the same when the hook says err,
-// if anything.
+// shortened returns what of p is written or read all the same when the hook says
+// err, if anything.
 func shortened(p []byte, err error) []byte {
-	var short *ShortWriteError
+	var short *ShortError
 	if errors.As(err, &short) {
 		return p[:min(short.Bytes, len(p))]
 	}

@@ -139,7 +139,7 @@ func TestFaultOfSyncIsFinal(t *testing.T) {
 
 func TestShortWrite(t *testing.T) {
 	mem, r := startedMem(t)
-	r.FS = NewFault(mem, failing(OpWrite, &ShortWriteError{Bytes: 2, Err: ErrNoSpace}))
+	r.FS = NewFault(mem, failing(OpWrite, &ShortError{Bytes: 2, Err: ErrNoSpace}))
 	f := r.openAppend(t, "old")
 	n, err := f.Write([]byte("1234"))
 	assert.Equal(t, 2, n)
@@ -149,7 +149,7 @@ func TestShortWrite(t *testing.T) {
 	assert.Equal(t, 1, n)
 	assert.ErrorIs(t, err, ErrNoSpace)
 
-	r.FS = NewFault(mem, failing(OpAppend, &ShortWriteError{Bytes: 2, Err: errInjected}))
+	r.FS = NewFault(mem, failing(OpAppend, &ShortError{Bytes: 2, Err: errInjected}))
 	m, err := r.CreateAppendMap(r.path("log"), 4)
 	require.NoError(t, err)
 	_, err = m.Append([]byte("1234"))
@@ -157,6 +157,19 @@ func TestShortWrite(t *testing.T) {
 	assert.Equal(t, "12\x00\x00", tree(t, mem, "/d")["log"])
 	_, err = m.Append([]byte("3"))
 	assert.ErrorIs(t, err, errInjected, "the first failure is final")
+}
+
+func TestShortRead(t *testing.T) {
+	_, r := startedMem(t)
+	r.FS = NewFault(r.FS, failing(OpReadAt, &ShortError{Bytes: 2, Err: errInjected}))
+	f, err := r.Open(r.path("old"))
+	require.NoError(t, err)
+	b := []byte("....")
+	n, err := f.ReadAt(b, 1)
+	assert.Equal(t, 2, n)
+	assert.ErrorIs(t, err, errInjected)
+	assert.Equal(t, "ld..", string(b))
+	require.NoError(t, f.Close())
 }
 
 func TestAppendMapOfADeadProcessKeepsItsLength(t *testing.T) {

@@ -1,0 +1,114 @@
+package crashtest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// script is a life of a file, and tells which of its steps failed.
+func script(fs vfs.FS) (failed []string) {
+	note := func(step string, err error) bool {
+		if err != nil {
+			failed = append(failed, step)
+		}
+		return err == nil
+	}
+	f, err := fs.Create("a")
+	if note("create", err) {
+		for range 2 {
+			_, err = f.Write([]byte("1234"))
+			note("write", err)
+		}
+		_, err = f.ReadAt(make([]byte, 4), 0)
+		note("read", err)
+		note("sync", f.Sync())
+		note("close", f.Close())
+	}
+	note("sync dir", fs.SyncDir("."))
+	return failed
+}
+
+func TestFailures(t *testing.T) {
+	want := map[string][][]string{ // by k
+		"an operation fails": {{"create"}, {"write"}, {"write"}, {"read"}, {"sync"}, {"sync dir"}},
+		"the disk fails": {{"create", "sync dir"}, {"write", "write", "read", "sync", "sync dir"},
+			{"write", "read", "sync", "sync dir"}, {"read", "sync", "sync dir"}, {"sync", "sync dir"}, {"sync dir"}},
+		"the disk is full": {{"create"}, {"write", "write", "read"}, {"write"}}, // there is nothing to read
+		"a write is short": {{"write"}, {"write"}},
+		"a read is short":  {{"read"}},
+		"a sync fails":     {{"sync"}, {"sync dir"}},
+		"syncs fail":       {{"sync", "sync dir"}, {"sync dir"}},
+	}
+	for _, failure := range Failures() {
+		t.Run(failure.Name, func(t *testing.T) {
+			require.Contains(t, want, failure.Name)
+			for i, failed := range append(want[failure.Name], nil) { // nil: k is beyond the last
+				mem := vfs.NewMem()
+				disk := failure.At(int64(i+1), mem)
+				require.Equal(t, failed, script(disk), "at %d", i+1)
+				require.Equal(t, len(failed) > 0, disk.Failed() > 0)
+			}
+		})
+	}
+}
+
+func TestAHealedDisk(t *testing.T) {
+	for _, failure := range Failures() {
+		disk := failure.At(1, vfs.NewMem())
+		disk.Heal()
+		require.Empty(t, script(disk), failure.Name)
+		require.Zero(t, disk.Failed())
+	}
+}
+
+func TestAShortWriteLeavesItsBeginning(t *testing.T) {
+	for _, failure := range Failures() {
+		if failure.Name == "a write is short" {
+			mem := vfs.NewMem()
+			require.Equal(t, []string{"write"}, script(failure.At(2, mem)))
+			content, err := vfs.ReadFile(mem, "a")
+			require.NoError(t, err)
+			require.Equal(t, "123412", string(content))
+		}
+	}
+}
+
+// Each of the ways is one that the others are not.
+func TestWays(t *testing.T) {
+	mem := vfs.NewMem()
+	f, err := mem.Create("a")
+	require.NoError(t, err)
+	_, err = f.Write([]byte("synced"))
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, mem.SyncDir("."))
+	_, err = f.Write([]byte(" and not"))
+	require.NoError(t, err)
+	require.NoError(t, mem.Rename("a", "b"))
+	left := map[string]map[string]bool{} // what each way has been seen to leave
+	for seed := range uint64(50) {
+		for _, way := range Ways(rand.New(rand.NewPCG(seed, 0))) {
+			if left[way.Name] == nil {
+				left[way.Name] = map[string]bool{}
+			}
+			names, err := mem.CrashClone(way.Keep).List(".")
+			require.NoError(t, err)
+			content, err := vfs.ReadFile(mem.CrashClone(way.Keep), names[0])
+			require.NoError(t, err)
+			left[way.Name][names[0]+": "+string(content)] = true
+		}
+	}
+	require.Len(t, left, 5)
+	require.Equal(t, map[string]bool{"a: synced": true}, left["only what was synced"])
+	require.Equal(t, map[string]bool{"b: synced and not": true}, left["everything"])
+	require.Equal(t, map[string]bool{"a: synced and not": true, "b: synced and not": true}, left["names reordered"])
+	require.Greater(t, len(left["some pages and names"]), 4)
+	require.Greater(t, len(left["the last write torn"]), 4)
+	for torn := range left["the last write torn"] {
+		require.Contains(t, torn, "b: synced")
+	}
+}
