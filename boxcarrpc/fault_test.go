@@ -96,13 +96,14 @@ func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
 	other := serve(t, echo, nil)
 	for method, retried := range map[string]bool{"m": true, "not idempotent": false} {
 		handled.Store(0)
-		p := newPool(t, &PoolOptions{Size: 1, Methods: idempotent}, s.address)
+		p := newPool(t, &PoolOptions{Size: 1, Methods: idempotent, RetryWait: time.Minute}, s.address)
 		kill <- func() {
 			p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for c := range s.mu.conns {
-				c.conn.Close()
+				// Close would reset the connection if a question of the pool lies there unread.
+				_ = c.conn.(*net.TCPConn).CloseWrite()
 			}
 		}
 		_, err := p.Call(t.Context(), method, nil, nil)

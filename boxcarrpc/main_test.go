@@ -84,6 +84,9 @@ func newPoolOf(t testing.TB, opts *PoolOptions, d discovery.Source) *Pool {
 	if opts.Logger == nil {
 		opts.Logger = testLogger(t)
 	}
+	if opts.Dialer == nil && opts.SilenceTimeout == 0 {
+		opts.SilenceTimeout = time.Minute // in real time: both sides share processors with who knows whom
+	}
 	p, err := NewPool(d, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })

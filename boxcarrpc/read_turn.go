@@ -98,7 +98,7 @@ func (t *transport) free() bool {
 
 // run is the reader. It ends with the transport.
 func (t *transport) run() {
-	defer t.out.writers.Wait()
+	defer t.ended()
 	timer := time.NewTimer(idleReading)
 	defer timer.Stop()
 	var taken uint64
@@ -116,6 +116,13 @@ func (t *transport) run() {
 			return
 		}
 	}
+}
+
+// ended waits until nobody writes any more. Who ends the transport may not have closed
+// the outbox yet: until then a writer may still begin.
+func (t *transport) ended() {
+	<-t.turn.ended
+	t.out.writers.Wait()
 }
 
 // readForAll is the reader's turn. It returns false when the transport has ended.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -28,6 +29,7 @@ type stream struct {
 
 	sending sync.Mutex // one message at a time, and so no two pieces of two
 	bulk    bulkMessage
+	prompt  atomic.Bool // the next message is the first, or the first after one was received
 
 	mu struct {
 		sync.Mutex
@@ -35,8 +37,9 @@ type stream struct {
 		window  int // bytes that the peer may still send
 		taken   int // bytes received that the peer does not know of yet
 		pieces  []piece
+		next    int    // of pieces: the first that was not received
 		data    []byte // of the pieces
-		start   int    // of the first piece in data
+		start   int    // of the next piece in data
 		ended   bool   // the peer sends no more messages
 		over    bool   // nothing is sent any more
 		failure error  // why it is over; nil if it ended well
@@ -54,6 +57,7 @@ func (s *stream) init(out *outbox, number, sequence uint32, maxMessage int) {
 	s.arrived, s.allowed = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.bulk.stream, s.bulk.taken = true, make(chan struct{}, 1)
 	s.mu.credit, s.mu.window = wire.Window, wire.Window
+	s.prompt.Store(true)
 }
 
 // notify puts an element into a channel of one, if it has none.
@@ -124,6 +128,7 @@ func (s *stream) receive(dst []byte) ([]byte, error) {
 		case err != nil:
 			return dst, err
 		case done:
+			s.prompt.Store(true)
 			return out, nil
 		}
 		select {
@@ -144,9 +149,8 @@ func (s *stream) receive(dst []byte) ([]byte, error) {
 // the end of it. The peer gets new credit when half of the window is used up.
 func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err error) {
 	s.mu.Lock()
-	n := 0
-	for ; n < len(s.mu.pieces) && !done; n++ {
-		p := s.mu.pieces[n]
+	for s.mu.next < len(s.mu.pieces) && !done {
+		p := s.mu.pieces[s.mu.next]
 		if len(dst)-before+p.size > s.maxMessage {
 			s.mu.Unlock()
 			return dst, false, &Error{
@@ -156,17 +160,14 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 			}
 		}
 		dst = append(dst, s.mu.data[s.mu.start:s.mu.start+p.size]...)
-		s.mu.start += p.size
+		s.mu.next, s.mu.start = s.mu.next+1, s.mu.start+p.size
 		s.mu.taken += wire.MessageCost(p.size)
 		done = !p.more
 	}
-	s.mu.pieces = s.mu.pieces[:copy(s.mu.pieces, s.mu.pieces[n:])]
-	switch {
-	case len(s.mu.pieces) == 0:
-		s.mu.data, s.mu.start = s.mu.data[:0], 0
-	case s.mu.start > len(s.mu.data)/2:
+	if s.mu.next > len(s.mu.pieces)/2 { // so that none is moved often
+		s.mu.pieces = s.mu.pieces[:copy(s.mu.pieces, s.mu.pieces[s.mu.next:])]
 		s.mu.data = s.mu.data[:copy(s.mu.data, s.mu.data[s.mu.start:])]
-		s.mu.start = 0
+		s.mu.next, s.mu.start = 0, 0
 	}
 	switch {
 	case done:
@@ -265,9 +266,18 @@ func (s *stream) sendPiece(data []byte, more bool) error {
 		s.mu.Unlock()
 		return s.cause()
 	}
-	s.out.message(&s.bulk, s.number, s.sequence, data, more)
+	copied := s.out.message(&s.bulk, s.number, s.sequence, data, more)
 	s.mu.Unlock()
+	// An answer goes out at once. After one message follow others, as likely as not, and
+	// a goroutine writes what has come together when it has its turn.
+	if prompt := s.prompt.Swap(false); copied && !prompt {
+		s.out.flushSoon()
+		return nil
+	}
 	s.out.flush(true)
+	if copied {
+		return nil
+	}
 	select {
 	case <-s.bulk.taken:
 		return nil

@@ -309,7 +309,7 @@ func (s *ClientStream) tellEnd() {
 func (s *ClientStream) abandon() {
 	s.cancel()
 	first := s.finish(contextError(s.ctx, true), func() {
-		s.mu.pieces, s.mu.data, s.mu.start = nil, nil, 0
+		s.mu.pieces, s.mu.data, s.mu.next, s.mu.start = nil, nil, 0, 0
 		s.out.sequence(wire.TypeReset, s.number, s.sequence)
 	})
 	if first {

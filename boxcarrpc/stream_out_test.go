@@ -1,0 +1,108 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A heldConn keeps what is written. Each write waits until it is let go.
+type heldConn struct {
+	net.Conn
+	let chan struct{}
+
+	mu     sync.Mutex
+	writes [][]byte
+}
+
+func (c *heldConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.writes = append(c.writes, bytes.Clone(b))
+	c.mu.Unlock()
+	<-c.let
+	return len(b), nil
+}
+
+// messages are those that were written.
+func (c *heldConn) messages(t *testing.T) (all []string) {
+	var message []byte
+	for rest := bytes.Join(c.writes, nil); len(rest) > 0; {
+		f, n, err := wire.ParseFrame(rest)
+		require.NoError(t, err)
+		require.Positive(t, n)
+		_, data, err := f.Message()
+		require.NoError(t, err)
+		message = append(message, data...)
+		if f.Flags&wire.FlagMore == 0 {
+			all, message = append(all, string(message)), nil
+		}
+		rest = rest[n:]
+	}
+	return all
+}
+
+// heldStream is a stream on a connection whose writes wait.
+func heldStream(ctx context.Context) (*stream, *heldConn) {
+	c := &heldConn{let: make(chan struct{})}
+	o, s := &outbox{}, &stream{ctx: ctx}
+	o.init(c, 0, func(error) {})
+	s.init(o, 0, 1, 0)
+	return s, c
+}
+
+func TestSmallMessagesOfAStreamGoOutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := heldStream(t.Context())
+		want := []string{"first"}
+		require.NoError(t, s.send([]byte("first")))
+		synctest.Wait()
+		message := make([]byte, 100)
+		for i := range byte(100) { // while the first is being written
+			message[0] = i
+			require.NoError(t, s.send(message))
+			want = append(want, string(message))
+		}
+		close(c.let)
+		s.out.writers.Wait()
+		require.Len(t, c.writes, 2)
+		require.Equal(t, want, c.messages(t))
+	})
+}
+
+func TestASendersSmallMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := heldStream(t.Context())
+		var want []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range 200 {
+				message := make([]byte, 1000)
+				if i%50 == 49 {
+					message = make([]byte, 40<<10) // in order with them
+				}
+				message[0] = byte(i)
+				want = append(want, string(message))
+				if s.send(message) != nil {
+					return
+				}
+				require.NoError(t, s.takeCredit(uint32(wire.Window-s.mu.credit))) // as if it was received
+			}
+		}()
+		synctest.Wait() // the sender waits for the first write
+		require.Len(t, c.writes, 1)
+		require.Less(t, len(s.out.mu.pending), smallMessages+wire.MessageCost(1000))
+		close(c.let)
+		<-done
+		s.out.writers.Wait()
+		require.Len(t, want, 200)
+		require.Equal(t, want, c.messages(t))
+	})
+}
