@@ -29,7 +29,7 @@ file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newBench(env))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newBench(env))
 	for _, command := range root.Commands() {
 		cli.WithConfig(command, configPrefix, nil)
 	}

@@ -20,6 +20,12 @@ func Usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
+// IsUsage tells whether an error is one in how a command was called.
+func IsUsage(err error) bool {
+	var usage usageError
+	return errors.As(err, &usage)
+}
+
 // bareError is printed without the command's name before it.
 type bareError struct{ error }
 
@@ -34,9 +40,8 @@ func Bare(err error) error { return bareError{err} }
 func report(w io.Writer, command *cobra.Command, err error) int {
 	message := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 	var bare bareError
-	var usage usageError
 	switch {
-	case errors.As(err, &usage):
+	case IsUsage(err):
 		_, _ = fmt.Fprintf(w, "%s: %s; see %s --help\n", command.Root().Name(), message, command.CommandPath())
 		return ExitUsage
 	case errors.As(err, &bare):
