@@ -89,6 +89,10 @@ func (db *DB) commit(b *Batch, single *op) error {
 	if err != nil {
 		return err
 	}
+	var hash uint32
+	if single != nil {
+		hash = m.prefetch(single.key) // comes while the log is written
+	}
 	first := db.visible.Load() + 1
 	if log := db.mu.log; log != nil {
 		if err := log.writer.Append(first, data); err != nil {
@@ -97,7 +101,7 @@ func (db *DB) commit(b *Batch, single *op) error {
 		db.mu.logBytes += uint64(len(data))
 	}
 	if single != nil {
-		m.add(*single, first)
+		m.add(*single, hash, first)
 	} else if err := m.apply(data, first); err != nil {
 		return db.failLogs(err)
 	}

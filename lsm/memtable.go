@@ -75,20 +75,42 @@ func (m *memtable) apply(batch []byte, first uint64) error {
 		return err
 	}
 	sequence := first
-	for ; ops.count > 0; sequence++ {
-		o, err := ops.next()
-		if err != nil {
-			return err
+	var window [applyWindow]struct {
+		op
+		hash uint32
+	}
+	for ops.count > 0 {
+		n := min(ops.count, applyWindow)
+		for i := range window[:n] {
+			w := &window[i]
+			if w.op, err = ops.next(); err != nil {
+				return err
+			}
+			w.hash = m.prefetch(w.key)
 		}
-		m.versions.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
+		for i := range window[:n] {
+			w := &window[i]
+			m.versions.add(w.hash, w.key, memVersion{sequence, w.kind == opDelete, w.value})
+			sequence++
+		}
 	}
 	m.noteSequences(first, sequence-1)
 	return nil
 }
 
-// add is apply for a single op.
-func (m *memtable) add(o op, sequence uint64) {
-	m.versions.add(o.key, memVersion{sequence, o.kind == opDelete, o.value})
+// applyWindow is how many ops of a batch have their places fetched side by side.
+const applyWindow = 16
+
+// prefetch has fetched what add reads first for a key, and returns the key's hash.
+func (m *memtable) prefetch(key []byte) (hash uint32) {
+	hash = hashKey(key)
+	m.versions.prefetchSlot(hash)
+	return hash
+}
+
+// add is apply for a single op, whose key has the given hash.
+func (m *memtable) add(o op, hash uint32, sequence uint64) {
+	m.versions.add(hash, o.key, memVersion{sequence, o.kind == opDelete, o.value})
 	m.noteSequences(sequence, sequence)
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/bloom"
+	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 )
 
@@ -110,6 +111,7 @@ func (e *tableEncoder) encode(part *tablePart) error {
 	for _, b := range part.blocks {
 		entries := part.entries[begin:b.end]
 		begin = b.end
+		prefetchEntries(part.entries[begin:min(begin+len(entries), len(part.entries))])
 		for i := range entries {
 			e.filter.Add(entries[i].key)
 		}
@@ -130,6 +132,16 @@ func (e *tableEncoder) encode(part *tablePart) error {
 		e.offset += uint64(len(e.buf) - before)
 	}
 	return nil
+}
+
+// prefetchEntries has fetched what the next block is made of: of a memtable, the
+// entries lie anywhere, and it was another processor that read them last.
+func prefetchEntries(entries []entry) {
+	for i := range entries {
+		e := &entries[i]
+		prefetch.Bytes(e.key[:min(len(e.key), prefetch.LineBytes)])
+		prefetch.Bytes(e.value[:min(len(e.value), prefetchedEntryBytes)])
+	}
 }
 
 // note adds a block that begins here to the index.

@@ -226,8 +226,7 @@ func decodeVersion(b []byte) memVersion {
 
 // add puts a version in front of those of its key. Its sequence number must be
 // above all that were added before.
-func (m *versionMap) add(key []byte, v memVersion) {
-	hash := hashKey(key)
+func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 	t := m.slots.Load()
 	node, slot, found := m.find(t, hash, key)
 	if found {
