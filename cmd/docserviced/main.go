@@ -19,6 +19,6 @@ from the queue's directory or from the copy that rsync makes of it.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newServe(env), newConfig(env), newDemo(env), newCheck(env), newCheckpoint(env))
+	root.AddCommand(newServe(env), newConfig(env), newDemo(env), newCheck(env), newCheckpoint(env), newBundle(env))
 	return root
 }

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/boxcarrpc/credentials"
+	"docstore/internal/cli"
+)
+
+const (
+	// bundleTimeout is how long the daemon may take for one of the files.
+	bundleTimeout = 20 * time.Second
+	// maxBundleFile bounds what is taken of each.
+	maxBundleFile = 64 << 20
+	journalLines  = "5000"
+)
+
+// bundleFlags are those of the command.
+type bundleFlags struct {
+	url, output, dataDir, unit string
+	ca, tokenFile              string
+}
+
+func newBundle(env *cli.Env) *cobra.Command {
+	var b bundleFlags
+	command := &cobra.Command{
+		Use:   "bundle",
+		Short: "Gather what helps to find a fault, in one file",
+		Long: `Bundle asks a running daemon over HTTP for its status, readiness, metrics, settings,
+recent log, the stacks of its goroutines and a heap profile, adds the journal of its
+unit and how the machine is, and writes one .tar.gz to be looked at by somebody else.
+Documents, tokens, keys and passwords are not in it: settings name the files of
+secrets, and passwords within URLs are left out.
+
+What cannot be had, because the daemon is down or does not serve /debug there, is
+named in README.txt within and on standard error.`,
+		Example: `  docserviced bundle
+  docserviced bundle --data /var/lib/docstore/index --output /tmp/bundle.tar.gz
+  docserviced bundle --http https://be-1:7071 --tls-ca ca.crt --token-file me.token`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return b.run(command.Context(), env)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&b.url, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&b.output, "output", "", "file to write, which must not be there; empty: docserviced-HOST-TIME.tar.gz in this directory")
+	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list the files of; empty: they are not listed")
+	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit to take the journal of; empty: none")
+	flags.StringVar(&b.ca, "tls-ca", "", "authorities (PEM) that the daemon must have a certificate of; empty: the system's")
+	flags.StringVar(&b.tokenFile, "token-file", "", "file with the token to show to the daemon")
+	return command
+}
+
+// fromDaemon are the files that the daemon is asked for.
+var fromDaemon = []struct{ file, path string }{
+	{"status.json", "/api/v1/status"},
+	{"readyz.json", "/readyz"},
+	{"metrics.txt", "/metrics"},
+	{"settings.txt", "/debug/settings"},
+	{"log.txt", "/debug/log"},
+	{"goroutines.txt", "/debug/pprof/goroutine?debug=2"},
+	{"heap.pprof", "/debug/pprof/heap"},
+}
+
+func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
+	now := env.Now().UTC()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	if b.output == "" {
+		b.output = fmt.Sprintf("docserviced-%s-%s.tar.gz", host, now.Format("20060102T150405Z"))
+	}
+	client, base, token, err := b.client(env)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	file, err := os.OpenFile(b.output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := newBundleWriter(file, now)
+	for _, f := range fromDaemon {
+		content, err := fetchFile(ctx, client, base+f.path, token)
+		w.add(f.file, content, err)
+	}
+	if b.unit != "" {
+		journal, err := exec.CommandContext(ctx, "journalctl", "--unit", b.unit, "--lines", journalLines, "--no-pager", "--output", "short-iso").Output()
+		w.add("journal.txt", journal, err)
+	}
+	if b.dataDir != "" {
+		listing, err := listFiles(b.dataDir)
+		w.add("files.txt", listing, err)
+	}
+	w.add("machine.txt", machine(), nil)
+	missing := w.missing
+	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", base, now.Format(time.RFC3339), host, cli.Version(),
+		strings.Join(append(w.missing, ""), "\n")), nil)
+	if err := errors.Join(w.close(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(b.output))
+	}
+	for _, what := range missing {
+		env.Log.Warn("not in the bundle", "what", what)
+	}
+	_, err = fmt.Fprintln(env.Stdout, b.output)
+	return err
+}
+
+// client makes what asks the daemon, and says at which URL and with which token.
+func (b *bundleFlags) client(env *cli.Env) (client *http.Client, base, token string, err error) {
+	base = strings.TrimSuffix(b.url, "/")
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	encrypted := strings.HasPrefix(base, "https://")
+	if b.tokenFile != "" {
+		if !encrypted {
+			return nil, "", "", cli.Usagef("--token-file: a token is not sent in plain text; give --http https://HOST:PORT")
+		}
+		read, err := credentials.Token(b.tokenFile, env.Log)
+		if err != nil {
+			return nil, "", "", err
+		}
+		if token, err = read(); err != nil {
+			return nil, "", "", err
+		}
+	}
+	transport := &http.Transport{}
+	if encrypted {
+		configure, err := credentials.ClientTLS(credentials.Files{CA: b.ca}, env.Log)
+		if err != nil {
+			return nil, "", "", err
+		}
+		var config *tls.Config
+		if config, err = configure(); err != nil {
+			return nil, "", "", err
+		}
+		transport.TLSClientConfig = config
+	}
+	return &http.Client{Transport: transport, Timeout: bundleTimeout}, base, token, nil
+}
+
+// fetchFile asks for one file.
+func fetchFile(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxBundleFile))
+	// A daemon that is not ready says so with 503, and why.
+	if err == nil && response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
+		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(content))
+	}
+	return content, err
+}
+
+// A bundleWriter writes the archive and keeps the first error and what is missing.
+type bundleWriter struct {
+	gzip    *gzip.Writer
+	tar     *tar.Writer
+	now     time.Time
+	missing []string
+	err     error
+}
+
+func newBundleWriter(to io.Writer, now time.Time) *bundleWriter {
+	zipped := gzip.NewWriter(to)
+	return &bundleWriter{gzip: zipped, tar: tar.NewWriter(zipped), now: now}
+}
+
+// add adds a file, or takes down why it is missing.
+func (w *bundleWriter) add(name string, content []byte, missing error) {
+	if missing != nil {
+		w.missing = append(w.missing, withoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
+		return
+	}
+	if filepath.Ext(name) != ".pprof" { // that is compressed
+		content = []byte(withoutPasswords(string(content)))
+	}
+	if w.err == nil {
+		w.err = w.tar.WriteHeader(&tar.Header{Name: "docserviced-bundle/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.now})
+	}
+	if w.err == nil {
+		_, w.err = w.tar.Write(content)
+	}
+}
+
+func (w *bundleWriter) close() error {
+	return errors.Join(w.err, w.tar.Close(), w.gzip.Close())
+}
+
+// listFiles lists names, sizes and times of files below a directory.
+func listFiles(dir string) (listing []byte, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			listing = fmt.Appendf(listing, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339), path)
+		}
+		return nil // a file that has just gone is not missed
+	})
+	return listing, err
+}
+
+// machine is how the machine is: what Linux tells of itself, and this program.
+func machine() []byte {
+	text := fmt.Appendf(nil, "%s/%s, %d processors\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, path := range []string{"/proc/version", "/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/mounts", "/proc/sys/vm/max_map_count"} {
+		if content, err := os.ReadFile(path); err == nil { // elsewhere than on Linux there are none
+			text = fmt.Appendf(text, "\n# %s\n%s", path, content)
+		}
+	}
+	return text
+}
