@@ -7,7 +7,7 @@
 #   bench/check.sh RECORDS.ndjson.gz [DIR]     DIR lies on the disk to measure
 #   COPIES=4 bench/check.sh ...                of the records, 12 by default
 set -eu
-records=$1
+records=$(realpath "$1")
 work=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/check.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 copies=${COPIES:-12} # so that several segments are written

@@ -74,7 +74,8 @@ func (r *Reader) isClosed() bool {
 
 // Document appends the document at the address to dst. On any error it returns
 // dst unchanged. It takes the same time wherever the document lies, and
-// allocates nothing if dst has room.
+// allocates nothing if dst has room, unless the codec does (lzo) or the document
+// takes more than a megabyte as stored.
 //
 // ErrDeleted: the address is that of a delete. ErrUnavailable: the document is
 // not to be had here and now.

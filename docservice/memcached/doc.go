@@ -23,7 +23,8 @@
 // a refused or broken connection, or an answer that takes longer than
 // Options.Timeout. From then on a call for its keys returns at once, and costs as
 // much as reading an atomic. A goroutine asks the server whether it is back, a
-// second later at first and half a minute at most, and takes it into use again.
+// second later at first and half a minute at most, and takes it into use again. If
+// it goes again within half a minute it is left alone for twice as long at first.
 // A server that answers but refuses, as it does with items over its limit, is
 // not away.
 //

@@ -38,7 +38,8 @@ type Options struct {
 	Timeout time.Duration
 	// FirstPause is how long a server that has failed is left alone before it is
 	// asked again; each time that it is still away the pause doubles, up to
-	// MaxPause. The default is a second.
+	// MaxPause, and so it does if it goes again within MaxPause. The default is a
+	// second.
 	FirstPause time.Duration
 	// Logger is told when a server goes and comes. The default is silence.
 	Logger *slog.Logger
@@ -235,14 +236,17 @@ func (s *server) failed(err error) bool {
 
 // bringBack waits until the server has gone, and then until it is back.
 func (s *server) bringBack(closed <-chan struct{}) {
+	var pause time.Duration // the first one of this time
+	var back time.Time      // when it was taken into use last
 	for {
 		select {
 		case <-s.gone:
 		case <-closed:
 			return
 		}
-		for pause := s.pause; ; pause = min(2*pause, MaxPause) {
-			timer := time.NewTimer(pause)
+		pause = s.pauseAfter(pause, time.Since(back))
+		for wait := pause; ; wait = min(2*wait, MaxPause) {
+			timer := time.NewTimer(wait)
 			select {
 			case <-timer.C:
 			case <-closed:
@@ -255,7 +259,19 @@ func (s *server) bringBack(closed <-chan struct{}) {
 			}
 		}
 		s.logger.Info("the server answers again")
+		back = time.Now()
 		s.failures.Store(0)
 		s.away.Store(false)
 	}
+}
+
+// pauseAfter is how long a server is left alone at first when it has gone, which was
+// left alone for before at first the last time and has been in use since. One that
+// answers the question whether it is back, and no other, is soon gone again; callers
+// wait for it until that is found out, so it is left alone for longer each time.
+func (s *server) pauseAfter(before, inUse time.Duration) time.Duration {
+	if inUse > MaxPause {
+		return s.pause
+	}
+	return max(s.pause, min(2*before, MaxPause))
 }

@@ -1,0 +1,98 @@
+//go:build unix
+
+package queue
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkFetchBesideDecode is what fetching a document by its address costs beyond
+// decoding it, and what it allocates: by turns it decodes a thousand documents that lie
+// in memory as they are stored, and fetches the same ones from their segments in the
+// page cache, into memory of the caller. It counts processor time and reports the
+// medians of the turns. Run it with -cpu 1.
+func BenchmarkFetchBesideDecode(b *testing.B) {
+	const turn = 1000
+	for _, name := range Codecs() {
+		b.Run("codec="+name, func(b *testing.B) {
+			r, items := benchQueue(b, name)
+			stored := make([]storedItem, len(items))
+			ids := make([][]byte, len(items))
+			for i := range items {
+				ids[i], stored[i] = []byte(items[i].id), r.storedItem(b, &items[i])
+			}
+			var order [turn]int
+			dst := make([]byte, 0, 1<<20)
+			var decoding, fetching, beyond []time.Duration
+			var allocated uint64
+			for next := 0; b.Loop(); next += turn {
+				for i := range order {
+					order[i] = (next + i) * 7919 % len(items)
+				}
+				start := cpuTime(b)
+				for _, n := range order {
+					dst = stored[n].decode(b, dst[:0])
+				}
+				between := cpuTime(b)
+				before := mallocs()
+				started := cpuTime(b)
+				for _, n := range order {
+					var err error
+					if dst, err = r.DocumentFor(dst[:0], ids[n], items[n].at); err != nil {
+						b.Fatal(err)
+					}
+				}
+				decoded, fetched := between-start, cpuTime(b)-started
+				allocated += mallocs() - before
+				decoding, fetching, beyond = append(decoding, decoded), append(fetching, fetched), append(beyond, fetched-decoded)
+			}
+			require.Equal(b, items[order[turn-1]].document, string(dst))
+			for unit, took := range map[string][]time.Duration{"decode-ns": decoding, "fetch-ns": fetching, "beyond-ns": beyond} {
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/turn, unit)
+			}
+			b.ReportMetric(float64(allocated)/float64(turn*b.N), "allocs/fetch")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func mallocs() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
+}
+
+// storedItem is a document as its segment holds it, with what decodes it.
+type storedItem struct {
+	Stored
+	decoder decoder
+}
+
+func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
+	form, asStored, err := r.StoredFor(nil, []byte(it.id), it.at, BuiltCodecs())
+	require.NoError(b, err)
+	require.True(b, asStored)
+	s, err := ParseStored(form, []byte(it.id))
+	require.NoError(b, err)
+	f := r.files.get(it.at.Segment)
+	require.NotNil(b, f)
+	defer r.files.put(f)
+	return storedItem{s, f.decoder}
+}
+
+func (s *storedItem) decode(b *testing.B, dst []byte) []byte {
+	if s.raw() {
+		return append(dst, s.document()...)
+	}
+	dst, err := s.decoder.decode(dst, s.document(), int(s.rawAndFlags&rawBytesMask))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return dst
+}
