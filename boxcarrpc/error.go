@@ -112,10 +112,11 @@ func (e *Error) Is(target error) bool {
 // CodeOf returns the code of an error of this package, of a context's error,
 // and CodeUnknown for any other; CodeOK for nil.
 func CodeOf(err error) Code {
-	var e *Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return CodeOK
+	}
+	var e *Error // allocated here
+	switch {
 	case errors.As(err, &e):
 		return e.Code
 	case errors.Is(err, context.DeadlineExceeded):

@@ -156,11 +156,13 @@ func TestAHandlerKnowsItsCall(t *testing.T) {
 	require.Nil(t, MetadataOf(t.Context()))
 }
 
-// What a call costs: its context on the server, and nothing on the client.
+// What a call costs, with interceptors: its context on the server, and nothing on the
+// client.
 func TestACallAllocatesOnce(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector empties pools")
 	}
+	var codes [CodeUnauthenticated + 1]int // one call at a time
 	s := serve(t, echo, &ServerOptions{
 		Authenticate: func(*Peer, string) (string, error) { return "me", nil },
 		Authorize: func(ctx context.Context, _ string) error {
@@ -169,8 +171,21 @@ func TestACallAllocatesOnce(t *testing.T) {
 			}
 			return nil
 		},
+		Interceptors: []func(Handler) Handler{func(next Handler) Handler {
+			return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+				out, err := next(ctx, method, request, dst)
+				codes[CodeOf(err)]++
+				return out, err
+			}
+		}},
 	})
-	p := newPool(t, &PoolOptions{Size: 1}, s.address)
+	p := newPool(t, &PoolOptions{Size: 1, Interceptors: []func(Caller) Caller{func(next Caller) Caller {
+		return func(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
+			out, err := next(ctx, method, request, dst, info)
+			codes[CodeOf(err)]++
+			return out, err
+		}
+	}}}, s.address)
 	full(t, p)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // Call would make one of its own
 	defer cancel()

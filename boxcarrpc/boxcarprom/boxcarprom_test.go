@@ -200,11 +200,3 @@ func TestThePageListsAll(t *testing.T) {
 	}
 	require.Equal(t, there, listed)
 }
-
-func BenchmarkNote(b *testing.B) {
-	c := newCalls(Options{Prefix: "x"}, "", "", "")
-	b.ReportAllocs()
-	for b.Loop() {
-		c.note("/docstore.v1.Documents/Get", boxcarrpc.CodeOK, 3, c.now())
-	}
-}
