@@ -32,6 +32,7 @@ import (
 	"strings"
 	"time"
 
+	"docstore/bench/internal/cgroup"
 	"docstore/bench/internal/machine"
 	"docstore/lsm"
 )
@@ -73,7 +74,7 @@ func run(args []string) error {
 		return err
 	}
 	if s.memoryLimit > 0 && s.cgroup == "" {
-		if s.cgroup, err = makeCgroup(s.memoryLimit); err != nil {
+		if s.cgroup, err = cgroup.Make(s.memoryLimit); err != nil {
 			fmt.Fprintf(os.Stderr, "dbbench: skipping the run in %d bytes of memory: %v\n", s.memoryLimit, err)
 			return nil
 		}
@@ -179,7 +180,7 @@ func (s settings) measure() (results []result, err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	if s.cgroup != "" {
-		if err := joinCgroup(s.cgroup); err != nil {
+		if err := cgroup.Join(s.cgroup); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -27,11 +28,24 @@ func (c *corpus) size() int {
 	return len(c.ids)
 }
 
+// madeID is the id of a made document.
+const madeID = "job-%010d"
+
 func (c *corpus) id(n int) string {
 	if c.made > 0 {
-		return fmt.Sprintf("job-%010d", n)
+		return fmt.Sprintf(madeID, n)
 	}
 	return c.ids[n]
+}
+
+// number is that of the document with an id.
+func (c *corpus) number(id string) (n int, ok bool) {
+	if c.made > 0 {
+		_, err := fmt.Sscanf(id, madeID, &n)
+		return n, err == nil && n >= 0 && n < c.made
+	}
+	n = slices.Index(c.ids, id)
+	return n, n >= 0
 }
 
 // line appends document n to dst.

@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
@@ -24,40 +28,64 @@ type docstoreStore struct {
 	name         string
 	codec        string
 	plain        bool // the daemon decodes, not the client
+	corpus       *corpus
+	arrivals     *arrivals // segments that are still to come; nil until asked for
 	dir          string
 	daemon       *process
 	boxcar, http string
 	grpc         string
 }
 
-func (s *docstoreStore) load(ctx context.Context, c *corpus) error {
-	s.dir = filepath.Join(s.rig.dir, s.name)
-	if err := s.append(ctx, c); err != nil {
-		return err
+// load appends the corpus, has a daemon index it, and starts it a second time.
+func (s *docstoreStore) load(ctx context.Context, c *corpus) (f figures, err error) {
+	s.dir, s.corpus = filepath.Join(s.rig.dir, s.name), c
+	if _, err := s.rig.command("docstore-updater"); err != nil { // building is not of the figures
+		return nil, err
 	}
-	started := time.Now()
-	if err := s.serve(ctx); err != nil {
-		return err
+	f = figures{}
+	seconds := func(name string, what func(context.Context) error) {
+		if err == nil {
+			started := time.Now()
+			err = what(ctx)
+			f[name] = time.Since(started).Seconds()
+		}
 	}
-	indexed := time.Since(started)
-	if err := s.daemon.stop(); err != nil {
-		return err
+	seconds("append seconds", s.append)
+	if err == nil && s.rig.memory > 0 {
+		err = forget(s.queue()) // what the updater has left in memory is not the daemon's
 	}
-	started = time.Now()
-	if err := s.serve(ctx); err != nil {
-		return err
+	seconds("first ready seconds", s.serve)
+	if err == nil {
+		err = s.daemon.stop()
 	}
-	fmt.Printf("# %s: ready %.2f s after the first start, %.2f s after the second\n", s.name, indexed.Seconds(), time.Since(started).Seconds())
-	return nil
+	seconds("second ready seconds", s.serve)
+	if err != nil {
+		return nil, err
+	}
+	for name, dir := range map[string]string{"queue bytes": s.queue(), "index bytes": filepath.Join(s.dir, "data")} {
+		bytes, err := bytesIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		f[name] = float64(bytes)
+	}
+	return f, nil
 }
 
+func (s *docstoreStore) queue() string { return filepath.Join(s.dir, "queue") }
+
 // append runs the updater over the corpus.
-func (s *docstoreStore) append(ctx context.Context, c *corpus) error {
+func (s *docstoreStore) append(ctx context.Context) error {
+	return s.appendTo(ctx, s.queue(), s.corpus.size())
+}
+
+// appendTo appends so many documents of the corpus to a queue.
+func (s *docstoreStore) appendTo(ctx context.Context, queue string, count int, flags ...string) error {
 	updater, err := s.rig.command("docstore-updater")
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, updater, "append", "--queue", filepath.Join(s.dir, "queue"), "--codec", s.codec, "--quiet")
+	cmd := exec.CommandContext(ctx, updater, append([]string{"append", "--queue", queue, "--codec", s.codec, "--quiet"}, flags...)...)
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -65,26 +93,48 @@ func (s *docstoreStore) append(ctx context.Context, c *corpus) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	started := time.Now()
-	err = writeLines(input, c)
+	err = writeLines(input, s.corpus, count)
 	if err := errors.Join(err, cmd.Wait()); err != nil {
 		return fmt.Errorf("docstore-updater append: %w", err)
 	}
-	bytes, err := bytesIn(filepath.Join(s.dir, "queue"))
-	fmt.Printf("# %s: appended %.0f documents/s, %d MB\n", s.name, float64(c.size())/time.Since(started).Seconds(), bytes>>20)
-	return err
+	return nil
 }
 
-func writeLines(to io.WriteCloser, c *corpus) error {
-	out := bufio.NewWriterSize(to, 1<<20)
-	err := c.each(func(_ string, line []byte) error {
-		if _, err := out.Write(line); err != nil {
+// forget has the kernel drop the files of a directory from memory.
+func forget(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
 			return err
 		}
-		return out.WriteByte('\n')
+		file, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		if err := file.Sync(); err != nil { // only clean pages can be dropped
+			return err
+		}
+		return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 	})
+}
+
+// writeLines writes so many documents, from the first one on and again, a line each.
+func writeLines(to io.WriteCloser, c *corpus, count int) (err error) {
+	out := bufio.NewWriterSize(to, 1<<20)
+	var line []byte
+	for n := 0; n < count && err == nil; n++ {
+		line = append(c.line(line[:0], n%c.size()), '\n')
+		_, err = out.Write(line)
+	}
 	return errors.Join(err, out.Flush(), to.Close())
 }
+
+// daemonShare is the part of a bounded memory that the daemon is told to keep to; the
+// rest is for what Go needs on top, and for pages of the files.
+const daemonShare = 4
+
+// leastDaemonMemory is what the daemon asks for at least.
+const leastDaemonMemory = 16 << 20
 
 // serve starts the daemon and waits until it is ready.
 func (s *docstoreStore) serve(ctx context.Context) (err error) {
@@ -101,8 +151,11 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if s.grpc, err = freeAddress(); err != nil {
 		return err
 	}
-	args := []string{"serve", "--collection", collection + "=" + filepath.Join(s.dir, "queue"), "--data", filepath.Join(s.dir, "data"),
+	args := []string{"serve", "--collection", collection + "=" + s.queue(), "--data", filepath.Join(s.dir, "data"),
 		"--boxcar", s.boxcar, "--http", s.http, "--grpc", s.grpc, "--quiet"}
+	if s.rig.memory > 0 {
+		args = append(args, "--memory", strconv.FormatInt(max(leastDaemonMemory, s.rig.memory/daemonShare), 10))
+	}
 	if s.daemon, err = s.rig.start(daemon, args...); err != nil {
 		return err
 	}
@@ -114,8 +167,8 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 			}
 		}
 		select {
-		case err := <-s.daemon.ended:
-			return fmt.Errorf("docserviced has ended: %w\n%s", err, s.daemon.output.Bytes())
+		case <-s.daemon.ended:
+			return s.daemon.endedEarly()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(5 * time.Millisecond):
@@ -170,9 +223,9 @@ type runningStore struct {
 	collection string
 }
 
-func (s *runningStore) load(context.Context, *corpus) error { return nil }
-func (s *runningStore) processes() []*process               { return nil }
-func (s *runningStore) stop() error                         { return nil }
+func (s *runningStore) load(context.Context, *corpus) (figures, error) { return nil, nil }
+func (s *runningStore) processes() []*process                          { return nil }
+func (s *runningStore) stop() error                                    { return nil }
 func (s *runningStore) client(callers int) (client, error) {
 	return openDocstore(s.servers, s.collection, callers)
 }

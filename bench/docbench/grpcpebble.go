@@ -33,27 +33,27 @@ const (
 	pebbleCache = 2 << 30 // holds everything
 )
 
-func (s *grpcStore) load(ctx context.Context, c *corpus) (err error) {
+func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) {
 	dir := filepath.Join(s.rig.dir, "pebble")
 	db, err := openPebble(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = c.each(func(id string, line []byte) error { return db.Set([]byte(id), line, pebble.NoSync) })
 	if err := errors.Join(err, db.Flush(), db.Close()); err != nil {
-		return err
+		return nil, err
 	}
 	if s.address, err = freeAddress(); err != nil {
-		return err
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.server, err = s.rig.start(self, grpcChild, dir, s.address); err != nil {
-		return err
+		return nil, err
 	}
-	return s.server.listening(ctx, s.address)
+	return nil, s.server.listening(ctx, s.address)
 }
 
 func openPebble(dir string) (*pebble.DB, error) {

@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
+	"docstore/bench/internal/machine"
 	"docstore/bench/internal/zipf"
 )
 
@@ -26,17 +28,36 @@ type load struct {
 	duration time.Duration
 }
 
+// phase names the load in the results.
+func (l *load) phase() string {
+	distribution := "uniform"
+	if l.zipf != nil {
+		distribution = "zipfian"
+	}
+	return fmt.Sprintf("%d callers, batches of %d, %s", l.callers, l.batch, distribution)
+}
+
 // result is one round: documents per second, what a call took, and what of the server's
 // processor time a document took, in microseconds.
 type result struct {
-	rate     float64
-	p50, p99 time.Duration
-	server   float64
+	rate                float64
+	p50, p90, p99, p999 time.Duration
+	server              float64
+	others              float64 // share of the processors that others took
+	misses              float64 // share of the documents that had to be put in first
+}
+
+func (r result) figures() figures {
+	return figures{
+		"documents/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
+		"server us": r.server, "others": r.others, "misses": r.misses,
+	}
 }
 
 // measure fetches random documents with so many callers.
 func (l *load) measure(c client, processes []*process) (result, error) {
-	before := cpuSeconds(processes)
+	cpuBefore, missesBefore := cpuSeconds(processes), missesOf(c)
+	watch := machine.NewWatch(ownTime(processes))
 	latencies := make([][]time.Duration, l.callers)
 	failures := make([]error, l.callers)
 	started := time.Now()
@@ -58,12 +79,29 @@ func (l *load) measure(c client, processes []*process) (result, error) {
 	all := slices.Concat(latencies...)
 	slices.Sort(all)
 	documents := float64(len(all) * l.batch)
+	at := func(percent float64) time.Duration { return all[int(float64(len(all)-1)*percent/100)] }
 	return result{
-		rate:   documents / elapsed.Seconds(),
-		p50:    all[len(all)/2].Round(time.Microsecond),
-		p99:    all[len(all)*99/100].Round(time.Microsecond),
-		server: (cpuSeconds(processes) - before) * 1e6 / documents,
+		rate: documents / elapsed.Seconds(),
+		p50:  at(50), p90: at(90), p99: at(99), p999: at(99.9),
+		server: (cpuSeconds(processes) - cpuBefore) * 1e6 / documents,
+		others: watch.Others(ownTime(processes)),
+		misses: float64(missesOf(c)-missesBefore) / documents,
 	}, nil
+}
+
+// ownTime is the processor time of this process and of those that serve, so far.
+func ownTime(processes []*process) time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it fails on nonsense only
+	return time.Duration(usage.Utime.Nano()+usage.Stime.Nano()) + time.Duration(cpuSeconds(processes)*float64(time.Second))
+}
+
+// missesOf is how many documents a client has had to put in so far.
+func missesOf(c client) int64 {
+	if m, ok := c.(interface{ misses() int64 }); ok {
+		return m.misses()
+	}
+	return 0
 }
 
 // caller is one front end's thread.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/bench/internal/cgroup"
+	"docstore/bench/internal/results"
 	"docstore/bench/internal/zipf"
 	"docstore/boxcarrpc"
 	"docstore/docservice"
@@ -70,7 +72,8 @@ func TestAgainstAServer(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}, {"-stores", "abacus", "x"}, {"-distribution", "skewed", "x"}, {"-made", "-1"}} {
+	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}, {"-stores", "abacus", "x"}, {"-distribution", "skewed", "x"}, {"-made", "-1"}, {"-beside", "noise", "x"}, {"-memory_limit", "-1", "x"},
+		{"-stores", "rueidis", "-memory_limit", "1000000", "x"}, {"-arrival_rate", "0", "x"}, {"-beside", "updater,arrivals", "x"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}
@@ -86,10 +89,13 @@ func TestStores(t *testing.T) {
 		c.ids, c.lines = append(c.ids, id), append(c.lines, bytes.Clone(line))
 		return nil
 	}))
+	build := &rig{dir: t.TempDir()}
+	_, err := build.command("docserviced")
+	require.NoError(t, err)
 	for name := range stores {
 		t.Run(name, func(t *testing.T) {
-			s := stores[name](&rig{dir: t.TempDir()})
-			err := s.load(t.Context(), c)
+			s := stores[name](&rig{dir: t.TempDir(), bin: build.bin})
+			_, err := s.load(t.Context(), c)
 			if missing := (missingError{}); errors.As(err, &missing) {
 				t.Skip(missing)
 			}
@@ -109,4 +115,63 @@ func TestStores(t *testing.T) {
 			require.Positive(t, anonymousBytes(s.processes()))
 		})
 	}
+}
+
+// TestBesideOthers measures while the updater appends and while segments arrive, and
+// goes on from there.
+func TestBesideOthers(t *testing.T) {
+	for what, figure := range map[string]string{besideUpdater: "updater cpu", besideArrivals: "segments/s"} {
+		t.Run(what, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "results.ndjson")
+			args := []string{
+				"-stores", "docstore", "-made", "3000", "-callers", "2", "-batch", "1", "-distribution", "uniform,zipfian",
+				"-beside", "nothing," + what, "-arrival_rate", "20000", "-duration", "300ms", "-rounds", "1",
+				"-results", name, "-table", "test",
+			}
+			require.NoError(t, run(t.Context(), args))
+			all, err := results.Read(name)
+			require.NoError(t, err)
+			require.Len(t, all, 5)
+			require.Equal(t, phaseLoad, all[0].Phase)
+			require.Positive(t, all[0].Figures["queue bytes"])
+			require.Positive(t, all[0].Figures["first ready seconds"])
+			require.Equal(t, "2 callers, batches of 1, uniform, beside "+what, all[2].Phase)
+			require.Positive(t, all[2].Figures[figure])
+			require.NoError(t, run(t.Context(), args))
+			again, err := results.Read(name)
+			require.NoError(t, err)
+			require.Equal(t, all, again, "nothing is measured again")
+		})
+	}
+}
+
+// TestInBoundedMemory has more documents than memory.
+func TestInBoundedMemory(t *testing.T) {
+	dir, err := cgroup.Make(1 << 20)
+	if err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, os.Remove(dir))
+	if _, err := installed("memcached", "memcached"); err != nil {
+		t.Skip(err)
+	}
+	name := filepath.Join(t.TempDir(), "results.ndjson")
+	require.NoError(t, run(t.Context(), []string{
+		"-stores", "docstore,memcached", "-made", "80000", "-memory_limit", "67108864", "-callers", "2", "-batch", "1,5",
+		"-duration", "100ms", "-warmup", "50ms", "-rounds", "1", "-results", name,
+	}))
+	all, err := results.Read(name)
+	require.NoError(t, err)
+	require.Len(t, all, 6)
+	missing := 0.0
+	for _, r := range all {
+		if r.Contestant == "memcached" {
+			missing += r.Figures["misses"]
+		}
+	}
+	require.Positive(t, missing, "memcached cannot hold all")
+}
+
+func TestTheMedianOfEachFigure(t *testing.T) {
+	require.Equal(t, figures{"a": 2, "b": 7}, middle([]figures{{"a": 1, "b": 9}, {"a": 3, "b": 7}, {"a": 2, "b": 1}}))
 }

@@ -29,47 +29,47 @@ type postgresStore struct {
 	url    string
 }
 
-func (s *postgresStore) load(ctx context.Context, c *corpus) error {
+func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
 	initdb, err := postgresCommand("initdb")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	postgres, err := postgresCommand("postgres")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Not below the rig's directory, which only this user can look into.
 	dir, err := os.MkdirTemp("", "docbench-postgresql-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.dir = dir
 	as, err := notRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	create := exec.CommandContext(ctx, initdb, "-D", dir, "-U", "bench", "-A", "trust", "--no-sync")
 	create.SysProcAttr = as
 	if out, err := create.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	address, err := freeAddress()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if s.server, err = s.rig.startAs(as, postgres, "-D", dir, "-h", host, "-p", port, "-k", dir,
+	if s.server, err = s.rig.startWith(func(cmd *exec.Cmd) { cmd.SysProcAttr = as }, "postgres", postgres, "-D", dir, "-h", host, "-p", port, "-k", dir,
 		"-c", "shared_buffers=2GB", "-c", "max_connections=300", "-c", "fsync=off"); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.server.listening(ctx, address); err != nil {
-		return err
+		return nil, err
 	}
 	s.url = "postgres://bench@" + address + "/postgres"
-	return s.fill(ctx, c)
+	return nil, s.fill(ctx, c)
 }
 
 // postgresCommand finds a command of PostgreSQL, which Debian keeps out of the way.

@@ -17,23 +17,23 @@ type redisStore struct {
 	address string
 }
 
-func (s *redisStore) load(ctx context.Context, c *corpus) error {
+func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	command, err := installed("redis-server", "redis-server")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.address, err = freeAddress(); err != nil {
-		return err
+		return nil, err
 	}
 	host, port, err := net.SplitHostPort(s.address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.server, err = s.rig.start(command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {
-		return err
+		return nil, err
 	}
 	to := redis.NewClient(&redis.Options{Addr: s.address})
 	defer func() { _ = to.Close() }() // its last command has answered
@@ -47,10 +47,10 @@ func (s *redisStore) load(ctx context.Context, c *corpus) error {
 		return err
 	})
 	if err != nil || pipe.Len() == 0 {
-		return err
+		return nil, err
 	}
 	_, err = pipe.Exec(ctx)
-	return err
+	return nil, err
 }
 
 func (s *redisStore) processes() []*process              { return []*process{s.server} }

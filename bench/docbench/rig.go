@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -13,36 +14,61 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"docstore/bench/internal/cgroup"
 )
 
 // rig is where stores live: a directory, and our own commands, built.
 type rig struct {
-	dir string
-	bin string // empty until needed
+	dir    string
+	bin    string // empty until needed
+	memory int64  // bytes that the servers of a store may have, in a cgroup; 0 is no bound
+	groups []string
+}
+
+// stop removes what start has made, when all servers have ended.
+func (r *rig) stop() (err error) {
+	for _, group := range r.groups {
+		err = errors.Join(err, os.Remove(group))
+	}
+	return err
 }
 
 // process is a server that runs.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
-	output bytes.Buffer // to be read when it has ended
-	ended  chan error
+	output bytes.Buffer  // to be read when it has ended
+	ended  chan struct{} // closed then
+	err    error         // how it did
 }
 
-// start runs a server.
+// start runs a server, whose memory may be bounded.
 func (r *rig) start(name string, args ...string) (*process, error) {
-	return r.startAs(nil, name, args...)
+	called := name
+	if r.memory > 0 {
+		group, err := cgroup.Make(r.memory)
+		if err != nil {
+			return nil, err
+		}
+		r.groups = append(r.groups, group)
+		name, args = cgroup.Command(group, name, args...)
+	}
+	return r.startWith(func(*exec.Cmd) {}, filepath.Base(called), name, args...)
 }
 
-// startAs runs a server as another user; nil is the same one.
-func (r *rig) startAs(as *syscall.SysProcAttr, name string, args ...string) (*process, error) {
-	p := &process{name: filepath.Base(name), cmd: exec.Command(name, args...), ended: make(chan error, 1)}
-	p.cmd.SysProcAttr = as
+// startWith runs a command that is prepared in a way of its own.
+func (r *rig) startWith(prepare func(*exec.Cmd), called, name string, args ...string) (*process, error) {
+	p := &process{name: called, cmd: exec.Command(name, args...), ended: make(chan struct{})}
+	prepare(p.cmd)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() { p.ended <- p.cmd.Wait() }()
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	return p, nil
 }
 
@@ -54,14 +80,19 @@ func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	err := <-p.ended
-	if status := (*exec.ExitError)(nil); errors.As(err, &status) && status.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+	<-p.ended
+	if status := (*exec.ExitError)(nil); errors.As(p.err, &status) && status.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
 		return nil // by us
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", p.name, err, p.output.Bytes())
+	if p.err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.name, p.err, p.output.Bytes())
 	}
 	return nil
+}
+
+// endedEarly is the error that it was not to end.
+func (p *process) endedEarly() error {
+	return errors.Join(fmt.Errorf("%s has ended\n%s", p.name, p.output.Bytes()), p.err)
 }
 
 // listening waits until something listens at an address.
@@ -72,8 +103,8 @@ func (p *process) listening(ctx context.Context, address string) error {
 			return conn.Close()
 		}
 		select {
-		case err := <-p.ended:
-			return fmt.Errorf("%s has ended: %w\n%s", p.name, err, p.output.Bytes())
+		case <-p.ended:
+			return p.endedEarly()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -166,12 +197,14 @@ func installed(command, install string) (string, error) {
 // bytesIn is the size of all files below a directory.
 func bytesIn(dir string) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+		var info os.FileInfo
+		if err == nil && !entry.IsDir() {
+			if info, err = entry.Info(); err == nil {
+				total += info.Size()
+			}
 		}
-		info, err := entry.Info()
-		if err == nil {
-			total += info.Size()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // what works there removes files meanwhile
 		}
 		return err
 	})

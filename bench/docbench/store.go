@@ -9,8 +9,9 @@ import (
 
 // store is something that documents are fetched from, in processes of its own.
 type store interface {
-	// load starts the store and fills it with a corpus.
-	load(ctx context.Context, c *corpus) error
+	// load starts the store, fills it with a corpus and returns what there is to be
+	// told about that.
+	load(ctx context.Context, c *corpus) (figures, error)
 	// client returns one that so many callers share.
 	client(callers int) (client, error)
 	// processes are those that serve, for their processor time and memory.
@@ -18,6 +19,9 @@ type store interface {
 	// stop ends the processes.
 	stop() error
 }
+
+// figures are named by their unit.
+type figures = map[string]float64
 
 // client fetches. Many callers use it at once.
 type client interface {

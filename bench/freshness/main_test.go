@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/bench/internal/results"
 )
 
 // TestRun lets a few documents through the real processes, each compared with
@@ -15,10 +18,17 @@ func TestRun(t *testing.T) {
 		t.Skip("rsync is not installed")
 	}
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), []string{"-rate", "50", "-duration", "100ms"}, &out))
+	file := filepath.Join(t.TempDir(), "results.ndjson")
+	args := []string{"-rate", "50", "-duration", "100ms", "-results", file, "-table", "test"}
+	require.NoError(t, run(t.Context(), args, &out))
 	require.Regexp(t, `same file system +5 `, out.String())
 	require.Regexp(t, `through rsync +5 `, out.String())
 	require.Regexp(t, `a timer, late by +[1-9]`, out.String())
+	kept, err := results.Read(file)
+	require.NoError(t, err)
+	require.Len(t, kept, len(rows))
+	require.Positive(t, kept[1].Figures["p99 ns"])
+	require.NoError(t, run(t.Context(), args, &out), "nothing is measured again")
 }
 
 func TestWrongFlags(t *testing.T) {
