@@ -89,14 +89,16 @@ func (c *Collection) setIndexAside(n indexNumber) error {
 
 // CheckIndex verifies the index in a collection's directory to its last byte, and
 // the one that is to follow it if there is one. The collection may be open. The
-// logger may be nil.
-func CheckIndex(dir string, logger *slog.Logger) error {
+// logger may be nil, and so may progress, which is told how many bytes of tables have
+// been verified.
+func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64)) error {
 	numbers, err := listIndexes(vfs.OS, dir)
 	if err == nil && len(numbers) == 0 {
 		err = errors.Newf("%s holds no index", dir)
 	}
 	for _, n := range numbers {
-		err = errors.CombineErrors(err, withIndex(n.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, (*lsm.DB).Check))
+		err = errors.CombineErrors(err, withIndex(n.path(dir), &lsm.Options{ReadOnly: true, Logger: logger},
+			func(index *lsm.DB) error { return index.CheckWith(progress) }))
 	}
 	return err
 }

@@ -15,7 +15,11 @@ import (
 // the filters deny no key, that the logs follow on the tables. It goes on beside
 // reads and writes and reports all that is wrong, joined, each as a
 // *CorruptionError where it is one.
-func (db *DB) Check() error {
+func (db *DB) Check() error { return db.CheckWith(nil) }
+
+// CheckWith is Check that tells how many bytes of the tables' it has verified, which is
+// nearly all of its work, some hundred times for each table. progress may be nil.
+func (db *DB) CheckWith(progress func(done, total int64)) error {
 	present, err := db.acquire()
 	if err != nil {
 		return err
@@ -25,11 +29,21 @@ func (db *DB) Check() error {
 	defer v.unref()
 
 	var found []error
+	var before, total int64
+	for _, t := range v.tables {
+		total += int64(len(t.data))
+	}
 	for _, t := range v.tables {
 		if db.isClosing() {
 			return ErrClosed
 		}
-		found = append(found, db.checkTable(t))
+		size := int64(len(t.data))
+		found = append(found, db.checkTable(t, func(share float64) {
+			if progress != nil {
+				progress(before+int64(share*float64(size)), total)
+			}
+		}))
+		before += size
 	}
 	found = append(found, db.checkFilters())
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
@@ -43,9 +57,10 @@ func (db *DB) Check() error {
 	return errors.Join(append(found, db.checkLogs(logsOf(names, m.firstLog))...)...)
 }
 
-// checkTable verifies a table as if it had just been opened. It reads by way of
-// the table's mapping: beside a writer its name may have gone.
-func (db *DB) checkTable(t *table) (err error) {
+// checkTable verifies a table as if it had just been opened, and tells the share of it
+// that has been. It reads by way of the table's mapping: beside a writer its name may
+// have gone.
+func (db *DB) checkTable(t *table, tell func(share float64)) (err error) {
 	r := &tableReader{path: t.path, facts: t.facts, data: t.data}
 	if fault := vfs.Guard(func() { err = r.load(db.env.id) }); fault != nil {
 		err = errors.Wrapf(fault, "lsm: read %s", r.path)
@@ -63,19 +78,23 @@ func (db *DB) checkTable(t *table) (err error) {
 	if err := manager.Update(filter); err != nil {
 		return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 	}
-	if fault := vfs.Guard(func() { err = r.check(filter) }); fault != nil {
+	if fault := vfs.Guard(func() { err = r.check(filter, tell) }); fault != nil {
 		err = errors.Wrapf(fault, "lsm: read %s", r.path)
 	}
 	return err
 }
 
+// checkSteps is how often the verification of a table tells how far it is.
+const checkSteps = 256
+
 // check walks over all entries.
-func (r *tableReader) check(filter *bloom.Filter) error {
+func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) error {
 	if checksum.Of(r.section(r.footer.filter)) != r.footer.filter.crc {
 		return r.corrupt(int(r.footer.filter.offset), "wrong checksum of the filter")
 	}
 	var got tableFacts
 	var last []byte
+	step := max(1, r.facts.entries/checkSteps)
 	it := r.iterator()
 	for ok := it.first(); ok; ok = it.next() {
 		key := it.key()
@@ -93,6 +112,9 @@ func (r *tableReader) check(filter *bloom.Filter) error {
 		got.valueBytes += uint64(len(it.value()))
 		if it.tombstone() {
 			got.tombstones++
+		}
+		if got.entries%step == 0 {
+			tell(min(1, float64(got.entries)/float64(r.facts.entries)))
 		}
 	}
 	if err := it.err(); err != nil {

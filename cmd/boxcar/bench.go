@@ -36,6 +36,7 @@ type benchFlags struct {
 	poolSize   int
 	closed     bool
 	json       bool
+	quiet      bool
 	load       load
 }
 
@@ -88,6 +89,7 @@ Failed calls count in the times like others.`,
 	flags.IntVar(&b.load.callers, "callers", 64, "most calls at once")
 	flags.IntVar(&b.poolSize, "pool-size", 0, "slots of the pool; 0 for as many as callers. Calls beyond it are refused at once")
 	flags.BoolVar(&b.json, "json", false, "write the report as JSON, times in nanoseconds")
+	flags.BoolVar(&b.quiet, "quiet", false, "show no progress on a terminal")
 	return command
 }
 
@@ -143,7 +145,12 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err := b.waitReady(ctx, pool); err != nil {
 		return err
 	}
-	r := b.load.run(ctx, b.target(pool, ids))
+	call, stop := b.target(pool, ids), func() {}
+	if env.Terminal && !b.quiet {
+		call, stop = showCalls(env, b.load.warmup+b.load.duration, call)
+	}
+	r := b.load.run(ctx, call)
+	stop()
 	r.Slots, r.Servers, r.What = pool.Stats().Slots, pool.Stats().Known, b.what(ids)
 	if r.Calls == 0 {
 		return errors.New("no call was due within the time; give a higher --rate or a longer --duration")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,4 +157,16 @@ func TestBenchIsUsedWrong(t *testing.T) {
 	r := run(t.Context(), "", "bench", "--servers", "127.0.0.1:1", "--timeout", "50ms")
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, fmt.Sprintf("no server of [127.0.0.1:1] answered within %s", 50*time.Millisecond))
+}
+
+// On a terminal the line tells how far it is, and is wiped in the end.
+func TestBenchShowsItsProgress(t *testing.T) {
+	require.Equal(t, "\r\x1b[Kmeasuring 3,000 calls, 1,500/s, 9s left", callsLine(3000, 2*time.Second, 11*time.Second))
+	require.Equal(t, "\r\x1b[Kmeasuring 0 calls, 0/s, 0s left", callsLine(0, 0, 0))
+	var out bytes.Buffer
+	call, stop := showCalls(&cli.Env{Stderr: &out, Now: time.Now}, time.Second, func(_ context.Context, dst []byte) ([]byte, error) { return dst, nil })
+	_, err := call(t.Context(), nil)
+	require.NoError(t, err)
+	stop()
+	require.True(t, strings.HasSuffix(out.String(), "\r\x1b[K"))
 }

@@ -14,6 +14,7 @@ import (
 
 func newCheck(env *cli.Env) *cobra.Command {
 	var dataDir string
+	var quiet bool
 	command := &cobra.Command{
 		Use:   "check --data DIR",
 		Short: "Verify the indexes of all collections",
@@ -24,10 +25,11 @@ The daemon may be running. For queues there is docstore-updater check.`,
 		Example: `  docserviced check --data /srv/index`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return checkIndexes(command.Context(), env, dataDir)
+			return checkIndexes(command.Context(), env, dataDir, quiet)
 		},
 	}
 	addDataFlag(command, &dataDir)
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
 
@@ -39,7 +41,7 @@ func addDataFlag(command *cobra.Command, dir *string) {
 	}
 }
 
-func checkIndexes(ctx context.Context, env *cli.Env, dataDir string) error {
+func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, quiet bool) error {
 	names, err := listIndexes(dataDir)
 	if err != nil {
 		return err
@@ -51,7 +53,16 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string) error {
 			return fmt.Errorf("interrupted before the index of %s", name)
 		}
 		started := env.Now()
-		if err := docservice.CheckIndex(filepath.Join(dataDir, name), env.Log); err != nil {
+		var meter *cli.Meter
+		err := docservice.CheckIndex(filepath.Join(dataDir, name), env.Log, func(done, total int64) {
+			if meter == nil && !quiet {
+				meter = cli.NewMeter(env, "checking "+name, total)
+			}
+			meter.SetTotal(total)
+			meter.Update(0, done)
+		})
+		meter.Finish()
+		if err != nil {
 			damaged++
 			out.Printf("%s: damaged: %v\n", name, err)
 		} else {

@@ -16,6 +16,7 @@ import (
 
 func newCheckpoint(env *cli.Env) *cobra.Command {
 	var dataDir string
+	var quiet bool
 	command := &cobra.Command{
 		Use:   "checkpoint --data DIR TARGET",
 		Short: "Copy the indexes of all collections, by hard links",
@@ -26,16 +27,17 @@ tables are hard links. No daemon may be running on --data.`,
 		Example: `  docserviced checkpoint --data /srv/index /srv/index-copy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return checkpoint(command.Context(), env, dataDir, args[0])
+			return checkpoint(command.Context(), env, dataDir, args[0], quiet)
 		},
 	}
 	addDataFlag(command, &dataDir)
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
 
 // checkpoint copies all indexes, or none: they are made beside the target and
 // moved there in one step.
-func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string) (err error) {
+func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet bool) (err error) {
 	names, err := listIndexes(dataDir)
 	if err != nil {
 		return err
@@ -57,6 +59,13 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string) (err 
 			err = errors.Join(err, os.RemoveAll(building))
 		}
 	}()
+	sizes, total := indexSizes(dataDir, names)
+	var meter *cli.Meter
+	if !quiet {
+		meter = cli.NewMeter(env, "copying", total)
+	}
+	defer meter.Finish()
+	done := int64(0)
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted before the index of %s; %s was not made", name, target)
@@ -64,6 +73,26 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string) (err 
 		if err := docservice.CheckpointIndex(filepath.Join(dataDir, name), filepath.Join(building, name), env.Log); err != nil {
 			return fmt.Errorf("checkpoint of %s: %w", name, err)
 		}
+		done += sizes[name]
+		meter.Update(0, done)
 	}
 	return moveDir(building, target)
+}
+
+// indexSizes are the bytes of indexes, and of all together, as far as they can be told.
+func indexSizes(dataDir string, names []string) (sizes map[string]int64, total int64) {
+	sizes = make(map[string]int64)
+	for _, name := range names {
+		_ = filepath.WalkDir(filepath.Join(dataDir, name), func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // it is only for the progress
+			}
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+				sizes[name] += info.Size()
+			}
+			return nil
+		})
+		total += sizes[name]
+	}
+	return sizes, total
 }

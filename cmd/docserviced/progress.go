@@ -39,6 +39,46 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
 	}
 }
 
+// showSuccessors shows, until ctx ends, how far other queues are that are indexed in the
+// place of those served, and indexes that are made anew.
+func showSuccessors(ctx context.Context, env *cli.Env, d *daemon) {
+	meters := map[string]*successorMeter{}
+	defer func() {
+		for _, m := range meters {
+			m.Finish()
+		}
+	}()
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	for {
+		for _, c := range d.collections() {
+			next, m := c.Status().Successor, meters[c.Name()]
+			switch {
+			case next == nil && m != nil:
+				m.Finish()
+				delete(meters, c.Name())
+			case next == nil:
+			case m == nil:
+				meters[c.Name()] = &successorMeter{cli.NewMeter(env, "indexing anew "+c.Name(), next.PresentBytes-next.TailedBytes), next.TailedBytes}
+			default:
+				m.SetTotal(next.PresentBytes - m.from)
+				m.Update(0, next.TailedBytes-m.from)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// successorMeter measures from where the index was when it was first seen.
+type successorMeter struct {
+	*cli.Meter
+	from int64
+}
+
 // indexing is how far all collections are together.
 type indexing struct {
 	entries         int64

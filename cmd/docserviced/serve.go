@@ -157,6 +157,7 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) erro
 	env.Log.Info("serving", append(d.addresses(), "collections", len(o.collections))...)
 	if !o.quiet {
 		showIndexing(ctx, env, d)
+		d.serving.Go(func() { showSuccessors(d.alive, env, d) })
 	}
 	leave := d.enter(ctx, o.entering)
 	select {
