@@ -165,6 +165,68 @@ func TestMissingSegment(t *testing.T) {
 	})
 }
 
+// So does one that was not sealed, and that nobody verifies otherwise; and one with a
+// wrong byte, when a good copy has come.
+func TestOpenSegmentThatComesBack(t *testing.T) {
+	f := newMemFixture(t)
+	f.options.VerifyInterval = time.Millisecond
+	f.putMany("first", 10)
+	f.seal()
+	f.putMany("second", 10)
+	c := f.ready()
+	require.NoError(t, c.Close())
+	path := filepath.Join(f.queueDir, strings.TrimSuffix(sealedName(2), ".seg")+".open")
+	content, err := vfs.ReadFile(f.fs, path)
+	require.NoError(t, err)
+	require.NoError(t, f.fs.Rename(path, path+".away"))
+
+	c = f.open()
+	requireNone(t, c, "second-1", ErrUnavailable)
+	waitFor(t, c, "it is missed", hasFault(2))
+	replace(t, f.fs, path, content)
+	waitFor(t, c, "it is there", func(s Status) bool { return s.Ready && noFaults(s) })
+	requireDocument(t, c, "second-1", documentOf("second-1"))
+
+	require.NoError(t, c.Close())
+	replace(t, f.fs, path, flipped(t, content, documentOf("second-1")))
+	c = f.open()
+	requireNone(t, c, "second-1", ErrUnavailable)
+	require.Len(t, c.Status().Faults, 1)
+	replace(t, f.fs, path, content)
+	waitFor(t, c, "it is sound", noFaults)
+	requireDocument(t, c, "second-1", documentOf("second-1"))
+}
+
+// The queue has gone when the collection is opened, and comes back as it was: nothing is
+// new to the index, and yet it is the end.
+func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		f := newMemFixture(t)
+		f.putMany("first", 10)
+		if sealed {
+			f.seal()
+		}
+		c := f.ready()
+		require.NoError(t, c.Close())
+		away := f.queueDir + "-away"
+		require.NoError(t, f.fs.Rename(f.queueDir, away))
+		require.NoError(t, f.fs.MkdirAll(f.queueDir))
+
+		c = f.open()
+		requireNone(t, c, "none", ErrUnavailable)
+		waitFor(t, c, "nothing is there to be read", func(Status) bool { return c.serving.Load().tailState().current })
+		names, err := f.fs.List(away)
+		require.NoError(t, err)
+		for _, name := range names {
+			require.NoError(t, f.fs.Rename(filepath.Join(away, name), filepath.Join(f.queueDir, name)))
+		}
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireNone(t, c, "none", ErrNotFound)
+		requireDocument(t, c, "first-1", documentOf("first-1"))
+		require.NoError(t, c.Close())
+	}
+}
+
 // An index that has no room left stops the tail, and nothing is lost by it.
 func TestIndexWithoutRoom(t *testing.T) {
 	var full atomic.Bool

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -30,6 +31,9 @@ type store struct {
 	unsettled atomic.Pointer[unsettled]
 	// rewrites is what the background pass knows about the files of rewrites.
 	rewrites map[string]knownRewrite
+	// openVerified are the open files that the background pass has read, which alone
+	// uses it.
+	openVerified map[segmentKey]vfs.FileID
 	// decoders decode documents in their stored form for callers that cannot.
 	decoders *queue.Decoders
 
@@ -98,7 +102,8 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	s := &store{
 		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
 		index: index, recheck: make(chan struct{}, 1), rewrites: make(map[string]knownRewrite),
-		verified: newVerifiedFiles(c.options.FS, number.verifiedPath(c.dir)),
+		openVerified: make(map[segmentKey]vfs.FileID),
+		verified:     newVerifiedFiles(c.options.FS, number.verifiedPath(c.dir)),
 	}
 	s.alive, s.stop = context.WithCancel(c.alive)
 	s.mu.suspect = make(map[string]bool)

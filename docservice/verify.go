@@ -2,6 +2,7 @@ package docservice
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 
 // runVerify is the background pass. It reads each sealed segment in full, once
 // for each version of its file, so that damage is known before somebody asks
-// for a document in it; and again when a fetch has met damage. What was found
+// for a document in it; and again when a fetch has met damage. Of open segments it
+// reads those that a fetch has met damage in. What was found
 // sound is kept over a restart. It is in no hurry: one segment at a time, none
 // while the tail has something to read, and after each as long a rest as it took.
 // Files that rewrites have replaced are let go of, and damaged ones are dealt with.
@@ -44,19 +46,16 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	}
 	s.noteUnsettled(files)
 	for _, f := range files {
-		if !f.sealed || !s.takeSuspect(f) && s.verified.knows(f) {
-			continue
-		}
-		if s.foreign(f) {
+		if !s.isDue(f) || s.foreign(f) {
 			continue
 		}
 		if s.waitUntil(ctx, s.tailRests) != nil {
 			return false
 		}
 		started := time.Now()
-		if sound, err := s.verify(ctx, f); err == nil {
+		if sound, err := s.verify(ctx, f); err == nil && f.sealed {
 			s.verified.note(f, sound)
-		} else if ctx.Err() == nil {
+		} else if err != nil && ctx.Err() == nil {
 			s.logger.Warn("a segment cannot be verified", "segment", f.id, "path", f.path, "error", err)
 		}
 		if s.verified.changes >= verifiedSaveInterval {
@@ -69,6 +68,23 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	s.verified.retain(files)
 	s.saveVerified()
 	s.runQuarantine(damaged, files)
+	return true
+}
+
+// isDue tells whether a file is to be verified. An open one, which grows, is only if
+// something is wrong with it, and then once for each file in its place.
+func (s *store) isDue(f segmentFile) bool {
+	suspect := s.takeSuspect(f)
+	if f.sealed {
+		return suspect || !s.verified.knows(f)
+	}
+	s.mu.Lock()
+	wrong := s.mu.faults.has(f)
+	s.mu.Unlock()
+	if !wrong || !suspect && s.openVerified[f.segmentKey] == f.version.file {
+		return false
+	}
+	s.openVerified[f.segmentKey] = f.version.file
 	return true
 }
 
@@ -112,7 +128,7 @@ func (s *store) tailRests() bool { return s.mu.tail.current || s.mu.faults.tail 
 func (s *store) takeSuspect(f segmentFile) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	suspect := s.mu.suspect[f.path]
-	delete(s.mu.suspect, f.path)
-	return suspect
+	suspects := len(s.mu.suspect)
+	maps.DeleteFunc(s.mu.suspect, func(path string, _ bool) bool { return sameFiles(path, f) })
+	return len(s.mu.suspect) < suspects
 }

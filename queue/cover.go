@@ -127,7 +127,7 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 		if err != nil || s == nil {
 			return false, err
 		}
-		t.rewrite = s
+		t.rewrite, t.caughtUp = s, false
 		t.r.files.drop(s.header.rewrites)
 	}
 	s := t.rewrite

@@ -297,7 +297,7 @@ func (t *tailer) open(f *tailFile) error {
 	case sameFile(info, f.info):
 		return nil
 	}
-	t.unchanged = time.Time{}
+	t.unchanged, t.caughtUp = time.Time{}, false // the end may be another one, though nothing is behind it
 	if f.file != nil && f.file.footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
 		f.info, f.quiet = info, 0 // it has grown
 		return f.file.refresh()

@@ -1,0 +1,277 @@
+package docservice
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+	"docstore/queue"
+)
+
+// moment is a queue at its source at some time.
+type moment struct {
+	files map[string][]byte // by name
+	state map[string]string // the documents that there are
+	last  queue.Address
+}
+
+// course is the way of a queue, moment by moment, on a machine of its own.
+type course struct {
+	moments []moment
+	ids     []string
+	// versions are all documents that there were of an id; "" is none.
+	versions map[string]map[string]bool
+}
+
+func newCourse(t *testing.T, random *rand.Rand, moments int) *course {
+	source := newMemFixture(t)
+	c := &course{versions: map[string]map[string]bool{}}
+	for i := range 60 {
+		id := fmt.Sprintf("id-%d", i)
+		c.ids, c.versions[id] = append(c.ids, id), map[string]bool{"": true}
+	}
+	state := map[string]string{}
+	for n := range moments {
+		var last queue.Address
+		for range 10 + random.IntN(80) {
+			id, document := c.ids[random.IntN(len(c.ids))], ""
+			var err error
+			if random.IntN(6) == 0 {
+				last, err = source.queueWriter().Delete([]byte(id))
+				delete(state, id)
+			} else {
+				document = fmt.Sprintf("%s at moment %d: %s", id, n, strings.Repeat("x", random.IntN(200)))
+				last, err = source.queueWriter().Append([]byte(id), []byte(document))
+				state[id] = document
+			}
+			require.NoError(t, err)
+			c.versions[id][document] = true
+		}
+		require.NoError(t, source.writer.Flush())
+		if n%3 == 2 {
+			source.seal()
+		}
+		m := moment{files: map[string][]byte{}, state: maps.Clone(state), last: last}
+		names, err := source.fs.List(source.queueDir)
+		require.NoError(t, err)
+		for _, name := range names {
+			if _, ok := parseSegmentName(name); ok {
+				m.files[name], err = vfs.ReadFile(source.fs, filepath.Join(source.queueDir, name))
+				require.NoError(t, err)
+			}
+		}
+		c.moments = append(c.moments, m)
+	}
+	return c
+}
+
+// bring is a pass of docstore-sync: what is here becomes what there was at a moment.
+func (m moment) bring(t *testing.T, disk vfs.FS) {
+	t.Helper()
+	const dir = "/queue"
+	for name, content := range m.files {
+		path := filepath.Join(dir, name)
+		here, err := vfs.ReadFile(disk, path)
+		switch {
+		case err == nil && bytes.Equal(here, content):
+			continue
+		case err == nil && strings.HasSuffix(name, ".open") && bytes.HasPrefix(content, here):
+			file, err := disk.OpenAppend(path)
+			require.NoError(t, err)
+			_, err = file.Write(content[len(here):])
+			require.NoError(t, err)
+			require.NoError(t, file.Close())
+			continue
+		}
+		if err := disk.Remove(path + ".incoming"); !errors.Is(err, fs.ErrNotExist) {
+			require.NoError(t, err)
+		}
+		file, err := disk.Create(path + ".incoming")
+		require.NoError(t, err)
+		_, err = file.Write(content)
+		require.NoError(t, err)
+		if strings.HasSuffix(name, ".seg") {
+			require.NoError(t, file.Sync())
+		}
+		require.NoError(t, file.Close())
+		require.NoError(t, disk.Rename(path+".incoming", path))
+	}
+	names, err := disk.List(dir)
+	require.NoError(t, err)
+	for _, name := range names {
+		if _, segment := parseSegmentName(name); segment && m.files[name] == nil {
+			require.NoError(t, disk.Remove(filepath.Join(dir, name))) // it was sealed
+		}
+	}
+}
+
+// requireServed waits until a collection has read what there is at a moment, and asks
+// it for everything.
+func (c *course) requireServed(t *testing.T, collection *Collection, m moment, when string) {
+	t.Helper()
+	require.NoError(t, collection.WaitFor(soon(t), m.last), when)
+	waitFor(t, collection, "it is ready: "+when, func(s Status) bool {
+		return s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the pass they stay listed
+	})
+	for _, id := range c.ids {
+		document, err := collection.Get(nil, []byte(id))
+		if want, there := m.state[id]; there {
+			require.NoError(t, err, "%s: %s", when, id)
+			require.Equal(t, want, string(document), "%s: %s", when, id)
+		} else {
+			require.ErrorIs(t, err, ErrNotFound, "%s: %s", when, id)
+		}
+	}
+}
+
+// requireHonest asks for some documents, of which any version may be here, or none here
+// and now.
+func (c *course) requireHonest(t *testing.T, collection *Collection, random *rand.Rand, when string) {
+	t.Helper()
+	for range 8 {
+		id := c.ids[random.IntN(len(c.ids))]
+		document, err := collection.Get(nil, []byte(id))
+		if err == nil || errors.Is(err, ErrNotFound) {
+			require.Contains(t, c.versions[id], string(document), "%s: %s", when, id)
+		} else {
+			require.ErrorIs(t, err, ErrUnavailable, "%s: %s", when, id)
+		}
+	}
+}
+
+// followOptions are those of a collection whose index is written and merged on the way.
+func followOptions(disk vfs.FS, random *rand.Rand) *CollectionOptions {
+	o := &CollectionOptions{
+		FS: disk, MemtableBytes: 4 << 10, PollInterval: time.Millisecond, RetryInterval: time.Millisecond,
+		VerifyInterval: -1, SweepInterval: -1,
+	}
+	if random.IntN(2) == 0 {
+		o.VerifyInterval = time.Millisecond
+	}
+	return o
+}
+
+// servingDisk is one with an empty queue.
+func servingDisk(t *testing.T) *vfs.Mem {
+	mem := vfs.NewMem()
+	require.NoError(t, vfs.MakeDir(mem, "/queue"))
+	return mem
+}
+
+// TestCrashAtEveryOperation follows a queue and cuts the power before every operation
+// that writes to the disk, of the tail, the index's flushes and merges, and the
+// background pass. What is left answers with what there was or not at all, until the
+// queue has come again, and then with all of it, and goes on.
+func TestCrashAtEveryOperation(t *testing.T) {
+	tally := crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(1, 12) {
+		random := testseed.Rand(t)
+		course := newCourse(t, random, 9)
+		mem := servingDisk(t)
+		sparing := crashtest.Share(8, 1) // one in so many operations is crashed before
+		var one sync.Mutex               // operations are many goroutines'
+		var cuts []powerCut
+		c, err := OpenCollection("jobs", "/queue", "/index", followOptions(vfs.NewFault(mem, func(op vfs.Op) error {
+			one.Lock()
+			defer one.Unlock()
+			if !op.Kind.Writes() || random.IntN(sparing) != 0 {
+				return nil
+			}
+			for _, way := range crashtest.Ways(random) {
+				cuts = append(cuts, powerCut{mem.CrashClone(way.Keep), fmt.Sprintf("before %v, %s", op, way.Name)})
+			}
+			return nil
+		}), random))
+		require.NoError(t, err)
+		for n, m := range course.moments[:len(course.moments)-1] {
+			m.bring(t, mem)
+			course.requireServed(t, c, m, "without a crash")
+			one.Lock()
+			for _, cut := range cuts {
+				tally.Case()
+				course.requireRecovery(t, cut.disk, n, random, cut.when)
+			}
+			cuts = nil
+			one.Unlock()
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
+// powerCut is what a crash has left.
+type powerCut struct {
+	disk *vfs.Mem
+	when string
+}
+
+// requireRecovery opens what a crash has left of a moment.
+func (c *course) requireRecovery(t *testing.T, disk vfs.FS, reached int, random *rand.Rand, when string) {
+	t.Helper()
+	collection, err := OpenCollection("jobs", "/queue", "/index", followOptions(disk, random))
+	require.NoError(t, err, when)
+	c.requireHonest(t, collection, random, when)
+	for _, m := range c.moments[reached : reached+2] {
+		m.bring(t, disk)
+		c.requireServed(t, collection, m, when)
+	}
+	require.NoError(t, collection.Close(), when)
+}
+
+// TestFaultAtEveryOperation has the disk fail in every way at every operation of a
+// collection, reading ones too. It answers meanwhile with what there is or not at all;
+// when the disk is healed it catches up by itself, or by opening it again if it could
+// not be opened, and then the power goes.
+func TestFaultAtEveryOperation(t *testing.T) {
+	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
+	for _, failure := range crashtest.Failures() {
+		random := testseed.Rand(t)
+		course := newCourse(t, random, 5)
+		for k := int64(1); ; k += 1 + random.Int64N(int64(crashtest.Share(25, 1))) {
+			when := fmt.Sprintf("%s at %d", failure.Name, k)
+			mem := servingDisk(t)
+			disk := failure.At(k, mem)
+			options := followOptions(disk, random)
+			c, err := OpenCollection("jobs", "/queue", "/index", options)
+			if err != nil {
+				require.ErrorIs(t, err, failure.Err, when)
+				disk.Heal()
+				c, err = OpenCollection("jobs", "/queue", "/index", options)
+				require.NoError(t, err, when)
+			}
+			for _, m := range course.moments[:3] {
+				m.bring(t, mem)
+				course.requireHonest(t, c, random, when)
+				waitFor(t, c, "it is read, or the disk has failed: "+when, func(s Status) bool {
+					return m.last.Compare(s.Position.Next) < 0 || failure.ForEver && disk.Failed() > 0
+				})
+			}
+			failed := disk.Failed() > 0
+			disk.Heal()
+			course.moments[3].bring(t, mem)
+			course.requireServed(t, c, course.moments[3], when)
+			if err := c.Close(); err != nil {
+				require.ErrorIs(t, err, failure.Err, when)
+			}
+			if !failed {
+				break
+			}
+			faults.Case()
+			way := crashtest.Ways(random)[random.IntN(5)]
+			crashes.Case()
+			course.requireRecovery(t, mem.CrashClone(way.Keep), 3, random, when+", healed, "+way.Name)
+		}
+	}
+}
