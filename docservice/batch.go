@@ -23,7 +23,7 @@ type Answer struct {
 }
 
 // getMany is Collection.getMany.
-func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int) ([]byte, []Answer, error) {
+func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages) ([]byte, []Answer, error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, nil, ErrBatchTooLarge
 	}
@@ -37,10 +37,16 @@ func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes 
 		maxBytes: maxBytes,
 		dst:      dst,
 	}
-	if err := b.lookUp(); err != nil {
+	end := tell.begin(StageIndex)
+	err := b.lookUp()
+	end()
+	if err != nil {
 		return dst, nil, s.answer(err, queue.Address{})
 	}
-	return b.dst, b.answers(b.readAll()), nil
+	end = tell.begin(StageSegment)
+	answered := b.readAll()
+	end()
+	return b.dst, b.answers(answered), nil
 }
 
 // batch is a GetMany under way.

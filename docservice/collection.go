@@ -117,15 +117,15 @@ func (c *Collection) Close() error {
 // unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
 // wrong.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
-	dst, _, err := c.get(dst, id, 0)
+	dst, _, err := c.get(dst, id, 0, nil)
 	return dst, err
 }
 
 // get is store.get.
-func (c *Collection) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
-		result, asStored, err := s.get(dst, id, take)
+		result, asStored, err := s.get(dst, id, take, tell)
 		if err == nil || !c.superseded(s, err) {
 			return result, asStored, err
 		}
@@ -138,15 +138,15 @@ func (c *Collection) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStore
 // at the end are left out, but never the first. The answers' documents are
 // parts of the slice that is returned.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
-	return c.getMany(dst, ids, 0, maxBytes)
+	return c.getMany(dst, ids, 0, maxBytes, nil)
 }
 
 // getMany is GetMany, giving documents that need no codec but those taken in
 // their stored form.
-func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int) ([]byte, []Answer, error) {
+func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages) ([]byte, []Answer, error) {
 	for {
 		s := c.serving.Load()
-		documents, answers, err := s.getMany(dst, ids, take, maxBytes)
+		documents, answers, err := s.getMany(dst, ids, take, maxBytes, tell)
 		for _, answer := range answers {
 			if answer.Err != nil && c.superseded(s, answer.Err) {
 				err = answer.Err // the others may be of the queue that was

@@ -45,6 +45,7 @@ func IdempotentMethods() map[string]boxcarrpc.Method {
 type Service struct {
 	served  atomic.Pointer[served]
 	adding  sync.Mutex
+	tracer  Tracer // nil: none
 	scratch sync.Pool
 }
 
@@ -102,9 +103,9 @@ func (s *Service) Collections() []*Collection { return s.served.Load().list }
 func (s *Service) Handle(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case MethodGet:
-		return s.get(request, dst)
+		return s.get(ctx, request, dst)
 	case MethodBatchGet:
-		return s.batchGet(request, dst)
+		return s.batchGet(ctx, request, dst)
 	case MethodDictionary:
 		return s.dictionary(request, dst)
 	case MethodScan:
@@ -115,7 +116,7 @@ func (s *Service) Handle(ctx context.Context, method string, request, dst []byte
 	return dst, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method, Processed: true}
 }
 
-func (s *Service) get(request, dst []byte) ([]byte, error) {
+func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) {
 	asked, id, err := decodeGetRequest(request)
 	if err != nil {
 		return dst, callError(err)
@@ -125,7 +126,7 @@ func (s *Service) get(request, dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	start := len(dst)
-	response, asStored, err := c.get(beginFound(dst), id, asked.accept)
+	response, asStored, err := c.get(beginFound(dst), id, asked.accept, s.stagesOf(ctx))
 	switch {
 	case err == nil:
 		return endFound(response, start, asStored), nil
@@ -135,7 +136,7 @@ func (s *Service) get(request, dst []byte) ([]byte, error) {
 	return dst, callError(err)
 }
 
-func (s *Service) batchGet(request, dst []byte) ([]byte, error) {
+func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, error) {
 	scratch := s.scratch.Get().(*batchScratch)
 	defer func() {
 		clear(scratch.ids) // they are parts of the request
@@ -153,7 +154,7 @@ func (s *Service) batchGet(request, dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	overhead := (len(ids) + 1) * maxAnswerOverheadBytes
-	documents, answers, err := c.getMany(scratch.documents[:0], ids, asked.accept, MaxReplyBytes-overhead)
+	documents, answers, err := c.getMany(scratch.documents[:0], ids, asked.accept, MaxReplyBytes-overhead, s.stagesOf(ctx))
 	if err != nil {
 		return dst, callError(err)
 	}

@@ -162,13 +162,15 @@ func (s *store) close() error { return errors.CombineErrors(s.leaveQueue(), s.in
 
 // get is Collection.Get, giving a document that needs no codec but those taken in
 // its stored form, which it reports.
-func (s *store) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
 	var buffer [indexEntryBytes]byte
 	followed := s.following.Load() // before the look-up: see absent
+	end := tell.begin(StageIndex)
 	value, err := s.index.Get(buffer[:0], id)
+	end()
 	if err != nil {
 		return dst, false, s.answer(absent(err, followed), queue.Address{})
 	}
@@ -177,9 +179,13 @@ func (s *store) get(dst, id []byte, take queue.CodecSet) (_ []byte, asStored boo
 		return dst, false, s.answer(err, queue.Address{})
 	}
 	if s.options.Cache != nil {
+		defer tell.begin(StageMemcached)()
 		return s.getCached(dst, id, entry, take)
 	}
-	return s.fetch(dst, id, entry, take)
+	end = tell.begin(StageSegment)
+	result, asStored, err := s.fetch(dst, id, entry, take)
+	end()
+	return result, asStored, err
 }
 
 // fetch appends the document of an index entry to dst, as get does. The id may

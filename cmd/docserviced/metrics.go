@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	"go.opentelemetry.io/otel/trace"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarprom"
@@ -82,7 +83,7 @@ func (m *metrics) latencies() []livepage.MethodSample {
 }
 
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 // timed measures how long the handler of a door takes.
@@ -95,10 +96,21 @@ func (m *metrics) timed(door string, next boxcarrpc.Handler) boxcarrpc.Handler {
 		started := time.Now()
 		response, err := next(ctx, method, request, dst)
 		if observer := byMethod[method]; observer != nil {
-			observer.Observe(time.Since(started).Seconds())
+			observe(ctx, observer, time.Since(started))
 		}
 		return response, err
 	}
+}
+
+// observe adds a time to a histogram, with the trace that it is of as its exemplar.
+func observe(ctx context.Context, observer prometheus.Observer, took time.Duration) {
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+		if histogram, ok := observer.(prometheus.ExemplarObserver); ok {
+			histogram.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": span.TraceID().String()})
+			return
+		}
+	}
+	observer.Observe(took.Seconds())
 }
 
 // timedHTTP measures how long an HTTP handler takes.

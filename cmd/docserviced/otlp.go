@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
@@ -26,7 +27,8 @@ type tracing struct{ url string }
 
 func (t *tracing) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&t.url, "otlp", "", "collector of OpenTelemetry that takes OTLP over HTTP, as http://collector:4318; "+
-		"it gets spans of the requests over Boxcar that their clients trace. OTEL_TRACES_SAMPLER can ask for more")
+		"it gets spans of the requests over Boxcar that their clients trace, with one for the index and one for the segments within; "+
+		"OTEL_TRACES_SAMPLER can ask for more")
 }
 
 func (t *tracing) check() error {
@@ -70,11 +72,22 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider
 	return trace.NewTracerProvider(options...), nil
 }
 
-// traceBoxcar applies to the Boxcar door.
+// traceBoxcar applies to the Boxcar door, and to what its requests do within.
 func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
-	if d.tracing != nil {
-		boxcarotel.InstrumentServer(o, &boxcarotel.Options{TracerProvider: d.tracing})
+	if d.tracing == nil {
+		return
 	}
+	boxcarotel.InstrumentServer(o, &boxcarotel.Options{TracerProvider: d.tracing})
+	tracer := d.tracing.Tracer("docstore/cmd/docserviced")
+	d.service.Trace(func(ctx context.Context) func(string) func() {
+		if !oteltrace.SpanFromContext(ctx).IsRecording() {
+			return nil
+		}
+		return func(stage string) func() {
+			_, span := tracer.Start(ctx, stage)
+			return func() { span.End() }
+		}
+	})
 }
 
 // endTracing sends the last spans.

@@ -3,14 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	collectortracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcarotel"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/cli"
@@ -67,6 +76,75 @@ func TestSpansReachACollector(t *testing.T) {
 	require.Equal(t, 1, bytes.Count(all, name), "only what the client traces")
 	require.Contains(t, string(all), "\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c")
 	require.Contains(t, string(all), "docserviced")
+}
+
+// One trace leads from a client through its slot to the index and the segment, and the
+// histogram of latencies has it as an exemplar.
+func TestOneTraceFromClientToSegment(t *testing.T) {
+	var mu sync.Mutex
+	spans := map[string]*tracepb.Span{} // by name
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var request collectortracepb.ExportTraceServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(body, &request)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, resource := range request.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				for _, span := range scope.GetSpans() {
+					spans[span.GetKind().String()+" "+span.GetName()] = span
+				}
+			}
+		}
+	}))
+	defer collector.Close()
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.tracing.url = collector.URL
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+
+	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(collector.URL+"/v1/traces"))
+	require.NoError(t, err)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{}, &boxcarotel.Options{TracerProvider: provider}))
+	require.NoError(t, err)
+	client := docservice.NewClient(pool, "jobs")
+	_, err = client.Get(shortly(t), nil, "a")
+	require.NoError(t, err)
+	require.NoError(t, client.GetMany(shortly(t), []string{"a"}, func(int, []byte, error) error { return nil }))
+	require.NoError(t, pool.Close())
+	require.NoError(t, provider.Shutdown(shortly(t)))
+	d.endTracing()
+
+	mu.Lock()
+	defer mu.Unlock()
+	for _, method := range []string{docservice.MethodBatchGet, docservice.MethodGet} {
+		asked, answered := spans["SPAN_KIND_CLIENT "+method[1:]], spans["SPAN_KIND_SERVER "+method[1:]]
+		require.NotNil(t, asked, method)
+		require.NotNil(t, answered, method)
+		require.Equal(t, asked.GetTraceId(), answered.GetTraceId())
+		require.Equal(t, asked.GetSpanId(), answered.GetParentSpanId())
+		require.Contains(t, fmt.Sprint(answered.GetAttributes()), "boxcar.slot")
+		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		request.Header.Set("Accept", "application/openmetrics-text")
+		w := httptest.NewRecorder()
+		d.http.Handler.ServeHTTP(w, request)
+		require.Contains(t, w.Body.String(), `{trace_id="`+hex.EncodeToString(asked.GetTraceId())+`"}`)
+	}
+	last := spans["SPAN_KIND_SERVER "+docservice.MethodBatchGet[1:]] // whose stages came last
+	for _, stage := range []string{docservice.StageIndex, docservice.StageSegment} {
+		span := spans["SPAN_KIND_INTERNAL "+stage]
+		require.NotNil(t, span, stage)
+		require.Equal(t, last.GetTraceId(), span.GetTraceId())
+		require.Equal(t, last.GetSpanId(), span.GetParentSpanId())
+	}
 }
 
 func TestTracingThatCannotBe(t *testing.T) {
