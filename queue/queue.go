@@ -91,7 +91,7 @@ type ReaderOptions struct {
 	PollInterval time.Duration
 	// OnCaughtUp is called from Tail, in its goroutine, each time nothing is
 	// waiting any more: at its start, behind each entry with More == false, and when
-	// a file that it reads has come or changed and nothing new is in it.
+	// the segment of the position has come, which was away, and has nothing new.
 	OnCaughtUp func(Position)
 	// Logger is told of files that were replaced. The default is silence.
 	Logger *slog.Logger

@@ -297,7 +297,7 @@ func (t *tailer) open(f *tailFile) error {
 	case sameFile(info, f.info):
 		return nil
 	}
-	t.unchanged, t.caughtUp = time.Time{}, false // the end may be another one, though nothing is behind it
+	t.unchanged = time.Time{}
 	if f.file != nil && f.file.footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
 		f.info, f.quiet = info, 0 // it has grown
 		return f.file.refresh()
@@ -311,6 +311,9 @@ func (t *tailer) open(f *tailFile) error {
 	case err != nil:
 		return err
 	default:
+		if t.files[0].file == nil && t.files[1].file == nil && t.delivered.Next.Segment == t.segment {
+			t.caughtUp = false // with what has come it may be the end that it was not without
+		}
 		f.file, f.info = s, s.info
 	}
 	return nil
