@@ -12,7 +12,7 @@ import (
 // The buffer of a connection begins small, because most connections are idle,
 // and grows while it is filled in one read.
 const (
-	minReadBuffer = 1 << 10
+	minReadBuffer = 512
 	maxReadBuffer = 64 << 10 // holds any frame
 )
 
