@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -37,7 +38,7 @@ const (
 //
 // Invariants:
 //
-//   - Only the holder touches in, answers and armed. held is set before he does
+//   - Only the holder touches in, answers, bulk and armed. held is set before he does
 //     and cleared, or passed on through the channel, after.
 //   - With a request outstanding the turn is held: taking it while it is free
 //     and the first request is begun are one step under transport.mu, and so are
@@ -46,6 +47,7 @@ const (
 type readTurn struct {
 	in      frameReader
 	answers int           // to callers, since the turn was taken or the last read
+	bulk    bool          // some of a large answer came since the reader last looked
 	armed   time.Time     // the connection's read deadline; zero for none
 	clock   int64         // the pool's time as of the last read
 	pass    chan struct{} // gives the turn to the reader
@@ -136,6 +138,10 @@ func (t *transport) readForAll() bool {
 		err := t.takeBuffered()
 		if err == nil && t.turn.answers == 1 && t.free() {
 			return true
+		}
+		if t.turn.bulk {
+			t.turn.bulk = false
+			runtime.Gosched() // whose small answer came beside it goes before the next
 		}
 		if err == nil {
 			err = t.read()

@@ -367,6 +367,7 @@ func (t *transport) takeData(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
+	t.turn.bulk = true
 	t.mu.Lock()
 	lane, err := t.awaitingLocked(f, sequence, true)
 	if err == nil && uint64(lane.received)+uint64(len(data)) > uint64(lane.response.Total) {
