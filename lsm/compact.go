@@ -25,41 +25,38 @@ func (db *DB) units(tables []*table) []uint64 {
 
 // mergeDue tells whether the rule wants a merge. Called under mu.
 func (db *DB) mergeDue() bool {
-	begin, end := db.options.MergeRule.plan(db.units(db.current.Load().tables), noLimit)
-	return begin != end
+	inputs, _ := db.dueMerge(nil)
+	return len(inputs) > 0
 }
 
-// mergeNewer does the merges that are due among all tables; or, beside a merge
-// that is under way, those that are smaller among the tables newer than its inputs.
+// dueMerge returns the tables of the merge that is due, and whether nothing is older:
+// of all that a flush under way does not take; beside a merge that is under
+// way, of those that are newer than its inputs, and smaller together. Called under mu.
+func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
+	tables := db.current.Load().tables
+	end, limit := len(tables), uint64(noLimit)
+	if underWay != nil {
+		end, limit = slices.Index(tables, underWay[0]), sumUnits(db.units(underWay))
+	}
+	free := tables[len(db.mu.flushInputs):end]
+	first, behind := db.options.MergeRule.plan(db.units(free), limit)
+	return free[first:behind], underWay == nil && behind == len(free)
+}
+
+// mergeNewer does the merges that dueMerge tells of.
 //
 // There is one merge at a time on the disk, but a large one pauses for the
 // small ones that become due meanwhile: so flushes go on during a large merge,
 // and the number of tables stays what the rule makes it.
 func (db *DB) mergeNewer(underWay []*table) error {
-	limit := uint64(noLimit)
-	if underWay != nil {
-		limit = 0
-		for _, units := range db.units(underWay) {
-			limit += units
-		}
-	}
 	for {
-		v, err := db.acquire()
-		if err != nil {
-			return errClosing
-		}
-		// Not held through the merge: that would keep memtables. A merge reads
-		// through mappings of its own, and nobody else removes tables.
-		tables, all := v.tables, len(v.tables)
-		v.unref()
-		if underWay != nil {
-			tables = tables[:slices.Index(tables, underWay[0])]
-		}
-		begin, end := db.options.MergeRule.plan(db.units(tables), limit)
-		if begin == end {
+		m, oldest := db.beginMerge(underWay)
+		if m == nil {
 			return nil
 		}
-		if err := db.merge(tables[begin:end], end == all); err != nil {
+		err := db.merge(m, oldest)
+		db.endMerge(m)
+		if err != nil {
 			return err
 		}
 	}
@@ -67,34 +64,23 @@ func (db *DB) mergeNewer(underWay []*table) error {
 
 // merge makes one table of a run of tables, in one pass. Tombstones go if
 // nothing is older than the run.
-func (db *DB) merge(inputs []*table, oldest bool) error {
-	start := time.Now()
+func (db *DB) merge(m *merge, oldest bool) error {
+	start, inputs := time.Now(), m.inputs
 	if err := db.roomForMerge(inputs); err != nil {
 		return err
 	}
-	sources := make([]internalIterator, len(inputs))
-	memory := int64(0) // of the filter and index of the output, at most
-	for i, t := range inputs {
-		// A mapping of its own, to be read in order; its blocks are verified anew.
-		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
-		if err != nil {
-			return err
-		}
-		defer r.close()
-		sources[i] = r.iterator()
-		memory += int64(r.footer.filter.length + r.footer.index.length)
+	source, release, err := db.mergeSources(inputs)
+	if err != nil {
+		return err
 	}
-	db.options.Budget.merge(memory)
-	defer db.options.Budget.merge(-memory)
-	number, progress := db.beginMerge(inputs)
-	defer db.endMerge(progress)
-	w, err := newTableWriter(&db.env, number)
+	defer release()
+	w, err := newTableWriter(&db.env, m.number)
 	if err != nil {
 		return err
 	}
 	var facts tableFacts
-	err = db.fillTable(w, newMergingIterator(sources), oldest, func() error {
-		progress.done.Store(w.added())
+	err = db.fillTable(w, source, oldest, func() error {
+		m.done.Store(w.added())
 		return db.mergeNewer(inputs)
 	})
 	if err == nil {
@@ -109,36 +95,69 @@ func (db *DB) merge(inputs []*table, oldest bool) error {
 	}
 	db.counters.merges.Add(1)
 	db.counters.mergeBytes.Add(facts.fileBytes)
-	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", number,
+	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", m.number,
 		"entries", facts.entries, "bytes", facts.fileBytes, "took", time.Since(start))
 	return nil
 }
 
-// mergeProgress is a merge under way.
-type mergeProgress struct {
-	inputs []uint64 // their numbers, newest first
+// mergeSources returns what tables hold, merged, and what is to be called when nobody
+// reads it any more.
+func (db *DB) mergeSources(inputs []*table) (source *mergingIterator, release func(), err error) {
+	var readers []*tableReader
+	var sources []internalIterator
+	memory := int64(0) // of the filter and index of the output, at most
+	release = func() {
+		db.options.Budget.merge(-memory)
+		for _, r := range readers {
+			r.close()
+		}
+	}
+	for _, t := range inputs {
+		// A mapping of its own, to be read in order; its blocks are verified anew.
+		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		readers, sources = append(readers, r), append(sources, r.iterator())
+		bytes := int64(r.footer.filter.length + r.footer.index.length)
+		db.options.Budget.merge(bytes)
+		memory += bytes
+	}
+	return newMergingIterator(sources), release, nil
+}
+
+// merge is a merge under way. Its inputs are not held, as the view that lists them
+// would keep memtables, too: a merge reads through mappings of its own, and nobody
+// else takes them off the list.
+type merge struct {
+	inputs []*table // newest first
+	number uint64   // of the table they become
 	bytes  uint64   // of keys and values in them
 	done   atomic.Uint64
 	begun  time.Time
 }
 
-// beginMerge announces a merge, and returns the number of its table.
-func (db *DB) beginMerge(inputs []*table) (number uint64, p *mergeProgress) {
-	p = &mergeProgress{begun: time.Now()}
-	for _, t := range inputs {
-		p.inputs = append(p.inputs, t.facts.number)
-		p.bytes += t.facts.keyBytes + t.facts.valueBytes
-	}
+// beginMerge announces the merge that is due, if there is one.
+func (db *DB) beginMerge(underWay []*table) (m *merge, oldest bool) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.mu.merges = append(db.mu.merges, p)
-	return db.takeNumber(), p
+	inputs, oldest := db.dueMerge(underWay)
+	if len(inputs) == 0 {
+		return nil, false
+	}
+	m = &merge{inputs: inputs, number: db.takeNumber(), begun: time.Now()}
+	for _, t := range inputs {
+		m.bytes += t.facts.keyBytes + t.facts.valueBytes
+	}
+	db.mu.merges = append(db.mu.merges, m)
+	return m, oldest
 }
 
-func (db *DB) endMerge(p *mergeProgress) {
+func (db *DB) endMerge(m *merge) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.mu.merges = slices.DeleteFunc(db.mu.merges, func(other *mergeProgress) bool { return other == p })
+	db.mu.merges = slices.DeleteFunc(db.mu.merges, func(other *merge) bool { return other == m })
 }
 
 // roomForMerge makes sure, before anything is written, that the disk has room for

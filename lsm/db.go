@@ -53,7 +53,7 @@ type DB struct {
 
 		begun     time.Time     // when the memtable being filled was
 		lookAgain int64         // how full it is when a writer looks whether to slow down
-		flushTook time.Duration // of late
+		flushTook time.Duration // of late, for each memtable's worth that it wrote
 		rule      ruleCost      // of the flushes since Open
 
 		// logError is why a log failed, until all that was in memory then is in
@@ -62,8 +62,10 @@ type DB struct {
 		goodLog  uint64
 
 		flushing, merging, cleaning bool
-		merges                      []*mergeProgress // a large one, and those it pauses for
-		flushError, mergeError      error            // of the last attempt
+		merges                      []*merge // a large one, and those it pauses for
+		flushInputs                 []*table // the newest ones, which the flush under way merges with its memtable
+		flushUnits                  uint64   // what it writes, in memtables
+		flushError, mergeError      error    // of the last attempt
 		closing                     bool
 		checkpoints                 int // under way: no file may go
 		leftovers                   leftovers

@@ -43,7 +43,8 @@
 // version of a key until it is flushed, and sorts its keys then and for iterators.
 // A full memtable waits while the next one is filled, and becomes a table: a sorted
 // file of the newest version of each key, with an index of its blocks and a Bloom
-// filter, written in one pass. While one waits, or many merges are due, writers are delayed a
+// filter, written in one pass. If the rule would merge it at once with a few small ones,
+// it is written merged. While one waits, or many merges are due, writers are delayed a
 // little so that they need not stop; they stop before a second one waits. Stats tells
 // both. A batch larger than a memtable gets a memtable and a log of its size for
 // itself.

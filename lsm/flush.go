@@ -147,68 +147,6 @@ func (db *DB) flushDue() bool {
 		(db.options.MergeRule.excess(db.units(v.tables)) < maxExcess || db.mu.mergeError != nil)
 }
 
-// flushOldest writes the oldest memtable to a table.
-func (db *DB) flushOldest() error {
-	db.mu.Lock()
-	if len(db.current.Load().memtables) == 1 {
-		if db.mu.logError == nil {
-			db.mu.Unlock()
-			return nil
-		}
-		db.beginMemtable() // an empty one has to go, too, with its log
-	}
-	v := db.current.Load()
-	m := v.memtables[len(v.memtables)-1]
-	number := db.takeNumber()
-	mergeError := db.mu.mergeError
-	db.mu.Unlock()
-	if mergeError != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
-		return errors.Wrapf(mergeError, "lsm: %d tables and none can be merged", len(v.tables))
-	}
-
-	start := time.Now()
-	facts, err := db.writeMemtable(m, number, len(v.tables) == 0)
-	if err != nil {
-		return err
-	}
-	if err := db.installTable(facts, m, nil); err != nil {
-		return err
-	}
-	db.mu.Lock()
-	db.mu.flushTook = expectFlush(db.mu.flushTook, time.Since(start))
-	if facts.entries > 0 {
-		db.mu.rule.flush(tableUnits(facts.cost(), uint64(db.memtableBytes())), facts.fileBytes)
-	}
-	db.mu.Unlock()
-	db.counters.flushes.Add(1)
-	db.counters.flushBytes.Add(facts.fileBytes)
-	db.env.logger.Debug("flushed a memtable", "table", number, "entries", facts.entries,
-		"bytes", facts.fileBytes, "took", time.Since(start))
-	return nil
-}
-
-// writeMemtable writes the newest version of each key to a table. Where there is
-// no older table, tombstones have nothing to hide.
-func (db *DB) writeMemtable(m *memtable, number uint64, oldest bool) (tableFacts, error) {
-	first, last := m.firstSequence.Load(), m.lastSequence.Load()
-	if m.empty() {
-		return tableFacts{}, nil
-	}
-	w, err := newTableWriter(&db.env, number)
-	if err != nil {
-		return tableFacts{}, err
-	}
-	if err := db.fillTable(w, m.flushSource(), oldest, nil); err != nil {
-		w.abandon()
-		return tableFacts{}, err
-	}
-	facts, err := w.finish(first, last)
-	if err != nil {
-		w.abandon()
-	}
-	return facts, err
-}
-
 // takeNumber returns the number for a new file. Called under mu.
 func (db *DB) takeNumber() uint64 {
 	db.mu.nextNumber++
@@ -251,6 +189,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	memtables := db.current.Load().memtables
 	if flushed != nil {
 		memtables = memtables[:len(memtables)-1]
+		db.mu.flushInputs = nil // they leave the list with this view
 	}
 	old := db.setView(memtables, tables)
 	left := &db.mu.leftovers

@@ -20,7 +20,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		mu             sync.Mutex
 		written        = map[string]int{}
 		large          string // the table whose merge was held up
-		before, during uint64 // merges done when it was held up, and when it ended
+		before, during uint64 // merges done before it went on, and when it ended
 	)
 	held, release := make(chan struct{}), make(chan struct{})
 	hook := func(op vfs.Op) error {
@@ -31,7 +31,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		written[op.Name] += op.Bytes
 		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 2*mergeStepBytes
 		if first {
-			large, before = op.Name, db.counters.merges.Load()
+			large = op.Name
 		}
 		if op.Kind == vfs.OpSync && op.Name == large {
 			during = db.counters.merges.Load()
@@ -61,10 +61,13 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		require.NoError(t, db.Flush())
 	}
 	<-held
-	for range 6 { // flushes go on
-		write()
+	for range 2 * maxFusedUnits { // flushes go on, until more is due than they merge themselves
+		for range 230 {
+			write()
+		}
 		require.NoError(t, db.Flush())
 	}
+	before = db.counters.merges.Load()
 	tables := len(db.Stats().Tables)
 	under := db.Stats().Merges
 	require.Len(t, under, 1)

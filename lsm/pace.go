@@ -37,7 +37,7 @@ const (
 type pace struct {
 	filled  float64       // part of the memtable being filled
 	elapsed time.Duration // since it was begun
-	flush   time.Duration // that the flush of a memtable is expected to take
+	flush   time.Duration // that the flush under way is expected to take
 	waiting bool          // the memtable before it is not yet a table
 	excess  int           // tables over what the rule leaves
 }
@@ -77,7 +77,7 @@ func (db *DB) slowDown(filled int64) (waited bool) {
 	p := pace{
 		filled:  float64(filled) / float64(full),
 		elapsed: time.Since(db.mu.begun),
-		flush:   db.mu.flushTook,
+		flush:   db.mu.flushTook * time.Duration(db.mu.flushUnits),
 		waiting: len(v.memtables) > 1,
 		excess:  db.options.MergeRule.excess(db.units(v.tables)),
 	}

@@ -22,11 +22,7 @@ const (
 func (r MergeRule) plan(units []uint64, limit uint64) (begin, end int) {
 	switch r {
 	case MergeAlways:
-		sum := uint64(0)
-		for _, size := range units {
-			sum += size
-		}
-		if len(units) > 1 && sum < limit {
+		if len(units) > 1 && sumUnits(units) < limit {
 			return 0, len(units)
 		}
 		return 0, 0
@@ -95,6 +91,13 @@ func planMerge(units []uint64, limit uint64) (begin, end int) {
 	return 0, 0
 }
 
+func sumUnits(units []uint64) (all uint64) {
+	for _, size := range units {
+		all += size
+	}
+	return all
+}
+
 // excess is how many tables there are over those that the rule leaves once all
 // merges are done that are due.
 func (r MergeRule) excess(units []uint64) int {
@@ -104,11 +107,7 @@ func (r MergeRule) excess(units []uint64) int {
 		if begin == end {
 			return len(units) - len(left)
 		}
-		sum := uint64(0)
-		for _, size := range left[begin:end] {
-			sum += size
-		}
-		left = slices.Replace(left, begin, end, sum)
+		left = slices.Replace(left, begin, end, sumUnits(left[begin:end]))
 	}
 }
 

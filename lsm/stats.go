@@ -76,10 +76,10 @@ type WriteStats struct {
 	Syncs        uint64 // group commits
 	SyncTime     time.Duration
 	Flushes      uint64
-	FlushBytes   uint64
+	FlushBytes   uint64 // of tables, as far as they came from memory
 	RuleBytes    uint64 // of the tables that the size-tiered rule alone would have written
-	Merges       uint64
-	MergeBytes   uint64
+	Merges       uint64 // flushes that merged included
+	MergeBytes   uint64 // of tables, as far as they came from other tables
 	Failures     uint64 // flushes and merges that failed
 	// Writers are slowed down by short delays before they fill a memtable while the
 	// one before it is not yet a table, or while many merges are due, and stop where
@@ -100,7 +100,8 @@ func (w WriteStats) Amplification() float64 {
 // RuleAmplification is what Amplification would be if each merge were done as soon as
 // the size-tiered rule wants it, on an empty store without overwrites, and with the
 // flush that begins a merge counted as part of it, as in the article on docstore. The
-// store writes such a flush to a table of its own, as a merge must not hold up writers.
+// store writes such a flush to a table of its own if the merge is a large one, which
+// must not hold up writers.
 func (w WriteStats) RuleAmplification() float64 {
 	if w.FlushBytes == 0 {
 		return 0
@@ -160,7 +161,11 @@ func (db *DB) Stats() Stats {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for _, p := range db.mu.merges {
-		s.Merges = append(s.Merges, MergeProgress{p.inputs, p.bytes, p.done.Load(), p.begun})
+		progress := MergeProgress{InputBytes: p.bytes, WrittenBytes: p.done.Load(), Begun: p.begun}
+		for _, t := range p.inputs {
+			progress.Tables = append(progress.Tables, t.facts.number)
+		}
+		s.Merges = append(s.Merges, progress)
 	}
 	for _, log := range db.mu.logs {
 		s.LogBytes += log.bytes

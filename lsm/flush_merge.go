@@ -1,0 +1,231 @@
+package lsm
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/errors"
+)
+
+// maxFusedUnits is how many memtables a flush may write at most, in place of one,
+// because the rule would merge the table at once. That is not written then to be read
+// again: of each eight flushes three begin merges as small as this. What is larger
+// would hold up the next flush, and with it writers, for too long.
+const maxFusedUnits = 4
+
+// flush is a flush under way.
+type flush struct {
+	memtable *memtable
+	number   uint64   // of the table
+	inputs   []*table // the newest ones, merged with the memtable
+	units    uint64   // all that is written, in memtables
+	oldest   bool     // nothing is older than all that
+}
+
+// flushOldest writes the oldest memtable to a table, and in the same pass merges
+// with it what the rule would merge with that table at once, if it is little.
+func (db *DB) flushOldest() error {
+	f, err := db.beginFlush()
+	if f == nil {
+		return err
+	}
+	defer db.endFlush()
+	start := time.Now()
+	facts, fresh, err := db.writeFlush(f)
+	if err != nil && len(f.inputs) > 0 && !db.isClosing() {
+		// What is wrong may be about a table to be merged, or the room for it.
+		db.env.logger.Warn("a memtable is flushed by itself", "dir", db.env.dir, "error", err)
+		db.dropInputs(f)
+		facts, fresh, err = db.writeFlush(f)
+	}
+	if err != nil {
+		return err
+	}
+	if err := db.installTable(facts, f.memtable, f.inputs); err != nil {
+		return err
+	}
+	db.noteFlush(f, facts, fresh, time.Since(start))
+	return nil
+}
+
+// beginFlush says what to flush, nil for nothing.
+func (db *DB) beginFlush() (*flush, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(db.current.Load().memtables) == 1 {
+		if db.mu.logError == nil {
+			return nil, nil
+		}
+		db.beginMemtable() // an empty one has to go, too, with its log
+	}
+	v := db.current.Load()
+	if err := db.mu.mergeError; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
+		return nil, errors.Wrapf(err, "lsm: %d tables and none can be merged", len(v.tables))
+	}
+	f := &flush{memtable: v.memtables[len(v.memtables)-1], number: db.takeNumber()}
+	f.inputs = db.fused(v.tables, f.memtable)
+	f.units = 1 + sumUnits(db.units(f.inputs))
+	f.oldest = len(f.inputs) == len(v.tables)
+	db.mu.flushInputs, db.mu.flushUnits = f.inputs, f.units
+	return f, nil
+}
+
+// fused returns the tables that the rule merges with that of a memtable as soon as it
+// is there, if they are few and no other merge has them. Called under mu.
+func (db *DB) fused(tables []*table, m *memtable) []*table {
+	if m.empty() || m.used() > db.memtableBytes() || db.mu.mergeError != nil {
+		return nil
+	}
+	limit := uint64(noLimit)
+	for _, other := range db.mu.merges {
+		if i := slices.Index(tables, other.inputs[0]); i >= 0 { // else it is done
+			tables = tables[:i]
+			limit = min(limit, sumUnits(db.units(other.inputs)))
+		}
+	}
+	units := append([]uint64{1}, db.units(tables)...)
+	begin, end := db.options.MergeRule.plan(units, limit)
+	if begin == 0 && end > 1 && sumUnits(units[:end]) <= maxFusedUnits {
+		return tables[:end-1]
+	}
+	return nil
+}
+
+// dropInputs has the memtable flushed by itself.
+func (db *DB) dropInputs(f *flush) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	f.inputs, f.units, f.number = nil, 1, db.takeNumber()
+	f.oldest = len(db.current.Load().tables) == 0
+	db.mu.flushInputs, db.mu.flushUnits = nil, 1
+}
+
+// endFlush leaves the tables to merges.
+func (db *DB) endFlush() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mu.flushInputs, db.mu.flushUnits = nil, 1
+	db.mu.changed.Broadcast()
+}
+
+// writeFlush writes the newest version of each key to a table, and tells how many of
+// its bytes are the memtable's. Where nothing is older tombstones have nothing to hide.
+func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
+	m := f.memtable
+	if m.empty() {
+		return tableFacts{}, 0, nil
+	}
+	first, last := m.firstSequence.Load(), m.lastSequence.Load()
+	source := &overlaySource{newer: m.flushSource()}
+	if len(f.inputs) > 0 {
+		if err := db.roomForMerge(f.inputs); err != nil {
+			return tableFacts{}, 0, err
+		}
+		older, release, err := db.mergeSources(f.inputs)
+		if err != nil {
+			return tableFacts{}, 0, err
+		}
+		defer release()
+		source.older, first = older, f.inputs[len(f.inputs)-1].facts.firstSequence
+	}
+	w, err := newTableWriter(&db.env, f.number)
+	if err != nil {
+		return tableFacts{}, 0, err
+	}
+	if err = db.fillTable(w, source, f.oldest, nil); err == nil {
+		facts, err = w.finish(first, last)
+	}
+	if err != nil {
+		w.abandon()
+		return tableFacts{}, 0, err
+	}
+	return facts, facts.fileBytes * source.newerBytes / max(1, source.bytes), nil
+}
+
+// noteFlush counts a flush, and what it merged as a merge.
+func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
+	db.mu.Lock()
+	db.mu.flushTook = expectFlush(db.mu.flushTook, took/time.Duration(f.units))
+	if facts.entries > 0 {
+		// A memtable that is merged with others is one unit: see fused.
+		units := uint64(1)
+		if len(f.inputs) == 0 {
+			units = tableUnits(facts.cost(), uint64(db.memtableBytes()))
+		}
+		db.mu.rule.flush(units, fresh)
+	}
+	db.mu.Unlock()
+	db.counters.flushes.Add(1)
+	db.counters.flushBytes.Add(fresh)
+	if len(f.inputs) > 0 {
+		db.counters.merges.Add(1)
+		db.counters.mergeBytes.Add(facts.fileBytes - fresh)
+	}
+	db.env.logger.Debug("flushed a memtable", "table", f.number, "merged", len(f.inputs),
+		"entries", facts.entries, "bytes", facts.fileBytes, "took", took)
+}
+
+// overlaySource steps over the entries of two sources, of which the newer one hides
+// keys of the older.
+type overlaySource struct {
+	newer, older  entrySource // older may be nil
+	inNewer, more bool        // whether newer and older are on an entry
+	onNewer, both bool        // which of them is shown
+	bytes         uint64      // of keys and values shown
+	newerBytes    uint64      // of these, the newer source's
+}
+
+func (s *overlaySource) first() bool {
+	s.inNewer = s.newer.first()
+	s.more = s.older != nil && s.older.first()
+	return s.show()
+}
+
+func (s *overlaySource) next() bool {
+	if s.both || !s.onNewer {
+		s.more = s.older.next()
+	}
+	if s.onNewer {
+		s.inNewer = s.newer.next()
+	}
+	return s.show()
+}
+
+// show decides which entry comes next. A source that failed ends both.
+func (s *overlaySource) show() bool {
+	if s.err() != nil || !s.inNewer && !s.more {
+		return false
+	}
+	order := -1
+	if !s.inNewer {
+		order = 1
+	} else if s.more {
+		order = bytes.Compare(s.newer.key(), s.older.key())
+	}
+	s.onNewer, s.both = order <= 0, order == 0
+	n := uint64(len(s.key()) + len(s.value()))
+	s.bytes += n
+	if s.onNewer {
+		s.newerBytes += n
+	}
+	return true
+}
+
+func (s *overlaySource) shown() entrySource {
+	if s.onNewer {
+		return s.newer
+	}
+	return s.older
+}
+
+func (s *overlaySource) key() []byte     { return s.shown().key() }
+func (s *overlaySource) value() []byte   { return s.shown().value() }
+func (s *overlaySource) tombstone() bool { return s.shown().tombstone() }
+
+func (s *overlaySource) err() error {
+	if err := s.newer.err(); err != nil || s.older == nil {
+		return err
+	}
+	return s.older.err()
+}
