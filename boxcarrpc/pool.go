@@ -248,11 +248,14 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 		p.step()
 	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
 		p.giveBack(lane)
+		p.step() // there is room for another
 	default:
 		if p.options.HeedLoad && p.mu.chooser == nil && outcome == core.Success {
 			p.mu.ladder.Quiet(now, entry, int32(lane.response.Load))
 		}
-		p.trim()
+		if p.trim() {
+			p.step()
+		}
 		if lowest != wire.NoSlot && p.mu.rover.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
 			p.arm()
 		}

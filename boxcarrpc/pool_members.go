@@ -137,16 +137,18 @@ func (p *Pool) addPeer(address string) *poolPeer {
 }
 
 // trim gives back slots of servers that left or are borrowed, for each of which
-// another server has answered its first request. p.mu is held.
-func (p *Pool) trim() {
+// another server has answered its first request. It reports whether a slot has left
+// the ladder. p.mu is held.
+func (p *Pool) trim() (gone bool) {
 	for {
 		entry, ok := p.mu.ladder.Surplus()
 		if !ok {
-			return
+			return gone
 		}
 		lane := p.mu.entries[entry]
 		if p.mu.ladder.Retire(entry) {
 			p.giveBack(lane)
+			gone = true
 		}
 	}
 }

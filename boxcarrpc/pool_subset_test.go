@@ -92,6 +92,18 @@ func (c *suburb) connected() (numbers []int) {
 	return numbers
 }
 
+// leased lists the servers that have given out slots.
+func (c *suburb) leased() (numbers []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range 1000 {
+		if s := c.mu.servers[place(n)]; s != nil && s.Stats().Slots > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
 // use makes calls for a while, none of which may fail.
 func (c *suburb) use(p *Pool, during time.Duration) {
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -148,6 +160,25 @@ func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
 		require.Equal(t, []int{30, 6}, []int{p.Stats().Known, p.Stats().Servers})
 		require.Equal(t, 12, p.Stats().Slots)
 		require.Zero(t, p.Stats().Broken)
+	})
+}
+
+// Nine tenths of a deterministic subset are others after a change. A pool with one
+// request at a time is over to them long before LeaveAfter.
+func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSuburb(t)
+		c.start(upTo(61)...)
+		source := &settable{make(chan discovery.Snapshot)}
+		p := newPoolOf(t, &PoolOptions{Size: 40, SubsetSize: 20, Subset: mustByName(t, "deterministic"), Dialer: c.dial}, source)
+		source.set <- numbered(5, 60)
+		require.NoError(t, p.WaitReady(t.Context()))
+		c.use(p, aMinute)
+		require.Equal(t, chosen(t, "deterministic", 5, 60, 20), c.connected())
+		source.set <- numbered(5, 61)
+		c.use(p, 5*time.Second)
+		require.Equal(t, chosen(t, "deterministic", 5, 61, 20), c.leased())
+		require.Equal(t, 40, p.Stats().Slots)
 	})
 }
 

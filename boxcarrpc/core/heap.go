@@ -75,7 +75,8 @@ func (l *Ladder) down(place int32) {
 
 // The ranks, best first.
 const (
-	rankQuiet uint8 = iota // of a slot: its server had little to do just now
+	rankFirst uint8 = iota // of a slot: beside those of servers that leave, whose place it is to take
+	rankQuiet              // of a slot: its server had little to do just now
 	rankHealthy
 	rankOnTrial   // another request is finding out
 	rankUnchecked // not trusted, and to be checked

@@ -103,6 +103,9 @@ func (l *Ladder) Free() int { return int(l.free) }
 // Full reports whether the ladder has all the slots it wants.
 func (l *Ladder) Full() bool { return l.held >= l.size }
 
+// hasRoom reports whether there is an entry for another slot.
+func (l *Ladder) hasRoom() bool { return l.unused != none }
+
 // Slot tells of an entry in use: its number, its server, whether it has a
 // request, and whether it is to leave.
 func (l *Ladder) Slot(entry int32) (number, peer int32, busy, retiring, used bool) {
@@ -311,7 +314,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
-	case !p.live() || p.ejected || l.unused == none:
+	case !p.live() || p.ejected || !l.hasRoom():
 		return none, false
 	case !l.Full():
 		return none, p.held < l.laneCap(p)
@@ -421,6 +424,11 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	l.order++
 	s.number, s.level, s.peer, s.state, s.retiring = number, l.peers[peer].level(number), peer, slotFree, false
 	s.rank, s.order = l.rankOf(&l.peers[peer]), l.order
+	if victim == none && l.Full() && s.rank == rankHealthy {
+		// The next request finds out whether another may go for it, or a client with
+		// little to do would keep to servers that leave.
+		s.rank = rankFirst
+	}
 	l.insert(entry)
 	l.held++
 	l.peers[peer].held++

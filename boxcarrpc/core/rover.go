@@ -68,7 +68,8 @@ func atOnce(l *Ladder) int32 {
 	return fillAtOnce
 }
 
-// Wake is when Turn is to be called again if nothing happens until then.
+// Wake is when Turn is to be called again if nothing happens until then. That a
+// slot has left the ladder is something.
 func (r *Rover) Wake(l *Ladder) int64 {
 	if r.asking >= atOnce(l) {
 		return never
@@ -77,7 +78,7 @@ func (r *Rover) Wake(l *Ladder) int64 {
 	if l.checks {
 		wake = min(wake, l.checkAt)
 	}
-	if l.welcomes > 0 {
+	if l.welcomes > 0 && l.hasRoom() {
 		wake = min(wake, l.welcomeAt)
 	}
 	if r.hinted != 0 {
@@ -190,7 +191,7 @@ func (r *Rover) hint(now int64, l *Ladder) (peer, below int32) {
 // welcome returns a server that is new or back and whose time has come, each as
 // likely as the other.
 func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
-	if l.welcomes == 0 || now < l.welcomeAt {
+	if l.welcomes == 0 || now < l.welcomeAt || !l.hasRoom() {
 		return none, 0
 	}
 	peer = none

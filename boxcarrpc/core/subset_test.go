@@ -88,17 +88,16 @@ func TestASubsetWithoutANumberIsKeyed(t *testing.T) {
 
 // A lender is a client with a subset, and servers of which a test knows the state.
 type lender struct {
-	t       *testing.T
-	rng     *rand.PCG
-	now     int64
-	subset  Subset
-	view    View
-	ladder  Ladder
-	entries map[int32][]int32 // of each server
+	t      *testing.T
+	rng    *rand.PCG
+	now    int64
+	subset Subset
+	view   View
+	ladder Ladder
 }
 
 func newLender(t *testing.T, name string, numbers, size, slots int) *lender {
-	c := &lender{t: t, rng: testseed.PCG(t), entries: map[int32][]int32{}}
+	c := &lender{t: t, rng: testseed.PCG(t)}
 	c.subset = NewSubset(algorithm(t, name), size, 0)
 	c.view = View{Numbers: numbers, Self: 5, Exists: everywhere}
 	c.ladder = NewLadder(slots, make([]Slot, 2*slots), make([]Peer, numbers))
@@ -321,6 +320,87 @@ func TestMakeBeforeBreak(t *testing.T) {
 	require.Greater(t, c.ladder.Held(), 10)
 	c.succeed(replaced[5])
 	require.Equal(t, 10, c.ladder.Held())
+}
+
+// A client that has one request at a time would never use the high slots of new
+// servers, and keep to those that leave.
+func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
+	c := newLender(t, "roundrobin", 40, 10, 10)
+	old, _ := c.adopt()
+	for _, n := range old {
+		_, ok := c.lease(n, 0)
+		require.True(t, ok)
+		c.succeed(n)
+	}
+	c.view.Self++
+	replaced, _ := c.adopt()
+	for _, n := range replaced {
+		if !c.ladder.hasRoom() {
+			break
+		}
+		_, ok := c.lease(n, 30)
+		require.True(t, ok)
+	}
+	tried := map[int32]bool{}
+	for beside := c.ladder.Held() - 10; beside > 0; beside-- {
+		entry, ok := c.ladder.Acquire(c.now, c.rng)
+		require.True(t, ok)
+		_, server, _, _, _ := c.ladder.Slot(entry)
+		require.Contains(t, replaced, int(server))
+		require.False(t, tried[server], "once is enough to find out")
+		tried[server] = true
+		c.ladder.Release(c.now, entry, Failure, c.rng)
+		c.ladder.check(t)
+	}
+	require.NotEmpty(t, tried)
+	entry, _ := c.ladder.Acquire(c.now, c.rng)
+	_, server, _, _, _ := c.ladder.Slot(entry)
+	require.Contains(t, old, int(server), "as they have failed, the lowest slot is the first again")
+}
+
+// A server that is new waits for room in the ladder, and is asked then.
+func TestAWelcomeWaitsForRoom(t *testing.T) {
+	c := newLender(t, "roundrobin", 40, 10, 10)
+	c.ladder = NewLadder(10, make([]Slot, 13), make([]Peer, 40))
+	old, _ := c.adopt()
+	for _, n := range old {
+		_, ok := c.lease(n, 0)
+		require.True(t, ok)
+		c.succeed(n)
+	}
+	c.view.Self++
+	replaced, _ := c.adopt()
+	var rover Rover
+	c.now += 2 * welcomeWithin
+	asked := map[int]bool{}
+	ask := func() (room bool) {
+		peer, _, ok := rover.Turn(c.now, &c.ladder, c.rng)
+		if !ok {
+			return false
+		}
+		asked[int(peer)] = true
+		answer := Declined
+		if _, ok = c.lease(int(peer), 30); ok {
+			answer = Gained
+		}
+		rover.Done(c.now, &c.ladder, peer, answer, c.rng)
+		return ok
+	}
+	for ask() {
+	}
+	require.False(t, c.ladder.hasRoom())
+	require.Len(t, asked, 3)
+	require.Greater(t, rover.Wake(&c.ladder), c.now, "nothing is to be done before there is room")
+	for len(asked) < len(replaced) && c.now < 5e9 {
+		for _, n := range replaced {
+			if asked[n] {
+				c.succeed(n)
+			}
+		}
+		c.now = max(c.now, rover.Wake(&c.ladder))
+		ask()
+	}
+	require.Len(t, asked, len(replaced))
 }
 
 func TestChoosingAllocatesNothing(t *testing.T) {
