@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"docstore/boxcarrpc"
+)
+
+const (
+	// maxBackends: each has an address of its own, 127.0.60.1 and so on, so that a
+	// client's TLS sessions are each server's own, too.
+	maxBackends = 250
+	backendPort = 7070
+	// drainTimeout is how long a backend that ends may take.
+	drainTimeout = 3 * time.Second
+)
+
+func addressOf(n int) string { return net.JoinHostPort(hostOf(n), fmt.Sprint(backendPort)) }
+func hostOf(n int) string    { return fmt.Sprintf("127.0.60.%d", n+1) }
+
+// backends are the servers that run, by their numbers.
+type backends struct {
+	settings  settings
+	authority *authority
+	mu        sync.Mutex
+	running   map[int]*backend
+}
+
+type backend struct {
+	server *boxcarrpc.Server
+	served chan error
+}
+
+func newBackends(s settings, a *authority) *backends {
+	return &backends{settings: s, authority: a, running: map[int]*backend{}}
+}
+
+// start starts backends, on the same addresses as before.
+func (b *backends) start(first, last int) error {
+	return each(first, last, func(n int) error {
+		tls, err := b.authority.server(hostOf(n))
+		if err != nil {
+			return err
+		}
+		listener, err := net.Listen("tcp", addressOf(n))
+		if err != nil {
+			return err
+		}
+		x := &backend{boxcarrpc.NewServer(b.handler(), &boxcarrpc.ServerOptions{TLS: tls}), make(chan error, 1)}
+		go func() { x.served <- x.server.Serve(listener) }()
+		b.mu.Lock()
+		b.running[n] = x
+		b.mu.Unlock()
+		return nil
+	})
+}
+
+// handler takes about the service time for a request, with a few workers.
+func (b *backends) handler() boxcarrpc.Handler {
+	workers := make(chan struct{}, b.settings.workers)
+	return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+		select {
+		case workers <- struct{}{}:
+		case <-ctx.Done():
+			return dst, ctx.Err()
+		}
+		time.Sleep(b.settings.service/2 + rand.N(b.settings.service))
+		<-workers
+		return append(dst, "done"...), nil
+	}
+}
+
+// stop drains backends and ends them.
+func (b *backends) stop(first, last int) error {
+	return each(first, last, func(n int) error {
+		b.mu.Lock()
+		x := b.running[n]
+		delete(b.running, n)
+		b.mu.Unlock()
+		return x.end()
+	})
+}
+
+func (x *backend) end() error {
+	ctx, cancel := within(drainTimeout)
+	defer cancel()
+	// What is not done in time is cut off, as by a supervisor that kills.
+	if err := x.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	err := x.server.Close()
+	if served := <-x.served; !errors.Is(served, boxcarrpc.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+func (b *backends) close() (err error) {
+	for n := range b.running {
+		err = errors.Join(err, b.stop(n, n))
+	}
+	return err
+}

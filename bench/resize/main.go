@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"docstore/boxcarrpc/subset"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "resize:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the size of the experiment.
+type settings struct {
+	frontends, backends, k int
+	rate                   float64       // requests a second of a frontend
+	service                time.Duration // mean time that a backend takes for a request
+	workers                int           // requests that it works on at once
+	deadline               time.Duration // of a request
+	warmUp, every, settle  time.Duration
+	seed                   uint64
+}
+
+// A trial is a way to choose subsets and to follow their changes.
+type trial struct {
+	algorithm  subset.Algorithm
+	leaveAfter time.Duration // as in boxcarrpc.PoolOptions
+}
+
+func (t trial) name() string {
+	if t.leaveAfter < 0 {
+		return t.algorithm.Name() + ", break before make"
+	}
+	return t.algorithm.Name() + ", make before break"
+}
+
+func run(args []string, out, progress io.Writer) error {
+	var s settings
+	flags := flag.NewFlagSet("resize", flag.ContinueOnError)
+	flags.IntVar(&s.frontends, "frontends", 40, "clients, each with a pool of its own")
+	flags.IntVar(&s.backends, "backends", 60, "servers at first")
+	flags.IntVar(&s.k, "k", 20, "servers of a subset")
+	flags.Float64Var(&s.rate, "rate", 100, "requests a second of each frontend")
+	flags.DurationVar(&s.service, "service", 20*time.Millisecond, "mean time that a server takes for a request")
+	flags.IntVar(&s.workers, "workers", 4, "requests that a server works on at once")
+	flags.DurationVar(&s.deadline, "deadline", 250*time.Millisecond, "of a request")
+	flags.DurationVar(&s.every, "every", 6*time.Second, "time from change to change")
+	flags.DurationVar(&s.settle, "settle", 4*time.Second, "how much of it belongs to the change")
+	flags.DurationVar(&s.warmUp, "warmup", 5*time.Second, "time before the first change")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the random times")
+	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
+	names := flags.String("algorithms", "deterministic,rocksteadier", "how subsets are chosen, with commas between")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
+	}
+	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
+		return fmt.Errorf("want some frontends, at least k backends and at most %d, a rate and workers, and -every longer than -settle", maxBackends/2)
+	}
+	steps, err := scenarioNamed(*scenarioName, s.backends)
+	if err != nil {
+		return err
+	}
+	trials, err := trialsOf(*names)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "%s: %d frontends, %d backends, k = %d, %g requests a second of each frontend, TLS\n\n%s",
+		*scenarioName, s.frontends, s.backends, s.k, s.rate, header); err != nil {
+		return err
+	}
+	for _, t := range trials {
+		r, err := t.run(s, steps, progress)
+		if err == nil {
+			_, err = fmt.Fprint(out, r.row(t.name()))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.name(), err)
+		}
+	}
+	return nil
+}
+
+func trialsOf(names string) (list []trial, err error) {
+	for _, name := range strings.Split(names, ",") {
+		algorithm, err := subset.ByName(name, nil)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, trial{algorithm, 0}, trial{algorithm, -1})
+	}
+	return list, nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+)
+
+// Each scenario, in small: every line is there, and no frontend was ever without a
+// slot when new connections are made first.
+func TestScenariosInSmall(t *testing.T) {
+	for _, scenario := range []string{"resize", "restart", "restart-listed"} {
+		t.Run(scenario, func(t *testing.T) {
+			var out, progress bytes.Buffer
+			require.NoError(t, run([]string{"-scenario", scenario, "-algorithms", "rocksteadier", "-frontends", "3", "-backends", "20", "-k", "5",
+				"-deadline", "1s", "-warmup", "500ms", "-settle", "300ms", "-every", "400ms"}, &out, &progress))
+			steps, err := scenarioNamed(scenario, 20)
+			require.NoError(t, err)
+			require.Equal(t, 2*len(steps), strings.Count(progress.String(), "new connections"))
+			require.Contains(t, out.String(), "| rocksteadier, make before break |")
+			require.Contains(t, out.String(), "| rocksteadier, break before make |")
+		})
+	}
+}
+
+func TestReport(t *testing.T) {
+	change := &window{lasted: 4 * time.Second, cpu: 3 * time.Second, dialled: 7, slots: 5, failures: map[string]int{}}
+	for i := range 1000 {
+		change.add(time.Duration(i)*time.Millisecond, nil)
+	}
+	change.add(time.Second, boxcarrpc.ErrPoolBusy)
+	change.held(3)
+	settled := &window{lasted: 2 * time.Second, cpu: time.Second, failures: map[string]int{}}
+	p := period{step: "x", promised: 6, change: change, settled: settled}
+	require.Equal(t, time.Second, p.cost())
+	require.Equal(t, "| a | 7 (6) | 1.00 s | 1 of 1001 (0.1 %), 1; 1 no free slot | 990ms, 999ms | 0, 0s, 0s | 3 |\n", newReport([]period{p}).row("a"))
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"more"}, {"-scenario", "x"}, {"-algorithms", "x"}, {"-backends", "10"}, {"-settle", "7s"}, {"-rate", "0"}} {
+		require.Error(t, run(args, io.Discard, io.Discard), args)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"docstore/boxcarrpc"
+)
+
+// A window is what became of the requests that began within a stretch of time.
+type window struct {
+	lasted  time.Duration
+	cpu     time.Duration // of this process, which has both sides
+	dialled int64
+
+	mu       sync.Mutex
+	took     []time.Duration
+	failures map[string]int
+	slots    int // the fewest that a frontend had
+}
+
+// add notes a request.
+func (w *window) add(took time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.took = append(w.took, took)
+	if err != nil {
+		w.failures[kindOf(err)]++
+	}
+}
+
+func (w *window) held(slots int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slots = min(w.slots, slots)
+}
+
+// kindOf names an error.
+func kindOf(err error) string {
+	var e *boxcarrpc.Error
+	switch {
+	case errors.Is(err, boxcarrpc.ErrPoolBusy):
+		return "no free slot"
+	case errors.Is(err, boxcarrpc.ErrNoServer):
+		return "no server"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "too late"
+	case errors.As(err, &e):
+		return e.Code.String()
+	}
+	return err.Error()
+}
+
+// A meter counts in the present window.
+type meter struct {
+	current atomic.Pointer[window]
+	dialled atomic.Int64
+	began   time.Time
+}
+
+// begin opens a window.
+func (m *meter) begin() {
+	m.began = time.Now()
+	m.current.Store(&window{failures: map[string]int{}, slots: math.MaxInt, cpu: -processorTime(), dialled: -m.dialled.Load()})
+}
+
+// end returns the window; requests of it may yet be under way.
+func (m *meter) end() *window {
+	w := m.current.Load()
+	w.lasted = time.Since(m.began)
+	w.cpu += processorTime()
+	w.dialled += m.dialled.Load()
+	return w
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // it has no way to fail
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// percentile is a latency that a share of the requests did not exceed.
+func percentile(took []time.Duration, share float64) time.Duration {
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[min(int(share*float64(len(took))), len(took)-1)]
+}

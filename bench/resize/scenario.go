@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// A task that is restarted is away for so long.
+	away = time.Second
+	// A task that leaves the set for good ends so long after the set has changed.
+	notice = time.Second
+	// restartBlock: so many consecutive tasks are restarted at once.
+	restartBlock = 10
+)
+
+// sizes are what the article's figure 5 steps through, as parts of the first.
+var sizes = []float64{1, 61.0 / 60, 63.0 / 60, 68.0 / 60, 80.0 / 60, 68.0 / 60, 1}
+
+// A step is a change of the backends, and of what is told of them.
+type step struct {
+	name   string
+	change func(e *experiment) error
+}
+
+func scenarioNamed(name string, backends int) (steps []step, err error) {
+	switch name {
+	case "resize":
+		for i, part := range sizes[1:] {
+			before, after := int(sizes[i]*float64(backends)+0.5), int(part*float64(backends)+0.5)
+			steps = append(steps, step{fmt.Sprintf("%d to %d backends", before, after), func(e *experiment) error {
+				return e.resize(before, after)
+			}})
+		}
+	case "restart", "restart-listed":
+		for first := 0; first < backends; first += restartBlock {
+			last := min(first+restartBlock, backends) - 1
+			steps = append(steps, step{fmt.Sprintf("backends %d to %d are restarted", first, last), func(e *experiment) error {
+				return e.restart(first, last, name == "restart-listed")
+			}})
+		}
+	default:
+		return nil, fmt.Errorf("there is no scenario %q, but resize, restart and restart-listed", name)
+	}
+	return steps, nil
+}
+
+// An experiment is one trial under way.
+type experiment struct {
+	backends  *backends
+	frontends *frontends
+	meter     *meter
+	promised  int // new connections of all changes, as the algorithm would have it
+}
+
+// run does an experiment and reports what its changes have cost.
+func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err error) {
+	a, err := newAuthority()
+	if err != nil {
+		return r, err
+	}
+	e := &experiment{backends: newBackends(s, a), meter: &meter{}}
+	defer func() { err = errors.Join(err, e.backends.close()) }()
+	if err := e.backends.start(0, s.backends-1); err != nil {
+		return r, err
+	}
+	e.frontends, err = newFrontends(s, t, a, e.meter)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, e.frontends.close()) }()
+	e.meter.begin()
+	e.tell(s.backends)
+	if err := e.frontends.ready(); err != nil {
+		return r, err
+	}
+	e.promised = 0
+	time.Sleep(s.warmUp)
+	var all []period
+	for _, x := range steps {
+		begin, promised := time.Now(), e.promised
+		e.meter.begin()
+		if err := x.change(e); err != nil {
+			return r, fmt.Errorf("%s: %w", x.name, err)
+		}
+		time.Sleep(s.settle - time.Since(begin))
+		p := period{step: x.name, promised: e.promised - promised, change: e.meter.end()}
+		e.meter.begin()
+		time.Sleep(s.every - time.Since(begin))
+		p.settled = e.meter.end()
+		all = append(all, p)
+		if _, err := fmt.Fprintf(progress, "%s: %s\n", t.name(), p); err != nil {
+			return r, err
+		}
+	}
+	// Requests that began in the last period end within their deadline.
+	e.meter.begin()
+	time.Sleep(s.deadline)
+	return newReport(all), nil
+}
+
+// resize starts tasks and then tells of them, or tells that they leave and ends
+// them later.
+func (e *experiment) resize(before, after int) error {
+	if after > before {
+		if err := e.backends.start(before, after-1); err != nil {
+			return err
+		}
+		e.tell(after)
+		return nil
+	}
+	e.tell(after)
+	time.Sleep(notice)
+	return e.backends.stop(after, before-1)
+}
+
+// restart drains tasks, ends them and starts them again. listed tasks keep their
+// place in the set meanwhile.
+func (e *experiment) restart(first, last int, listed bool) error {
+	set := e.frontends.set
+	if listed {
+		e.promised += e.frontends.connectionsTo(first, last)
+	} else {
+		e.tell(set.numbers, slices.Collect(between(first, last))...)
+	}
+	if err := e.backends.stop(first, last); err != nil {
+		return err
+	}
+	time.Sleep(away)
+	if err := e.backends.start(first, last); err != nil {
+		return err
+	}
+	if !listed {
+		e.tell(set.numbers)
+	}
+	return nil
+}
+
+// tell makes so many backends, but for the missing ones, the set that frontends
+// know.
+func (e *experiment) tell(numbers int, missing ...int) {
+	e.promised += e.frontends.tell(backendSet{numbers, missing})
+}
+
+func between(first, last int) func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		for n := first; n <= last && yield(n); n++ {
+		}
+	}
+}
+
+// each does something with several tasks at once.
+func each(first, last int, do func(n int) error) error {
+	errs := make([]error, last-first+1)
+	var doing sync.WaitGroup
+	for n := range between(first, last) {
+		doing.Go(func() { errs[n-first] = do(n) })
+	}
+	doing.Wait()
+	return errors.Join(errs...)
+}
+
+func within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
