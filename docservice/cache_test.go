@@ -45,7 +45,7 @@ func cachedFixture(t testing.TB, servers ...*memcachedtest.Server) (*fixture, *C
 // waitStats waits until the cache's statistics are as wanted.
 func waitStats(t testing.TB, cache *Cache, what string, wanted func(CacheStats) bool) {
 	t.Helper()
-	require.Eventually(t, func() bool { return wanted(cache.Stats()) }, 20*time.Second, time.Millisecond, what)
+	require.Eventually(t, func() bool { return wanted(cache.Stats()) }, patience, time.Millisecond, what)
 }
 
 // place is where a document is in the cache.
@@ -94,7 +94,7 @@ func TestCacheIsLoadedByTheTail(t *testing.T) {
 	requireNone(t, c, "a-8", ErrNotFound)
 	require.EqualValues(t, 501, cache.Stats().Hits)
 	for _, p := range []place{before, gone} {
-		require.Eventually(t, func() bool { _, there := p.get(); return !there }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { _, there := p.get(); return !there }, patience, time.Millisecond)
 	}
 }
 

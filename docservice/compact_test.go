@@ -98,7 +98,7 @@ func TestQuarantineOfARewrite(t *testing.T) {
 	waitFor(t, c, "the copy is sound", noFaults)
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	f.waitRemoved(path + queue.AsideSuffix)
-	require.Eventually(t, func() bool { return len(f.keptResults()) == 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.keptResults()) == 2 }, patience, time.Millisecond)
 	require.Contains(t, f.keptResults(), segmentKey{1, 1})
 }
 

@@ -3,6 +3,7 @@ package docservice
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,30 +15,68 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/jobs"
+	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
-// compressedDocuments is enough for a dictionary to be trained and used.
-const compressedDocuments = 12_000
+// compressedDocuments is enough for a dictionary to be trained and used: it is waited
+// for when 2 MiB are there without one.
+const compressedDocuments = 3_500
 
-// compressedFixture is a queue of made-up jobs in which the later ones need a
-// dictionary, and what was appended.
-func compressedFixture(t testing.TB, codec string) (*fixture, map[string][]byte) {
+// compressedQueue is the files of a queue of made-up jobs, the last of them open, in
+// which the later ones need a dictionary, and what was appended. It is not to be changed.
+type compressedQueue struct {
+	files     map[string][]byte
+	documents map[string][]byte
+}
+
+// compressedQueues are made once for each codec, by the first test that needs one:
+// under the race detector training takes long.
+var compressedQueues = func() map[string]func(testing.TB) *compressedQueue {
+	queues := map[string]func(testing.TB) *compressedQueue{}
+	for _, codec := range queue.Codecs() {
+		var once sync.Once
+		var made *compressedQueue
+		queues[codec] = func(t testing.TB) *compressedQueue {
+			once.Do(func() { made = newCompressedQueue(t, codec) })
+			require.NotNil(t, made, "an earlier test could not make it")
+			return made
+		}
+	}
+	return queues
+}()
+
+func newCompressedQueue(t testing.TB, codec string) *compressedQueue {
+	q := &compressedQueue{files: map[string][]byte{}, documents: map[string][]byte{}}
 	f := newMemFixture(t)
 	writer, err := queue.OpenWriter(f.queueDir, &queue.WriterOptions{FS: f.fs, Codec: codec, Now: f.clock.Now})
 	require.NoError(t, err)
-	f.writer = writer
-	t.Cleanup(func() { writer.Close() })
+	defer writer.Close()
 	postings := jobs.New(1)
-	documents := make(map[string][]byte)
 	for i := range compressedDocuments {
 		id, document := jobs.ID(i+1), postings.Next()
-		documents[id] = document
+		q.documents[id] = document
 		_, err := writer.Append([]byte(id), document)
 		require.NoError(t, err)
 	}
 	require.NoError(t, writer.Flush())
-	return f, documents
+	names, err := f.fs.List(f.queueDir)
+	require.NoError(t, err)
+	for _, name := range names {
+		if _, ok := queue.ParseFileName(name); ok {
+			q.files[name], err = vfs.ReadFile(f.fs, filepath.Join(f.queueDir, name))
+			require.NoError(t, err)
+		}
+	}
+	return q
+}
+
+// compressedFixture has such a queue.
+func compressedFixture(t testing.TB, codec string) (f *fixture, documents map[string][]byte) {
+	q := compressedQueues[codec](t)
+	f = newMemFixture(t)
+	f.bring(q.files)
+	return f, q.documents
 }
 
 // lastID is the id of a document that needs a dictionary.

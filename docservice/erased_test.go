@@ -79,7 +79,7 @@ func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
 	require.NoError(t, c.WaitFor(soon(t), deleted))
 	cache.enqueue(cacheLoad{store: s, id: "a", entry: entry}) // as of a fetch that began before
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 2 })
-	require.Eventually(t, func() bool { _, there := at.get(); return !there }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, there := at.get(); return !there }, patience, time.Millisecond)
 }
 
 func TestUnsettledRuns(t *testing.T) {

@@ -40,7 +40,7 @@ func (f *fixture) exists(path string) bool {
 
 func (f *fixture) waitRemoved(path string) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return !f.exists(path) }, 20*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return !f.exists(path) }, patience, time.Millisecond)
 }
 
 func quarantined(n uint64) func(Status) bool {
@@ -232,7 +232,7 @@ func (b *logBuffer) wait(t *testing.T, text string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return bytes.Contains(b.buffer.Bytes(), []byte(text))
-	}, 20*time.Second, time.Millisecond, "waiting for the log to say %q", text)
+	}, patience, time.Millisecond, "waiting for the log to say %q", text)
 }
 
 func (f *fixture) captureLog() *logBuffer {

@@ -265,7 +265,7 @@ func TestCrashDuringSuccession(t *testing.T) {
 			_, err := c.Locate([]byte("b-1"))
 			return err == nil && !f.exists(filepath.Join(f.queueDir, ReplacedDir))
 		}
-		require.Eventually(t, func() bool { return crashed.Load() || served() }, 20*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return crashed.Load() || served() }, patience, 100*time.Microsecond)
 		clone := mem.CrashClone(vfs.KeepRandom(random.Uint64()))
 		done := !crashed.Load()
 		_ = c.Close() // it may have failed with the disk

@@ -33,7 +33,7 @@ func (f *fixture) keptResults() map[segmentKey]finding {
 
 func (f *fixture) waitVerified(segments int) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return len(f.keptResults()) == segments }, 20*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return len(f.keptResults()) == segments }, patience, time.Millisecond)
 }
 
 // A restart reads only what it has not read before.

@@ -95,6 +95,32 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	assert.Zero(t, infos[1].DictionaryBytes, "the dictionary died with its writer")
 }
 
+// TestCloseTrainsNothing that nobody would use, but sealing does.
+func TestCloseTrainsNothing(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		opts := testOptions(newMem(t))
+		opts.Codec, opts.dictionaryBytes = "s2", 1<<10
+		w, err := OpenWriter(queueDir, opts)
+		require.NoError(t, err)
+		trainings := 0
+		train := w.codec.train
+		w.codec.train = func(sample [][]byte, size int) ([]byte, error) {
+			trainings++
+			return train(sample, size)
+		}
+		w.options.BlockBytes = MaxBlockBytes // so that none ends before
+		for i := range 100 {
+			_, err := w.Append(fmt.Append(nil, i), []byte(posting(i)))
+			require.NoError(t, err)
+		}
+		if !closes {
+			require.NoError(t, w.Seal())
+		}
+		require.NoError(t, w.Close())
+		require.Equal(t, closes, trainings == 0)
+	}
+}
+
 // TestUselessSampleGivesNoDictionary: random bytes have nothing in common.
 func TestUselessSampleGivesNoDictionary(t *testing.T) {
 	random := testseed.Rand(t)

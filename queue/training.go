@@ -17,8 +17,8 @@ func (w *Writer) train() {
 	if w.mu.dictionary == nil {
 		share = firstShare
 	}
-	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < share*int64(size) {
-		return
+	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < share*int64(size) || w.mu.closed {
+		return // of a Writer that is being closed nobody would use it
 	}
 	var inUse []byte
 	if w.mu.dictionary != nil {

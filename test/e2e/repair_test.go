@@ -60,7 +60,7 @@ func TestRepairedSourceIsFollowed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(copied.target, filepath.Base(left[0])))
 		return err == nil
-	}, 30*time.Second, 10*time.Millisecond, "the copy is not ahead of its source")
+	}, 3*time.Minute, 10*time.Millisecond, "the copy is not ahead of its source")
 	d.waitDocument(t, victim.id, victim.line)
 	run([]byte(`{"id":"new","x":1}`+"\n"), "append", "--codec", "none")
 	d.waitDocument(t, "new", []byte(`{"id":"new","x":1}`))

@@ -46,7 +46,7 @@ func (s *Server) Restart() {
 			return false
 		}
 		return conn.Close() == nil
-	}, 10*time.Second, time.Millisecond, "memcached does not listen on %s", s.Address)
+	}, time.Minute, time.Millisecond, "memcached does not listen on %s", s.Address)
 }
 
 // Kill ends the process at once and returns when it has ended.
