@@ -113,51 +113,65 @@ func (f *fleet) until(end int64) {
 	}
 }
 
-// A restarted server is empty and offers 0, 1, 2 to everybody at once. The clients
-// come spread over half a second, it is not flooded with leases, and gets no more
-// than a little over its share of the requests.
+// A restarted server is empty and offers 0, 1, 2 to everybody at once, and so does a
+// new one, of which all clients hear in the same moment. The clients come spread over
+// half a second, it is not flooded with leases, and gets no more than a little over its
+// share of the requests.
 func TestTrapTheRestartHerd(t *testing.T) {
-	rng := testseed.PCG(t)
-	const servers, clients, size, concurrent, restarted = 10, 50, 20, 6, 4
-	f := newFleet(t, servers, clients, size, rng)
-	f.trust()
-	f.settle(rng)
-	f.crash(restarted)
-	f.until(f.now + 30e9)
-	f.down[restarted] = false
+	const servers = 10
+	for name, appear := range map[string]func(f *fleet) (server int32){
+		"restarted": func(f *fleet) int32 {
+			f.crash(4)
+			f.until(f.now + 30e9)
+			f.down[4] = false
+			return 4
+		},
+		"new": func(f *fleet) int32 { return f.addServer() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := testseed.PCG(t)
+			const clients, size, concurrent = 50, 20, 6
+			f := newFleet(t, servers, clients, size, rng)
+			f.trust()
+			f.settle(rng)
+			f.until(f.now + 120e9) // now questions are rare
+			server := appear(f)
+			most, leased := f.mostLeasesAtOnce(server)
+			total := f.boards[server].Taken()
+			require.Greater(t, total, clients*size/servers/2, "the clients come")
+			require.LessOrEqual(t, most, total/8, "and not at once: %v", leased[:100])
+			f.check()
 
-	const window = 10e6
-	most, begun := 0, f.now
-	var leased []int
-	for f.now < begun+10e9 {
-		before := f.boards[restarted].Taken()
-		f.until(f.now + window)
-		n := f.boards[restarted].Taken() - before
-		most = max(most, n)
-		leased = append(leased, n)
+			w := newWork(f, rng)
+			for _, c := range f.all {
+				for range concurrent {
+					w.begin(c)
+				}
+			}
+			for range 200 {
+				for _, c := range f.all {
+					w.run(c, 1)
+				}
+			}
+			require.LessOrEqual(t, w.share(int(server)), 1.5)
+		})
+	}
+}
+
+// mostLeasesAtOnce has the clients ask for 10 s, and counts how many slots a server
+// gives out in each 10 ms.
+func (f *fleet) mostLeasesAtOnce(server int32) (most int, leased []int) {
+	for end := f.now + 10e9; f.now < end; {
+		before := f.boards[server].Taken()
+		f.until(f.now + 10e6)
+		leased = append(leased, f.boards[server].Taken()-before)
 		for _, c := range f.all {
-			if c.ladder.Peer(restarted).Held > 0 { // a request has found that it is well
-				c.ladder.Learn(f.now, restarted, Success, c.rng)
+			if c.ladder.Peer(server).Held > 0 { // a request has found that it is well
+				c.ladder.Learn(f.now, server, Success, c.rng)
 			}
 		}
 	}
-	total := f.boards[restarted].Taken()
-	require.Greater(t, total, clients*size/servers/2, "the clients come")
-	require.LessOrEqual(t, most, total/8, "and not at once: %v", leased)
-	f.check()
-
-	w := newWork(f, rng)
-	for _, c := range f.all {
-		for range concurrent {
-			w.begin(c)
-		}
-	}
-	for range 200 {
-		for _, c := range f.all {
-			w.run(c, 1)
-		}
-	}
-	require.LessOrEqual(t, w.share(restarted), 1.5)
+	return slices.Max(leased), leased
 }
 
 // A preference that feeds itself: with a fixed order among equals the first servers
