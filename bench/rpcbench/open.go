@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"docstore/internal/openloop"
 )
 
 // An openLoad is requests that are due at random moments, at a rate of all
@@ -103,13 +104,13 @@ func (l openLoad) measure(c contestant, address string) (r openResult, err error
 
 func (l openLoad) run(client client) (r openResult, err error) {
 	var (
-		parts = make([]openResult, openSenders)
-		errs  = make([]error, openSenders)
-		wg    sync.WaitGroup
-		start = time.Now()
+		parts    = make([]openResult, openSenders)
+		errs     = make([]error, openSenders)
+		wg       sync.WaitGroup
+		schedule = openloop.New(time.Now(), l.duration, l.rate) // the same moments for every contestant
 	)
 	for i := range openSenders {
-		wg.Go(func() { parts[i], errs[i] = l.send(client, i, start) })
+		wg.Go(func() { parts[i], errs[i] = send(client, i, schedule) })
 	}
 	wg.Wait()
 	for _, part := range parts {
@@ -125,21 +126,16 @@ func (l openLoad) run(client client) (r openResult, err error) {
 }
 
 // send is one sender.
-func (l openLoad) send(client client, sender int, start time.Time) (r openResult, err error) {
-	rng := rand.New(rand.NewPCG(uint64(sender), 1)) // the same moments for every contestant
+func send(client client, sender int, schedule *openloop.Schedule) (r openResult, err error) {
 	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*kilobyte)
-	mean := float64(time.Second) * openSenders / l.rate
-	due := start
 	for {
-		due = due.Add(time.Duration(rng.ExpFloat64() * mean))
-		if due.Sub(start) > l.duration {
+		free := time.Now()
+		due, ok := schedule.Next(context.Background())
+		if !ok {
 			return r, nil
 		}
-		free := time.Now()
-		time.Sleep(due.Sub(free))
-		now := time.Now()
 		if free.Before(due) {
-			r.late = append(r.late, uint32(now.Sub(due)))
+			r.late = append(r.late, uint32(time.Since(due)))
 		}
 		putRequest(request, uint64(len(r.times)), kilobyte)
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)

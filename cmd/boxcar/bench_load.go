@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
+	"docstore/internal/openloop"
 )
 
 // A target is called with an empty slice to append the answer to, and returns it
@@ -24,58 +24,7 @@ type load struct {
 	warmup   time.Duration
 	timeout  time.Duration // of a call
 	callers  int
-}
-
-// A schedule is the moments when calls are due. All callers take from one, so that
-// whoever is free makes the call that is due next.
-type schedule struct {
-	mu   sync.Mutex
-	rng  *rand.Rand
-	next time.Time
-	end  time.Time
-	mean float64 // nanoseconds between two; 0 if the next is always due now
-}
-
-// newSchedule has the same gaps each time.
-func newSchedule(start time.Time, duration time.Duration, rate float64) *schedule {
-	s := &schedule{rng: rand.New(rand.NewPCG(1, 2)), next: start, end: start.Add(duration)}
-	if rate > 0 {
-		s.mean = float64(time.Second) / rate
-		s.advance()
-	}
-	return s
-}
-
-// advance draws the gap to the next call: exponential, as between the calls of
-// many who do not know of each other.
-func (s *schedule) advance() {
-	s.next = s.next.Add(time.Duration(s.rng.ExpFloat64() * s.mean))
-}
-
-// take returns when the next call is due; false if there are no more.
-func (s *schedule) take(now time.Time) (due time.Time, ok bool) {
-	if s.mean == 0 {
-		return now, now.Before(s.end)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	due = s.next
-	if !due.Before(s.end) {
-		return due, false
-	}
-	s.advance()
-	return due, true
-}
-
-// rest counts the calls that were due by now and that nobody took.
-func (s *schedule) rest(now time.Time) (n int64) {
-	if s.mean == 0 {
-		return 0
-	}
-	for due, ok := s.take(now); ok && !due.After(now); due, ok = s.take(now) {
-		n++
-	}
-	return n
+	sleep    func(time.Duration) // nil for the kernel's: see openloop.Schedule
 }
 
 // A tally is what has been measured, of all callers.
@@ -145,44 +94,45 @@ func (l load) run(ctx context.Context, call target) report {
 		warm.run(ctx, call)
 	}
 	start := time.Now()
-	s := newSchedule(start, l.duration, l.rate)
+	end := start.Add(l.duration)
+	var s *openloop.Schedule
+	if l.rate > 0 {
+		s = openloop.New(start, l.duration, l.rate)
+		if l.sleep != nil {
+			s.Sleep = l.sleep
+		}
+	}
 	t := newTally(l.duration + 2*l.timeout + time.Second)
 	var callers sync.WaitGroup
 	for range l.callers {
-		callers.Go(func() { l.caller(ctx, s, t, call) })
+		callers.Go(func() { l.caller(ctx, s, end, t, call) })
 	}
 	callers.Wait()
 	select { // the last call was due a little before the end
-	case <-time.After(time.Until(s.end)):
+	case <-time.After(time.Until(end)):
 	case <-ctx.Done():
 	}
 	now := time.Now()
-	return l.report(t, now.Sub(start), s.rest(now))
+	var unsent int64
+	if s != nil {
+		unsent = s.Missed(now)
+	}
+	return l.report(t, now.Sub(start), unsent)
 }
 
-// caller makes calls until none are due. When the callers cannot keep up, what is
+// caller makes calls until none are due: those of the schedule, or without one the
+// next when it has the answer to the last. When the callers cannot keep up, what is
 // left after the end and a timeout is not sent any more.
-func (l load) caller(ctx context.Context, s *schedule, t *tally, call target) {
+func (l load) caller(ctx context.Context, s *openloop.Schedule, end time.Time, t *tally, call target) {
 	var dst []byte
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		free := time.Now()
-		if free.After(s.end.Add(l.timeout)) {
-			return
+		due, ok := free, free.Before(end)
+		if s != nil && !free.After(end.Add(l.timeout)) {
+			due, ok = s.Next(ctx)
 		}
-		due, ok := s.take(free)
 		if !ok {
 			return
-		}
-		busy := due.Before(free)
-		if !busy {
-			timer.Reset(due.Sub(free))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return
-			}
 		}
 		sent := time.Now()
 		within, cancel := context.WithTimeout(ctx, l.timeout)
@@ -191,7 +141,7 @@ func (l load) caller(ctx context.Context, s *schedule, t *tally, call target) {
 		if ctx.Err() != nil {
 			return // what failed because of that is no answer of the servers
 		}
-		t.record(due, sent, time.Now(), busy, err)
+		t.record(due, sent, time.Now(), due.Before(free), err)
 		dst = out
 	}
 }

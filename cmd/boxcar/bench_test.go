@@ -34,7 +34,7 @@ func stalling(n int, long time.Duration) target {
 // for it, which shows in the open loop only.
 func TestBenchDoesNotHideWhatWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1}
+		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), stalling(500, 100*time.Millisecond))
 		require.InDelta(t, 1000, r.Calls, 100)
 		require.InDelta(t, 100, r.Busy, 30)
@@ -54,7 +54,7 @@ func TestBenchDoesNotHideWhatWaited(t *testing.T) {
 
 func TestBenchSaysWhatItCouldNotSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1}
+		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), func(_ context.Context, dst []byte) ([]byte, error) {
 			time.Sleep(10 * time.Millisecond)
 			return dst, nil
@@ -68,7 +68,7 @@ func TestBenchWarmsUpAndEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
 		call := func(_ context.Context, dst []byte) ([]byte, error) { made++; return dst, nil }
-		l := load{rate: 100, duration: time.Second, warmup: time.Second, timeout: time.Second, callers: 1}
+		l := load{rate: 100, duration: time.Second, warmup: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), call)
 		require.EqualValues(t, made, 2*r.Calls)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
