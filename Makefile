@@ -5,10 +5,10 @@ TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages test test-ui check lint fmt race soak bench proto setup clean
+.PHONY: help demo build packages test test-ui check lint fmt race soak bench bench-report proto setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run the whole of it in one process, on made-up job postings
 	$(GO) run ./cmd/docserviced demo
@@ -47,6 +47,9 @@ soak: setup ## the long runs: every seed, every kill, the fuzzers
 
 bench: ## the benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-report: ## all benchmarks beside their rivals, resumed: docs/benchmarks.md (20 minutes; SIZE=full takes hours)
+	cd bench && $(GO) run ./report -size $(or $(SIZE),quick)
 
 packages: ## build the Debian package into dist/
 	scripts/package

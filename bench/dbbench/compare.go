@@ -38,6 +38,9 @@ func compare(s settings) (err error) {
 			if s.kept(file, name, round+1) {
 				continue
 			}
+			if file != nil { // a long report tells where it is
+				fmt.Fprintf(os.Stderr, "dbbench: round %d of %d: %s\n", round+1, s.rounds, name)
+			}
 			fresh, err := child(s, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)

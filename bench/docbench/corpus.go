@@ -48,6 +48,14 @@ func (c *corpus) number(id string) (n int, ok bool) {
 	return n, n >= 0
 }
 
+// bytes is what a file's documents have together, or about what made ones have.
+func (c *corpus) bytes() (total float64) {
+	for _, line := range c.lines {
+		total += float64(len(line))
+	}
+	return total + float64(c.made)*madeBytes
+}
+
 // line appends document n to dst.
 func (c *corpus) line(dst []byte, n int) []byte {
 	if c.made == 0 {

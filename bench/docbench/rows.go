@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &rig{dir: dir, memory: s.memory}
+	r := &rig{dir: dir, bin: s.bin, memory: s.memory}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	contestants, err := s.load(ctx, r, documents, keeper)
 	defer func() {
@@ -108,7 +108,7 @@ func (s *settings) load(ctx context.Context, r *rig, documents *corpus, keeper *
 		if err != nil {
 			return contestants, fmt.Errorf("%s: %w", name, err)
 		}
-		all := figures{"seconds": time.Since(started).Seconds(), "documents": float64(documents.size())}
+		all := figures{"seconds": time.Since(started).Seconds(), "documents": float64(documents.size()), "document bytes": documents.bytes()}
 		for name, figure := range told {
 			all[name] = figure
 		}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"docstore/bench/internal/results"
+)
+
+// measure runs the chosen steps.
+func (s *settings) measure() error {
+	file, err := filepath.Abs(s.files[0])
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if !s.dryRun {
+		if err := s.build(); err != nil {
+			return err
+		}
+	}
+	for i, one := range s.chosen {
+		args := strings.Fields(one.command(s.size))
+		if one.corpus {
+			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
+				fmt.Printf("report: %s is left out: there is no %s; see -corpus\n", one.name, s.corpus)
+				continue
+			}
+			args = append(args, s.corpus)
+		}
+		started := time.Now()
+		fmt.Printf("report: %d of %d: %s: %s %s\n", i+1, len(s.chosen), one.name, one.program, strings.Join(args, " "))
+		if s.dryRun {
+			continue
+		}
+		if one.program == "gotest" {
+			err = s.goTest(one, args, file)
+		} else {
+			err = s.runProgram(one, args, file)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.name, err)
+		}
+		fmt.Printf("report: %s took %.0f s\n", one.name, time.Since(started).Seconds())
+	}
+	return nil
+}
+
+// build builds the programs, dbbench with the engines of C where their libraries are.
+func (s *settings) build() error {
+	programs := map[string]bool{}
+	for _, one := range s.chosen {
+		if one.program == "gotest" || programs[one.program] {
+			continue
+		}
+		programs[one.program] = true
+		if one.program == "dbbench" && goBuild(s.tempDir, one.program, "-tags", "cgo_rivals") == nil {
+			continue
+		}
+		if one.program == "dbbench" {
+			fmt.Println("report: dbbench is built without LevelDB, RocksDB, Kyoto Cabinet and LMDB; bench/setup installs their libraries")
+		}
+		if err := goBuild(s.tempDir, one.program); err != nil {
+			return err
+		}
+	}
+	if programs["docbench"] {
+		return runIn("..", "go", "build", "-o", s.tempDir+string(filepath.Separator), "./cmd/docstore-updater", "./cmd/docserviced")
+	}
+	return nil
+}
+
+// runIn runs a command that has nothing to say unless it fails.
+func runIn(dir, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func goBuild(dir, program string, flags ...string) error {
+	return runIn(".", "go", append(append([]string{"build"}, flags...), "-o", filepath.Join(dir, program), "./"+program)...)
+}
+
+// runProgram runs a step that keeps its results itself.
+func (s *settings) runProgram(one step, args []string, file string) error {
+	last := len(args)
+	if one.corpus {
+		last-- // flags come before the file
+	}
+	all := append(append(append([]string{}, args[:last]...), "-results", file, "-table", one.name), args[last:]...)
+	if one.program == "docbench" {
+		all = append([]string{"-bin", s.tempDir}, all...)
+	}
+	cmd := exec.Command(filepath.Join(s.tempDir, one.program), all...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// goTest runs the benchmarks beside the code of a package: args has the package, the
+// pattern and flags.
+func (s *settings) goTest(one step, args []string, file string) (err error) {
+	keeper, err := results.NewKeeper("gotest", one.name, strings.Join(args, " "), file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keeper.Close()) }()
+	if keeper.Has("all", "done", 1) {
+		return nil
+	}
+	cmd := exec.Command("go", append([]string{"test", args[0], "-run", "^$", "-timeout", "30m", "-bench", args[1]}, args[2:]...)...)
+	cmd.Dir = ".." // the product's module
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	fmt.Print(string(out))
+	if err != nil {
+		return err
+	}
+	rounds := map[string]int{}
+	for _, b := range parseBenchmarks(out) {
+		rounds[b.name]++
+		if err := keeper.Add(b.name, "benchmark", rounds[b.name], b.figures); err != nil {
+			return err
+		}
+	}
+	if len(rounds) == 0 {
+		return errors.New("no benchmark has run")
+	}
+	return keeper.Add("all", "done", 1, map[string]float64{"benchmarks": float64(len(rounds))})
+}
+
+// goBenchmark is a line of go test -bench.
+type goBenchmark struct {
+	name    string // without Benchmark and the number of processors
+	figures map[string]float64
+}
+
+// parseBenchmarks finds the lines of benchmarks.
+func parseBenchmarks(out []byte) (all []goBenchmark) {
+	for line := range bytes.Lines(out) {
+		fields := strings.Fields(string(line))
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		b := goBenchmark{strings.TrimPrefix(fields[0], "Benchmark"), map[string]float64{}}
+		if at := strings.LastIndexByte(b.name, '-'); at >= 0 {
+			if _, err := strconv.Atoi(b.name[at+1:]); err == nil {
+				b.name = b.name[:at]
+			}
+		}
+		for i := 2; i+1 < len(fields); i += 2 {
+			if figure, err := strconv.ParseFloat(fields[i], 64); err == nil {
+				b.figures[fields[i+1]] = figure
+			}
+		}
+		if len(b.figures) > 0 {
+			all = append(all, b)
+		}
+	}
+	return all
+}

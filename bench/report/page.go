@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// page is docs/benchmarks.md.
+type page struct {
+	set      set
+	size     string
+	pictures map[string][]string // links, by section
+	out      bytes.Buffer
+}
+
+// A section is a part of the page: tables of results.
+type section struct {
+	title  string
+	tables []string // without any of their results the section is said to be skipped
+	intro  string
+	render func(p *page)
+}
+
+// render writes the page.
+func (p *page) render() []byte {
+	p.head()
+	p.goals()
+	p.losses()
+	for _, s := range sections {
+		p.printf("\n## %s\n\n%s\n", s.title, strings.TrimSpace(s.intro))
+		if !slices.ContainsFunc(s.tables, func(table string) bool { return len(p.set.of(table, "", "")) > 0 }) {
+			p.printf("\n**Skipped in this run.** %s\n", skipped[s.tables[0]])
+			continue
+		}
+		s.render(p)
+		for _, link := range p.pictures[s.tables[0]] {
+			p.printf("\n%s\n", link)
+		}
+		p.commands(s.tables)
+	}
+	return bytes.TrimSpace(p.out.Bytes())
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+
+// head tells what the figures hold for.
+func (p *page) head() {
+	var first, last time.Time
+	var commits, machines []string
+	warnings := map[string]int{}
+	for _, r := range p.set.all {
+		if first.IsZero() || r.Date.Before(first) {
+			first = r.Date
+		}
+		if r.Date.After(last) {
+			last = r.Date
+		}
+		commits, machines = addNew(commits, r.Commit), addNew(machines, r.Machine)
+		for _, w := range r.Warnings {
+			if strings.HasPrefix(w, "others took") {
+				w = "others took more than a tenth of the processors (marked * below)"
+			}
+			warnings[w]++
+		}
+	}
+	p.printf("# Benchmarks\n\n<!-- written by bench/report; what it says of reasons is in bench/report/reasons.go -->\n\n%s\n\n", strings.TrimSpace(preface))
+	p.printf("| | |\n|---|---|\n| size | %s |\n| measured | %s to %s |\n| commit | %s |\n| machine | %s |\n",
+		p.size, first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "), strings.Join(machines, "; "))
+	p.printf("| results | %d, each one contestant in one phase of one round |\n", len(p.set.all))
+	for _, w := range sortedKeys(warnings) {
+		p.printf("| **warning** | %s: %d results |\n", w, warnings[w])
+	}
+	p.printf("\n`%s`\n\n%s\n", reportCommand(p.size), strings.TrimSpace(reading))
+}
+
+func reportCommand(size string) string {
+	if size == "quick" {
+		return "make bench-report"
+	}
+	return "make bench-report SIZE=" + size
+}
+
+func addNew(names []string, name string) []string {
+	if slices.Contains(names, name) {
+		return names
+	}
+	return append(names, name)
+}
+
+func sortedKeys[V any](m map[string]V) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// goals marks each goal.
+func (p *page) goals() {
+	p.printf("\n## Goals\n\n%s\n\n| | goal | wanted | measured | |\n|---|---|---|---|---|\n", strings.TrimSpace(goalsIntro))
+	var missed []string
+	for _, g := range goals {
+		wanted := g.wants()
+		if g.told != nil {
+			p.printf("| %s | %s | %s | %s | %s |\n", g.issue, g.text, wanted, g.told.figure, mark(g.told.reached))
+			if g.reason != "" {
+				missed = append(missed, fmt.Sprintf("- **%s, %s**: %s", g.issue, g.text, g.reason))
+			}
+			continue
+		}
+		figure, detail, ok := g.measured(p.set)
+		if !ok {
+			p.printf("| %s | %s | %s | | not measured in this run |\n", g.issue, g.text, wanted)
+			continue
+		}
+		reached := g.reached(figure)
+		p.printf("| %s | %s | %s | %s%s | %s |\n", g.issue, g.text, wanted, g.format(figure), detail, mark(reached))
+		if !reached {
+			reason := g.reason
+			if reason == "" {
+				reason = "missed in this run; see the spread and the warnings above."
+			}
+			missed = append(missed, fmt.Sprintf("- **%s, %s**: %s", g.issue, g.text, reason))
+		}
+	}
+	if len(missed) > 0 {
+		p.printf("\nWhat holds the others back:\n\n%s\n", strings.Join(missed, "\n"))
+	}
+}
+
+func mark(reached bool) string {
+	if reached {
+		return "reached"
+	}
+	return "**missed**"
+}
+
+// A race is a figure by which contestants of a table are compared.
+type race struct {
+	table, ours, figure string
+	least               bool // the least wins
+	not                 []string
+}
+
+// races are those that the page looks through for what is lost.
+var races = []race{
+	{table: "article", ours: "docstore", figure: "ops/s"},
+	{table: "limited", ours: "docstore", figure: "ops/s"},
+	{table: "workloads", ours: "docstore", figure: "ops/s"},
+	{table: "values", ours: "docstore", figure: "ops/s"},
+	{table: "latency", ours: "docstore", figure: "p999 ns", least: true},
+	{table: "calls", ours: "boxcar", figure: "ops/s", not: []string{"boxcar-classic"}},
+	{table: "sizes", ours: "boxcar", figure: "ops/s"},
+	{table: "rpc", ours: "boxcar", figure: "p99 ns", least: true},
+	{table: "connections", ours: "boxcar", figure: "server bytes", least: true},
+	{table: "documents", ours: "docstore", figure: "documents/s", not: []string{"docstore-none"}},
+	{table: "debian", ours: "docstore", figure: "documents/s", not: []string{"docstore-none", "docstore-zstd"}},
+	{table: "scarce", ours: "docstore", figure: "documents/s"},
+}
+
+// losses lists where a rival is ahead.
+func (p *page) losses() {
+	p.printf("\n## Where we lose\n\n%s\n\n| table | phase | ours | the best rival | ours / its |\n|---|---|---|---|---|\n", strings.TrimSpace(lossesIntro))
+	lost := 0
+	for _, r := range races {
+		for _, phase := range p.set.phases(r.table) {
+			ours, ok := p.set.cell(r.table, r.ours, phase, r.figure)
+			rivals := slices.DeleteFunc(p.set.contestants(r.table), func(name string) bool { return name == r.ours || slices.Contains(r.not, name) })
+			name, theirs, there := p.set.best(r.table, phase, r.figure, r.least, rivals...)
+			if !ok || !there || (ours.Median >= theirs.Median) != r.least {
+				continue
+			}
+			format := number
+			if strings.HasSuffix(r.figure, " ns") {
+				format = duration
+			}
+			lost++
+			p.printf("| %s, %s | %s | %s | %s %s | %s |\n", r.table, unit(r.figure), phase, ours.as(format), name, theirs.as(format), digits(ours.Median/theirs.Median))
+		}
+	}
+	if lost == 0 {
+		p.printf("| none | | | | |\n")
+	}
+	p.printf("\n%s\n", strings.TrimSpace(lossesReasons))
+}
+
+// unit is a figure's name for people.
+func unit(figure string) string {
+	switch figure {
+	case "p999 ns":
+		return "p99.9"
+	case "p99 ns":
+		return "p99"
+	}
+	return figure
+}
+
+// commands tells how tables were made.
+func (p *page) commands(tables []string) {
+	p.printf("\n")
+	for _, s := range steps {
+		if !slices.Contains(tables, s.name) {
+			continue
+		}
+		command := "cd bench && go run ./" + s.program
+		if s.program == "gotest" {
+			fields := strings.Fields(s.command(p.size))
+			p.printf("    go test %s -run '^$' -bench '%s' %s\n", fields[0], fields[1], strings.Join(fields[2:], " "))
+			continue
+		}
+		tail := ""
+		if s.corpus {
+			tail = " debian-packages.ndjson.gz"
+		}
+		p.printf("    %s%s%s\n", command, " "+strings.Join(strings.Fields(s.command(p.size)), " "), tail)
+	}
+}
+
+// A column of a table of contestants.
+type column struct {
+	head, figure string
+	format       func(float64) string
+}
+
+// matrix is a table of rates with a row for each contestant and a column for each phase.
+func (p *page) matrix(table string) {
+	phases, contestants := p.set.phases(table), p.set.contestants(table)
+	p.printf("\n| %s | %s |\n|---%s|\n", rate, strings.Join(phases, " | "), strings.Repeat("|---", len(phases)))
+	for _, contestant := range contestants {
+		p.printf("| %s |", contestant)
+		for _, phase := range phases {
+			p.printf(" %s |", p.rate(table, contestant, phase))
+		}
+		p.printf("\n")
+	}
+}
+
+// turned is a matrix with a row for each phase.
+func (p *page) turned(table string) {
+	phases, contestants := p.set.phases(table), p.set.contestants(table)
+	p.printf("\n| %s | %s |\n|---%s|\n", rate, strings.Join(contestants, " | "), strings.Repeat("|---", len(contestants)))
+	for _, phase := range phases {
+		p.printf("| %s |", phase)
+		for _, contestant := range contestants {
+			p.printf(" %s |", p.rate(table, contestant, phase))
+		}
+		p.printf("\n")
+	}
+}
+
+// rate is the figure that dbbench and rpcbench are about.
+const rate = "ops/s"
+
+// rate is that of a phase, empty if it was not measured.
+func (p *page) rate(table, contestant, phase string) string {
+	c, ok := p.set.cell(table, contestant, phase, rate)
+	if !ok {
+		return ""
+	}
+	return c.String()
+}
+
+// list is a table with a row for each contestant of a phase. With ours, the first column
+// is compared with that of others.
+func (p *page) list(table, phase, ours string, columns ...column) {
+	p.printf("\n| %s |", phase)
+	rule := "|---|"
+	for i, c := range columns {
+		p.printf(" %s |", c.head)
+		rule += "---|"
+		if i == 0 && ours != "" {
+			p.printf(" %s / it |", ours)
+			rule += "---|"
+		}
+	}
+	p.printf("\n%s\n", rule)
+	base, _ := p.set.cell(table, ours, phase, columns[0].figure)
+	for _, contestant := range p.set.contestants(table) {
+		if len(p.set.of(table, contestant, phase)) == 0 {
+			continue
+		}
+		p.printf("| %s |", contestant)
+		for i, column := range columns {
+			c, ok := p.set.cell(table, contestant, phase, column.figure)
+			text := ""
+			if ok {
+				text = c.as(column.format)
+			}
+			p.printf(" %s |", text)
+			if i == 0 && ours != "" {
+				p.printf(" %s |", digits(base.Median/c.Median))
+			}
+		}
+		p.printf("\n")
+	}
+}
