@@ -255,6 +255,11 @@ func TestPoissonMax(t *testing.T) {
 	require.InEpsilon(t, sum, poissonMax(mean, n), 0.03)
 }
 
+func TestPoissonMaxEndsWhateverIsRoundedOff(t *testing.T) {
+	mean := math.Float64frombits(0x404e0704ab606b7b) // 60.05, of which the sum of all chances stays below 1
+	require.InDelta(t, 98.5, poissonMax(mean, 100_000), 1)
+}
+
 func TestPictures(t *testing.T) {
 	for _, args := range []string{"", " -k 20,40", " -load 0.2,0.4", " -k 20,40 -hot 0"} {
 		file := filepath.Join(t.TempDir(), "out.png")

@@ -219,10 +219,11 @@ func poissonMax(mean float64, n int) float64 {
 	sum, below := 0.0, 0.0
 	for m := 0.0; ; m++ {
 		lg, _ := math.Lgamma(m + 1)
-		below += math.Exp(m*math.Log(mean) - mean - lg)
-		above := -math.Expm1(float64(n) * math.Log(min(below, 1)))
-		sum += above
-		if m > mean && above < 1e-9 {
+		at := math.Exp(m*math.Log(mean) - mean - lg)
+		below += at
+		sum -= math.Expm1(float64(n) * math.Log(min(below, 1)))
+		// Not until below is 1: what was rounded off may keep it from that for ever.
+		if m > mean && float64(n)*at < 1e-9 {
 			return sum
 		}
 	}
