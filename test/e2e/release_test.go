@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lastRelease is the commit whose commands those of now must get along with, in one
+// fleet and on the same files. A release moves it to its own tag.
+const lastRelease = "7d8d21f"
+
+// buildRelease builds the commands of the last release.
+func buildRelease(t *testing.T) (dir string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	git := func(args ...string) ([]byte, error) {
+		cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
+		return cmd.Output()
+	}
+	if _, err := git("cat-file", "-e", lastRelease+"^{commit}"); err != nil {
+		t.Skipf("the history does not reach back to %s: it was cloned without", lastRelease)
+	}
+	source, dir := t.TempDir(), t.TempDir()
+	archive, err := git("archive", lastRelease)
+	require.NoError(t, err)
+	unpack := exec.Command("tar", "-x", "-C", source)
+	unpack.Stdin = bytes.NewReader(archive)
+	out, err := unpack.CombinedOutput()
+	require.NoError(t, err, string(out))
+	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...")
+	build.Dir = source
+	out, err = build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
+}
+
+// TestLastRelease: clients of the last release are served by servers of now, and the
+// reverse, and either's daemon goes on with the queue and the index that the other's has
+// written, as in a rolling upgrade and when one is taken back.
+func TestLastRelease(t *testing.T) {
+	t.Parallel()
+	release := buildRelease(t)
+	dir := t.TempDir()
+	queue, data := filepath.Join(dir, "queue"), filepath.Join(dir, "data")
+	require.NoError(t, os.Mkdir(queue, 0o755))
+	documents := corpus(t)[:2000]
+	commands := map[string]string{"release": release, "now": binaries}
+	run := func(version, name string, stdin []byte, args ...string) string {
+		cmd := exec.Command(filepath.Join(commands[version], name), args...)
+		cmd.Stdin = bytes.NewReader(stdin)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s of %s: %s", name, version, stderr.String())
+		return string(out)
+	}
+	// Up, and down again, and up.
+	for step, server := range []string{"release", "now", "release", "now"} {
+		part := documents[step*500 : (step+1)*500]
+		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")
+		d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+		d.process = launch(t, exec.Command(filepath.Join(commands[server], "docserviced"), "serve", "--collection", collection+"="+queue,
+			"--data", data, "--boxcar", d.boxcar, "--http", d.http))
+		d.waitReady(t)
+		var want, ids strings.Builder
+		for _, document := range documents[:(step+1)*500] {
+			ids.WriteString(document.id + "\n")
+			want.WriteString(`{"id":"` + document.id + `","found":true,"document":` + string(document.line) + "}\n")
+		}
+		for _, client := range []string{"release", "now"} {
+			got := run(client, "boxcar", []byte(ids.String()), "mget", "--servers", d.boxcar, "--collection", collection, "-")
+			require.True(t, want.String() == got, "a client of %s and a server of %s", client, server)
+			got = run(client, "boxcar", nil, "get", "--servers", d.boxcar, "--collection", collection, documents[0].id)
+			require.Equal(t, string(documents[0].line)+"\n", got)
+			require.Contains(t, run(client, "boxcar", nil, "slots", "--servers", d.boxcar), "lowest free")
+			run(client, "boxcar", nil, "drain", "--servers", d.boxcar)
+			run(client, "boxcar", nil, "undrain", "--servers", d.boxcar)
+		}
+		d.stop(t)
+	}
+}
