@@ -83,14 +83,16 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 func indexSizes(dataDir string, names []string) (sizes map[string]int64, total int64) {
 	sizes = make(map[string]int64)
 	for _, name := range names {
+		// What cannot be read is not counted: it is only for the progress.
 		_ = filepath.WalkDir(filepath.Join(dataDir, name), func(_ string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return nil // it is only for the progress
+			if entry == nil || !entry.Type().IsRegular() {
+				return err
 			}
-			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			info, err := entry.Info()
+			if err == nil {
 				sizes[name] += info.Size()
 			}
-			return nil
+			return err
 		})
 		total += sizes[name]
 	}

@@ -1,0 +1,63 @@
+package guides
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	links    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headings = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+)
+
+// TestLinks: what pages link to is there, headings too.
+func TestLinks(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/format/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		pages = append(pages, found...)
+	}
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		for _, link := range links.FindAllStringSubmatch(read(t, page), -1) {
+			path, heading, _ := strings.Cut(link[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), filepath.FromSlash(path))
+				_, err := os.Stat(target)
+				require.NoError(t, err, "%s links to %s", page, link[1])
+			}
+			if heading != "" {
+				require.Contains(t, anchors(read(t, target)), heading, "%s links to %s", page, link[1])
+			}
+		}
+	}
+}
+
+// read returns a page without its fenced blocks.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return fenced.ReplaceAllString(string(content), "")
+}
+
+// anchors are the names of a page's headings in links.
+func anchors(page string) (names []string) {
+	for _, heading := range headings.FindAllStringSubmatch(page, -1) {
+		names = append(names, strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
+	}
+	return names
+}
