@@ -7,9 +7,13 @@ import "time"
 // together, and ServerStats, the board and MethodLoad tell of them. peer is who asks;
 // its Identity, or else its Address, has the rate of a client. The request is in
 // flight until leave is called, once. An error is an *Error of CodeResourceExhausted
-// that says why the server does not take it; a server that drains does, since who came
-// by another door has not been told to go elsewhere.
+// that says why the server does not take it, or what is wrong with the server's
+// options; one that drains does take it, since who came by another door has not been
+// told to go elsewhere.
 func (s *Server) Admit(peer *Peer) (leave func(), err error) {
+	if !s.usable() {
+		return nil, s.invalid
+	}
 	if why := s.admission.enter(time.Now(), clientOf(peer)); why != taken {
 		s.admission.refused[why].Add(1)
 		told := refusalTable[why]

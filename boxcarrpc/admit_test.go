@@ -41,4 +41,7 @@ func TestAdmissionOfAnotherDoor(t *testing.T) {
 	leave, err := s.Admit(&Peer{Address: here.Address, Identity: "frontend"})
 	require.NoError(t, err, "whoever has an identity is not the address")
 	leave()
+
+	_, err = NewServer(nil, nil).Admit(here)
+	require.ErrorContains(t, err, "a server needs a handler")
 }
