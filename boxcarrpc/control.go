@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Methods by which a server is controlled. They are streams, because a server that
@@ -20,6 +21,23 @@ const (
 	// MethodUndrain has the server call Undrain.
 	MethodUndrain = "/boxcar.v1.Server/Undrain"
 )
+
+// Tools are served beside the streams, so that a server with too much to do can still be
+// looked at and drained, within bounds of their own: a board is long where there are
+// many slots, and whoever may connect may ask for it.
+const (
+	maxTools = 16
+	toolTime = 10 * time.Second
+)
+
+// admitTool takes a stream of a tool in, or says why not. What was taken in leaves.
+func (s *Server) admitTool() refusal {
+	if s.counts.tools.Add(1) > maxTools {
+		s.counts.tools.Add(-1)
+		return refusedStreams
+	}
+	return taken
+}
 
 // isTool reports whether every server has this stream, whatever it serves besides
 // and whatever state it is in.

@@ -197,6 +197,18 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		}
 		time.Sleep(50 * time.Millisecond)
 	},
+	// Boards that are not received.
+	func(conn net.Conn, _ *rand.Rand) {
+		if !sendAll(conn, hostileHello) || !lanes(conn, 100) {
+			return
+		}
+		for number := range uint32(64) {
+			if !sendAll(conn, wire.AppendOpen(nil, number, wire.Open{Sequence: 1}, MethodBoard, nil)) {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	},
 	// Questions without end.
 	func(conn net.Conn, _ *rand.Rand) {
 		pings := bytes.Repeat(wire.AppendPing(nil, wire.TypePing, 7), 1000)

@@ -38,7 +38,7 @@ type Server struct {
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
 		requests, errors, panics, accepted, faults atomic.Uint64
-		streams                                    atomic.Int64
+		streams, tools                             atomic.Int64
 	}
 
 	mu struct {

@@ -170,12 +170,16 @@ func (c *serverConn) open(f wire.Frame) error {
 	if c.mu.streams[f.Lane] != nil {
 		return protocolError("OPEN of stream %d, which is open", f.Lane)
 	}
-	tool := isTool(string(method))
-	if !tool {
-		if why := c.admitStreamLocked(); why != taken {
-			c.refuseStream(f.Lane, head.Sequence, why)
-			return nil
+	tool, admit := isTool(string(method)), c.admitStreamLocked
+	if tool {
+		admit = c.server.admitTool
+		if head.Budget == 0 || head.Budget > toolTime {
+			head.Budget = toolTime
 		}
+	}
+	if why := admit(); why != taken {
+		c.refuseStream(f.Lane, head.Sequence, why)
+		return nil
 	}
 	s := &ServerStream{conn: c, tool: tool, method: string(method)}
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
@@ -265,7 +269,9 @@ func (s *ServerStream) end(err error) {
 	s.answer.Unlock()
 	c.mu.Lock()
 	c.mu.streams[s.number] = nil
-	if !s.tool {
+	if s.tool {
+		c.server.counts.tools.Add(-1)
+	} else {
 		c.server.counts.streams.Add(-1)
 		c.server.admission.leave()
 	}
