@@ -33,8 +33,8 @@
 // the empty key, which is no document's id, and applies the batch atomically
 // when nothing more is waiting or 4,096 entries or 1 MiB have come together.
 // Another one verifies each sealed segment that arrives, once for each version
-// of its file, and keeps the results over a restart. A [Service] answers docstore.v1.Documents (docservicepb) for
-// several collections, and a [Client] asks.
+// of its file, and keeps the results over a restart. A [Service] answers
+// docstore.v1.Documents (docservicepb) for several collections, and a [Client] asks.
 //
 // The index value is 20 bytes; see entry.go, where it is drawn. layout.go has the
 // collection's directory, verified.go the results of the background pass, and
@@ -103,8 +103,9 @@
 //     the background pass or when the document is asked for, and forgotten when
 //     the segment's file has been replaced and verifies well.
 //   - A wrong byte in a block's header or table, a segment of another queue than
-//     the index was made from, or an index that cannot be written stop the tail. What has been read is served. The tail tries again from the last
-//     position every second, and goes on as soon as it can.
+//     the index was made from, or an index that cannot be written stop the tail.
+//     What has been read is served. The tail tries again from the last position
+//     every second, and goes on as soon as it can.
 //   - With CollectionOptions.Quarantine a file with wrong bytes is renamed to
 //     N.seg.bad, once, so that rsync brings another copy; see quarantine.go. Its
 //     sound documents are served on, and an id that may lie in what was not read
@@ -134,4 +135,18 @@
 //   - a Status lists at most 128 faults ([MaxFaults]), and 16 of each segment
 //     are kept
 //   - a document cannot expire after 2106-02-07; one that should never does
+//
+// # Reading the source
+//
+//	a collection      collection.go; store.go is one queue and its index, of which it
+//	                  has two while one takes over from the other (succession.go);
+//	                  options.go, layout.go, entry.go
+//	its answers       store.go, batch.go, scan.go; cache.go and package memcached
+//	its goroutines    tail.go follows the queue; verify.go, verified.go, files.go and
+//	                  quarantine.go are the background pass, with erased.go;
+//	                  sweep.go; wait.go waits for them
+//	how it is doing   faults.go and damage.go, status.go, census.go, inspect.go
+//	the service       service.go, wire.go and statsproto.go, documents.go for gRPC,
+//	                  stages.go for tracing
+//	the Client        client.go, client_scan.go, decode.go
 package docservice

@@ -152,4 +152,21 @@
 //	segments              4,294,967,295
 //	expiry                whole seconds from 1970 to 2106
 //	files kept open       1,024 for fetching and two for each Tail
+//
+// # Reading the source
+//
+//	bytes       format.go, header.go, block.go, footer.go; rewrite_relocations.go
+//	            has what a rewrite has besides
+//	documents   codec.go and codec_*.go, dictionary.go; stored.go and decoders.go
+//	            for the form in which they leave the queue
+//	segments    files.go names them, segmentwriter.go writes one, segmentfile.go
+//	            and walk.go read it
+//	Writer      writer.go decides where everything lies, writer_block.go holds a
+//	            block on its way, writer_pipeline.go compresses and writes it;
+//	            writer_open.go, writer_restore.go and writer_recover.go go on with
+//	            what there is, writer_training.go makes dictionaries
+//	Reader      reader.go, fetch.go and filecache.go for a document by its address;
+//	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
+//	the whole   check.go, usage.go, compact*.go, repair*.go; rewrite_file.go writes
+//	            what the last two make, rewrite_cover.go is how readers find it
 package queue

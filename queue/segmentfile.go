@@ -249,3 +249,49 @@ func (s *segmentFile) copyUnderWay(offset int64) bool {
 	mark, err := s.markBehind(offset + 1)
 	return err == nil && mark < 0
 }
+
+// damage decides what it means that the frame at offset could not be read: it
+// returns errIncomplete if the right bytes may be on their way, a
+// *CorruptionError if not, and other errors as they are.
+func (s *segmentFile) damage(offset int64, err error) error {
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		if s.copyUnderWay(offset) {
+			return errIncomplete
+		}
+	case errors.Is(err, errIncomplete):
+		if !s.copyUnderWay(offset) {
+			return s.corruption(offset, errors.New("bytes are missing before a commit mark"))
+		}
+	}
+	return err
+}
+
+// checkDocuments reads the documents of the block at offset and returns what is
+// wrong with them. With a decoder it also decompresses them.
+func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*CorruptionError, error) {
+	data, out := getScratch(), getScratch()
+	defer data.release()
+	defer out.release()
+	documents := data.sized(int(b.dataBytes))
+	if err := s.readAt(documents, offset+b.dataOffset()); err != nil {
+		return nil, err
+	}
+	var bad []*CorruptionError
+	at, _ := b.origin(Address{Segment: s.number, Block: uint32(offset)})
+	for i := range b.count {
+		e := b.entry(i)
+		at.Index = b.index(i)
+		err := verifyDocument(at, &e, b.id(e), documents[e.start:e.end])
+		if err == nil && dec != nil && e.hasCoded() {
+			out.bytes, err = dec.decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
+		}
+		if err != nil {
+			c := s.corruption(offset+b.dataOffset()+int64(e.start), err)
+			c.ID = string(b.id(e))
+			bad = append(bad, c)
+		}
+	}
+	return bad, nil
+}

@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"docstore/internal/vfs"
+)
+
+// wait tells that nothing is waiting and then waits for the next poll, or for a
+// hint that there is something to see.
+func (t *tailer) wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !t.caughtUp {
+		t.caughtUp = true
+		if t.r.options.OnCaughtUp != nil {
+			t.r.options.OnCaughtUp(t.delivered)
+		}
+	}
+	if err := t.stall(); err != nil {
+		return err
+	}
+	if !t.watched {
+		t.watched = true
+		if t.watch = t.r.watch(); t.watch != nil {
+			return nil // what came before the watch was there is not hinted at
+		}
+	}
+	var hints <-chan struct{}
+	if t.watch != nil {
+		hints = t.watch.C
+	}
+	timer := time.NewTimer(t.r.options.PollInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.r.done:
+		return ErrClosed
+	case <-hints:
+		return nil
+	case <-timer.C:
+		return nil
+	}
+}
+
+// watch watches the directory, or returns nil where that cannot be had; a kernel
+// that refuses is logged once.
+func (r *Reader) watch() *vfs.Watch {
+	w, err := vfs.WatchDir(r.options.FS, r.dir)
+	if err == nil {
+		return w
+	}
+	if !errors.Is(err, errors.ErrUnsupported) && !r.unwatched.Swap(true) {
+		r.options.Logger.Warn("the queue's directory cannot be watched; new entries are seen by polling, a little later",
+			"interval", r.options.PollInterval, "error", err)
+	}
+	return nil
+}
+
+// stallTimeout is for how long a sealed segment may stand there without a footer
+// and without any change while a later segment is there. A copy under way does
+// not do that, but neither can a footer that was damaged be told from one that
+// has not arrived in any other way.
+const stallTimeout = 30 * time.Second
+
+// stall says when a sealed segment has not changed for long enough.
+func (t *tailer) stall() error {
+	sealed := &t.files[0]
+	if sealed.info == (vfs.Info{}) {
+		return nil
+	}
+	now := time.Now()
+	if t.unchanged.IsZero() {
+		t.unchanged = now
+	}
+	if now.Sub(t.unchanged) < stallTimeout {
+		return nil
+	}
+	t.unchanged = time.Time{}
+	l, err := t.r.list()
+	if err != nil || !l.after(t.segment) {
+		return err
+	}
+	return &CorruptionError{
+		Path: segmentPath(t.r.dir, t.segment, sealedSuffix), Segment: t.segment, Offset: max(0, sealed.info.Size-footerBytes),
+		Reason: "the sealed segment has no valid footer and does not change while later segments are there",
+	}
+}
+
+// gap tells whether a scan that has found the end has missed something.
+func (t *tailer) gap() error {
+	l, err := t.r.list()
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.after(t.segment):
+		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
+			"segment %d is missing or not whole in %s, though segment %d is there", t.segment, t.r.dir, l.last())}
+	case t.files[0].info != vfs.Info{}:
+		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
+			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}
+	}
+	return nil
+}
