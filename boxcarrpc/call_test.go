@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,9 +240,46 @@ func TestDeadlineTravelsWithTheRequest(t *testing.T) {
 func TestCallTimeoutIsTheDeadlineOfACallWithoutOne(t *testing.T) {
 	g := newGate()
 	s := serve(t, g.handler, nil)
-	p := newPool(t, &PoolOptions{Size: 1, CallTimeout: 10 * time.Millisecond}, s.address)
-	_, err := p.Call(context.Background(), "m", nil, nil)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	for name, one := range map[string]struct {
+		timeout time.Duration
+		method  string
+	}{
+		"while he reads for himself": {ownReading / 2, "m"},
+		"told by the patrol":         {2 * nearDeadline, "m"},
+		"hedged":                     {ownReading / 2, "hedged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, &PoolOptions{Size: 1, CallTimeout: one.timeout, Methods: map[string]Method{
+				"hedged": {Idempotent: true, HedgeAfter: time.Millisecond},
+			}}, s.address)
+			start := time.Now()
+			_, err := p.Call(context.Background(), one.method, nil, nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.GreaterOrEqual(t, time.Since(start), one.timeout)
+			until(t, "the lane is free again", func() bool { return p.Stats().Busy == 0 })
+
+			// A call that waits for the only slot.
+			q := newPool(t, &PoolOptions{Size: 1, CallTimeout: 20 * time.Millisecond, MaxWait: time.Hour}, s.address)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			busy := make(chan struct{})
+			go func() {
+				defer close(busy)
+				_, _ = q.Call(ctx, "m", nil, nil)
+			}()
+			until(t, "the slot is busy", func() bool { return q.Stats().Busy == 1 })
+			_, err = q.Call(context.Background(), "m", nil, nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+
+			// The caller's own end counts as ever.
+			gone, leave := context.WithCancelCause(t.Context())
+			leave(io.ErrClosedPipe)
+			_, err = q.Call(gone, "m", nil, nil)
+			require.ErrorIs(t, err, io.ErrClosedPipe)
+			cancel()
+			<-busy
+		})
+	}
 }
 
 func TestACancelledLaneStaysBusyUntilTheServerAcknowledges(t *testing.T) {

@@ -39,14 +39,14 @@ func (p *Pool) call(ctx context.Context, method string, request, dst []byte, inf
 			"request of %d bytes to a method of %d: at most %d and %d are allowed",
 			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
 	}
-	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.options.CallTimeout)
-		defer cancel()
-	}
 	c := call{method: method, request: request, rule: p.options.Methods[method], info: info}
 	if c.rule.HedgeAfter > 0 {
 		return p.hedged(ctx, c, dst)
+	}
+	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
+		within := limit(ctx, p.options.CallTimeout)
+		defer within.release()
+		ctx = within
 	}
 	return p.attempts(ctx, &c, dst)
 }

@@ -43,7 +43,7 @@ func (h *hedge) beside(peer int32) {
 // second attempt beside it. The first answer counts; the other attempt is
 // cancelled, and over when hedged returns.
 func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := p.cancellable(ctx)
 	defer cancel()
 	h := &hedge{info: CallInfo{Metadata: c.info.metadata(), Slot: -1}, err: errNotHedged}
 	c.hedge = h
@@ -73,6 +73,15 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 		return append(dst, h.out...), nil
 	}
 	return dst, afterThat(h.err, err)
+}
+
+// cancellable is a context for both attempts, which ends CallTimeout later if ctx has
+// no deadline.
+func (p *Pool) cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
+		return context.WithTimeout(ctx, p.options.CallTimeout)
+	}
+	return context.WithCancel(ctx)
 }
 
 // second makes the second attempt.
