@@ -5,7 +5,7 @@ TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages test test-ui check lint fmt race soak bench bench-report proto setup clean
+.PHONY: help demo build packages test test-ui check lint fuzz soak bench bench-report proto setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
 test-ui: ## look at the live page with Chromium, which this installs
 	@scripts/setup chromium
 	cd test/ui && $(GO) test .
+
+FUZZ_TIME ?= 5s
+fuzz: ## fuzz each decoder for FUZZ_TIME, 5s if not said
+	scripts/fuzz $(FUZZ_TIME)
 
 soak: setup ## the long runs: every seed, every kill, the fuzzers
 	scripts/soak

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/checksum"
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -38,8 +39,10 @@ func verifySelf(key, value []byte) (round uint64, err error) {
 // checkpoints and followers at work at once, and closes the store under them.
 func TestConcurrency(t *testing.T) {
 	r := testseed.Rand(t)
-	for _, durability := range []Durability{ProcessCrash, PowerLoss} {
-		concurrency(t, r, durability)
+	for range crashtest.Share(1, 100) {
+		for _, durability := range []Durability{ProcessCrash, PowerLoss} {
+			concurrency(t, r, durability)
+		}
 	}
 }
 

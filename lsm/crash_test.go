@@ -362,7 +362,7 @@ const childDir = "LSM_TEST_CHILD_DIR"
 
 // child writes a history until it is killed, and tells how far it has come.
 func child(dir string) {
-	db, err := Open(filepath.Join(dir, "db"), &Options{MemtableBytes: 64 << 10})
+	db, err := Open(filepath.Join(dir, "db"), &Options{MemtableBytes: 16 << 10}) // a merge is under way most of the time
 	if err != nil {
 		panic(err)
 	}
@@ -380,43 +380,57 @@ func child(dir string) {
 	}
 }
 
+// TestKill9LosesNothing kills a process that writes, flushes and merges on the real disk,
+// again and again, and reads after each kill what it has left.
 func TestKill9LosesNothing(t *testing.T) {
-	r := testseed.Rand(t)
-	dir := t.TempDir()
-	h := history{seed: 1}
-	acknowledged := 0
-	for range 5 {
-		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), childDir+"="+dir)
-		command.Stderr = os.Stderr
-		output, err := command.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, command.Start())
-		lines := bufio.NewScanner(output)
-		for range 200 + r.IntN(1500) {
-			require.True(t, lines.Scan())
-			acknowledged, err = strconv.Atoi(lines.Text())
-			require.NoError(t, err)
+	r, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")
+	for range crashtest.Share(1, 15) {
+		dir := t.TempDir()
+		for range crashtest.Share(5, 20) {
+			acknowledged := killChild(t, dir, 100+r.IntN(1500))
+			tally.Case()
+			requireAcknowledged(t, dir, acknowledged)
 		}
-		require.NoError(t, command.Process.Kill())
-		for lines.Scan() {
-			if n, err := strconv.Atoi(lines.Text()); err == nil {
-				acknowledged = n
-			}
-		}
-		_, _ = io.Copy(io.Discard, output)
-		_ = command.Wait()
-
-		o := Options{ReadOnly: true}
-		db, err := Open(filepath.Join(dir, "db"), &o)
-		require.NoError(t, err)
-		state, err := read(db)
-		require.NoError(t, err)
-		n, err := strconv.Atoi(state["counter"])
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, n, acknowledged)
-		require.True(t, maps.Equal(h.stateAt(n), state), "not the state after write %d", n)
-		require.NoError(t, db.Check())
-		require.NoError(t, db.Close())
 	}
+}
+
+// killChild has a child go on with the store in dir and kills it after it has told of
+// so many writes. It returns the last one that it told of.
+func killChild(t *testing.T, dir string, writes int) (acknowledged int) {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), childDir+"="+dir)
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	lines := bufio.NewScanner(output)
+	for range writes {
+		require.True(t, lines.Scan())
+		acknowledged, err = strconv.Atoi(lines.Text())
+		require.NoError(t, err)
+	}
+	require.NoError(t, command.Process.Kill())
+	for lines.Scan() {
+		if n, err := strconv.Atoi(lines.Text()); err == nil {
+			acknowledged = n
+		}
+	}
+	_, _ = io.Copy(io.Discard, output)
+	_ = command.Wait()
+	return acknowledged
+}
+
+// requireAcknowledged makes sure that a store holds a beginning of the child's writes,
+// those that were acknowledged at least.
+func requireAcknowledged(t *testing.T, dir string, acknowledged int) {
+	db, err := Open(filepath.Join(dir, "db"), &Options{ReadOnly: true})
+	require.NoError(t, err)
+	state, err := read(db)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(state["counter"])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, acknowledged)
+	require.True(t, maps.Equal(history{seed: 1}.stateAt(n), state), "not the state after write %d", n)
+	require.NoError(t, db.Check())
+	require.NoError(t, db.Close())
 }

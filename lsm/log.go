@@ -56,7 +56,9 @@ func (db *DB) newLog(recordBytes int) error {
 		Capacity: max(db.options.MemtableBytes, wal.CapacityFor(recordBytes)),
 	})
 	if err != nil {
-		_ = db.env.fs.Remove(path) // or else by the next Open
+		if gone := db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
+			db.mu.nextNumber = number // so that the next attempt fails with the same words
+		}
 		return errors.Wrap(err, "lsm: begin a log")
 	}
 	db.mu.log = &logFile{number: number, path: path, writer: writer}

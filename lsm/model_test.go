@@ -35,8 +35,10 @@ func TestModel(t *testing.T) {
 		"no log, no filters, budget":   {MemtableBytes: 64 << 10, Durability: None, FilterBytes: -1, Budget: NewBudget(1 << 20)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tally := crashtest.NewTally(t, "seeds of the model")
 			for range crashtest.Share(1, 80) {
 				runModel(t, o)
+				tally.Case()
 			}
 		})
 	}

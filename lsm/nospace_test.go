@@ -176,6 +176,21 @@ func TestWritesGoOnInANewLog(t *testing.T) {
 	}
 }
 
+// TestALogThatCannotBeBegunFailsWithTheSameWords: who logs what is new logs it once.
+func TestALogThatCannotBeBegunFailsWithTheSameWords(t *testing.T) {
+	db := open(t, "db", &Options{FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreateAppendMap {
+			return fmt.Errorf("%s: %w", op.Name, vfs.ErrNoSpace)
+		}
+		return nil
+	})})
+	first := db.Set([]byte("a"), nil)
+	require.ErrorIs(t, first, vfs.ErrNoSpace)
+	for range 3 {
+		require.EqualError(t, db.Set([]byte("a"), nil), first.Error())
+	}
+}
+
 func TestAMergeMakesSureThatItHasRoom(t *testing.T) {
 	mem := vfs.NewMem()
 	var free atomic.Int64

@@ -106,11 +106,18 @@ const collection = "debian"
 
 func startDaemon(t *testing.T, queue, data string) *daemon {
 	t.Helper()
+	return startDaemonWith(t, queue, data)
+}
+
+// startDaemonWith is startDaemon with more flags.
+func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon {
+	t.Helper()
 	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
 	d.args = []string{
 		"serve", "--collection", collection + "=" + queue, "--data", data,
 		"--boxcar", d.boxcar, "--http", d.http,
 	}
+	d.args = append(d.args, flags...)
 	d.process = start(t, nil, "docserviced", d.args...)
 	return d
 }

@@ -13,11 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 )
-
-// updaterKills is how often the updater is killed, each time at a random moment.
-const updaterKills = 50
 
 // TestUpdaterKilled kills the updater with -9 again and again while it appends
 // a file. No document that it said was flushed may be missing afterwards, and
@@ -33,9 +31,9 @@ func TestUpdaterKilled(t *testing.T) {
 		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", file,
 	}
 
-	random := testseed.Rand(t)
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")
 	acknowledged, killed := 0, 0
-	for killed < updaterKills {
+	for killed < crashtest.Share(50, 400) {
 		updater := start(t, nil, "docstore-updater", args...)
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		select {
@@ -51,6 +49,7 @@ func TestUpdaterKilled(t *testing.T) {
 		}
 		updater.kill()
 		killed++
+		tally.Case()
 		acknowledged += flushed(updater.output.String())
 		if killed%10 == 0 {
 			requirePrefix(t, documents, dump(t, queue), acknowledged)

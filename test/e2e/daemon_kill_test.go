@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+)
+
+// TestDaemonKilled kills the daemon with -9 at random moments, while it starts, reads,
+// and writes its index, and while documents are appended. What was appended is served
+// in the end, each document once, and the index is sound.
+func TestDaemonKilled(t *testing.T) {
+	t.Parallel()
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")
+	queue, data := t.TempDir(), t.TempDir()
+	appendAll := func(documents []document) {
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater",
+			"append", "--queue", queue, "--segment-size", "1MiB", "--flush-every", "100").wait(t)
+	}
+	want := map[string][]byte{"no-such-id": nil}
+	first := []document{{id: "0", line: []byte(`{"id":"0"}`)}}
+	appendAll(first)
+	want["0"] = first[0].line
+	d := startDaemonWith(t, queue, data, "--memory", "16MiB")
+	kills := crashtest.Share(12, 300)
+	for kill := range kills {
+		// Some ids are new and some are written again.
+		var documents []document
+		for i := range 2_000 {
+			id := fmt.Sprint(random.IntN(20_000))
+			documents = append(documents, document{id: id, line: fmt.Appendf(nil, `{"id":%q,"kill":%d,"line":%d}`, id, kill, i)})
+			want[id] = documents[i].line
+		}
+		appended := make(chan struct{})
+		go func() {
+			defer close(appended)
+			appendAll(documents)
+		}()
+		select {
+		case <-appended:
+		case <-time.After(time.Duration(random.IntN(120)) * time.Millisecond):
+		}
+		d.kill()
+		tally.Case()
+		<-appended
+		d.restart(t)
+		if kill%20 == 19 || kill == kills-1 {
+			d.waitReady(t)
+			d.waitDocument(t, documents[len(documents)-1].id, want[documents[len(documents)-1].id])
+			client := newClient(t, d)
+			compareAll(t, client, want)
+			d.poll(t, "/collections/"+collection+"/count", func(_ int, body []byte) bool {
+				return string(bytes.TrimSpace(body)) == fmt.Sprintf(`{"count":%d}`, len(want)-1)
+			})
+		}
+	}
+	d.stop(t)
+	start(t, nil, "docserviced", "check", "--data", data).wait(t)
+}

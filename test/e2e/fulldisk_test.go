@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+const (
+	smallDiskBytes = 64 << 20
+	// fullDiskDocuments take more than the memtable that the daemon has room for when
+	// its disk becomes full.
+	fullDiskDocuments = 150_000
+)
+
+// smallDisk mounts a small file system in memory, and skips the test where that may not
+// be done.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := mountSmall(dir, smallDiskBytes); err != nil {
+		t.Skipf("no small file system can be mounted here, which takes root: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unmount(dir)) })
+	return dir
+}
+
+// fillDisk makes a file that leaves so many bytes.
+func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
+	t.Helper()
+	free, err := vfs.OS.FreeBytes(dir)
+	require.NoError(t, err)
+	ballast = filepath.Join(dir, "ballast")
+	require.NoError(t, os.WriteFile(ballast, make([]byte, free-left), 0o600))
+	return ballast
+}
+
+func manyDocuments() (documents []document) {
+	for i := range fullDiskDocuments {
+		id := fmt.Sprintf("document-%06d", i)
+		documents = append(documents, document{id: id, line: fmt.Appendf(nil, `{"id":%q}`, id)})
+	}
+	return documents
+}
+
+// TestFullDiskUnderTheIndex: the daemon has no room for its index. It says so, goes on
+// serving what it has read, and reads the rest by itself once there is room again.
+func TestFullDiskUnderTheIndex(t *testing.T) {
+	disk, queue := smallDisk(t), t.TempDir()
+	documents := manyDocuments()
+	appendAll := func(documents []document) {
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+	}
+	appendAll(documents[:100])
+	d := startDaemonWith(t, queue, filepath.Join(disk, "data"), "--memory", "16MiB")
+	d.waitReady(t)
+	ballast := fillDisk(t, disk, 0)
+	appendAll(documents[100:])
+	d.poll(t, "/readyz", func(status int, body []byte) bool {
+		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("no space left on device"))
+	})
+	for _, want := range documents[:100] {
+		d.waitDocument(t, want.id, want.line)
+	}
+	last := documents[len(documents)-1]
+	d.poll(t, "/documents/"+collection+"/"+last.id, func(status int, _ []byte) bool {
+		require.NotEqual(t, http.StatusNotFound, status, "nobody can know that")
+		return status == http.StatusServiceUnavailable
+	})
+
+	require.NoError(t, os.Remove(ballast))
+	d.waitReady(t)
+	d.waitDocument(t, last.id, last.line)
+	compareAll(t, newClient(t, d), expected(documents))
+	d.stop(t)
+	start(t, nil, "docserviced", "check", "--data", filepath.Join(disk, "data")).wait(t)
+}
+
+// TestFullDiskUnderTheQueue: the updater has no room for the queue. It says so and ends,
+// what is there is served, and once there is room the next one goes on where it was.
+func TestFullDiskUnderTheQueue(t *testing.T) {
+	disk := smallDisk(t)
+	ballast := fillDisk(t, disk, 4<<20)
+	queue, input := filepath.Join(disk, "queue"), filepath.Join(t.TempDir(), "input.ndjson")
+	documents := manyDocuments()
+	for i := range documents { // of bytes that do not compress
+		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
+	}
+	require.NoError(t, os.WriteFile(input, ndjson(documents), 0o600))
+	args := []string{"append", "--queue", queue, "--resume", "--flush-every", "1000", "--segment-size", "1MiB", input}
+	updater := start(t, nil, "docstore-updater", args...)
+	<-updater.exited
+	require.Equal(t, 1, updater.ProcessState.ExitCode())
+	require.Contains(t, updater.output.String(), "no space left on device")
+	acknowledged := flushed(updater.output.String())
+	require.Positive(t, acknowledged)
+	require.Less(t, acknowledged, len(documents))
+
+	d := startDaemon(t, queue, t.TempDir())
+	d.waitDocument(t, documents[acknowledged-1].id, documents[acknowledged-1].line)
+	d.waitDocument(t, documents[0].id, documents[0].line)
+
+	require.NoError(t, os.Remove(ballast))
+	start(t, nil, "docstore-updater", args...).wait(t)
+	d.waitDocument(t, documents[len(documents)-1].id, documents[len(documents)-1].line)
+	compareAll(t, newClient(t, d), expected(documents))
+	require.Equal(t, string(ndjson(documents)), string(bytes.Join(dump(t, queue), nil)), "each line once")
+	d.stop(t)
+}
