@@ -48,6 +48,14 @@ func (c *corpus) number(id string) (n int, ok bool) {
 	return n, n >= 0
 }
 
+// kept is document n of a file, for comparing without a copy; nil if it has to be made.
+func (c *corpus) kept(n int) []byte {
+	if c.made > 0 {
+		return nil
+	}
+	return c.lines[n]
+}
+
 // bytes is what a file's documents have together, or about what made ones have.
 func (c *corpus) bytes() (total float64) {
 	for _, line := range c.lines {

@@ -69,6 +69,7 @@ type settings struct {
 	file        string
 
 	results, table string
+	cpuProfile     string
 	bin            string // of the commands; empty: they are built
 }
 
@@ -84,6 +85,7 @@ func parse(args []string) (s settings, err error) {
 	flags.Float64Var(&s.arrivalRate, "arrival_rate", 8500, "documents a second in the segments that arrive")
 	flags.Int64Var(&s.memory, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves the servers of each store; 0 is no bound")
 	flags.DurationVar(&s.warmup, "warmup", 0, "how long each store is asked before it is measured")
+	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of the clients to this file")
 	flags.StringVar(&s.bin, "bin", "", "directory of docstore-updater and docserviced; the default is to build them")
 	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
 	flags.StringVar(&s.table, "table", "", "name of these results in the file")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"time"
 
 	"docstore/bench/internal/machine"
@@ -50,6 +51,17 @@ func run(ctx context.Context, args []string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := &rig{dir: dir, bin: s.bin, memory: s.memory}
 	defer func() { err = errors.Join(err, r.stop()) }()
+	if s.cpuProfile != "" {
+		file, err := os.Create(s.cpuProfile)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	contestants, err := s.load(ctx, r, documents, keeper)
 	defer func() {
 		for _, c := range contestants {
@@ -140,8 +152,8 @@ func (s *settings) measureAll(ctx context.Context, documents *corpus, contestant
 	for _, warning := range machine.BuildWarnings() {
 		fmt.Println("# WARNING:", warning)
 	}
-	fmt.Printf("%-8s %-6s %-8s %-14s %-9s %12s %10s %10s %14s %7s\n",
-		"callers", "batch", "which", "store", "beside", "documents/s", "p50", "p99", "server us/doc", "ratio")
+	fmt.Printf("%-8s %-6s %-8s %-14s %-9s %12s %10s %10s %14s %14s %7s\n",
+		"callers", "batch", "which", "store", "beside", "documents/s", "p50", "p99", "server us/doc", "client us/doc", "ratio")
 	l := load{corpus: documents, duration: s.duration}
 	for _, distribution := range s.distributions {
 		if l.zipf = nil; distribution == "zipfian" {
@@ -221,8 +233,8 @@ func printRow(l *load, name, what string, f figures, first float64) {
 		distribution = "zipfian"
 	}
 	took := func(name string) time.Duration { return time.Duration(f[name]).Round(time.Microsecond) }
-	fmt.Printf("%-8d %-6d %-8s %-14s %-9s %12.0f %10v %10v %14.2f %7.2f", l.callers, l.batch, distribution, name, what,
-		f["documents/s"], took("p50 ns"), took("p99 ns"), f["server us"], first/f["documents/s"])
+	fmt.Printf("%-8d %-6d %-8s %-14s %-9s %12.0f %10v %10v %14.2f %14.2f %7.2f", l.callers, l.batch, distribution, name, what,
+		f["documents/s"], took("p50 ns"), took("p99 ns"), f["server us"], f["client us"], first/f["documents/s"])
 	if f["misses"] > 0 {
 		fmt.Printf("   %.1f %% were missing", 100*f["misses"])
 	}

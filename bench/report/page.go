@@ -101,13 +101,13 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 // goals marks each goal.
 func (p *page) goals() {
 	p.printf("\n## Goals\n\n%s\n\n| | goal | wanted | measured | |\n|---|---|---|---|---|\n", strings.TrimSpace(goalsIntro))
-	var missed []string
+	var missed missedGoals
 	for _, g := range goals {
 		wanted := g.wants()
 		if g.told != nil {
 			p.printf("| %s | %s | %s | %s | %s |\n", g.issue, g.text, wanted, g.told.figure, mark(g.told.reached))
-			if g.reason != "" {
-				missed = append(missed, fmt.Sprintf("- **%s, %s**: %s", g.issue, g.text, g.reason))
+			if !g.told.reached {
+				missed.add(g)
 			}
 			continue
 		}
@@ -119,16 +119,41 @@ func (p *page) goals() {
 		reached := g.reached(figure)
 		p.printf("| %s | %s | %s | %s%s | %s |\n", g.issue, g.text, wanted, g.format(figure), detail, mark(reached))
 		if !reached {
-			reason := g.reason
-			if reason == "" {
-				reason = "missed in this run; see the spread and the warnings above."
-			}
-			missed = append(missed, fmt.Sprintf("- **%s, %s**: %s", g.issue, g.text, reason))
+			missed.add(g)
 		}
 	}
 	if len(missed) > 0 {
-		p.printf("\nWhat holds the others back:\n\n%s\n", strings.Join(missed, "\n"))
+		p.printf("\nWhat holds the others back:\n\n")
 	}
+	for _, m := range missed {
+		p.printf("- **%s**: %s\n", strings.Join(m.goals, "; "), strings.TrimSpace(m.reason))
+	}
+}
+
+// missedGoals are those that are missed, together by reason.
+type missedGoals []struct {
+	reason string
+	goals  []string
+}
+
+// unexplained stands where nobody has written a reason.
+const unexplained = "missed in this run; see the spread and the warnings above."
+
+func (m *missedGoals) add(g goal) {
+	reason, name := g.reason, g.issue+", "+g.text
+	if reason == "" {
+		reason = unexplained
+	}
+	for i := range *m {
+		if (*m)[i].reason == reason {
+			(*m)[i].goals = append((*m)[i].goals, name)
+			return
+		}
+	}
+	*m = append(*m, struct {
+		reason string
+		goals  []string
+	}{reason, []string{name}})
 }
 
 func mark(reached bool) string {

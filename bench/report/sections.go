@@ -156,7 +156,7 @@ var callColumns = []column{
 }
 
 var documentColumns = []column{
-	{"documents/s", "documents/s", number}, {"p50", "p50 ns", duration}, {"p99", "p99 ns", duration}, {"p99.9", "p999 ns", duration}, {"server, us each", "server us", digits},
+	{"documents/s", "documents/s", number}, {"p50", "p50 ns", duration}, {"p99", "p99 ns", duration}, {"p99.9", "p999 ns", duration}, {"server, us each", "server us", digits}, {"client", "client us", digits},
 }
 
 // growth has a row for each number of entries.
