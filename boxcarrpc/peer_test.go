@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -254,5 +255,35 @@ func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
 			sent += n
 		}
 		require.Less(t, sent, 2<<20)
+	})
+}
+
+// Of requests that came in together, the next is not begun with while the answers of
+// those before wait above the output budget.
+func TestAnswersThatAreNotReadHoldBackWhatCameTogether(t *testing.T) {
+	const requests, budget = 200, 1 << 20
+	large := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+		return append(dst, make([]byte, budget)...), nil
+	}
+	inBubble(t, large, &ServerOptions{BufferBytes: 8 * budget}, func(t *testing.T, s *testServer, l *pipes) {
+		conn, err := l.dial(t.Context(), "")
+		require.NoError(t, err)
+		c := newRaw(t, conn)
+		c.hello()
+		go func() {
+			var leases, all []byte
+			for lane := range uint32(requests) {
+				leases = wire.AppendSlot(leases, wire.TypeLease, lane, wire.NoSlot)
+				all = wire.AppendRequest(all, lane, wire.Request{Sequence: 1, Total: 2}, "m", []byte("hi"))
+			}
+			sendAll(conn, leases) // and the server's buffer has grown
+			sendAll(conn, all)
+		}()
+		for range requests {
+			require.Equal(t, wire.TypeGrant, c.next().Type)
+		}
+		synctest.Wait()
+		require.LessOrEqual(t, s.Stats().Requests, uint64(3))
+		require.NoError(t, conn.Close())
 	})
 }

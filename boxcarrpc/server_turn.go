@@ -61,6 +61,7 @@ func (c *serverConn) work() {
 	}
 	if err == nil {
 		c.out.flush(false) // what the leader before had finished
+		c.out.waitBelow(int(c.buffers.limit))
 		c.turn.held, c.turn.clock = time.Time{}, time.Now()
 		err = c.lead()
 	}
