@@ -42,6 +42,7 @@ type BoardSlot struct {
 	Address  string        `json:"address"`            // of the client
 	Age      time.Duration `json:"age_ns"`
 	Requests uint64        `json:"requests"` // since the slot was leased
+	Errors   uint64        `json:"errors"`   // of these, answered with an error
 	Busy     bool          `json:"busy"`
 }
 
@@ -92,7 +93,7 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 		if lane != nil {
 			dst = append(dst, BoardSlot{
 				Number: int(lane.slot), Client: c.peer.Name, Identity: c.peer.Identity, Address: c.peer.Address.String(),
-				Age: now.Sub(lane.leased), Requests: lane.requests, Busy: lane.state != laneIdle,
+				Age: now.Sub(lane.leased), Requests: lane.requests, Errors: lane.errors, Busy: lane.state != laneIdle,
 			})
 		}
 	}

@@ -43,6 +43,8 @@ func TestTheBoardShowsEverySlot(t *testing.T) {
 	}
 	cancel()
 	require.ErrorIs(t, <-called, context.Canceled)
+	until(t, "the error is the slot's", func() bool { return s.Board().Slots[0].Errors == 1 })
+	require.Zero(t, s.Board().Slots[1].Errors)
 	echoed, err := p.Call(t.Context(), MethodEcho, []byte("abc"), nil)
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(echoed))

@@ -33,6 +33,7 @@ type serverLane struct {
 	state  laneState
 
 	requests uint64 // since it was leased
+	errors   uint64 // of these, answered with one
 
 	sequence uint32
 	method   *method
@@ -190,6 +191,9 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	defer c.mu.Unlock()
 	l.dropRequest()
 	l.state = laneIdle
+	if answer.Code != uint32(CodeOK) {
+		l.errors++
+	}
 	lost := c.mu.closed || flags&wire.FlagSlotLost != 0
 	if lost {
 		c.mu.lanes[l.number] = nil

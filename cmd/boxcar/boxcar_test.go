@@ -235,8 +235,8 @@ func TestSlots(t *testing.T) {
 	lines := strings.Split(r.stdout, "\n")
 	// The command may have a slot of its own.
 	require.Regexp(t, "^"+address+` \(.*\): [12] slots, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
-	require.Regexp(t, `^slot +client +address +age +requests +state$`, lines[1])
-	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +free$`, lines[2])
+	require.Regexp(t, `^slot +client +address +age +requests +errors +state$`, lines[1])
+	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +0 +free$`, lines[2])
 }
 
 // holdSlot holds a slot until the test ends, as client "holder".

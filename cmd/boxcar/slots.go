@@ -18,8 +18,9 @@ func newSlots(env *cli.Env) *cobra.Command {
 		Use:   "slots --servers A,B,...",
 		Short: "Show the slots that servers have given out",
 		Long: `Slots asks each server for its board: every slot that is given out, the client
-that holds it, for how long, and how many requests it has carried. A slot that the
-command has leased in passing may be among them.`,
+that holds it, for how long, how many requests it has carried, and how many of these
+were answered with an error. A slot that the command has leased in passing may be
+among them.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
@@ -52,7 +53,7 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 	out.Printf("%s (%s): %s%d slots, lowest free %d, %d requests in flight, %d of them streams\n",
 		server, b.Name, draining, len(b.Slots)+b.More, b.LowestFree, b.InFlight, b.Streams)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
-	rows := []byte("slot\tclient\taddress\tage\trequests\tstate\n")
+	rows := []byte("slot\tclient\taddress\tage\trequests\terrors\tstate\n")
 	for _, s := range b.Slots {
 		state := "free"
 		if s.Busy {
@@ -62,7 +63,7 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 		if s.Identity != "" {
 			client += " as " + s.Identity
 		}
-		rows = fmt.Appendf(rows, "%d\t%s\t%s\t%s\t%d\t%s\n", s.Number, client, s.Address, s.Age.Truncate(time.Second), s.Requests, state)
+		rows = fmt.Appendf(rows, "%d\t%s\t%s\t%s\t%d\t%d\t%s\n", s.Number, client, s.Address, s.Age.Truncate(time.Second), s.Requests, s.Errors, state)
 	}
 	if b.More > 0 {
 		rows = fmt.Appendf(rows, "and %d more\n", b.More)

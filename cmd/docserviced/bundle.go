@@ -36,6 +36,7 @@ const (
 type bundleFlags struct {
 	url, output, dataDir, unit string
 	ca, tokenFile              string
+	certificate, key           string
 }
 
 func newBundle(env *cli.Env) *cobra.Command {
@@ -65,6 +66,8 @@ named in README.txt within and on standard error.`,
 	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list the files of; empty: they are not listed")
 	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit to take the journal of; empty: none")
 	flags.StringVar(&b.ca, "tls-ca", "", "authorities (PEM) that the daemon must have a certificate of; empty: the system's")
+	flags.StringVar(&b.certificate, "tls-cert", "", "certificate (PEM) to show to the daemon")
+	flags.StringVar(&b.key, "tls-key", "", "key of the certificate (PEM)")
 	flags.StringVar(&b.tokenFile, "token-file", "", "file with the token to show to the daemon")
 	return command
 }
@@ -146,7 +149,7 @@ func (b *bundleFlags) client(env *cli.Env) (client *http.Client, base, token str
 	}
 	transport := &http.Transport{}
 	if encrypted {
-		configure, err := credentials.ClientTLS(credentials.Files{CA: b.ca}, env.Log)
+		configure, err := credentials.ClientTLS(credentials.Files{CA: b.ca, Certificate: b.certificate, Key: b.key}, env.Log)
 		if err != nil {
 			return nil, "", "", err
 		}

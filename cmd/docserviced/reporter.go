@@ -57,7 +57,11 @@ func newReporter(d *daemon, m *metrics) *reporter {
 
 // Sample is part of livepage.Source.
 func (r *reporter) Sample() livepage.Sample {
-	s := livepage.Sample{Time: time.Now(), Methods: r.metrics.latencies()}
+	boxcar := r.boxcar.Stats()
+	s := livepage.Sample{
+		Time: time.Now(), Methods: r.metrics.latencies(),
+		Boxcar: livepage.BoxcarSample{Leases: boxcar.Leases, Refused: boxcar.Refused},
+	}
 	for _, c := range r.collections() {
 		status := c.Status()
 		s.Collections = append(s.Collections, livepage.CollectionSample{
@@ -104,11 +108,18 @@ func (r *reporter) boxcarStatus() livepage.Boxcar {
 		Connections: stats.Connections, Accepted: stats.Accepted, LowestFree: stats.LowestFree,
 		InFlight: stats.InFlight, Streams: stats.Streams, Requests: stats.Requests, Errors: stats.Errors,
 		Refused: stats.Refused, Panics: stats.Panics, Faults: stats.Faults,
+		RefusedBy: map[string]uint64{}, Leases: stats.Leases, Denied: stats.Denied,
 		Slots: []livepage.Slot{}, More: board.More,
+	}
+	for reason, n := range stats.RefusedBy {
+		if n > 0 {
+			b.RefusedBy[reason] = n
+		}
 	}
 	for _, s := range board.Slots {
 		b.Slots = append(b.Slots, livepage.Slot{
-			Number: s.Number, Client: s.Client, Address: s.Address, Age: s.Age.Seconds(), Requests: s.Requests, Busy: s.Busy,
+			Number: s.Number, Client: s.Client, Identity: s.Identity, Address: s.Address,
+			Age: s.Age.Seconds(), Requests: s.Requests, Errors: s.Errors, Busy: s.Busy,
 		})
 	}
 	return b

@@ -74,7 +74,7 @@ func TestFiveMinutesAreKept(t *testing.T) {
 		samples := p.recorder.history()
 		require.Len(t, samples, sampleCount)
 		require.EqualValues(t, 10*source.samples.Load(), samples[sampleCount-1].Collections[0].Found)
-		require.InDelta(t, 10, documentsPerSecond(samples, 0)[0], 1e-9)
+		require.InDelta(t, 10, documentsPerSecond(samples, "jobs")[0], 1e-9)
 	})
 }
 
@@ -157,4 +157,23 @@ func TestStack(t *testing.T) {
 	parts := stack(100, bar{"a", "m1", 50}, bar{"b", "m2", 80})
 	require.InDelta(t, 500, parts[1].X, 1e-9)
 	require.InDelta(t, 500, parts[1].Width, 1e-9, "what exceeds the whole is cut off")
+}
+
+// TestACollectionThatCame shows from when it was there, and moves the others' figures
+// nowhere, whatever their order is.
+func TestACollectionThatCame(t *testing.T) {
+	var samples []Sample
+	for i := range 4 {
+		s := Sample{Time: time.Unix(int64(i), 0), Collections: []CollectionSample{{Name: "jobs", Found: uint64(10 * i)}}, Boxcar: BoxcarSample{Leases: uint64(i), Refused: uint64(2 * i)}}
+		if i >= 2 {
+			s.Collections = append([]CollectionSample{{Name: "applicants", Found: 1000, LagBytes: 7}}, s.Collections...)
+		}
+		samples = append(samples, s)
+	}
+	require.Equal(t, []float64{10, 10, 10}, documentsPerSecond(samples, "jobs"))
+	require.Equal(t, []float64{0}, documentsPerSecond(samples, "applicants"))
+	require.Equal(t, []float64{7}, lagBytes(samples, "applicants"))
+	require.Empty(t, visibleAfter(samples, "others"))
+	require.Equal(t, []float64{1, 1, 1}, leasesPerSecond(samples))
+	require.Equal(t, []float64{2, 2, 2}, refusedPerSecond(samples))
 }

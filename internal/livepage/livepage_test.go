@@ -78,8 +78,8 @@ func someStatus() Status {
 				}}}},
 			},
 		}},
-		Boxcar: Boxcar{Address: "127.0.0.1:7070", LowestFree: 2, Slots: []Slot{
-			{Number: 0, Client: "frontend & co", Address: "127.0.0.1:5", Requests: 11, Busy: true},
+		Boxcar: Boxcar{Address: "127.0.0.1:7070", LowestFree: 2, Refused: 5, RefusedBy: map[string]uint64{"client_rate": 5}, Leases: 9, Slots: []Slot{
+			{Number: 0, Client: "frontend & co", Address: "127.0.0.1:5", Requests: 11, Errors: 3, Identity: "spiffe://fe", Busy: true},
 			{Number: 1, Client: "other", Address: "127.0.0.1:6"},
 		}},
 	}
@@ -111,6 +111,7 @@ func TestPageShowsWhatTheDaemonTells(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
 	for _, want := range []string{
+		"client rate 5", "frontend &amp; co as spiffe://fe", "11 requests, 3 errors",
 		"machine &lt;7&gt;", "ready", "up 1 h 0 min", "12,345", "1-2.1", "3 <i>open</i>", "zstd", "50.0 %",
 		"a wrong checksum", "/srv/2.seg", "merging 2 tables", "25.0 %", "<td class=\"n\">42</td>", "memtables 500 B",
 		"frontend &amp; co", "127.0.0.1:5", "/?client=frontend%20%26%20co#h-boxcar",

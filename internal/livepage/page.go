@@ -52,8 +52,8 @@ type Page struct {
 		status  *view
 		viewers int
 		looked  time.Time
-		before  []residency // of each collection, at looked and the look before
-		current []residency
+		before  map[string]residency // by collection, at looked and the look before
+		current map[string]residency
 	}
 }
 
@@ -249,14 +249,11 @@ func (p *Page) view() view {
 		v.Latencies = []Latency{}
 	}
 	v.Heat = make([]heatMap, len(v.Collections))
-	now := make([]residency, len(v.Collections))
+	now := make(map[string]residency, len(v.Collections))
 	for i := range v.Collections {
-		var before residency
-		if i < len(p.mu.before) {
-			before = p.mu.before[i]
-		}
-		v.Heat[i] = newHeatMap(&v.Collections[i].Index.Filter, before)
-		now[i] = v.Heat[i].residency()
+		c := &v.Collections[i]
+		v.Heat[i] = newHeatMap(&c.Index.Filter, p.mu.before[c.Name])
+		now[c.Name] = v.Heat[i].residency()
 	}
 	if time.Since(p.mu.looked) >= fellAfter {
 		p.mu.before, p.mu.current, p.mu.looked = p.mu.current, now, time.Now()

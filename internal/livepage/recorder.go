@@ -19,8 +19,22 @@ const (
 type Sample struct {
 	Time        time.Time
 	Methods     []MethodSample     // always the same ones in the same order
-	Collections []CollectionSample // likewise
+	Collections []CollectionSample // to which others may come
+	Boxcar      BoxcarSample
 }
+
+// collection is the one of a name; false if there was none.
+func (s *Sample) collection(name string) (CollectionSample, bool) {
+	for _, c := range s.Collections {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return CollectionSample{}, false
+}
+
+// BoxcarSample is about the slots.
+type BoxcarSample struct{ Leases, Refused uint64 }
 
 // MethodSample is what a door has done since the daemon started.
 type MethodSample struct {
@@ -156,10 +170,39 @@ func steps(samples []Sample, fn func(from, to *Sample, seconds float64) float64)
 	return values
 }
 
+// stepsOf is steps of a collection, from when there was one.
+func stepsOf(samples []Sample, collection string, fn func(from, to CollectionSample, seconds float64) float64) []float64 {
+	for len(samples) > 0 {
+		if _, there := samples[0].collection(collection); there {
+			break
+		}
+		samples = samples[1:]
+	}
+	return steps(samples, func(a, b *Sample, seconds float64) float64 {
+		from, _ := a.collection(collection)
+		to, _ := b.collection(collection)
+		return fn(from, to, seconds)
+	})
+}
+
 // documentsPerSecond is the rate of documents found in a collection over time.
-func documentsPerSecond(samples []Sample, collection int) []float64 {
+func documentsPerSecond(samples []Sample, collection string) []float64 {
+	return stepsOf(samples, collection, func(from, to CollectionSample, seconds float64) float64 {
+		return float64(to.Found-from.Found) / seconds
+	})
+}
+
+// leasesPerSecond and refusedPerSecond are the churn of slots and what was refused over
+// time.
+func leasesPerSecond(samples []Sample) []float64 {
 	return steps(samples, func(from, to *Sample, seconds float64) float64 {
-		return float64(to.Collections[collection].Found-from.Collections[collection].Found) / seconds
+		return float64(to.Boxcar.Leases-from.Boxcar.Leases) / seconds
+	})
+}
+
+func refusedPerSecond(samples []Sample) []float64 {
+	return steps(samples, func(from, to *Sample, seconds float64) float64 {
+		return float64(to.Boxcar.Refused-from.Boxcar.Refused) / seconds
 	})
 }
 
@@ -186,11 +229,11 @@ func requestsPerSecond(samples []Sample) []float64 {
 }
 
 // visibleAfter is the freshness of a collection over time.
-func visibleAfter(samples []Sample, collection int) []float64 {
-	return steps(samples, func(_, to *Sample, _ float64) float64 { return to.Collections[collection].VisibleAfter })
+func visibleAfter(samples []Sample, collection string) []float64 {
+	return stepsOf(samples, collection, func(_, to CollectionSample, _ float64) float64 { return to.VisibleAfter })
 }
 
 // lagBytes is what of the queue was not in the index, over time.
-func lagBytes(samples []Sample, collection int) []float64 {
-	return steps(samples, func(_, to *Sample, _ float64) float64 { return float64(to.Collections[collection].LagBytes) })
+func lagBytes(samples []Sample, collection string) []float64 {
+	return stepsOf(samples, collection, func(_, to CollectionSample, _ float64) float64 { return float64(to.LagBytes) })
 }

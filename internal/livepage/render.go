@@ -34,6 +34,7 @@ var functions = template.FuncMap{
 	"fixed":    func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) },
 	"memory":   memoryBar,
 	"figures":  figures,
+	"reason":   func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 	"tables":   tableBars,
 	"segments": segmentRows,
 	"slots":    shownBoard,
@@ -108,12 +109,13 @@ func figures(v view) []template.HTML {
 	charts := []template.HTML{
 		chart("Requests", perSecond, series{"", requestsPerSecond(v.Samples)}),
 		chart("Latency", formatSeconds, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
+		chart("Slots", perSecond, series{"leased", leasesPerSecond(v.Samples)}, series{"refused", refusedPerSecond(v.Samples)}),
 	}
-	for i, c := range v.Collections {
+	for _, c := range v.Collections {
 		charts = append(charts,
-			chart("Documents of "+c.Name, perSecond, series{"", documentsPerSecond(v.Samples, i)}),
-			chart("Visible after, "+c.Name, formatSeconds, series{"", visibleAfter(v.Samples, i)}),
-			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, series{"", lagBytes(v.Samples, i)}))
+			chart("Documents of "+c.Name, perSecond, series{"", documentsPerSecond(v.Samples, c.Name)}),
+			chart("Visible after, "+c.Name, formatSeconds, series{"", visibleAfter(v.Samples, c.Name)}),
+			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, series{"", lagBytes(v.Samples, c.Name)}))
 	}
 	return charts
 }
@@ -226,6 +228,7 @@ type client struct {
 	Name        string
 	Slots, Busy int
 	Requests    uint64
+	Errors      uint64
 	Ladder      string // the numbers of its slots here
 }
 
@@ -246,6 +249,7 @@ func clients(b Boxcar) []client {
 		c := &found[i]
 		c.Slots++
 		c.Requests += s.Requests
+		c.Errors += s.Errors
 		if s.Busy {
 			c.Busy++
 		}

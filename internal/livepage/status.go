@@ -185,19 +185,25 @@ type Boxcar struct {
 	Requests    uint64 `json:"requests"`
 	Errors      uint64 `json:"errors"`
 	Refused     uint64 `json:"refused"`
-	Panics      uint64 `json:"panics"`
-	Faults      uint64 `json:"faults"`
-	Slots       []Slot `json:"slots"`
-	More        int    `json:"more_slots,omitempty"`
+	// RefusedBy is why, without reasons that there were none of.
+	RefusedBy map[string]uint64 `json:"refused_by"`
+	Leases    uint64            `json:"leases"` // slots given out
+	Denied    uint64            `json:"leases_denied"`
+	Panics    uint64            `json:"panics"`
+	Faults    uint64            `json:"faults"`
+	Slots     []Slot            `json:"slots"`
+	More      int               `json:"more_slots,omitempty"`
 }
 
 // Slot is one that is given out.
 type Slot struct {
 	Number   int     `json:"slot"`
 	Client   string  `json:"client"`
+	Identity string  `json:"identity,omitempty"` // who the client has proved to be
 	Address  string  `json:"address"`
 	Age      float64 `json:"age_seconds"`
 	Requests uint64  `json:"requests"`
+	Errors   uint64  `json:"errors"` // of the requests
 	Busy     bool    `json:"busy"`
 }
 

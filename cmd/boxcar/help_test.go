@@ -1,0 +1,10 @@
+package main
+
+import (
+	"testing"
+
+	"docstore/internal/cli/clitest"
+)
+
+// TestWhatHelpSays is true of what the commands do, as far as that can be told.
+func TestWhatHelpSays(t *testing.T) { clitest.Help(t, newRoot, "operators") }
