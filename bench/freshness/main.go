@@ -5,11 +5,11 @@
 //	cd bench && go run ./freshness -rate 50 -duration 30s
 //
 // It builds the commands, runs them as they would be run, writes a line at a time
-// into the updater's standard input, and asks both daemons for each document
-// until it is there. It prints a row for each daemon, and one of how late a timer of
-// this process was meanwhile. A stall of the machine of 150 ms meets seven documents in
-// a row at 47 a second, and so is the p99 of a run of 20 seconds by itself: look at that
-// row's max. rsync must be installed.
+// into the updater's standard input (or with -follow into a file that it follows), and
+// asks both daemons for each document until it is there. It prints a row for each
+// daemon, and one of how late a timer of this process was meanwhile. A stall of the
+// machine of 150 ms meets seven documents in a row at 47 a second, and so is the p99 of
+// a run of 20 seconds by itself: look at that row's max. rsync must be installed.
 package main
 
 import (
@@ -51,6 +51,7 @@ type settings struct {
 	patience time.Duration
 
 	results, table string
+	follow         bool
 }
 
 func parse(args []string) (s settings, err error) {
@@ -59,6 +60,7 @@ func parse(args []string) (s settings, err error) {
 	flags.DurationVar(&s.duration, "duration", 30*time.Second, "for how long documents are appended")
 	flags.DurationVar(&s.flush, "flush-interval", 20*time.Millisecond, "docstore-updater's --flush-interval")
 	flags.DurationVar(&s.interval, "interval", time.Second, "docstore-sync's --interval, in whole seconds")
+	flags.BoolVar(&s.follow, "follow", false, "write to a file that docstore-updater follows, not into its standard input")
 	flags.DurationVar(&s.patience, "patience", time.Minute, "how late a document may be before it counts as lost")
 	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
 	flags.StringVar(&s.table, "table", "", "name of these results in the file")

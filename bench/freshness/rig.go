@@ -20,7 +20,7 @@ const collection = "jobs"
 // rig is the processes that a document passes through.
 type rig struct {
 	dir     string
-	input   io.WriteCloser // of the updater
+	input   io.WriteCloser // what the updater reads
 	daemons [2]daemon      // on the queue, and on the copy
 	running []*process     // in the order in which they are ended
 }
@@ -63,7 +63,14 @@ func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 		return nil, fmt.Errorf("building the commands: %w\n%s", err, out)
 	}
 	updater := exec.Command(filepath.Join(bin, "docstore-updater"), "append", "--queue", queue, "--flush-interval", s.flush.String())
-	if r.input, err = updater.StdinPipe(); err != nil {
+	if s.follow {
+		log := filepath.Join(dir, "log")
+		updater.Args = append(updater.Args, "--follow", log)
+		r.input, err = os.Create(log)
+	} else {
+		r.input, err = updater.StdinPipe()
+	}
+	if err != nil {
 		return nil, err
 	}
 	script := filepath.Join(root, "deploy", "docstore-sync")

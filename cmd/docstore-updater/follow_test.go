@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -65,6 +67,34 @@ func (f *following) append(text string) {
 	_, err = file.WriteString(text)
 	require.NoError(f, err)
 	require.NoError(f, file.Close())
+}
+
+// TestLookout: on Linux the kernel tells that a file has grown or another one has
+// taken its name; otherwise it is looked at from time to time.
+func TestLookout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	often := newLookout(path, time.Millisecond)
+	defer often.close()
+	require.NoError(t, often.wait(t.Context()))
+
+	seldom := newLookout(path, 24*time.Hour)
+	defer seldom.close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, seldom.wait(ended), context.Canceled)
+	if runtime.GOOS != "linux" {
+		return
+	}
+	write(t, path, "one")
+	require.NoError(t, seldom.wait(t.Context()))
+	require.ErrorIs(t, seldom.wait(ended), context.Canceled)
+	write(t, path+".new", "two")
+	require.NoError(t, os.Rename(path+".new", path))
+	require.NoError(t, seldom.wait(t.Context()))
+
+	missing := newLookout(filepath.Join(path, "below a file"), time.Millisecond)
+	defer missing.close()
+	require.NoError(t, missing.wait(t.Context()))
 }
 
 func TestFollow(t *testing.T) {

@@ -27,6 +27,8 @@ type input struct {
 	head   []byte  // the first bytes of a regular file, to know it by
 	from   cursor  // where to begin
 	skip   *cursor // what is before it is read and passed over
+	// lookout is for more to come, while a followed file is read.
+	lookout *lookout
 }
 
 // standardInput is the argument that stands for it.
@@ -141,7 +143,7 @@ func (in *input) open(ctx context.Context, stdin io.Reader, options *records.Opt
 	}
 	var bytes io.Reader = file
 	if in.follow {
-		bytes = &follower{ctx: ctx, file: file, path: in.name}
+		bytes = &follower{ctx: ctx, file: file, path: in.name, lookout: in.lookout}
 	}
 	stream, err := in.openAt(file, bytes, options)
 	if err != nil {

@@ -98,6 +98,10 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 	if in.format == formatFiles {
 		return p.readDirectory(ctx, in)
 	}
+	if in.follow {
+		in.lookout = newLookout(in.name, followInterval)
+		defer in.lookout.close() // that of its successors, too
+	}
 	for {
 		if !p.readFile(ctx, in) {
 			return false
