@@ -286,20 +286,21 @@ func TestCompactDamage(t *testing.T) {
 	items := scan(t, openReader(t, mem), Position{})
 	require.Len(t, items, 3)
 	live := items[:2]
-	for i := range content {
-		damaged := slices.Clone(content)
-		damaged[i] ^= 0x41
-		r := openReader(t, memWith(t, map[string][]byte{name: damaged}))
-		for _, it := range live {
-			document, err := r.DocumentFor(nil, []byte(it.id), it.at)
-			if err == nil {
-				require.Equal(t, posting(int(it.id[0]-'0')), string(document), "byte %d", i)
-				continue
+	for _, damage := range damages {
+		for i := range content {
+			damaged := damage.do(slices.Clone(content), i)
+			r := openReader(t, memWith(t, map[string][]byte{name: damaged}))
+			for _, it := range live {
+				document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+				if err == nil {
+					require.Equal(t, posting(int(it.id[0]-'0')), string(document), "byte %d %s", i, damage.name)
+					continue
+				}
+				var gone *GoneError
+				require.False(t, errors.As(err, &gone), "byte %d %s: %v", i, damage.name, err)
 			}
-			var gone *GoneError
-			require.False(t, errors.As(err, &gone), "byte %d: %v", i, err)
+			r.Close()
 		}
-		r.Close()
 	}
 }
 
