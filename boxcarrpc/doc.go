@@ -161,10 +161,46 @@
 // Requests of 17 MiB, responses of 32 MiB, methods of 1 KiB, messages of errors of
 // 4 KiB, metadata of 16 KiB, 65,536 lanes and as many streams on a connection,
 // 16 million slots on a server; the options bound connections, lanes and buffered
-// bytes below that. An idle connection costs a server 6 to 8 KB of memory, 21 KB
+// bytes below that. An idle connection costs a server 8 KB of memory, 21 KB
 // with TLS. The kernel holds about 128 KiB of what a connection has received, so
 // that a connection brings at most that much in a round trip.
 //
+// docs/boxcar-speed.md has what calls cost, beside other ways to make them.
+//
+// # Reading the source
+//
 // The rules are state machines in package core, without I/O; this package is a
-// shell of sockets, timers and locks around them.
+// shell of sockets, timers and locks around them. The way of a call:
+//
+//	Pool.Call                                   Handler
+//	  |  ^                                        ^  |
+//	pool_call.go     one attempt                server_call.go  the lane, its request
+//	pool_acquire.go  the best free slot           ^  |          and answer
+//	client_lane.go   the lane and its request     |  |
+//	transport.go     the connection             server_conn.go  the connection
+//	read_turn.go     who reads it               server_turn.go  who reads it, and runs
+//	  |  ^                                        ^  |          quick handlers
+//	  |  frame_reader.go                 frame_reader.go
+//	outbox.go, write_turn.go                         outbox.go, write_turn.go
+//	  |  ^                                        ^  |
+//	  |  +----------------------------------------|--+
+//	  +-------------------------------------------+
+//	     TCP, or TLS above it (sealer.go); the frames are internal/wire's
+//
+// The other files named pool_ are what a pool does beside: leasing (pool_rover.go),
+// retries and hedges, silence, health, draining, the set of servers. Streams are in
+// stream.go and the files of that name. The packages, an arrow being an import:
+//
+//	boxcargrpc   boxcarprom   boxcarotel   credentials    doors: gRPC, Prometheus,
+//	     |            |            |            |         OpenTelemetry, files
+//	     +------------+-----+------+------------+
+//	                        v
+//	                    boxcarrpc -----> discovery       who the servers are
+//	                     |     |  -----> internal/wire   the bytes
+//	                     v     |
+//	                  policy   |                         choosing by other rules
+//	                     |     |
+//	                     v     v
+//	                      core ------> subset            slots, ladder, rover, silence,
+//	                                                     health; which of many servers
 package boxcarrpc

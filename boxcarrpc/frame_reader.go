@@ -1,8 +1,6 @@
 package boxcarrpc
 
 import (
-	"crypto/tls"
-	"io"
 	"net"
 	"sync/atomic"
 
@@ -82,15 +80,4 @@ func (r *frameReader) shrink() {
 	if r.start == r.end && len(r.buffer) > minReadBuffer {
 		r.buffer, r.start, r.end = nil, 0, 0
 	}
-}
-
-// shut closes a connection or a listener. Nothing can be done about an error:
-// what matters has been answered for before, and the other side will find out. TLS
-// says no farewell, because that waits for a peer that does not read; frames tell
-// what is complete.
-func shut(c io.Closer) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	c.Close()
 }

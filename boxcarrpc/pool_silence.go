@@ -12,7 +12,8 @@ const (
 	// A connection without a slot is kept this long for the rover's next question.
 	idleTransport = 10 * time.Second
 	// How often the transports are looked at, at most, while anything is owed: half
-	// of the shortest silence that makes one suspect.
+	// of the shortest silence that makes one suspect. Of 25, 50 and 100 ms none is
+	// cheaper than the others for a lone caller.
 	silenceTick = 25 * time.Millisecond
 )
 

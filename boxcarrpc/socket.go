@@ -1,6 +1,10 @@
 package boxcarrpc
 
-import "net"
+import (
+	"crypto/tls"
+	"io"
+	"net"
+)
 
 const (
 	// The kernel holds at most about this much of what a peer has sent, so that a
@@ -26,4 +30,15 @@ func tune(conn net.Conn) {
 		_ = c.SetKeepAlive(false) // the protocol asks for signs of life itself
 		limitUnsent(c)
 	}
+}
+
+// shut closes a connection or a listener. Nothing can be done about an error:
+// what matters has been answered for before, and the other side will find out. TLS
+// says no farewell, because that waits for a peer that does not read; frames tell
+// what is complete.
+func shut(c io.Closer) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	c.Close()
 }

@@ -1,0 +1,280 @@
+package boxcarrpc
+
+import (
+	"slices"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// A clientState is where a lane is in its life: docs/format/boxcar.md draws that.
+type clientState uint8
+
+const (
+	clientUnleased  clientState = iota
+	clientAsking                // LEASE is on its way
+	clientIdle                  // leased, no request
+	clientWaiting               // a caller waits for the response
+	clientAbandoned             // the caller has gone; the response is still awaited
+)
+
+// A clientLane is a lane of a transport and the request on it.
+type clientLane struct {
+	transport *transport
+	number    uint32
+	events    chan event // for the caller of a request: at most one look, then its end
+
+	// Guarded by pool.mu.
+	entry    int32 // in the ladder, -1 if none
+	slot     int32 // the number
+	leasedAt int64
+	requests uint64
+	picked   int64 // when a call got it
+
+	// Guarded by transport.mu.
+	state           clientState
+	sequence        uint32
+	bulk            bulkMessage
+	bulky           bool // the request did not fit into one frame
+	ticket          uint64
+	head            bool // the first frame of the response has come
+	flags           uint8
+	response        wire.Response
+	dst             []byte   // the caller's, and behind it the response so far; not to be touched once it is abandoned
+	begin           int      // of the response in dst
+	received        uint32   // bytes of the response so far
+	overrun         bool     // the pool had no room for it
+	answered        int64    // when the response was complete
+	header, trailer Metadata // of the response
+	failure         error    // the transport ended
+	alone           bool     // the caller waits for the end alone, not for his context
+	met             bool     // by the patrol
+}
+
+// laneLocked returns the lane that a frame is about.
+func (t *transport) laneLocked(f wire.Frame) (*clientLane, error) {
+	if int(f.Lane) >= len(t.mu.lanes) {
+		return nil, protocolError("%v on lane %d, which was never leased", f.Type, f.Lane)
+	}
+	return t.mu.lanes[f.Lane], nil
+}
+
+// lease asks for a slot on a lane that is free. The caller holds pool.mu and
+// knows that there is one, and that the transport has not ended.
+func (t *transport) lease(below int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var lane *clientLane
+	for _, l := range t.mu.lanes {
+		if l.state == clientUnleased {
+			lane = l
+			break
+		}
+	}
+	if lane == nil {
+		lane = &clientLane{
+			transport: t,
+			number:    uint32(len(t.mu.lanes)),
+			entry:     -1,
+			events:    make(chan event, 2),
+		}
+		t.mu.lanes = append(t.mu.lanes, lane)
+	}
+	lane.state = clientAsking
+	t.leased++
+	t.outstanding.Add(1)
+	t.out.slot(wire.TypeLease, lane.number, uint32(below))
+	t.out.flushSoon()
+	if t.turn.take() {
+		t.turn.pass <- struct{}{} // the answer is for nobody who could read it
+	}
+}
+
+// takeAnswer takes a GRANT or a DENY.
+func (t *transport) takeAnswer(f wire.Frame) error {
+	slot, err := f.Slot()
+	if err != nil {
+		return err
+	}
+	granted := f.Type == wire.TypeGrant
+	if granted && slot == wire.NoSlot {
+		return protocolError("GRANT of no slot")
+	}
+	t.mu.Lock()
+	lane, err := t.laneLocked(f)
+	if err == nil && lane.state != clientAsking {
+		err = protocolError("%v on lane %d, which has not asked", f.Type, f.Lane)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	lane.state = clientUnleased
+	if granted {
+		lane.state, lane.slot = clientIdle, int32(slot)
+	}
+	t.mu.Unlock()
+	t.outstanding.Add(-1)
+	t.shrink()
+	t.pool.answered(lane, granted, int32(slot))
+	return nil
+}
+
+// unlease gives the slot of an idle lane back. The caller holds pool.mu.
+func (t *transport) unlease(lane *clientLane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lane.state = clientUnleased
+	t.leased--
+	t.out.release(lane.number)
+	t.out.flushSoon()
+}
+
+// send puts a request on an idle lane. It fails if the transport has ended, and
+// then nothing was written. The response goes behind dst. alone says that the
+// caller waits for the end alone at first; reads, that he has got the read turn.
+func (l *clientLane) send(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
+	t := l.transport
+	reads, only, err := l.put(method, metadata, request, dst, deadline, alone)
+	if err == nil {
+		t.out.flush(!only)
+	}
+	return reads, err
+}
+
+// put appends a request. only says that no other is under way.
+func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, only bool, err error) {
+	t := l.transport
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.err != nil {
+		return false, false, t.mu.err
+	}
+	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
+	if !deadline.IsZero() {
+		r.Budget = max(deadline.Sub(t.pool.start)-time.Duration(l.picked), 1)
+	}
+	l.sequence = r.Sequence
+	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
+	l.dst, l.begin, l.header, l.trailer = dst, len(dst), nil, nil
+	l.bulky = len(request) > wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata)
+	l.alone, l.met = alone, false
+	l.state = clientWaiting
+	only = t.outstanding.Add(1) == 1
+	l.ticket = t.out.request(l.number, r, method, metadata, request, &l.bulk)
+	return only && t.turn.take(), only, nil
+}
+
+// abandon gives up the response of a lane, unless it has just come. The lane
+// stays busy until the server has acknowledged.
+func (l *clientLane) abandon() (tooLate bool) {
+	t := l.transport
+	t.mu.Lock()
+	if l.state != clientWaiting || l.failure != nil {
+		t.mu.Unlock()
+		return true
+	}
+	l.state = clientAbandoned
+	t.pool.dropData(l)
+	t.out.cancel(l.number, l.sequence, &l.bulk)
+	t.mu.Unlock()
+	t.out.flush(false)
+	return false
+}
+
+// takeResponse takes a RESPONSE.
+func (t *transport) takeResponse(f wire.Frame) error {
+	r, data, err := f.Response()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	lane, err := t.awaitingLocked(f, r.Sequence, false)
+	if err == nil && r.Total > MaxResponseBytes {
+		err = protocolError("response of %d bytes, at most %d are allowed", r.Total, MaxResponseBytes)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	lane.head, lane.flags, lane.response = true, f.Flags, r
+	if lane.state == clientWaiting && f.Flags&wire.FlagMetadata != 0 {
+		lane.takeMetadata(f.ResponseMetadata())
+	}
+	if lane.bulky {
+		t.out.drop(&lane.bulk) // the server has decided without the rest
+	}
+	if lane.state == clientWaiting && !t.pool.buffers.take(int64(r.Total)) {
+		lane.overrun = true
+	}
+	if lane.state == clientWaiting && !lane.overrun {
+		lane.dst = slices.Grow(lane.dst, int(r.Total))
+	}
+	return t.takeBytes(lane, data)
+}
+
+// takeData takes a DATA: more of a response.
+func (t *transport) takeData(f wire.Frame) error {
+	sequence, data, err := f.Data()
+	if err != nil {
+		return err
+	}
+	t.turn.bulk = true
+	t.mu.Lock()
+	lane, err := t.awaitingLocked(f, sequence, true)
+	if err == nil && uint64(lane.received)+uint64(len(data)) > uint64(lane.response.Total) {
+		err = protocolError("DATA beyond the %d bytes of the response on lane %d", lane.response.Total, f.Lane)
+	}
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	return t.takeBytes(lane, data)
+}
+
+// awaitingLocked returns the lane if it awaits this frame: the head of the
+// response to its request, or more of it.
+func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*clientLane, error) {
+	lane, err := t.laneLocked(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.mu.err != nil:
+		return nil, t.mu.err // the callers have their dst back
+	case lane.state != clientWaiting && lane.state != clientAbandoned,
+		lane.sequence != sequence, lane.head != head:
+		return nil, protocolError("%v %d on lane %d, which does not await it", f.Type, sequence, f.Lane)
+	}
+	return lane, nil
+}
+
+// takeBytes adds to a response and, if it is complete, ends its request. It is
+// called with t.mu held and releases it.
+func (t *transport) takeBytes(lane *clientLane, data []byte) error {
+	lane.received += uint32(len(data))
+	if lane.state == clientWaiting && !lane.overrun {
+		lane.dst = append(lane.dst, data...)
+	}
+	if lane.received < lane.response.Total {
+		t.mu.Unlock()
+		return nil
+	}
+	t.outstanding.Add(-1)
+	abandoned := lane.state == clientAbandoned
+	lane.state = clientIdle
+	lost := lane.flags&wire.FlagSlotLost != 0
+	lowest := lane.response.Lowest
+	if !abandoned {
+		t.mu.times.Add(t.turn.clock - lane.picked)
+	}
+	t.mu.Unlock()
+	if !abandoned {
+		t.turn.answers++
+		lane.answered = t.turn.clock
+		lane.events <- ended
+		return nil
+	}
+	t.pool.finish(t.pool.now(), lane, core.Neutral, lost, lowest)
+	return nil
+}

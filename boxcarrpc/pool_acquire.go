@@ -1,0 +1,172 @@
+package boxcarrpc
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// fillWait is how long a call waits at least while slots are missing and the
+// rover is getting them, as after the loss of a server.
+const fillWait = time.Second
+
+// A waiter is a call that waits for a slot.
+type waiter struct {
+	tried []int32
+	ready chan *clientLane // gets a busy lane; closed when the pool is
+}
+
+// acquire takes the best free slot; for a further attempt one of a server that
+// was not tried, if the pool holds any.
+func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) {
+	p.mu.Lock()
+	if p.mu.closed {
+		p.mu.Unlock()
+		return nil, ErrPoolClosed
+	}
+	switch {
+	case len(tried) == 0:
+		p.mu.retries.Deposit()
+	case !p.mu.retries.Withdraw(p.now()):
+		p.mu.Unlock()
+		p.counts.unfunded.Add(1)
+		return nil, errRetryBudget
+	}
+	p.attend()
+	if lane := p.pick(tried); lane != nil {
+		p.mu.Unlock()
+		return lane, nil
+	}
+	patience := p.patience(len(tried) > 0)
+	if patience <= 0 {
+		p.mu.Unlock()
+		p.counts.rejected.Add(1)
+		return nil, ErrPoolBusy
+	}
+	w := &waiter{tried: slices.Clone(tried), ready: make(chan *clientLane, 1)}
+	p.mu.waiters = append(p.mu.waiters, w)
+	p.mu.Unlock()
+	return p.wait(ctx, w, patience)
+}
+
+// pick takes a slot if one is free. p.mu is held.
+func (p *Pool) pick(tried []int32) *clientLane {
+	now := p.now()
+	if p.mu.chooser != nil {
+		return p.mu.chooser.pick(now, tried)
+	}
+	if len(tried) > 0 {
+		entry, ok, other := p.mu.ladder.AcquireOther(now, tried, &p.mu.rng)
+		if ok {
+			return p.picked(now, entry)
+		}
+		if other || p.expectsOther(tried) {
+			return nil // worth waiting for
+		}
+	}
+	entry, ok := p.mu.ladder.Acquire(now, &p.mu.rng)
+	if !ok {
+		return nil
+	}
+	return p.picked(now, entry)
+}
+
+// expectsOther tells whether there are servers, in no quarantine, that were not
+// tried and of which the pool holds no slot: the rover may be about to get one.
+// So it is just after the pool was made, when the first server to answer has
+// filled the ladder.
+func (p *Pool) expectsOther(tried []int32) bool { return p.mu.ladder.Live() > len(tried) }
+
+func (p *Pool) picked(now int64, entry int32) *clientLane {
+	lane := p.mu.entries[entry]
+	lane.requests++
+	lane.picked = now
+	return lane
+}
+
+// patience is how long a call may wait for a slot now that there is none for
+// it. p.mu is held.
+func (p *Pool) patience(retry bool) time.Duration {
+	waiting := len(p.mu.waiters)
+	switch {
+	case waiting >= p.options.Size:
+		return 0
+	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
+		return p.options.MaxWait
+	case p.mu.ladder.Held() == 0, p.mu.rover.Filling(&p.mu.ladder):
+		return max(p.options.RetryWait, fillWait)
+	case retry:
+		return p.options.RetryWait
+	}
+	return p.options.MaxWait
+}
+
+// wait waits for a slot: while the pool holds none within the context, else
+// with patience.
+func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*clientLane, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case lane, ok := <-w.ready:
+			if !ok {
+				return nil, ErrPoolClosed
+			}
+			return lane, nil
+		case <-timer.C:
+			p.mu.Lock()
+			if p.mu.ladder.Held() == 0 && !p.mu.closed {
+				p.mu.Unlock()
+				timer.Reset(patience)
+				continue
+			}
+			if lane := p.stopWaiting(w, true); lane != nil {
+				return lane, nil
+			}
+			p.counts.rejected.Add(1)
+			return nil, ErrPoolBusy
+		case <-ctx.Done():
+			p.mu.Lock()
+			none := p.mu.ladder.Held() == 0
+			if lane := p.stopWaiting(w, false); lane != nil {
+				p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
+			}
+			if none {
+				return nil, p.noServer(ctx)
+			}
+			return nil, contextError(ctx, false)
+		}
+	}
+}
+
+// stopWaiting ends the wait and returns the slot that came at the same moment,
+// if one did, or, as a last resort, any slot at all. p.mu is held, and released.
+func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
+	defer p.mu.Unlock()
+	if i := slices.Index(p.mu.waiters, w); i >= 0 {
+		p.mu.waiters = slices.Delete(p.mu.waiters, i, i+1)
+		if anySlot {
+			return p.pick(nil)
+		}
+		return nil
+	}
+	return <-w.ready // nil if the pool has been closed
+}
+
+// serveWaiters gives free slots to the calls that wait, the first come first.
+// p.mu is held.
+func (p *Pool) serveWaiters() {
+	for i := 0; i < len(p.mu.waiters) && p.mu.ladder.Free() > 0; {
+		w := p.mu.waiters[i]
+		lane := p.pick(w.tried)
+		if lane == nil {
+			i++
+			continue
+		}
+		w.ready <- lane
+		p.mu.waiters = slices.Delete(p.mu.waiters, i, i+1)
+	}
+}
