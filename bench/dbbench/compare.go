@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"docstore/bench/internal/results"
 )
@@ -24,7 +27,7 @@ func (m measured) add(r result) {
 }
 
 // compare runs each engine of each round in a process of its own.
-func compare(s settings) (err error) {
+func compare(ctx context.Context, s settings) (err error) {
 	var file *results.File
 	if s.results != "" {
 		if file, err = results.Open(s.results); err != nil {
@@ -41,7 +44,7 @@ func compare(s settings) (err error) {
 			if file != nil { // a long report tells where it is
 				fmt.Fprintf(os.Stderr, "dbbench: round %d of %d: %s\n", round+1, s.rounds, name)
 			}
-			fresh, err := child(s, name)
+			fresh, err := child(ctx, s, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -149,7 +152,7 @@ func (s settings) kept(file *results.File, engine string, round int) bool {
 }
 
 // child measures an engine in a process of its own.
-func child(s settings, name string) (fresh []result, err error) {
+func child(ctx context.Context, s settings, name string) (fresh []result, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -167,7 +170,9 @@ func child(s settings, name string) (fresh []result, err error) {
 		"-quiet", s.quiet.String(),
 		"-use_existing_db=" + strconv.FormatBool(s.existing),
 	}
-	command := exec.Command(self, args...)
+	command := exec.CommandContext(ctx, self, args...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) } // it cleans up
+	command.WaitDelay = time.Minute
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {

@@ -22,14 +22,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
+	"syscall"
 	"time"
 
 	"docstore/bench/internal/cgroup"
@@ -38,7 +41,10 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "dbbench:", err)
 		os.Exit(1)
 	}
@@ -68,7 +74,7 @@ type settings struct {
 	cpuProfile      string
 }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	s, err := parse(args)
 	if err != nil {
 		return err
@@ -78,12 +84,12 @@ func run(args []string) error {
 			fmt.Fprintf(os.Stderr, "dbbench: skipping the run in %d bytes of memory: %v\n", s.memoryLimit, err)
 			return nil
 		}
-		return errors.Join(compare(s), os.Remove(s.cgroup))
+		return errors.Join(compare(ctx, s), os.Remove(s.cgroup))
 	}
 	if len(s.engines) > 1 || s.rounds > 1 || s.results != "" {
-		return compare(s)
+		return compare(ctx, s)
 	}
-	results, err := s.measure()
+	results, err := s.measure(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,13 +177,19 @@ func parse(args []string) (s settings, err error) {
 }
 
 // measure runs the phases on the one engine, in this process.
-func (s settings) measure() (results []result, err error) {
+func (s settings) measure(ctx context.Context) (results []result, err error) {
 	dir := s.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "dbbench"); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		// A workload cannot be interrupted: what it has written goes, and so do we.
+		defer context.AfterFunc(ctx, func() {
+			_ = os.RemoveAll(dir) // it may still be written to: what is left is little
+			fmt.Fprintln(os.Stderr, "dbbench: interrupted")
+			os.Exit(1)
+		})()
 	}
 	if s.cgroup != "" {
 		if err := cgroup.Join(s.cgroup); err != nil {

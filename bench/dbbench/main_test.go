@@ -42,7 +42,7 @@ func TestEveryWorkloadOnEveryEngine(t *testing.T) {
 				"-histogram", "-benchmarks", strings.Join(everyPhase, ","),
 			})
 			require.NoError(t, err)
-			results, err := s.measure() // which checks what is stored at its end
+			results, err := s.measure(t.Context()) // which checks what is stored at its end
 			require.NoError(t, err)
 			want := len(everyPhase)
 			if engine == "docstore" || engine == "bbolt" || engine == "lmdb" || engine == "kyoto" {
@@ -57,7 +57,7 @@ func TestEveryWorkloadOnEveryEngine(t *testing.T) {
 }
 
 func TestEnginesAreCompared(t *testing.T) {
-	require.NoError(t, run([]string{"-engine", "docstore,pebble", "-num", "1000", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,readrandom"}))
+	require.NoError(t, run(t.Context(), []string{"-engine", "docstore,pebble", "-num", "1000", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,readrandom"}))
 }
 
 func TestResultsAreResumed(t *testing.T) {
@@ -66,7 +66,7 @@ func TestResultsAreResumed(t *testing.T) {
 		"-engine", "docstore,pebble", "-num", "100", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,compact",
 		"-results", name, "-table", "test", "-sync", "-histogram", "-seed", "7",
 	}
-	require.NoError(t, run(args))
+	require.NoError(t, run(t.Context(), args))
 	first, err := results.Read(name)
 	require.NoError(t, err)
 	require.Len(t, first, 6, "docstore has no compaction by hand")
@@ -77,7 +77,7 @@ func TestResultsAreResumed(t *testing.T) {
 		require.NotEmpty(t, r.Machine)
 	}
 	require.Positive(t, first[0].Figures["p99 ns"])
-	require.NoError(t, run(args))
+	require.NoError(t, run(t.Context(), args))
 	again, err := results.Read(name)
 	require.NoError(t, err)
 	require.Equal(t, first, again, "nothing is measured again")
@@ -85,7 +85,7 @@ func TestResultsAreResumed(t *testing.T) {
 
 func TestWorkloadsThatDoNotFit(t *testing.T) {
 	for _, phases := range []string{"fillrandom,deleterandom,ycsba", "fillrandom,deleterandom,deleterandom", "fillrandom,ycsbd,overwrite"} {
-		require.ErrorContains(t, run([]string{"-num", "1000", "-quiet", soon, "-benchmarks", phases}), "fill")
+		require.ErrorContains(t, run(t.Context(), []string{"-num", "1000", "-quiet", soon, "-benchmarks", phases}), "fill")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestGoBenchmarkLines(t *testing.T) {
 	r := result{Engine: "pebble", Phase: "readrandom:2", Ops: 1000, Seconds: 2, CPUSeconds: 1, P50: 5, P99: 6, P999: 7}
 	require.Equal(t, "BenchmarkReadrandom/engine=pebble/threads=2 1000 2000000.0 ns/op 1000000.0 cpu-ns/op 500 ops/s 5 p50-ns 6 p99-ns 7 p99.9-ns",
 		r.goBenchmark())
-	require.NoError(t, run([]string{"-num", "1000", "-quiet", soon, "-benchmarks", "fillrandom", "-gobench"}))
+	require.NoError(t, run(t.Context(), []string{"-num", "1000", "-quiet", soon, "-benchmarks", "fillrandom", "-gobench"}))
 }
 
 func TestWrongUsage(t *testing.T) {
@@ -128,8 +128,8 @@ func TestWrongUsage(t *testing.T) {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}
-	require.Error(t, run([]string{"-engine", "none", "-num", "10"}))
-	require.Error(t, run([]string{"-benchmarks", "none", "-num", "10"}))
+	require.Error(t, run(t.Context(), []string{"-engine", "none", "-num", "10"}))
+	require.Error(t, run(t.Context(), []string{"-benchmarks", "none", "-num", "10"}))
 }
 
 func TestRivalsThatAreNotBuiltInAreSkipped(t *testing.T) {
@@ -137,7 +137,7 @@ func TestRivalsThatAreNotBuiltInAreSkipped(t *testing.T) {
 		t.Skip("built with cgo_rivals")
 	}
 	require.Equal(t, []string{"docstore"}, available([]string{"docstore", "lmdb"}))
-	require.Error(t, run([]string{"-engine", "lmdb", "-num", "10"}))
+	require.Error(t, run(t.Context(), []string{"-engine", "lmdb", "-num", "10"}))
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -146,7 +146,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Skip(err)
 	}
 	require.NoError(t, os.Remove(dir))
-	require.NoError(t, run([]string{"-engine", "docstore", "-num", "1000", "-memory_limit", "134217728", "-benchmarks", "fillrandom,readrandom"}))
+	require.NoError(t, run(t.Context(), []string{"-engine", "docstore", "-num", "1000", "-memory_limit", "134217728", "-benchmarks", "fillrandom,readrandom"}))
 }
 
 func TestQuantiles(t *testing.T) {

@@ -27,9 +27,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -41,7 +43,7 @@ func main() {
 		}
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
@@ -116,6 +118,11 @@ func parse(args []string) (s settings, err error) {
 	s.file = flags.Arg(0)
 	if *servers != "" {
 		s.servers = strings.Split(*servers, ",")
+	}
+	if s.bin != "" { // a bare name would be looked for elsewhere
+		if s.bin, err = filepath.Abs(s.bin); err != nil {
+			return s, err
+		}
 	}
 	s.stores = strings.Split(*names, ",")
 	for _, name := range s.stores {

@@ -210,6 +210,9 @@ func (s *settings) row(ctx context.Context, l *load, contestants []*contestant, 
 	for round := range s.rounds {
 		for _, c := range contestants {
 			for _, what := range s.besidesOf(c.name) {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				f, err := keeper.Measure(c.name, phaseBeside(l, what), round+1, func() (figures, error) { return s.measureBeside(ctx, l, c, what) })
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.name, err)

@@ -13,19 +13,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"docstore/bench/internal/results"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
@@ -74,7 +80,7 @@ func parse(args []string) (s settings, err error) {
 	return s, nil
 }
 
-func run(args []string) (err error) {
+func run(ctx context.Context, args []string) (err error) {
 	s, err := parse(args)
 	if err != nil {
 		return err
@@ -84,13 +90,21 @@ func run(args []string) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(s.tempDir)) }()
-		if err := s.measure(); err != nil || s.dryRun {
+		if err = s.measure(ctx); s.dryRun || ctx.Err() != nil {
 			return err
 		}
 	}
+	return errors.Join(err, s.write()) // of what there is, whatever has failed
+}
+
+// write writes the page and its pictures.
+func (s *settings) write() error {
 	all, err := results.Read(s.files...)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return errors.New("there are no results yet")
 	}
 	p := page{set: set{all}, size: s.size}
 	if p.pictures, err = drawAll(p.set, filepath.Dir(s.out), s.images); err != nil {

@@ -157,11 +157,11 @@ func TestAStepIsRunOnce(t *testing.T) {
 	t.Chdir("..") // where reports are made
 	dir := t.TempDir()
 	args := []string{"-size", "tiny", "-steps", "rules", "-results", filepath.Join(dir, "r.ndjson"), "-out", filepath.Join(dir, "page.md")}
-	require.NoError(t, run(args))
+	require.NoError(t, run(t.Context(), args))
 	first, err := results.Read(filepath.Join(dir, "r.ndjson"))
 	require.NoError(t, err)
 	require.NotEmpty(t, first)
-	require.NoError(t, run(args))
+	require.NoError(t, run(t.Context(), args))
 	again, err := results.Read(filepath.Join(dir, "r.ndjson"))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
@@ -173,8 +173,8 @@ func TestAStepIsRunOnce(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{"-size", "huge"}, {"-steps", "none"}, {"more"}} {
-		require.Error(t, run(args), args)
+		require.Error(t, run(t.Context(), args), args)
 	}
-	require.ErrorIs(t, run([]string{"-render", "-results", filepath.Join(t.TempDir(), "absent")}), os.ErrNotExist)
-	require.NoError(t, run([]string{"-dry-run", "-results", filepath.Join(t.TempDir(), "r.ndjson")}))
+	require.ErrorIs(t, run(t.Context(), []string{"-render", "-results", filepath.Join(t.TempDir(), "absent")}), os.ErrNotExist)
+	require.NoError(t, run(t.Context(), []string{"-dry-run", "-results", filepath.Join(t.TempDir(), "r.ndjson")}))
 }

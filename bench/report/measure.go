@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +11,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"docstore/bench/internal/results"
 )
 
-// measure runs the chosen steps.
-func (s *settings) measure() error {
+// measure runs the chosen steps. One that fails does not keep the others from running.
+func (s *settings) measure(ctx context.Context) error {
 	file, err := filepath.Abs(s.files[0])
 	if err != nil {
 		return err
@@ -29,6 +31,7 @@ func (s *settings) measure() error {
 			return err
 		}
 	}
+	var failed []error
 	for i, one := range s.chosen {
 		args := strings.Fields(one.command(s.size))
 		if one.corpus {
@@ -44,16 +47,21 @@ func (s *settings) measure() error {
 			continue
 		}
 		if one.program == "gotest" {
-			err = s.goTest(one, args, file)
+			err = s.goTest(ctx, one, args, file)
 		} else {
-			err = s.runProgram(one, args, file)
+			err = s.runProgram(ctx, one, args, file)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", one.name, err)
+			err = fmt.Errorf("%s: %w", one.name, err)
+			fmt.Println("report:", err)
+			failed = append(failed, err)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted; what was measured is kept in %s", file)
 		}
 		fmt.Printf("report: %s took %.0f s\n", one.name, time.Since(started).Seconds())
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // build builds the programs, dbbench with the engines of C where their libraries are.
@@ -95,7 +103,7 @@ func goBuild(dir, program string, flags ...string) error {
 }
 
 // runProgram runs a step that keeps its results itself.
-func (s *settings) runProgram(one step, args []string, file string) error {
+func (s *settings) runProgram(ctx context.Context, one step, args []string, file string) error {
 	last := len(args)
 	if one.corpus {
 		last-- // flags come before the file
@@ -104,14 +112,22 @@ func (s *settings) runProgram(one step, args []string, file string) error {
 	if one.program == "docbench" {
 		all = append([]string{"-bin", s.tempDir}, all...)
 	}
-	cmd := exec.Command(filepath.Join(s.tempDir, one.program), all...)
+	cmd := command(ctx, filepath.Join(s.tempDir, one.program), all...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
 
+// command is one that is asked to end, and cleans up, when the report is interrupted.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
 // goTest runs the benchmarks beside the code of a package: args has the package, the
 // pattern and flags.
-func (s *settings) goTest(one step, args []string, file string) (err error) {
+func (s *settings) goTest(ctx context.Context, one step, args []string, file string) (err error) {
 	keeper, err := results.NewKeeper("gotest", one.name, strings.Join(args, " "), file)
 	if err != nil {
 		return err
@@ -120,7 +136,7 @@ func (s *settings) goTest(one step, args []string, file string) (err error) {
 	if keeper.Has("all", "done", 1) {
 		return nil
 	}
-	cmd := exec.Command("go", append([]string{"test", args[0], "-run", "^$", "-timeout", "30m", "-bench", args[1]}, args[2:]...)...)
+	cmd := command(ctx, "go", append([]string{"test", args[0], "-run", "^$", "-timeout", "30m", "-bench", args[1]}, args[2:]...)...)
 	cmd.Dir = ".." // the product's module
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
