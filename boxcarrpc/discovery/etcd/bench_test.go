@@ -21,7 +21,7 @@ func BenchmarkWatch(b *testing.B) {
 			address := startEtcd(b)
 			r := open(b, address, nil)
 			put := func(n int) {
-				_, err := r.client.Put(b.Context(), fmt.Sprint(r.entries(backends), n), entry{Address: fmt.Sprintf("10.0.0.%d:7070", n)}.encode())
+				_, err := clientOf(b, r).Put(b.Context(), fmt.Sprint(r.entries(backends), n), entry{Address: fmt.Sprintf("10.0.0.%d:7070", n)}.encode())
 				require.NoError(b, err)
 			}
 			for n := range x.keys {
@@ -41,7 +41,7 @@ func BenchmarkWatch(b *testing.B) {
 				if i%2 == 0 {
 					put(x.keys)
 				} else {
-					_, err := r.client.Delete(b.Context(), fmt.Sprint(r.entries(backends), x.keys))
+					_, err := clientOf(b, r).Delete(b.Context(), fmt.Sprint(r.entries(backends), x.keys))
 					require.NoError(b, err)
 				}
 				told.Wait()

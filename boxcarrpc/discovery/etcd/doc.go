@@ -1,8 +1,10 @@
 // Package etcd keeps the numbers of servers and clients in etcd.
 //
 //	registry, err := etcd.Open("etcd://10.0.0.1:2379,10.0.0.2:2379/search", nil)
-//	number := registry.Backend(discovery.Server{Address: "10.0.1.7:7070"}) // a server
-//	pool, err := boxcarrpc.NewPool(registry.Source(registry.Frontend("fe-3")), &boxcarrpc.PoolOptions{SubsetSize: 20})
+//	number, err := registry.Backend(discovery.Server{Address: "10.0.1.7:7070"}) // a server
+//
+//	number, err := registry.Frontend("fe-3") // a client
+//	pool, err := boxcarrpc.NewPool(registry.Source(number), &boxcarrpc.PoolOptions{SubsetSize: 20})
 //
 // A number is the smallest that was free, and nobody else's while it is held: at no
 // moment do two processes hold the same, whatever is killed, stopped or cut off.
@@ -32,9 +34,13 @@
 // need not agree, but what one counts as TTL must not be more than three margins
 // longer for the other; a machine that sleeps counts nothing while it does.
 //
-// A server that lost its number, or was started again on the same address before
-// the old claim has ended, waits for the end of that claim, so that it has the same
-// number again if that is the smallest, or was its own, and nobody was faster.
+// A holder that could not renew in time goes on trying: as long as its claim is there
+// nobody else has the number, and it is held again with the first answer. If the
+// claim has ended it takes the same number if that is free, else the smallest.
+//
+// A server that was started again on the same address before the old claim has ended
+// waits for its end, so that it has the same number again if that is the smallest and
+// nobody was faster.
 //
 // # Watching
 //
@@ -42,7 +48,13 @@
 // together. If etcd has compacted revisions that it had yet to see, it reads all
 // again and replaces the set in one step. While etcd is away the last set holds.
 // Holders lose their numbers then, after TTL - margin, but not their servers:
-// watchers hear of nothing, and etcd starts all leases anew when it is back.
+// watchers hear of nothing, and etcd starts all leases anew when it is back. How many
+// clients there are is told only with Options.CountFrontends.
+//
+// # Security
+//
+// TLS, certificates on both sides and a user with a password are named in the target,
+// as files: see Open. The user needs to read and write below PREFIX/.
 //
 // Concurrency: all types are safe for concurrent use.
 package etcd

@@ -2,11 +2,11 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +41,13 @@ type Options struct {
 	Margin time.Duration
 	// CallTimeout bounds a request to etcd. The default is 3 s.
 	CallTimeout time.Duration
+	// CountFrontends has sources tell how many clients have numbers, too, which only
+	// ringsteady with FrontendScaling asks for: every client then hears of every other.
+	CountFrontends bool
+	// TLS is how etcd is spoken to. The default is plain text.
+	TLS *tls.Config
+	// User and Password are shown to etcd. The default shows nothing.
+	User, Password string
 	// Logger gets numbers that are gained and lost. The default discards it.
 	Logger *slog.Logger
 }
@@ -69,6 +76,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if r.Margin < 0 || r.Margin > r.TTL/3 {
 		errs = append(errs, fmt.Errorf("etcd: a margin of %s: it must be at most a third of the TTL, %s", r.Margin, r.TTL))
 	}
+	if (r.User == "") != (r.Password == "") {
+		errs = append(errs, errors.New("etcd: a user and a password go together"))
+	}
 	if r.CallTimeout < 0 {
 		errs = append(errs, fmt.Errorf("etcd: a call timeout of %s: it must be over 0", r.CallTimeout))
 	}
@@ -77,64 +87,82 @@ func (o *Options) withDefaults() (Options, error) {
 
 // A Registry is a set of servers, and of clients, under a prefix of etcd's keys.
 type Registry struct {
-	options Options
-	prefix  string // without a slash at its end
-	client  *clientv3.Client
+	options   Options
+	prefix    string // without a slash at its end
+	endpoints []string
 
 	ctx     context.Context // of the numbers
 	cancel  context.CancelFunc
 	holding sync.WaitGroup
 	closing sync.Once
+
+	mu struct {
+		sync.Mutex
+		client *clientv3.Client // nil until it is needed
+	}
 }
 
 // Open makes a registry of a target of the form
 //
-//	etcd://HOST:PORT[,HOST:PORT...]/PREFIX
+//	etcd://HOST:PORT[,HOST:PORT...]/PREFIX[?OPTION&...]
 //
-// It does not wait for etcd. opts may be nil.
-func Open(target string, opts *Options) (*Registry, error) {
+// whose options go before those of opts, which may be nil:
+//
+//	tls=true            TLS, by the system's authorities
+//	ca=FILE             TLS, and etcd must have a certificate of these authorities
+//	cert=FILE&key=FILE  TLS, and this is the certificate to show
+//	user=NAME&password-file=FILE
+//
+// It reads the files, and does not wait for etcd. A certificate that was replaced is
+// read again; the other files are not.
+func Open(text string, opts *Options) (*Registry, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	endpoints, prefix, err := parse(target)
+	t, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
+	if err := t.apply(&o); err != nil {
+		return nil, err
+	}
+	r := &Registry{options: o, prefix: t.prefix, endpoints: t.endpoints}
+	if o.TLS != nil {
+		for i, endpoint := range r.endpoints {
+			r.endpoints[i] = "https://" + endpoint
+		}
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// etcd returns the connection, which the first call makes: with a user that waits
+// until etcd has let it in.
+func (r *Registry) etcd() (*clientv3.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.mu.client != nil:
+		return r.mu.client, nil
+	case r.ctx.Err() != nil:
+		return nil, errors.New("etcd: the registry is closed")
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            endpoints,
-		DialTimeout:          o.CallTimeout,
-		DialKeepAliveTime:    o.TTL,
-		DialKeepAliveTimeout: o.CallTimeout,
+		Endpoints:            r.endpoints,
+		DialTimeout:          r.options.CallTimeout,
+		DialKeepAliveTime:    r.options.TTL,
+		DialKeepAliveTimeout: r.options.CallTimeout,
+		TLS:                  r.options.TLS,
+		Username:             r.options.User,
+		Password:             r.options.Password,
 		Logger:               zap.NewNop(), // what matters comes as an error
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	r := &Registry{options: o, prefix: prefix, client: client}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r, nil
-}
-
-// Check reports what is wrong with a target.
-func Check(target string) error {
-	_, _, err := parse(target)
-	return err
-}
-
-func parse(target string) (endpoints []string, prefix string, err error) {
-	u, err := url.Parse(target)
-	switch {
-	case err != nil:
-		return nil, "", fmt.Errorf("etcd: %w", err)
-	case u.Scheme != "etcd" || u.Host == "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
-		return nil, "", fmt.Errorf("etcd: %s: want etcd://HOST:PORT[,HOST:PORT...]/PREFIX", target)
-	}
-	prefix = strings.Trim(u.Path, "/")
-	if prefix == "" {
-		return nil, "", fmt.Errorf("etcd: %s: name a prefix for the keys, as in etcd://%s/search", target, u.Host)
-	}
-	return strings.Split(u.Host, ","), prefix, nil
+	r.mu.client = client
+	return client, nil
 }
 
 // Close gives back all numbers at once, and ends the connection to etcd.
@@ -142,7 +170,11 @@ func (r *Registry) Close() (err error) {
 	r.closing.Do(func() {
 		r.cancel()
 		r.holding.Wait()
-		err = r.client.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.mu.client != nil {
+			err = r.mu.client.Close()
+		}
 	})
 	return err
 }
@@ -159,6 +191,14 @@ const (
 	backends  kind = "backends"
 	frontends kind = "frontends"
 )
+
+// watched are the kinds that sources tell of.
+func (r *Registry) watched() []kind {
+	if r.options.CountFrontends {
+		return []kind{backends, frontends}
+	}
+	return []kind{backends}
+}
 
 func (r *Registry) entries(k kind) string { return r.prefix + "/" + string(k) + "/" }
 func (r *Registry) claims(k kind) string  { return r.prefix + "/claims/" + string(k) + "/" }

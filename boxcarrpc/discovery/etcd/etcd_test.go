@@ -107,11 +107,48 @@ func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
 
 	// What is not ours is passed over.
 	for key, value := range map[string]string{"/backends/x": "{}", "/backends/007": `{"address":"x"}`, "/backends/7": "{}", "/backends/8": "nonsense"} {
-		_, err := r.client.Put(t.Context(), "search"+key, value)
+		_, err := clientOf(t, r).Put(t.Context(), "search"+key, value)
 		require.NoError(t, err)
 	}
 	require.NoError(t, a.Close())
 	w.until(-1, "1=d:1", "2=c:1")
+}
+
+// Clients are counted where frontend scaling is to be: by the highest number, as
+// servers are.
+func TestClientsAreCounted(t *testing.T) {
+	address := startEtcd(t)
+	r := open(t, address, &Options{CountFrontends: true})
+	var clients []*Number
+	for range 3 {
+		n, err := r.Frontend("fe")
+		require.NoError(t, err)
+		held(t, n)
+		clients = append(clients, n)
+	}
+	w := watch(t, r.Source(clients[1]))
+	until := func(frontends int) {
+		t.Helper()
+		for s := range w.updates {
+			if s.Frontends == frontends {
+				return
+			}
+		}
+	}
+	until(3)
+	require.NoError(t, clients[2].Close())
+	until(2)
+	require.NoError(t, clients[0].Close())
+	other, err := r.Frontend("fe")
+	require.NoError(t, err)
+	require.Equal(t, 0, held(t, other))
+	another, err := r.Frontend("fe")
+	require.NoError(t, err)
+	require.Equal(t, 2, held(t, another))
+	until(3)
+
+	uncounted := watch(t, open(t, address, nil).Source(nil))
+	require.Zero(t, (<-uncounted.updates).Frontends)
 }
 
 func TestManyClaimAtOnce(t *testing.T) {
@@ -185,9 +222,9 @@ func TestAWatcherThatMissedACompactionReadsAgain(t *testing.T) {
 	}
 	require.NoError(t, numbers[0].Close())
 	require.NoError(t, numbers[2].Close())
-	answer, err := r.client.Get(t.Context(), "x")
+	answer, err := clientOf(t, r).Get(t.Context(), "x")
 	require.NoError(t, err)
-	_, err = r.client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
+	_, err = clientOf(t, r).Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 	way.set(false)
 	require.Equal(t, 1, w.until(-1, "1=b:1", "3=d:1"))
@@ -220,18 +257,23 @@ func TestAWatcherWithoutEtcdFails(t *testing.T) {
 }
 
 func TestBadTargetsAndOptions(t *testing.T) {
-	for _, target := range []string{"", "etcd://", "etcd://a:1", "etcd://a:1/", "http://a:1/x", "etcd://a:1/x?y", "etcd://u@a:1/x", ":", "etcd://a:1/x#y"} {
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	for _, target := range []string{"", "etcd://", "etcd://a:1", "etcd://a:1/", "http://a:1/x", "etcd://a:1/x?y", "etcd://u@a:1/x", ":", "etcd://a:1/x#y",
+		"etcd://a:1/x?tls=false", "etcd://a:1/x?ca=", "etcd://a:1/x?ca=missing", "etcd://a:1/x?cert=missing", "etcd://a:1/x?user=a",
+		"etcd://a:1/x?password-file=" + empty, "etcd://a:1/x?user=a&password-file=" + empty, "etcd://a:1/x?user=a&password-file=missing", "etcd://a:1/x?;"} {
+		require.Error(t, Check(target), target)
 		_, err := Open(target, nil)
 		require.Error(t, err, target)
 	}
-	for _, o := range []Options{{TTL: 1500 * time.Millisecond}, {TTL: time.Millisecond}, {Margin: 4 * time.Second}, {Margin: -1}, {CallTimeout: -1}} {
+	require.NotContains(t, Check("etcd://u:secret@a:1/x").Error(), "secret")
+	for _, o := range []Options{{User: "a"}, {TTL: 1500 * time.Millisecond}, {TTL: time.Millisecond}, {Margin: 4 * time.Second}, {Margin: -1}, {CallTimeout: -1}} {
 		_, err := Open("etcd://a:1/x", &o)
 		require.Error(t, err, o)
 	}
-	endpoints, prefix, err := parse("etcd://a:1,b:2/x/y/")
+	parsed, err := parse("etcd://a:1,b:2/x/y/")
 	require.NoError(t, err)
-	require.Equal(t, []string{"a:1", "b:2"}, endpoints)
-	require.Equal(t, "x/y", prefix)
+	require.Equal(t, target{endpoints: []string{"a:1", "b:2"}, prefix: "x/y"}, parsed)
 }
 
 func monotonic() int64 {
@@ -351,13 +393,12 @@ func TestNoTwoHoldANumberAtOnce(t *testing.T) {
 		for _, h := range victims {
 			require.True(t, slices.ContainsFunc(heirs, func(heir *holder) bool { return heir.last(t) == h.last(t) }))
 		}
-		tenures := len(stopped.tenures(t, 0)) + len(cut.tenures(t, 0))
+		once := []int{len(stopped.tenures(t, 0)), len(cut.tenures(t, 0))}
 		stopped.signal(t, syscall.SIGCONT)
 		cut.way.set(false)
 		until(t, "both hold numbers again", func() bool {
-			return len(stopped.tenures(t, 0)) > 1 && len(cut.tenures(t, 0)) > 1
+			return len(stopped.tenures(t, 0)) > once[0] && len(cut.tenures(t, 0)) > once[1]
 		})
-		require.Equal(t, tenures+2, len(stopped.tenures(t, 0))+len(cut.tenures(t, 0)))
 		for _, h := range append(victims, heirs...) {
 			h.kill()
 		}
@@ -378,4 +419,36 @@ func TestNoTwoHoldANumberAtOnce(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, len(list), 1+2*(3+3+2))
+}
+
+// etcd itself is killed and comes back after longer than the leases: holders held no
+// number after their time, and have the same ones again; watchers hear of no change of
+// the servers.
+func TestEtcdIsAwayForLongerThanTheLeases(t *testing.T) {
+	s := newEtcd(t, "http")
+	s.start(t)
+	r := open(t, s.address, short)
+	a, b := backend(t, r, "a:1"), backend(t, r, "b:1")
+	first, second := held(t, a), held(t, b)
+	fe, err := r.Frontend("fe")
+	require.NoError(t, err)
+	held(t, fe)
+	w := watch(t, r.Source(fe))
+	list := []string{fmt.Sprint(first, "=a:1"), fmt.Sprint(second, "=b:1")}
+	slices.Sort(list)
+	w.until(0, list...)
+	s.kill()
+	for _, n := range []*Number{a, b, fe} {
+		until(t, "the number is lost", func() bool { _, ok := n.Get(); return !ok })
+	}
+	w.until(-1, list...)
+	s.start(t)
+	require.Equal(t, []int{first, second, 0}, []int{held(t, a), held(t, b), held(t, fe)})
+	for {
+		snapshot := <-w.updates
+		require.Len(t, snapshot.Servers, 2)
+		if snapshot.Self == 0 {
+			break
+		}
+	}
 }

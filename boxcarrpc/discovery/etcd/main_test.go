@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 )
 
@@ -31,32 +32,60 @@ var short = &Options{TTL: time.Second, Margin: 250 * time.Millisecond, CallTimeo
 // startEtcd runs a real etcd and returns its address.
 func startEtcd(t testing.TB) (address string) {
 	t.Helper()
-	binary, err := exec.LookPath("etcd")
+	s := newEtcd(t, "http")
+	s.start(t)
+	return s.address
+}
+
+// An etcdServer is a real etcd, which a test can end and start again.
+type etcdServer struct {
+	address   string
+	options   string // of targets
+	command   *exec.Cmd
+	arguments []string
+}
+
+func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
+	t.Helper()
+	_, err := exec.LookPath("etcd")
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
-	dir := t.TempDir()
 	// The ports are free now, and most likely still when etcd listens.
 	address, peer := freePort(t), freePort(t)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	require.NoError(t, err)
-	command := exec.Command(binary,
-		"--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync",
+	s := &etcdServer{address: address, arguments: append([]string{
+		"--data-dir", filepath.Join(t.TempDir(), "data"), "--unsafe-no-fsync",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // or the shortest lease is 2 s
-		"--listen-client-urls", "http://"+address, "--advertise-client-urls", "http://"+address,
-		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
-		"--initial-cluster", "default=http://"+peer)
-	command.Stdout, command.Stderr = log, log
-	require.NoError(t, command.Start())
-	t.Cleanup(func() {
-		require.NoError(t, command.Process.Kill())
-		_ = command.Wait() // it was killed
-		require.NoError(t, log.Close())
-	})
-	r := open(t, address, nil)
+		"--listen-client-urls", scheme + "://" + address, "--advertise-client-urls", scheme + "://" + address,
+		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
+		"--initial-cluster", "default=http://" + peer,
+	}, arguments...)}
+	t.Cleanup(func() { s.kill() })
+	return s
+}
+
+// start starts etcd, and waits until it answers.
+func (s *etcdServer) start(t testing.TB) {
+	t.Helper()
+	s.command = exec.Command("etcd", s.arguments...)
+	require.NoError(t, s.command.Start())
+	r, err := Open(s.target(s.options), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
 	until(t, "etcd answers", func() bool {
 		_, err := r.read(t.Context())
 		return err == nil
 	})
-	return address
+}
+
+func (s *etcdServer) kill() {
+	if s.command != nil {
+		_ = s.command.Process.Kill() // it may have ended
+		_ = s.command.Wait()         // it was killed
+		s.command = nil
+	}
+}
+
+func (s *etcdServer) target(options string) string {
+	return "etcd://" + s.address + "/search" + options
 }
 
 func freePort(t testing.TB) (address string) {
@@ -199,4 +228,10 @@ func hold(target, path string) {
 			panic(err)
 		}
 	}
+}
+
+func clientOf(t testing.TB, r *Registry) *clientv3.Client {
+	client, err := r.etcd()
+	require.NoError(t, err)
+	return client
 }

@@ -192,8 +192,12 @@ func (n *Number) claim(ctx context.Context, last int) (l leases, number int, err
 func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
 	ctx, cancel := r.call(ctx)
 	defer cancel()
+	client, err := r.etcd()
+	if err != nil {
+		return clientv3.NoLease, err
+	}
 	// A part of a second counts as a whole one.
-	lease, err := r.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	lease, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
 		return clientv3.NoLease, err
 	}
@@ -205,7 +209,11 @@ func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.Lease
 func (r *Registry) taken(ctx context.Context, k kind, address string) (taken map[int]bool, own int, err error) {
 	ctx, cancel := r.call(ctx)
 	defer cancel()
-	answer, err := r.client.Get(ctx, r.claims(k), clientv3.WithPrefix())
+	client, err := r.etcd()
+	if err != nil {
+		return nil, -1, err
+	}
+	answer, err := client.Get(ctx, r.claims(k), clientv3.WithPrefix())
 	if err != nil {
 		return nil, -1, err
 	}
@@ -229,7 +237,11 @@ func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err 
 	claim := fmt.Sprint(r.claims(n.kind), number)
 	call, cancel := r.call(ctx)
 	defer cancel()
-	answer, err := r.client.Txn(call).
+	client, err := r.etcd()
+	if err != nil {
+		return false, err
+	}
+	answer, err := client.Txn(call).
 		If(clientv3.Compare(clientv3.CreateRevision(claim), "=", 0)).
 		Then(
 			clientv3.OpPut(claim, n.entry.Address, clientv3.WithLease(l.claim)),
@@ -241,40 +253,54 @@ func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err 
 	return answer.Succeeded, nil
 }
 
-// keep renews a number as long as that is possible, and returns why it was not.
+// keep renews a number until ctx ends or its leases are no more, and returns why. It
+// is not held while etcd has not answered for too long; but as long as its claim is
+// there nobody else has it, so that it is held again when etcd answers.
 func (n *Number) keep(ctx context.Context, l leases, number int) error {
 	r := n.registry
 	for {
 		until := l.sent.Add(r.options.TTL - r.options.Margin)
 		n.set(number, until)
 		pause(ctx, r.options.TTL/renewals)
-		for {
+		for held := true; ; {
 			sent := time.Now()
 			err := r.renew(ctx, l, until)
-			if err == nil && time.Now().Before(until) {
+			if err == nil {
 				l.sent = sent
 				break
 			}
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			if ctx.Err() != nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return err
-			case !time.Now().Before(until):
-				return fmt.Errorf("it could not be renewed in time: %w", errors.Join(err, context.DeadlineExceeded))
 			}
-			pause(ctx, min(retryPause, time.Until(until)))
+			if left := time.Until(until); left > 0 {
+				pause(ctx, min(retryPause, left))
+				continue
+			}
+			if held {
+				held = false
+				n.set(-1, time.Time{})
+				r.options.Logger.Warn("a number is not held until etcd answers", "kind", string(n.kind), "address", n.entry.Address, "number", number, "error", err)
+			}
+			pause(ctx, retryPause)
 		}
 	}
 }
 
-// renew renews the claim first: it must never end before the entry.
+// renew renews the claim first: it must never end before the entry. It ends at a
+// time if that is to come.
 func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
+	if time.Now().Before(until) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
+	client, err := r.etcd()
+	if err != nil {
+		return err
+	}
 	for _, id := range []clientv3.LeaseID{l.claim, l.entry} {
 		ctx, cancel := r.call(ctx)
-		_, err := r.client.KeepAliveOnce(ctx, id)
+		_, err := client.KeepAliveOnce(ctx, id)
 		cancel()
 		if err != nil {
 			return err
@@ -288,11 +314,15 @@ func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 func (r *Registry) revoke(l leases) {
 	ctx, cancel := r.call(context.WithoutCancel(r.ctx))
 	defer cancel()
+	client, err := r.etcd()
+	if err != nil {
+		return // there are no leases
+	}
 	for _, id := range []clientv3.LeaseID{l.entry, l.claim} {
 		if id == clientv3.NoLease {
 			continue
 		}
-		if _, err := r.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		if _, err := client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			r.options.Logger.Debug("a lease was not revoked and will expire", "error", err)
 			return
 		}

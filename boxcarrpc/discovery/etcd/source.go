@@ -36,6 +36,7 @@ type source struct {
 // A view is the servers as a watcher knows them.
 type view struct {
 	servers  map[int]discovery.Server
+	clients  map[int]bool // if they are counted
 	revision int64
 }
 
@@ -79,26 +80,42 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 	}
 }
 
-// read reads all servers.
+// read reads all servers, and clients if they are counted, as they are at one moment.
 func (r *Registry) read(ctx context.Context) (view, error) {
 	ctx, cancel := r.call(ctx)
 	defer cancel()
-	answer, err := r.client.Get(ctx, r.entries(backends), clientv3.WithPrefix())
+	client, err := r.etcd()
+	if err != nil {
+		return view{}, err
+	}
+	var gets []clientv3.Op
+	for _, k := range r.watched() {
+		gets = append(gets, clientv3.OpGet(r.entries(k), clientv3.WithPrefix()))
+	}
+	answer, err := client.Txn(ctx).Then(gets...).Commit()
 	if err != nil {
 		return view{}, fmt.Errorf("etcd: %w", err)
 	}
-	v := view{servers: make(map[int]discovery.Server, len(answer.Kvs)), revision: answer.Header.Revision}
-	for _, kv := range answer.Kvs {
-		r.apply(v, &clientv3.Event{Type: mvccpb.PUT, Kv: kv})
+	v := view{servers: map[int]discovery.Server{}, clients: map[int]bool{}, revision: answer.Header.Revision}
+	for _, part := range answer.Responses {
+		for _, kv := range part.GetResponseRange().Kvs {
+			r.apply(v, &clientv3.Event{Type: mvccpb.PUT, Kv: kv})
+		}
 	}
 	return v, nil
 }
 
 // apply makes a change.
 func (r *Registry) apply(v view, event *clientv3.Event) {
+	if number, ok := numberOf(event.Kv.Key, r.entries(frontends)); ok {
+		v.clients[number] = true
+		if event.Type != mvccpb.PUT {
+			delete(v.clients, number)
+		}
+	}
 	number, ok := numberOf(event.Kv.Key, r.entries(backends))
 	if !ok {
-		return // not ours
+		return // a client's, or not ours
 	}
 	delete(v.servers, number)
 	if event.Type != mvccpb.PUT {
@@ -114,26 +131,36 @@ func (r *Registry) apply(v view, event *clientv3.Event) {
 
 // follow tells of changes as long as etcd does, and returns why it does not.
 func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	r := s.registry
-	// Opening a watch waits for etcd, which the own number does not.
-	opened := make(chan clientv3.WatchChan, 1)
-	var opening sync.WaitGroup
-	opening.Go(func() {
-		opened <- r.client.Watch(ctx, r.entries(backends), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1))
-	})
-	defer opening.Wait()
+	client, err := r.etcd()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	answers, ended := make(chan clientv3.WatchResponse), make(chan struct{}, len(r.watched()))
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
-	var events clientv3.WatchChan
+	for _, k := range r.watched() {
+		// Opening a watch waits for etcd, which the own number does not.
+		watching.Go(func() {
+			for answer := range client.Watch(ctx, r.entries(k), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1)) {
+				select {
+				case answers <- answer:
+				case <-ctx.Done():
+					return
+				}
+			}
+			ended <- struct{}{}
+		})
+	}
 	changed := s.changed()
 	due := time.After(gather) // the number may have changed before
 	for {
 		select {
-		case events = <-opened:
-		case answer, ok := <-events:
-			if !ok {
-				return errors.New("the watch has ended")
-			}
+		case <-ended:
+			return errors.New("the watch has ended")
+		case answer := <-answers:
 			if err := answer.Err(); err != nil {
 				return err
 			}
@@ -174,9 +201,12 @@ func (s *source) snapshot(v view) discovery.Snapshot {
 			snapshot.Self = number
 		}
 	}
+	for number := range v.clients {
+		snapshot.Frontends = max(snapshot.Frontends, number+1)
+	}
 	return snapshot
 }
 
 func same(a, b discovery.Snapshot) bool {
-	return a.Numbers == b.Numbers && a.Self == b.Self && slices.Equal(a.Servers, b.Servers)
+	return a.Numbers == b.Numbers && a.Self == b.Self && a.Frontends == b.Frontends && slices.Equal(a.Servers, b.Servers)
 }
