@@ -26,7 +26,8 @@ type entering struct {
 
 func (e *entering) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.discovery, "discovery", "", "where to enter this server once it is ready, for clients to find: "+
-		"etcd://HOST:PORT[,...]/PREFIX, or gossip://HOST:PORT[,...][?bind=HOST:PORT]; empty: nowhere")
+		"etcd://HOST:PORT[,...]/PREFIX[?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE], "+
+		"or gossip://HOST:PORT[,...][?bind=HOST:PORT&key-file=FILE]; empty: nowhere")
 	flags.StringVar(&e.advertise, "advertise", "", "address to enter; empty: that of --boxcar, with the host's name where it names none")
 	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server, relative to the others'")
 }

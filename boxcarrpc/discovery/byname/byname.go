@@ -6,8 +6,8 @@
 //	pattern:300:be-%d.search:7070       300 numbered names
 //	dns:search.example.com:7070         the addresses of a name
 //	srv:_boxcar._tcp.search.example.com the SRV records of a name
-//	etcd://10.0.0.1:2379/search         who is entered in etcd
-//	gossip://10.0.0.1:7946              the members of a cluster
+//	etcd://10.0.0.1:2379/search         who is entered in etcd; see etcd.Open for TLS and users
+//	gossip://10.0.0.1:7946              the members of a cluster; see gossip.Join for keys
 package byname
 
 import (

@@ -66,14 +66,29 @@ func TestAServerIsFoundByGossip(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-// What a client does not import it does not link.
-func TestPoolsAndServersLinkNoRegistry(t *testing.T) {
+// What a client does not import it does not link: no package but the registries'
+// own, this one and the commands brings them in.
+func TestWhoDoesNotImportARegistryLinksNone(t *testing.T) {
+	const module, registries = "docstore/", "docstore/boxcarrpc/discovery/"
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"...").Output()
+	require.NoError(t, err)
+	importers := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		path, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(deps, "go.etcd.io/") || strings.Contains(deps, "hashicorp/memberlist") {
+			importers[path] = true
+		}
+	}
+	require.Equal(t, map[string]bool{
+		registries + "etcd": true, registries + "gossip": true, registries + "byname": true,
+		module + "cmd/boxcar": true, module + "cmd/docserviced": true,
+	}, importers)
+}
+
+// The client library is a light one.
+func TestPoolsAndServersLinkNoGRPC(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "docstore/boxcarrpc", "docstore/boxcarrpc/discovery").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "docstore/boxcarrpc/subset\n")
-	for _, path := range strings.Fields(string(out)) {
-		require.NotContains(t, path, "etcd")
-		require.NotContains(t, path, "memberlist")
-		require.NotContains(t, path, "google.golang.org/grpc")
-	}
+	require.NotContains(t, string(out), "google.golang.org/grpc")
 }

@@ -8,12 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
-	mathrand "math/rand/v2"
-	"net"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,49 +16,12 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// Defaults of Options.
-const (
-	DefaultRejoinInterval = 10 * time.Second
-	DefaultPort           = 7946
-)
+// pushPullInterval: news that is told by chance misses somebody now and then, who has
+// it when both compare all that they know. Above 32 members they do that more rarely.
+const pushPullInterval = 10 * time.Second
 
-const (
-	// How long a member that leaves waits for others to hear of it.
-	leaveTimeout = 2 * time.Second
-	// How many members are remembered after they have gone, to be tried again.
-	maxRemembered = 1000
-)
-
-// A Kind is what a member is to the others.
-type Kind string
-
-// The kinds. Backends and frontends have numbers, each of their own.
-const (
-	Observer Kind = "observer"
-	Backend  Kind = "backend"
-	Frontend Kind = "frontend"
-)
-
-// Options are those of a Member. The zero value of each field, and a nil *Options,
-// mean the default.
-type Options struct {
-	// Kind is what the member is. The default is Observer.
-	Kind Kind
-	// Server is what a Backend tells of itself; its number is not looked at.
-	Server discovery.Server
-	// Bind is the host and port to gossip on, UDP and TCP; others must reach this
-	// member there. Port 0 takes any. The default is the address from which the
-	// first seed is reached, with port 7946, or any for an Observer.
-	Bind string
-	// RejoinInterval is how often a member that is not heard of is tried. The
-	// default is 10 s.
-	RejoinInterval time.Duration
-	// Configure changes memberlist's own settings, which are those for a local
-	// network.
-	Configure func(*memberlist.Config)
-	// Logger gets numbers that are gained and lost. The default discards it.
-	Logger *slog.Logger
-}
+// leaveTimeout is how long a member that leaves waits for others to hear of it.
+const leaveTimeout = 2 * time.Second
 
 // A Member is this process in the cluster, and the source of its backends.
 type Member struct {
@@ -101,14 +58,25 @@ type meta struct {
 
 // Join enters the cluster of a target of the form
 //
-//	gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT]
+//	gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT][&key-file=FILE]
 //
-// that names some of its members; bind goes before Options.Bind. It need not reach any, nor need there be one: who
-// comes first waits to be found. opts may be nil.
+// that names some of its members; bind and key-file go before Options.Bind and KeyFile.
+// It need not reach any, nor need there be one: who comes first waits to be found. opts
+// may be nil.
 func Join(target string, opts *Options) (*Member, error) {
 	o, seeds, err := check(target, opts)
 	if err != nil {
 		return nil, err
+	}
+	ring := &memberlist.Keyring{}
+	if o.KeyFile != "" {
+		keys, err := readKeys(o.KeyFile)
+		if err == nil {
+			err = rekey(ring, keys)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	m := &Member{options: o, name: o.Server.Address + "#" + rand.Text()[:12], news: make(chan struct{}, 1)}
 	m.mu.own = meta{o.Kind, -1, time.Now().UnixNano(), o.Server.Address, o.Server.Weight}
@@ -121,6 +89,7 @@ func Join(target string, opts *Options) (*Member, error) {
 	config.Name = m.name
 	config.Delegate, config.Events = delegate{m}, events{m}
 	config.Logger = log.New(io.Discard, "", 0)
+	config.Keyring, config.PushPullInterval = ring, pushPullInterval
 	host, port, err := bindTo(o, seeds[0])
 	if err != nil {
 		return nil, err
@@ -136,85 +105,13 @@ func Join(target string, opts *Options) (*Member, error) {
 	m.address = m.list.LocalNode().Address()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.running.Go(m.reach)
+	if o.KeyFile != "" {
+		m.running.Go(func() { m.followKeys(ring) })
+	}
 	if o.Kind != Observer {
 		m.running.Go(m.claim)
 	}
 	return m, nil
-}
-
-func check(target string, opts *Options) (o Options, seeds []string, err error) {
-	if opts != nil {
-		o = *opts
-	}
-	if o.Kind == "" {
-		o.Kind = Observer
-	}
-	if o.RejoinInterval <= 0 {
-		o.RejoinInterval = DefaultRejoinInterval
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if seeds, o.Bind, err = parse(target, o.Bind); err != nil {
-		return o, nil, err
-	}
-	switch {
-	case o.Kind != Observer && o.Kind != Backend && o.Kind != Frontend:
-		return o, nil, fmt.Errorf("gossip: there is no kind %q", o.Kind)
-	case (o.Kind == Backend) != (o.Server.Address != ""):
-		return o, nil, errors.New("gossip: a backend, and nobody else, has the address of a server")
-	case !(o.Server.Weight >= 0 && o.Server.Weight < 1e300):
-		return o, nil, fmt.Errorf("gossip: a weight of %v: it must be over 0", o.Server.Weight)
-	}
-	return o, seeds, nil
-}
-
-func parse(target, bind string) (seeds []string, to string, err error) {
-	u, err := url.Parse(target)
-	if err != nil {
-		return nil, "", fmt.Errorf("gossip: %w", err)
-	}
-	query := u.Query()
-	if query.Has("bind") {
-		bind = query.Get("bind")
-		query.Del("bind")
-	}
-	if u.Scheme != "gossip" || u.Host == "" || strings.Trim(u.Path, "/") != "" || len(query) > 0 || u.User != nil || u.Fragment != "" {
-		return nil, "", fmt.Errorf("gossip: %s: want gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT]", target)
-	}
-	return strings.Split(u.Host, ","), bind, nil
-}
-
-// Check reports what is wrong with a target.
-func Check(target string) error {
-	_, _, err := parse(target, "")
-	return err
-}
-
-// bindTo is the address to bind.
-func bindTo(o Options, seed string) (host string, port int, err error) {
-	bind := o.Bind
-	if bind == "" {
-		// No packet is sent by this.
-		probe, err := net.Dial("udp", seed)
-		if err != nil {
-			return "", 0, fmt.Errorf("gossip: say where to bind: %w", err)
-		}
-		host, _, _ := net.SplitHostPort(probe.LocalAddr().String())
-		_ = probe.Close() // nothing was written
-		if o.Kind == Observer {
-			return host, 0, nil
-		}
-		return host, DefaultPort, nil
-	}
-	host, text, err := net.SplitHostPort(bind)
-	if err == nil {
-		port, err = strconv.Atoi(text)
-	}
-	if err != nil {
-		return "", 0, fmt.Errorf("gossip: the address to bind, %s: %w", bind, err)
-	}
-	return host, port, nil
 }
 
 // Address is where the member gossips: what others may join.
@@ -229,56 +126,6 @@ func (m *Member) Close() (err error) {
 		err = errors.Join(m.list.Leave(leaveTimeout), m.list.Shutdown())
 	})
 	return err
-}
-
-// reach joins the seeds, and later members that are not heard of.
-func (m *Member) reach() {
-	for first := true; ; first = false {
-		for _, address := range m.missing() {
-			if m.ctx.Err() != nil {
-				return
-			}
-			if _, err := m.list.Join([]string{address}); err != nil {
-				m.options.Logger.Debug("a member cannot be reached", "address", address, "error", err)
-			} else if first {
-				break
-			}
-			if !first {
-				break // one in each interval
-			}
-		}
-		timer := time.NewTimer(m.options.RejoinInterval/2 + mathrand.N(m.options.RejoinInterval))
-		select {
-		case <-timer.C:
-		case <-m.ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// missing lists the addresses at which nobody is heard of, in random order.
-func (m *Member) missing() (list []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	heard := map[string]bool{m.address: true}
-	for name := range m.mu.others {
-		heard[m.mu.known[name]] = true
-	}
-	for _, address := range m.mu.seeds {
-		if !heard[address] {
-			heard[address] = true
-			list = append(list, address)
-		}
-	}
-	for _, address := range m.mu.known {
-		if !heard[address] {
-			heard[address] = true
-			list = append(list, address)
-		}
-	}
-	mathrand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
 }
 
 // encoded is the member's metadata. m.mu is held, or nobody else knows the member.
@@ -328,19 +175,6 @@ func (m *Member) heard(n *memberlist.Node, gone bool) {
 		m.remember(n)
 	}
 	m.change()
-}
-
-// remember keeps the address of a member for when it is not heard of any more.
-func (m *Member) remember(n *memberlist.Node) {
-	for name := range m.mu.known {
-		if len(m.mu.known) < maxRemembered+len(m.mu.others) {
-			break
-		}
-		if _, here := m.mu.others[name]; !here {
-			delete(m.mu.known, name)
-		}
-	}
-	m.mu.known[n.Name] = n.Address()
 }
 
 // change wakes who waits for changes. m.mu is held.
