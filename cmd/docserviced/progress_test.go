@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -43,4 +45,32 @@ func TestCheckShowsItsProgress(t *testing.T) {
 		require.Contains(t, shown.String(), c.shows)
 		require.Contains(t, shown.String(), "100%", strings.Join(c.args, " "))
 	}
+}
+
+// Another queue that is indexed in the place of the one served shows how far it is. Here
+// it is not all there, so that it stays on its way.
+func TestASuccessorShowsItsProgress(t *testing.T) {
+	queueDir, next := t.TempDir(), t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	for _, id := range []string{"b", "c", "d"} { // a segment each
+		fill(t, next, id, `{"id":"`+id+`"}`)
+	}
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	for _, segment := range []string{"0000000003.seg", "0000000001.seg"} {
+		require.NoError(t, os.Rename(filepath.Join(next, segment), filepath.Join(queueDir, segment)))
+	}
+	until(t.Context(), func() bool { return d.collections()[0].Status().Successor != nil })
+
+	var shown lockedBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		showSuccessors(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d)
+	}()
+	until(t.Context(), func() bool { return strings.Contains(shown.String(), "indexing anew jobs") })
+	cancel()
+	<-done
+	require.True(t, strings.HasSuffix(shown.String(), "\n"), "the line is finished")
 }
