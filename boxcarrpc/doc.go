@@ -180,9 +180,9 @@
 //	transport.go     the connection             server_conn.go  the connection
 //	read_turn.go     who reads it               server_turn.go  who reads it, and runs
 //	  |  ^                                        ^  |          quick handlers
-//	  |  frame_reader.go                 frame_reader.go
-//	outbox.go, write_turn.go                         outbox.go, write_turn.go
-//	  |  ^                                        ^  |
+//	outbox.go, write_turn.go: who writes        the same on this side
+//	frame_reader.go: what was read                ^  |
+//	  |  ^                                        |  |
 //	  |  +----------------------------------------|--+
 //	  +-------------------------------------------+
 //	     TCP, or TLS above it (sealer.go); the frames are internal/wire's

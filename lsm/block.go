@@ -7,7 +7,8 @@ import (
 	"docstore/internal/checksum"
 )
 
-// A block of a table is of one of two kinds. In both,
+// A block of a table may have padding behind it, zeros. It is of one of two kinds. In
+// both,
 //
 //	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | body
 //
@@ -26,9 +27,14 @@ const (
 	kindEven  = 2
 
 	blockHeaderBytes = 16
+	// pageBytes is what the kernel maps, and reads from the disk, at once.
+	pageBytes = 4 << 10
 	// blockTargetBytes is the size at which a block is closed. An entry that is
 	// larger by itself gets a block of its own.
-	blockTargetBytes = 4 << 10
+	blockTargetBytes = pageBytes
+	// maxPaddingBytes may lie behind a block, zeros, so that the next one does not
+	// cross the end of a page.
+	maxPaddingBytes = pageBytes / 32
 
 	// maxEntryBytes is the most that an entry of a mixed block takes beside key
 	// and value, its offset included.
@@ -49,15 +55,17 @@ type block struct {
 	valueBytes int // of each value of an even block
 }
 
-// parseBlock checks the header of the block that is all of b.
+// parseBlock checks the header of the block that is all of b but padding.
 func parseBlock(b []byte) (block, *formatFault) {
 	if len(b) < blockHeaderBytes {
 		return block{}, &formatFault{reason: "block cut short"}
 	}
-	if uint64(order.Uint32(b[4:])) != uint64(len(b)-8) {
+	length := uint64(order.Uint32(b[4:])) + 8
+	if length < blockHeaderBytes || length > uint64(len(b)) || uint64(len(b))-length > maxPaddingBytes {
 		return block{}, &formatFault{reason: "block of another length than the index says"}
 	}
-	kind, count, body := order.Uint32(b[8:]), uint64(order.Uint32(b[12:])), uint64(len(b)-blockHeaderBytes)
+	b = b[:length]
+	kind, count, body := order.Uint32(b[8:]), uint64(order.Uint32(b[12:])), length-blockHeaderBytes
 	switch kind & 0xffff {
 	case kindMixed:
 		if kind>>16 != 0 || count == 0 || count > body/4 {

@@ -42,6 +42,64 @@ func TestTablesOfAllShapesOfKeys(t *testing.T) {
 	}
 }
 
+// TestABlockOfAPageLiesInOne has blocks that almost fill a page: all but the first
+// few lie in one, and what is between them is zero. Others take little more room.
+func TestABlockOfAPageLiesInOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		keyBytes, valueBytes, perBlock int
+		padded                         bool
+	}{
+		"8 and 96":    {8, 96, 39, true},
+		"16 and 8":    {16, 8, 170, false}, // 4,096 bytes with the header
+		"40 and 200":  {40, 200, 17, false},
+		"16 and 1024": {16, 1024, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
+			w, err := newTableWriter(env, 1)
+			require.NoError(t, err)
+			value := bytes.Repeat([]byte("v"), c.valueBytes)
+			const blocks = 50
+			for i := range blocks * c.perBlock {
+				require.NoError(t, w.add(entry{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}))
+			}
+			facts, err := w.finish(1, blocks)
+			require.NoError(t, err)
+			r, err := openTableReader(env, facts, vfs.AdviseRandom)
+			require.NoError(t, err)
+			defer r.close()
+			require.Equal(t, blocks, r.blocks)
+			padding := 0
+			for i := range blocks {
+				start, end := r.blockRange(i)
+				b, err := r.block(i)
+				require.NoError(t, err)
+				padding += int(end-start) - len(b.data)
+				if last := start + uint64(len(b.data)) - 1; c.padded && i > 3 {
+					require.Equal(t, start/pageBytes, last/pageBytes, "block %d", i)
+				}
+			}
+			require.LessOrEqual(t, padding, int(facts.fileBytes/32))
+			if !c.padded {
+				return
+			}
+			_, end := r.blockRange(blocks - 2)
+			whole, err := vfs.ReadFile(env.fs, r.path)
+			require.NoError(t, err)
+			whole[end-1] = 1
+			require.NoError(t, env.fs.Remove(r.path))
+			writeFile(t, env.fs, r.path, whole)
+			damaged, err := openTableReader(env, facts, vfs.AdviseRandom)
+			require.NoError(t, err)
+			defer damaged.close()
+			_, err = damaged.block(blocks - 2)
+			require.ErrorIs(t, err, ErrCorrupt)
+			_, err = damaged.block(blocks - 3)
+			require.NoError(t, err)
+		})
+	}
+}
+
 func requireTable(t *testing.T, entries map[string]string) {
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
 	w, err := newTableWriter(env, 1)

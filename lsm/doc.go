@@ -72,7 +72,7 @@
 //	0000000007.table  docs/format/table.md
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
 //
-// Every byte is under a CRC-32C. Open verifies the manifest and of each table the
+// Every byte is under a CRC-32C, or zero. Open verifies the manifest and of each table the
 // index; a block is verified when it is first touched, which is remembered: a page
 // that the kernel drops and reads again is not verified again, except by merges and by
 // Check. A file that is not what was written is a *CorruptionError; one by a newer

@@ -96,7 +96,7 @@ func (t *table) prefetchValue(i int, key []byte) {
 	f := &t.facts
 	entry := float64(f.keyBytes+f.valueBytes) / float64(f.entries)
 	value := float64(f.valueBytes) / float64(f.entries)
-	count := float64(end-start-blockHeaderBytes) / entry
+	count := math.Floor(float64(end-start-blockHeaderBytes) / entry) // padding is less than an entry
 	slack := math.Sqrt(count) / 2
 	if (2*slack+1)*value > prefetchedValueBytes {
 		return
@@ -106,7 +106,7 @@ func (t *table) prefetchValue(i int, key []byte) {
 		before = t.prefix(i - 1)
 	}
 	at := count * float64(keyPrefix(key[t.shared:])-before) / float64(t.prefix(i)-before+1)
-	values := float64(end) - count*value
+	values := float64(start+blockHeaderBytes) + count*(entry-value)
 	from := max(values+(at-slack)*value, float64(start))
 	to := min(values+(at+slack+1)*value, float64(end))
 	if from < to {

@@ -30,6 +30,7 @@ type tablePart struct {
 // partBlock is a block of a part.
 type partBlock struct {
 	end   int // behind its last entry
+	bytes int // when it is encoded, at most
 	mixed bool
 	large bool // one entry, whose value goes to the file from where it is
 }
@@ -115,23 +116,36 @@ func (e *tableEncoder) encode(part *tablePart) error {
 		for i := range entries {
 			e.filter.Add(entries[i].key)
 		}
-		e.note(entries[len(entries)-1].key)
 		if b.large {
+			e.note(entries[0].key)
 			if err := e.write(largeBlock(entries[0]), entries[0].value); err != nil {
 				return err
 			}
 			continue
 		}
-		if cap(e.buf)-len(e.buf) < blockTargetBytes {
+		if cap(e.buf)-len(e.buf) < blockTargetBytes+maxPaddingBytes {
 			if err := e.drain(); err != nil {
 				return err
 			}
 		}
+		e.pad(b.bytes)
+		e.note(entries[len(entries)-1].key)
 		before := len(e.buf)
 		e.buf = appendBlock(e.buf, entries, b.mixed)
 		e.offset += uint64(len(e.buf) - before)
 	}
 	return nil
+}
+
+// pad leaves the rest of a page empty if it is short and a block would cross its
+// end. So a look-up in even entries that fill a block of about a page touches one page,
+// and has one read from the disk.
+func (e *tableEncoder) pad(blockBytes int) {
+	var zeros [maxPaddingBytes]byte
+	if rest := pageBytes - int(e.offset%pageBytes); blockBytes > rest && rest <= maxPaddingBytes {
+		e.buf = append(e.buf, zeros[:rest]...)
+		e.offset += uint64(rest)
+	}
 }
 
 // prefetchEntries has fetched what the next block is made of: of a memtable, the

@@ -149,6 +149,9 @@ func (r *tableReader) block(i int) (block, error) {
 	if fault := b.verify(); fault != nil {
 		return block{}, r.fault(int(start), fault)
 	}
+	if padding := r.data[start+uint64(len(b.data)) : end]; bytes.Count(padding, []byte{0}) < len(padding) {
+		return block{}, r.corrupt(int(start), "the padding behind a block is not zero")
+	}
 	if first := b.key(0); i == 0 && !bytes.Equal(first, r.minKey) || i > 0 && bytes.Compare(first, r.lastKey(i-1)) <= 0 {
 		return block{}, r.corrupt(int(start), "the first key is not where the index has it")
 	}

@@ -79,7 +79,7 @@ func (w *tableWriter) endBlock() error {
 		return nil
 	}
 	w.part.blocks = append(w.part.blocks, partBlock{
-		end: len(w.part.entries), mixed: w.block.mixed, large: w.block.large(),
+		end: len(w.part.entries), bytes: w.block.encoded(), mixed: w.block.mixed, large: w.block.large(),
 	})
 	w.part.bytes += w.block.encoded()
 	w.block = blockSize{}

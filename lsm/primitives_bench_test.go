@@ -1,0 +1,167 @@
+package lsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkGetPercentiles tells what a look-up takes as a rule and at worst, the clock
+// included.
+func BenchmarkGetPercentiles(b *testing.B) {
+	const n = 2_000_000
+	db := filled(b, n)
+	for _, c := range []struct {
+		name  string
+		first uint64
+	}{{"hit", 0}, {"miss", 1 << 40}} {
+		b.Run(c.name, func(b *testing.B) {
+			took := make([]time.Duration, b.N)
+			r := rand.New(rand.NewPCG(1, 2))
+			var key, value []byte
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range took {
+				key = benchKey(key, c.first+r.Uint64N(n))
+				start := time.Now()
+				got, err := db.Get(value[:0], key)
+				took[i] = time.Since(start)
+				if value = got; (err == nil) != (c.first == 0) {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			slices.Sort(took)
+			for _, percent := range []float64{50, 99, 99.9} {
+				at := min(len(took)-1, int(float64(len(took))*percent/100))
+				b.ReportMetric(float64(took[at].Nanoseconds()), fmt.Sprintf("p%g-ns", percent))
+			}
+		})
+	}
+}
+
+// BenchmarkFlush sorts a full memtable and writes it to a table, durably.
+func BenchmarkFlush(b *testing.B) {
+	const n = 180_000
+	db := open(b, b.TempDir(), nil)
+	fill(b, db, n)
+	m := db.current.Load().memtables[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		facts, _, err := db.writeFlush(&flush{memtable: m, number: 1 << 32, units: 1})
+		require.NoError(b, err)
+		require.EqualValues(b, n, facts.entries)
+		require.NoError(b, db.env.fs.Remove(db.env.path(tableName(facts.number))))
+	}
+	reportEntries(b, n)
+}
+
+// BenchmarkMerge merges tables of a memtable each into one, durably.
+func BenchmarkMerge(b *testing.B) {
+	for _, tables := range []int{2, 5} {
+		b.Run(fmt.Sprintf("tables=%d", tables), func(b *testing.B) {
+			const each = 100_000
+			db := open(b, b.TempDir(), &Options{MergeRule: MergeNever})
+			for i := range tables * each {
+				key := benchKey(nil, uint64(i))
+				require.NoError(b, db.Set(key, append(key, make([]byte, benchValueBytes-8)...)))
+				if (i+1)%each == 0 {
+					require.NoError(b, db.Flush())
+				}
+			}
+			inputs := db.current.Load().tables
+			require.Len(b, inputs, tables)
+			b.ReportAllocs()
+			for b.Loop() {
+				source, release, err := db.mergeSources(inputs)
+				require.NoError(b, err)
+				w, err := newTableWriter(&db.env, 1<<32)
+				require.NoError(b, err)
+				require.NoError(b, db.fillTable(w, source, true, nil))
+				facts, err := w.finish(1, uint64(tables*each))
+				require.NoError(b, err)
+				require.EqualValues(b, tables*each, facts.entries)
+				release()
+				require.NoError(b, db.env.fs.Remove(db.env.path(tableName(facts.number))))
+			}
+			reportEntries(b, tables*each)
+		})
+	}
+}
+
+func reportEntries(b *testing.B, n int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/entry")
+}
+
+// BenchmarkTable finds the block of a key in a table's index, and the key in the block.
+func BenchmarkTable(b *testing.B) {
+	const n = 1_000_000
+	for _, c := range []struct{ keyBytes, valueBytes int }{{8, 96}, {16, 8}, {40, 200}} {
+		dir := b.TempDir()
+		builder, err := NewBuilder(dir, nil)
+		require.NoError(b, err)
+		key := func(i int) []byte { return fmt.Appendf(nil, "%0*x", c.keyBytes, uint64(i)<<8) }
+		for i := range n {
+			require.NoError(b, builder.Set(key(i), make([]byte, c.valueBytes)))
+		}
+		require.NoError(b, builder.Finish())
+		db := open(b, dir, nil)
+		r := db.current.Load().tables[0].tableReader
+		random := rand.New(rand.NewPCG(1, 2))
+		keys := make([][]byte, 1<<16)
+		at := make([]int, len(keys))
+		for i := range keys {
+			keys[i] = key(random.IntN(n))
+			at[i] = r.find(keys[i])
+		}
+		b.Run(fmt.Sprintf("entry=%d+%d/index", c.keyBytes, c.valueBytes), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if k := i % len(keys); r.find(keys[k]) != at[k] {
+					b.Fatal("another block")
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("entry=%d+%d/block", c.keyBytes, c.valueBytes), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				k := i % len(keys)
+				if _, found, err := r.search(at[k], keys[k]); !found || err != nil {
+					b.Fatal(found, err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSortByPrefix(b *testing.B) {
+	const n = 180_000
+	random := make([]orderedNode, n)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range random {
+		random[i] = orderedNode{r.Uint64(), ref(i)}
+	}
+	nodes := make([]orderedNode, n)
+	for b.Loop() {
+		copy(nodes, random)
+		if sorted := sortByPrefix(nodes); sorted[0].prefix > sorted[n-1].prefix {
+			b.Fatal("not sorted")
+		}
+	}
+	reportEntries(b, n)
+}
+
+// BenchmarkPlan plans the merges of a store of a million memtables.
+func BenchmarkPlan(b *testing.B) {
+	var units []uint64
+	for i := range 20 {
+		units = append(units, 1<<i)
+	}
+	for b.Loop() {
+		if begin, end := planMerge(units, noLimit); begin != end {
+			b.Fatal(begin, end)
+		}
+	}
+}
