@@ -197,7 +197,7 @@ func (c *crashingStore) crash(op vfs.Op) {
 	if underRace {
 		sparing = 48
 	}
-	if c.r.IntN(sparing) != 0 {
+	if c.t.Failed() || c.r.IntN(sparing) != 0 {
 		return
 	}
 	durable, alive := int(c.synced.Load()), int(c.acknowledged.Load())
