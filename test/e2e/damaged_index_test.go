@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDamagedIndex: a byte of a table is wrong, and then one of the manifest. Check names
+// the file, and the daemon makes the index anew from the queue and serves everything.
+func TestDamagedIndex(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:5_000]
+	queue, data := t.TempDir(), t.TempDir()
+	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+	d := startDaemon(t, queue, data)
+	d.waitReady(t)
+	d.stop(t)
+	// A checkpoint has all of the index in tables.
+	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
+
+	for _, damage := range []struct{ files, says string }{
+		{"*.table", "is made anew from the queue"},
+		{"MANIFEST", "it is set aside, and made anew from the queue"},
+	} {
+		data := t.TempDir()
+		require.NoError(t, os.CopyFS(data, os.DirFS(checkpoint)))
+		check := func() *process { return start(t, nil, "docserviced", "check", "--data", data) }
+		check().wait(t)
+		files, err := filepath.Glob(filepath.Join(data, collection, "index-0001", damage.files))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		content, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		content[len(content)/3] ^= 1
+		require.NoError(t, os.WriteFile(files[0], content, 0o600))
+		checked := check()
+		<-checked.exited
+		require.Equal(t, 1, checked.ProcessState.ExitCode())
+		require.Contains(t, checked.output.String(), filepath.Base(files[0]))
+
+		d := startDaemon(t, queue, data)
+		for _, document := range documents {
+			d.waitDocument(t, document.id, document.line)
+		}
+		d.waitLog(damage.says)
+		d.waitReady(t)
+		compareAll(t, newClient(t, d), expected(documents))
+		d.stop(t)
+		check().wait(t)
+	}
+}
