@@ -26,6 +26,9 @@ type load struct {
 	callers  int
 	batch    int
 	duration time.Duration
+	// seed is of the documents that are asked for: in each round others, and in one
+	// round the same of each store.
+	seed uint64
 }
 
 // phase names the load in the results.
@@ -66,7 +69,7 @@ func (l *load) measure(c client, processes []*process) (result, error) {
 	var running sync.WaitGroup
 	for i := range l.callers {
 		running.Go(func() {
-			one := caller{load: l, client: c, random: rand.New(rand.NewPCG(uint64(i), 1))}
+			one := caller{load: l, client: c, random: rand.New(rand.NewPCG(uint64(i), l.seed))}
 			latencies[i], failures[i] = one.fetchUntil(deadline)
 		})
 	}

@@ -191,6 +191,9 @@ func phaseBeside(l *load, what string) string {
 	return l.phase() + ", beside " + what
 }
 
+// warmupSeed is of no round: what was just asked for is in a cache.
+const warmupSeed = 1 << 32
+
 // row measures all stores in turns.
 func (s *settings) row(ctx context.Context, l *load, contestants []*contestant, keeper *results.Keeper) (err error) {
 	for _, c := range contestants {
@@ -201,13 +204,14 @@ func (s *settings) row(ctx context.Context, l *load, contestants []*contestant, 
 		defer func() { err = errors.Join(err, c.client.close()) }()
 		if s.warmup > 0 {
 			warm := *l
-			warm.duration = s.warmup
+			warm.duration, warm.seed = s.warmup, warmupSeed
 			if _, err := warm.measure(c.client, c.store.processes()); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
 	}
 	for round := range s.rounds {
+		l.seed = uint64(round)
 		for _, c := range contestants {
 			for _, what := range s.besidesOf(c.name) {
 				if err := ctx.Err(); err != nil {
