@@ -14,6 +14,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"docstore/boxcarrpc/discovery"
 )
@@ -153,6 +155,7 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 		DialTimeout:          r.options.CallTimeout,
 		DialKeepAliveTime:    r.options.TTL,
 		DialKeepAliveTimeout: r.options.CallTimeout,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(r.reconnecting())},
 		TLS:                  r.options.TLS,
 		Username:             r.options.User,
 		Password:             r.options.Password,
@@ -163,6 +166,16 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 	}
 	r.mu.client = client
 	return client, nil
+}
+
+// reconnecting is how often a lost connection is tried. An etcd that comes back gives
+// each lease its TTL anew: after gRPC's own pauses, of up to two minutes, all servers
+// would leave the set together.
+func (r *Registry) reconnecting() grpc.ConnectParams {
+	pauses := backoff.DefaultConfig
+	pauses.MaxDelay = r.options.TTL / renewals / 2
+	pauses.BaseDelay = min(pauses.BaseDelay, pauses.MaxDelay)
+	return grpc.ConnectParams{Backoff: pauses, MinConnectTimeout: r.options.CallTimeout}
 }
 
 // Close gives back all numbers at once, and ends the connection to etcd.

@@ -427,7 +427,8 @@ func TestNoTwoHoldANumberAtOnce(t *testing.T) {
 func TestEtcdIsAwayForLongerThanTheLeases(t *testing.T) {
 	s := newEtcd(t, "http")
 	s.start(t)
-	r := open(t, s.address, short)
+	// Longer than short's: when it is back, etcd waits no longer than that for anybody.
+	r := open(t, s.address, &Options{TTL: 4 * time.Second, Margin: time.Second, CallTimeout: time.Second})
 	a, b := backend(t, r, "a:1"), backend(t, r, "b:1")
 	first, second := held(t, a), held(t, b)
 	fe, err := r.Frontend("fe")
