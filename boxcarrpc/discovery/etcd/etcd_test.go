@@ -114,6 +114,29 @@ func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
 	w.until(-1, "1=d:1", "2=c:1")
 }
 
+// A watcher ends although news that it has not taken up has come.
+func TestAWatchEndsWhileNewsArrives(t *testing.T) {
+	r := open(t, startEtcd(t), short)
+	held(t, backend(t, r, "a:1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := 0
+	err := r.Source(nil).Watch(ctx, func(s discovery.Snapshot) {
+		switch told++; told {
+		case 1:
+			held(t, backend(t, r, "b:1")) // brings the second call
+		case 2:
+			other := watch(t, r.Source(nil))
+			other.until(-1, "0=a:1", "1=b:1")
+			held(t, backend(t, r, "c:1"))
+			other.until(-1, "0=a:1", "1=b:1", "2=c:1")
+			cancel()
+			time.Sleep(gather) // for what waits with the news to see that
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 // Clients are counted where frontend scaling is to be: by the highest number, as
 // servers are.
 func TestClientsAreCounted(t *testing.T) {

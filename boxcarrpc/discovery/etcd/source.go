@@ -144,6 +144,7 @@ func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
 	for _, k := range r.watched() {
 		// Opening a watch waits for etcd, which the own number does not.
 		watching.Go(func() {
+			defer func() { ended <- struct{}{} }()
 			for answer := range client.Watch(ctx, r.entries(k), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1)) {
 				select {
 				case answers <- answer:
@@ -151,7 +152,6 @@ func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
 					return
 				}
 			}
-			ended <- struct{}{}
 		})
 	}
 	changed := s.changed()
