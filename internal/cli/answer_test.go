@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,7 @@ func FuzzAnswerLine(f *testing.F) {
 	f.Add([]byte("17"), []byte(`{"a":1}`))
 	f.Add([]byte("\xff\x00"), []byte("\"\xff\""))
 	f.Add([]byte("a\nb"), []byte("1\n"))
+	f.Add([]byte("17"), []byte(" 5E555\t")) // JSON, and no float64
 	f.Fuzz(func(t *testing.T, id, document []byte) {
 		line := AppendFound(nil, string(id), document)
 		require.NotContains(t, string(line[:len(line)-1]), "\n")
@@ -42,7 +44,7 @@ func FuzzAnswerLine(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, string(document), string(b))
 		} else {
-			require.JSONEq(t, string(document), string(got.Document))
+			require.Equal(t, strings.Trim(string(document), " \t\r"), string(got.Document))
 		}
 	})
 }
