@@ -23,6 +23,7 @@ func (s step) command(size string) string {
 const (
 	goEngines  = "docstore,pebble,goleveldb,badger,bbolt"
 	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,rocksdb-universal,lmdb,kyoto"
+	growthArgs = "-rounds 1 -benchmarks fillrandom,readrandom,readmissing"
 	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis,grpc+pebble,postgresql"
 )
 
@@ -42,15 +43,15 @@ var steps = []step{
 		full: "-engine docstore,pebble,goleveldb,rocksdb -num 10000000 -reads 300000 -rounds 3",
 	},
 	{
-		name: "growth", program: "dbbench", args: "-rounds 1 -benchmarks fillrandom,readrandom,readmissing",
+		name: "growth", program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 2000", quick: "-engine docstore,pebble -num 300000 -reads 200000", full: "-engine docstore,pebble -num 1000000 -reads 1000000",
 	},
 	{
-		name: "growth", program: "dbbench", args: "-rounds 1 -benchmarks fillrandom,readrandom,readmissing",
+		name: "growth", program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 4000", quick: "-engine docstore,pebble -num 1000000 -reads 200000", full: "-engine docstore,pebble -num 10000000 -reads 1000000",
 	},
 	{
-		name: "growth", program: "dbbench", args: "-rounds 1 -benchmarks fillrandom,readrandom,readmissing",
+		name: "growth", program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 8000", quick: "-engine docstore,pebble -num 3000000 -reads 200000", full: "-engine docstore,pebble -num 100000000 -reads 1000000",
 	},
 	{

@@ -268,17 +268,24 @@ func TestABorrowedSlotTakesNoPlaceOfAnOwnOne(t *testing.T) {
 	require.False(t, ok, "both are the client's own")
 }
 
-// The whole set changes: no old slot goes before a new server has answered.
-func TestMakeBeforeBreak(t *testing.T) {
-	c := newLender(t, "roundrobin", 40, 10, 10)
-	old, _ := c.adopt()
+// replaceAll has a slot of each server, which has answered, and then other servers.
+func (c *lender) replaceAll() (old, replaced []int) {
+	c.t.Helper()
+	old, _ = c.adopt()
 	for _, n := range old {
 		_, ok := c.lease(n, 0)
-		require.True(t, ok)
+		require.True(c.t, ok)
 		c.succeed(n)
 	}
 	c.view.Self++
-	replaced, _ := c.adopt()
+	replaced, _ = c.adopt()
+	return old, replaced
+}
+
+// The whole set changes: no old slot goes before a new server has answered.
+func TestMakeBeforeBreak(t *testing.T) {
+	c := newLender(t, "roundrobin", 40, 10, 10)
+	old, replaced := c.replaceAll()
 	require.NotContains(t, replaced, old[0])
 	held := func() (sum int) {
 		for _, n := range old {
@@ -326,14 +333,7 @@ func TestMakeBeforeBreak(t *testing.T) {
 // servers, and keep to those that leave.
 func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
 	c := newLender(t, "roundrobin", 40, 10, 10)
-	old, _ := c.adopt()
-	for _, n := range old {
-		_, ok := c.lease(n, 0)
-		require.True(t, ok)
-		c.succeed(n)
-	}
-	c.view.Self++
-	replaced, _ := c.adopt()
+	old, replaced := c.replaceAll()
 	for _, n := range replaced {
 		if !c.ladder.hasRoom() {
 			break
@@ -362,14 +362,7 @@ func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
 func TestAWelcomeWaitsForRoom(t *testing.T) {
 	c := newLender(t, "roundrobin", 40, 10, 10)
 	c.ladder = NewLadder(10, make([]Slot, 13), make([]Peer, 40))
-	old, _ := c.adopt()
-	for _, n := range old {
-		_, ok := c.lease(n, 0)
-		require.True(t, ok)
-		c.succeed(n)
-	}
-	c.view.Self++
-	replaced, _ := c.adopt()
+	_, replaced := c.replaceAll()
 	var rover Rover
 	c.now += 2 * welcomeWithin
 	asked := map[int]bool{}
