@@ -1,8 +1,9 @@
 // Subsetting measures the subsetting algorithms by the properties that Ward,
 // Wankadia and Guliani define in "Reinventing Backend Subsetting at Google"
-// (2023), prints tables in Markdown, and draws the article's figure 2 anew.
+// (2023), prints tables in Markdown, and draws the article's figure 2 anew, and the
+// same for rocksteadier's lots of several sizes.
 //
-//	go run ./subsetting -picture ../docs/images/subsetting-balance.png
+//	go run ./subsetting -pictures ../docs/images
 //	go run ./subsetting -large
 //
 // Nothing in it depends on the machine.
@@ -15,8 +16,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"docstore/boxcarrpc/subset"
+)
+
+// The pictures' names.
+const (
+	balancePicture = "subsetting-balance.png"
+	lotsPicture    = "subsetting-lots.png"
 )
 
 func main() {
@@ -31,7 +39,7 @@ func main() {
 
 func run(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("subsetting", flag.ContinueOnError)
-	picture := flags.String("picture", "", "draw figure 2 to this PNG file")
+	pictures := flags.String("pictures", "", "draw "+balancePicture+" and "+lotsPicture+" into this directory")
 	large := flags.Bool("large", false, "measure 10,000 frontends and 1,000,000 backends instead, some minutes long")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -44,10 +52,13 @@ func run(out io.Writer, args []string) error {
 	if _, writeErr := out.Write(tables.Bytes()); err == nil {
 		err = writeErr
 	}
-	if err != nil || *picture == "" {
+	if err != nil || *pictures == "" {
 		return err
 	}
-	return drawPicture(*picture)
+	if err := drawBalance(filepath.Join(*pictures, balancePicture)); err != nil {
+		return err
+	}
+	return drawLots(filepath.Join(*pictures, lotsPicture))
 }
 
 func printTables(out *bytes.Buffer, large bool) error {

@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTablesAndPicture(t *testing.T) {
-	picture := filepath.Join(t.TempDir(), "balance.png")
+func TestTablesAndPictures(t *testing.T) {
+	dir := t.TempDir()
 	var out bytes.Buffer
-	require.NoError(t, run(&out, []string{"-picture", picture}))
+	require.NoError(t, run(&out, []string{"-pictures", dir}))
 	for _, v := range variants {
 		require.Contains(t, out.String(), "| "+v.title+" |")
 	}
 	require.Contains(t, out.String(), "| roundrobin | 1.000 | 15 |")
-	file, err := os.Open(picture)
-	require.NoError(t, err)
-	defer file.Close()
-	image, err := png.Decode(file)
-	require.NoError(t, err)
-	require.Equal(t, 1152, image.Bounds().Dx())
+	for _, name := range []string{balancePicture, lotsPicture} {
+		picture, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		image, err := png.Decode(bytes.NewReader(picture))
+		require.NoError(t, err)
+		require.Equal(t, 1152, image.Bounds().Dx())
+	}
 }
 
 func TestConnections(t *testing.T) {
@@ -35,5 +36,5 @@ func TestConnections(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	require.EqualError(t, run(io.Discard, []string{"more"}), `unexpected argument "more"; see -help`)
-	require.Error(t, run(&bytes.Buffer{}, []string{"-picture", filepath.Join(t.TempDir(), "missing", "x.png")}))
+	require.Error(t, run(&bytes.Buffer{}, []string{"-pictures", filepath.Join(t.TempDir(), "missing")}))
 }

@@ -28,17 +28,18 @@ const (
 	pictureDPI    = 96
 )
 
-// drawPicture draws utilization against frontends per backend.
-func drawPicture(path string) error {
+var (
+	dots  = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}
+	faint = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28} // where many lie over each other
+)
+
+// drawBalance draws utilization against frontends per backend.
+func drawBalance(path string) error {
 	var plots [][]*plot.Plot
 	for _, row := range panels {
 		var drawn []*plot.Plot
 		for _, panel := range row {
-			points, err := figure2(variants[panel.variant])
-			if err != nil {
-				return err
-			}
-			p, err := scatter(panel.title, points)
+			p, err := balance(panel.title, variants[panel.variant])
 			if err != nil {
 				return err
 			}
@@ -46,6 +47,41 @@ func drawPicture(path string) error {
 		}
 		plots = append(plots, drawn)
 	}
+	return drawGrid(path, plots)
+}
+
+// drawLots draws the same for lots of several sizes, and their mean utilization
+// against the diversity of the subsets.
+func drawLots(path string) error {
+	var drawn []*plot.Plot
+	var places plotter.XYLabels
+	for _, size := range lotSizes {
+		v := lotVariant(size)
+		p, err := balance(v.title, v)
+		if err != nil {
+			return err
+		}
+		drawn = append(drawn, p)
+		points, err := figure2(v)
+		if err != nil {
+			return err
+		}
+		diversity, err := meanDiversity(v)
+		if err != nil {
+			return err
+		}
+		places.XYs = append(places.XYs, plotter.XY{X: diversity, Y: meanUtilization(points)})
+		places.Labels = append(places.Labels, "  "+v.title)
+	}
+	p, err := tradeOff(places)
+	if err != nil {
+		return err
+	}
+	return drawGrid(path, [][]*plot.Plot{drawn[:3], append(drawn[3:], p)})
+}
+
+// drawGrid draws plots, a row each.
+func drawGrid(path string, plots [][]*plot.Plot) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(pictureDPI))
 	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4}
 	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
@@ -64,6 +100,36 @@ func drawPicture(path string) error {
 	return file.Close()
 }
 
+// tradeOff plots mean utilization against mean diversity.
+func tradeOff(places plotter.XYLabels) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = "all cases: diversity against balance"
+	p.X.Label.Text = "different subsets by the frontend"
+	p.Y.Label.Text = "mean utilization"
+	line, points, err := plotter.NewLinePoints(places)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := plotter.NewLabels(places)
+	if err != nil {
+		return nil, err
+	}
+	line.Color, points.Color = dots, dots
+	points.Shape = draw.CircleGlyph{}
+	p.X.Min, p.X.Max = 0.5, 1.1
+	p.Add(plotter.NewGrid(), line, points, labels)
+	return p, nil
+}
+
+// balance plots the utilization of each case.
+func balance(title string, v variant) (*plot.Plot, error) {
+	points, err := figure2(v)
+	if err != nil {
+		return nil, err
+	}
+	return scatter(title, points)
+}
+
 func scatter(title string, points []point) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = title
@@ -79,7 +145,7 @@ func scatter(title string, points []point) (*plot.Plot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.GlyphStyle = draw.GlyphStyle{Color: color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28}, Radius: vg.Points(0.8), Shape: draw.CircleGlyph{}}
+	s.GlyphStyle = draw.GlyphStyle{Color: faint, Radius: vg.Points(0.8), Shape: draw.CircleGlyph{}}
 	p.Add(plotter.NewGrid(), s)
 	return p, nil
 }

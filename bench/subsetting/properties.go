@@ -90,11 +90,36 @@ func printProperties(out *bytes.Buffer) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 
+// The lot sizes that are compared.
+var lotSizes = []int{1, 5, 10, 20, 50}
+
+func lotVariant(size int) variant {
+	return variant{title: fmt.Sprintf("L = %d", size), name: "rocksteadier", options: subset.Options{LotSize: size}}
+}
+
+// meanDiversity is the different subsets by the frontend, on average over the cases
+// of figure 2.
+func meanDiversity(v variant) (float64, error) {
+	a, err := v.algorithm()
+	if err != nil {
+		return 0, err
+	}
+	sum, cases := 0.0, 0
+	for backends := figure2K; backends <= figure2Tasks; backends++ {
+		diversities := subsetmetrics.Compute(a, figure2Tasks, backends, figure2K).Diversities()
+		for _, d := range diversities[backends/figure2K:] {
+			sum += d
+			cases++
+		}
+	}
+	return sum / float64(cases), nil
+}
+
 // printLotSizes prints what rocksteadier gains and loses with larger lots.
 func printLotSizes(out *bytes.Buffer) error {
-	fmt.Fprintf(out, "| lot size | utilization | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
-	for _, size := range []int{1, 5, 10, 20, 50} {
-		v := variant{name: "rocksteadier", options: subset.Options{LotSize: size}}
+	fmt.Fprintf(out, "| lot size | utilization | diversity | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
+	for _, size := range lotSizes {
+		v := lotVariant(size)
 		a, err := v.algorithm()
 		if err != nil {
 			return err
@@ -103,7 +128,11 @@ func printLotSizes(out *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "| %d | %.3f | %d | %d |\n", size, meanUtilization(points),
+		diversity, err := meanDiversity(v)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "| %d | %.3f | %.3f | %d | %d |\n", size, meanUtilization(points), diversity,
 			subsetmetrics.Compute(a, manyFrontends, backends, k).Distinct(), subsetmetrics.Compute(a, manyFrontends, 50, k).Distinct())
 	}
 	return nil

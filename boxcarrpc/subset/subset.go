@@ -2,7 +2,6 @@ package subset
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -79,16 +78,12 @@ func ByName(name string, opts *Options) (Algorithm, error) {
 	if o.LotSize < 1 || o.LotSize > MaxLotSize {
 		return nil, fmt.Errorf("subset: a lot size of %d: it must be from 1 to %d", o.LotSize, MaxLotSize)
 	}
-	i := slices.IndexFunc(algorithms, func(a struct {
-		name string
-		make func(o Options) Algorithm
-	}) bool {
-		return a.name == name
-	})
-	if i < 0 {
-		return nil, fmt.Errorf("subset: there is no algorithm %q, but %s", name, strings.Join(Names(), ", "))
+	for _, a := range algorithms {
+		if a.name == name {
+			return a.make(o), nil
+		}
 	}
-	return algorithms[i].make(o), nil
+	return nil, fmt.Errorf("subset: there is no algorithm %q, but %s", name, strings.Join(Names(), ", "))
 }
 
 // request is what Subset is asked for, with numbers in their range. If k is 0

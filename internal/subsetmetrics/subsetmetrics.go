@@ -71,16 +71,38 @@ func (s Subsets) Utilizations() (utilizations []float64) {
 
 // Distinct counts the different subsets, whatever their order.
 func (s Subsets) Distinct() int {
-	seen := map[string]bool{}
-	var key []byte
-	for subset := range s.All() {
-		key = key[:0]
-		for _, backend := range slices.Sorted(slices.Values(subset)) {
-			key = binary.LittleEndian.AppendUint32(key, uint32(backend))
-		}
-		seen[string(key)] = true
+	distinct := 0
+	for n := range s.distinct() {
+		distinct = n
 	}
-	return len(seen)
+	return distinct
+}
+
+// Diversities is how many different subsets the first frontend alone has, the first
+// two, and so on, by the frontend: 1 if all are different.
+func (s Subsets) Diversities() (diversities []float64) {
+	for n := range s.distinct() {
+		diversities = append(diversities, float64(n)/float64(len(diversities)+1))
+	}
+	return diversities
+}
+
+// distinct yields the number of different subsets as frontends come.
+func (s Subsets) distinct() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		seen := map[string]bool{}
+		var key []byte
+		for subset := range s.All() {
+			key = key[:0]
+			for _, backend := range slices.Sorted(slices.Values(subset)) {
+				key = binary.LittleEndian.AppendUint32(key, uint32(backend))
+			}
+			seen[string(key)] = true
+			if !yield(len(seen)) {
+				return
+			}
+		}
+	}
 }
 
 // Spread is the largest share of any subset that lies among width consecutive

@@ -21,6 +21,7 @@ func TestMetrics(t *testing.T) {
 	require.InDelta(t, 2.0/3, s.Utilization(), 0, "6 connections, 2 each at best")
 	require.Equal(t, []float64{1, 0.5, 2.0 / 3}, s.Utilizations())
 	require.Equal(t, 2, s.Distinct())
+	require.Equal(t, []float64{1, 0.5, 2.0 / 3}, s.Diversities())
 	require.InDelta(t, 1, s.Spread(2), 0)
 	require.InDelta(t, 0.5, s.Spread(1), 0)
 	require.InDelta(t, 0.5, Compute(fixed{{1, 4}}, 1, 5, 2).Spread(3), 0)
@@ -44,6 +45,7 @@ func TestNobody(t *testing.T) {
 		require.InDelta(t, 1, s.Utilization(), 0)
 		require.Empty(t, s.Utilizations())
 		require.Zero(t, s.Distinct())
+		require.Empty(t, s.Diversities())
 		require.Zero(t, s.Spread(3))
 	}
 }
