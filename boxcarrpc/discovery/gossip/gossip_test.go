@@ -102,13 +102,10 @@ func (c *cluster) partition(aloneWithin, healedWithin time.Duration) {
 	for part := range parts {
 		c.eventually(fmt.Sprint("cut off, part ", part), aloneWithin, parts[part])
 	}
-	for n := 101; n <= 106; n++ {
-		n += len(c.members) / 100 * 100 // an address that is free
+	free := 100 * (1 + len(c.members)/100) // the first address that is
+	for n := free + 1; n <= free+6; n++ {
 		c.network.set(c.host(n), n%2)
-		c.seed = 1 - n%2 + 1 // of the same part
-		if n%2 == 1 {
-			c.seed = 1
-		}
+		c.seed = 2 - n%2 // of the same part
 		number, err := c.start(n, Backend).Wait(c.t.Context())
 		require.NoError(c.t, err)
 		c.t.Logf("member %d has the number %d", n, number)
