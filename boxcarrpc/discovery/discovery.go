@@ -48,8 +48,9 @@ type Snapshot struct {
 	Frontends int
 }
 
-// equal tells whether nothing has changed.
-func (s Snapshot) equal(other Snapshot) bool {
+// Equal reports whether two snapshots say the same, with the servers in the same order:
+// what a source need not tell of again.
+func (s Snapshot) Equal(other Snapshot) bool {
 	return s.Numbers == other.Numbers && s.Self == other.Self && s.Frontends == other.Frontends && slices.Equal(s.Servers, other.Servers)
 }
 

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,9 @@ type DNSOptions struct {
 	// Interval is the time between two lookups. The default is
 	// DefaultDNSInterval: the resolver does not tell how long an answer holds.
 	Interval time.Duration
-	// Resolver looks names up. The default is net.DefaultResolver.
+	// Resolver looks names up. The default is the system's, with StrictErrors: if only
+	// one of the two questions for A and AAAA is answered the lookup has failed, for
+	// half of an answer would take servers out of the set.
 	Resolver *net.Resolver
 }
 
@@ -78,8 +81,11 @@ func SRV(name string, opts *DNSOptions) Source {
 				Weight:  float64(record.Weight),
 			})
 		}
-		slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.Address, b.Address) })
-		return servers, nil
+		slices.SortFunc(servers, func(a, b Server) int {
+			return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(b.Weight, a.Weight))
+		})
+		// Two records that differ in their weights only are one server.
+		return slices.CompactFunc(servers, func(a, b Server) bool { return a.Address == b.Address }), nil
 	})
 }
 
@@ -112,7 +118,7 @@ type dns struct {
 }
 
 func newDNS(opts *DNSOptions, lookup func(context.Context, *net.Resolver) ([]Server, error)) Source {
-	d := dns{interval: DefaultDNSInterval, resolver: net.DefaultResolver, lookup: lookup}
+	d := dns{interval: DefaultDNSInterval, resolver: strictResolver, lookup: lookup}
 	if opts != nil && opts.Interval > 0 {
 		d.interval = opts.Interval
 	}
@@ -121,6 +127,9 @@ func newDNS(opts *DNSOptions, lookup func(context.Context, *net.Resolver) ([]Ser
 	}
 	return d
 }
+
+// strictResolver is the default Resolver.
+var strictResolver = &net.Resolver{StrictErrors: true}
 
 var errNoServers = errors.New("the name has no servers")
 
@@ -141,7 +150,7 @@ func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 			return fmt.Errorf("discovery: %w", err)
 		case err == nil:
 			snapshot := number(servers, last.Servers)
-			if !known || !last.equal(snapshot) {
+			if !known || !last.Equal(snapshot) {
 				known, last = true, snapshot
 				update(snapshot)
 			}

@@ -19,14 +19,16 @@ type nameServer struct {
 		sync.Mutex
 		answers []dnsmessage.Resource
 		failing bool
+		broken  dnsmessage.Type // a question that cannot be answered
 	}
-	done sync.WaitGroup
+	refused chan struct{} // takes one for each of these
+	done    sync.WaitGroup
 }
 
 func newNameServer(t *testing.T) *nameServer {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &nameServer{conn: conn}
+	s := &nameServer{conn: conn, refused: make(chan struct{}, 1)}
 	s.done.Go(s.serve)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
@@ -62,6 +64,14 @@ func (s *nameServer) answer(m dnsmessage.Message) *dnsmessage.Message {
 		m.RCode = dnsmessage.RCodeNameError
 		return &m
 	}
+	if s.mu.broken == m.Questions[0].Type {
+		m.RCode = dnsmessage.RCodeServerFailure
+		select {
+		case s.refused <- struct{}{}:
+		default:
+		}
+		return &m
+	}
 	for _, answer := range s.mu.answers {
 		if answer.Header.Type = recordType(answer.Body); answer.Header.Type == m.Questions[0].Type {
 			answer.Header.Name, answer.Header.Class = m.Questions[0].Name, dnsmessage.ClassINET
@@ -90,12 +100,21 @@ func (s *nameServer) set(failing bool, answers ...dnsmessage.ResourceBody) {
 	}
 }
 
-func (s *nameServer) options() *DNSOptions {
+func (s *nameServer) breakFor(question dnsmessage.Type) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.broken = question
+}
+
+func (s *nameServer) options() *DNSOptions { return optionsFor(s.conn.LocalAddr().String()) }
+
+// optionsFor are the default ones, but for which server is asked, and that often.
+func optionsFor(server string) *DNSOptions {
 	return &DNSOptions{Interval: time.Millisecond, Resolver: &net.Resolver{
-		PreferGo: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		PreferGo: true, StrictErrors: strictResolver.StrictErrors,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
+			return d.DialContext(ctx, network, server)
 		},
 	}}
 }
@@ -151,6 +170,24 @@ func TestDNS(t *testing.T) {
 	w.expect(2, three) // and neither failure nor an empty answer was reported before
 }
 
+// Half of an answer is none: else a resolver that trips over one of two questions takes
+// servers out of the set.
+func TestDNSThatAnswersOneOfTwoQuestions(t *testing.T) {
+	require.Equal(t, strictResolver, newDNS(nil, nil).(dns).resolver)
+	names := newNameServer(t)
+	names.set(false, a(1), &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}})
+	w := watchDNS(t, DNS("search.example.com:7070", names.options()))
+	one, two, six := Server{0, "10.0.0.1:7070", 0}, Server{2, "10.0.0.2:7070", 0}, Server{1, "[fd00::1]:7070", 0}
+	w.expect(2, one, six)
+	names.breakFor(dnsmessage.TypeAAAA)
+	for range 5 { // attempts, of two lookups at least
+		<-names.refused
+	}
+	names.set(false, a(1), a(2), &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}})
+	names.breakFor(0)
+	w.expect(3, one, two, six)
+}
+
 func TestSRV(t *testing.T) {
 	names := newNameServer(t)
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-0.search.", 7070, 0, 1), srv("spare-9.search.", 7070, 1, 1))
@@ -158,6 +195,9 @@ func TestSRV(t *testing.T) {
 	w.expect(2, Server{0, "be-0.search:7070", 1}, Server{1, "be-1.search:7071", 5})
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-7.search.", 7070, 0, 0))
 	w.expect(8, Server{1, "be-1.search:7071", 5}, Server{7, "be-7.search:7070", 0})
+	// Records that differ in their weights only are one server, of the larger.
+	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7071, 0, 6))
+	w.expect(2, Server{1, "be-1.search:7071", 6})
 	// Two ports of one host, or a name without a number: nobody's numbers count.
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7072, 0, 5))
 	w.expect(2, Server{1, "be-1.search:7071", 5}, Server{0, "be-1.search:7072", 5})

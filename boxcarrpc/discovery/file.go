@@ -54,7 +54,7 @@ func (f file) Watch(ctx context.Context, update func(Snapshot)) error {
 			if err != nil {
 				return fmt.Errorf("discovery: %w", err)
 			}
-			if first || !last.equal(snapshot) {
+			if first || !last.Equal(snapshot) {
 				last = snapshot
 				update(snapshot)
 			}

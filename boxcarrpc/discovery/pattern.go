@@ -11,8 +11,9 @@ import (
 //	Pattern("be-%d.search:7070", 300)
 //
 // It holds no list between watches: a source of a million servers is two words
-// long, and each watch makes the addresses anew. A negative n is an empty set.
-func Pattern(format string, n int) Source { return pattern{format, max(n, 0)} }
+// long, and each watch makes the addresses anew. A negative n is an empty set, and one
+// over MaxNumber+1 is that many.
+func Pattern(format string, n int) Source { return pattern{format, min(max(n, 0), MaxNumber+1)} }
 
 type pattern struct {
 	format string

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -58,11 +59,17 @@ func nonEmpty(target, rest string) error {
 	return nil
 }
 
+// onePlace is a format with one place for a number.
+var onePlace = regexp.MustCompile(`^[^%]*%(0[1-9])?d[^%]*$`)
+
 func parsePattern(target, rest string) (discovery.Source, error) {
 	count, format, _ := strings.Cut(rest, ":")
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || strings.Count(format, "%") != 1 || !strings.Contains(format, "%d") {
-		return nil, fmt.Errorf("%s: want pattern:COUNT:ADDRESS with one %%d for the number, as in pattern:300:be-%%d.search:7070", target)
+	if err != nil || n < 1 || !onePlace.MatchString(format) {
+		return nil, fmt.Errorf("%s: want pattern:COUNT:ADDRESS with one %%d for the number, or %%03d for as many digits, as in pattern:300:be-%%d.search:7070", target)
+	}
+	if n > discovery.MaxNumber+1 {
+		return nil, fmt.Errorf("%s: there are at most %d servers", target, discovery.MaxNumber+1)
 	}
 	return discovery.Pattern(format, n), nil
 }

@@ -36,11 +36,12 @@ func first(t *testing.T, target string) (list []string) {
 func TestTargets(t *testing.T) {
 	require.Equal(t, []string{"a:1", "b:2"}, first(t, "a:1,b:2"))
 	require.Equal(t, []string{"be-0:7", "be-1:7", "be-2:7"}, first(t, "pattern:3:be-%d:7"))
+	require.Equal(t, []string{"be-00:7", "be-01:7"}, first(t, "pattern:2:be-%02d:7"))
 	path := filepath.Join(t.TempDir(), "servers")
 	require.NoError(t, os.WriteFile(path, []byte("c:3\n"), 0o600))
 	require.Equal(t, []string{"c:3"}, first(t, "file:"+path))
 	require.Equal(t, []string{"127.0.0.1:7070"}, first(t, "dns:127.0.0.1:7070"))
-	for _, bad := range []string{"", "a:1,", "pattern:x:be-%d", "pattern:3:be", "pattern:3:%s-%d", "pattern:0:be-%d", "file:", "dns:", "srv:",
+	for _, bad := range []string{"", "a:1,", "pattern:x:be-%d", "pattern:3:be", "pattern:3:%s-%d", "pattern:0:be-%d", "pattern:2:be-%d%", "pattern:2147483648:be-%d", "file:", "dns:", "srv:",
 		"etcd://a:1", "gossip://", "http://a:1"} {
 		_, err := Parse(bad, nil)
 		require.Error(t, err, bad)

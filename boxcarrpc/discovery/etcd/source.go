@@ -52,7 +52,7 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 	}
 	told := discovery.Snapshot{Numbers: -1}
 	tell := func(v view) {
-		if now := s.snapshot(v); !same(told, now) {
+		if now := s.snapshot(v); !told.Equal(now) {
 			told = now
 			update(now)
 		}
@@ -205,8 +205,4 @@ func (s *source) snapshot(v view) discovery.Snapshot {
 		snapshot.Frontends = max(snapshot.Frontends, number+1)
 	}
 	return snapshot
-}
-
-func same(a, b discovery.Snapshot) bool {
-	return a.Numbers == b.Numbers && a.Self == b.Self && a.Frontends == b.Frontends && slices.Equal(a.Servers, b.Servers)
 }

@@ -146,7 +146,7 @@ func (m *Member) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 	told := discovery.Snapshot{Numbers: -1}
 	for {
 		now, changed := m.snapshot()
-		if now.Numbers != told.Numbers || now.Self != told.Self || now.Frontends != told.Frontends || !slices.Equal(now.Servers, told.Servers) {
+		if !told.Equal(now) {
 			told = now
 			update(now)
 		}

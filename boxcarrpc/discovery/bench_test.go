@@ -1,0 +1,79 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const benchPattern = "be-%d.search:7070"
+
+// BenchmarkWatch is one watch, until it has told of the servers.
+func BenchmarkWatch(b *testing.B) {
+	for _, servers := range []int{1000, 100_000, 1_000_000} {
+		addresses := make([]string, servers)
+		for i := range addresses {
+			addresses[i] = fmt.Sprintf(benchPattern, i)
+		}
+		path := filepath.Join(b.TempDir(), "servers")
+		writeServers(b, path, servers)
+		for _, x := range []struct {
+			name   string
+			source Source
+		}{{"static", Static(addresses...)}, {"pattern", Pattern(benchPattern, servers)}, {"file", File(path)}} {
+			b.Run(fmt.Sprintf("source=%s/servers=%d", x.name, servers), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					ctx, cancel := context.WithCancel(b.Context())
+					err := x.source.Watch(ctx, func(s Snapshot) {
+						require.Len(b, s.Servers, servers)
+						cancel()
+					})
+					require.ErrorIs(b, err, context.Canceled)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkFileChange is a new file that is renamed over the old one at any moment,
+// until a watcher has told of it.
+func BenchmarkFileChange(b *testing.B) {
+	for _, servers := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "servers")
+			writeServers(b, path, servers)
+			ctx, cancel := context.WithCancel(b.Context())
+			told, ended := make(chan int), make(chan error)
+			go func() { ended <- File(path).Watch(ctx, func(s Snapshot) { told <- len(s.Servers) }) }()
+			require.Equal(b, servers, <-told)
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				more := servers + 1 - i%2
+				writeServers(b, path+".new", more)
+				time.Sleep(rand.N(filePollInterval))
+				b.StartTimer()
+				require.NoError(b, os.Rename(path+".new", path))
+				require.Equal(b, more, <-told)
+			}
+			cancel()
+			require.ErrorIs(b, <-ended, context.Canceled)
+		})
+	}
+}
+
+// writeServers writes a list of so many servers.
+func writeServers(tb testing.TB, path string, servers int) {
+	tb.Helper()
+	var text []byte
+	for i := range servers {
+		text = fmt.Appendf(text, benchPattern+"\n", i)
+	}
+	require.NoError(tb, os.WriteFile(path, text, 0o600))
+}

@@ -1,0 +1,127 @@
+//go:build linux
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Where Debian has it, which is not on everybody's PATH.
+const dnsmasqPath = "/usr/sbin/dnsmasq"
+
+// A dnsmasq is a real DNS server on the loopback address, with records of its own.
+type dnsmasq struct {
+	address, hosts string
+	command        *exec.Cmd
+}
+
+// startDNS runs a server of so many A and AAAA records of search.test, and SRV records of
+// _boxcar._tcp.search.test.
+func startDNS(t testing.TB, four, six, services int) *dnsmasq {
+	t.Helper()
+	_, err := os.Stat(dnsmasqPath)
+	require.NoError(t, err, "scripts/setup installs Debian's dnsmasq-base")
+	dir := t.TempDir()
+	s := &dnsmasq{hosts: filepath.Join(dir, "hosts")}
+	s.write(t, four, six)
+	var config strings.Builder
+	for i := range services {
+		fmt.Fprintf(&config, "srv-host=_boxcar._tcp.search.test,be-%d.search.test,7070,0,5\n", i)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "conf"), []byte(config.String()), 0o600))
+	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.address = probe.LocalAddr().String()
+	_, port, err := net.SplitHostPort(s.address)
+	require.NoError(t, err)
+	require.NoError(t, probe.Close()) // free, and most likely still when dnsmasq listens
+	s.command = exec.Command(dnsmasqPath, "--no-daemon", "--conf-file="+filepath.Join(dir, "conf"), "--addn-hosts="+s.hosts,
+		"--no-hosts", "--no-resolv", "--local=/test/", "--listen-address=127.0.0.1", "--bind-interfaces", "--port="+port)
+	require.NoError(t, s.command.Start())
+	t.Cleanup(func() {
+		require.NoError(t, s.command.Process.Kill())
+		_ = s.command.Wait() // it was killed
+	})
+	for lookup := newDNS(optionsFor(s.address), nil).(dns); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := lookup.resolver.LookupHost(t.Context(), "ready.test"); err == nil {
+			return s
+		}
+		require.NoError(t, t.Context().Err())
+	}
+}
+
+// write writes the records of search.test.
+func (s *dnsmasq) write(t testing.TB, four, six int) {
+	text := []byte("127.0.0.1 ready.test\n")
+	for i := range four {
+		text = fmt.Appendf(text, "10.0.%d.%d search.test\n", i/250, 1+i%250)
+	}
+	for i := range six {
+		text = fmt.Appendf(text, "fd00::%x search.test\n", 1+i)
+	}
+	require.NoError(t, os.WriteFile(s.hosts, text, 0o600))
+}
+
+const benchService = "_boxcar._tcp.search.test."
+
+// A real server's answers are followed, also those that are too long for UDP.
+func TestRealDNS(t *testing.T) {
+	s := startDNS(t, 100, 50, 500)
+	w := watchDNS(t, DNS("search.test:7070", optionsFor(s.address)))
+	require.Len(t, (<-w.updates).Servers, 150)
+	s.write(t, 3, 0)
+	require.NoError(t, s.command.Process.Signal(syscall.SIGHUP))
+	snapshot := <-w.updates
+	for len(snapshot.Servers) > 3 {
+		snapshot = <-w.updates // of which one of the two questions was answered before
+	}
+	require.Equal(t, []Server{{Address: "10.0.0.1:7070"}, {1, "10.0.0.2:7070", 0}, {2, "10.0.0.3:7070", 0}}, snapshot.Servers)
+
+	services := <-watchDNS(t, SRV(benchService, optionsFor(s.address))).updates
+	require.Equal(t, 500, services.Numbers)
+	for _, server := range services.Servers {
+		require.Equal(t, Server{server.Number, fmt.Sprintf("be-%d.search.test:7070", server.Number), 5}, server)
+	}
+}
+
+// BenchmarkDNS is one lookup, of A and AAAA records or of SRV records. What does not fit
+// into the 64 KiB of an answer is not told by all servers: "got" says what came.
+func BenchmarkDNS(b *testing.B) {
+	for _, x := range []struct{ four, services int }{{10, 10}, {1000, 500}, {4000, 1000}, {4200, 1600}} {
+		s := startDNS(b, x.four, 0, x.services)
+		for name, source := range map[string]Source{
+			fmt.Sprintf("A/records=%d", x.four):       DNS("search.test:7070", optionsFor(s.address)),
+			fmt.Sprintf("SRV/records=%d", x.services): SRV(benchService, optionsFor(s.address)),
+		} {
+			b.Run("type="+name, func(b *testing.B) {
+				lookup, got := source.(dns), 0
+				before := processorTime(b)
+				for b.Loop() {
+					servers, err := lookup.lookup(context.Background(), lookup.resolver)
+					require.NoError(b, err)
+					got = len(servers)
+				}
+				b.ReportMetric(float64(got), "got")
+				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N)/1000, "client-cpu-us/op")
+			})
+		}
+	}
+}
+
+// processorTime is what this process has used.
+func processorTime(tb testing.TB) time.Duration {
+	var usage syscall.Rusage
+	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
