@@ -1,0 +1,84 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestServersAreFound enters daemons in a real etcd, and in a cluster of their own, and
+// has boxcar find them there by the same words: all that run, and whoever is left when
+// one is killed.
+func TestServersAreFound(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:100]
+	queue := t.TempDir()
+	sealSegment(t, queue, documents)
+	etcd := "etcd://" + startEtcd(t) + "/search"
+	one, two := freeAddress(t), freeAddress(t)
+	for _, x := range []struct {
+		name    string
+		servers string    // what boxcar is told
+		enter   [2]string // what the daemons are told
+	}{
+		{"etcd", etcd, [2]string{etcd, etcd}},
+		{"gossip", "gossip://" + one, [2]string{"gossip://" + one + "?bind=" + one, "gossip://" + one + "?bind=" + two}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			boxcar := func(args ...string) (string, error) {
+				out, err := exec.Command(filepath.Join(binaries, "boxcar"), append(args, "--servers", x.servers)...).CombinedOutput()
+				return string(out), err
+			}
+			listed := func(want ...*daemon) {
+				t.Helper()
+				for ; ; time.Sleep(pollInterval) {
+					out, err := boxcar("slots") // fails where one that was killed is listed
+					found := 0
+					for _, d := range want {
+						found += strings.Count(out, d.boxcar+" (")
+					}
+					if err == nil && found == len(want) && found == strings.Count(out, "lowest free") {
+						return
+					}
+				}
+			}
+			get := func() {
+				t.Helper()
+				out, err := boxcar("get", "--timeout", "30s", "--collection", collection, documents[7].id)
+				require.NoError(t, err, out)
+				require.Equal(t, string(documents[7].line)+"\n", out)
+			}
+			var daemons []*daemon
+			for _, target := range x.enter {
+				daemons = append(daemons, startDaemonWith(t, queue, t.TempDir(), "--discovery", target))
+			}
+			listed(daemons...)
+			get()
+			daemons[1].kill()
+			get() // although it is listed
+			listed(daemons[0])
+			daemons[1].restart(t)
+			listed(daemons...)
+			daemons[1].stop(t)
+			listed(daemons[0])
+			get()
+		})
+	}
+}
+
+// startEtcd runs a real etcd and returns its address.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	client, peer := freeAddress(t), freeAddress(t)
+	launch(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "error",
+		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
+		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer))
+	return client
+}
