@@ -3,12 +3,13 @@
 // frontends send requests while the number of backends goes up and down in steps,
 // and while backends are restarted, a block of consecutive ones after the other.
 //
-//	go run ./resize                          the resize, 2.5 minutes long
+//	go run ./resize                          the resize, 4 minutes long
 //	go run ./resize -scenario restart        tasks that are restarted leave the list meanwhile, as with etcd
 //	go run ./resize -scenario restart-listed they keep their places, as with given numbers
 //
 // Each scenario is run for every algorithm that is asked for, with new connections
-// made before old ones are given up, as is the default of a pool, and after it.
+// made before old ones are given up, as is the default of a pool, and after it; and
+// all that several times in turn, so that what else the machine does strikes all alike.
 //
 //	change                    settled                next change
 //	|----- -settle ------------|----- the rest --------|

@@ -30,6 +30,7 @@ type settings struct {
 	workers                int           // requests that it works on at once
 	deadline               time.Duration // of a request
 	warmUp, every, settle  time.Duration
+	rounds                 int
 	seed                   uint64
 }
 
@@ -56,9 +57,10 @@ func run(args []string, out, progress io.Writer) error {
 	flags.DurationVar(&s.service, "service", 20*time.Millisecond, "mean time that a server takes for a request")
 	flags.IntVar(&s.workers, "workers", 4, "requests that a server works on at once")
 	flags.DurationVar(&s.deadline, "deadline", 250*time.Millisecond, "of a request")
-	flags.DurationVar(&s.every, "every", 6*time.Second, "time from change to change")
-	flags.DurationVar(&s.settle, "settle", 4*time.Second, "how much of it belongs to the change")
-	flags.DurationVar(&s.warmUp, "warmup", 5*time.Second, "time before the first change")
+	flags.DurationVar(&s.every, "every", 3*time.Second, "time from change to change")
+	flags.DurationVar(&s.settle, "settle", 2*time.Second, "how much of it belongs to the change")
+	flags.DurationVar(&s.warmUp, "warmup", 2*time.Second, "time before the first change")
+	flags.IntVar(&s.rounds, "rounds", 3, "times that each trial is run, in turn with the others")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the random times")
 	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
 	names := flags.String("algorithms", "deterministic,rocksteadier", "how subsets are chosen, with commas between")
@@ -68,8 +70,8 @@ func run(args []string, out, progress io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
 	}
-	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
-		return fmt.Errorf("want some frontends, at least k backends and at most %d, a rate and workers, and -every longer than -settle", maxBackends/2)
+	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || s.rounds < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
+		return fmt.Errorf("want some frontends, at least k backends and at most %d, a rate, workers and rounds, and -every longer than -settle", maxBackends/2)
 	}
 	steps, err := scenarioNamed(*scenarioName, s.backends)
 	if err != nil {
@@ -79,17 +81,24 @@ func run(args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s: %d frontends, %d backends, k = %d, %g requests a second of each frontend, TLS\n\n%s",
-		*scenarioName, s.frontends, s.backends, s.k, s.rate, header); err != nil {
+	if _, err := fmt.Fprintf(out, "%s: %d frontends, %d backends, k = %d, %g requests a second of each frontend, TLS; of %d rounds the median, in parentheses the least and the most\n\n%s",
+		*scenarioName, s.frontends, s.backends, s.k, s.rate, s.rounds, header); err != nil {
 		return err
 	}
-	for _, t := range trials {
-		r, err := t.run(s, steps, progress)
-		if err == nil {
-			_, err = fmt.Fprint(out, r.row(t.name()))
+	reports := make([][]report, len(trials))
+	for range s.rounds {
+		for i, t := range trials {
+			r, err := t.run(s, steps, progress)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name(), err)
+			}
+			reports[i] = append(reports[i], r)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.name(), err)
+		s.seed += uint64(s.frontends)
+	}
+	for i, t := range trials {
+		if _, err := fmt.Fprint(out, row(t.name(), reports[i])); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func TestScenariosInSmall(t *testing.T) {
 		t.Run(scenario, func(t *testing.T) {
 			var out, progress bytes.Buffer
 			require.NoError(t, run([]string{"-scenario", scenario, "-algorithms", "rocksteadier", "-frontends", "3", "-backends", "20", "-k", "5",
-				"-deadline", "1s", "-warmup", "500ms", "-settle", "300ms", "-every", "400ms"}, &out, &progress))
+				"-rounds", "1", "-deadline", "1s", "-warmup", "500ms", "-settle", "300ms", "-every", "400ms"}, &out, &progress))
 			steps, err := scenarioNamed(scenario, 20)
 			require.NoError(t, err)
 			require.Equal(t, 2*len(steps), strings.Count(progress.String(), "new connections"))
@@ -39,11 +39,15 @@ func TestReport(t *testing.T) {
 	settled := &window{lasted: 2 * time.Second, cpu: time.Second, failures: map[string]int{}}
 	p := period{step: "x", promised: 6, change: change, settled: settled}
 	require.Equal(t, time.Second, p.cost())
-	require.Equal(t, "| a | 7 (6) | 1.00 s | 1 of 1001 (0.1 %), 1; 1 no free slot | 990ms, 999ms | 0, 0s, 0s | 3 |\n", newReport([]period{p}).row("a"))
+	one := newReport([]period{p})
+	require.Equal(t, "| a | 7, 6 | 1.0 s | 1 of 1001 (0.1 %), 1; 1 no free slot | 990 ms | 999 ms | 0, 0, 0 ms | 3 |\n", row("a", []report{one}))
+	two := newReport([]period{p, p})
+	require.Equal(t, "| a | 14 (7 to 14), 6 | 2.0 (1.0 to 2.0) s | 5 of 5005 (0.1 %), 1; 5 no free slot | 990 (990 to 990) ms | 999 (999 to 999) ms | "+
+		"0, 0 (0 to 0), 0 (0 to 0) ms | 3 |\n", row("a", []report{one, two, two}))
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"more"}, {"-scenario", "x"}, {"-algorithms", "x"}, {"-backends", "10"}, {"-settle", "7s"}, {"-rate", "0"}} {
+	for _, args := range [][]string{{"more"}, {"-scenario", "x"}, {"-algorithms", "x"}, {"-backends", "10"}, {"-settle", "7s"}, {"-rate", "0"}, {"-rounds", "0"}} {
 		require.Error(t, run(args, io.Discard, io.Discard), args)
 	}
 }

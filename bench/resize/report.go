@@ -70,22 +70,65 @@ func newReport(all []period) report {
 	return r
 }
 
-const header = `| | new connections (by the algorithm) | processor time of the changes | failed requests, of which in the worst step | p99, p99.9 | settled: failed, p99, p99.9 | fewest slots of a frontend |
-|---|---|---|---|---|---|---|
+const header = `| | new connections, by the algorithm | processor time of the changes | failed requests, of which in the worst step | p99 | p99.9 | settled: failed, p99, p99.9 | fewest slots of a frontend |
+|---|---|---|---|---|---|---|---|
 `
 
-func (r report) row(name string) string {
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(r.failures)) {
-		kinds = append(kinds, fmt.Sprintf("%d %s", r.failures[kind], kind))
+// row is a line of the table, of all rounds of a trial.
+func row(name string, rounds []report) string {
+	seconds := func(r report) float64 { return r.cost.Seconds() }
+	late := func(share float64) func(report) float64 {
+		return func(r report) float64 { return milliseconds(percentile(r.took, share)) }
 	}
-	failures := "0"
-	if r.failed > 0 {
-		failures = fmt.Sprintf("%d of %d (%.2g %%), %d; %s", r.failed, len(r.took), 100*float64(r.failed)/float64(len(r.took)), r.worst, strings.Join(kinds, ", "))
+	settled := func(share float64) func(report) float64 {
+		return func(r report) float64 { return milliseconds(percentile(r.settled, share)) }
 	}
-	return fmt.Sprintf("| %s | %d (%d) | %.2f s | %s | %s, %s | %d, %s, %s | %d |\n", name, r.dialled, r.promised, r.cost.Seconds(), failures,
-		round(percentile(r.took, 0.99)), round(percentile(r.took, 0.999)),
-		r.failedSettled, round(percentile(r.settled, 0.99)), round(percentile(r.settled, 0.999)), r.slots)
+	failedSettled, slots := 0, math.MaxInt
+	for _, r := range rounds {
+		failedSettled += r.failedSettled
+		slots = min(slots, r.slots)
+	}
+	return fmt.Sprintf("| %s | %s, %d | %s s | %s | %s ms | %s ms | %d, %s, %s ms | %d |\n", name,
+		spread(rounds, 0, func(r report) float64 { return float64(r.dialled) }), rounds[0].promised, spread(rounds, 1, seconds), failures(rounds),
+		spread(rounds, 0, late(0.99)), spread(rounds, 0, late(0.999)),
+		failedSettled, spread(rounds, 0, settled(0.99)), spread(rounds, 0, settled(0.999)), slots)
 }
+
+// spread is the median of a figure in all rounds, and the least and the most if there
+// are several.
+func spread(rounds []report, digits int, figure func(report) float64) string {
+	var all []float64
+	for _, r := range rounds {
+		all = append(all, figure(r))
+	}
+	slices.Sort(all)
+	median := fmt.Sprintf("%.*f", digits, all[len(all)/2])
+	if len(all) == 1 {
+		return median
+	}
+	return fmt.Sprintf("%s (%.*f to %.*f)", median, digits, all[0], digits, all[len(all)-1])
+}
+
+// failures are those of all rounds together.
+func failures(rounds []report) string {
+	failed, requests, worst := 0, 0, 0
+	byKind := map[string]int{}
+	for _, r := range rounds {
+		failed, requests, worst = failed+r.failed, requests+len(r.took), max(worst, r.worst)
+		for kind, n := range r.failures {
+			byKind[kind] += n
+		}
+	}
+	if failed == 0 {
+		return fmt.Sprintf("0 of %d", requests)
+	}
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", byKind[kind], kind))
+	}
+	return fmt.Sprintf("%d of %d (%.2g %%), %d; %s", failed, requests, 100*float64(failed)/float64(requests), worst, strings.Join(kinds, ", "))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -88,10 +88,10 @@ func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err 
 		if err := x.change(e); err != nil {
 			return r, fmt.Errorf("%s: %w", x.name, err)
 		}
-		time.Sleep(s.settle - time.Since(begin))
+		time.Sleep(s.settle - time.Since(begin)) // a change may also take longer
 		p := period{step: x.name, promised: e.promised - promised, change: e.meter.end()}
 		e.meter.begin()
-		time.Sleep(s.every - time.Since(begin))
+		time.Sleep(s.every - s.settle)
 		p.settled = e.meter.end()
 		all = append(all, p)
 		if _, err := fmt.Fprintf(progress, "%s: %s\n", t.name(), p); err != nil {
