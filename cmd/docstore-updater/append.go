@@ -251,6 +251,7 @@ func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 			if !more {
 				return nil
 			}
+			<-b.parsed // soon: parsers wait for nobody
 			if err := a.appendBatch(ctx, b); err != nil {
 				return err
 			}
@@ -278,7 +279,7 @@ func (a *appender) appendItem(in *input, it *item) error {
 	if it.problem != nil {
 		return a.bad(in, it)
 	}
-	record := queue.Record{ID: it.id, Document: it.document, Expires: it.expires, Delete: it.deletes}
+	record := queue.Record{ID: it.entry.ID, Document: it.entry.Document, Expires: it.entry.Expires, Delete: it.entry.Delete}
 	if in.stable {
 		a.encoded = it.at.append(a.encoded[:0])
 		record.Cursor = a.encoded

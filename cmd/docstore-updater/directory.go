@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"docstore/internal/records"
 	"docstore/queue"
 )
 
@@ -29,7 +30,7 @@ func (p *producer) readDirectory(ctx context.Context, in *input) bool {
 		}
 		at.Lines++
 		b.items = append(b.items, p.load(b, path, at))
-		if len(b.room) < batchBytes {
+		if len(b.room) < p.batchBytes {
 			return nil
 		}
 		full := b
@@ -75,5 +76,5 @@ func (p *producer) load(b *batch, path string, at cursor) item {
 		return item{at: at, problem: tooLarge(int64(len(document)))}
 	}
 	at.Offset = int64(len(document))
-	return item{at: at, id: b.keep([]byte(filepath.ToSlash(id))), document: b.keep(document)}
+	return item{at: at, entry: records.Entry{ID: []byte(filepath.ToSlash(id)), Document: b.keep(document)}}
 }

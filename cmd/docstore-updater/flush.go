@@ -27,7 +27,7 @@ func (r *reached) entries() int64 { return r.documents + r.deletes }
 func (p *progress) note(in *input, it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if it.deletes {
+	if it.entry.Delete {
 		p.reached.deletes++
 	} else {
 		p.reached.documents++

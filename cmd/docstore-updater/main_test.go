@@ -55,7 +55,7 @@ func (r result) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-func write(t *testing.T, path, text string) string {
+func write(t testing.TB, path, text string) string {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path

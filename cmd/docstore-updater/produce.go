@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"docstore/internal/records"
 	"docstore/queue"
@@ -16,54 +15,67 @@ import (
 const maxRecordBytes = (queue.MaxDocumentBytes+2)/3*4 + 2*queue.MaxIDBytes + 1<<10
 
 const (
-	batchBytes  = 256 << 10 // ids and documents that fill a batch
+	batchBytes  = 256 << 10 // of records fill a batch
 	maxIdle     = 1 << 20   // a batch's buffer over this is not kept for another
-	batchesWait = 2         // parsed ahead of the writer
+	batchesWait = 4         // read ahead of the writer, parsed or not
 )
 
-// item is what one record asks for. The slices belong to its batch.
+// item is what one record asks for.
 type item struct {
-	id, document []byte
-	deletes      bool
-	expires      time.Time
-	at           cursor // behind the record
-	problem      error  // what is wrong with the record; nothing else is set but at
+	text    []byte // the record, in its batch
+	entry   records.Entry
+	at      cursor // behind the record
+	problem error  // what is wrong with the record; there is no entry then
 }
 
-// batch is records on their way from the reader to the writer.
+// batch is records on their way from the reader by a parser to the writer. It
+// belongs to one of them at a time.
 type batch struct {
-	in    *input
-	items []item
-	start int64 // offset in the input before the first record
-	room  []byte
-	err   error // reading ended with it, behind the items
+	in     *input
+	items  []item
+	start  int64 // offset in the input before the first record
+	room   []byte
+	err    error         // reading ended with it, behind the items
+	parsed chan struct{} // receives when the items have their entries; has room for that
 }
 
-// producer reads and parses records, one input after the other, in a goroutine of
-// its own, while others are appended.
+// producer makes items of the records of all inputs, one input after the other,
+// while earlier ones are appended:
+//
+//	        batches, to whichever is free
+//	reader ------------------------------> parsers
+//	   |                                      | parsed
+//	   |   the same batches, in order         v
+//	   +----------------------------------> writer
+//
+// One goroutine reads, since where a record ends is known when it has been read;
+// what is in it is found by several. The writer takes the batches as they were
+// read, each when it has been parsed, and so all is as if one goroutine did it.
 type producer struct {
-	stdin   io.Reader
-	options *records.Options
-	parser  *records.Parser
-	filled  chan *batch
-	emptied chan *batch
+	stdin      io.Reader
+	options    *records.Options
+	batchBytes int
+	unparsed   chan *batch
+	filled     chan *batch
+	emptied    chan *batch
 	// complete is set before filled is closed: every input was read to its end.
 	complete bool
 }
 
 func newProducer(stdin io.Reader, options *records.Options) *producer {
 	return &producer{
-		stdin:   stdin,
-		options: options,
-		parser:  records.NewParser(options),
-		filled:  make(chan *batch, batchesWait),
-		emptied: make(chan *batch, batchesWait+1),
+		stdin:      stdin,
+		options:    options,
+		batchBytes: batchBytes,
+		unparsed:   make(chan *batch, batchesWait),
+		filled:     make(chan *batch, batchesWait),
+		emptied:    make(chan *batch, batchesWait+2),
 	}
 }
 
 // start begins to read. The function that it returns ends that. It waits for
 // the end, unless a pipe is read: there a read may never return, and the
-// goroutine ends with the process or the pipe.
+// goroutines end with the process or the pipe.
 func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go p.run(ctx, inputs)
@@ -75,7 +87,7 @@ func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 			}
 		}
 		for range p.filled {
-			// What is left is not wanted; the channel closes with the goroutine.
+			// What is left is not wanted; the channel closes with the goroutines.
 		}
 	}
 }
@@ -84,6 +96,7 @@ func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 // or ctx ends.
 func (p *producer) run(ctx context.Context, inputs []*input) {
 	defer close(p.filled)
+	defer p.startParsers()()
 	for _, in := range inputs {
 		if !p.read(ctx, in) {
 			return
@@ -111,7 +124,7 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 		}
 		next, err := in.successor(ctx)
 		if err != nil {
-			return p.send(ctx, &batch{in: in, err: err}) && false
+			return p.sendError(ctx, in, err)
 		}
 		in = next
 	}
@@ -120,7 +133,7 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 func (p *producer) readFile(ctx context.Context, in *input) bool {
 	stream, file, err := in.open(ctx, p.stdin, p.options)
 	if err != nil {
-		return p.send(ctx, &batch{in: in, err: fmt.Errorf("opening %s: %w", in.name, err)}) && false
+		return p.sendError(ctx, in, fmt.Errorf("opening %s: %w", in.name, err))
 	}
 	defer file.Close()
 	defer func() { _ = stream.Close() }() // what it has to tell, reading has told
@@ -136,7 +149,7 @@ func (p *producer) readFile(ctx context.Context, in *input) bool {
 			b.err = fmt.Errorf("reading behind %s: %w", in.place(at), b.err)
 		}
 		failed := b.err != nil // the batch is not ours any more once it is sent
-		if !p.send(ctx, b) || failed {
+		if !p.sendToParse(ctx, b) || failed {
 			return false
 		}
 		if ended {
@@ -148,14 +161,15 @@ func (p *producer) readFile(ctx context.Context, in *input) bool {
 // fill reads records into a batch until it is full, the stream ends, or more
 // may be long in coming.
 func (p *producer) fill(b *batch, stream *records.Stream, at *cursor) error {
-	for len(b.room) < batchBytes {
+	for len(b.room) < p.batchBytes {
 		record, err := stream.Next()
 		if err != nil {
 			return err
 		}
+		text := b.keep(record.Text) // at once: to tell whether it ends, the stream may read on
 		at.moveBehind(record, b.in.head)
 		at.AtEnd = b.in.atEnd(stream, at.Offset)
-		b.items = append(b.items, p.parse(b, record, *at))
+		b.items = append(b.items, item{text: text, at: *at, problem: record.Problem})
 		if b.in.live() && !stream.Waiting() {
 			return nil
 		}
@@ -171,26 +185,6 @@ func (c *cursor) moveBehind(record records.Record, head []byte) {
 	if int(c.Head.Bytes) < len(head) {
 		c.Head = sampleOf(head[:min(c.Offset, int64(len(head)))])
 	}
-	c.Tail = tailOf(record.Text)
-}
-
-// parse copies what a record asks for into the batch.
-func (p *producer) parse(b *batch, record records.Record, at cursor) item {
-	if record.Problem != nil {
-		return item{at: at, problem: record.Problem}
-	}
-	entry, err := p.parser.Parse(record.Text)
-	if err == nil && len(entry.Document) > queue.MaxDocumentBytes {
-		err = tooLarge(int64(len(entry.Document)))
-	}
-	if err != nil {
-		return item{at: at, problem: err}
-	}
-	return item{at: at, deletes: entry.Delete, expires: entry.Expires, id: b.keep(entry.ID), document: b.keep(entry.Document)}
-}
-
-func tooLarge(bytes int64) error {
-	return fmt.Errorf("the document has %d bytes, and at most %d are allowed", bytes, queue.MaxDocumentBytes)
 }
 
 // keep copies bytes into the batch's room. When the room moves to grow, earlier
@@ -204,10 +198,10 @@ func (b *batch) keep(bytes []byte) []byte {
 func (p *producer) newBatch(in *input) *batch {
 	select {
 	case b := <-p.emptied:
-		*b = batch{in: in, items: b.items[:0], room: b.room[:0]}
+		*b = batch{in: in, items: b.items[:0], room: b.room[:0], parsed: b.parsed}
 		return b
 	default:
-		return &batch{in: in, room: make([]byte, 0, batchBytes+batchBytes/4)}
+		return &batch{in: in, room: make([]byte, 0, p.batchBytes+p.batchBytes/4), parsed: make(chan struct{}, 1)}
 	}
 }
 
@@ -222,13 +216,32 @@ func (p *producer) recycle(b *batch) {
 	}
 }
 
-// send is false if nobody wants more.
+// sendToParse has a batch parsed and sends it. It is false if nobody wants more.
+func (p *producer) sendToParse(ctx context.Context, b *batch) bool {
+	return offer(ctx, p.unparsed, b) && offer(ctx, p.filled, b)
+}
+
+// send sends a batch whose items have their entries.
 func (p *producer) send(ctx context.Context, b *batch) bool {
+	b.parsed <- struct{}{}
+	return offer(ctx, p.filled, b)
+}
+
+// sendError sends why nothing more is read, and is false.
+func (p *producer) sendError(ctx context.Context, in *input, err error) bool {
+	b := p.newBatch(in)
+	b.err = err
+	p.send(ctx, b)
+	return false
+}
+
+// offer is false if ctx ends: a batch's error is most likely that, and no news.
+func offer(ctx context.Context, to chan<- *batch, b *batch) bool {
 	if ctx.Err() != nil {
-		return false // the batch's error is most likely that, and no news
+		return false
 	}
 	select {
-	case p.filled <- b:
+	case to <- b:
 		return true
 	case <-ctx.Done():
 		return false

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Entry is what a record asks for. Its slices are valid until the next call of
-// Parse, or as long as the text that was parsed.
+// Entry is what a record asks for. Its slices are valid as long as the text that
+// was parsed: they lie in it, or are their own where it had to be decoded.
 type Entry struct {
 	ID       []byte
 	Document []byte    // nil with Delete
@@ -44,6 +44,8 @@ func (o *Options) withDefaults() Options {
 
 // The control fields.
 const (
+	controlInitial = '_' // of all of them
+
 	deleteField     = "_delete"
 	expiresField    = "_expires"
 	document64Field = "_document_base64"
@@ -62,18 +64,19 @@ func isControl(name string) bool {
 type Parser struct {
 	options Options
 	scanner scanner
-	field   func(name, value []byte) error // p.take, bound once
+	initial [256]bool // what a name that matters begins with, escaped or not
 
 	// The values as written; nil where the field is missing.
 	id, id64, deletes, expires, document64 []byte
-	// Room for what had to be unescaped or decoded.
-	name, idText, documentText []byte
+	name                                   []byte // room for one that had to be unescaped
 }
 
 // NewParser returns a parser; nil options are the defaults.
 func NewParser(options *Options) *Parser {
 	p := &Parser{options: options.withDefaults()}
-	p.field = p.take
+	p.initial[p.options.IDField[0]] = true
+	p.initial['\\'] = true
+	p.initial[controlInitial] = !p.options.PlainFields || p.options.IDField[0] == controlInitial
 	return p
 }
 
@@ -86,7 +89,7 @@ func (p *Parser) Parse(text []byte) (Entry, error) {
 	if s.at >= len(text) || text[s.at] != '{' {
 		return Entry{}, notObject(s)
 	}
-	if err := s.object(p.field); err != nil {
+	if err := s.object(p); err != nil {
 		return Entry{}, asProblem(err)
 	}
 	if s.skipBlanks(); s.at < len(text) {
@@ -119,6 +122,9 @@ func notObject(s *scanner) error {
 	}
 	return errors.New("not a JSON object")
 }
+
+// mayWant is false of nearly all names that do not matter, so that they cost nothing.
+func (p *Parser) mayWant(name []byte) bool { return len(name) > 0 && p.initial[name[0]] }
 
 // take notes the fields that matter.
 func (p *Parser) take(name, value []byte) error {
@@ -174,10 +180,9 @@ func (p *Parser) entry(text []byte) (e Entry, err error) {
 	case p.document64 == nil:
 		e.Document = text
 	default:
-		if p.documentText, err = decode64(p.documentText[:0], document64Field, p.document64); err != nil {
+		if e.Document, err = decode64(document64Field, p.document64); err != nil {
 			return Entry{}, err
 		}
-		e.Document = p.documentText
 	}
 	return e, nil
 }
@@ -185,10 +190,10 @@ func (p *Parser) entry(text []byte) (e Entry, err error) {
 // parseID64 decodes an id that is no text; the id field, if there is one, is a
 // field like any other then.
 func (p *Parser) parseID64() (id []byte, err error) {
-	if p.idText, err = decode64(p.idText[:0], id64Field, p.id64); err != nil {
+	if id, err = decode64(id64Field, p.id64); err != nil {
 		return nil, err
 	}
-	return p.idText, p.checkID(id64Field, p.idText)
+	return id, p.checkID(id64Field, id)
 }
 
 func (p *Parser) checkID(field string, id []byte) error {
@@ -201,18 +206,19 @@ func (p *Parser) checkID(field string, id []byte) error {
 	return nil
 }
 
-// decode64 appends what a string in base64 stands for to dst.
-func decode64(dst []byte, field string, value []byte) ([]byte, error) {
+// decode64 returns what a string in base64 stands for; never nil without an error.
+func decode64(field string, value []byte) ([]byte, error) {
 	if len(value) >= 2 && value[0] == '"' {
 		text, ok := value[1:len(value)-1], true
 		if bytes.IndexByte(text, '\\') >= 0 { // as \/, which some writers put for /
 			text, ok = unescape(nil, text)
 		}
-		if decoded, err := base64.StdEncoding.AppendDecode(dst, text); ok && err == nil {
-			return decoded, nil
+		decoded := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		if n, err := base64.StdEncoding.Decode(decoded, text); ok && err == nil {
+			return decoded[:n], nil
 		}
 	}
-	return dst, fmt.Errorf("%q is no string of base64 as RFC 4648 has it, padded with =", field)
+	return nil, fmt.Errorf("%q is no string of base64 as RFC 4648 has it, padded with =", field)
 }
 
 func (p *Parser) parseID() ([]byte, error) {
@@ -224,7 +230,7 @@ func (p *Parser) parseID() ([]byte, error) {
 	switch c := value[0]; {
 	case c == '"':
 		var ok bool
-		if id, ok = p.parseString(value); !ok {
+		if id, ok = parseString(value); !ok {
 			return nil, fmt.Errorf("the id in %q is not valid Unicode", field)
 		}
 	case c == '-' || c >= '0' && c <= '9':
@@ -239,14 +245,13 @@ func (p *Parser) parseID() ([]byte, error) {
 
 // parseString returns what a string means; false if that is not Unicode.
 // Putting replacement characters, as many readers do, would make one id of two.
-func (p *Parser) parseString(value []byte) ([]byte, bool) {
+func parseString(value []byte) ([]byte, bool) {
 	text := value[1 : len(value)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
 		var ok bool
-		if p.idText, ok = unescape(p.idText[:0], text); !ok {
+		if text, ok = unescape(make([]byte, 0, len(text)), text); !ok {
 			return nil, false
 		}
-		text = p.idText
 	}
 	return text, utf8.Valid(text)
 }

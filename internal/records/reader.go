@@ -8,7 +8,7 @@ import (
 type Record struct {
 	Number  int64  // of its line, or of the element of an array; from 1
 	End     int64  // offset of the byte behind it in the (decompressed) stream
-	Text    []byte // JSON; valid until the next call of Next
+	Text    []byte // JSON; valid until the next call of Next or AtEnd
 	Newline bool   // it is a line that ends with a newline, and not with the stream
 	Problem error  // why there is no Text, although the stream goes on
 }
@@ -21,7 +21,8 @@ type Reader interface {
 	// Waiting tells whether a whole record may be in memory already, so that Next
 	// will hardly wait for the stream.
 	Waiting() bool
-	// AtEnd tells whether the stream has ended; it waits for the stream to tell.
+	// AtEnd tells whether the stream has ended; it waits for the stream to tell,
+	// and may read on for that.
 	AtEnd() bool
 }
 

@@ -27,15 +27,12 @@ func (s *scanner) fail(want string) error {
 }
 
 func (s *scanner) skipBlanks() {
-	for s.at < len(s.data) {
-		switch s.data[s.at] {
-		case ' ', '\t', '\r', '\n':
-			s.at++
-		default:
-			return
-		}
+	for s.at < len(s.data) && s.data[s.at] <= ' ' && isBlank(s.data[s.at]) {
+		s.at++
 	}
 }
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // accept consumes c if it comes next.
 func (s *scanner) accept(c byte) bool {
@@ -46,16 +43,16 @@ func (s *scanner) accept(c byte) bool {
 	return false
 }
 
-// object scans an object. If field is not nil it is told each of its own
-// fields: the name between its quotes, and the value as written.
-func (s *scanner) object(field func(name, value []byte) error) error {
+// object scans an object. If p is not nil it is told of each of its own fields that
+// it may want.
+func (s *scanner) object(p *Parser) error {
 	if s.depth++; s.depth > maxDepth {
 		return errDepth
 	}
-	defer func() { s.depth-- }()
 	s.at++ // {
 	s.skipBlanks()
 	if s.accept('}') {
+		s.depth--
 		return nil
 	}
 	for {
@@ -67,19 +64,21 @@ func (s *scanner) object(field func(name, value []byte) error) error {
 		if err := s.value(); err != nil {
 			return err
 		}
-		if field != nil {
-			if err := field(name, s.data[start:s.at]); err != nil {
+		if p != nil && p.mayWant(name) {
+			if err := p.take(name, s.data[start:s.at]); err != nil {
 				return err
 			}
 		}
 		s.skipBlanks()
-		if s.accept('}') {
-			return nil
+		if s.accept(',') {
+			s.skipBlanks()
+			continue
 		}
-		if !s.accept(',') {
+		if !s.accept('}') {
 			return s.fail("a comma or }")
 		}
-		s.skipBlanks()
+		s.depth--
+		return nil
 	}
 }
 
@@ -105,10 +104,10 @@ func (s *scanner) array() error {
 	if s.depth++; s.depth > maxDepth {
 		return errDepth
 	}
-	defer func() { s.depth-- }()
 	s.at++ // [
 	s.skipBlanks()
 	if s.accept(']') {
+		s.depth--
 		return nil
 	}
 	for {
@@ -116,13 +115,15 @@ func (s *scanner) array() error {
 			return err
 		}
 		s.skipBlanks()
-		if s.accept(']') {
-			return nil
+		if s.accept(',') {
+			s.skipBlanks()
+			continue
 		}
-		if !s.accept(',') {
+		if !s.accept(']') {
 			return s.fail("a comma or ]")
 		}
-		s.skipBlanks()
+		s.depth--
+		return nil
 	}
 }
 
@@ -159,27 +160,18 @@ func (s *scanner) literal(word string) error {
 	return nil
 }
 
-// plain are the bytes of a string that mean themselves.
-var plain = func() (table [256]bool) {
-	for c := 0x20; c < len(table); c++ {
-		table[c] = c != '"' && c != '\\'
-	}
-	return table
-}()
-
 func (s *scanner) string() error {
-	s.at++ // "
-	for {
-		rest := s.data[s.at:]
-		n := 0
-		for n < len(rest) && plain[rest[n]] {
-			n++
-		}
-		s.at += n
-		if n == len(rest) {
-			return s.fail("the end of a string")
-		}
-		switch rest[n] {
+	s.at = plainEnd(s.data, s.at+1)
+	if s.accept('"') {
+		return nil
+	}
+	return s.restOfString()
+}
+
+// restOfString scans what is behind the plain beginning of a string.
+func (s *scanner) restOfString() error {
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
 		case '"':
 			s.at++
 			return nil
@@ -190,7 +182,9 @@ func (s *scanner) string() error {
 		default:
 			return s.fail("an escaped character")
 		}
+		s.at = plainEnd(s.data, s.at)
 	}
+	return s.fail("the end of a string")
 }
 
 func (s *scanner) escape() error {

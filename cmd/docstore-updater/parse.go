@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"docstore/internal/records"
+	"docstore/queue"
+)
+
+// maxParsers parse at a time: what they make of records one goroutine appends, and
+// it cannot do more than that.
+const maxParsers = 4
+
+// startParsers has batches parsed until there are no more. The function that it
+// returns says so, and waits for the last.
+func (p *producer) startParsers() (stop func()) {
+	var running sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), maxParsers) {
+		running.Go(func() {
+			parser := records.NewParser(p.options)
+			for b := range p.unparsed {
+				b.parse(parser)
+				b.parsed <- struct{}{}
+			}
+		})
+	}
+	return func() {
+		close(p.unparsed)
+		running.Wait()
+	}
+}
+
+// parse finds out what the batch's records ask for.
+func (b *batch) parse(parser *records.Parser) {
+	for i := range b.items {
+		it := &b.items[i]
+		it.at.Tail = tailOf(it.text)
+		if it.problem == nil {
+			it.entry, it.problem = parseDocument(parser, it.text)
+		}
+	}
+}
+
+func parseDocument(parser *records.Parser, text []byte) (records.Entry, error) {
+	entry, err := parser.Parse(text)
+	if err == nil && len(entry.Document) > queue.MaxDocumentBytes {
+		err = tooLarge(int64(len(entry.Document)))
+	}
+	return entry, err
+}
+
+func tooLarge(bytes int64) error {
+	return fmt.Errorf("the document has %d bytes, and at most %d are allowed", bytes, queue.MaxDocumentBytes)
+}
