@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.dictionaryBytes = codec, 400, -1
+	opts.SegmentAge = time.Hour // so that each entry has a look at the clock, and moves it
 	w := openWriter(t, opts)
 	if w.codec.train != nil {
 		var documents [][]byte

@@ -104,7 +104,11 @@ func putPlace(b []byte, a Address, rawAndFlags uint32) {
 func documentCRC(a Address, rawAndFlags uint32, id, stored []byte) uint32 {
 	s := getScratch() // an array of its own would escape: crc32 sums through a function variable
 	defer s.release()
-	place := s.sized(placeBytes)
+	return sumDocument(s.sized(placeBytes), a, rawAndFlags, id, stored)
+}
+
+// sumDocument is documentCRC for who has placeBytes of room.
+func sumDocument(place []byte, a Address, rawAndFlags uint32, id, stored []byte) uint32 {
 	putPlace(place, a, rawAndFlags)
 	crc := checksum.Update(0, place)
 	crc = checksum.Update(crc, id)

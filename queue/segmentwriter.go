@@ -17,8 +17,14 @@ type segmentWriter struct {
 	size       int64       // of the file, and so the offset of the next frame
 	chain      uint32
 	totals
-	unmarked bool // there are blocks behind the last commit mark
+	unmarked bool  // there are blocks behind the last commit mark
+	started  int64 // up to here the kernel was told to write, or has written
 }
+
+// writebackBytes are written to the file before the kernel is told to bring them to
+// the disk, which it would leave for the next commit otherwise: little enough that
+// the disk has hardly anything to do then, and enough for it at once.
+const writebackBytes = 4 << 20
 
 // createSegment makes the file of a new segment. Its header is durable before
 // the file gets its name, and the name before this returns: an open segment
@@ -80,6 +86,10 @@ func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 	}
 	s.add(offset, &block{blockHeader: h, bytes: encoded[:h.dataOffset()]})
 	s.chain, s.unmarked = h.crc, true
+	if s.size-s.started >= writebackBytes {
+		vfs.StartWriteback(s.file, s.started, s.size-s.started)
+		s.started = s.size
+	}
 	return nil
 }
 
@@ -91,7 +101,7 @@ func (s *segmentWriter) commit() error {
 	if err := s.file.SyncData(); err != nil {
 		return err
 	}
-	s.unmarked = false
+	s.unmarked, s.started = false, s.size
 	return s.write(commitMark{offset: uint32(s.size), chain: s.chain}.append(nil))
 }
 

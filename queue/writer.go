@@ -110,8 +110,7 @@ func (w *Writer) Put(r Record) (Address, error) {
 	if err := w.usable(); err != nil {
 		return Address{}, err
 	}
-	now := w.options.Now()
-	if err := w.makeRoom(len(r.ID)+len(r.Document), now); err != nil {
+	if err := w.makeRoom(len(r.ID) + len(r.Document)); err != nil {
 		return Address{}, w.pipeline.fail(err)
 	}
 	b := w.mu.block
@@ -136,13 +135,16 @@ func (w *Writer) Put(r Record) (Address, error) {
 // can be added. Blocks and segments end here, before an entry that they do not
 // take, and not behind the last one they do: so the cursor set after an entry is
 // stored with it.
-func (w *Writer) makeRoom(bytes int, now time.Time) error {
-	if b := w.mu.block; b != nil && (w.tooOld(now) || !b.takes(bytes, w.options.BlockBytes)) {
-		w.closeBlock()
+func (w *Writer) makeRoom(bytes int) error {
+	fits := w.mu.block != nil && w.mu.block.takes(bytes, w.options.BlockBytes)
+	if fits && w.options.SegmentAge == 0 {
+		return nil // without looking at the clock, which would be a tenth of all this
 	}
-	if w.mu.block != nil {
+	now := w.options.Now()
+	if fits && !w.tooOld(now) {
 		return nil
 	}
+	w.closeBlock()
 	w.takeDictionary()
 	if s := w.mu.segment; s != nil {
 		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {

@@ -145,6 +145,7 @@ type chunk struct {
 	ids     []byte
 	// documents as they were appended, and by encode as they are stored
 	documents, stored []byte
+	place             [placeBytes]byte // room for encode
 }
 
 var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
@@ -174,26 +175,31 @@ func (c *chunk) add(r Record, expiry uint32) {
 }
 
 // encode compresses the documents, each by itself, and computes their checksums.
+// Without an encoder they are stored where they lie.
 func (c *chunk) encode() {
-	var idStart, start int
-	at := c.block.at
+	var idStart, start, storedEnd int
+	at, encoder := c.block.at, c.block.encoder
 	for i := range c.entries {
 		e := &c.entries[i]
-		id, document := c.ids[idStart:e.idEnd], c.documents[start:e.end]
+		id, stored := c.ids[idStart:e.idEnd], c.documents[start:e.end]
 		idStart, start = e.idEnd, e.end
-		before := len(c.stored)
-		e.rawAndFlags = uint32(len(document))
+		e.rawAndFlags = uint32(len(stored)) | flagStoredRaw
 		if e.deleted {
 			e.rawAndFlags = flagDeleted
-		} else {
+		} else if encoder != nil {
 			var storedRaw bool
-			if c.stored, storedRaw = appendEncoded(c.block.encoder, c.stored, document); storedRaw {
-				e.rawAndFlags |= flagStoredRaw
+			if c.stored, storedRaw = appendEncoded(encoder, c.stored, stored); !storedRaw {
+				e.rawAndFlags &^= flagStoredRaw
 			}
+			stored = c.stored[storedEnd:]
 		}
+		storedEnd += len(stored)
+		e.storedEnd = storedEnd
 		at.Index = uint16(c.index + i)
-		e.storedEnd = len(c.stored)
-		e.crc = documentCRC(at, e.rawAndFlags, id, c.stored[before:])
+		e.crc = sumDocument(c.place[:], at, e.rawAndFlags, id, stored)
+	}
+	if encoder == nil {
+		c.documents, c.stored = c.stored, c.documents
 	}
 }
 
