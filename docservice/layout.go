@@ -104,22 +104,30 @@ func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64
 }
 
 // CheckpointIndex makes a collection's directory of what is served in another
-// one's place: its index by hard links, as of lsm.DB.Checkpoint. The collection
-// must not be open. The logger may be nil.
+// one's place: its index by hard links, as of lsm.DB.Checkpoint, with its position.
+// The collection may be open. The logger may be nil.
 func CheckpointIndex(dir, target string, logger *slog.Logger) error {
-	numbers, err := listIndexes(vfs.OS, dir)
-	if err == nil && len(numbers) == 0 {
-		err = errors.Newf("%s holds no index", dir)
-	}
-	if err != nil {
-		return err
-	}
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
-	return withIndex(numbers[0].path(dir), &lsm.Options{Logger: logger}, func(index *lsm.DB) error {
-		return index.Checkpoint(firstIndex.path(target))
-	})
+	for served := indexNumber(0); ; {
+		numbers, err := listIndexes(vfs.OS, dir)
+		if err == nil && len(numbers) == 0 {
+			err = errors.Newf("%s holds no index", dir)
+		}
+		if err != nil {
+			return err
+		}
+		before := served
+		served = numbers[0]
+		err = withIndex(served.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
+			return index.Checkpoint(firstIndex.path(target))
+		})
+		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// It may be that the next one has taken its place.
+	}
 }
 
 // withIndex opens an index for fn.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/cockroachdb/errors"
 
@@ -16,27 +17,28 @@ import (
 // copies where it does not. What is known about filters goes along. It flushes first, and goes on beside writes. A dir
 // that exists is ErrExists.
 //
+// A read-only DB makes one of what it shows, beside whoever writes: what it has read
+// from logs becomes tables of the checkpoint, and the store itself stays as it is.
+//
 // The checkpoint is built in dir.tmp, synced, and renamed last: after a crash
 // there is all of it or none, and what is left of dir.tmp the next attempt removes.
 func (db *DB) Checkpoint(dir string) error {
-	if db.options.ReadOnly {
-		return db.readOnlyError()
-	}
 	fsys, dir := db.env.fs, filepath.Clean(dir)
 	if _, err := fsys.Stat(dir); err == nil {
 		return errors.Wrapf(ErrExists, "%s", dir)
 	} else if !isNotExist(err) {
 		return errors.Wrap(err, "lsm: checkpoint")
 	}
-	if err := db.Flush(); err != nil {
-		return err
+	if !db.options.ReadOnly {
+		if err := db.Flush(); err != nil {
+			return err
+		}
 	}
 	v, m, err := db.keepFiles()
 	if err != nil {
 		return err
 	}
 	defer db.releaseFiles(v)
-	m.firstLog = m.nextNumber // it has no logs
 
 	tmp := dir + tmpSuffix
 	if err := fsys.RemoveAll(tmp); err != nil {
@@ -57,18 +59,22 @@ func (db *DB) Checkpoint(dir string) error {
 	return errors.Wrap(fsys.SyncDir(filepath.Dir(dir)), "lsm: checkpoint")
 }
 
-// keepFiles returns a view of the present tables and a manifest of it,
-// and sees to it that no file goes before releaseFiles.
+// keepFiles returns a view of the present tables and a manifest of them, and sees to
+// it that no file goes before releaseFiles. The view of a read-only DB has memtables,
+// too, which nobody writes to; its files may go, since they are another's.
 func (db *DB) keepFiles() (*view, manifest, error) {
 	// Under install no file is between its manifest and the leftovers.
 	db.install.Lock()
 	defer db.install.Unlock()
-	present, err := db.acquire()
+	v, err := db.acquire()
 	if err != nil {
 		return nil, manifest{}, err
 	}
-	v := present.tablesOnly()
-	present.unref()
+	if !db.options.ReadOnly {
+		present := v
+		v = present.tablesOnly()
+		present.unref()
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.mu.checkpoints++
@@ -84,29 +90,85 @@ func (db *DB) releaseFiles(v *view) {
 	db.mu.changed.Broadcast()
 }
 
+// fillCheckpoint makes dir a store of what the view holds, whose tables the manifest
+// lists.
 func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
-	fsys := db.env.fs
+	env := db.env
+	env.dir = dir
 	for _, t := range v.tables {
 		if db.isClosing() {
 			return ErrClosed
 		}
-		target := filepath.Join(dir, tableName(t.facts.number))
-		err := fsys.Link(t.path, target)
-		if errors.Is(err, vfs.ErrCrossDevice) {
-			err = copyFile(fsys, target, t.path)
-		}
-		if err != nil {
+		if err := db.copyTable(&env, t); err != nil {
 			return err
 		}
 	}
+	for _, memory := range slices.Backward(v.memtables) { // oldest first
+		if memory.empty() {
+			continue
+		}
+		facts, err := db.writeMemtable(&env, m.nextNumber, memory)
+		if err != nil {
+			return err
+		}
+		m.tables = slices.Insert(m.tables, 0, facts)
+		m.lastSequence = facts.lastSequence
+		m.nextNumber++
+	}
+	m.firstLog = m.nextNumber // it has no logs
 	// What is known about filters goes along, so that the checkpoint opens warm.
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, filtersName), db.filters.Scores()); err != nil {
+	if err := vfs.WriteFileAtomic(env.fs, env.path(filtersName), db.filters.Scores()); err != nil {
 		return err
 	}
-	if err := fsys.SyncDir(dir); err != nil {
+	if err := env.fs.SyncDir(dir); err != nil {
 		return err
 	}
-	return m.write(fsys, filepath.Join(dir, manifestName))
+	return m.write(env.fs, env.path(manifestName))
+}
+
+// copyTable puts a table into another directory. One that a writer has merged and
+// removed meanwhile is still there for who has it mapped.
+func (db *DB) copyTable(to *environment, t *table) error {
+	target := to.path(tableName(t.facts.number))
+	err := to.fs.Link(t.path, target)
+	if errors.Is(err, vfs.ErrCrossDevice) {
+		err = copyFile(to.fs, target, t.path)
+	}
+	if !db.options.ReadOnly {
+		return err
+	}
+	if isNotExist(err) {
+		err = writeDurably(to.fs, target, io.NewSectionReader(guardedReader{t.data}, 0, int64(len(t.data))))
+	}
+	if err != nil {
+		return err
+	}
+	// By its name it was found, and names are the writer's: it has to be the same.
+	r, err := openTableReader(to, t.facts, vfs.AdviseNormal)
+	if err != nil {
+		return err
+	}
+	r.close()
+	return nil
+}
+
+// writeMemtable makes a table of a memtable that nobody writes to.
+func (db *DB) writeMemtable(to *environment, number uint64, m *memtable) (tableFacts, error) {
+	w, err := newTableWriter(to, number)
+	if err != nil {
+		return tableFacts{}, err
+	}
+	var facts tableFacts
+	if err = db.fillTable(w, m.flushSource(), false, nil); err == nil {
+		facts, err = w.finish(m.firstSequence.Load(), m.lastSequence.Load())
+	}
+	if err != nil {
+		w.abandon()
+	}
+	if errors.Is(err, errClosing) {
+		err = ErrClosed
+	}
+	return facts, err
 }
 
 func copyFile(fsys vfs.FS, target, source string) error {
@@ -119,11 +181,16 @@ func copyFile(fsys vfs.FS, target, source string) error {
 	if err != nil {
 		return err
 	}
+	return writeDurably(fsys, target, io.NewSectionReader(from, 0, info.Size))
+}
+
+// writeDurably makes a durable file.
+func writeDurably(fsys vfs.FS, target string, content io.Reader) error {
 	to, err := fsys.Create(target)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, io.NewSectionReader(from, 0, info.Size))
+	_, err = io.Copy(to, content)
 	if err == nil {
 		err = to.Sync()
 	}

@@ -168,7 +168,7 @@ func TestReadOnlyWritesNothingAndNeedsNoLock(t *testing.T) {
 	require.NoError(t, reader.Check())
 	for name, err := range map[string]error{
 		"Set": reader.Set(nil, nil), "Delete": reader.Delete(nil), "Apply": reader.Apply(new(Batch)),
-		"Flush": reader.Flush(), "Sync": reader.Sync(), "Checkpoint": reader.Checkpoint("c"),
+		"Flush": reader.Flush(), "Sync": reader.Sync(),
 	} {
 		require.ErrorIs(t, err, ErrReadOnly, name)
 	}

@@ -21,9 +21,10 @@ func newCheckpoint(env *cli.Env) *cobra.Command {
 		Use:   "checkpoint --data DIR TARGET",
 		Short: "Copy the indexes of all collections, by hard links",
 		Long: `Checkpoint makes the directory TARGET, which a daemon can be given as its --data:
-on another machine it starts from there instead of indexing its queues from the
-beginning. On the same file system it takes no time and hardly any space, because
-tables are hard links. No daemon may be running on --data.`,
+on another machine it starts from there, and reads only what its queues hold beyond
+that, instead of indexing them from the beginning. The daemon may be running: it
+serves and indexes on. On the same file system TARGET takes hardly any time and
+space, because tables are hard links; elsewhere they are copied.`,
 		Example: `  docserviced checkpoint --data /srv/index /srv/index-copy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -42,11 +43,6 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 	if err != nil {
 		return err
 	}
-	lock, err := takeLock(dataDir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists already; give a name that is free", target)
 	}

@@ -74,10 +74,6 @@ func lockData(dir string) (io.Closer, error) {
 	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
 		return nil, err
 	}
-	return takeLock(dir)
-}
-
-func takeLock(dir string) (io.Closer, error) {
 	lock, err := vfs.OS.Lock(filepath.Join(dir, lockName), fmt.Sprintf("docserviced, process %d", os.Getpid()))
 	var locked *vfs.LockedError
 	if errors.As(err, &locked) {

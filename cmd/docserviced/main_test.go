@@ -242,15 +242,9 @@ func TestCheckpoint(t *testing.T) {
 	o := testOptions(t, queueDir)
 	target := filepath.Join(t.TempDir(), "copy")
 
-	indexOnce(t, o)
-	lock, err := lockData(o.dataDir) // as a daemon has it
-	require.NoError(t, err)
+	running, _ := startTestDaemon(t, o)
+	waitReady(t, running)
 	r := run(t.Context(), "checkpoint", "--data", o.dataDir, target)
-	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "is in use by docserviced")
-	require.NoError(t, lock.Close())
-
-	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
 	require.Equal(t, cli.ExitFailure, r.status)

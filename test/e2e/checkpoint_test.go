@@ -3,13 +3,81 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestCheckpointOfARunningDaemon: while a daemon indexes what is appended and clients
+// fetch from it, another machine is made from checkpoints of its index, and reads no
+// entry that had been indexed when its checkpoint was begun.
+func TestCheckpointOfARunningDaemon(t *testing.T) {
+	documents := corpus(t)
+	queue, data := t.TempDir(), t.TempDir()
+	first := startDaemon(t, queue, data)
+	feed, input := io.Pipe()
+	updater := start(t, feed, "docstore-updater", "append", "--queue", queue, "--segment-size", segmentSize, "--flush-interval", "10ms")
+	quarter := len(documents) / 4
+	write(t, input, documents[:quarter])
+	first.waitDocument(t, documents[quarter-1].id, documents[quarter-1].line)
+	load := startLoad(t, newClient(t, first), expected(documents[:quarter]))
+
+	var checkpoint string
+	indexed := 0 // when the last checkpoint was begun, at least
+	for i := 1; i < 4; i++ {
+		indexed = i * quarter
+		part := documents[indexed:min(indexed+quarter, len(documents))]
+		written := make(chan error)
+		go func() {
+			_, err := input.Write(ndjson(part))
+			written <- err
+		}()
+		checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+		start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
+		require.NoError(t, <-written)
+		last := part[len(part)-1]
+		first.waitDocument(t, last.id, last.line)
+	}
+	write(t, input, documents[4*quarter:])
+	require.NoError(t, input.Close())
+	updater.wait(t)
+	load.stop(t)
+	first.waitReady(t)
+
+	newQueue, newData := filepath.Join(t.TempDir(), "queue"), filepath.Join(t.TempDir(), "data")
+	for from, to := range map[string]string{queue: newQueue, checkpoint: newData} {
+		launch(t, exec.Command("rsync", "-a", from+"/", to)).wait(t)
+	}
+	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
+	second := startDaemon(t, newQueue, newData)
+	second.waitReady(t)
+	second.poll(t, "/metrics", func(status int, body []byte) bool {
+		require.Equal(t, http.StatusOK, status)
+		require.LessOrEqual(t, tailed(t, body), len(documents)-indexed)
+		return true
+	})
+	want := expected(documents)
+	compareAll(t, newClient(t, second), want)
+	compareAll(t, newClient(t, first), want)
+	first.stop(t)
+	second.stop(t)
+}
+
+// tailed is how many entries of its queue a daemon's metrics say that it has read.
+func tailed(t *testing.T, metrics []byte) (entries int) {
+	t.Helper()
+	name := fmt.Sprintf("docstore_tail_entries_total{collection=%q} ", collection)
+	_, after, found := strings.Cut(string(metrics), name)
+	require.True(t, found)
+	_, err := fmt.Sscan(after, &entries)
+	require.NoError(t, err)
+	return entries
+}
 
 // TestNewMachineFromCheckpoint: a machine that is given a copy of a checkpoint and
 // a copy of the queue has to read only what was appended since, and then answers
@@ -43,7 +111,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	second.waitReady(t)
 	second.poll(t, "/metrics", func(status int, body []byte) bool {
 		require.Equal(t, http.StatusOK, status)
-		require.Contains(t, string(body), fmt.Sprintf("docstore_tail_entries_total{collection=%q} %d\n", collection, len(changes)))
+		require.Equal(t, len(changes), tailed(t, body))
 		return true
 	})
 	client := newClient(t, second)

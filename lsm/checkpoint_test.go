@@ -1,0 +1,180 @@
+package lsm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// requireCheckpoint opens a checkpoint as a store of its own, which has to hold a
+// state, to check out and to take writes.
+func requireCheckpoint(t *testing.T, fsys vfs.FS, dir string, want map[string]string) {
+	t.Helper()
+	db, err := Open(dir, &Options{FS: fsys, MemtableBytes: minMemtableBytes})
+	require.NoError(t, err)
+	got, err := read(db)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, db.Check())
+	set(t, db, "later", "write")
+	require.NoError(t, db.Flush())
+	require.NoError(t, db.Close())
+	db, err = Open(dir, &Options{FS: fsys})
+	require.NoError(t, err)
+	requireValue(t, db, "later", "write")
+	require.NoError(t, db.Close())
+}
+
+// TestCheckpointOfAReader: a read-only DB makes a checkpoint of what it shows, with
+// what is in logs only, and whether or not the tables it has open are still there.
+func TestCheckpointOfAReader(t *testing.T) {
+	for n := range uint64(2) { // few keys, and many: see history
+		r := testseed.Rand(t)
+		h := newHistory(r.Uint64()<<1|n, 300)
+		mem := vfs.NewMem()
+		o := &Options{FS: mem, MemtableBytes: minMemtableBytes}
+		db := open(t, "db", o)
+		vanished := 0
+		for i := 1; i <= 300; i++ {
+			require.NoError(t, db.Apply(h.batch(i)))
+			if r.IntN(20) != 0 {
+				continue
+			}
+			reader, err := Open("db", &Options{FS: mem, MemtableBytes: minMemtableBytes, ReadOnly: true})
+			require.NoError(t, err)
+			if at := i; r.IntN(2) == 0 {
+				for more := at + r.IntN(60); i < more; {
+					i++
+					require.NoError(t, db.Apply(h.batch(i)))
+				}
+				require.NoError(t, db.Flush())
+				require.NoError(t, db.WaitIdle(t.Context()))
+				for _, table := range reader.current.Load().tables {
+					if _, err := mem.Stat(table.path); isNotExist(err) {
+						vanished++
+					}
+				}
+			}
+			want, err := read(reader)
+			require.NoError(t, err)
+			name := fmt.Sprint("checkpoint", i)
+			require.NoError(t, reader.Checkpoint(name))
+			require.ErrorIs(t, reader.Checkpoint(name), ErrExists)
+			require.NoError(t, reader.Close())
+			require.ErrorIs(t, reader.Checkpoint("closed"), ErrClosed)
+			requireCheckpoint(t, mem, name, want)
+		}
+		require.Positive(t, vanished, "no reader had a table that was merged away")
+		got, err := read(db)
+		require.NoError(t, err)
+		require.Equal(t, h.stateAt(len(h.states) - 1)["key00"], got["key00"], "the store goes on")
+	}
+}
+
+// TestCheckpointsWhileAWriterWrites, on real files and mapped logs: each checkpoint is
+// the state after some write, none older than what had returned when it began.
+func TestCheckpointsWhileAWriterWrites(t *testing.T) {
+	dir := t.TempDir()
+	h := history{seed: testseed.Rand(t).Uint64() | 1}
+	db := open(t, dir+"/db", &Options{MemtableBytes: minMemtableBytes})
+	var writing sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer writing.Wait()
+	defer stop()
+	require.NoError(t, db.Apply(h.batch(1)))
+	writing.Go(func() {
+		for i := 2; ctx.Err() == nil; i++ {
+			if err := db.Apply(h.batch(i)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for n := range 6 {
+		before, err := db.Get(nil, []byte("counter"))
+		require.NoError(t, err)
+		reader, err := Open(dir+"/db", &Options{ReadOnly: true})
+		require.NoError(t, err)
+		name := fmt.Sprint(dir, "/checkpoint", n)
+		require.NoError(t, reader.Checkpoint(name))
+		require.NoError(t, reader.Close())
+
+		copied, err := Open(name, nil)
+		require.NoError(t, err)
+		got, err := read(copied)
+		require.NoError(t, err)
+		require.NoError(t, copied.Check())
+		require.NoError(t, copied.Close())
+		var least, at int
+		_, err = fmt.Sscan(string(before)+" "+got["counter"], &least, &at)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, at, least)
+		require.True(t, maps.Equal(h.stateAt(at), got), "not the state after write %d", at)
+	}
+}
+
+// TestCheckpointOfAReaderOnAFailingDisk: at whichever operation the disk fails, there
+// is the whole checkpoint or none, and the next attempt succeeds.
+func TestCheckpointOfAReaderOnAFailingDisk(t *testing.T) {
+	for k := 0; ; k++ {
+		mem := vfs.NewMem()
+		db := open(t, "db", &Options{FS: mem})
+		set(t, db, "table", "1")
+		require.NoError(t, db.Flush())
+		set(t, db, "log", "2")
+		operations, armed := 0, false
+		broken := fmt.Errorf("broken disk")
+		reader := open(t, "db", &Options{ReadOnly: true, FS: vfs.NewFault(mem, func(op vfs.Op) error {
+			if !armed || op.Kind == vfs.OpRemove || op.Kind == vfs.OpClose {
+				return nil // a table that could not be finished is removed
+			}
+			operations++
+			if operations == k+1 {
+				return broken
+			}
+			return nil
+		})})
+		armed = true
+		err := reader.Checkpoint("copy")
+		armed = false
+		want := map[string]string{"table": "1", "log": "2"}
+		if operations <= k {
+			require.NoError(t, err)
+			require.Greater(t, k, 10, "the disk was hardly asked for anything")
+			requireCheckpoint(t, mem, "copy", want)
+			return
+		}
+		require.ErrorIs(t, err, broken, "operation %d", k)
+		if _, err := mem.Stat("copy"); err == nil {
+			requireCheckpoint(t, mem, "copy", want)
+			continue
+		}
+		require.NoError(t, reader.Checkpoint("copy"))
+		requireCheckpoint(t, mem, "copy", want)
+	}
+}
+
+// TestCheckpointTakesNoOtherTable: what has been put in a table's place is not taken
+// for it.
+func TestCheckpointTakesNoOtherTable(t *testing.T) {
+	mem := vfs.NewMem()
+	for _, dir := range []string{"db", "other"} {
+		db := open(t, dir, &Options{FS: mem})
+		set(t, db, "a", dir)
+		require.NoError(t, db.Flush())
+	}
+	reader := open(t, "db", &Options{FS: mem, ReadOnly: true})
+	table := namesIn(t, mem, "db", tableSuffix)[0]
+	require.Equal(t, []string{table}, namesIn(t, mem, "other", tableSuffix))
+	require.NoError(t, mem.Rename("other/"+table, "db/"+table))
+	require.ErrorIs(t, reader.Checkpoint("copy"), ErrCorrupt)
+	_, err := mem.Stat("copy")
+	require.True(t, isNotExist(err))
+}
