@@ -19,7 +19,10 @@ var s2Codec = codec{
 	},
 	newDecoder: func(dictionary []byte) (decoder, error) {
 		d, err := s2Dictionary(dictionary)
-		return s2Coder{d}, err
+		if d == nil {
+			return s2Coder{}, err
+		}
+		return newS2Decoder(dictionary), nil
 	},
 	train: trainS2,
 }
@@ -55,19 +58,14 @@ func (c s2Coder) encode(dst, document []byte) ([]byte, bool) {
 	return dst[:len(dst)+len(out)], true // out is the start of room, which was large enough
 }
 
+// decode is for blocks without dictionary; newS2Decoder's are for those with one.
 func (c s2Coder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	if n, err := s2.DecodedLen(stored); err != nil || n != rawBytes {
 		return dst, errDecodedLength
 	}
 	dst = slices.Grow(dst, rawBytes)
 	room := dst[len(dst) : len(dst)+rawBytes]
-	var err error
-	if c.dictionary != nil {
-		_, err = c.dictionary.Decode(room, stored)
-	} else {
-		_, err = s2.Decode(room, stored)
-	}
-	if err != nil {
+	if _, err := s2.Decode(room, stored); err != nil {
 		return dst, err
 	}
 	return dst[:len(dst)+rawBytes], nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,6 +61,43 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkS2BesideLibrary is what decoding a document of S2 with a dictionary takes, ours
+// and the library's by turns. It counts processor time and reports the medians of the
+// turns. Run it with -cpu 1.
+func BenchmarkS2BesideLibrary(b *testing.B) {
+	const turn = 2000
+	documents, _ := benchDocuments(b)
+	dictionary := benchDictionary(b, s2Codec, documents)
+	library, ours := s2.NewDict(dictionary), newS2Decoder(dictionary)
+	blocks := make([][]byte, len(documents))
+	for i, document := range documents {
+		blocks[i] = library.EncodeBetter(nil, document)
+	}
+	dst := make([]byte, 0, 1<<20)
+	var libraries, our []time.Duration
+	for next := 0; b.Loop(); next += turn {
+		started := cpuTime(b)
+		for i := range turn {
+			if _, err := library.Decode(dst, blocks[(next+i)*7919%len(blocks)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		between := cpuTime(b)
+		for i := range turn {
+			n := (next + i) * 7919 % len(blocks)
+			if _, err := ours.decode(dst, blocks[n], len(documents[n])); err != nil {
+				b.Fatal(err)
+			}
+		}
+		libraries, our = append(libraries, between-started), append(our, cpuTime(b)-between)
+	}
+	for unit, took := range map[string][]time.Duration{"library-ns": libraries, "ours-ns": our} {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/turn, unit)
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 func mallocs() uint64 {
