@@ -3,15 +3,16 @@ package docservice
 import (
 	"slices"
 
+	"github.com/cockroachdb/errors"
+
 	"docstore/queue"
 )
 
 // MaxBatchIDs is how many ids may be asked for at once.
 const MaxBatchIDs = 1 << 14
 
-// batchWindow is how many documents are read in the order of their addresses:
-// a usual batch as a whole, and of a huge one no more at a time than may be
-// read for nothing when the bytes allowed run out.
+// batchWindow is how many ids of a batch go through the cache and the segments
+// together.
 const batchWindow = 1024
 
 // Answer is what there is to say about one id of a batch.
@@ -22,54 +23,78 @@ type Answer struct {
 	asStored bool // Document is in its stored form
 }
 
+// A receiver makes of a batch what is wanted of it, in the order of the ids. An answer
+// is appended to dst between begin and end.
+type receiver interface {
+	// reset forgets what it has received.
+	reset()
+	// begin appends what goes before a document.
+	begin(dst []byte) []byte
+	// end completes the answer that begins at start: its document, in the stored form or
+	// not, has been appended, or there is none for the reason of err.
+	end(dst []byte, start int, asStored bool, err error) []byte
+}
+
 // getMany is Collection.getMany.
-func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages) ([]byte, []Answer, error) {
+func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	if len(ids) > MaxBatchIDs {
-		return dst, nil, ErrBatchTooLarge
+		return dst, 0, ErrBatchTooLarge
 	}
-	b := batch{
-		store:    s,
-		ids:      ids,
-		entries:  make([]batchEntry, len(ids)),
-		cache:    s.options.Cache,
-		take:     take,
-		start:    len(dst),
-		maxBytes: maxBytes,
-		dst:      dst,
-	}
+	memory.entries = slices.Grow(memory.entries[:0], len(ids))[:len(ids)]
+	clear(memory.entries)
+	b := batch{memory: memory, entries: memory.entries, store: s, ids: ids, cache: s.options.Cache, take: take, to: to, start: len(dst), maxBytes: maxBytes, dst: dst}
 	end := tell.begin(StageIndex)
-	err := b.lookUp()
+	err = b.lookUp()
 	end()
 	if err != nil {
-		return dst, nil, s.answer(err, queue.Address{})
+		return dst, 0, s.answer(err, queue.Address{})
 	}
 	end = tell.begin(StageSegment)
-	answered := b.readAll()
+	b.dst = slices.Grow(b.dst, b.expectedBytes())
+	b.readAll()
 	end()
-	return b.dst, b.answers(answered), nil
+	if b.closed {
+		return dst, 0, ErrClosed
+	}
+	return b.dst, b.answered, nil
 }
 
 // batch is a GetMany under way.
 type batch struct {
+	memory   *batchMemory
 	store    *store
 	ids      [][]byte
 	entries  []batchEntry // one for each id
-	order    []int        // scratch: the ids of a window, sorted by address
 	cache    *Cache       // nil: only the segments are read
 	take     queue.CodecSet
+	to       receiver
 	dst      []byte
-	start    int // where the documents begin in dst
-	maxBytes int
+	start    int // where the answers begin in dst
+	at       int // where the present one begins
+	maxBytes int // of all answers
+	answered int // ids, from the first one on
+	closed   bool
+}
+
+// batchMemory is what one batch leaves to the next.
+type batchMemory struct {
+	entries []batchEntry
+	order   []int          // the ids of a window whose documents are read from segments, and its end
+	wanted  []queue.Wanted // these documents
+}
+
+// forget lets go of what is not the memory's own.
+func (m *batchMemory) forget() {
+	clear(m.entries)
+	clear(m.wanted)
 }
 
 // batchEntry is what is known of one id.
 type batchEntry struct {
 	indexEntry
-	err        error // of the look-up, then of the fetch
-	start, end int   // of the document in dst
-	asStored   bool
-	asked      bool   // the cache has been asked for it
-	cached     []byte // what it has
+	err    error  // of the look-up
+	asked  bool   // the cache has been asked for it
+	cached []byte // what it has
 }
 
 // lookUp asks the index for all ids.
@@ -90,20 +115,24 @@ func (b *batch) lookUp() error {
 	})
 }
 
-// readAll reads the documents of the first ids: one at least, and as many as
-// fit. It returns how many.
-func (b *batch) readAll() (answered int) {
-	for answered < len(b.ids) {
-		end := min(answered+batchWindow, len(b.ids))
-		if b.cache != nil {
-			b.askCache(answered, end)
-		}
-		if !b.readSorted(answered, end) {
-			return b.readInOrder(answered, end)
-		}
-		answered = end
+// expectedBytes is about what the answers will have, for room to be made at once.
+func (b *batch) expectedBytes() int {
+	total := 0
+	for i := range b.entries {
+		total += int(b.entries[i].storedBytes) + storedHeaderRoom
 	}
-	return answered
+	return min(total, b.maxBytes)
+}
+
+// readAll answers the first ids: one at least, and as many as fit.
+func (b *batch) readAll() {
+	for from := 0; from < len(b.ids) && b.answered == from; from += batchWindow {
+		to := min(from+batchWindow, len(b.ids))
+		if b.cache != nil {
+			b.askCache(from, to)
+		}
+		b.readWindow(from, to)
+	}
 }
 
 // askCache asks the cache for the documents from..to, each server once.
@@ -150,65 +179,105 @@ func (b *batch) askCache(from, to int) {
 	}
 }
 
-// readSorted reads the documents from..to in the order of their addresses. It
-// returns false, with nothing read, if they do not fit.
-func (b *batch) readSorted(from, to int) bool {
-	b.order = b.order[:0]
+// readWindow answers the ids from..to, up to the first whose answer does not fit.
+func (b *batch) readWindow(from, to int) {
+	order, wanted := b.memory.order[:0], b.memory.wanted[:0]
 	for i := from; i < to; i++ {
-		b.order = append(b.order, i)
+		if entry := &b.entries[i]; entry.err == nil && !entry.asked && !b.expired(entry) {
+			order = append(order, i)
+			wanted = append(wanted, queue.Wanted{ID: b.ids[i], Address: entry.address})
+		}
 	}
-	slices.SortFunc(b.order, func(i, j int) int {
-		return b.entries[i].address.Compare(b.entries[j].address)
+	order = append(order, to)
+	b.memory.order, b.memory.wanted = order, wanted
+	if !b.readOthers(order[0]) {
+		return
+	}
+	found := uint64(0)
+	b.begin()
+	b.store.queue.StoredForAll(b.dst, wanted, b.take, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
+		if err == nil {
+			found++
+		} else {
+			i := order[n]
+			dst, asStored, err = b.store.fetchOther(dst, b.ids[i], b.entries[i].indexEntry, b.take, err)
+		}
+		b.dst = dst
+		more := b.end(asStored, err) && b.readOthers(order[n+1])
+		b.begin()
+		return b.dst, more
 	})
-	before := len(b.dst)
-	for _, i := range b.order {
-		b.read(i)
-		if len(b.dst)-b.start > b.maxBytes {
-			b.dst = b.dst[:before]
+	b.dst = b.dst[:b.at] // without what was begun last
+	b.store.collection.gets.found.Add(found)
+}
+
+func (b *batch) expired(entry *batchEntry) bool {
+	return entry.expiry != 0 && entry.expired(b.store.options.Now())
+}
+
+// readOthers answers the ids before end, none of which is read from a segment unless
+// the cache fails. False: one did not fit.
+func (b *batch) readOthers(end int) bool {
+	for b.answered < end {
+		entry, id := &b.entries[b.answered], b.ids[b.answered]
+		b.begin()
+		var asStored bool
+		err := entry.err
+		switch {
+		case err != nil:
+		case entry.asked:
+			b.dst, asStored, err = b.store.fetchCached(b.dst, id, entry.indexEntry, b.take, entry.cached)
+		default: // expired
+			b.dst, asStored, err = b.store.fetch(b.dst, id, entry.indexEntry, b.take)
+		}
+		if !b.end(asStored, err) {
 			return false
 		}
 	}
 	return true
 }
 
-// readInOrder reads the documents from..to in the order asked until one does
-// not fit, and returns which that is.
-func (b *batch) readInOrder(from, to int) int {
-	for i := from; i < to; i++ {
-		before := len(b.dst)
-		b.read(i)
-		if i > 0 && len(b.dst)-b.start > b.maxBytes {
-			b.dst = b.dst[:before]
-			return i
-		}
-	}
-	return to
+// begin begins the next answer.
+func (b *batch) begin() {
+	b.at = len(b.dst)
+	b.dst = b.to.begin(b.dst)
 }
 
-// read appends one document to dst.
-func (b *batch) read(i int) {
-	entry := &b.entries[i]
-	entry.start = len(b.dst)
-	switch {
-	case entry.err != nil:
-	case entry.asked:
-		b.dst, entry.asStored, entry.err = b.store.fetchCached(b.dst, b.ids[i], entry.indexEntry, b.take, entry.cached)
-	default:
-		b.dst, entry.asStored, entry.err = b.store.fetch(b.dst, b.ids[i], entry.indexEntry, b.take)
+// end completes the answer that was begun. False: it did not fit, and there is none.
+func (b *batch) end(asStored bool, err error) bool {
+	b.closed = b.closed || err != nil && errors.Is(err, ErrClosed)
+	b.dst = b.to.end(b.dst, b.at, asStored, err)
+	if b.answered > 0 && len(b.dst)-b.start > b.maxBytes {
+		b.dst = b.dst[:b.at]
+		return false
 	}
-	entry.end = len(b.dst)
+	b.answered++
+	return true
 }
 
-// answers are the answers for the first n ids.
-func (b *batch) answers(n int) []Answer {
-	answers := make([]Answer, n)
-	for i := range answers {
-		if entry := &b.entries[i]; entry.err != nil {
-			answers[i].Err = entry.err
-		} else {
-			answers[i].Document = b.dst[entry.start:entry.end:entry.end]
-			answers[i].asStored = entry.asStored
+// answerList receives answers as they are.
+type answerList struct {
+	ends    []int
+	answers []Answer
+}
+
+func (l *answerList) begin(dst []byte) []byte { return dst }
+
+func (l *answerList) end(dst []byte, _ int, asStored bool, err error) []byte {
+	l.ends, l.answers = append(l.ends, len(dst)), append(l.answers, Answer{Err: err, asStored: asStored})
+	return dst
+}
+
+// reset empties the list.
+func (l *answerList) reset() { l.ends, l.answers = l.ends[:0], l.answers[:0] }
+
+// first returns the first n answers, whose documents begin at start of dst.
+func (l *answerList) first(n int, dst []byte, start int) []Answer {
+	for i, end := range l.ends[:n] {
+		if l.answers[i].Err == nil {
+			l.answers[i].Document = dst[start:end:end]
 		}
+		start = end
 	}
-	return answers
+	return l.answers[:n]
 }

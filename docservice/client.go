@@ -89,15 +89,15 @@ func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, e
 // with the document, which is valid until fn returns, or with an error as of
 // Get. It returns the first error of fn, or what made a call as a whole fail.
 func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error {
-	decoded := getBuffer()
-	defer decoded.release()
+	m := getClientMemory()
+	defer m.release()
 	for from := 0; from < len(ids); {
-		answers, err := c.getBatch(ctx, ids[from:min(from+MaxBatchIDs, len(ids))])
+		answers, err := c.getBatch(ctx, m, ids[from:min(from+MaxBatchIDs, len(ids))])
 		if err != nil {
 			return err
 		}
 		for i, answer := range answers {
-			document, err := c.documentOf(ctx, decoded, ids[from+i], answer)
+			document, err := c.documentOf(ctx, m, ids[from+i], answer)
 			if err != nil && !isAnswer(err) {
 				return err
 			}
@@ -114,8 +114,8 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 // many as fit into one response. What the server that answers does not have is
 // asked for again: if that request meets the same server, it has nothing to
 // answer to it, and the pool goes on to the next.
-func (c *Client) getBatch(ctx context.Context, ids []string) ([]clientAnswer, error) {
-	answers, err := c.call(ctx, ids)
+func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([]clientAnswer, error) {
+	answers, err := c.call(ctx, m, ids)
 	if errors.Is(err, ErrUnavailable) {
 		return slices.Repeat([]clientAnswer{{err: err}}, len(ids)), nil
 	}
@@ -133,7 +133,7 @@ func (c *Client) getBatch(ctx context.Context, ids []string) ([]clientAnswer, er
 		if len(missing) == 0 {
 			break
 		}
-		more, err := c.call(ctx, missingIDs)
+		more, err := c.call(ctx, new(clientMemory), missingIDs)
 		if errors.Is(err, ErrUnavailable) {
 			break // nobody has any of them
 		}
@@ -152,25 +152,26 @@ func (c *Client) getBatch(ctx context.Context, ids []string) ([]clientAnswer, er
 }
 
 // call is one BatchGet. It answers for the first of the ids, for one at least;
-// if every one of them is unavailable, it fails with ErrUnavailable.
-func (c *Client) call(ctx context.Context, ids []string) ([]clientAnswer, error) {
-	request := appendCollection(nil, c.collection)
+// if every one of them is unavailable, it fails with ErrUnavailable. The answers
+// are in the memory of m.
+func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []clientAnswer, err error) {
+	m.request = appendCollection(m.request[:0], c.collection)
 	for _, id := range ids {
-		request = appendID(request, id)
+		m.request = appendID(m.request, id)
 	}
-	request = appendAccept(request, c.accept)
-	response, err := c.pool.Call(ctx, MethodBatchGet, request, nil)
-	if err != nil {
+	m.request = appendAccept(m.request, c.accept)
+	if m.response, err = c.pool.Call(ctx, MethodBatchGet, m.request, m.response[:0]); err != nil {
 		return nil, clientError(err)
 	}
-	answers := make([]clientAnswer, 0, len(ids))
-	leftOut, err := decodeBatchGetResponse(response, func(a answer) error {
+	answers := m.answers[:0]
+	leftOut, err := decodeBatchGetResponse(m.response, func(a answer) error {
 		if len(answers) == len(ids) {
 			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
 		}
 		answers = append(answers, clientAnswer{a, answerError(a.status, ids[len(answers)])})
 		return nil
 	})
+	m.answers = answers
 	if err != nil {
 		return nil, err
 	}

@@ -27,18 +27,18 @@ func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, doc
 	if err != nil {
 		return nil, err
 	}
-	decoded := getBuffer()
-	defer decoded.release()
+	m := getClientMemory()
+	defer m.release()
 	for _, entry := range page.GetEntries() {
 		id := string(entry.GetId())
 		var document []byte
 		err := answerError(entry.GetStatus(), id)
 		if err == nil && !o.IDsOnly {
-			document, err = c.documentOf(ctx, decoded, id, clientAnswer{answer: answer{document: entry.GetDocument(), stored: entry.GetStored()}})
+			document, err = c.documentOf(ctx, m, id, clientAnswer{answer: answer{document: entry.GetDocument(), stored: entry.GetStored()}})
 		}
 		if errors.Is(err, ErrUnavailable) {
-			if decoded.bytes, err = c.Get(ctx, decoded.bytes[:0], id); err == nil {
-				document = decoded.bytes
+			if m.document, err = c.Get(ctx, m.document[:0], id); err == nil {
+				document = m.document
 			}
 		}
 		switch {

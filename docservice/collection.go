@@ -132,29 +132,28 @@ func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []
 	}
 }
 
-// GetMany looks many ids up at once and reads the documents in the order in
-// which they lie on disk, appending them to dst. The answers are in the order
-// of the ids. They may be fewer: if the documents take more than maxBytes, ids
-// at the end are left out, but never the first. The answers' documents are
-// parts of the slice that is returned.
+// GetMany looks many ids up at once and reads the documents, so that many waits for
+// memory are one, appending them to dst. The answers are in the order of the ids. They
+// may be fewer: if the documents take more than maxBytes, ids at the end are left out,
+// but never the first. The answers' documents are parts of the slice that is returned.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
-	return c.getMany(dst, ids, 0, maxBytes, nil)
+	var list answerList
+	result, answered, err := c.getMany(dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
+	if err != nil {
+		return dst, nil, err
+	}
+	return result, list.first(answered, result, len(dst)), nil
 }
 
-// getMany is GetMany, giving documents that need no codec but those taken in
-// their stored form.
-func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages) ([]byte, []Answer, error) {
+// getMany is store.getMany: the first ids are answered to a receiver, in documents that
+// need no codec but those taken in their stored form.
+func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
-		documents, answers, err := s.getMany(dst, ids, take, maxBytes, tell)
-		for _, answer := range answers {
-			if answer.Err != nil && c.superseded(s, answer.Err) {
-				err = answer.Err // the others may be of the queue that was
-				break
-			}
-		}
+		to.reset()
+		result, answered, err := s.getMany(dst, ids, take, maxBytes, tell, memory, to)
 		if err == nil || !c.superseded(s, err) {
-			return documents, answers, err
+			return result, answered, err
 		}
 	}
 }

@@ -35,17 +35,17 @@ var errEmpty = fmt.Errorf("%w: found, and no document", ErrMalformed)
 
 // getStored is Get of the stored form, or errUndecoded.
 func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, error) {
-	request := make([]byte, 0, len(c.collection)+len(id)+maxRequestOverheadBytes)
-	request = appendID(appendCollection(request, c.collection), id)
-	idBytes := request[len(request)-len(id):]
-	request = appendAccept(request, c.accept)
-	response := getBuffer()
-	defer response.release()
+	m := getClientMemory()
+	defer m.release()
+	m.request = appendID(appendCollection(m.request[:0], c.collection), id)
+	idEnd := len(m.request)
+	m.request = appendAccept(m.request, c.accept)
+	idBytes := m.request[idEnd-len(id) : idEnd]
 	var err error
-	if response.bytes, err = c.pool.Call(ctx, MethodGet, request, response.bytes[:0]); err != nil {
+	if m.response, err = c.pool.Call(ctx, MethodGet, m.request, m.response[:0]); err != nil {
 		return dst, clientError(err)
 	}
-	a, err := decodeAnswer(response.bytes)
+	a, err := decodeAnswer(m.response)
 	if err != nil {
 		return dst, err
 	}
@@ -61,9 +61,9 @@ func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, 
 	return dst, errEmpty
 }
 
-// documentOf returns the document of a batch's answer, which is valid until
-// decoded is used again.
-func (c *Client) documentOf(ctx context.Context, decoded *buffer, id string, a clientAnswer) ([]byte, error) {
+// documentOf returns the document of an answer, which is valid until the next call
+// with m.
+func (c *Client) documentOf(ctx context.Context, m *clientMemory, id string, a clientAnswer) ([]byte, error) {
 	switch {
 	case a.err != nil:
 		return nil, a.err
@@ -72,11 +72,12 @@ func (c *Client) documentOf(ctx context.Context, decoded *buffer, id string, a c
 	case a.stored == nil:
 		return a.document, nil
 	}
-	out, err := c.decode(ctx, decoded.bytes[:0], []byte(id), a.stored)
+	m.id = append(m.id[:0], id...) // a conversion would allocate
+	out, err := c.decode(ctx, m.document[:0], m.id, a.stored)
 	if errors.Is(err, errUndecoded) {
 		out, err = c.getPlain(ctx, out, id)
 	}
-	decoded.bytes = out
+	m.document = out
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +120,19 @@ func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]b
 	return response.GetDictionary(), nil
 }
 
-// buffer is memory for the length of a call.
-type buffer struct{ bytes []byte }
+// clientMemory is what one call leaves to the next.
+type clientMemory struct {
+	request, response []byte
+	answers           []clientAnswer
+	id, document      []byte // what fn of a batch sees
+}
 
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
+var clientMemories = sync.Pool{New: func() any { return new(clientMemory) }}
 
-func getBuffer() *buffer { return buffers.Get().(*buffer) }
+func getClientMemory() *clientMemory { return clientMemories.Get().(*clientMemory) }
 
-func (b *buffer) release() {
-	if cap(b.bytes) <= maxScratchBytes {
-		buffers.Put(b)
+func (m *clientMemory) release() {
+	if cap(m.request)+cap(m.response)+cap(m.document) <= maxScratchBytes {
+		clientMemories.Put(m)
 	}
 }

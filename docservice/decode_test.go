@@ -267,7 +267,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 	a, err := decodeAnswer(other)
 	require.NoError(t, err)
-	batch := appendAnswer(nil, Answer{Document: a.stored, asStored: true})
+	batch := endAnswer(append(beginAnswer(nil), a.stored...), 0, true)
 	service.response = func(string, []byte) ([]byte, error) { return batch, nil }
 	err = client.GetMany(ctx, []string{"1"}, func(int, []byte, error) error {
 		return fmt.Errorf("nothing may be delivered")

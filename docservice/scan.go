@@ -129,7 +129,8 @@ type scanWindow struct {
 	ends      []int
 	ids       [][]byte
 	entries   []batchEntry
-	order     []int
+	memory    batchMemory
+	answers   answerList
 	documents []byte
 }
 
@@ -168,26 +169,26 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 		}
 		return nil
 	}
-	b := batch{
-		store: w.store, ids: w.ids, entries: w.entries, order: w.order,
-		take: w.take, maxBytes: scanWindowBytes,
-	}
-	for len(b.ids) > 0 {
-		b.dst = w.documents[:0]
-		n := b.readAll()
-		for i, answer := range b.answers(n) {
-			switch {
-			case errors.Is(answer.Err, ErrNotFound): // it has expired or was compacted away in between
+	for from := 0; from < len(w.ids); {
+		w.answers.reset()
+		b := batch{
+			memory: &w.memory, store: w.store, ids: w.ids[from:], entries: w.entries[from:],
+			take: w.take, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
+		}
+		b.readAll()
+		if b.closed {
+			return ErrClosed
+		}
+		for i, answer := range w.answers.first(b.answered, b.dst, 0) {
+			if errors.Is(answer.Err, ErrNotFound) { // it has expired or was compacted away in between
 				continue
-			case errors.Is(answer.Err, ErrClosed):
-				return ErrClosed
 			}
 			if err := fn(b.ids[i], answer); err != nil {
 				return err
 			}
 		}
-		b.ids, b.entries = b.ids[n:], b.entries[n:]
-		if w.order, w.documents = b.order, b.dst; cap(w.documents) > 2*scanWindowBytes {
+		from += b.answered
+		if w.documents = b.dst; cap(w.documents) > 2*scanWindowBytes {
 			w.documents = nil // a huge document was among them
 		}
 	}

@@ -65,8 +65,9 @@ func (s *served) names() []string {
 
 // batchScratch is the memory of a BatchGet.
 type batchScratch struct {
-	ids       [][]byte
-	documents []byte
+	ids      [][]byte
+	memory   batchMemory
+	response batchResponse
 }
 
 // NewService serves the collections under their names, which must differ.
@@ -140,9 +141,8 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	scratch := s.scratch.Get().(*batchScratch)
 	defer func() {
 		clear(scratch.ids) // they are parts of the request
-		if cap(scratch.documents) <= maxScratchBytes {
-			s.scratch.Put(scratch)
-		}
+		scratch.memory.forget()
+		s.scratch.Put(scratch)
 	}()
 	asked, ids, err := decodeBatchGetRequest(scratch.ids[:0], request)
 	if err != nil {
@@ -153,24 +153,42 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	if err != nil {
 		return dst, err
 	}
-	overhead := (len(ids) + 1) * maxAnswerOverheadBytes
-	documents, answers, err := c.getMany(scratch.documents[:0], ids, asked.accept, MaxReplyBytes-overhead, s.stagesOf(ctx))
+	response, answered, err := c.getMany(dst, ids, asked.accept, MaxReplyBytes-maxLeftOutBytes, s.stagesOf(ctx), &scratch.memory, &scratch.response)
 	if err != nil {
 		return dst, callError(err)
 	}
-	scratch.documents = documents
-	if len(ids) > 0 && len(answers) == len(ids) && !slices.ContainsFunc(answers, Answer.available) {
+	leftOut := len(ids) - answered
+	if r := &scratch.response; r.unavailable != nil && !r.useful && leftOut == 0 {
 		// Nothing here is of any use to the caller: another server is.
-		return dst, callError(answers[0].Err)
+		return dst, callError(r.unavailable)
 	}
-	dst = slices.Grow(dst, len(documents)+overhead)
-	for _, answer := range answers {
-		dst = appendAnswer(dst, answer)
+	if leftOut > 0 {
+		response = appendLeftOut(response, leftOut)
 	}
-	if leftOut := len(ids) - len(answers); leftOut > 0 {
-		dst = appendLeftOut(dst, leftOut)
+	return response, nil
+}
+
+// batchResponse receives a batch as a BatchGetResponse.
+type batchResponse struct {
+	useful      bool  // one answer is
+	unavailable error // of the first that is not
+}
+
+func (r *batchResponse) reset() { *r = batchResponse{} }
+
+func (r *batchResponse) begin(dst []byte) []byte { return beginAnswer(dst) }
+
+func (r *batchResponse) end(dst []byte, start int, asStored bool, err error) []byte {
+	switch answer := (Answer{Err: err}); {
+	case answer.available():
+		r.useful = true
+	case r.unavailable == nil:
+		r.unavailable = err
 	}
-	return dst, nil
+	if err != nil {
+		return appendAnswerStatus(dst[:start], Answer{Err: err}.status())
+	}
+	return endAnswer(dst, start, asStored)
 }
 
 func (s *Service) dictionary(request, dst []byte) ([]byte, error) {

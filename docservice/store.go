@@ -200,7 +200,13 @@ func (s *store) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ 
 		s.collection.gets.found.Add(1)
 		return result, asStored, nil
 	}
-	var gone *queue.GoneError // here, since it is allocated
+	return s.fetchOther(dst, id, entry, take, err)
+}
+
+// fetchOther is fetch where the document is not to be had at its address, for the
+// reason that the queue has given.
+func (s *store) fetchOther(dst, id []byte, entry indexEntry, take queue.CodecSet, err error) (_ []byte, asStored bool, _ error) {
+	var gone *queue.GoneError
 	if !errors.As(err, &gone) {
 		return dst, false, s.answer(err, entry.address)
 	}

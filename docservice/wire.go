@@ -36,9 +36,12 @@ const (
 	fieldNext    protowire.Number = 2
 )
 
-// maxAnswerOverheadBytes is what an answer takes in a BatchGetResponse besides
-// its document: two tags and two lengths of five bytes, and the status.
+// maxAnswerOverheadBytes is what an Entry of a ScanResponse takes besides its document
+// and id: two tags and two lengths of five bytes, and the status.
 const maxAnswerOverheadBytes = 1 + 5 + 2 + 1 + 5
+
+// maxLeftOutBytes is what the last field of a BatchGetResponse takes.
+const maxLeftOutBytes = 1 + 5
 
 // maxRequestOverheadBytes is what a GetRequest takes besides name and id: three
 // tags, two lengths, and the codecs.
@@ -156,13 +159,12 @@ func documentField(asStored bool) protowire.Number {
 	return fieldDocument
 }
 
-// foundHeaderBytes is the room that beginFound leaves before the document:
-// status, tag of the document, and a length of two bytes.
-const foundHeaderBytes = 2 + 1 + 2
+// foundHeaderBytes is the room that beginFound leaves before the document: status,
+// tag of the document, and its length.
+const foundHeaderBytes = 2 + 1 + lengthRoom
 
 // beginFound appends the beginning of a GetResponse whose document is about to
-// be appended. The length goes before the document but is known only after it:
-// there is room for one of two bytes, which fits documents of 128 B to 16 KiB.
+// be appended.
 func beginFound(dst []byte) []byte {
 	dst = protowire.AppendTag(dst, fieldStatus, protowire.VarintType)
 	dst = append(dst, byte(docservicepb.Status_STATUS_FOUND))
@@ -171,19 +173,28 @@ func beginFound(dst []byte) []byte {
 }
 
 // endFound completes the GetResponse that begins at start: it fills in which
-// field the document is, and the length of it, which it moves if two bytes are
-// not what that takes.
+// field the document is, and the length of it.
 func endFound(dst []byte, start int, asStored bool) []byte {
-	at := start + foundHeaderBytes - 2
+	at := start + foundHeaderBytes - lengthRoom
 	dst[at-1] = byte(protowire.EncodeTag(documentField(asStored), protowire.BytesType))
-	size := len(dst) - start - foundHeaderBytes
-	switch shift := protowire.SizeVarint(uint64(size)) - 2; {
+	return endLength(dst, at)
+}
+
+// lengthRoom is what is left for a length that is known only when what it is of has
+// been appended: it fits 128 B to 16 KiB.
+const lengthRoom = 2
+
+// endLength fills in the length, for which there is room at an offset, of what has been
+// appended behind it, and moves that if its length is not one of lengthRoom bytes.
+func endLength(dst []byte, at int) []byte {
+	size := len(dst) - at - lengthRoom
+	switch shift := protowire.SizeVarint(uint64(size)) - lengthRoom; {
 	case shift < 0:
-		copy(dst[at+1:], dst[at+2:])
-		dst = dst[:len(dst)-1]
+		copy(dst[at+lengthRoom+shift:], dst[at+lengthRoom:])
+		dst = dst[:len(dst)+shift]
 	case shift > 0:
 		dst = append(dst, make([]byte, shift)...)
-		copy(dst[at+2+shift:], dst[at+2:at+2+size])
+		copy(dst[at+lengthRoom+shift:], dst[at+lengthRoom:at+lengthRoom+size])
 	}
 	binary.PutUvarint(dst[at:], uint64(size))
 	return dst
@@ -195,21 +206,23 @@ func appendStatus(dst []byte, status docservicepb.Status) []byte {
 	return protowire.AppendVarint(dst, uint64(status))
 }
 
-// appendAnswer appends one Answer to a BatchGetResponse.
-func appendAnswer(dst []byte, answer Answer) []byte {
-	status := answer.status()
-	size := 2
-	if status == docservicepb.Status_STATUS_FOUND {
-		size += 1 + protowire.SizeBytes(len(answer.Document))
-	}
+// beginAnswer appends the beginning of an Answer of a BatchGetResponse whose document
+// is about to be appended: what is in it is a GetResponse.
+func beginAnswer(dst []byte) []byte {
 	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(size))
-	dst = appendStatus(dst, status)
-	if status == docservicepb.Status_STATUS_FOUND {
-		dst = protowire.AppendTag(dst, documentField(answer.asStored), protowire.BytesType)
-		dst = protowire.AppendBytes(dst, answer.Document)
-	}
-	return dst
+	return beginFound(append(dst, 0, 0))
+}
+
+// endAnswer completes the Answer that begins at start.
+func endAnswer(dst []byte, start int, asStored bool) []byte {
+	at := start + 1 // behind the tag
+	return endLength(endFound(dst, at+lengthRoom, asStored), at)
+}
+
+// appendAnswerStatus appends an Answer without document.
+func appendAnswerStatus(dst []byte, status docservicepb.Status) []byte {
+	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
+	return appendStatus(append(dst, 2), status)
 }
 
 // appendLeftOut appends how many ids at the end have no answer.

@@ -165,7 +165,8 @@
 //	            block on its way, writer_pipeline.go compresses and writes it;
 //	            writer_open.go, writer_restore.go and writer_recover.go go on with
 //	            what there is, writer_training.go makes dictionaries
-//	Reader      reader.go, fetch.go and filecache.go for a document by its address;
+//	Reader      reader.go, fetch.go and filecache.go for a document by its address,
+//	            fetch_ahead.go for many in their stored form;
 //	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
 //	the whole   check.go, usage.go, compact*.go, repair*.go; rewrite_file.go writes
 //	            what the last two make, rewrite_cover.go is how readers find it

@@ -102,6 +102,12 @@ func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, boo
 	if f.mayBeSealed() {
 		f = r.files.renew(f)
 	}
+	if take != 0 && f.mapping != nil {
+		if out, ok := f.appendMapped(dst, id, a, take); ok {
+			r.files.put(f)
+			return out, true, nil
+		}
+	}
 	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
 	if err == nil || errors.Is(err, ErrDeleted) {
 		r.files.put(f)

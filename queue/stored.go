@@ -45,8 +45,15 @@ type Stored struct {
 // appendStored appends the stored form of a document of this segment that has
 // been verified.
 func (h *segmentHeader) appendStored(dst []byte, at Address, e *entry, stored []byte) []byte {
-	dst = append(dst, storedNothing[:]...)
-	b := dst[len(dst)-storedHeaderBytes:]
+	start := len(dst)
+	dst = append(append(dst, storedNothing[:]...), stored...)
+	h.putStored(dst[start:], at, e)
+	return dst
+}
+
+// putStored writes the header of a stored form.
+func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
+	clear(b[:storedHeaderBytes])
 	little.PutUint32(b[4:], e.rawAndFlags)
 	little.PutUint32(b[8:], uint32(at.Segment))
 	little.PutUint32(b[12:], at.Block)
@@ -59,7 +66,6 @@ func (h *segmentHeader) appendStored(dst []byte, at Address, e *entry, stored []
 		}
 	}
 	little.PutUint32(b[0:], storedCRC(e.crc, b))
-	return append(dst, stored...)
 }
 
 var storedNothing [storedHeaderBytes]byte
@@ -71,14 +77,14 @@ func storedCRC(documentCRC uint32, header []byte) uint32 {
 	return checksum.Update(documentCRC, header[storedNamedFrom:storedHeaderBytes])
 }
 
-// crcIn computes a stored form's checksum. It takes the bytes where they lie,
-// which is what documentCRC would have to put together.
-func crcIn(form, id []byte) uint32 {
+// documentCRCIn computes the checksum in the block's table of the document in a
+// stored form. It takes the bytes where they lie, which is what documentCRC would
+// have to put together.
+func documentCRCIn(form, id []byte) uint32 {
 	crc := checksum.Update(0, form[8:storedNamedFrom]) // the address
 	crc = checksum.Update(crc, form[4:8])              // length and flags
 	crc = checksum.Update(crc, id)
-	crc = checksum.Update(crc, form[storedHeaderBytes:])
-	return storedCRC(crc, form)
+	return checksum.Update(crc, form[storedHeaderBytes:])
 }
 
 // ParseStored verifies the stored form of the document with the id: that every
@@ -107,7 +113,7 @@ func ParseStored(b, id []byte) (Stored, error) {
 		rawAndFlags: little.Uint32(b[4:]),
 	}
 	want := little.Uint32(b)
-	if got := crcIn(b, id); got != want {
+	if got := storedCRC(documentCRCIn(b, id), b); got != want {
 		return Stored{}, badStored("its checksum is %08x, its bytes and the id %.100q have %08x", want, id, got)
 	}
 	e := entry{rawAndFlags: s.rawAndFlags}

@@ -138,7 +138,7 @@ func FuzzParseStored(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b, id []byte) {
 		b = bytes.Clone(b)
 		if len(b) >= storedHeaderBytes { // past the checksum
-			little.PutUint32(b, crcIn(b, id))
+			little.PutUint32(b, storedCRC(documentCRCIn(b, id), b))
 		}
 		s, err := ParseStored(b, id)
 		if err != nil {

@@ -1,0 +1,210 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// everySortOfQueue has a rewrite of its first segments, originals, and a segment that
+// is being written; documents of some blocks, long ones, raw ones, deletes.
+func everySortOfQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.BlockBytes = codec, 8<<10
+	w := openWriter(t, opts)
+	var items []item
+	write := func(count int) {
+		for range count {
+			it := item{id: fmt.Sprint("id", random.IntN(60))}
+			switch random.IntN(8) {
+			case 0:
+				it.deleted = true
+			case 1:
+				it.document = string(randomBytes(random, random.IntN(200)))
+			case 2:
+				it.document = strings.Repeat(posting(len(items)), random.IntN(12))
+			case 3:
+				it.expires = testStart.Add(1e12)
+				fallthrough
+			default:
+				it.document = posting(len(items))
+			}
+			it.put(t, w)
+			items = append(items, it)
+		}
+	}
+	for range 4 {
+		write(100)
+		require.NoError(t, w.Seal())
+	}
+	report, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
+	require.NoError(t, err)
+	require.NotZero(t, report.Rewrites)
+	require.NotZero(t, report.Deleted)
+	write(150)
+	require.NoError(t, w.Seal())
+	write(30)
+	require.NoError(t, w.Flush())
+	return openReader(t, mem), items
+}
+
+// What is fetched together, and what in its stored form, is what DocumentFor gives.
+func TestStoredForAll(t *testing.T) {
+	for _, c := range codecs {
+		t.Run(c.name, func(t *testing.T) {
+			random := testseed.Rand(t)
+			r, items := everySortOfQueue(t, random, c.name)
+			decoders := decodersOf(r)
+			answered := map[bool]int{}
+			for range 60 {
+				wanted := make([]Wanted, random.IntN(3*groupDocuments))
+				for i := range wanted {
+					it := items[random.IntN(len(items))]
+					wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}
+					switch random.IntN(12) {
+					case 0:
+						wanted[i].ID = []byte(items[random.IntN(len(items))].id)
+					case 1:
+						wanted[i].Address.Index += uint16(random.IntN(1000))
+					case 2:
+						wanted[i].Address.Block += uint32(random.IntN(1 << 12))
+					case 3:
+						wanted[i].Address.Segment += SegmentID(random.IntN(10))
+					case 4:
+						wanted[i].Address.Block = random.Uint32()
+					}
+				}
+				take := []CodecSet{BuiltCodecs(), BuiltCodecs() &^ (1 << c.id), 0}[random.IntN(3)]
+				next := 0
+				all := r.StoredForAll([]byte("before"), wanted, take, func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+					require.Equal(t, next, i)
+					next++
+					id, at := wanted[i].ID, wanted[i].Address
+					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), id, at, take)
+					require.Equal(t, string(alone), string(dst))
+					require.Equal(t, aloneStored, asStored)
+					document, documentErr := r.DocumentFor(nil, id, at)
+					for _, other := range []error{aloneErr, documentErr} {
+						require.Equal(t, fmt.Sprint(other), fmt.Sprint(err))
+					}
+					answered[err == nil]++
+					if err != nil {
+						return dst, true
+					}
+					got := dst[len("before"):]
+					if asStored {
+						s, err := ParseStored(got, id)
+						require.NoError(t, err)
+						require.Equal(t, at, s.Address)
+						got, err = decoders.Decode(t.Context(), nil, s)
+						require.NoError(t, err)
+					}
+					require.Equal(t, string(document), string(got))
+					return dst[:len("before")], true
+				})
+				require.Equal(t, len(wanted), next)
+				require.Equal(t, "before", string(all))
+			}
+			require.Greater(t, answered[true], 100)
+			require.Greater(t, answered[false], 100)
+			for _, f := range *r.files.current.Load() {
+				require.EqualValues(t, 1, f.users.Load(), "every file was given back")
+			}
+		})
+	}
+}
+
+// fn ends it when it wants no more.
+func TestStoredForAllEnds(t *testing.T) {
+	r, _, items := mappedQueue(t, "none")
+	var wanted []Wanted
+	for _, it := range items[:3*groupDocuments] {
+		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+	}
+	requireDocuments(t, r, items[:1]) // the segment is open
+	for _, enough := range []int{1, groupDocuments, groupDocuments + 1} {
+		calls := 0
+		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+			require.NoError(t, err)
+			require.True(t, asStored)
+			calls++
+			return dst, i+1 < enough
+		})
+		require.Equal(t, enough, calls)
+		f := r.files.get(1)
+		require.EqualValues(t, 2, f.users.Load())
+		r.files.put(f)
+	}
+}
+
+// A mapped file that is cut, or has other bytes, ends nothing and gives no wrong form.
+func TestStoredForAllOfDamagedFiles(t *testing.T) {
+	r, path, items := mappedQueue(t, "s2")
+	var wanted []Wanted
+	for _, it := range items {
+		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+	}
+	requireHonestForms := func() (damaged int) {
+		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+			if err != nil {
+				require.ErrorIs(t, err, ErrUnavailable)
+				damaged++
+				return dst, true
+			}
+			s, err := ParseStored(dst, wanted[i].ID)
+			require.NoError(t, err)
+			out, err := decodersOf(r).Decode(t.Context(), nil, s)
+			require.NoError(t, err)
+			require.Equal(t, items[i].document, string(out))
+			return dst[:0], true
+		})
+		return damaged
+	}
+	require.Zero(t, requireHonestForms())
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, step := range []int{4001, 501, 7} {
+		for offset := headerBytes; offset < len(content)-footerBytes; offset += step {
+			_, err := f.WriteAt([]byte{^content[offset]}, int64(offset))
+			require.NoError(t, err)
+		}
+		require.NotZero(t, requireHonestForms())
+	}
+	require.NoError(t, os.Truncate(path, 4096))
+	require.NotZero(t, requireHonestForms())
+}
+
+func TestStoredFormsAllocateNothing(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector a sync.Pool forgets on purpose")
+	}
+	r, _, items := mappedQueue(t, "s2")
+	wanted := make([]Wanted, 3*groupDocuments)
+	for i := range wanted {
+		it := &items[i*7%len(items)]
+		wanted[i] = Wanted{[]byte(it.id), it.at}
+	}
+	dst := make([]byte, 0, 1<<20)
+	all := func() {
+		r.StoredForAll(dst, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+			if err != nil || !asStored {
+				t.Fatal(i, err)
+			}
+			return dst, true
+		})
+	}
+	all()
+	require.Zero(t, testing.AllocsPerRun(100, all))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _, _ = r.StoredFor(dst, wanted[0].ID, wanted[0].Address, BuiltCodecs()) }))
+}
