@@ -5,8 +5,17 @@
 //	cd bench && go run ./report -render    the page alone, of the results that there are
 //
 // Each measurement is a line in a file of results, bench/results/SIZE.ndjson. A report that
-// was interrupted goes on where it stopped; to begin anew, remove the file. A rival
-// that is not installed is left out, and a line says what to install.
+// was interrupted goes on where it stopped. A rival that is not installed is left out, and
+// a line says what to install.
+//
+// Parts of it are measured by themselves, and merged with what other files have:
+//
+//	go run ./report -results results/new.ndjson,results/quick.ndjson -steps documents,debian
+//	go run ./report -size full -results results/new.ndjson,results/quick.ndjson -steps article -args "-engine docstore,pebble -rounds 1"
+//
+// Results go to the first file, and only what that has is not measured again. The page shows
+// of each table the settings that were measured last, and of each of its cells the commit
+// that measured last; what a table is of, it says.
 //
 // What was measured decides which goal is reached and where the rivals are ahead. Why is
 // written in reasons.go, by hand.
@@ -46,6 +55,7 @@ type settings struct {
 	corpus  string
 	render  bool
 	chosen  []step
+	more    []string // arguments of the chosen steps
 	dryRun  bool
 	tempDir string
 }
@@ -59,6 +69,7 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that want it are left out without it")
 	flags.BoolVar(&s.render, "render", false, "measure nothing, only write the page")
 	names := flags.String("steps", "", "what to run, separated by commas; the default is all: "+strings.Join(stepNames(), ", "))
+	more := flags.String("args", "", "flags for the programs of these steps, behind their own, such as -engine or -rounds")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "print the commands and run none")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -76,6 +87,9 @@ func parse(args []string) (s settings, err error) {
 	}
 	if *names != "" && len(s.chosen) != len(strings.Split(*names, ",")) {
 		return s, fmt.Errorf("-steps %s: there are %s", *names, strings.Join(stepNames(), ", "))
+	}
+	if s.more = strings.Fields(*more); len(s.more) > 0 && *names == "" {
+		return s, errors.New("-args is for the programs of some -steps")
 	}
 	return s, nil
 }
@@ -106,7 +120,7 @@ func (s *settings) write() error {
 	if len(all) == 0 {
 		return errors.New("there are no results yet")
 	}
-	p := page{set: set{all}, size: s.size}
+	p := page{set: set{current(all)}, size: s.size}
 	if p.pictures, err = drawAll(p.set, filepath.Dir(s.out), s.images); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func made() (all []results.Result) {
 		for i, figures := range rounds {
 			r := results.Result{
 				Key:  results.Key{Bench: bench, Table: table, Settings: settings, Contestant: contestant, Phase: phase, Round: i + 1},
-				Date: time.Date(2026, 11, 21, 10, len(all), 0, 0, time.UTC), Commit: "0123456789ab", Machine: "2 x made", Figures: figures,
+				Date: time.Date(2026, 11, 21, 10, len(all), 0, 0, time.UTC), Commit: "0123456789ab", Machine: "2 x made", Command: bench + " -flags", Figures: figures,
 			}
 			if figures["others"] > 0.1 {
 				r.Warnings = []string{"others took 40 % of the processors"}
@@ -172,7 +172,7 @@ func TestAStepIsRunOnce(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{"-size", "huge"}, {"-steps", "none"}, {"more"}} {
+	for _, args := range [][]string{{"-size", "huge"}, {"-steps", "none"}, {"-args", "-rounds 1"}, {"more"}} {
 		require.Error(t, run(t.Context(), args), args)
 	}
 	require.ErrorIs(t, run(t.Context(), []string{"-render", "-results", filepath.Join(t.TempDir(), "absent")}), os.ErrNotExist)

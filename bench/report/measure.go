@@ -33,7 +33,7 @@ func (s *settings) measure(ctx context.Context) error {
 	}
 	var failed []error
 	for i, one := range s.chosen {
-		args := strings.Fields(one.command(s.size))
+		args := append(strings.Fields(one.command(s.size)), s.more...)
 		if one.corpus {
 			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
 				fmt.Printf("report: %s is left out: there is no %s; see -corpus\n", one.name, s.corpus)
@@ -132,6 +132,7 @@ func (s *settings) goTest(ctx context.Context, one step, args []string, file str
 	if err != nil {
 		return err
 	}
+	keeper.Command = fmt.Sprintf("go test %s -run '^$' -bench '%s' %s", args[0], args[1], strings.Join(args[2:], " "))
 	defer func() { err = errors.Join(err, keeper.Close()) }()
 	if keeper.Has("all", "done", 1) {
 		return nil

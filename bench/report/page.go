@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"docstore/bench/internal/results"
 )
 
 // page is docs/benchmarks.md.
@@ -39,7 +41,7 @@ func (p *page) render() []byte {
 		for _, link := range p.pictures[s.tables[0]] {
 			p.printf("\n%s\n", link)
 		}
-		p.commands(s.tables)
+		p.origin(s.tables)
 	}
 	return bytes.TrimSpace(p.out.Bytes())
 }
@@ -48,17 +50,10 @@ func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, 
 
 // head tells what the figures hold for.
 func (p *page) head() {
-	var first, last time.Time
-	var commits, machines []string
+	first, last := span(p.set.all)
+	commits, machines := distinct(p.set.all, func(r results.Result) string { return r.Commit }), distinct(p.set.all, func(r results.Result) string { return r.Machine })
 	warnings := map[string]int{}
 	for _, r := range p.set.all {
-		if first.IsZero() || r.Date.Before(first) {
-			first = r.Date
-		}
-		if r.Date.After(last) {
-			last = r.Date
-		}
-		commits, machines = addNew(commits, r.Commit), addNew(machines, r.Machine)
 		for _, w := range r.Warnings {
 			if strings.HasPrefix(w, "others took") {
 				w = "others took more than a tenth of the processors (marked * below)"
@@ -81,13 +76,6 @@ func reportCommand(size string) string {
 		return "make bench-report"
 	}
 	return "make bench-report SIZE=" + size
-}
-
-func addNew(names []string, name string) []string {
-	if slices.Contains(names, name) {
-		return names
-	}
-	return append(names, name)
 }
 
 func sortedKeys[V any](m map[string]V) (keys []string) {
@@ -223,25 +211,44 @@ func unit(figure string) string {
 	return figure
 }
 
-// commands tells how tables were made.
-func (p *page) commands(tables []string) {
-	p.printf("\n")
-	for _, s := range steps {
-		if !slices.Contains(tables, s.name) {
-			continue
-		}
-		command := "cd bench && go run ./" + s.program
-		if s.program == "gotest" {
-			fields := strings.Fields(s.command(p.size))
-			p.printf("    go test %s -run '^$' -bench '%s' %s\n", fields[0], fields[1], strings.Join(fields[2:], " "))
-			continue
-		}
-		tail := ""
-		if s.corpus {
-			tail = " debian-packages.ndjson.gz"
-		}
-		p.printf("    %s%s%s\n", command, " "+strings.Join(strings.Fields(s.command(p.size)), " "), tail)
+// origin tells how, when and of which commit tables were measured.
+func (p *page) origin(tables []string) {
+	var all []results.Result
+	for _, table := range tables {
+		all = append(all, p.set.of(table, "", "")...)
 	}
+	first, last := span(all)
+	commits, commands := distinct(all, func(r results.Result) string { return r.Commit }), distinct(all, func(r results.Result) string { return r.Command })
+	p.printf("\n%s to %s, commit %s:\n\n", first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "))
+	for _, command := range commands {
+		if !strings.HasPrefix(command, "go ") {
+			command = "cd bench && go run ./" + command
+		}
+		p.printf("    %s\n", command)
+	}
+}
+
+// span is when the first and the last of results were measured.
+func span(all []results.Result) (first, last time.Time) {
+	for i, r := range all {
+		if i == 0 || r.Date.Before(first) {
+			first = r.Date
+		}
+		if r.Date.After(last) {
+			last = r.Date
+		}
+	}
+	return first, last
+}
+
+// distinct is what results say, in the order in which it is said first.
+func distinct(all []results.Result, of func(results.Result) string) (said []string) {
+	for _, r := range all {
+		if one := of(r); one != "" && !slices.Contains(said, one) {
+			said = append(said, one)
+		}
+	}
+	return said
 }
 
 // A column of a table of contestants.

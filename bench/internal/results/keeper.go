@@ -2,6 +2,10 @@ package results
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"docstore/bench/internal/machine"
@@ -11,6 +15,7 @@ import (
 type Keeper struct {
 	Bench, Table string
 	Settings     string // what figures depend on besides contestant and phase
+	Command      string // that measures it; empty: this program's
 	file         *File  // nil: nothing is kept
 }
 
@@ -67,15 +72,39 @@ func (k *Keeper) Add(contestant, phase string, round int, figures map[string]flo
 	if len(figures) == 0 {
 		return errors.New("results: no figures")
 	}
-	return k.file.Add(Now(k.Key(contestant, phase, round), figures))
+	r := Now(k.Key(contestant, phase, round), figures)
+	if k.Command != "" {
+		r.Command = k.Command
+	}
+	return k.file.Add(r)
 }
 
 // Now is a result that was measured now, here, by this program.
 func Now(key Key, figures map[string]float64) Result {
 	return Result{
 		Key:  key,
-		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(),
+		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(), Command: commandOf(os.Args),
 		Warnings: append(machine.BuildWarnings(), machine.BusyWarnings(figures["others"])...),
 		Figures:  figures,
 	}
+}
+
+// placed are flags, with a value each, that say where something lies and nothing of what
+// is measured.
+var placed = []string{"-results", "-table", "-bin"}
+
+// commandOf is a command line as others would type it.
+func commandOf(args []string) string {
+	words := []string{filepath.Base(args[0])}
+	for i := 1; i < len(args); i++ {
+		switch {
+		case slices.Contains(placed, args[i]):
+			i++
+		case strings.ContainsRune(args[i], filepath.Separator): // a file's place is one's own
+			words = append(words, filepath.Base(args[i]))
+		default:
+			words = append(words, args[i])
+		}
+	}
+	return strings.Join(words, " ")
 }

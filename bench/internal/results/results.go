@@ -3,11 +3,11 @@
 //
 //	{"bench":"dbbench","table":"article","settings":"num=10000000 ...","contestant":"pebble",
 //	 "phase":"fillrandom","round":2,"date":"2026-11-21T13:00:00Z","commit":"7d8d21f",
-//	 "machine":"2 x ...","figures":{"ops/s":287000,"p99 ns":5100}}
+//	 "machine":"2 x ...","command":"dbbench -num 10000000","figures":{"ops/s":287000,"p99 ns":5100}}
 //
 // Lines are only ever appended. So a run that was interrupted is
-// resumed where it stopped, and files of several runs are merged by putting one behind
-// the other: of lines with the same key the last one holds.
+// resumed where it stopped, and files of several runs are merged: of lines with the same
+// key the newest one holds.
 package results
 
 import (
@@ -40,6 +40,7 @@ type Result struct {
 	Date     time.Time `json:"date"`
 	Commit   string    `json:"commit"`
 	Machine  string    `json:"machine"`
+	Command  string    `json:"command"`            // the program and its flags, but for where results go
 	Warnings []string  `json:"warnings,omitempty"` // what spoils the figures
 	// Figures are named by their unit, with a word before it where there are several.
 	Figures map[string]float64 `json:"figures"`
@@ -110,7 +111,8 @@ func (f *File) Add(fresh ...Result) error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// Read merges files: of results with the same key the last one stays, in its place.
+// Read merges files: of results with the same key the newest one stays, in the place of
+// the first; the last one of those that are as new.
 func Read(names ...string) ([]Result, error) {
 	var merged []Result
 	at := map[Key]int{}
@@ -121,7 +123,9 @@ func Read(names ...string) ([]Result, error) {
 		}
 		for _, r := range all {
 			if i, ok := at[r.Key]; ok {
-				merged[i] = r
+				if !r.Date.Before(merged[i].Date) {
+					merged[i] = r
+				}
 				continue
 			}
 			at[r.Key] = len(merged)

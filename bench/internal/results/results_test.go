@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -62,6 +63,14 @@ func TestFilesAreMerged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Result{made("a", 1, 11), made("b", 1, 30), made("a", 2, 20)}, merged)
 
+	older := made("b", 1, 29)
+	older.Date = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	newer := older
+	newer.Date = older.Date.Add(time.Second)
+	merged, err = Read(first, write("newer", newer), write("older", older))
+	require.NoError(t, err)
+	require.Equal(t, []Result{made("a", 1, 10), newer}, merged)
+
 	require.NoError(t, os.WriteFile(first, []byte("{}\nnonsense\n"), 0o600))
 	_, err = Read(first)
 	require.ErrorContains(t, err, "first:2: no result")
@@ -99,6 +108,7 @@ func TestAKeeperMeasuresOnce(t *testing.T) {
 	require.Len(t, all, 2)
 	require.Equal(t, []string{"others took 50 % of the processors"}, all[1].Warnings)
 	require.NotEmpty(t, all[1].Commit)
+	require.NotEmpty(t, all[1].Command)
 
 	// Other settings are another measurement; without a file each is.
 	k, err := NewKeeper("b", "t", "size=2", name)
@@ -119,4 +129,10 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{2, 1, 9}, SpreadOf([]float64{9, 1, 2}))
 	require.Equal(t, Spread{3, 1, 9}, SpreadOf([]float64{9, 1, 2, 4}))
 	require.Equal(t, Spread{7, 7, 7}, SpreadOf([]float64{7}))
+}
+
+func TestCommandsAreThoseThatOthersType(t *testing.T) {
+	args := []string{"/tmp/x/docbench", "-bin", "/tmp/x", "-made", "500", "-results", "/r.ndjson", "-table", "documents", "/home/records.ndjson.gz"}
+	require.Equal(t, "docbench -made 500 records.ndjson.gz", commandOf(args))
+	require.Equal(t, "dbbench", commandOf([]string{"dbbench", "-table"}))
 }
