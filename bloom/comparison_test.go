@@ -181,7 +181,7 @@ func (s *simulation) get(i int, missing bool) (probes int) {
 		if !missing && i >= table.from && i < table.to {
 			break
 		}
-		f.Missed(h, key)
+		f.Missed(key)
 	}
 	return probes
 }

@@ -31,7 +31,7 @@
 //	h := bloom.HashKey(key)
 //	if filter.MayContain(h, key) {
 //		if ... { // the table does not have it
-//			filter.Missed(h, key)
+//			filter.Missed(key)
 //		}
 //	}
 //

@@ -37,7 +37,7 @@ func Example() {
 			continue
 		}
 		if !table[key] {
-			filter.Missed(h, []byte(key)) // the filter did not know
+			filter.Missed([]byte(key)) // the filter did not know
 		}
 		fmt.Println(key, table[key])
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/checksum"
+	"docstore/internal/stripe"
 )
 
 // Filter is the filter of one table. Its pages come into memory by way of a
@@ -32,7 +33,7 @@ type Filter struct {
 
 	pages    []atomic.Pointer[page] // nil for those that are not in memory
 	samples  []sample               // of the look-ups that asked each page
-	counters *[counterStripes]counters
+	counters *[stripe.Count]counters
 
 	// Guarded by the Manager's mutex.
 	tallies []tally // what samples have come to
@@ -43,7 +44,7 @@ type Filter struct {
 // the name of the file that the section lies in, for errors. The section is kept
 // and read until a Manager has dropped the filter; it must not change.
 func Open(path string, section *io.SectionReader) (*Filter, error) {
-	f := &Filter{path: path, section: section, counters: new([counterStripes]counters)}
+	f := &Filter{path: path, section: section, counters: new([stripe.Count]counters)}
 	size := section.Size()
 	if size < trailerBytes {
 		return nil, f.corrupt(0, errors.Newf("a filter of %d bytes, want at least %d", size, trailerBytes))

@@ -268,7 +268,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 		i++
 		h := HashKey(key[:])
 		if f.MayContain(h, key[:]) {
-			f.Missed(h, key[:])
+			f.Missed(key[:])
 		}
 	}))
 }

@@ -1,20 +1,21 @@
 package bloom
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// counters count answers. A filter has several, each on a cache line of its own
-// and away from what look-ups only read; a look-up uses the one that its hash falls
-// on, so that processors asking for different keys do not wait for each other.
-// Each look-up adds to one number.
+	"docstore/internal/stripe"
+)
+
+// counters count answers. A filter has one for each stripe, away from what look-ups
+// only read, so that goroutines do not wait for each other. Each look-up adds to one
+// number.
 type counters struct {
 	no     atomic.Uint64
 	maybe  atomic.Uint64
 	absent atomic.Uint64
 	missed atomic.Uint64
-	_      [64 - 4*8]byte
+	_      [stripe.LineBytes - 4*8]byte
 }
-
-const counterStripes = 8
 
 // sample counts the look-ups that asked a page, since the Manager looked last:
 // all of the first few, then one in sampleInterval, which counts for all of those.
@@ -73,7 +74,7 @@ func (p Probe) Prefetch(h Hash) {
 // MayContain is that of the filter, for the hash of the key the probe is of.
 func (p Probe) MayContain(h Hash) bool {
 	f := p.filter
-	c := &f.counters[h.h1%counterStripes]
+	c := &f.counters[stripe.Own()]
 	switch {
 	case p.at < 0:
 		c.no.Add(1)
@@ -94,9 +95,9 @@ func (p Probe) MayContain(h Hash) bool {
 // not to have: because the page was not in memory, or by a false positive. That
 // is how the ranking learns what a page would be good for that is not in memory.
 // It costs less than a look-up and takes no lock.
-func (f *Filter) Missed(h Hash, key []byte) {
+func (f *Filter) Missed(key []byte) {
 	if len(f.pages) > 0 {
-		c := &f.counters[h.h1%counterStripes]
+		c := &f.counters[stripe.Own()]
 		count(&f.samples[f.index.find(key)].missed, c.missed.Add(1))
 	}
 }

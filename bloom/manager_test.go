@@ -164,7 +164,7 @@ func TestLookupsDuringUpdates(t *testing.T) {
 					t.Errorf("false negative: %x", key)
 					return
 				}
-				filters[i].Missed(HashKey(key), key)
+				filters[i].Missed(key)
 				if own.IntN(100) == 0 {
 					filters[i].Stats()
 				}

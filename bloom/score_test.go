@@ -23,7 +23,7 @@ func lookUp(key []byte, in *Filter, newestFirst ...*Filter) (probes int) {
 		if f == in {
 			break
 		}
-		f.Missed(h, key)
+		f.Missed(key)
 	}
 	return probes
 }

@@ -119,20 +119,20 @@ func requireTable(t *testing.T, entries map[string]string) {
 	defer r.close()
 	it := r.iterator()
 	for i, key := range keys {
-		e, found, err := r.search(r.find([]byte(key)), []byte(key))
+		e, found, err := r.search(r.findBlock([]byte(key)), []byte(key))
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, entries[key], string(e.value))
 
 		require.True(t, it.seekGE([]byte(key)))
-		require.Equal(t, key, string(it.key()))
+		require.Equal(t, key, string(it.shown().key))
 		require.Equal(t, i > 0, it.seekLT([]byte(key)))
 		if i > 0 {
-			require.Equal(t, keys[i-1], string(it.key()))
+			require.Equal(t, keys[i-1], string(it.shown().key))
 		}
 		above := key + "\x00"
-		if r.covers([]byte(above)) && entries[above] == "" {
-			_, found, err = r.search(r.find([]byte(above)), []byte(above))
+		if _, covered := r.place([]byte(above)); covered && entries[above] == "" {
+			_, found, err = r.search(r.findBlock([]byte(above)), []byte(above))
 			require.NoError(t, err)
 			_, there := entries[above]
 			require.Equal(t, there, found)

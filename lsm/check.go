@@ -26,7 +26,7 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 	}
 	v := present.tablesOnly()
 	present.unref()
-	defer v.unref()
+	defer v.retire()
 
 	var found []error
 	var before, total int64
@@ -97,7 +97,8 @@ func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) erro
 	step := max(1, r.facts.entries/checkSteps)
 	it := r.iterator()
 	for ok := it.first(); ok; ok = it.next() {
-		key := it.key()
+		e := it.shown()
+		key := e.key
 		switch {
 		case got.entries > 0 && bytes.Compare(last, key) >= 0:
 			return r.corrupt(0, "keys out of order in block %d", it.index)
@@ -109,8 +110,8 @@ func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) erro
 		last = append(last[:0], key...)
 		got.entries++
 		got.keyBytes += uint64(len(key))
-		got.valueBytes += uint64(len(it.value()))
-		if it.tombstone() {
+		got.valueBytes += uint64(len(e.value))
+		if e.tombstone {
 			got.tombstones++
 		}
 		if got.entries%step == 0 {

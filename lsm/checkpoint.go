@@ -83,7 +83,7 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 }
 
 func (db *DB) releaseFiles(v *view) {
-	v.unref()
+	v.retire()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.mu.checkpoints--

@@ -194,7 +194,7 @@ func (db *DB) beginMemtable() {
 	db.mu.log = nil // the next write begins one
 	db.mu.begun, db.mu.lookAgain = time.Now(), 0
 	old := db.setView(memtables, v.tables)
-	old.unref() // never the last reference to a mapping: the new view lists all of it
+	old.retire() // never the last reference to a mapping: the new view lists all of it
 }
 
 // readOnlyError says why a DB that is read only does not write.

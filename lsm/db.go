@@ -87,9 +87,11 @@ func (db *DB) acquire() (*view, error) {
 		if v == nil {
 			return nil, ErrClosed
 		}
-		if v.tryRef() {
+		v.ref()
+		if db.current.Load() == v {
 			return v, nil
 		}
+		v.unref()
 	}
 }
 
@@ -126,7 +128,7 @@ func (db *DB) Get(dst, key []byte) ([]byte, error) {
 }
 
 // setView makes a list of memtables and tables the current view and returns the
-// one it replaced, for the caller to let go of outside mu. Called under mu.
+// one it replaced, for the caller to retire outside mu. Called under mu.
 func (db *DB) setView(memtables []*memtable, tables []*table) (old *view) {
 	old = db.current.Swap(newView(memtables, tables))
 	db.mu.changed.Broadcast()
@@ -181,7 +183,7 @@ func (db *DB) close() error {
 	// Filters are dropped before the mappings that they are loaded from.
 	err = errors.CombineErrors(err, db.filters.Update())
 	if v != nil {
-		v.unref()
+		v.retire()
 	}
 	db.options.Budget.leave(&db.share)
 	if db.lock != nil {

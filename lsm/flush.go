@@ -206,7 +206,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 
 	// The pages of tables that are gone have to be dropped before their mappings.
 	db.updateFilters()
-	old.unref()
+	old.retire()
 	return nil
 }
 

@@ -309,17 +309,17 @@ func FuzzTable(f *testing.F) {
 		var keys [][]byte
 		it := r.iterator()
 		for ok := it.first(); ok; ok = it.next() {
-			keys = append(keys, bytes.Clone(it.key()))
-			e, found, err := r.search(r.find(it.key()), it.key())
+			keys = append(keys, bytes.Clone(it.shown().key))
+			e, found, err := r.search(r.findBlock(it.shown().key), it.shown().key)
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Equal(t, it.value(), e.value)
+			require.Equal(t, it.shown().value, e.value)
 		}
 		if it.err() != nil {
 			return
 		}
 		for ok := it.last(); ok; ok = it.prev() {
-			require.Equal(t, keys[len(keys)-1], it.key())
+			require.Equal(t, keys[len(keys)-1], it.shown().key)
 			keys = keys[:len(keys)-1]
 		}
 		require.NoError(t, it.err())

@@ -30,9 +30,10 @@ type IterOptions struct {
 type Iterator struct {
 	db           *DB
 	pin          *pin // nil if there never was one, or if closed
-	source       internalIterator
+	source       *mergingIterator
 	lower, upper []byte // nil for none
 	place        place
+	ahead        readAhead
 	key, value   []byte
 	failure      error
 }
@@ -87,22 +88,18 @@ func prefixEnd(prefix []byte) []byte {
 
 // First goes to the least key.
 func (it *Iterator) First() bool {
-	return it.move(placeBehind, func() bool {
-		if it.lower != nil {
-			return it.source.seekGE(it.lower)
-		}
-		return it.source.first()
-	})
+	if it.lower != nil {
+		return it.seek(false, it.lower)
+	}
+	return it.read(false, 1, it.source.first)
 }
 
 // Last goes to the greatest key.
 func (it *Iterator) Last() bool {
-	return it.move(placeBefore, func() bool {
-		if it.upper != nil {
-			return it.source.seekLT(it.upper)
-		}
-		return it.source.last()
-	})
+	if it.upper != nil {
+		return it.seek(true, it.upper)
+	}
+	return it.read(true, 1, it.source.last)
 }
 
 // SeekGE goes to the least key that is not below key.
@@ -110,7 +107,7 @@ func (it *Iterator) SeekGE(key []byte) bool {
 	if it.lower != nil && bytes.Compare(key, it.lower) < 0 {
 		key = it.lower
 	}
-	return it.move(placeBehind, func() bool { return it.source.seekGE(key) })
+	return it.seek(false, key)
 }
 
 // SeekLT goes to the greatest key below key.
@@ -118,14 +115,14 @@ func (it *Iterator) SeekLT(key []byte) bool {
 	if it.upper != nil && bytes.Compare(key, it.upper) > 0 {
 		key = it.upper
 	}
-	return it.move(placeBefore, func() bool { return it.source.seekLT(key) })
+	return it.seek(true, key)
 }
 
 // Next goes to the next greater key.
 func (it *Iterator) Next() bool {
 	switch it.place {
 	case placeOn:
-		return it.move(placeBehind, func() bool { return it.source.next() })
+		return it.step(false)
 	case placeBehind:
 		return false
 	}
@@ -136,17 +133,59 @@ func (it *Iterator) Next() bool {
 func (it *Iterator) Prev() bool {
 	switch it.place {
 	case placeOn:
-		return it.move(placeBefore, func() bool { return it.source.prev() })
+		return it.step(true)
 	case placeBefore:
 		return false
 	}
 	return it.Last()
 }
 
-// move positions the source, passes over tombstones towards an end, and copies
-// what is to be shown. Nothing else touches the mappings.
-func (it *Iterator) move(end place, position func() bool) bool {
-	it.place = end
+// seek goes to the least key not below the given one, or to the greatest below it.
+func (it *Iterator) seek(backward bool, key []byte) bool {
+	return it.read(backward, 1, func() bool {
+		if backward {
+			return it.source.seekLT(key)
+		}
+		return it.source.seekGE(key)
+	})
+}
+
+// step goes on from an entry.
+func (it *Iterator) step(backward bool) bool {
+	if !it.open(backward) {
+		return false
+	}
+	a := &it.ahead
+	switch {
+	case a.step(backward):
+		return it.show()
+	case backward != a.backward: // back from the first that was read ahead
+		key, _ := a.shown()
+		key = bytes.Clone(key)
+		return it.read(backward, 1, func() bool {
+			if backward {
+				return it.source.seekLT(key)
+			}
+			return it.source.seekGE(key) && it.source.next()
+		})
+	case a.ended:
+		it.place, it.failure = endOf(backward), a.failure
+		return false
+	}
+	return it.read(backward, 2*a.want, it.source.next)
+}
+
+// endOf is where an iterator is that has found nothing in a direction.
+func endOf(backward bool) place {
+	if backward {
+		return placeBefore
+	}
+	return placeBehind
+}
+
+// open tells whether the iterator may go on; if not, it is at an end. What it has
+// shown is not valid any more.
+func (it *Iterator) open(backward bool) bool {
 	if invariants.Enabled { // who keeps Key or Value beyond this call keeps nothing
 		invariants.Spoil(it.key)
 		invariants.Spoil(it.value)
@@ -155,41 +194,65 @@ func (it *Iterator) move(end place, position func() bool) bool {
 	if it.pin != nil && it.db.current.Load() == nil {
 		it.failure = ErrClosed
 	}
-	if it.pin == nil || errors.Is(it.failure, ErrClosed) {
+	if it.pin == nil || it.failure != nil && errors.Is(it.failure, ErrClosed) {
+		it.place = endOf(backward)
 		return false
 	}
-	it.failure = nil
-	fault := vfs.Guard(func() {
-		found := position()
-		for found && it.within(end) && it.source.tombstone() {
-			if end == placeBehind {
-				found = it.source.next()
-			} else {
-				found = it.source.prev()
-			}
-		}
-		if !found {
-			it.failure = it.source.err()
-			return
-		}
-		if it.within(end) {
-			it.key = append(it.key[:0], it.source.key()...)
-			it.value = append(it.value[:0], it.source.value()...)
-			it.place = placeOn
-		}
-	})
-	if fault != nil {
-		it.place, it.failure = end, errors.Wrap(fault, "lsm: read a table")
-	}
-	return it.place == placeOn
+	return true
 }
 
-// within tells whether the source's key is on the near side of the bound ahead.
-func (it *Iterator) within(end place) bool {
-	if end == placeBehind {
-		return it.upper == nil || bytes.Compare(it.source.key(), it.upper) < 0
+// read positions the source, and reads entries from there on, up to a number. Nothing
+// else touches the mappings.
+func (it *Iterator) read(backward bool, want int, position func() bool) bool {
+	if !it.open(backward) {
+		return false
 	}
-	return it.lower == nil || bytes.Compare(it.source.key(), it.lower) >= 0
+	a := &it.ahead
+	a.reset(backward, want)
+	it.place, it.failure = endOf(backward), nil
+	if fault := vfs.Guard(func() { it.gather(position()) }); fault != nil {
+		a.ended, a.failure = true, errors.Wrap(fault, "lsm: read a table")
+	}
+	if a.count == 0 {
+		it.failure = a.failure
+		return false
+	}
+	return it.show()
+}
+
+// gather copies entries from the one that the source is on, if it has found one. The
+// source stays on the last of them.
+func (it *Iterator) gather(found bool) {
+	a := &it.ahead
+	for ; found; found = it.source.next() {
+		e := it.source.shown()
+		if !it.within(e.key) {
+			a.ended = true
+			return
+		}
+		if !e.tombstone && !a.add(e) {
+			return
+		}
+	}
+	a.ended, a.failure = true, it.source.err()
+}
+
+// within tells whether a key is on the near side of the bound ahead.
+func (it *Iterator) within(key []byte) bool {
+	if it.ahead.backward {
+		return it.lower == nil || bytes.Compare(key, it.lower) >= 0
+	}
+	return it.upper == nil || bytes.Compare(key, it.upper) < 0
+}
+
+// show is on the entry that was read ahead.
+func (it *Iterator) show() bool {
+	it.place = placeOn
+	it.key, it.value = it.ahead.shown()
+	if invariants.Enabled { // copies, to be spoilt: the entry may be shown again
+		it.key, it.value = bytes.Clone(it.key), bytes.Clone(it.value)
+	}
+	return true
 }
 
 // Valid tells whether the iterator is on an entry.

@@ -14,15 +14,17 @@ import (
 // One goroutine at a time applies batches; any number read, without locks.
 type memtable struct {
 	versions *versionMap
-	order    memtableOrder
-	bytes    atomic.Int64 // memory taken
+	// firstSequence and lastSequence are those of the oldest and newest write, 0
+	// if there is none. What look-ups read, the first, and what each write changes,
+	// the last, lie apart.
+	firstSequence atomic.Uint64
+	order         memtableOrder
+	bytes         atomic.Int64 // memory taken
 
 	// log is the oldest log that holds writes of this memtable, 0 if none does.
 	// Set before the memtable is filled, by the goroutine that fills it.
-	log uint64
-	// firstSequence and lastSequence are those of the oldest and newest write, 0
-	// if there is none.
-	firstSequence, lastSequence atomic.Uint64
+	log          uint64
+	lastSequence atomic.Uint64
 
 	refs   atomic.Int32 // views that list it
 	budget *Budget
@@ -119,6 +121,12 @@ func (m *memtable) noteSequences(first, last uint64) {
 		m.firstSequence.Store(first)
 	}
 	m.lastSequence.Store(last)
+}
+
+// concerns tells whether anything in the memtable was written up to a sequence number.
+func (m *memtable) concerns(sequence uint64) bool {
+	first := m.firstSequence.Load()
+	return first != 0 && first <= sequence
 }
 
 // get returns the version of a key that was current at a sequence number. hash is

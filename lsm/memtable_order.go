@@ -130,7 +130,7 @@ type runIterator struct {
 	nodes    []orderedNode
 	sequence uint64
 	at       int // of the node shown; beyond either end on none
-	current  memVersion
+	current  entry
 }
 
 func (it *runIterator) first() bool { return it.forward(0) }
@@ -157,8 +157,7 @@ func (it *runIterator) search(key []byte) int {
 // forward stops at the first node from the given one on that has a version old enough.
 func (it *runIterator) forward(at int) bool {
 	for ; at < len(it.nodes); at++ {
-		if v, ok := it.versions.versionAt(it.nodes[at].node, it.sequence); ok {
-			it.at, it.current = at, v
+		if it.show(at) {
 			return true
 		}
 	}
@@ -168,8 +167,7 @@ func (it *runIterator) forward(at int) bool {
 
 func (it *runIterator) backward(at int) bool {
 	for ; at >= 0; at-- {
-		if v, ok := it.versions.versionAt(it.nodes[at].node, it.sequence); ok {
-			it.at, it.current = at, v
+		if it.show(at) {
 			return true
 		}
 	}
@@ -177,7 +175,19 @@ func (it *runIterator) backward(at int) bool {
 	return false
 }
 
-func (it *runIterator) key() []byte     { return it.versions.key(it.nodes[it.at].node) }
-func (it *runIterator) value() []byte   { return it.current.value }
-func (it *runIterator) tombstone() bool { return it.current.tombstone }
-func (it *runIterator) err() error      { return nil }
+// show goes to a node, if that has a version old enough.
+func (it *runIterator) show(at int) bool {
+	node := it.nodes[at].node
+	v, ok := it.versions.versionAt(node, it.sequence)
+	if ok {
+		it.at, it.current = at, entry{it.versions.key(node), v.value, v.tombstone}
+	}
+	return ok
+}
+
+// A seek in a run is a search by halves: each step depends on the one before.
+func (it *runIterator) prefetchIndex([]byte) {}
+func (it *runIterator) prefetchBlock([]byte) {}
+
+func (it *runIterator) shown() *entry { return &it.current }
+func (it *runIterator) err() error    { return nil }

@@ -50,7 +50,7 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 			at++
 		}
 		require.Equal(t, len(keys), at)
-		for ok := it.last(); ok; ok = it.prev() {
+		for ok := it.last(); ok; ok = it.next() {
 			at--
 			require.Equal(t, keys[at], string(it.key()))
 		}

@@ -1,9 +1,6 @@
 package lsm
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // entrySource steps forwards over entries in the order of their keys, each key
 // once, tombstones too. A new one is not on an entry. first and next return whether
@@ -20,22 +17,30 @@ type entrySource interface {
 	err() error
 }
 
-// internalIterator is an entrySource that can be positioned anywhere and steps
-// backwards, too.
+// internalIterator can be positioned anywhere and steps both ways. The rest is as with
+// entrySource.
 type internalIterator interface {
-	entrySource
+	first() bool
 	last() bool
 	seekGE(key []byte) bool
 	seekLT(key []byte) bool
+	next() bool
 	prev() bool
+	// prefetchIndex and then prefetchBlock have fetched what a seek of a key is going to
+	// read.
+	prefetchIndex(key []byte)
+	prefetchBlock(key []byte)
+	// shown returns where the entry that it is on is told, always the same place.
+	shown() *entry
+	err() error
 }
 
 // mergingIterator makes one sequence of several. Where they hold the same key,
-// the entry of the newest hides the others.
+// the entry of the newest hides the others. next goes on in the direction that the
+// first call had: forwards from first and seekGE, backwards from last and seekLT.
 //
-// Its sources that are on an entry form a heap: forwards by key, backwards by
-// key descending, and newest first among equal keys, so that the entry shown is
-// that of the root.
+// Its sources that are on an entry form a heap, newest first among equal keys, so that
+// the entry shown is that of the root.
 type mergingIterator struct {
 	sources  []mergeSource // newest first
 	heap     []*mergeSource
@@ -45,10 +50,11 @@ type mergingIterator struct {
 
 type mergeSource struct {
 	internalIterator
-	age int // 0 is the newest
-	// at and prefix are the source's key, kept to spare calls.
-	at     []byte
-	prefix uint64
+	*entry     // that the source is on
+	age    int // 0 is the newest
+	// rank is the order of entries as far as the first bytes of their keys tell: the
+	// prefix, or backwards its complement.
+	rank uint64
 }
 
 // newMergingIterator merges sources given newest first.
@@ -58,7 +64,7 @@ func newMergingIterator(sources []internalIterator) *mergingIterator {
 		heap:    make([]*mergeSource, 0, len(sources)),
 	}
 	for i, it := range sources {
-		m.sources[i] = mergeSource{internalIterator: it, age: i}
+		m.sources[i] = mergeSource{internalIterator: it, entry: it.shown(), age: i}
 	}
 	return m
 }
@@ -72,86 +78,63 @@ func (m *mergingIterator) last() bool {
 }
 
 func (m *mergingIterator) seekGE(key []byte) bool {
+	m.prefetch(key)
 	return m.restart(false, func(it internalIterator) bool { return it.seekGE(key) })
 }
 
 func (m *mergingIterator) seekLT(key []byte) bool {
+	m.prefetch(key)
 	return m.restart(true, func(it internalIterator) bool { return it.seekLT(key) })
 }
 
-func (m *mergingIterator) next() bool {
-	if m.backward {
-		m.turn(false)
+// prefetch has fetched what the sources read to seek a key, of all of them side by side.
+func (m *mergingIterator) prefetch(key []byte) {
+	for i := range m.sources {
+		m.sources[i].prefetchIndex(key)
 	}
-	return m.step()
-}
-
-func (m *mergingIterator) prev() bool {
-	if !m.backward {
-		m.turn(true)
+	for i := range m.sources {
+		m.sources[i].prefetchBlock(key)
 	}
-	return m.step()
 }
-
-func (m *mergingIterator) key() []byte     { return m.heap[0].at }
-func (m *mergingIterator) value() []byte   { return m.heap[0].value() }
-func (m *mergingIterator) tombstone() bool { return m.heap[0].tombstone() }
-func (m *mergingIterator) err() error      { return m.failure }
 
 // restart positions every source anew and builds the heap.
 func (m *mergingIterator) restart(backward bool, position func(internalIterator) bool) bool {
 	m.backward, m.failure, m.heap = backward, nil, m.heap[:0]
 	for i := range m.sources {
 		source := &m.sources[i]
-		m.enter(source, position(source.internalIterator))
-	}
-	return m.build()
-}
-
-// turn positions every source but the one shown behind the key shown, as seen
-// in the new direction, so that step can go on from there.
-func (m *mergingIterator) turn(backward bool) {
-	shown := m.heap[0]
-	key := slices.Clone(shown.at)
-	m.backward, m.heap = backward, append(m.heap[:0], shown)
-	for i := range m.sources {
-		source := &m.sources[i]
-		if source == shown {
-			continue
+		if position(source.internalIterator) {
+			m.load(source)
+			m.heap = append(m.heap, source)
+		} else if err := source.err(); err != nil && m.failure == nil {
+			m.failure = err
 		}
-		var found bool
-		if backward {
-			found = source.seekLT(key)
-		} else if found = source.seekGE(key); found && bytes.Equal(source.key(), key) {
-			found = source.next()
-		}
-		m.enter(source, found)
 	}
-	// The one shown comes first: it is at the key, all others are behind it.
-	m.build()
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		m.sink(i)
+	}
+	return m.found()
 }
 
-// enter puts a source that found an entry on the heap's slice.
-func (m *mergingIterator) enter(source *mergeSource, found bool) {
-	if found {
-		source.load()
-		m.heap = append(m.heap, source)
-		return
-	}
-	if err := source.err(); err != nil && m.failure == nil {
-		m.failure = err
+func (m *mergingIterator) shown() *entry   { return m.heap[0].entry }
+func (m *mergingIterator) key() []byte     { return m.heap[0].key }
+func (m *mergingIterator) value() []byte   { return m.heap[0].value }
+func (m *mergingIterator) tombstone() bool { return m.heap[0].tombstone }
+func (m *mergingIterator) err() error      { return m.failure }
+
+func (m *mergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
+
+// load takes up the entry that a source has come to.
+func (m *mergingIterator) load(source *mergeSource) {
+	source.rank = keyPrefix(source.key)
+	if m.backward {
+		source.rank = ^source.rank
 	}
 }
 
-func (s *mergeSource) load() {
-	s.at = s.key()
-	s.prefix = keyPrefix(s.at)
-}
-
-// step goes on from the key shown: every source that is on it is moved. The key
+// next goes on from the key shown: every source that is on it is moved. The key
 // stays readable meanwhile: equal keys leave the heap one by one from the root,
 // and the next root is compared before the source that holds the key is moved.
-func (m *mergingIterator) step() bool {
+func (m *mergingIterator) next() bool {
 	for m.failure == nil {
 		root := m.heap[0]
 		hidden := m.hides(root)
@@ -160,14 +143,14 @@ func (m *mergingIterator) step() bool {
 			break
 		}
 	}
-	return m.failure == nil && len(m.heap) > 0
+	return m.found()
 }
 
 // hides tells whether another source is on the root's key. If so it is one of
 // the root's children.
 func (m *mergingIterator) hides(root *mergeSource) bool {
 	for _, child := range m.heap[1:min(3, len(m.heap))] {
-		if child.prefix == root.prefix && bytes.Equal(child.at, root.at) {
+		if child.rank == root.rank && bytes.Equal(child.key, root.key) {
 			return true
 		}
 	}
@@ -183,7 +166,7 @@ func (m *mergingIterator) advance(root *mergeSource) {
 		found = root.next()
 	}
 	if found {
-		root.load()
+		m.load(root)
 	} else {
 		if err := root.err(); err != nil {
 			m.failure = err
@@ -193,14 +176,6 @@ func (m *mergingIterator) advance(root *mergeSource) {
 		m.heap = m.heap[:end]
 	}
 	m.sink(0)
-}
-
-// build makes a heap of the sources entered.
-func (m *mergingIterator) build() bool {
-	for i := len(m.heap)/2 - 1; i >= 0; i-- {
-		m.sink(i)
-	}
-	return m.failure == nil && len(m.heap) > 0
 }
 
 func (m *mergingIterator) sink(i int) {
@@ -221,15 +196,15 @@ func (m *mergingIterator) sink(i int) {
 
 // before is the order of the heap.
 func (m *mergingIterator) before(a, b *mergeSource) bool {
-	var order int
-	switch {
-	case a.prefix < b.prefix:
-		order = -1
-	case a.prefix > b.prefix:
-		order = 1
-	default:
-		order = bytes.Compare(a.at, b.at)
+	if a.rank != b.rank {
+		return a.rank < b.rank
 	}
+	return m.beforeByKey(a, b)
+}
+
+// beforeByKey is before for keys of one prefix.
+func (m *mergingIterator) beforeByKey(a, b *mergeSource) bool {
+	order := bytes.Compare(a.key, b.key)
 	if order == 0 {
 		return a.age < b.age
 	}

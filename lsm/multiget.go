@@ -62,6 +62,7 @@ type lookup struct {
 
 	hash  bloom.Hash
 	probe bloom.Probe // of the present table's filter
+	place uint64      // of the key in the present table's index
 	at    int         // of the block in the present table
 
 	answered bool
@@ -93,10 +94,20 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	g.count = len(keys)
 	open := g.open[:0]
 	for i, key := range keys {
-		g.lookups[i] = lookup{key: key, memHash: hashKey(key)}
+		g.lookups[i] = lookup{key: key}
 		open = append(open, uint8(i))
 	}
+	hashed := false
 	for _, m := range v.memtables {
+		if !m.concerns(sequence) {
+			continue
+		}
+		for i := range keys {
+			if !hashed {
+				g.lookups[i].memHash = hashKey(keys[i])
+			}
+		}
+		hashed = true
 		open = g.askMemtable(m, open, sequence)
 	}
 	for _, i := range open {
@@ -157,7 +168,8 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 	asked := g.asked[:0]
 	for _, i := range open {
 		l := &g.lookups[i]
-		if !t.covers(l.key) {
+		var covered bool
+		if l.place, covered = t.place(l.key); !covered {
 			left = append(left, i)
 			continue
 		}
@@ -174,19 +186,19 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 			left = append(left, i)
 			continue
 		}
-		t.prefetchRecord(l.key)
+		t.prefetchRecord(l.place)
 		maybe = append(maybe, i)
 	}
 	for _, i := range maybe {
 		l := &g.lookups[i]
-		l.at = t.find(l.key)
+		l.at = t.find(l.place, l.key)
 		t.prefetchKeys(l.at)
 	}
 	for _, i := range maybe {
 		l := &g.lookups[i]
 		e, found, err := t.search(l.at, l.key)
 		if !found && err == nil {
-			t.missed(l.hash, l.key)
+			t.missed(l.key)
 			left = append(left, i)
 			continue
 		}

@@ -103,7 +103,7 @@ func (db *DB) load(m manifest, have []*table) error {
 	} else {
 		db.updateFilters()
 	}
-	old.unref()
+	old.retire()
 	return nil
 }
 

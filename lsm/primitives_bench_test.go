@@ -116,11 +116,11 @@ func BenchmarkTable(b *testing.B) {
 		at := make([]int, len(keys))
 		for i := range keys {
 			keys[i] = key(random.IntN(n))
-			at[i] = r.find(keys[i])
+			at[i] = r.findBlock(keys[i])
 		}
 		b.Run(fmt.Sprintf("entry=%d+%d/index", c.keyBytes, c.valueBytes), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if k := i % len(keys); r.find(keys[k]) != at[k] {
+				if k := i % len(keys); r.findBlock(keys[k]) != at[k] {
 					b.Fatal("another block")
 				}
 			}

@@ -112,7 +112,7 @@ func (r *recovery) nextMemtable() (*memtable, error) {
 	m := newMemtable(db.options.Budget)
 	v := db.current.Load()
 	db.mu.Lock()
-	db.setView(append([]*memtable{m}, v.memtables...), v.tables).unref()
+	db.setView(append([]*memtable{m}, v.memtables...), v.tables).retire()
 	db.mu.Unlock()
 	return m, nil
 }

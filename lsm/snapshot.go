@@ -59,12 +59,15 @@ func (db *DB) NewSnapshot() *Snapshot {
 	return &Snapshot{db: db, pin: p, err: err}
 }
 
-// hold makes sure that the view is not let go of during a call.
+// hold makes sure that the view is not let go of during a call: whoever is counted
+// before closed is set is counted before Close counts the pin out.
 func (s *Snapshot) hold() error {
-	switch {
-	case s.err != nil:
+	if s.err != nil {
 		return s.err
-	case s.closed.Load() || s.db.current.Load() == nil || !s.pin.view.tryRef():
+	}
+	s.pin.view.ref()
+	if s.closed.Load() || s.db.current.Load() == nil {
+		s.pin.view.unref()
 		return ErrClosed
 	}
 	return nil

@@ -22,10 +22,12 @@ type tableIndex struct {
 	records []byte
 	keys    []byte // the last key of each block, one behind the other
 	blocks  int
-	shared  int // bytes that all keys begin with
-	least   uint64
-	shift   uint
-	buckets []uint32
+	shared  int    // bytes that all keys begin with
+	least   uint64 // prefix of the least key
+	// greatest is the prefix of the greatest key, which is the last block's.
+	greatest uint64
+	shift    uint
+	buckets  []uint32
 }
 
 // commonPrefix returns the number of bytes that two keys, and so all between
@@ -98,9 +100,10 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 }
 
 func (x *tableIndex) fillBuckets(least uint64) {
-	width := bits.Len64(x.prefix(x.blocks-1) - least)
-	x.least, x.shift = least, uint(max(0, width-bits.Len(uint(x.blocks))+1))
-	x.buckets = make([]uint32, x.bucket(x.prefix(x.blocks-1))+1)
+	x.least, x.greatest = least, x.prefix(x.blocks-1)
+	width := bits.Len64(x.greatest - least)
+	x.shift = uint(max(0, width-bits.Len(uint(x.blocks))+1))
+	x.buckets = make([]uint32, x.bucket(x.greatest)+1)
 	filled := 0
 	for i := range x.blocks {
 		for b := x.bucket(x.prefix(i)); filled <= b; filled++ {
@@ -111,22 +114,38 @@ func (x *tableIndex) fillBuckets(least uint64) {
 
 func (x *tableIndex) bucket(prefix uint64) int { return int((prefix - x.least) >> x.shift) }
 
-// find returns the first block whose last key is at or above key, which must lie
-// between the least and the greatest key of the table.
-func (x *tableIndex) find(key []byte) int {
-	prefix := keyPrefix(key[x.shared:])
+// place returns the prefix of a key and whether the key lies between the least and
+// the greatest of the table. If it does not, there is no prefix.
+func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
+	rest := key
+	if n := r.shared; n > 0 {
+		if len(key) < n || !bytes.Equal(key[:n], r.minKey[:n]) {
+			return 0, false
+		}
+		rest = key[n:]
+	}
+	prefix = keyPrefix(rest)
+	if prefix > r.least && prefix < r.greatest {
+		return prefix, true
+	}
+	return prefix, bytes.Compare(key, r.minKey) >= 0 && bytes.Compare(key, r.maxKey) <= 0
+}
+
+// find returns the first block whose last key is at or above key, which has a place.
+// It halves without a branch that depends on what it finds: the processor could not
+// foresee it.
+func (x *tableIndex) find(prefix uint64, key []byte) int {
 	b := x.bucket(prefix)
 	low, high := int(x.buckets[b]), x.blocks-1
 	if b+1 < len(x.buckets) {
 		high = int(x.buckets[b+1])
 	}
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		if x.prefix(middle) < prefix {
-			low = middle + 1
-		} else {
-			high = middle
+	for n := high - low; n > 0; {
+		half := (n + 1) >> 1
+		if next := low + half; x.prefix(next-1) < prefix {
+			low = next
 		}
+		n -= half
 	}
 	if x.prefix(low) != prefix {
 		return low
@@ -140,8 +159,8 @@ func (x *tableIndex) find(key []byte) int {
 	})
 }
 
-// prefetchRecord has fetched what find reads of the records for a key.
-func (x *tableIndex) prefetchRecord(key []byte) {
-	first := indexRecordBytes * int(x.buckets[x.bucket(keyPrefix(key[x.shared:]))])
+// prefetchRecord has fetched what find reads of the records for the prefix of a key.
+func (x *tableIndex) prefetchRecord(prefix uint64) {
+	first := indexRecordBytes * int(x.buckets[x.bucket(prefix)])
 	prefetch.Bytes(x.records[first:min(first+2*indexRecordBytes, len(x.records))])
 }

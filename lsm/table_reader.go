@@ -26,6 +26,7 @@ type tableReader struct {
 	facts   tableFacts
 	minKey  []byte
 	maxKey  []byte
+	mean    meanEntry
 	tableIndex
 	verified []atomic.Uint32 // a bit for each block
 }
@@ -33,7 +34,7 @@ type tableReader struct {
 // openTableReader maps the table that facts tell of and verifies all but its blocks
 // and its filter.
 func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
-	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts}
+	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts)}
 	file, err := env.fs.Open(r.path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: open a table")
@@ -118,13 +119,13 @@ func (r *tableReader) section(s section) []byte { return r.data[s.offset : s.off
 // findBlock returns the first block whose last key is at or above key, or the
 // number of blocks.
 func (r *tableReader) findBlock(key []byte) int {
-	switch {
-	case bytes.Compare(key, r.minKey) <= 0:
-		return 0
-	case bytes.Compare(key, r.maxKey) > 0:
-		return r.blocks
+	if prefix, covered := r.place(key); covered {
+		return r.find(prefix, key)
 	}
-	return r.find(key)
+	if bytes.Compare(key, r.minKey) < 0 {
+		return 0
+	}
+	return r.blocks
 }
 
 // blockRange tells where a block lies.
@@ -174,11 +175,6 @@ func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error)
 	}
 	e, _ = b.entry(at)
 	return e, true, nil
-}
-
-// covers tells whether a key lies between the table's least and greatest.
-func (r *tableReader) covers(key []byte) bool {
-	return bytes.Compare(key, r.minKey) >= 0 && bytes.Compare(key, r.maxKey) <= 0
 }
 
 // close unmaps. Nobody may be reading.
@@ -249,6 +245,20 @@ func (it *tableIterator) seekLT(key []byte) bool {
 	return it.show()
 }
 
+func (it *tableIterator) prefetchIndex(key []byte) {
+	if prefix, covered := it.r.place(key); covered {
+		it.r.prefetchRecord(prefix)
+	}
+}
+
+func (it *tableIterator) prefetchBlock(key []byte) {
+	if prefix, covered := it.r.place(key); covered {
+		i := it.r.find(prefix, key)
+		it.r.prefetchKeys(i)
+		it.r.prefetchValue(i, prefix)
+	}
+}
+
 func (it *tableIterator) next() bool {
 	if it.at+1 == it.block.count {
 		return it.enter(it.index+1, false)
@@ -298,7 +308,5 @@ func (it *tableIterator) show() bool {
 	return true
 }
 
-func (it *tableIterator) key() []byte     { return it.current.key }
-func (it *tableIterator) value() []byte   { return it.current.value }
-func (it *tableIterator) tombstone() bool { return it.current.tombstone }
-func (it *tableIterator) err() error      { return it.failure }
+func (it *tableIterator) shown() *entry { return &it.current }
+func (it *tableIterator) err() error    { return it.failure }

@@ -6,35 +6,39 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/bloom"
-	"docstore/internal/invariants"
+	"docstore/internal/stripe"
 	"docstore/internal/vfs"
 )
 
 // view is what makes up the store at a moment: an immutable list of memtables
 // and tables. Every flush, merge and new memtable makes another.
 //
-// Readers hold one without a lock. The invariants:
+// Readers hold one without a lock, and without writing where another reader does.
+// The invariants:
 //
-//   - refs counts the DB, for its current view, and each reader. It falls to 0
-//     once and stays there: tryRef never raises it from 0.
-//   - A view with refs above 0 holds a reference to each of its tables and
-//     memtables; a table without references is unmapped. So whoever holds a
-//     view may read its tables.
-//   - A reader loads the current view and calls tryRef. Where that fails, the DB
-//     had let go of the view, after it had stored a newer one: loading again
-//     makes progress.
+//   - A view holds a reference to each of its tables and memtables until it is let go
+//     of; a table without references is unmapped. So whoever holds a view may read
+//     its tables.
+//   - A view is let go of once, after its maker has retired it, at a moment when no
+//     reader holds it.
+//   - A reader of the DB's view counts itself, and then looks whether the view is
+//     still the DB's. If it is, it was not retired when the reader was counted: the DB
+//     stores a newer view before it retires one. If it is not, the reader did not
+//     look at it, and tries again with the newer one.
+//   - One more reader of a view that is held may be counted at any time.
 //   - The view struct itself is kept by the garbage collector for as long as
-//     somebody has its address, so tryRef on a dead one is harmless.
+//     somebody has its address, so counting readers of a dead one is harmless.
 type view struct {
 	memtables []*memtable // newest first; in a DB that writes, [0] is being filled
 	tables    []*table    // newest first
-	refs      atomic.Int64
+	readers   stripe.Readers
+	retired   atomic.Bool
+	gone      atomic.Bool
 }
 
-// newView returns a view that its caller holds.
+// newView returns a view that its caller has to retire.
 func newView(memtables []*memtable, tables []*table) *view {
 	v := &view{memtables: memtables, tables: tables}
-	v.refs.Store(1)
 	for _, m := range memtables {
 		m.ref()
 	}
@@ -45,25 +49,29 @@ func newView(memtables []*memtable, tables []*table) *view {
 }
 
 // tablesOnly returns a view of the tables of one that the caller holds, for
-// work that takes its time and must not keep memtables.
+// work that takes its time and must not keep memtables. The caller has to retire it.
 func (v *view) tablesOnly() *view { return newView(nil, v.tables) }
 
-func (v *view) tryRef() bool {
-	for {
-		n := v.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if v.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
+// ref counts one more reader.
+func (v *view) ref() { v.readers.Enter() }
+
+// unref counts one less.
+func (v *view) unref() {
+	v.readers.Leave()
+	if v.retired.Load() {
+		v.letGo()
 	}
 }
 
-func (v *view) unref() {
-	left := v.refs.Add(-1)
-	invariants.References(left, "a view")
-	if left > 0 {
+// retire has the view let go of as soon as no reader holds it. For who made it, once
+// no new reader can find it.
+func (v *view) retire() {
+	v.retired.Store(true)
+	v.letGo()
+}
+
+func (v *view) letGo() {
+	if !v.readers.None() || v.gone.Swap(true) {
 		return
 	}
 	for _, m := range v.memtables {
@@ -95,11 +103,14 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 }
 
 func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, ok bool) {
-	if len(v.memtables) == 0 {
-		return memVersion{}, false
-	}
-	hash := hashKey(key)
+	hash, hashed := uint32(0), false
 	for _, m := range v.memtables {
+		if !m.concerns(sequence) {
+			continue
+		}
+		if !hashed {
+			hash, hashed = hashKey(key), true
+		}
 		if found, ok = m.get(hash, key, sequence); ok {
 			break
 		}
@@ -136,7 +147,7 @@ func (v *view) filters() []*bloom.Filter {
 }
 
 // iterator merges all there is at a sequence number, tombstones included.
-func (v *view) iterator(sequence uint64) internalIterator {
+func (v *view) iterator(sequence uint64) *mergingIterator {
 	sources := make([]internalIterator, 0, len(v.memtables)+len(v.tables))
 	for _, m := range v.memtables {
 		sources = append(sources, m.iterators(sequence)...)

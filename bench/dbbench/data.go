@@ -52,6 +52,13 @@ func (d data) value(dst, key []byte) []byte {
 	return dst[:d.valueBytes]
 }
 
+// firstByte is the first of the value, which takes no time to make.
+func (d data) firstByte(key []byte) byte {
+	d.valueBytes = 1
+	var word [8]byte
+	return d.value(word[:0], key)[0]
+}
+
 // right tells whether a value is that of a key.
 func (d data) right(key, value, scratch []byte) bool {
 	return len(key) == d.keyBytes && bytes.Equal(value, d.value(scratch, key))

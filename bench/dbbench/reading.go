@@ -33,9 +33,9 @@ func (b *bench) read(threads int, draw func(*rand.Rand) uint64) (int, error) {
 
 // getter gets entries with buffers of its own.
 type getter struct {
-	bench            *bench
-	lat              recorder
-	key, value, want []byte
+	bench      *bench
+	lat        recorder
+	key, value []byte
 }
 
 func (g *getter) get(i uint64) error {
@@ -51,7 +51,7 @@ func (g *getter) get(i uint64) error {
 		return fmt.Errorf("key %x: found is %v", g.key, found)
 	}
 	if g.value = value; found {
-		if g.want = b.data.value(g.want, g.key); len(value) != len(g.want) || value[0] != g.want[0] {
+		if len(value) != b.data.valueBytes || value[0] != b.data.firstByte(g.key) {
 			return fmt.Errorf("key %x: another value", g.key)
 		}
 	}

@@ -1,0 +1,124 @@
+package lsm
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// TestAnIteratorTurnsAnywhere walks to and fro, by steps and by leaps, within what was
+// read ahead and beyond it, over large values and tombstones.
+func TestAnIteratorTurnsAnywhere(t *testing.T) {
+	r := testseed.Rand(t)
+	db := open(t, "db", memOptions())
+	state := map[string]string{}
+	for i := range 1000 {
+		key := fmt.Sprintf("key%04d", r.IntN(800))
+		if i%10 == 9 {
+			delete(state, key)
+			require.NoError(t, db.Delete([]byte(key)))
+			continue
+		}
+		size := r.IntN(100)
+		if i%50 == 0 {
+			size = r.IntN(3 * maxAheadBytes)
+		}
+		state[key] = string(make([]byte, size))
+		set(t, db, key, state[key])
+		if i%300 == 299 {
+			require.NoError(t, db.Flush())
+		}
+	}
+	var keys []string
+	for key := range state {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+
+	it := db.NewIter(nil)
+	defer it.Close()
+	it.First()
+	at := 0 // -1 before the first one, len(keys) behind the last
+	for range 2000 {
+		steps := r.IntN(1 + r.IntN(3*maxAheadEntries))
+		switch r.IntN(6) {
+		case 0:
+			key := fmt.Sprintf("key%04d", r.IntN(900))
+			it.SeekGE([]byte(key))
+			at, _ = slices.BinarySearch(keys, key)
+		case 1:
+			key := fmt.Sprintf("key%04d", r.IntN(900))
+			it.SeekLT([]byte(key))
+			at, _ = slices.BinarySearch(keys, key)
+			at--
+		case 2, 3:
+			for range steps {
+				it.Next()
+				at = min(at+1, len(keys))
+			}
+		default:
+			for range steps {
+				it.Prev()
+				at = max(at-1, -1)
+			}
+		}
+		require.NoError(t, it.Err())
+		require.Equal(t, at >= 0 && at < len(keys), it.Valid())
+		if it.Valid() {
+			require.Equal(t, keys[at], string(it.Key()))
+			require.Equal(t, state[keys[at]], string(it.Value()))
+		}
+	}
+}
+
+// TestAnIteratorShowsWhatLiesBeforeADamage damages a block in the middle of a table. What
+// was read ahead is shown, and then the reason why no more is.
+func TestAnIteratorShowsWhatLiesBeforeADamage(t *testing.T) {
+	fsys := vfs.NewMem()
+	db := open(t, "db", &Options{FS: fsys})
+	const n = 1000
+	value := make([]byte, 100)
+	for i := range n {
+		set(t, db, fmt.Sprintf("key%04d", i), string(value))
+	}
+	require.NoError(t, db.Flush())
+	table := db.current.Load().tables[0]
+	damaged := testseed.Rand(t).IntN(table.blocks-2) + 1
+	start, end := table.blockRange(damaged)
+	table.data[start+(end-start)/2] ^= 1
+
+	it := db.NewIter(nil)
+	defer it.Close()
+	for _, c := range []struct {
+		move, step func() bool
+		want       int // entries
+	}{
+		{it.First, it.Next, entriesOf(t, table, 0, damaged)},
+		{it.Last, it.Prev, entriesOf(t, table, damaged+1, table.blocks)},
+	} {
+		count := 0
+		for ok := c.move(); ok; ok = c.step() {
+			count++
+		}
+		require.ErrorIs(t, it.Err(), ErrCorrupt)
+		require.False(t, it.Valid())
+		require.Equal(t, c.want, count)
+	}
+	require.True(t, it.First(), "what can be read is")
+	require.NoError(t, it.Err())
+}
+
+// entriesOf counts the entries of some blocks.
+func entriesOf(t *testing.T, table *table, from, to int) (n int) {
+	for i := from; i < to; i++ {
+		b, err := table.block(i)
+		require.NoError(t, err)
+		n += b.count
+	}
+	return n
+}
