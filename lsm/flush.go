@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
 )
 
 const (
@@ -223,6 +225,9 @@ func (db *DB) openOutput(facts tableFacts) (*table, error) {
 		_ = db.env.fs.Remove(path)
 		return nil, errors.Wrap(err, "lsm: open a new table")
 	}
+	// Most of what was written is still in memory. Look-ups find it mapped then, and do
+	// not wait for the kernel page by page.
+	_ = t.mapping.Advise(vfs.AdvisePresent) // they can do without
 	return t, nil
 }
 

@@ -29,7 +29,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		}
 		mu.Lock()
 		written[op.Name] += op.Bytes
-		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 2*mergeStepBytes
+		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] >= tableWriteBytes
 		if first {
 			large = op.Name
 		}

@@ -11,8 +11,14 @@ import (
 )
 
 const (
-	// tableBufferBytes is how much of a table is gathered for one write call.
-	tableBufferBytes = 256 << 10
+	// tableWriteBytes is how much of a table is written by one call, from a multiple of
+	// it on. It is the page of processors that is next larger than 4 KiB: Linux keeps
+	// what was written so in one piece, and maps it as one page.
+	tableWriteBytes = 2 << 20
+	// firstBufferBytes is gathered at first. Small tables need no more.
+	firstBufferBytes = 128 << 10
+	// maxBufferedBytes is the most that goes to the buffer at once.
+	maxBufferedBytes = blockTargetBytes + maxPaddingBytes
 	// partBytes is about how much of a table is handed to the encoder at once.
 	partBytes = 64 << 10
 	// maxParts are handed over and not yet encoded.
@@ -62,7 +68,7 @@ func newTableEncoder(file vfs.File, falsePositiveRate float64) *tableEncoder {
 		free:   make(chan *tablePart, maxParts+2), // every part there ever is
 		done:   make(chan struct{}),
 		file:   file,
-		buf:    make([]byte, 0, tableBufferBytes),
+		buf:    make([]byte, 0, firstBufferBytes),
 		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: falsePositiveRate}),
 	}
 	for range cap(e.free) {
@@ -123,16 +129,14 @@ func (e *tableEncoder) encode(part *tablePart) error {
 			}
 			continue
 		}
-		if cap(e.buf)-len(e.buf) < blockTargetBytes+maxPaddingBytes {
-			if err := e.drain(); err != nil {
-				return err
-			}
-		}
 		e.pad(b.bytes)
 		e.note(entries[len(entries)-1].key)
 		before := len(e.buf)
 		e.buf = appendBlock(e.buf, entries, b.mixed)
 		e.offset += uint64(len(e.buf) - before)
+		if err := e.flush(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -181,32 +185,37 @@ func (e *tableEncoder) index(minKey, maxKey []byte) [][]byte {
 	return [][]byte{head, e.indexRecords, e.indexKeys}
 }
 
-// write appends parts through the buffer; what is large goes around it.
+// write appends parts.
 func (e *tableEncoder) write(parts ...[]byte) error {
 	for _, part := range parts {
 		e.offset += uint64(len(part))
-		if len(e.buf)+len(part) <= cap(e.buf) {
-			e.buf = append(e.buf, part...)
-			continue
-		}
-		if err := e.drain(); err != nil {
-			return err
-		}
-		if len(part) <= cap(e.buf) {
-			e.buf = append(e.buf, part...)
-			continue
-		}
-		if _, err := e.file.Write(part); err != nil {
-			return errors.Wrap(err, "lsm: write a table")
+		for len(part) > 0 {
+			n := copy(e.buf[len(e.buf):cap(e.buf)], part)
+			e.buf, part = e.buf[:len(e.buf)+n], part[n:]
+			if err := e.flush(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (e *tableEncoder) drain() error {
-	if len(e.buf) == 0 {
+// flush hands over what fills a write, and makes sure that there is room for
+// maxBufferedBytes.
+func (e *tableEncoder) flush() error {
+	if len(e.buf) < tableWriteBytes {
+		if cap(e.buf)-len(e.buf) < maxBufferedBytes {
+			e.buf = append(make([]byte, 0, min(2*cap(e.buf), tableWriteBytes+maxBufferedBytes)), e.buf...)
+		}
 		return nil
 	}
+	_, err := e.file.Write(e.buf[:tableWriteBytes])
+	e.buf = e.buf[:copy(e.buf, e.buf[tableWriteBytes:])]
+	return errors.Wrap(err, "lsm: write a table")
+}
+
+// drain hands over the rest.
+func (e *tableEncoder) drain() error {
 	_, err := e.file.Write(e.buf)
 	e.buf = e.buf[:0]
 	return errors.Wrap(err, "lsm: write a table")

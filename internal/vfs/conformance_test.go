@@ -379,7 +379,7 @@ func testMap(t *testing.T, r room) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close()) // the mapping outlives the file
 	require.NoError(t, r.Remove(r.path("a")))
-	for _, advice := range []Advice{AdviseNormal, AdviseRandom, AdviseSequential, AdviseWillNeed, AdviseDontNeed} {
+	for _, advice := range []Advice{AdviseNormal, AdviseRandom, AdviseSequential, AdviseWillNeed, AdviseDontNeed, AdvisePresent} {
 		assert.NoError(t, m.Advise(advice))
 	}
 	require.NoError(t, Guard(func() { assert.True(t, bytes.Equal(content[:10_000], m.Bytes())) }))

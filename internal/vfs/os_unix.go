@@ -132,6 +132,9 @@ func (m *osMapping) Advise(advice Advice) error {
 	if m.bytes == nil {
 		return fs.ErrClosed
 	}
+	if advice == AdvisePresent {
+		return mapPresent(m.bytes)
+	}
 	return os.NewSyscallError("madvise", unix.Madvise(m.bytes, madvise[advice]))
 }
 

@@ -115,6 +115,10 @@ const (
 	AdviseSequential        // a scan: read ahead, forget behind
 	AdviseWillNeed          // load it in the background
 	AdviseDontNeed          // its pages may go
+	// AdvisePresent: what of it is in memory may be read at once. The pages get into
+	// the process's map now, and not one by one when they are first touched. Nothing is
+	// read from the disk. Elsewhere than on Linux it has no effect.
+	AdvisePresent
 )
 
 // Info describes a file.

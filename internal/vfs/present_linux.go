@@ -1,0 +1,56 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// presentStepBytes is how much of a mapping is looked at in one go. What leaves
+// memory between the look and the mapping of it is read again, and so that is little.
+const presentStepBytes = 2 << 20
+
+// mapPresent maps the pages of a mapping that are in memory.
+func mapPresent(mapping []byte) error {
+	page := os.Getpagesize()
+	inMemory := make([]byte, presentStepBytes/page)
+	for len(mapping) > 0 {
+		step := mapping[:min(len(mapping), presentStepBytes)]
+		mapping = mapping[len(step):]
+		pages := inMemory[:(len(step)+page-1)/page]
+		if err := mincore(step, pages); err != nil {
+			return os.NewSyscallError("mincore", err)
+		}
+		for begin := 0; begin < len(pages); {
+			end := begin
+			for end < len(pages) && pages[end]&1 != 0 {
+				end++
+			}
+			if end == begin {
+				begin++
+				continue
+			}
+			err := unix.Madvise(step[begin*page:min(end*page, len(step))], unix.MADV_POPULATE_READ)
+			if errors.Is(err, unix.EINVAL) { // a kernel before 5.14 does not know it
+				return nil
+			}
+			if err != nil {
+				return os.NewSyscallError("madvise", err)
+			}
+			begin = end
+		}
+	}
+	return nil
+}
+
+// mincore tells for each page of a mapping whether it is in memory: its lowest bit.
+func mincore(mapping, pages []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(mapping))),
+		uintptr(len(mapping)), uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
