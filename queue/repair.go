@@ -265,7 +265,11 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	report.Kept = int64(out.totals.entries) - v.lostIDs
 	report.LostDocuments, report.LostRanges, report.UnprovenExpiries = v.lostIDs, len(v.lost), v.unproven
 	r.repaired = append(r.repaired, report)
-	r.options.Logger.Info("segments repaired", "path", p.path, "rewrite", report.Rewrite, "kept", report.Kept,
+	what := "segments repaired"
+	if r.options.DryRun {
+		what = "segments can be repaired"
+	}
+	r.options.Logger.Info(what, "path", p.path, "rewrite", report.Rewrite, "kept", report.Kept,
 		"lost_documents", report.LostDocuments, "lost_ranges", report.LostRanges)
 	return out.table.last, nil
 }

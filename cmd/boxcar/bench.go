@@ -28,8 +28,7 @@ const (
 
 // benchFlags is what the flags of bench say.
 type benchFlags struct {
-	security   security
-	servers    []string
+	reach
 	collection string
 	ids        string
 	size       cli.Size
@@ -66,17 +65,15 @@ Failed calls count in the times like others.`,
   boxcar bench --closed --callers 256 --servers 10.0.0.1:7070,10.0.0.2:7070 --json
   boxcar bench --rate 2000 --collection jobs --ids ids.txt`,
 		Args: cobra.NoArgs,
+		PreRunE: func(command *cobra.Command, _ []string) error {
+			return b.check(command.Flags().Changed("rate"), command.Flags().Changed("size"))
+		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			flags := command.Flags()
-			if err := b.check(flags.Changed("rate"), flags.Changed("size")); err != nil {
-				return err
-			}
 			return b.run(command.Context(), env)
 		},
 	}
 	flags := command.Flags()
-	addServers(flags, &b.servers)
-	b.security.addFlags(flags)
+	b.reach.addFlags(flags, 5*time.Second, "longest to wait for an answer")
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file of the ids of documents to fetch, a line each; - for standard input")
 	b.size = 1 << 10
@@ -85,7 +82,6 @@ Failed calls count in the times like others.`,
 	flags.BoolVar(&b.closed, "closed", false, "call again when the answer has come, instead of at a rate")
 	flags.DurationVar(&b.load.duration, "duration", 10*time.Second, "how long to measure")
 	flags.DurationVar(&b.load.warmup, "warmup", time.Second, "how long to make the same calls before, unmeasured")
-	flags.DurationVar(&b.load.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
 	flags.IntVar(&b.load.callers, "callers", 64, "most calls at once")
 	flags.IntVar(&b.poolSize, "pool-size", 0, "slots of the pool; 0 for as many as callers. Calls beyond it are refused at once")
 	flags.BoolVar(&b.json, "json", false, "write the report as JSON, times in nanoseconds")
@@ -93,39 +89,33 @@ Failed calls count in the times like others.`,
 	return command
 }
 
-// check completes the flags, or says what is wrong with them.
+// check completes the flags, or says all that is wrong with them.
 func (b *benchFlags) check(rateGiven, sizeGiven bool) error {
+	problems := []error{b.reach.check()}
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, cli.Usagef(format, args...))
+		}
+	}
+	l := &b.load
+	l.timeout = b.timeout
 	if b.poolSize == 0 {
-		b.poolSize = b.load.callers
+		b.poolSize = l.callers
 	}
-	switch l := &b.load; {
-	case len(b.servers) == 0:
-		return cli.Usagef("--servers is empty")
-	case (b.ids == "") != (b.collection == ""):
-		return cli.Usagef("--collection and --ids go together")
-	case b.ids != "" && sizeGiven:
-		return cli.Usagef("--size is of echoes, --ids of documents; give one of them")
-	case b.size > boxcarrpc.MaxRequestBytes:
-		return cli.Usagef("--size %s: at most %s", &b.size, cli.FormatBytes(boxcarrpc.MaxRequestBytes))
-	case b.closed && rateGiven:
-		return cli.Usagef("--closed has no --rate; give one of them")
-	case !(l.rate > 0 && l.rate <= maxBenchRate):
-		return cli.Usagef("--rate %v: it must be over 0 and at most %s", l.rate, cli.FormatCount(maxBenchRate))
-	case l.duration <= 0 || l.duration > maxBenchDuration:
-		return cli.Usagef("--duration %s: it must be over 0 and at most %s", l.duration, maxBenchDuration)
-	case l.warmup < 0 || l.warmup > maxBenchDuration:
-		return cli.Usagef("--warmup %s: it must be from 0 to %s", l.warmup, maxBenchDuration)
-	case l.timeout <= 0 || l.timeout > maxBenchDuration:
-		return cli.Usagef("--timeout %s: it must be over 0 and at most %s", l.timeout, maxBenchDuration)
-	case l.callers < 1 || l.callers > maxBenchCallers:
-		return cli.Usagef("--callers %d: it must be from 1 to %d", l.callers, maxBenchCallers)
-	case b.poolSize < 1 || b.poolSize > maxBenchCallers:
-		return cli.Usagef("--pool-size %d: it must be from 1 to %d", b.poolSize, maxBenchCallers)
-	}
+	refuse((b.ids == "") != (b.collection == ""), "--collection and --ids go together; give both")
+	refuse(b.ids != "" && sizeGiven, "--size is of echoes, --ids of documents; give one of them")
+	refuse(b.size > boxcarrpc.MaxRequestBytes, "--size %s: at most %s", &b.size, cli.FormatBytes(boxcarrpc.MaxRequestBytes))
+	refuse(b.closed && rateGiven, "--closed has no --rate; give one of them")
+	refuse(!(l.rate > 0 && l.rate <= maxBenchRate), "--rate %v: it must be over 0 and at most %s", l.rate, cli.FormatCount(maxBenchRate))
+	refuse(l.duration <= 0 || l.duration > maxBenchDuration, "--duration %s: it must be over 0 and at most %s", l.duration, maxBenchDuration)
+	refuse(l.warmup < 0 || l.warmup > maxBenchDuration, "--warmup %s: it must be from 0 to %s", l.warmup, maxBenchDuration)
+	refuse(l.timeout > maxBenchDuration, "--timeout %s: it must be at most %s", l.timeout, maxBenchDuration)
+	refuse(l.callers < 1 || l.callers > maxBenchCallers, "--callers %d: it must be from 1 to %d", l.callers, maxBenchCallers)
+	refuse(b.poolSize != l.callers && (b.poolSize < 1 || b.poolSize > maxBenchCallers), "--pool-size %d: it must be from 1 to %d", b.poolSize, maxBenchCallers)
 	if b.closed {
-		b.load.rate = 0
+		l.rate = 0
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
@@ -133,7 +123,7 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := b.security.newPool(b.servers, &boxcarrpc.PoolOptions{
+	pool, err := b.newPool(b.servers, &boxcarrpc.PoolOptions{
 		Size:    b.poolSize,
 		Methods: docservice.IdempotentMethods(),
 		Logger:  env.Log,
@@ -165,8 +155,7 @@ func (b *benchFlags) waitReady(ctx context.Context, pool *boxcarrpc.Pool) error 
 	ctx, cancel := context.WithTimeout(ctx, b.load.timeout)
 	defer cancel()
 	if err := pool.WaitReady(ctx); err != nil {
-		c := connection{servers: b.servers, timeout: b.load.timeout}
-		return c.explain(err)
+		return b.explain(b.servers, err)
 	}
 	return nil
 }

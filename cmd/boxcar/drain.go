@@ -32,18 +32,19 @@ docserviced.`,
   boxcar drain --servers 127.0.0.1:7070 --timeout 5m`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(command.Context(), env); err != nil {
+			servers, err := o.addresses(command.Context(), env)
+			if err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)
 			deadline := time.Now().Add(o.timeout)
 			// All of them first: clients are not to go from one to the next.
-			for _, server := range o.servers {
+			for _, server := range servers {
 				if _, err := o.ask(command.Context(), env, server, boxcarrpc.MethodDrain); err != nil {
 					return err
 				}
 			}
-			for _, server := range o.servers {
+			for _, server := range servers {
 				err := o.awaitDrained(command.Context(), env, server, deadline)
 				if err != nil {
 					return errors.Join(out.Flush(), err)
@@ -94,11 +95,12 @@ docserviced.`,
   boxcar undrain --servers 127.0.0.1:7070`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(command.Context(), env); err != nil {
+			servers, err := o.addresses(command.Context(), env)
+			if err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)
-			for _, server := range o.servers {
+			for _, server := range servers {
 				if _, err := o.ask(command.Context(), env, server, boxcarrpc.MethodUndrain); err != nil {
 					return errors.Join(out.Flush(), err)
 				}

@@ -2,10 +2,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,9 +26,9 @@ file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newBench(env))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newBench(env))
 	for _, command := range root.Commands() {
-		cli.WithConfig(command, configPrefix, nil)
+		cli.WithConfig(command, configPrefix)
 	}
 	return root
 }
@@ -43,34 +40,30 @@ const configPrefix = "BOXCAR"
 // one, and one to go on with when that is lost.
 const poolSize = 2
 
-// connection is the flags that say whom to ask, and for how long.
+// connection is the flags of a command that fetches from a collection.
 type connection struct {
-	servers    []string
+	reach
 	collection string
-	timeout    time.Duration
-	security   security
 }
 
+// addFlags adds the flags, and has what is impossible in them told.
 func (c *connection) addFlags(command *cobra.Command) {
-	flags := command.Flags()
-	addServers(flags, &c.servers)
-	flags.StringVar(&c.collection, "collection", "", "collection to fetch from")
-	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
-	c.security.addFlags(flags)
+	c.reach.addFlags(command.Flags(), 5*time.Second, "longest to wait for an answer")
+	addCollection(command, &c.collection, "collection to fetch from")
+	command.PreRunE = func(*cobra.Command, []string) error { return c.check() }
+}
+
+// addCollection gives a command its --collection.
+func addCollection(command *cobra.Command, collection *string, about string) {
+	command.Flags().StringVar(collection, "collection", "", about)
 	if err := command.MarkFlagRequired("collection"); err != nil {
-		panic(err) // the flag was defined above
+		panic(err) // the flag was defined a line above
 	}
 }
 
 // with calls fn with a client, and closes it.
 func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error {
-	switch {
-	case len(c.servers) == 0:
-		return cli.Usagef("--servers is empty")
-	case c.timeout <= 0:
-		return cli.Usagef("--timeout %s: it must be over 0", c.timeout)
-	}
-	pool, err := c.security.newPool(c.servers, &boxcarrpc.PoolOptions{
+	pool, err := c.newPool(c.servers, &boxcarrpc.PoolOptions{
 		Size:    poolSize,
 		Methods: docservice.IdempotentMethods(),
 		Logger:  env.Log,
@@ -83,13 +76,4 @@ func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error
 }
 
 // explain says what a failed call means to the person who made it.
-func (c *connection) explain(err error) error {
-	switch {
-	case errors.Is(err, boxcarrpc.ErrNoServer):
-		why := strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
-		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", c.servers, c.timeout, why)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s; give a longer --timeout", c.timeout)
-	}
-	return err
-}
+func (c *connection) explain(err error) error { return c.reach.explain(c.servers, err) }

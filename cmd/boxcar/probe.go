@@ -67,13 +67,10 @@ that wrote it and of this one. A canary expires after a day.`,
 	}
 	p.addFlags(command, 30*time.Second, "longest to wait for the canary; a server that says nothing for a fifth of it does not answer")
 	flags := command.Flags()
-	flags.StringVar(&p.collection, "collection", "", "collection that the canary is in")
+	addCollection(command, &p.collection, "collection that the canary is in")
 	flags.StringVar(&p.id, "id", "docstore-canary", "id of the canary")
 	flags.StringVar(&p.command, "append", "", "shell command that appends the line on its standard input to the queue; empty: none is written")
 	flags.BoolVar(&p.json, "json", false, "write the findings as JSON")
-	if err := command.MarkFlagRequired("collection"); err != nil {
-		panic(err) // the flag was defined above
-	}
 	return command
 }
 
@@ -86,9 +83,8 @@ type canary struct {
 }
 
 func (p *probe) run(ctx context.Context, env *cli.Env) error {
-	if err := p.check(ctx, env); cli.IsUsage(err) {
-		return err
-	} else if err != nil {
+	servers, err := p.addresses(ctx, env)
+	if err != nil {
 		return cli.Bare(fmt.Errorf("me: the list of servers cannot be had: %w", err))
 	}
 	f := findings{Wrote: p.command != ""}
@@ -104,9 +100,9 @@ func (p *probe) run(ctx context.Context, env *cli.Env) error {
 	if f.AppendError != "" {
 		nonce = "" // there is nothing to wait for
 	}
-	f.Servers = make([]probed, len(p.servers))
+	f.Servers = make([]probed, len(servers))
 	var asking sync.WaitGroup
-	for i, server := range p.servers {
+	for i, server := range servers {
 		asking.Go(func() { f.Servers[i] = p.ask(ctx, env, server, nonce, began) })
 	}
 	asking.Wait()
@@ -141,7 +137,7 @@ func (p *probe) append(ctx context.Context, nonce string) string {
 // ask asks one server everything.
 func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, began time.Time) (found probed) {
 	found.Server = server
-	pool, err := p.security.newPool([]string{server}, &boxcarrpc.PoolOptions{
+	pool, err := p.newPool([]string{server}, &boxcarrpc.PoolOptions{
 		Size: poolSize, Methods: docservice.IdempotentMethods(), Logger: env.Log,
 	})
 	if err != nil {

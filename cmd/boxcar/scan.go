@@ -33,15 +33,19 @@ that there is none with the prefix is an answer like any other.`,
   boxcar scan --collection jobs --ids | wc -l`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if s.limit < 0 {
-				return cli.Usagef("--limit %d: it must be 0, for all, or more", s.limit)
-			}
 			return s.with(env, func(client *docservice.Client) error {
 				return s.run(command.Context(), env, client)
 			})
 		},
 	}
 	s.addFlags(command)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		err := s.check()
+		if s.limit < 0 {
+			err = errors.Join(err, cli.Usagef("--limit %d: it must be 0, for all, or more", s.limit))
+		}
+		return err
+	}
 	flags := command.Flags()
 	flags.StringVar(&s.prefix, "prefix", "", "what the ids begin with; empty is all of them")
 	flags.StringVar(&s.after, "after", "", "only ids behind this one")

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/boxcarrpc/discovery/byname"
 	"docstore/internal/cli"
 )
 
@@ -28,15 +29,17 @@ func (s *security) addFlags(flags *pflag.FlagSet) {
 
 // check reports flags that do not go together.
 func (s *security) check() error {
-	switch {
-	case (s.certificate == "") != (s.key == ""):
-		return cli.Usagef("--tls-cert and --tls-key go together")
-	case s.insecure && s.encrypted():
-		return cli.Usagef("--insecure contradicts --tls, --tls-ca and --tls-cert")
-	case s.insecure && s.tokenFile != "":
-		return cli.Usagef("--insecure contradicts --token-file: a token is not sent in plain text")
+	var problems []error
+	if (s.certificate == "") != (s.key == "") {
+		problems = append(problems, cli.Usagef("--tls-cert and --tls-key go together; give both"))
 	}
-	return nil
+	if s.insecure && s.encrypted() {
+		problems = append(problems, cli.Usagef("--insecure contradicts --tls, --tls-ca and --tls-cert; leave it out"))
+	}
+	if s.insecure && s.tokenFile != "" {
+		problems = append(problems, cli.Usagef("--insecure contradicts --token-file: a token is not sent in plain text; give --tls-ca instead"))
+	}
+	return errors.Join(problems...)
 }
 
 func (s *security) encrypted() bool { return s.tls || s.ca != "" || s.certificate != "" }
@@ -54,19 +57,4 @@ func (s *security) apply(o *boxcarrpc.PoolOptions) (err error) {
 		o.Token, err = credentials.Token(s.tokenFile, o.Logger)
 	}
 	return err
-}
-
-// newPool makes a pool of the servers that --servers names, with these flags.
-func (s *security) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.Pool, error) {
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	if err := s.apply(o); err != nil {
-		return nil, err
-	}
-	source, err := byname.Parse(joined(servers), o.Logger)
-	if err != nil {
-		return nil, cli.Usagef("--servers: %v", err)
-	}
-	return boxcarrpc.NewPool(source, o)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,15 +17,25 @@ import (
 const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
 
 func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--tls-cert and --tls-key go together":                                       {"--tls-cert", "a"},
-		"--insecure contradicts --tls, --tls-ca and --tls-cert":                      {"--insecure", "--tls"},
-		"--insecure contradicts --token-file: a token is not sent in plain text":     {"--insecure", "--token-file", "a"},
-		"--insecure contradicts --tls, --tls-ca and --tls-cert; see boxcar slots --": {"--insecure", "--tls-ca", "a"},
+	const (
+		apart      = "--tls-cert and --tls-key go together; give both"
+		encrypted  = "--insecure contradicts --tls, --tls-ca and --tls-cert; leave it out"
+		plainToken = "--insecure contradicts --token-file: a token is not sent in plain text; give --tls-ca instead"
+	)
+	for args, want := range map[string][]string{
+		"--tls-cert a":                           {apart},
+		"--insecure --tls":                       {encrypted},
+		"--insecure --tls-ca a":                  {encrypted},
+		"--insecure --token-file a":              {plainToken},
+		"--insecure --token-file a --tls-cert a": {apart, encrypted, plainToken},
+		"--insecure --tls --timeout 0s --servers /": {
+			`--servers: "/" is no address; give HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://`,
+			"--timeout 0s: it must be over 0", encrypted,
+		},
 	} {
-		r := run(t.Context(), "", append([]string{"slots"}, args...)...)
+		r := run(t.Context(), "", append([]string{"slots"}, strings.Fields(args)...)...)
 		require.Equal(t, cli.ExitUsage, r.status, args)
-		require.Contains(t, r.stderr, want)
+		require.Equal(t, "boxcar: "+strings.Join(want, "; ")+"; see boxcar slots --help\n", r.stderr)
 	}
 	for _, command := range []string{"get", "mget", "scan", "slots", "drain", "undrain", "bench"} {
 		require.Contains(t, run(t.Context(), "", command, "--help").stdout, "--tls-ca")
@@ -51,7 +62,7 @@ func TestCommandsOverTLS(t *testing.T) {
 	r := run(t.Context(), "", "slots", "--servers", address, "--tls-ca", authority, "--token-file", token)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, address)
-	pool, err := (&security{ca: authority, tokenFile: token}).newPool([]string{address}, &boxcarrpc.PoolOptions{Name: "holder"})
+	pool, err := (&reach{security: security{ca: authority, tokenFile: token}}).newPool([]string{address}, &boxcarrpc.PoolOptions{Name: "holder"})
 	require.NoError(t, err)
 	defer pool.Close()
 	require.NoError(t, pool.WaitReady(t.Context()))

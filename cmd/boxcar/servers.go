@@ -2,33 +2,57 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/internal/cli"
 )
 
-// addServers adds the flag that says whom to ask.
-func addServers(flags *pflag.FlagSet, servers *[]string) {
-	flags.StringSliceVar(servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them; or file:PATH, "+
+// reach is the flags that say which servers are spoken to, how, and for how long.
+type reach struct {
+	servers  []string
+	timeout  time.Duration
+	security security
+}
+
+// addFlags adds the flags; about tells what the timeout is of.
+func (r *reach) addFlags(flags *pflag.FlagSet, timeout time.Duration, about string) {
+	flags.StringSliceVar(&r.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, with commas between them; or file:PATH, "+
 		"pattern:COUNT:ADDRESS with %d for the number, dns:HOST:PORT, srv:NAME, etcd://HOST:PORT/PREFIX, gossip://HOST:PORT")
+	flags.DurationVar(&r.timeout, "timeout", timeout, about)
+	r.security.addFlags(flags)
+}
+
+// check reports all that is impossible in the flags.
+func (r *reach) check() error {
+	var problems []error
+	if len(r.servers) == 0 {
+		problems = append(problems, cli.Usagef("--servers is empty; write HOST:PORT, or leave it out for 127.0.0.1:7070"))
+	} else if _, err := byname.Parse(joined(r.servers), slog.New(slog.DiscardHandler)); err != nil {
+		problems = append(problems, cli.Usagef("--servers: %w", err))
+	}
+	if r.timeout <= 0 {
+		problems = append(problems, cli.Usagef("--timeout %s: it must be over 0", r.timeout))
+	}
+	return errors.Join(append(problems, r.security.check())...)
 }
 
 // joined undoes what the flag has parted: a target may have commas of its own.
 func joined(servers []string) string { return strings.Join(servers, ",") }
 
-// addressesOf lists the servers that the flag names at present, for a command that
-// asks each of them.
-func addressesOf(ctx context.Context, env *cli.Env, servers []string, timeout time.Duration) (addresses []string, err error) {
-	if _, err := byname.Parse(joined(servers), env.Log); err != nil {
-		return nil, cli.Usagef("--servers: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// addresses lists the servers that the flag names at present, for a command that asks
+// each of them.
+func (r *reach) addresses(ctx context.Context, env *cli.Env) (addresses []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	list, err := byname.First(ctx, joined(servers), env.Log)
+	list, err := byname.First(ctx, joined(r.servers), env.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -36,4 +60,28 @@ func addressesOf(ctx context.Context, env *cli.Env, servers []string, timeout ti
 		addresses = append(addresses, s.Address)
 	}
 	return addresses, nil
+}
+
+// newPool makes a pool of some servers.
+func (r *reach) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.Pool, error) {
+	if err := r.security.apply(o); err != nil {
+		return nil, err
+	}
+	source, err := byname.Parse(joined(servers), o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return boxcarrpc.NewPool(source, o)
+}
+
+// explain says what a failed call to some servers means to the person who made it.
+func (r *reach) explain(servers []string, err error) error {
+	switch {
+	case errors.Is(err, boxcarrpc.ErrNoServer):
+		why := strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
+		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", servers, r.timeout, why)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %s; give a longer --timeout", r.timeout)
+	}
+	return err
 }

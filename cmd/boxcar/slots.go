@@ -25,11 +25,12 @@ among them.`,
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := o.check(command.Context(), env); err != nil {
+			servers, err := o.addresses(command.Context(), env)
+			if err != nil {
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)
-			for _, server := range o.servers {
+			for _, server := range servers {
 				board, err := o.ask(command.Context(), env, server, boxcarrpc.MethodBoard)
 				if err != nil {
 					return errors.Join(out.Flush(), err)

@@ -2,15 +2,12 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,23 +17,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/boxcarrpc/credentials"
 	"docstore/internal/cli"
+	"docstore/internal/door"
 )
 
 const (
 	// bundleTimeout is how long the daemon may take for one of the files.
 	bundleTimeout = 20 * time.Second
-	// maxBundleFile bounds what is taken of each.
-	maxBundleFile = 64 << 20
 	journalLines  = "5000"
 )
 
 // bundleFlags are those of the command.
 type bundleFlags struct {
-	url, output, dataDir, unit string
-	ca, tokenFile              string
-	certificate, key           string
+	address, output, dataDir, unit string
+	access                         door.Flags
 }
 
 func newBundle(env *cli.Env) *cobra.Command {
@@ -55,20 +49,18 @@ named in README.txt within and on standard error.`,
 		Example: `  docserviced bundle
   docserviced bundle --data /var/lib/docstore/index --output /tmp/bundle.tar.gz
   docserviced bundle --http https://be-1:7071 --tls-ca ca.crt --token-file me.token`,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return b.access.Check(b.address) },
 		RunE: func(command *cobra.Command, _ []string) error {
 			return b.run(command.Context(), env)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&b.url, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&b.address, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.StringVar(&b.output, "output", "", "file to write, which must not be there; empty: docserviced-HOST-TIME.tar.gz in this directory")
 	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list the files of; empty: they are not listed")
 	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit to take the journal of; empty: none")
-	flags.StringVar(&b.ca, "tls-ca", "", "authorities (PEM) that the daemon must have a certificate of; empty: the system's")
-	flags.StringVar(&b.certificate, "tls-cert", "", "certificate (PEM) to show to the daemon")
-	flags.StringVar(&b.key, "tls-key", "", "key of the certificate (PEM)")
-	flags.StringVar(&b.tokenFile, "token-file", "", "file with the token to show to the daemon")
+	b.access.Add(flags)
 	return command
 }
 
@@ -92,18 +84,18 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	if b.output == "" {
 		b.output = fmt.Sprintf("docserviced-%s-%s.tar.gz", host, now.Format("20060102T150405Z"))
 	}
-	client, base, token, err := b.client(env)
+	client, err := b.access.Open(bundleTimeout, env.Log)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
+	defer client.Close()
 	file, err := os.OpenFile(b.output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	w := newBundleWriter(file, now)
 	for _, f := range fromDaemon {
-		content, err := fetchFile(ctx, client, base+f.path, token)
+		content, err := client.Get(ctx, b.address, f.path)
 		w.add(f.file, content, err)
 	}
 	if b.unit != "" {
@@ -116,7 +108,7 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	w.add("machine.txt", machine(), nil)
 	missing := w.missing
-	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", base, now.Format(time.RFC3339), host, cli.Version(),
+	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", door.URL(b.address), now.Format(time.RFC3339), host, cli.Version(),
 		strings.Join(append(w.missing, ""), "\n")), nil)
 	if err := errors.Join(w.close(), file.Close()); err != nil {
 		return errors.Join(err, os.Remove(b.output))
@@ -126,62 +118,6 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	_, err = fmt.Fprintln(env.Stdout, b.output)
 	return err
-}
-
-// client makes what asks the daemon, and says at which URL and with which token.
-func (b *bundleFlags) client(env *cli.Env) (client *http.Client, base, token string, err error) {
-	base = strings.TrimSuffix(b.url, "/")
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
-	encrypted := strings.HasPrefix(base, "https://")
-	if b.tokenFile != "" {
-		if !encrypted {
-			return nil, "", "", cli.Usagef("--token-file: a token is not sent in plain text; give --http https://HOST:PORT")
-		}
-		read, err := credentials.Token(b.tokenFile, env.Log)
-		if err != nil {
-			return nil, "", "", err
-		}
-		if token, err = read(); err != nil {
-			return nil, "", "", err
-		}
-	}
-	transport := &http.Transport{}
-	if encrypted {
-		configure, err := credentials.ClientTLS(credentials.Files{CA: b.ca, Certificate: b.certificate, Key: b.key}, env.Log)
-		if err != nil {
-			return nil, "", "", err
-		}
-		var config *tls.Config
-		if config, err = configure(); err != nil {
-			return nil, "", "", err
-		}
-		transport.TLSClientConfig = config
-	}
-	return &http.Client{Transport: transport, Timeout: bundleTimeout}, base, token, nil
-}
-
-// fetchFile asks for one file.
-func fetchFile(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(response.Body, maxBundleFile))
-	// A daemon that is not ready says so with 503, and why.
-	if err == nil && response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
-		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(content))
-	}
-	return content, err
 }
 
 // A bundleWriter writes the archive and keeps the first error and what is missing.

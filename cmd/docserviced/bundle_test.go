@@ -119,5 +119,5 @@ func TestBundleOfADaemonThatIsDown(t *testing.T) {
 
 	r = run(t.Context(), "bundle", "--token-file", "t")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Contains(t, r.stderr, "a token is not sent in plain text")
+	require.Contains(t, r.stderr, "in which no token or certificate is shown; write https://HOST:PORT")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +17,9 @@ import (
 
 // readyPoll is how often a daemon that is to be entered looks whether it is ready.
 const readyPoll = 100 * time.Millisecond
+
+// maxWeight is the largest capacity of a server.
+const maxWeight = 1_000_000
 
 // entering is the flags that say where clients find the daemon.
 type entering struct {
@@ -33,18 +37,19 @@ func (e *entering) addFlags(flags *pflag.FlagSet) {
 }
 
 func (e *entering) check() error {
-	switch {
-	case e.discovery == "" && e.advertise != "":
-		return cli.Usagef("--advertise is for --discovery; give both")
-	case !(e.weight > 0 && e.weight <= 1e6):
-		return cli.Usagef("--weight %v: it must be over 0 and at most 1000000", e.weight)
-	case e.discovery == "":
-		return nil
+	var problems []error
+	if e.discovery == "" && e.advertise != "" {
+		problems = append(problems, cli.Usagef("--advertise is for --discovery; give both"))
 	}
-	if err := byname.CanRegister(e.discovery); err != nil {
-		return cli.Usagef("--discovery %v", err)
+	if !(e.weight > 0 && e.weight <= maxWeight) {
+		problems = append(problems, cli.Usagef("--weight %v: it must be over 0 and at most %d", e.weight, maxWeight))
 	}
-	return nil
+	if e.discovery != "" {
+		if err := byname.CanRegister(e.discovery); err != nil {
+			problems = append(problems, cli.Usagef("--discovery %w", err))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // enter has the daemon entered as soon as it is ready, until leave is called, which

@@ -160,6 +160,18 @@ func TestUsage(t *testing.T) {
 	require.Empty(t, entries, "a command that was misused has left something behind")
 }
 
+// TestMisuseOfServe: all that is impossible is told, by itself or together, in one line.
+func TestMisuseOfServe(t *testing.T) {
+	dir := t.TempDir()
+	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs", "--memory", "1MiB", "--grace", "-1s", "--http", "7071", "--max-conns", "0",
+		"--rate-burst", "3", "--otlp", "collector", "--weight", "0", "--advertise", "be-1:7070", "--client-rate", "fast")
+	require.Equal(t, cli.ExitUsage, r.status)
+	require.Equal(t, `docserviced: --client-rate "fast": write a number, such as 0.5 or 2000; --memory 1MiB: at least 16 MiB are needed; --grace -1s: it cannot be negative; `+
+		`--collection jobs: it must be NAME=QUEUEDIR; --http "7071": write an address as HOST:PORT, or :PORT for all of this machine; `+
+		`--max-conns 0: it must be within 1 and 16777216; --rate-burst is a part of --rate; give both; --otlp collector: must be a URL like http://collector:4318; `+
+		`--advertise is for --discovery; give both; --weight 0: it must be over 0 and at most 1000000; see docserviced serve --help`+"\n", r.stderr)
+}
+
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"demo", "--help"}, {"check", "--help"}, {"checkpoint", "--help"}} {
 		r := run(t.Context(), args...)

@@ -43,7 +43,7 @@ func (s *security) check(boxcar, grpc string) error {
 	problem := func(format string, args ...any) { problems = append(problems, cli.Usagef(format, args...)) }
 	encrypted := s.certificate != ""
 	if encrypted != (s.key != "") {
-		problem("--tls-cert and --tls-key go together")
+		problem("--tls-cert and --tls-key go together; give both")
 	}
 	if s.clientCA != "" && !encrypted {
 		problem("--tls-client-ca needs --tls-cert and --tls-key")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,7 +113,8 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	o.limits.addFlags(flags)
 	o.tracing.addFlags(flags)
 	o.entering.addFlags(flags)
-	cli.WithConfig(command, configPrefix, o.check)
+	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cli.WithConfig(command, configPrefix)
 }
 
 // check completes the options, or says all that is impossible in them.
@@ -130,18 +129,27 @@ func (o *daemonOptions) check() error {
 	if o.grace < 0 {
 		problems = append(problems, cli.Usagef("--grace %s: it cannot be negative", o.grace))
 	}
-	for flag, address := range map[string]string{"--boxcar": o.boxcar, "--http": o.http.address, "--grpc": o.grpc} {
-		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
-			problems = append(problems, cli.Usagef("%s %s: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
-		}
-	}
-	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	var err error
 	o.collections, err = parseCollections(o.collectionFlags)
-	if len(problems) == 0 { // what follows takes the addresses for ones
+	problems = append(problems, err)
+	if err := o.checkAddresses(); err != nil {
+		problems = append(problems, err)
+	} else { // they take the addresses for ones
 		problems = append(problems, o.security.check(o.boxcar, o.grpc), o.http.check(&o.security))
 	}
-	return errors.Join(append(problems, err, o.limits.check(), o.tracing.check(), o.entering.check())...)
+	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.entering.check())...)
+}
+
+// checkAddresses reports those of doors that are none.
+func (o *daemonOptions) checkAddresses() error {
+	var problems []error
+	for _, door := range [][2]string{{"--boxcar", o.boxcar}, {"--http", o.http.address}, {"--grpc", o.grpc}} {
+		flag, address := door[0], door[1]
+		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
+			problems = append(problems, cli.Usagef("%s %q: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // serve runs a daemon until ctx ends.

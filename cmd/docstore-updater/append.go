@@ -82,6 +82,7 @@ with --follow), and 1 if the rest of a file was not read.`,
   docstore-updater append --queue /srv/queue/jobs --resume --follow --flush-interval 50ms jobs.log
   docstore-updater append --queue /srv/queue/products --id-field sku products.csv
   docstore-updater append --queue /srv/queue/pages --format files /srv/www`,
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), env, args)
 		},
@@ -111,27 +112,26 @@ func formatNames() (names []string) {
 	return names
 }
 
-// check finds what is wrong with the flags.
+// check reports all that is impossible in the flags.
 func (o *appendOptions) check() error {
-	switch {
-	case o.idField == "":
-		return cli.Usagef("--id-field is empty")
-	case !slices.Contains(formatNames(), o.format):
-		return cli.Usagef("--format %s: it is one of %s", o.format, strings.Join(formatNames(), ", "))
-	case !slices.Contains(queue.Codecs(), o.codec):
-		return cli.Usagef("--codec %s: this build has %s", o.codec, strings.Join(queue.Codecs(), ", "))
-	case o.flushInterval < 0 || o.flushEvery < 0 || o.segmentAge < 0:
-		return cli.Usagef("--flush-interval, --flush-every and --segment-age cannot be negative")
-	case o.segmentSize <= 0 || o.segmentSize > queue.MaxSegmentBytes:
-		return cli.Usagef("--segment-size %s: it must be over 0 and at most %s", &o.segmentSize, cli.FormatBytes(queue.MaxSegmentBytes))
+	var problems []error
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, cli.Usagef(format, args...))
+		}
 	}
-	return nil
+	refuse(o.idField == "", "--id-field is empty; give the name of the field that holds the id")
+	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
+	refuse(!slices.Contains(queue.Codecs(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(queue.Codecs(), ", "))
+	refuse(o.flushInterval < 0, "--flush-interval %s: it cannot be negative", o.flushInterval)
+	refuse(o.flushEvery < 0, "--flush-every %d: it cannot be negative", o.flushEvery)
+	refuse(o.segmentAge < 0, "--segment-age %s: it cannot be negative", o.segmentAge)
+	refuse(o.segmentSize <= 0 || o.segmentSize > queue.MaxSegmentBytes,
+		"--segment-size %s: it must be over 0 and at most %s", &o.segmentSize, cli.FormatBytes(queue.MaxSegmentBytes))
+	return errors.Join(problems...)
 }
 
 func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (err error) {
-	if err := o.check(); err != nil {
-		return err
-	}
 	inputs, err := listInputs(args, records.Format(o.format), o.follow)
 	if err != nil {
 		return err

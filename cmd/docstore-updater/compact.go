@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,16 +43,20 @@ compact says so and exits with status 1.`,
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,
 		Args: cobra.NoArgs,
 	}
-	command.RunE = func(command *cobra.Command, _ []string) error {
+	command.PreRunE = func(*cobra.Command, []string) error {
+		var problems []error
 		if !(maxDead > 0 && maxDead <= 1) {
-			return cli.Usagef("--max-dead is %v; give a share above 0 and up to 1", maxDead)
+			problems = append(problems, cli.Usagef("--max-dead %v: it must be a share above 0 and up to 1, such as 0.5", maxDead))
 		}
 		if deleteAfter < 0 {
-			return cli.Usagef("--delete-after is %v; give a duration of 0 or more", deleteAfter)
+			problems = append(problems, cli.Usagef("--delete-after %s: it cannot be negative", deleteAfter))
 		}
 		if eraseAfter < 0 {
-			return cli.Usagef("--erase-deleted-older-than is %v; give a duration of 0 or more", eraseAfter)
+			problems = append(problems, cli.Usagef("--erase-deleted-older-than %s: it cannot be negative", eraseAfter))
 		}
+		return errors.Join(problems...)
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
 		return compact(command.Context(), env, dir, quiet, &queue.CompactOptions{
 			EraseDead: command.Flags().Changed("erase-deleted-older-than"), EraseAfter: eraseAfter,
 			MaxDead: maxDead, MemoryBytes: int64(memory), Now: env.Now,

@@ -36,6 +36,12 @@ The queue may be in use.`,
 		Example: `  docstore-updater dump --queue /srv/queue/jobs > jobs.ndjson
   docstore-updater dump --queue old | docstore-updater append --queue new --codec zstd`,
 		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if d.idField == "" {
+				return cli.Usagef("--id-field is empty; give the name of the field that holds the id")
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			return d.run(command.Context())
 		},
@@ -62,9 +68,6 @@ type dumper struct {
 }
 
 func (d *dumper) run(ctx context.Context) error {
-	if d.idField == "" {
-		return cli.Usagef("--id-field is empty")
-	}
 	if err := requireDir(d.dir); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/internal/cli"
+	"docstore/queue"
 )
 
 // asCommand in the environment makes the test binary the command itself, for
@@ -90,6 +91,16 @@ func TestUsage(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries, "a command that was misused has left something behind")
+}
+
+// TestMisuseOfAppend: all that is impossible is told in one line.
+func TestMisuseOfAppend(t *testing.T) {
+	r := run(t.Context(), strings.NewReader(""), "append", "--codec", "zip", "--format", "xml", "--id-field", "", "--flush-interval", "-1s", "--segment-age", "old", "--segment-size", "5GiB", "--flush-evry", "3")
+	require.Equal(t, cli.ExitUsage, r.status)
+	require.Equal(t, `docstore-updater: unknown flag --flush-evry; did you mean --flush-every?; --segment-age "old": write a duration, such as 250ms, 10s or 1h30m; `+
+		`--id-field is empty; give the name of the field that holds the id; --format xml: write one of `+strings.Join(formatNames(), ", ")+
+		`; --codec zip: this build has `+strings.Join(queue.Codecs(), ", ")+`; --flush-interval -1s: it cannot be negative; `+
+		`--segment-size 5GiB: it must be over 0 and at most 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
 }
 
 func TestHelp(t *testing.T) {

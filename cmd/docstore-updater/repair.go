@@ -76,10 +76,13 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 	unknown := 0
 	for _, file := range repaired {
 		unknown += file.LostRanges
-		printRepaired(out, file)
+		printRepaired(out, file, dryRun)
 	}
-	if err == nil && len(repaired) == 0 {
+	switch {
+	case err == nil && len(repaired) == 0:
 		out.Printf("nothing is damaged\n")
+	case dryRun:
+		out.Printf("nothing was changed; without --dry-run it is done\n")
 	}
 	if flushErr := out.Flush(); flushErr != nil {
 		return flushErr
@@ -104,7 +107,7 @@ func describeLoss(l queue.Loss) string {
 	return fmt.Sprintf("all from %s to before %s", l.From, l.To)
 }
 
-func printRepaired(out *cli.Output, file queue.RepairedFile) {
+func printRepaired(out *cli.Output, file queue.RepairedFile, dryRun bool) {
 	for _, damage := range file.Damage {
 		out.Printf("damaged: %s\n", damage)
 	}
@@ -130,5 +133,9 @@ func printRepaired(out *cli.Output, file queue.RepairedFile) {
 	if file.UnprovenExpiries > 0 {
 		parts = append(parts, fmt.Sprintf("%s expiries kept from damaged bytes", cli.FormatCount(file.UnprovenExpiries)))
 	}
-	out.Printf("; %s holds it now: %s\n", file.Rewrite, strings.Join(parts, ", "))
+	verb := "holds it now"
+	if dryRun {
+		verb = "would hold it"
+	}
+	out.Printf("; %s %s: %s\n", file.Rewrite, verb, strings.Join(parts, ", "))
 }

@@ -84,6 +84,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	// What goes wrong before a command's own code runs is a matter of usage.
 	running := false
 	addLogging(env, root, func() { running = true })
+	tellAll(root, args)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
@@ -115,6 +116,15 @@ func wrap(command *cobra.Command, started func()) {
 }
 
 // NeedsCommand is the RunE of a command that only holds other commands.
-func NeedsCommand(command *cobra.Command, _ []string) error {
-	return Usagef("a command is missing")
+func NeedsCommand(command *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return Usagef("a command is missing")
+	}
+	var names []string
+	for _, child := range command.Commands() {
+		if !child.Hidden {
+			names = append(names, child.Name())
+		}
+	}
+	return Usagef("%w", unknown("command", given[0], names))
 }

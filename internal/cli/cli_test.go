@@ -38,7 +38,7 @@ func TestExitStatusAndErrors(t *testing.T) {
 			command.Flags().Int("n", 0, "a number")
 			root.AddCommand(command)
 		}
-		add("good", nil)
+		add("good [ID]", nil)
 		add("bad", errors.New("opening x: broken"))
 		add("lines", errors.New("first\nsecond"))
 		add("placed", fmt.Errorf("wrapped: %w", Bare(errors.New("file:7: wrong"))))
@@ -55,12 +55,12 @@ func TestExitStatusAndErrors(t *testing.T) {
 		{"lines", ExitFailure, "tool: first; second\n"},
 		{"placed", ExitFailure, "wrapped: file:7: wrong\n"},
 		{"misused", ExitUsage, "tool: --n is odd; see tool misused --help\n"},
-		{"good --n x", ExitUsage, `tool: invalid argument "x" for "--n" flag: strconv.ParseInt: parsing "x": invalid syntax; see tool good --help` + "\n"},
-		{"good --unknown", ExitUsage, "tool: unknown flag: --unknown; see tool good --help\n"},
-		{"good a b", ExitUsage, "tool: accepts at most 1 arg(s), received 2; see tool good --help\n"},
-		{"nonsense", ExitUsage, `tool: unknown command "nonsense" for "tool"; see tool --help` + "\n"},
+		{"good --n x", ExitUsage, `tool: --n "x": write a whole number; see tool good --help` + "\n"},
+		{"good --unknown", ExitUsage, "tool: unknown flag --unknown; --help lists what there is; see tool good --help\n"},
+		{"good a b", ExitUsage, `tool: too many or too few arguments, "a" "b"; write tool good [ID]; see tool good --help` + "\n"},
+		{"nonsense", ExitUsage, "tool: unknown command nonsense; --help lists what there is; see tool --help\n"},
 		{"", ExitUsage, "tool: a command is missing; see tool --help\n"},
-		{"good --log-level loud", ExitUsage, `tool: invalid argument "loud" for "--log-level" flag: slog: level string "loud": unknown name; see tool good --help` + "\n"},
+		{"good --log-level loud", ExitUsage, `tool: --log-level "loud": write DEBUG, INFO, WARN or ERROR; see tool good --help` + "\n"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			env := newTestEnv()

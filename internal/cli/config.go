@@ -35,15 +35,16 @@ type Setting struct {
 // with its place and what to write instead.
 //
 // prefix is that of the variables, such as DOCSERVICED. A variable that is a flag of
-// another command of the same program is passed over. check, unless it is nil, finds
-// what is impossible in the values, and is reported along with the rest. The settings
-// are there once the command runs: see Settings.
-func WithConfig(command *cobra.Command, prefix string, check func() error) {
+// another command of the same program is passed over. The PreRunE that the command has
+// comes behind, to find what is impossible in the values, and is reported along with
+// the rest. The settings are there once the command runs: see Settings.
+func WithConfig(command *cobra.Command, prefix string) {
 	command.Flags().String(ConfigFlag, "", "YAML file of settings, with these flags as keys")
-	command.PreRunE = func(c *cobra.Command, _ []string) error {
+	check := command.PreRunE
+	command.PreRunE = func(c *cobra.Command, given []string) error {
 		err := configure(c, prefix, os.Environ())
 		if check != nil {
-			err = errors.Join(err, check())
+			err = errors.Join(err, check(c, given))
 		}
 		return err
 	}
@@ -135,7 +136,7 @@ func fromEnvironment(command *cobra.Command, prefix string, environ []string) (p
 		if f.Changed {
 			continue // the command line says otherwise
 		}
-		if err := set(flags, f, []string{value}, name); err != nil {
+		if err := set(flags, f, []string{value}, name, name); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -186,7 +187,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 		if f.Changed {
 			continue // the command line or the environment says otherwise
 		}
-		if err := set(flags, f, values, place); err != nil {
+		if err := set(flags, f, values, place, place+": "+f.Name); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -217,24 +218,21 @@ func scalars(node *yaml.Node) ([]string, error) {
 	return nil, errors.New("want a value or a list of values")
 }
 
-// set gives a flag its values. source is told with what is wrong.
-func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, source string) error {
+// set gives a flag its values, which come from source. written is what is told with
+// what is wrong.
+func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, source, written string) error {
 	list, repeatable := f.Value.(pflag.SliceValue)
 	if len(values) != 1 && !repeatable {
-		return fmt.Errorf("%s: --%s takes one value, not a list", source, f.Name)
+		return fmt.Errorf("%s: write one value, not a list", written)
 	}
 	for _, value := range values {
 		if err := flags.Set(f.Name, value); err != nil {
-			var invalid *pflag.InvalidValueError
-			if errors.As(err, &invalid) {
-				err = invalid.Unwrap()
-			}
-			return fmt.Errorf("%s: %s: %q: %w", source, f.Name, value, err)
+			return wrongValue(written, f, value, err)
 		}
 	}
 	if len(values) == 0 { // an empty list
 		if err := list.Replace(nil); err != nil {
-			return fmt.Errorf("%s: %s: %w", source, f.Name, err)
+			return fmt.Errorf("%s: %w", written, err)
 		}
 	}
 	return flags.SetAnnotation(f.Name, sourceAnnotation, []string{source})
@@ -252,7 +250,7 @@ func mapKeys(m map[string]*pflag.Flag) []string {
 // unknown is the error for a name that is none of those known, with the one that was
 // probably meant.
 func unknown(what, name string, known []string) error {
-	closest, least := "", len(name)/2+1
+	closest, least := "", len(strings.TrimLeft(name, "-"))/2+1
 	for _, candidate := range known {
 		if d := distance(name, candidate); d < least {
 			closest, least = candidate, d

@@ -39,13 +39,13 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 		}}
 		memory := Size(64 << 20)
 		flags := command.Flags()
-		flags.StringArray("collection", nil, "")
+		flags.StringArray("collection", nil, "collections that are served")
 		flags.StringSlice("memcached", nil, "")
 		flags.Var(&memory, "memory", "")
 		flags.Duration("grace", time.Second, "")
 		flags.Bool("quiet", false, "")
 		require.NoError(t, command.MarkFlagRequired("collection"))
-		WithConfig(command, "TESTD", nil)
+		WithConfig(command, "TESTD")
 		root.AddCommand(command)
 		return root
 	}, env, append([]string{"serve"}, args...))
@@ -95,10 +95,10 @@ func TestConfigRefused(t *testing.T) {
 	}{
 		{"several at once", "collections: jobs=/srv\nmemory: lots\ngrace: [1s, 2s]\nquiet: {a: b}\n", []string{"TESTD_MEMROY=1", "TESTD_QUIET=perhaps"}, []string{
 			"unknown variable TESTD_MEMROY; did you mean TESTD_MEMORY?",
-			`TESTD_QUIET: quiet: "perhaps": `,
+			`TESTD_QUIET "perhaps": write true or false`,
 			"FILE:1: unknown key collections; did you mean collection?",
-			`FILE:2: memory: "lots": "lots" is not a size such as 64MiB, 64MB or 4096`,
-			"FILE:3: --grace takes one value, not a list",
+			`FILE:2: memory "lots": write a size, such as 64MiB, 1.5GB or 4096`,
+			"FILE:3: grace: write one value, not a list",
 			"FILE:4: quiet: want a value or a list of values",
 		}},
 		{"twice", "collection: a=b\nmemory: 1GiB\nmemory: 2GiB\n", nil, []string{"FILE:3: memory is there twice"}},
@@ -106,7 +106,7 @@ func TestConfigRefused(t *testing.T) {
 		{"nothing close", "xyzzy: 1\n", nil, []string{"FILE:1: unknown key xyzzy; --help lists what there is"}},
 		{"no mapping", "- a\n- b\n", nil, []string{`FILE:1: want lines of the form "flag: value"`}},
 		{"no YAML", "a: b: c\n", nil, []string{"FILE: yaml: "}},
-		{"nothing given", "# nothing\n", nil, []string{`required flag(s) "collection" not set`}},
+		{"nothing given", "# nothing\n", nil, []string{"--collection is missing: give the collections that are served"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, problem := configured(t, test.file, test.environ)
@@ -142,7 +142,8 @@ func TestConfigOfSeveralCommands(t *testing.T) {
 		get, slots := &cobra.Command{Use: "get", RunE: run}, &cobra.Command{Use: "slots", RunE: run}
 		get.Flags().String("collection", "", "")
 		slots.Flags().String("servers", "", "")
-		WithConfig(slots, "TESTD", func() error { return Usagef("--servers is empty") })
+		slots.PreRunE = func(*cobra.Command, []string) error { return Usagef("--servers is empty") }
+		WithConfig(slots, "TESTD")
 		root.AddCommand(get, slots)
 		return root
 	}, &Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}, []string{"slots"})

@@ -143,14 +143,9 @@ func TestClients(t *testing.T) {
 	require.Len(t, shownBoard(b, "few").Slots, 10)
 }
 
-func TestFormats(t *testing.T) {
-	for want, got := range map[string]string{
-		"0 s": formatSeconds(0), "12 µs": formatSeconds(12e-6), "3.5 ms": formatSeconds(3.5e-3), "2.0 s": formatSeconds(2),
-		"1 min 5 s": formatSeconds(65), "3 h 2 min": formatDuration(3*time.Hour + 2*time.Minute),
-		"2 d 1 h": formatDuration(49 * time.Hour), "50.0 %": formatPercent(1, 2), "0 %": formatPercent(1, 0),
-	} {
-		require.Equal(t, want, got)
-	}
+func TestFormatPercent(t *testing.T) {
+	require.Equal(t, "50.0 %", formatPercent(1, 2))
+	require.Equal(t, "0 %", formatPercent(1, 0))
 }
 
 func TestStack(t *testing.T) {

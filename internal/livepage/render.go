@@ -25,11 +25,11 @@ const (
 var functions = template.FuncMap{
 	"bytes":    formatBytes,
 	"count":    formatCount,
-	"duration": formatDuration,
-	"seconds":  formatSeconds,
+	"duration": cli.FormatDuration,
+	"seconds":  cli.FormatSeconds,
 	"percent":  func(part, whole any) string { return formatPercent(number(part), number(whole)) },
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"ago":      func(now, then time.Time) string { return formatDuration(now.Sub(then)) },
+	"ago":      func(now, then time.Time) string { return cli.FormatDuration(now.Sub(then)) },
 	"per":      func(v float64) string { return cli.FormatCount(int64(math.Round(v))) },
 	"fixed":    func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) },
 	"memory":   memoryBar,
@@ -74,47 +74,19 @@ func formatPercent(part, whole float64) string {
 	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
 }
 
-// formatDuration writes a duration with two units at most: "3 h 12 min".
-func formatDuration(d time.Duration) string {
-	switch d = max(0, d); {
-	case d >= 24*time.Hour:
-		return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return formatSeconds(d.Seconds())
-}
-
-// formatSeconds writes seconds in the unit that fits.
-func formatSeconds(s float64) string {
-	switch {
-	case s <= 0:
-		return "0 s"
-	case s < 1e-3:
-		return strconv.FormatFloat(s*1e6, 'f', 0, 64) + " µs"
-	case s < 1:
-		return strconv.FormatFloat(s*1e3, 'f', 1, 64) + " ms"
-	case s < 60:
-		return strconv.FormatFloat(s, 'f', 1, 64) + " s"
-	}
-	return formatDuration(time.Duration(s * float64(time.Second)))
-}
-
 func perSecond(v float64) string { return cli.FormatCount(int64(math.Round(v))) + "/s" }
 
 // figures are the graphs at the head of the page.
 func figures(v view) []template.HTML {
 	charts := []template.HTML{
 		chart("Requests", perSecond, series{"", requestsPerSecond(v.Samples)}),
-		chart("Latency", formatSeconds, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
+		chart("Latency", cli.FormatSeconds, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
 		chart("Slots", perSecond, series{"leased", leasesPerSecond(v.Samples)}, series{"refused", refusedPerSecond(v.Samples)}),
 	}
 	for _, c := range v.Collections {
 		charts = append(charts,
 			chart("Documents of "+c.Name, perSecond, series{"", documentsPerSecond(v.Samples, c.Name)}),
-			chart("Visible after, "+c.Name, formatSeconds, series{"", visibleAfter(v.Samples, c.Name)}),
+			chart("Visible after, "+c.Name, cli.FormatSeconds, series{"", visibleAfter(v.Samples, c.Name)}),
 			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, series{"", lagBytes(v.Samples, c.Name)}))
 	}
 	return charts

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"docstore/internal/cli"
+	"docstore/internal/door"
+	"docstore/internal/livepage"
+)
+
+// minTopInterval is how often a daemon gathers its status at most.
+const minTopInterval = time.Second
+
+// Control sequences of terminals.
+const (
+	hideCursor = "\x1b[?25l\x1b[2J"
+	showCursor = "\x1b[?25h"
+	goHome     = "\x1b[H"
+	clearRest  = "\x1b[K"
+	clearBelow = "\x1b[J"
+)
+
+// top is the flags of the command.
+type top struct {
+	doors             []string
+	interval, timeout time.Duration
+	once              bool
+	access            door.Flags
+	// size is that of the terminal; false: there is none.
+	size func() (width, height int, ok bool)
+}
+
+func newTop(env *cli.Env) *cobra.Command {
+	t := top{size: terminalSize}
+	command := &cobra.Command{
+		Use:   "top --http A,B,...",
+		Short: "Watch how daemons are doing, in a terminal",
+		Long: `Top asks daemons over HTTP for their status, once an interval, and shows it until
+Ctrl-C: requests and how long they took, how far each collection is behind its queue,
+and the slots that are given out, with their clients. Of several daemons it shows a
+line each. Rates are of the last interval, percentiles of the last ten seconds.
+
+A daemon that does not answer is shown as such, and asked again. With --once, or
+where standard output is no terminal, top shows one interval and ends; the exit
+status is then 1 if a daemon did not answer.
+
+The same and more is on each daemon's page: http://127.0.0.1:7071/ on its host.`,
+		Example: `  boxcar top
+  boxcar top --http be-1:7071,be-2:7071 --interval 5s
+  boxcar top --http https://be-1:7071 --tls-ca ca.crt --token-file me.token --once`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return t.check() },
+		RunE: func(command *cobra.Command, _ []string) error {
+			return t.run(command.Context(), env)
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&t.doors, "http", []string{"127.0.0.1:7071"}, "the daemons' --http, as HOST:PORT or https://HOST:PORT, with commas between them")
+	flags.DurationVar(&t.interval, "interval", time.Second, "how often they are asked")
+	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
+	flags.BoolVar(&t.once, "once", false, "show one interval and end")
+	t.access.Add(flags)
+	return command
+}
+
+// check reports all that is impossible in the flags.
+func (t *top) check() error {
+	var problems []error
+	if len(t.doors) == 0 {
+		problems = append(problems, cli.Usagef("--http is empty; write HOST:PORT, or leave it out for 127.0.0.1:7071"))
+	}
+	if t.interval < minTopInterval {
+		problems = append(problems, cli.Usagef("--interval %s: it must be at least %s", t.interval, minTopInterval))
+	}
+	if t.timeout <= 0 {
+		problems = append(problems, cli.Usagef("--timeout %s: it must be over 0", t.timeout))
+	}
+	return errors.Join(append(problems, t.access.Check(t.doors...))...)
+}
+
+// terminalSize is that of standard output.
+func terminalSize() (width, height int, ok bool) {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	return width, height, err == nil
+}
+
+// reading is what a daemon has said at two moments.
+type reading struct {
+	door        string
+	before, now *livepage.Status // nil: nothing as yet
+	err         error            // why it does not answer now
+}
+
+func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
+	client, err := t.access.Open(t.timeout, env.Log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	readings := make([]reading, len(t.doors))
+	for i, address := range t.doors {
+		readings[i].door = address
+	}
+	ticker := time.NewTicker(t.interval)
+	defer ticker.Stop()
+	if _, _, ok := t.size(); !ok || t.once {
+		return t.showOnce(ctx, env, client, readings, ticker.C)
+	}
+	out := cli.NewOutput(env.Stdout)
+	out.Printf(hideCursor)
+	defer func() {
+		out.Printf(showCursor)
+		err = errors.Join(err, out.Flush())
+	}()
+	for {
+		t.ask(ctx, client, readings)
+		if ctx.Err() != nil {
+			return nil
+		}
+		width, height, _ := t.size()
+		out.Printf(goHome)
+		lines := fit(frame(readings, env.Now()), width, height)
+		for i, line := range lines {
+			out.Printf("%s%s", line, clearRest)
+			if i < len(lines)-1 { // a newline in the last line would scroll
+				out.Printf("\r\n")
+			}
+		}
+		out.Printf(clearBelow)
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// showOnce shows an interval.
+func (t *top) showOnce(ctx context.Context, env *cli.Env, client *door.Client, readings []reading, interval <-chan time.Time) error {
+	t.ask(ctx, client, readings)
+	select {
+	case <-interval:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t.ask(ctx, client, readings)
+	out := cli.NewOutput(env.Stdout)
+	for _, line := range frame(readings, env.Now()) {
+		out.Printf("%s\n", line)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	for _, r := range readings {
+		if r.err != nil {
+			return fmt.Errorf("%s does not answer: %w; is docserviced running there, with --http?", r.door, r.err)
+		}
+	}
+	return nil
+}
+
+// ask asks all daemons at once.
+func (t *top) ask(ctx context.Context, client *door.Client, readings []reading) {
+	var asking sync.WaitGroup
+	for i := range readings {
+		asking.Go(func() { readings[i].ask(ctx, client) })
+	}
+	asking.Wait()
+}
+
+func (r *reading) ask(ctx context.Context, client *door.Client) {
+	body, err := client.Get(ctx, r.door, "/api/v1/status")
+	status := &livepage.Status{}
+	if err == nil {
+		err = json.Unmarshal(body, status)
+	}
+	if r.err = err; err != nil {
+		r.before, r.now = nil, nil
+		return
+	}
+	switch {
+	case r.now != nil && r.now.Time.Equal(status.Time): // it has not gathered another one yet
+	case r.now != nil && r.now.Started.Equal(status.Started):
+		r.before, r.now = r.now, status
+	default: // the first of a process: its counts began anew
+		r.before, r.now = nil, status
+	}
+}

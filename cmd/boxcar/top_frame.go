@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"docstore/internal/cli"
+	"docstore/internal/livepage"
+)
+
+// frame is what top shows: all of one daemon, or a line of each.
+func frame(readings []reading, now time.Time) []string {
+	if len(readings) == 1 && readings[0].now != nil {
+		return readings[0].frame(now)
+	}
+	f := framed{}
+	f.line("%d daemons, %s", len(readings), now.Format(time.TimeOnly))
+	f.line("")
+	f.table("daemon\tstate\trequests/s\tp99\tin flight\tslots\terrors/s\trefused/s\tbehind\tvisible after\t", func(row func(string, ...any)) {
+		for _, r := range readings {
+			r.row(row)
+		}
+	})
+	return f.lines
+}
+
+// row is a daemon in a line.
+func (r *reading) row(row func(string, ...any)) {
+	switch {
+	case r.err != nil:
+		row("%s\tdoes not answer: %v\t", r.door, r.err)
+		return
+	case r.now == nil:
+		row("%s\t-\t", r.door)
+		return
+	}
+	s := r.now
+	p99, behind, visible := 0.0, int64(0), 0.0
+	for _, l := range s.Latencies {
+		p99 = max(p99, l.P99)
+	}
+	for _, c := range s.Collections {
+		behind, visible = max(behind, c.LagBytes), max(visible, c.VisibleAfter)
+	}
+	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t", r.door, state(s),
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), cli.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }),
+		cli.FormatBytes(behind), cli.FormatSeconds(visible))
+}
+
+// state is that of a daemon in a word or two.
+func state(s *livepage.Status) string {
+	faults := 0
+	for _, c := range s.Collections {
+		faults += len(c.Faults) + c.MoreFaults
+	}
+	switch {
+	case s.Ending:
+		return "ending"
+	case !s.Ready:
+		return "not ready"
+	case s.Boxcar.Draining:
+		return "draining"
+	case faults > 0:
+		return fmt.Sprintf("ready, %d faults", faults)
+	}
+	return "ready"
+}
+
+// frame is a daemon in full.
+func (r *reading) frame(now time.Time) []string {
+	s, f := r.now, framed{}
+	b := &s.Boxcar
+	f.line("docserviced %s, %s, up %s, %s", s.Host, state(s), cli.FormatDuration(s.Time.Sub(s.Started)), now.Format(time.TimeOnly))
+	f.line("boxcar %s: %s requests/s, %s errors/s, %s refused/s, %d in flight; %d slots, lowest free %d, %s leases/s; %d connections", b.Address,
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }),
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }), b.InFlight, len(b.Slots)+b.More, b.LowestFree,
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Leases }), b.Connections)
+	m := &s.Memory
+	f.line("memory: memtables %s, filters %s, merges %s, of %s; Go holds %s", cli.FormatBytes(m.MemtableBytes), cli.FormatBytes(m.FilterBytes),
+		cli.FormatBytes(m.MergeBytes), cli.FormatBytes(m.BudgetBytes), cli.FormatBytes(m.GoHeapBytes))
+	f.line("")
+	f.table("collection\tdocuments\tfound/s\tnot found/s\tunavailable/s\tbehind\tvisible after\tfaults\t", func(row func(string, ...any)) {
+		for i := range s.Collections {
+			c := &s.Collections[i]
+			gets := func(of func(livepage.Gets) uint64) string {
+				return r.rate(func(s *livepage.Status) uint64 { return of(collection(s, c.Name).Gets) })
+			}
+			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, cli.FormatCount(c.Queue.Documents),
+				gets(func(g livepage.Gets) uint64 { return g.Found }), gets(func(g livepage.Gets) uint64 { return g.NotFound }),
+				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), cli.FormatSeconds(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
+		}
+	})
+	f.line("")
+	f.table("door\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {
+		for _, l := range s.Latencies {
+			if l.Total > 0 {
+				row("%s\t%s\t%s\t%s\t%s\t", l.Door, l.Method, cli.FormatCount(int64(math.Round(l.PerSecond))), cli.FormatSeconds(l.P50), cli.FormatSeconds(l.P99))
+			}
+		}
+	})
+	f.line("")
+	r.slots(&f)
+	return f.lines
+}
+
+// slots lists what is given out.
+func (r *reading) slots(f *framed) {
+	before := map[int]livepage.Slot{}
+	if r.before != nil {
+		for _, slot := range r.before.Boxcar.Slots {
+			before[slot.Number] = slot
+		}
+	}
+	slots := slices.SortedFunc(slices.Values(r.now.Boxcar.Slots), func(a, b livepage.Slot) int { return cmp.Compare(a.Number, b.Number) })
+	f.table("slot\tclient\taddress\tage\trequests\tper second\terrors\tstate\t", func(row func(string, ...any)) {
+		for _, s := range slots {
+			use, client, perSecond := "free", s.Client, "-"
+			if s.Busy {
+				use = "busy"
+			}
+			if s.Identity != "" {
+				client += " as " + s.Identity
+			}
+			// Another lease of the number has counts of its own.
+			if was, ok := before[s.Number]; ok && was.Address == s.Address && was.Age <= s.Age && was.Requests <= s.Requests {
+				perSecond = r.perSecond(s.Requests - was.Requests)
+			}
+			row("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", s.Number, client, s.Address, cli.FormatSeconds(s.Age),
+				cli.FormatCount(int64(s.Requests)), perSecond, cli.FormatCount(int64(s.Errors)), use)
+		}
+	})
+	if more := r.now.Boxcar.More; more > 0 {
+		f.line("and %s more", cli.FormatCount(int64(more)))
+	}
+}
+
+// rate is how a count has risen since the reading before, "-" if there was none.
+func (r *reading) rate(count func(*livepage.Status) uint64) string {
+	if r.before == nil {
+		return "-"
+	}
+	return r.perSecond(count(r.now) - min(count(r.before), count(r.now)))
+}
+
+// perSecond is what so many since the reading before are in a second.
+func (r *reading) perSecond(n uint64) string {
+	seconds := r.now.Time.Sub(r.before.Time).Seconds()
+	if seconds <= 0 { // its clock was set back
+		return "-"
+	}
+	return cli.FormatCount(int64(math.Round(float64(n) / seconds)))
+}
+
+// collection is the one of a name; one that was not there has counted nothing.
+func collection(s *livepage.Status, name string) livepage.Collection {
+	for _, c := range s.Collections {
+		if c.Name == name {
+			return c
+		}
+	}
+	return livepage.Collection{}
+}
+
+// framed collects lines.
+type framed struct{ lines []string }
+
+func (f *framed) line(format string, args ...any) {
+	f.lines = append(f.lines, fmt.Sprintf(format, args...))
+}
+
+// table adds rows below a head, cells of which are ended by tabs.
+func (f *framed) table(head string, rows func(row func(string, ...any))) {
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, head) // writing to memory does not fail
+	rows(func(format string, args ...any) { _, _ = fmt.Fprintf(table, format+"\n", args...) })
+	_ = table.Flush()
+	for line := range strings.Lines(text.String()) {
+		f.lines = append(f.lines, strings.TrimRight(line, " \n"))
+	}
+}
+
+// fit cuts lines to a terminal's size.
+func fit(lines []string, width, height int) []string {
+	lines = slices.Clone(lines[:min(len(lines), max(height, 0))])
+	for i, line := range lines {
+		if utf8.RuneCountInString(line) > width {
+			lines[i] = string([]rune(line)[:max(width, 0)])
+		}
+	}
+	return lines
+}

@@ -1,0 +1,115 @@
+// Package door asks daemons over HTTP, for the commands that look at them. An address is
+// HOST:PORT or http://HOST:PORT for plain text, https://HOST:PORT for TLS.
+package door
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"docstore/boxcarrpc/credentials"
+	"docstore/internal/cli"
+)
+
+// MaxAnswerBytes is how much of an answer is taken.
+const MaxAnswerBytes = 64 << 20
+
+// Flags say how daemons are asked.
+type Flags struct {
+	CA, Certificate, Key, TokenFile string
+}
+
+// Add adds the flags to a command's.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.CA, "tls-ca", "", "authorities (PEM) that the daemon must have a certificate of; empty: the system's")
+	flags.StringVar(&f.Certificate, "tls-cert", "", "certificate (PEM) to show to the daemon")
+	flags.StringVar(&f.Key, "tls-key", "", "key of the certificate (PEM)")
+	flags.StringVar(&f.TokenFile, "token-file", "", "file with the token to show to the daemon")
+}
+
+// Check reports all that does not go together, with the addresses or by itself.
+func (f *Flags) Check(addresses ...string) error {
+	var problems []error
+	for _, address := range addresses {
+		if !encrypted(address) && *f != (Flags{}) {
+			problems = append(problems, cli.Usagef("--http %s is plain text, in which no token or certificate is shown; write https://HOST:PORT", address))
+		}
+	}
+	if (f.Certificate == "") != (f.Key == "") {
+		problems = append(problems, cli.Usagef("--tls-cert and --tls-key go together; give both"))
+	}
+	return errors.Join(problems...)
+}
+
+func encrypted(address string) bool { return strings.HasPrefix(address, "https://") }
+
+// URL is what an address stands for.
+func URL(address string) string {
+	if address = strings.TrimSuffix(address, "/"); strings.Contains(address, "://") {
+		return address
+	}
+	return "http://" + address
+}
+
+// A Client asks daemons. It is safe for concurrent use.
+type Client struct {
+	http  *http.Client
+	token func() (string, error) // nil: none
+}
+
+// Open reads the files that the flags name. An answer may take timeout.
+func (f *Flags) Open(timeout time.Duration, logger *slog.Logger) (*Client, error) {
+	transport := &http.Transport{}
+	c := &Client{http: &http.Client{Transport: transport, Timeout: timeout}}
+	if *f == (Flags{}) {
+		return c, nil // by the system's authorities, if over TLS
+	}
+	configure, err := credentials.ClientTLS(credentials.Files{CA: f.CA, Certificate: f.Certificate, Key: f.Key}, logger)
+	if err != nil {
+		return nil, err
+	}
+	if transport.TLSClientConfig, err = configure(); err != nil {
+		return nil, err
+	}
+	if f.TokenFile != "" {
+		c.token, err = credentials.Token(f.TokenFile, logger)
+	}
+	return c, err
+}
+
+// Close lets go of connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Get asks the daemon at an address for what it has at a path. A daemon that is not ready
+// says why with 503, which is an answer like any other.
+func (c *Client) Get(ctx context.Context, address, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, URL(address)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != nil {
+		token, err := c.token()
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswerBytes))
+	if err == nil && response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
+		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(content))
+	}
+	return content, err
+}
