@@ -73,7 +73,7 @@ Failed calls count in the times like others.`,
 		},
 	}
 	flags := command.Flags()
-	b.reach.addFlags(flags, 5*time.Second, "longest to wait for an answer")
+	b.addFlags(flags, 5*time.Second, "longest to wait for an answer")
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file of the ids of documents to fetch, a line each; - for standard input")
 	b.size = 1 << 10
