@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries = dir
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "docstore/cmd/...", "docstore/examples/frontend")
+		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "docstore/cmd/...", "docstore/examples/...")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
 			return 1
@@ -41,34 +43,20 @@ func TestMain(m *testing.M) {
 
 // A step is a block that is run, and what it is to print.
 type step struct {
-	line     int // of the page
-	commands string
-	output   string
-	checked  bool // there is an output block
+	block
+	output  string
+	checked bool // there is an output block
 }
 
-// parse finds the steps of a page.
-func parse(page string) (steps []step) {
-	var block []string
-	fence := "" // of the block that we are in; empty: none
-	began := 0
-	for number, line := range strings.Split(page, "\n") {
-		switch {
-		case fence == "" && strings.HasPrefix(line, "```"):
-			fence, block, began = strings.TrimSpace(line), nil, number+1
-		case fence != "" && line == "```":
-			text := strings.Join(append(block, ""), "\n")
-			switch fence {
-			case "```sh run":
-				steps = append(steps, step{line: began, commands: text})
-			case "```output":
-				if last := len(steps) - 1; last >= 0 {
-					steps[last].output, steps[last].checked = text, true
-				}
-			}
-			fence = ""
-		case fence != "":
-			block = append(block, line)
+// stepsOf are those of a page.
+func stepsOf(blocks []block) (steps []step) {
+	for _, b := range blocks {
+		switch b.info {
+		case "sh run", setUp:
+			steps = append(steps, step{block: b})
+		case "output":
+			last := &steps[len(steps)-1]
+			last.output, last.checked = b.text, true
 		}
 	}
 	return steps
@@ -91,21 +79,46 @@ func pattern(output string) string {
 type shell struct {
 	in       io.WriteCloser
 	out      *bufio.Reader
-	to, from *strings.Replacer // ports of the page for free ones, and back
+	to, from *strings.Replacer // what the page says for what is there, and back
 }
+
+// patience is how long a page may take. It only ends one that would hang.
+const patience = 3 * time.Minute
 
 const sentinel = "=== the step has ended ==="
 
-func startShell(t *testing.T) *shell {
+// ports and hosts are what pages name.
+var (
+	ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "8080", "2379", "2380", "7946", "11211"}
+	hosts = []string{"10.0.0.1:7070", "10.0.0.2:7070"}
+	paths = []string{"/srv/", "/etc/docstore/", "/var/lib/docstore/"}
+)
+
+// scenery makes the directories that a page names below dir, and returns what exchanges
+// names of the page for those that are there, and back.
+func scenery(t *testing.T, dir string) (to, from *strings.Replacer) {
 	t.Helper()
 	var there, back []string
-	for _, port := range []string{"7070", "7071", "7072", "7170", "7171", "8080"} {
-		free := freePort(t)
-		there, back = append(there, ":"+port, ":"+free), append(back, ":"+free, ":"+port)
+	exchange := func(named, is string) { there, back = append(there, named, is), append(back, is, named) }
+	for _, host := range hosts {
+		exchange(host, "127.0.0.1:"+freePort(t))
 	}
-	s := &shell{to: strings.NewReplacer(there...), from: strings.NewReplacer(back...)}
+	for _, port := range ports {
+		exchange(":"+port, ":"+freePort(t))
+	}
+	for _, path := range paths {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
+		exchange(path, dir+path)
+	}
+	return strings.NewReplacer(there...), strings.NewReplacer(back...)
+}
+
+func startShell(t *testing.T) *shell {
+	t.Helper()
 	cmd := exec.Command("bash", "--norc", "--noprofile")
 	cmd.Dir = t.TempDir()
+	s := &shell{}
+	s.to, s.from = scenery(t, cmd.Dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // daemons that a page leaves running are in it
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -120,9 +133,17 @@ func startShell(t *testing.T) *shell {
 	s.out = bufio.NewReader(out)
 	require.NoError(t, cmd.Start())
 	require.NoError(t, writer.Close())
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // all may have ended
+	overdue := time.AfterFunc(patience, kill)
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		_ = cmd.Wait() // at a command that fails, or killed: it tells nothing more
+		kill()         // what it has left running would keep the output open
+	})
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // all may have ended
-		_ = cmd.Wait()                                      // killed: that is its error
+		overdue.Stop()
+		kill()
+		ending.Wait()
 		_ = out.Close()
 	})
 	_, err = io.WriteString(s.in, "set -euo pipefail\n")
@@ -161,43 +182,55 @@ func freePort(t *testing.T) string {
 
 // TestGuides runs every page that has commands to run.
 func TestGuides(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
-	require.NoError(t, err)
 	ran := 0
-	for _, page := range pages {
-		content, err := os.ReadFile(page)
-		require.NoError(t, err)
-		steps := parse(string(content))
+	for page, blocks := range guides(t) {
+		steps := stepsOf(blocks)
 		if len(steps) == 0 {
 			continue
 		}
 		ran++
-		t.Run(filepath.Base(page), func(t *testing.T) {
+		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			shell := startShell(t)
 			for _, step := range steps {
-				printed, ok := shell.run(step.commands)
-				require.True(t, ok, "%s:%d: a command has failed:\n%s\nit printed:\n%s", page, step.line, step.commands, printed)
+				printed, ok := shell.run(step.text)
+				require.True(t, ok, "docs/%s:%d: a command has failed:\n%s\nit printed:\n%s", page, step.line, step.text, printed)
 				if step.checked {
-					require.Regexp(t, pattern(step.output), strings.TrimSuffix(printed, "\n")+"\n", "%s:%d", page, step.line)
+					require.Regexp(t, pattern(step.output), strings.TrimSuffix(printed, "\n")+"\n", "docs/%s:%d", page, step.line)
 				}
 			}
 		})
 	}
-	require.GreaterOrEqual(t, ran, 3, "getting started, operating and the client guide")
+	require.GreaterOrEqual(t, ran, 10, "so many guides have commands to run")
 }
 
-func TestParse(t *testing.T) {
-	steps := parse("text\n```sh run\necho a\n```\n\n```output\na\n```\n```sh\nrm -rf /\n```\n```sh run\ntrue\n```\n")
-	require.Equal(t, []step{{line: 2, commands: "echo a\n", output: "a\n", checked: true}, {line: 12, commands: "true\n"}}, steps)
+// TestConfigurations: docserviced takes every file of settings that a guide shows.
+func TestConfigurations(t *testing.T) {
+	checked := 0
+	for page, blocks := range guides(t) {
+		for _, b := range blocks {
+			if b.info != "yaml config" {
+				continue
+			}
+			checked++
+			file := filepath.Join(t.TempDir(), "docserviced.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(b.text), 0o600))
+			out, err := exec.Command(filepath.Join(binaries, "docserviced"), "config", "--config", file).CombinedOutput()
+			require.NoError(t, err, "docs/%s:%d: %s", page, b.line, out)
+		}
+	}
+	require.Positive(t, checked)
+}
+
+func TestShell(t *testing.T) {
 	require.Regexp(t, pattern("took ... s\n...\nend.\n"), "took 1.5 s\nmore\nand more\nend.\n")
 	require.NotRegexp(t, pattern("end.\n"), "ends\n")
 	require.NotRegexp(t, pattern("end\n"), "the end\n")
 
 	shell := startShell(t)
-	printed, ok := shell.run("printf 'at %s' 127.0.0.1:7070; echo more >&2")
+	printed, ok := shell.run("printf 'at %s' 127.0.0.1:7070 10.0.0.2:7070; echo more >&2; touch /srv/file; ls -d /srv/file")
 	require.True(t, ok)
-	require.Equal(t, "at 127.0.0.1:7070more\n", printed)
+	require.Equal(t, "at 127.0.0.1:7070at 10.0.0.2:7070more\n/srv/file\n", printed)
 	printed, ok = shell.run("echo before\nfalse\necho behind\n")
 	require.False(t, ok)
 	require.Equal(t, "before\n", printed)
