@@ -104,13 +104,13 @@ func putPlace(b []byte, a Address, rawAndFlags uint32) {
 func documentCRC(a Address, rawAndFlags uint32, id, stored []byte) uint32 {
 	s := getScratch() // an array of its own would escape: crc32 sums through a function variable
 	defer s.release()
-	return sumDocument(s.sized(placeBytes), a, rawAndFlags, id, stored)
+	return sumDocument(s.sized(placeBytes+len(id)), a, rawAndFlags, id, stored)
 }
 
-// sumDocument is documentCRC for who has placeBytes of room.
-func sumDocument(place []byte, a Address, rawAndFlags uint32, id, stored []byte) uint32 {
-	putPlace(place, a, rawAndFlags)
-	crc := checksum.Update(0, place)
-	crc = checksum.Update(crc, id)
-	return checksum.Update(crc, stored)
+// sumDocument is documentCRC for who has room for place and id: one piece takes less
+// time to sum than two.
+func sumDocument(room []byte, a Address, rawAndFlags uint32, id, stored []byte) uint32 {
+	putPlace(room, a, rawAndFlags)
+	n := placeBytes + copy(room[placeBytes:], id)
+	return checksum.Update(checksum.Update(0, room[:n]), stored)
 }

@@ -24,7 +24,7 @@ type segmentWriter struct {
 // writebackBytes are written to the file before the kernel is told to bring them to
 // the disk, which it would leave for the next commit otherwise: little enough that
 // the disk has hardly anything to do then, and enough for it at once.
-const writebackBytes = 4 << 20
+const writebackBytes = 1 << 20
 
 // createSegment makes the file of a new segment. Its header is durable before
 // the file gets its name, and the name before this returns: an open segment

@@ -145,7 +145,7 @@ type chunk struct {
 	ids     []byte
 	// documents as they were appended, and by encode as they are stored
 	documents, stored []byte
-	place             [placeBytes]byte // room for encode
+	room              [placeBytes + MaxIDBytes]byte // for encode
 }
 
 var chunkPool = sync.Pool{New: func() any { return new(chunk) }}
@@ -196,7 +196,7 @@ func (c *chunk) encode() {
 		storedEnd += len(stored)
 		e.storedEnd = storedEnd
 		at.Index = uint16(c.index + i)
-		e.crc = sumDocument(c.place[:], at, e.rawAndFlags, id, stored)
+		e.crc = sumDocument(c.room[:], at, e.rawAndFlags, id, stored)
 	}
 	if encoder == nil {
 		c.documents, c.stored = c.stored, c.documents

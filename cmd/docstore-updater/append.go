@@ -197,11 +197,12 @@ type appender struct {
 	started time.Time
 
 	progress  progress
-	skipped   int64  // bad records
-	bytes     int64  // of the input
-	unflushed int    // documents and deletes since --flush-every was last kept
-	broken    bool   // the writer has failed: there is nothing more to do with it
-	encoded   []byte // the cursor, for the writer
+	reached   reached // ahead of what progress knows, within a batch
+	skipped   int64   // bad records
+	bytes     int64   // of the input
+	unflushed int     // documents and deletes since --flush-every was last kept
+	broken    bool    // the writer has failed: there is nothing more to do with it
+	encoded   []byte  // the cursor, for the writer
 }
 
 // run appends all inputs. However it ends, everything appended is flushed.
@@ -261,6 +262,7 @@ func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 }
 
 func (a *appender) appendBatch(ctx context.Context, b *batch) error {
+	defer func() { a.progress.publish(a.reached) }()
 	before := a.bytes - b.start
 	for i := range b.items {
 		if ctx.Err() != nil {
@@ -271,7 +273,7 @@ func (a *appender) appendBatch(ctx context.Context, b *batch) error {
 		}
 		a.bytes = before + b.items[i].at.Offset
 	}
-	a.meter.Update(a.progress.entries(), a.bytes)
+	a.meter.Update(a.reached.entries(), a.bytes)
 	return b.err
 }
 
@@ -288,7 +290,7 @@ func (a *appender) appendItem(in *input, it *item) error {
 		a.broken = true
 		return fmt.Errorf("appending %s to %s: %w", in.place(it.at), a.options.queueDir, err)
 	}
-	a.progress.note(in, it)
+	a.reached.note(in, it)
 	a.unflushed++
 	if every := a.options.flushEvery; every > 0 && a.unflushed >= every {
 		return a.flush()
@@ -309,6 +311,7 @@ func (a *appender) bad(in *input, it *item) error {
 // flush is flushDurably where documents are appended.
 func (a *appender) flush() error {
 	a.unflushed = 0
+	a.progress.publish(a.reached)
 	err := a.flushDurably()
 	a.broken = err != nil
 	return err

@@ -53,7 +53,8 @@ const (
 	cursorVersion    = 0
 	cursorFixedBytes = 4 + 2 + 4*8 + 4*4
 	maxCursorPath    = 3 << 10 // a longer path is left out: device and inode tell the file
-	sampleBytes      = 4 << 10
+	sampleBytes      = 4 << 10 // at most
+	tailBytes        = 512     // of a record's end: of more the checksum would take as long as the document's own
 	cursorNoNewline  = 1
 	cursorAtEnd      = 2
 	cursorWholeFile  = 4
@@ -65,7 +66,14 @@ func sampleOf(b []byte) sample {
 }
 
 // tailOf is the sample of a record's end.
-func tailOf(text []byte) sample { return sampleOf(text[max(0, len(text)-sampleBytes):]) }
+func tailOf(text []byte) sample { return sampleOf(text[max(0, len(text)-tailBytes):]) }
+
+// isTailOf tells whether the sample is of the record's end, whole or at least
+// tailBytes of it: it may be from a time when they were more.
+func (s sample) isTailOf(text []byte) bool {
+	bytes := int(s.Bytes)
+	return (bytes == len(text) || bytes >= tailBytes && bytes < len(text)) && sampleOf(text[len(text)-bytes:]) == s
+}
 
 // append encodes the cursor behind dst.
 func (c *cursor) append(dst []byte) []byte {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// progress is what has been appended. One goroutine appends, and any may look.
+// progress is what has been appended, as far as the goroutine that appends has made
+// it known. Any may look.
 type progress struct {
 	mu      sync.Mutex
 	reached reached
@@ -24,15 +25,20 @@ type reached struct {
 
 func (r *reached) entries() int64 { return r.documents + r.deletes }
 
-func (p *progress) note(in *input, it *item) {
+// note takes down an entry that has been appended.
+func (r *reached) note(in *input, it *item) {
+	if it.entry.Delete {
+		r.deletes++
+	} else {
+		r.documents++
+	}
+	r.in, r.behind = in, it.at
+}
+
+func (p *progress) publish(to reached) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if it.entry.Delete {
-		p.reached.deletes++
-	} else {
-		p.reached.documents++
-	}
-	p.reached.in, p.reached.behind = in, it.at
+	p.reached = to
 }
 
 func (p *progress) now() reached {

@@ -121,7 +121,7 @@ func skipTo(stream records.Reader, at *cursor) error {
 		case err != nil:
 			return err
 		case record.End < at.Offset:
-		case tailOf(record.Text) != at.Tail:
+		case !at.Tail.isTailOf(record.Text):
 			return errChanged
 		default:
 			return nil

@@ -32,10 +32,19 @@ func NewLines(r io.Reader, limit int, offset, number int64) *Lines {
 func (l *Lines) Next() (Record, error) {
 	for {
 		line, err := l.readLine()
-		if err != nil || line.Problem != nil || len(bytes.TrimLeft(line.Text, " \t\r")) > 0 {
+		if err != nil || line.Problem != nil || !isBlankLine(line.Text) {
 			return line, err
 		}
 	}
+}
+
+func isBlankLine(text []byte) bool {
+	for _, c := range text {
+		if !isBlank(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // Waiting tells whether a whole line is in memory already, so that Next will

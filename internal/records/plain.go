@@ -7,13 +7,9 @@ import (
 
 // plainEnd returns where the bytes of text from at on stop to mean themselves
 // within a JSON string: at the first quote, backslash or control character, or at
-// the end of text. It looks at eight bytes at a time.
+// the end of text.
 func plainEnd(text []byte, at int) int {
-	for ; len(text)-at >= 8; at += 8 {
-		if marks := special(binary.LittleEndian.Uint64(text[at:])); marks != 0 {
-			return at + bits.TrailingZeros64(marks)/8
-		}
-	}
+	at = plainBlocks(text, at)
 	for at < len(text) && plain[text[at]] {
 		at++
 	}
@@ -27,6 +23,17 @@ var plain = func() (table [256]bool) {
 	}
 	return table
 }()
+
+// plainWords is plainEnd as far as it goes by eight bytes at a time: it stops where
+// plainEnd does, or before fewer than eight.
+func plainWords(text []byte, at int) int {
+	for ; len(text)-at >= 8; at += 8 {
+		if marks := special(binary.LittleEndian.Uint64(text[at:])); marks != 0 {
+			return at + bits.TrailingZeros64(marks)/8
+		}
+	}
+	return at
+}
 
 const eachByte = 0x0101010101010101 // times a byte: that byte eight times
 

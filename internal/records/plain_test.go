@@ -24,6 +24,7 @@ func TestPlainEnd(t *testing.T) {
 				text := bytes.Repeat([]byte{other}, 19)
 				text[at] = byte(c)
 				require.Equal(t, slow(text, 0), plainEnd(text, 0), "%q", text)
+				require.Equal(t, min(slow(text, 0), 16), plainWords(text, 0), "%q", text)
 			}
 		}
 	}
@@ -34,6 +35,8 @@ func TestPlainEnd(t *testing.T) {
 			text[i] = byte(0x1f + random.IntN(0x42)*random.IntN(4))
 		}
 		at := random.IntN(len(text) + 1)
-		require.Equal(t, slow(text, at), plainEnd(text, at), "%q from %d", text, at)
+		want := slow(text, at)
+		require.Equal(t, want, plainEnd(text, at), "%q from %d", text, at)
+		require.Equal(t, min(want, at+(len(text)-at)/8*8), plainWords(text, at), "%q from %d", text, at)
 	}
 }
