@@ -28,7 +28,8 @@ import (
 type Way struct {
 	Name string
 	Keep vfs.Keep
-	// ProcessOnly: nothing is lost, as after the death of the process alone.
+	// ProcessOnly: nothing is lost, as after the death of the process alone. What was
+	// not synced may still be, if the power goes then.
 	ProcessOnly bool
 }
 
@@ -36,7 +37,7 @@ type Way struct {
 func Ways(random *rand.Rand) []Way {
 	return []Way{
 		{Name: "only what was synced", Keep: vfs.KeepSynced},
-		{Name: "everything", Keep: vfs.KeepAll, ProcessOnly: true},
+		{Name: "the process alone", Keep: vfs.KeepAll, ProcessOnly: true},
 		{Name: "some pages and names", Keep: vfs.KeepRandom(random.Uint64())},
 		{Name: "the last write torn", Keep: vfs.KeepTorn(random.Uint64())},
 		{Name: "names reordered", Keep: vfs.KeepReordered(random.Uint64())},

@@ -15,8 +15,11 @@ type Failure struct {
 	Err error
 	// ForEver: so does every such operation after it, until the disk is healed.
 	ForEver bool
+	// Evicts: what was not synced is gone from memory, too.
+	Evicts bool
 
 	short    bool // half of the bytes are written or read
+	loses    bool // the pages of the file, which pass for clean: vfs.LostPagesError
 	concerns func(vfs.OpKind) bool
 }
 
@@ -32,6 +35,8 @@ func Failures() []Failure {
 		{Name: "a read is short", Err: io.ErrUnexpectedEOF, short: true, concerns: func(k vfs.OpKind) bool { return k == vfs.OpReadAt }},
 		{Name: "a sync fails", Err: syscall.EIO, concerns: syncs},
 		{Name: "syncs fail", Err: syscall.EIO, ForEver: true, concerns: syncs},
+		{Name: "a sync loses pages", Err: syscall.EIO, loses: true, concerns: syncsBytes},
+		{Name: "a sync loses pages, and memory too", Err: syscall.EIO, loses: true, Evicts: true, concerns: syncsBytes},
 	}
 }
 
@@ -43,10 +48,14 @@ func takesSpace(k vfs.OpKind) bool {
 	return writesBytes(k)
 }
 
-func writesBytes(k vfs.OpKind) bool { return k == vfs.OpWrite || k == vfs.OpAppend }
+func writesBytes(k vfs.OpKind) bool {
+	return k == vfs.OpWrite || k == vfs.OpWriteAt || k == vfs.OpAppend
+}
 
-func syncs(k vfs.OpKind) bool {
-	return k == vfs.OpSync || k == vfs.OpSyncData || k == vfs.OpSyncDir || k == vfs.OpAppendSync
+func syncs(k vfs.OpKind) bool { return k == vfs.OpSyncDir || syncsBytes(k) }
+
+func syncsBytes(k vfs.OpKind) bool {
+	return k == vfs.OpSync || k == vfs.OpSyncData || k == vfs.OpAppendSync
 }
 
 // FailingDisk is a disk of which one operation fails, or all from one on.
@@ -81,10 +90,14 @@ func (d *FailingDisk) before(op vfs.Op) error {
 	if op.Kind.Writes() {
 		d.unwrote.Store(true)
 	}
-	if d.failure.short {
-		return &vfs.ShortError{Bytes: op.Bytes / 2, Err: d.failure.Err}
+	switch f := d.failure; {
+	case f.short:
+		return &vfs.ShortError{Bytes: op.Bytes / 2, Err: f.Err}
+	case f.loses:
+		return &vfs.LostPagesError{Evicted: f.Evicts, Err: f.Err}
+	default:
+		return f.Err
 	}
-	return d.failure.Err
 }
 
 // Failed tells how many operations have failed.

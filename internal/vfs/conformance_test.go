@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 		"OpenIsForReading":         testOpenIsForReading,
 		"OpenAppendGoesOn":         testOpenAppendGoesOn,
 		"Truncate":                 testTruncate,
+		"WriteAt":                  testWriteAt,
 		"Rename":                   testRename,
 		"RenameOverDirectory":      testRenameOverDirectory,
 		"RenameDirectory":          testRenameDirectory,
@@ -235,6 +236,31 @@ func testTruncate(t *testing.T, r room) {
 	_, err = f.Write([]byte("X"))
 	require.NoError(t, err)
 	assert.Equal(t, "abX", r.read(t, "a"))
+}
+
+func testWriteAt(t *testing.T, r room) {
+	r.write(t, "a", "abcdef")
+	f, err := r.OpenAppend(r.path("a"))
+	require.NoError(t, err)
+	defer f.Close()
+	n, err := f.WriteAt([]byte("XY"), 1)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	_, err = f.Write([]byte("g")) // it does not move the end
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("Z"), 6)
+	require.NoError(t, err)
+	for _, offset := range []int64{-1, 6, 7, 8} { // no byte of these is written
+		_, err = f.WriteAt([]byte("--"), offset)
+		assert.Error(t, err)
+	}
+	require.NoError(t, f.Sync())
+	assert.Equal(t, "aXYdefZ", r.read(t, "a"))
+	reading, err := r.Open(r.path("a"))
+	require.NoError(t, err)
+	defer reading.Close()
+	_, err = reading.WriteAt([]byte("-"), 0)
+	assert.Error(t, err)
 }
 
 func testRename(t *testing.T, r room) {

@@ -38,7 +38,10 @@
 //
 // A failed Sync is final. The kernel reports a page that it could not write
 // once and then calls it clean, so a second Sync would report a success that is
-// none: after the first failure Write, Truncate and Sync return it for ever.
+// none: after the first failure Write, Truncate and Sync return it for ever. Another
+// File of the same name, in the next process, knows nothing of that. There reads show
+// what the disk does not have, until the memory is needed, and a Sync succeeds: only
+// what is written again, with WriteAt or into another file, can be made durable.
 //
 // # Append maps
 //

@@ -30,6 +30,7 @@ const (
 
 	OpReadAt
 	OpWrite
+	OpWriteAt
 	OpSync
 	OpSyncData
 	OpTruncate
@@ -45,7 +46,7 @@ var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpOpenAppend: "open append", OpCreateAppendMap: "create append map",
 	OpRemove: "remove", OpRemoveAll: "remove all", OpRename: "rename", OpLink: "link", OpMkdirAll: "mkdir",
 	OpList: "list", OpStat: "stat", OpSyncDir: "sync dir", OpLock: "lock", OpFreeBytes: "free bytes",
-	OpReadAt: "read", OpWrite: "write", OpSync: "sync", OpSyncData: "sync data", OpTruncate: "truncate",
+	OpReadAt: "read", OpWrite: "write", OpWriteAt: "write at", OpSync: "sync", OpSyncData: "sync data", OpTruncate: "truncate",
 	OpMap: "map", OpClose: "close",
 	OpAppend: "append", OpAppendSync: "append sync", OpAppendClose: "append close",
 }
@@ -75,8 +76,8 @@ type Op struct {
 	Bytes int    // how many are to be read, written or appended
 }
 
-// ShortError as the error for an OpWrite, OpAppend or OpReadAt lets that many bytes
-// be written or read before the operation fails with Err.
+// ShortError as the error for an OpWrite, OpWriteAt, OpAppend or OpReadAt lets that many
+// bytes be written or read before the operation fails with Err.
 type ShortError struct {
 	Bytes int
 	Err   error
@@ -88,11 +89,28 @@ func (e *ShortError) Error() string {
 
 func (e *ShortError) Unwrap() error { return e.Err }
 
+// LostPagesError as the error for an OpSync, OpSyncData or OpAppendSync of a Mem's file
+// is what Linux makes of a disk that does not take the pages of a file: it says so
+// once, with Err, and calls them clean. From then on no sync writes them, through
+// whichever File, but those that are written to again; reads show them, or what the
+// disk has once they were Evicted from memory; and a loss of power takes them.
+type LostPagesError struct {
+	Evicted bool
+	Err     error
+}
+
+func (e *LostPagesError) Error() string {
+	return fmt.Sprintf("pages were not written: %v", e.Err)
+}
+
+func (e *LostPagesError) Unwrap() error { return e.Err }
+
 // Fault is an FS that asks a hook before each operation on it and on its files.
 // An error of the hook is returned in the place of the operation, which is not
-// done. Two exceptions: a File or lock is closed in spite of it, so that nothing
-// leaks, and of a write or read a part may be done (ShortError). An AppendMap that
-// is not closed stays as a killed process leaves it.
+// done. Three exceptions: a File or lock is closed in spite of it, so that nothing
+// leaks; of a write or read a part may be done (ShortError); and a sync may lose what
+// it was to make durable (LostPagesError). An AppendMap that is not closed stays as a
+// killed process leaves it.
 //
 // A fault at operation k:
 //

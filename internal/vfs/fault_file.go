@@ -27,18 +27,26 @@ func (f *faultFile) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func (f *faultFile) Write(p []byte) (int, error) {
+	return f.write(OpWrite, p, f.file.Write)
+}
+
+func (f *faultFile) WriteAt(p []byte, offset int64) (int, error) {
+	return f.write(OpWriteAt, p, func(p []byte) (int, error) { return f.file.WriteAt(p, offset) })
+}
+
+func (f *faultFile) write(kind OpKind, p []byte, write func([]byte) (int, error)) (int, error) {
 	if err := f.failed.get(); err != nil {
 		return 0, err
 	}
-	err := f.fault.before(OpWrite, f.name, len(p))
+	err := f.fault.before(kind, f.name, len(p))
 	if err == nil {
-		return f.file.Write(p)
+		return write(p)
 	}
 	part := shortened(p, err)
 	if len(part) == 0 {
 		return 0, err
 	}
-	n, writeErr := f.file.Write(part)
+	n, writeErr := write(part)
 	return n, errors.Join(err, writeErr)
 }
 
@@ -72,9 +80,22 @@ func (f *faultFile) sync(kind OpKind, sync func() error) error {
 		return err
 	}
 	if err := f.fault.before(kind, f.name, 0); err != nil {
+		losePages(f.file, err)
 		return f.failed.set(err)
 	}
 	return sync()
+}
+
+// losePages does to a Mem's file or append map what a hook says that a failed sync has
+// done, if it does.
+func losePages(file any, err error) {
+	var lost *LostPagesError
+	if !errors.As(err, &lost) {
+		return
+	}
+	if file, ok := file.(interface{ losePages(evicted bool) }); ok {
+		file.losePages(lost.Evicted)
+	}
 }
 
 func (f *faultFile) Truncate(size int64) error {
@@ -122,6 +143,7 @@ func (m *faultAppendMap) Sync(through int64) error {
 		return err
 	}
 	if err := m.fault.before(OpAppendSync, m.name, 0); err != nil {
+		losePages(m.appendMap, err)
 		return m.failed.set(err)
 	}
 	return m.appendMap.Sync(through)

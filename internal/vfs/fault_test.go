@@ -60,6 +60,7 @@ func TestFaultOfEveryKind(t *testing.T) {
 		OpFreeBytes:       func(r room) error { _, err := r.FreeBytes(r.dir); return err },
 		OpReadAt:          file(func(f File) error { _, err := f.ReadAt(make([]byte, 1), 0); return err }),
 		OpWrite:           file(func(f File) error { _, err := f.Write([]byte("new")); return err }),
+		OpWriteAt:         file(func(f File) error { _, err := f.WriteAt([]byte("new"), 0); return err }),
 		OpSync:            file(File.Sync),
 		OpSyncData:        file(File.SyncData),
 		OpTruncate:        file(func(f File) error { return f.Truncate(0) }),

@@ -54,11 +54,12 @@ type memInode struct {
 
 	// Of a file: the bytes and the size as they are and as they are durable. A
 	// file may be longer than its bytes; zeros follow. Below clean the two are
-	// alike.
+	// alike, but for lost pages: those pass for durable since a sync of them failed.
 	data, durable     []byte
 	size, durableSize int64
 	clean             int64
-	lastWrite         int64 // where the last write to data began
+	lost              map[int64]bool // by their number
+	lastWrite         struct{ begin, end int64 }
 }
 
 // dirOp is a change of names that is not durable yet. It becomes durable as one

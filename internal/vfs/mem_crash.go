@@ -29,13 +29,14 @@ const (
 // The two extremes.
 var (
 	KeepSynced = Keep{what: keepSynced} // only what was synced
-	KeepAll    = Keep{what: keepAll}    // everything, as after the death of the process alone
+	KeepAll    = Keep{what: keepAll}    // everything: the process alone has died
 )
 
 // KeepRandom keeps a random part, the same for the same seed and history: of
 // each file any subset of its 4 KiB pages, some of them torn, and a length
 // between the old and the new; of the changes of names in all directories the
-// first few or any subset.
+// first few or any subset. Of the pages that a sync has failed to write it may have
+// written some, which the other ways do not keep.
 func KeepRandom(seed uint64) Keep { return Keep{what: keepRandom, seed: seed} }
 
 // KeepTorn keeps everything but the end of the last write to each file, which is
@@ -48,16 +49,20 @@ func KeepReordered(seed uint64) Keep { return Keep{what: keepReordered, seed: se
 
 // ProcessCrashClone returns a file system as other processes find it once the
 // one that used m was killed: everything written is there, that of append maps
-// too, which still have their full length. No file is open and nothing locked.
+// too, which still have their full length. What was not durable still is not. No
+// file is open and nothing locked.
 func (m *Mem) ProcessCrashClone() *Mem { return m.CrashClone(KeepAll) }
 
 // CrashClone returns a file system as the machine finds it after a loss of
 // power at this moment. What was synced is there; keep says what else is. No
-// file is open and nothing locked; all that is there is durable. Files keep
-// their FileID. m itself goes on undisturbed.
+// file is open and nothing locked; all that is there is durable, save with KeepAll,
+// which is ProcessCrashClone. Files keep their FileID. m itself goes on undisturbed.
 func (m *Mem) CrashClone(keep Keep) *Mem {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	if keep == KeepAll {
+		return m.survivor()
+	}
 	c := &crash{
 		keep:    keep.what,
 		random:  rand.New(rand.NewPCG(keep.seed, 0)),
@@ -117,10 +122,54 @@ func (c *crash) clone(n *memInode) *memInode {
 	return clone
 }
 
+// survivor copies everything as it is, but for open files and locks. It needs m.mu
+// held.
+func (m *Mem) survivor() *Mem {
+	there := NewMem()
+	clones := map[*memInode]*memInode{}
+	var clone func(n *memInode) *memInode
+	entriesOf := func(entries map[string]*memInode) map[string]*memInode {
+		if entries == nil {
+			return nil
+		}
+		clones := make(map[string]*memInode, len(entries))
+		for name, n := range entries {
+			clones[name] = clone(n)
+		}
+		return clones
+	}
+	clone = func(n *memInode) *memInode {
+		if c := clones[n]; c != nil || n == nil {
+			return c
+		}
+		c := new(memInode)
+		*c, clones[n] = *n, c
+		c.uses = 0
+		c.data, c.durable, c.lost = bytes.Clone(n.data), bytes.Clone(n.durable), maps.Clone(n.lost)
+		c.entries, c.durableEntries = entriesOf(n.entries), entriesOf(n.durableEntries)
+		for _, child := range c.entries {
+			child.uses++
+		}
+		return c
+	}
+	there.mu.root = clone(m.mu.root)
+	for _, op := range m.mu.pending {
+		op.inode, op.from.dir, op.to.dir = clone(op.inode), clone(op.from.dir), clone(op.to.dir)
+		there.mu.pending = append(there.mu.pending, op)
+	}
+	for _, c := range clones {
+		if c.uses > 0 {
+			there.mu.used += c.size
+		}
+	}
+	there.mu.lastInode, there.mu.capacity = m.mu.lastInode, m.mu.capacity
+	return there
+}
+
 // keptOps returns those of the pending changes of names that happened.
 func (c *crash) keptOps(pending []dirOp) []dirOp {
 	switch {
-	case c.keep == keepAll, c.keep == keepTorn:
+	case c.keep == keepTorn:
 		return pending
 	case c.keep == keepSynced:
 		return nil
@@ -140,8 +189,8 @@ func (c *crash) keptOps(pending []dirOp) []dirOp {
 // keptContent returns the bytes and the size that a file is left with.
 func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 	switch c.keep {
-	case keepAll, keepReordered:
-		return bytes.Clone(n.data), n.size
+	case keepReordered:
+		return n.unlost(), n.size
 	case keepSynced:
 		return bytes.Clone(n.durable), n.durableSize
 	case keepTorn:
@@ -151,11 +200,11 @@ func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 	data := make([]byte, min(size, int64(max(len(n.data), len(n.durable)))))
 	copy(data, n.durable)
 	likely := c.random.Float64()
-	for page := n.clean / pageBytes * pageBytes; page < int64(len(data)); page += pageBytes {
-		if c.random.Float64() >= likely {
+	for page := int64(0); page < int64(len(data)); page += pageBytes {
+		end := min(page+pageBytes, int64(len(data)))
+		if end <= n.clean && !n.lost[page/pageBytes] || c.random.Float64() >= likely {
 			continue
 		}
-		end := min(page+pageBytes, int64(len(data)))
 		if c.random.IntN(4) == 0 { // torn
 			end = page + c.random.Int64N(end-page)
 		}
@@ -167,10 +216,21 @@ func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 // tornContent returns the bytes of a file of which the last write, as far as it was not
 // synced, is torn.
 func (c *crash) tornContent(n *memInode) []byte {
+	data := n.unlost()
+	end := min(n.lastWrite.end, int64(len(data)))
+	if begin := max(n.clean, n.lastWrite.begin); begin < end {
+		torn := begin + c.random.Int64N(end-begin)
+		overlay(data[torn:end], n.durable, torn)
+	}
+	return data
+}
+
+// unlost returns the bytes of a file without those that a failed sync has lost.
+func (n *memInode) unlost() []byte {
 	data := bytes.Clone(n.data)
-	if begin := max(n.clean, n.lastWrite); begin < int64(len(data)) {
-		torn := begin + c.random.Int64N(int64(len(data))-begin)
-		overlay(data[torn:], n.durable, torn)
+	for page := range n.lost {
+		from, to := page*pageBytes, min((page+1)*pageBytes, int64(len(data)))
+		overlay(data[from:to], n.durable, from)
 	}
 	return data
 }

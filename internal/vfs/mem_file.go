@@ -1,9 +1,11 @@
 package vfs
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"syscall"
 	"time"
 )
@@ -30,9 +32,38 @@ func (n *memInode) put(p []byte, offset int64) {
 	if gap := offset - int64(len(n.data)); gap > 0 {
 		n.data = append(n.data, make([]byte, gap)...)
 	}
-	n.lastWrite = int64(len(n.data))
 	n.data = append(n.data, p...)
+	n.written(offset, int64(len(n.data)))
+}
+
+// putAt stores p over bytes that there are. Behind those stored so far are zeros.
+func (n *memInode) putAt(p []byte, offset int64) error {
+	end := offset + int64(len(p))
+	if offset < 0 || end > n.size {
+		return syscall.EINVAL
+	}
+	if gap := end - int64(len(n.data)); gap > 0 {
+		n.data = append(n.data, make([]byte, gap)...)
+	}
+	copy(n.data[offset:], p)
+	n.written(offset, end)
+	return nil
+}
+
+// written notes a write, which makes the pages that it touches dirty.
+func (n *memInode) written(begin, end int64) {
+	n.lastWrite.begin, n.lastWrite.end = begin, end
 	n.modTime = time.Now()
+	if begin == end {
+		return
+	}
+	for page := begin / pageBytes; page*pageBytes < end; page++ {
+		if n.lost[page] {
+			n.clean = min(n.clean, page*pageBytes)
+			delete(n.lost, page)
+		}
+	}
+	n.clean = min(n.clean, begin)
 }
 
 // truncate cuts a file.
@@ -44,19 +75,43 @@ func (m *Mem) truncate(n *memInode, size int64) error {
 		n.data = n.data[:size]
 	}
 	n.clean = min(n.clean, size)
+	maps.DeleteFunc(n.lost, func(page int64, _ bool) bool { return page*pageBytes >= size })
 	n.modTime = time.Now()
 	return m.resize(n, size)
 }
 
-// sync makes the first through bytes and the size durable.
+// sync makes the first through bytes and the size durable, save what was lost.
 func (n *memInode) sync(through int64) {
 	n.durableSize = n.size
 	if through = min(through, int64(len(n.data))); through > n.clean {
-		n.durable = append(n.durable[:n.clean], n.data[n.clean:through]...)
+		synced := n.data[n.clean:through]
+		if len(n.lost) > 0 {
+			synced = bytes.Clone(synced)
+		}
+		for page := range n.lost {
+			from, to := max(page*pageBytes, n.clean), min((page+1)*pageBytes, through)
+			if from < to {
+				overlay(synced[from-n.clean:to-n.clean], n.durable, from)
+			}
+		}
+		n.durable = append(n.durable[:n.clean], synced...)
 		n.clean = through
 	}
 	if int64(len(n.durable)) > n.durableSize {
 		n.durable = n.durable[:n.durableSize]
+	}
+}
+
+// losePages is a sync that fails as LostPagesError says.
+func (n *memInode) losePages(evicted bool) {
+	if n.lost == nil {
+		n.lost = map[int64]bool{}
+	}
+	for page := n.clean / pageBytes; page*pageBytes < int64(len(n.data)); page++ {
+		n.lost[page] = true
+	}
+	if evicted {
+		n.data = n.unlost()
 	}
 }
 
@@ -137,6 +192,19 @@ func (f *memFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
+func (f *memFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.check("write", true)
+	if err != nil {
+		return 0, err
+	}
+	if err = f.inode.putAt(p, offset); err != nil {
+		return 0, pathError("write", f.name, err)
+	}
+	return len(p), nil
+}
+
 func (f *memFile) Stat() (Info, error) {
 	f.fs.mu.RLock()
 	defer f.fs.mu.RUnlock()
@@ -157,6 +225,12 @@ func (f *memFile) Sync() error {
 }
 
 func (f *memFile) SyncData() error { return f.Sync() }
+
+func (f *memFile) losePages(evicted bool) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.inode.losePages(evicted)
+}
 
 func (f *memFile) Truncate(size int64) error {
 	f.fs.mu.Lock()
@@ -232,6 +306,8 @@ func (a *memAppendMap) Sync(through int64) error {
 	a.file.inode.sync(through)
 	return nil
 }
+
+func (a *memAppendMap) losePages(evicted bool) { a.file.losePages(evicted) }
 
 func (a *memAppendMap) Size() int64 {
 	a.file.fs.mu.RLock()

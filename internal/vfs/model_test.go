@@ -140,10 +140,13 @@ func randomFileOp(rnd *rand.Rand, r *modelRoom, p []byte) string {
 	if r.file == nil {
 		return ""
 	}
-	switch op := rnd.IntN(6); op {
+	switch op := rnd.IntN(7); op {
 	case 0, 1:
 		n, err := r.file.Write(p)
 		return fmt.Sprint("write ", n, outcome(err))
+	case 6:
+		n, err := r.file.WriteAt(p, offset)
+		return fmt.Sprint("write at ", n, outcome(err))
 	case 2:
 		return "truncate " + outcome(r.file.Truncate(offset))
 	case 3:

@@ -149,6 +149,20 @@ func (f *osFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+func (f *osFile) WriteAt(p []byte, offset int64) (int, error) {
+	if err := f.failed.get(); err != nil {
+		return 0, err
+	}
+	info, err := f.File.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if offset < 0 || offset+int64(len(p)) > info.Size() {
+		return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.EINVAL}
+	}
+	return f.File.WriteAt(p, offset)
+}
+
 func (f *osFile) Close() error {
 	err := f.File.Close()
 	if errors.Is(err, fs.ErrClosed) {

@@ -58,11 +58,15 @@ type File interface {
 	io.ReaderAt
 	// Write appends.
 	io.Writer
+	// WriteAt writes over bytes that are there: beyond the end is an error, and
+	// nothing is written.
+	io.WriterAt
 	io.Closer
 	// Stat describes the file as it is now.
 	Stat() (Info, error)
 	// Sync makes data and metadata durable. After an error the file is lost to
-	// writing: never call Sync again on it and expect a truthful answer.
+	// writing: never call Sync again on it, here or through another File, and
+	// expect a truthful answer.
 	Sync() error
 	// SyncData makes the data durable, and of the metadata what is needed to
 	// read them back (fdatasync).
