@@ -55,6 +55,7 @@ func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	f, err := mem.Create(queueDir + "/" + lockName)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
+	require.NoError(t, mem.SyncDir(queueDir))
 	return mem
 }
 

@@ -115,16 +115,24 @@ func (s *segmentWriter) seal() (*segmentFooter, error) {
 	if err == nil {
 		err = s.write(footer.append(nil))
 	}
-	if err == nil {
-		err = s.file.Sync()
+	if err != nil {
+		s.close()
+		return nil, err
 	}
+	return footer, s.finish()
+}
+
+// finish makes a segment that has its footer durable and gives it its final name. The
+// file is closed, also where it fails.
+func (s *segmentWriter) finish() error {
+	err := s.file.Sync()
 	if closing := s.file.Close(); err == nil {
 		err = closing
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return footer, rename(s.fs, s.dir, s.header.segment)
+	return rename(s.fs, s.dir, s.header.segment)
 }
 
 // rename gives a segment that has its footer the name of a sealed one.

@@ -14,7 +14,8 @@ import (
 //
 // What stands before a commit mark was durable before the mark was written, so
 // damage there is no consequence of the stop. It is an error, and the file is
-// left alone.
+// left alone. Of all that no mark vouches for nobody knows whether the disk has it,
+// even where it can be read: see writeAgain.
 func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) error {
 	name := segmentPath(dir, n, openSuffix)
 	s, err := openSegmentFile(fsys, name, n)
@@ -24,8 +25,8 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	w, whole, err := s.lastWhole()
-	s.file.Close()
+	defer s.file.Close()
+	w, err := s.lastMark()
 	if err != nil {
 		return err
 	}
@@ -33,58 +34,87 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	if whole { // only the new name was missing
-		err = file.Sync()
-		if closing := file.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
-			return err
-		}
-		return rename(fsys, dir, n)
+	sw := &segmentWriter{fs: fsys, dir: dir, file: file, header: s.header}
+	if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {
+		sw.close()
+		return err
+	}
+	if s.footer != nil { // only the new name was missing
+		return sw.finish()
+	}
+	if err := w.passWhole(s); err != nil {
+		sw.close()
+		return err
 	}
 	lost := s.info.Size - w.next
 	logger.Warn("sealing a segment that was not closed", "path", name,
 		"entries", w.seen.entries, "bytes", w.next, "unfinished_bytes", lost)
 	if lost > 0 {
 		if err := file.Truncate(w.next); err != nil {
-			file.Close()
+			sw.close()
 			return err
 		}
 	}
-	sw := &segmentWriter{
-		fs: fsys, dir: dir, file: file, header: s.header, size: w.next, chain: w.chain, totals: w.seen,
-	}
+	sw.size, sw.chain, sw.totals = w.next, w.chain, w.seen
 	_, err = sw.seal()
 	return err
 }
 
-// lastWhole finds where the segment's last whole block or mark ends. Blocks
-// behind the last commit mark count if their documents are whole, too. whole
-// tells that the segment is complete, footer and all.
-func (s *segmentFile) lastWhole() (w *walk, whole bool, err error) {
+// lastMark returns a walk that stands behind the segment's last commit mark, or before
+// its footer, with everything before that verified but documents.
+func (s *segmentFile) lastMark() (*walk, error) {
 	var b block
-	w = s.newWalk()
-	if err = w.advance(s, &b); err == nil {
-		return w, true, nil
+	w := s.newWalk()
+	if err := w.advance(s, &b); err != nil {
+		if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
+			return nil, err
+		}
 	}
-	if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
-		return nil, false, err
-	}
-	end := w.next
 	w.rewind()
-	for w.next < end {
-		if _, err := s.frame(&b, w.next); err != nil {
-			return nil, false, err
+	return w, nil
+}
+
+// writeAgain writes all from an offset to the end over itself. A writer whose sync
+// failed has left pages of which reads show what it wrote, and which the kernel calls
+// clean although the disk has not got them: no sync would write them, and none would
+// say so. Now they are to be written like any others.
+//
+// It comes before anything there is verified: what could be read once may be gone the
+// next time, until it is written again.
+func (s *segmentFile) writeAgain(file vfs.File, from int64) error {
+	buffer := make([]byte, max(0, min(scanBytes, s.info.Size-from)))
+	for from < s.info.Size {
+		window := buffer[:min(scanBytes, s.info.Size-from)]
+		if err := s.readAt(window, from); err != nil {
+			return err
+		}
+		if _, err := file.WriteAt(window, from); err != nil {
+			return err
+		}
+		from += int64(len(window))
+	}
+	return nil
+}
+
+// passWhole goes on behind the last whole block of the file. Where no mark vouches for
+// a block its documents have to be whole, too.
+func (w *walk) passWhole(s *segmentFile) error {
+	var b block
+	for {
+		kind, err := s.frame(&b, w.next)
+		if err == nil && kind == frameBlock {
+			err = w.chained(s, "block", b.previous)
+		}
+		if isContent(err) || err == nil && kind != frameBlock {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		bad, err := s.checkDocuments(&b, w.next, nil)
-		if err != nil {
-			return nil, false, err
-		}
-		if len(bad) > 0 {
-			break
+		if err != nil || len(bad) > 0 {
+			return err
 		}
 		w.pass(&b)
 	}
-	return w, false, nil
 }

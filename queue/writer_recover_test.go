@@ -1,0 +1,78 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// losesPages fails the n-th sync of a segment's bytes as a disk does that loses them.
+func losesPages(fsys vfs.FS, n int, evicted bool) vfs.FS {
+	return vfs.NewFault(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, openSuffix) {
+			if n--; n == 0 {
+				return &vfs.LostPagesError{Evicted: evicted, Err: syscall.EIO}
+			}
+		}
+		return nil
+	})
+}
+
+// appendPages appends entries of about a page each, flushes after every 20 but the last
+// and seals.
+func appendPages(w *Writer, count int) error {
+	for n := range count {
+		if _, err := w.Append(fmt.Append(nil, n), bytes.Repeat([]byte{byte('a' + n%26)}, 4000)); err != nil {
+			return err
+		}
+		if n%20 == 19 && n < count-1 {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Seal()
+}
+
+// TestPowerLossBehindASegmentWhoseSyncFailed: the next writer finds blocks, or a footer,
+// that memory has and the disk has not, and of which another sync says nothing.
+func TestPowerLossBehindASegmentWhoseSyncFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		failing int // sync
+		evicted bool
+		kept    int // entries
+	}{
+		"of a flush":                            {failing: 2, kept: 40},
+		"of a flush, evicted":                   {failing: 2, evicted: true, kept: 20},
+		"of the blocks of a seal":               {failing: 3, kept: 60},
+		"of the blocks of a seal, evicted":      {failing: 3, evicted: true, kept: 40},
+		"of the footer":                         {failing: 4, kept: 60},
+		"of the footer, and of what is evicted": {failing: 4, evicted: true, kept: 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			opts := testOptions(losesPages(mem, c.failing, c.evicted))
+			opts.BlockBytes = 16 << 10
+			w, err := OpenWriter(queueDir, opts)
+			require.NoError(t, err)
+			require.ErrorIs(t, appendPages(w, 60), syscall.EIO)
+			require.ErrorIs(t, w.Close(), syscall.EIO)
+
+			again, err := OpenWriter(queueDir, testOptions(mem))
+			require.NoError(t, err)
+			require.NoError(t, again.Close())
+			for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {
+				after := mem.CrashClone(keep)
+				requireSound(t, after)
+				r := openReader(t, after)
+				require.Len(t, scan(t, r, Position{}), c.kept)
+			}
+		})
+	}
+}
