@@ -215,6 +215,9 @@ func (b *block) parse() error {
 	if last.end != h.dataBytes || int64(last.idEnd) != h.idBytes() {
 		return errors.New("entries do not fill the block")
 	}
+	if at, end := b.origin(Address{}); h.relocated && end <= at.Block {
+		return fmt.Errorf("in its original segment the block is said to lie from %d to %d", at.Block, end)
+	}
 	for i := range h.count - 1 {
 		if h.relocated && b.index(i) >= b.index(i+1) {
 			return fmt.Errorf("entry %d comes from index %d, the next one from %d", i, b.index(i), b.index(i+1))

@@ -162,6 +162,12 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	r := &relocations{offset: offset, settled: addressIn(b[16:]), last: digest(b[32:])}
 	rows, b := relocationBytes*int(little.Uint32(b[12:])), bytes.Clone(b)
 	r.rows = b[relocationsHeadBytes:][:rows:rows]
+	for i := 1; i < r.count(); i++ {
+		before, _ := r.row(i - 1)
+		if at, _ := r.row(i); at.Compare(before) <= 0 {
+			return nil, fmt.Errorf("relocations name block %s behind block %s", at, before)
+		}
+	}
 	ranges := b[relocationsHeadBytes+rows:]
 	for range little.Uint32(b[28:]) {
 		r.lost = append(r.lost, addressRange{addressIn(ranges), addressIn(ranges[lostAddressBytes:])})

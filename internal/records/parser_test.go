@@ -155,7 +155,9 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, fields["_delete"] == true, got.Delete)
 			return
 		}
-		require.Equal(t, json.Valid(line), !strings.HasPrefix(err.Error(), "not JSON"), "%v", err)
+		if strings.HasPrefix(err.Error(), "not JSON") { // or something else is wrong before that shows
+			require.False(t, json.Valid(line), "%v", err)
+		}
 	})
 }
 
