@@ -219,12 +219,12 @@ func (c *crashingStore) crash(op vfs.Op) {
 			c.t.Errorf("before %v, %s kept: %+v", op, way.Name, err)
 		}
 		if c.r.IntN(40) == 0 {
-			c.crashRecovery(c.t, c.tally, again, c.o, least, int(c.begun.Load()), c.r)
+			c.crashRecovery(c.t, c.tally, again, c.o, durable, int(c.begun.Load()), c.r)
 		}
 	}
 }
 
-// crashRecovery crashes again while a store is opened after a crash.
+// crashRecovery cuts the power while a store is opened after a crash.
 func (h history) crashRecovery(t *testing.T, tally *crashtest.Tally, mem *vfs.Mem, o Options, least, most int, r *rand.Rand) {
 	o.FS = vfs.NewFault(mem, func(op vfs.Op) error {
 		tally.Case()

@@ -108,15 +108,23 @@ func TestReplayStopsAtAGapAndDropsWhatIsBehindIt(t *testing.T) {
 
 func TestALostLogThatWasSyncedIsCorruption(t *testing.T) {
 	o := memOptions()
+	mem := o.FS
+	o.FS = vfs.NewFault(mem, func(op vfs.Op) error { // so that both stay
+		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, tableSuffix) {
+			return vfs.ErrNoSpace
+		}
+		return nil
+	})
 	db, err := Open("db", o)
 	require.NoError(t, err)
 	set(t, db, "a", "1")
-	require.NoError(t, db.Close())
-	db, err = Open("db", o)
-	require.NoError(t, err)
+	db.mu.Lock()
+	db.beginMemtable()
+	db.mu.Unlock()
 	set(t, db, "b", "2")
 	require.NoError(t, db.Sync())
 	require.NoError(t, db.Close())
+	o.FS = mem
 	logs := namesIn(t, o.FS, "db", logSuffix)
 	require.Len(t, logs, 2)
 	require.NoError(t, o.FS.Remove(filepath.Join("db", logs[0])))

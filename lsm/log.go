@@ -2,11 +2,11 @@ package lsm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/internal/vfs"
 	"docstore/wal"
 )
 
@@ -30,19 +30,6 @@ func (l *logFile) close() error {
 		return nil
 	}
 	return l.writer.Close()
-}
-
-// sync makes everything in the log durable. Called under DB.syncing.
-func (l *logFile) sync(fsys vfs.FS) error {
-	if l.writer != nil {
-		return l.writer.Sync()
-	}
-	file, err := fsys.OpenAppend(l.path)
-	if err != nil {
-		return errors.Wrap(err, "lsm: sync a log")
-	}
-	defer file.Close()
-	return errors.Wrap(file.Sync(), "lsm: sync a log")
 }
 
 // newLog begins a log with room for a memtable, or for one record if that is
@@ -80,12 +67,16 @@ func (db *DB) Sync() error {
 	return db.syncThrough(db.visible.Load())
 }
 
+// errOldLog: a log was there when the store was opened. If a sync of it has failed in
+// the process that wrote it, another one says nothing of that (internal/vfs).
+var errOldLog = errors.New("lsm: whether a log of an earlier process is durable cannot be known")
+
 // syncThrough makes the writes up to a sequence number durable. Writers that
 // wait for each other here find, most of them, that it has been done for them. If
 // a log cannot be synced, what is in it becomes durable as a table.
 func (db *DB) syncThrough(sequence uint64) error {
 	failed := db.groupSync(sequence)
-	if !errors.Is(failed, errLogFailed) {
+	if !errors.Is(failed, errLogFailed) && !errors.Is(failed, errOldLog) {
 		return failed
 	}
 	if err := db.Flush(); err != nil {
@@ -114,6 +105,9 @@ func (db *DB) groupSync(sequence uint64) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(logs, func(l *logFile) bool { return l.writer == nil }) {
+		return errOldLog
+	}
 	if err := db.syncLogs(logs, active); err != nil {
 		db.mu.Lock()
 		defer db.mu.Unlock()
@@ -140,7 +134,7 @@ func (db *DB) syncLogs(logs []*logFile, active *logFile) error {
 		if log.durable {
 			continue
 		}
-		if err := log.sync(db.env.fs); err != nil {
+		if err := log.writer.Sync(); err != nil {
 			return err
 		}
 		log.durable = log != active

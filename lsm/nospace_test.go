@@ -236,3 +236,37 @@ type roomFS struct {
 }
 
 func (f roomFS) FreeBytes(string) (int64, error) { return f.free.Load(), nil }
+
+// TestPowerLossBehindALogOfAnEarlierProcess: its sync failed there, and another one of it
+// would succeed without its bytes. What was in it is durable once Sync says so.
+func TestPowerLossBehindALogOfAnEarlierProcess(t *testing.T) {
+	for _, durability := range []Durability{ProcessCrash, PowerLoss} {
+		mem := vfs.NewMem()
+		o := &Options{Durability: durability, FS: vfs.NewFault(mem, func(op vfs.Op) error {
+			switch {
+			case op.Kind == vfs.OpAppendSync:
+				return &vfs.LostPagesError{Err: errors.New("bad disk")}
+			case op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix:
+				return vfs.ErrNoSpace
+			}
+			return nil
+		})}
+		w := &writer{history: history{seed: 9}, db: open(t, "db", o), state: map[string]string{}}
+		require.ErrorIs(t, errors.CombineErrors(w.write(20), w.db.Sync()), vfs.ErrNoSpace)
+		killed := mem.ProcessCrashClone()
+		require.NoError(t, w.db.Close())
+
+		w.db = open(t, "db", &Options{Durability: durability, FS: killed})
+		var err error
+		w.state, err = read(w.db)
+		require.NoError(t, err)
+		require.NoError(t, w.write(1))
+		require.NoError(t, w.db.Sync())
+		require.NoError(t, w.write(1))
+		require.NoError(t, w.db.Sync())
+		after := open(t, "db", &Options{FS: killed.CrashClone(vfs.KeepSynced)})
+		got, err := read(after)
+		require.NoError(t, err)
+		require.Equal(t, w.state, got)
+	}
+}
