@@ -18,7 +18,7 @@ import (
 func (db *DB) Check() error { return db.CheckWith(nil) }
 
 // CheckWith is Check that tells how many bytes of the tables' it has verified, which is
-// nearly all of its work, some hundred times for each table. progress may be nil.
+// nearly all of its work. progress may be nil.
 func (db *DB) CheckWith(progress func(done, total int64)) error {
 	present, err := db.acquire()
 	if err != nil {
@@ -29,38 +29,45 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 	defer v.retire()
 
 	var found []error
-	var before, total int64
+	var done, total int64
 	for _, t := range v.tables {
 		total += int64(len(t.data))
 	}
 	for _, t := range v.tables {
+		before := done
+		found = append(found, db.checkTable(t, true, func(bytes int64) error {
+			if done += bytes; progress != nil {
+				progress(done, total)
+			}
+			return nil
+		}))
+		done = before + int64(len(t.data)) // also where it is damaged
 		if db.isClosing() {
 			return ErrClosed
 		}
-		size := int64(len(t.data))
-		found = append(found, db.checkTable(t, func(share float64) {
-			if progress != nil {
-				progress(before+int64(share*float64(size)), total)
-			}
-		}))
-		before += size
 	}
 	found = append(found, db.checkFilters())
+	return errors.Join(append(found, db.checkManifest()...)...)
+}
+
+// checkManifest verifies the manifest and the logs that follow on it.
+func (db *DB) checkManifest() []error {
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
 	if err != nil || db.options.Follow {
-		return errors.Join(append(found, err)...)
+		return []error{err}
 	}
 	names, err := db.env.fs.List(db.env.dir)
 	if err != nil {
-		return errors.Join(append(found, errors.Wrap(err, "lsm: list the store"))...)
+		return []error{errors.Wrap(err, "lsm: list the store")}
 	}
-	return errors.Join(append(found, db.checkLogs(logsOf(names, m.firstLog))...)...)
+	return db.checkLogs(logsOf(names, m.firstLog))
 }
 
-// checkTable verifies a table as if it had just been opened, and tells the share of it
-// that has been. It reads by way of the table's mapping: beside a writer its name may
-// have gone.
-func (db *DB) checkTable(t *table, tell func(share float64)) (err error) {
+// checkTable verifies a table as if it had just been opened, and tells of the bytes that
+// have been; tell's error ends it. With keys it brings the whole filter into memory and
+// makes sure that it denies no key. It reads by way of the table's mapping: beside a
+// writer its name may have gone.
+func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) (err error) {
 	r := &tableReader{path: t.path, facts: t.facts, data: t.data}
 	if fault := vfs.Guard(func() { err = r.load(db.env.id) }); fault != nil {
 		err = errors.Wrapf(fault, "lsm: read %s", r.path)
@@ -72,31 +79,40 @@ func (db *DB) checkTable(t *table, tell func(share float64)) (err error) {
 	if err != nil {
 		return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 	}
-	// With room for all pages none may be left out.
-	manager := bloom.NewManager(int64(r.footer.filter.length) + filter.Stats().IndexBytes)
-	defer func() { _ = manager.Update() }()
-	if err := manager.Update(filter); err != nil {
-		return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
+	mayContain := func([]byte) bool { return true }
+	if keys {
+		// With room for all pages none may be left out.
+		manager := bloom.NewManager(int64(r.footer.filter.length) + filter.Stats().IndexBytes)
+		defer func() { _ = manager.Update() }()
+		if err := manager.Update(filter); err != nil {
+			return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
+		}
+		mayContain = func(key []byte) bool { return filter.MayContain(bloom.HashKey(key), key) }
 	}
-	if fault := vfs.Guard(func() { err = r.check(filter, tell) }); fault != nil {
+	if fault := vfs.Guard(func() { err = r.check(mayContain, tell) }); fault != nil {
 		err = errors.Wrapf(fault, "lsm: read %s", r.path)
 	}
 	return err
 }
 
-// checkSteps is how often the verification of a table tells how far it is.
-const checkSteps = 256
-
-// check walks over all entries.
-func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) error {
-	if checksum.Of(r.section(r.footer.filter)) != r.footer.filter.crc {
-		return r.corrupt(int(r.footer.filter.offset), "wrong checksum of the filter")
+// check verifies the filter's bytes and all entries.
+func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes int64) error) error {
+	told := teller{tell: tell}
+	if err := r.checkFilterBytes(&told); err != nil {
+		return err
 	}
 	var got tableFacts
 	var last []byte
-	step := max(1, r.facts.entries/checkSteps)
+	block := -1
 	it := r.iterator()
 	for ok := it.first(); ok; ok = it.next() {
+		if block != it.index {
+			block = it.index
+			start, end := r.blockRange(block)
+			if err := told.add(end - start); err != nil {
+				return err
+			}
+		}
 		e := it.shown()
 		key := e.key
 		switch {
@@ -104,7 +120,7 @@ func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) erro
 			return r.corrupt(0, "keys out of order in block %d", it.index)
 		case got.entries == 0 && !bytes.Equal(key, r.minKey):
 			return r.corrupt(0, "the first key is not the least")
-		case !filter.MayContain(bloom.HashKey(key), key):
+		case !mayContain(key):
 			return r.corrupt(int(r.footer.filter.offset), "the filter denies a key of block %d", it.index)
 		}
 		last = append(last[:0], key...)
@@ -113,9 +129,6 @@ func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) erro
 		got.valueBytes += uint64(len(e.value))
 		if e.tombstone {
 			got.tombstones++
-		}
-		if got.entries%step == 0 {
-			tell(min(1, float64(got.entries)/float64(r.facts.entries)))
 		}
 	}
 	if err := it.err(); err != nil {
@@ -128,7 +141,52 @@ func (r *tableReader) check(filter *bloom.Filter, tell func(share float64)) erro
 			got.entries, got.tombstones, got.keyBytes, got.valueBytes,
 			want.entries, want.tombstones, want.keyBytes, want.valueBytes)
 	}
+	return told.end(uint64(len(r.data)))
+}
+
+// checkFilterBytes compares the checksum of the filter.
+func (r *tableReader) checkFilterBytes(told *teller) error {
+	rest, crc := r.section(r.footer.filter), uint32(0)
+	for len(rest) > 0 {
+		part := rest[:min(tellBytes, len(rest))]
+		crc = checksum.Update(crc, part)
+		if err := told.add(uint64(len(part))); err != nil {
+			return err
+		}
+		rest = rest[len(part):]
+	}
+	if crc != r.footer.filter.crc {
+		return r.corrupt(int(r.footer.filter.offset), "wrong checksum of the filter")
+	}
 	return nil
+}
+
+// tellBytes are verified between one tell and the next.
+const tellBytes = 256 << 10
+
+// teller tells of bytes that have been verified when they are enough.
+type teller struct {
+	tell          func(bytes int64) error
+	told, pending uint64
+}
+
+func (t *teller) add(bytes uint64) error {
+	if t.pending += bytes; t.pending < tellBytes {
+		return nil
+	}
+	return t.flush()
+}
+
+// end tells of what is left of all.
+func (t *teller) end(all uint64) error {
+	t.pending = all - t.told
+	return t.flush()
+}
+
+func (t *teller) flush() error {
+	bytes := t.pending
+	t.told, t.pending = t.told+bytes, 0
+	return t.tell(int64(bytes))
 }
 
 // checkLogs reads the logs. A log that goes meanwhile had become a table.
