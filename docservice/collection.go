@@ -43,6 +43,10 @@ type Collection struct {
 	// quarantined counts the files set aside.
 	quarantined atomic.Uint64
 	swept       atomic.Uint64 // expired entries taken out of the index
+	scrub       struct {
+		passes, bytes atomic.Uint64
+		ended         atomic.Int64 // Unix milliseconds; 0: none has
+	}
 }
 
 // getCounters count the ids that were asked for by answer.

@@ -118,12 +118,13 @@ func (m moment) bring(t *testing.T, disk vfs.FS) {
 	}
 }
 
-// requireServed waits until a collection has read what there is at a moment, and asks
-// it for everything.
-func (c *course) requireServed(t *testing.T, collection *Collection, m moment, when string) {
+// requireServed waits until a collection has read what there is at a moment, of which
+// it may ask for some files again, and asks it for everything.
+func (c *course) requireServed(t *testing.T, collection *Collection, disk vfs.FS, m moment, when string) {
 	t.Helper()
 	require.NoError(t, collection.WaitFor(soon(t), m.last), when)
 	waitFor(t, collection, "it is ready: "+when, func(s Status) bool {
+		m.bring(t, disk)
 		return s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the pass they stay listed
 	})
 	for _, id := range c.ids {
@@ -156,10 +157,13 @@ func (c *course) requireHonest(t *testing.T, collection *Collection, random *ran
 func followOptions(disk vfs.FS, random *rand.Rand) *CollectionOptions {
 	o := &CollectionOptions{
 		FS: disk, MemtableBytes: 4 << 10, PollInterval: time.Millisecond, RetryInterval: time.Millisecond,
-		VerifyInterval: -1, SweepInterval: -1,
+		VerifyInterval: -1, SweepInterval: -1, ScrubInterval: -1,
 	}
 	if random.IntN(2) == 0 {
-		o.VerifyInterval = time.Millisecond
+		o.VerifyInterval, o.Quarantine, o.QuarantineAfter = time.Millisecond, true, time.Nanosecond
+	}
+	if random.IntN(2) == 0 {
+		o.ScrubInterval, o.ScrubBytesPerSecond = time.Millisecond, 64<<20
 	}
 	return o
 }
@@ -198,7 +202,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		require.NoError(t, err)
 		for n, m := range course.moments[:len(course.moments)-1] {
 			m.bring(t, mem)
-			course.requireServed(t, c, m, "without a crash")
+			course.requireServed(t, c, mem, m, "without a crash")
 			one.Lock()
 			for _, cut := range cuts {
 				tally.Case()
@@ -225,7 +229,7 @@ func (c *course) requireRecovery(t *testing.T, disk vfs.FS, reached int, random 
 	c.requireHonest(t, collection, random, when)
 	for _, m := range c.moments[reached : reached+2] {
 		m.bring(t, disk)
-		c.requireServed(t, collection, m, when)
+		c.requireServed(t, collection, disk, m, when)
 	}
 	require.NoError(t, collection.Close(), when)
 }
@@ -261,7 +265,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			failed := disk.Failed() > 0
 			disk.Heal()
 			course.moments[3].bring(t, mem)
-			course.requireServed(t, c, course.moments[3], when)
+			course.requireServed(t, c, mem, course.moments[3], when)
 			if err := c.Close(); err != nil {
 				require.ErrorIs(t, err, failure.Err, when)
 			}

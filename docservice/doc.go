@@ -110,8 +110,9 @@
 //     N.seg.bad, once, so that rsync brings another copy; see quarantine.go. Its
 //     sound documents are served on, and an id that may lie in what was not read
 //     of it is unavailable.
-//   - Damage in the index makes what cannot be looked up unavailable. Removing
-//     the directory of the index repairs it.
+//   - Damage in the index makes what cannot be looked up unavailable, until another
+//     one, made anew from the queue beside it, takes its place. It is found by what is
+//     looked up, or by the scrub, which reads all of the index once a day; see scrub.go.
 //   - Another queue in the place of the one that is served, whole from its first
 //     segment, is indexed beside it and served when it has been read to its end.
 //     Until then the one before is, as far as its bytes are there; see
@@ -144,7 +145,7 @@
 //	its answers       store.go, batch.go, scan.go; cache.go and package memcached
 //	its goroutines    tail.go follows the queue; verify.go, verified.go, files.go and
 //	                  quarantine.go are the background pass, with erased.go;
-//	                  sweep.go; wait.go waits for them
+//	                  sweep.go and scrub.go go through the index; wait.go waits for them
 //	how it is doing   faults.go and damage.go, status.go, census.go, inspect.go
 //	the service       service.go, wire.go and statsproto.go, documents.go for gRPC,
 //	                  stages.go for tracing

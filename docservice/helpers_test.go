@@ -61,6 +61,7 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 		RetryInterval:  time.Millisecond,
 		VerifyInterval: -1,
 		SweepInterval:  -1,
+		ScrubInterval:  -1,
 		Now:            f.clock.Now,
 	}
 	for _, dir := range []string{f.queueDir, f.dir} {

@@ -14,6 +14,9 @@ const (
 	DefaultVerifyInterval  = 2 * time.Second
 	DefaultQuarantineAfter = 5 * time.Second
 	DefaultSweepInterval   = time.Hour
+	DefaultScrubInterval   = 24 * time.Hour
+
+	DefaultScrubBytesPerSecond = 16 << 20
 )
 
 // CollectionOptions say how a collection is opened. Nil and zero values are
@@ -55,6 +58,13 @@ type CollectionOptions struct {
 	// an hour ago are taken out of the index. The default is
 	// DefaultSweepInterval; negative: never.
 	SweepInterval time.Duration
+	// ScrubInterval is how long the scrub, which verifies the index to its last byte,
+	// rests after each pass. The default is DefaultScrubInterval; negative: there is
+	// none.
+	ScrubInterval time.Duration
+	// ScrubBytesPerSecond is how fast it reads at most. The default is
+	// DefaultScrubBytesPerSecond.
+	ScrubBytesPerSecond int64
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time
 }
@@ -82,6 +92,12 @@ func (o *CollectionOptions) withDefaults() CollectionOptions {
 	}
 	if filled.SweepInterval == 0 {
 		filled.SweepInterval = DefaultSweepInterval
+	}
+	if filled.ScrubInterval == 0 {
+		filled.ScrubInterval = DefaultScrubInterval
+	}
+	if filled.ScrubBytesPerSecond <= 0 {
+		filled.ScrubBytesPerSecond = DefaultScrubBytesPerSecond
 	}
 	if filled.Now == nil {
 		filled.Now = time.Now

@@ -2,10 +2,13 @@ package docservice
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +100,39 @@ func TestQuarantineOfWhatWasNotRead(t *testing.T) {
 	require.NoError(t, c.WaitReady(soon(t)))
 	requireDocument(t, c, "second-99", documentOf("second-99"))
 	requireNone(t, c, "none", ErrNotFound)
+}
+
+// TestSegmentThatTheDiskDidNotTake: a sync of it fails once, and from then on every
+// other one would succeed without its bytes. It is copied again before the power takes
+// what is only in memory.
+func TestSegmentThatTheDiskDidNotTake(t *testing.T) {
+	mem := vfs.NewMem()
+	var armed atomic.Bool
+	f := newFixture(t, vfs.NewFault(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && filepath.Base(op.Name) == sealedName(1) && armed.CompareAndSwap(true, false) {
+			return &vfs.LostPagesError{Err: syscall.EIO}
+		}
+		return nil
+	}), string(filepath.Separator))
+	f.putMany("first", 100)
+	f.seal()
+	path, content := f.segment(1)
+	f.asCopy()
+	replace(t, f.fs, path, content)
+	armed.Store(true)
+	c := f.ready()
+	waitFor(t, c, "it is set aside", quarantined(1))
+	require.Contains(t, fmt.Sprint(c.Status().Faults), "waiting for another copy")
+	requireDocument(t, c, "first-50", documentOf("first-50"))
+	require.Empty(t, f.keptResults())
+
+	replace(t, f.fs, path, content)
+	waitFor(t, c, "the copy is sound", noFaults)
+	f.waitVerified(1)
+	require.NoError(t, mem.SyncDir(f.queueDir))
+	after, err := vfs.ReadFile(mem.CrashClone(vfs.KeepSynced), path)
+	require.NoError(t, err)
+	require.Equal(t, content, after)
 }
 
 // A source that is damaged itself must not be fetched from for ever.

@@ -40,6 +40,8 @@ type Status struct {
 	// Swept counts the entries of expired documents taken out of the index since
 	// the collection was opened.
 	Swept uint64
+	// Scrub is of the index.
+	Scrub ScrubState
 	Gets  GetCounts
 	// Successor is another queue that has come in the place of this one and is
 	// being indexed; nil if there is none.
@@ -59,6 +61,7 @@ type GetCounts struct {
 func (c *Collection) Status() Status {
 	status := c.serving.Load().status()
 	status.Quarantined, status.Swept = c.quarantined.Load(), c.swept.Load()
+	status.Scrub = c.scrubState()
 	status.Gets = GetCounts{
 		Found:       c.gets.found.Load(),
 		NotFound:    c.gets.notFound.Load(),

@@ -39,7 +39,7 @@ type store struct {
 
 	alive   context.Context // until it is stopped
 	stop    context.CancelFunc
-	running sync.WaitGroup // the tail, the background pass and the sweep
+	running sync.WaitGroup // the tail, the background pass, the sweep and the scrub
 
 	// following: the tail has caught up once and is not stopped by a fault, so
 	// what the index does not hold does not exist.
@@ -147,6 +147,9 @@ func (s *store) start() {
 	}
 	if s.options.SweepInterval > 0 {
 		s.running.Go(func() { s.runSweep(s.alive) })
+	}
+	if s.options.ScrubInterval > 0 {
+		s.running.Go(func() { s.runScrub(s.alive) })
 	}
 }
 

@@ -52,7 +52,9 @@ func (f *fixture) bring(files map[string][]byte, names ...string) {
 		if len(names) == 0 || strings.Contains(strings.Join(names, " "), name) {
 			path := filepath.Join(f.queueDir, name)
 			replace(f.t, f.fs, path, content)
-			require.NoError(f.t, syncFile(f.fs, path))
+			durable, err := syncFile(f.fs, path)
+			require.NoError(f.t, err)
+			require.True(f.t, durable)
 		}
 	}
 	require.NoError(f.t, f.fs.SyncDir(f.queueDir))

@@ -36,7 +36,8 @@ import (
 // was verified if it has these, size, inode and time of modification of a row;
 // the device is left out, as many file systems get another number each time they
 // are mounted. Before a file is noted it is synced: otherwise a loss of power could
-// take bytes of it and leave the note.
+// take bytes of it and leave the note. One that cannot be is as good as damaged: after
+// a failed sync none that follows tells whether the disk has its bytes.
 //
 // A file of results that is damaged, of another queue or of another version is as
 // good as none: everything is verified again.
@@ -59,6 +60,8 @@ type finding struct {
 	verifiedFile
 	sound   bool
 	durable bool // the file was synced, so that this may be kept
+	// refused is why it could not be, which it must not be tried to again.
+	refused error
 }
 
 const (
@@ -91,25 +94,33 @@ func (v *verifiedFiles) knows(f segmentFile) bool {
 // isSound tells whether this very file was read and nothing was wrong.
 func (v *verifiedFiles) isSound(f segmentFile) bool { return v.knows(f) && v.seen[f.segmentKey].sound }
 
-// note takes down what was found in a file.
-func (v *verifiedFiles) note(f segmentFile, sound bool) {
+// note takes down what was found in a file, and makes a sound one durable. The error
+// is that the disk does not take its bytes.
+func (v *verifiedFiles) note(f segmentFile, sound bool) error {
 	found := finding{verifiedFile: f.verified(), sound: sound}
-	if sound {
-		found.durable = syncFile(v.fs, f.path) == nil
+	if v.knows(f) {
+		found.refused = v.seen[f.segmentKey].refused
+	}
+	if sound && found.refused == nil {
+		found.durable, found.refused = syncFile(v.fs, f.path)
 	}
 	if found.durable || v.seen[f.segmentKey].durable {
 		v.changes++
 	}
 	v.seen[f.segmentKey] = found
+	return found.refused
 }
 
-// syncFile makes a file durable that somebody else has written.
-func syncFile(files vfs.FS, path string) error {
-	file, err := files.Open(path)
-	if err != nil {
-		return err
+// syncFile makes a file durable that somebody else has written. One that cannot be
+// opened is not, for whatever reason, but then no sync has failed.
+func syncFile(files vfs.FS, path string) (durable bool, err error) {
+	file, opening := files.Open(path)
+	if opening != nil {
+		return false, nil
 	}
-	return errors.CombineErrors(file.Sync(), file.Close())
+	defer file.Close()
+	err = file.Sync()
+	return err == nil, err
 }
 
 // retain forgets files that are not there any more.

@@ -54,7 +54,9 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 		}
 		started := time.Now()
 		if sound, err := s.verify(ctx, f); err == nil && f.sealed {
-			s.verified.note(f, sound)
+			if err := s.verified.note(f, sound); err != nil {
+				s.notDurable(f, err)
+			}
 		} else if err != nil && ctx.Err() == nil {
 			s.logger.Warn("a segment cannot be verified", "segment", f.id, "path", f.path, "error", err)
 		}
@@ -117,6 +119,21 @@ func (s *store) verify(ctx context.Context, f segmentFile) (sound bool, err erro
 		s.logger.Info("the segment is sound again", "segment", f.id, "path", f.path)
 	}
 	return len(found) == 0, nil
+}
+
+// notDurable notes as damaged a file that reads well and that the disk did not take.
+func (s *store) notDurable(f segmentFile, err error) {
+	fault := Fault{
+		Segment: f.id, Path: f.path, Since: s.options.Now(), content: true,
+		Reason: "its bytes are not on the disk, which could not take them: " + err.Error(),
+	}
+	s.mu.Lock()
+	news := s.mu.faults.add(fault)
+	s.notify()
+	s.mu.Unlock()
+	if news {
+		s.logDamage(fault)
+	}
 }
 
 // tailRests tells whether the tail has nothing to do, or cannot do it. c.mu

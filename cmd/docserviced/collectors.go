@@ -48,6 +48,8 @@ var (
 	faultInfo  = gauge("fault_info", "Always 1, for each fault, at most 128 of a collection.", "collection", "segment", "offset", "path", "reason", "effect")
 	setAside   = counter("files_quarantined_total", "Damaged files of segments set aside, to be copied again.", "collection")
 	swept      = counter("index_expired_entries_removed_total", "Entries of expired documents that the sweep took out of the index.", "collection")
+	scrubbed   = counter("index_scrubbed_bytes_total", "Bytes of the index that the scrub has verified.", "collection")
+	scrubEnded = gauge("index_scrub_ended_timestamp_seconds", "When the scrub last had verified all of the index, Unix time; 0: not since the start.", "collection")
 	segments   = gauge("queue_segments", "Segments of the queue here.", "collection")
 	queueBytes = gauge("queue_bytes", "Their size.", "collection")
 	queueDocs  = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
@@ -74,7 +76,7 @@ type collectionCollector struct{ *daemon }
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside, swept,
+		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
 		writesStopped, diskFree, indexProblem,
@@ -119,6 +121,12 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 
 	setAside.send(to, float64(status.Quarantined), name)
 	swept.send(to, float64(status.Swept), name)
+	scrubbed.send(to, float64(status.Scrub.Bytes), name)
+	ended := 0.0
+	if !status.Scrub.Ended.IsZero() {
+		ended = float64(status.Scrub.Ended.UnixMilli()) / 1000
+	}
+	scrubEnded.send(to, ended, name)
 
 	stopping, damaged := 0, status.MoreFaults
 	for _, f := range status.Faults {

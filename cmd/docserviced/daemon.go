@@ -36,7 +36,9 @@ type daemonOptions struct {
 	memory          cli.Size
 	grace           time.Duration
 	quarantine      bool
-	memcached       []string // addresses; empty: none
+	scrubInterval   time.Duration // 0: never
+	scrubRate       cli.Size      // bytes a second
+	memcached       []string      // addresses; empty: none
 	security        security
 	tracing         tracing
 	entering        entering
@@ -144,8 +146,14 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 
 // addCollection opens a collection and serves it.
 func (d *daemon) addCollection(c collectionFlag) error {
-	collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(d.options.dataDir, c.name),
-		&docservice.CollectionOptions{Logger: d.env.Log, Budget: d.budget, Quarantine: d.options.quarantine, Cache: d.cache})
+	options := &docservice.CollectionOptions{
+		Logger: d.env.Log, Budget: d.budget, Quarantine: d.options.quarantine, Cache: d.cache,
+		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate),
+	}
+	if options.ScrubInterval == 0 {
+		options.ScrubInterval = -1 // the flag's never
+	}
+	collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(d.options.dataDir, c.name), options)
 	if err != nil {
 		return err
 	}

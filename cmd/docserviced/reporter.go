@@ -135,6 +135,7 @@ func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collectio
 		LastAppended: timeOrNil(status.LastAppended), VisibleAfter: status.VisibleAfter.Seconds(),
 		Gets:    livepage.Gets{Found: status.Gets.Found, NotFound: status.Gets.NotFound, Unavailable: status.Gets.Unavailable, Failed: status.Gets.Failed},
 		Applied: status.Applied, Swept: status.Swept, Quarantined: status.Quarantined,
+		Scrubbed: status.Scrub.Bytes, ScrubEnded: timeOrNil(status.Scrub.Ended),
 		Faults: ready.Faults, MoreFaults: ready.MoreFaults,
 		Queue: queueStatus(report), Index: indexStatus(c.IndexStats(), c.FilterPages()),
 	}

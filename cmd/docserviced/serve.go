@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/docservice"
 	"docstore/internal/cli"
 )
 
@@ -31,9 +32,10 @@ func newServe(env *cli.Env) *cobra.Command {
 over Boxcar. It answers at once with what is indexed already, and is ready when
 every queue has been read to its end. Damaged files are reported, and served
 around, until good copies take their place. In a copy of a queue a damaged
-segment is renamed to .bad, once, so that rsync brings it again. Another queue in
-the place of one that is served is indexed beside it, and served when it has been
-read to its end.
+segment is renamed to .bad, once, so that rsync brings it again. The indexes are
+verified, too, slowly, once in --scrub-interval, and a damaged one is made anew from
+its queue. Another queue in the place of one that is served is indexed beside it, and
+served when it has been read to its end.
 
 HTTP shows how it is doing:
 
@@ -94,7 +96,9 @@ for --grace at most, and the exit status is 0.`,
 }
 
 // newOptions are those of serve before any flag has changed them.
-func newOptions() *daemonOptions { return &daemonOptions{memory: defaultMemory} }
+func newOptions() *daemonOptions {
+	return &daemonOptions{memory: defaultMemory, scrubRate: docservice.DefaultScrubBytesPerSecond}
+}
 
 func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
@@ -106,6 +110,9 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
+	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
+		"how long to rest after each time that an index has been verified to its last byte; 0: never verify")
+	flags.Var(&o.scrubRate, "scrub-rate", "how many bytes of an index are verified in a second at most")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&o.quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, o)
@@ -128,6 +135,12 @@ func (o *daemonOptions) check() error {
 	}
 	if o.grace < 0 {
 		problems = append(problems, cli.Usagef("--grace %s: it cannot be negative", o.grace))
+	}
+	if o.scrubInterval < 0 {
+		problems = append(problems, cli.Usagef("--scrub-interval %s: it cannot be negative; 0 is never", o.scrubInterval))
+	}
+	if o.scrubRate <= 0 {
+		problems = append(problems, cli.Usagef("--scrub-rate %s: it must be more than nothing; --scrub-interval 0 is never", &o.scrubRate))
 	}
 	var err error
 	o.collections, err = parseCollections(o.collectionFlags)

@@ -55,6 +55,8 @@ type Collection struct {
 	Applied      uint64     `json:"entries_applied"`
 	Swept        uint64     `json:"expired_entries_removed"`
 	Quarantined  uint64     `json:"files_quarantined"`
+	Scrubbed     uint64     `json:"index_bytes_scrubbed"`
+	ScrubEnded   *time.Time `json:"index_scrub_ended,omitempty"` // when all of the index had been verified
 	Faults       []Fault    `json:"faults"`
 	MoreFaults   int        `json:"more_faults,omitempty"`
 	Queue        Queue      `json:"queue"`

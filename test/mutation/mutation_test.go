@@ -84,6 +84,16 @@ var mutations = []mutation{
 		pkg: "./queue", run: "TestSealedNameIsDurable",
 	},
 	{
+		name: "a segment whose sync has failed is sealed as it is in memory", file: "queue/writer_recover.go",
+		old: "if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {", new: "if err := error(nil); err != nil {",
+		pkg: "./queue", run: "TestPowerLossBehindASegmentWhoseSyncFailed",
+	},
+	{
+		name: "a log of an earlier process is taken to be durable", file: "lsm/log.go",
+		old: "		return errOldLog\n", new: "		logs = slices.DeleteFunc(logs, func(l *logFile) bool { return l.writer == nil })\n",
+		pkg: "./lsm", run: "TestPowerLossBehindALogOfAnEarlierProcess",
+	},
+	{
 		name: "a document's checksum is not compared", file: "queue/fetch.go",
 		old: "if got := checksum.Update(0, b); got != d.crc {", new: "if got := checksum.Update(0, b); got != d.crc && got == 0 {",
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
@@ -110,8 +120,13 @@ var mutations = []mutation{
 	},
 	{
 		name: "a segment is noted as sound before it is durable", file: "docservice/verified.go",
-		old: "found.durable = syncFile(v.fs, f.path) == nil", new: "found.durable = true",
+		old: "found.durable, found.refused = syncFile(v.fs, f.path)", new: "found.durable = true",
 		pkg: "./docservice", run: "TestPowerLossBehindVerification",
+	},
+	{
+		name: "the scrub of the index reads and does not verify", file: "lsm/scrub.go",
+		old: "		err = db.checkTable(t, false, rest)\n", new: "		err = rest(int64(len(t.data)))\n",
+		pkg: "./lsm", run: "TestScrubFindsDamageBeneathAnOpenStore",
 	},
 	{
 		name: "a slot is given out twice", file: "boxcarrpc/core/board.go",

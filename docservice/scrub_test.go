@@ -1,0 +1,60 @@
+package docservice
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// damageBeneath flips a bit of a file where it lies.
+func damageBeneath(t *testing.T, path string, at int64) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	b := make([]byte, 1)
+	_, err = file.ReadAt(b, at)
+	require.NoError(t, err)
+	b[0] ^= 0x10
+	_, err = file.WriteAt(b, at)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+}
+
+// TestScrubHasADamagedIndexMadeAnew: nobody asks for what is damaged, in a table or in
+// the manifest, and all the same another index is made beside it and takes its place.
+func TestScrubHasADamagedIndexMadeAnew(t *testing.T) {
+	random := testseed.Rand(t)
+	for _, extension := range []string{".table", ""} {
+		f := newFixture(t, vfs.OS, t.TempDir())
+		f.options.ScrubInterval, f.options.ScrubBytesPerSecond = time.Millisecond, 1<<30
+		last := f.putMany("doc", 3000)
+		c := f.ready()
+		require.NoError(t, c.serving.Load().index.Flush())
+		waitFor(t, c, "all of it was found sound", func(s Status) bool { return s.Scrub.Bytes > 0 && s.Scrub.Passes > 0 })
+		require.Equal(t, f.clock.Now().UnixMilli(), c.Status().Scrub.Ended.UnixMilli())
+		require.Empty(t, c.Status().Faults)
+
+		path := filepath.Join(firstIndex.path(f.dir), "MANIFEST")
+		if extension != "" {
+			path = f.indexFiles(firstIndex, extension)[0]
+		}
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		damageBeneath(t, path, random.Int64N(info.Size()))
+		waitFor(t, c, "the index was made anew", func(s Status) bool {
+			return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Successor == nil
+		})
+		require.NoError(t, c.WaitFor(soon(t), last))
+		for i := range 3000 {
+			id := fmt.Sprint("doc-", i)
+			requireDocument(t, c, id, documentOf(id))
+		}
+	}
+}
