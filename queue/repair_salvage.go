@@ -98,6 +98,11 @@ func (v *salvage) whole() error {
 		return err
 	}
 	at, end := b.origin(Address{Segment: v.s.number, Block: uint32(v.offset)})
+	if b.relocated && v.misplaced(at) {
+		v.damaged = true
+		v.offset += b.size()
+		return nil
+	}
 	if err := v.account(at); err != nil {
 		return err
 	}
@@ -122,6 +127,12 @@ func (v *salvage) whole() error {
 	v.good = v.offset
 	v.done = Address{Segment: at.Segment, Block: end}
 	return v.write(&v.kept)
+}
+
+// misplaced tells whether a relocated block cannot have stood where it says, behind the
+// one before it in a segment that the rewrite is of.
+func (v *salvage) misplaced(at Address) bool {
+	return !v.s.header.holds(at.Segment) || at.Compare(v.done) < 0
 }
 
 func following(at Address) Address {

@@ -46,6 +46,9 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	}
 	h := best.header()
 	at, originEnd := best.origin(raw, v.s.number, v.offset)
+	if best.relocated && v.misplaced(at) {
+		return 0, nil
+	}
 	end = int64(best.dataOffset) + int64(found[len(found)-1].end)
 	ended := int(found[len(found)-1].index) == best.count-1
 	if best.relocated {
