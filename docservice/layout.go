@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,13 +64,21 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 	return numbers, nil
 }
 
-// removeLeftovers removes indexes whose removal has begun.
+// removeLeftovers removes indexes whose removal has begun, as soon as their names say
+// that for good.
 func removeLeftovers(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, indexPrefix) || !strings.HasSuffix(name, removedExtension)
+	})
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	if err := files.SyncDir(dir); err != nil {
+		return err
+	}
 	for _, name := range names {
-		if strings.HasPrefix(name, indexPrefix) && strings.HasSuffix(name, removedExtension) {
-			err = errors.CombineErrors(err, files.RemoveAll(filepath.Join(dir, name)))
-		}
+		err = errors.CombineErrors(err, files.RemoveAll(filepath.Join(dir, name)))
 	}
 	return err
 }

@@ -42,6 +42,34 @@ func TestOrphansGoAndForeignFilesStay(t *testing.T) {
 	require.EqualValues(t, 901, db.mu.nextNumber, "no number is used twice")
 }
 
+// TestPowerLossBehindAnOpenAfterAKill: a process dies between the renaming of a manifest
+// and the sync of the directory, the next one opens the store, and the power goes. Of the
+// changes of names any may be lost, so none of Open's may come before those of the dead
+// are durable.
+func TestPowerLossBehindAnOpenAfterAKill(t *testing.T) {
+	mem := vfs.NewMem()
+	renamed := false
+	var killed *vfs.Mem
+	db := open(t, "db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		renamed = renamed || op.Kind == vfs.OpRename && killed == nil && len(namesIn(t, mem, "db", tableSuffix)) == 1
+		if renamed && op.Kind == vfs.OpSyncDir && killed == nil {
+			killed = mem.ProcessCrashClone()
+		}
+		return nil
+	})})
+	set(t, db, "a", "1")
+	require.NoError(t, db.Sync())
+	require.NoError(t, db.Flush())
+	require.NotNil(t, killed)
+
+	again := open(t, "db", &Options{FS: killed})
+	requireValue(t, again, "a", "1")
+	for seed := range uint64(50) {
+		after := open(t, "db", &Options{FS: killed.CrashClone(vfs.KeepReordered(seed))})
+		requireValue(t, after, "a", "1")
+	}
+}
+
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	o := memOptions()
 	db, err := Open("db", o)

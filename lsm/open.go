@@ -176,8 +176,26 @@ func logsOf(names []string, first uint64) []uint64 {
 }
 
 // removeOrphans removes what a crash left behind: files of this store's making
-// that the manifest does not name. Others are none of its business.
+// that the manifest does not name. Others are none of its business. Before the first
+// goes the manifest's own name is made durable: the process that gave it may have died
+// before, and the manifest of before may name what is an orphan now.
 func (db *DB) removeOrphans(m manifest, names []string) error {
+	orphans := orphansOf(m, names)
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := db.env.fs.SyncDir(db.env.dir); err != nil {
+		return errors.Wrap(err, "lsm: remove orphans")
+	}
+	for _, name := range orphans {
+		if err := db.env.fs.Remove(db.env.path(name)); err != nil {
+			return errors.Wrap(err, "lsm: remove an orphan")
+		}
+	}
+	return nil
+}
+
+func orphansOf(m manifest, names []string) (orphans []string) {
 	named := make(map[uint64]bool, len(m.tables))
 	for _, t := range m.tables {
 		named[t.number] = true
@@ -187,12 +205,10 @@ func (db *DB) removeOrphans(m manifest, names []string) error {
 		log, isLog := parseName(name, logSuffix)
 		if isTable && !named[table] || isLog && log < m.firstLog ||
 			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
-			if err := db.env.fs.Remove(db.env.path(name)); err != nil {
-				return errors.Wrap(err, "lsm: remove an orphan")
-			}
+			orphans = append(orphans, name)
 		}
 	}
-	return nil
+	return orphans
 }
 
 // lockDir takes the lock of a directory.

@@ -137,7 +137,7 @@ func (c *compaction) complete() {
 }
 
 func (c *compaction) run(ctx context.Context) error {
-	if err := removeUnderWay(c.options.FS, c.dir); err != nil {
+	if err := clearUp(c.options.FS, c.dir); err != nil {
 		return err
 	}
 	now := c.options.Now()
@@ -174,9 +174,13 @@ func (c *compaction) pass(bytes int64) {
 	}
 }
 
-// removeUnderWay removes what a compaction or repair that was ended has left
-// behind.
-func removeUnderWay(fsys vfs.FS, dir string) error {
+// clearUp removes what a compaction or repair that was ended has left behind. Before
+// anything relies on the names that it has given they are made durable: otherwise a
+// loss of power could take a rewrite, and keep that what it stands for was removed.
+func clearUp(fsys vfs.FS, dir string) error {
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
 	names, err := fsys.List(dir)
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (r *repairer) lock() (unlock func(), err error) {
 
 func (r *repairer) run(ctx context.Context) error {
 	if !r.options.DryRun {
-		if err := removeUnderWay(r.options.FS, r.dir); err != nil {
+		if err := clearUp(r.options.FS, r.dir); err != nil {
 			return err
 		}
 	}

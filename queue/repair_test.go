@@ -481,12 +481,26 @@ func TestRepairCrash(t *testing.T) {
 		for _, way := range crashtest.Ways(random) {
 			tally.Case()
 			after := mem.CrashClone(way.Keep)
-			repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: after})
-			require.NoError(t, err, "before operation %d, %s", k, way.Name)
-			require.LessOrEqual(t, len(repaired), 1)
-			requireSound(t, after)
-			got := scan(t, openReader(t, after), Position{})
-			require.GreaterOrEqual(t, len(got), len(items)-2)
+			requireRepair := func(after *vfs.Mem, fsys vfs.FS) {
+				repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys})
+				require.NoError(t, err, "before operation %d, %s", k, way.Name)
+				require.LessOrEqual(t, len(repaired), 1)
+				requireSound(t, after)
+				r, err := OpenReader(queueDir, &ReaderOptions{FS: after})
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, len(scan(t, r, Position{})), len(items)-2)
+				require.NoError(t, r.Close())
+			}
+			requireRepair(after, vfs.NewFault(after, func(op vfs.Op) error {
+				for _, wayAgain := range crashtest.Ways(random) {
+					if op.Kind.Writes() {
+						tally.Case()
+						again := after.CrashClone(wayAgain.Keep)
+						requireRepair(again, again)
+					}
+				}
+				return nil
+			}))
 		}
 	}
 }
