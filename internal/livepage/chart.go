@@ -3,6 +3,7 @@ package livepage
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"strings"
 )
 
@@ -18,9 +19,26 @@ type series struct {
 	Values []float64 // oldest first
 }
 
+// A scale places a value between the bottom, 0, and the top of a chart, 1, which is where
+// the highest is.
+type scale func(v, highest float64) float64
+
+// fromZero is the scale of rates and amounts.
+func fromZero(v, highest float64) float64 { return v / highest }
+
+// byRatio is the scale of latencies, which differ by factors, so that one slow moment
+// does not press all others to the ground: from a microsecond on, each factor is as high.
+func byRatio(v, highest float64) float64 {
+	const lowest = 1e-6
+	if highest <= lowest {
+		return 0
+	}
+	return max(0, math.Log(max(v, lowest)/lowest)/math.Log(highest/lowest))
+}
+
 // chart draws lines over the last five minutes, newest at the right edge, all on one
-// scale from 0, and says their last and highest values in words.
-func chart(title string, format func(float64) string, lines ...series) template.HTML {
+// scale, and says their last and highest values in words.
+func chart(title string, format func(float64) string, scale scale, lines ...series) template.HTML {
 	highest := 0.0
 	for _, line := range lines {
 		for _, v := range line.Values {
@@ -40,7 +58,7 @@ func chart(title string, format func(float64) string, lines ...series) template.
 	fmt.Fprintf(&b, `<figure class="chart"><figcaption>%s <b>%s</b></figcaption>`, template.HTMLEscapeString(title), legend(lines, format))
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`, chartWidth, chartHeight, template.HTMLEscapeString(words))
 	for i, line := range lines {
-		fmt.Fprintf(&b, `<polyline class="line%d" points="%s"/>`, i, points(line.Values, highest))
+		fmt.Fprintf(&b, `<polyline class="line%d" points="%s"/>`, i, points(line.Values, highest, scale))
 	}
 	fmt.Fprintf(&b, `</svg><small>highest %s in 5 minutes</small></figure>`, template.HTMLEscapeString(format(highest)))
 	return template.HTML(b.String())
@@ -58,14 +76,14 @@ func legend(lines []series, format func(float64) string) string {
 }
 
 // points are the corners of a line.
-func points(values []float64, highest float64) string {
+func points(values []float64, highest float64, scale scale) string {
 	if highest == 0 {
 		highest = 1
 	}
 	corners := make([]string, len(values))
 	for i, v := range values {
 		x := chartWidth - len(values) + i + 1
-		corners[i] = fmt.Sprintf("%d,%.1f", x, chartHeight-1-v/highest*(chartHeight-3))
+		corners[i] = fmt.Sprintf("%d,%.1f", x, chartHeight-1-scale(v, highest)*(chartHeight-3))
 	}
 	return strings.Join(corners, " ")
 }

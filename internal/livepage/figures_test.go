@@ -172,3 +172,12 @@ func TestACollectionThatCame(t *testing.T) {
 	require.Equal(t, []float64{1, 1, 1}, leasesPerSecond(samples))
 	require.Equal(t, []float64{2, 2, 2}, refusedPerSecond(samples))
 }
+
+// A slow moment leaves what came before it and behind it to be told apart.
+func TestByRatio(t *testing.T) {
+	require.InDelta(t, 1, byRatio(0.01, 0.01), 1e-9)
+	require.InDelta(t, 0.5, byRatio(100e-6, 0.01), 1e-9, "two of four decades")
+	require.Zero(t, byRatio(0, 0.01), "nothing was asked")
+	require.Zero(t, byRatio(0, 0))
+	require.InDelta(t, 0.01, fromZero(100e-6, 0.01), 1e-9)
+}

@@ -79,15 +79,15 @@ func perSecond(v float64) string { return cli.FormatCount(int64(math.Round(v))) 
 // figures are the graphs at the head of the page.
 func figures(v view) []template.HTML {
 	charts := []template.HTML{
-		chart("Requests", perSecond, series{"", requestsPerSecond(v.Samples)}),
-		chart("Latency", cli.FormatSeconds, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
-		chart("Slots", perSecond, series{"leased", leasesPerSecond(v.Samples)}, series{"refused", refusedPerSecond(v.Samples)}),
+		chart("Requests", perSecond, fromZero, series{"", requestsPerSecond(v.Samples)}),
+		chart("Latency, by factors", cli.FormatSeconds, byRatio, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
+		chart("Slots", perSecond, fromZero, series{"leased", leasesPerSecond(v.Samples)}, series{"refused", refusedPerSecond(v.Samples)}),
 	}
 	for _, c := range v.Collections {
 		charts = append(charts,
-			chart("Documents of "+c.Name, perSecond, series{"", documentsPerSecond(v.Samples, c.Name)}),
-			chart("Visible after, "+c.Name, cli.FormatSeconds, series{"", visibleAfter(v.Samples, c.Name)}),
-			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, series{"", lagBytes(v.Samples, c.Name)}))
+			chart("Documents of "+c.Name, perSecond, fromZero, series{"", documentsPerSecond(v.Samples, c.Name)}),
+			chart("Visible after, "+c.Name, cli.FormatSeconds, fromZero, series{"", visibleAfter(v.Samples, c.Name)}),
+			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, fromZero, series{"", lagBytes(v.Samples, c.Name)}))
 	}
 	return charts
 }

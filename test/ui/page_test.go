@@ -179,13 +179,15 @@ func TestDarkMode(t *testing.T) {
 	require.Equal(t, "rgb(20, 23, 26)", background("dark"))
 }
 
-// TestNarrow: nothing but the tables, which scroll by themselves, is wider than a
-// telephone.
+// TestNarrow: nothing is wider than a telephone, tables neither, which there have the
+// columns that matter.
 func TestNarrow(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 390, 844)
 	b.do(chromedp.Navigate(d.http))
 	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
+	b.shows(`document.getElementById("queues").textContent.includes("live bytes as of")`)
+	require.Empty(t, value[string](b, `[...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.ariaLabel).join()`))
 }
 
 // TestWithoutScripts: the page is whole, and says that it does not change.
