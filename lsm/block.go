@@ -87,6 +87,12 @@ func (b block) verify() *formatFault {
 	if order.Uint32(b.data) != checksum.Of(b.data[4:]) {
 		return &formatFault{reason: "wrong checksum of a block"}
 	}
+	if b.keyBytes == 8 {
+		if !b.wordsRise() {
+			return &formatFault{reason: "block with keys out of order"}
+		}
+		return nil
+	}
 	at := blockHeaderBytes + 4*b.count
 	var last []byte
 	for i := range b.count {
@@ -110,6 +116,20 @@ func (b block) verify() *formatFault {
 		return &formatFault{reason: "block with bytes behind its last entry"}
 	}
 	return nil
+}
+
+// wordsRise tells whether the keys of an even block, of eight bytes each, are in order.
+func (b block) wordsRise() bool {
+	keys := b.data[blockHeaderBytes : blockHeaderBytes+8*b.count]
+	last := binary.BigEndian.Uint64(keys)
+	for keys = keys[8:]; len(keys) > 0; keys = keys[8:] {
+		key := binary.BigEndian.Uint64(keys)
+		if key <= last {
+			return false
+		}
+		last = key
+	}
+	return true
 }
 
 // entryAt decodes the entry at an offset of a mixed block and tells its length.

@@ -139,3 +139,29 @@ func requireTable(t *testing.T, entries map[string]string) {
 		}
 	}
 }
+
+// A block whose checksum is right, and whose keys are not in order, is found out.
+func TestABlockOutOfOrder(t *testing.T) {
+	for _, keyBytes := range []int{4, 8, 16} {
+		for _, mixed := range []bool{false, true} {
+			keys := []int{1, 2, 3, 4, 5}
+			verify := func() *formatFault {
+				var entries []entry
+				for _, key := range keys {
+					entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, key), value: []byte("value")})
+				}
+				b, fault := parseBlock(appendBlock(nil, entries, mixed))
+				require.Nil(t, fault)
+				return b.verify()
+			}
+			require.Nil(t, verify())
+			for i := range keys[1:] {
+				keys[i], keys[i+1] = keys[i+1], keys[i]
+				require.NotNil(t, verify(), "%d bytes, mixed %v, at %d", keyBytes, mixed, i)
+				keys[i], keys[i+1] = keys[i+1], keys[i]
+			}
+			keys[4] = keys[3]
+			require.NotNil(t, verify(), "a key twice")
+		}
+	}
+}

@@ -165,3 +165,22 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkVerifyBlock does what the first look-up in a block takes on it.
+func BenchmarkVerifyBlock(b *testing.B) {
+	for _, keyBytes := range []int{8, 16} {
+		b.Run(fmt.Sprintf("key=%d", keyBytes), func(b *testing.B) {
+			var entries []entry
+			for i := range (blockTargetBytes - blockHeaderBytes) / (keyBytes + benchValueBytes) {
+				entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, i), value: make([]byte, benchValueBytes)})
+			}
+			block, fault := parseBlock(appendBlock(nil, entries, false))
+			require.Nil(b, fault)
+			for b.Loop() {
+				if fault := block.verify(); fault != nil {
+					b.Fatal(fault)
+				}
+			}
+		})
+	}
+}

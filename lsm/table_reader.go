@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/checksum"
+	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 )
 
@@ -283,6 +284,10 @@ func (it *tableIterator) enter(index int, last bool) bool {
 	it.at = 0
 	if last {
 		it.at = it.block.count - 1
+		if index > 0 { // forwards the processor sees by itself what will be read
+			start, end := it.r.blockRange(index - 1)
+			prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
+		}
 	}
 	return it.show()
 }
