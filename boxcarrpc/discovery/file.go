@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -95,34 +96,44 @@ func (f file) read() (Snapshot, error) {
 // parse reads a list of servers.
 func parse(in io.Reader) (Snapshot, error) {
 	s := Snapshot{Self: -1}
-	numbers := map[int]bool{}
+	var taken map[int]bool // the numbers, from the first that is given on: places alone differ
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
-		fields := strings.Fields(text)
-		if len(fields) == 0 {
+		text, _, _ := bytes.Cut(lines.Bytes(), []byte("#"))
+		server, err := parseServer(text, len(s.Servers))
+		if server.Address == "" && err == nil {
 			continue
 		}
-		server, err := parseServer(fields, len(s.Servers))
-		if err == nil && numbers[server.Number] {
+		if taken == nil && server.Number != len(s.Servers) {
+			taken = map[int]bool{}
+			for _, earlier := range s.Servers {
+				taken[earlier.Number] = true
+			}
+		}
+		if err == nil && taken[server.Number] {
 			err = fmt.Errorf("there are two servers with the number %d", server.Number)
 		}
 		if err != nil {
 			return Snapshot{}, fmt.Errorf("line %d: %w", n, err)
 		}
-		numbers[server.Number] = true
+		if taken != nil {
+			taken[server.Number] = true
+		}
 		s.Servers = append(s.Servers, server)
 		s.Numbers = max(s.Numbers, server.Number+1)
 	}
 	return s, lines.Err()
 }
 
-// parseServer reads an address and what is said of it.
-func parseServer(fields []string, number int) (Server, error) {
-	server := Server{Number: number, Address: fields[0]}
-	for _, field := range fields[1:] {
-		name, value, _ := strings.Cut(field, "=")
-		var err error
+// parseServer reads an address and what is said of it. It has none if the line is empty.
+func parseServer(line []byte, number int) (server Server, err error) {
+	server.Number = number
+	for field := range bytes.FieldsSeq(line) {
+		if server.Address == "" {
+			server.Address = string(field)
+			continue
+		}
+		name, value, _ := strings.Cut(string(field), "=")
 		switch name {
 		case "number":
 			server.Number, err = strconv.Atoi(value)

@@ -51,3 +51,38 @@ func BenchmarkWatch(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkClaim is so many servers that all start at once, until each has a number.
+func BenchmarkClaim(b *testing.B) {
+	const connections = 10 // to etcd, each of as many servers
+	for _, servers := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			address := startEtcd(b)
+			for b.Loop() {
+				var all []*Number
+				var registries []*Registry
+				for i := range connections {
+					r := open(b, address, nil)
+					registries = append(registries, r)
+					for j := range servers / connections {
+						n, err := r.Backend(discovery.Server{Address: fmt.Sprintf("10.0.%d.%d:7070", i, j)})
+						require.NoError(b, err)
+						all = append(all, n)
+					}
+				}
+				highest := 0
+				for _, n := range all {
+					number, err := n.Wait(b.Context())
+					require.NoError(b, err)
+					highest = max(highest, number)
+				}
+				require.Equal(b, servers-1, highest)
+				b.StopTimer()
+				for _, r := range registries {
+					require.NoError(b, r.Close())
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}

@@ -18,9 +18,16 @@
 //	PREFIX/frontends/3         {"address":"fe-3"}
 //	PREFIX/claims/frontends/3  fe-3
 //
-// One transaction writes both, if there is no such claim. The claim is renewed
-// first. So a server that has died is gone for its clients after a TTL, and its
-// number is given out again later:
+// One transaction writes both, if there is no such claim. Who is about to claim one is in
+// line, under the lease of the claim to be:
+//
+//	PREFIX/line/backends/694d8a...     deleted by the same transaction
+//
+// and leaves as many of the free numbers as are ahead to these: a thousand servers that
+// start at once claim a thousand different numbers, and not all of them the same.
+//
+// The claim is renewed first. So a server that has died is gone for its clients after a
+// TTL, and its number is given out again later:
 //
 //	the last keep-alive that was acknowledged
 //	| sent      | received         holder stops   clients stop   number is free

@@ -215,6 +215,7 @@ func (r *Registry) watched() []kind {
 
 func (r *Registry) entries(k kind) string { return r.prefix + "/" + string(k) + "/" }
 func (r *Registry) claims(k kind) string  { return r.prefix + "/claims/" + string(k) + "/" }
+func (r *Registry) line(k kind) string    { return r.prefix + "/line/" + string(k) + "/" }
 
 // numberOf is the number at the end of a key.
 func numberOf(key []byte, prefix string) (number int, ok bool) {

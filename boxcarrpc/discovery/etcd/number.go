@@ -18,7 +18,8 @@ import (
 const (
 	// A number is renewed so many times within its TTL.
 	renewals = 4
-	// What failed is tried again after this time, and half to one and a half of it.
+	// What failed is tried again after this time, and half to one and a half of it; a
+	// claim after up to a renewal's time.
 	retryPause = 300 * time.Millisecond
 )
 
@@ -123,22 +124,16 @@ func (n *Number) set(number int, until time.Time) {
 	}
 }
 
-// leases are the two of a number.
-type leases struct {
-	claim, entry clientv3.LeaseID
-	sent         time.Time // when the last renewal that was acknowledged was sent
-}
-
 // run claims and holds numbers until ctx ends.
 func (n *Number) run(ctx context.Context) {
 	r := n.registry
 	log := r.options.Logger.With("kind", string(n.kind), "address", n.entry.Address)
-	last, said := -1, ""
+	last, said, rest := -1, "", retryPause
 	for ctx.Err() == nil {
 		l, number, err := n.claim(ctx, last)
 		last = number
 		if err == nil {
-			said = ""
+			said, rest = "", retryPause
 			log.Info("holding a number", "number", number)
 			err = n.keep(ctx, l, number)
 			n.set(-1, time.Time{})
@@ -148,109 +143,9 @@ func (n *Number) run(ctx context.Context) {
 			log.Warn("no number", "error", err, "last", last)
 		}
 		r.revoke(l)
-		pause(ctx, retryPause)
+		pause(ctx, rest)
+		rest = max(retryPause, min(2*rest, r.options.TTL/renewals)) // many may have failed for they are many
 	}
-}
-
-// claim makes leases and takes a number: the last one if it is free, else the
-// smallest. The leases are to be revoked in the end, also on an error; then number
-// is the one to prefer the next time.
-func (n *Number) claim(ctx context.Context, last int) (l leases, number int, err error) {
-	r := n.registry
-	taken, own, err := r.taken(ctx, n.kind, n.entry.Address)
-	switch {
-	case err != nil:
-		return l, last, err
-	case own >= 0 && n.kind == backends:
-		return l, own, fmt.Errorf("the claim of this address to %d has yet to end; if it does not, another server has the same address", own)
-	}
-	l.sent = time.Now()
-	ttl, margin := r.options.TTL, r.options.Margin
-	if l.claim, err = r.grant(ctx, ttl+2*margin); err != nil {
-		return l, last, err
-	}
-	if l.entry, err = r.grant(ctx, ttl); err != nil {
-		return l, last, err
-	}
-	if last >= 0 && !taken[last] {
-		if won, err := n.take(ctx, l, last); err != nil || won {
-			return l, last, err
-		}
-		taken[last] = true
-	}
-	for number = 0; number <= discovery.MaxNumber; number++ {
-		if taken[number] {
-			continue
-		}
-		if won, err := n.take(ctx, l, number); err != nil || won {
-			return l, number, err
-		}
-	}
-	return l, -1, errors.New("all numbers are taken")
-}
-
-func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	ctx, cancel := r.call(ctx)
-	defer cancel()
-	client, err := r.etcd()
-	if err != nil {
-		return clientv3.NoLease, err
-	}
-	// A part of a second counts as a whole one.
-	lease, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
-	if err != nil {
-		return clientv3.NoLease, err
-	}
-	return lease.ID, nil
-}
-
-// taken lists the numbers that are claimed, and which one by this address: -1 for
-// none.
-func (r *Registry) taken(ctx context.Context, k kind, address string) (taken map[int]bool, own int, err error) {
-	ctx, cancel := r.call(ctx)
-	defer cancel()
-	client, err := r.etcd()
-	if err != nil {
-		return nil, -1, err
-	}
-	answer, err := client.Get(ctx, r.claims(k), clientv3.WithPrefix())
-	if err != nil {
-		return nil, -1, err
-	}
-	taken, own = make(map[int]bool, len(answer.Kvs)), -1
-	for _, kv := range answer.Kvs {
-		number, ok := numberOf(kv.Key, r.claims(k))
-		if !ok {
-			continue // not ours
-		}
-		taken[number] = true
-		if string(kv.Value) == address {
-			own = number
-		}
-	}
-	return taken, own, nil
-}
-
-// take claims a number if nobody has it.
-func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err error) {
-	r := n.registry
-	claim := fmt.Sprint(r.claims(n.kind), number)
-	call, cancel := r.call(ctx)
-	defer cancel()
-	client, err := r.etcd()
-	if err != nil {
-		return false, err
-	}
-	answer, err := client.Txn(call).
-		If(clientv3.Compare(clientv3.CreateRevision(claim), "=", 0)).
-		Then(
-			clientv3.OpPut(claim, n.entry.Address, clientv3.WithLease(l.claim)),
-			clientv3.OpPut(fmt.Sprint(r.entries(n.kind), number), n.entry.encode(), clientv3.WithLease(l.entry)),
-		).Commit()
-	if err != nil {
-		return false, err // perhaps it was written: revoking the leases undoes it
-	}
-	return answer.Succeeded, nil
 }
 
 // keep renews a number until ctx ends or its leases are no more, and returns why. It
@@ -307,26 +202,6 @@ func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 		}
 	}
 	return nil
-}
-
-// revoke ends leases that are no longer used, if etcd can be reached; else they end
-// by themselves. The entry goes first.
-func (r *Registry) revoke(l leases) {
-	ctx, cancel := r.call(context.WithoutCancel(r.ctx))
-	defer cancel()
-	client, err := r.etcd()
-	if err != nil {
-		return // there are no leases
-	}
-	for _, id := range []clientv3.LeaseID{l.entry, l.claim} {
-		if id == clientv3.NoLease {
-			continue
-		}
-		if _, err := client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			r.options.Logger.Debug("a lease was not revoked and will expire", "error", err)
-			return
-		}
-	}
 }
 
 // pause waits for about so long.

@@ -28,7 +28,7 @@ func refused(t *testing.T, target string) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	require.Error(t, r.Source(nil).Watch(t.Context(), nil), target)
-	_, _, err = r.taken(t.Context(), backends, "")
+	_, err = (&Number{registry: r, kind: backends}).look(t.Context(), leases{})
 	require.Error(t, err, target)
 }
 
