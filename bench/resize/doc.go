@@ -3,7 +3,7 @@
 // frontends send requests while the number of backends goes up and down in steps,
 // and while backends are restarted, a block of consecutive ones after the other.
 //
-//	go run ./resize                          the resize, 4 minutes long
+//	go run ./resize                          the resize, 5 minutes long
 //	go run ./resize -scenario restart        tasks that are restarted leave the list meanwhile, as with etcd
 //	go run ./resize -scenario restart-listed they keep their places, as with given numbers
 //
