@@ -37,8 +37,8 @@ func compare(s settings, title string, all []contestant, loads ...load) (err err
 // report writes a row for each contestant: the median of each figure by itself,
 // the ratio the median of the rounds' ratios.
 func report(title string, all []contestant, callers int, results [][]result) {
-	fmt.Printf("\n# %s\n%-14s %8s %11s %17s %6s %9s %9s %9s %9s %10s %9s\n", title, "", "callers", "calls/s", "slowest-fastest",
-		"ratio", "p50", "p99", "cpu", "syscalls", "allocs c+s", "MB c+s")
+	fmt.Printf("\n# %s\n%-14s %8s %11s %17s %6s %9s %9s %9s  %-27s %8s %8s %10s %9s\n", title, "", "callers", "calls/s", "slowest-fastest",
+		"ratio", "p50", "p99", "cpu", "client u+s, server u+s", "syscalls", "switches", "allocs c+s", "MB c+s")
 	for i, c := range all {
 		rounds := results[i]
 		rates := sorted(rounds, func(r result) float64 { return r.rate })
@@ -47,17 +47,27 @@ func report(title string, all []contestant, callers int, results [][]result) {
 			ratios[k] = rounds[k].rate / results[0][k].rate
 		}
 		slices.Sort(ratios)
-		fmt.Printf("%-14s %8d %11.0f %8.0f-%8.0f %6.2f %9v %9v %9v %9.2f %5.1f+%-4.1f %4.0f+%-4.0f\n", c.name, callers,
+		fmt.Printf("%-14s %8d %11.0f %8.0f-%8.0f %6.2f %9v %9v %9v  %-27s %8.2f %8.3f %5.1f+%-4.1f %4.0f+%-4.0f\n", c.name, callers,
 			median(rates), rates[0], rates[len(rates)-1], median(ratios),
 			medianTime(rounds, 100*time.Nanosecond, func(r result) time.Duration { return r.p50 }),
 			medianTime(rounds, 100*time.Nanosecond, func(r result) time.Duration { return r.p99 }),
-			medianTime(rounds, 10*time.Nanosecond, func(r result) time.Duration { return r.cpu }),
+			medianTime(rounds, 10*time.Nanosecond, result.cpu), shares(rounds),
 			median(sorted(rounds, func(r result) float64 { return r.syscalls })),
+			median(sorted(rounds, func(r result) float64 { return r.switches })),
 			median(sorted(rounds, func(r result) float64 { return r.clientAllocs })),
 			median(sorted(rounds, func(r result) float64 { return r.serverAllocs })),
 			median(sorted(rounds, func(r result) float64 { return r.clientPeak }))/1e6,
 			median(sorted(rounds, func(r result) float64 { return r.serverPeak }))/1e6)
 	}
+}
+
+// shares are the processor time of the client, its own and the kernel's, and that of the
+// server, in microseconds.
+func shares(rounds []result) string {
+	us := func(time func(result) time.Duration) float64 { return float64(median(sorted(rounds, time))) / 1e3 }
+	return fmt.Sprintf("%.2f+%.2f, %.2f+%.2f us",
+		us(func(r result) time.Duration { return r.client.user }), us(func(r result) time.Duration { return r.client.system }),
+		us(func(r result) time.Duration { return r.server.user }), us(func(r result) time.Duration { return r.server.system }))
 }
 
 func sorted[T any, N cmp.Ordered](rounds []T, figure func(T) N) []N {

@@ -70,7 +70,7 @@ func idle(c contestant, s settings) (figures map[string]float64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	share := float64(after-cpu) / float64(time.Since(start))
+	share := float64(after.total()-cpu.total()) / float64(time.Since(start))
 	memory, err := server.collected()
 	if err != nil {
 		return nil, err

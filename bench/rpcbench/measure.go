@@ -35,18 +35,24 @@ func (l load) phase(title string) string {
 type result struct {
 	rate                       float64 // calls a second
 	p50, p90, p99, p999        time.Duration
-	syscalls                   float64       // read and write, both processes, per call
-	clientAllocs, serverAllocs float64       // per call
-	cpu                        time.Duration // of both processes, per call
-	clientPeak, serverPeak     float64       // bytes in memory at most
-	others                     float64       // share of the processors that others took
+	syscalls                   float64 // read and write, both processes, per call
+	clientAllocs, serverAllocs float64 // per call
+	client, server             cpuTime // per call
+	switches                   float64 // of threads, both processes, per call
+	clientPeak, serverPeak     float64 // bytes in memory at most
+	others                     float64 // share of the processors that others took
 }
+
+// cpu is the processor time of both processes, per call.
+func (r result) cpu() time.Duration { return r.client.total() + r.server.total() }
 
 // figures are the result's for the report.
 func (r result) figures() map[string]float64 {
 	return map[string]float64{
 		"ops/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
-		"syscalls": r.syscalls, "client allocs": r.clientAllocs, "server allocs": r.serverAllocs, "cpu ns": float64(r.cpu),
+		"syscalls": r.syscalls, "client allocs": r.clientAllocs, "server allocs": r.serverAllocs, "cpu ns": float64(r.cpu()),
+		"client user ns": float64(r.client.user), "client system ns": float64(r.client.system),
+		"server user ns": float64(r.server.user), "server system ns": float64(r.server.system), "switches": r.switches,
 		"client peak bytes": r.clientPeak, "server peak bytes": r.serverPeak, "others": r.others,
 	}
 }
@@ -56,17 +62,21 @@ func resultOf(f map[string]float64) result {
 	return result{
 		rate: f["ops/s"], p50: time.Duration(f["p50 ns"]), p90: time.Duration(f["p90 ns"]), p99: time.Duration(f["p99 ns"]),
 		p999: time.Duration(f["p999 ns"]), syscalls: f["syscalls"], clientAllocs: f["client allocs"], serverAllocs: f["server allocs"],
-		cpu: time.Duration(f["cpu ns"]), clientPeak: f["client peak bytes"], serverPeak: f["server peak bytes"], others: f["others"],
+		client:   cpuTime{time.Duration(f["client user ns"]), time.Duration(f["client system ns"])},
+		server:   cpuTime{time.Duration(f["server user ns"]), time.Duration(f["server system ns"])},
+		switches: f["switches"], clientPeak: f["client peak bytes"], serverPeak: f["server peak bytes"], others: f["others"],
 	}
 }
 
 // usage is what the two processes have used so far.
 type usage struct {
-	syscalls                   uint64
+	syscalls, switches         uint64
 	clientMallocs, serverAlloc uint64
-	cpu                        time.Duration
+	client, server             cpuTime
 	clientPeak, serverPeak     uint64
 }
+
+func (u usage) cpu() time.Duration { return u.client.total() + u.server.total() }
 
 // measure runs one contestant for a while, warmed up.
 func measure(c contestant, server *child, l load) (r result, err error) {
@@ -87,7 +97,7 @@ func measure(c contestant, server *child, l load) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	watch := machine.NewWatch(before.cpu)
+	watch := machine.NewWatch(before.cpu())
 	start := time.Now()
 	times, err := l.run(client)
 	elapsed := time.Since(start)
@@ -107,12 +117,14 @@ func measure(c contestant, server *child, l load) (r result, err error) {
 		p99:          percentile(times, 99),
 		p999:         percentile(times, 99.9),
 		syscalls:     float64(after.syscalls-before.syscalls) / n,
-		cpu:          time.Duration(float64(after.cpu-before.cpu) / n),
+		client:       after.client.since(before.client, n),
+		server:       after.server.since(before.server, n),
+		switches:     float64(after.switches-before.switches) / n,
 		clientAllocs: float64(after.clientMallocs-before.clientMallocs) / n,
 		serverAllocs: float64(after.serverAlloc-before.serverAlloc) / n,
 		clientPeak:   float64(after.clientPeak),
 		serverPeak:   float64(after.serverPeak),
-		others:       watch.Others(after.cpu),
+		others:       watch.Others(after.cpu()),
 	}, nil
 }
 
@@ -165,17 +177,23 @@ func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []u
 
 // used reads the counters of both processes.
 func used(server *child) (u usage, err error) {
-	for _, pid := range []int{os.Getpid(), server.pid()} {
-		n, err := syscallsOf(pid)
+	for _, process := range []struct {
+		pid int
+		cpu *cpuTime
+	}{{os.Getpid(), &u.client}, {server.pid(), &u.server}} {
+		syscalls, err := syscallsOf(process.pid)
 		if err != nil {
 			return u, err
 		}
-		u.syscalls += n
-		cpu, err := cpuOf(pid)
+		switches, err := switchesOf(process.pid)
 		if err != nil {
 			return u, err
 		}
-		u.cpu += cpu
+		if *process.cpu, err = cpuOf(process.pid); err != nil {
+			return u, err
+		}
+		u.syscalls += syscalls
+		u.switches += switches
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
