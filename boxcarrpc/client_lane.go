@@ -136,20 +136,21 @@ func (t *transport) unlease(lane *clientLane) {
 // caller waits for the end alone at first; reads, that he has got the read turn.
 func (l *clientLane) send(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
 	t := l.transport
-	reads, only, err := l.put(method, metadata, request, dst, deadline, alone)
-	if err == nil {
-		t.out.flush(!only)
+	reads, writes, only, err := l.put(method, metadata, request, dst, deadline, alone)
+	if writes {
+		t.out.writeTurn(!only)
 	}
 	return reads, err
 }
 
-// put appends a request. only says that no other is under way.
-func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, only bool, err error) {
+// put appends a request. reads and writes say that the caller has got these turns, only
+// that no other request is under way.
+func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, writes, only bool, err error) {
 	t := l.transport
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.err != nil {
-		return false, false, t.mu.err
+		return false, false, false, t.mu.err
 	}
 	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
 	if !deadline.IsZero() {
@@ -162,8 +163,8 @@ func (l *clientLane) put(method string, metadata, request, dst []byte, deadline 
 	l.alone, l.met = alone, false
 	l.state = clientWaiting
 	only = t.outstanding.Add(1) == 1
-	l.ticket = t.out.request(l.number, r, method, metadata, request, &l.bulk)
-	return only && t.turn.take(), only, nil
+	l.ticket, writes = t.out.request(l.number, r, method, metadata, request, &l.bulk)
+	return only && t.turn.take(), writes, only, nil
 }
 
 // abandon gives up the response of a lane, unless it has just come. The lane

@@ -1,7 +1,7 @@
 package boxcarrpc
 
 import (
-	"net"
+	"io"
 	"sync/atomic"
 
 	"docstore/boxcarrpc/internal/wire"
@@ -17,7 +17,7 @@ const (
 // A frameReader cuts what a connection brings into frames. Whoever holds the
 // connection's read turn uses it; received may be read by anyone.
 type frameReader struct {
-	conn       net.Conn
+	conn       io.Reader
 	beforeRead func(partial bool) error // may be nil; partial: the buffer holds the start of a frame
 	buffer     []byte
 	start, end int

@@ -104,16 +104,17 @@ func (o *outbox) cancel(lane, sequence uint32, b *bulkMessage) {
 	o.mu.pending = wire.AppendCancel(o.mu.pending, lane, sequence)
 }
 
-// request appends a request. data is read until b was taken or dropped. The
-// ticket answers later whether any of it has reached the kernel.
-func (o *outbox) request(lane uint32, r wire.Request, method string, metadata, data []byte, b *bulkMessage) (ticket uint64) {
+// request appends a request and takes the write turn, if it is free. data is read until
+// b was taken or dropped. The ticket answers later whether any of it has reached the
+// kernel.
+func (o *outbox) request(lane uint32, r wire.Request, method string, metadata, data []byte, b *bulkMessage) (ticket uint64, writes bool) {
 	first := min(len(data), wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ticket = o.mu.taken + uint64(len(o.mu.pending))
 	o.mu.pending = wire.AppendRequestWith(o.mu.pending, lane, r, method, metadata, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
-	return ticket
+	return ticket, o.takeTurnLocked()
 }
 
 // response appends a response and returns how much is pending now. If it is bulk,

@@ -59,7 +59,7 @@ type readTurn struct {
 }
 
 func (r *readTurn) init(conn net.Conn) {
-	r.in.conn = conn
+	r.in.conn = readerOf(conn)
 	r.pass, r.ended = make(chan struct{}, 1), make(chan struct{})
 	r.held = true // by whoever makes the transport, and then by its reader
 }

@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"sync"
 )
@@ -19,6 +20,7 @@ var errTalkative = errors.New("peer changes its keys again and again")
 // a Dialer or a listener has made all writes are waiting ones.
 type sealer struct {
 	net.Conn
+	in io.Reader
 
 	mu struct {
 		sync.Mutex
@@ -28,6 +30,11 @@ type sealer struct {
 		spare    []byte // the buffer of the batch before
 	}
 }
+
+func newSealer(conn net.Conn) *sealer { return &sealer{Conn: conn, in: readerOf(conn)} }
+
+// Read is for TLS.
+func (s *sealer) Read(b []byte) (int, error) { return s.in.Read(b) }
 
 // Write is for TLS.
 func (s *sealer) Write(b []byte) (int, error) {

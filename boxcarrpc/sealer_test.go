@@ -21,7 +21,7 @@ func TestSealing(t *testing.T) {
 	require.NoError(t, err)
 	clientConfig.ServerName = "127.0.0.1"
 	near, far := net.Pipe()
-	s := &sealer{Conn: near}
+	s := newSealer(near)
 	client, server := tls.Client(s, clientConfig), tls.Server(far, serverConfig)
 	var wg sync.WaitGroup
 	defer wg.Wait()

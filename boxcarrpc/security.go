@@ -202,7 +202,7 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 		config = config.Clone()
 		config.ServerName = host
 	}
-	c := tls.Client(&sealer{Conn: conn}, config)
+	c := tls.Client(newSealer(conn), config)
 	switch err := c.HandshakeContext(ctx); {
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return nil, fmt.Errorf("the server ended the connection; does it serve TLS? %w", err)

@@ -69,10 +69,10 @@ type serverConn struct {
 func newServerConn(s *Server, conn net.Conn) *serverConn {
 	tune(conn)
 	if s.tls != nil {
-		conn = tls.Server(&sealer{Conn: conn}, s.tls)
+		conn = tls.Server(newSealer(conn), s.tls)
 	}
 	c := &serverConn{server: s, conn: conn, peer: &Peer{Address: conn.RemoteAddr()}}
-	c.in.conn = conn
+	c.in.conn = readerOf(conn)
 	c.in.beforeRead = c.beforeRead
 	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
 	c.buffers.limit = s.options.BufferBytes / 8

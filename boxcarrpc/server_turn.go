@@ -139,8 +139,11 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
-	m.took(end.Sub(start))
-
+	took := end.Sub(start)
+	m.took(took)
+	if took > longHandler {
+		c.server.watch.alarm(end)
+	}
 	bulk, pending := lane.respond(answer, flags, data)
 	switch {
 	case leads && bulk != nil:

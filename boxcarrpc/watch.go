@@ -8,8 +8,14 @@ import (
 
 const (
 	// A handler that is in its leader at two ticks loses it the turn. The ticks are
-	// short while requests wait behind others.
+	// short while requests wait behind others, if one has lately been long.
 	watchTick = 100 * time.Microsecond
+	// Where none has, each tick would be two changes of thread for nothing, with 64
+	// callers a tenth of their rate.
+	watchCalmTick = time.Millisecond
+	// One that took this long is long: lately is watchMemory.
+	longHandler = 2 * watchTick
+	watchMemory = time.Second
 	// Else they are long: a process that is woken every 2 ms takes 28 us for the
 	// call of a lone caller, woken every 10 ms it takes 18 us.
 	watchLongTick = 10 * time.Millisecond
@@ -23,7 +29,9 @@ const (
 // the batch.
 type watch struct {
 	wake    chan struct{}
-	long    atomic.Bool // it sleeps for a long tick
+	long    atomic.Bool  // it sleeps for a long tick
+	alarmed atomic.Int64 // when a handler was last long in a leader, in nanoseconds since begun
+	begun   time.Time
 	stop    chan struct{}
 	begin   sync.Once
 	end     sync.Once
@@ -35,7 +43,11 @@ type watch struct {
 	}
 }
 
-func (w *watch) init() { w.wake, w.stop = make(chan struct{}, 1), make(chan struct{}) }
+func (w *watch) init() {
+	w.wake, w.stop = make(chan struct{}, 1), make(chan struct{})
+	w.begun = time.Now()
+	w.alarmed.Store(-int64(watchMemory))
+}
 
 // start begins the watch, once.
 func (w *watch) start() { w.begin.Do(func() { w.running.Go(w.run) }) }
@@ -63,6 +75,17 @@ func (w *watch) hurry() {
 	if w.long.Load() && w.long.CompareAndSwap(true, false) {
 		w.ring()
 	}
+}
+
+// alarm has requests that wait behind others watched closely.
+func (w *watch) alarm(now time.Time) { w.alarmed.Store(int64(now.Sub(w.begun))) }
+
+// pace is the length of a tick while requests wait behind others.
+func (w *watch) pace(now time.Time) time.Duration {
+	if int64(now.Sub(w.begun))-w.alarmed.Load() < int64(watchMemory) {
+		return watchTick
+	}
+	return watchCalmTick
 }
 
 func (w *watch) ring() {
@@ -113,7 +136,7 @@ func (w *watch) tick() (next time.Duration) {
 			next = watchLongTick
 		}
 		if c.turn.crowded.Swap(false) {
-			next = watchTick
+			next = w.pace(time.Now())
 		}
 	}
 	clear(w.mu.conns[len(kept):])
@@ -127,6 +150,7 @@ func (t *serverTurn) look(c *serverConn) bool {
 	number := t.running.Load()
 	if number != 0 {
 		if number == t.seen && t.running.CompareAndSwap(number, 0) {
+			c.server.watch.alarm(time.Now())
 			c.server.workers.run(c)
 		}
 		t.seen, t.idle = number, 0

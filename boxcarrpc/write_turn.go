@@ -40,9 +40,13 @@ const (
 // flush sends what is pending. gather says that others are likely about to
 // append as well, so that one write may do for all. The caller holds no lock.
 func (o *outbox) flush(gather bool) {
-	if !o.takeTurn() {
-		return
+	if o.takeTurn() {
+		o.writeTurn(gather)
 	}
+}
+
+// writeTurn is the turn of who has taken it.
+func (o *outbox) writeTurn(gather bool) {
 	if o.socket == nil {
 		o.handOver(nil)
 		return
@@ -83,6 +87,10 @@ func (o *outbox) flushSoon() {
 func (o *outbox) takeTurn() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.takeTurnLocked()
+}
+
+func (o *outbox) takeTurnLocked() bool {
 	if o.mu.writing || o.mu.closed || len(o.mu.pending) == 0 && len(o.mu.bulk) == 0 {
 		return false
 	}
