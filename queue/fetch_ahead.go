@@ -31,7 +31,7 @@ const groupDocuments = 16
 
 // prefetchedBytes is how much of a document is fetched ahead; of a longer one the
 // processor sees by then where this goes on.
-const prefetchedBytes = 2 << 10
+const prefetchedBytes = 512
 
 // StoredForAll is StoredFor of many documents, in less time than as many calls of it.
 // They are appended to dst one by one, in their order, and after each fn is called with
@@ -100,10 +100,7 @@ func (g *fetchGroup) place(r *Reader, group []Wanted) {
 			if p.file == nil {
 				continue
 			}
-			if p.found = p.file.readPlace(p, w.Address); p.found {
-				p.file.prefetch(p.id, int64(p.idEnd-p.idStart))
-				p.file.prefetch(p.data, min(int64(p.storedBytes()), prefetchedBytes))
-			}
+			p.found = p.file.readPlace(p, w.Address)
 		}
 	})
 }
@@ -145,7 +142,8 @@ func (s *segmentFile) prefetch(offset, n int64) {
 }
 
 // readPlace completes p, of which it has the block, by what the block's header and
-// table say, and reports whether that is of use. It runs under vfs.Guard.
+// table say, has it fetched, and reports whether that is of use. It runs under
+// vfs.Guard.
 func (s *segmentFile) readPlace(p *placed, at Address) bool {
 	mapped := s.mapping.Bytes()
 	room := int64(len(mapped)) - p.block
@@ -177,6 +175,8 @@ func (s *segmentFile) readPlace(p *placed, at Address) bool {
 	}
 	p.id = p.block + h.idsOffset() + int64(p.idStart)
 	p.data = p.block + h.dataOffset() + int64(p.start)
+	s.prefetch(p.id, int64(p.idEnd-p.idStart))
+	s.prefetch(p.data, min(int64(p.storedBytes()), prefetchedBytes))
 	return true
 }
 

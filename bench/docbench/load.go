@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -13,11 +12,6 @@ import (
 	"docstore/bench/internal/machine"
 	"docstore/bench/internal/zipf"
 )
-
-// verifyMade is how many made documents come for one that is compared with what it
-// should be: making it again costs as much as fetching it. Documents of a file are all
-// compared.
-const verifyMade = 64
 
 // load is what is asked of a store.
 type load struct {
@@ -167,12 +161,7 @@ func (c *caller) compare(i int, got []byte) error {
 	if c.seen++; c.load.corpus.made > 0 && c.seen%verifyMade != 0 {
 		return nil
 	}
-	want := c.load.corpus.kept(c.asked[i])
-	if want == nil {
-		c.want = c.load.corpus.line(c.want[:0], c.asked[i])
-		want = c.want
-	}
-	if !bytes.Equal(got, want) {
+	if !c.load.corpus.isDocument(c.asked[i], got, &c.want) {
 		return fmt.Errorf("%s: got other bytes than its line", c.ids[i])
 	}
 	return nil

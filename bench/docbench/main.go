@@ -1,7 +1,7 @@
 // Docbench measures the main job, documents fetched by id, beside what one would use
 // instead. Each store runs in processes of its own on this machine, is filled with the
 // same documents, and is asked in turns with the others, closed loop, every document
-// of a file compared with its line:
+// of a file compared with its line by a sum of 64 bits, of made ones one in 64:
 //
 //	go run ./docbench -stores docstore,memcached,go-redis,rueidis -callers 1,64 -batch 1,50 debian.ndjson.gz
 //	go run ./docbench -made 5000000 -distribution zipfian

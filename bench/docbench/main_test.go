@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -86,7 +85,7 @@ func TestStores(t *testing.T) {
 	documents := &corpus{made: 100}
 	c := &corpus{}
 	require.NoError(t, documents.each(func(id string, line []byte) error {
-		c.ids, c.lines = append(c.ids, id), append(c.lines, bytes.Clone(line))
+		c.add(id, line)
 		return nil
 	}))
 	build := &rig{dir: t.TempDir()}
