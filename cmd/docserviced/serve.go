@@ -176,7 +176,7 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) erro
 	}
 	stopReloading := r.start(d)
 	env.Log.Info("serving", append(d.addresses(), "collections", len(o.collections))...)
-	if !o.quiet {
+	if env.Terminal && !o.quiet {
 		showIndexing(ctx, env, d)
 		d.serving.Go(func() { showSuccessors(d.alive, env, d) })
 	}

@@ -26,6 +26,9 @@ what it should.`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := requireDir(dir); err != nil {
+			return err
+		}
 		var meter *cli.Meter
 		report, err := queue.Check(command.Context(), dir, &queue.CheckOptions{Decode: decode, Progress: func(done, total int64) {
 			if meter == nil && !quiet {

@@ -38,9 +38,13 @@ func addQueueFlag(command *cobra.Command, dir *string) {
 
 // requireDir tells a queue that is not there from one that is empty.
 func requireDir(dir string) error {
+	const advice = "give the directory that append writes, or a copy of it"
 	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("there is no queue %s; %s", dir, advice)
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is not a directory; %s", dir, advice)
 	}
 	return err
 }

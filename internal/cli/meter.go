@@ -2,16 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
 )
 
-const (
-	barInterval  = 100 * time.Millisecond // between two drawings of a bar
-	lineInterval = 5 * time.Second        // between two lines where there is no terminal
-)
+// barInterval is between two drawings of a bar.
+const barInterval = 100 * time.Millisecond
 
 // barTemplate shows what is known: without a total there is no bar to fill and
 // no time that remains.
@@ -20,27 +17,26 @@ const (
 	barTemplateNoTotal = `{{string . "label"}} {{string . "documents"}}{{counters .}} {{string . "rate"}} {{etime .}}`
 )
 
-// Meter shows how far a long job has come: a bar on a terminal, a logged line
-// every few seconds elsewhere. It belongs to one goroutine.
+// Meter shows on a terminal how far a long job has come: a bar, the rate, and how long the
+// rest takes. It belongs to one goroutine.
 type Meter struct {
 	env     *Env
-	label   string
 	total   int64
 	started time.Time
 	shown   time.Time
-	bar     *pb.ProgressBar // nil where there is no terminal
+	bar     *pb.ProgressBar
 
 	documents, bytes int64
 }
 
-// NewMeter begins to measure a job of so many bytes, 0 if nobody knows. The nil
-// Meter, for --quiet, shows nothing.
+// NewMeter begins to measure a job of so many bytes, 0 if nobody knows. It is nil, and so
+// shows nothing, where there is no terminal; for --quiet a command makes none.
 func NewMeter(env *Env, label string, totalBytes int64) *Meter {
-	m := &Meter{env: env, label: label, total: totalBytes, started: env.Now()}
-	m.shown = m.started
 	if !env.Terminal {
-		return m
+		return nil
 	}
+	m := &Meter{env: env, total: totalBytes, started: env.Now()}
+	m.shown = m.started
 	template := barTemplate
 	if totalBytes <= 0 {
 		template = barTemplateNoTotal
@@ -64,15 +60,11 @@ func (m *Meter) Update(documents, bytes int64) {
 	}
 	m.documents, m.bytes = documents, bytes
 	now := m.env.Now()
-	switch {
-	case m.bar != nil && now.Sub(m.shown) >= barInterval:
-		m.draw(now)
-		m.bar.Write()
-	case m.bar == nil && now.Sub(m.shown) >= lineInterval:
-		m.env.Log.Info(m.label, m.attributes(now)...)
-	default:
+	if now.Sub(m.shown) < barInterval {
 		return
 	}
+	m.draw(now)
+	m.bar.Write()
 	m.shown = now
 }
 
@@ -82,14 +74,12 @@ func (m *Meter) SetTotal(totalBytes int64) {
 		return
 	}
 	m.total = totalBytes
-	if m.bar != nil {
-		m.bar.SetTotal(totalBytes)
-	}
+	m.bar.SetTotal(totalBytes)
 }
 
 // Finish shows the last state; the job is done or has been given up.
 func (m *Meter) Finish() {
-	if m == nil || m.bar == nil {
+	if m == nil {
 		return
 	}
 	m.draw(m.env.Now())
@@ -118,23 +108,6 @@ func (m *Meter) perSecond(n int64, now time.Time) int64 {
 		return 0
 	}
 	return int64(float64(n) / seconds)
-}
-
-// attributes are what a line says.
-func (m *Meter) attributes(now time.Time) []any {
-	attributes := []any{slog.Int64("bytes", m.bytes)}
-	if m.documents > 0 {
-		attributes = append(attributes,
-			slog.Int64("documents", m.documents),
-			slog.Int64("documents_per_second", m.perSecond(m.documents, now)))
-	}
-	if m.total > 0 {
-		attributes = append(attributes, slog.Int64("total_bytes", m.total))
-		if left, ok := m.remaining(now); ok {
-			attributes = append(attributes, slog.Int64("remaining_seconds", int64(left.Seconds())))
-		}
-	}
-	return attributes
 }
 
 // remaining is how long the rest takes at the rate so far.
