@@ -29,10 +29,8 @@ func tellAll(root *cobra.Command, line []string) {
 		if err != nil {
 			return first
 		}
-		if c == root {
-			if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-				return NeedsCommand(c, rest)
-			}
+		if c == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") { // flags of a command that there is none of
+			return NeedsCommand(c, rest)
 		}
 		given, problems := readFlags(c.Flags(), rest)
 		if c.PreRunE != nil {
