@@ -45,14 +45,15 @@ func (t *table) unref() {
 	}
 }
 
-// get looks up a key. It waits for memory twice: for filter and index, and for the
-// block. What it needs of each the processor fetches side by side.
+// get looks up a key. It waits for memory up to three times: for the filter, for a
+// record of the index, and for the block, of which what it needs is fetched side by side.
+// To fetch the record before the filter has answered made hits 2 % faster, and misses,
+// which need none, 19 % slower.
 func (t *table) get(h bloom.Hash, key []byte) (e entry, found bool, err error) {
 	prefix, covered := t.place(key)
 	if !covered {
 		return entry{}, false, nil
 	}
-	t.prefetchRecord(prefix) // most look-ups that the filter lets through find the key
 	if t.filter != nil && !t.filter.MayContain(h, key) {
 		return entry{}, false, nil
 	}
