@@ -38,7 +38,7 @@ var steps = []step{
 		tiny: "-num 2000 -rounds 1", quick: "-num 500000 -reads 200000 -rounds 3", full: "-num 10000000 -reads 1000000 -rounds 3",
 	},
 	{
-		name: "limited", program: "dbbench", args: "-memory_limit 536870912 -bloom_bits 10 -benchmarks fillrandom,readrandom,readrandom:2,readmissing",
+		name: "limited", program: "dbbench", args: "-memory_limit 536870912 -write_buffer_size 33554432 -bloom_bits 10 -benchmarks fillrandom,readrandom,readrandom:2,readmissing",
 		tiny: "-engine docstore -num 2000 -rounds 1", quick: "-engine docstore,pebble -num 10000000 -reads 50000 -rounds 1",
 		full: "-engine docstore,pebble,goleveldb,rocksdb -num 10000000 -reads 300000 -rounds 3",
 	},
