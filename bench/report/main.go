@@ -80,13 +80,19 @@ func parse(args []string) (s settings, err error) {
 	if s.files = strings.Split(*files, ","); *files == "" {
 		s.files = []string{filepath.Join("results", s.size+".ndjson")}
 	}
-	for _, one := range steps {
-		if *names == "" || slices.Contains(strings.Split(*names, ","), one.name) {
-			s.chosen = append(s.chosen, one)
+	wanted := stepNames()
+	if *names != "" {
+		wanted = strings.Split(*names, ",")
+	}
+	for _, name := range wanted {
+		if !slices.Contains(stepNames(), name) {
+			return s, fmt.Errorf("-steps %s: there are %s", *names, strings.Join(stepNames(), ", "))
 		}
 	}
-	if *names != "" && len(s.chosen) != len(strings.Split(*names, ",")) {
-		return s, fmt.Errorf("-steps %s: there are %s", *names, strings.Join(stepNames(), ", "))
+	for _, one := range steps {
+		if slices.Contains(wanted, one.name) {
+			s.chosen = append(s.chosen, one)
+		}
 	}
 	if s.more = strings.Fields(*more); len(s.more) > 0 && *names == "" {
 		return s, errors.New("-args is for the programs of some -steps")

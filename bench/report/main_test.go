@@ -171,6 +171,18 @@ func TestAStepIsRunOnce(t *testing.T) {
 	require.Equal(t, len(sections)-1, strings.Count(string(page), "**Skipped in this run.**"))
 }
 
+func TestStepsAreChosenByTheirTables(t *testing.T) {
+	s, err := parse([]string{"-size", "full", "-steps", "growth,ladder", "-args", "-rounds 1"})
+	require.NoError(t, err)
+	require.Len(t, s.chosen, 4, "three sizes, and one more")
+	require.Equal(t, []string{"-rounds", "1"}, s.more)
+	s, err = parse(nil)
+	require.NoError(t, err)
+	require.Equal(t, len(steps), len(s.chosen))
+	require.Equal(t, []string{"-histogram", "-num", "7", "-rounds", "1"},
+		override([]string{"-rounds", "3", "-histogram", "-num", "7"}, []string{"-rounds", "1"}))
+}
+
 func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{"-size", "huge"}, {"-steps", "none"}, {"-args", "-rounds 1"}, {"more"}} {
 		require.Error(t, run(t.Context(), args), args)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,7 +34,7 @@ func (s *settings) measure(ctx context.Context) error {
 	}
 	var failed []error
 	for i, one := range s.chosen {
-		args := append(strings.Fields(one.command(s.size)), s.more...)
+		args := override(strings.Fields(one.command(s.size)), s.more)
 		if one.corpus {
 			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
 				fmt.Printf("report: %s is left out: there is no %s; see -corpus\n", one.name, s.corpus)
@@ -62,6 +63,21 @@ func (s *settings) measure(ctx context.Context) error {
 		fmt.Printf("report: %s took %.0f s\n", one.name, time.Since(started).Seconds())
 	}
 	return errors.Join(failed...)
+}
+
+// override puts flags behind those of a step, in the place of those of the same name.
+func override(args, more []string) []string {
+	var kept []string
+	drop := false
+	for _, word := range args {
+		if strings.HasPrefix(word, "-") {
+			drop = slices.Contains(more, word)
+		}
+		if !drop {
+			kept = append(kept, word)
+		}
+	}
+	return append(kept, more...)
 }
 
 // build builds the programs, dbbench with the engines of C where their libraries are.

@@ -219,7 +219,7 @@ func (p *page) origin(tables []string) {
 	}
 	first, last := span(all)
 	commits, commands := distinct(all, func(r results.Result) string { return r.Commit }), distinct(all, func(r results.Result) string { return r.Command })
-	p.printf("\n%s to %s, commit %s:\n\n", first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "))
+	p.printf("\nMeasured %s to %s, commit %s.\n\n", first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "))
 	for _, command := range commands {
 		if !strings.HasPrefix(command, "go ") {
 			command = "cd bench && go run ./" + command
