@@ -182,7 +182,7 @@ var indexGoals = []goal{
 
 var queueGoals = []goal{
 	{issue: "C", text: "appending by what the codec alone does (s2, one processor)", want: 0.8, format: times, figure: of("codec", "AppendBesideCodec/codec=s2", "benchmark", "codec/append")},
-	{issue: "C", text: "appending uncompressed by dd conv=fdatasync", want: 0.5, format: times, told: &told{"0.35x ([codecs](codecs.md), `bench/append.sh`)", false}},
+	{issue: "C", text: "appending uncompressed by dd conv=fdatasync", want: 0.5, format: times, figure: of("append", "AppendBesideDisk", "benchmark", "append/dd")},
 	{issue: "C", text: "stored of Debian's package list, the best codec", want: 0.42, atMost: true, format: digits, figure: quotient("debian", "docstore-zstd", "load", "queue bytes", "document bytes")},
 	{issue: "C", text: "a document by address (s2) over its decoding, ns", want: 1000, atMost: true, format: number, figure: func(s set) (float64, string, bool) {
 		fetch, ok := s.cell("fetch", "Document/codec=s2", "benchmark", "ns/op")

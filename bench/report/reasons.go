@@ -70,8 +70,6 @@ var reasons = map[string]string{
 	"B: scan backward, to Pebble":                    scanReason,
 	"D: an idle client in plain text, on the server": idleReason,
 	"D: an idle client over TLS, on the server":      idleReason,
-	"C: appending uncompressed by dd conv=fdatasync": `one thread reads lines, checks their JSON and finds ids: two processors are 1.3 busy. Beside other work, which slows
-  the disk more, 0.84x to 1.96x were seen.`,
 	"B: bytes written to tables by what the article's rule gives": `a flush that begins a merge of more than four memtables is written to a table of its own first, so that
   it does not hold up writers; the rule counts it as part of the merge.`,
 	"D: p99 while a lane moves 16 MiB answers by that without":     `what remains is the processors' work for the large answers: on a connection of its own ("apart") the neighbour costs about as much.`,

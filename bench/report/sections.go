@@ -142,9 +142,9 @@ has lost is put in again, as from a database that costs nothing, and counts as f
 		},
 	},
 	{
-		title: "Parts", tables: []string{"codec", "fetch", "indexing", "ladder"},
-		intro: `Benchmarks beside the code: the codec's share of appending, a document by address, index building beside the index alone, and
-a slot taken and given back.`,
+		title: "Parts", tables: []string{"append", "codec", "fetch", "indexing", "ladder"},
+		intro: `Benchmarks beside the code: appending without compression beside dd, the codec's share of appending, a document by address,
+index building beside the index alone, and a slot taken and given back.`,
 		render: (*page).parts,
 	},
 }
@@ -279,7 +279,7 @@ func (p *page) besides(table string) {
 // parts are the figures of go test -bench.
 func (p *page) parts() {
 	p.printf("\n| benchmark | figures |\n|---|---|\n")
-	for _, table := range []string{"codec", "fetch", "indexing", "ladder"} {
+	for _, table := range []string{"append", "codec", "fetch", "indexing", "ladder"} {
 		for _, contestant := range p.set.contestants(table) {
 			all := p.set.of(table, contestant, "benchmark")
 			if len(all) == 0 {

@@ -35,14 +35,14 @@ var corpusOnce struct {
 
 // corpus returns the documents to serve, each id once. They are not to be
 // changed.
-func corpus(t *testing.T) []document {
+func corpus(t testing.TB) []document {
 	t.Helper()
 	corpusOnce.Do(func() { corpusOnce.documents = readCorpus(t) })
 	require.NotEmpty(t, corpusOnce.documents, "an earlier test could not read it")
 	return corpusOnce.documents
 }
 
-func readCorpus(t *testing.T) []document {
+func readCorpus(t testing.TB) []document {
 	t.Helper()
 	file, err := os.Open(corpusPath)
 	if os.IsNotExist(err) {
@@ -64,7 +64,7 @@ func readCorpus(t *testing.T) []document {
 	return documents
 }
 
-func generated(t *testing.T) []document {
+func generated(t testing.TB) []document {
 	t.Helper()
 	postings := jobs.New(1)
 	documents := make([]document, generatedDocuments)
@@ -74,7 +74,7 @@ func generated(t *testing.T) []document {
 	return documents
 }
 
-func parse(t *testing.T, line []byte) document {
+func parse(t testing.TB, line []byte) document {
 	t.Helper()
 	var fields struct{ ID string }
 	require.NoError(t, json.Unmarshal(line, &fields))
