@@ -4,6 +4,7 @@ package guides
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -83,7 +84,7 @@ type shell struct {
 }
 
 // patience is how long a page may take. It only ends one that would hang.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 const sentinel = "=== the step has ended ==="
 
@@ -169,15 +170,22 @@ func (s *shell) run(commands string) (printed string, ok bool) {
 	}
 }
 
-// freePort is a port that nobody uses now.
+// givenPorts are those that pages have been given: they run side by side, and use theirs
+// later.
+var givenPorts sync.Map
+
+// freePort is a port that nobody uses now, and no other page will.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		require.NoError(t, errors.Join(err, listener.Close()))
+		if _, given := givenPorts.LoadOrStore(port, true); !given {
+			return port
+		}
+	}
 }
 
 // TestGuides runs every page that has commands to run.
