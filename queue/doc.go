@@ -25,8 +25,9 @@
 // holds is valid until the function it was passed to returns.
 //
 // A Writer compresses with all processors and writes in the background: appends
-// go on while blocks are compressed and while Flush waits for the disk. At most
-// 8 MiB of documents wait for it; then Append waits, too.
+// go on while blocks are compressed and while Flush waits for the disk, which
+// begins to write as soon as there is a megabyte for it. At most 8 MiB of
+// documents wait for it; then Append waits, too.
 //
 // # Files
 //

@@ -20,6 +20,7 @@
 //
 // Open finds out how a stream is compressed (gzip, zstd) and what its format is,
 // and reads its records in bounded memory. Parser takes from a record what the
-// queue needs to know, and validates it as JSON on the way, in one pass and
-// without allocating.
+// queue needs to know, and validates it as JSON on the way, in one pass; it
+// allocates for nothing but ids that are escaped and what is in base64. It knows no
+// stream: records that one goroutine has read several may parse, each with a Parser.
 package records
