@@ -122,10 +122,9 @@ func (m moment) bring(t *testing.T, disk vfs.FS) {
 // it may ask for some files again, and asks it for everything.
 func (c *course) requireServed(t *testing.T, collection *Collection, disk vfs.FS, m moment, when string) {
 	t.Helper()
-	require.NoError(t, collection.WaitFor(soon(t), m.last), when)
-	waitFor(t, collection, "it is ready: "+when, func(s Status) bool {
+	waitFor(t, collection, "it is read: "+when, func(s Status) bool {
 		m.bring(t, disk)
-		return s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the pass they stay listed
+		return m.last.Compare(s.Position.Next) < 0 && s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the pass they stay listed
 	})
 	for _, id := range c.ids {
 		document, err := collection.Get(nil, []byte(id))

@@ -90,7 +90,12 @@ func (d *FailingDisk) before(op vfs.Op) error {
 	if op.Kind.Writes() {
 		d.unwrote.Store(true)
 	}
-	switch f := d.failure; {
+	return d.failure.of(op)
+}
+
+// of is what an operation that fails says.
+func (f *Failure) of(op vfs.Op) error {
+	switch {
 	case f.short:
 		return &vfs.ShortError{Bytes: op.Bytes / 2, Err: f.Err}
 	case f.loses:

@@ -68,6 +68,23 @@ func TestAHealedDisk(t *testing.T) {
 	}
 }
 
+// An unsteady disk fails as one that fails at its first operation does, again and again.
+func TestAnUnsteadyDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	disk := NewUnsteadyDisk(mem)
+	for range 2 {
+		for _, failure := range Failures() {
+			disk.Fail(failure)
+			require.Equal(t, script(failure.At(1, vfs.NewMem())), script(disk), failure.Name)
+			disk.Heal()
+			require.NoError(t, mem.RemoveAll("a"))
+			require.Empty(t, script(disk))
+			require.NoError(t, mem.RemoveAll("a"))
+		}
+	}
+	require.Greater(t, disk.Failed(), int64(2*len(Failures())))
+}
+
 func TestAShortWriteLeavesItsBeginning(t *testing.T) {
 	for _, failure := range Failures() {
 		if failure.Name == "a write is short" {

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+)
+
+// TestCheckFindsEveryWrongByte of an index's table, manifest and scores of filters, and
+// every place at which one of them was cut.
+func TestCheckFindsEveryWrongByte(t *testing.T) {
+	random := testseed.Rand(t)
+	queueDir := t.TempDir()
+	var pairs []string
+	for i := range 100 {
+		pairs = append(pairs, fmt.Sprint("document-", i), `{"id":"a"}`)
+	}
+	fill(t, queueDir, pairs...)
+	o := testOptions(t, queueDir)
+	indexOnce(t, o)
+	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
+	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
+	files, err := filepath.Glob(filepath.Join(target, "jobs", "index-0001", "*"))
+	require.NoError(t, err)
+	requireFound := func(path string, content []byte, how string) {
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		r := run(t.Context(), "check", "--data", target)
+		require.Equal(t, cli.ExitFailure, r.status, "%s %s: %s", filepath.Base(path), how, r.stdout)
+		require.Contains(t, r.stdout, path)
+	}
+	checked := 0
+	step := crashtest.Share(7, 1)
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if len(content) == 0 { // LOCK
+			continue
+		}
+		checked++
+		for at := random.IntN(step); at < len(content); at += step {
+			flip := byte(1) << random.IntN(8)
+			content[at] ^= flip
+			requireFound(path, content, fmt.Sprint("with byte ", at, " wrong"))
+			content[at] ^= flip
+			requireFound(path, content[:at], fmt.Sprint("cut at ", at))
+		}
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+	}
+	require.Equal(t, 3, checked, "%v", files)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
+}
