@@ -30,6 +30,8 @@ type Fault struct {
 	StopsTail bool
 	// content: bytes of the file are wrong, so that another copy would help.
 	content bool
+	// notDurable: they are right, and the disk did not take them.
+	notDurable bool
 }
 
 // String is one line for logs and people.

@@ -71,7 +71,8 @@ func (h *hour) run() {
 		}
 	}
 	last := h.moments[len(h.moments)-1]
-	// A file of which two copies in a row could not be made durable waits for a restart.
+	h.disk.Heal()
+	h.requireServed(h.t, h.collection, h.mem, last, "after an hour")
 	h.requireDiskError(h.collection.Close())
 	for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {
 		h.mem = h.mem.CrashClone(keep)

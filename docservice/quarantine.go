@@ -27,16 +27,21 @@ import (
 //     damaged again says that the source may be, and to fetch it over and over
 //     would mend nothing. So there is one attempt until a copy is sound; then
 //     N.seg.bad is removed. A loss of power can damage the second copy as it did
-//     the first: so a start makes another attempt.
+//     the first: so a start makes another attempt. Where it is the disk that did not
+//     take the copy, there is another attempt from time to time.
 
 // lockName is the name of the lock in a directory where a queue is written.
 const lockName = "LOCK"
 
 // quarantine is what the background pass remembers about damaged files.
 type quarantine struct {
-	damaged map[string]sighting // by path
-	tried   map[string]bool     // paths of files that were set aside since the start
+	damaged map[string]sighting  // by path
+	tried   map[string]time.Time // when files were set aside since the start, by path
 }
+
+// diskRests is how many QuarantineAfters lie between two copies of a file that the disk
+// did not take.
+const diskRests = 12
 
 // sighting is a damaged file as it was first seen.
 type sighting struct {
@@ -93,27 +98,32 @@ func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
 	if !known || seen.version != version {
 		seen = sighting{version: version, since: time.Now()}
 	}
-	switch reason := s.keepsDamaged(q, path); {
-	case seen.told:
+	tried := q.tried[path]
+	switch reason := s.keepsDamaged(path, !tried.IsZero() && !fault.notDurable); {
+	case fault.notDurable && time.Since(tried) < diskRests*s.options.QuarantineAfter:
 	case reason != "":
-		seen.told = true
-		s.logger.Warn("the damaged file stays where it is", "segment", fault.Segment, "path", path, "reason", reason)
-	case time.Since(seen.since) >= s.options.QuarantineAfter:
-		if err := s.setAside(path, fault); err != nil {
-			seen.told = true
-			s.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
+		if !seen.told {
+			s.logger.Warn("the damaged file stays where it is", "segment", fault.Segment, "path", path, "reason", reason)
 		}
-		q.tried[path] = true
+		seen.told = true
+	case time.Since(seen.since) >= s.options.QuarantineAfter:
+		if err := s.setAside(path, fault); err != nil { // it is tried again in the next round
+			if !seen.told {
+				s.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
+			}
+			seen.told = true
+		}
+		q.tried[path] = time.Now()
 	}
 	q.damaged[path] = seen
 }
 
-// keepsDamaged says why a damaged file must not be set aside.
-func (s *store) keepsDamaged(q *quarantine, path string) string {
+// keepsDamaged says why a damaged file must not be set aside, which it once was, or not.
+func (s *store) keepsDamaged(path string, tried bool) string {
 	if _, err := s.options.FS.Stat(filepath.Join(s.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
 		return "the queue is written in this directory; docstore-updater check says what is lost"
 	}
-	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); q.tried[path] && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
 		return "the copy before it was damaged, too: the source may be; docstore-updater check there will tell"
 	}
 	return ""

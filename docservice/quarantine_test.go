@@ -238,7 +238,7 @@ func TestNoQuarantineOfAFileThatChanges(t *testing.T) {
 	replace(t, f.fs, path, good[:len(good)/2])
 	c := f.open()
 	waitFor(t, c, "it is found not to be whole", hasFault(2))
-	q := &quarantine{damaged: map[string]sighting{}, tried: map[string]bool{}}
+	q := &quarantine{damaged: map[string]sighting{}, tried: map[string]time.Time{}}
 	long := time.Now().Add(-2 * time.Hour)
 	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
 	seen := q.damaged[path]

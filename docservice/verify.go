@@ -19,7 +19,7 @@ import (
 func (s *store) runVerify(ctx context.Context) {
 	s.loadVerified()
 	defer s.saveVerified()
-	damaged := quarantine{damaged: make(map[string]sighting), tried: make(map[string]bool)}
+	damaged := quarantine{damaged: make(map[string]sighting), tried: make(map[string]time.Time)}
 	timer := time.NewTimer(s.options.VerifyInterval)
 	defer timer.Stop()
 	for s.verifyArrived(ctx, &damaged) {
@@ -124,7 +124,7 @@ func (s *store) verify(ctx context.Context, f segmentFile) (sound bool, err erro
 // notDurable notes as damaged a file that reads well and that the disk did not take.
 func (s *store) notDurable(f segmentFile, err error) {
 	fault := Fault{
-		Segment: f.id, Path: f.path, Since: s.options.Now(), content: true,
+		Segment: f.id, Path: f.path, Since: s.options.Now(), content: true, notDurable: true,
 		Reason: "its bytes are not on the disk, which could not take them: " + err.Error(),
 	}
 	s.mu.Lock()

@@ -54,3 +54,41 @@ func TestDamagedIndex(t *testing.T) {
 		check().wait(t)
 	}
 }
+
+// TestDamageBeneathARunningDaemon: a byte of a table changes where it lies, in a block that
+// nobody asks for. The scrub finds it, and another index takes the place of this one
+// while everything is served.
+func TestDamageBeneathARunningDaemon(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:5_000]
+	queue, data := t.TempDir(), t.TempDir()
+	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+	d := startDaemon(t, queue, data)
+	d.waitReady(t)
+	d.stop(t)
+	checkpoint := filepath.Join(t.TempDir(), "checkpoint") // which has all of the index in tables
+	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
+
+	d = startDaemonWith(t, queue, checkpoint, "--scrub-interval", "100ms")
+	d.waitReady(t)
+	files, err := filepath.Glob(filepath.Join(checkpoint, collection, "index-0001", "*.table"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	file, err := os.OpenFile(files[0], os.O_RDWR, 0)
+	require.NoError(t, err)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	b := make([]byte, 1)
+	_, err = file.ReadAt(b, info.Size()/3)
+	require.NoError(t, err)
+	_, err = file.WriteAt([]byte{b[0] ^ 1}, info.Size()/3)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+
+	d.waitLog("the index is damaged and is made anew from the queue")
+	d.waitLog("another index is served from")
+	d.waitReady(t)
+	compareAll(t, newClient(t, d), expected(documents))
+	d.stop(t)
+	start(t, nil, "docserviced", "check", "--data", checkpoint).wait(t)
+}
