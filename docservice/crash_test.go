@@ -258,6 +258,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				m.bring(t, mem)
 				course.requireHonest(t, c, random, when)
 				waitFor(t, c, "it is read, or the disk has failed: "+when, func(s Status) bool {
+					m.bring(t, mem) // what was set aside
 					return m.last.Compare(s.Position.Next) < 0 || failure.ForEver && disk.Failed() > 0
 				})
 			}
