@@ -174,7 +174,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkMemtable(b *testing.B) {
-	m := newMemtable(nil)
+	m := newMemtable(nil, 64<<20, nil)
 	var batch Batch
 	var key []byte
 	value := make([]byte, benchValueBytes)
@@ -182,7 +182,7 @@ func BenchmarkMemtable(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if n%200_000 == 0 { // as many as fill one
-			m = newMemtable(nil)
+			m = newMemtable(nil, 64<<20, nil)
 		}
 		n++
 		key = benchKey(key, n)

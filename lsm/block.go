@@ -174,6 +174,38 @@ func (b block) entry(i int) (entry, bool) {
 	return entry{key: b.evenKey(i), value: b.data[at : at+b.valueBytes : at+b.valueBytes]}, true
 }
 
+// eachKey calls fn with all keys of a verified block.
+func (b block) eachKey(fn func(key []byte)) {
+	if b.keyBytes == 0 {
+		for i := range b.count {
+			fn(b.key(i))
+		}
+		return
+	}
+	keys := b.data[blockHeaderBytes : blockHeaderBytes+b.count*b.keyBytes]
+	for ; len(keys) > 0; keys = keys[b.keyBytes:] {
+		fn(keys[:b.keyBytes:b.keyBytes])
+	}
+}
+
+// appendEntries appends all entries of a verified block.
+func (b block) appendEntries(dst []entry) []entry {
+	if b.keyBytes == 0 {
+		for i := range b.count {
+			e, _ := b.entry(i)
+			dst = append(dst, e)
+		}
+		return dst
+	}
+	keys := b.data[blockHeaderBytes:]
+	values := keys[b.count*b.keyBytes:]
+	for range b.count {
+		dst = append(dst, entry{key: keys[:b.keyBytes:b.keyBytes], value: values[:b.valueBytes:b.valueBytes]})
+		keys, values = keys[b.keyBytes:], values[b.valueBytes:]
+	}
+	return dst
+}
+
 func (b block) key(i int) []byte {
 	if b.keyBytes > 0 {
 		return b.evenKey(i)
@@ -216,119 +248,4 @@ func (b block) searchWords(key uint64) (index int, found bool) {
 		n -= half
 	}
 	return low, low < b.count && binary.BigEndian.Uint64(keys[8*low:]) == key
-}
-
-// blockSize tells how large a block would be, entry by entry.
-type blockSize struct {
-	entries              int
-	bytes                int  // of all keys and values
-	keyBytes, valueBytes int  // of the first entry
-	mixed                bool // the entries do not make an even block
-}
-
-// take adds an entry, unless the block would be over its target with it. An empty
-// block takes any.
-func (s *blockSize) take(e *entry) bool {
-	bytes := s.bytes + len(e.key) + len(e.value)
-	even := len(e.key) == s.keyBytes && len(e.value) == s.valueBytes && !e.tombstone && !s.mixed
-	if even && s.entries > 0 && blockHeaderBytes+bytes <= blockTargetBytes {
-		s.entries++
-		s.bytes = bytes
-		return true
-	}
-	return s.takeSlowly(e, bytes)
-}
-
-func (s *blockSize) takeSlowly(e *entry, bytes int) bool {
-	next := *s
-	if next.entries == 0 {
-		next.keyBytes, next.valueBytes = len(e.key), len(e.value)
-		next.mixed = e.tombstone || len(e.key) == 0 || len(e.key) > blockTargetBytes
-	} else {
-		next.mixed = next.mixed || e.tombstone || len(e.key) != s.keyBytes || len(e.value) != s.valueBytes
-	}
-	next.entries, next.bytes = s.entries+1, bytes
-	if next.large() && s.entries > 0 {
-		return false
-	}
-	*s = next
-	return true
-}
-
-// encoded is the size of the encoded block, at most.
-func (s *blockSize) encoded() int {
-	n := blockHeaderBytes + s.bytes
-	if s.mixed {
-		n += maxEntryBytes * s.entries
-	}
-	return n
-}
-
-// large tells whether the block is over its target, which only one entry makes it.
-func (s *blockSize) large() bool { return s.encoded() > blockTargetBytes }
-
-// appendBlock appends a block of one entry or more to dst.
-func appendBlock(dst []byte, entries []entry, mixed bool) []byte {
-	start := len(dst)
-	dst = append(dst, make([]byte, blockHeaderBytes)...)
-	kind := uint32(kindEven)
-	if mixed {
-		kind = kindMixed
-		dst = appendMixed(dst, start, entries)
-	} else {
-		kind |= uint32(len(entries[0].key)) << 16
-		dst = appendEven(dst, entries)
-	}
-	block := dst[start:]
-	order.PutUint32(block[4:], uint32(len(block)-8))
-	order.PutUint32(block[8:], kind)
-	order.PutUint32(block[12:], uint32(len(entries)))
-	order.PutUint32(block, checksum.Of(block[4:]))
-	return dst
-}
-
-func appendEven(dst []byte, entries []entry) []byte {
-	for i := range entries {
-		dst = append(dst, entries[i].key...)
-	}
-	for i := range entries {
-		dst = append(dst, entries[i].value...)
-	}
-	return dst
-}
-
-// appendMixed appends the body of a block that begins at start.
-func appendMixed(dst []byte, start int, entries []entry) []byte {
-	offsets := len(dst)
-	dst = append(dst, make([]byte, 4*len(entries))...)
-	for i, e := range entries {
-		order.PutUint32(dst[offsets+4*i:], uint32(len(dst)-start))
-		packed := uint64(len(e.value)) << 1
-		if e.tombstone {
-			packed |= 1
-		}
-		dst = binary.AppendUvarint(dst, uint64(len(e.key)))
-		dst = binary.AppendUvarint(dst, packed)
-		dst = append(dst, e.key...)
-		dst = append(dst, e.value...)
-	}
-	return dst
-}
-
-// largeBlock returns what a mixed block of one entry begins with, all but the value.
-func largeBlock(e entry) (head []byte) {
-	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.key))
-	packed := uint64(len(e.value)) << 1
-	if e.tombstone {
-		packed |= 1
-	}
-	head = binary.AppendUvarint(head, uint64(len(e.key)))
-	head = binary.AppendUvarint(head, packed)
-	head = append(head, e.key...)
-	order.PutUint32(head[4:], uint32(len(head)+len(e.value)-8))
-	order.PutUint32(head[8:], kindMixed)
-	order.PutUint32(head[12:], 1)
-	order.PutUint32(head[blockHeaderBytes:], blockHeaderBytes+4)
-	order.PutUint32(head, checksum.Of(head[4:], e.value))
-	return head
 }

@@ -56,12 +56,12 @@ func TestABlockOfAPageLiesInOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
-			w, err := newTableWriter(env, 1)
+			w, err := newTableWriter(env, 1, false)
 			require.NoError(t, err)
 			value := bytes.Repeat([]byte("v"), c.valueBytes)
 			const blocks = 50
 			for i := range blocks * c.perBlock {
-				require.NoError(t, w.add(entry{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}))
+				require.NoError(t, w.add(&entry{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}))
 			}
 			facts, err := w.finish(1, blocks)
 			require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestABlockOfAPageLiesInOne(t *testing.T) {
 
 func requireTable(t *testing.T, entries map[string]string) {
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
-	w, err := newTableWriter(env, 1)
+	w, err := newTableWriter(env, 1, false)
 	require.NoError(t, err)
 	var keys []string
 	for key := range entries {
@@ -110,7 +110,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		require.NoError(t, w.add(entry{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}))
+		require.NoError(t, w.add(&entry{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}))
 	}
 	facts, err := w.finish(1, uint64(len(keys)))
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestABlockOutOfOrder(t *testing.T) {
 				for _, key := range keys {
 					entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, key), value: []byte("value")})
 				}
-				b, fault := parseBlock(appendBlock(nil, entries, mixed))
+				b, fault := parseBlock(buildBlock(entries, mixed))
 				require.Nil(t, fault)
 				return b.verify()
 			}
@@ -164,4 +164,18 @@ func TestABlockOutOfOrder(t *testing.T) {
 			require.NotNil(t, verify(), "a key twice")
 		}
 	}
+}
+
+// buildBlock makes a block of entries that are even, in either form.
+func buildBlock(entries []entry, mixed bool) []byte {
+	var b blockBuilder
+	b.begin(nil)
+	for i := range entries {
+		b.add(&entries[i])
+	}
+	if mixed {
+		b.mix()
+	}
+	_, whole := b.finish()
+	return whole
 }

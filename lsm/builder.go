@@ -14,12 +14,8 @@ type Builder struct {
 	env    environment
 	lock   io.Closer
 	writer *tableWriter
-	chunk  []byte // of keys and values
-	err    error  // the first; final
+	err    error // the first; final
 }
-
-// builderChunkBytes is what keys and values are copied to at a time.
-const builderChunkBytes = 64 << 10
 
 // NewBuilder begins a store in a directory that holds none, or one that nothing
 // was ever flushed or logged to. Anything else is ErrExists.
@@ -56,7 +52,7 @@ func (b *Builder) begin(o Options) error {
 	if err := errors.CombineErrors(err, db.Close()); err != nil {
 		return err
 	}
-	b.writer, err = newTableWriter(&b.env, number)
+	b.writer, err = newTableWriter(&b.env, number, true)
 	return err
 }
 
@@ -66,20 +62,9 @@ func (b *Builder) Set(key, value []byte) error {
 		b.err = checkSizes(key, len(value))
 	}
 	if b.err == nil {
-		b.err = b.writer.add(entry{key: b.keep(key), value: b.keep(value)})
+		b.err = b.writer.add(&entry{key: key, value: value})
 	}
 	return b.err
-}
-
-// keep copies what the table writer reads when a block is full. Where there is no
-// room a new chunk begins; the old one goes when the writer has read it.
-func (b *Builder) keep(p []byte) []byte {
-	if len(p) > cap(b.chunk)-len(b.chunk) {
-		b.chunk = make([]byte, 0, max(builderChunkBytes, len(p)))
-	}
-	start := len(b.chunk)
-	b.chunk = append(b.chunk, p...)
-	return b.chunk[start:len(b.chunk):len(b.chunk)]
 }
 
 // Finish makes the store: it is there, all of it and durable, when Finish returns

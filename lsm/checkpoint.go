@@ -154,13 +154,13 @@ func (db *DB) copyTable(to *environment, t *table) error {
 
 // writeMemtable makes a table of a memtable that nobody writes to.
 func (db *DB) writeMemtable(to *environment, number uint64, m *memtable) (tableFacts, error) {
-	w, err := newTableWriter(to, number)
+	w, err := newTableWriter(to, number, false)
 	if err != nil {
 		return tableFacts{}, err
 	}
 	var facts tableFacts
 	if err = db.fillTable(w, m.flushSource(), false, nil); err == nil {
-		facts, err = w.finish(m.firstSequence.Load(), m.lastSequence.Load())
+		facts, err = w.finish(m.firstSequence.Load(), m.lastSequence)
 	}
 	if err != nil {
 		w.abandon()

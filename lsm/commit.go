@@ -33,6 +33,11 @@ func (db *DB) Delete(key []byte) error {
 
 // applyOne commits a single write, encoded in the DB's own batch.
 func (db *DB) applyOne(o op) error {
+	// Where the key goes in the memtable is fetched while the log is written.
+	hash := hashKey(o.key)
+	if v := db.current.Load(); v != nil {
+		v.memtables[0].versions.prefetchSlot(hash)
+	}
 	db.mu.Lock()
 	// commit reads the batch again after a wait in which it lets go of mu: another
 	// writer must not find it here meanwhile.
@@ -44,7 +49,7 @@ func (db *DB) applyOne(o op) error {
 	}
 	err := b.add(o)
 	if err == nil {
-		err = db.commit(&b, &o)
+		err = db.commit(&b, &o, hash)
 	}
 	db.mu.scratch = b
 	sequence := db.visible.Load()
@@ -63,7 +68,7 @@ func (db *DB) Apply(b *Batch) error {
 		return b.err
 	}
 	db.mu.Lock()
-	err := db.commit(b, nil)
+	err := db.commit(b, nil, 0)
 	sequence := db.visible.Load()
 	db.mu.Unlock()
 	return db.settle(sequence, err)
@@ -78,9 +83,9 @@ func (db *DB) settle(sequence uint64, err error) error {
 }
 
 // commit writes a batch to the log, then to the memtable, then shows it. If the
-// batch holds a single write, the caller may give that, too, and spare decoding it.
-// Called under mu, which it may let go of while it waits for room.
-func (db *DB) commit(b *Batch, single *op) error {
+// batch holds a single write, the caller may give that, too, with the hash of its key, and
+// spare decoding it. Called under mu, which it may let go of while it waits for room.
+func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 	if err := db.writeFault(); err != nil || b.count == 0 {
 		return err
 	}
@@ -88,10 +93,6 @@ func (db *DB) commit(b *Batch, single *op) error {
 	m, err := db.room(len(data), b.count)
 	if err != nil {
 		return err
-	}
-	var hash uint32
-	if single != nil {
-		hash = m.prefetch(single.key) // comes while the log is written
 	}
 	first := db.visible.Load() + 1
 	if log := db.mu.log; log != nil {
@@ -126,7 +127,7 @@ func (db *DB) writeFault() error {
 // has room for it. A memtable exceeds its size only by a batch that is larger by
 // itself, and then holds nothing else. Called under mu.
 func (db *DB) room(dataBytes, count int) (*memtable, error) {
-	cost := int64(memtableCost(uint64(count), uint64(dataBytes)))
+	cost, room := int64(memtableCost(uint64(count), uint64(dataBytes))), writeBytes(count, dataBytes)
 	for {
 		m := db.current.Load().memtables[0]
 		fits := m.empty() || m.used()+cost <= db.memtableBytes()
@@ -137,6 +138,8 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 			if err := db.awaitTables(); err != nil {
 				return nil, err
 			}
+		case fits && m.room() < room: // it is empty
+			db.enlargeMemtable(room)
 		case fits && logged:
 			if m.used() < db.mu.lookAgain || !db.slowDown(m.used()) {
 				return m, nil
@@ -187,14 +190,26 @@ func (db *DB) awaitTables() error {
 
 // beginMemtable begins a memtable, which gets a log with its first write. Called
 // under mu.
-func (db *DB) beginMemtable() {
+func (db *DB) beginMemtable() *memtable {
 	v := db.current.Load()
-	fresh := newMemtableLike(v.memtables[0], db.options.Budget)
+	v.memtables[0].seal()
+	fresh := newMemtableLike(v.memtables[0], &db.memory, db.options.MemtableBytes, db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
 	db.mu.begun, db.mu.lookAgain = time.Now(), 0
-	old := db.setView(memtables, v.tables)
-	old.retire() // never the last reference to a mapping: the new view lists all of it
+	db.setView(memtables, v.tables).retire() // never the last reference to a mapping: the new view lists all of it
+	return fresh
+}
+
+// enlargeMemtable gives the memtable being filled, which is empty, room for the given
+// bytes. Called under mu.
+func (db *DB) enlargeMemtable(room int64) *memtable {
+	v := db.current.Load()
+	large := newMemtable(&db.memory, room, db.options.Budget)
+	large.log = v.memtables[0].log
+	memtables := append([]*memtable{large}, v.memtables[1:]...)
+	db.setView(memtables, v.tables).retire() // as above
+	return large
 }
 
 // readOnlyError says why a DB that is read only does not write.

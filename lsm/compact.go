@@ -14,6 +14,10 @@ import (
 // else there is to do.
 const mergeStepBytes = 1 << 20
 
+// lastingUnits is the size in memtables from which on a table lasts: it is merged again
+// when as much has been written once more.
+const lastingUnits = 16
+
 // units returns the sizes of tables in memtables.
 func (db *DB) units(tables []*table) []uint64 {
 	units := make([]uint64, len(tables))
@@ -69,12 +73,13 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	if err := db.roomForMerge(inputs); err != nil {
 		return err
 	}
-	source, release, err := db.mergeSources(inputs)
+	sources, release, err := db.tableSources(inputs)
 	if err != nil {
 		return err
 	}
 	defer release()
-	w, err := newTableWriter(&db.env, m.number)
+	source := newMergedSource(sources, sharedBytes(inputs))
+	w, err := newTableWriter(&db.env, m.number, sumUnits(db.units(inputs)) >= lastingUnits)
 	if err != nil {
 		return err
 	}
@@ -100,11 +105,10 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	return nil
 }
 
-// mergeSources returns what tables hold, merged, and what is to be called when nobody
+// tableSources returns what tables hold, and what is to be called when nobody
 // reads it any more.
-func (db *DB) mergeSources(inputs []*table) (source *mergingIterator, release func(), err error) {
+func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func(), err error) {
 	var readers []*tableReader
-	var sources []internalIterator
 	memory := int64(0) // of the filter and index of the output, at most
 	release = func() {
 		db.options.Budget.merge(-memory)
@@ -119,12 +123,12 @@ func (db *DB) mergeSources(inputs []*table) (source *mergingIterator, release fu
 			release()
 			return nil, nil, err
 		}
-		readers, sources = append(readers, r), append(sources, r.iterator())
+		readers, sources = append(readers, r), append(sources, &tableSource{r: r})
 		bytes := int64(r.footer.filter.length + r.footer.index.length)
 		db.options.Budget.merge(bytes)
 		memory += bytes
 	}
-	return newMergingIterator(sources), release, nil
+	return sources, release, nil
 }
 
 // merge is a merge under way. Its inputs are not held, as the view that lists them
@@ -178,32 +182,41 @@ func (db *DB) roomForMerge(inputs []*table) error {
 	return nil
 }
 
+// sharedBytes is how many bytes all keys of tables begin with.
+func sharedBytes(tables []*table) int {
+	first := tables[0].minKey
+	shared := len(first)
+	for _, t := range tables {
+		shared = min(shared, commonPrefix(first, t.minKey), commonPrefix(first, t.maxKey))
+	}
+	return shared
+}
+
 // fillTable writes what a source holds, without tombstones if so asked. Now and
-// then it calls pause, if that is not nil, and looks whether the DB closes. The
-// source's keys and values have to stay where they are until the table is finished
-// or abandoned.
-func (db *DB) fillTable(w *tableWriter, it entrySource, dropTombstones bool, pause func() error) error {
-	found, begun := false, false
+// then it calls pause, if that is not nil, and looks whether the DB closes.
+func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool, pause func() error) error {
+	var batch []entry
 	for {
 		var err error
 		until := w.added() + mergeStepBytes
 		fault := vfs.Guard(func() {
-			if !begun {
-				found, begun = it.first(), true
-			}
-			for ; found && err == nil && w.added() < until; found = it.next() {
-				if !it.tombstone() || !dropTombstones {
-					err = w.add(entry{it.key(), it.value(), it.tombstone()})
+			for err == nil && w.added() < until {
+				if batch, err = source.next(batch[:0]); len(batch) == 0 {
+					return
 				}
-			}
-			if err == nil {
-				err = it.err()
+				for i := range batch {
+					if e := &batch[i]; !e.tombstone || !dropTombstones {
+						if err = w.add(e); err != nil {
+							return
+						}
+					}
+				}
 			}
 		})
 		switch {
 		case fault != nil:
 			return errors.Wrap(fault, "lsm: read a table")
-		case err != nil || !found:
+		case err != nil || len(batch) == 0:
 			return err
 		case db.isClosing():
 			return errClosing

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/bloom"
+	"docstore/internal/offheap"
 )
 
 // DB is an open store. All its methods may be called from any number of
@@ -22,7 +23,8 @@ type DB struct {
 	filters *bloom.Manager
 	share   filterShare // of Options.Budget
 
-	stopFilters func() // ends the filters' background work
+	stopFilters func()       // ends the filters' background work
+	memory      offheap.Pool // of memtables
 
 	// current is the newest view, nil once the DB is closed.
 	current atomic.Pointer[view]
@@ -185,6 +187,7 @@ func (db *DB) close() error {
 	if v != nil {
 		v.retire()
 	}
+	db.memory.Close()
 	db.options.Budget.leave(&db.share)
 	if db.lock != nil {
 		err = errors.CombineErrors(err, db.lock.Close())

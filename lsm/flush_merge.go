@@ -1,7 +1,6 @@
 package lsm
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -116,20 +115,23 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	if m.empty() {
 		return tableFacts{}, 0, nil
 	}
-	first, last := m.firstSequence.Load(), m.lastSequence.Load()
-	source := &overlaySource{newer: m.flushSource()}
+	first, last := m.firstSequence.Load(), m.lastSequence
+	var source entrySource = m.flushSource()
+	var merged *mergedSource
 	if len(f.inputs) > 0 {
 		if err := db.roomForMerge(f.inputs); err != nil {
 			return tableFacts{}, 0, err
 		}
-		older, release, err := db.mergeSources(f.inputs)
+		older, release, err := db.tableSources(f.inputs)
 		if err != nil {
 			return tableFacts{}, 0, err
 		}
 		defer release()
-		source.older, first = older, f.inputs[len(f.inputs)-1].facts.firstSequence
+		shared := min(sharedBytes(f.inputs), commonPrefix(m.versions.sharedKey(), f.inputs[0].minKey))
+		merged = newMergedSource(append([]entrySource{source}, older...), shared)
+		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
 	}
-	w, err := newTableWriter(&db.env, f.number)
+	w, err := newTableWriter(&db.env, f.number, false)
 	if err != nil {
 		return tableFacts{}, 0, err
 	}
@@ -140,7 +142,11 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 		w.abandon()
 		return tableFacts{}, 0, err
 	}
-	return facts, facts.fileBytes * source.newerBytes / max(1, source.bytes), nil
+	fresh = facts.fileBytes
+	if merged != nil {
+		fresh = uint64(float64(fresh) * merged.newestShare())
+	}
+	return facts, fresh, nil
 }
 
 // noteFlush counts a flush, and what it merged as a merge.
@@ -164,68 +170,4 @@ func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Dura
 	}
 	db.env.logger.Debug("flushed a memtable", "table", f.number, "merged", len(f.inputs),
 		"entries", facts.entries, "bytes", facts.fileBytes, "took", took)
-}
-
-// overlaySource steps over the entries of two sources, of which the newer one hides
-// keys of the older.
-type overlaySource struct {
-	newer, older  entrySource // older may be nil
-	inNewer, more bool        // whether newer and older are on an entry
-	onNewer, both bool        // which of them is shown
-	bytes         uint64      // of keys and values shown
-	newerBytes    uint64      // of these, the newer source's
-}
-
-func (s *overlaySource) first() bool {
-	s.inNewer = s.newer.first()
-	s.more = s.older != nil && s.older.first()
-	return s.show()
-}
-
-func (s *overlaySource) next() bool {
-	if s.both || !s.onNewer {
-		s.more = s.older.next()
-	}
-	if s.onNewer {
-		s.inNewer = s.newer.next()
-	}
-	return s.show()
-}
-
-// show decides which entry comes next. A source that failed ends both.
-func (s *overlaySource) show() bool {
-	if s.err() != nil || !s.inNewer && !s.more {
-		return false
-	}
-	order := -1
-	if !s.inNewer {
-		order = 1
-	} else if s.more {
-		order = bytes.Compare(s.newer.key(), s.older.key())
-	}
-	s.onNewer, s.both = order <= 0, order == 0
-	n := uint64(len(s.key()) + len(s.value()))
-	s.bytes += n
-	if s.onNewer {
-		s.newerBytes += n
-	}
-	return true
-}
-
-func (s *overlaySource) shown() entrySource {
-	if s.onNewer {
-		return s.newer
-	}
-	return s.older
-}
-
-func (s *overlaySource) key() []byte     { return s.shown().key() }
-func (s *overlaySource) value() []byte   { return s.shown().value() }
-func (s *overlaySource) tombstone() bool { return s.shown().tombstone() }
-
-func (s *overlaySource) err() error {
-	if err := s.newer.err(); err != nil || s.older == nil {
-		return err
-	}
-	return s.older.err()
 }

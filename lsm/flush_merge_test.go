@@ -32,7 +32,7 @@ func TestFlushesMergeWhatTheRuleWouldMergeAtOnce(t *testing.T) {
 	const flushes = 16
 	want := 0
 	for n := 1; n <= flushes; n++ {
-		for i := range 60 { // a full memtable
+		for i := range 62 { // a full memtable
 			set(t, db, fmt.Sprint(n*100+i), strings.Repeat("v", 1000))
 		}
 		require.NoError(t, db.Flush())
@@ -82,72 +82,77 @@ func TestADamagedTableDoesNotStopFlushes(t *testing.T) {
 	require.Len(t, db.Stats().Tables, 4)
 }
 
-// sliceSource is an entrySource of a sorted list, which may fail at its end.
+// sliceSource is an entrySource of a sorted list, some entries at a time, which may fail
+// at its end.
 type sliceSource struct {
 	entries []entry
-	at      int
 	failure error
 }
 
-func (s *sliceSource) first() bool     { s.at = 0; return s.at < len(s.entries) }
-func (s *sliceSource) next() bool      { s.at++; return s.at < len(s.entries) }
-func (s *sliceSource) key() []byte     { return s.entries[s.at].key }
-func (s *sliceSource) value() []byte   { return s.entries[s.at].value }
-func (s *sliceSource) tombstone() bool { return s.entries[s.at].tombstone }
-func (s *sliceSource) err() error {
-	if s.at == len(s.entries) {
-		return s.failure
+func (s *sliceSource) next(dst []entry) ([]entry, error) {
+	if len(s.entries) == 0 {
+		return dst, s.failure
 	}
-	return nil
+	n := min(3, len(s.entries))
+	dst, s.entries = append(dst, s.entries[:n]...), s.entries[n:]
+	return dst, nil
 }
 
-func TestOverlaySource(t *testing.T) {
+// TestMergedSource merges sources that hold some of the same keys, all of which begin
+// with the same bytes: the newest has its way, and a failure ends it all.
+func TestMergedSource(t *testing.T) {
 	r := testseed.Rand(t)
 	failure := errors.New("a source failed")
+	const shared = "beginning"
 	for range 300 {
 		model := map[string]string{}
 		random := func(name string) *sliceSource {
 			s := &sliceSource{}
-			for key := byte('a'); key < 'n'; key++ {
+			for n := range 400 {
 				if r.IntN(3) == 0 {
-					e := entry{key: []byte{key}, value: []byte(name), tombstone: r.IntN(4) == 0}
+					e := entry{key: fmt.Appendf(nil, "%sof a key %03d", shared, n), value: []byte(name), tombstone: r.IntN(4) == 0}
 					s.entries = append(s.entries, e)
-					model[string(key)] = fmt.Sprint(name, e.tombstone)
+					model[string(e.key)] = fmt.Sprint(name, e.tombstone)
 				}
 			}
 			return s
 		}
-		older, newer := random("older"), random("new") // in this order: the newer one hides
-		fails := r.IntN(3)
-		switch fails {
-		case 1:
-			older.failure = failure
-		case 2:
-			newer.failure = failure
+		sources := make([]entrySource, 1+r.IntN(5))
+		for i := range sources { // the oldest first: newer ones hide
+			sources[len(sources)-1-i] = random(fmt.Sprint(len(sources) - 1 - i))
 		}
-		s := &overlaySource{newer: newer, older: older}
+		fails := r.IntN(2*len(sources)) - len(sources)
+		if fails >= 0 {
+			sources[fails].(*sliceSource).failure = failure
+		}
+		s := newMergedSource(sources, len(shared))
 		got, keys := map[string]string{}, []string(nil)
 		all, fresh := 0, 0
-		for ok := s.first(); ok; ok = s.next() {
-			keys = append(keys, string(s.key()))
-			got[string(s.key())] = fmt.Sprint(string(s.value()), s.tombstone())
-			all += 1 + len(s.value())
-			if string(s.value()) == "new" {
-				fresh += 1 + len(s.value())
+		for {
+			batch, err := s.next(nil)
+			for _, e := range batch {
+				keys = append(keys, string(e.key))
+				got[string(e.key)] = fmt.Sprint(string(e.value), e.tombstone)
+				all++
+				if string(e.value) == "0" {
+					fresh++
+				}
+			}
+			if fails >= 0 && err != nil {
+				require.ErrorIs(t, err, failure)
+				break
+			}
+			require.NoError(t, err)
+			if len(batch) == 0 {
+				require.Negative(t, fails, "it failed and nobody was told")
+				require.Equal(t, model, got)
+				break
 			}
 		}
 		require.True(t, slices.IsSorted(keys))
 		require.Len(t, keys, len(got))
-		require.EqualValues(t, []int{all, fresh}, []int{int(s.bytes), int(s.newerBytes)})
-		if fails == 0 {
-			require.NoError(t, s.err())
-			require.Equal(t, model, got)
-			continue
-		}
-		require.ErrorIs(t, s.err(), failure)
-		maps.DeleteFunc(model, func(key, value string) bool { return got[key] == value })
-		for key := range model {
-			require.NotContains(t, got, key)
-		}
+		require.InDelta(t, float64(fresh)/float64(max(1, all)), s.newestShare(), 1e-9)
+		maps.DeleteFunc(got, func(key, value string) bool { return model[key] == value })
+		require.Empty(t, got)
 	}
 }

@@ -1,58 +1,42 @@
 package lsm
 
-// flushSource steps over all keys of a memtable that is not written any more.
+// flushSource hands out the newest version of each key of a memtable that is not written
+// any more.
 //
-// Keys that follow each other lie anywhere in the arenas. So entries are fetched
-// by the window: first all nodes, then all that they lead to. No fetch waits for the
-// result of the one before, and the processor does many at a time; taken one by one
-// they took 280 ns an entry in a profile of 4 million writes.
+// Keys that follow each other lie anywhere in memory. So they are fetched ahead, by
+// the window: one by one, each waited for, they took 280 ns in a profile of 4 million
+// writes.
 type flushSource struct {
 	versions *versionMap
-	nodes    []orderedNode // beyond the window
-	window   [flushWindow]struct{ key, version ref }
-	filled   int // entries in the window
-	at       int // of the entry shown
-	current  memVersion
-	touched  byte // keeps the compiler from leaving the fetches out
+	nodes    []orderedNode // not handed out
+	fetched  int           // of these
 }
 
 const flushWindow = 64
 
-func (m *memtable) flushSource() entrySource {
-	nodes, _ := m.versions.newNodes(0)
+func (m *memtable) flushSource() *flushSource {
+	writes := m.lastSequence - m.firstSequence.Load() + 1
+	nodes, _ := m.versions.newNodes(make([]orderedNode, 0, m.versions.count), firstRun, writes, m.versions.shared)
 	return &flushSource{versions: m.versions, nodes: m.versions.sorted(nodes)}
 }
 
-func (s *flushSource) first() bool { return s.show(0) }
-func (s *flushSource) next() bool  { return s.show(s.at + 1) }
-
-func (s *flushSource) show(at int) bool {
-	if at == s.filled {
-		s.fill()
-		at = 0
+func (s *flushSource) next(dst []entry) ([]entry, error) {
+	s.fetch(2 * flushWindow)
+	window := s.nodes[:min(flushWindow, len(s.nodes))]
+	for _, n := range window {
+		s.versions.prefetchNewest(n.node)
 	}
-	s.at = at
-	if at == s.filled {
-		return false
+	for _, n := range window {
+		v := s.versions.newest(n.node)
+		dst = append(dst, entry{s.versions.key(n.node), v.value, v.tombstone})
 	}
-	s.current = decodeVersion(s.versions.data.at(s.window[at].version))
-	return true
+	s.nodes, s.fetched = s.nodes[len(window):], s.fetched-len(window)
+	return dst, nil
 }
 
-func (s *flushSource) fill() {
-	s.filled = min(len(s.nodes), flushWindow)
-	for i, n := range s.nodes[:s.filled] {
-		node := s.versions.node(n.node)
-		s.window[i].key, s.window[i].version = node.key, ref(node.newest.Load())
+// fetch has the runs of so many keys fetched.
+func (s *flushSource) fetch(count int) {
+	for count = min(count, len(s.nodes)); s.fetched < count; s.fetched++ {
+		s.versions.prefetch(s.nodes[s.fetched].node)
 	}
-	for i := range s.window[:s.filled] {
-		s.touched += s.versions.data.at(s.window[i].version)[0]
-		s.touched += s.versions.data.at(s.window[i].key)[0]
-	}
-	s.nodes = s.nodes[s.filled:]
 }
-
-func (s *flushSource) key() []byte     { return s.versions.keyAt(s.window[s.at].key) }
-func (s *flushSource) value() []byte   { return s.current.value }
-func (s *flushSource) tombstone() bool { return s.current.tombstone }
-func (s *flushSource) err() error      { return nil }

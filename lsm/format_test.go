@@ -24,10 +24,10 @@ var goldenID = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
 func goldenTable(t testing.TB) (tableFacts, []byte) {
 	t.Helper()
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID}
-	w, err := newTableWriter(env, 7)
+	w, err := newTableWriter(env, 7, false)
 	require.NoError(t, err)
-	require.NoError(t, w.add(entry{key: []byte("apple"), value: []byte("red")}))
-	require.NoError(t, w.add(entry{key: []byte("pear"), tombstone: true}))
+	require.NoError(t, w.add(&entry{key: []byte("apple"), value: []byte("red")}))
+	require.NoError(t, w.add(&entry{key: []byte("pear"), tombstone: true}))
 	facts, err := w.finish(11, 14)
 	require.NoError(t, err)
 	b, err := vfs.ReadFile(env.fs, tableName(7))
@@ -37,7 +37,7 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 
 // goldenBlock makes an even block.
 func goldenBlock() []byte {
-	return appendBlock(nil, []entry{
+	return buildBlock([]entry{
 		{key: []byte("apple"), value: []byte("red")},
 		{key: []byte("lemon"), value: []byte("yel")},
 	}, false)
@@ -244,9 +244,9 @@ func FuzzDecodeBatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := newMemtable(nil)
+		m := newMemtable(nil, 64<<20, nil)
 		require.NoError(t, m.apply(b, 1))
-		require.EqualValues(t, count, m.lastSequence.Load())
+		require.EqualValues(t, count, m.lastSequence)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"docstore/internal/invariants"
+	"docstore/internal/offheap"
 )
 
 // memtable holds the newest writes in memory, every version of them, so that a
@@ -16,7 +17,8 @@ type memtable struct {
 	versions *versionMap
 	// firstSequence and lastSequence are those of the oldest and newest write, 0
 	// if there is none. What look-ups read, the first, and what each write changes,
-	// the last, lie apart.
+	// the last, lie apart. The last is for the goroutine that fills the memtable and for
+	// who comes after it.
 	firstSequence atomic.Uint64
 	order         memtableOrder
 	bytes         atomic.Int64 // memory taken
@@ -24,7 +26,9 @@ type memtable struct {
 	// log is the oldest log that holds writes of this memtable, 0 if none does.
 	// Set before the memtable is filled, by the goroutine that fills it.
 	log          uint64
-	lastSequence atomic.Uint64
+	lastSequence uint64
+	// sealed is lastSequence once no more is written, 0 before.
+	sealed atomic.Uint64
 
 	refs   atomic.Int32 // views that list it
 	budget *Budget
@@ -36,7 +40,7 @@ type memtable struct {
 }
 
 // memtableEntryBytes is about what a new key takes beside key and value.
-const memtableEntryBytes = 64
+const memtableEntryBytes = 40
 
 // memtableCost is about what count entries take in a memtable. It is also the
 // measure of tables in the size-tiered rule, which counts in memtables.
@@ -44,19 +48,29 @@ func memtableCost(count uint64, keyAndValueBytes uint64) uint64 {
 	return count*memtableEntryBytes + keyAndValueBytes
 }
 
-func newMemtable(budget *Budget) *memtable { return newMemtableLike(nil, budget) }
+// newMemtable returns an empty memtable with room for the given bytes: see writeBytes.
+func newMemtable(pool *offheap.Pool, room int64, budget *Budget) *memtable {
+	return newMemtableLike(nil, pool, room, budget)
+}
 
 // newMemtableLike returns a memtable that is expected to hold as many keys as
 // another, which is full.
-func newMemtableLike(full *memtable, budget *Budget) *memtable {
+func newMemtableLike(full *memtable, pool *offheap.Pool, room int64, budget *Budget) *memtable {
 	m := &memtable{budget: budget}
 	bits := uint(0)
 	if full != nil {
 		bits = full.versions.slotBits()
 	}
-	m.versions = newVersionMap(bits, m.grow)
+	m.versions = newVersionMap(pool, int(room), bits, m.grow)
 	return m
 }
+
+// writeBytes is the room that a batch of count writes needs at most. What used tells
+// grows by less than memtableCost.
+func writeBytes(count, dataBytes int) int64 { return int64(count)*maxRunBytes + int64(dataBytes) }
+
+// room is what there is room for. Only for the goroutine that applies batches.
+func (m *memtable) room() int64 { return m.versions.room() }
 
 // grow counts memory that was taken.
 func (m *memtable) grow(bytes int) {
@@ -68,7 +82,7 @@ func (m *memtable) grow(bytes int) {
 // goroutine that applies batches.
 func (m *memtable) used() int64 { return m.versions.used() }
 
-func (m *memtable) empty() bool { return m.lastSequence.Load() == 0 }
+func (m *memtable) empty() bool { return m.firstSequence.Load() == 0 }
 
 // apply adds the ops of a checked batch under the sequence numbers from first on.
 func (m *memtable) apply(batch []byte, first uint64) error {
@@ -120,7 +134,7 @@ func (m *memtable) noteSequences(first, last uint64) {
 	if m.empty() {
 		m.firstSequence.Store(first)
 	}
-	m.lastSequence.Store(last)
+	m.lastSequence = last
 }
 
 // concerns tells whether anything in the memtable was written up to a sequence number.
@@ -134,6 +148,10 @@ func (m *memtable) concerns(sequence uint64) bool {
 func (m *memtable) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
 	return m.versions.get(hash, key, sequence)
 }
+
+// seal is called by the goroutine that fills the memtable, before others find it behind
+// a newer one.
+func (m *memtable) seal() { m.sealed.Store(m.lastSequence) }
 
 func (m *memtable) ref() { m.refs.Add(1) }
 

@@ -15,48 +15,38 @@ import (
 //
 // A run never changes. No two hold the same key.
 type memtableOrder struct {
-	sync.Mutex // of those who make iterators; writers and look-ups pass by
-	next       ref
+	sync.Mutex                 // of those who make iterators; writers and look-ups pass by
+	next       ref             // what has not been sorted yet
+	writes     uint64          // that have been
 	runs       [][]orderedNode // larger ones first
 }
 
-// orderedNode is a node of the versionMap with the prefix of its key.
+// orderedNode is a key of the versionMap and its prefix, or that of what is behind
+// the bytes which all keys share.
 type orderedNode struct {
 	prefix uint64
 	node   ref
 }
 
-// newNodes returns the nodes from one on, in no order, and where to go on.
-// The arena hands nodes out one behind the other. One that has no version yet is
-// not published, and neither is any behind it.
-func (m *versionMap) newNodes(from ref) (nodes []orderedNode, next ref) {
-	chunks := *m.nodes.chunks.Load()
-	if from == 0 { // all of them, most likely: those to come later are few
-		room := 0
-		for _, chunk := range chunks {
-			room += len(chunk)
+// newNodes appends the keys of the next so many runs, from one on, to nodes, in no
+// order, and tells where to go on. All these runs have to be visible. Prefixes are of what
+// is behind the bytes to skip, with which all keys begin.
+func (m *versionMap) newNodes(nodes []orderedNode, from ref, runs uint64, skip int) (all []orderedNode, next ref) {
+	for range runs {
+		version := from + 4
+		if m.word(from).Load() != laterVersion {
+			key := m.key(from)
+			nodes = append(nodes, orderedNode{keyPrefix(key[skip:]), from})
+			version += ref(4 + len(key))
 		}
-		nodes = make([]orderedNode, 0, room)
-	}
-	for ; int(from>>32) < len(chunks); from = (from>>32 + 1) << 32 {
-		chunk := chunks[from>>32]
-		for ; int(uint32(from)) < len(chunk); from++ {
-			n := &chunk[uint32(from)]
-			if n.newest.Load() == 0 {
-				return nodes, from
-			}
-			nodes = append(nodes, orderedNode{n.prefix, from})
-		}
-		if int(from>>32) == len(chunks)-1 {
-			break // the next chunk, when it comes
-		}
+		from = ref(runEnd(version, len(m.version(version).value)))
 	}
 	return nodes, from
 }
 
 // sorted returns the nodes in the order of their keys.
 func (m *versionMap) sorted(nodes []orderedNode) []orderedNode {
-	nodes = sortByPrefix(nodes)
+	sortByPrefix(nodes)
 	for begin := 0; begin < len(nodes); {
 		end := begin + 1
 		for end < len(nodes) && nodes[end].prefix == nodes[begin].prefix {
@@ -80,13 +70,21 @@ func (m *versionMap) before(a, b orderedNode) bool {
 	return bytes.Compare(m.key(a.node), m.key(b.node)) < 0
 }
 
-// runs returns sorted runs that together hold all keys which are visible by now.
-func (m *memtable) runs() [][]orderedNode {
+// runs returns sorted runs that together hold all keys which are visible at a sequence
+// number, which is not above that of the newest visible write.
+func (m *memtable) runs(sequence uint64) [][]orderedNode {
 	o := &m.order
 	o.Lock()
 	defer o.Unlock()
-	fresh, next := m.versions.newNodes(o.next)
-	o.next = next
+	if sealed := m.sealed.Load(); sealed != 0 {
+		sequence = min(sequence, sealed)
+	}
+	first := m.firstSequence.Load()
+	if first == 0 || sequence < first+o.writes {
+		return o.runs
+	}
+	fresh, next := m.versions.newNodes(nil, max(o.next, firstRun), sequence-first+1-o.writes, 0)
+	o.next, o.writes = next, sequence-first+1
 	if len(fresh) == 0 {
 		return o.runs
 	}
@@ -118,7 +116,7 @@ func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
 // sequence number.
 func (m *memtable) iterators(sequence uint64) []internalIterator {
 	var its []internalIterator
-	for _, run := range m.runs() {
+	for _, run := range m.runs(sequence) {
 		its = append(its, &runIterator{versions: m.versions, nodes: run, sequence: sequence, at: -1})
 	}
 	return its

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 
 func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	r := testseed.Rand(t)
-	m := newMemtable(nil)
+	m := newMemtable(nil, 1<<20, nil)
 	type write struct {
 		value     string
 		tombstone bool
@@ -61,9 +62,10 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 }
 
 func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
-	m := newMemtable(nil)
+	m := newMemtable(nil, 1<<20, nil)
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
+	var visible atomic.Uint64
 	for range 2 {
 		readers.Go(func() {
 			for {
@@ -72,7 +74,7 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 					return
 				default:
 				}
-				through := m.lastSequence.Load()
+				through := visible.Load()
 				count, last := uint64(0), []byte(nil)
 				it := newMergingIterator(m.iterators(through))
 				for ok := it.first(); ok; ok = it.next() {
@@ -95,41 +97,8 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 		var b Batch
 		require.NoError(t, b.Set(fmt.Appendf(nil, "%d", n), make([]byte, n%300)))
 		require.NoError(t, m.apply(b.encoded(), uint64(i+1)))
+		visible.Store(uint64(i + 1))
 	}
 	close(stop)
 	readers.Wait()
-}
-
-func TestArenaRunsStayApart(t *testing.T) {
-	allocated := 0
-	a := newArena[byte](1, &spareBytes, func(bytes int) { allocated += bytes })
-	r := testseed.Rand(t)
-	runs := map[ref]byte{}
-	sizes := map[ref]int{}
-	for i := range 2000 {
-		n := r.IntN(300)
-		if i%100 == 0 {
-			n = r.IntN(1 << 18)
-		}
-		at, run := a.alloc(n + 1)
-		require.Len(t, run, n+1)
-		require.Equal(t, n+1, bytes.Count(run, []byte{0}))
-		for j := range run {
-			run[j] = byte(i)
-		}
-		runs[at], sizes[at] = byte(i), n+1
-	}
-	for at, fill := range runs {
-		require.Equal(t, sizes[at], bytes.Count(a.at(at)[:sizes[at]], []byte{fill}))
-	}
-	require.LessOrEqual(t, allocated, a.handed+a.handed/4+minChunkBytes)
-
-	// Another that takes over its chunks does not see what was in them.
-	a.release()
-	a = newArena[byte](1, &spareBytes, func(int) {})
-	for range 2000 {
-		_, run := a.alloc(r.IntN(5000))
-		require.Equal(t, len(run), bytes.Count(run, []byte{0}))
-		copy(run, bytes.Repeat([]byte{1}, len(run)))
-	}
 }

@@ -29,7 +29,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		}
 		mu.Lock()
 		written[op.Name] += op.Bytes
-		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] >= tableWriteBytes
+		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 6<<20 // as no merge before it writes
 		if first {
 			large = op.Name
 		}
@@ -43,16 +43,16 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		}
 		return nil
 	}
-	db = open(t, "db", &Options{MemtableBytes: 256 << 10, Durability: None, FS: vfs.NewFault(vfs.NewMem(), hook)})
+	db = open(t, "db", &Options{MemtableBytes: 768 << 10, Durability: None, FS: vfs.NewFault(vfs.NewMem(), hook)})
 	value := make([]byte, 1000)
 	entries := 0
 	write := func() {
 		require.NoError(t, db.Set(fmt.Appendf(nil, "key%06d", entries), value))
 		entries++
 	}
-	for i := range 16 { // the last begins the merge of all of them, of almost 4 MiB
+	for i := range 16 { // the last begins the merge of all of them, of 11 MB
 		require.NoError(t, db.WaitIdle(t.Context()))
-		for range 230 {
+		for range 700 {
 			write()
 		}
 		if i == 15 {
@@ -62,7 +62,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 	}
 	<-held
 	for range 2 * maxFusedUnits { // flushes go on, until more is due than they merge themselves
-		for range 230 {
+		for range 700 {
 			write()
 		}
 		require.NoError(t, db.Flush())

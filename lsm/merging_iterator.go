@@ -2,23 +2,11 @@ package lsm
 
 import "bytes"
 
-// entrySource steps forwards over entries in the order of their keys, each key
-// once, tombstones too. A new one is not on an entry. first and next return whether
-// they found one; next may be called only while on one. What key and value
-// return is valid until the next positioning call and may lie in a mapping: all calls
-// belong inside vfs.Guard.
-type entrySource interface {
-	first() bool
-	next() bool
-	key() []byte
-	value() []byte
-	tombstone() bool
-	// err tells why a positioning call returned false, nil at the end.
-	err() error
-}
-
-// internalIterator can be positioned anywhere and steps both ways. The rest is as with
-// entrySource.
+// internalIterator steps over entries in the order of their keys, each key once,
+// tombstones too. It can be positioned anywhere and steps both ways. A new one is not on an
+// entry. Positioning calls return whether they found one; next and prev may be called only
+// while on one. What an entry refers to is valid until the next positioning call and may
+// lie in a mapping: all calls belong inside vfs.Guard.
 type internalIterator interface {
 	first() bool
 	last() bool

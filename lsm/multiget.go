@@ -58,7 +58,6 @@ type group struct {
 type lookup struct {
 	key     []byte
 	memHash uint32 // of the key, for memtables
-	node    *node  // where the present memtable has the key, most likely
 
 	hash  bloom.Hash
 	probe bloom.Probe // of the present table's filter
@@ -140,16 +139,11 @@ func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []
 	left = open[:0]
 	asked := g.asked[:0]
 	for _, i := range open {
-		l := &g.lookups[i]
-		var ok bool
-		if l.node, ok = m.versions.prefetchNode(l.memHash); ok {
+		if m.versions.prefetchRun(g.lookups[i].memHash) {
 			asked = append(asked, i)
 		} else {
 			left = append(left, i)
 		}
-	}
-	for _, i := range asked {
-		m.versions.prefetchEntry(g.lookups[i].node)
 	}
 	for _, i := range asked {
 		l := &g.lookups[i]

@@ -56,7 +56,7 @@ func newDB(dir string, o Options) *DB {
 	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until they are started
-	db.current.Store(newView([]*memtable{newMemtable(o.Budget)}, nil))
+	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
 	db.share = filterShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes}
 	o.Budget.join(&db.share)
 	return db

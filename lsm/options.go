@@ -29,7 +29,7 @@ const (
 
 // The defaults of Options.
 const (
-	DefaultMemtableBytes     = 32 << 20
+	DefaultMemtableBytes     = 64 << 20
 	DefaultFilterBytes       = 64 << 20
 	DefaultFalsePositiveRate = bloom.DefaultFalsePositiveRate
 

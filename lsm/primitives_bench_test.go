@@ -77,9 +77,10 @@ func BenchmarkMerge(b *testing.B) {
 			require.Len(b, inputs, tables)
 			b.ReportAllocs()
 			for b.Loop() {
-				source, release, err := db.mergeSources(inputs)
+				sources, release, err := db.tableSources(inputs)
 				require.NoError(b, err)
-				w, err := newTableWriter(&db.env, 1<<32)
+				source := newMergedSource(sources, sharedBytes(inputs))
+				w, err := newTableWriter(&db.env, 1<<32, false)
 				require.NoError(b, err)
 				require.NoError(b, db.fillTable(w, source, true, nil))
 				facts, err := w.finish(1, uint64(tables*each))
@@ -146,7 +147,7 @@ func BenchmarkSortByPrefix(b *testing.B) {
 	nodes := make([]orderedNode, n)
 	for b.Loop() {
 		copy(nodes, random)
-		if sorted := sortByPrefix(nodes); sorted[0].prefix > sorted[n-1].prefix {
+		if sortByPrefix(nodes); nodes[0].prefix > nodes[n-1].prefix {
 			b.Fatal("not sorted")
 		}
 	}
@@ -174,7 +175,7 @@ func BenchmarkVerifyBlock(b *testing.B) {
 			for i := range (blockTargetBytes - blockHeaderBytes) / (keyBytes + benchValueBytes) {
 				entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, i), value: make([]byte, benchValueBytes)})
 			}
-			block, fault := parseBlock(appendBlock(nil, entries, false))
+			block, fault := parseBlock(buildBlock(entries, false))
 			require.Nil(b, fault)
 			for b.Loop() {
 				if fault := block.verify(); fault != nil {

@@ -1,52 +1,84 @@
 package lsm
 
-import "slices"
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
 
-// radixMinimum is the number of nodes from which on counting bytes is faster
-// than comparing.
-const radixMinimum = 256
+const (
+	// radixMinimum is the number of nodes from which on counting bits is faster
+	// than comparing.
+	radixMinimum = 256
+	// maxDigitBits bounds the number of places that a pass writes to side by side.
+	maxDigitBits = 11
+)
 
 // sortByPrefix sorts nodes by the prefixes of their keys, those of equal ones in no
-// order: byte by byte from the last to the first, passing over bytes that are the
-// same in all.
-func sortByPrefix(nodes []orderedNode) []orderedNode {
+// order. It counts, in two passes, as many of the highest bits in which prefixes differ as
+// the number of nodes has, and a few more: of random keys few are equal then, and
+// nodes that are, are sorted by themselves.
+func sortByPrefix(nodes []orderedNode) {
 	if len(nodes) < radixMinimum {
-		slices.SortFunc(nodes, func(a, b orderedNode) int {
-			switch {
-			case a.prefix < b.prefix:
-				return -1
-			case a.prefix > b.prefix:
-				return 1
-			}
-			return 0
-		})
-		return nodes
+		sortFew(nodes)
+		return
 	}
-	var counts [8][256]uint32
+	sortMany(nodes, make([]orderedNode, len(nodes)))
+}
+
+func sortFew(nodes []orderedNode) {
+	slices.SortFunc(nodes, func(a, b orderedNode) int { return cmp.Compare(a.prefix, b.prefix) })
+}
+
+// sortMany needs as much spare room as there are nodes.
+func sortMany(nodes, spare []orderedNode) {
+	some, all := uint64(0), ^uint64(0)
 	for i := range nodes {
-		p := nodes[i].prefix
-		for digit := range counts {
-			counts[digit][uint8(p)]++
-			p >>= 8
-		}
+		some |= nodes[i].prefix
+		all &= nodes[i].prefix
 	}
-	spare := make([]orderedNode, len(nodes))
-	for digit := range counts {
-		c, shift := &counts[digit], 8*digit
-		if c[uint8(nodes[0].prefix>>shift)] == uint32(len(nodes)) {
-			continue
-		}
-		at := uint32(0)
-		for i, n := range c {
-			c[i] = at
-			at += n
-		}
-		for _, n := range nodes {
-			b := uint8(n.prefix >> shift)
-			spare[c[b]] = n
-			c[b]++
-		}
-		nodes, spare = spare, nodes
+	top := bits.Len64(some &^ all) // above it prefixes are equal
+	if top == 0 {
+		return
 	}
-	return nodes
+	digit := min(maxDigitBits, (bits.Len(uint(len(nodes)))+4)/2, (top+1)/2)
+	shift := max(0, top-2*digit)
+	sortDigit(spare, nodes, shift, digit)
+	sortDigit(nodes, spare, shift+digit, digit)
+	if shift == 0 {
+		return
+	}
+	for begin := 0; begin < len(nodes); {
+		end := begin + 1
+		for end < len(nodes) && nodes[end].prefix>>shift == nodes[begin].prefix>>shift {
+			end++
+		}
+		switch equal := nodes[begin:end]; {
+		case len(equal) >= radixMinimum:
+			sortMany(equal, spare[:len(equal)])
+		case len(equal) > 1:
+			sortFew(equal)
+		}
+		begin = end
+	}
+}
+
+// sortDigit puts nodes into dst in the order of some bits of their prefixes, those of
+// equal ones as they were.
+func sortDigit(dst, nodes []orderedNode, shift, digit int) {
+	var places [1 << maxDigitBits]uint32
+	mask := uint64(1)<<digit - 1
+	for i := range nodes {
+		places[nodes[i].prefix>>shift&mask]++
+	}
+	at := uint32(0)
+	for i, n := range places[:mask+1] {
+		places[i] = at
+		at += n
+	}
+	for _, n := range nodes {
+		place := &places[n.prefix>>shift&mask]
+		dst[*place] = n
+		*place++
+	}
 }

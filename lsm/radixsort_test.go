@@ -22,7 +22,8 @@ func TestRadixSortIsASort(t *testing.T) {
 				return cmp.Or(cmp.Compare(a.prefix, b.prefix), cmp.Compare(a.node, b.node))
 			}
 			want := slices.SortedFunc(slices.Values(nodes), byPrefix)
-			got := sortByPrefix(nodes)
+			got := nodes
+			sortByPrefix(got)
 			require.True(t, slices.IsSortedFunc(got, func(a, b orderedNode) int { return cmp.Compare(a.prefix, b.prefix) }))
 			slices.SortFunc(got, byPrefix) // equal prefixes may come in any order
 			require.Equal(t, want, got)

@@ -90,6 +90,11 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 			return err
 		}
 	}
+	if room := writeBytes(count, len(payload)); m.room() < room {
+		db.mu.Lock()
+		m = db.enlargeMemtable(room)
+		db.mu.Unlock()
+	}
 	if m.log == 0 {
 		m.log = r.log.number
 	}
@@ -109,12 +114,9 @@ func (r *recovery) nextMemtable() (*memtable, error) {
 			return nil, err
 		}
 	}
-	m := newMemtable(db.options.Budget)
-	v := db.current.Load()
 	db.mu.Lock()
-	db.setView(append([]*memtable{m}, v.memtables...), v.tables).retire()
-	db.mu.Unlock()
-	return m, nil
+	defer db.mu.Unlock()
+	return db.beginMemtable(), nil
 }
 
 // dropLogs writes all memtables out and lets go of all logs.

@@ -5,53 +5,62 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
 
-// tableWriter writes a table in one pass. It cuts the entries into blocks and
-// counts them; its encoder does the rest beside it. Any failure is final; the owner
-// then calls abandon.
+// tableWriter writes a table in one pass: it makes blocks of the entries, an index of
+// these and a filter. Any failure is final; the owner then calls abandon.
 type tableWriter struct {
 	fs     vfs.FS
 	path   string
 	file   vfs.File
 	number uint64
 
-	encoder    *tableEncoder
-	joined     bool       // the encoder has ended
-	part       *tablePart // being filled
-	block      blockSize  // of the entries behind the last block of part
+	output     *tableOutput
+	joined     bool   // the output has ended
+	writeBytes int    // of one write
+	part       []byte // being filled
+	offset     uint64 // of part in the file, a multiple of writeBytes
+	block      blockBuilder
+	index      indexBuilder
+	filter     *bloom.Builder
 	properties tableProperties
 	lastKey    []byte
 }
 
-func newTableWriter(env *environment, number uint64) (*tableWriter, error) {
+// newTableWriter begins a table; lasting tells whether it will not be merged soon.
+func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter, error) {
 	path := env.path(tableName(number))
 	file, err := env.fs.Create(path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: create a table")
 	}
-	w := &tableWriter{fs: env.fs, path: path, file: file, number: number}
-	w.encoder = newTableEncoder(file, env.falsePositiveRate)
-	err = w.encoder.write(encodeTableHeader(number, env.id))
-	w.part = <-w.encoder.free
-	go w.encoder.run()
-	if err != nil {
-		w.abandon()
-		return nil, err
+	w := &tableWriter{
+		fs: env.fs, path: path, file: file, number: number,
+		output: newTableOutput(file), writeBytes: tableWriteBytes,
+		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
+		part:   encodeTableHeader(number, env.id),
+	}
+	if lasting {
+		w.writeBytes = lastingWriteBytes
 	}
 	return w, nil
 }
 
-// add appends an entry, whose key must be above the last one. Key and value have
-// to stay as they are until the table is finished or abandoned.
-func (w *tableWriter) add(e entry) error {
+// add appends an entry, whose key must be above the last one.
+func (w *tableWriter) add(e *entry) error {
 	p := &w.properties
 	if p.entries == 0 {
 		p.minKey = bytes.Clone(e.key)
 	} else if bytes.Compare(w.lastKey, e.key) >= 0 {
 		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", e.key, w.lastKey, w.path)
+	}
+	if w.block.entries == 0 || !w.block.add(e) {
+		if err := w.beginBlock(e); err != nil {
+			return err
+		}
 	}
 	w.lastKey = append(w.lastKey[:0], e.key...)
 	p.entries++
@@ -60,53 +69,107 @@ func (w *tableWriter) add(e entry) error {
 	if e.tombstone {
 		p.tombstones++
 	}
-	if !w.block.take(&e) {
-		if err := w.endBlock(); err != nil {
-			return err
-		}
-		w.block.take(&e) // an empty block takes any
-	}
-	w.part.entries = append(w.part.entries, e)
-	if w.block.entries == 1 && w.block.large() {
-		return w.endBlock()
-	}
 	return nil
 }
 
-// endBlock ends a block with the last entry, and hands over what is enough.
+// beginBlock ends the block before, if there is one, and begins another with an entry.
+func (w *tableWriter) beginBlock(e *entry) error {
+	if err := w.endBlock(); err != nil {
+		return err
+	}
+	if isLarge(e) {
+		return w.addLarge(e)
+	}
+	w.makeRoom(partOverhang)
+	w.pad()
+	w.block.begin(w.part)
+	w.block.add(e) // an empty block takes it
+	return nil
+}
+
+// pad leaves the rest of a page empty if it is short: the next block would cross its end.
+// So a look-up in even entries that fill a block of about a page touches one page,
+// and has one read from the disk.
+func (w *tableWriter) pad() {
+	var zeros [maxPaddingBytes]byte
+	if rest := pageBytes - int(w.end()%pageBytes); rest <= maxPaddingBytes {
+		w.part = append(w.part, zeros[:rest]...)
+	}
+}
+
+// end is where what there is so far ends in the file, but for the block being made.
+func (w *tableWriter) end() uint64 { return w.offset + uint64(len(w.part)) }
+
+// endBlock ends the block being made, if there is one, and hands over what is enough.
 func (w *tableWriter) endBlock() error {
 	if w.block.entries == 0 {
 		return nil
 	}
-	w.part.blocks = append(w.part.blocks, partBlock{
-		end: len(w.part.entries), bytes: w.block.encoded(), mixed: w.block.mixed, large: w.block.large(),
-	})
-	w.part.bytes += w.block.encoded()
-	w.block = blockSize{}
-	if w.part.bytes < partBytes {
-		return nil
-	}
+	w.index.add(w.end(), w.lastKey)
+	var built block
+	built, w.part = w.block.finish()
+	built.eachKey(w.filter.Add)
 	return w.handOver()
+}
+
+// addLarge makes a block of one entry.
+func (w *tableWriter) addLarge(e *entry) error {
+	w.index.add(w.end(), e.key)
+	w.filter.Add(e.key)
+	return w.write(largeBlock(e), e.value)
 }
 
 // added is the number of bytes of keys and values so far.
 func (w *tableWriter) added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }
 
-func (w *tableWriter) handOver() error {
-	w.encoder.parts <- w.part
-	w.part = <-w.encoder.free
-	return w.encoder.err()
+// write appends what need not be in one part.
+func (w *tableWriter) write(pieces ...[]byte) error {
+	for _, piece := range pieces {
+		for len(piece) > 0 {
+			n := min(len(piece), w.writeBytes-len(w.part))
+			w.makeRoom(n)
+			w.part = append(w.part, piece[:n]...)
+			piece = piece[n:]
+			if err := w.handOver(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// join hands over the rest and waits for the encoder, whose state belongs to the
-// writer from then on.
+// handOver hands over what fills a write, if there is so much.
+func (w *tableWriter) handOver() error {
+	if len(w.part) < w.writeBytes {
+		return nil
+	}
+	rest := w.part[w.writeBytes:]
+	fresh, err := w.output.handOver(w.part[:w.writeBytes])
+	w.part = fresh
+	w.part = append(w.part, rest...)
+	w.offset += uint64(w.writeBytes)
+	return err
+}
+
+// makeRoom makes sure that the part being filled has room for so many bytes more.
+func (w *tableWriter) makeRoom(bytes int) {
+	if cap(w.part)-len(w.part) >= bytes {
+		return
+	}
+	room := firstPartBytes
+	if len(w.part)+bytes > room || w.offset > 0 {
+		room = w.writeBytes + partOverhang
+	}
+	w.part = append(make([]byte, 0, room), w.part...)
+}
+
+// join hands over the rest and waits until it is written.
 func (w *tableWriter) join() error {
-	err := w.endBlock()
-	if err == nil && len(w.part.blocks) > 0 {
-		err = w.handOver()
+	if len(w.part) > 0 {
+		_, _ = w.output.handOver(w.part) // finish has the error
 	}
 	w.joined = true
-	return errors.CombineErrors(err, w.encoder.finish())
+	return w.output.finish()
 }
 
 // finish writes what lies behind the blocks and makes the file durable; the
@@ -117,33 +180,32 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		w.abandon()
 		return tableFacts{}, nil
 	}
-	if err := w.join(); err != nil {
+	if err := w.endBlock(); err != nil {
 		return tableFacts{}, err
 	}
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
-	e := w.encoder
 	var f footer
 	for _, part := range []struct {
 		at    *section
 		bytes [][]byte
 	}{
-		{&f.index, e.index(p.minKey, p.maxKey)},
-		{&f.filter, [][]byte{e.filter.Finish(nil)}},
+		{&f.index, w.index.finish(p.minKey, p.maxKey)},
+		{&f.filter, [][]byte{w.filter.Finish(nil)}},
 		{&f.properties, [][]byte{p.encode()}},
 	} {
-		part.at.offset, part.at.crc = e.offset, checksum.Of(part.bytes...)
-		if err := e.write(part.bytes...); err != nil {
+		part.at.offset, part.at.crc = w.end(), checksum.Of(part.bytes...)
+		if err := w.write(part.bytes...); err != nil {
 			return tableFacts{}, err
 		}
-		part.at.length = e.offset - part.at.offset
+		part.at.length = w.end() - part.at.offset
 	}
-	f.fileBytes = e.offset + tableFooterBytes
+	f.fileBytes = w.end() + tableFooterBytes
 	encoded := f.encode()
-	if err := e.write(encoded); err != nil {
+	if err := w.write(encoded); err != nil {
 		return tableFacts{}, err
 	}
-	if err := e.drain(); err != nil {
+	if err := w.join(); err != nil {
 		return tableFacts{}, err
 	}
 	if err := w.file.Sync(); err != nil {
@@ -165,7 +227,7 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 func (w *tableWriter) abandon() {
 	if !w.joined {
 		w.joined = true
-		_ = w.encoder.finish() // nobody wants the table any more
+		_ = w.output.finish() // nobody wants the table any more
 	}
 	if w.file != nil {
 		_ = w.file.Close()

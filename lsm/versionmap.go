@@ -5,41 +5,55 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
+	"unsafe"
 
+	"docstore/internal/offheap"
 	"docstore/internal/prefetch"
 )
 
 // versionMap is an unordered map from keys to chains of versions, newest first.
 // What orders its keys, when that is asked for, is memtableOrder.
 //
-// It is an open-addressing hash table of nodes. A slot, 0 if it is empty, is
+// It is an open-addressing hash table of keys. A slot, 0 if it is empty, is
 //
-//	hash u32 | node u32
+//	hash u32 | key's ref u32
 //
 // and its home is given by the upper bits of the hash: a larger table is filled from
-// a smaller one in order, and without a look at any key. Nodes lie in an arena; in
-// data lie, unaligned and the first version right behind its key,
+// a smaller one in order, and without a look at any key. Keys and versions are runs
+// that lie one behind the other in one piece of memory, each from a multiple of four
+// on. The first version of a key lies in its run, any later one in a run of its own:
 //
-//	key:     length u32 | bytes
-//	version: sequence u64 | older version's ref u64 | length<<1 + tombstone u32 | value
+//	key's run:     newest version's ref u32 | key length u32 | key | version
+//	version's run: laterVersion u32 | version
+//	version:       sequence u32 | older version's ref u32 | length<<1 + tombstone u32 | value
+//
+// A ref is an offset. Sequence numbers are counted from that of the first write.
 //
 // Concurrency: one goroutine writes, any number read, without locks.
 //   - A run is written whole before the atomic store that makes it reachable: that
-//     of a node's newest version, and then that of the node's slot. It is never
-//     written again, but for a node's newest version.
-//   - A slot goes from empty to a node once and never changes again. Nothing is
+//     of the newest version of its key, or that of the key's slot. It is never written
+//     again, but for a key's newest version.
+//   - Each write adds one run. So who knows up to which sequence number writes are
+//     visible knows how many runs there are to be stepped over.
+//   - A slot goes from empty to a key once and never changes again. Nothing is
 //     ever removed.
 //   - A larger table holds all of the smaller one before it is published, and only
 //     it is written from then on. So who loads the table after the sequence number
 //     up to which writes are visible finds all of these, even if the table is
 //     replaced while it is searched.
 type versionMap struct {
-	slots atomic.Pointer[slotTable]
-	nodes *arena[node]
-	data  *arena[byte]
-	count int // of nodes
+	slots  atomic.Pointer[slotTable]
+	memory offheap.Region
+	data   []byte // of memory
+	end    int    // of the runs
+	taken  int    // of memory, as told to grown
+	count  int    // of keys
+	shared int    // bytes that all keys begin with
+	first  uint64 // sequence number of the first write
 
-	grown func(bytes int)
+	pool   *offheap.Pool
+	tables []offheap.Region // of the slots; smaller ones may still be read
+	grown  func(bytes int)
 }
 
 type slotTable struct {
@@ -47,29 +61,38 @@ type slotTable struct {
 	shift uint            // a hash shifted right by it is its home
 }
 
-// node is a key with its versions.
-type node struct {
-	prefix uint64 // the first eight bytes of the key, big-endian
-	key    ref
-	newest atomic.Uint64 // ref of the newest version; noRef: not published yet
-}
+// ref names a key or a version: where it begins in data.
+type ref uint32
+
+// noRef is the end of a chain, and the newest version of a key not yet published.
+const noRef ref = 0
 
 const (
-	nodeBytes = 24
+	runAlignment = 4
+	firstRun     = runAlignment // 0 is noRef
 
-	versionHeaderBytes = 8 + 8 + 4
+	laterVersion = 1<<32 - 1 // no ref of a version
+
+	keyHeaderBytes     = 4 + 4
+	versionHeaderBytes = 4 + 4 + 4
+
+	// maxRunBytes is the most that a write takes beside key and value.
+	maxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
 
 	firstSlotBits = 6
 
-	// A node's number is its chunk and its place there.
-	nodeIndexBits = 13
+	// sparseBytes is the part of a map that is not worth huge pages if it holds no more.
+	sparseBytes = 2 << 20
+
+	// takenStep is how memory is counted.
+	takenStep = 4 << 10
 )
 
-// The nodes of a chunk are numbered within nodeIndexBits.
-const _ = uint(1<<nodeIndexBits - maxChunkBytes/nodeBytes)
-
-// noRef is the end of a chain. A placeholder in data takes its run.
-const noRef ref = 0
+// Refs reach as far as memtables and batches need, those of the shortest ops included.
+const (
+	_ = uint32(maxMemtableBytes + firstRun)
+	_ = uint32(MaxBatchBytes/2*maxRunBytes + MaxBatchBytes + firstRun)
+)
 
 // hashSeed makes where a key goes differ from process to process, so that nobody
 // can choose keys that all go to one place.
@@ -77,21 +100,26 @@ var hashSeed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
-// newVersionMap returns an empty map with room for as many keys as slotBits tell.
-func newVersionMap(slotBits uint, grown func(bytes int)) *versionMap {
-	m := &versionMap{
-		nodes: newArena[node](nodeBytes, &spareNodes, grown),
-		data:  newArena[byte](1, &spareBytes, grown),
-		grown: grown,
-	}
-	m.data.alloc(1)
+// newVersionMap returns an empty map with room for runs of the given bytes, and slots
+// for as many keys as slotBits tell. It calls grown with the memory that it takes.
+func newVersionMap(pool *offheap.Pool, capacity int, slotBits uint, grown func(bytes int)) *versionMap {
+	m := &versionMap{end: firstRun, pool: pool, grown: grown}
+	m.memory, _ = pool.New(firstRun+capacity, sparseBytes) // nobody reads what was not written
+	m.data = m.memory.Bytes()
 	m.slots.Store(m.newSlots(max(slotBits, firstSlotBits)))
 	return m
 }
 
 func (m *versionMap) newSlots(bits uint) *slotTable {
-	m.grown(8 << bits)
-	return &slotTable{slots: make([]atomic.Uint64, 1<<bits), shift: 32 - bits}
+	const slotBytes = 8
+	memory, fresh := m.pool.New(slotBytes<<bits, 0)
+	if !fresh {
+		clear(memory.Bytes())
+	}
+	m.tables = append(m.tables, memory)
+	m.grown(slotBytes << bits)
+	first := (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(memory.Bytes())))
+	return &slotTable{slots: unsafe.Slice(first, 1<<bits), shift: 32 - bits}
 }
 
 // slotBits tells how large the map has become, for another that will be filled
@@ -108,133 +136,137 @@ func keyPrefix(key []byte) uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-// nodeNumber and nodeRef turn a node's place into its number and back.
-func nodeNumber(r ref) uint32 { return uint32(r>>32<<nodeIndexBits | r&(1<<nodeIndexBits-1)) }
-func nodeRef(n uint32) ref {
-	return ref(n>>nodeIndexBits)<<32 | ref(n&(1<<nodeIndexBits-1))
-}
-
 // used is the number of bytes taken so far. Only for the goroutine that writes.
-func (m *versionMap) used() int64 {
-	return nodeBytes*int64(m.nodes.handed) + int64(m.data.handed) + 8*int64(len(m.slots.Load().slots))
-}
+func (m *versionMap) used() int64 { return int64(m.end) + 8*int64(len(m.slots.Load().slots)) }
 
-// release hands on the memory. Nobody may use the map any more.
+// room is how many bytes of runs there is room for. Only for the goroutine that writes.
+func (m *versionMap) room() int64 { return int64(len(m.data) - m.end) }
+
+// release gives the memory back. Nobody may use the map any more.
 func (m *versionMap) release() {
-	m.nodes.release()
-	m.data.release()
+	last := len(m.tables) - 1
+	for _, table := range m.tables[:last] {
+		table.Release() // the next map begins with one as large as the last
+	}
+	m.pool.Release(m.memory)
+	m.pool.Release(m.tables[last])
 }
 
-func (m *versionMap) node(r ref) *node { return &m.nodes.at(r)[0] }
-
-func (m *versionMap) key(node ref) []byte { return m.keyAt(m.node(node).key) }
-
-func (m *versionMap) keyAt(r ref) []byte {
-	b := m.data.at(r)
-	n := binary.LittleEndian.Uint32(b)
-	return b[4 : 4+n : 4+n]
+// word is the word at the start of a run that is reachable.
+func (m *versionMap) word(r ref) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&m.data[r : r+4][0]))
 }
 
-// find returns the node of a key and true, or the empty slot where it belongs.
-func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (node ref, slot *atomic.Uint64, found bool) {
+func (m *versionMap) key(r ref) []byte {
+	b := m.data[r:]
+	n := binary.LittleEndian.Uint32(b[4:])
+	return b[keyHeaderBytes : keyHeaderBytes+n : keyHeaderBytes+n]
+}
+
+// find returns a key and true, or the empty slot where it belongs.
+func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (at ref, slot *atomic.Uint64, found bool) {
 	mask := uint32(len(t.slots) - 1)
-	for at := hash >> t.shift; ; at++ {
-		slot := &t.slots[at&mask]
+	for home := hash >> t.shift; ; home++ {
+		slot := &t.slots[home&mask]
 		s := slot.Load()
 		if s == 0 {
 			return noRef, slot, false
 		}
-		if uint32(s>>32) == hash {
-			if node := nodeRef(uint32(s) - 1); bytes.Equal(m.key(node), key) {
-				return node, slot, true
-			}
+		if uint32(s>>32) == hash && bytes.Equal(m.key(ref(s)), key) {
+			return ref(s), slot, true
 		}
 	}
 }
 
 // get returns the newest version of a key that is not newer than sequence.
 func (m *versionMap) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
-	node, _, found := m.find(m.slots.Load(), hash, key)
+	at, _, found := m.find(m.slots.Load(), hash, key)
 	if !found {
 		return memVersion{}, false
 	}
-	return m.versionAt(node, sequence)
+	return m.versionAt(at, sequence)
 }
 
-// A look-up waits for memory three times: for the slot, for the node, and for key and
-// version. prefetchSlot, prefetchNode and prefetchEntry have these fetched for a key,
-// one step after the other, so that who looks up many keys waits for all at once.
+// A look-up waits for memory twice: for the slot, and for key and version, which most
+// likely are one run. prefetchSlot and prefetchRun have these fetched for a key, one
+// step after the other, so that who looks up many keys waits for all at once.
 
 func (m *versionMap) prefetchSlot(hash uint32) {
 	t := m.slots.Load()
 	prefetch.Of(&t.slots[hash>>t.shift])
 }
 
-// prefetchNode returns the first node with a hash, most likely the key's, and false
-// if there is none: then the map does not hold the key.
-func (m *versionMap) prefetchNode(hash uint32) (*node, bool) {
+// prefetchRun has the first key with a hash fetched, most likely the right one, and
+// tells whether there is one: if not, then the map does not hold the key.
+func (m *versionMap) prefetchRun(hash uint32) bool {
 	t := m.slots.Load()
 	mask := uint32(len(t.slots) - 1)
 	for at := hash >> t.shift; ; at++ {
 		s := t.slots[at&mask].Load()
 		if s == 0 {
-			return nil, false
+			return false
 		}
 		if uint32(s>>32) == hash {
-			n := m.node(nodeRef(uint32(s) - 1))
-			prefetch.Of(n)
-			return n, true
+			m.prefetch(ref(s))
+			return true
 		}
 	}
 }
 
-func (m *versionMap) prefetchEntry(n *node) {
-	for _, at := range [...]ref{n.key, ref(n.newest.Load())} {
-		b := m.data.at(at)
-		prefetch.Bytes(b[:min(len(b), prefetchedEntryBytes)])
-	}
+// prefetch has fetched what most likely is all of a run.
+func (m *versionMap) prefetch(r ref) {
+	prefetch.Bytes(m.data[r:min(int(r)+prefetchedEntryBytes, len(m.data))])
 }
+
+// prefetchNewest has the newest version of a key fetched, whose run is there already.
+func (m *versionMap) prefetchNewest(r ref) { m.prefetch(ref(m.word(r).Load())) }
 
 // prefetchedEntryBytes is what is fetched of a key, and of its newest version, ahead.
 const prefetchedEntryBytes = 3 * prefetch.LineBytes
 
-// memVersion is what a key held from some sequence number on. value lies in the arena.
+// memVersion is what a key held from some sequence number on. value lies in data.
 type memVersion struct {
 	sequence  uint64
 	tombstone bool
 	value     []byte
 }
 
-// versionAt returns the newest version of a node that is not newer than sequence.
-func (m *versionMap) versionAt(node ref, sequence uint64) (memVersion, bool) {
-	r := ref(m.node(node).newest.Load())
-	for r != noRef {
-		b := m.data.at(r)
-		if got := binary.LittleEndian.Uint64(b); got <= sequence {
-			return decodeVersion(b), true
+// newest returns the newest version of a key.
+func (m *versionMap) newest(at ref) memVersion { return m.version(ref(m.word(at).Load())) }
+
+// versionAt returns the newest version of a key that is not newer than sequence.
+func (m *versionMap) versionAt(at ref, sequence uint64) (memVersion, bool) {
+	for r := ref(m.word(at).Load()); r != noRef; {
+		if v := m.version(r); v.sequence <= sequence {
+			return v, true
 		}
-		r = ref(binary.LittleEndian.Uint64(b[8:]))
+		r = ref(binary.LittleEndian.Uint32(m.data[r+4:]))
 	}
 	return memVersion{}, false
 }
 
-func decodeVersion(b []byte) memVersion {
-	packed := binary.LittleEndian.Uint32(b[16:])
+func (m *versionMap) version(r ref) memVersion {
+	b := m.data[r:]
+	packed := binary.LittleEndian.Uint32(b[8:])
 	end := versionHeaderBytes + packed>>1
-	return memVersion{binary.LittleEndian.Uint64(b), packed&1 != 0, b[versionHeaderBytes:end:end]}
+	sequence := m.first + uint64(binary.LittleEndian.Uint32(b))
+	return memVersion{sequence, packed&1 != 0, b[versionHeaderBytes:end:end]}
 }
 
-// add puts a version in front of those of its key. Its sequence number must be
-// above all that were added before.
+// add puts a version in front of those of its key. Its sequence number must be above
+// all that were added before, and room enough for maxRunBytes, key and value.
 func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
+	if m.end == firstRun {
+		m.first = v.sequence
+	}
 	t := m.slots.Load()
-	node, slot, found := m.find(t, hash, key)
+	at, slot, found := m.find(t, hash, key)
+	run := ref(m.end)
 	if found {
-		newest := &m.node(node).newest
-		older := ref(newest.Load())
-		at, b := m.data.alloc(versionHeaderBytes + len(v.value))
-		v.encode(b, older)
-		newest.Store(uint64(at))
+		newest := m.word(at)
+		binary.LittleEndian.PutUint32(m.data[run:], laterVersion)
+		m.putVersion(run+4, v, ref(newest.Load()))
+		newest.Store(uint32(run + 4))
 		return
 	}
 	if m.count >= len(t.slots)/3*2 {
@@ -242,16 +274,51 @@ func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 		_, slot, _ = m.find(t, hash, key)
 	}
 	m.count++
-	// Key and version are one run: who compares the one has fetched the other.
-	keyBytes := 4 + len(key)
-	at, b := m.data.alloc(keyBytes + versionHeaderBytes + len(v.value))
-	binary.LittleEndian.PutUint32(b, uint32(len(key)))
-	copy(b[4:], key)
-	v.encode(b[keyBytes:], noRef)
-	node, fresh := m.nodes.alloc(1)
-	fresh[0].prefix, fresh[0].key = keyPrefix(key), at
-	fresh[0].newest.Store(uint64(at) + uint64(keyBytes))
-	slot.Store(uint64(hash)<<32 | uint64(nodeNumber(node)+1))
+	if m.count == 1 {
+		m.shared = len(key)
+	} else if first := m.sharedKey(); !bytes.HasPrefix(key, first) {
+		m.shared = commonPrefix(key, first)
+	}
+	b := m.data[run:]
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(key)))
+	copy(b[keyHeaderBytes:], key)
+	version := run + keyHeaderBytes + ref(len(key))
+	binary.LittleEndian.PutUint32(b, uint32(version))
+	m.putVersion(version, v, noRef)
+	slot.Store(uint64(hash)<<32 | uint64(run))
+}
+
+// sharedKey is what all keys begin with. Only for the goroutine that writes, or when
+// none does any more.
+func (m *versionMap) sharedKey() []byte {
+	if m.count == 0 {
+		return nil
+	}
+	return m.key(firstRun)[:m.shared]
+}
+
+// putVersion writes the last part of a run.
+func (m *versionMap) putVersion(r ref, v memVersion, older ref) {
+	b := m.data[r:]
+	binary.LittleEndian.PutUint32(b, uint32(v.sequence-m.first))
+	binary.LittleEndian.PutUint32(b[4:], uint32(older))
+	packed := uint32(len(v.value)) << 1
+	if v.tombstone {
+		packed |= 1
+	}
+	binary.LittleEndian.PutUint32(b[8:], packed)
+	copy(b[versionHeaderBytes:], v.value)
+	m.end = runEnd(r, len(v.value))
+	if m.end > m.taken {
+		take := (m.end - m.taken + takenStep - 1) &^ (takenStep - 1)
+		m.taken += take
+		m.grown(take)
+	}
+}
+
+// runEnd is where the run behind that of a version begins.
+func runEnd(version ref, valueBytes int) int {
+	return (int(version) + versionHeaderBytes + valueBytes + runAlignment - 1) &^ (runAlignment - 1)
 }
 
 // grow replaces the table by one of twice its size.
@@ -270,17 +337,5 @@ func (m *versionMap) grow(old *slotTable) *slotTable {
 		t.slots[at&mask].Store(s)
 	}
 	m.slots.Store(t)
-	m.grown(-8 * len(old.slots))
 	return t
-}
-
-func (v memVersion) encode(b []byte, older ref) {
-	binary.LittleEndian.PutUint64(b, v.sequence)
-	binary.LittleEndian.PutUint64(b[8:], uint64(older))
-	packed := uint32(len(v.value)) << 1
-	if v.tombstone {
-		packed |= 1
-	}
-	binary.LittleEndian.PutUint32(b[16:], packed)
-	copy(b[versionHeaderBytes:], v.value)
 }

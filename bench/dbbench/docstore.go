@@ -8,13 +8,13 @@ import (
 	"docstore/lsm"
 )
 
-// docstoreEngine has the default options, 32 MiB memtables and 64 MiB of filters,
-// but for the size of its filters where that is asked for.
+// docstoreEngine has the default options, 64 MiB memtables and 64 MiB of filters, but for
+// the sizes of memtables and filters where that is asked for.
 type docstoreEngine struct{ db *lsm.DB }
 
 func openDocstore(dir string, s sizing) (engine, error) {
 	var o lsm.Options
-	o.MergeRule = s.mergeRule
+	o.MergeRule, o.MemtableBytes = s.mergeRule, s.memtableBytes
 	if s.bloomBits > 0 {
 		o.FalsePositiveRate = math.Exp(-float64(s.bloomBits) * math.Ln2 * math.Ln2)
 	}

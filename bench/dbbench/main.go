@@ -132,7 +132,7 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.reads, "reads", 0, "reads of each thread; 0 is num")
 	flags.IntVar(&s.keyBytes, "key_size", 8, "bytes of a key; all but the last eight are the same in all keys")
 	flags.IntVar(&s.valueBytes, "value_size", 96, "bytes of a value")
-	flags.Int64Var(&s.memtableBytes, "write_buffer_size", 64<<20, "bytes of a rival's memtable")
+	flags.Int64Var(&s.memtableBytes, "write_buffer_size", 64<<20, "bytes of a memtable")
 	flags.IntVar(&s.threads, "threads", 1, "reading threads, where a phase does not say")
 	flags.IntVar(&s.rounds, "rounds", 1, "rounds; medians are told")
 	flags.Uint64Var(&s.seed, "seed", 1, "of keys and of the order of reads")

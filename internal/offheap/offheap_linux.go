@@ -1,0 +1,37 @@
+package offheap
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// hugeBytes is the size of a huge page; where it is another, nothing is lost.
+const hugeBytes = 2 << 20
+
+func mapRegion(bytes, sparseBytes int) Region {
+	huge := bytes - sparseBytes
+	room := bytes
+	if huge >= hugeBytes {
+		room += hugeBytes // for the huge pages to begin where they have to
+	}
+	mapped, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		return Region{}
+	}
+	r := Region{bytes: mapped[:bytes:bytes], mapped: mapped}
+	if huge >= hugeBytes {
+		first := uintptr(unsafe.Pointer(unsafe.SliceData(mapped))) + uintptr(sparseBytes)
+		skip := int(-first & (hugeBytes - 1))
+		r.bytes = mapped[skip : skip+bytes : skip+bytes]
+		// Without huge pages all works as well.
+		_ = unix.Madvise(mapped[skip+sparseBytes:skip+sparseBytes+huge&^(hugeBytes-1)], unix.MADV_HUGEPAGE)
+	}
+	return r
+}
+
+func unmap(mapped []byte) {
+	if err := unix.Munmap(mapped); err != nil {
+		panic("offheap: a region was released twice: " + err.Error())
+	}
+}

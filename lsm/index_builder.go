@@ -1,0 +1,30 @@
+package lsm
+
+// indexBuilder makes the index of a table.
+type indexBuilder struct {
+	records []byte
+	keys    []byte
+}
+
+// add adds a block that begins at an offset of the file.
+func (x *indexBuilder) add(offset uint64, lastKey []byte) {
+	x.keys = append(x.keys, lastKey...)
+	x.records = order.AppendUint64(x.records, 0) // the prefix, when all keys are known
+	x.records = order.AppendUint64(x.records, offset)
+	x.records = order.AppendUint64(x.records, uint64(len(x.keys)))
+}
+
+// finish completes the records and returns the parts of the index.
+func (x *indexBuilder) finish(minKey, maxKey []byte) [][]byte {
+	shared := commonPrefix(minKey, maxKey)
+	head := make([]byte, indexHeaderBytes)
+	order.PutUint32(head, uint32(len(x.records)/indexRecordBytes))
+	order.PutUint32(head[4:], uint32(shared))
+	start := uint64(0)
+	for record := x.records; len(record) > 0; record = record[indexRecordBytes:] {
+		end := order.Uint64(record[16:])
+		order.PutUint64(record, keyPrefix(x.keys[start+uint64(shared):end]))
+		start = end
+	}
+	return [][]byte{head, x.records, x.keys}
+}
