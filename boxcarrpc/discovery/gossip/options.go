@@ -79,7 +79,7 @@ func check(target string, opts *Options) (o Options, seeds []string, err error) 
 	case (o.Kind == Backend) != (o.Server.Address != ""):
 		return o, nil, errors.New("gossip: a backend, and nobody else, has the address of a server")
 	case !(o.Server.Weight >= 0 && o.Server.Weight < 1e300):
-		return o, nil, fmt.Errorf("gossip: a weight of %v: it must be over 0", o.Server.Weight)
+		return o, nil, fmt.Errorf("gossip: a weight of %v: it must be at least 0", o.Server.Weight)
 	}
 	return o, seeds, nil
 }
