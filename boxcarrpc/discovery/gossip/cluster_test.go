@@ -176,7 +176,16 @@ type cluster struct {
 	number  int32
 }
 
-const gossipPort = 7946
+// gossipPort is on all addresses: one that is free, for they are those of other runs of
+// the test, too.
+var gossipPort = func() int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = l.Close() }() // nobody has connected
+	return l.Addr().(*net.TCPAddr).Port
+}()
 
 // clusters counts them, for each has addresses of its own.
 var clusters atomic.Int32
