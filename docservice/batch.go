@@ -86,7 +86,7 @@ type batchMemory struct {
 // forget lets go of what is not the memory's own.
 func (m *batchMemory) forget() {
 	clear(m.entries)
-	clear(m.wanted)
+	clear(m.wanted[:cap(m.wanted)]) // those of earlier windows, too
 }
 
 // batchEntry is what is known of one id.
