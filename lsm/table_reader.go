@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/checksum"
-	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 )
 
@@ -28,6 +27,7 @@ type tableReader struct {
 	minKey  []byte
 	maxKey  []byte
 	mean    meanEntry
+	lookUps bool // it is read here and there: the kernel does not read ahead
 	tableIndex
 	verified []atomic.Uint32 // a bit for each block
 }
@@ -35,7 +35,7 @@ type tableReader struct {
 // openTableReader maps the table that facts tell of and verifies all but its blocks
 // and its filter.
 func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
-	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts)}
+	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), lookUps: advice == vfs.AdviseRandom}
 	file, err := env.fs.Open(r.path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: open a table")
@@ -207,111 +207,3 @@ func (g guardedReader) ReadAt(p []byte, offset int64) (n int, err error) {
 	}
 	return n, nil
 }
-
-// tableIterator steps over the entries of a table.
-type tableIterator struct {
-	r       *tableReader
-	index   int // of the block
-	block   block
-	at      int // of the entry in the block
-	current entry
-	failure error
-}
-
-func (r *tableReader) iterator() *tableIterator { return &tableIterator{r: r} }
-
-func (it *tableIterator) first() bool { return it.enter(0, false) }
-func (it *tableIterator) last() bool  { return it.enter(it.r.blocks-1, true) }
-
-func (it *tableIterator) seekGE(key []byte) bool {
-	if !it.load(it.r.findBlock(key)) {
-		return false
-	}
-	it.at, _ = it.block.search(key)
-	return it.show() // the block's last key is at or above key
-}
-
-func (it *tableIterator) seekLT(key []byte) bool {
-	i := it.r.findBlock(key)
-	if i == it.r.blocks {
-		return it.last()
-	}
-	if !it.load(i) {
-		return false
-	}
-	if it.at, _ = it.block.search(key); it.at == 0 {
-		return it.enter(i-1, true)
-	}
-	it.at--
-	return it.show()
-}
-
-func (it *tableIterator) prefetchIndex(key []byte) {
-	if prefix, covered := it.r.place(key); covered {
-		it.r.prefetchRecord(prefix)
-	}
-}
-
-func (it *tableIterator) prefetchBlock(key []byte) {
-	if prefix, covered := it.r.place(key); covered {
-		i := it.r.find(prefix, key)
-		it.r.prefetchKeys(i)
-		it.r.prefetchValue(i, prefix)
-	}
-}
-
-func (it *tableIterator) next() bool {
-	if it.at+1 == it.block.count {
-		return it.enter(it.index+1, false)
-	}
-	it.at++
-	return it.show()
-}
-
-func (it *tableIterator) prev() bool {
-	if it.at == 0 {
-		return it.enter(it.index-1, true)
-	}
-	it.at--
-	return it.show()
-}
-
-// enter shows the first or last entry of a block.
-func (it *tableIterator) enter(index int, last bool) bool {
-	if !it.load(index) {
-		return false
-	}
-	it.at = 0
-	if last {
-		it.at = it.block.count - 1
-		if index > 0 { // forwards the processor sees by itself what will be read
-			start, end := it.r.blockRange(index - 1)
-			prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
-		}
-	}
-	return it.show()
-}
-
-// load makes a block the current one; there is none at either end.
-func (it *tableIterator) load(index int) bool {
-	it.failure = nil
-	if index < 0 || index >= it.r.blocks {
-		return false
-	}
-	it.index = index
-	it.block, it.failure = it.r.block(index)
-	return it.failure == nil
-}
-
-func (it *tableIterator) show() bool {
-	e, ok := it.block.entry(it.at)
-	if !ok {
-		it.failure = it.r.corrupt(0, "block %d changed while it was read", it.index)
-		return false
-	}
-	it.current = e
-	return true
-}
-
-func (it *tableIterator) shown() *entry { return &it.current }
-func (it *tableIterator) err() error    { return it.failure }

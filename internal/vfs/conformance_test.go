@@ -405,14 +405,17 @@ func testMap(t *testing.T, r room) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close()) // the mapping outlives the file
 	require.NoError(t, r.Remove(r.path("a")))
-	for _, advice := range []Advice{AdviseNormal, AdviseRandom, AdviseSequential, AdviseWillNeed, AdviseDontNeed, AdvisePresent} {
+	for _, advice := range []Advice{AdviseNormal, AdviseRandom, AdviseSequential, AdviseDontNeed, AdvisePresent} {
 		assert.NoError(t, m.Advise(advice))
 	}
+	assert.NoError(t, m.WillRead(0, 10_000))
+	assert.NoError(t, m.WillRead(9_000, 9_001))
 	require.NoError(t, Guard(func() { assert.True(t, bytes.Equal(content[:10_000], m.Bytes())) }))
 	require.NoError(t, m.Close())
 	require.NoError(t, m.Close())
 	assert.Nil(t, m.Bytes())
 	assert.ErrorIs(t, m.Advise(AdviseNormal), fs.ErrClosed)
+	assert.ErrorIs(t, m.WillRead(0, 1), fs.ErrClosed)
 }
 
 func testMapEmpty(t *testing.T, r room) {

@@ -17,6 +17,8 @@ func (m *heapMapping) Advise(Advice) error {
 	return nil
 }
 
+func (m *heapMapping) WillRead(_, _ int64) error { return m.Advise(AdviseNormal) }
+
 func (m *heapMapping) Close() error {
 	m.bytes, m.closed = nil, true
 	return nil

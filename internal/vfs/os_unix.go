@@ -124,7 +124,6 @@ var madvise = [...]int{
 	AdviseNormal:     unix.MADV_NORMAL,
 	AdviseRandom:     unix.MADV_RANDOM,
 	AdviseSequential: unix.MADV_SEQUENTIAL,
-	AdviseWillNeed:   unix.MADV_WILLNEED,
 	AdviseDontNeed:   unix.MADV_DONTNEED,
 }
 
@@ -136,6 +135,14 @@ func (m *osMapping) Advise(advice Advice) error {
 		return mapPresent(m.bytes)
 	}
 	return os.NewSyscallError("madvise", unix.Madvise(m.bytes, madvise[advice]))
+}
+
+func (m *osMapping) WillRead(from, to int64) error {
+	if m.bytes == nil {
+		return fs.ErrClosed
+	}
+	from &^= int64(os.Getpagesize() - 1)
+	return os.NewSyscallError("madvise", unix.Madvise(m.bytes[from:to], unix.MADV_WILLNEED))
 }
 
 func (m *osMapping) Close() error {

@@ -105,6 +105,9 @@ type Mapping interface {
 	Bytes() []byte
 	// Advise tells the kernel how the bytes will be read.
 	Advise(Advice) error
+	// WillRead has what lies between two offsets read from the disk in the background,
+	// as far as it is not in memory and the kernel has a mind to.
+	WillRead(from, to int64) error
 	// Close unmaps. No goroutine may be reading.
 	Close() error
 }
@@ -117,7 +120,6 @@ const (
 	AdviseNormal     Advice = iota
 	AdviseRandom            // single look-ups: no read-ahead
 	AdviseSequential        // a scan: read ahead, forget behind
-	AdviseWillNeed          // load it in the background
 	AdviseDontNeed          // its pages may go
 	// AdvisePresent: what of it is in memory may be read at once. The pages get into
 	// the process's map now, and not one by one when they are first touched. Nothing is
