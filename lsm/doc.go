@@ -60,6 +60,12 @@
 // at a time; a large one pauses for small ones, so that neither flushes nor the
 // number of tables wait for it. A tombstone goes when nothing older can hold its key.
 //
+// A large value is written like any other: it counts to its memtable's size, has a block
+// of its own, and merges copy it as often as the rule says. To give each value over an
+// eighth of a memtable a table of its own would make it a unit, however small: eight of
+// them would be merged as eight full memtables are, and a table each would have to be
+// asked by look-ups.
+//
 // A snapshot or iterator holds a view, an immutable list of memtables and tables,
 // and a sequence number. A file that is not needed any more is unlinked at once, and
 // unmapped when the last view that lists it is let go of.
