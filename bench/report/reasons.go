@@ -42,6 +42,10 @@ const (
 	hitsReason = quietly + `A hit is three waits for memory, for the filter's line, the block's index and the entry, one after the other; MultiGet overlaps
   them, Get cannot.`
 	scanReason = `an iterator hands out copies, as no slice of a mapping may leave the package: a file that is cut must be an error, not a crash.`
+	manyReason = `a third of the processor time of either process goes into threads that wake each other, sleep and wait, and a half is the kernel's: the two
+  processes have two processors between them, and each runs out of work every 50 us. With one processor for each process the rate is a tenth higher.
+  docs/boxcar-speed.md has the account, what was done and what was tried in vain.`
+	tlsReason  = `encryption and decryption of 1 KB take 0.6 us of processor time, once on each side; what stands beside it is the same as of a call in plain text.`
 	idleReason = `in the quick size 2,000 clients still ask for better slots, and 20 s of starting up are spread over fewer of them. With 10,000 that have come to rest it
   is 7,888 bytes in plain text and 20,761 over TLS (rpcbench -workloads idle -settle 8s -quiet 3s -clients 10000).`
 	batchReason = `processor time of a document in a batch of 50, 64 callers, Debian's records, one run on a busy machine: docstore 1.18 us of the
@@ -58,18 +62,26 @@ const (
 
 // reasons tell why a goal is missed, by issue and text.
 var reasons = map[string]string{
-	"B: random writes, to the best LSM in Go":        writesReason,
-	"B: random writes, to the best of all":           writesReason,
-	"B: hits, one reader, to the best LSM in Go":     hitsReason,
-	"B: hits, one reader, to the best of all":        hitsReason,
-	"B: hits, two readers, to the best LSM in Go":    hitsReason,
-	"B: hits, two readers, to the best of all":       hitsReason,
-	"B: misses, to the best LSM in Go":               quietly,
-	"B: misses, to the best of all":                  quietly,
-	"B: scan forward, to the best LSM in Go":         scanReason,
-	"B: scan backward, to Pebble":                    scanReason,
-	"D: an idle client in plain text, on the server": idleReason,
-	"D: an idle client over TLS, on the server":      idleReason,
+	"B: random writes, to the best LSM in Go":                       writesReason,
+	"B: random writes, to the best of all":                          writesReason,
+	"B: hits, one reader, to the best LSM in Go":                    hitsReason,
+	"B: hits, one reader, to the best of all":                       hitsReason,
+	"B: hits, two readers, to the best LSM in Go":                   hitsReason,
+	"B: hits, two readers, to the best of all":                      hitsReason,
+	"B: misses, to the best LSM in Go":                              quietly,
+	"B: misses, to the best of all":                                 quietly,
+	"B: scan forward, to the best LSM in Go":                        scanReason,
+	"B: scan backward, to Pebble":                                   scanReason,
+	"D: 64 callers, to the echo over 64 connections":                manyReason,
+	"D: 64 callers, to grpc-go with its best number of connections": manyReason,
+	"D: 64 callers, to drpc with its pool":                          manyReason,
+	"D: 64 callers, a connection for each slot, to the echo": `every request is a write and every answer a read, as of the echo: what is left are checksum, ladder and the client's reader, 2 us of
+  processor time of 16.`,
+	"D: 64 callers over TLS, to grpc-go over TLS":               tlsReason,
+	"D: open loop at half of grpc-go's limit: p99 by grpc-go's": `client, server and the bench's own timers share two processors: what is late is a request that found both of them busy.`,
+	"D: a slot taken and given back by 64 goroutines, ns":       `one lock: how soon one processor sees what the other has written decides, which on a virtual machine differs from hour to hour.`,
+	"D: an idle client in plain text, on the server":            idleReason,
+	"D: an idle client over TLS, on the server":                 idleReason,
 	"B: bytes written to tables by what the article's rule gives": `a flush that begins a merge of more than four memtables is written to a table of its own first, so that
   it does not hold up writers; the rule counts it as part of the merge.`,
 	"D: p99 while a lane moves 16 MiB answers by that without":     `what remains is the processors' work for the large answers: on a connection of its own ("apart") the neighbour costs about as much.`,
