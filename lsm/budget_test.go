@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/wal"
 )
 
 func TestDivideFilters(t *testing.T) {
@@ -89,4 +90,17 @@ func TestBudgetFollowsNeed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLogsTakeNoMoreThanTheirMemtables: a log's room on the disk is allocated ahead, so
+// it follows the budget, as memtables do.
+func TestLogsTakeNoMoreThanTheirMemtables(t *testing.T) {
+	fs, budget := vfs.NewMem(), NewBudget(1<<20)
+	db := open(t, "db", &Options{FS: fs, Budget: budget})
+	set(t, db, "key", "value")
+	require.NotNil(t, db.mu.log)
+	info, err := fs.Stat(db.mu.log.path)
+	require.NoError(t, err)
+	require.Positive(t, info.Size)
+	require.LessOrEqual(t, info.Size, budget.memtableBytes(DefaultMemtableBytes)+wal.CapacityFor(0))
 }

@@ -40,7 +40,7 @@ func (db *DB) newLog(recordBytes int) error {
 	path := db.env.path(logName(number))
 	writer, err := wal.Create(path, number, &wal.Options{
 		FS:       db.env.fs,
-		Capacity: max(db.options.MemtableBytes, wal.CapacityFor(recordBytes)),
+		Capacity: max(db.memtableBytes(), wal.CapacityFor(recordBytes)),
 	})
 	if err != nil {
 		if gone := db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
