@@ -253,10 +253,12 @@ func TestCompactCrash(t *testing.T) {
 			// And while the next one is under way: it may rely on nothing that the one
 			// before has not made durable.
 			require.NoError(t, compact(vfs.NewFault(after, func(op vfs.Op) error {
-				for _, way := range crashtest.Ways(random) {
-					if op.Kind.Writes() {
-						tally.Case()
-						requireLast(after.CrashClone(way.Keep))
+				for range crashtest.Share(1, 12) { // which names a disk keeps of several is chance
+					for _, way := range crashtest.Ways(random) {
+						if op.Kind.Writes() {
+							tally.Case()
+							requireLast(after.CrashClone(way.Keep))
+						}
 					}
 				}
 				return nil

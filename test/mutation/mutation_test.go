@@ -75,7 +75,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "a block of the queue is marked before it is durable", file: "queue/segmentwriter.go",
-		old: "	if err := s.file.SyncData(); err != nil {\n		return err\n	}\n	s.unmarked = false", new: "	s.unmarked = false",
+		old: "	if err := s.file.SyncData(); err != nil {\n		return err\n	}\n	s.unmarked, s.started", new: "	s.unmarked, s.started",
 		pkg: "./queue", run: "TestCrashAtEveryOperation|TestCrashWhileFlushes",
 	},
 	{
@@ -204,7 +204,7 @@ func (m *mutation) mustBeCaught(t *testing.T, root string) {
 	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
 
-	command := exec.Command("go", "test", "-overlay", overlayFile, "-vet=off", "-failfast", "-timeout", "10m", "-run", m.run, m.pkg)
+	command := exec.Command("go", "test", "-overlay", overlayFile, "-vet=off", "-count=1", "-failfast", "-timeout", "10m", "-run", m.run, m.pkg)
 	command.Dir = root
 	command.Env = append(os.Environ(), crashtest.SoakVariable+"=1") // a share of the crashes catches it now and then only
 	output, err := command.CombinedOutput()
