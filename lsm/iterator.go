@@ -33,7 +33,7 @@ type Iterator struct {
 	source       *mergingIterator
 	lower, upper []byte // nil for none
 	place        place
-	ahead        readAhead
+	ahead        *readAhead
 	key, value   []byte
 	failure      error
 }
@@ -61,7 +61,7 @@ func newIterator(db *DB, p *pin, err error, o *IterOptions) *Iterator {
 	if err != nil {
 		return it
 	}
-	it.source = p.view.iterator(p.sequence)
+	it.source, it.ahead = p.view.iterator(p.sequence), readAheads.Get().(*readAhead)
 	if o != nil {
 		it.lower, it.upper = bytes.Clone(o.LowerBound), bytes.Clone(o.UpperBound)
 		if bytes.Compare(o.Prefix, it.lower) > 0 {
@@ -155,7 +155,7 @@ func (it *Iterator) step(backward bool) bool {
 	if !it.open(backward) {
 		return false
 	}
-	a := &it.ahead
+	a := it.ahead
 	switch {
 	case a.step(backward):
 		return it.show()
@@ -207,7 +207,7 @@ func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 	if !it.open(backward) {
 		return false
 	}
-	a := &it.ahead
+	a := it.ahead
 	a.reset(backward, want)
 	it.place, it.failure = endOf(backward), nil
 	if fault := vfs.Guard(func() { it.gather(position()) }); fault != nil {
@@ -223,7 +223,7 @@ func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 // gather copies entries from the one that the source is on, if it has found one. The
 // source stays on the last of them.
 func (it *Iterator) gather(found bool) {
-	a := &it.ahead
+	a := it.ahead
 	for ; found; found = it.source.next() {
 		e := it.source.shown()
 		if !it.within(e.key) {
@@ -258,10 +258,10 @@ func (it *Iterator) show() bool {
 // Valid tells whether the iterator is on an entry.
 func (it *Iterator) Valid() bool { return it.place == placeOn && it.Err() == nil }
 
-// Key returns the key of the entry, valid until the next positioning call.
+// Key returns the key of the entry, valid until the next positioning call, or Close.
 func (it *Iterator) Key() []byte { return it.key }
 
-// Value returns the value of the entry, valid until the next positioning call.
+// Value returns the value of the entry, valid until the next positioning call, or Close.
 func (it *Iterator) Value() []byte { return it.value }
 
 // Err tells why the last positioning call found nothing; nil at an end.
@@ -276,7 +276,9 @@ func (it *Iterator) Err() error {
 func (it *Iterator) Close() error {
 	if it.pin != nil {
 		it.pin.release()
-		it.pin, it.source, it.failure, it.place = nil, nil, ErrClosed, placeNew
+		readAheads.Put(it.ahead)
+		it.pin, it.source, it.ahead, it.key, it.value = nil, nil, nil, nil, nil
+		it.failure, it.place = ErrClosed, placeNew
 	}
 	return nil
 }

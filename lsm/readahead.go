@@ -1,5 +1,7 @@
 package lsm
 
+import "sync"
+
 // What an iterator reads ahead: twice as much each time that it goes on in one
 // direction, up to these bounds, since one who has asked for a few entries most likely
 // asks for more. To step into the mappings and out of them again costs more than to
@@ -24,6 +26,10 @@ type readAhead struct {
 	ended   bool
 	failure error
 }
+
+// readAheads are those of iterators that were closed. For a scan of fifty entries, to
+// make one and let it grow took as long as the scan.
+var readAheads = sync.Pool{New: func() any { return new(readAhead) }}
 
 // reset forgets everything, to read entries in a direction.
 func (a *readAhead) reset(backward bool, want int) {
