@@ -14,7 +14,7 @@ var sections = []section{
 		title: "The article's benchmark", tables: []string{"article"},
 		intro: `Entries of 8-byte random keys and 96-byte values, written in random order by one thread without a sync for each, the merges
 included in the time; then random reads of one thread and of two (:2), of keys that are there and that are not, and scans. Nobody
-compresses; filters of rivals have 10 bits a key, of docstore 2 % false positives; memtables of rivals have 64 MB, of docstore 32;
+compresses; filters of rivals have 10 bits a key, of docstore 2 % false positives; memtables have 64 MB;
 caches hold everything. In operations a second. At 10,000,000 the article had 272 s of writes and 46 s of reads for its own tree,
 375 and 80 for LevelDB, 375 and 183 for Kyoto Cabinet, on its machines of 2012.`,
 		render: func(p *page) {
