@@ -62,18 +62,14 @@ func drawLots(path string) error {
 			return err
 		}
 		drawn = append(drawn, p)
-		points, err := figure2(v)
+		utilization, diversity, err := tradeOff(v)
 		if err != nil {
 			return err
 		}
-		diversity, err := meanDiversity(v)
-		if err != nil {
-			return err
-		}
-		places.XYs = append(places.XYs, plotter.XY{X: diversity, Y: meanUtilization(points)})
+		places.XYs = append(places.XYs, plotter.XY{X: diversity, Y: utilization})
 		places.Labels = append(places.Labels, "  "+v.title)
 	}
-	p, err := tradeOff(places)
+	p, err := drawTradeOff(places)
 	if err != nil {
 		return err
 	}
@@ -100,8 +96,8 @@ func drawGrid(path string, plots [][]*plot.Plot) error {
 	return file.Close()
 }
 
-// tradeOff plots mean utilization against mean diversity.
-func tradeOff(places plotter.XYLabels) (*plot.Plot, error) {
+// drawTradeOff plots mean utilization against mean diversity.
+func drawTradeOff(places plotter.XYLabels) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = "all cases: diversity against balance"
 	p.X.Label.Text = "different subsets by the frontend"

@@ -115,6 +115,17 @@ func meanDiversity(v variant) (float64, error) {
 	return sum / float64(cases), nil
 }
 
+// tradeOff is how well a variant balances and how different its subsets are, both on
+// average over the cases of figure 2.
+func tradeOff(v variant) (utilization, diversity float64, err error) {
+	points, err := figure2(v)
+	if err != nil {
+		return 0, 0, err
+	}
+	diversity, err = meanDiversity(v)
+	return meanUtilization(points), diversity, err
+}
+
 // printLotSizes prints what rocksteadier gains and loses with larger lots.
 func printLotSizes(out *bytes.Buffer) error {
 	fmt.Fprintf(out, "| lot size | utilization | diversity | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
@@ -124,15 +135,11 @@ func printLotSizes(out *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		points, err := figure2(v)
+		utilization, diversity, err := tradeOff(v)
 		if err != nil {
 			return err
 		}
-		diversity, err := meanDiversity(v)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "| %d | %.3f | %.3f | %d | %d |\n", size, meanUtilization(points), diversity,
+		fmt.Fprintf(out, "| %d | %.3f | %.3f | %d | %d |\n", size, utilization, diversity,
 			subsetmetrics.Compute(a, manyFrontends, backends, k).Distinct(), subsetmetrics.Compute(a, manyFrontends, 50, k).Distinct())
 	}
 	return nil

@@ -44,13 +44,7 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 			continue
 		}
 		checked++
-		for at := random.IntN(step); at < len(content); at += step {
-			flip := byte(1) << random.IntN(8)
-			content[at] ^= flip
-			requireFound(path, content, fmt.Sprint("with byte ", at, " wrong"))
-			content[at] ^= flip
-			requireFound(path, content[:at], fmt.Sprint("cut at ", at))
-		}
+		crashtest.Damage(random, content, step, func(damaged []byte, how string) { requireFound(path, damaged, how) })
 		require.NoError(t, os.WriteFile(path, content, 0o600))
 	}
 	require.Equal(t, 3, checked, "%v", files)

@@ -44,13 +44,7 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
-		for at := random.IntN(step); at < len(content); at += step {
-			flip := byte(1) << random.IntN(8)
-			content[at] ^= flip
-			requireFound(path, content, fmt.Sprint("with byte ", at, " wrong"))
-			content[at] ^= flip
-			requireFound(path, content[:at], fmt.Sprint("cut at ", at))
-		}
+		crashtest.Damage(random, content, step, func(damaged []byte, how string) { requireFound(path, damaged, how) })
 		require.NoError(t, os.WriteFile(path, content, 0o600))
 	}
 	ok(t, "", "check", "--queue", dir)

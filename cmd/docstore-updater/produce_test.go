@@ -151,17 +151,15 @@ func randomRecord(r *rand.Rand, i int) []byte {
 
 // FuzzProduce is TestRandomRecords for streams of any kind.
 func FuzzProduce(f *testing.F) {
+	formats := records.Formats()
 	for _, seed := range []string{
 		`{"id":"a"}` + "\n" + `{"id":"a"` + "\n\n" + `{"id":"b"}`, "id,x\na,1\nb\n\"c", `[{"id":1},{},{"id":`, "\ufeff{}\n",
 	} {
-		for _, format := range records.Formats() {
-			f.Add([]byte(seed), string(format))
+		for format := range formats {
+			f.Add([]byte(seed), uint8(format))
 		}
 	}
-	f.Fuzz(func(t *testing.T, stream []byte, format string) {
-		if _, err := oneByOne(stream, records.Format(format)); err != nil && strings.HasPrefix(err.Error(), "there is no format") {
-			t.Skip()
-		}
-		requireAsOneByOne(t, stream, records.Format(format), 16)
+	f.Fuzz(func(t *testing.T, stream []byte, format uint8) {
+		requireAsOneByOne(t, stream, formats[int(format)%len(formats)], 16)
 	})
 }

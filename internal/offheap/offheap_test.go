@@ -2,6 +2,7 @@ package offheap
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,8 +39,8 @@ func TestRegionsAreApart(t *testing.T) {
 
 // TestPool hands a region to who needs one of its size, keeps few, and none when closed.
 func TestPool(t *testing.T) {
-	if r := New(leastBytes, 0); r.mapped == nil {
-		t.Skip("nothing is mapped here")
+	if runtime.GOOS != "linux" {
+		t.Skip("regions are mapped, and kept, on Linux only")
 	}
 	var p Pool
 	sizes := []int{leastBytes, leastBytes + 1, leastBytes + 2}

@@ -49,10 +49,7 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 	load.stop(t)
 	first.waitReady(t)
 
-	newQueue, newData := filepath.Join(t.TempDir(), "queue"), filepath.Join(t.TempDir(), "data")
-	for from, to := range map[string]string{queue: newQueue, checkpoint: newData} {
-		launch(t, exec.Command("rsync", "-a", from+"/", to)).wait(t)
-	}
+	newQueue, newData := copied(t, queue), copied(t, checkpoint)
 	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
 	second := startDaemon(t, newQueue, newData)
 	second.waitReady(t)
@@ -103,10 +100,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	first.waitReady(t)
 	first.stop(t)
 
-	newQueue, newData := filepath.Join(t.TempDir(), "queue"), filepath.Join(t.TempDir(), "data")
-	for from, to := range map[string]string{queue: newQueue, checkpoint: newData} {
-		launch(t, exec.Command("rsync", "-a", from+"/", to)).wait(t)
-	}
+	newQueue, newData := copied(t, queue), copied(t, checkpoint)
 	second := startDaemon(t, newQueue, newData)
 	second.waitReady(t)
 	second.poll(t, "/metrics", func(status int, body []byte) bool {
@@ -129,4 +123,12 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	})
 	second.stop(t)
 	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
+}
+
+// copied is a directory of another machine, which rsync has copied from this one.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	there := filepath.Join(t.TempDir(), "copied")
+	launch(t, exec.Command("rsync", "-a", dir+"/", there)).wait(t)
+	return there
 }

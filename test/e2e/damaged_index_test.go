@@ -9,20 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// indexedInTables makes a queue of documents, and a data directory with all of its index
+// in tables, as a checkpoint has it.
+func indexedInTables(t *testing.T, documents []document) (queue, data string) {
+	t.Helper()
+	queue, served, data := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "checkpoint")
+	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+	d := startDaemon(t, queue, served)
+	d.waitReady(t)
+	d.stop(t)
+	start(t, nil, "docserviced", "checkpoint", "--data", served, data).wait(t)
+	return queue, data
+}
+
 // TestDamagedIndex: a byte of a table is wrong, and then one of the manifest. Check names
 // the file, and the daemon makes the index anew from the queue and serves everything.
 func TestDamagedIndex(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]
-	queue, data := t.TempDir(), t.TempDir()
-	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
-	d := startDaemon(t, queue, data)
-	d.waitReady(t)
-	d.stop(t)
-	// A checkpoint has all of the index in tables.
-	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
-	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
-
+	queue, checkpoint := indexedInTables(t, documents)
 	for _, damage := range []struct{ files, says string }{
 		{"*.table", "is made anew from the queue"},
 		{"MANIFEST", "it is set aside, and made anew from the queue"},
@@ -61,15 +66,8 @@ func TestDamagedIndex(t *testing.T) {
 func TestDamageBeneathARunningDaemon(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]
-	queue, data := t.TempDir(), t.TempDir()
-	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
-	d := startDaemon(t, queue, data)
-	d.waitReady(t)
-	d.stop(t)
-	checkpoint := filepath.Join(t.TempDir(), "checkpoint") // which has all of the index in tables
-	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
-
-	d = startDaemonWith(t, queue, checkpoint, "--scrub-interval", "100ms")
+	queue, checkpoint := indexedInTables(t, documents)
+	d := startDaemonWith(t, queue, checkpoint, "--scrub-interval", "100ms")
 	d.waitReady(t)
 	files, err := filepath.Glob(filepath.Join(checkpoint, collection, "index-0001", "*.table"))
 	require.NoError(t, err)
