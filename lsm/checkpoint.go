@@ -66,15 +66,16 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 	// Under install no file is between its manifest and the leftovers.
 	db.install.Lock()
 	defer db.install.Unlock()
-	v, err := db.acquire()
+	present, err := db.acquire()
 	if err != nil {
 		return nil, manifest{}, err
 	}
-	if !db.options.ReadOnly {
-		present := v
-		v = present.tablesOnly()
-		present.unref()
+	defer present.unref()
+	var memtables []*memtable
+	if db.options.ReadOnly {
+		memtables = present.memtables
 	}
+	v := newView(memtables, present.tables)
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.mu.checkpoints++

@@ -69,7 +69,9 @@ func TestCheckpointOfAReader(t *testing.T) {
 			name := fmt.Sprint("checkpoint", i)
 			require.NoError(t, reader.Checkpoint(name))
 			require.ErrorIs(t, reader.Checkpoint(name), ErrExists)
+			shown := reader.current.Load()
 			require.NoError(t, reader.Close())
+			require.True(t, shown.gone.Load(), "tables stay mapped")
 			require.ErrorIs(t, reader.Checkpoint("closed"), ErrClosed)
 			requireCheckpoint(t, mem, name, want)
 		}
