@@ -4,12 +4,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"strings"
+	"unicode"
 )
 
 // A Peer is who is at the other end of a connection. It does not change.
 type Peer struct {
 	Address net.Addr
-	// Name is what the peer calls itself. It proves nothing.
+	// Name is what the peer calls itself, as far as it can be printed: it is shown on
+	// pages and terminals. It proves nothing.
 	Name string
 	// Identity is who the peer has proved to be, empty if it has not: what
 	// ServerOptions.Authenticate says, else the name in its verified certificate.
@@ -20,7 +23,7 @@ type Peer struct {
 
 // newPeer describes the peer of a connection after its handshakes.
 func newPeer(conn net.Conn, name string) *Peer {
-	p := &Peer{Address: conn.RemoteAddr(), Name: name}
+	p := &Peer{Address: conn.RemoteAddr(), Name: strings.Map(printable, name)}
 	if c, ok := conn.(*tls.Conn); ok {
 		state := c.ConnectionState()
 		p.TLS = &state
@@ -29,6 +32,14 @@ func newPeer(conn net.Conn, name string) *Peer {
 		}
 	}
 	return p
+}
+
+// printable replaces what a terminal could take for a command.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // CertificateName is the identity that a certificate proves: its first URI, as

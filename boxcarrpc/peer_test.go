@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -286,4 +287,16 @@ func TestAnswersThatAreNotReadHoldBackWhatCameTogether(t *testing.T) {
 		require.LessOrEqual(t, s.Stats().Requests, uint64(3))
 		require.NoError(t, conn.Close())
 	})
+}
+
+// A name is what the peer likes, and people look at it in terminals.
+func TestAPeersNameCanBePrinted(t *testing.T) {
+	s := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 1, Name: "fé\x1b[2J\xff1\n"}, s.address)
+	full(t, p)
+	answer, err := p.Call(t.Context(), MethodBoard, nil, nil)
+	require.NoError(t, err)
+	var b Board
+	require.NoError(t, json.Unmarshal(answer, &b))
+	require.Equal(t, "fé\ufffd[2J\ufffd1\ufffd", b.Slots[0].Client)
 }
