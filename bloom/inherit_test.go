@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
 )
 
 // worths returns what the pages in memory are worth together, and what others
@@ -145,7 +146,7 @@ func TestRestore(t *testing.T) {
 // reported and tried again after a while, and stop ends it.
 func TestStart(t *testing.T) {
 	data := build(&Options{PageBytes: 64}, numbered("%05d", 1000))
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		broken := errors.New("disk")
 		var failing atomic.Bool
 		failing.Store(true)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 var _ Limiter = (*rate.Limiter)(nil)
@@ -122,7 +122,7 @@ func (l *pipes) dialFrom(ip string) func(context.Context, string) (net.Conn, err
 // what is theirs.
 func TestAGreedyClientHasItsRate(t *testing.T) {
 	opts := &ServerOptions{Admission: Admission{ClientRate: 50, ClientBurst: 5}}
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		opts.Admission.Limiter = newLimiter(t, 100, 10)
 		s := serveOn(t, l, echo, opts)

@@ -13,6 +13,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
 )
 
 // A call that waits beside others sees a deadline at once, near or far, and that
@@ -134,7 +135,7 @@ func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 // A request that waits behind others goes out although its call was cancelled: it
 // may be processed.
 func TestACancelledRequestThatWaitsToBeSentMayBeProcessed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
 		p := newPoolOf(t, &PoolOptions{Size: 2, Dialer: l.dial}, discovery.Static("s"))

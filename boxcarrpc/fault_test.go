@@ -16,6 +16,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 var idempotent = map[string]Method{"m": {Idempotent: true}}
@@ -159,7 +160,7 @@ func TestRetriesAreBounded(t *testing.T) {
 
 // A stopped server: it accepts, and then says nothing.
 func TestASilentServerIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
 		pings := make(chan uint64, 100)
@@ -376,7 +377,7 @@ func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 }
 
 func TestAServerOfAnotherVersionIsNotUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
 		go func() {
@@ -461,7 +462,7 @@ func TestOptionsAreCheckedAllAtOnce(t *testing.T) {
 // A further attempt waits for a slot of a server that was not tried, as long as
 // RetryWait, and takes any slot then.
 func TestARetryWaitsForASlotElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		g := newGate()
 		busy, refuses := newPipes(), newPipes()
 		serveOn(t, busy, g.handler, nil)
@@ -512,7 +513,7 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 // Just after a pool was made all its slots may be of one server. A further
 // attempt then waits for the rover to reach another, as long as RetryWait.
 func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		works, refuses := newPipes(), newPipes()
 		serveOn(t, works, echo, nil)
 		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {

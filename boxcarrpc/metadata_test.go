@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/race"
 )
 
 // mirror answers with the request, with its metadata as the header, and with the
@@ -159,7 +160,7 @@ func TestAHandlerKnowsItsCall(t *testing.T) {
 // What a call costs, with interceptors: its context on the server, and nothing on the
 // client.
 func TestACallAllocatesOnce(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector empties pools")
 	}
 	var codes [CodeUnauthenticated + 1]int // one call at a time

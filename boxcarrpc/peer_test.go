@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 // A rawConn speaks to a server frame by frame.
@@ -152,7 +153,7 @@ func TestMaxLanesBoundsTheSlots(t *testing.T) {
 
 // On pipes and virtual time.
 func inBubble(t *testing.T, h Handler, opts *ServerOptions, test func(t *testing.T, s *testServer, l *pipes)) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		test(t, serveOn(t, l, h, opts), l)
 	})

@@ -14,6 +14,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/subset"
+	"docstore/internal/virtualtime"
 )
 
 // A suburb is numbered servers on pipes, for tests on virtual time.
@@ -141,7 +142,7 @@ func upTo(n int) (numbers []int) {
 }
 
 func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		c := newSuburb(t)
 		c.start(upTo(41)...)
 		source := &settable{make(chan discovery.Snapshot)}
@@ -166,7 +167,7 @@ func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
 // Nine tenths of a deterministic subset are others after a change. A pool with one
 // request at a time is over to them long before LeaveAfter.
 func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		c := newSuburb(t)
 		c.start(upTo(61)...)
 		source := &settable{make(chan discovery.Snapshot)}
@@ -187,7 +188,7 @@ func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 }
 
 func TestAPoolSkipsHolesAndKeepsToServersThatAreMerelyDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		c := newSuburb(t)
 		c.start(upTo(20)...)
 		source := &settable{make(chan discovery.Snapshot)}
@@ -216,7 +217,7 @@ func TestAPoolSkipsHolesAndKeepsToServersThatAreMerelyDown(t *testing.T) {
 }
 
 func TestAPoolBorrowsWhenItsSubsetIsDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		c := newSuburb(t)
 		c.start(upTo(30)...)
 		order := mustByName(t, "rocksteadier").Subset(nil, 9, 0, 30, 12)
@@ -261,7 +262,7 @@ func mustByName(t *testing.T, name string) subset.Algorithm {
 }
 
 func TestAPoolWithoutANumberOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		c := newSuburb(t)
 		c.start(upTo(50)...)
 		connect := func(o PoolOptions) []int {
@@ -287,7 +288,7 @@ func TestAPoolWithoutANumberOfItsOwn(t *testing.T) {
 func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 	for name, leaveAfter := range map[string]time.Duration{"make before break": 0, "break at once": -1} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				c := newSuburb(t)
 				c.start(0, 1)
 				broken := newPipes()

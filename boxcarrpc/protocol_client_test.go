@@ -17,6 +17,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
 )
 
 // FuzzClient reads its input as a program, two bytes a step, of what a client's
@@ -131,7 +132,7 @@ const (
 )
 
 func runClient(t *testing.T, program []byte) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		server := &oddServer{t: t, calls: map[string]*oddCall{}, talks: map[string]*oddTalk{}}
 		server.wg.Go(func() { server.serve(l) })

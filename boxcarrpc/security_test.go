@@ -12,13 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/internal/testcert"
+	"docstore/internal/virtualtime"
 )
 
 // A party is what a test needs of TLS: an authority and configurations of it.
@@ -394,7 +394,7 @@ func TestATokenIsTakenBack(t *testing.T) {
 
 // A connection does not outlive the certificate that it was let in for.
 func TestACertificateExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		party, l := newParty(t), newPipes()
 		s := serveOn(t, l, whoami, &ServerOptions{TLS: party.server(t, tls.RequireAndVerifyClientCert)})
 		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: party.roots, ServerName: "localhost"}

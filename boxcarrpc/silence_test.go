@@ -14,12 +14,13 @@ import (
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 // A server whose answers use to take 100 ms is suspected on the first call, and
 // not when that is known.
 func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
 		var pings atomic.Int32
@@ -173,7 +174,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 // A server that fails each stream at once always has the fewest. It gets one, and
 // no more before a pause.
 func TestAServerThatFailsStreamsAtOnceDrawsNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		good, bad := newPipes(), newPipes()
 		dial := func(ctx context.Context, address string) (net.Conn, error) {
 			if address == "good" {

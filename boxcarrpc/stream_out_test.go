@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 // A heldConn keeps what is written. Each write waits until it is let go.
@@ -58,7 +59,7 @@ func heldStream(ctx context.Context) (*stream, *heldConn) {
 }
 
 func TestSmallMessagesOfAStreamGoOutTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s, c := heldStream(t.Context())
 		want := []string{"first"}
 		require.NoError(t, s.send([]byte("first")))
@@ -77,7 +78,7 @@ func TestSmallMessagesOfAStreamGoOutTogether(t *testing.T) {
 }
 
 func TestASendersSmallMessagesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s, c := heldStream(t.Context())
 		var want []string
 		done := make(chan struct{})

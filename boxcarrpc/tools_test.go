@@ -10,13 +10,14 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 // A client that asks for boards, each longer than what it lets the server send, holds
 // no more than maxTools of them, and for toolTime.
 func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 	const slots, more = 4000, 5
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		s := serveOn(t, l, echo, &ServerOptions{MaxLanesPerConn: slots})
 		conn, err := l.dial(t.Context(), "")

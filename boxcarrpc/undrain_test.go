@@ -9,13 +9,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/virtualtime"
 )
 
 // A town is servers on virtual time, named 0, 1, 2 and so on.
@@ -26,7 +26,7 @@ type town struct {
 
 // inTown runs a test on virtual time among n servers; handler makes that of each.
 func inTown(t *testing.T, n int, handler func(server int) Handler, opts *ServerOptions, test func(t *testing.T, w *town)) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		w := &town{}
 		for i := range n {
 			l := newPipes()

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +14,7 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 // TestAnHourOfFailures follows a queue for an hour of virtual time on a disk that fails,
@@ -26,7 +26,7 @@ func TestAnHourOfFailures(t *testing.T) {
 	for range crashtest.Share(2, 100) {
 		random := testseed.Rand(t)
 		course := newCourse(t, random, 60)
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			h := hour{t: t, course: course, random: random, failures: failures, crashes: crashes}
 			h.run()
 		})

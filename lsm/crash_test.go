@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -194,7 +195,7 @@ func (c *crashingStore) crash(op vfs.Op) {
 	c.one.Lock()
 	defer c.one.Unlock()
 	sparing := crashtest.Share(12, 1) // one in so many operations is crashed before
-	if underRace {
+	if race.Enabled {
 		sparing = 48
 	}
 	if c.t.Failed() || c.r.IntN(sparing) != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/race"
 	"docstore/internal/vfs"
 )
 
@@ -89,7 +90,7 @@ func TestLimitsOnBothSides(t *testing.T) {
 	require.ErrorIs(t, db.Set(key, nil), ErrKeyTooLarge)
 	require.ErrorIs(t, db.Delete(key), ErrKeyTooLarge)
 	require.ErrorIs(t, db.Set([]byte("larger"), value), ErrValueTooLarge)
-	if !underRace {
+	if !race.Enabled {
 		require.NoError(t, db.Set([]byte("large"), value[1:]))
 		require.NoError(t, db.Flush())
 		got, err := db.Get(nil, []byte("large"))

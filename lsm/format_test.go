@@ -15,6 +15,7 @@ import (
 
 	"docstore/internal/checksum"
 	"docstore/internal/crashtest"
+	"docstore/internal/race"
 	"docstore/internal/vfs"
 )
 
@@ -151,7 +152,7 @@ func TestEveryByteDamaged(t *testing.T) {
 		}
 		for _, damage := range damages {
 			sparing := crashtest.Share(damage.sparing, 1)
-			if underRace {
+			if race.Enabled {
 				sparing = damage.racing
 			}
 			for i := 0; i < len(whole); i += sparing {

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 // TestWhatFailsIsNotTriedInAHotLoop has flushes, or merges, fail for an hour: they are
@@ -24,7 +24,7 @@ func TestWhatFailsIsNotTriedInAHotLoop(t *testing.T) {
 		"the directory is not synced": func(op vfs.Op) bool { return op.Kind == vfs.OpSyncDir },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				var armed atomic.Bool
 				var failed atomic.Int64
 				db, err := Open("db", &Options{MemtableBytes: minMemtableBytes, FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {

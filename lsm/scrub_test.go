@@ -14,6 +14,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 const unlimited = 1 << 40 // bytes a second
@@ -61,7 +62,7 @@ func TestScrubFindsDamageBeneathAnOpenStore(t *testing.T) {
 
 // TestScrubReadsSlowly: no more than it may, and it ends with its context or the store.
 func TestScrubReadsSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		db, err := Open("db", memOptions())
 		require.NoError(t, err)
 		for i := range 20_000 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 )
 
@@ -186,7 +187,7 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 }
 
 func TestStoredFormsAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("under the race detector a sync.Pool forgets on purpose")
 	}
 	r, _, items := mappedQueue(t, "s2")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/race"
 	"docstore/internal/vfs"
 )
 
@@ -109,7 +110,7 @@ func TestSealedSegmentTakesTheOpenOnesPlace(t *testing.T) {
 }
 
 func TestFetchAllocatesNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("under the race detector a sync.Pool forgets on purpose")
 	}
 	for _, codec := range []string{"none", "s2", "zstd"} {
@@ -126,7 +127,7 @@ func TestFetchAllocatesNothing(t *testing.T) {
 }
 
 func TestChecksumAllocatesNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("under the race detector a sync.Pool forgets on purpose")
 	}
 	id, stored := []byte("id"), []byte("stored")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 )
@@ -43,7 +44,7 @@ func (l losses) entry(at Address) bool {
 // stride passes over bytes where the race detector makes each of them dear: it
 // is not for races that all are tried.
 func stride(n int) int {
-	if underRace {
+	if race.Enabled {
 		return 7 * n
 	}
 	return n

@@ -15,6 +15,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 // TestTailBesideTheWriter follows a queue that is being written, with the sizes
@@ -89,7 +90,7 @@ func TestTailFromEveryPosition(t *testing.T) {
 // TestMoreAndCaughtUp: More is false exactly where nothing is waiting, and
 // OnCaughtUp is called once each time.
 func TestMoreAndCaughtUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
@@ -209,7 +210,7 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 	damaged[len(damaged)-1] ^= 1
 	for name, content := range map[string][]byte{"flipped": damaged, "cut": damaged[:20]} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				mem := memWith(t, map[string][]byte{"0000000001.seg": content})
 				r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
 				require.NoError(t, err)

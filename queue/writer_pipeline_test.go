@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 // gate is a file system whose operations of one kind stand still until it is
@@ -41,7 +42,7 @@ func gate(fsys vfs.FS, kind vfs.OpKind) (gated vfs.FS, standing func() int, open
 // given out while the disk makes something durable, and in the end all is where
 // it was said to be.
 func TestAppendsGoOnDuringAFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
 		gated, standing, open := gate(mem, vfs.OpSyncData)
 		opts := testOptions(gated)
@@ -79,7 +80,7 @@ func TestAppendsGoOnDuringAFlush(t *testing.T) {
 
 // TestPendingBytesAreBounded: who appends faster than the disk writes waits.
 func TestPendingBytesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		gated, _, open := gate(newMem(t), vfs.OpWrite)
 		opts := testOptions(gated)
 		opts.BlockBytes = MaxBlockBytes
@@ -109,7 +110,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 // TestFlushesAreShared: those that come while one is under way need one more
 // sync, not one each, also where others append meanwhile.
 func TestFlushesAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		syncs, proceed := 0, make(chan struct{})
 		mem := newMem(t)
 		w := openWriter(t, testOptions(vfs.NewFault(mem, func(op vfs.Op) error {
@@ -144,7 +145,7 @@ func TestFlushesAreShared(t *testing.T) {
 // TestFailureBehindTheBack: a write fails after Append has returned. Every later
 // call says so, and who waits for room is let go.
 func TestFailureBehindTheBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
 			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, openSuffix) {
 				return errCrash

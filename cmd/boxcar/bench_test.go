@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/cli"
+	"docstore/internal/virtualtime"
 )
 
 // stalling answers at once, except that its n-th call takes long.
@@ -33,7 +33,7 @@ func stalling(n int, long time.Duration) target {
 // One answer in a thousand takes 100 ms. The calls that were due meanwhile waited
 // for it, which shows in the open loop only.
 func TestBenchDoesNotHideWhatWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), stalling(500, 100*time.Millisecond))
 		require.InDelta(t, 1000, r.Calls, 100)
@@ -53,7 +53,7 @@ func TestBenchDoesNotHideWhatWaited(t *testing.T) {
 }
 
 func TestBenchSaysWhatItCouldNotSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), func(_ context.Context, dst []byte) ([]byte, error) {
 			time.Sleep(10 * time.Millisecond)
@@ -65,7 +65,7 @@ func TestBenchSaysWhatItCouldNotSend(t *testing.T) {
 }
 
 func TestBenchWarmsUpAndEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		made := 0
 		call := func(_ context.Context, dst []byte) ([]byte, error) { made++; return dst, nil }
 		l := load{rate: 100, duration: time.Second, warmup: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
@@ -81,7 +81,7 @@ func TestBenchWarmsUpAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestBenchInAClosedLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := load{duration: time.Second, timeout: time.Second, callers: 4}
 		r := l.run(t.Context(), func(_ context.Context, dst []byte) ([]byte, error) {
 			time.Sleep(10 * time.Millisecond)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 func TestQuantile(t *testing.T) {
@@ -60,7 +62,7 @@ func (s *countingSource) Sample() Sample {
 
 // TestFiveMinutesAreKept, no more.
 func TestFiveMinutesAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		source := &countingSource{}
 		p := New(source, false, slog.New(slog.DiscardHandler))
 		done := make(chan struct{})

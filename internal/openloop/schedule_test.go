@@ -5,16 +5,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 // Callers who are always free make each call when it is due, and there are as many as
 // the rate says.
 func TestCallsAreDueAtTheRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s := New(time.Now(), 10*time.Second, 1000)
 		s.Sleep = time.Sleep
 		var calls atomic.Int64
@@ -35,7 +36,7 @@ func TestCallsAreDueAtTheRate(t *testing.T) {
 
 // A caller who was busy is told when the call was due, and none is forgotten.
 func TestWhatWasDueMeanwhileIsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		start := time.Now()
 		whole := New(start, time.Second, 100).Missed(start.Add(time.Second))
 		s := New(start, time.Second, 100)
@@ -54,7 +55,7 @@ func TestWhatWasDueMeanwhileIsLate(t *testing.T) {
 }
 
 func TestAContextEndsTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s := New(time.Now(), time.Hour, 0.001)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -21,6 +20,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
 )
 
 var virtualMembers = flag.Int("members", 50, "members of the cluster on virtual time")
@@ -32,7 +32,7 @@ var virtualMembers = flag.Int("members", 50, "members of the cluster on virtual 
 // that is cut off.
 func TestTimeToUniqueNumbers(t *testing.T) {
 	const within = 3 * time.Minute
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		members := *virtualMembers
 		// Compression changes no times, but that of the test.
 		c := newCluster(t, true, Options{Configure: func(config *memberlist.Config) { config.EnableCompression = false }})

@@ -1,5 +1,0 @@
-//go:build !race
-
-package boxcarrpc
-
-const raceEnabled = false

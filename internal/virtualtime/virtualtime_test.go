@@ -1,0 +1,34 @@
+package virtualtime_test
+
+import (
+	"testing"
+	"time"
+
+	"docstore/internal/virtualtime"
+)
+
+// Under the race detector this ends the process unless the timers of a bubble are looked
+// at one after the other.
+func TestManyLookAtTimersAtOnce(t *testing.T) {
+	const goroutines, tickers, looks = 8, 200, 300
+	virtualtime.Test(t, func(*testing.T) {
+		for range goroutines {
+			go func() {
+				var due [tickers]*time.Ticker
+				for n := range due {
+					due[n] = time.NewTicker(time.Millisecond)
+				}
+				for range looks {
+					time.Sleep(time.Millisecond)
+					for _, ticker := range due {
+						select {
+						case <-ticker.C:
+						default:
+						}
+					}
+				}
+			}()
+		}
+		time.Sleep((looks + 1) * time.Millisecond)
+	})
+}

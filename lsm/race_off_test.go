@@ -1,5 +1,0 @@
-//go:build !race
-
-package lsm
-
-const underRace = false
