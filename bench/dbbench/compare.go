@@ -132,6 +132,7 @@ func (s settings) dependsOn() string {
 		set  bool
 		text string
 	}{
+		{s.prefixBytes != allButLast, fmt.Sprintf("prefix_size=%d", s.prefixBytes)},
 		{s.sync, "sync"},
 		{s.histogram, "histogram"},
 		{s.existing, "use_existing_db"},
@@ -160,7 +161,7 @@ func child(ctx context.Context, s settings, name string) (fresh []result, err er
 	args := []string{
 		"-json", "-engine", name, "-benchmarks", strings.Join(s.phases, ","),
 		"-num", strconv.Itoa(s.num), "-reads", strconv.Itoa(s.reads),
-		"-key_size", strconv.Itoa(s.keyBytes), "-value_size", strconv.Itoa(s.valueBytes),
+		"-key_size", strconv.Itoa(s.keyBytes), "-prefix_size", strconv.Itoa(s.prefixBytes), "-value_size", strconv.Itoa(s.valueBytes),
 		"-write_buffer_size", strconv.FormatInt(s.memtableBytes, 10),
 		"-threads", strconv.Itoa(s.threads), "-seed", strconv.FormatUint(s.seed, 10),
 		"-benchmark_write_rate_limit", strconv.Itoa(s.writeRate), "-bloom_bits", strconv.Itoa(s.bloomBits),

@@ -11,6 +11,7 @@ import (
 type data struct {
 	seed       uint64
 	keyBytes   int
+	prefix     int // leading bytes of a key that are the same in all
 	valueBytes int
 	sequential bool
 	generation uint64 // of all values: those of another one are others
@@ -23,11 +24,12 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// key writes the key of entry i. What is beyond eight bytes comes first and is
-// the same in all keys. Between two sequential keys there is room for a missing one.
+// key writes the key of entry i: what all keys share, eight bytes that only this one has,
+// and bytes that follow from those. Between two sequential keys there is room for a
+// missing one.
 func (d data) key(dst []byte, i uint64) []byte {
 	dst = dst[:0]
-	for n := range d.keyBytes - 8 {
+	for n := range d.prefix {
 		dst = append(dst, "prefix/"[n%7])
 	}
 	switch {
@@ -38,7 +40,12 @@ func (d data) key(dst []byte, i uint64) []byte {
 	default:
 		i *= 2
 	}
-	return binary.BigEndian.AppendUint64(dst, i)
+	dst = binary.BigEndian.AppendUint64(dst, i)
+	for len(dst) < d.keyBytes {
+		i = mix64(i + 1)
+		dst = binary.BigEndian.AppendUint64(dst, i)
+	}
+	return dst[:d.keyBytes]
 }
 
 // value writes the value of the entry with the given key.

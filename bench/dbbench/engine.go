@@ -72,14 +72,19 @@ var engines = map[string]func(dir string, s sizing) (engine, error){
 var cgoRivals = []string{"leveldb", "rocksdb", "rocksdb-universal", "kyoto", "lmdb"}
 
 // available leaves out rivals that are not built in, and says so.
-func available(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		missing := engines[name] == nil && slices.Contains(cgoRivals, name)
-		if missing {
-			fmt.Fprintf(os.Stderr, "dbbench: skipping %s: run bench/setup, then build with -tags cgo_rivals\n", name)
+func available(names []string) (there []string) {
+	var missing []string
+	for _, name := range names {
+		if engines[name] == nil && slices.Contains(cgoRivals, name) {
+			missing = append(missing, name)
+		} else {
+			there = append(there, name)
 		}
-		return missing
-	})
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "dbbench: skipping %s: run bench/setup, then build with -tags cgo_rivals\n", strings.Join(missing, ", "))
+	}
+	return there
 }
 
 func openEngine(name, dir string, s sizing) (engine, error) {

@@ -55,6 +55,7 @@ type settings struct {
 	engines, phases []string
 	num, reads      int
 	keyBytes        int
+	prefixBytes     int // of a key; allButLast for those before its last eight
 	valueBytes      int
 	memtableBytes   int64
 	threads, rounds int
@@ -130,7 +131,8 @@ func parse(args []string) (s settings, err error) {
 		"workloads in order: "+strings.Join(workloadNames(), ", "))
 	flags.IntVar(&s.num, "num", 1_000_000, "entries")
 	flags.IntVar(&s.reads, "reads", 0, "reads of each thread; 0 is num")
-	flags.IntVar(&s.keyBytes, "key_size", 8, "bytes of a key; all but the last eight are the same in all keys")
+	flags.IntVar(&s.keyBytes, "key_size", 8, "bytes of a key")
+	flags.IntVar(&s.prefixBytes, "prefix_size", allButLast, "leading bytes of a key that are the same in all keys; -1 is all but the last eight")
 	flags.IntVar(&s.valueBytes, "value_size", 96, "bytes of a value")
 	flags.Int64Var(&s.memtableBytes, "write_buffer_size", 64<<20, "bytes of a memtable")
 	flags.IntVar(&s.threads, "threads", 1, "reading threads, where a phase does not say")
@@ -160,6 +162,9 @@ func parse(args []string) (s settings, err error) {
 	}
 	if s.num < 1 || s.num > maxEntries || s.reads < 10 || s.keyBytes < 8 || s.valueBytes < 1 || s.threads < 1 || s.rounds < 1 {
 		return s, errors.New("want -num of 1 to 1,000,000,000, -reads of 10, -key_size of 8, -value_size, -threads and -rounds of 1")
+	}
+	if s.prefixBytes < allButLast || s.prefixBytes > s.keyBytes-8 {
+		return s, fmt.Errorf("-prefix_size %d: of a -key_size of %d it is at most %d, or -1 for that", s.prefixBytes, s.keyBytes, s.keyBytes-8)
 	}
 	if len(s.engines) == 0 || s.writeRate < 1 || s.quiet <= 0 || s.bloomBits < 0 || s.memoryLimit < 0 {
 		return s, errors.New("want an -engine that is built in, -quiet of more than 0, -benchmark_write_rate_limit of 1 or more, -bloom_bits and -memory_limit of 0")
@@ -197,7 +202,7 @@ func (s settings) measure(ctx context.Context) (results []result, err error) {
 		}
 	}
 	memory := watchMemory()
-	b := &bench{settings: s, dir: filepath.Join(dir, s.engines[0]), data: data{seed: s.seed, keyBytes: s.keyBytes, valueBytes: s.valueBytes}}
+	b := &bench{settings: s, dir: filepath.Join(dir, s.engines[0]), data: s.stored()}
 	if s.existing {
 		b.loaded, err = uint64(s.num), b.open()
 	} else {
@@ -235,6 +240,18 @@ func (s settings) measure(ctx context.Context) (results []result, err error) {
 	}
 	pprof.StopCPUProfile()
 	return results, b.check()
+}
+
+// allButLast stands for a prefix of all bytes of a key but the last eight.
+const allButLast = -1
+
+// stored is what the keys and values are.
+func (s settings) stored() data {
+	d := data{seed: s.seed, keyBytes: s.keyBytes, prefix: s.prefixBytes, valueBytes: s.valueBytes}
+	if d.prefix == allButLast {
+		d.prefix = s.keyBytes - 8
+	}
+	return d
 }
 
 func (s settings) sizing() sizing {

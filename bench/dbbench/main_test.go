@@ -56,6 +56,33 @@ func TestEveryWorkloadOnEveryEngine(t *testing.T) {
 	}
 }
 
+// TestKeysOfManyShapes fills, reads and checks stores whose keys share much, little and
+// nothing.
+func TestKeysOfManyShapes(t *testing.T) {
+	for shape, want := range map[string]struct{ first, second string }{
+		"-key_size 8":                    {"\x00\x00\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x02"},
+		"-key_size 10":                   {"pr\x00\x00\x00\x00\x00\x00\x00\x00", "pr\x00\x00\x00\x00\x00\x00\x00\x02"},
+		"-key_size 12 -prefix_size 1":    {"p\x00\x00\x00\x00\x00\x00\x00\x00\xb4\x56\xbc", "p\x00\x00\x00\x00\x00\x00\x00\x02\x0b\x51\x81"},
+		"-key_size 40 -prefix_size 0":    {},
+		"-key_size 40 -prefix_size 32":   {},
+		"-key_size 1000 -prefix_size 50": {},
+	} {
+		t.Run(shape, func(t *testing.T) {
+			s, err := parse(append(strings.Fields(shape), "-num", "500", "-value_size", "20", "-db", t.TempDir(), "-quiet", soon,
+				"-benchmarks", "fillseq,readreverse,readrandom,readmissing,fillrandom,readrandom,readmissing,readseq,ycsbe"))
+			require.NoError(t, err)
+			_, err = s.measure(t.Context())
+			require.NoError(t, err)
+			if want.first != "" {
+				d := s.stored()
+				d.sequential = true
+				require.Equal(t, want.first, string(d.key(nil, 0)))
+				require.Equal(t, want.second, string(d.key(nil, 1)))
+			}
+		})
+	}
+}
+
 func TestEnginesAreCompared(t *testing.T) {
 	require.NoError(t, run(t.Context(), []string{"-engine", "docstore,pebble", "-num", "1000", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,readrandom"}))
 }
@@ -124,7 +151,7 @@ func TestGoBenchmarkLines(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{"-num", "0"}, {"-reads", "5"}, {"-use_existing_db"}, {"more"}, {"-num", "2000000000"}} {
+	for _, args := range [][]string{{"-num", "0"}, {"-reads", "5"}, {"-use_existing_db"}, {"more"}, {"-num", "2000000000"}, {"-key_size", "16", "-prefix_size", "9"}, {"-prefix_size", "-2"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"docstore/bench/internal/results"
 )
 
-// current leaves out what newer results have taken the place of. Of a table those stay whose
+// current leaves out what newer results have taken the place of, and tables that no step
+// makes any more. Of a table those stay whose
 // settings were measured last; and of what a contestant did in a phase, those of the commit
 // that measured it last: a median is of one commit.
 func current(all []results.Result) []results.Result {
@@ -23,21 +23,19 @@ func current(all []results.Result) []results.Result {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r results.Result) bool {
-		return r.Settings != settings[part(r)].Settings || r.Commit != commits[keyOf(r)].Commit
+		_, made := stepOf(r.Table)
+		return !made || r.Settings != settings[part(r)].Settings || r.Commit != commits[keyOf(r)].Commit
 	})
 }
 
 // part is what of a page a result belongs to: its table, and where several steps make one
-// table, for various numbers of entries, this number.
+// table together, the settings in which these differ.
 func part(r results.Result) string {
-	count := 0
-	for _, s := range steps {
-		if s.name == r.Table {
-			count++
+	name := r.Table
+	if s, ok := stepOf(r.Table); ok {
+		for _, setting := range s.by {
+			name += " " + settingOf(r, setting)
 		}
 	}
-	if count > 1 {
-		return fmt.Sprint(r.Table, " ", numOf(r))
-	}
-	return r.Table
+	return name
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,52 @@ func TestNewerResultsTakeThePlaceOfOlderOnes(t *testing.T) {
 	newOurs := result("article", "num=10000", "docstore", "new", 1, 9)
 	small, large := result("growth", "num=10 reads=1", "docstore", "old", 1, 3), result("growth", "num=99 reads=1", "docstore", "old", 1, 3)
 	largeAgain := result("growth", "num=99 reads=5", "docstore", "old", 1, 4)
-	all := []results.Result{newOurs, other, smaller, oldOurs, oldRival, small, large, largeAgain}
-	require.Equal(t, []results.Result{newOurs, other, oldRival, small, largeAgain}, current(all))
-	require.Len(t, all, 8, "it is left as it was")
+	short, long := result("shapes", "num=10 key_size=16 prefix_size=0", "docstore", "old", 1, 5), result("shapes", "num=10 key_size=40 prefix_size=0", "docstore", "old", 1, 5)
+	alike, alikeAgain := result("shapes", "num=10 key_size=40 prefix_size=32", "docstore", "old", 1, 5), result("shapes", "num=99 key_size=40 prefix_size=32", "docstore", "old", 1, 6)
+	gone := result("a table of old", "", "docstore", "new", 1, 9)
+	all := []results.Result{newOurs, other, smaller, oldOurs, oldRival, small, large, largeAgain, short, long, alike, alikeAgain, gone}
+	require.Equal(t, []results.Result{newOurs, other, oldRival, small, largeAgain, short, long, alikeAgain}, current(all))
+	require.Len(t, all, 13, "it is left as it was")
+}
+
+// TestAFullTableTakesThePlaceOfTheQuickOne merges a full article with a report of the quick
+// size: the goals are then told of 10,000,000 entries, those beside the original too.
+func TestAFullTableTakesThePlaceOfTheQuickOne(t *testing.T) {
+	article := func(size, contestant, phase string, round, minute int, rate float64) results.Result {
+		step, _ := stepOf("article")
+		settings := map[string]string{"quick": "num=1000000 reads=200000", "full": "num=10000000 reads=1000000"}[size]
+		return results.Result{
+			Key:  results.Key{Table: "article", Settings: settings, Contestant: contestant, Phase: phase, Round: round},
+			Date: time.Date(2026, 11, 21, 10, minute, 0, 0, time.UTC), Command: "dbbench" + step.command(size), Figures: map[string]float64{"ops/s": rate},
+		}
+	}
+	quick := []results.Result{article("quick", "docstore", "fillrandom", 1, 0, 1e6), article("quick", "pebble", "fillrandom", 1, 0, 5e5), article("quick", "kyoto", "fillrandom", 1, 0, 9e5)}
+	calls := results.Result{Key: results.Key{Table: "ladder"}, Date: quick[0].Date, Command: "go test -count 3"}
+	full := []results.Result{article("full", "docstore", "fillrandom", 1, 1, 1.2e6), article("full", "pebble", "fillrandom", 1, 1, 3e5)}
+	s := set{current(append(append(quick, calls), full...))}
+	figure, detail, ok := goals[0].measured(s)
+	require.True(t, ok)
+	require.Equal(t, 4.0, figure, detail)
+	figure, _, ok = byJava("fillrandom", javaWrites)(s)
+	require.True(t, ok)
+	require.InDelta(t, 1.2e6/javaWrites, figure, 1e-9)
+	require.Equal(t, []string{"docstore", "pebble"}, s.contestants("article"))
+	_, all := s.size()
+	require.Equal(t, "quick; full: article", all)
+}
+
+func TestTheSizeOfAResult(t *testing.T) {
+	for command, want := range map[string]string{
+		"article dbbench -engine lmdb -num 1000000 -reads 200000 -rounds 1": "quick",
+		"article dbbench -num 10000000 -reads 1000000 -engine docstore":     "full",
+		"article dbbench -num 10000000":                                     ownSize,
+		"growth dbbench -num 1000000 -reads 200000":                         "quick",
+		"growth dbbench -num 1000000 -reads 1000000":                        "full",
+		"append go test -benchtime 1x -count 5":                             "quick",
+		"append go test -benchtime 1x -count 9":                             "full",
+		"none x":                                                            ownSize,
+	} {
+		table, command, _ := strings.Cut(command, " ")
+		require.Equal(t, want, sizeOf(results.Result{Key: results.Key{Table: table}, Command: command}), command)
+	}
 }

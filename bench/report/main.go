@@ -126,7 +126,7 @@ func (s *settings) write() error {
 	if len(all) == 0 {
 		return errors.New("there are no results yet")
 	}
-	p := page{set: set{current(all)}, size: s.size}
+	p := page{set: set{current(all)}}
 	if p.pictures, err = drawAll(p.set, filepath.Dir(s.out), s.images); err != nil {
 		return err
 	}

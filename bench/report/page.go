@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 // page is docs/benchmarks.md.
 type page struct {
 	set      set
-	size     string
 	pictures map[string][]string // links, by section
 	out      bytes.Buffer
 }
@@ -34,7 +34,8 @@ func (p *page) render() []byte {
 	for _, s := range sections {
 		p.printf("\n## %s\n\n%s\n", s.title, strings.TrimSpace(s.intro))
 		if !slices.ContainsFunc(s.tables, func(table string) bool { return len(p.set.of(table, "", "")) > 0 }) {
-			p.printf("\n**Skipped in this run.** %s\n", skipped[s.tables[0]])
+			why := cmp.Or(skipped[s.tables[0]], "`go run ./report -steps "+strings.Join(s.tables, ",")+"` measures it.")
+			p.printf("\n**Skipped in this run.** %s\n", why)
 			continue
 		}
 		s.render(p)
@@ -62,20 +63,21 @@ func (p *page) head() {
 		}
 	}
 	p.printf("# Benchmarks\n\n<!-- written by bench/report; what it says of reasons is in bench/report/reasons.go -->\n\n%s\n\n", strings.TrimSpace(preface))
+	size, all := p.set.size()
 	p.printf("| | |\n|---|---|\n| size | %s |\n| measured | %s to %s |\n| commit | %s |\n| machine | %s |\n",
-		p.size, first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "), strings.Join(machines, "; "))
+		all, first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "), strings.Join(machines, "; "))
 	p.printf("| results | %d, each one contestant in one phase of one round |\n", len(p.set.all))
 	for _, w := range sortedKeys(warnings) {
 		p.printf("| **warning** | %s: %d results |\n", w, warnings[w])
 	}
-	p.printf("\n`%s`\n\n%s\n", reportCommand(p.size), strings.TrimSpace(reading))
+	p.printf("\n`%s`\n\n%s\n", reportCommand(size), strings.TrimSpace(reading))
 }
 
 func reportCommand(size string) string {
-	if size == "quick" {
-		return "make bench-report"
+	if size == "tiny" || size == "full" {
+		return "make bench-report SIZE=" + size
 	}
-	return "make bench-report SIZE=" + size
+	return "make bench-report"
 }
 
 func sortedKeys[V any](m map[string]V) (keys []string) {
@@ -163,7 +165,7 @@ var races = []race{
 	{table: "article", ours: "docstore", figure: "ops/s"},
 	{table: "limited", ours: "docstore", figure: "ops/s"},
 	{table: "workloads", ours: "docstore", figure: "ops/s"},
-	{table: "values", ours: "docstore", figure: "ops/s"},
+	{table: "shapes", ours: "docstore", figure: "ops/s"},
 	{table: "latency", ours: "docstore", figure: "p999 ns", least: true},
 	{table: "calls", ours: "boxcar", figure: "ops/s", not: []string{"boxcar-classic"}},
 	{table: "sizes", ours: "boxcar", figure: "ops/s"},
@@ -179,25 +181,37 @@ func (p *page) losses() {
 	p.printf("\n## Where we lose\n\n%s\n\n| table | phase | ours | the best rival | ours / its |\n|---|---|---|---|---|\n", strings.TrimSpace(lossesIntro))
 	lost := 0
 	for _, r := range races {
-		for _, phase := range p.set.phases(r.table) {
-			ours, ok := p.set.cell(r.table, r.ours, phase, r.figure)
-			rivals := slices.DeleteFunc(p.set.contestants(r.table), func(name string) bool { return name == r.ours || slices.Contains(r.not, name) })
-			name, theirs, there := p.set.best(r.table, phase, r.figure, r.least, rivals...)
-			if !ok || !there || (ours.Median >= theirs.Median) != r.least {
-				continue
-			}
-			format := number
-			if strings.HasSuffix(r.figure, " ns") {
-				format = duration
-			}
-			lost++
-			p.printf("| %s, %s | %s | %s | %s %s | %s |\n", r.table, unit(r.figure), phase, ours.as(format), name, theirs.as(format), digits(ours.Median/theirs.Median))
+		for _, part := range p.set.parts(r.table) {
+			lost += p.lost(r, part)
 		}
 	}
 	if lost == 0 {
 		p.printf("| none | | | | |\n")
 	}
 	p.printf("\n%s\n", strings.TrimSpace(lossesReasons))
+}
+
+// lost lists the phases of a part of a race's table in which a rival is ahead.
+func (p *page) lost(r race, part set) (lost int) {
+	name := r.table
+	if name == "shapes" {
+		name = shapeOf(part.all[0])
+	}
+	for _, phase := range part.phases(r.table) {
+		ours, ok := part.cell(r.table, r.ours, phase, r.figure)
+		rivals := slices.DeleteFunc(part.contestants(r.table), func(name string) bool { return name == r.ours || slices.Contains(r.not, name) })
+		rival, theirs, there := part.best(r.table, phase, r.figure, r.least, rivals...)
+		if !ok || !there || (ours.Median >= theirs.Median) != r.least {
+			continue
+		}
+		format := number
+		if strings.HasSuffix(r.figure, " ns") {
+			format = duration
+		}
+		lost++
+		p.printf("| %s, %s | %s | %s | %s %s | %s |\n", name, unit(r.figure), phase, ours.as(format), rival, theirs.as(format), digits(ours.Median/theirs.Median))
+	}
+	return lost
 }
 
 // unit is a figure's name for people.
@@ -219,7 +233,8 @@ func (p *page) origin(tables []string) {
 	}
 	first, last := span(all)
 	commits, commands := distinct(all, func(r results.Result) string { return r.Commit }), distinct(all, func(r results.Result) string { return r.Command })
-	p.printf("\nMeasured %s to %s, commit %s.\n\n", first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "))
+	p.printf("\nMeasured %s to %s, commit %s, size: %s.\n\n", first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "),
+		strings.Join(distinct(all, sizeOf), ", "))
 	for _, command := range commands {
 		if !strings.HasPrefix(command, "go ") {
 			command = "cd bench && go run ./" + command
@@ -258,13 +273,16 @@ type column struct {
 }
 
 // matrix is a table of rates with a row for each contestant and a column for each phase.
-func (p *page) matrix(table string) {
-	phases, contestants := p.set.phases(table), p.set.contestants(table)
-	p.printf("\n| %s | %s |\n|---%s|\n", rate, strings.Join(phases, " | "), strings.Repeat("|---", len(phases)))
+func (p *page) matrix(table string) { p.matrixOf(p.set, table, rate) }
+
+// matrixOf is the matrix of a part of a table.
+func (p *page) matrixOf(part set, table, head string) {
+	phases, contestants := part.phases(table), part.contestants(table)
+	p.printf("\n| %s | %s |\n|---%s|\n", head, strings.Join(phases, " | "), strings.Repeat("|---", len(phases)))
 	for _, contestant := range contestants {
 		p.printf("| %s |", contestant)
 		for _, phase := range phases {
-			p.printf(" %s |", p.rate(table, contestant, phase))
+			p.printf(" %s |", part.rate(table, contestant, phase))
 		}
 		p.printf("\n")
 	}
@@ -277,7 +295,7 @@ func (p *page) turned(table string) {
 	for _, phase := range phases {
 		p.printf("| %s |", phase)
 		for _, contestant := range contestants {
-			p.printf(" %s |", p.rate(table, contestant, phase))
+			p.printf(" %s |", p.set.rate(table, contestant, phase))
 		}
 		p.printf("\n")
 	}
@@ -287,8 +305,8 @@ func (p *page) turned(table string) {
 const rate = "ops/s"
 
 // rate is that of a phase, empty if it was not measured.
-func (p *page) rate(table, contestant, phase string) string {
-	c, ok := p.set.cell(table, contestant, phase, rate)
+func (s set) rate(table, contestant, phase string) string {
+	c, ok := s.cell(table, contestant, phase, rate)
 	if !ok {
 		return ""
 	}

@@ -87,15 +87,34 @@ func (s set) withNum(table string, num int) (part set) {
 	return part
 }
 
-// numOf is the number of entries of a result of dbbench.
-func numOf(r results.Result) int {
+// parts are the results of each of the steps that make a table together.
+func (s set) parts(table string) (parts []set) {
+	at := map[string]int{}
+	for _, r := range s.of(table, "", "") {
+		i, ok := at[part(r)]
+		if !ok {
+			i, parts = len(parts), append(parts, set{})
+			at[part(r)] = i
+		}
+		parts[i].all = append(parts[i].all, r)
+	}
+	return parts
+}
+
+// settingOf is what a result's settings have behind a name, empty if nothing.
+func settingOf(r results.Result, name string) string {
 	for field := range strings.FieldsSeq(r.Settings) {
-		if text, ok := strings.CutPrefix(field, "num="); ok {
-			n, _ := strconv.Atoi(text)
-			return n
+		if text, ok := strings.CutPrefix(field, name+"="); ok {
+			return text
 		}
 	}
-	return 0
+	return ""
+}
+
+// numOf is the number of entries of a result of dbbench.
+func numOf(r results.Result) int {
+	n, _ := strconv.Atoi(settingOf(r, "num"))
+	return n
 }
 
 // String is the median in three digits, and how far the rounds lie apart.

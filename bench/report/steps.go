@@ -13,18 +13,32 @@ type step struct {
 	args              string
 	tiny, quick, full string
 	corpus            bool // the last argument is the file of real records
+	// by names the settings in which the steps that make one table together differ.
+	by []string
 }
 
 // command returns the arguments for a size.
 func (s step) command(size string) string {
-	return s.args + " " + map[string]string{"tiny": s.tiny, "quick": s.quick, "full": s.full}[size]
+	return s.args + " " + s.ofSize(size)
+}
+
+// ofSize returns the arguments that are of a size only.
+func (s step) ofSize(size string) string {
+	return map[string]string{"tiny": s.tiny, "quick": s.quick, "full": s.full}[size]
 }
 
 const (
 	goEngines  = "docstore,pebble,goleveldb,badger,bbolt"
 	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,rocksdb-universal,lmdb,kyoto"
 	growthArgs = "-rounds 1 -benchmarks fillrandom,readrandom,readmissing"
+	shapeArgs  = "-engine " + goEngines + " -benchmarks fillrandom,readrandom,readmissing,readseq "
 	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis,grpc+pebble,postgresql"
+)
+
+// What the steps of a table differ in.
+var (
+	growthBy = []string{"num"}
+	shapesBy = []string{"key_size", "value_size", "prefix_size"}
 )
 
 // steps are in the order of the page, but for those that must run on a quiet disk.
@@ -43,15 +57,15 @@ var steps = []step{
 		full: "-engine docstore,pebble,goleveldb,rocksdb -num 10000000 -reads 300000 -rounds 3",
 	},
 	{
-		name: "growth", program: "dbbench", args: growthArgs,
+		name: "growth", by: growthBy, program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 2000", quick: "-engine docstore,pebble -num 300000 -reads 200000", full: "-engine docstore,pebble -num 1000000 -reads 1000000",
 	},
 	{
-		name: "growth", program: "dbbench", args: growthArgs,
+		name: "growth", by: growthBy, program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 4000", quick: "-engine docstore,pebble -num 1000000 -reads 200000", full: "-engine docstore,pebble -num 10000000 -reads 1000000",
 	},
 	{
-		name: "growth", program: "dbbench", args: growthArgs,
+		name: "growth", by: growthBy, program: "dbbench", args: growthArgs,
 		tiny: "-engine docstore -num 8000", quick: "-engine docstore,pebble -num 3000000 -reads 200000", full: "-engine docstore,pebble -num 100000000 -reads 1000000",
 	},
 	{
@@ -61,8 +75,16 @@ var steps = []step{
 		tiny: "-num 2000 -rounds 1", quick: "-num 200000 -reads 50000 -rounds 3", full: "-num 4000000 -reads 1000000 -rounds 3",
 	},
 	{
-		name: "values", program: "dbbench", args: "-engine docstore,pebble -key_size 40 -value_size 200 -benchmarks fillrandom,readrandom,readmissing",
-		tiny: "-num 2000 -rounds 1", quick: "-num 500000 -reads 200000 -rounds 3", full: "-num 4000000 -reads 1000000 -rounds 3",
+		name: "shapes", by: shapesBy, program: "dbbench", args: shapeArgs + "-key_size 16 -prefix_size 0 -value_size 1024",
+		tiny: "-num 2000 -rounds 1", quick: "-num 150000 -reads 100000 -rounds 3", full: "-num 2000000 -reads 1000000 -rounds 3",
+	},
+	{
+		name: "shapes", by: shapesBy, program: "dbbench", args: shapeArgs + "-key_size 40 -prefix_size 0 -value_size 200",
+		tiny: "-num 2000 -rounds 1", quick: "-num 300000 -reads 100000 -rounds 3", full: "-num 4000000 -reads 1000000 -rounds 3",
+	},
+	{
+		name: "shapes", by: shapesBy, program: "dbbench", args: shapeArgs + "-key_size 40 -prefix_size 32 -value_size 200",
+		tiny: "-num 2000 -rounds 1", quick: "-num 300000 -reads 100000 -rounds 3", full: "-num 4000000 -reads 1000000 -rounds 3",
 	},
 	{
 		name: "rules", program: "article",
@@ -120,6 +142,15 @@ var steps = []step{
 	{name: "fetch", program: "gotest", args: "./queue ^Benchmark(Document|Codec)$ -cpu 1", tiny: "-benchtime 10x", quick: "-benchtime 20000x -count 3", full: "-benchtime 100000x -count 5"},
 	{name: "indexing", program: "gotest", args: "./docservice Indexing", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 3", full: "-benchtime 1x -count 7"},
 	{name: "ladder", program: "gotest", args: "./boxcarrpc ^BenchmarkAcquireRelease$", tiny: "-benchtime 100x", quick: "-count 3", full: "-count 7"},
+}
+
+// stepOf is a step that makes a table, or one of them.
+func stepOf(table string) (s step, ok bool) {
+	i := slices.IndexFunc(steps, func(s step) bool { return s.name == table })
+	if i < 0 {
+		return s, false
+	}
+	return steps[i], true
 }
 
 func stepNames() (names []string) {
