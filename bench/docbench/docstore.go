@@ -156,7 +156,7 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if s.rig.memory > 0 {
 		args = append(args, "--memory", strconv.FormatInt(max(leastDaemonMemory, s.rig.memory/daemonShare), 10))
 	}
-	if s.daemon, err = s.rig.start(daemon, args...); err != nil {
+	if s.daemon, err = s.rig.start(s.name, daemon, args...); err != nil {
 		return err
 	}
 	for {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -22,6 +23,7 @@ import (
 // the cost of a message format, in a process of its own.
 type grpcStore struct {
 	rig     *rig
+	name    string
 	server  *process
 	address string
 }
@@ -31,17 +33,27 @@ const (
 	grpcGet     = "/bench.Documents/Get"
 	grpcGetMany = "/bench.Documents/GetMany"
 	pebbleCache = 2 << 30 // holds everything
+	// pebbleShare is the part of a bounded memory that is Pebble's cache of blocks; the rest
+	// is for what Go needs on top, and for pages of the files.
+	pebbleShare = 8
 )
 
 func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) {
-	dir := filepath.Join(s.rig.dir, "pebble")
-	db, err := openPebble(dir)
+	dir := filepath.Join(s.rig.dir, s.name)
+	db, err := openPebble(dir, pebbleCache)
 	if err != nil {
 		return nil, err
 	}
 	err = c.each(func(id string, line []byte) error { return db.Set([]byte(id), line, pebble.NoSync) })
-	if err := errors.Join(err, db.Flush(), db.Close()); err != nil {
+	if err := errors.Join(err, db.Flush(), db.Compact(ctx, nil, []byte{0xff}, true), db.Close()); err != nil {
 		return nil, err
+	}
+	cache := int64(pebbleCache)
+	if s.rig.memory > 0 {
+		cache = s.rig.memory / pebbleShare
+		if err := forget(dir); err != nil { // what was written here is not in the server's memory
+			return nil, err
+		}
 	}
 	if s.address, err = freeAddress(); err != nil {
 		return nil, err
@@ -50,14 +62,14 @@ func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if s.server, err = s.rig.start(self, grpcChild, dir, s.address); err != nil {
+	if s.server, err = s.rig.start(s.name, self, grpcChild, dir, s.address, strconv.FormatInt(cache, 10)); err != nil {
 		return nil, err
 	}
 	return nil, s.server.listening(ctx, s.address)
 }
 
-func openPebble(dir string) (*pebble.DB, error) {
-	o := &pebble.Options{Cache: pebble.NewCache(pebbleCache), MemTableSize: 64 << 20}
+func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
+	o := &pebble.Options{Cache: pebble.NewCache(cacheBytes), MemTableSize: 64 << 20}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
@@ -67,9 +79,17 @@ func openPebble(dir string) (*pebble.DB, error) {
 func (s *grpcStore) processes() []*process { return []*process{s.server} }
 func (s *grpcStore) stop() error           { return s.server.stop() }
 
+// isGRPCServer tells whether a command line is that of the server's process.
+func isGRPCServer(args []string) bool { return len(args) == 5 && args[1] == grpcChild }
+
 // serveGRPC is the server's process.
-func serveGRPC(dir, address string) error {
-	db, err := openPebble(dir)
+func serveGRPC(args []string) error {
+	dir, address := args[2], args[3]
+	cacheBytes, err := strconv.ParseInt(args[4], 10, 64)
+	if err != nil {
+		return err
+	}
+	db, err := openPebble(dir, cacheBytes)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,8 @@
 //
 // The caches have room for everything, which is the best they can do, but with
 // -memory_limit: then memcached is a cache before a database that costs nothing, and
-// what it has lost is put in again. -beside measures ours while it is being updated,
+// what it has lost is put in again, which no user can have; memcached+pebble shares its
+// memory with the store on disk that this comes from. -beside measures ours while it is being updated,
 // too, -results keeps the figures in a file, where what is there already is not measured
 // again. A store whose server is not installed is left out, and a line says what to
 // install. Daemons that run already are asked instead with -servers:
@@ -36,8 +37,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == grpcChild {
-		if err := serveGRPC(os.Args[2], os.Args[3]); err != nil {
+	if isGRPCServer(os.Args) {
+		if err := serveGRPC(os.Args); err != nil {
 			fmt.Fprintln(os.Stderr, "docbench:", err)
 			os.Exit(1)
 		}
@@ -129,8 +130,8 @@ func parse(args []string) (s settings, err error) {
 		if stores[name] == nil {
 			return s, fmt.Errorf("-stores: there is no %q; there are %s", name, storeNames())
 		}
-		if s.memory > 0 && name != "memcached" && !strings.HasPrefix(name, "docstore") {
-			return s, fmt.Errorf("-stores: %s does not keep to -memory_limit; memcached and docstore do", name)
+		if s.memory > 0 && (name == "postgresql" || strings.HasSuffix(name, "redis") || name == "rueidis") {
+			return s, fmt.Errorf("-stores: %s does not keep to -memory_limit; docstore, memcached and Pebble do", name)
 		}
 	}
 	if s.callers, err = numbers("-callers", *callers); err != nil {

@@ -16,11 +16,14 @@ import (
 )
 
 // memcachedStore is memcached behind gomemcache: with room for everything, or in a
-// bounded memory as a cache beside a database which costs nothing, so that what is
-// missing is put in and counts as fetched.
+// bounded memory as a cache. What it lacks then comes from a store on disk in the same
+// memory, as a user has it, or from the bench, which is a bound: no database costs nothing.
+// It is put in and counts as fetched.
 type memcachedStore struct {
 	rig     *rig
-	behind  *corpus // the database; nil if everything is in memcached
+	name    string
+	disk    *grpcStore // nil for none
+	made    *corpus    // what the bench fills in from; nil if memcached has everything, or there is a disk
 	server  *process
 	address string
 }
@@ -32,6 +35,9 @@ const memcachedMegabytes = 12288
 // memcachedShare is the per cent of a bounded memory that its items get; the table of
 // keys and the connections need the rest.
 const memcachedShare = 80
+
+// memcachedDiskShare is that where a store on disk shares the memory.
+const memcachedDiskShare = 50
 
 // memcachedLoaders fill it together.
 const memcachedLoaders = 8
@@ -52,11 +58,19 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 		return nil, err
 	}
 	megabytes := memcachedMegabytes
-	if s.rig.memory > 0 {
+	switch {
+	case s.disk != nil:
+		if _, err := s.disk.load(ctx, c); err != nil {
+			return nil, err
+		}
+		if s.rig.memory > 0 {
+			megabytes = int(s.rig.memory >> 20 * memcachedDiskShare / 100)
+		}
+	case s.rig.memory > 0:
 		megabytes = int(s.rig.memory >> 20 * memcachedShare / 100)
-		s.behind = c
+		s.made = c
 	}
-	if s.server, err = s.rig.start(command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", "16m", "-t", "2"); err != nil {
+	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", "16m", "-t", "2"); err != nil {
 		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {
@@ -95,51 +109,92 @@ func memcachedKey(id string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *memcachedStore) processes() []*process { return []*process{s.server} }
-func (s *memcachedStore) stop() error           { return s.server.stop() }
+func (s *memcachedStore) processes() []*process {
+	all := []*process{s.server}
+	if s.disk != nil {
+		all = append(all, s.disk.processes()...)
+	}
+	return all
+}
+
+func (s *memcachedStore) stop() error {
+	err := s.server.stop()
+	if s.disk != nil {
+		err = errors.Join(err, s.disk.stop())
+	}
+	return err
+}
 
 type memcachedClient struct {
 	*memcache.Client
-	behind *corpus
+	behind client // what is missing comes from it; nil if nothing is
 	missed *atomic.Int64
 }
 
-func (s *memcachedStore) client(callers int) (client, error) {
-	c := memcache.New(s.address)
+func (s *memcachedStore) client(callers int) (_ client, err error) {
+	c := memcachedClient{Client: memcache.New(s.address), missed: new(atomic.Int64)}
 	c.MaxIdleConns = callers
 	c.Timeout = memcachedTimeout
-	return memcachedClient{c, s.behind, new(atomic.Int64)}, nil
+	switch {
+	case s.disk != nil:
+		c.behind, err = s.disk.client(callers)
+	case s.made != nil:
+		c.behind = madeClient{s.made}
+	}
+	return c, err
 }
+
+// madeClient is a database that costs nothing.
+type madeClient struct{ corpus *corpus }
+
+func (c madeClient) get(_ context.Context, dst []byte, id string) ([]byte, error) {
+	n, ok := c.corpus.number(id)
+	if !ok {
+		return dst, fmt.Errorf("there is no %s", id)
+	}
+	return c.corpus.line(dst, n), nil
+}
+
+func (c madeClient) getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error {
+	for i, id := range ids {
+		document, err := c.get(ctx, nil, id)
+		if err != nil {
+			return err
+		}
+		if err := fn(i, document); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (madeClient) close() error { return nil }
 
 // misses is how many documents were not in memcached so far.
 func (c memcachedClient) misses() int64 { return c.missed.Load() }
 
-// fill puts a document in that was missing.
-func (c memcachedClient) fill(id string) (*memcache.Item, error) {
-	if c.behind == nil {
-		return nil, fmt.Errorf("memcached has no %s", id)
-	}
-	n, ok := c.behind.number(id)
-	if !ok {
-		return nil, fmt.Errorf("there is no %s", id)
-	}
+// put puts a document in that was missing.
+func (c memcachedClient) put(id string, document []byte) error {
 	c.missed.Add(1)
-	item := &memcache.Item{Key: memcachedKey(id), Value: c.behind.line(nil, n)}
-	return item, c.Set(item)
+	return c.Set(&memcache.Item{Key: memcachedKey(id), Value: document})
 }
 
-func (c memcachedClient) get(_ context.Context, dst []byte, id string) ([]byte, error) {
+func (c memcachedClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	item, err := c.Get(memcachedKey(id))
-	if errors.Is(err, memcache.ErrCacheMiss) {
-		item, err = c.fill(id)
+	if err == nil {
+		return append(dst, item.Value...), nil
 	}
-	if err != nil {
+	if !errors.Is(err, memcache.ErrCacheMiss) || c.behind == nil {
 		return dst, err
 	}
-	return append(dst, item.Value...), nil
+	start := len(dst)
+	if dst, err = c.behind.get(ctx, dst, id); err != nil {
+		return dst, err
+	}
+	return dst, c.put(id, dst[start:])
 }
 
-func (c memcachedClient) getMany(_ context.Context, ids []string, fn func(i int, document []byte) error) error {
+func (c memcachedClient) getMany(ctx context.Context, ids []string, fn func(i int, document []byte) error) error {
 	keys := make([]string, len(ids))
 	for i, id := range ids {
 		keys[i] = memcachedKey(id)
@@ -148,18 +203,36 @@ func (c memcachedClient) getMany(_ context.Context, ids []string, fn func(i int,
 	if err != nil {
 		return err
 	}
+	var missing []string
+	var at []int
 	for i, key := range keys {
 		item := items[key]
 		if item == nil {
-			if item, err = c.fill(ids[i]); err != nil {
-				return err
-			}
+			missing, at = append(missing, ids[i]), append(at, i)
+			continue
 		}
 		if err := fn(i, item.Value); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(missing) == 0 {
+		return nil
+	}
+	if c.behind == nil {
+		return fmt.Errorf("memcached has no %s", missing[0])
+	}
+	return c.behind.getMany(ctx, missing, func(i int, document []byte) error {
+		if err := c.put(missing[i], document); err != nil {
+			return err
+		}
+		return fn(at[i], document)
+	})
 }
 
-func (c memcachedClient) close() error { return c.Close() }
+func (c memcachedClient) close() error {
+	err := c.Close()
+	if c.behind != nil {
+		err = errors.Join(err, c.behind.close())
+	}
+	return err
+}

@@ -30,7 +30,7 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.server, err = s.rig.start(command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
+	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
 		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {

@@ -21,9 +21,9 @@ import (
 // rig is where stores live: a directory, and our own commands, built.
 type rig struct {
 	dir    string
-	bin    string // empty until needed
-	memory int64  // bytes that the servers of a store may have, in a cgroup; 0 is no bound
-	groups []string
+	bin    string            // empty until needed
+	memory int64             // bytes that the servers of a store may have together, in a cgroup; 0 is no bound
+	groups map[string]string // the cgroup of each store
 }
 
 // stop removes what start has made, when all servers have ended.
@@ -43,18 +43,34 @@ type process struct {
 	err    error         // how it did
 }
 
-// start runs a server, whose memory may be bounded.
-func (r *rig) start(name string, args ...string) (*process, error) {
+// start runs a server of a store. Where memory is bounded all servers of the store share
+// its bound, those that have ended too: what they have read is in memory still.
+func (r *rig) start(store, name string, args ...string) (*process, error) {
 	called := name
 	if r.memory > 0 {
-		group, err := cgroup.Make(r.memory)
+		group, err := r.group(store)
 		if err != nil {
 			return nil, err
 		}
-		r.groups = append(r.groups, group)
 		name, args = cgroup.Command(group, name, args...)
 	}
 	return r.startWith(func(*exec.Cmd) {}, filepath.Base(called), name, args...)
+}
+
+// group is the cgroup of a store, which is made the first time.
+func (r *rig) group(store string) (string, error) {
+	if group, ok := r.groups[store]; ok {
+		return group, nil
+	}
+	group, err := cgroup.Make(r.memory)
+	if err != nil {
+		return "", err
+	}
+	if r.groups == nil {
+		r.groups = map[string]string{}
+	}
+	r.groups[store] = group
+	return group, nil
 }
 
 // startWith runs a command that is prepared in a way of its own.

@@ -45,10 +45,13 @@ var stores = map[string]func(*rig) store{
 	"docstore-grpc": func(r *rig) store {
 		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-grpc", codec: "s2"}, overGRPC: true}
 	},
-	"memcached":   func(r *rig) store { return &memcachedStore{rig: r} },
+	"memcached": func(r *rig) store { return &memcachedStore{rig: r, name: "memcached"} },
+	"memcached+pebble": func(r *rig) store {
+		return &memcachedStore{rig: r, name: "memcached+pebble", disk: &grpcStore{rig: r, name: "memcached+pebble"}}
+	},
 	"go-redis":    func(r *rig) store { return &redisStore{rig: r, open: openGoRedis} },
 	"rueidis":     func(r *rig) store { return &redisStore{rig: r, open: openRueidis} },
-	"grpc+pebble": func(r *rig) store { return &grpcStore{rig: r} },
+	"grpc+pebble": func(r *rig) store { return &grpcStore{rig: r, name: "grpc+pebble"} },
 	"postgresql":  func(r *rig) store { return &postgresStore{rig: r} },
 }
 

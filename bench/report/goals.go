@@ -232,6 +232,10 @@ func documents(text string, want float64, phase, ours string, rivals ...string) 
 	return goal{issue: "I", text: text, want: want, format: times, figure: beats("documents", phase, "documents/s", ours, rivals...)}
 }
 
+func scarce(text, rival string) goal {
+	return goal{issue: "I", text: "a tenth of the documents in memory, zipfian, " + text, want: 0.9, format: times, figure: beats("scarce", "64 callers, batches of 1, zipfian", "documents/s", "docstore", rival)}
+}
+
 var documentGoals = []goal{
 	documents("64 callers one at a time, to memcached with gomemcache", 2.5, oneByOne, "docstore", "memcached"),
 	documents("64 callers one at a time, to Redis with go-redis", 2.5, oneByOne, "docstore", "go-redis"),
@@ -242,6 +246,7 @@ var documentGoals = []goal{
 	documents("64 callers one at a time, to grpc-go + Pebble", 5, oneByOne, "docstore", "grpc+pebble"),
 	documents("batches of 50, to memcached", 1, by50, "docstore", "memcached"),
 	documents("batches of 50, codec none, to Redis' MGET", 0.8, by50, "docstore-none", "go-redis", "rueidis"),
-	{issue: "I", text: "a tenth of the documents in memory, zipfian, to memcached", want: 0.9, format: times, figure: beats("scarce", "64 callers, batches of 1, zipfian", "documents/s", "docstore", "memcached")},
+	scarce("to memcached refilled from memory", "memcached"),
+	scarce("to memcached before a store on disk", "memcached+pebble"),
 	{issue: "I", text: "reads while 8,500 documents/s arrive in segments, by reads alone", want: 0.9, format: times, figure: kept("arrivals", "docstore", oneByOne+", beside arrivals", oneByOne)},
 }

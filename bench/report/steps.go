@@ -131,7 +131,7 @@ var steps = []step{
 		tiny: "-made 500 -rounds 1 -duration 200ms", quick: "-made 200000 -rounds 5 -duration 2s", full: "-made 5000000 -rounds 7 -duration 10s",
 	},
 	{
-		name: "scarce", program: "docbench", args: "-stores docstore,memcached -callers 64 -batch 1 -distribution zipfian,uniform",
+		name: "scarce", program: "docbench", args: "-stores docstore,memcached,memcached+pebble -callers 64 -batch 1 -distribution zipfian,uniform",
 		tiny:  "-made 500 -rounds 1 -duration 20ms -memory_limit 134217728",
 		quick: "-made 1300000 -rounds 3 -duration 2s -warmup 4s -memory_limit 134217728",
 		full:  "-made 5000000 -rounds 5 -duration 10s -warmup 60s -memory_limit 536870912",
