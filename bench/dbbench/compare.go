@@ -85,7 +85,7 @@ func (s settings) report(all []result, in measured) {
 
 // printTable prints medians.
 func (s settings) printTable(in measured) {
-	fmt.Printf("# %d entries of %d + %d bytes, seed %d, %d rounds; medians in ops/s (least-greatest)\n",
+	fmt.Printf("# %d entries of %d + %d bytes, seed %d, rounds: %d; medians in ops/s (least-greatest)\n",
 		s.num, s.keyBytes, s.valueBytes, s.seed, s.rounds)
 	anonymous := map[string]int64{}
 	for _, phase := range s.phases {

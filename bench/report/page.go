@@ -68,7 +68,7 @@ func (p *page) head() {
 		all, first.Format("2006-01-02 15:04"), last.Format("2006-01-02 15:04 UTC"), strings.Join(commits, ", "), strings.Join(machines, "; "))
 	p.printf("| results | %d, each one contestant in one phase of one round |\n", len(p.set.all))
 	for _, w := range sortedKeys(warnings) {
-		p.printf("| **warning** | %s: %d results |\n", w, warnings[w])
+		p.printf("| **warning** | %s: %d of %d results |\n", w, warnings[w], len(p.set.all))
 	}
 	p.printf("\n`%s`\n\n%s\n", reportCommand(size), strings.TrimSpace(reading))
 }

@@ -154,7 +154,7 @@ func run(args []string) (err error) {
 	if s.serve != "" {
 		return serveChild(s.serve)
 	}
-	fmt.Printf("%s, %s, commit %s; %d rounds of %v, medians\n",
+	fmt.Printf("%s, %s, commit %s; rounds: %d of %v, medians\n",
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), s.rounds, s.duration)
 	for _, warning := range machine.BuildWarnings() {
 		fmt.Println("WARNING:", warning)

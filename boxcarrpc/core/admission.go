@@ -18,9 +18,9 @@ type Rate struct {
 
 // Bounds of a Rate.
 const (
-	MaxRate  = 1e9 // a second
-	MinRate  = 1.0 / 3600
-	MaxBurst = 1 << 20 // requests
+	MaxRate  = 1e9        // a second
+	MinRate  = 1.0 / 3600 // one an hour
+	MaxBurst = 1 << 20    // requests
 )
 
 // NewRate makes a rate of perSecond requests, within MinRate and MaxRate, and a
@@ -29,7 +29,7 @@ const (
 func NewRate(perSecond float64, burst int) (Rate, error) {
 	switch {
 	case !(perSecond >= MinRate && perSecond <= MaxRate):
-		return Rate{}, fmt.Errorf("a rate of %v a second: it must be within %v and %v", perSecond, MinRate, MaxRate)
+		return Rate{}, fmt.Errorf("a rate of %v a second: it must be within 1 an hour and %.0f a second", perSecond, MaxRate)
 	case burst < 1 || burst > MaxBurst:
 		return Rate{}, fmt.Errorf("a burst of %d: it must be within 1 and %d", burst, MaxBurst)
 	}

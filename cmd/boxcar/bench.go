@@ -198,7 +198,7 @@ func (b *benchFlags) what(ids []string) string {
 	if ids == nil {
 		return "echoes of " + cli.FormatBytes(int64(b.size))
 	}
-	return fmt.Sprintf("%s ids of collection %s", cli.FormatCount(int64(len(ids))), b.collection)
+	return fmt.Sprintf("%s of collection %s", cli.FormatCountOf(int64(len(ids)), "id", "ids"), b.collection)
 }
 
 // target makes the calls that are measured.

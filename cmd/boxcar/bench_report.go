@@ -73,8 +73,9 @@ func (r report) print(out *cli.Output, asJSON bool) {
 	if r.Rate > 0 {
 		loop = fmt.Sprintf("%.6g calls/s due", r.Rate)
 	}
-	out.Printf("%s: %s, %d callers, %d slots, servers: %d\n", r.What, loop, r.Callers, r.Slots, r.Servers)
-	out.Printf("%s calls in %s, %s/s; %s failed", cli.FormatCount(r.Calls), r.Elapsed.Round(time.Millisecond),
+	out.Printf("%s: %s, %s, %s, servers: %d\n", r.What, loop, cli.FormatCountOf(int64(r.Callers), "caller", "callers"),
+		cli.FormatCountOf(int64(r.Slots), "slot", "slots"), r.Servers)
+	out.Printf("%s in %s, %s/s; %s failed", cli.FormatCountOf(r.Calls, "call", "calls"), r.Elapsed.Round(time.Millisecond),
 		cli.FormatCount(int64(r.PerSec)), cli.FormatCount(r.Failed))
 	if r.NotFound > 0 {
 		out.Printf("; %s not found", cli.FormatCount(r.NotFound))
@@ -88,10 +89,10 @@ func (r report) print(out *cli.Output, asJSON bool) {
 	_, _ = table.Write([]byte(strings.Join(rows, "\n") + "\n")) // out keeps the error
 	_ = table.Flush()
 	if r.Busy > 0 && r.Rate > 0 {
-		out.Printf("\n%s calls were due while all callers were busy\n", cli.FormatCount(r.Busy))
+		out.Printf("\n%s due while all callers were busy\n", cli.FormatCountOf(r.Busy, "call was", "calls were"))
 	}
 	if r.Unsent > 0 {
-		out.Printf("\n%s calls were due but never sent: the callers could not keep up\n", cli.FormatCount(r.Unsent))
+		out.Printf("\n%s due but never sent: the callers could not keep up\n", cli.FormatCountOf(r.Unsent, "call was", "calls were"))
 	}
 	if len(r.Errors) > 0 {
 		out.Printf("\nfailures:\n")

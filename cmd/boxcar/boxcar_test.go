@@ -234,9 +234,25 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	lines := strings.Split(r.stdout, "\n")
 	// The command may have a slot of its own.
-	require.Regexp(t, "^"+address+` \(.*\): [12] slots, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
+	require.Regexp(t, "^"+address+` \(.*\): [12] slots?, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
 	require.Regexp(t, `^slot +client +address +age +requests +errors +state$`, lines[1])
 	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +0 +free$`, lines[2])
+}
+
+// TestSlotsOfThoseThatAnswer asks a server that is down, too.
+func TestSlotsOfThoseThatAnswer(t *testing.T) {
+	queueDir := newQueue(t, map[string]string{"a": "{}"})
+	first, last := serve(t, queueDir), serve(t, queueDir)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	down := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	r := run(t.Context(), "", "slots", "--servers", first+","+down+","+last, "--timeout", "1s", "--log-level", "ERROR")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Regexp(t, "(?m)^"+first+` \(`, r.stdout)
+	require.Regexp(t, "(?m)^"+last+` \(`, r.stdout)
+	require.NotContains(t, r.stdout, down)
+	require.Regexp(t, "^boxcar: "+down+": no server .*\n$", r.stderr)
 }
 
 // holdSlot holds a slot until the test ends, as client "holder".
@@ -284,7 +300,7 @@ func TestDrainGivesUp(t *testing.T) {
 	<-entered
 	r := run(t.Context(), "", "drain", "--servers", address, "--timeout", "300ms")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "boxcar: "+address+" still has 1 slots given out and 1 requests in flight after 300ms, and goes on draining; see boxcar slots\n", r.stderr)
+	require.Equal(t, "boxcar: "+address+" still has 1 slot given out and 1 request in flight after 300ms, and goes on draining; see boxcar slots\n", r.stderr)
 	cancel()
 	<-ended
 	r = run(t.Context(), "", "drain", "--servers", address)

@@ -70,8 +70,8 @@ func (o *operation) awaitDrained(ctx context.Context, env *cli.Env, server strin
 		case slots == 0 && b.InFlight == 0:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s still has %d slots given out and %d requests in flight after %s, and goes on draining; see boxcar slots",
-				server, slots, b.InFlight, o.timeout)
+			return fmt.Errorf("%s still has %s given out and %s in flight after %s, and goes on draining; see boxcar slots", server,
+				cli.FormatCountOf(int64(slots), "slot", "slots"), cli.FormatCountOf(int64(b.InFlight), "request", "requests"), o.timeout)
 		}
 		select {
 		case <-time.After(drainPoll):

@@ -130,13 +130,18 @@ func (m *multiGet) print(id string, document []byte, err error) {
 	m.out.Write(m.line)
 }
 
+// couldNotFetch is the error that some of all documents could not be fetched.
+func couldNotFetch(some, all int) error {
+	return fmt.Errorf("%d of %s could not be fetched", some, cli.FormatCountOf(int64(all), "document", "documents"))
+}
+
 // finish returns how all of it went.
 func (m *multiGet) finish(err error) error {
 	if flushErr := m.out.Flush(); err == nil {
 		err = flushErr
 	}
 	if err == nil && m.failed > 0 {
-		err = fmt.Errorf("%d of %d documents could not be fetched", m.failed, m.asked)
+		err = couldNotFetch(m.failed, m.asked)
 	}
 	return err
 }

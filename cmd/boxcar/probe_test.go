@@ -62,7 +62,7 @@ func TestProbe(t *testing.T) {
 	r := run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs")
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Regexp(t, `(?m)^`+address+` +\d+\.\d+ ms +\d+\.\d+ ms +-?\d+h\S+ old +0 B +well$`, r.stdout)
-	require.Contains(t, r.stdout, "\nwell: 1 of 1 servers\n")
+	require.Contains(t, r.stdout, "\nwell: 1 of 1 server\n")
 
 	r = run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--json", "--append", "cat; echo no room >&2; exit 3")
 	require.Equal(t, cli.ExitFailure, r.status)
@@ -74,10 +74,10 @@ func TestProbe(t *testing.T) {
 
 	r = run(t.Context(), "", "probe", "--servers", address, "--collection", "resumes")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.stderr, "them: 1 of 1 servers: "+address+": ")
+	require.Contains(t, r.stderr, "them: 1 of 1 server: "+address+": ")
 	require.Contains(t, r.stderr, "resumes")
 	r = run(t.Context(), "", "probe", "--servers", "127.0.0.1:1", "--collection", "jobs", "--timeout", "500ms")
-	require.Contains(t, r.stderr, "me: none of 1 servers can be reached from here")
+	require.Contains(t, r.stderr, "me: none of 1 server can be reached from here")
 	r = run(t.Context(), "", "probe", "--servers", "file:/nowhere/servers", "--collection", "jobs", "--timeout", "500ms")
 	require.Contains(t, r.stderr, "me: the list of servers cannot be had: ")
 	require.Equal(t, cli.ExitUsage, run(t.Context(), "", "probe", "--collection", "jobs", "--timeout", "0s").status)

@@ -73,17 +73,17 @@ func (f *findings) conclude() {
 	case all == 0:
 		f.Whose, f.Verdict = "them", "no server is listed at present"
 	case unreachable == all:
-		f.Whose, f.Verdict = "me", fmt.Sprintf("none of %d servers can be reached from here (%s); try it on another machine: if they answer there, "+
-			"this one's network, names or certificates are at fault", all, f.Servers[0].Unreachable)
+		f.Whose, f.Verdict = "me", fmt.Sprintf("none of %s can be reached from here (%s); try it on another machine: if they answer there, "+
+			"this one's network, names or certificates are at fault", serversOf(all), f.Servers[0].Unreachable)
 	case f.AppendError != "":
 		f.Whose, f.Verdict = "ingest", "the canary could not be appended: "+f.AppendError
 	case f.Wrote && arrived == 0 && f.allOtherwiseWell():
 		f.Whose, f.Verdict = "ingest", "the canary was appended and has reached no server, and none has anything left to read; "+
 			"look at the updater and its log, and at docstore-sync, which copies to all of them"
 	case len(bad) > 0:
-		f.Whose, f.Verdict = "them", fmt.Sprintf("%d of %d servers: %s", len(bad), all, strings.Join(bad, "; "))
+		f.Whose, f.Verdict = "them", fmt.Sprintf("%d of %s: %s", len(bad), serversOf(all), strings.Join(bad, "; "))
 	default:
-		f.Verdict = fmt.Sprintf("%d of %d servers", all, all)
+		f.Verdict = fmt.Sprintf("%d of %s", all, serversOf(all))
 		if f.Wrote {
 			slowest := slices.MaxFunc(f.Servers, func(a, b probed) int { return cmp.Compare(a.FreshSeconds, b.FreshSeconds) })
 			f.Verdict += fmt.Sprintf("; the canary was appended in %.2f s, and served by the last, %s, after %.2f s", f.AppendSeconds, slowest.Server, slowest.FreshSeconds)
@@ -122,3 +122,5 @@ func (f *findings) stateOf(s *probed, furthest position) string {
 	}
 	return "the canary is not here, and there is nothing left to read"
 }
+
+func serversOf(n int) string { return cli.FormatCountOf(int64(n), "server", "servers") }

@@ -74,7 +74,7 @@ func (s *scan) run(ctx context.Context, env *cli.Env, client *docservice.Client)
 		err = flushErr
 	}
 	if err == nil && s.failed > 0 {
-		err = fmt.Errorf("%d of %d documents could not be fetched", s.failed, s.shown)
+		err = couldNotFetch(s.failed, s.shown)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func TestCommandsOverTLS(t *testing.T) {
 		"this server speaks TLS only":     {"--token-file", token},
 		"is one running there, and servi": {"--insecure"},
 	} {
-		r := run(t.Context(), "", append([]string{"slots", "--servers", address, "--timeout", "300ms"}, args...)...)
+		r := run(t.Context(), "", append([]string{"slots", "--servers", address, "--timeout", "1s"}, args...)...)
 		require.Equal(t, cli.ExitFailure, r.status, args)
 		require.Contains(t, r.stderr, want)
 		require.NotContains(t, r.stderr, testToken)

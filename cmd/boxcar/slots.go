@@ -20,7 +20,8 @@ func newSlots(env *cli.Env) *cobra.Command {
 		Long: `Slots asks each server for its board: every slot that is given out, the client
 that holds it, for how long, how many requests it has carried, and how many of these
 were answered with an error. A slot that the command has leased in passing may be
-among them.`,
+among them. A server that does not answer does not keep it from asking the others;
+the exit status is 1 then.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
@@ -30,16 +31,20 @@ among them.`,
 				return err
 			}
 			out := cli.NewOutput(env.Stdout)
+			var failed []error
 			for _, server := range servers {
 				board, err := o.ask(command.Context(), env, server, boxcarrpc.MethodBoard)
-				if err != nil {
-					return errors.Join(out.Flush(), err)
+				if err == nil {
+					err = printBoard(out, server, board)
+				} else {
+					err = fmt.Errorf("%s: %w", server, err)
 				}
-				if err := printBoard(out, server, board); err != nil {
-					return err
+				failed = append(failed, err)
+				if command.Context().Err() != nil || out.Err() != nil {
+					break
 				}
 			}
-			return out.Flush()
+			return errors.Join(append(failed, out.Flush())...)
 		},
 	}
 	o.addFlags(command, 5*time.Second, "longest to wait for an answer of each")
@@ -51,8 +56,8 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 	if b.Draining {
 		draining = "draining, "
 	}
-	out.Printf("%s (%s): %s%d slots, lowest free %d, %d requests in flight, %d of them streams\n",
-		server, b.Name, draining, len(b.Slots)+b.More, b.LowestFree, b.InFlight, b.Streams)
+	out.Printf("%s (%s): %s%s, lowest free %d, %s in flight, %d of them streams\n", server, b.Name, draining,
+		cli.FormatCountOf(int64(len(b.Slots)+b.More), "slot", "slots"), b.LowestFree, cli.FormatCountOf(int64(b.InFlight), "request", "requests"), b.Streams)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
 	rows := []byte("slot\tclient\taddress\tage\trequests\terrors\tstate\n")
 	for _, s := range b.Slots {

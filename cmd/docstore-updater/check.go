@@ -53,9 +53,9 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 	for _, damage := range report.Damage {
 		out.Printf("damaged: %s\n", damage)
 	}
-	out.Printf("%s segments, %s blocks, %s documents, %s deletes, %s verified\n",
-		cli.FormatCount(int64(report.Segments)), cli.FormatCount(report.Blocks), cli.FormatCount(report.Documents),
-		cli.FormatCount(report.Deletes), cli.FormatBytes(report.Bytes))
+	out.Printf("%s, %s, %s, %s, %s verified\n",
+		cli.FormatCountOf(int64(report.Segments), "segment", "segments"), cli.FormatCountOf(report.Blocks, "block", "blocks"),
+		cli.FormatCountOf(report.Documents, "document", "documents"), cli.FormatCountOf(report.Deletes, "delete", "deletes"), cli.FormatBytes(report.Bytes))
 	if report.Lost > 0 {
 		out.Printf("%s of the documents were lost before a repair and are unavailable\n", cli.FormatCount(report.Lost))
 	}
@@ -69,8 +69,8 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 		return err
 	}
 	if damaged, missing := len(report.Damage)+report.Unlisted, len(report.Missing); damaged+missing > 0 {
-		return fmt.Errorf("%s is damaged in %d places and lacks %d segments; copy these segments from where they are whole, or, at the source, see repair --help",
-			dir, damaged, missing)
+		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from where they are whole, or, at the source, see repair --help",
+			dir, cli.FormatCountOf(int64(damaged), "place", "places"), cli.FormatCountOf(int64(missing), "segment", "segments"))
 	}
 	return nil
 }

@@ -91,10 +91,10 @@ func compact(ctx context.Context, env *cli.Env, dir string, quiet bool, opts *qu
 	report, err := queue.Compact(ctx, dir, opts)
 	meter.Finish()
 	out := cli.NewOutput(env.Stdout)
-	out.Printf("%d segments rewritten into %d: %s became %s\n", report.Replaced, report.Rewrites,
+	out.Printf("%s rewritten into %d: %s became %s\n", cli.FormatCountOf(int64(report.Replaced), "segment", "segments"), report.Rewrites,
 		cli.FormatBytes(report.BytesBefore), cli.FormatBytes(report.BytesAfter))
 	if opts.DeleteOriginals {
-		out.Printf("%d replaced files removed: %s\n", report.Deleted, cli.FormatBytes(report.DeletedBytes))
+		out.Printf("%s removed: %s\n", cli.FormatCountOf(int64(report.Deleted), "replaced file", "replaced files"), cli.FormatBytes(report.DeletedBytes))
 	}
 	if err != nil {
 		return cannotOpen(dir, err)

@@ -54,7 +54,7 @@ func TestErase(t *testing.T) {
 	require.Contains(t, r.lastLine(), "segment 1 of "+dir)
 	ok(t, "", "seal", "--queue", dir)
 	require.Contains(t, ok(t, "", append(flags[:5:5], "--erase-deleted-older-than", "1h")...).stdout, "0 segments rewritten")
-	require.Contains(t, ok(t, "", flags...).stdout, "1 segments rewritten")
+	require.Contains(t, ok(t, "", flags...).stdout, "1 segment rewritten")
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	for _, name := range names {

@@ -88,7 +88,7 @@ func (d *dumper) run(ctx context.Context) error {
 		return fmt.Errorf("reading the queue %s: %w", d.dir, err)
 	}
 	if d.leftOut > 0 {
-		return fmt.Errorf("%d entries of %s were left out, see above", d.leftOut, d.dir)
+		return fmt.Errorf("left out, see above: %s of %s", cli.FormatCountOf(d.leftOut, "entry", "entries"), d.dir)
 	}
 	return nil
 }

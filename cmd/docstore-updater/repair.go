@@ -123,15 +123,15 @@ func printRepaired(out *cli.Output, file queue.RepairedFile, dryRun bool) {
 	default:
 		out.Printf("%s: damaged", file.Path)
 	}
-	parts := []string{fmt.Sprintf("%s entries kept", cli.FormatCount(file.Kept))}
+	parts := []string{cli.FormatCountOf(file.Kept, "entry kept", "entries kept")}
 	if file.LostDocuments > 0 {
-		parts = append(parts, fmt.Sprintf("%s documents lost", cli.FormatCount(file.LostDocuments)))
+		parts = append(parts, cli.FormatCountOf(file.LostDocuments, "document lost", "documents lost"))
 	}
 	if file.LostRanges > 0 {
-		parts = append(parts, fmt.Sprintf("%d places lost without ids", file.LostRanges))
+		parts = append(parts, cli.FormatCountOf(int64(file.LostRanges), "place lost without ids", "places lost without ids"))
 	}
 	if file.UnprovenExpiries > 0 {
-		parts = append(parts, fmt.Sprintf("%s expiries kept from damaged bytes", cli.FormatCount(file.UnprovenExpiries)))
+		parts = append(parts, cli.FormatCountOf(file.UnprovenExpiries, "expiry kept from damaged bytes", "expiries kept from damaged bytes"))
 	}
 	verb := "holds it now"
 	if dryRun {

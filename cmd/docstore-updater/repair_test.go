@@ -32,7 +32,7 @@ func TestRepair(t *testing.T) {
 	require.Contains(t, r.lastLine(), "repair")
 
 	dry := ok(t, "", "repair", "--queue", dir, "--dry-run")
-	require.Contains(t, dry.stdout, "0000000001-0000000001.0001.seg would hold it: 1 entries kept, 1 documents lost\n")
+	require.Contains(t, dry.stdout, "0000000001-0000000001.0001.seg would hold it: 1 entry kept, 1 document lost\n")
 	require.Contains(t, dry.stdout, "nothing was changed")
 	require.Contains(t, dry.stderr, "segments can be repaired")
 	require.NotContains(t, dry.stderr, "segments repaired")
@@ -42,7 +42,7 @@ func TestRepair(t *testing.T) {
 	require.Contains(t, r.stdout, `lost: document "b" at 1/128/1`+"\n")
 	require.Contains(t, r.stdout, "lost: all from 2/0/0 to before 3/0/0\n")
 	require.Contains(t, r.stdout, "0000000001.seg: damaged; ")
-	require.Contains(t, r.stdout, "0000000001-0000000001.0001.seg holds it now: 1 entries kept, 1 documents lost\n")
+	require.Contains(t, r.stdout, "0000000001-0000000001.0001.seg holds it now: 1 entry kept, 1 document lost\n")
 	require.Contains(t, r.stdout, "0000000002.seg: missing; ")
 	require.Contains(t, r.stderr, "deletes and newer versions")
 	require.FileExists(t, first+".damaged")

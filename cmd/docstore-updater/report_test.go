@@ -135,7 +135,7 @@ func leaveOpen(t *testing.T, lines string) string {
 func TestCheck(t *testing.T) {
 	queueDir := t.TempDir()
 	ok(t, someLines, "append", "--queue", queueDir, "--codec", "none")
-	require.Regexp(t, `^1 segments, 1 blocks, 2 documents, 1 deletes, \d+ B verified\n$`, ok(t, "", "check", "--queue", queueDir).stdout)
+	require.Regexp(t, `^1 segment, 1 block, 2 documents, 1 delete, \d+ B verified\n$`, ok(t, "", "check", "--queue", queueDir).stdout)
 
 	segments, err := filepath.Glob(filepath.Join(queueDir, "*.seg"))
 	require.NoError(t, err)
@@ -151,13 +151,13 @@ func TestCheck(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "damaged: ")
 	require.Contains(t, r.stdout, segments[0])
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 places and lacks 0 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 place and lacks 0 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
 
 	r = run(t.Context(), nil, "dump", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Equal(t, `{"id":"a","x":1}`+"\n"+`{"id":"a","_delete":true}`+"\n", r.stdout)
 	require.Contains(t, r.stderr, `"msg":"left out","id":"b"`)
-	require.Equal(t, "docstore-updater: 1 entries of "+queueDir+" were left out, see above", r.lastLine())
+	require.Equal(t, "docstore-updater: left out, see above: 1 entry of "+queueDir, r.lastLine())
 }
 
 func TestCheckNamesMissingSegments(t *testing.T) {
@@ -169,7 +169,7 @@ func TestCheckNamesMissingSegments(t *testing.T) {
 	r := run(t.Context(), nil, "check", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "missing: segment 2\n")
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segment; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
 }
 
 // TestDumpIsTakenBackWhole fills a queue as other programs may, and as append

@@ -182,6 +182,9 @@ func TestFormat(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
 		require.Equal(t, want, FormatCount(n))
 	}
+	for n, want := range map[int64]string{0: "0 entries", 1: "1 entry", 2: "2 entries", 1000: "1,000 entries"} {
+		require.Equal(t, want, FormatCountOf(n, "entry", "entries"))
+	}
 }
 
 type brokenWriter struct{}

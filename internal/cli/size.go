@@ -72,3 +72,11 @@ func FormatCount(n int64) string {
 	}
 	return sign + digits
 }
+
+// FormatCountOf writes a number of things by their name for one and for several.
+func FormatCountOf(n int64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return FormatCount(n) + " " + several
+}
