@@ -5,7 +5,7 @@ package lsm
 // longer than naming a table in the manifest does (20 to 80 ms of 30 to 100 where
 // other tables are being written).
 type leftovers struct {
-	logs    []*logFile // to be closed and removed
+	logs    []*logFile // to be closed and removed, or one of them kept
 	paths   []string   // to be removed
 	filters bool       // what is known of filters has to be saved
 }
@@ -24,11 +24,7 @@ func (db *DB) cleanUp() error {
 	left := db.mu.leftovers
 	db.mu.leftovers = leftovers{}
 	db.mu.Unlock()
-	db.closeLogs(left.logs)
-	for _, log := range left.logs {
-		left.paths = append(left.paths, log.path)
-	}
-	for _, path := range left.paths {
+	for _, path := range append(left.paths, db.closeLogs(left.logs)...) {
 		if err := db.env.fs.Remove(path); err != nil {
 			db.env.logger.Warn("a file could not be removed", "path", path, "error", err)
 		}
@@ -39,12 +35,18 @@ func (db *DB) cleanUp() error {
 	return nil
 }
 
-func (db *DB) closeLogs(logs []*logFile) {
+// closeLogs closes logs, but for one that is kept, and returns what is to be removed.
+func (db *DB) closeLogs(logs []*logFile) (paths []string) {
 	db.syncing.Lock()
 	defer db.syncing.Unlock()
 	for _, log := range logs {
+		if db.keepSpare(log) {
+			continue
+		}
 		if err := log.close(); err != nil {
 			db.env.logger.Warn("a log could not be closed", "log", log.path, "error", err)
 		}
+		paths = append(paths, log.path)
 	}
+	return paths
 }

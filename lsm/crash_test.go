@@ -160,6 +160,7 @@ type crashingStore struct {
 	o     Options
 	// So many writes have been begun, have returned, and are durable.
 	begun, acknowledged, synced atomic.Int64
+	reused                      atomic.Int64 // logs whose file was kept for another
 
 	one sync.Mutex
 	r   *rand.Rand
@@ -168,6 +169,9 @@ type crashingStore struct {
 func (c *crashingStore) run() {
 	t, o := c.t, c.o
 	o.FS = vfs.NewFault(c.mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpAppendRestart {
+			c.reused.Add(1)
+		}
 		c.crash(op)
 		return nil
 	})
@@ -188,6 +192,7 @@ func (c *crashingStore) run() {
 	}
 	require.NoError(t, db.WaitIdle(t.Context()))
 	require.NoError(t, db.Close())
+	require.Equal(t, c.o.Durability == ProcessCrash, c.reused.Load() > 0)
 }
 
 // crash opens what each way of a crash at this moment leaves.

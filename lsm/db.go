@@ -48,6 +48,7 @@ type DB struct {
 
 		log        *logFile   // being written; nil until there is something to write
 		logs       []*logFile // with writes that are not in tables, oldest first
+		spare      *spareLog  // for the next log, or nil
 		scratch    Batch      // of Set and Delete
 		nextNumber uint64
 
@@ -181,6 +182,7 @@ func (db *DB) close() error {
 	if db.running {
 		db.mu.leftovers.filters = true
 		_ = db.cleanUp() // it has no errors of its own
+		db.dropSpare()
 	}
 	// Filters are dropped before the mappings that they are loaded from.
 	err = errors.CombineErrors(err, db.filters.Update())

@@ -77,6 +77,7 @@
 //	FILTERS           what look-ups have taught about filters; may be missing
 //	0000000007.table  docs/format/table.md
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
+//	0000000003.spare  what was a log, until the next is written over it; one at most
 //
 // Every byte is under a CRC-32C, or zero. Open verifies the manifest and of each table the
 // index; a block is verified when it is first touched, which is remembered: a page

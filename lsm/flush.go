@@ -118,6 +118,9 @@ func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, ru
 			retry = firstRetry
 			continue
 		}
+		if errors.Is(err, vfs.ErrNoSpace) {
+			db.dropSpare() // what it takes may be all that is missing
+		}
 		db.counters.failures.Add(1)
 		db.env.logger.Error("a "+name+" failed and will be tried again",
 			"dir", db.env.dir, "error", err, "after", retry)

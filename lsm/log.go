@@ -38,10 +38,7 @@ func (db *DB) newLog(recordBytes int) error {
 	number := db.mu.nextNumber
 	db.mu.nextNumber++
 	path := db.env.path(logName(number))
-	writer, err := wal.Create(path, number, &wal.Options{
-		FS:       db.env.fs,
-		Capacity: max(db.memtableBytes(), wal.CapacityFor(recordBytes)),
-	})
+	writer, err := db.createLog(path, number, max(db.memtableBytes(), wal.CapacityFor(recordBytes)))
 	if err != nil {
 		if gone := db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
 			db.mu.nextNumber = number // so that the next attempt fails with the same words

@@ -203,7 +203,8 @@ func orphansOf(m manifest, names []string) (orphans []string) {
 	for _, name := range names {
 		table, isTable := parseName(name, tableSuffix)
 		log, isLog := parseName(name, logSuffix)
-		if isTable && !named[table] || isLog && log < m.firstLog ||
+		_, isSpare := parseName(name, spareSuffix)
+		if isTable && !named[table] || isLog && log < m.firstLog || isSpare ||
 			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
 			orphans = append(orphans, name)
 		}

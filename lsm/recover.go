@@ -61,8 +61,16 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	return nil
 }
 
+// replay reads the log. Beside a writer it may become obsolete meanwhile, and be written
+// over, but not before its name is gone: then the log counts as gone.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
-	return wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
+	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
+	if r.db.options.ReadOnly {
+		if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
+			err = errors.Wrap(gone, "lsm: replay")
+		}
+	}
+	return result, err
 }
 
 // record takes a record of the log.

@@ -15,8 +15,10 @@
 //	})
 //
 // A log is written once, from Create to Close or to the death of the process.
-// It is never opened for appending again and its file is never recycled: what
-// follows goes into the next log, under the next number.
+// It is never opened for appending again: what follows goes into the next log, under
+// the next number. The file of a log that nobody needs any more may become that of
+// a later one, in the same process: Retire erases the header and keeps the rest,
+// Spare.Create begins the next log over it.
 //
 // # Concurrency
 //
@@ -42,11 +44,13 @@
 //
 // Type 1 is a record of the caller. Type 2 is a sync mark: "every byte of this
 // log below the offset in my payload is durable". Type 0 is a record that was
-// never written: space that was allocated and not used reads as zeros.
+// never written: space that was allocated and not used reads as zeros, or as what a
+// log before this one in the same file left there.
 //
 // A CRC-32C covers every byte behind it, to the end of the header or record.
 // Those of records go over the log's random id first, so that the bytes of
-// another log, wherever they may come from, are no records of this one.
+// another log, wherever they may come from, are no records of this one: they have the
+// right CRC if the CRCs of the two ids are equal, one time in four billion.
 // docs/format/wal.md has all of it, byte for byte.
 //
 // # Recovery
@@ -75,6 +79,25 @@
 // A reader beside a live writer takes the first bad record for the end. If it
 // sees a mark that covers that record, it reads the record once more: a record
 // that the writer has finished since is valid by then.
+//
+// # Files used again
+//
+// Whatever pages of a file used again a loss of power takes back to what they were, they
+// hold the end of the log or records of this log. For that
+//
+//   - the header is zeros, durably, before the file may get the name of another
+//     log. So under that name it has the header of that log or none, and never one of
+//     another number, which would be damage. What ends in a zero where a log id never
+//     does was not written to its end: there is no log, whatever lies behind it;
+//   - records are bound to the id of their log;
+//   - a log with a sync mark is not used again. Where the header is lost marks are
+//     taken at their word for the log that they belong to, and one left behind
+//     would vouch for what is gone.
+//
+// The owner takes the log's name away before Retire, and gives the file the name of the
+// next log when Spare.Create has written its header. Whoever has replayed a log
+// beside its writer looks for its name then: if it is gone, the log was obsolete
+// and what he read may be another's.
 //
 // # Limits
 //

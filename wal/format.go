@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 
@@ -66,8 +67,16 @@ var markPattern = []byte{
 
 var order = binary.LittleEndian
 
-// logID is drawn at random for each log.
+// logID is drawn at random for each log. Its last byte, behind which a header has zeros
+// only, is not zero: so a header whose writing was cut short is told from one that was
+// damaged.
 type logID [16]byte
+
+func newLogID() (id logID) {
+	rand.Read(id[:])
+	id[len(id)-1] |= 1
+	return id
+}
 
 // seed is what the CRCs of a log's records start from.
 func (id logID) seed() uint32 { return checksum.Of(id[:]) }
@@ -123,6 +132,10 @@ func putRecordHeader(b []byte, kind byte, sequence uint64, length int) {
 	order.PutUint32(b[recordTypeAt:], uint32(kind)) // and the reserved bytes
 	order.PutUint64(b[recordSequenceAt:], sequence)
 }
+
+// unfinished tells whether what stands in the place of a header was never written to
+// its end. A new file has zeros there, and so has one that Retire has left.
+func unfinished(b []byte) bool { return b[headerReservedAt-1] == 0 }
 
 // decodeMark returns the offset in the payload of a mark that lies at offset at
 // in the log of the given id. A mark can tell only of bytes before itself.

@@ -20,9 +20,9 @@ type Result struct {
 
 	ValidBytes int64 // header, records and marks before the first that is not valid
 	Synced     int64 // the highest offset below which the log is known to be durable
-	// Torn tells that something was written behind the last valid record, or
-	// that there is no valid header. After a clean end there is nothing, or only
-	// space that was never used.
+	// Torn tells that something was written behind the last valid record, be it by
+	// an earlier log in the same file, or that there is no valid header. After a clean
+	// end there is nothing, or only space that was never used.
 	Torn bool
 }
 
@@ -97,7 +97,7 @@ func (r *replay) header(number uint64) (found bool, err error) {
 	switch {
 	case errors.Is(err, ErrNewerVersion):
 		return false, r.wrap(err)
-	case err != nil && allZero(b[headerBytes:]):
+	case err != nil && (unfinished(b) || allZero(b[headerBytes:])):
 		return false, r.noHeader(err)
 	case err != nil:
 		return false, r.corrupt(0, "%s", err)
@@ -110,8 +110,9 @@ func (r *replay) header(number uint64) (found bool, err error) {
 	return true, nil
 }
 
-// noHeader handles a log with neither a valid header nor a first record. It
-// holds nothing, and that is a crash's work unless it was synced once.
+// noHeader handles a log without a valid header that a crash may have left so: what
+// lies behind it was never written or is another log's. It holds nothing, unless it was
+// synced once.
 func (r *replay) noHeader(bad error) error {
 	if err := r.scan(0, nil); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,9 +54,11 @@ func recordBytes(payloadBytes uint64) uint64 {
 // Create makes a new log of the given number. The file must not exist yet. Its
 // directory is not synced: that is up to the caller, before it relies on Sync.
 func Create(name string, number uint64, opts *Options) (*Writer, error) {
-	h := header{number: number, created: time.Now().UnixMilli()}
-	rand.Read(h.id[:])
-	return create(name, h, opts.withDefaults())
+	return create(name, newHeader(number), opts.withDefaults())
+}
+
+func newHeader(number uint64) header {
+	return header{number: number, created: time.Now().UnixMilli(), id: newLogID()}
 }
 
 func create(name string, h header, o Options) (*Writer, error) {
@@ -68,11 +69,19 @@ func create(name string, h header, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "wal: create %s", name)
 	}
-	w := &Writer{name: name, file: file, id: h.id, seed: h.id.seed(), capacity: o.Capacity}
+	w, err := begin(name, h, file)
+	if err != nil {
+		return nil, errors.CombineErrors(err, errors.CombineErrors(file.Close(), o.FS.Remove(name)))
+	}
+	return w, nil
+}
+
+// begin writes the header of a log to a file that nothing was appended to.
+func begin(name string, h header, file vfs.AppendMap) (*Writer, error) {
+	w := &Writer{name: name, file: file, id: h.id, seed: h.id.seed(), capacity: file.Capacity()}
 	w.mu.buf = make([]byte, gatherBytes)
 	if _, err := file.Append(h.encode()); err != nil {
-		err = errors.Wrapf(err, "wal: write the header of %s", name)
-		return nil, errors.CombineErrors(err, errors.CombineErrors(file.Close(), o.FS.Remove(name)))
+		return nil, errors.Wrapf(err, "wal: write the header of %s", name)
 	}
 	w.size.Store(headerBytes)
 	w.mu.dataTo = headerBytes

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io/fs"
 	"sync/atomic"
 	"syscall"
@@ -45,6 +46,9 @@ func (b *bufferedAppend) Sync(through int64) error {
 
 func (b *bufferedAppend) Size() int64     { return b.size.Load() }
 func (b *bufferedAppend) Capacity() int64 { return b.capacity }
+
+// Restart is of use where there are pages to be had again.
+func (b *bufferedAppend) Restart(int64) error { return errors.ErrUnsupported }
 
 func (b *bufferedAppend) Close() error {
 	_ = b.failed.set(fs.ErrClosed)

@@ -43,8 +43,8 @@ func newAppendMap(f *osFile, capacity int64) (AppendMap, error) {
 }
 
 // mappedAppend is an AppendMap over a shared mapping. Invariants: bytes below
-// size never change again; only Append moves size, after the bytes are there;
-// below synced everything is durable.
+// size do not change before Restart; only Append moves size, after the bytes are
+// there; below synced everything is durable.
 type mappedAppend struct {
 	file     *osFile
 	bytes    []byte // the mapping, as long as the capacity; nil once closed
@@ -85,13 +85,42 @@ func (m *mappedAppend) Sync(through int64) error {
 	if through <= m.syncing.synced {
 		return nil
 	}
-	// The page in which the last Sync ended has to be written again. As fdatasync
-	// does, msync takes the length and the block map of the file along.
-	from := m.syncing.synced &^ int64(os.Getpagesize()-1)
-	if err := unix.Msync(m.bytes[from:through], unix.MS_SYNC); err != nil {
-		return m.failed.set(&fs.PathError{Op: "msync", Path: m.file.Name(), Err: err})
+	// The page in which the last Sync ended has to be written again.
+	if err := m.msync(m.syncing.synced&^int64(os.Getpagesize()-1), through); err != nil {
+		return err
 	}
 	m.syncing.synced = through
+	return nil
+}
+
+func (m *mappedAppend) Restart(erase int64) error {
+	m.syncing.Lock()
+	defer m.syncing.Unlock()
+	if err := m.failed.get(); err != nil {
+		return err
+	}
+	if erase < 0 || erase > m.capacity {
+		return &fs.PathError{Op: "restart", Path: m.file.Name(), Err: syscall.EINVAL}
+	}
+	if err := Guard(func() { clear(m.bytes[:erase]) }); err != nil {
+		return m.failed.set(fmt.Errorf("erase %s: %w", m.file.Name(), err))
+	}
+	if erase > 0 {
+		if err := m.msync(0, erase); err != nil {
+			return err
+		}
+	}
+	m.syncing.synced = 0
+	m.size.Store(0)
+	return nil
+}
+
+// msync makes what lies between two offsets durable, the first of which is that of a
+// page. As fdatasync does, it takes the length and the block map of the file along.
+func (m *mappedAppend) msync(from, to int64) error {
+	if err := unix.Msync(m.bytes[from:to], unix.MS_SYNC); err != nil {
+		return m.failed.set(&fs.PathError{Op: "msync", Path: m.file.Name(), Err: err})
+	}
 	return nil
 }
 

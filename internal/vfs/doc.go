@@ -24,6 +24,7 @@
 //	Write, then Sync or SyncData  kept           | kept
 //	AppendMap.Append              kept           | any subset of its 4 KiB pages
 //	Append, then Sync(through)    kept           | kept below through
+//	AppendMap.Restart             kept           | the erased bytes are zeros, of the others pages of before
 //	Create, Link, Remove,         kept           | done or not done
 //	Rename, MkdirAll
 //	those, then SyncDir           kept           | kept
@@ -53,6 +54,11 @@
 // record must be told from zeros by its first bytes.
 // Elsewhere, and on file systems that cannot allocate, each Append is a write and
 // the file is as long as what was appended.
+//
+// A new file's pages have to be found, cleared and mapped, one by one as they are
+// appended to, and freed in the end: about a tenth of the processor time of filling an
+// index. Restart spares that, for who can tell the bytes of before from
+// his own: after a loss of power they may be what any page behind the erased ones holds.
 //
 // # Watching
 //

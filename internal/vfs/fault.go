@@ -39,6 +39,7 @@ const (
 
 	OpAppend
 	OpAppendSync
+	OpAppendRestart
 	OpAppendClose
 )
 
@@ -48,7 +49,7 @@ var opNames = [...]string{
 	OpList: "list", OpStat: "stat", OpSyncDir: "sync dir", OpLock: "lock", OpFreeBytes: "free bytes",
 	OpReadAt: "read", OpWrite: "write", OpWriteAt: "write at", OpSync: "sync", OpSyncData: "sync data", OpTruncate: "truncate",
 	OpMap: "map", OpClose: "close",
-	OpAppend: "append", OpAppendSync: "append sync", OpAppendClose: "append close",
+	OpAppend: "append", OpAppendSync: "append sync", OpAppendRestart: "append restart", OpAppendClose: "append close",
 }
 
 func (k OpKind) String() string {

@@ -149,6 +149,16 @@ func (m *faultAppendMap) Sync(through int64) error {
 	return m.appendMap.Sync(through)
 }
 
+func (m *faultAppendMap) Restart(erase int64) error {
+	if err := m.failed.get(); err != nil {
+		return err
+	}
+	if err := m.fault.before(OpAppendRestart, m.name, 0); err != nil {
+		return m.failed.set(err)
+	}
+	return m.appendMap.Restart(erase)
+}
+
 func (m *faultAppendMap) Size() int64     { return m.appendMap.Size() }
 func (m *faultAppendMap) Capacity() int64 { return m.appendMap.Capacity() }
 

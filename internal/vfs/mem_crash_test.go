@@ -178,6 +178,23 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			},
 			want: map[string]string{"old": "old", "log": "abcdef\x00\x00"}, // Close does not sync
 		},
+		"append map begun again": {
+			history: func(t *testing.T, r room) {
+				m := appendedAgain(t, r)
+				_, err := m.Append([]byte("1234"))
+				require.NoError(t, err)
+			},
+			want: map[string]string{"old": "old", "log": "\x00\x00cdef\x00\x00"},
+		},
+		"append map begun again and synced in part": {
+			history: func(t *testing.T, r room) {
+				m := appendedAgain(t, r)
+				_, err := m.Append([]byte("1234"))
+				require.NoError(t, err)
+				require.NoError(t, m.Sync(3))
+			},
+			want: map[string]string{"old": "old", "log": "123def\x00\x00"},
+		},
 		"append map never synced": {
 			history: func(t *testing.T, r room) {
 				m, err := r.CreateAppendMap(r.path("log"), 8)
@@ -207,6 +224,18 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			assert.Equal(t, test.want, tree(t, clone.CrashClone(KeepSynced), "/d"), "a clone is durable")
 		})
 	}
+}
+
+// appendedAgain returns an append map that held "abcdef" and begins again.
+func appendedAgain(t *testing.T, r room) AppendMap {
+	t.Helper()
+	m, err := r.CreateAppendMap(r.path("log"), 8)
+	require.NoError(t, err)
+	require.NoError(t, r.SyncDir(r.dir))
+	_, err = m.Append([]byte("abcdef"))
+	require.NoError(t, err)
+	require.NoError(t, m.Restart(2))
+	return m
 }
 
 // startedMem returns the file system with which each case begins.

@@ -94,7 +94,11 @@ func (n *memInode) sync(through int64) {
 				overlay(synced[from-n.clean:to-n.clean], n.durable, from)
 			}
 		}
-		n.durable = append(n.durable[:n.clean], synced...)
+		if through <= int64(len(n.durable)) { // behind it stays what is there: see Restart
+			copy(n.durable[n.clean:], synced)
+		} else {
+			n.durable = append(n.durable[:n.clean], synced...)
+		}
 		n.clean = through
 	}
 	if int64(len(n.durable)) > n.durableSize {
@@ -272,7 +276,7 @@ func (f *memFile) Close() error {
 }
 
 // memAppendMap is a file of its full capacity from the start, whose bytes are
-// appended one behind the other.
+// appended one behind the other, over what Restart has left.
 type memAppendMap struct {
 	file     *memFile
 	capacity int64
@@ -289,9 +293,30 @@ func (a *memAppendMap) Append(p []byte) (int64, error) {
 	if int64(len(p)) > a.capacity-offset {
 		return 0, ErrFull
 	}
-	a.file.inode.put(p, offset)
+	if err := a.file.inode.putAt(p, offset); err != nil {
+		return 0, pathError("append", a.file.name, err)
+	}
 	a.size += int64(len(p))
 	return offset, nil
+}
+
+// Restart leaves what the file held on the disk, too, as a kernel may have written it
+// of itself: what is appended from now on and not synced goes back to that.
+func (a *memAppendMap) Restart(erase int64) error {
+	a.file.fs.mu.Lock()
+	defer a.file.fs.mu.Unlock()
+	if err := a.file.check("restart", true); err != nil {
+		return err
+	}
+	if erase < 0 || erase > a.capacity {
+		return pathError("restart", a.file.name, syscall.EINVAL)
+	}
+	if err := a.file.inode.putAt(make([]byte, erase), 0); err != nil {
+		return pathError("restart", a.file.name, err)
+	}
+	a.file.inode.sync(a.file.inode.size)
+	a.size = 0
+	return nil
 }
 
 func (a *memAppendMap) Sync(through int64) error {

@@ -62,7 +62,7 @@ func randomOp(rnd *rand.Rand, r *modelRoom) string {
 	bytesToWrite := func() []byte {
 		return bytes.Repeat([]byte{byte(rnd.IntN(256))}, rnd.IntN(100))
 	}
-	switch op := rnd.IntN(20); op {
+	switch op := rnd.IntN(21); op {
 	case 0, 1:
 		return "mkdir " + outcome(r.MkdirAll(name()))
 	case 2:
@@ -107,6 +107,11 @@ func randomOp(rnd *rand.Rand, r *modelRoom) string {
 		}
 		offset, err := r.appendMap.Append(bytesToWrite())
 		return fmt.Sprint("append ", offset, r.appendMap.Size(), outcome(err))
+	case 15:
+		if r.appendMap == nil {
+			return ""
+		}
+		return "restart " + outcome(r.appendMap.Restart(rnd.Int64N(100)))
 	default:
 		return randomFileOp(rnd, r, bytesToWrite())
 	}

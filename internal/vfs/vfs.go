@@ -94,6 +94,12 @@ type AppendMap interface {
 	Size() int64
 	// Capacity is the number of bytes that fit in all.
 	Capacity() int64
+	// Restart begins the file again, at offset 0. Its first erase bytes are zeros
+	// when it returns, durably. The others stay, each until something is appended
+	// over it, and after a loss of power may be what they ever were since they were
+	// last durable. Not every AppendMap can: errors.ErrUnsupported. Nobody may
+	// append or sync meanwhile.
+	Restart(erase int64) error
 	// Close releases the file and cuts it to Size. It does not sync.
 	Close() error
 }

@@ -34,6 +34,16 @@ var mutations = []mutation{
 		pkg: "./wal", run: "Flip|Byte|Damage|Crash",
 	},
 	{
+		name: "a record is not bound to its log", file: "wal/format.go",
+		old: "uint32 { return checksum.Of(id[:]) }", new: "uint32 { return 0 }",
+		pkg: "./wal", run: "TestAFileOfManyLogs",
+	},
+	{
+		name: "a reader does not notice that a log is written over", file: "lsm/recover.go",
+		old: "	if r.db.options.ReadOnly {\n", new: "	if r.db == nil {\n",
+		pkg: "./lsm", run: "TestAReaderOfALogThatIsUsedAgain",
+	},
+	{
 		name: "the directory of the logs is not synced", file: "lsm/log.go",
 		old: "if err := db.env.fs.SyncDir(db.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./lsm", run: "TestCrash$/power",

@@ -1,0 +1,158 @@
+package lsm
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// logID tells the file of the only log apart from others.
+func logID(t *testing.T, fsys vfs.FS) vfs.FileID {
+	t.Helper()
+	logs := namesIn(t, fsys, "db", logSuffix)
+	require.Len(t, logs, 1)
+	info, err := fsys.Stat(filepath.Join("db", logs[0]))
+	require.NoError(t, err)
+	return info.ID
+}
+
+// flushed writes and flushes, and waits until what that leaves is cleaned up.
+func flushed(t *testing.T, db *DB, key, value string) {
+	t.Helper()
+	set(t, db, key, value)
+	require.NoError(t, db.Flush())
+	require.NoError(t, db.WaitIdle(t.Context()))
+}
+
+func TestLogsAreWrittenToTheSameFile(t *testing.T) {
+	o := memOptions()
+	mem := o.FS.(*vfs.Mem)
+	db := open(t, "db", o)
+	set(t, db, "a", "0")
+	first := logID(t, mem)
+	for i := range 5 {
+		flushed(t, db, "a", fmt.Sprint(i))
+		require.Len(t, namesIn(t, mem, "db", spareSuffix), 1)
+		require.Empty(t, namesIn(t, mem, "db", logSuffix))
+		set(t, db, "b", fmt.Sprint(i))
+		require.Equal(t, first, logID(t, mem))
+		require.Empty(t, namesIn(t, mem, "db", spareSuffix))
+
+		killed := open(t, "db", &Options{FS: mem.ProcessCrashClone()})
+		requireValue(t, killed, "a", fmt.Sprint(i))
+		requireValue(t, killed, "b", fmt.Sprint(i))
+	}
+
+	flushed(t, db, "a", "flushed")
+	killed := mem.ProcessCrashClone()
+	require.Len(t, namesIn(t, killed, "db", spareSuffix), 1)
+	open(t, "db", &Options{FS: killed})
+	require.Empty(t, namesIn(t, killed, "db", spareSuffix), "Open removes it")
+	require.NoError(t, db.Close())
+	require.Empty(t, namesIn(t, mem, "db", spareSuffix), "and so does Close")
+}
+
+// TestOneSpareLogAtMost has two logs become obsolete at once.
+func TestOneSpareLogAtMost(t *testing.T) {
+	o := memOptions()
+	db := open(t, "db", o)
+	flushed(t, db, "a", "1")
+	set(t, db, "a", "2") // in the spare one
+	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10)))
+	require.Len(t, namesIn(t, o.FS, "db", logSuffix), 2, "one of its own")
+	flushed(t, db, "a", "3")
+	require.Len(t, namesIn(t, o.FS, "db", spareSuffix), 1)
+	require.Empty(t, namesIn(t, o.FS, "db", logSuffix))
+}
+
+// TestASpareLogOfAnotherSizeGoes: it is of the size that memtables had before.
+func TestASpareLogOfAnotherSizeGoes(t *testing.T) {
+	o := memOptions()
+	db := open(t, "db", o)
+	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10)))
+	flushed(t, db, "a", "1")
+	require.Len(t, namesIn(t, o.FS, "db", spareSuffix), 1)
+	set(t, db, "a", "2")
+	require.Empty(t, namesIn(t, o.FS, "db", spareSuffix))
+	info, err := o.FS.Stat(filepath.Join("db", namesIn(t, o.FS, "db", logSuffix)[0]))
+	require.NoError(t, err)
+	require.Equal(t, db.memtableBytes(), info.Size)
+}
+
+// TestSyncedLogsAreRemoved: a log with a sync mark is none to be used again.
+func TestSyncedLogsAreRemoved(t *testing.T) {
+	o := memOptions()
+	db := open(t, "db", o)
+	set(t, db, "a", "1")
+	require.NoError(t, db.Sync())
+	flushed(t, db, "a", "2")
+	require.Empty(t, namesIn(t, o.FS, "db", spareSuffix))
+	require.Empty(t, namesIn(t, o.FS, "db", logSuffix))
+}
+
+// TestASpareLogMakesRoom: it may be all that a table lacks.
+func TestASpareLogMakesRoom(t *testing.T) {
+	mem := vfs.NewMem()
+	var full atomic.Bool
+	db := open(t, "db", &Options{MemtableBytes: 64 << 10, FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		if full.Load() && op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix {
+			return vfs.ErrNoSpace
+		}
+		return nil
+	})})
+	set(t, db, "a", "1")
+	require.NoError(t, db.Set([]byte("large"), make([]byte, 60<<10))) // in a log of its own
+	flushed(t, db, "a", "2")
+	require.Len(t, namesIn(t, mem, "db", spareSuffix), 1)
+	full.Store(true)
+	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10))) // too large for it
+	require.ErrorIs(t, db.Flush(), vfs.ErrNoSpace)
+	for len(namesIn(t, mem, "db", spareSuffix)) > 0 { // the flusher is about to
+		require.ErrorIs(t, db.Flush(), vfs.ErrNoSpace)
+	}
+	full.Store(false)
+}
+
+// TestAReaderOfALogThatIsUsedAgain: while a store is opened to be read the log that is
+// being replayed becomes obsolete, and another is written over it. The reader sees all
+// that was there when it began.
+func TestAReaderOfALogThatIsUsedAgain(t *testing.T) {
+	for at := range 4 { // when it is opened, or read for the n-th time
+		o := &Options{FS: vfs.NewMem(), MemtableBytes: 2 << 20}
+		db := open(t, "db", o)
+		const keys = 1000
+		fill := func(value string) {
+			for i := range keys {
+				set(t, db, fmt.Sprint("key", i), value+strings.Repeat(".", 600)) // more than is read at a time
+			}
+		}
+		fill("before")
+		id := logID(t, o.FS)
+		n, used := 0, false
+		reader := open(t, "db", &Options{ReadOnly: true, FS: vfs.NewFault(o.FS, func(op vfs.Op) error {
+			isRead := op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt
+			if !isRead || filepath.Ext(op.Name) != logSuffix || used {
+				return nil
+			}
+			if n++; n > at {
+				used = true
+				flushed(t, db, "flushed", "")
+				fill("after!")
+				require.Equal(t, id, logID(t, o.FS))
+			}
+			return nil
+		})})
+		require.True(t, used)
+		for i := range keys {
+			got, err := reader.Get(nil, fmt.Append(nil, "key", i))
+			require.NoError(t, err, "key %d, used again at read %d", i, at)
+			require.Equal(t, "after!", string(got[:6])) // as it read it once more
+		}
+	}
+}
