@@ -21,6 +21,7 @@ func TestFilterScoresAreKept(t *testing.T) {
 		set(t, db, fmt.Sprint("key", i), "value")
 	}
 	require.NoError(t, db.Flush())
+	require.NoError(t, db.WaitIdle(t.Context())) // the filters learn of the table behind Flush
 	for i := range 100 {
 		_, err := db.Get(nil, fmt.Append(nil, "key", i))
 		require.NoError(t, err)
