@@ -66,8 +66,11 @@ func (w *watch) add(c *serverConn) {
 	}
 	w.mu.Lock()
 	w.mu.conns = append(w.mu.conns, c)
+	first := len(w.mu.conns) == 1
 	w.mu.Unlock()
-	w.ring()
+	if first {
+		w.ring()
+	}
 }
 
 // hurry ends a long tick.
