@@ -268,6 +268,8 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 	t.mu.streams.open[s.number] = nil
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
+	// Whatever the server says: what it has answered in part is not to be asked for anew.
+	processed = processed || s.hasBegun()
 	var failure error
 	if code != CodeOK {
 		failure = &Error{Code: code, Message: status.Message, Processed: processed}

@@ -84,6 +84,11 @@ func streams(ctx context.Context, method string, s *ServerStream) error {
 		panic("as asked")
 	case "exit":
 		runtime.Goexit()
+	case "unwell in between":
+		if err := s.Send([]byte("begun")); err != nil {
+			return err
+		}
+		fallthrough
 	case "unwell":
 		return &Error{Code: CodeUnavailable, Message: "not today"}
 	}
@@ -222,6 +227,24 @@ func TestHowStreamsFail(t *testing.T) {
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
 	_, err = p.Stream(t.Context(), strings.Repeat("m", MaxMethodBytes+1), nil)
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
+}
+
+// A server may say that a stream was not processed which it has answered in part. Who were to
+// ask another server anew might lose what he has not looked at yet.
+func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
+	s, p := streamPool(t, nil, nil)
+	st := open(t, p, "unwell in between")
+	var e *Error
+	until(t, "it has ended", func() bool { return errors.As(st.Send(nil), &e) })
+	require.Equal(t, CodeUnavailable, e.Code)
+	require.True(t, e.Processed)
+	message, err := st.Receive(nil)
+	require.NoError(t, err)
+	require.Equal(t, "begun", string(message))
+	_, err = st.Receive(nil)
+	require.ErrorAs(t, err, &e)
+	require.True(t, e.Processed)
+	quiet(t, s, p)
 }
 
 // A stream holds no slot: a pool of one slot makes calls beside many streams.
