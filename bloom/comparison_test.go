@@ -174,14 +174,15 @@ func (s *simulation) get(i int, missing bool) (probes int) {
 		if s.first[f][page] == 0 {
 			s.first[f][page] = s.clock
 		}
-		if !f.MayContain(h, key) {
+		probe := f.Probe(key)
+		if !probe.MayContain(h) {
 			continue
 		}
 		probes++
 		if !missing && i >= table.from && i < table.to {
 			break
 		}
-		f.Missed(key)
+		probe.Missed()
 	}
 	return probes
 }

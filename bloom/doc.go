@@ -29,9 +29,9 @@
 // It reports a table that was searched in vain:
 //
 //	h := bloom.HashKey(key)
-//	if filter.MayContain(h, key) {
+//	if probe := filter.Probe(key); probe.MayContain(h) {
 //		if ... { // the table does not have it
-//			filter.Missed(key)
+//			probe.Missed()
 //		}
 //	}
 //
@@ -69,6 +69,11 @@
 // are hashed, all pages of a table score alike and tables are ranked; where some
 // ranges of keys are hot, pages are.
 //
+// What is worth nothing is not asked either: to look at bits is to wait for memory. A
+// filter that has said "maybe" a thousand times in turn is presumed to do so, and asked
+// again after the first Missed. So presuming costs at most one search in vain in a
+// thousand look-ups. It goes by stripes of goroutines (internal/stripe).
+//
 // A pass a second takes a page in if it is better, by a margin that keeps pages
 // from coming and going, than those that leave for it. It reads a few megabytes at
 // most.
@@ -84,7 +89,7 @@
 //
 // # Concurrency
 //
-// HashKey, Filter.MayContain, Filter.Missed and both Stats may be called by many
+// HashKey, the methods of Probe, Filter.MayContain and both Stats may be called by many
 // goroutines, also while the Manager loads and drops pages; they take no lock and
 // allocate nothing. A Manager is for many goroutines, too; its methods wait for
 // one another, but Update, Track, SetBudget and Scores for no more than the page

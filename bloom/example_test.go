@@ -32,12 +32,13 @@ func Example() {
 	table := map[string]bool{"baker": true, "cook": true, "gardener": true}
 	for _, key := range []string{"cook", "pilot"} {
 		h := bloom.HashKey([]byte(key))
-		if !filter.MayContain(h, []byte(key)) {
+		probe := filter.Probe([]byte(key))
+		if !probe.MayContain(h) {
 			fmt.Println(key, "is not there")
 			continue
 		}
 		if !table[key] {
-			filter.Missed([]byte(key)) // the filter did not know
+			probe.Missed() // the filter did not know
 		}
 		fmt.Println(key, table[key])
 	}

@@ -192,7 +192,9 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 		l := &g.lookups[i]
 		e, found, err := t.search(l.at, l.key)
 		if !found && err == nil {
-			t.missed(l.key)
+			if t.filter != nil {
+				l.probe.Missed()
+			}
 			left = append(left, i)
 			continue
 		}

@@ -54,21 +54,17 @@ func (t *table) get(h bloom.Hash, key []byte) (e entry, found bool, err error) {
 	if !covered {
 		return entry{}, false, nil
 	}
-	if t.filter != nil && !t.filter.MayContain(h, key) {
-		return entry{}, false, nil
+	var probe bloom.Probe
+	if t.filter != nil {
+		if probe = t.filter.Probe(key); !probe.MayContain(h) {
+			return entry{}, false, nil
+		}
 	}
 	i := t.find(prefix, key)
 	t.prefetchKeys(i)
 	t.prefetchValue(i, prefix)
-	if e, found, err = t.search(i, key); !found && err == nil {
-		t.missed(key)
+	if e, found, err = t.search(i, key); !found && err == nil && t.filter != nil {
+		probe.Missed()
 	}
 	return e, found, err
-}
-
-// missed reports that a search which the filter asked for found nothing.
-func (t *table) missed(key []byte) {
-	if t.filter != nil {
-		t.filter.Missed(key)
-	}
 }

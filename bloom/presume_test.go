@@ -1,0 +1,67 @@
+package bloom
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// TestAFilterThatOnlySaysMaybeIsNotAsked looks up keys that exist, until the answer is
+// presumed, and then one that does not: it is searched for in vain once.
+func TestAFilterThatOnlySaysMaybeIsNotAsked(t *testing.T) {
+	keys := randomKeys(testseed.Rand(t), 1000)
+	f := load(t, build(nil, keys))
+	missing := []byte("none")
+	for mayContain(f, missing) {
+		missing = append(missing, '.')
+	}
+	ask := func(key []byte) (Probe, bool) {
+		p := f.Probe(key)
+		p.counters = &f.counters[0] // of one stripe
+		return p, p.MayContain(HashKey(key))
+	}
+	for range 3 {
+		before := f.Stats()
+		for i := range 2 * presumeAfter {
+			_, maybe := ask(keys[i%len(keys)])
+			require.True(t, maybe)
+		}
+		after := f.Stats()
+		require.EqualValues(t, presumeAfter, after.Presumed-before.Presumed)
+		require.EqualValues(t, 2*presumeAfter, after.Probes-before.Probes)
+
+		p, maybe := ask(missing)
+		require.True(t, maybe, "presumed")
+		require.False(t, mayContain(f, missing), "but the bits say no")
+		p.Missed()
+		for range 3 {
+			_, maybe = ask(missing)
+			require.False(t, maybe)
+		}
+	}
+	require.EqualValues(t, 3, f.Stats().Missed)
+}
+
+// TestANoBreaksTheRow asks for a missing key now and then: nothing is ever presumed.
+func TestANoBreaksTheRow(t *testing.T) {
+	keys := randomKeys(testseed.Rand(t), 1000)
+	f := load(t, build(nil, keys))
+	missing := []byte("none")
+	for mayContain(f, missing) {
+		missing = append(missing, '.')
+	}
+	ask := func(key []byte) bool {
+		p := f.Probe(key)
+		p.counters = &f.counters[0] // of one stripe
+		return p.MayContain(HashKey(key))
+	}
+	for range 3 {
+		for i := range presumeAfter - 1 {
+			require.True(t, ask(keys[i%len(keys)]))
+		}
+		require.False(t, ask(missing))
+	}
+	require.Zero(t, f.Stats().Presumed)
+}
