@@ -24,6 +24,7 @@ import (
 type grpcStore struct {
 	rig     *rig
 	name    string
+	tuning  tuning // connections of a client
 	server  *process
 	address string
 }
@@ -39,7 +40,7 @@ const (
 )
 
 func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) {
-	dir := filepath.Join(s.rig.dir, s.name)
+	dir := filepath.Join(s.rig.dir, s.name+strconv.Itoa(s.tuning.or("connections", 0)))
 	db, err := openPebble(dir, pebbleCache)
 	if err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ type grpcClient struct {
 }
 
 func (s *grpcStore) client(int) (client, error) {
-	c := &grpcClient{turn: make(chan int, runtime.NumCPU())}
+	c := &grpcClient{turn: make(chan int, s.tuning.or("connections", runtime.NumCPU()))}
 	for i := range cap(c.turn) {
 		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))

@@ -78,7 +78,7 @@ type settings struct {
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("docbench", flag.ContinueOnError)
-	names := flags.String("stores", "docstore", "stores, separated by commas, the first one compared with the others: "+storeNames())
+	names := flags.String("stores", "docstore", "stores, separated by commas, the first one compared with the others: "+storeNames()+"; rivals may be set otherwise, as in memcached:threads=4: "+tunableNames())
 	servers := flags.String("servers", "", "Boxcar addresses of daemons that run already, separated by commas")
 	flags.StringVar(&s.collection, "collection", "debian", "name of their collection")
 	callers := flags.String("callers", "1,64", "numbers of concurrent callers")
@@ -127,10 +127,10 @@ func parse(args []string) (s settings, err error) {
 	}
 	s.stores = strings.Split(*names, ",")
 	for _, name := range s.stores {
-		if stores[name] == nil {
-			return s, fmt.Errorf("-stores: there is no %q; there are %s", name, storeNames())
+		if _, err := newStore(&rig{}, name); err != nil {
+			return s, err
 		}
-		if s.memory > 0 && (name == "postgresql" || strings.HasSuffix(name, "redis") || name == "rueidis") {
+		if base, _, _ := strings.Cut(name, ":"); s.memory > 0 && (base == "postgresql" || base == "go-redis" || base == "rueidis") {
 			return s, fmt.Errorf("-stores: %s does not keep to -memory_limit; docstore, memcached and Pebble do", name)
 		}
 	}

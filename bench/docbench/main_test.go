@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,7 +74,8 @@ func TestAgainstAServer(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}, {"-stores", "abacus", "x"}, {"-distribution", "skewed", "x"}, {"-made", "-1"}, {"-beside", "noise", "x"}, {"-memory_limit", "-1", "x"},
-		{"-stores", "rueidis", "-memory_limit", "1000000", "x"}, {"-arrival_rate", "0", "x"}, {"-beside", "updater,arrivals", "x"}} {
+		{"-stores", "rueidis", "-memory_limit", "1000000", "x"}, {"-arrival_rate", "0", "x"}, {"-beside", "updater,arrivals", "x"},
+		{"-stores", "docstore:threads=1", "x"}, {"-stores", "memcached:threads", "x"}, {"-stores", "memcached:pool=1", "x"}, {"-stores", "memcached:", "x"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}
@@ -91,10 +94,12 @@ func TestStores(t *testing.T) {
 	build := &rig{dir: t.TempDir()}
 	_, err := build.command("docserviced")
 	require.NoError(t, err)
-	for name := range stores {
+	names := []string{"memcached:threads=1:idle=2", "go-redis:io-threads=2:pool=2", "rueidis:multiplex=1:ring=8:flush-us=20", "rueidis:pool=2", "grpc+pebble:connections=1"}
+	for _, name := range slices.AppendSeq(names, maps.Keys(stores)) {
 		t.Run(name, func(t *testing.T) {
-			s := stores[name](&rig{dir: t.TempDir(), bin: build.bin})
-			_, err := s.load(t.Context(), c)
+			s, err := newStore(&rig{dir: t.TempDir(), bin: build.bin}, name)
+			require.NoError(t, err)
+			_, err = s.load(t.Context(), c)
 			if missing := (missingError{}); errors.As(err, &missing) {
 				t.Skip(missing)
 			}

@@ -22,6 +22,7 @@ import (
 type memcachedStore struct {
 	rig     *rig
 	name    string
+	tuning  tuning     // threads of the server, idle connections that a client keeps
 	disk    *grpcStore // nil for none
 	made    *corpus    // what the bench fills in from; nil if memcached has everything, or there is a disk
 	server  *process
@@ -70,7 +71,7 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 		megabytes = int(s.rig.memory >> 20 * memcachedShare / 100)
 		s.made = c
 	}
-	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", "16m", "-t", "2"); err != nil {
+	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", "16m", "-t", strconv.Itoa(s.tuning.or("threads", 2))); err != nil {
 		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {
@@ -133,7 +134,7 @@ type memcachedClient struct {
 
 func (s *memcachedStore) client(callers int) (_ client, err error) {
 	c := memcachedClient{Client: memcache.New(s.address), missed: new(atomic.Int64)}
-	c.MaxIdleConns = callers
+	c.MaxIdleConns = s.tuning.or("idle", callers)
 	c.Timeout = memcachedTimeout
 	switch {
 	case s.disk != nil:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
+	"time"
 	"unsafe"
 
 	"github.com/redis/go-redis/v9"
@@ -13,7 +15,8 @@ import (
 // redisStore is Redis without persistence, behind one of two clients.
 type redisStore struct {
 	rig     *rig
-	open    func(address string, callers int) (client, error)
+	open    func(address string, callers int, t tuning) (client, error)
+	tuning  tuning
 	server  *process
 	address string
 }
@@ -30,7 +33,8 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
+	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir,
+		"--io-threads", strconv.Itoa(s.tuning.or("io-threads", 1))); err != nil {
 		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {
@@ -56,12 +60,12 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 
 func (s *redisStore) processes() []*process              { return []*process{s.server} }
 func (s *redisStore) stop() error                        { return s.server.stop() }
-func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers) }
+func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers, s.tuning) }
 
 type goRedisClient struct{ *redis.Client }
 
-func openGoRedis(address string, callers int) (client, error) {
-	return goRedisClient{redis.NewClient(&redis.Options{Addr: address, PoolSize: callers})}, nil
+func openGoRedis(address string, callers int, t tuning) (client, error) {
+	return goRedisClient{redis.NewClient(&redis.Options{Addr: address, PoolSize: t.or("pool", callers)})}, nil
 }
 
 func (c goRedisClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
@@ -90,8 +94,13 @@ func (c goRedisClient) close() error { return c.Close() }
 
 type rueidisClient struct{ rueidis.Client }
 
-func openRueidis(address string, _ int) (client, error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+func openRueidis(address string, _ int, t tuning) (client, error) {
+	pool, pooled := t["pool"] // instead of pipelines
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{address}, DisableCache: true,
+		PipelineMultiplex: t.or("multiplex", 0), RingScaleEachConn: t.or("ring", 0), MaxFlushDelay: time.Duration(t.or("flush-us", 0)) * time.Microsecond,
+		DisableAutoPipelining: pooled, BlockingPoolSize: pool,
+	})
 	return rueidisClient{c}, err
 }
 

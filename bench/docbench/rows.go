@@ -109,7 +109,11 @@ func (s *settings) load(ctx context.Context, r *rig, documents *corpus, keeper *
 		return []*contestant{{name: "docstore", store: &runningStore{s.servers, s.collection}}}, nil
 	}
 	for _, name := range s.stores {
-		c := &contestant{name: name, store: stores[name](r)}
+		made, err := newStore(r, name)
+		if err != nil {
+			return contestants, err
+		}
+		c := &contestant{name: name, store: made}
 		started := time.Now()
 		told, err := c.store.load(ctx, documents)
 		if missing := (missingError{}); errors.As(err, &missing) {

@@ -33,26 +33,28 @@ type client interface {
 	close() error
 }
 
-// stores makes those there are, by name.
-var stores = map[string]func(*rig) store{
-	"docstore":       func(r *rig) store { return &docstoreStore{rig: r, name: "docstore", codec: "s2"} },
-	"docstore-plain": func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-plain", codec: "s2", plain: true} },
-	"docstore-none":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-none", codec: "none"} },
-	"docstore-zstd":  func(r *rig) store { return &docstoreStore{rig: r, name: "docstore-zstd", codec: "zstd"} },
-	"docstore-stub": func(r *rig) store {
+// stores makes those there are, by name; newStore reads what may stand behind it.
+var stores = map[string]func(*rig, tuning) store{
+	"docstore": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore", codec: "s2"} },
+	"docstore-plain": func(r *rig, _ tuning) store {
+		return &docstoreStore{rig: r, name: "docstore-plain", codec: "s2", plain: true}
+	},
+	"docstore-none": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore-none", codec: "none"} },
+	"docstore-zstd": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore-zstd", codec: "zstd"} },
+	"docstore-stub": func(r *rig, _ tuning) store {
 		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-stub", codec: "s2"}}
 	},
-	"docstore-grpc": func(r *rig) store {
+	"docstore-grpc": func(r *rig, _ tuning) store {
 		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-grpc", codec: "s2"}, overGRPC: true}
 	},
-	"memcached": func(r *rig) store { return &memcachedStore{rig: r, name: "memcached"} },
-	"memcached+pebble": func(r *rig) store {
+	"memcached": func(r *rig, t tuning) store { return &memcachedStore{rig: r, name: "memcached", tuning: t} },
+	"memcached+pebble": func(r *rig, _ tuning) store {
 		return &memcachedStore{rig: r, name: "memcached+pebble", disk: &grpcStore{rig: r, name: "memcached+pebble"}}
 	},
-	"go-redis":    func(r *rig) store { return &redisStore{rig: r, open: openGoRedis} },
-	"rueidis":     func(r *rig) store { return &redisStore{rig: r, open: openRueidis} },
-	"grpc+pebble": func(r *rig) store { return &grpcStore{rig: r, name: "grpc+pebble"} },
-	"postgresql":  func(r *rig) store { return &postgresStore{rig: r} },
+	"go-redis":    func(r *rig, t tuning) store { return &redisStore{rig: r, open: openGoRedis, tuning: t} },
+	"rueidis":     func(r *rig, t tuning) store { return &redisStore{rig: r, open: openRueidis, tuning: t} },
+	"grpc+pebble": func(r *rig, t tuning) store { return &grpcStore{rig: r, name: "grpc+pebble", tuning: t} },
+	"postgresql":  func(r *rig, _ tuning) store { return &postgresStore{rig: r} },
 }
 
 func storeNames() string {
