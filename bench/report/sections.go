@@ -105,7 +105,8 @@ for better slots but rarely (in the quick size they still do).`,
 		title: "The main job: documents by id", tables: []string{"documents"},
 		intro: `Made documents of about 1,000 bytes, asked for by id: docstore through Boxcar, daemon, index and segments (s2, the client
 decodes), and the same documents in what one would use instead, with memory for everything. Each store in processes of its
-own on the machine that it shares with the callers.`,
+own on the machine that it shares with the callers. Rivals are set up [as fast as we could find](serving.md#rivals-at-their-best):
+rueidis gathers commands for 50 us, flush-us=0 is rueidis as it comes.`,
 		render: func(p *page) { p.documents("documents") },
 	},
 	{

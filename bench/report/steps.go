@@ -32,7 +32,9 @@ const (
 	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,rocksdb-universal,lmdb,kyoto"
 	growthArgs = "-rounds 1 -benchmarks fillrandom,readrandom,readmissing"
 	shapeArgs  = "-engine " + goEngines + " -benchmarks fillrandom,readrandom,readmissing,readseq "
-	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis,grpc+pebble,postgresql"
+	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis," + plainRueidis + ",grpc+pebble,postgresql"
+	// plainRueidis does not gather commands before it writes them, as it comes.
+	plainRueidis = "rueidis:flush-us=0"
 )
 
 // What the steps of a table differ in.
