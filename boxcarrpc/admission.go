@@ -256,6 +256,7 @@ func clientAt(address net.Addr) clientKey {
 
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
+	c.turn.well = false
 	c.server.admission.refused[why].Add(1)
 	told := refusalTable[why]
 	c.out.response(lane.number, 0, wire.Response{

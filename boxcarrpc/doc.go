@@ -24,6 +24,8 @@
 // used by any number of goroutines; as many at a time as the pool has slots are
 // served and the rest are refused at once. A handler begins on the goroutine that
 // reads its connection, and may take its time: then another goroutine reads on.
+// Handlers that wait for memory can have it fetched for all requests that have arrived
+// together: see ServerOptions.Ahead.
 //
 // # Slots
 //
@@ -179,7 +181,8 @@
 //	client_lane.go   the lane and its request     |  |
 //	transport.go     the connection             server_conn.go  the connection
 //	read_turn.go     who reads it               server_turn.go  who reads it, and runs
-//	  |  ^                                        ^  |          quick handlers
+//	  |  ^                                        ^  |          quick handlers;
+//	  |  ^                                        ^  |          server_ahead.go
 //	outbox.go, write_turn.go: who writes        the same on this side
 //	frame_reader.go: what was read                ^  |
 //	  |  ^                                        |  |

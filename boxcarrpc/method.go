@@ -20,9 +20,10 @@ const (
 // enough to be run by the leader of a connection, and how large its responses are.
 type method struct {
 	name    string
-	slow    atomic.Int32 // quick requests in a row until it counts as quick
-	buffers sync.Pool    // of *[]byte, for its responses
-	unfit   atomic.Int64 // bytes of the last response that did not fit; 0 if one was too small since
+	ahead   func(requests [][]byte) // nil for none
+	slow    atomic.Int32            // quick requests in a row until it counts as quick
+	buffers sync.Pool               // of *[]byte, for its responses
+	unfit   atomic.Int64            // bytes of the last response that did not fit; 0 if one was too small since
 }
 
 func (m *method) quick() bool { return m.slow.Load() <= 0 }
@@ -65,6 +66,15 @@ func (m *method) keep(b *[]byte, response []byte) {
 type methods struct {
 	mu     sync.Mutex
 	byName map[string]*method
+	ahead  map[string]func(requests [][]byte)
+}
+
+// methodNamed is methods.named, for the connection's leader.
+func (c *serverConn) methodNamed(name []byte) *method {
+	if c.method == nil || string(name) != c.method.name {
+		c.method = c.server.methods.named(name)
+	}
+	return c.method
 }
 
 // named returns the method of this name. Of those beyond the limit each request
@@ -75,7 +85,7 @@ func (s *methods) named(name []byte) *method {
 	if m := s.byName[string(name)]; m != nil {
 		return m
 	}
-	m := &method{name: string(name)}
+	m := &method{name: string(name), ahead: s.ahead[string(name)]}
 	if len(s.byName) >= maxMethods {
 		m.slow.Store(slowMemory)
 		return m

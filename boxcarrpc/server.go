@@ -92,6 +92,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 		return s
 	}
 	s.admission.init(s.options.Admission)
+	s.methods.ahead = s.options.Ahead
 	s.buffers.limit = s.options.BufferBytes
 	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
 	s.mu.listeners = make(map[net.Listener]struct{})

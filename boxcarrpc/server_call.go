@@ -74,10 +74,7 @@ func (c *serverConn) request(f wire.Frame) error {
 		c.refuse(lane, refusedBuffers)
 		return nil
 	}
-	if c.method == nil || string(method) != c.method.name {
-		c.method = c.server.methods.named(method)
-	}
-	lane.method = c.method
+	lane.method = c.methodNamed(method)
 	lane.request = requestBuffer()
 	*lane.request = append(*lane.request, data...)
 	lane.ctx = &callContext{peer: c.peer, slot: lane.slot}

@@ -30,7 +30,7 @@ import (
 // Invariants:
 //
 //   - Only the leader touches in, method, partialSince, idleSet, checked, ready,
-//     number, clock and held.
+//     number, clock, held, lookedAt and well.
 //   - running is 0 unless the leader is in a handler; then it is the number of
 //     that run, and no two runs have the same. Who swaps it back to 0 has the
 //     turn: the leader after the handler, or the watch for a follower. The other
@@ -42,6 +42,9 @@ type serverTurn struct {
 	number uint64      // of the last run of a handler
 	clock  time.Time   // as of the last read, or the end of the last handler
 	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
+
+	lookedAt int  // lookAhead has seen the read buffer up to here
+	well     bool // the last request got an answer without an error
 
 	running atomic.Uint64
 	crowded atomic.Bool // requests waited behind others since the last tick
@@ -79,6 +82,9 @@ func (c *serverConn) work() {
 // lead serves frames until the connection ends or somebody else has the turn.
 func (c *serverConn) lead() error {
 	for {
+		if !c.lookAhead() {
+			return errOvertaken
+		}
 		f, ok, err := c.in.buffered()
 		if err != nil {
 			return err
@@ -91,7 +97,7 @@ func (c *serverConn) lead() error {
 			} else if err != nil {
 				return err
 			}
-			c.turn.clock = time.Now()
+			c.turn.clock, c.turn.lookedAt = time.Now(), 0
 			c.keepOut(c.turn.clock)
 			continue
 		}
@@ -139,11 +145,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
-	took := end.Sub(start)
-	m.took(took)
-	if took > longHandler {
-		c.server.watch.alarm(end)
-	}
+	c.took(m, start, end)
 	bulk, pending := lane.respond(answer, flags, data)
 	switch {
 	case leads && bulk != nil:
@@ -152,10 +154,20 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	case !leads:
 		c.out.flush(true)
 	default:
+		c.turn.well = answer.Code == uint32(CodeOK)
 		c.hold(end, pending)
 	}
 	lane.settle(m, out, data, bulk)
 	return leads
+}
+
+// took learns from what was run in a leader.
+func (c *serverConn) took(m *method, start, end time.Time) {
+	took := end.Sub(start)
+	m.took(took)
+	if took > longHandler {
+		c.server.watch.alarm(end)
+	}
 }
 
 // hold keeps finished answers for the end of the batch, if that is not far and they

@@ -28,3 +28,16 @@ func TestGetAllocatesNothing(t *testing.T) {
 	}))
 	require.Equal(t, documentOf("a-50"), string(dst))
 }
+
+// What is fetched ahead allocates room for what the index has, once for all.
+func TestFetchAheadAllocatesOnce(t *testing.T) {
+	f := newFixture(t, vfs.OS, t.TempDir())
+	f.putMany("a", 100)
+	f.seal()
+	service := NewService(f.ready())
+	var requests [][]byte
+	for _, id := range []string{"a-1", "a-50", "a-99", "none"} {
+		requests = append(requests, appendID(appendCollection(nil, "jobs"), id))
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { service.fetchAhead(requests) }), 1.0)
+}

@@ -20,14 +20,15 @@ import (
 // serve serves the collections on a port of their own and returns its address.
 func serve(t testing.TB, collections ...*Collection) string {
 	t.Helper()
-	return serveHandler(t, NewService(collections...).Handle)
+	service := NewService(collections...)
+	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Ahead: service.Ahead()})
 }
 
-func serveHandler(t testing.TB, handler boxcarrpc.Handler) string {
+func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.ServerOptions) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := boxcarrpc.NewServer(handler, nil)
+	server := boxcarrpc.NewServer(handler, opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -122,7 +122,7 @@ func TestDocumentsTravelAsStored(t *testing.T) {
 				}
 				return body, nil
 			}
-			client := dial(t, serveHandler(t, service.handle))
+			client := dial(t, serveHandler(t, service.handle, nil))
 			ctx := soon(t)
 			var running sync.WaitGroup
 			for caller := range 4 {
@@ -207,7 +207,7 @@ func TestClientWithoutUsableDictionary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &between{handler: NewService(c).Handle, response: response}
-			client := dial(t, serveHandler(t, service.handle))
+			client := dial(t, serveHandler(t, service.handle, nil))
 			got, err := client.Get(soon(t), []byte("before"), lastID)
 			require.NoError(t, err)
 			require.Equal(t, "before"+string(documents[lastID]), string(got))
@@ -238,7 +238,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 	f.put("1", "the document of 1")
 	f.put("2", "the document of 2")
 	service := &between{handler: NewService(f.ready()).Handle}
-	client := dial(t, serveHandler(t, service.handle))
+	client := dial(t, serveHandler(t, service.handle, nil))
 	ctx := soon(t)
 	request := appendAccept(appendID(appendCollection(nil, "jobs"), "1"), queue.BuiltCodecs())
 	good, err := service.handler(ctx, MethodGet, request, nil)

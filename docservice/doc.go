@@ -3,7 +3,7 @@
 //
 //	c, err := docservice.OpenCollection("jobs", "queue", "data/jobs", nil)
 //	service := docservice.NewService(c)
-//	server := boxcarrpc.NewServer(service.Handle, nil)
+//	server := boxcarrpc.NewServer(service.Handle, &boxcarrpc.ServerOptions{Ahead: service.Ahead()})
 //
 //	pool, err := boxcarrpc.NewPool(servers, &boxcarrpc.PoolOptions{
 //		Methods: docservice.IdempotentMethods(),
@@ -81,6 +81,11 @@
 // does a client that lacks the codec, or for a document whose dictionary it
 // cannot get. See decode.go and docs/format/stored.md.
 //
+// A get waits for memory some five times, each time for where to look next. In a batch
+// documents wait together, and so do gets that arrive together on a connection: the
+// server fetches ahead what they need, see [Service.Ahead], and then answers each by
+// itself.
+//
 // # Memcached
 //
 // With CollectionOptions.Cache a collection loads its documents into memcached
@@ -148,6 +153,6 @@
 //	                  sweep.go and scrub.go go through the index; wait.go waits for them
 //	how it is doing   faults.go and damage.go, status.go, census.go, inspect.go
 //	the service       service.go, wire.go and statsproto.go, documents.go for gRPC,
-//	                  stages.go for tracing
+//	                  stages.go for tracing, ahead.go for gets that arrive together
 //	the Client        client.go, client_scan.go, decode.go
 package docservice

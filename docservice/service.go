@@ -139,16 +139,12 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 
 func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, error) {
 	scratch := s.scratch.Get().(*batchScratch)
-	defer func() {
-		clear(scratch.ids) // they are parts of the request
-		scratch.memory.forget()
-		s.scratch.Put(scratch)
-	}()
-	asked, ids, err := decodeBatchGetRequest(scratch.ids[:0], request)
+	defer s.keep(scratch)
+	asked, ids, err := decodeBatchGetRequest(scratch.ids, request)
+	scratch.ids = ids
 	if err != nil {
 		return dst, callError(err)
 	}
-	scratch.ids = ids
 	c, err := s.collection(asked.collection)
 	if err != nil {
 		return dst, err
@@ -166,6 +162,14 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 		response = appendLeftOut(response, leftOut)
 	}
 	return response, nil
+}
+
+// keep keeps what a batch leaves to the next.
+func (s *Service) keep(scratch *batchScratch) {
+	clear(scratch.ids) // they are parts of the request
+	scratch.ids = scratch.ids[:0]
+	scratch.memory.forget()
+	s.scratch.Put(scratch)
 }
 
 // batchResponse receives a batch as a BatchGetResponse.

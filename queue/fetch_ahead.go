@@ -61,6 +61,16 @@ func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take CodecSet, fn fun
 	return dst
 }
 
+// FetchAhead has the processor fetch what StoredFor will read of documents, as far as
+// that is mapped. What is wrong with one StoredFor finds out.
+func (r *Reader) FetchAhead(wanted []Wanted) {
+	var g fetchGroup
+	for begin := 0; begin < len(wanted); begin += groupDocuments {
+		g.place(r, wanted[begin:min(begin+groupDocuments, len(wanted))])
+		g.release(r)
+	}
+}
+
 // fetchGroup is documents that are fetched together.
 type fetchGroup struct {
 	placed [groupDocuments]placed

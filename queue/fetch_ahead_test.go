@@ -146,6 +146,37 @@ func TestStoredForAllEnds(t *testing.T) {
 	}
 }
 
+// FetchAhead gives back each file that it has used, whatever it was asked for.
+func TestFetchAheadHoldsNothing(t *testing.T) {
+	random := testseed.Rand(t)
+	r, path, items := mappedQueue(t, "none")
+	requireDocuments(t, r, items[:1]) // the segment is open
+	var wanted []Wanted
+	for i := range 3 * groupDocuments {
+		at := items[i].at
+		switch random.IntN(6) {
+		case 0:
+			at.Index += uint16(random.IntN(1000))
+		case 1:
+			at.Block = random.Uint32()
+		case 2:
+			at.Segment++
+		}
+		wanted = append(wanted, Wanted{[]byte(items[i].id), at})
+	}
+	for _, size := range []int64{-1, 100, 0} { // a file that is cut, too
+		if size >= 0 {
+			require.NoError(t, os.Truncate(path, size))
+		}
+		r.FetchAhead(wanted)
+		f := r.files.get(1)
+		require.EqualValues(t, 2, f.users.Load())
+		r.files.put(f)
+	}
+	require.NoError(t, r.Close())
+	r.FetchAhead(wanted)
+}
+
 // A mapped file that is cut, or has other bytes, ends nothing and gives no wrong form.
 func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")

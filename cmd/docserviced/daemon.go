@@ -122,7 +122,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		}
 	}
 	metrics := newMetrics(d)
-	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log}
+	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log, Ahead: d.service.Ahead()}
 	d.keeper.keep(options)
 	if err = o.limits.limit(options); err != nil {
 		return nil, err

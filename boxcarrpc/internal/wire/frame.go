@@ -113,6 +113,18 @@ type Frame struct {
 // without an error says that b does not hold a whole frame yet. It never asks
 // for more bytes than a frame may have.
 func ParseFrame(b []byte) (f Frame, n int, err error) {
+	if f, n, err = PeekFrame(b); n == 0 {
+		return f, n, err
+	}
+	if got, want := crc32.Checksum(b[4:n], castagnoli), binary.LittleEndian.Uint32(b); got != want {
+		return Frame{}, 0, malformed("checksum of %v is %08x, the frame says %08x", f.Type, got, want)
+	}
+	return f, n, nil
+}
+
+// PeekFrame is ParseFrame without a look at the checksum, for what a frame that was
+// changed on its way cannot harm.
+func PeekFrame(b []byte) (f Frame, n int, err error) {
 	if len(b) < HeaderSize {
 		return Frame{}, 0, nil
 	}
@@ -136,9 +148,6 @@ func ParseFrame(b []byte) (f Frame, n int, err error) {
 	n = HeaderSize + int(length)
 	if len(b) < n {
 		return Frame{}, 0, nil
-	}
-	if got, want := crc32.Checksum(b[4:n], castagnoli), binary.LittleEndian.Uint32(b); got != want {
-		return Frame{}, 0, malformed("checksum of %v is %08x, the frame says %08x", f.Type, got, want)
 	}
 	f.Payload = b[HeaderSize:n:n]
 	return f, n, nil

@@ -1,0 +1,312 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/testseed"
+)
+
+// told keeps what ServerOptions.Ahead is told of.
+type told struct {
+	mu     sync.Mutex
+	groups [][]string
+}
+
+func (o *told) ahead(requests [][]byte) {
+	group := make([]string, len(requests))
+	for i, r := range requests {
+		group[i] = string(r)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.groups = append(o.groups, group)
+}
+
+func (o *told) take() (groups [][]string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	groups, o.groups = o.groups, nil
+	return groups
+}
+
+// requestOf is a REQUEST that fits into one frame.
+func requestOf(lane, sequence uint32, method, request string) []byte {
+	return wire.AppendRequest(nil, lane, wire.Request{Sequence: sequence, Total: uint32(len(request))}, method, []byte(request))
+}
+
+// together is a connection with n lanes on which a request has been answered.
+func together(t *testing.T, l *pipes, n uint32, method string) *rawConn {
+	conn, err := l.dial(t.Context(), "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
+	c := newRaw(t, conn)
+	c.hello()
+	for i := range n {
+		c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
+		require.Equal(t, wire.TypeGrant, c.next().Type)
+	}
+	c.send(requestOf(0, 1, method, "first"))
+	require.Equal(t, "first", c.answers(1)[0].data)
+	return c
+}
+
+// sendMeanwhile sends while the answers are read, which say whether it came.
+func (c *rawConn) sendMeanwhile(frames []byte) {
+	go func() { _, _ = c.Write(frames) }()
+}
+
+// A rawAnswer is a response by itself.
+type rawAnswer struct {
+	code  Code
+	data  string
+	flags uint8
+}
+
+// answers takes n of them, each of one frame and of a lane of its own.
+func (c *rawConn) answers(n int) map[uint32]rawAnswer {
+	c.t.Helper()
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
+	all := make(map[uint32]rawAnswer)
+	for range n {
+		f := c.next()
+		r, data, err := f.Response()
+		require.NoError(c.t, err)
+		all[f.Lane] = rawAnswer{Code(r.Code), string(data), f.Flags}
+	}
+	require.Len(c.t, all, n)
+	return all
+}
+
+func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
+	var o told
+	handler := func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
+		if string(request) == "bad" {
+			return dst, &Error{Code: CodeInvalidArgument}
+		}
+		return append(dst, request...), nil
+	}
+	options := &ServerOptions{Ahead: map[string]func([][]byte){"get": o.ahead, "other": o.ahead}}
+	inBubble(t, handler, options, func(t *testing.T, _ *testServer, l *pipes) {
+		c := together(t, l, 8, "get")
+		require.Empty(t, o.take(), "one alone")
+		sequence := uint32(1)
+		send := func(methods, requests string) [][]string {
+			sequence++
+			var batch []byte
+			method := strings.Fields(methods)
+			for i, r := range strings.Fields(requests) {
+				batch = append(batch, requestOf(uint32(i), sequence, method[i%len(method)], r)...)
+			}
+			c.sendMeanwhile(batch)
+			c.answers(len(strings.Fields(requests)))
+			return o.take()
+		}
+		// The buffer of a new connection holds all of these.
+		require.Equal(t, [][]string{{"a", "b", "c"}}, send("get", "a b c"))
+		require.Empty(t, send("get", "a"))
+		require.Empty(t, send("none", "a b c"))
+		require.Equal(t, [][]string{{"a", "c", "e"}}, send("get other", "a b c d e"), "for the method of the first")
+		require.Equal(t, [][]string{{"b", "d"}}, send("none get", "a b c d"))
+		require.Equal(t, [][]string{{"a", "bad"}}, send("get", "a bad"))
+		require.Equal(t, [][]string{{"b", "c"}}, send("get", "a b c"), "the last had failed")
+		require.Equal(t, [][]string{{"a", "b"}}, send("get", "a b"))
+	})
+}
+
+func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
+	s := NewServer(echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func([][]byte) {}}})
+	near, far := net.Pipe()
+	defer func() { require.NoError(t, errors.Join(near.Close(), far.Close())) }()
+	c := newServerConn(s, near)
+	var b []byte
+	for i := range uint32(maxAhead) {
+		b = append(b, requestOf(i, 1, "get", fmt.Sprint(i))...)
+	}
+	gather := func(b []byte) (requests []string, rest int) {
+		var a ahead
+		rest = len(a.gather(c, b))
+		for _, r := range a.requests {
+			requests = append(requests, string(r))
+		}
+		return requests, rest
+	}
+	more := requestOf(maxAhead, 1, "get", "more")
+	requests, rest := gather(append(b[:len(b):len(b)], more...))
+	require.Len(t, requests, maxAhead)
+	require.Equal(t, len(more), rest)
+
+	one := requestOf(0, 1, "get", "one")
+	for name, skipped := range map[string][]byte{
+		"longest":    requestOf(1, 1, "get", strings.Repeat("x", maxAheadBytes+1)),
+		"incomplete": wire.AppendRequest(nil, 1, wire.Request{Sequence: 1, Total: 7}, "get", []byte("part")),
+		"other":      requestOf(1, 1, "put", "x"),
+		"cancel":     wire.AppendCancel(nil, 1, 1),
+	} {
+		requests, rest = gather(append(append(append([]byte{}, one...), skipped...), one...))
+		require.Equal(t, []string{"one", "one"}, requests, name)
+		require.Zero(t, rest, name)
+	}
+	for cut := range len(one) {
+		requests, rest = gather(append(append([]byte{}, one...), one[:cut]...))
+		require.Equal(t, []string{"one"}, requests)
+		require.Equal(t, cut, rest)
+	}
+	random := testseed.Rand(t)
+	for range 5000 { // nothing has been checked yet: it may be any bytes
+		bytes := append([]byte{}, b...)
+		for range 1 + random.IntN(4) {
+			bytes[random.IntN(len(bytes))] = byte(random.Uint32())
+		}
+		gather(bytes)
+	}
+}
+
+// What becomes of requests that arrive together is the same whatever is told of them.
+func TestAnswersAreTheSameWithAhead(t *testing.T) {
+	const lanes, batches = 24, 30
+	handler := func(ctx context.Context, _ string, request, dst []byte) ([]byte, error) {
+		switch kind, _, _ := strings.Cut(string(request), " "); kind {
+		case "wait":
+			<-ctx.Done()
+			return dst, ctx.Err()
+		case "bad":
+			return dst, &Error{Code: CodeNotFound, Message: string(request)}
+		case "panic":
+			panic("ouch")
+		}
+		return append(dst, request...), nil
+	}
+	random := testseed.Rand(t)
+	seed := [2]uint64{random.Uint64(), random.Uint64()}
+	run := func(options *ServerOptions) (all []map[uint32]rawAnswer, stats ServerStats) {
+		inBubble(t, handler, options, func(t *testing.T, s *testServer, l *pipes) {
+			all = answersOf(t, together(t, l, lanes, "get"), rand.New(rand.NewPCG(seed[0], seed[1])), lanes, batches)
+			stats = s.Stats()
+		})
+		return all, stats
+	}
+	alone, before := run(nil)
+	var o told
+	with, after := run(&ServerOptions{Ahead: map[string]func([][]byte){"get": o.ahead}})
+	for i := range alone {
+		require.True(t, maps.Equal(alone[i], with[i]), "batch %d: %v, with Ahead %v", i, alone[i], with[i])
+	}
+	require.Equal(t, before.Panics, after.Panics)
+	require.Equal(t, before.Leases, after.Leases)
+	require.Zero(t, after.InFlight)
+	groups := o.take()
+	require.NotEmpty(t, groups)
+	seen := make(map[string]int)
+	for _, group := range groups {
+		for _, request := range group {
+			seen[request]++
+			require.Equal(t, 1, seen[request], "it is told of each once")
+		}
+	}
+}
+
+// answersOf sends batches of requests and takes their answers.
+func answersOf(t *testing.T, c *rawConn, random *rand.Rand, lanes int, batches uint32) (all []map[uint32]rawAnswer) {
+	for sequence := uint32(2); sequence < 2+batches; sequence++ {
+		var batch []byte
+		var lost []uint32 // with their slots
+		n := 1 + random.IntN(lanes)
+		for _, lane := range random.Perm(lanes)[:n] {
+			lane := uint32(lane)
+			text := fmt.Sprint(lane, " of ", sequence)
+			switch random.IntN(12) {
+			case 0:
+				batch = append(batch, requestOf(lane, sequence, "get", "wait "+text)...)
+				batch = wire.AppendCancel(batch, lane, sequence)
+			case 1:
+				text = "wait " + text
+				batch = wire.AppendRequest(batch, lane, wire.Request{Sequence: sequence, Total: uint32(len(text)), Budget: time.Microsecond}, "get", []byte(text))
+			case 2:
+				batch = append(batch, requestOf(lane, sequence, "get", "bad "+text)...)
+			case 3:
+				batch = append(batch, requestOf(lane, sequence, "get", "panic "+text)...)
+				lost = append(lost, lane)
+			case 4:
+				batch = append(batch, requestOf(lane, sequence, "put", text)...)
+			default:
+				batch = append(batch, requestOf(lane, sequence, "get", text)...)
+			}
+		}
+		c.sendMeanwhile(batch)
+		answers := c.answers(n)
+		for lane, a := range answers {
+			if a.code == CodeDeadlineExceeded {
+				answers[lane] = rawAnswer{code: a.code} // within the handler or before it
+			}
+		}
+		all = append(all, answers)
+		for _, lane := range lost {
+			c.send(wire.AppendSlot(nil, wire.TypeLease, lane, wire.NoSlot))
+			require.Equal(t, wire.TypeGrant, c.next().Type)
+		}
+	}
+	return all
+}
+
+// Whatever Ahead does, the requests are served, and a server that stops does not wait.
+func TestAnAheadThatMisbehavesHoldsUpNoRequest(t *testing.T) {
+	const lanes = 8
+	for name, misbehave := range map[string]func(open <-chan struct{}){
+		"blocks": func(open <-chan struct{}) { <-open },
+		"panics": func(<-chan struct{}) { panic("ouch") },
+		"ends":   func(<-chan struct{}) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open chan struct{}
+			var calls, intact atomic.Int32
+			inBubble(t, echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func(requests [][]byte) {
+				calls.Add(1)
+				misbehave(open)
+				for _, r := range requests {
+					if string(r) == "x" {
+						intact.Add(1)
+					}
+				}
+			}}}, func(t *testing.T, s *testServer, l *pipes) {
+				open = make(chan struct{}) // of the bubble
+				c := together(t, l, lanes, "get")
+				var batch []byte
+				for i := range uint32(lanes) {
+					batch = append(batch, requestOf(i, 2, "get", "x")...)
+				}
+				c.sendMeanwhile(batch)
+				for _, a := range c.answers(lanes) {
+					require.Equal(t, rawAnswer{CodeOK, "x", wire.FlagProcessed}, a)
+				}
+				require.Equal(t, int32(1), calls.Load())
+				c.send(requestOf(0, 3, "get", "y"))
+				require.Equal(t, "y", c.answers(1)[0].data)
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				require.NoError(t, s.Shutdown(t.Context()))
+				close(open)
+				synctest.Wait()
+				require.Equal(t, name == "panics", s.methods.named([]byte("get")).quick())
+				require.Zero(t, s.Stats().Panics)
+				if name == "blocks" {
+					require.Equal(t, int32(lanes), intact.Load(), "the connection's buffer has other bytes by now")
+				}
+			})
+		})
+	}
+}
