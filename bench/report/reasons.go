@@ -47,7 +47,7 @@ const (
   processes have two processors between them, and each runs out of work every 50 us. With one processor for each process the rate is a tenth higher.
   docs/boxcar-speed.md has the account, what was done and what was tried in vain.`
 	tlsReason = `encryption and decryption of 1 KB take 0.16 us each and 0.4 us of processor time with the copies; all else is as of 64 callers in plain text, which do not
-  make ten times the calls of grpc-go over TLS either. A read ends with its record of 16 KB, so that batches are smaller.`
+  make ten times the calls of grpc-go over TLS either.`
 	idleReason = `in the quick size 2,000 clients still ask for better slots, and 20 s of starting up are spread over fewer of them. With 10,000 that have come to rest it
   is 7,888 bytes in plain text and 20,761 over TLS (rpcbench -workloads idle -settle 8s -quiet 3s -clients 10000).`
 	batchReason = `processor time of a document in a batch of 50, 64 callers, Debian's records, one run on a busy machine: docstore 1.18 us of the
