@@ -176,6 +176,12 @@ func TestInBoundedMemory(t *testing.T) {
 	require.Zero(t, missing["docstore"])
 }
 
+func TestWhatMemcachedRefuses(t *testing.T) {
+	require.True(t, refused(errors.New(`memcache: unexpected response line from "set": "SERVER_ERROR out of memory storing object\r\n"`)))
+	require.False(t, refused(errors.New("memcache: connect timeout")))
+	require.False(t, refused(nil))
+}
+
 func TestTheMedianOfEachFigure(t *testing.T) {
 	require.Equal(t, figures{"a": 2, "b": 7}, middle([]figures{{"a": 1, "b": 9}, {"a": 3, "b": 7}, {"a": 2, "b": 1}}))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ const memcachedMegabytes = 12288
 const memcachedShare = 80
 
 // memcachedDiskShare is that where a store on disk shares the memory.
-const memcachedDiskShare = 50
+const memcachedDiskShare = 40
 
 // memcachedLoaders fill it together.
 const memcachedLoaders = 8
@@ -71,7 +72,11 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 		megabytes = int(s.rig.memory >> 20 * memcachedShare / 100)
 		s.made = c
 	}
-	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", "16m", "-t", strconv.Itoa(s.tuning.or("threads", 2))); err != nil {
+	largest := "16m" // as documents are
+	if s.rig.memory > 0 {
+		largest = "1m" // it wants to be below a half of what there is
+	}
+	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", strconv.Itoa(s.tuning.or("threads", 2))); err != nil {
 		return nil, err
 	}
 	if err := s.server.listening(ctx, s.address); err != nil {
@@ -85,7 +90,8 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 			var line []byte
 			for n := part; n < c.size(); n += memcachedLoaders {
 				line = c.line(line[:0], n)
-				if err := to.Set(&memcache.Item{Key: memcachedKey(c.id(n)), Value: line}); err != nil {
+				err := to.Set(&memcache.Item{Key: memcachedKey(c.id(n)), Value: line})
+				if err != nil && (s.rig.memory == 0 || !refused(err)) {
 					return err
 				}
 			}
@@ -177,7 +183,17 @@ func (c memcachedClient) misses() int64 { return c.missed.Load() }
 // put puts a document in that was missing.
 func (c memcachedClient) put(id string, document []byte) error {
 	c.missed.Add(1)
-	return c.Set(&memcache.Item{Key: memcachedKey(id), Value: document})
+	err := c.Set(&memcache.Item{Key: memcachedKey(id), Value: document})
+	if refused(err) {
+		return nil
+	}
+	return err
+}
+
+// refused tells whether memcached has no room at the moment, as one of little memory may
+// find while many write: a cache goes without.
+func refused(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "SERVER_ERROR out of memory")
 }
 
 func (c memcachedClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {

@@ -129,7 +129,7 @@ same processors. arrivals: sealed segments come as rsync brings them, 8,500 docu
 		intro: `Ten times more documents than fit, 64 callers; the processes of each store together in a control group of the same size.
 memcached: what it has lost is put in again from the bench's own memory, and counts as fetched: a bound, as no user has a database
 that costs nothing. memcached+pebble: the same before a store on disk, as one would have it, Pebble behind grpc-go; memcached
-is given half of the memory, the two of them share what the other has.`,
+is given two fifths of the memory.`,
 		render: func(p *page) {
 			for _, phase := range p.set.phases("scarce") {
 				if phase != "load" {
