@@ -47,7 +47,7 @@ const (
   reading them is the same for all.`
 	limitedWritesReason = `as without the bound, and what merges read has left memory by then: 160 bytes a write come from the disk, for Pebble too.`
 	tailReason          = `the slowest in a thousand are the first look-ups in a block, which verify its checksum, and those beside the kernel's own work. On a processor of its own it is
-  3.7x: docs/index.md.`
+  4.0x: docs/index.md.`
 	scanReason = `an iterator hands out copies, as no slice of a mapping may leave the package: a file that is cut must be an error, not a crash.`
 	manyReason = `a third of the processor time of either process goes into threads that wake each other, sleep and wait, and a half is the kernel's: the two
   processes have two processors between them, and each runs out of work every 50 us. With one processor for each process the rate is a tenth higher.
