@@ -29,7 +29,7 @@ func (l *lives) name() string { return fmt.Sprintf("d/%d.wal", l.number) }
 func (l *lives) begin() {
 	l.number = 1
 	var err error
-	l.w, err = Create(l.name(), 1, &Options{FS: l.fs, Capacity: 20_000})
+	l.w, err = Create(l.name(), 1, &Options{FS: l.fs, Capacity: 30_000})
 	require.NoError(l.t, err)
 	require.NoError(l.t, l.fs.SyncDir("d"))
 }
