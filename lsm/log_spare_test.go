@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -61,11 +62,22 @@ func TestLogsAreWrittenToTheSameFile(t *testing.T) {
 // TestOneSpareLogAtMost has two logs become obsolete at once.
 func TestOneSpareLogAtMost(t *testing.T) {
 	o := memOptions()
+	var flushing sync.Mutex // no table is begun while it is held
+	o.FS = vfs.NewFault(o.FS, func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix {
+			flushing.Lock()
+			defer flushing.Unlock()
+		}
+		return nil
+	})
 	db := open(t, "db", o)
 	flushed(t, db, "a", "1")
+	flushing.Lock()
 	set(t, db, "a", "2") // in the spare one
 	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10)))
-	require.Len(t, namesIn(t, o.FS, "db", logSuffix), 2, "one of its own")
+	logs := namesIn(t, o.FS, "db", logSuffix)
+	flushing.Unlock()
+	require.Len(t, logs, 2, "one of its own")
 	flushed(t, db, "a", "3")
 	require.Len(t, namesIn(t, o.FS, "db", spareSuffix), 1)
 	require.Empty(t, namesIn(t, o.FS, "db", logSuffix))
