@@ -4,7 +4,7 @@ import "docstore/queue"
 
 // Ahead is for boxcarrpc.ServerOptions.Ahead: gets that arrive together wait for the
 // memory of index and segments once, as a batch does, and not each by itself. Without it
-// they have the same answers.
+// they have the same answers. Statistics of filters count them twice.
 func (s *Service) Ahead() map[string]func(requests [][]byte) {
 	return map[string]func([][]byte){MethodGet: s.fetchAhead}
 }

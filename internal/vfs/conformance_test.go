@@ -518,7 +518,7 @@ func testAppendMapFull(t *testing.T, r room) {
 func restart(t *testing.T, m AppendMap, erase int64) error {
 	err := m.Restart(erase)
 	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("appends are writes here")
+		t.Skip("this file system cannot allocate: appends are writes here, and there is nothing to begin again")
 	}
 	return err
 }

@@ -157,22 +157,14 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 		},
 		"append map synced in part": {
 			history: func(t *testing.T, r room) {
-				m, err := r.CreateAppendMap(r.path("log"), 8)
-				require.NoError(t, err)
-				require.NoError(t, r.SyncDir(r.dir))
-				_, err = m.Append([]byte("abcdef"))
-				require.NoError(t, err)
+				m := appended(t, r)
 				require.NoError(t, m.Sync(4))
 			},
 			want: map[string]string{"old": "old", "log": "abcd\x00\x00\x00\x00"},
 		},
 		"append map synced and closed": {
 			history: func(t *testing.T, r room) {
-				m, err := r.CreateAppendMap(r.path("log"), 8)
-				require.NoError(t, err)
-				require.NoError(t, r.SyncDir(r.dir))
-				_, err = m.Append([]byte("abcdef"))
-				require.NoError(t, err)
+				m := appended(t, r)
 				require.NoError(t, m.Sync(6))
 				require.NoError(t, m.Close())
 			},
@@ -197,11 +189,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 		},
 		"append map never synced": {
 			history: func(t *testing.T, r room) {
-				m, err := r.CreateAppendMap(r.path("log"), 8)
-				require.NoError(t, err)
-				require.NoError(t, r.SyncDir(r.dir))
-				_, err = m.Append([]byte("abcdef"))
-				require.NoError(t, err)
+				appended(t, r)
 			},
 			want: map[string]string{"old": "old", "log": ""},
 		},
@@ -226,14 +214,21 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	}
 }
 
-// appendedAgain returns an append map that held "abcdef" and begins again.
-func appendedAgain(t *testing.T, r room) AppendMap {
+// appended returns an append map that holds "abcdef", under a durable name.
+func appended(t *testing.T, r room) AppendMap {
 	t.Helper()
 	m, err := r.CreateAppendMap(r.path("log"), 8)
 	require.NoError(t, err)
 	require.NoError(t, r.SyncDir(r.dir))
 	_, err = m.Append([]byte("abcdef"))
 	require.NoError(t, err)
+	return m
+}
+
+// appendedAgain returns one that begins again.
+func appendedAgain(t *testing.T, r room) AppendMap {
+	t.Helper()
+	m := appended(t, r)
 	require.NoError(t, m.Restart(2))
 	return m
 }

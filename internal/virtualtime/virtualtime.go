@@ -17,7 +17,7 @@ import (
 // Go 1.25 and 1.26). Two that do so at once leave that context's stack below its start,
 // and the process dies inside the race detector: eight goroutines that poll 200 tickers
 // each do it within milliseconds, fifty gossip members with a ticker or two each did it
-// once in some hundred runs. With one processor no two are at it at once.
+// once in CI. With one processor no two are at it at once.
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if race.Enabled {
