@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -47,7 +48,7 @@ func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes 
 	err = b.lookUp()
 	end()
 	if err != nil {
-		return dst, 0, s.answer(err, queue.Address{})
+		return dst, 0, s.answer(indexError(err), queue.Address{})
 	}
 	end = tell.begin(StageSegment)
 	b.dst = slices.Grow(b.dst, b.expectedBytes())
@@ -99,17 +100,22 @@ type batchEntry struct {
 
 // lookUp asks the index for all ids.
 func (b *batch) lookUp() error {
-	followed := b.store.following.Load() // before the look-up: see absent
+	g := b.store.gap.Load() // before the look-up, as in get
 	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
-		if !validIDBytes(len(b.ids[i])) {
+		switch {
+		case !validIDBytes(len(b.ids[i])):
 			err = ErrBadID
-		}
-		if err == nil {
+		case err == nil:
 			entry.indexEntry, err = decodeIndexEntry(value)
+			err = indexError(err)
+		case errors.Is(err, lsm.ErrNotFound):
+			err = absence(noEntry, g)
+		default:
+			err = indexError(err)
 		}
 		if err != nil {
-			entry.err = b.store.answer(absent(err, followed), queue.Address{})
+			entry.err = b.store.answer(err, queue.Address{})
 		}
 		return nil
 	})

@@ -243,12 +243,11 @@ func (c *Cache) load(server int) {
 
 // isSuperseded tells whether the index has another document for the id, or none.
 func (s *store) isSuperseded(load cacheLoad) bool {
-	value, err := s.index.Get(nil, []byte(load.id))
+	entry, err := s.lookUp([]byte(load.id))
 	if err != nil {
 		return errors.Is(err, lsm.ErrNotFound)
 	}
-	entry, err := decodeIndexEntry(value)
-	return err == nil && entry.address != load.entry.address
+	return entry.address != load.entry.address
 }
 
 // anyCodec takes documents as they are stored whether or not this build could
@@ -258,10 +257,6 @@ const anyCodec = ^queue.CodecSet(0)
 // cachedBefore returns the entry that the index has for an id, for its document
 // to be taken out of the cache.
 func (s *store) cachedBefore(id []byte) (indexEntry, bool) {
-	value, err := s.index.Get(nil, id)
-	if err != nil {
-		return indexEntry{}, false
-	}
-	entry, err := decodeIndexEntry(value)
+	entry, err := s.lookUp(id)
 	return entry, err == nil
 }

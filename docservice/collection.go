@@ -5,12 +5,10 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
-	"docstore/lsm"
 	"docstore/queue"
 )
 
@@ -37,7 +35,10 @@ type Collection struct {
 		sync.Mutex
 		next *store // nil: none is being indexed
 	}
-	rebuilt time.Time // when an index was made anew last; of the succession alone
+	// Of the succession alone: rebuilds paces those of damaged indexes, and rebuilding
+	// is set if one was under way when the collection was opened.
+	rebuilds   rebuildPace
+	rebuilding bool
 
 	gets getCounters
 	// quarantined counts the files set aside.
@@ -81,18 +82,28 @@ func (c *Collection) open() (*store, error) {
 	if err := removeLeftovers(c.options.FS, c.dir); err != nil {
 		return nil, err
 	}
+	var lost *Fault
 	for {
 		numbers, err := listIndexes(c.options.FS, c.dir)
 		if err != nil {
 			return nil, err
 		}
+		c.rebuilding = len(numbers) > 1
 		number := append(numbers, firstIndex)[0]
 		s, err := c.openStore(number, c.queueDir, [16]byte{})
-		if !errors.Is(err, lsm.ErrCorrupt) {
-			return s, err
+		if err == nil {
+			s.mu.faults.lost = lost
+			return s, nil
 		}
-		c.logger.Error("the index is damaged; it is set aside, and made anew from the queue",
+		if !isDamage(err) {
+			return nil, err
+		}
+		c.logger.Error("the index is damaged; it is set aside and rebuilt from the queue",
 			"index", number.path(c.dir), "aside", number.path(c.dir)+damagedExtension, "error", err)
+		lost = &Fault{
+			Path: number.path(c.dir) + damagedExtension, Since: c.options.Now(),
+			Reason: "the index was damaged and is rebuilt from the queue: " + err.Error(),
+		}
 		if err := c.setIndexAside(number); err != nil {
 			return nil, err
 		}

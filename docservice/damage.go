@@ -27,6 +27,8 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 		}
 	case errors.As(err, &inIndex):
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
+	case errors.Is(err, errIndex):
+		fault.Path, fault.Reason = s.number.path(s.collection.dir), err.Error()
 	case errors.Is(err, queue.ErrDiverged):
 		fault.Segment, fault.content = at.Segment, true
 		fault.Path, fault.Reason = filepath.Join(s.queueDir, sealedName(at.Segment)), err.Error()
@@ -53,7 +55,7 @@ func (s *store) recordFault(err error, at queue.Address) {
 	if news && fault.Segment != 0 {
 		s.mu.suspect[fault.Path] = true
 	}
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if !news {
 		return

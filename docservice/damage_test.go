@@ -279,12 +279,16 @@ func TestWrongByteInTheIndex(t *testing.T) {
 			replace(t, f.fs, path, flipped(t, content, "a-1500"))
 		}
 	}
+	f.options.RetryInterval = time.Hour // no index takes its place meanwhile
 	c = f.ready()
 	requireNone(t, c, "a-1500", ErrUnavailable)
 	status := c.Status()
 	require.Len(t, status.Faults, 1)
 	assert.Equal(t, indexDir, filepath.Dir(status.Faults[0].Path))
 	assert.Zero(t, status.Faults[0].Segment)
-	assert.True(t, status.Ready, "the others are served")
+	assert.False(t, status.Ready)
 	requireDocument(t, c, "a-1", documentOf("a-1"))
+	requireNone(t, c, "none", ErrUnavailable)
+	_, err = c.Count(t.Context(), nil)
+	require.ErrorIs(t, err, ErrUnavailable)
 }

@@ -57,8 +57,12 @@ func (f Fault) same(g Fault) bool {
 // faultList keeps what is wrong: at most one fault that stops the tail, one of
 // the index, and some of each segment. Its owner locks.
 type faultList struct {
-	tail     *Fault
-	index    *Fault
+	tail *Fault
+	// index is the first damage found in the index, which is rebuilt because of it.
+	index *Fault
+	// lost says why the index before this one was set aside, until this one has been
+	// built.
+	lost     *Fault
 	segments map[queue.SegmentID][]Fault
 }
 
@@ -84,7 +88,7 @@ func (l *faultList) clearTail() bool {
 // is news. One more than maxSegmentFaults of a segment is not kept, and no news.
 func (l *faultList) add(f Fault) bool {
 	if f.Segment == 0 {
-		if l.index != nil && l.index.same(f) {
+		if l.index != nil {
 			return false
 		}
 		l.index = &f
@@ -155,8 +159,10 @@ func (l *faultList) list() (faults []Fault, more int) {
 	if l.tail != nil {
 		faults = append(faults, *l.tail)
 	}
-	if l.index != nil {
-		faults = append(faults, *l.index)
+	for _, f := range []*Fault{l.index, l.lost} {
+		if f != nil {
+			faults = append(faults, *f)
+		}
 	}
 	ids := make([]queue.SegmentID, 0, len(l.segments))
 	for id := range l.segments {

@@ -30,19 +30,14 @@ func (s *store) locate(id []byte) (Location, error) {
 	if !validIDBytes(len(id)) {
 		return Location{}, ErrBadID
 	}
-	var buffer [indexEntryBytes]byte
-	followed := s.following.Load() // before the look-up: see absent
-	value, err := s.index.Get(buffer[:0], id)
+	g := s.gap.Load() // before the look-up, as in get
+	entry, err := s.lookUp(id)
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):
-		return Location{}, absent(err, followed)
+		return Location{}, absence(noEntry, g)
 	case errors.Is(err, lsm.ErrClosed):
 		return Location{}, ErrClosed
 	case err != nil:
-		return Location{}, unavailable(err)
-	}
-	entry, err := decodeIndexEntry(value)
-	if err != nil {
 		return Location{}, unavailable(err)
 	}
 	l := Location{Address: entry.address, StoredBytes: int(entry.storedBytes)}

@@ -142,8 +142,9 @@ func (s *store) setAside(path string, fault Fault) error {
 	_, awaited := s.mu.awaited[f.segmentKey]
 	s.mu.awaited[f.segmentKey] = f
 	if s.mu.tail.position.Next.Compare(end.Next) < 0 {
-		s.following.Store(false)
+		s.mu.reached = false
 	}
+	s.stateChanged()
 	s.mu.Unlock()
 	err := s.options.FS.Rename(path, path+queue.AsideSuffix)
 	if err == nil {
@@ -156,7 +157,7 @@ func (s *store) setAside(path string, fault Fault) error {
 	} else if !awaited {
 		delete(s.mu.awaited, f.segmentKey)
 	}
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if err == nil {
 		s.logger.Error("a damaged file was set aside, so that it is copied again",
@@ -230,7 +231,7 @@ func (s *store) noteArrived(files []segmentFile) {
 	}
 	at := s.mu.tail.position
 	if arrived {
-		s.notify()
+		s.stateChanged()
 	}
 	s.mu.Unlock()
 	if arrived {
@@ -240,7 +241,7 @@ func (s *store) noteArrived(files []segmentFile) {
 }
 
 // awaits tells whether a segment that was set aside is missing at a place in
-// the queue or behind it. c.mu must be locked.
+// the queue or behind it. s.mu must be locked.
 func (s *store) awaits(from queue.SegmentID) bool {
 	for _, f := range s.mu.awaited {
 		if f.last >= from {

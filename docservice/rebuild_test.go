@@ -1,15 +1,19 @@
 package docservice
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/lsm"
+	"docstore/queue"
 )
 
 // indexFiles are the files of an index with an extension.
@@ -111,4 +115,107 @@ func TestNothingIsAbsentBeforeTheEnd(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
+}
+
+// requireRebuilt waits until an index with the number serves everything again.
+func (f *fixture) requireRebuilt(c *Collection, number indexNumber, last queue.Address, documents int) {
+	f.t.Helper()
+	waitFor(f.t, c, "the index was rebuilt", func(s Status) bool {
+		return c.serving.Load().number == number && s.Ready && len(s.Faults) == 0 && s.Successor == nil
+	})
+	require.NoError(f.t, c.WaitFor(soon(f.t), last))
+	for i := range documents {
+		id := "doc-" + strconv.Itoa(i)
+		requireDocument(f.t, c, id, documentOf(id))
+	}
+	requireNone(f.t, c, "none", ErrNotFound)
+}
+
+// TestTruncatedTableOfAServedIndex cuts a table under an open collection. A look-up that
+// meets the cut is unavailable, with one fault that names the table, until a rebuilt index
+// serves everything.
+func TestTruncatedTableOfAServedIndex(t *testing.T) {
+	const documents = 3000
+	f := newFixture(t, vfs.OS, t.TempDir())
+	last := f.putMany("doc", documents)
+	f.options.RetryInterval = time.Hour // no index takes its place as yet
+	c := f.ready()
+	require.NoError(t, c.serving.Load().index.Flush())
+	tables := f.indexFiles(firstIndex, ".table")
+	require.Len(t, tables, 1)
+	require.NoError(t, os.Truncate(tables[0], 4096))
+
+	ids := make([][]byte, documents)
+	for i := range ids {
+		ids[i] = []byte("doc-" + strconv.Itoa(i))
+		if _, err := c.Get(nil, ids[i]); err != nil {
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+	}
+	_, answers, err := c.GetMany(nil, ids, 1<<30)
+	require.NoError(t, err)
+	for i, answer := range answers {
+		require.ErrorIs(t, answer.Err, ErrUnavailable, "%s", ids[i])
+	}
+	_, err = c.Locate(ids[0])
+	require.ErrorIs(t, err, ErrUnavailable)
+	requireNone(t, c, "none", ErrUnavailable)
+	err = c.Scan(t.Context(), ScanOptions{}, func([]byte, Answer) error { return nil })
+	require.ErrorIs(t, err, ErrUnavailable)
+	status := c.Status()
+	require.False(t, status.Ready)
+	require.Len(t, status.Faults, 1)
+	require.Contains(t, status.Faults[0].Path, firstIndex.path(f.dir))
+	require.Zero(t, status.Gets.Failed)
+
+	require.NoError(t, c.succeed())
+	require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
+	require.NoError(t, c.succeed())
+	f.requireRebuilt(c, firstIndex+1, last, documents)
+}
+
+// TestMissingTableAtTheStart: the index is set aside and rebuilt, with a fault until that
+// is done.
+func TestMissingTableAtTheStart(t *testing.T) {
+	f := newMemFixture(t)
+	last := f.putMany("doc", 300)
+	c := f.ready()
+	require.NoError(t, c.serving.Load().index.Flush())
+	require.NoError(t, c.Close())
+	table := f.indexFiles(firstIndex, ".table")[0]
+	require.NoError(t, f.fs.Remove(table))
+	away := f.queueDir + "-away"
+	require.NoError(t, f.fs.Rename(f.queueDir, away)) // nothing can be read as yet
+	require.NoError(t, f.fs.MkdirAll(f.queueDir))
+
+	c = f.open()
+	status := c.Status()
+	require.False(t, status.Ready)
+	require.Len(t, status.Faults, 1)
+	require.Equal(t, firstIndex.path(f.dir)+damagedExtension, status.Faults[0].Path)
+	require.Contains(t, status.Faults[0].Reason, filepath.Base(table))
+	requireNone(t, c, "doc-7", ErrUnavailable)
+	names, err := f.fs.List(away)
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NoError(t, f.fs.Rename(filepath.Join(away, name), filepath.Join(f.queueDir, name)))
+	}
+	f.requireRebuilt(c, firstIndex, last, 300)
+}
+
+// TestRebuildIsResumedByTheNextStart: damage that the next run of the daemon does not meet
+// is not forgotten while the index beside it is incomplete.
+func TestRebuildIsResumedByTheNextStart(t *testing.T) {
+	f := newMemFixture(t)
+	last := f.putMany("doc", 300)
+	f.options.RetryInterval = time.Hour
+	c := f.ready()
+	c.serving.Load().recordFault(indexError(errors.New("damage")), queue.Address{})
+	require.NoError(t, c.succeed())
+	require.NotNil(t, c.next())
+	require.NoError(t, c.Close())
+
+	f.options.RetryInterval = time.Millisecond
+	c = f.open()
+	f.requireRebuilt(c, firstIndex+1, last, 300)
 }

@@ -74,8 +74,8 @@ func (c *Collection) scan(ctx context.Context, o ScanOptions, take queue.CodecSe
 var errReplaced = unavailable(errors.New("another queue has taken the place of the one that was listed"))
 
 func (s *store) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn func(id []byte, answer Answer) error) error {
-	if !s.following.Load() {
-		return errNotRead
+	if g := s.gap.Load(); g != nil {
+		return g.err
 	}
 	it := s.index.NewIter(o.bounds())
 	defer func() { _ = it.Close() }() // Err has told
@@ -106,7 +106,7 @@ func (s *store) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn
 	case errors.Is(err, lsm.ErrBudget):
 		return unavailable(err) // another server may have the memory
 	default:
-		return s.answer(err, queue.Address{})
+		return s.answer(indexError(err), queue.Address{})
 	}
 }
 
@@ -142,7 +142,7 @@ func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	for len(w.entries) < wanted && it.Next() {
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
-			err = w.store.answer(err, queue.Address{})
+			err = w.store.answer(indexError(err), queue.Address{})
 		} else if entry.expired(now) {
 			continue
 		}

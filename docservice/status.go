@@ -10,9 +10,10 @@ import (
 // Status is how a collection is doing now. Asking costs a listing of the
 // queue's directory.
 type Status struct {
-	// Ready: the queue has been read to the end of what is here, and reading it
-	// has not stopped since. Until then an id that is not found is answered
-	// ErrUnavailable. Where no segment has arrived yet there is no such end.
+	// Ready: the queue has been read to the end of what is here, no fault has stopped
+	// reading it since, and no damage is known in the index. Only then is an id that
+	// the index lacks answered ErrNotFound, and not ErrUnavailable. Where no segment
+	// has arrived yet there is no such end.
 	Ready bool
 	// Position is up to where the queue is in the index.
 	Position queue.Position
@@ -74,7 +75,7 @@ func (c *Collection) Status() Status {
 
 // status is what of a Status is the store's.
 func (s *store) status() Status {
-	status := Status{Ready: s.following.Load()}
+	status := Status{Ready: s.gap.Load() == nil}
 	// The listing first: what arrives meanwhile is at most counted as read.
 	files, err := listSegments(s.options.FS, s.queueDir)
 	if err != nil {

@@ -41,10 +41,10 @@ type store struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup // the tail, the background pass, the sweep and the scrub
 
-	// following: the tail has caught up once and is not stopped by a fault, so
-	// what the index does not hold does not exist.
-	following atomic.Bool
-	recheck   chan struct{} // a fetch has found new damage: the pass looks at once
+	// gap is why the index may lack an id that the queue holds; nil: it lacks none.
+	// stateChanged stores it.
+	gap     atomic.Pointer[gap]
+	recheck chan struct{} // a fetch has found new damage: the pass looks at once
 
 	// indexing is held while the index is written, by the tail or by the sweep,
 	// which must know what it removes.
@@ -58,6 +58,8 @@ type store struct {
 		sync.Mutex
 		tail   tailState
 		faults faultList
+		// reached: the tail has read the queue to its end since it last stopped.
+		reached bool
 		// suspect are the paths of files in which a fetch has found damage since
 		// the background pass last looked.
 		suspect map[string]bool
@@ -110,6 +112,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	s.mu.awaited = make(map[segmentKey]segmentFile)
 	s.mu.changed = make(chan struct{})
 	s.mu.tail.position = position
+	s.stateChanged()       // no look-up is possible without a gap being stored
 	s.indexing.soonest = 1 // nobody knows: the first pass finds out
 	s.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
 		FS:           c.options.FS,
@@ -169,16 +172,14 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
-	var buffer [indexEntryBytes]byte
-	followed := s.following.Load() // before the look-up: see absent
+	g := s.gap.Load() // before the look-up: an entry that the tail adds after it counts as read
 	end := tell.begin(StageIndex)
-	value, err := s.index.Get(buffer[:0], id)
+	entry, err := s.lookUp(id)
 	end()
-	if err != nil {
-		return dst, false, s.answer(absent(err, followed), queue.Address{})
-	}
-	entry, err := decodeIndexEntry(value)
-	if err != nil {
+	switch {
+	case errors.Is(err, lsm.ErrNotFound):
+		return dst, false, s.answer(absence(noEntry, g), queue.Address{})
+	case err != nil:
 		return dst, false, s.answer(err, queue.Address{})
 	}
 	if s.options.Cache != nil {
@@ -191,12 +192,28 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 	return result, asStored, err
 }
 
-// fetch appends the document of an index entry to dst, as get does. The id may
-// have been overwritten since the entry was read: an address is for ever, so
-// that gives the version before.
+// lookUp returns the index entry of an id, lsm.ErrNotFound if there is none, or
+// another error as of indexError.
+func (s *store) lookUp(id []byte) (indexEntry, error) {
+	var buffer [indexEntryBytes]byte
+	value, err := s.index.Get(buffer[:0], id)
+	if err != nil {
+		return indexEntry{}, indexError(err)
+	}
+	entry, err := decodeIndexEntry(value)
+	return entry, indexError(err)
+}
+
+// lookUpVerified is lookUp that verifies the bytes it reads, also where they have been
+// verified before.
+func (s *store) lookUpVerified(id []byte) (indexEntry, error) { return s.lookUp(id) }
+
+// fetch appends the document of an index entry to dst, as get does. If the id has been
+// overwritten since the entry was read, that is the previous version: what an address
+// names never changes.
 func (s *store) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	if entry.expiry != 0 && entry.expired(s.options.Now()) {
-		return dst, false, s.answer(ErrNotFound, entry.address)
+		return s.fetchCurrent(dst, id, entry, take, nil)
 	}
 	result, asStored, err := s.queue.StoredFor(dst, id, entry.address, take)
 	if err == nil {
@@ -206,42 +223,42 @@ func (s *store) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ 
 	return s.fetchOther(dst, id, entry, take, err)
 }
 
-// fetchOther is fetch where the document is not to be had at its address, for the
-// reason that the queue has given.
+// fetchOther is fetch for an entry whose address the queue could not read, with the
+// queue's error.
 func (s *store) fetchOther(dst, id []byte, entry indexEntry, take queue.CodecSet, err error) (_ []byte, asStored bool, _ error) {
 	var gone *queue.GoneError
-	if !errors.As(err, &gone) {
-		return dst, false, s.answer(err, entry.address)
+	if errors.As(err, &gone) || errors.Is(err, queue.ErrDeleted) {
+		return s.fetchCurrent(dst, id, entry, take, gone)
 	}
-	newer, err := s.superseding(id, entry, gone)
-	if err != nil {
-		return dst, false, s.answer(err, entry.address)
-	}
-	return s.fetch(dst, id, newer, take)
+	return dst, false, s.answer(err, entry.address)
 }
 
-// superseding returns the index entry that has taken the place of one whose
-// document compaction has left out. ErrNotFound: none has, and so the document
-// was deleted. Until the index has followed the queue to what superseded it,
-// nobody can tell, and the error is gone itself.
-func (s *store) superseding(id []byte, entry indexEntry, gone *queue.GoneError) (indexEntry, error) {
-	s.mu.Lock()
-	position := s.mu.tail.position
-	s.mu.Unlock()
-	var buffer [indexEntryBytes]byte
-	followed := s.following.Load()
-	value, err := s.index.Get(buffer[:0], id)
-	if err != nil {
-		return entry, absent(err, followed)
-	}
-	newer, err := decodeIndexEntry(value)
+// fetchCurrent is fetch for an entry that has no document: it has expired, or its
+// address holds a delete, or compaction has left it out, which is gone. The id's present
+// entry is looked up and verified, because a newer one may have a document, and a
+// damaged one must not hide it.
+func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, take queue.CodecSet, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
+	position := s.tailState().position
+	g := s.gap.Load() // before the look-up, as in get
+	present, err := s.lookUpVerified(id)
 	switch {
-	case err != nil || newer.address != entry.address:
-		return newer, err
-	case position.Queue == gone.Settled.Queue && position.Next.Compare(gone.Settled.Next) >= 0:
-		return entry, ErrNotFound
+	case errors.Is(err, lsm.ErrNotFound):
+		err = absence(noEntry, g)
+	case err != nil:
+	case present != entry:
+		return s.fetch(dst, id, present, take)
+	case gone != nil && !isSettled(gone, position):
+		err = absence(notSettled, g)
+	default:
+		err = absence(noDocument, g)
 	}
-	return entry, unavailable(gone)
+	return dst, false, s.answer(err, entry.address)
+}
+
+// isSettled reports whether an index that has followed the queue to a position includes
+// everything that compaction took into account when it left out a document.
+func isSettled(gone *queue.GoneError, position queue.Position) bool {
+	return position.Queue == gone.Settled.Queue && position.Next.Compare(gone.Settled.Next) >= 0
 }
 
 // dictionary returns the dictionary with the hash, ErrUnavailable where no
@@ -276,41 +293,36 @@ func isLost(err error) bool {
 	return errors.As(err, &lost)
 }
 
-// errNotRead is the answer for an id that is not in the index, while what is
-// still to be read of the queue may hold it.
-var errNotRead = unavailable(errors.New("the queue has not been read to its end"))
-
-// absent turns the index's error for an id that it does not hold into what that means.
-// followed is whether the queue had been read to its end before the index was asked:
-// asked afterwards, an entry that came in between would pass for one that is not there.
-func absent(err error, followed bool) error {
-	switch {
-	case !errors.Is(err, lsm.ErrNotFound):
-		return err
-	case followed:
-		return ErrNotFound
-	}
-	return errNotRead
-}
-
 // unavailable makes an error that says why a document cannot be had match
 // ErrUnavailable, for the standard library's errors.Is too.
 func unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// errIndex is matched by every error that is about reading the index.
+var errIndex = errors.New("docservice: the index cannot be read")
+
+// indexError returns an error of the index unchanged if it is an answer, and otherwise
+// makes it match errIndex: whatever the reason, the index cannot decide the id.
+func indexError(err error) error {
+	if err == nil || errors.Is(err, lsm.ErrNotFound) || errors.Is(err, lsm.ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errIndex, err)
+}
 
 // answer turns an error of index or queue into one of this package's, counts
 // it, and records the fault that may be behind it. at is the address that was
 // to be read, if it came to that.
 func (s *store) answer(err error, at queue.Address) error {
 	switch {
-	case errors.Is(err, ErrNotFound), errors.Is(err, queue.ErrDeleted):
+	case errors.Is(err, ErrNotFound):
 		s.collection.gets.notFound.Add(1)
 		return ErrNotFound
-	case errors.Is(err, ErrUnavailable): // absent, superseding
+	case errors.Is(err, ErrUnavailable): // absence
 		s.collection.gets.unavailable.Add(1)
 		return err
-	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, lsm.ErrCorrupt), errors.Is(err, errIndexEntry):
-		// Where the index is damaged the address is not known, but for the
-		// caller it is the same: another server may have the document.
+	case errors.Is(err, errIndex), errors.Is(err, queue.ErrUnavailable):
+		// An index that cannot be read makes an id unavailable as well: another
+		// server may have the document.
 		s.collection.gets.unavailable.Add(1)
 		if !isLost(err) {
 			s.recordFault(err, at)

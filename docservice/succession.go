@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -41,9 +42,35 @@ import (
 // another one has taken.
 const ReplacedDir = ".replaced"
 
-// rebuildPause is the least time between two indexes made anew because the one before
-// was damaged: on a disk that damages each there is no end to it.
-const rebuildPause = time.Hour
+// A damaged index is rebuilt at once, unless the one before it was rebuilt within the last
+// minRebuildPause. Every further rebuild doubles that time, up to maxRebuildPause: a disk
+// that damages each index must not spend its life on building them, and a machine with a
+// damaged index is not ready until it is rebuilt.
+const (
+	minRebuildPause = time.Minute
+	maxRebuildPause = time.Hour
+)
+
+// rebuildPace says when an index may be rebuilt because of damage.
+type rebuildPace struct {
+	last  time.Time // zero: never
+	pause time.Duration
+}
+
+// allow reports whether an index may be rebuilt now, and counts that it is.
+func (p *rebuildPace) allow(now time.Time) bool {
+	rested := now.Sub(p.last)
+	switch {
+	case p.last.IsZero() || rested >= 2*maxRebuildPause:
+		p.pause = minRebuildPause
+	case rested < p.pause:
+		return false
+	default:
+		p.pause = min(2*p.pause, maxRebuildPause)
+	}
+	p.last = now
+	return true
+}
 
 // Successor is another queue that has come in the place of the one that is served,
 // and is being indexed; or the same, whose index was damaged and is made anew.
@@ -65,7 +92,7 @@ func (c *Collection) runSuccession(ctx context.Context) {
 			problem = ""
 		case ctx.Err() == nil && err.Error() != problem:
 			problem = err.Error()
-			c.logger.Error("another queue cannot take the place of the one served", "error", err)
+			c.logger.Error("the next index cannot be built or cannot take over; trying again", "error", err)
 		}
 	}
 }
@@ -87,17 +114,21 @@ func (c *Collection) succeed() error {
 	}
 	switch {
 	case next != nil && (ours || theirs) && here != *next.queueID.Load():
-		return c.discardNext(next)
+		return c.discardNext(next, "it has gone again")
 	case next == nil && theirs:
 		c.logger.Warn("another queue has come; it is served when it has been read to its end",
 			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.indexDamaged() && (c.rebuilt.IsZero() || c.options.Now().Sub(c.rebuilt) >= rebuildPause):
-		c.rebuilt = c.options.Now()
-		c.logger.Error("the index is damaged and is made anew from the queue; what can be read of it is served until then",
+	case next == nil && ours && serving.indexDamaged() && c.rebuilds.allow(c.options.Now()):
+		c.logger.Error("the index is damaged and is rebuilt from the queue; what can be read of it is served until then",
 			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
-	case next != nil && next.following.Load():
+	case next == nil && ours && c.rebuilding:
+		c.rebuilding = false
+		return c.resumeRebuild(serving, here)
+	case next != nil && next.indexDamaged():
+		return c.discardNext(next, "its index is damaged, too")
+	case next != nil && next.gap.Load() == nil:
 		return c.takeOver(next)
 	}
 	return nil
@@ -141,16 +172,26 @@ func (c *Collection) follow(serving *store, here bool) error {
 	if err != nil {
 		return err
 	}
-	moved.following.Store(serving.following.Load())
+	moved.inherit(serving)
 	c.serving.Store(moved)
 	err = serving.leaveQueue()
-	moved.mu.Lock()
-	moved.mu.tail = serving.tailState()
-	moved.mu.tail.current = false
-	moved.mu.Unlock()
+	moved.inherit(serving) // what the tail has added until it ended
 	moved.start()
 	c.logger.Info("the queue that is served lies elsewhere now", "dir", dir)
 	return err
+}
+
+// inherit takes over the state of the store that has read the same queue elsewhere.
+func (s *store) inherit(from *store) {
+	from.mu.Lock()
+	tail, reached, faults := from.mu.tail, from.mu.reached, from.mu.faults
+	from.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.tail, s.mu.reached = tail, reached
+	s.mu.tail.current = false
+	s.mu.faults.index, s.mu.faults.lost = faults.index, faults.lost
+	s.stateChanged()
 }
 
 // next is the store that is to take over, nil if there is none.
@@ -166,30 +207,55 @@ func (c *Collection) setNext(next *store) {
 	c.succession.next = next
 }
 
-// openNext starts to index the queue with the id beside what is served, or goes on.
+// openNext starts to index the queue with the id beside the index that is served, or
+// resumes to.
 func (c *Collection) openNext(serving *store, id [16]byte) error {
 	number := serving.number + 1
+	next, err := c.partNext(number, id)
+	if err == nil && next == nil {
+		next, err = c.openStore(number, c.queueDir, id)
+	}
+	return c.startNext(next, err)
+}
+
+// resumeRebuild resumes the rebuild of an index that the last run of the daemon began: the
+// damage may be where no look-up meets it again soon.
+func (c *Collection) resumeRebuild(serving *store, id [16]byte) error {
+	return c.startNext(c.partNext(serving.number+1, id))
+}
+
+// partNext opens an index, which may be partly built, for the queue with the id. It
+// removes a damaged one and one of another queue, and then returns nil.
+func (c *Collection) partNext(number indexNumber, id [16]byte) (*store, error) {
 	next, err := c.openStore(number, c.queueDir, id)
-	if err != nil {
+	switch {
+	case isDamage(err):
+		return nil, c.removeIndex(number)
+	case err == nil && *next.queueID.Load() != id:
+		return nil, errors.CombineErrors(next.close(), c.removeIndex(number))
+	}
+	return next, err
+}
+
+// startNext has a store follow the queue, if there is one.
+func (c *Collection) startNext(next *store, err error) error {
+	if next == nil || err != nil {
 		return err
 	}
-	if *next.queueID.Load() != id { // of a third one, before a restart
-		if err := errors.CombineErrors(next.close(), c.removeIndex(number)); err != nil {
-			return err
-		}
-		if next, err = c.openStore(number, c.queueDir, id); err != nil {
-			return err
-		}
-	}
+	c.logger.Warn("an index is built from the queue, to take over when it is complete", "index", next.number.path(c.dir))
 	c.setNext(next)
 	next.start()
 	return nil
 }
 
-// discardNext gives up a queue that is not there any more.
-func (c *Collection) discardNext(next *store) error {
+// isDamage reports whether an error of opening or reading an index is that it is damaged,
+// or cannot be read: another one is then built from the queue.
+func isDamage(err error) bool { return errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, vfs.ErrFault) }
+
+// discardNext gives up the store that is being indexed.
+func (c *Collection) discardNext(next *store, reason string) error {
 	c.setNext(nil)
-	c.logger.Warn("the other queue has gone again", "queue", hex.EncodeToString(next.queueID.Load()[:]))
+	c.logger.Warn("the other queue is given up", "queue", hex.EncodeToString(next.queueID.Load()[:]), "reason", reason)
 	return errors.CombineErrors(next.close(), c.removeIndex(next.number))
 }
 
@@ -240,11 +306,13 @@ func (c *Collection) successor() *Successor {
 	}
 }
 
-// indexDamaged tells whether reading the index, or merging its tables, has found
-// damage since it was opened.
+// indexDamaged reports whether damage has been found in the index since it was opened: by
+// a look-up, a scan or the scrub, or by a merge, whose damage it records.
 func (s *store) indexDamaged() bool {
+	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) {
+		s.recordFault(indexError(problem), queue.Address{})
+	}
 	s.mu.Lock()
-	found := s.mu.faults.index != nil
-	s.mu.Unlock()
-	return found || errors.Is(s.index.Stats().Problem, lsm.ErrCorrupt)
+	defer s.mu.Unlock()
+	return s.mu.faults.index != nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/lsm"
+	"docstore/queue"
 )
 
 // sweepStepEntries is how many entries of the index a step of the sweep looks
@@ -27,7 +28,11 @@ const sweepGrace = time.Hour
 // as the step took. There is no pass before something is due.
 func (s *store) runSweep(ctx context.Context) {
 	for sleep(ctx, s.options.SweepInterval) {
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+		err := s.sweep(ctx)
+		if errors.Is(err, errIndex) {
+			s.recordFault(err, queue.Address{})
+		}
+		if err != nil && ctx.Err() == nil {
 			s.logger.Warn("expired documents cannot be taken out of the index; trying again later",
 				"interval", s.options.SweepInterval, "error", err)
 		}
@@ -99,11 +104,11 @@ func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [
 	defer func() { _ = it.Close() }() // it.Err has told
 	for range sweepStepEntries {
 		if !it.Next() {
-			return ids, nil, it.Err()
+			return ids, nil, indexError(it.Err())
 		}
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, indexError(err)
 		}
 		if entry.expiry != 0 && entry.expired(now) {
 			ids = append(ids, slices.Clone(it.Key()))
@@ -124,16 +129,11 @@ func (s *store) removeExpired(ids [][]byte, now time.Time) error {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
 	var batch lsm.Batch
-	var buffer [indexEntryBytes]byte
 	for _, id := range ids {
-		value, err := s.index.Get(buffer[:0], id)
+		entry, err := s.lookUpVerified(id) // damage must not make it expire
 		if errors.Is(err, lsm.ErrNotFound) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		entry, err := decodeIndexEntry(value)
 		if err != nil {
 			return err
 		}

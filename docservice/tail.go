@@ -181,7 +181,7 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
 	s.mu.tail.current = false
 	resumed := s.mu.faults.clearTail()
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if resumed {
 		s.logger.Info("the queue is read on", "position", next.Next.String())
@@ -199,25 +199,34 @@ func (s *store) tailState() tailState {
 // is waiting; every entry has then been committed, as the last one came with
 // More == false.
 func (s *store) caughtUp(at queue.Position) {
-	reached := s.following.Load() || s.atEnd(at)
+	s.mu.Lock()
+	reached := s.mu.reached
+	s.mu.Unlock()
+	reached = reached || s.atEnd(at)
 	s.mu.Lock()
 	s.mu.tail.current = true
 	resumed := s.mu.faults.clearTail() && !s.awaits(at.Next.Segment)
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if ready := s.reachedEnd(at, reached); resumed && !ready {
 		s.logger.Info("the queue is read on", "position", at.Next.String())
 	}
 }
 
-// reachedEnd makes the collection ready if the tail stands at the position with
-// nothing waiting, that is the end of what is here, and no segment behind it was
-// set aside. It reports whether the collection became ready.
-func (s *store) reachedEnd(at queue.Position, reached bool) bool {
+// reachedEnd notes that the tail has read the queue to its end if it stands at the
+// position with nothing waiting, that is the end of what is here, and no segment behind
+// it was set aside. It reports whether that made the collection ready.
+func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()
-	reached = reached && s.mu.tail.current && s.mu.tail.position == at && !s.awaits(at.Next.Segment)
-	ready := reached && !s.following.Swap(true)
-	s.notify()
+	if atEnd && s.mu.tail.current && s.mu.tail.position == at && !s.awaits(at.Next.Segment) {
+		s.mu.reached = true
+	}
+	before := s.gap.Load()
+	s.stateChanged()
+	ready := before != nil && s.gap.Load() == nil
+	if ready {
+		s.mu.faults.lost = nil
+	}
 	s.mu.Unlock()
 	if ready {
 		s.logger.Info("the queue has been read to its end", "position", at.Next.String())
@@ -243,10 +252,10 @@ func (s *store) tailStopped(err error) {
 	}
 	fault := s.faultOf(err, at)
 	s.mu.Lock()
-	s.following.Store(false)
+	s.mu.reached = false
 	s.mu.tail.current = false
 	news := s.mu.faults.setTail(fault)
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if news {
 		s.logger.Error("the queue cannot be read on; serving what has been read",

@@ -110,7 +110,7 @@ func (s *store) verify(ctx context.Context, f segmentFile) (sound bool, err erro
 	}
 	s.mu.Lock()
 	news, mended := s.mu.faults.replace(f, found)
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	for _, fault := range news {
 		s.logDamage(fault)
@@ -129,14 +129,14 @@ func (s *store) notDurable(f segmentFile, err error) {
 	}
 	s.mu.Lock()
 	news := s.mu.faults.add(fault)
-	s.notify()
+	s.stateChanged()
 	s.mu.Unlock()
 	if news {
 		s.logDamage(fault)
 	}
 }
 
-// tailRests tells whether the tail has nothing to do, or cannot do it. c.mu
+// tailRests tells whether the tail has nothing to do, or cannot do it. s.mu
 // must be locked.
 func (s *store) tailRests() bool { return s.mu.tail.current || s.mu.faults.tail != nil }
 

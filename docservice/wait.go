@@ -7,12 +7,12 @@ import (
 )
 
 // Ready is Status.Ready; asking costs nothing.
-func (c *Collection) Ready() bool { return c.serving.Load().following.Load() }
+func (c *Collection) Ready() bool { return c.serving.Load().gap.Load() == nil }
 
 // WaitReady waits until the collection is ready, as of Status.
 func (c *Collection) WaitReady(ctx context.Context) error {
 	return c.wait(func(s *store) error {
-		return s.waitUntil(ctx, func() bool { return s.following.Load() })
+		return s.waitUntil(ctx, func() bool { return s.gap.Load() == nil })
 	})
 }
 
@@ -30,8 +30,8 @@ func (c *Collection) wait(until func(*store) error) error {
 	return err
 }
 
-// waitUntil waits until a condition holds, which is asked with c.mu locked
-// whenever tail or faults have changed.
+// waitUntil waits until a condition holds. It evaluates the condition with s.mu locked,
+// whenever the state has changed.
 func (s *store) waitUntil(ctx context.Context, holds func() bool) error {
 	for {
 		s.mu.Lock()
@@ -50,8 +50,20 @@ func (s *store) waitUntil(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// notify wakes those who wait. c.mu must be locked.
-func (s *store) notify() {
+// stateChanged determines the gap from the state of tail and faults and wakes those who
+// wait for a change of it. s.mu must be locked.
+func (s *store) stateChanged() {
+	s.gap.Store(s.knowledge().gap())
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})
+}
+
+// knowledge is what the state says about the completeness of the index. s.mu must be
+// locked.
+func (s *store) knowledge() knowledge {
+	return knowledge{
+		reached: s.mu.reached,
+		stopped: s.mu.faults.tail != nil,
+		damaged: s.mu.faults.index != nil,
+	}
 }

@@ -155,7 +155,7 @@ func TestAppendedAnswersAreThoseOfTheGeneratedCode(t *testing.T) {
 		case 2:
 			given, expected.Status = Answer{Err: ErrNotFound}, docservicepb.Status_STATUS_NOT_FOUND
 		case 3:
-			given, expected.Status = Answer{Err: errNotRead}, docservicepb.Status_STATUS_UNAVAILABLE
+			given, expected.Status = Answer{Err: gapNotRead.err}, docservicepb.Status_STATUS_UNAVAILABLE
 		case 4:
 			given, expected.Status = Answer{Err: ErrBadID}, docservicepb.Status_STATUS_ERROR
 		}

@@ -80,7 +80,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 
 	require.NoError(t, o.FS.Rename("db/"+tableName(2), "db/away"))
 	_, err = Open("db", o)
-	require.ErrorContains(t, err, tableName(2))
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, tableName(2)+" is corrupt at offset 0: missing, though the manifest names it")
 	readOnly := *o
 	readOnly.ReadOnly = true
 	_, err = Open("db", &readOnly)

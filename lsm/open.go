@@ -76,6 +76,9 @@ func (db *DB) open() error {
 	if err != nil {
 		return errors.Wrap(err, "lsm: list the store")
 	}
+	if err := db.checkPresent(m, names); err != nil {
+		return err
+	}
 	if err := db.load(m, nil); err != nil {
 		return err
 	}
@@ -84,6 +87,17 @@ func (db *DB) open() error {
 		return err
 	}
 	return db.replayLogs(logsOf(names, m.firstLog), db.flushOldest)
+}
+
+// checkPresent reports a table that the manifest names and the directory lacks as
+// corruption. The caller holds the directory's lock, so that nothing else removes tables.
+func (db *DB) checkPresent(m manifest, names []string) error {
+	for _, facts := range m.tables {
+		if name := tableName(facts.number); !slices.Contains(names, name) {
+			return errors.WithStack(&CorruptionError{Path: db.env.path(name), Reason: "missing, though the manifest names it"})
+		}
+	}
+	return nil
 }
 
 // load makes the tables of a manifest the DB's, taking over those of an older

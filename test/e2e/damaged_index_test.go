@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,8 +30,8 @@ func TestDamagedIndex(t *testing.T) {
 	documents := corpus(t)[:5_000]
 	queue, checkpoint := indexedInTables(t, documents)
 	for _, damage := range []struct{ files, says string }{
-		{"*.table", "is made anew from the queue"},
-		{"MANIFEST", "it is set aside, and made anew from the queue"},
+		{"*.table", "is damaged and is rebuilt from the queue"},
+		{"MANIFEST", "it is set aside and rebuilt from the queue"},
 	} {
 		data := t.TempDir()
 		require.NoError(t, os.CopyFS(data, os.DirFS(checkpoint)))
@@ -83,10 +84,61 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 
-	d.waitLog("the index is damaged and is made anew from the queue")
+	d.waitLog("the index is damaged and is rebuilt from the queue")
 	d.waitLog("another index is served from")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.stop(t)
 	start(t, nil, "docserviced", "check", "--data", checkpoint).wait(t)
+}
+
+// TestTruncatedTableBeneathARunningDaemon cuts the only table of one of two daemons, as a
+// failing disk would. No get and no batch of a client of both fails or is answered wrongly.
+// The daemon says that it is not ready and why, and rebuilds its index by itself. One that
+// has lost a table altogether starts, rebuilds its index and says so.
+func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:5_000]
+	queue, data := indexedInTables(t, documents)
+	healthy := startDaemon(t, queue, t.TempDir())
+	d := startDaemon(t, queue, data)
+	d.waitReady(t)
+	healthy.waitReady(t)
+	client := newClient(t, d, healthy)
+	tables := func(index string) []string {
+		files, err := filepath.Glob(filepath.Join(data, collection, index, "*.table"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		return files
+	}
+	require.NoError(t, os.Truncate(tables("index-0001")[0], 4096))
+	servers := d.boxcar + "," + healthy.boxcar
+	for _, document := range documents[:40] {
+		get := start(t, nil, "boxcar", "get", "--servers", servers, "--collection", collection, document.id)
+		get.wait(t)
+		require.Equal(t, string(document.line), strings.TrimSuffix(get.output.String(), "\n"))
+	}
+	var buffer []byte
+	for id, want := range expected(documents) {
+		var wrong string
+		buffer, wrong = fetch(client, buffer, id, want)
+		require.Empty(t, wrong)
+	}
+	compareBatches(t, client, expected(documents))
+	d.waitLog("the index is damaged and is rebuilt from the queue")
+	d.waitLog("another index is served from")
+	d.waitReady(t)
+	compareAll(t, newClient(t, d), expected(documents))
+	d.stop(t)
+
+	again := filepath.Join(t.TempDir(), "checkpoint")
+	start(t, nil, "docserviced", "checkpoint", "--data", data, again).wait(t)
+	data = again
+	require.NoError(t, os.Remove(tables("index-0001")[0]))
+	d = startDaemon(t, queue, data)
+	d.waitLog("it is set aside and rebuilt from the queue")
+	d.waitReady(t)
+	compareAll(t, newClient(t, d), expected(documents))
+	d.poll(t, "/readyz", func(_ int, body []byte) bool { return bytes.Contains(body, []byte(`"faults": []`)) })
+	d.stop(t)
 }

@@ -1,0 +1,73 @@
+package docservice
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNotFoundNeedsACompleteIndex decides on every kind of evidence with every state of
+// knowledge: not found is answered in one of them alone.
+func TestNotFoundNeedsACompleteIndex(t *testing.T) {
+	complete := knowledge{reached: true}
+	for bits := range 1 << 3 {
+		k := knowledge{reached: bits&1 != 0, stopped: bits&2 != 0, damaged: bits&4 != 0}
+		for _, e := range []evidence{noEntry, noDocument, notSettled} {
+			t.Run(fmt.Sprintf("%+v evidence %d", k, e), func(t *testing.T) {
+				err := absence(e, k.gap())
+				if k == complete && e != notSettled {
+					require.Equal(t, ErrNotFound, err)
+				} else {
+					require.ErrorIs(t, err, ErrUnavailable)
+					require.NotErrorIs(t, err, ErrNotFound)
+				}
+			})
+		}
+	}
+}
+
+// TestAnExpiredEntryIsNotNotFoundBeforeTheEnd: what has not been read of the queue may
+// hold a newer version that has not expired.
+func TestAnExpiredEntryIsNotNotFoundBeforeTheEnd(t *testing.T) {
+	f := newMemFixture(t)
+	f.expiring("id", time.Minute)
+	f.seal()
+	c := f.ready()
+	requireDocument(t, c, "id", documentOf("id"))
+	f.clock.advance(time.Hour)
+	requireNone(t, c, "id", ErrNotFound)
+	require.NoError(t, c.Close())
+
+	f.put("damaged", "document")
+	f.expiring("id", 24*time.Hour)
+	f.seal()
+	path, good := f.segment(2)
+	replace(t, f.fs, path, flipped(t, good, "damaged"))
+	c = f.open()
+	waitFor(t, c, "the tail stops", hasFault(2))
+	requireNone(t, c, "id", ErrUnavailable)
+	_, answers, err := c.GetMany(nil, [][]byte{[]byte("id")}, 1<<20)
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0].Err, ErrUnavailable)
+	replace(t, f.fs, path, good)
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireDocument(t, c, "id", documentOf("id"))
+}
+
+// TestRebuildPace rebuilds at once, then ever later on a disk that damages each index.
+func TestRebuildPace(t *testing.T) {
+	var pace rebuildPace
+	now := time.Unix(1_700_000_000, 0)
+	require.True(t, pace.allow(now))
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		pause *= time.Minute
+		require.False(t, pace.allow(now.Add(pause-time.Second)), pause)
+		now = now.Add(pause)
+		require.True(t, pace.allow(now), pause)
+	}
+	now = now.Add(2 * maxRebuildPause)
+	require.True(t, pace.allow(now), "it was long ago")
+	require.True(t, pace.allow(now.Add(minRebuildPause)))
+}
