@@ -46,8 +46,9 @@
 //
 //   - found: the document, byte for byte as it was appended. Its CRC has been
 //     checked, and that it is the one of this id.
-//   - not found (ErrNotFound): never written, deleted, or expired. Expiry has
-//     the resolution of a second, and nothing goes early.
+//   - not found (ErrNotFound): never written, deleted, or expired. It is answered only
+//     while the collection is ready, and rests on verified bytes of the index; see
+//     notfound.go. Expiry has the resolution of a second, and no document expires early.
 //   - unavailable (ErrUnavailable): the document exists or may exist, but not
 //     here and now. Its bytes are missing or damaged; or the id is not in the
 //     index and the queue has not been read to the end of what is here, because
@@ -115,9 +116,10 @@
 //     N.seg.bad, once, so that rsync brings another copy; see quarantine.go. Its
 //     sound documents are served on, and an id that may lie in what was not read
 //     of it is unavailable.
-//   - Damage in the index makes what cannot be looked up unavailable, until another
-//     one, made anew from the queue beside it, takes its place. It is found by what is
-//     looked up, or by the scrub, which reads all of the index once a day; see scrub.go.
+//   - An index that is damaged or cannot be read makes the ids that it cannot decide
+//     unavailable, and the collection is not ready until another one, built from the
+//     queue beside it, takes its place. Look-ups find the damage, or the scrub, which
+//     verifies the index continuously at a low rate; see scrub.go.
 //   - Another queue in the place of the one that is served, whole from its first
 //     segment, is indexed beside it and served when it has been read to its end.
 //     Until then the one before is, as far as its bytes are there; see
@@ -147,7 +149,8 @@
 //	a collection      collection.go; store.go is one queue and its index, of which it
 //	                  has two while one takes over from the other (succession.go);
 //	                  options.go, layout.go, entry.go
-//	its answers       store.go, batch.go, scan.go; cache.go and package memcached
+//	its answers       store.go, notfound.go, batch.go, scan.go; cache.go and package
+//	                  memcached
 //	its goroutines    tail.go follows the queue; verify.go, verified.go, files.go and
 //	                  quarantine.go are the background pass, with erased.go;
 //	                  sweep.go and scrub.go go through the index; wait.go waits for them

@@ -20,9 +20,12 @@ type knowledge struct {
 }
 
 // A gap is the reason why the index may lack a document that the queue holds.
-type gap struct{ err error } // err matches ErrUnavailable
+type gap struct {
+	reason string
+	err    error // the answer for an id that may exist; it matches ErrUnavailable
+}
 
-func newGap(reason string) *gap { return &gap{unavailable(errors.New(reason))} }
+func newGap(reason string) *gap { return &gap{reason, unavailable(errors.New(reason))} }
 
 var (
 	gapNotRead = newGap("the queue has not been read to its end")

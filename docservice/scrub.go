@@ -10,10 +10,10 @@ import (
 	"docstore/queue"
 )
 
-// The scrub reads the whole index from time to time, slowly, and verifies it: damage is
-// to be known before a look-up needs what is damaged, and while there is time to make
-// the index anew from the queue beside it (succession.go). Each pass begins when the tail
-// has nothing to read. What cannot be read at all counts as damage, too.
+// The scrub reads the whole index over and over, slowly, and verifies it: damage should be
+// known before a look-up needs what is damaged, and the index rebuilt beside it meanwhile
+// (succession.go). Each pass begins when the tail has nothing to read. A read error counts
+// as damage.
 
 // ScrubState is how far the scrub of the index is.
 type ScrubState struct {
@@ -26,7 +26,7 @@ type ScrubState struct {
 func (s *store) runScrub(ctx context.Context) {
 	for s.waitUntil(ctx, s.tailRests) == nil {
 		if err := s.scrub(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lsm.ErrClosed) {
-			s.recordFault(err, queue.Address{})
+			s.recordFault(indexError(err), queue.Address{})
 		}
 		if !sleep(ctx, s.options.ScrubInterval) {
 			return
@@ -36,6 +36,12 @@ func (s *store) runScrub(ctx context.Context) {
 
 // scrub is one pass.
 func (s *store) scrub(ctx context.Context) error {
+	select {
+	case s.options.ScrubTurn <- struct{}{}:
+		defer func() { <-s.options.ScrubTurn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	counters := &s.collection.scrub
 	err := s.index.Scrub(ctx, s.options.ScrubBytesPerSecond, func(bytes int64) { counters.bytes.Add(uint64(bytes)) })
 	if err == nil {

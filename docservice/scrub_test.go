@@ -1,6 +1,7 @@
 package docservice
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,4 +58,19 @@ func TestScrubHasADamagedIndexMadeAnew(t *testing.T) {
 			requireDocument(t, c, id, documentOf(id))
 		}
 	}
+}
+
+// TestScrubsTakeTurns: a pass waits for that of another collection that shares the turn.
+func TestScrubsTakeTurns(t *testing.T) {
+	f := newMemFixture(t)
+	f.options.ScrubTurn = make(chan struct{}, 1)
+	f.put("id", "document")
+	s := f.ready().serving.Load()
+	f.options.ScrubTurn <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.scrub(ctx), context.Canceled)
+	<-f.options.ScrubTurn
+	require.NoError(t, s.scrub(t.Context()))
+	require.Empty(t, f.options.ScrubTurn)
 }

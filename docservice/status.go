@@ -15,6 +15,8 @@ type Status struct {
 	// the index lacks answered ErrNotFound, and not ErrUnavailable. Where no segment
 	// has arrived yet there is no such end.
 	Ready bool
+	// NotReady is why Ready is false.
+	NotReady string
 	// Position is up to where the queue is in the index.
 	Position queue.Position
 	// TailedBytes of the PresentBytes of the queue's segments here are in the
@@ -75,7 +77,10 @@ func (c *Collection) Status() Status {
 
 // status is what of a Status is the store's.
 func (s *store) status() Status {
-	status := Status{Ready: s.gap.Load() == nil}
+	status := Status{Ready: true}
+	if g := s.gap.Load(); g != nil {
+		status.Ready, status.NotReady = false, g.reason
+	}
 	// The listing first: what arrives meanwhile is at most counted as read.
 	files, err := listSegments(s.options.FS, s.queueDir)
 	if err != nil {

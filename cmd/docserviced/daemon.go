@@ -55,6 +55,8 @@ type daemon struct {
 	lock    io.Closer
 	cache   *docservice.Cache // nil: none
 	budget  *lsm.Budget       // of all collections
+	// scrubTurn bounds the scrubs of all collections to --scrub-rate.
+	scrubTurn chan struct{}
 	// requestBudget bounds the bytes of requests being received.
 	requestBudget int64
 	service       *docservice.Service
@@ -82,7 +84,7 @@ type daemon struct {
 // startDaemon opens everything and begins to serve. On an error nothing is left
 // open.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
-	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{})}
+	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{}), scrubTurn: make(chan struct{}, 1)}
 	d.grace.Store(int64(o.grace))
 	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
@@ -148,7 +150,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 func (d *daemon) addCollection(c collectionFlag) error {
 	options := &docservice.CollectionOptions{
 		Logger: d.env.Log, Budget: d.budget, Quarantine: d.options.quarantine, Cache: d.cache,
-		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate),
+		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate), ScrubTurn: d.scrubTurn,
 	}
 	if options.ScrubInterval == 0 {
 		options.ScrubInterval = -1 // the flag's never

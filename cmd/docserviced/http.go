@@ -213,7 +213,10 @@ func describeReadiness(status docservice.Status) collectionReadiness {
 		}
 	}
 	if !r.Ready {
-		r.Reason = fmt.Sprintf("the queue is being read, %s are left", cli.FormatBytes(status.LagBytes()))
+		r.Reason = status.NotReady
+		if left := status.LagBytes(); left > 0 {
+			r.Reason += fmt.Sprintf("; %s are left to read", cli.FormatBytes(left))
+		}
 	}
 	for _, f := range status.Faults {
 		r.Faults = append(r.Faults, livepage.Fault{

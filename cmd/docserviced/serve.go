@@ -33,8 +33,8 @@ over Boxcar. It answers at once with what is indexed already, and is ready when
 every queue has been read to its end. Damaged files are reported, and served
 around, until good copies take their place. In a copy of a queue a damaged
 segment is renamed to .bad, once, so that rsync brings it again. The indexes are
-verified, too, slowly, once in --scrub-interval, and a damaged one is made anew from
-its queue. Another queue in the place of one that is served is indexed beside it, and
+verified continuously at --scrub-rate, and a damaged one is rebuilt from its queue
+while what can be read of it is served. Another queue in the place of one that is served is indexed beside it, and
 served when it has been read to its end.
 
 HTTP shows how it is doing:
@@ -111,8 +111,8 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
 	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
-		"how long to rest after each time that an index has been verified to its last byte; 0: never verify")
-	flags.Var(&o.scrubRate, "scrub-rate", "how many bytes of an index are verified in a second at most")
+		"pause between two verifications of an index; 0: never verify")
+	flags.Var(&o.scrubRate, "scrub-rate", "most bytes of all indexes together that are verified in a second")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&o.quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, o)
