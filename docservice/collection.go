@@ -35,9 +35,11 @@ type Collection struct {
 		sync.Mutex
 		next *store // nil: none is being indexed
 	}
-	// Of the succession alone: rebuilds paces those of damaged indexes, and rebuilding
-	// is set if one was under way when the collection was opened.
+	// Of the succession alone: rebuilds paces those of damaged indexes, and discards those
+	// of indexes that were to take over. rebuilding is set if a rebuild was under way when
+	// the collection was opened.
 	rebuilds   rebuildPace
+	discards   rebuildPace
 	rebuilding bool
 
 	gets getCounters

@@ -1,6 +1,7 @@
 package docservice
 
 import (
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strconv"
@@ -29,6 +30,12 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
 	case errors.Is(err, errIndex):
 		fault.Path, fault.Reason = s.number.path(s.collection.dir), err.Error()
+	case errors.Is(err, queue.ErrForked):
+		fault.Path = s.queueDir
+		fault.Reason = err.Error() + fmt.Sprintf("; put the files back that were here before, or, if the queue is right as it is now, "+
+			"stop the daemon, remove %s, and start it: the index is rebuilt from the queue", s.collection.dir)
+	case errors.Is(err, queue.ErrTruncated):
+		fault.Path, fault.Reason = s.queueDir, err.Error()
 	case errors.Is(err, queue.ErrDiverged):
 		fault.Segment, fault.content = at.Segment, true
 		fault.Path, fault.Reason = filepath.Join(s.queueDir, sealedName(at.Segment)), err.Error()

@@ -63,6 +63,7 @@ type faultList struct {
 	// lost says why the index before this one was set aside, until this one has been
 	// built.
 	lost     *Fault
+	head     *Fault // the head file cannot be read
 	segments map[queue.SegmentID][]Fault
 }
 
@@ -159,7 +160,7 @@ func (l *faultList) list() (faults []Fault, more int) {
 	if l.tail != nil {
 		faults = append(faults, *l.tail)
 	}
-	for _, f := range []*Fault{l.index, l.lost} {
+	for _, f := range []*Fault{l.index, l.lost, l.head} {
 		if f != nil {
 			faults = append(faults, *f)
 		}

@@ -14,9 +14,13 @@ import "github.com/cockroachdb/errors"
 
 // knowledge is what a store knows about the completeness of its index.
 type knowledge struct {
-	reached bool // the tail has read the queue to its end since it last stopped
-	stopped bool // a fault stops the tail
-	damaged bool // a part of the index cannot be read, or is wrong
+	reached   bool // the tail has read the queue to its end since it last stopped
+	stopped   bool // a fault stops the tail
+	forked    bool // the queue here has another history than the index
+	truncated bool // the index holds entries that were taken back
+	damaged   bool // a part of the index cannot be read, or is wrong
+	headless  bool // the head file cannot be read, so that the queue's end is not known
+	stale     bool // the head file is older than MaxStaleness
 }
 
 // A gap is the reason why the index may lack a document that the queue holds.
@@ -28,20 +32,32 @@ type gap struct {
 func newGap(reason string) *gap { return &gap{reason, unavailable(errors.New(reason))} }
 
 var (
-	gapNotRead = newGap("the queue has not been read to its end")
-	gapStopped = newGap("the queue cannot be read to its end because of a fault")
-	gapDamaged = newGap("the index is damaged and is rebuilt from the queue")
+	gapNotRead   = newGap("the queue has not been read to its end")
+	gapStopped   = newGap("the queue cannot be read to its end because of a fault")
+	gapForked    = newGap("the queue here has another history than the index")
+	gapTruncated = newGap("entries of the queue were taken back, and the index is rebuilt from the queue")
+	gapDamaged   = newGap("the index is damaged and is rebuilt from the queue")
+	gapHeadless  = newGap("the head file of the queue cannot be read")
+	gapStale     = newGap("the copy of the queue is older than the limit for it")
 )
 
 // gap returns nil if the index is complete.
 func (k knowledge) gap() *gap {
 	switch {
+	case k.forked:
+		return gapForked
+	case k.truncated:
+		return gapTruncated
 	case k.damaged:
 		return gapDamaged
 	case k.stopped:
 		return gapStopped
+	case k.headless:
+		return gapHeadless
 	case !k.reached:
 		return gapNotRead
+	case k.stale:
+		return gapStale
 	}
 	return nil
 }

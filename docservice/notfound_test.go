@@ -12,8 +12,11 @@ import (
 // knowledge: not found is answered in one of them alone.
 func TestNotFoundNeedsACompleteIndex(t *testing.T) {
 	complete := knowledge{reached: true}
-	for bits := range 1 << 3 {
-		k := knowledge{reached: bits&1 != 0, stopped: bits&2 != 0, damaged: bits&4 != 0}
+	for bits := range 1 << 7 {
+		k := knowledge{
+			reached: bits&1 != 0, stopped: bits&2 != 0, forked: bits&4 != 0, truncated: bits&8 != 0,
+			damaged: bits&16 != 0, headless: bits&32 != 0, stale: bits&64 != 0,
+		}
 		for _, e := range []evidence{noEntry, noDocument, notSettled} {
 			t.Run(fmt.Sprintf("%+v evidence %d", k, e), func(t *testing.T) {
 				err := absence(e, k.gap())

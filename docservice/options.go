@@ -72,6 +72,11 @@ type CollectionOptions struct {
 	// other, so that ScrubBytesPerSecond bounds all of them together. The default is one
 	// for each collection.
 	ScrubTurn chan struct{}
+	// MaxStaleness is how old the head file of the queue may be for the collection to be
+	// ready. The updater writes the file every second, and docstore-sync copies it, so an
+	// old one says that one of them has stopped, and no head file is too old. The default,
+	// 0, is no limit.
+	MaxStaleness time.Duration
 	// Now is the clock by which documents expire. The default is time.Now.
 	Now func() time.Time
 }

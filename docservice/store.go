@@ -60,6 +60,9 @@ type store struct {
 		faults faultList
 		// reached: the tail has read the queue to its end since it last stopped.
 		reached bool
+		// stoppedBy is the error behind the fault that stops the tail, nil if it runs.
+		stoppedBy error
+		head      headState
 		// suspect are the paths of files in which a fetch has found damage since
 		// the background pass last looked.
 		suspect map[string]bool
@@ -128,6 +131,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 		return s.queue.Dictionary(nil, hash)
 	})
 	s.noteQueueID(position)
+	s.readHead() // before the tail can reach anything
 	if c.options.VerifyInterval > 0 {
 		err := s.loadAside()
 		if files, listing := listSegments(c.options.FS, queueDir); err == nil {
@@ -145,6 +149,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 // start starts to follow the queue.
 func (s *store) start() {
 	s.running.Go(func() { s.runTail(s.alive) })
+	s.running.Go(func() { s.runHead(s.alive) })
 	if s.options.VerifyInterval > 0 {
 		s.running.Go(func() { s.runVerify(s.alive) })
 	}

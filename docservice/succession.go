@@ -51,7 +51,7 @@ const (
 	maxRebuildPause = time.Hour
 )
 
-// rebuildPace says when an index may be rebuilt because of damage.
+// rebuildPace says when an index may be built again because the one before failed.
 type rebuildPace struct {
 	last  time.Time // zero: never
 	pause time.Duration
@@ -115,19 +115,21 @@ func (c *Collection) succeed() error {
 	switch {
 	case next != nil && (ours || theirs) && here != *next.queueID.Load():
 		return c.discardNext(next, "it has gone again")
+	case next != nil && next.isUseless(c.options.Now()) && c.discards.allow(c.options.Now()):
+		return c.discardNext(next, "its index cannot be completed")
 	case next == nil && theirs:
 		c.logger.Warn("another queue has come; it is served when it has been read to its end",
 			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.indexDamaged() && c.rebuilds.allow(c.options.Now()):
+	case next == nil && ours && serving.stoppedFor(queue.ErrTruncated):
+		return c.openNext(serving, here)
+	case next == nil && ours && serving.indexDamaged() && !serving.stoppedFor(queue.ErrForked) && c.rebuilds.allow(c.options.Now()):
 		c.logger.Error("the index is damaged and is rebuilt from the queue; what can be read of it is served until then",
 			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
 	case next == nil && ours && c.rebuilding:
 		c.rebuilding = false
 		return c.resumeRebuild(serving, here)
-	case next != nil && next.indexDamaged():
-		return c.discardNext(next, "its index is damaged, too")
 	case next != nil && next.gap.Load() == nil:
 		return c.takeOver(next)
 	}
@@ -304,6 +306,26 @@ func (c *Collection) successor() *Successor {
 	return &Successor{
 		Queue: *next.queueID.Load(), TailedBytes: status.TailedBytes, PresentBytes: status.PresentBytes, Faults: status.Faults,
 	}
+}
+
+// isUseless reports whether the index of a store cannot be completed by reading on. Files
+// that do not belong together may be on their way to be exchanged, so that a fork has to
+// last.
+func (s *store) isUseless(now time.Time) bool {
+	if s.indexDamaged() || s.stoppedFor(queue.ErrTruncated) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.mu.stoppedBy, queue.ErrForked) && s.mu.faults.tail != nil &&
+		now.Sub(s.mu.faults.tail.Since) >= minRebuildPause
+}
+
+// stoppedFor reports whether the tail is stopped by an error of a kind.
+func (s *store) stoppedFor(kind error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.mu.stoppedBy, kind)
 }
 
 // indexDamaged reports whether damage has been found in the index since it was opened: by

@@ -180,6 +180,7 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.mu.tail.appended = appended
 	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
 	s.mu.tail.current = false
+	s.mu.stoppedBy = nil
 	resumed := s.mu.faults.clearTail()
 	s.stateChanged()
 	s.mu.Unlock()
@@ -200,11 +201,15 @@ func (s *store) tailState() tailState {
 // More == false.
 func (s *store) caughtUp(at queue.Position) {
 	s.mu.Lock()
-	reached := s.mu.reached
+	reached, headKnown := s.mu.reached, !s.mu.head.target.IsZero()
 	s.mu.Unlock()
 	reached = reached || s.atEnd(at)
+	if !headKnown {
+		s.readHead() // after the segments were listed: it arrives before any of them
+	}
 	s.mu.Lock()
 	s.mu.tail.current = true
+	s.mu.stoppedBy = nil
 	resumed := s.mu.faults.clearTail() && !s.awaits(at.Next.Segment)
 	s.stateChanged()
 	s.mu.Unlock()
@@ -214,11 +219,12 @@ func (s *store) caughtUp(at queue.Position) {
 }
 
 // reachedEnd notes that the tail has read the queue to its end if it stands at the
-// position with nothing waiting, that is the end of what is here, and no segment behind
-// it was set aside. It reports whether that made the collection ready.
+// position with nothing waiting, that is the end of what is here and not before the end
+// that the head file named, and no segment behind it was set aside. It reports whether
+// that made the collection ready.
 func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()
-	if atEnd && s.mu.tail.current && s.mu.tail.position == at && !s.awaits(at.Next.Segment) {
+	if atEnd && s.mu.tail.current && s.mu.tail.position == at && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
 		s.mu.reached = true
 	}
 	before := s.gap.Load()
@@ -252,7 +258,7 @@ func (s *store) tailStopped(err error) {
 	}
 	fault := s.faultOf(err, at)
 	s.mu.Lock()
-	s.mu.reached = false
+	s.mu.reached, s.mu.stoppedBy = false, err
 	s.mu.tail.current = false
 	news := s.mu.faults.setTail(fault)
 	s.stateChanged()

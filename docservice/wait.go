@@ -3,6 +3,8 @@ package docservice
 import (
 	"context"
 
+	"github.com/cockroachdb/errors"
+
 	"docstore/queue"
 )
 
@@ -62,8 +64,12 @@ func (s *store) stateChanged() {
 // locked.
 func (s *store) knowledge() knowledge {
 	return knowledge{
-		reached: s.mu.reached,
-		stopped: s.mu.faults.tail != nil,
-		damaged: s.mu.faults.index != nil,
+		reached:   s.mu.reached,
+		stopped:   s.mu.faults.tail != nil,
+		forked:    errors.Is(s.mu.stoppedBy, queue.ErrForked),
+		truncated: errors.Is(s.mu.stoppedBy, queue.ErrTruncated),
+		damaged:   s.mu.faults.index != nil,
+		headless:  s.mu.head.failure != nil && !s.mu.reached,
+		stale:     s.mu.head.isStale(s.options.Now(), s.options.MaxStaleness),
 	}
 }
