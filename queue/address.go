@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // SegmentID is the number of a segment. A queue's first segment is 1; 0 is no
@@ -37,16 +39,57 @@ func (a Address) String() string {
 	return fmt.Sprintf("%d/%d/%d", a.Segment, a.Block, a.Index)
 }
 
-// Position is a place between two entries of a queue: everything before Next
-// has been seen. Positions may be compared with ==. The zero Position is the
-// start of whichever queue there is.
-type Position struct {
-	Queue [16]byte // the queue's id; zero only in the zero Position
-	Next  Address  // where the next entry is or is going to be
+// ParseAddress parses the form that String returns.
+func ParseAddress(s string) (Address, error) {
+	var parts [3]uint64
+	fields := strings.Split(s, "/")
+	ok := len(fields) == len(parts)
+	for i := 0; ok && i < len(parts); i++ {
+		var err error
+		parts[i], err = strconv.ParseUint(fields[i], 10, []int{32, 32, 16}[i])
+		ok = err == nil
+	}
+	a := Address{Segment: SegmentID(parts[0]), Block: uint32(parts[1]), Index: uint16(parts[2])}
+	if !ok || a.Segment == 0 {
+		return Address{}, fmt.Errorf("queue: address %q: want SEGMENT/BLOCK/INDEX, such as 3/128/0", s)
+	}
+	return a, nil
 }
 
-// IsZero tells whether p is the zero Position.
+// Position is a place between two entries of a queue: all entries before Next
+// have been read. The zero Position is the start of any queue.
+//
+// A Position also identifies the content before Next, so that a reader detects
+// a queue whose content was replaced. Two Positions at one place are equal
+// unless less is known of the content in one of them: see SamePlace.
+type Position struct {
+	Queue [16]byte // the queue's id; zero only in the zero Position
+	Next  Address  // of the next entry, existing or future
+	Proof Proof
+}
+
+// Proof identifies the content before a Position. Zero fields are unknown and
+// match any content.
+type Proof struct {
+	// Footer is the first half of the digest of the segment before Next.Segment:
+	// of its footer, as the header of Next.Segment holds it. Segment 1 has none.
+	Footer FooterDigest
+	// Chain is the checksum of the last block of Next.Segment that the Position
+	// is behind or inside of. It covers the checksums of all blocks before it.
+	Chain uint32
+}
+
+// FooterDigest is the first half of the SHA-256 of a segment's footer.
+type FooterDigest [16]byte
+
+// IsZero reports whether p is the zero Position.
 func (p Position) IsZero() bool { return p == Position{} }
+
+// SamePlace reports whether two Positions name the same place in the same queue,
+// whatever their proofs.
+func (p Position) SamePlace(other Position) bool {
+	return p.Queue == other.Queue && p.Next == other.Next
+}
 
 // String is the queue's id in hex, a colon and the address.
 func (p Position) String() string {
@@ -55,25 +98,28 @@ func (p Position) String() string {
 
 const (
 	positionVersion = 0
-	positionBytes   = 1 + 16 + 4 + 4 + 2
+	positionBytes   = 1 + 16 + 4 + 4 + 2 + 16 + 4
 )
 
-// AppendBinary appends what MarshalBinary returns.
+// AppendBinary appends the result of MarshalBinary.
 func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 	dst = append(dst, positionVersion)
 	dst = append(dst, p.Queue[:]...)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(p.Next.Segment))
 	dst = binary.LittleEndian.AppendUint32(dst, p.Next.Block)
-	return binary.LittleEndian.AppendUint16(dst, p.Next.Index), nil
+	dst = binary.LittleEndian.AppendUint16(dst, p.Next.Index)
+	dst = append(dst, p.Proof.Footer[:]...)
+	return binary.LittleEndian.AppendUint32(dst, p.Proof.Chain), nil
 }
 
-// MarshalBinary is 27 bytes: a version byte, the queue's id, and the address
-// as segment u32, block u32, index u16, little-endian.
+// MarshalBinary returns 47 bytes, little-endian: a version byte, the queue's id,
+// the address as segment u32, block u32, index u16, and the proof as footer [16],
+// chain u32.
 func (p Position) MarshalBinary() ([]byte, error) {
 	return p.AppendBinary(make([]byte, 0, positionBytes))
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote. Where it fails, p is left
+// UnmarshalBinary reads the result of MarshalBinary. On an error it leaves p
 // unchanged.
 func (p *Position) UnmarshalBinary(data []byte) error {
 	if len(data) > 0 && data[0] > positionVersion {
@@ -88,5 +134,7 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 		Block:   binary.LittleEndian.Uint32(data[21:]),
 		Index:   binary.LittleEndian.Uint16(data[25:]),
 	}
+	copy(p.Proof.Footer[:], data[27:])
+	p.Proof.Chain = binary.LittleEndian.Uint32(data[43:])
 	return nil
 }

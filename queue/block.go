@@ -26,7 +26,8 @@ import (
 //
 //	count x { document end u32, id end u32, raw bytes and flags u32, crc u32 }
 //	count x   expiry u32, Unix seconds, 0 is never; only with flag bit 0
-//	          segment u32, block u32, end u32: the origin; only with flag bit 1
+//	          segment u32, block u32, end u32, crc u32: the origin; only with flag
+//	          bit 1; crc is the original block's, 0 if it is unknown
 //	count x   index u16, in the original block; only with flag bit 1
 //	          the ids
 //	          the cursor
@@ -251,6 +252,15 @@ func (b *block) origin(at Address) (_ Address, end uint32) {
 	}
 	o := b.bytes[b.originOffset():]
 	return Address{Segment: SegmentID(little.Uint32(o)), Block: little.Uint32(o[4:])}, little.Uint32(o[8:])
+}
+
+// chain is the checksum that the block has in its original segment, where the next
+// block and positions refer to it; 0 if it is unknown.
+func (b *block) chain() uint32 {
+	if !b.relocated {
+		return b.crc
+	}
+	return little.Uint32(b.bytes[b.originOffset()+12:])
 }
 
 func (b *block) expires(i int) time.Time {

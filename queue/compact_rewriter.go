@@ -85,11 +85,13 @@ func (w *rewriter) begin(ctx context.Context) error {
 }
 
 // chainInto notes in the table of a rewrite what it takes over from the last of
-// the files that it replaces: digest and cursor; and what was lost of any.
+// the files that it replaces, its cursor; and of any the digests and the ranges
+// that were lost or truncated.
 func (s *segmentFile) chainInto(table *relocations) error {
-	table.last = s.digest()
+	table.digests = append(table.digests, s.digests()...)
 	if s.relocations != nil {
 		table.lost = append(table.lost, s.relocations.lost...)
+		table.truncated = append(table.truncated, s.relocations.truncated...)
 		if len(s.relocations.cursor) > 0 {
 			table.cursor = s.relocations.cursor
 		}
@@ -132,7 +134,7 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 // takeOver writes what is to be kept of a block.
 func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) error {
 	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
-	w.kept.reset(at, end, b.appended)
+	w.kept.reset(at, end, b.chain(), b.appended)
 	err := w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, expires time.Time) error {
 		if e.deleted() {
 			w.kept.addBare(place.Index, id, flagDeleted, 0)

@@ -51,12 +51,34 @@ var (
 	// ErrNoDictionary: the dictionary of a document cannot be had.
 	ErrNoDictionary = errors.New("queue: dictionary cannot be had")
 	// ErrForked: the segment belongs to another queue than the position or the
-	// segment before it.
+	// segment before it, or to another history of the same queue. The bytes are
+	// not damaged. Since a Position carries a Proof, the error comes again at
+	// every attempt until the files that the Position was taken from are back.
 	ErrForked = errors.New("queue: forked")
 	// ErrDiverged: the position lies behind the end of its sealed segment, so
-	// what it was taken from is not what is here.
+	// the position was taken from another history of the queue.
 	ErrDiverged = errors.New("queue: diverged")
+	// ErrTruncated is matched by every *TruncatedError.
+	ErrTruncated = errors.New("queue: truncated")
 )
+
+// TruncatedError reports that entries before a position were taken back: see
+// Truncate. An index that holds them must be built again from the start of the
+// queue. It matches ErrTruncated.
+type TruncatedError struct {
+	Position Position
+	// From and To: the entries at From and before To were taken back. Entries
+	// that were appended later have addresses from To on.
+	From, To Address
+}
+
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("queue: entries from %s to before %s were taken back, after a reader had read up to %s: "+
+		"its index must be built again from the queue", e.From, e.To, e.Position.Next)
+}
+
+// Is makes errors.Is(err, ErrTruncated) true.
+func (e *TruncatedError) Is(target error) bool { return target == ErrTruncated }
 
 // GoneError says that the segment was rewritten without the entry, because it
 // was superseded, deleted or expired. It comes wrapped in ErrUnavailable: who

@@ -82,7 +82,7 @@ const blockRelocated = 1 << 1
 
 // Sizes of what a relocated block has more.
 const (
-	originBytes        = 12
+	originBytes        = 16
 	originalIndexBytes = 2
 )
 

@@ -1,24 +1,111 @@
 package queue
 
 import (
-	"io/fs"
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"time"
 
+	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
 
-// HeadName is the name of the head file.
+// HeadName is the name of the head file in a queue's directory. It sorts before
+// every segment, so that a copy in the order of names takes it first.
 const HeadName = "0000000000.head"
 
-// Head is a stub until q1's is merged.
+// Head states what a queue holds at its source. The Writer keeps it in a file,
+// from which a copy learns what has still to arrive. It outlives the segments, so
+// that no segment number is used twice. docs/format/head.md describes the file.
 type Head struct {
 	Queue   [16]byte
-	Highest SegmentID
-	Sealed  SegmentID
-	Digest  [32]byte
-	End     Position
-	Time    time.Time
+	Highest SegmentID // the highest number of any segment there ever was
+	// Sealed is the last sealed segment and Digest the SHA-256 of its footer; zero:
+	// none is sealed.
+	Sealed SegmentID
+	Digest [32]byte
+	End    Position  // behind the last committed entry; zero: there is none
+	Time   time.Time // when the file was written, to the millisecond
 }
 
-// ReadHead is a stub.
-func ReadHead(vfs.FS, string) (Head, error) { return Head{}, fs.ErrNotExist }
+const (
+	headVersion = 0
+	headTitle   = "docstore queue head, version %d\n"
+	headFields  = "queue %x\nhighest %d\nsealed %d\ndigest %x\nend %d/%d/%d\nfooter %x\nchain %08x\ntime %d\n"
+	headCRC     = "crc %08x\n" // of all bytes before; the last line in every version
+	// maxHeadBytes is more than a head of any version has.
+	maxHeadBytes = 4 << 10
+)
+
+// append appends the bytes of the file.
+func (h *Head) append(dst []byte) []byte {
+	start := len(dst)
+	dst = fmt.Appendf(dst, headTitle, headVersion)
+	end := h.End.Next
+	dst = fmt.Appendf(dst, headFields, h.Queue, h.Highest, h.Sealed, h.Digest, end.Segment, end.Block, end.Index,
+		h.End.Proof.Footer, h.End.Proof.Chain, h.Time.UnixMilli())
+	return fmt.Appendf(dst, headCRC, checksum.Update(0, dst[start:]))
+}
+
+// parseHead parses a head file. A newer version is ErrNewerVersion.
+func parseHead(b []byte) (Head, error) {
+	fields := b[:bytes.LastIndexByte(bytes.TrimSuffix(b, []byte("\n")), '\n')+1]
+	if want := fmt.Sprintf(headCRC, checksum.Update(0, fields)); string(b[len(fields):]) != want {
+		return Head{}, fmt.Errorf("last line is %.20q, the checksum of the others is %q", b[len(fields):], want)
+	}
+	var version int
+	if _, err := fmt.Sscanf(string(fields), headTitle, &version); err != nil {
+		return Head{}, fmt.Errorf("first line: %w", err)
+	}
+	if version != headVersion {
+		return Head{}, fmt.Errorf("it is of version %d, this program reads %d: %w", version, headVersion, ErrNewerVersion)
+	}
+	var h Head
+	var queue, digest, footer []byte
+	var millis int64
+	end := &h.End.Next
+	_, err := fmt.Sscanf(string(fields), headTitle+headFields, &version, &queue, &h.Highest, &h.Sealed, &digest,
+		&end.Segment, &end.Block, &end.Index, &footer, &h.End.Proof.Chain, &millis)
+	if err != nil {
+		return Head{}, err
+	}
+	copy(h.Queue[:], queue)
+	copy(h.Digest[:], digest)
+	copy(h.End.Proof.Footer[:], footer)
+	h.Time = time.UnixMilli(millis)
+	if !bytes.Equal(h.append(nil), b) {
+		return Head{}, errors.New("it is not in the form in which it was written")
+	}
+	if !end.IsZero() {
+		h.End.Queue = h.Queue
+	}
+	return h, nil
+}
+
+// ReadHead reads the head file of the queue in dir. fs.ErrNotExist: there is none.
+// *CorruptionError: it is damaged.
+func ReadHead(fsys vfs.FS, dir string) (Head, error) {
+	path := filepath.Join(dir, HeadName)
+	file, err := fsys.Open(path)
+	if err != nil {
+		return Head{}, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return Head{}, fmt.Errorf("queue: reading %s: %w", path, err)
+	}
+	b := make([]byte, min(info.Size, maxHeadBytes))
+	if n, err := file.ReadAt(b, 0); n < len(b) {
+		return Head{}, fmt.Errorf("queue: reading %s: %w", path, err)
+	}
+	h, err := parseHead(b)
+	switch {
+	case errors.Is(err, ErrNewerVersion):
+		return Head{}, fmt.Errorf("queue: %s: %w", path, err)
+	case err != nil:
+		return Head{}, &CorruptionError{Path: path, Reason: err.Error()}
+	}
+	return h, nil
+}

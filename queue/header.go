@@ -17,6 +17,9 @@ const maxDictionaryBytes = 256 << 10
 // digest is the SHA-256 of a footer.
 type digest [sha256.Size]byte
 
+// half is the part of a digest that a Proof holds.
+func (d digest) half() FooterDigest { return FooterDigest(d[:]) }
+
 // DictionaryHash names a dictionary: the first half of the SHA-256 of its bytes.
 type DictionaryHash [16]byte
 

@@ -299,9 +299,9 @@ func describe(s *segmentFile, w *walk) SegmentInfo {
 	return info
 }
 
-// End returns the position behind the last committed entry there is: Entry.Next
-// of that entry. It is the zero Position while there is none, or none that can
-// be read.
+// End returns the position behind the last committed entry in the directory, the
+// same as its Entry.Next. It is the zero Position if there are no entries, or none
+// that can be read.
 func (r *Reader) End() Position {
 	l, err := r.list()
 	if err != nil {
@@ -322,17 +322,30 @@ func (r *Reader) End() Position {
 			}
 			last = w.marked.lastBlock
 		}
-		var b block
-		if last > 0 {
-			_, err = s.frame(&b, int64(last))
-		}
+		end, ok := s.positionBehind(last)
 		s.file.Close()
-		if last > 0 && err == nil {
-			at, end := b.origin(Address{Segment: s.number, Block: last})
-			return Position{Queue: s.header.queue, Next: Address{Segment: at.Segment, Block: end}}
+		if ok {
+			return end
 		}
 	}
 	return Position{}
+}
+
+// positionBehind is the position behind the block at an offset of this file, which
+// is its last one; 0: it has no block.
+func (s *segmentFile) positionBehind(last uint32) (Position, bool) {
+	var b block
+	if last == 0 {
+		return Position{}, false
+	}
+	if _, err := s.frame(&b, int64(last)); err != nil {
+		return Position{}, false
+	}
+	at, _ := b.origin(Address{Segment: s.number, Block: last})
+	return Position{
+		Queue: s.header.queue, Next: s.behind(&b, at),
+		Proof: Proof{Footer: s.before(at.Segment).half(), Chain: b.chain()},
+	}, true
 }
 
 // VerifyFile verifies every byte of one file of the directory, by its name. The

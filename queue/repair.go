@@ -271,7 +271,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	}
 	r.options.Logger.Info(what, "path", p.path, "rewrite", report.Rewrite, "kept", report.Kept,
 		"lost_documents", report.LostDocuments, "lost_ranges", report.LostRanges)
-	return out.table.last, nil
+	return out.table.last(), nil
 }
 
 // prepare finds out with what the documents can be decoded, and where the frames
@@ -322,12 +322,15 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 	if err := v.account(behind); err != nil {
 		return err
 	}
-	table.last, table.lost = footer.digest(), v.lost
+	// The digests of segments that are missing are unknown, except the last one.
+	table.digests, table.lost = make([]digest, p.run.last-p.run.first+1), v.lost
+	last := &table.digests[len(table.digests)-1]
+	*last = footer.digest()
 	if p.run.generation > 0 {
 		r.takeOverTable(v, table)
 	}
 	if next != nil {
-		table.last = *next
+		*last = *next
 	}
 	return nil
 }
@@ -344,7 +347,8 @@ func (r *repairer) takeOverTable(v *salvage, table *relocations) {
 		table.settled = Address{Segment: r.listing.last(), Block: math.MaxUint32}
 		return
 	}
-	table.settled, table.last, table.cursor = before.settled, before.last, before.cursor
+	table.settled, table.cursor, table.truncated = before.settled, before.cursor, before.truncated
+	copy(table.digests, before.digests)
 	table.lost = append(table.lost, before.lost...)
 	slices.SortFunc(table.lost, func(a, b addressRange) int {
 		return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to))

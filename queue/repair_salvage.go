@@ -106,7 +106,7 @@ func (v *salvage) whole() error {
 	if err := v.account(at); err != nil {
 		return err
 	}
-	v.kept.reset(at, end, b.appended)
+	v.kept.reset(at, end, b.chain(), b.appended)
 	for i := range b.count {
 		e, place := b.entry(i), at
 		id, document := b.id(e), documents[e.start:e.end]

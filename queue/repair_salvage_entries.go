@@ -60,7 +60,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	if err := v.unprovenIDs(raw, &best, at, found); err != nil {
 		return 0, err
 	}
-	v.kept.reset(at, max(originEnd, at.Block+1), v.appended)
+	v.kept.reset(at, max(originEnd, at.Block+1), 0, v.appended)
 	for _, p := range found {
 		place := at
 		place.Index = p.index

@@ -64,6 +64,7 @@ func (w *rewriteFile) append(p []byte) error {
 type relocated struct {
 	at       Address // of the block's first entry
 	end      uint32  // offset behind the block in its original segment
+	chain    uint32  // checksum of the original block; 0: unknown
 	appended int64
 	count    int
 
@@ -72,9 +73,9 @@ type relocated struct {
 }
 
 // reset begins the next block.
-func (r *relocated) reset(at Address, end uint32, appended int64) {
+func (r *relocated) reset(at Address, end, chain uint32, appended int64) {
 	*r = relocated{
-		at: at, end: end, appended: appended,
+		at: at, end: end, chain: chain, appended: appended,
 		entries: r.entries[:0], expiries: r.expiries[:0], indexes: r.indexes[:0], ids: r.ids[:0], stored: r.stored[:0],
 	}
 }
@@ -116,6 +117,7 @@ func (w *rewriteFile) write(r *relocated) error {
 	little.PutUint32(origin[0:], uint32(r.at.Segment))
 	little.PutUint32(origin[4:], r.at.Block)
 	little.PutUint32(origin[8:], r.end)
+	little.PutUint32(origin[12:], r.chain)
 	table := slices.Concat(make([]byte, blockHeaderBytes), r.entries, expiries, origin[:], r.indexes, r.ids)
 	h.tableBytes = uint32(len(table) - blockHeaderBytes)
 	h.put(table)

@@ -73,23 +73,29 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 //	16  settled segment u32, block u32, index u16
 //	26  cursor bytes u16
 //	28  lost u32           ranges
-//	32  last [32]          SHA-256 of the footer of the last original segment
-//	64  rows x { segment u32, block u32, offset u32 }  ascending; offset is the
+//	32  last [32]          digest of the last original segment: SHA-256 of its footer
+//	64  digests u32        of the other original segments
+//	68  truncated u32      ranges
+//	72  digests x [32]     of the segments from the first on; zeros: unknown
+//	    rows x { segment u32, block u32, offset u32 }  ascending; offset is the
 //	    block's in this file
-//	    lost x { from and to, each segment u32, block u32, index u16, zero u16 }
+//	    lost, then truncated x { from and to, each segment u32, block u32, index
+//	    u16, zero u16 }
 //	    the cursor of the last block, of those that are not here, too
 //
 // Whatever made an entry superfluous stands before settled: who has read the
 // queue up to there knows that what is not here is not to be had any more. But
 // of what is not here and lies in a range of lost, from inclusive and to
-// exclusive, nobody knows anything: see Repair.
+// exclusive, nobody knows anything: see Repair. The entries in a range of
+// truncated were taken back: see Truncate.
 type relocations struct {
-	offset  uint32
-	settled Address
-	last    digest
-	rows    []byte
-	lost    []addressRange // ascending
-	cursor  []byte
+	offset    uint32
+	settled   Address
+	digests   []digest // of each original segment of the run; zero: unknown
+	rows      []byte
+	lost      []addressRange // ascending
+	truncated []addressRange // ascending
+	cursor    []byte
 }
 
 // addressRange is the addresses from one to before another.
@@ -98,7 +104,7 @@ type addressRange struct{ from, to Address }
 func (r addressRange) holds(at Address) bool { return r.from.Compare(at) <= 0 && at.Compare(r.to) < 0 }
 
 const (
-	relocationsHeadBytes = 64
+	relocationsHeadBytes = 72
 	relocationBytes      = 12
 	lostAddressBytes     = 12
 	lostRangeBytes       = 2 * lostAddressBytes
@@ -114,12 +120,18 @@ func (r *relocations) append(dst []byte) []byte {
 	putAddress(b[16:], r.settled)
 	little.PutUint16(b[26:], uint16(len(r.cursor)))
 	little.PutUint32(b[28:], uint32(len(r.lost)))
-	copy(b[32:], r.last[:])
+	last, others := r.last(), len(r.digests)-1
+	copy(b[32:], last[:])
+	little.PutUint32(b[64:], uint32(others))
+	little.PutUint32(b[68:], uint32(len(r.truncated)))
+	for _, d := range r.digests[:others] {
+		dst = append(dst, d[:]...)
+	}
 	dst = append(dst, r.rows...)
-	for _, lost := range r.lost {
+	for _, addresses := range slices.Concat(r.lost, r.truncated) {
 		var row [lostRangeBytes]byte
-		putAddress(row[:], lost.from)
-		putAddress(row[lostAddressBytes:], lost.to)
+		putAddress(row[:], addresses.from)
+		putAddress(row[lostAddressBytes:], addresses.to)
 		dst = append(dst, row[:]...)
 	}
 	dst = append(dst, r.cursor...)
@@ -140,8 +152,9 @@ func addressIn(b []byte) Address {
 
 // relocationsSize is how long the relocations are whose head is in b.
 func relocationsSize(b []byte) int64 {
-	return relocationsHeadBytes + relocationBytes*int64(little.Uint32(b[12:])) +
-		lostRangeBytes*int64(little.Uint32(b[28:])) + int64(little.Uint16(b[26:]))
+	return relocationsHeadBytes + int64(len(digest{}))*int64(little.Uint32(b[64:])) +
+		relocationBytes*int64(little.Uint32(b[12:])) +
+		lostRangeBytes*(int64(little.Uint32(b[28:]))+int64(little.Uint32(b[68:]))) + int64(little.Uint16(b[26:]))
 }
 
 func parseRelocations(b []byte, offset uint32) (*relocations, error) {
@@ -159,28 +172,42 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	case little.Uint16(b[26:]) > MaxCursorBytes:
 		return nil, fmt.Errorf("cursor has %d bytes, more than %d", little.Uint16(b[26:]), MaxCursorBytes)
 	}
-	r := &relocations{offset: offset, settled: addressIn(b[16:]), last: digest(b[32:])}
+	r := &relocations{offset: offset, settled: addressIn(b[16:])}
 	rows, b := relocationBytes*int(little.Uint32(b[12:])), bytes.Clone(b)
-	r.rows = b[relocationsHeadBytes:][:rows:rows]
+	rest := b[relocationsHeadBytes:]
+	for range little.Uint32(b[64:]) {
+		r.digests = append(r.digests, digest(rest))
+		rest = rest[len(digest{}):]
+	}
+	r.digests = append(r.digests, digest(b[32:]))
+	r.rows = rest[:rows:rows]
 	for i := 1; i < r.count(); i++ {
 		before, _ := r.row(i - 1)
 		if at, _ := r.row(i); at.Compare(before) <= 0 {
 			return nil, fmt.Errorf("relocations name block %s behind block %s", at, before)
 		}
 	}
-	ranges := b[relocationsHeadBytes+rows:]
-	for range little.Uint32(b[28:]) {
-		r.lost = append(r.lost, addressRange{addressIn(ranges), addressIn(ranges[lostAddressBytes:])})
-		ranges = ranges[lostRangeBytes:]
-	}
-	r.cursor = ranges
+	r.lost, rest = addressRanges(rest[rows:], little.Uint32(b[28:]))
+	r.truncated, r.cursor = addressRanges(rest, little.Uint32(b[68:]))
 	return r, nil
+}
+
+// addressRanges parses the ranges that b begins with, and returns the rest of b.
+func addressRanges(b []byte, count uint32) (ranges []addressRange, rest []byte) {
+	for range count {
+		ranges = append(ranges, addressRange{addressIn(b), addressIn(b[lostAddressBytes:])})
+		b = b[lostRangeBytes:]
+	}
+	return ranges, b
 }
 
 // isLost tells whether nobody knows what stood at the address.
 func (r *relocations) isLost(at Address) bool {
 	return slices.ContainsFunc(r.lost, func(lost addressRange) bool { return lost.holds(at) })
 }
+
+// last is the digest of the last segment of the run.
+func (r *relocations) last() digest { return r.digests[len(r.digests)-1] }
 
 func (r *relocations) count() int { return len(r.rows) / relocationBytes }
 
@@ -228,6 +255,9 @@ func (s *segmentFile) loadRelocations() error {
 		return err
 	}
 	table, err := parseRelocations(b, s.footer.relocations)
+	if run := s.header.rewrites; err == nil && len(table.digests) != int(run.last-run.first)+1 {
+		err = fmt.Errorf("relocations have the digests of %d segments, the header names segments %d to %d", len(table.digests), run.first, run.last)
+	}
 	if err != nil {
 		return s.corruption(s.footer.limit(), err)
 	}
@@ -275,12 +305,30 @@ func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Addres
 	return i, failed
 }
 
-// digest is what the header of the segment behind this sealed file has.
+// digest is the digest of the last segment in this sealed file, as the header of
+// the next segment holds it.
 func (s *segmentFile) digest() digest {
 	if s.relocations != nil {
-		return s.relocations.last
+		return s.relocations.last()
 	}
 	return s.footer.digest()
+}
+
+// digests are those of the segments in this sealed file, in order; zero: unknown.
+func (s *segmentFile) digests() []digest {
+	if s.relocations != nil {
+		return s.relocations.digests
+	}
+	return []digest{s.footer.digest()}
+}
+
+// before is the digest of the segment before segment n, which is in this file;
+// zero: unknown.
+func (s *segmentFile) before(n SegmentID) digest {
+	if first := s.header.rewrites.first; s.relocations != nil && n > first {
+		return s.relocations.digests[n-first-1]
+	}
+	return s.header.previous
 }
 
 // absent is why a rewrite does not have the address.

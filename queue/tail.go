@@ -22,8 +22,10 @@ import (
 //   - ctx's, or fn's, or ErrClosed;
 //   - *CorruptionError: there is damage where the position is. Tail again from
 //     the Next of the last entry goes on once a good copy of the file is there;
-//   - ErrForked: what is here is another queue, or not the one it goes on from;
+//   - ErrForked: the files are of another queue, or do not continue the content
+//     that the position's Proof identifies;
 //   - ErrDiverged: the position lies behind the end of its sealed segment;
+//   - *TruncatedError: entries before the position were taken back;
 //   - ErrNewerVersion, and errors of the file system.
 func (r *Reader) Tail(ctx context.Context, from Position, fn func(Entry) error) error {
 	return r.follow(ctx, from, fn, true)
@@ -72,10 +74,11 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 // tailBlock is a block on its way to fn.
 type tailBlock struct {
 	block
-	at    Address  // of its first entry
-	end   uint32   // offset behind it in its original segment
+	at    Address  // of the block
+	next  Address  // of the first entry behind it
 	first int      // entries before it were seen already
 	queue [16]byte // whose it is
+	proof Proof    // of positions in it and behind it
 }
 
 // tailer follows a queue. Its place is behind the last block that next found.
@@ -88,20 +91,21 @@ type tailer struct {
 	segment SegmentID
 	offset  int64 // of the next frame; 0 is the first frame of the segment
 	index   uint16
-	// chain is the checksum of the block before offset, if that was seen.
-	chain      uint32
-	chainKnown bool
-	// previous is the digest of the footer of the segment before, if that was
-	// seen.
-	previous      digest
-	previousKnown bool
+	// chain is the checksum of the block before offset, or with index > 0 of the
+	// block at offset; 0: unknown.
+	chain uint32
+	// previous is the digest of the segment before; zero: unknown.
+	previous FooterDigest
+	// reached: a file of the segment holds the place.
+	reached bool
 
 	files   [2]tailFile  // of segment: sealed, open
 	rewrite *segmentFile // which is read in the place of segment; nil: none
 	// rewriteDue is when to look for one while the segment's own file is read.
 	rewriteDue time.Time
-	delivered  Position // Next of the last entry that fn has seen, or the start
-	caughtUp   bool     // OnCaughtUp was called since then
+	examined   rewriteRun // the last rewrite that was found not to truncate delivered
+	delivered  Position   // Next of the last entry that fn has seen, or the start
+	caughtUp   bool       // OnCaughtUp was called since then
 	// unchanged is since when a sealed segment stands there without a footer and
 	// without any change; zero: it does not.
 	unchanged time.Time
@@ -126,7 +130,7 @@ func newTailer(r *Reader, from Position) *tailer {
 	t := &tailer{
 		r: r, queue: from.Queue, known: from.Queue != [16]byte{},
 		segment: max(from.Next.Segment, 1), offset: int64(from.Next.Block), index: from.Next.Index,
-		delivered: from,
+		chain: from.Proof.Chain, previous: from.Proof.Footer, delivered: from,
 	}
 	t.files[0].suffix, t.files[1].suffix = sealedSuffix, openSuffix
 	return t
@@ -161,6 +165,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 		if t.r.isClosed() {
 			return false, ErrClosed
 		}
+		t.reached = false
 		segment := t.segment
 		if found, err := t.askRewrite(b); found || err != nil {
 			return found, err
@@ -213,48 +218,70 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 	if damage != nil && !isContent(damage) {
 		return false, damage
 	}
-	offset, chain, chainKnown := t.place(s)
+	offset, chain := t.place(s)
 	if s.footer != nil && offset > end || offset < s.header.firstFrame() {
 		return false, t.diverged(s, "its frames lie from %d to %d", s.header.firstFrame(), end)
 	}
+	t.reached = t.reached || offset < end || offset == end && t.index == 0
 	for offset < end {
 		kind, err := s.frame(&b.block, offset)
 		if err != nil {
 			if f.walk != nil && errors.Is(err, errIncomplete) {
 				return false, nil // it was there a moment ago: the file is being replaced
 			}
-			return false, err
+			return false, t.mismatch(s, err)
 		}
 		if kind == frameMark {
-			if chainKnown && b.markedChain() != chain {
-				return false, s.corruption(offset, errors.New("commit mark follows another block"))
+			if chain != 0 && b.markedChain() != chain {
+				return false, t.mismatch(s, s.corruption(offset, errors.New("commit mark follows another block")))
 			}
 			offset += markBytes
 			continue
 		}
-		if chainKnown && b.previous != chain {
-			return false, s.corruption(offset, errors.New("block follows another block"))
-		}
-		if int(t.index) >= b.count {
-			return false, t.diverged(s, "its block has %d entries", b.count)
-		}
-		b.at, b.end = Address{Segment: t.segment, Block: uint32(offset)}, uint32(offset+b.size())
-		b.first, b.queue = int(t.index), s.header.queue
-		t.offset, t.index = offset+b.size(), 0
-		t.chain, t.chainKnown = b.crc, true
-		t.queue, t.known = s.header.queue, true
-		return true, nil
+		err = t.takeBlock(s, b, offset, chain)
+		return err == nil, err
 	}
-	if s.footer == nil || damage != nil {
+	switch {
+	case damage != nil:
 		return false, damage
-	}
-	if chainKnown && s.footer.chain != chain {
-		return false, s.corruption(end, errors.New("footer follows another block"))
+	case s.footer == nil && f.walk != nil && offset == end && chain != 0 && f.walk.marked.chain != chain:
+		return false, t.mismatch(s, s.corruption(end, errors.New("the last committed block is another one")))
+	case s.footer == nil:
+		return false, nil
+	case t.index > 0:
+		return false, t.diverged(s, "its frames end at %d", end)
+	case chain != 0 && s.footer.chain != chain:
+		return false, t.mismatch(s, s.corruption(end, errors.New("footer follows another block")))
 	}
 	t.queue, t.known = s.header.queue, true
-	t.segment, t.offset, t.index, t.chainKnown = t.segment+1, 0, 0, false
-	t.previous, t.previousKnown = s.footer.digest(), true
+	t.moveTo(t.segment+1, s.footer.digest())
 	return false, nil
+}
+
+// takeBlock makes b, which was read at offset behind the block with the checksum
+// chain, the next block to deliver.
+func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uint32) error {
+	switch {
+	case t.index == 0 && chain != 0 && b.previous != chain:
+		return t.mismatch(s, s.corruption(offset, errors.New("block follows another block")))
+	case t.index > 0 && t.chain != 0 && b.crc != t.chain:
+		return t.mismatch(s, s.corruption(offset, errors.New("block is another one")))
+	case int(t.index) >= b.count:
+		return t.diverged(s, "its block has %d entries", b.count)
+	}
+	b.at = Address{Segment: t.segment, Block: uint32(offset)}
+	b.next = Address{Segment: t.segment, Block: uint32(offset + b.size())}
+	b.first, b.queue = int(t.index), s.header.queue
+	b.proof = Proof{Footer: s.header.previous.half(), Chain: b.crc}
+	t.offset, t.index, t.chain = int64(b.next.Block), 0, b.crc
+	t.queue, t.known = s.header.queue, true
+	return nil
+}
+
+// moveTo goes to the start of a segment. The segment before it has the digest.
+func (t *tailer) moveTo(n SegmentID, previous digest) {
+	t.segment, t.offset, t.index, t.chain = n, 0, 0, 0
+	t.previous = previous.half()
 }
 
 func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
@@ -263,22 +290,60 @@ func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
 		"position %s is not in %s: "+format, append([]any{at, s.path}, args...)...)}
 }
 
-// place is where the tail is in a file, and the chain there.
-func (t *tailer) place(s *segmentFile) (offset int64, chain uint32, known bool) {
-	if t.offset == 0 || t.offset == s.header.firstFrame() {
-		return s.header.firstFrame(), s.header.crc, true
+// mismatch decides what an error in a file at the tail's place means. If every
+// frame of the file up to there is whole and chained, nothing is damaged: the file
+// belongs to another history than the place.
+func (t *tailer) mismatch(s *segmentFile, err error) error {
+	var damage *CorruptionError
+	if !errors.As(err, &damage) {
+		return err
 	}
-	return t.offset, t.chain, t.chainKnown
+	var b block
+	for w := s.newWalk(); w.next <= damage.Offset; {
+		kind, err := w.step(s, &b)
+		switch {
+		case isContent(err):
+			return damage
+		case err != nil:
+			return err
+		case kind == frameFooter:
+			return t.forked(s, damage.Reason)
+		}
+	}
+	return t.forked(s, damage.Reason)
 }
 
-// enter checks that a file belongs to the queue that is followed.
+// forked is the error for a file that is not damaged and does not continue the
+// entries before the tail's place.
+func (t *tailer) forked(s *segmentFile, reason string) error {
+	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
+	return &markedError{mark: ErrForked, detail: fmt.Sprintf(
+		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %s", s.path, at, reason)}
+}
+
+// place is where the tail is in a file. The chain is that of the block before; 0:
+// unknown.
+func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
+	switch {
+	case t.offset == 0 || t.offset == s.header.firstFrame():
+		return s.header.firstFrame(), s.header.crc
+	case t.index > 0:
+		return t.offset, 0
+	}
+	return t.offset, t.chain
+}
+
+// enter checks that a file belongs to the queue that is followed, and follows the
+// segment that was read before it.
 func (t *tailer) enter(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
 		return forked(s, t.queue)
 	}
-	if t.previousKnown && s.header.previous != t.previous {
+	before := s.before(t.segment).half()
+	if t.previous != (FooterDigest{}) && before != (FooterDigest{}) && before != t.previous {
 		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-			"%s does not go on from the segment %d that was read before it", s.path, s.number-1)}
+			"segment %d in %s follows a segment with the digest %x, and the one that was read before it has %x: "+
+				"it belongs to another history of the queue", t.segment, s.path, before, t.previous)}
 	}
 	return nil
 }
@@ -364,12 +429,12 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 		following := at
 		following.Index++
 		if i == b.count-1 {
-			following = Address{Segment: at.Segment, Block: b.end}
+			following = b.next
 			entry.More = more
 		}
 		entry.ID = b.id(e)
 		entry.Address = at
-		entry.Next = Position{Queue: b.queue, Next: following}
+		entry.Next = Position{Queue: b.queue, Next: following, Proof: b.proof}
 		entry.Deleted = e.deleted()
 		entry.Expires = b.expires(i)
 		entry.StoredBytes = e.storedBytes()

@@ -2,74 +2,168 @@ package queue
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"time"
 )
 
-// askRewrite looks for the next block in the rewrite that takes the place of the
-// segment, if there is one. A segment that is being read already is read as far
-// as it goes; now and then it is looked whether it has been repaired, so that it
-// goes no further.
+// rewriteInterval is how often the tail looks for a rewrite of the segment that it
+// reads.
+const rewriteInterval = time.Second
+
+// askRewrite looks for the next block in the rewrite that replaces the segment, if
+// there is one. While the tail reads the segment's own file, it looks for a rewrite
+// every rewriteInterval: the segment may have been repaired or truncated.
 func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 	if t.rewrite == nil {
-		if t.files[0].file != nil || t.files[1].file != nil {
-			if now := time.Now(); now.Before(t.rewriteDue) {
-				return false, nil
-			}
+		now := time.Now()
+		if (t.files[0].file != nil || t.files[1].file != nil) && now.Before(t.rewriteDue) {
+			return false, nil
 		}
-		t.rewriteDue = time.Now().Add(rewriteInterval)
-		s, _, err := t.r.openCovering(t.segment)
-		if err != nil || s == nil {
+		t.rewriteDue = now.Add(rewriteInterval)
+		if err := t.findRewrite(&b.block); err != nil || t.rewrite == nil {
 			return false, err
 		}
-		t.rewrite, t.caughtUp = s, false
-		t.r.files.drop(s.header.rewrites)
 	}
 	s := t.rewrite
-	if err := t.enterRewrite(s); err != nil {
-		return false, err
-	}
 	t.queue, t.known = s.header.queue, true
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
 	t.files[0].close()
 	t.files[1].close()
 	for i := s.relocations.from(place); i < s.relocations.count(); i++ {
-		at, offset := s.relocations.row(i)
-		if _, err := s.frame(&b.block, offset); err != nil {
+		at, err := s.relocatedBlock(&b.block, i)
+		if err != nil {
 			return false, err
 		}
-		b.at, b.end = b.origin(at)
-		if b.at != at {
-			return false, s.corruption(offset, errors.New("block is not the one that the relocations name"))
-		}
+		b.at, b.next = at, s.behind(&b.block, at)
 		b.first, b.queue = 0, s.header.queue
 		for at == place && b.first < b.count && b.index(b.first) < t.index {
 			b.first++
 		}
-		t.segment, t.offset, t.index = at.Segment, int64(b.end), 0
+		b.proof = Proof{Footer: s.before(at.Segment).half(), Chain: b.chain()}
+		t.segment, t.offset, t.index = at.Segment, int64(b.next.Block), b.next.Index
+		t.previous, t.chain = b.proof.Footer, b.proof.Chain
 		if b.first < b.count {
-			t.chainKnown, t.previousKnown = false, false
 			t.unchanged = time.Time{}
 			return true, nil
 		}
 	}
-	t.segment, t.offset, t.index, t.chainKnown = s.header.rewrites.last+1, 0, 0, false
-	t.previous, t.previousKnown = s.relocations.last, true
+	t.moveTo(s.header.rewrites.last+1, s.digest())
 	t.leaveRewrite()
 	return false, nil
 }
 
-// rewriteInterval is how often it is looked whether there is a rewrite of the
-// segment that is being read.
-const rewriteInterval = time.Second
+// findRewrite opens the rewrite that replaces the segment, if there is one. It
+// checks that it continues the entries before the tail's place.
+func (t *tailer) findRewrite(b *block) error {
+	l, err := t.r.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the directory has not arrived yet
+	}
+	if err != nil {
+		return err
+	}
+	s, _, err := l.openCovering(t.r.options.FS, t.r.dir, t.segment)
+	if err != nil {
+		return err
+	}
+	if err = t.checkTruncated(&l, s); err == nil && s != nil {
+		if err = t.enter(s); err == nil {
+			err = t.prove(s, b)
+		}
+	}
+	if err != nil || s == nil {
+		if s != nil {
+			s.file.Close()
+		}
+		return err
+	}
+	t.rewrite, t.caughtUp = s, false
+	t.r.files.drop(s.header.rewrites)
+	return nil
+}
 
-// enterRewrite is enter for a rewrite: only its first segment has a segment
-// before that its header knows.
-func (t *tailer) enterRewrite(s *segmentFile) error {
-	known := t.previousKnown
-	t.previousKnown = known && t.segment == s.header.rewrites.first
-	err := t.enter(s)
-	t.previousKnown = known
-	return err
+// checkTruncated returns a *TruncatedError if entries before the last delivered
+// position were taken back: a rewrite of its segment says it. The rewrite of the
+// segment to be read is open already, or nil.
+func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
+	at := t.delivered.Next
+	runs := l.covering(at.Segment)
+	if len(runs) == 0 || runs[0] == t.examined {
+		return nil
+	}
+	s := next
+	if s == nil || !s.header.rewrites.covers(at.Segment) {
+		var err error
+		if s, _, err = l.openCovering(t.r.options.FS, t.r.dir, at.Segment); err != nil || s == nil {
+			return err
+		}
+		defer s.file.Close()
+	}
+	if t.known && s.header.queue != t.queue {
+		return forked(s, t.queue)
+	}
+	for _, r := range s.relocations.truncated {
+		if r.from.Compare(at) < 0 && r.holds(at) {
+			return &TruncatedError{Position: t.delivered, From: r.from, To: r.to}
+		}
+	}
+	t.examined = s.header.rewrites
+	return nil
+}
+
+// prove checks the chain of the tail's place against what a rewrite knows of the
+// block at it or before it. Where the rewrite has left out that block, only the
+// segments are known to be the same.
+func (t *tailer) prove(s *segmentFile, b *block) error {
+	if t.offset == 0 || t.chain == 0 {
+		return nil
+	}
+	place := Address{Segment: t.segment, Block: uint32(t.offset)}
+	i := s.relocations.from(place)
+	if t.index == 0 {
+		i-- // the block before the place
+	}
+	if i < 0 || i == s.relocations.count() {
+		return nil
+	}
+	at, err := s.relocatedBlock(b, i)
+	if err != nil {
+		return err
+	}
+	_, end := b.origin(at)
+	covers := at.Segment == t.segment && (t.index > 0 && at == place || t.index == 0 && end >= place.Block)
+	if covers && (b.chain() != 0 && b.chain() != t.chain || t.index == 0 && end > place.Block) {
+		return t.forked(s, fmt.Sprintf("block %s is another one", at))
+	}
+	return nil
+}
+
+// relocatedBlock reads block i of a rewrite into b and returns its original address.
+func (s *segmentFile) relocatedBlock(b *block, i int) (Address, error) {
+	at, offset := s.relocations.row(i)
+	if _, err := s.frame(b, offset); err != nil {
+		return at, err
+	}
+	if origin, _ := b.origin(at); origin != at {
+		return at, s.corruption(offset, errors.New("block is not the one that the relocations name"))
+	}
+	return at, nil
+}
+
+// behind is the address of the first entry behind a block of this file that is at
+// an address, or was in its original segment. Of a block of which the last entries
+// were truncated it is the address of the first of these.
+func (s *segmentFile) behind(b *block, at Address) Address {
+	if s.relocations != nil {
+		for _, r := range s.relocations.truncated {
+			if r.from.Segment == at.Segment && r.from.Block == at.Block {
+				return r.from
+			}
+		}
+	}
+	_, end := b.origin(at)
+	return Address{Segment: at.Segment, Block: end}
 }
 
 func (t *tailer) leaveRewrite() {

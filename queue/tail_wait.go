@@ -15,7 +15,7 @@ func (t *tailer) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !t.caughtUp {
+	if !t.caughtUp && t.here() {
 		t.caughtUp = true
 		if t.r.options.OnCaughtUp != nil {
 			t.r.options.OnCaughtUp(t.delivered)
@@ -68,10 +68,16 @@ func (r *Reader) watch() *vfs.Watch {
 // has not arrived in any other way.
 const stallTimeout = 30 * time.Second
 
-// stall says when a sealed segment has not changed for long enough.
+// here reports whether the tail's place is in a file that is here, or is the start
+// of a segment.
+func (t *tailer) here() bool { return t.reached || t.offset == 0 }
+
+// stall returns an error once a segment has been incomplete for stallTimeout
+// without any change.
 func (t *tailer) stall() error {
-	sealed := &t.files[0]
-	if sealed.info == (vfs.Info{}) {
+	sealed, open := &t.files[0], &t.files[1]
+	short := !t.here() && (sealed.info != vfs.Info{} || open.info != vfs.Info{})
+	if sealed.info == (vfs.Info{}) && !short {
 		return nil
 	}
 	now := time.Now()
@@ -82,6 +88,12 @@ func (t *tailer) stall() error {
 		return nil
 	}
 	t.unchanged = time.Time{}
+	if short {
+		at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
+		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
+			"segment %d in %s has been shorter than the position %s for %s: it is an older copy than the one that was read before",
+			t.segment, t.r.dir, at, stallTimeout)}
+	}
 	l, err := t.r.list()
 	if err != nil || !l.after(t.segment) {
 		return err
@@ -105,6 +117,9 @@ func (t *tailer) gap() error {
 	case t.files[0].info != vfs.Info{}:
 		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
 			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}
+	case !t.here():
+		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
+			"segment %d in %s does not reach up to the position %d", t.segment, t.r.dir, t.offset)}
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (u *usageScan) read(ctx context.Context, r *Reader) error {
 		switch {
 		case u.pass == 0:
 			u.end = e.Next
-		case e.Next == u.end:
+		case e.Next.SamePlace(u.end):
 			return errUsageEnd
 		}
 		return nil

@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
+)
+
+func TestPositionBinary(t *testing.T) {
+	p := Position{
+		Queue: [16]byte([]byte("0123456789abcdef")), Next: Address{Segment: 2, Block: 208},
+		Proof: Proof{Footer: FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
+	}
+	b, err := p.MarshalBinary()
+	require.NoError(t, err)
+	page, err := os.ReadFile("../docs/format/position.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(strings.TrimSuffix(hex.Dump(b), "\n")) {
+		require.Contains(t, string(page), strings.TrimSuffix(line, "\n"))
+	}
+	var got Position
+	require.NoError(t, got.UnmarshalBinary(b))
+	require.Equal(t, p, got)
+	require.Equal(t, "30313233343536373839616263646566:2/208/0", p.String())
+	require.True(t, p.SamePlace(Position{Queue: p.Queue, Next: p.Next}))
+
+	require.ErrorIs(t, got.UnmarshalBinary(b[:27]), ErrCorrupt, "the form without a proof")
+	b[0]++
+	require.ErrorIs(t, got.UnmarshalBinary(b), ErrNewerVersion)
+	require.Equal(t, p, got)
+}
+
+func mustHex(t *testing.T, s string) []byte {
+	b, err := hex.DecodeString(s)
+	require.NoError(t, err)
+	return b
+}
+
+func TestParseAddress(t *testing.T) {
+	a := Address{Segment: 3, Block: 4294967295, Index: 65535}
+	got, err := ParseAddress(a.String())
+	require.NoError(t, err)
+	require.Equal(t, a, got)
+	for _, bad := range []string{"", "3", "3/128", "3/128/0/0", "0/0/0", "3/-1/0", "3/128/65536", "4294967296/0/0", "a/b/c"} {
+		_, err := ParseAddress(bad)
+		require.ErrorContains(t, err, "SEGMENT/BLOCK/INDEX", bad)
+	}
+}
+
+// twoHistories are queues with the same id and the same entries up to common, and
+// other entries of the same sizes behind them. Entry i of both is at one address.
+// seal: the segment of the last common entry is sealed before they part.
+func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]item, common int) {
+	for h := range histories {
+		mem := newMem(t)
+		opts := testOptions(mem)
+		opts.BlockBytes, opts.newQueueID = 300, testOptions(mem).newQueueID
+		w := openWriter(t, opts)
+		for i := range 24 {
+			document := posting(i)[:150]
+			if i >= 14 {
+				document = fmt.Sprint(h, document[1:])
+			}
+			_, err := w.Append([]byte(fmt.Sprint("id-", i)), []byte(document))
+			require.NoError(t, err)
+			switch {
+			case i == 5 || i == 13 && seal || i == 19:
+				require.NoError(t, w.Seal())
+			case i%4 == 3:
+				require.NoError(t, w.Flush())
+			}
+		}
+		require.NoError(t, w.Close())
+		histories[h] = mem
+		entries[h] = scan(t, openReader(t, mem), Position{})
+	}
+	require.Equal(t, entries[0][13].at, entries[1][13].at)
+	require.Equal(t, entries[0][20].at, entries[1][20].at)
+	return histories, entries, 14
+}
+
+// TestForkIsReportedAtEveryAttempt takes positions of one history of a queue to the
+// files of another one: a source that was restored from an older copy and written
+// again. A reader behind the point where the histories part never continues.
+func TestForkIsReportedAtEveryAttempt(t *testing.T) {
+	for _, seal := range []bool{true, false} {
+		t.Run(fmt.Sprint("sealed before=", seal), func(t *testing.T) {
+			histories, entries, common := twoHistories(t, seal)
+			for i, e := range entries[0] {
+				for range 2 { // the position is all that a restarted reader has
+					rest, err := tryScan(openReader(t, histories[1]), e.next)
+					if i < common {
+						require.NoError(t, err, "entry %d", i)
+						require.Len(t, rest, len(entries[1])-i-1)
+						continue
+					}
+					require.ErrorIs(t, err, ErrForked, "entry %d at %s", i, e.next)
+					require.Empty(t, rest)
+				}
+			}
+		})
+	}
+}
+
+// TestRemovedNewestSegmentWhoseNumberIsUsedAgain: a reader that has read the removed
+// segment reports a fork, whatever the sizes of the two segments are. It never reports
+// damage ("frame is of type 23"), and never that it is at the end.
+func TestRemovedNewestSegmentWhoseNumberIsUsedAgain(t *testing.T) {
+	for name, sizes := range map[string][]int{"shorter": {20}, "longer": {400, 300, 17}, "other blocks": {33, 150, 150, 150}} {
+		for _, seal := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/sealed=%t", name, seal), func(t *testing.T) {
+				virtualtime.Test(t, func(t *testing.T) { usedAgain(t, sizes, seal) })
+			})
+		}
+	}
+}
+
+func usedAgain(t *testing.T, sizes []int, seal bool) {
+	mem := newMem(t)
+	write := func(segments int, sizes []int, seal bool) {
+		opts := testOptions(mem)
+		opts.BlockBytes = 200
+		w := openWriter(t, opts)
+		for range segments {
+			for i, size := range sizes {
+				_, err := w.Append([]byte(fmt.Sprint("id-", i)), []byte(strings.Repeat("x", size)))
+				require.NoError(t, err)
+			}
+			if seal {
+				require.NoError(t, w.Seal())
+			}
+		}
+		require.NoError(t, w.Flush())
+		if seal {
+			require.NoError(t, w.Close())
+		}
+	}
+	write(2, []int{150, 150, 150}, true)
+	entries := scan(t, openReader(t, mem), Position{})
+	require.NoError(t, mem.Remove(segmentPath(queueDir, 2, sealedSuffix)))
+	write(1, sizes, seal)
+	for i, e := range entries {
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnCaughtUp: func(p Position) {
+			assert.LessOrEqual(t, i, 2, "caught up at %s", p)
+		}})
+		require.NoError(t, err)
+		defer r.Close()
+		if i <= 2 {
+			rest := scan(t, r, e.next)
+			require.Len(t, rest, 2-i+len(sizes))
+			continue
+		}
+		_, err = tryScan(r, e.next)
+		require.Error(t, err, "entry %d at %s", i, e.next)
+		require.NotErrorIs(t, err, ErrCorrupt)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- r.Tail(t.Context(), e.next, func(e Entry) error {
+				assert.Fail(t, "delivered", "%v", e)
+				return nil
+			})
+		}()
+		time.Sleep(2 * stallTimeout) // an open segment may be a copy under way for so long
+		synctest.Wait()
+		err = <-ended
+		require.True(t, isFork(err), "entry %d at %s: %v", i, e.next, err)
+	}
+}
+
+func isFork(err error) bool {
+	return errors.Is(err, ErrForked) || errors.Is(err, ErrDiverged)
+}
