@@ -214,7 +214,7 @@ func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 
 		c = f.open()
 		requireNone(t, c, "none", ErrUnavailable)
-		waitFor(t, c, "nothing is there to be read", func(Status) bool { return c.serving.Load().tailState().current })
+		waitFor(t, c, "the tail waits", func(Status) bool { return c.serving.Load().tailState().idle })
 		names, err := f.fs.List(away)
 		require.NoError(t, err)
 		for _, name := range names {

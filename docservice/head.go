@@ -29,9 +29,14 @@ type headState struct {
 	failure error
 }
 
-// runHead reads the head file from time to time.
+// runHead reads the head file from time to time, and notes whether the tail is idle.
 func (s *store) runHead(ctx context.Context) {
+	applied := uint64(0)
 	for sleep(ctx, s.options.RetryInterval) {
+		s.mu.Lock()
+		s.mu.tail.idle = s.mu.tail.applied == applied
+		applied = s.mu.tail.applied
+		s.mu.Unlock()
 		s.readHead()
 	}
 }

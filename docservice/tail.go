@@ -26,7 +26,9 @@ var positionKey = []byte{}
 type tailState struct {
 	position queue.Position // in the index
 	// current: nothing was waiting in the queue when it was last looked at.
-	current  bool
+	current bool
+	// idle: nothing was applied for a while, as when the tail waits for a file.
+	idle     bool
 	applied  uint64    // entries since the collection was opened
 	appended time.Time // of the newest entry applied, in the queue
 	// visibleAfter is how long that took from there to the index.
@@ -179,7 +181,7 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.mu.tail.applied += uint64(entries)
 	s.mu.tail.appended = appended
 	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
-	s.mu.tail.current = false
+	s.mu.tail.current, s.mu.tail.idle = false, false
 	s.mu.stoppedBy = nil
 	resumed := s.mu.faults.clearTail()
 	s.stateChanged()
@@ -224,7 +226,7 @@ func (s *store) caughtUp(at queue.Position) {
 // that made the collection ready.
 func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()
-	if atEnd && s.mu.tail.current && s.mu.tail.position == at && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
+	if atEnd && s.mu.tail.current && s.mu.tail.position.SamePlace(at) && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
 		s.mu.reached = true
 	}
 	before := s.gap.Load()

@@ -136,9 +136,11 @@ func (s *store) notDurable(f segmentFile, err error) {
 	}
 }
 
-// tailRests tells whether the tail has nothing to do, or cannot do it. s.mu
-// must be locked.
-func (s *store) tailRests() bool { return s.mu.tail.current || s.mu.faults.tail != nil }
+// tailRests reports whether the tail has nothing to do, or cannot do it. s.mu must be
+// locked.
+func (s *store) tailRests() bool {
+	return s.mu.tail.current || s.mu.tail.idle || s.mu.faults.tail != nil
+}
 
 // takeSuspect tells whether a fetch has met damage in the file since this was
 // asked last.
