@@ -104,6 +104,76 @@ func BenchmarkMultiGet(b *testing.B) {
 	})
 }
 
+// BenchmarkMiss looks up keys that are not there. Without filters each look-up searches
+// every table, as after a false positive of each filter.
+func BenchmarkMiss(b *testing.B) {
+	const n, size = 1_000_000, 50
+	for _, filters := range []bool{true, false} {
+		o := &Options{}
+		if !filters {
+			o.FilterBytes = -1
+		}
+		db := open(b, b.TempDir(), o)
+		fill(b, db, n)
+		require.NoError(b, db.Flush())
+		require.NoError(b, db.WaitIdle(b.Context()))
+		b.Logf("%d tables", len(db.Stats().Tables))
+		r := rand.New(rand.NewPCG(1, 2))
+		b.Run(fmt.Sprintf("filters=%v/Get", filters), func(b *testing.B) {
+			b.ReportAllocs()
+			var key []byte
+			for b.Loop() {
+				key = benchKey(key, 1<<40+r.Uint64N(n))
+				if _, err := db.Get(nil, key); err != ErrNotFound {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("filters=%v/MultiGet", filters), func(b *testing.B) {
+			b.ReportAllocs()
+			keys := make([][]byte, size)
+			for looked := 0; looked < b.N; looked += size {
+				for i := range keys {
+					keys[i] = benchKey(keys[i], 1<<40+r.Uint64N(n))
+				}
+				err := db.MultiGet(keys, func(_ int, _ []byte, err error) error {
+					if err == ErrNotFound {
+						return nil
+					}
+					return fmt.Errorf("found, or %w", err)
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSeek makes an iterator, goes to a random key, and reads some entries.
+func BenchmarkSeek(b *testing.B) {
+	const n = 1_000_000
+	db := filled(b, n)
+	for _, entries := range []int{1, 50} {
+		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
+			b.ReportAllocs()
+			r := rand.New(rand.NewPCG(1, 2))
+			var key []byte
+			for b.Loop() {
+				key = benchKey(key, r.Uint64N(n))
+				it := db.NewIter(nil)
+				count := 0
+				for ok := it.SeekGE(key); ok && count < entries; ok = it.Next() {
+					count++
+				}
+				if err := it.Close(); err != nil || count == 0 {
+					b.Fatal(count, err)
+				}
+			}
+		})
+	}
+}
+
 func benchmarkMultiGet(b *testing.B, db *DB, n uint64) {
 	for _, size := range []int{1, 10, 50} {
 		keys := make([][]byte, size)

@@ -7,10 +7,14 @@ import (
 	"docstore/internal/checksum"
 )
 
-// A block of a table may have padding behind it, zeros. It is of one of two kinds. In
+// A block of a table may be followed by padding, zeros. It is of one of two kinds. In
 // both,
 //
 //	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | body
+//
+// The crc also covers which block it is: it is that of the table's header from the
+// version on, the number of the block u32, the last key of the block before it, and the
+// block from the length on.
 //
 // In an even block all keys have one length, which the header tells, all values have
 // one, which follows from the block's, and there is no tombstone. So an entry is
@@ -82,11 +86,12 @@ func parseBlock(b []byte) (block, *formatFault) {
 	return block{}, &formatFault{reason: "block of an unknown kind"}
 }
 
-// verify checks the block's CRC and that every entry lies where it should, in order.
-func (b block) verify() *formatFault {
-	if order.Uint32(b.data) != checksum.Of(b.data[4:]) {
-		return &formatFault{reason: "wrong checksum of a block"}
-	}
+// checksum returns the checksum that the block should have. seed is that of what the
+// checksum covers before the block.
+func (b block) checksum(seed uint32) uint32 { return checksum.Update(seed, b.data[4:]) }
+
+// checkEntries checks that every entry lies where it should, in order.
+func (b block) checkEntries() *formatFault {
 	if b.keyBytes == 8 {
 		if !b.wordsRise() {
 			return &formatFault{reason: "block with keys out of order"}
@@ -132,9 +137,9 @@ func (b block) wordsRise() bool {
 	return true
 }
 
-// entryAt decodes the entry at an offset of a mixed block and tells its length.
+// entryAt decodes the entry at an offset of a mixed block and returns its length.
 func (b block) entryAt(at int) (e entry, size int, ok bool) {
-	if at > len(b.data) {
+	if uint(at) > uint(len(b.data)) {
 		return entry{}, 0, false
 	}
 	rest := b.data[at:]
@@ -164,8 +169,9 @@ func (b block) evenKey(i int) []byte {
 	return b.data[at : at+b.keyBytes : at+b.keyBytes]
 }
 
-// entry returns an entry of a verified block.
-func (b block) entry(i int) (entry, bool) {
+// entry returns an entry. ok is false only if the block was damaged after it was
+// verified.
+func (b block) entry(i int) (e entry, ok bool) {
 	if b.keyBytes == 0 {
 		e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
 		return e, ok

@@ -87,8 +87,9 @@ func (b *blockBuilder) putMixed(e *entry) {
 	b.body = append(appendEntryHead(b.body, e), e.value...)
 }
 
-// finish ends the block and returns it, and the buffer that it is the end of.
-func (b *blockBuilder) finish() (built block, buf []byte) {
+// finish ends the block and returns it, and the buffer that it is the end of. seed is
+// the checksum of what the block's checksum covers before the block.
+func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 	kind := uint32(kindMixed)
 	if b.mixed {
 		first := blockHeaderBytes + 4*b.entries
@@ -110,7 +111,7 @@ func (b *blockBuilder) finish() (built block, buf []byte) {
 		built.keyBytes, built.valueBytes = b.keyBytes, b.valueBytes
 	}
 	putBlockHeader(built.data, len(built.data), kind, b.entries)
-	order.PutUint32(built.data, checksum.Of(built.data[4:]))
+	order.PutUint32(built.data, built.checksum(seed))
 	b.entries = 0
 	return built, b.buf
 }
@@ -142,12 +143,13 @@ func isLarge(e *entry) bool {
 	return size > blockTargetBytes
 }
 
-// largeBlock returns what the block of a large entry begins with, all but the value.
-func largeBlock(e *entry) (head []byte) {
+// largeBlock returns the block of a large entry without the value at its end. seed is
+// that of blockBuilder.finish.
+func largeBlock(e *entry, seed uint32) (head []byte) {
 	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.key))
 	head = appendEntryHead(head, e)
 	putBlockHeader(head, len(head)+len(e.value), kindMixed, 1)
 	order.PutUint32(head[blockHeaderBytes:], blockHeaderBytes+4)
-	order.PutUint32(head, checksum.Of(head[4:], e.value))
+	order.PutUint32(head, checksum.Update(checksum.Update(seed, head[4:]), e.value))
 	return head
 }

@@ -152,7 +152,7 @@ func TestABlockOutOfOrder(t *testing.T) {
 				}
 				b, fault := parseBlock(buildBlock(entries, mixed))
 				require.Nil(t, fault)
-				return b.verify()
+				return b.checkEntries()
 			}
 			require.Nil(t, verify())
 			for i := range keys[1:] {
@@ -176,6 +176,6 @@ func buildBlock(entries []entry, mixed bool) []byte {
 	if mixed {
 		b.mix()
 	}
-	_, whole := b.finish()
+	_, whole := b.finish(0)
 	return whole
 }

@@ -67,17 +67,14 @@ func (db *DB) checkManifest() []error {
 // have been; tell's error ends it. With keys it brings the whole filter into memory and
 // makes sure that it denies no key. It reads by way of the table's mapping: beside a
 // writer its name may have gone.
-func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) (err error) {
+func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) error {
 	r := &tableReader{path: t.path, facts: t.facts, data: t.data}
-	if fault := vfs.Guard(func() { err = r.load(db.env.id) }); fault != nil {
-		err = errors.Wrapf(fault, "lsm: read %s", r.path)
-	}
-	if err != nil {
+	if err := r.guard(func() error { return r.open(db.env.id) }); err != nil {
 		return err
 	}
 	filter, err := r.openFilter()
 	if err != nil {
-		return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
+		return r.filterFault(err)
 	}
 	mayContain := func([]byte) bool { return true }
 	if keys {
@@ -85,31 +82,36 @@ func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) (err
 		manager := bloom.NewManager(int64(r.footer.filter.length) + filter.Stats().IndexBytes)
 		defer func() { _ = manager.Update() }()
 		if err := manager.Update(filter); err != nil {
-			return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
+			return r.filterFault(err)
 		}
 		mayContain = func(key []byte) bool { return filter.MayContain(bloom.HashKey(key), key) }
 	}
-	if fault := vfs.Guard(func() { err = r.check(mayContain, tell) }); fault != nil {
-		err = errors.Wrapf(fault, "lsm: read %s", r.path)
+	return r.check(mayContain, tell)
+}
+
+// filterFault turns an error of reading the filter into one that names the table.
+func (r *tableReader) filterFault(err error) error {
+	if errors.Is(err, vfs.ErrFault) {
+		return r.failed(err)
 	}
-	return err
+	return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 }
 
 // check verifies the filter's bytes and all entries.
 func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes int64) error) error {
 	told := teller{tell: tell}
-	if err := r.checkFilterBytes(&told); err != nil {
+	if err := r.guard(func() error { return r.checkFilterBytes(&told) }); err != nil {
 		return err
 	}
 	var got tableFacts
 	var last []byte
 	block := -1
 	it := r.iterator()
+	defer it.release()
 	for ok := it.first(); ok; ok = it.next() {
 		if block != it.index {
 			block = it.index
-			start, end := r.blockRange(block)
-			if err := told.add(end - start); err != nil {
+			if err := told.add(uint64(len(it.block.data))); err != nil {
 				return err
 			}
 		}

@@ -198,26 +198,19 @@ func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool,
 	var batch []entry
 	for {
 		var err error
-		until := w.added() + mergeStepBytes
-		fault := vfs.Guard(func() {
-			for err == nil && w.added() < until {
-				if batch, err = source.next(batch[:0]); len(batch) == 0 {
-					return
-				}
-				for i := range batch {
-					if e := &batch[i]; !e.tombstone || !dropTombstones {
-						if err = w.add(e); err != nil {
-							return
-						}
+		for until := w.added() + mergeStepBytes; w.added() < until; {
+			if batch, err = source.next(batch[:0]); err != nil || len(batch) == 0 {
+				return err
+			}
+			for i := range batch {
+				if e := &batch[i]; !e.tombstone || !dropTombstones {
+					if err = w.add(e); err != nil {
+						return err
 					}
 				}
 			}
-		})
+		}
 		switch {
-		case fault != nil:
-			return errors.Wrap(fault, "lsm: read a table")
-		case err != nil || len(batch) == 0:
-			return err
 		case db.isClosing():
 			return errClosing
 		case pause == nil:

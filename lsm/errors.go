@@ -47,10 +47,27 @@ var (
 var (
 	// ErrCorrupt matches every *CorruptionError.
 	ErrCorrupt = errors.New("lsm: corrupt")
+	// ErrUnreadable matches every *ReadError.
+	ErrUnreadable = errors.New("lsm: unreadable")
 	// ErrNewerVersion says that a file was written by a newer version of this
 	// package. The file is sound.
 	ErrNewerVersion = errors.New("lsm: written by a newer version")
 )
+
+// ReadError says that a mapped file could not be read: it was truncated, or its disk
+// failed. It unwraps to the *vfs.FaultError.
+type ReadError struct {
+	Path string
+	Err  error
+}
+
+// Error says which file could not be read and why.
+func (e *ReadError) Error() string { return fmt.Sprintf("lsm: read %s: %v", e.Path, e.Err) }
+
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Is makes a ReadError match ErrUnreadable.
+func (e *ReadError) Is(target error) bool { return target == ErrUnreadable }
 
 // CorruptionError tells where a file is not what was written.
 type CorruptionError struct {

@@ -14,6 +14,17 @@ func (x *indexBuilder) add(offset uint64, lastKey []byte) {
 	x.records = order.AppendUint64(x.records, uint64(len(x.keys)))
 }
 
+// blocks returns the number of blocks so far.
+func (x *indexBuilder) blocks() int { return len(x.records) / indexRecordBytes }
+
+// lastKey returns the last key of the last block; nil if there is no block.
+func (x *indexBuilder) lastKey() []byte {
+	if x.blocks() < 2 {
+		return x.keys
+	}
+	return x.keys[order.Uint64(x.records[len(x.records)-indexRecordBytes-8:]):]
+}
+
 // finish completes the records and returns the parts of the index.
 func (x *indexBuilder) finish(minKey, maxKey []byte) [][]byte {
 	shared := commonPrefix(minKey, maxKey)

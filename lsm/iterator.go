@@ -6,7 +6,6 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/invariants"
-	"docstore/internal/vfs"
 )
 
 // IterOptions bound an iterator. The zero value does not, and neither does a nil
@@ -201,8 +200,7 @@ func (it *Iterator) open(backward bool) bool {
 	return true
 }
 
-// read positions the source, and reads entries from there on, up to a number. Nothing
-// else touches the mappings.
+// read positions the source, and reads entries from there on, up to a number.
 func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 	if !it.open(backward) {
 		return false
@@ -210,9 +208,7 @@ func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 	a := it.ahead
 	a.reset(backward, want)
 	it.place, it.failure = endOf(backward), nil
-	if fault := vfs.Guard(func() { it.gather(position()) }); fault != nil {
-		a.ended, a.failure = true, errors.Wrap(fault, "lsm: read a table")
-	}
+	it.gather(position())
 	if a.count == 0 {
 		it.failure = a.failure
 		return false
@@ -275,6 +271,7 @@ func (it *Iterator) Err() error {
 // Close lets go of what the iterator holds. It may be called again.
 func (it *Iterator) Close() error {
 	if it.pin != nil {
+		it.source.release()
 		it.pin.release()
 		readAheads.Put(it.ahead)
 		it.pin, it.source, it.ahead, it.key, it.value = nil, nil, nil, nil, nil

@@ -7,30 +7,30 @@ import (
 )
 
 // entrySource hands out entries in the order of their keys, each key once, tombstones
-// too. It is what tables are made of. What it hands out may lie in a mapping: all calls
-// belong inside vfs.Guard.
+// too. It is what tables are made of.
 type entrySource interface {
-	// next appends the next entries to dst, some at a time, none at the end. Keys and
-	// values stay where they are for as long as what they come from does.
+	// next appends the next entries to dst, some at a time, none at the end. They are
+	// valid until the next call.
 	next(dst []entry) ([]entry, error)
 }
 
-// tableSource hands out the entries of a table, block by block.
+// tableSource hands out the entries of a table, block by block in a verified copy: what
+// a merge writes has a valid checksum of its own.
 type tableSource struct {
 	r     *tableReader
 	block int // the next
+	copy  blockCopy
 }
 
 func (s *tableSource) next(dst []entry) ([]entry, error) {
 	if s.block == s.r.blocks {
 		return dst, nil
 	}
-	b, err := s.r.block(s.block)
-	if err != nil {
+	if err := s.r.guard(func() error { return s.r.read(&s.copy, s.block) }); err != nil {
 		return dst, err
 	}
 	s.block++
-	return b.appendEntries(dst), nil
+	return s.copy.appendEntries(dst), nil
 }
 
 // mergedSource makes one sequence of several sources. Where they hold the same key, the
@@ -41,8 +41,8 @@ type mergedSource struct {
 	// and the newest first among equal ones. There are few: one that is moved on is put
 	// to its place by comparing it with one after the other.
 	order  []*mergeCursor
-	begun  bool
-	shared int // bytes that all keys of all sources begin with
+	used   []*mergeCursor // those whose entries have all been handed out
+	shared int            // bytes that all keys of all sources begin with
 }
 
 // mergeCursor is where a source is.
@@ -55,7 +55,7 @@ type mergeCursor struct {
 	bytes   uint64 // of keys and values that were handed out
 }
 
-// mergeBatch is how many entries a mergedSource hands out at a time.
+// mergeBatch is how many entries a mergedSource hands out at a time, at most.
 const mergeBatch = 64
 
 // newMergedSource merges sources given newest first, whose keys all begin with the same
@@ -64,43 +64,46 @@ func newMergedSource(sources []entrySource, shared int) *mergedSource {
 	m := &mergedSource{sources: make([]mergeCursor, len(sources)), shared: shared}
 	for i, source := range sources {
 		m.sources[i] = mergeCursor{entrySource: source, age: i}
+		m.used = append(m.used, &m.sources[i])
 	}
 	return m
 }
 
 func (m *mergedSource) next(dst []entry) ([]entry, error) {
-	if !m.begun {
-		m.begun = true
-		for i := range m.sources {
-			c := &m.sources[i]
-			found, err := m.fill(c)
-			if err != nil {
-				return dst, err
-			}
-			if found {
-				m.order = append(m.order, c)
-				slices.SortFunc(m.order, func(a, b *mergeCursor) int { return a.compare(b) })
-			}
-		}
+	if err := m.refill(); err != nil {
+		return dst, err
 	}
-	for range mergeBatch {
-		if len(m.order) == 0 {
-			break
-		}
+	// A cursor without entries ends the batch: its next ones would take the place of
+	// those that were handed out.
+	for n := 0; n < mergeBatch && len(m.order) > 0 && len(m.used) == 0; n++ {
 		c := m.order[0]
 		e, prefix := c.entries[c.at], c.prefix
 		c.bytes += uint64(len(e.key) + len(e.value))
 		dst = append(dst, e)
-		if err := m.advance(); err != nil {
-			return dst, err
-		}
+		m.advance()
 		for len(m.order) > 0 && m.order[0].holds(prefix, e.key) { // hidden
-			if err := m.advance(); err != nil {
-				return dst, err
-			}
+			m.advance()
 		}
 	}
 	return dst, nil
+}
+
+// refill gets the next entries of the cursors that have none left.
+func (m *mergedSource) refill() (err error) {
+	for _, c := range m.used {
+		if c.entries, err = c.next(c.entries[:0]); err != nil {
+			return err
+		}
+		if len(c.entries) > 0 {
+			c.at, c.prefix = 0, keyPrefix(c.entries[0].key[m.shared:])
+			m.order = append(m.order, c)
+		}
+	}
+	if len(m.used) > 0 {
+		slices.SortFunc(m.order, (*mergeCursor).compare)
+		m.used = m.used[:0]
+	}
+	return nil
 }
 
 // newestShare is the newest source's part of the keys and values handed out.
@@ -113,30 +116,19 @@ func (m *mergedSource) newestShare() float64 {
 }
 
 // advance moves the first cursor on.
-func (m *mergedSource) advance() error {
+func (m *mergedSource) advance() {
 	c := m.order[0]
-	if c.at++; c.at < len(c.entries) {
-		c.prefix = keyPrefix(c.entries[c.at].key[m.shared:])
-	} else if found, err := m.fill(c); err != nil || !found {
-		m.order = m.order[1:]
-		return err
+	if c.at++; c.at == len(c.entries) {
+		m.order = slices.Delete(m.order, 0, 1)
+		m.used = append(m.used, c)
+		return
 	}
+	c.prefix = keyPrefix(c.entries[c.at].key[m.shared:])
 	i := 1
 	for ; i < len(m.order) && m.order[i].compare(c) < 0; i++ {
 		m.order[i-1] = m.order[i]
 	}
 	m.order[i-1] = c
-	return nil
-}
-
-// fill gets the next entries of a source and puts the cursor on the first.
-func (m *mergedSource) fill(c *mergeCursor) (found bool, err error) {
-	c.entries, err = c.next(c.entries[:0])
-	if err != nil || len(c.entries) == 0 {
-		return false, err
-	}
-	c.at, c.prefix = 0, keyPrefix(c.entries[0].key[m.shared:])
-	return true, nil
 }
 
 func (c *mergeCursor) key() []byte { return c.entries[c.at].key }

@@ -1,12 +1,16 @@
 package lsm
 
-import "bytes"
+import (
+	"bytes"
+
+	"docstore/internal/vfs"
+)
 
 // internalIterator steps over entries in the order of their keys, each key once,
 // tombstones too. It can be positioned anywhere and steps both ways. A new one is not on an
 // entry. Positioning calls return whether they found one; next and prev may be called only
-// while on one. What an entry refers to is valid until the next positioning call and may
-// lie in a mapping: all calls belong inside vfs.Guard.
+// while on one. What an entry refers to is valid until the next positioning call. Calls of
+// prefetchIndex and prefetchBlock belong inside vfs.Guard.
 type internalIterator interface {
 	first() bool
 	last() bool
@@ -77,11 +81,22 @@ func (m *mergingIterator) seekLT(key []byte) bool {
 
 // prefetch has fetched what the sources read to seek a key, of all of them side by side.
 func (m *mergingIterator) prefetch(key []byte) {
+	_ = vfs.Guard(func() { // the seek meets the same fault
+		for i := range m.sources {
+			m.sources[i].prefetchIndex(key)
+		}
+		for i := range m.sources {
+			m.sources[i].prefetchBlock(key)
+		}
+	})
+}
+
+// release returns the memory of the sources to its pools.
+func (m *mergingIterator) release() {
 	for i := range m.sources {
-		m.sources[i].prefetchIndex(key)
-	}
-	for i := range m.sources {
-		m.sources[i].prefetchBlock(key)
+		if t, ok := m.sources[i].internalIterator.(*tableIterator); ok {
+			t.release()
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package lsm
 
 import (
-	"github.com/cockroachdb/errors"
-
 	"docstore/bloom"
 	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
@@ -65,8 +63,9 @@ type lookup struct {
 	at    int         // of the block in the present table
 
 	answered bool
-	entry    entry // the answer
-	err      error // or why there is none
+	table    *table // that has the answer; nil for a memtable
+	entry    entry  // the answer
+	err      error  // or why there is none
 }
 
 func (l *lookup) answer(e entry, err error) {
@@ -83,7 +82,7 @@ func (l *lookup) value(dst []byte) (value []byte, err error) {
 	}
 	value = dst
 	if fault := vfs.Guard(func() { value = append(value, l.entry.value...) }); fault != nil {
-		return dst, errors.Wrap(fault, "lsm: read a table")
+		return dst, l.table.failed(fault)
 	}
 	return value, nil
 }
@@ -123,7 +122,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 		switch {
 		case l.answered:
 		case fault != nil: // each by itself, so that only those fail that have to
-			value, err := v.get(nil, l.key, sequence)
+			value, err := v.get(nil, l.key, sequence, false)
 			l.answer(entry{value: value}, err)
 		default:
 			l.answer(entry{}, ErrNotFound)
@@ -199,6 +198,7 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 			continue
 		}
 		prefetch.Bytes(e.value[:min(len(e.value), prefetchedValueBytes)])
+		l.table = t
 		l.answer(e, err)
 	}
 	return left

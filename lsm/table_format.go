@@ -20,7 +20,8 @@ import (
 //	footer      magic 8 | crc | version u16 | kind u16 = 2 | 3 x (offset u64, length u64, crc, reserved u32) | file bytes u64
 //
 // Numbers are little-endian, a crc is a CRC-32C of the bytes behind it to the
-// end of its part; those of index, filter and properties lie in the footer.
+// end of its part; those of index, filter and properties lie in the footer. That of a
+// block also covers which block of which table it is.
 const (
 	tableVersion = 0
 
@@ -87,6 +88,9 @@ func encodeTableHeader(number uint64, id storeID) []byte {
 	return b
 }
 
+// headerCRC returns the checksum of a table's header.
+func headerCRC(header []byte) uint32 { return order.Uint32(header[8:]) }
+
 // formatFault is what a decoder found. The reader makes a CorruptionError of it,
 // or ErrNewerVersion.
 type formatFault struct {
@@ -126,7 +130,7 @@ func (f *footer) encode() []byte {
 	return b
 }
 
-// decodeFooter reads the footer of a file of the given size and makes sure that
+// decodeFooter decodes the footer of a file of the given size and makes sure that
 // the sections fill what lies between the blocks and it.
 func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
 	var f footer

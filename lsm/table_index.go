@@ -18,6 +18,10 @@ import (
 // first block whose last key has these bits or more. Keys that are spread evenly
 // are so found with one look at the records; with others more blocks share their
 // upper bits, at worst all, and are searched by halves.
+//
+// The records and keys are mapped and may be damaged after parseIndex has checked them.
+// So every access is within bounds whatever they hold, and a result is only a hint: the
+// block itself proves that it is the one that a key can be in.
 type tableIndex struct {
 	records []byte
 	keys    []byte // the last key of each block, one behind the other
@@ -44,13 +48,16 @@ func (x *tableIndex) prefix(i int) uint64      { return order.Uint64(x.records[i
 func (x *tableIndex) blockOffset(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+8:]) }
 func (x *tableIndex) keyEnd(i int) uint64      { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
 
-// lastKey returns the last key of a block.
+// lastKey returns the last key of a block; nil if the index is damaged there.
 func (x *tableIndex) lastKey(i int) []byte {
-	start := uint64(0)
+	start, end := uint64(0), x.keyEnd(i)
 	if i > 0 {
 		start = x.keyEnd(i - 1)
 	}
-	return x.keys[start:x.keyEnd(i)]
+	if start > end || end > uint64(len(x.keys)) {
+		return nil
+	}
+	return x.keys[start:end]
 }
 
 // parseIndex checks an index of a table whose blocks fill its file up to an offset,
@@ -82,8 +89,8 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		if !inPlace || gotEnd < keyEnd || gotEnd > uint64(len(x.keys)) || gotEnd-keyEnd > MaxKeyBytes {
 			return x, "index with a record out of place"
 		}
+		key := x.keys[keyEnd:gotEnd]
 		offset, keyEnd = gotOffset, gotEnd
-		key := x.lastKey(i)
 		if c := bytes.Compare(last, key); c > 0 || c == 0 && i > 0 || bytes.Compare(key, maxKey) > 0 {
 			return x, "index with keys out of order"
 		}
@@ -95,18 +102,19 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 	if keyEnd != uint64(len(x.keys)) || !bytes.Equal(last, maxKey) {
 		return x, "index that does not end where it should"
 	}
-	x.fillBuckets(keyPrefix(minKey[x.shared:]))
+	x.least, x.greatest = keyPrefix(minKey[x.shared:]), keyPrefix(maxKey[x.shared:])
+	x.fillBuckets()
 	return x, ""
 }
 
-func (x *tableIndex) fillBuckets(least uint64) {
-	x.least, x.greatest = least, x.prefix(x.blocks-1)
-	width := bits.Len64(x.greatest - least)
+func (x *tableIndex) fillBuckets() {
+	width := bits.Len64(x.greatest - x.least)
 	x.shift = uint(max(0, width-bits.Len(uint(x.blocks))+1))
 	x.buckets = make([]uint32, x.bucket(x.greatest)+1)
 	filled := 0
 	for i := range x.blocks {
-		for b := x.bucket(x.prefix(i)); filled <= b; filled++ {
+		prefix := min(max(x.prefix(i), x.least), x.greatest)
+		for b := x.bucket(prefix); filled <= b; filled++ {
 			x.buckets[filled] = uint32(i)
 		}
 	}
@@ -151,7 +159,7 @@ func (x *tableIndex) find(prefix uint64, key []byte) int {
 		return low
 	}
 	// Several blocks may end with keys of this prefix.
-	if bytes.Compare(x.lastKey(low), key) >= 0 {
+	if low == x.blocks-1 || bytes.Compare(x.lastKey(low), key) >= 0 {
 		return low
 	}
 	return low + 1 + sort.Search(x.blocks-1-low-1, func(i int) bool {

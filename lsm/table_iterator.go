@@ -2,14 +2,15 @@ package lsm
 
 import "docstore/internal/prefetch"
 
-// tableIterator steps over the entries of a table.
+// tableIterator steps over the entries of a table, block by block in a verified copy.
+// The entry that it shows lies in the copy. Its positioning calls guard the mapping.
 type tableIterator struct {
 	r       *tableReader
-	index   int // of the block
-	block   block
-	at      int    // of the entry in the block
-	run     int    // blocks that were read one behind the other
-	asked   uint64 // for blocks from here on the disk has been asked
+	index   int        // of the block
+	block   *blockCopy // nil until the first positioning call
+	at      int        // of the entry in the block
+	run     int        // blocks that were read one behind the other
+	asked   uint64     // for blocks from here on the disk has been asked
 	current entry
 	failure error
 }
@@ -28,7 +29,7 @@ func (it *tableIterator) last() bool {
 
 func (it *tableIterator) seekGE(key []byte) bool {
 	it.run = 0
-	if !it.load(it.r.findBlock(key)) {
+	if !it.seek(key) {
 		return false
 	}
 	it.at, _ = it.block.search(key)
@@ -37,15 +38,11 @@ func (it *tableIterator) seekGE(key []byte) bool {
 
 func (it *tableIterator) seekLT(key []byte) bool {
 	it.run = 0
-	i := it.r.findBlock(key)
-	if i == it.r.blocks {
-		return it.last()
-	}
-	if !it.load(i) {
-		return false
+	if !it.seek(key) {
+		return it.failure == nil && it.last()
 	}
 	if it.at, _ = it.block.search(key); it.at == 0 {
-		return it.enter(i-1, true)
+		return it.enter(it.index-1, true)
 	}
 	it.at--
 	return it.show()
@@ -81,21 +78,41 @@ func (it *tableIterator) prev() bool {
 	return it.show()
 }
 
-// enter shows the first or last entry of a block.
+// seek reads the block that a key can be in, or the first one if the key is below the
+// least. There is none if the key is above the greatest.
+func (it *tableIterator) seek(key []byte) bool {
+	return it.load(func() error {
+		if it.index = it.r.findBlock(key); it.index == it.r.blocks {
+			return nil
+		}
+		return it.r.readFor(it.block, it.index, key)
+	})
+}
+
+// enter shows the first or last entry of a block; there is none at either end.
 func (it *tableIterator) enter(index int, last bool) bool {
-	if !it.load(index) {
+	it.index, it.failure = index, nil
+	if index < 0 || index >= it.r.blocks || !it.load(func() error { return it.read(last) }) {
 		return false
 	}
-	it.readAhead(last)
 	it.at = 0
 	if last {
 		it.at = it.block.count - 1
-		if index > 0 { // forwards the processor sees by itself what will be read
-			start, end := it.r.blockRange(index - 1)
-			prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
-		}
 	}
 	return it.show()
+}
+
+// read reads the current block and prefetches what a scan will read next.
+func (it *tableIterator) read(backward bool) error {
+	if err := it.r.read(it.block, it.index); err != nil {
+		return err
+	}
+	it.readAhead(backward)
+	if backward && it.index > 0 { // forwards the processor prefetches by itself
+		start, end := it.r.blockRange(it.index - 1)
+		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
+	}
+	return nil
 }
 
 // A scan of what is not in memory would wait for the disk at each page: the mapping is
@@ -134,21 +151,28 @@ func (it *tableIterator) readAhead(backward bool) {
 	_ = it.r.mapping.WillRead(int64(from), int64(to)) // all is read as well without
 }
 
-// load makes a block the current one; there is none at either end.
-func (it *tableIterator) load(index int) bool {
-	it.failure = nil
-	if index < 0 || index >= it.r.blocks {
-		return false
+// load runs a function that sets index and reads the block, and returns whether there
+// is one.
+func (it *tableIterator) load(read func() error) bool {
+	if it.block == nil {
+		it.block = newBlockCopy()
 	}
-	it.index = index
-	it.block, it.failure = it.r.block(index)
-	return it.failure == nil
+	it.failure = it.r.guard(read)
+	return it.failure == nil && it.index < it.r.blocks
+}
+
+// release returns the copy to its pool. The iterator may be positioned again.
+func (it *tableIterator) release() {
+	if it.block != nil {
+		it.block.release()
+		it.block = nil
+	}
 }
 
 func (it *tableIterator) show() bool {
 	e, ok := it.block.entry(it.at)
 	if !ok {
-		it.failure = it.r.corrupt(0, "block %d changed while it was read", it.index)
+		it.failure = it.r.corrupt(0, "malformed entry in block %d", it.index)
 		return false
 	}
 	it.current = e

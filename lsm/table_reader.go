@@ -12,12 +12,11 @@ import (
 	"docstore/internal/vfs"
 )
 
-// tableReader reads a mapped table. Everything but open and close touches the
-// mapping, returns slices of it, and so belongs inside vfs.Guard.
+// tableReader reads a mapped table. Its methods read the mapping, and some return slices
+// of it, so calls belong inside guard or vfs.Guard.
 //
-// The index is verified when the table is opened, a block when it is first
-// touched; that is remembered, so that a page which the kernel drops and reads
-// again is not verified again.
+// The index is verified when the table is opened, a block when it is first read. What is
+// read from the mapping after that may be damaged: see blockCopy.
 type tableReader struct {
 	path    string
 	mapping vfs.Mapping
@@ -29,7 +28,8 @@ type tableReader struct {
 	mean    meanEntry
 	lookUps bool // it is read here and there: the kernel does not read ahead
 	tableIndex
-	verified []atomic.Uint32 // a bit for each block
+	headerCRC uint32          // begins the checksum of each block
+	verified  []atomic.Uint32 // a bit for each block
 }
 
 // openTableReader maps the table that facts tell of and verifies all but its blocks
@@ -52,10 +52,7 @@ func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *
 		return nil, errors.Wrapf(err, "lsm: map %s", r.path)
 	}
 	r.data = r.mapping.Bytes()
-	if fault := vfs.Guard(func() { err = r.load(env.id) }); fault != nil {
-		err = errors.Wrapf(fault, "lsm: read %s", r.path)
-	}
-	if err == nil {
+	if err = r.guard(func() error { return r.open(env.id) }); err == nil {
 		err = errors.Wrapf(r.mapping.Advise(advice), "lsm: advise on %s", r.path)
 	}
 	if err != nil {
@@ -65,32 +62,34 @@ func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *
 	return r, nil
 }
 
-// load decodes and verifies header, footer, properties and index.
-func (r *tableReader) load(id storeID) error {
-	if fault := checkPreamble(r.data[:tableHeaderBytes], tableMagic, tableVersion, kindTableHeader); fault != nil {
+// open decodes and verifies header, footer, properties and index.
+func (r *tableReader) open(id storeID) error {
+	header := bytes.Clone(r.data[:tableHeaderBytes])
+	if fault := checkPreamble(header, tableMagic, tableVersion, kindTableHeader); fault != nil {
 		return r.fault(0, fault)
 	}
-	if number := order.Uint64(r.data[16:]); number != r.facts.number {
+	if number := order.Uint64(header[16:]); number != r.facts.number {
 		return r.corrupt(0, "the header is of table %d", number)
 	}
-	if !bytes.Equal(r.data[24:40], id[:]) {
+	if !bytes.Equal(header[24:40], id[:]) {
 		return r.corrupt(0, "the header is of another store")
 	}
+	r.headerCRC = headerCRC(header)
 	at := len(r.data) - tableFooterBytes
-	if got := order.Uint32(r.data[at+8:]); got != r.facts.footerCRC {
+	last := bytes.Clone(r.data[at:])
+	if got := order.Uint32(last[8:]); got != r.facts.footerCRC {
 		return r.corrupt(at, "footer checksum %#x, the manifest says %#x", got, r.facts.footerCRC)
 	}
-	f, fault := decodeFooter(r.data[at:], uint64(len(r.data)))
+	f, fault := decodeFooter(last, uint64(len(r.data)))
 	if fault != nil {
 		return r.fault(at, fault)
 	}
 	r.footer = f
-	for _, s := range []section{f.index, f.properties} {
-		if checksum.Of(r.section(s)) != s.crc {
-			return r.corrupt(int(s.offset), "wrong checksum of index or properties")
-		}
+	properties := bytes.Clone(r.section(f.properties))
+	if checksum.Of(r.section(f.index)) != f.index.crc || checksum.Of(properties) != f.properties.crc {
+		return r.corrupt(int(f.index.offset), "wrong checksum of index or properties")
 	}
-	p, fault := decodeProperties(r.section(f.properties))
+	p, fault := decodeProperties(properties)
 	if fault != nil {
 		return r.fault(int(f.properties.offset), fault)
 	}
@@ -129,56 +128,73 @@ func (r *tableReader) findBlock(key []byte) int {
 	return r.blocks
 }
 
-// blockRange tells where a block lies.
+// blockRange returns where a block lies; nowhere if the index is damaged there.
 func (r *tableReader) blockRange(i int) (start, end uint64) {
+	start, end = r.blockOffset(i), r.footer.index.offset
 	if i+1 < r.blocks {
-		return r.blockOffset(i), r.blockOffset(i + 1)
+		end = r.blockOffset(i + 1)
 	}
-	return r.blockOffset(i), r.footer.index.offset
+	if start > end || end > r.footer.index.offset {
+		return 0, 0
+	}
+	return start, end
 }
 
-// block returns a block, verified.
+// block returns a block in the mapping. It was verified when it was first read.
 func (r *tableReader) block(i int) (block, error) {
+	if r.verified[i/32].Load()&(1<<(i%32)) == 0 {
+		if err := r.verify(i); err != nil {
+			return block{}, err
+		}
+	}
 	start, end := r.blockRange(i)
 	b, fault := parseBlock(r.data[start:end])
 	if fault != nil {
 		return block{}, r.fault(int(start), fault)
 	}
-	word, bit := &r.verified[i/32], uint32(1)<<(i%32)
-	if word.Load()&bit != 0 {
-		return b, nil
-	}
-	if fault := b.verify(); fault != nil {
-		return block{}, r.fault(int(start), fault)
-	}
-	if padding := r.data[start+uint64(len(b.data)) : end]; bytes.Count(padding, []byte{0}) < len(padding) {
-		return block{}, r.corrupt(int(start), "the padding behind a block is not zero")
-	}
-	if first := b.key(0); i == 0 && !bytes.Equal(first, r.minKey) || i > 0 && bytes.Compare(first, r.lastKey(i-1)) <= 0 {
-		return block{}, r.corrupt(int(start), "the first key is not where the index has it")
-	}
-	if !bytes.Equal(b.key(b.count-1), r.lastKey(i)) {
-		return block{}, r.corrupt(int(start), "the index names another last key")
-	}
-	word.Or(bit)
 	return b, nil
 }
 
-// search looks up a key in the block that find says.
+// verify verifies a block.
+func (r *tableReader) verify(i int) error {
+	c := newBlockCopy()
+	defer c.release()
+	return r.read(c, i)
+}
+
+// search looks up a key in the block that find returned for it. A value is returned where
+// it lies in the mapping. That there is none, or a tombstone, is confirmed in a copy.
 func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error) {
 	b, err := r.block(i)
 	if err != nil {
 		return entry{}, false, err
 	}
-	at, found := b.search(key)
-	if !found {
-		return entry{}, false, nil
+	if at, found := b.search(key); found {
+		if e, ok := b.entry(at); ok && !e.tombstone {
+			return e, true, nil
+		}
 	}
-	e, _ = b.entry(at)
-	return e, true, nil
+	return r.confirm(i, key)
 }
 
-// close unmaps. Nobody may be reading.
+// guard runs fn, which reads the table. A memory fault becomes a *ReadError, and an
+// access out of bounds a *CorruptionError.
+func (r *tableReader) guard(fn func() error) (err error) {
+	if fault := vfs.Guard(func() { err = fn() }); fault != nil {
+		return r.failed(fault)
+	}
+	return err
+}
+
+// failed turns an error of vfs.Guard around reading the table into one that names it.
+func (r *tableReader) failed(fault error) error {
+	if errors.Is(fault, vfs.ErrBounds) {
+		return r.corrupt(0, "changed while it was read: %v", fault)
+	}
+	return errors.WithStack(&ReadError{Path: r.path, Err: fault})
+}
+
+// close unmaps the table. There must be no reader.
 func (r *tableReader) close() { _ = r.mapping.Close() }
 
 func (r *tableReader) corrupt(offset int, format string, args ...any) error {

@@ -18,6 +18,8 @@ type tableWriter struct {
 	file   vfs.File
 	number uint64
 
+	headerCRC  uint32 // begins the checksum of each block
+	bound      []byte // scratch of blockSeed
 	output     *tableOutput
 	joined     bool   // the output has ended
 	writeBytes int    // of one write
@@ -43,6 +45,7 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
 		part:   encodeTableHeader(number, env.id),
 	}
+	w.headerCRC = headerCRC(w.part)
 	if lasting {
 		w.writeBytes = lastingWriteBytes
 	}
@@ -105,18 +108,28 @@ func (w *tableWriter) endBlock() error {
 	if w.block.entries == 0 {
 		return nil
 	}
+	seed := w.blockSeed()
 	w.index.add(w.end(), w.lastKey)
 	var built block
-	built, w.part = w.block.finish()
+	built, w.part = w.block.finish(seed)
 	built.eachKey(w.filter.Add)
 	return w.handOver()
 }
 
 // addLarge makes a block of one entry.
 func (w *tableWriter) addLarge(e *entry) error {
+	seed := w.blockSeed()
 	w.index.add(w.end(), e.key)
 	w.filter.Add(e.key)
-	return w.write(largeBlock(e), e.value)
+	return w.write(largeBlock(e, seed), e.value)
+}
+
+// blockSeed returns the checksum of what the checksum of the next block covers before
+// the block.
+func (w *tableWriter) blockSeed() uint32 {
+	w.bound = order.AppendUint32(w.bound[:0], uint32(w.index.blocks()))
+	w.bound = append(w.bound, w.index.lastKey()...)
+	return checksum.Update(w.headerCRC, w.bound)
 }
 
 // added is the number of bytes of keys and values so far.

@@ -3,8 +3,6 @@ package lsm
 import (
 	"sync/atomic"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/bloom"
 	"docstore/internal/stripe"
 	"docstore/internal/vfs"
@@ -82,8 +80,8 @@ func (v *view) letGo() {
 	}
 }
 
-// get appends to dst what a key held at a sequence number.
-func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
+// get appends to dst what a key held at a sequence number. verified is that of table.get.
+func (v *view) get(dst, key []byte, sequence uint64, verified bool) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
 		if found.tombstone {
 			return dst, ErrNotFound
@@ -96,8 +94,9 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	h := bloom.HashKey(key)
 	var err error
 	result := dst
-	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h) }); fault != nil {
-		return dst, errors.Wrap(fault, "lsm: read a table")
+	var asked *table
+	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h, verified, &asked) }); fault != nil {
+		return dst, asked.failed(fault)
 	}
 	return result, err
 }
@@ -118,9 +117,11 @@ func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, 
 	return found, ok
 }
 
-func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
+// getFromTables asks the tables, newest first, and notes each before it does.
+func (v *view) getFromTables(dst, key []byte, h bloom.Hash, verified bool, asked **table) ([]byte, error) {
 	for _, t := range v.tables {
-		e, found, err := t.get(h, key)
+		*asked = t
+		e, found, err := t.get(h, key, verified)
 		if err != nil {
 			return dst, err
 		}

@@ -18,6 +18,10 @@ var (
 	// *FaultError.
 	ErrFault = errors.New("vfs: memory fault")
 
+	// ErrBounds: code that reads mapped memory accessed a slice out of its bounds; the
+	// error is a *BoundsError.
+	ErrBounds = errors.New("vfs: access out of bounds")
+
 	// ErrNoSpace: the disk is full.
 	ErrNoSpace error = errNoSpace
 	// ErrCrossDevice: the two names of a Link or Rename lie on different file
@@ -52,6 +56,17 @@ func (e *FaultError) Error() string {
 
 // Is makes errors.Is(err, ErrFault) true.
 func (e *FaultError) Is(target error) bool { return target == ErrFault }
+
+// BoundsError says how an access was out of bounds: mapped memory changed between the
+// check and the access.
+type BoundsError struct {
+	Reason string
+}
+
+func (e *BoundsError) Error() string { return e.Reason }
+
+// Is makes errors.Is(err, ErrBounds) true.
+func (e *BoundsError) Is(target error) bool { return target == ErrBounds }
 
 // failure is the first error that made a file unfit for writing. A kernel
 // reports a page it could not write once and then calls the page clean, so that

@@ -3,11 +3,17 @@ package vfs
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
+
+	"docstore/internal/invariants"
 )
 
 // Guard runs fn and turns a fault on mapped memory inside it (SIGBUS because
 // the file was cut or the disk failed) into an error that matches ErrFault.
-// Without it such a fault ends the process. Every other panic passes through.
+// Without it such a fault ends the process. An access out of the bounds of a slice becomes
+// an error that matches ErrBounds: bytes of the file changed while fn decoded them. Code
+// has to check its bounds, so builds that check invariants panic instead. Every other
+// panic passes through.
 //
 // It holds for what fn does in its own goroutine, may be nested, costs a few
 // nanoseconds and allocates nothing: wrap the copy, not the whole operation. fn
@@ -24,8 +30,8 @@ func Guard(fn func()) (err error) {
 	return nil
 }
 
-// faultOf makes an error of a recovered memory fault and panics again with
-// anything else. Only faults at an address of their own carry one: an ordinary
+// faultOf makes an error of a recovered memory fault or access out of bounds and panics
+// again with anything else. Only faults at an address of their own carry one: an ordinary
 // nil pointer does not, and remains the programmer's error that it is.
 func faultOf(recovered any) error {
 	if fault, ok := recovered.(interface {
@@ -34,5 +40,16 @@ func faultOf(recovered any) error {
 	}); ok {
 		return &FaultError{Address: fault.Addr()}
 	}
+	if err, ok := recovered.(runtime.Error); ok && !invariants.Enabled && outOfBounds(err) {
+		return &BoundsError{Reason: err.Error()}
+	}
 	panic(recovered)
+}
+
+// outOfBounds reports whether an error is that of an index or a slice expression. The
+// runtime does not export its type.
+func outOfBounds(err runtime.Error) bool {
+	message := err.Error()
+	return strings.HasPrefix(message, "runtime error: index out of range") ||
+		strings.HasPrefix(message, "runtime error: slice bounds out of range")
 }

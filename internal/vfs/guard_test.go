@@ -2,22 +2,44 @@ package vfs
 
 import (
 	"errors"
+	"os"
 	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/invariants"
 )
 
 func TestGuardPassesOtherPanicsOn(t *testing.T) {
 	var nothing *int
-	var empty []int
 	for name, fn := range map[string]func(){
 		"error":       func() { panic(errors.New("mine")) },
 		"nil pointer": func() { *nothing = 1 },
-		"index":       func() { empty[0] = 1 },
+		"division":    func() { _ = 1 / len(os.Args[:0]) },
 	} {
 		assert.Panics(t, func() { _ = Guard(fn) }, name)
+		assert.False(t, debug.SetPanicOnFault(false), name)
+	}
+}
+
+// TestGuardReturnsAccessesOutOfBounds, except in builds that check invariants, where code
+// that forgets to check its bounds is found.
+func TestGuardReturnsAccessesOutOfBounds(t *testing.T) {
+	short, length := []byte{1, 2}, 3
+	for name, fn := range map[string]func(){
+		"index": func() { short[length] = 1 },
+		"slice": func() { _ = short[:length] },
+		"order": func() { _ = short[length : length-2] },
+	} {
+		if invariants.Enabled {
+			assert.Panics(t, func() { _ = Guard(fn) }, name)
+			continue
+		}
+		err := Guard(fn)
+		require.ErrorIs(t, err, ErrBounds, name)
+		require.ErrorContains(t, err, "out of range", name)
 		assert.False(t, debug.SetPanicOnFault(false), name)
 	}
 }

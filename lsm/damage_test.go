@@ -1,0 +1,322 @@
+package lsm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/invariants"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// twoTables returns a store of an older and a newer table, of several blocks each, whose
+// blocks have all been verified, and what it holds. The newer table has other values for
+// some keys of the older one, and tombstones for others.
+func twoTables(t *testing.T, key func(i int) []byte) (*DB, map[string]string) {
+	t.Helper()
+	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever, FilterBytes: -1})
+	state := map[string]string{}
+	for i := range 600 {
+		state[string(key(i))] = fmt.Sprintf("old%04d", i)
+		set(t, db, string(key(i)), state[string(key(i))])
+	}
+	require.NoError(t, db.Flush())
+	for i := 0; i < 600; i += 2 {
+		if i%3 == 0 {
+			delete(state, string(key(i)))
+			require.NoError(t, db.Delete(key(i)))
+			continue
+		}
+		state[string(key(i))] = fmt.Sprintf("new%04d", i)
+		set(t, db, string(key(i)), state[string(key(i))])
+	}
+	require.NoError(t, db.Flush())
+	tables := db.current.Load().tables
+	require.Len(t, tables, 2)
+	for _, table := range tables {
+		require.Greater(t, table.blocks, 1)
+		for i := range table.blocks {
+			_, err := table.block(i)
+			require.NoError(t, err)
+		}
+	}
+	return db, state
+}
+
+var keyShapes = map[string]func(i int) []byte{
+	"words": func(i int) []byte { return order.AppendUint64(nil, uint64(i+1)*0x9e3779b97f4a7c15) },
+	"even":  func(i int) []byte { return fmt.Appendf(nil, "document%06d", i) },
+	"mixed": func(i int) []byte { return fmt.Appendf(nil, "document%d", i*i) },
+}
+
+// reader looks up keys in a store of which one table may be damaged.
+type reader struct {
+	t      *testing.T
+	db     *DB
+	state  map[string]string
+	sorted []string // its keys
+	path   string   // of the damaged table
+}
+
+func newReader(t *testing.T, db *DB, state map[string]string, path string) *reader {
+	r := &reader{t: t, db: db, state: state, path: path}
+	for key := range state {
+		r.sorted = append(r.sorted, key)
+	}
+	slices.Sort(r.sorted)
+	return r
+}
+
+// honest makes sure that an error names the damaged table.
+func (r *reader) honest(err error) {
+	var damage *CorruptionError
+	var unreadable *ReadError
+	switch {
+	case errors.As(err, &damage):
+		require.Equal(r.t, r.path, damage.Path)
+	case errors.As(err, &unreadable):
+		require.Equal(r.t, r.path, unreadable.Path)
+	default:
+		require.NoError(r.t, err)
+	}
+}
+
+// answer makes sure that an answer is right, or an error that names the damaged table. A
+// value that is found may be damaged, but not an older one: GetVerified makes sure.
+func (r *reader) answer(key, value []byte, err error) {
+	want, there := r.state[string(key)]
+	switch {
+	case errors.Is(err, ErrNotFound):
+		require.False(r.t, there, "%q is there and was not found", key)
+	case err != nil:
+		r.honest(err)
+	case !there || want != string(value):
+		verified, err := r.db.GetVerified(nil, key)
+		require.Error(r.t, err, "%q has the value %q, verified %q, want %q", key, value, verified, want)
+		require.False(r.t, there && errors.Is(err, ErrNotFound))
+		if !errors.Is(err, ErrNotFound) {
+			r.honest(err)
+		}
+	}
+}
+
+func (r *reader) get(key []byte) {
+	value, err := r.db.Get(nil, key)
+	r.answer(key, value, err)
+	value, err = r.db.GetVerified(nil, key)
+	want, there := r.state[string(key)]
+	switch {
+	case errors.Is(err, ErrNotFound):
+		require.False(r.t, there, "%q is there and was not found", key)
+	case err != nil:
+		r.honest(err)
+	default:
+		require.Equal(r.t, want, string(value), "verified value of %q", key)
+	}
+}
+
+func (r *reader) multiGet(keys [][]byte) {
+	require.NoError(r.t, r.db.MultiGet(keys, func(i int, value []byte, err error) error {
+		r.answer(keys[i], value, err)
+		return nil
+	}))
+}
+
+// seek positions an iterator and goes some steps on.
+func (r *reader) seek(key []byte, backward bool, steps int) {
+	it := r.db.NewIter(nil)
+	defer it.Close()
+	at, _ := slices.BinarySearch(r.sorted, string(key))
+	if backward {
+		at--
+		r.walk(it, it.SeekLT(key), at, backward, steps)
+	} else {
+		r.walk(it, it.SeekGE(key), at, backward, steps)
+	}
+}
+
+// walk makes sure that an iterator shows the key of an index and those after it.
+func (r *reader) walk(it *Iterator, ok bool, at int, backward bool, steps int) {
+	step, next := it.Next, 1
+	if backward {
+		step, next = it.Prev, -1
+	}
+	for ; ok && steps > 0; ok, at, steps = step(), at+next, steps-1 {
+		require.True(r.t, at >= 0 && at < len(r.sorted), "the iterator shows %q", it.Key())
+		require.Equal(r.t, r.sorted[at], string(it.Key()))
+		require.Equal(r.t, r.state[r.sorted[at]], string(it.Value()), "value of %q", it.Key())
+	}
+	if !ok && it.Err() != nil {
+		r.honest(it.Err())
+	} else if !ok {
+		require.True(r.t, at < 0 || at >= len(r.sorted), "the iterator ends before entry %d", at)
+	}
+}
+
+// TestNotFoundNeverRestsOnDamagedBytes flips bits of tables whose blocks have all been
+// verified. Every answer is right, or an error that names the table.
+func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
+	for name, key := range keyShapes {
+		t.Run(name, func(t *testing.T) {
+			random := testseed.Rand(t)
+			db, state := twoTables(t, key)
+			for _, table := range db.current.Load().tables {
+				r := newReader(t, db, state, table.path)
+				for at := 0; at < len(table.data); at += crashtest.Share(3, 1) {
+					was := table.data[at]
+					table.data[at] ^= 1 << random.IntN(8)
+					// Keys of the byte's neighbourhood, as far as it is a block's.
+					near := int(float64(at) / float64(len(table.data)) * 600)
+					keys := make([][]byte, 8)
+					for i := range keys {
+						keys[i] = key(min(599, max(0, near+random.IntN(100)-50)))
+						r.get(keys[i])
+					}
+					r.get(key(random.IntN(2000)))
+					r.multiGet(keys)
+					r.seek(keys[0], at%2 == 0, 5)
+					table.data[at] = was
+				}
+				r.multiGet([][]byte{key(1)})
+			}
+		})
+	}
+}
+
+// TestDamageIsFoundByEveryLookUpOfItsBlock clears a key of a verified block: the key is
+// not "not found", whether it is asked for alone or among others.
+func TestDamageIsFoundByEveryLookUpOfItsBlock(t *testing.T) {
+	db, _ := twoTables(t, keyShapes["even"])
+	table := db.current.Load().tables[1]
+	key := keyShapes["even"](301)
+	at := bytes.Index(table.data, key)
+	copy(table.data[at:], "damaged")
+
+	_, err := db.Get(nil, key)
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = db.GetVerified(nil, key)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.NoError(t, db.MultiGet([][]byte{key}, func(_ int, _ []byte, err error) error {
+		require.ErrorIs(t, err, ErrCorrupt)
+		return nil
+	}))
+	it := db.NewIter(nil)
+	defer it.Close()
+	require.False(t, it.SeekGE(key))
+	require.ErrorIs(t, it.Err(), ErrCorrupt)
+}
+
+// TestAValueIsVerifiedOnDemand damages a value of a verified block: Get returns what is
+// there, GetVerified does not.
+func TestAValueIsVerifiedOnDemand(t *testing.T) {
+	db, _ := twoTables(t, keyShapes["even"])
+	table := db.current.Load().tables[1]
+	at := bytes.Index(table.data, []byte("old0301"))
+	table.data[at] ^= 1
+	requireValue(t, db, "document000301", "nld0301")
+	_, err := db.GetVerified(nil, []byte("document000301"))
+	require.ErrorIs(t, err, ErrCorrupt)
+	table.data[at] ^= 1
+	value, err := db.GetVerified([]byte("is "), []byte("document000301"))
+	require.NoError(t, err)
+	require.Equal(t, "is old0301", string(value))
+	_, err = db.GetVerified(nil, []byte("document000000"))
+	require.ErrorIs(t, err, ErrNotFound, "deleted")
+}
+
+// TestInsertedBytesDoNotPanic inserts a few bytes anywhere into tables whose blocks have
+// all been verified, so that everything behind them is out of place.
+func TestInsertedBytesDoNotPanic(t *testing.T) {
+	for name, key := range keyShapes {
+		t.Run(name, func(t *testing.T) {
+			random := testseed.Rand(t)
+			db, state := twoTables(t, key)
+			for _, table := range db.current.Load().tables {
+				r := newReader(t, db, state, table.path)
+				whole := bytes.Clone(table.data)
+				for range crashtest.Share(100, 5000) {
+					at, n := random.IntN(len(whole)), 1+random.IntN(4)
+					if random.IntN(2) == 0 { // the index lies behind the blocks
+						at = int(table.footer.index.offset) + random.IntN(int(table.footer.index.length))
+					}
+					n = copy(table.data[at:], randomBytes(random, n))
+					copy(table.data[at+n:], whole[at:])
+					var keys [][]byte
+					for range 2 * groupKeys {
+						keys = append(keys, key(random.IntN(700)))
+					}
+					r.multiGet(keys)
+					for _, key := range keys[:10] {
+						r.get(key)
+						r.seek(key, random.IntN(2) == 0, 100)
+					}
+					copy(table.data, whole)
+				}
+			}
+		})
+	}
+}
+
+func randomBytes(random *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+	return b
+}
+
+// TestABlockInAnothersPlaceIsFound copies a valid block of the table over another one of
+// the same length, and blocks of the older table over those of the newer one.
+func TestABlockInAnothersPlaceIsFound(t *testing.T) {
+	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever})
+	key := keyShapes["even"]
+	state := map[string]string{}
+	for _, version := range []string{"old", "new"} {
+		for i := range 600 {
+			state[string(key(i))] = fmt.Sprintf("%s%04d", version, i)
+			set(t, db, string(key(i)), state[string(key(i))])
+		}
+		require.NoError(t, db.Flush())
+	}
+	newer, older := db.current.Load().tables[0], db.current.Load().tables[1]
+	r := newReader(t, db, state, newer.path)
+	blocksEnd := int(newer.footer.index.offset)
+	require.Equal(t, blocksEnd, int(older.footer.index.offset))
+
+	whole := bytes.Clone(newer.data)
+	copy(newer.data[tableHeaderBytes:blocksEnd], older.data[tableHeaderBytes:])
+	_, err := db.Get(nil, key(1))
+	require.ErrorIs(t, err, ErrCorrupt, "the old value in the place of the new one")
+	r.seek(nil, false, 600)
+	copy(newer.data, whole)
+
+	first, second := whole[newer.blockOffset(0):newer.blockOffset(1)], newer.data[newer.blockOffset(1):newer.blockOffset(2)]
+	copy(second, first)
+	for i := range 600 {
+		r.get(key(i))
+		r.seek(key(i), i%2 == 0, 3)
+	}
+}
+
+// TestAnAccessOutOfBoundsIsCorruptionOfTheTable: bounds are checked, and should a check
+// be missing, the table is named and the process survives.
+func TestAnAccessOutOfBoundsIsCorruptionOfTheTable(t *testing.T) {
+	db, _ := twoTables(t, keyShapes["words"])
+	table := db.current.Load().tables[0]
+	beyond := len(table.data) + 1
+	fn := func() error { return fmt.Errorf("%x", table.data[:beyond]) }
+	if invariants.Enabled {
+		require.Panics(t, func() { _ = table.guard(fn) })
+		return
+	}
+	err := table.guard(fn)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, tableName(table.facts.number))
+}
