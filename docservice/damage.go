@@ -19,6 +19,7 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 	fault := Fault{Since: s.options.Now()}
 	var inQueue *queue.CorruptionError
 	var inIndex *lsm.CorruptionError
+	var unread *lsm.ReadError
 	switch {
 	case errors.As(err, &inQueue):
 		fault.Segment, fault.Offset, fault.Path = inQueue.Segment, inQueue.Offset, inQueue.Path
@@ -28,6 +29,8 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 		}
 	case errors.As(err, &inIndex):
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
+	case errors.As(err, &unread):
+		fault.Path, fault.Reason = unread.Path, "it cannot be read: it was truncated, or its disk fails"
 	case errors.Is(err, errIndex):
 		fault.Path, fault.Reason = s.number.path(s.collection.dir), err.Error()
 	case errors.Is(err, queue.ErrForked):

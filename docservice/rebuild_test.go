@@ -165,7 +165,7 @@ func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	status := c.Status()
 	require.False(t, status.Ready)
 	require.Len(t, status.Faults, 1)
-	require.Contains(t, status.Faults[0].Path, firstIndex.path(f.dir))
+	require.Equal(t, tables[0], status.Faults[0].Path)
 	require.Zero(t, status.Gets.Failed)
 
 	require.NoError(t, c.succeed())

@@ -201,17 +201,23 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 // another error as of indexError.
 func (s *store) lookUp(id []byte) (indexEntry, error) {
 	var buffer [indexEntryBytes]byte
-	value, err := s.index.Get(buffer[:0], id)
+	return parseLookUp(s.index.Get(buffer[:0], id))
+}
+
+// lookUpVerified is lookUp that verifies the entry again. It costs half a microsecond
+// more.
+func (s *store) lookUpVerified(id []byte) (indexEntry, error) {
+	var buffer [indexEntryBytes]byte
+	return parseLookUp(s.index.GetVerified(buffer[:0], id))
+}
+
+func parseLookUp(value []byte, err error) (indexEntry, error) {
 	if err != nil {
 		return indexEntry{}, indexError(err)
 	}
 	entry, err := decodeIndexEntry(value)
 	return entry, indexError(err)
 }
-
-// lookUpVerified is lookUp that verifies the bytes it reads, also where they have been
-// verified before.
-func (s *store) lookUpVerified(id []byte) (indexEntry, error) { return s.lookUp(id) }
 
 // fetch appends the document of an index entry to dst, as get does. If the id has been
 // overwritten since the entry was read, that is the previous version: what an address

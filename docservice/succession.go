@@ -9,7 +9,6 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -121,9 +120,9 @@ func (c *Collection) succeed() error {
 		c.logger.Warn("another queue has come; it is served when it has been read to its end",
 			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.stoppedFor(queue.ErrTruncated):
+	case next == nil && ours && serving.stopped(isTruncation):
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.indexDamaged() && !serving.stoppedFor(queue.ErrForked) && c.rebuilds.allow(c.options.Now()):
+	case next == nil && ours && serving.indexDamaged() && !serving.stopped(isFork) && c.rebuilds.allow(c.options.Now()):
 		c.logger.Error("the index is damaged and is rebuilt from the queue; what can be read of it is served until then",
 			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
@@ -250,9 +249,12 @@ func (c *Collection) startNext(next *store, err error) error {
 	return nil
 }
 
-// isDamage reports whether an error of opening or reading an index is that it is damaged,
-// or cannot be read: another one is then built from the queue.
-func isDamage(err error) bool { return errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, vfs.ErrFault) }
+// isDamage reports whether an error of opening or reading an index is that it is damaged or
+// cannot be read, or that its position is not one: another one is then built from the
+// queue.
+func isDamage(err error) bool {
+	return errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, lsm.ErrUnreadable) || errors.Is(err, queue.ErrCorrupt)
+}
 
 // discardNext gives up the store that is being indexed.
 func (c *Collection) discardNext(next *store, reason string) error {
@@ -312,26 +314,34 @@ func (c *Collection) successor() *Successor {
 // that do not belong together may be on their way to be exchanged, so that a fork has to
 // last.
 func (s *store) isUseless(now time.Time) bool {
-	if s.indexDamaged() || s.stoppedFor(queue.ErrTruncated) {
+	if s.indexDamaged() || s.stopped(isTruncation) {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Is(s.mu.stoppedBy, queue.ErrForked) && s.mu.faults.tail != nil &&
-		now.Sub(s.mu.faults.tail.Since) >= minRebuildPause
+	return isFork(s.mu.stoppedBy) && s.mu.faults.tail != nil && now.Sub(s.mu.faults.tail.Since) >= minRebuildPause
 }
 
-// stoppedFor reports whether the tail is stopped by an error of a kind.
-func (s *store) stoppedFor(kind error) bool {
+// stopped reports whether the tail is stopped by an error of a kind.
+func (s *store) stopped(isKind func(error) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Is(s.mu.stoppedBy, kind)
+	return isKind(s.mu.stoppedBy)
 }
+
+// isFork reports whether an error says that the queue here has another history than the
+// index.
+func isFork(err error) bool {
+	return errors.Is(err, queue.ErrForked) || errors.Is(err, queue.ErrDiverged)
+}
+
+// isTruncation reports whether an error says that entries of the index were taken back.
+func isTruncation(err error) bool { return errors.Is(err, queue.ErrTruncated) }
 
 // indexDamaged reports whether damage has been found in the index since it was opened: by
 // a look-up, a scan or the scrub, or by a merge, whose damage it records.
 func (s *store) indexDamaged() bool {
-	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) {
+	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) || errors.Is(problem, lsm.ErrUnreadable) {
 		s.recordFault(indexError(problem), queue.Address{})
 	}
 	s.mu.Lock()

@@ -37,7 +37,7 @@ type tailState struct {
 
 // readPosition returns the position stored in an index, the start for a new one.
 func readPosition(index *lsm.DB) (queue.Position, error) {
-	value, err := index.Get(nil, positionKey)
+	value, err := index.GetVerified(nil, positionKey)
 	if errors.Is(err, lsm.ErrNotFound) {
 		return queue.Position{}, nil
 	}

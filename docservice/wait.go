@@ -3,8 +3,6 @@ package docservice
 import (
 	"context"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/queue"
 )
 
@@ -66,8 +64,8 @@ func (s *store) knowledge() knowledge {
 	return knowledge{
 		reached:   s.mu.reached,
 		stopped:   s.mu.faults.tail != nil,
-		forked:    errors.Is(s.mu.stoppedBy, queue.ErrForked),
-		truncated: errors.Is(s.mu.stoppedBy, queue.ErrTruncated),
+		forked:    isFork(s.mu.stoppedBy),
+		truncated: isTruncation(s.mu.stoppedBy),
 		damaged:   s.mu.faults.index != nil,
 		headless:  s.mu.head.failure != nil && !s.mu.reached,
 		stale:     s.mu.head.isStale(s.options.Now(), s.options.MaxStaleness),
