@@ -38,6 +38,7 @@ type daemonOptions struct {
 	quarantine      bool
 	scrubInterval   time.Duration // 0: never
 	scrubRate       cli.Size      // bytes a second
+	maxStaleness    time.Duration // 0: no limit
 	memcached       []string      // addresses; empty: none
 	security        security
 	tracing         tracing
@@ -151,6 +152,7 @@ func (d *daemon) addCollection(c collectionFlag) error {
 	options := &docservice.CollectionOptions{
 		Logger: d.env.Log, Budget: d.budget, Quarantine: d.options.quarantine, Cache: d.cache,
 		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate), ScrubTurn: d.scrubTurn,
+		MaxStaleness: d.options.maxStaleness,
 	}
 	if options.ScrubInterval == 0 {
 		options.ScrubInterval = -1 // the flag's never

@@ -113,6 +113,8 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
 		"pause between two verifications of an index; 0: never verify")
 	flags.Var(&o.scrubRate, "scrub-rate", "most bytes of all indexes together that are verified in a second")
+	flags.DurationVar(&o.maxStaleness, "max-staleness", 0,
+		"not ready while the head file of the queue is older than this; 0: no limit")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and to serve from, as host:port with commas between them; daemons may share them")
 	flags.BoolVar(&o.quiet, "quiet", false, "show no progress while a queue is first indexed")
 	addGRPCFlags(command, o)
@@ -141,6 +143,9 @@ func (o *daemonOptions) check() error {
 	}
 	if o.scrubRate <= 0 {
 		problems = append(problems, cli.Usagef("--scrub-rate %s: it must be more than nothing; --scrub-interval 0 is never", &o.scrubRate))
+	}
+	if o.maxStaleness < 0 {
+		problems = append(problems, cli.Usagef("--max-staleness %s: it cannot be negative; 0 is no limit", o.maxStaleness))
 	}
 	var err error
 	o.collections, err = parseCollections(o.collectionFlags)
