@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime"
+	"slices"
 
 	"docstore/internal/vfs"
 )
@@ -54,10 +56,15 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			c.fs = opts.FS
 		}
 	}
+	head, err := c.head() // before the listing, which may grow
+	if err != nil {
+		return c.report, err
+	}
 	l, err := list(c.fs, dir)
 	if err != nil {
 		return c.report, fmt.Errorf("queue: listing the directory: %w", err)
 	}
+	c.findTruncated(&l)
 	for _, run := range l.rewrites {
 		if info, err := c.fs.Stat(run.path(dir)); err == nil {
 			c.total += info.Size
@@ -77,14 +84,59 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			return c.report, err
 		}
 	}
-	c.missing(&l, expected, l.last()+1)
+	c.missing(&l, expected, max(l.last(), head.Highest)+1)
 	for _, run := range l.rewrites {
 		// Where there is none a higher generation has come.
 		if err := c.rewrite(ctx, run); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return c.report, err
 		}
 	}
+	c.follows(head.Sealed, head.Digest, CorruptionError{Path: filepath.Join(dir, HeadName), Segment: head.Sealed})
 	return c.report, nil
+}
+
+// head reads the head file, zero if there is none.
+func (c *checker) head() (Head, error) {
+	head, err := ReadHead(c.fs, c.dir)
+	var corruption *CorruptionError
+	switch {
+	case errors.As(err, &corruption):
+		c.damage(corruption)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return head, err
+	}
+	return head, nil
+}
+
+// findTruncated notes which entries were taken back. What is left of the files that
+// held them is not part of the chain any more.
+func (c *checker) findTruncated(l *listing) {
+	for _, run := range l.rewrites {
+		if s, err := openSegmentFile(c.fs, run.path(c.dir), run.first); err == nil {
+			if s.header.rewrites == run {
+				c.truncated = append(c.truncated, s.relocations.truncated...)
+			}
+			s.file.Close()
+		}
+	}
+}
+
+// follows notes the digest of segment n that a file has: its own, or that of the
+// segment before it. Two files that have different ones belong to different
+// histories; damage is where it is reported of the second.
+func (c *checker) follows(n SegmentID, d digest, damage CorruptionError) {
+	if n == 0 || d == (digest{}) {
+		return
+	}
+	if first, known := c.digests[n]; !known {
+		if c.digests == nil {
+			c.digests = map[SegmentID]segmentDigest{}
+		}
+		c.digests[n] = segmentDigest{d, damage.Path}
+	} else if first.digest != d {
+		damage.Reason = fmt.Sprintf("the digest of segment %d is %x here and %x in %s: %v", n, d[:16], first.digest[:16], first.path, ErrForked)
+		c.damage(&damage)
+	}
 }
 
 // missing lists the segments from one number to before another that neither lie
@@ -105,7 +157,6 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	}
 	defer s.file.Close()
 	c.report.Segments++
-	c.before.number = 0
 	if s.header.rewrites != run {
 		c.damage(s.corruption(0, errors.New("header is that of another rewrite")))
 		return nil
@@ -113,7 +164,6 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	if err := c.beginning(s); err != nil {
 		return err
 	}
-	c.before.number = 0
 	if err := c.frames(ctx, s, true); err != nil {
 		return err
 	}
@@ -136,17 +186,15 @@ type checker struct {
 	total    int64 // bytes of all files
 	done     int64 // verified or passed over
 	report   Report
-	// before is the last segment that was checked, if its footer was good.
-	before struct {
-		number SegmentID
-		queue  [16]byte
-		digest digest
-	}
-	decode  bool
-	decoder decoder       // nil: checksums have to do
-	blocks  []*blockCheck // under way, in their order
-	spare   []*blockCheck
-	atOnce  int // blocks may be under way; 0: each is done with before the next
+	queue    *[16]byte // of the first file
+	// digests of segments, by the files in which they were found first.
+	digests   map[SegmentID]segmentDigest
+	truncated []addressRange
+	decode    bool
+	decoder   decoder       // nil: checksums have to do
+	blocks    []*blockCheck // under way, in their order
+	spare     []*blockCheck
+	atOnce    int // blocks may be under way; 0: each is done with before the next
 }
 
 func (c *checker) damage(found ...*CorruptionError) {
@@ -177,6 +225,11 @@ func (c *checker) segment(ctx context.Context, n SegmentID) error {
 		err = c.file(ctx, n, suffixes[i])
 	}
 	return err
+}
+
+type segmentDigest struct {
+	digest digest
+	path   string
 }
 
 // file verifies one file of a segment.
@@ -215,15 +268,16 @@ func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) err
 	return nil
 }
 
-// beginning verifies the header's place in the chain and the dictionary.
+// beginning verifies the file's place in the chain of segments, and the dictionary.
 func (c *checker) beginning(s *segmentFile) error {
-	if c.before.number > 0 && c.before.number == s.number-1 &&
-		(c.before.queue != s.header.queue || c.before.digest != s.header.previous) {
-		c.damage(s.corruption(0, fmt.Errorf("segment does not go on from segment %d: %w", c.before.number, ErrForked)))
+	if c.queue == nil {
+		c.queue = &s.header.queue
 	}
-	c.before.number = 0
-	if s.footer != nil {
-		c.before.number, c.before.queue, c.before.digest = s.number, s.header.queue, s.footer.digest()
+	switch {
+	case *c.queue != s.header.queue:
+		c.damage(s.corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.header.queue, *c.queue, ErrForked)))
+	case !c.takenBack(s):
+		c.chained(s)
 	}
 	c.decoder = nil
 	content, err := s.dictionary()
@@ -244,6 +298,26 @@ func (c *checker) beginning(s *segmentFile) error {
 		return err
 	}
 	return nil
+}
+
+// takenBack reports whether the last segment in a file was taken back as a whole. The
+// file is not part of the chain any more.
+func (c *checker) takenBack(s *segmentFile) bool {
+	last := max(s.number, s.header.rewrites.last)
+	return !s.truncates(last) && slices.ContainsFunc(c.truncated, func(r addressRange) bool {
+		return r.holds(Address{Segment: last})
+	})
+}
+
+// chained notes the digests that the file has.
+func (c *checker) chained(s *segmentFile) {
+	c.follows(s.number-1, s.header.previous, CorruptionError{Path: s.path, Segment: s.number})
+	if s.footer == nil {
+		return
+	}
+	for i, d := range s.digests() {
+		c.follows(s.number+SegmentID(i), d, CorruptionError{Path: s.path, Segment: s.number, Offset: int64(s.footer.offset)})
+	}
 }
 
 // frames verifies the frames, and where one is damaged goes on behind it.

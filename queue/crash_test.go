@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +75,10 @@ func (h *history) append(w *Writer, count int) error {
 func crashOptions(fsys vfs.FS) *WriterOptions {
 	opts := testOptions(fsys)
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
+	var saves atomic.Int64
+	opts.headTime = func() time.Time { // each Flush writes the head
+		return testStart.Add(time.Duration(saves.Add(1)) * headInterval)
+	}
 	return opts
 }
 

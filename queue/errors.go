@@ -33,6 +33,9 @@ var (
 	ErrDeleteWithDocument = errors.New("queue: delete with a document or an expiry")
 	// ErrCursorTooLong: the cursor has more than MaxCursorBytes.
 	ErrCursorTooLong = errors.New("queue: cursor is too long")
+	// ErrIncomplete: the directory has less than its head states. Files were
+	// removed or replaced by older ones; the message says what to do.
+	ErrIncomplete = errors.New("queue: directory is incomplete")
 	// ErrFull: the last segment number is taken.
 	ErrFull = errors.New("queue: no segment number is left")
 )

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/checksum"
+	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 )
 
 // testHead is the example of docs/format/head.md.
@@ -80,4 +84,239 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	_, err := ReadHead(memWith(t, map[string][]byte{HeadName: newer}), queueDir)
 	require.ErrorIs(t, err, ErrNewerVersion)
 	require.NotErrorIs(t, err, ErrCorrupt)
+}
+
+// requireHead checks that the head file states what the directory holds.
+func requireHead(t *testing.T, mem *vfs.Mem) Head {
+	t.Helper()
+	head, err := ReadHead(mem, queueDir)
+	require.NoError(t, err)
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	require.NoError(t, err)
+	defer r.Close()
+	require.Equal(t, r.End(), head.End)
+	l, err := r.list()
+	require.NoError(t, err)
+	require.Equal(t, l.last(), head.Highest)
+	if head.Sealed > 0 {
+		s, err := r.openWhole(&l, head.Sealed)
+		require.NoError(t, err)
+		require.Equal(t, s.digest(), digest(head.Digest))
+		s.file.Close()
+	}
+	return head
+}
+
+// TestHeadFollowsTheWriter: the file is there before a segment has a block, and
+// states what was sealed and, at most headInterval later, what was flushed.
+func TestHeadFollowsTheWriter(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		opts := testOptions(mem)
+		opts.BlockBytes, opts.headTime = 1, time.Now
+		w := openWriter(t, opts)
+		_, err := ReadHead(mem, queueDir)
+		require.ErrorIs(t, err, fs.ErrNotExist, "there is no segment yet, and so no id")
+		add := func(ids ...string) {
+			for _, id := range ids {
+				_, err := w.Append([]byte(id), []byte("document"))
+				require.NoError(t, err)
+			}
+		}
+		add("a", "b")
+		settle(t, w)
+		head := requireHead(t, mem)
+		require.Equal(t, Head{Queue: w.mu.queue, Highest: 1, Time: head.Time}, head)
+
+		require.NoError(t, w.Flush())
+		require.Equal(t, head, requireHeadBefore(t, mem), "less than headInterval ago")
+		time.Sleep(headInterval)
+		add("c")
+		require.NoError(t, w.Flush())
+		head = requireHead(t, mem)
+		require.EqualValues(t, 1, head.End.Next.Segment)
+		require.NotZero(t, head.End.Proof.Chain)
+
+		require.NoError(t, w.Seal())
+		head = requireHead(t, mem)
+		require.EqualValues(t, 1, head.Sealed)
+		add("d")
+		require.NoError(t, w.Seal())
+		head = requireHead(t, mem)
+		require.EqualValues(t, 2, head.Sealed)
+
+		time.Sleep(3 * headIdleInterval)
+		synctest.Wait()
+		idle := requireHead(t, mem)
+		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*headIdleInterval, "an idle writer is alive")
+		require.NoError(t, w.Close())
+		closed := requireHead(t, mem)
+		recovered := mem.CrashClone(vfs.KeepSynced)
+		require.Equal(t, closed, requireHead(t, recovered), "Close makes it durable")
+
+		w = openWriter(t, opts)
+		require.Equal(t, closed.End, requireHead(t, mem).End)
+		require.NoError(t, w.Close())
+	})
+}
+
+// requireHeadBefore reads a head that may lag behind the directory.
+func requireHeadBefore(t *testing.T, mem *vfs.Mem) Head {
+	t.Helper()
+	head, err := ReadHead(mem, queueDir)
+	require.NoError(t, err)
+	return head
+}
+
+// TestWriterRefusesADirectoryThatHasLess: a segment's number is never used twice.
+func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
+	write := func(mem *vfs.Mem, from int) {
+		opts := testOptions(mem)
+		opts.BlockBytes = 1
+		w, err := OpenWriter(queueDir, opts)
+		require.NoError(t, err)
+		for i := from; i < from+3; i++ {
+			_, err := w.Append([]byte(fmt.Sprint(i)), fmt.Appendf(nil, "document %d", i))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+	}
+	read := func(mem *vfs.Mem, name string) []byte {
+		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+		require.NoError(t, err)
+		return content
+	}
+	source := newMem(t)
+	write(source, 0)
+	write(source, 3)
+	// The last segment once more, as it was while it was open, and from another history.
+	last := read(source, "0000000002.seg")
+	var b block
+	s, err := openSegmentFile(source, queueDir+"/0000000002.seg", 2)
+	require.NoError(t, err)
+	_, err = s.frame(&b, headerBytes)
+	require.NoError(t, err)
+	s.file.Close()
+	second := headerBytes + int(b.size())
+	other := memWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
+	write(other, 7)
+	head := read(source, HeadName)
+	open := requireHead(t, source)
+	open.Sealed, open.Digest = 1, s.header.previous
+	unsealed := open.append(nil)
+
+	for name, test := range map[string]struct {
+		files map[string][]byte // besides the first segment
+		keep  string
+	}{
+		"newest segment removed": {map[string][]byte{HeadName: head}, "1"},
+		"open segment removed":   {map[string][]byte{HeadName: unsealed}, "1"},
+		"older, still open":      {map[string][]byte{HeadName: head, "0000000002.open": last[:second]}, "1"},
+		"another history":        {map[string][]byte{HeadName: head, "0000000002.seg": read(other, "0000000002.seg")}, "1"},
+		"open and shorter":       {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:second]}, fmt.Sprint("2/", second, "/0")},
+		"open and empty":         {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:headerBytes]}, "2/128/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.files["0000000001.seg"] = read(source, "0000000001.seg")
+			mem := memWith(t, test.files)
+			for range 2 {
+				_, err := OpenWriter(queueDir, testOptions(mem))
+				require.ErrorIs(t, err, ErrIncomplete)
+				require.ErrorContains(t, err, "truncate --queue /queue --to "+test.keep)
+			}
+			for name, content := range test.files {
+				require.Equal(t, content, read(mem, name), "it changes nothing")
+			}
+			if name != "another history" {
+				report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+				require.NoError(t, err)
+				require.Equal(t, strings.HasSuffix(name, "removed"), len(report.Missing) == 1, "%v", report)
+			}
+			// The files are put back.
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", last))
+			require.NoError(t, mem.RemoveAll(queueDir+"/0000000002.open"))
+			write(mem, 6)
+			requireHead(t, mem)
+			require.Len(t, scan(t, openReader(t, mem), Position{}), 9)
+			requireSound(t, mem)
+		})
+	}
+
+	t.Run("check finds another history", func(t *testing.T) {
+		mem := memWith(t, map[string][]byte{
+			HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
+		})
+		report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+		require.NoError(t, err)
+		require.Len(t, report.Damage, 1)
+		require.Contains(t, report.Damage[0].Error(), HeadName)
+		require.Contains(t, report.Damage[0].Error(), ErrForked.Error())
+		mem = sourceWith(t, map[string][]byte{
+			HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
+		})
+		_, err = Repair(t.Context(), queueDir, &RepairOptions{FS: mem})
+		require.ErrorIs(t, err, ErrForked)
+	})
+	t.Run("a damaged or missing head is made again", func(t *testing.T) {
+		for _, damaged := range [][]byte{nil, {}, head[:50], bytes.Repeat([]byte{0}, 100)} {
+			mem := sourceWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": last})
+			if damaged != nil {
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, damaged))
+				report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+				require.NoError(t, err)
+				require.Len(t, report.Damage, 1)
+			}
+			_, err := Repair(t.Context(), queueDir, &RepairOptions{FS: mem})
+			require.NoError(t, err)
+			requireSound(t, mem)
+			if damaged != nil {
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, damaged))
+			}
+			var log bytes.Buffer
+			opts := testOptions(mem)
+			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			require.NoError(t, openWriter(t, opts).Close())
+			require.Equal(t, damaged != nil, strings.Contains(log.String(), "level=WARN"))
+			requireHead(t, mem)
+		}
+	})
+	t.Run("a newer version", func(t *testing.T) {
+		newer := bytes.Replace(head[:bytes.Index(head, []byte("crc"))], []byte("version 0"), []byte("version 1"), 1)
+		newer = fmt.Appendf(newer, headCRC, checksum.Update(0, newer))
+		mem := memWith(t, map[string][]byte{HeadName: newer})
+		_, err := OpenWriter(queueDir, testOptions(mem))
+		require.ErrorIs(t, err, ErrNewerVersion)
+		_, err = Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+		require.ErrorIs(t, err, ErrNewerVersion)
+	})
+}
+
+// TestRepairKnowsTheLastFooterByTheHead: a damaged footer of the newest segment, and
+// the newest segment when it is missing, are repaired to what the head states.
+func TestRepairKnowsTheLastFooterByTheHead(t *testing.T) {
+	for _, missing := range []bool{true, false} {
+		mem := newMem(t)
+		for range 2 {
+			w := openWriter(t, testOptions(mem))
+			_, err := w.Append([]byte("id"), []byte("document"))
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+		}
+		head := requireHead(t, mem)
+		path := segmentPath(queueDir, 2, sealedSuffix)
+		content, err := vfs.ReadFile(mem, path)
+		require.NoError(t, err)
+		require.NoError(t, mem.Remove(path))
+		if !missing {
+			content[len(content)-1] ^= 1
+			require.NoError(t, vfs.WriteFileAtomic(mem, path, content))
+		}
+		repaired, _ := repairQueue(t, mem)
+		require.Len(t, repaired, 1)
+		after := requireHead(t, mem)
+		require.Equal(t, head.Digest, after.Digest)
+		require.Equal(t, head.Sealed, after.Sealed)
+		require.NoError(t, openWriter(t, testOptions(mem)).Close())
+		requireSound(t, mem)
+	}
 }

@@ -149,6 +149,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 	write(2, []int{150, 150, 150}, true)
 	entries := scan(t, openReader(t, mem), Position{})
 	require.NoError(t, mem.Remove(segmentPath(queueDir, 2, sealedSuffix)))
+	require.NoError(t, mem.Remove(queueDir+"/"+HeadName)) // otherwise the writer refuses
 	write(1, sizes, seal)
 	for i, e := range entries {
 		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnCaughtUp: func(p Position) {

@@ -74,9 +74,10 @@ type WriterOptions struct {
 	SegmentAge time.Duration
 	// Logger is told of recoveries and new dictionaries. The default is silence.
 	Logger *slog.Logger
-	// Now is the clock. The default is time.Now.
+	// Now is the clock. Any goroutine may call it. The default is time.Now.
 	Now func() time.Time
 
+	headTime        func() time.Time         // tests need a clock of the head that does not move Now
 	newQueueID      func() ([16]byte, error) // tests need the same one again
 	dictionaryBytes int                      // size to train to; 0 is the default, negative is never
 }

@@ -48,6 +48,7 @@ func testOptions(fsys vfs.FS) *WriterOptions {
 			now = now.Add(time.Millisecond)
 			return now
 		},
+		headTime:   func() time.Time { return testStart },
 		newQueueID: func() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil },
 	}
 }
@@ -257,7 +258,7 @@ func TestOnDisk(t *testing.T) {
 
 	names, err := vfs.OS.List(dir)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"0000000001.seg", lockName}, names)
+	assert.Equal(t, []string{HeadName, "0000000001.seg", lockName}, names)
 
 	_, err = OpenReader(filepath.Join(dir, "none"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)

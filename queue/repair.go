@@ -91,6 +91,7 @@ type repairer struct {
 	dir         string
 	options     RepairOptions
 	listing     listing
+	head        Head  // zero: there is none, or it is damaged
 	done, total int64 // bytes read, and to be read
 
 	places   []*place // what holds the segments, in order
@@ -145,6 +146,10 @@ func (r *repairer) run(ctx context.Context) error {
 			return err
 		}
 	}
+	var err error
+	if r.head, err = ReadHead(r.options.FS, r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
 	if err := r.survey(ctx); err != nil {
 		return err
 	}
@@ -155,8 +160,8 @@ func (r *repairer) run(ctx context.Context) error {
 	for i, p := range r.places {
 		next := r.previousOf(i + 1)
 		if p.header != nil && p.header.previous != previous || p.digest != nil && next != nil && *p.digest != *next {
-			return &markedError{mark: ErrForked, detail: p.path + " does not go on from the segment before it, or that behind it from it; " +
-				"all are of one queue, but of different histories"}
+			return &markedError{mark: ErrForked, detail: p.path + " does not follow the segment before it, or the segment behind it or " +
+				"the head file names another one: they belong to different histories of the queue"}
 		}
 		if !p.damaged() {
 			if p.digest != nil {
@@ -175,7 +180,19 @@ func (r *repairer) run(ctx context.Context) error {
 		}
 		r.repaired = append(r.repaired, p.report())
 	}
-	return nil
+	return r.saveHead()
+}
+
+// saveHead makes the head file again, of the segments as they are now.
+func (r *repairer) saveHead() error {
+	if r.options.DryRun || len(r.places) == 0 || len(r.repaired) == 0 && r.head.Highest > 0 {
+		return nil
+	}
+	head, err := headOf(r.options.FS, r.dir, r.options.Now)
+	if err != nil {
+		return err
+	}
+	return head.save(true)
 }
 
 // identify finds out which queue it is.
@@ -208,10 +225,17 @@ func (r *repairer) identify() error {
 	return nil
 }
 
-// previousOf is what the header of a place says of the segment before it; nil:
-// nobody knows.
+// previousOf is the digest of the segment before a place, as the place's header or
+// the head file has it; nil: unknown.
 func (r *repairer) previousOf(i int) *digest {
-	if i >= len(r.places) || r.places[i].header == nil {
+	if i == len(r.places) {
+		if last := r.places[i-1]; last.run.last != r.head.Sealed || last.truncated {
+			return nil
+		}
+		d := digest(r.head.Digest)
+		return &d
+	}
+	if r.places[i].header == nil {
 		return nil
 	}
 	return &r.places[i].header.previous

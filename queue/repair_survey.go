@@ -14,9 +14,11 @@ type place struct {
 	path    string
 	open    bool
 	missing bool
-	damage  []*CorruptionError
-	header  *segmentHeader // nil: damaged
-	digest  *digest        // that the next header has; nil: damaged, or not sealed
+	// truncated: entries at its end were taken back.
+	truncated bool
+	damage    []*CorruptionError
+	header    *segmentHeader // nil: damaged
+	digest    *digest        // that the next header has; nil: damaged, or not sealed
 }
 
 func (p *place) damaged() bool { return p.missing || len(p.damage) > 0 }
@@ -40,7 +42,7 @@ func (r *repairer) survey(ctx context.Context) (err error) {
 			r.total += info.Size
 		}
 	}
-	r.places, err = r.placesIn(ctx, 1, r.listing.last(), maxGeneration)
+	r.places, err = r.placesIn(ctx, 1, max(r.listing.last(), r.head.Highest), maxGeneration)
 	return err
 }
 
@@ -139,10 +141,10 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 	p.header = &s.header
 	if s.footer != nil {
 		d := s.digest()
-		p.digest = &d
+		p.digest, p.truncated = &d, s.truncates(p.run.last)
 	}
-	if p.open && r.listing.after(p.run.first) && len(p.damage) == 0 {
-		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, though later ones are there"))}
+	if p.open && (r.listing.after(p.run.first) || r.head.Sealed >= p.run.first) && len(p.damage) == 0 {
+		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, though it was, or later ones are there"))}
 	}
 	return nil
 }

@@ -322,13 +322,29 @@ func (s *segmentFile) digests() []digest {
 	return []digest{s.footer.digest()}
 }
 
+// digestOf is the digest of segment n, which is in this sealed file; zero: unknown.
+func (s *segmentFile) digestOf(n SegmentID) digest {
+	if s.relocations != nil {
+		return s.relocations.digests[n-s.header.rewrites.first]
+	}
+	return s.footer.digest()
+}
+
 // before is the digest of the segment before segment n, which is in this file;
 // zero: unknown.
 func (s *segmentFile) before(n SegmentID) digest {
-	if first := s.header.rewrites.first; s.relocations != nil && n > first {
-		return s.relocations.digests[n-first-1]
+	if s.relocations != nil && n > s.header.rewrites.first {
+		return s.digestOf(n - 1)
 	}
 	return s.header.previous
+}
+
+// truncates reports whether this is a rewrite from which entries at the end of
+// segment n were taken back.
+func (s *segmentFile) truncates(n SegmentID) bool {
+	return s.relocations != nil && slices.ContainsFunc(s.relocations.truncated, func(r addressRange) bool {
+		return r.from.Segment <= n && n < r.to.Segment
+	})
 }
 
 // absent is why a rewrite does not have the address.

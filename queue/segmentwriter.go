@@ -17,6 +17,7 @@ type segmentWriter struct {
 	size       int64       // of the file, and so the offset of the next frame
 	chain      uint32
 	totals
+	end      int64 // behind the last block; 0: there is none
 	unmarked bool  // there are blocks behind the last commit mark
 	started  int64 // up to here the kernel was told to write, or has written
 }
@@ -85,7 +86,7 @@ func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 		return err
 	}
 	s.add(offset, &block{blockHeader: h, bytes: encoded[:h.dataOffset()]})
-	s.chain, s.unmarked = h.crc, true
+	s.chain, s.end, s.unmarked = h.crc, s.size, true
 	if s.size-s.started >= writebackBytes {
 		vfs.StartWriteback(s.file, s.started, s.size-s.started)
 		s.started = s.size

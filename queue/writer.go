@@ -28,7 +28,6 @@ type Writer struct {
 	options  WriterOptions
 	codec    codec
 	plain    encoder // without a dictionary
-	restored digest  // of the footer of the last segment, as it was when opened
 	lock     io.Closer
 	pipeline *pipeline
 	training sync.WaitGroup // the goroutine that trains a dictionary
@@ -232,7 +231,7 @@ func (w *Writer) mark(done chan<- error) {
 func (w *Writer) seal(done chan<- error) {
 	s := w.mu.segment
 	w.mu.segment = nil
-	w.pipeline.submit(step{seal: s != nil, done: done})
+	w.pipeline.submit(step{seal: true, done: done})
 	if s != nil {
 		w.mu.lastRaw = s.raw
 		w.trainAfterSegment()

@@ -18,7 +18,8 @@ import (
 // none. A segment left open by a writer that stopped early is sealed first.
 //
 // ErrLocked: another Writer has dir. *CorruptionError: the newest segment is
-// damaged below what was flushed.
+// damaged before its last commit mark. ErrIncomplete: dir has less than its head
+// states, because files were removed or replaced by older ones.
 func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	w := &Writer{dir: dir, turn: make(chan struct{}, 1)}
 	if opts != nil {
@@ -35,15 +36,18 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 		return nil, err
 	}
 	w.lock = lock
-	err = w.restore()
+	head, err := w.restore()
 	if errors.Is(err, fs.ErrNotExist) { // a compaction has removed what it replaced
-		err = w.restore()
+		head, err = w.restore()
+	}
+	if err == nil && head.Highest > 0 {
+		err = head.save(true)
 	}
 	if err != nil {
 		lock.Close()
 		return nil, errors.Wrapf(err, "queue: opening %s for writing", dir)
 	}
-	w.pipeline = startPipeline(w.options.FS, dir, w.restored, w.describe)
+	w.pipeline = startPipeline(head, w.describe)
 	return w, nil
 }
 
@@ -67,6 +71,9 @@ func (w *Writer) complete() error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.headTime == nil {
+		o.headTime = o.Now
 	}
 	if o.newQueueID == nil {
 		o.newQueueID = randomQueueID

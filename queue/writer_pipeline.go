@@ -4,8 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-
-	"docstore/internal/vfs"
+	"time"
 )
 
 // maxPendingBytes of ids and documents wait to be written at most, unless a
@@ -58,7 +57,7 @@ type step struct {
 	begin *beginning    // make the next segment
 	block *pendingBlock // write it
 	mark  bool          // make all blocks durable and say so
-	seal  bool          // end the segment
+	seal  bool          // end the segment, if one is open, and make the head durable
 	// done receives the outcome of this and all steps before. It must have room
 	// for it. Nil: nobody waits.
 	done chan<- error
@@ -70,9 +69,9 @@ type beginning struct {
 	dictionary *dictionary   // nil: none
 }
 
-// startPipeline begins to work in dir, behind the segment whose footer has the
-// digest. describe makes what calls return of the first failure.
-func startPipeline(fsys vfs.FS, dir string, previous digest, describe func(error) error) *pipeline {
+// startPipeline begins to write behind the segments that the head states. describe
+// makes the error that calls return of the first failure.
+func startPipeline(head *headFile, describe func(error) error) *pipeline {
 	compressors := runtime.GOMAXPROCS(0)
 	p := &pipeline{
 		chunks:   make(chan *chunk, 2*compressors),
@@ -87,7 +86,7 @@ func startPipeline(fsys vfs.FS, dir string, previous digest, describe func(error
 			}
 		})
 	}
-	p.running.Go(func() { p.commit(&committer{fs: fsys, dir: dir, previous: previous}) })
+	p.running.Go(func() { p.commit(&committer{head: head}) })
 	return p
 }
 
@@ -152,27 +151,47 @@ func (p *pipeline) failed() error {
 	return nil
 }
 
-// commit takes the steps until there are no more.
+// commit takes the steps until there are no more. While there are none it writes
+// the head now and then.
 func (p *pipeline) commit(c *committer) {
-	for s := range p.steps {
-		err := p.failed()
-		if err == nil {
-			if err = c.take(s); err != nil {
-				err = p.fail(err)
+	idle := time.NewTicker(headIdleInterval)
+	defer idle.Stop()
+	for {
+		select {
+		case s, ok := <-p.steps:
+			if !ok {
+				c.close()
+				return
+			}
+			p.takeStep(c, s)
+		case <-idle.C:
+			if p.failed() == nil {
+				if err := c.head.refresh(headIdleInterval); err != nil {
+					_ = p.fail(err) // every call returns it from now on
+				}
 			}
 		}
-		if s.block != nil {
-			p.mu.Lock()
-			p.mu.pending -= s.block.rawBytes
-			p.mu.Unlock()
-			p.written.Signal()
-			s.block.release()
-		}
-		if s.done != nil {
-			s.done <- err
+	}
+}
+
+// takeStep has the committer take a step unless one has failed.
+func (p *pipeline) takeStep(c *committer, s step) {
+	err := p.failed()
+	if err == nil {
+		if err = c.take(s); err != nil {
+			err = p.fail(err)
 		}
 	}
-	c.close()
+	if s.block != nil {
+		p.mu.Lock()
+		p.mu.pending -= s.block.rawBytes
+		p.mu.Unlock()
+		p.written.Signal()
+		s.block.release()
+	}
+	if s.done != nil {
+		s.done <- err
+	}
 }
 
 // stop ends the pipeline when the steps submitted have been taken. Nothing may
@@ -183,37 +202,59 @@ func (p *pipeline) stop() {
 	p.running.Wait()
 }
 
-// committer takes the steps of a pipeline. It owns the open segment's file.
+// committer takes the steps of a pipeline. It owns the open segment's file and the
+// head.
 type committer struct {
-	fs       vfs.FS
-	dir      string
-	previous digest         // of the footer of the segment before
-	segment  *segmentWriter // nil: none is open
-	room     []byte         // for a block
+	head    *headFile
+	segment *segmentWriter // nil: none is open
+	room    []byte         // for a block
 }
 
 func (c *committer) take(s step) error {
 	switch {
 	case s.begin != nil:
-		s.begin.header.previous = c.previous
-		var err error
-		c.segment, err = createSegment(c.fs, c.dir, s.begin.header, s.begin.dictionary)
-		return err
+		return c.begin(s.begin)
 	case s.block != nil:
 		c.room = s.block.bytes(c.room, c.segment.chain)
 		defer c.trim()
 		return c.segment.writeBlock(s.block.at, c.room)
 	case s.mark:
-		return c.segment.commit()
-	case s.seal:
-		footer, err := c.segment.seal()
-		c.segment = nil
-		if err == nil {
-			c.previous = footer.digest()
+		if err := c.segment.commit(); err != nil {
+			return err
 		}
-		return err
+		c.head.committed(c.segment)
+		return c.head.refresh(headInterval)
+	case s.seal:
+		return c.seal()
 	}
 	return nil
+}
+
+// begin makes a segment. Its number is stated by a durable head before it has any
+// block.
+func (c *committer) begin(b *beginning) error {
+	b.header.previous = c.head.Digest
+	var err error
+	if c.segment, err = createSegment(c.head.fs, c.head.dir, b.header, b.dictionary); err != nil {
+		return err
+	}
+	c.head.Highest = b.header.segment
+	return c.head.save(true)
+}
+
+func (c *committer) seal() error {
+	if s := c.segment; s != nil {
+		c.segment = nil
+		footer, err := s.seal()
+		if err != nil {
+			return err
+		}
+		c.head.committed(s)
+		c.head.Sealed, c.head.Digest = footer.segment, footer.digest()
+	} else if c.head.durable || c.head.Highest == 0 {
+		return nil
+	}
+	return c.head.save(true)
 }
 
 // trim gives back the memory that a huge block needed.

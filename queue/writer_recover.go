@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"log/slog"
+	"path/filepath"
 
 	"docstore/internal/vfs"
 )
@@ -16,7 +17,10 @@ import (
 // damage there is no consequence of the stop. It is an error, and the file is
 // left alone. Of all that no mark vouches for nobody knows whether the disk has it,
 // even where it can be read: see writeAgain.
-func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) error {
+//
+// A segment that does not hold everything before the position end, which is one of
+// its own or zero, is an older copy: that is ErrIncomplete.
+func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *slog.Logger) error {
 	name := segmentPath(dir, n, openSuffix)
 	s, err := openSegmentFile(fsys, name, n)
 	if errors.Is(err, errIncomplete) {
@@ -29,6 +33,11 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, logger *slog.Logger) e
 	w, err := s.lastMark()
 	if err != nil {
 		return err
+	}
+	if end.Next.Segment == n {
+		if err := s.reaches(end); err != nil {
+			return err
+		}
 	}
 	file, err := fsys.OpenAppend(name)
 	if err != nil {
@@ -72,6 +81,27 @@ func (s *segmentFile) lastMark() (*walk, error) {
 	}
 	w.rewind()
 	return w, nil
+}
+
+// reaches checks that the segment has a block that ends at the position, and all
+// before it.
+func (s *segmentFile) reaches(end Position) error {
+	var b block
+	w := s.newWalk()
+	for w.next < int64(end.Next.Block) {
+		kind, err := w.step(s, &b)
+		if err != nil && !isContent(err) {
+			return err
+		}
+		if err != nil || kind == frameFooter {
+			break
+		}
+	}
+	if w.next == int64(end.Next.Block) && w.chain == end.Proof.Chain {
+		return nil
+	}
+	return incomplete(filepath.Dir(s.path), Address{Segment: s.number, Block: uint32(min(w.next, int64(end.Next.Block)))},
+		"%s has fewer entries than it had, or others: they reached to %s", s.path, end.Next)
 }
 
 // writeAgain writes all from an offset to the end over itself. A writer whose sync

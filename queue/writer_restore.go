@@ -8,17 +8,44 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// restore finds out where the queue goes on.
-func (w *Writer) restore() error {
+// restore finds out where the queue continues. It seals a segment that was left
+// open, and returns the head of the directory as it is then.
+func (w *Writer) restore() (*headFile, error) {
 	l, err := list(w.options.FS, w.dir)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	before, err := w.readHead(&l)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range l.unborn {
 		if err := w.options.FS.Remove(filepath.Join(w.dir, name)); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	if err := w.recoverOpen(&l, before.End); err != nil {
+		return nil, err
+	}
+	if w.mu.last = l.last(); w.mu.last == 0 {
+		w.mu.queue, err = w.options.newQueueID()
+		return &headFile{Head: Head{Queue: w.mu.queue}, fs: w.options.FS, dir: w.dir, now: w.options.headTime}, err
+	}
+	if err := w.restoreLast(&l); err != nil {
+		return nil, err
+	}
+	if err := w.restoreCursor(&l); err != nil {
+		return nil, err
+	}
+	if err := w.restoreDictionary(&l); err != nil {
+		return nil, err
+	}
+	return headOf(w.options.FS, w.dir, w.options.headTime)
+}
+
+// recoverOpen seals the segment that was left open. It must hold everything before
+// the position, if that is in it.
+func (w *Writer) recoverOpen(l *listing, end Position) error {
 	for _, n := range l.numbers {
 		if l.sealed[n] {
 			continue
@@ -27,29 +54,18 @@ func (w *Writer) restore() error {
 		if err != nil {
 			return err
 		}
-		if s != nil { // it was repaired
+		if s != nil { // it was repaired or truncated
 			s.file.Close()
 			continue
 		}
 		if l.after(n) {
 			return errors.Newf("segment %d is not sealed though later ones are there: copy back %s", n, segmentPath(w.dir, n, sealedSuffix))
 		}
-		if err := recoverSegment(w.options.FS, w.dir, n, w.options.Logger); err != nil {
+		if err := recoverSegment(w.options.FS, w.dir, n, end, w.options.Logger); err != nil {
 			return err
 		}
 	}
-	w.mu.last = l.last()
-	if w.mu.last == 0 {
-		w.mu.queue, err = w.options.newQueueID()
-		return err
-	}
-	if err := w.restoreLast(&l); err != nil {
-		return err
-	}
-	if err := w.restoreCursor(&l); err != nil {
-		return err
-	}
-	return w.restoreDictionary(&l)
+	return nil
 }
 
 // openSealed opens the file that holds a segment: the rewrite in its place if
@@ -80,9 +96,7 @@ func (w *Writer) restoreLast(l *listing) error {
 		return err
 	}
 	defer s.file.Close()
-	w.mu.queue = s.header.queue
-	w.restored = s.digest()
-	w.mu.lastRaw = s.footer.raw
+	w.mu.queue, w.mu.lastRaw = s.header.queue, s.footer.raw
 	return nil
 }
 

@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"docstore/internal/vfs"
+)
+
+const (
+	// headInterval is the least time between two heads that are written because
+	// entries were committed. A copy learns of new entries that much later at most.
+	headInterval = time.Second
+	// headIdleInterval is how often an idle Writer writes the head. Its time tells
+	// a copy that the source is alive; more often would only cause transfers.
+	headIdleInterval = 10 * time.Second
+)
+
+// headFile is the head of a directory that is being written.
+type headFile struct {
+	Head
+	fs      vfs.FS
+	dir     string
+	now     func() time.Time
+	durable bool // the file on disk is durable, and so is its name
+}
+
+// committed notes that all blocks of a segment are committed.
+func (h *headFile) committed(s *segmentWriter) {
+	if s.end > 0 {
+		h.End = Position{
+			Queue: s.header.queue, Next: Address{Segment: s.header.segment, Block: uint32(s.end)},
+			Proof: Proof{Footer: s.header.previous.half(), Chain: s.chain},
+		}
+	}
+}
+
+// refresh writes the head if the file is at least as old as the interval. It does
+// not make it durable: after a loss of power the file may be damaged.
+func (h *headFile) refresh(interval time.Duration) error {
+	if age := h.now().Sub(h.Time); h.Highest == 0 || 0 <= age && age < interval {
+		return nil
+	}
+	return h.save(false)
+}
+
+// save replaces the file.
+func (h *headFile) save(durably bool) error {
+	h.Time, h.durable = time.UnixMilli(h.now().UnixMilli()), durably
+	path := filepath.Join(h.dir, HeadName)
+	if durably {
+		return vfs.WriteFileAtomic(h.fs, path, h.append(nil))
+	}
+	temporary := path + ".new"
+	if err := h.fs.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := h.fs.Create(temporary)
+	if err != nil {
+		return err
+	}
+	if _, err = file.Write(h.append(nil)); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return h.fs.Rename(temporary, path)
+}
+
+// headOf is the head of a directory that is not being written. Its file is not
+// written yet.
+func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
+	r, err := OpenReader(dir, &ReaderOptions{FS: fsys})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // it only reads
+	l, err := r.list()
+	if err != nil {
+		return nil, err
+	}
+	h := &headFile{fs: fsys, dir: dir, now: now}
+	h.Highest, h.End = l.last(), r.End()
+	for _, n := range slices.Backward(l.places()) {
+		s, err := r.openWhole(&l, n)
+		if err != nil {
+			return nil, err
+		}
+		h.Queue = s.header.queue
+		if s.footer != nil {
+			h.Sealed, h.Digest = max(n, s.header.rewrites.last), s.digest()
+		}
+		s.file.Close()
+		if s.footer != nil {
+			break
+		}
+	}
+	return h, nil
+}
+
+// openWhole opens the file that holds a segment: the rewrite that replaces it, the
+// sealed one or the open one.
+func (r *Reader) openWhole(l *listing, n SegmentID) (*segmentFile, error) {
+	s, _, err := l.openCovering(r.options.FS, r.dir, n)
+	if s != nil || err != nil {
+		return s, err
+	}
+	return openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffixOf(l, n)), n)
+}
+
+// incomplete is ErrIncomplete with the two ways out. keep is the last segment that
+// is complete, or the address up to which the entries are.
+func incomplete(dir string, keep any, format string, args ...any) error {
+	return &markedError{mark: ErrIncomplete, detail: fmt.Sprintf(format, args...) + fmt.Sprintf(
+		". Addresses must not be used twice. Put the newer files back; or take their entries back for good: "+
+			"docstore-updater truncate --queue %s --to %v", dir, keep)}
+}
+
+// readHead reads the head of the directory and refuses a directory that has less
+// than it states. Where the head is missing or damaged there is nothing to compare
+// with: it is made again from the directory.
+func (w *Writer) readHead(l *listing) (Head, error) {
+	head, err := ReadHead(w.options.FS, w.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && l.last() == 0:
+		return Head{}, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrCorrupt):
+		w.options.Logger.Warn("the head file is missing or damaged and is made again from the segments; "+
+			"whether the newest segments were removed cannot be checked", "queue", w.dir, "error", err)
+		return Head{}, nil
+	case err != nil:
+		return Head{}, err
+	}
+	return head, verifyHead(w.options.FS, w.dir, l, &head)
+}
+
+// verifyHead returns ErrIncomplete if the directory has less than the head states.
+// It does not look into an open segment.
+func verifyHead(fsys vfs.FS, dir string, l *listing, head *Head) error {
+	if last := l.last(); last < head.Highest {
+		return incomplete(dir, last, "segment %d is missing, and there was one", last+1)
+	}
+	if head.Sealed == 0 {
+		return nil
+	}
+	s, _, err := l.openCovering(fsys, dir, head.Sealed)
+	if s == nil && err == nil {
+		if !l.sealed[head.Sealed] {
+			return incomplete(dir, head.Sealed-1, "segment %d is missing or not sealed, and it was", head.Sealed)
+		}
+		s, err = openSegmentFile(fsys, segmentPath(dir, head.Sealed, sealedSuffix), head.Sealed)
+	}
+	if err != nil {
+		if isContent(err) {
+			return nil // whether it can be read is checked elsewhere
+		}
+		return err
+	}
+	defer s.file.Close()
+	switch {
+	case s.header.queue != head.Queue:
+		return forked(s, head.Queue)
+	case s.footer == nil || s.truncates(head.Sealed):
+		return nil
+	}
+	if got := s.digestOf(head.Sealed); got != (digest{}) && got != head.Digest {
+		return incomplete(dir, head.Sealed-1, "%s is not the segment that was sealed: its footer has the digest %x, and that one had %x",
+			s.path, got[:16], head.Digest[:16])
+	}
+	return nil
+}
