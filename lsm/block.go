@@ -10,11 +10,13 @@ import (
 // A block of a table may be followed by padding, zeros. It is of one of two kinds. In
 // both,
 //
-//	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | body
+//	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | values crc | body
 //
 // The crc also covers which block it is: it is that of the table's header from the
 // version on, the number of the block u32, the last key of the block before it, and the
-// block from the length on.
+// block from the length on, without the values of an even block. These have the values
+// crc, so that the keys, which prove what a table does not hold, can be verified alone.
+// It is zero in a mixed block.
 //
 // In an even block all keys have one length, which the header tells, all values have
 // one, which follows from the block's, and there is no tombstone. So an entry is
@@ -30,7 +32,8 @@ const (
 	kindMixed = 1
 	kindEven  = 2
 
-	blockHeaderBytes = 16
+	blockHeaderBytes = 20
+	valuesCRCAt      = 16
 	// pageBytes is what the kernel maps, and reads from the disk, at once.
 	pageBytes = 4 << 10
 	// blockTargetBytes is the size at which a block is closed. An entry that is
@@ -86,9 +89,33 @@ func parseBlock(b []byte) (block, *formatFault) {
 	return block{}, &formatFault{reason: "block of an unknown kind"}
 }
 
-// checksum returns the checksum that the block should have. seed is that of what the
-// checksum covers before the block.
-func (b block) checksum(seed uint32) uint32 { return checksum.Update(seed, b.data[4:]) }
+// head returns the part of the block that has the crc: header and keys of an even block,
+// all of a mixed one.
+func (b block) head() []byte {
+	if b.keyBytes == 0 {
+		return b.data
+	}
+	return b.data[:blockHeaderBytes+b.count*b.keyBytes]
+}
+
+// values returns the part of the block that has the values crc.
+func (b block) values() []byte { return b.data[len(b.head()):] }
+
+// headIsValid compares the crc. seed is the checksum of what it covers before the block.
+func (b block) headIsValid(seed uint32) bool {
+	return order.Uint32(b.data) == checksum.Update(seed, b.head()[4:])
+}
+
+// valuesAreValid compares the values crc, which headIsValid has verified.
+func (b block) valuesAreValid() bool {
+	return order.Uint32(b.data[valuesCRCAt:]) == checksum.Of(b.values())
+}
+
+// setChecksums sets both. seed is that of headIsValid.
+func (b block) setChecksums(seed uint32) {
+	order.PutUint32(b.data[valuesCRCAt:], checksum.Of(b.values()))
+	order.PutUint32(b.data, checksum.Update(seed, b.head()[4:]))
+}
 
 // checkEntries checks that every entry lies where it should, in order.
 func (b block) checkEntries() *formatFault {

@@ -88,7 +88,7 @@ func (b *blockBuilder) putMixed(e *entry) {
 }
 
 // finish ends the block and returns it, and the buffer that it is the end of. seed is
-// the checksum of what the block's checksum covers before the block.
+// that of block.headIsValid.
 func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 	kind := uint32(kindMixed)
 	if b.mixed {
@@ -111,12 +111,12 @@ func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 		built.keyBytes, built.valueBytes = b.keyBytes, b.valueBytes
 	}
 	putBlockHeader(built.data, len(built.data), kind, b.entries)
-	order.PutUint32(built.data, built.checksum(seed))
+	built.setChecksums(seed)
 	b.entries = 0
 	return built, b.buf
 }
 
-// putBlockHeader writes the header of a block of the given length, but for its CRC.
+// putBlockHeader writes the header of a block of the given length without its checksums.
 func putBlockHeader(b []byte, length int, kind uint32, count int) {
 	order.PutUint32(b[4:], uint32(length-8))
 	order.PutUint32(b[8:], kind)
@@ -144,7 +144,7 @@ func isLarge(e *entry) bool {
 }
 
 // largeBlock returns the block of a large entry without the value at its end. seed is
-// that of blockBuilder.finish.
+// that of block.headIsValid.
 func largeBlock(e *entry, seed uint32) (head []byte) {
 	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.key))
 	head = appendEntryHead(head, e)

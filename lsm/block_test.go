@@ -50,8 +50,8 @@ func TestABlockOfAPageLiesInOne(t *testing.T) {
 		padded                         bool
 	}{
 		"8 and 96":    {8, 96, 39, true},
-		"16 and 8":    {16, 8, 170, false}, // 4,096 bytes with the header
-		"40 and 200":  {40, 200, 17, false},
+		"16 and 8":    {16, 8, 169, false}, // 4,076 bytes with the header
+		"40 and 200":  {40, 200, 16, false},
 		"16 and 1024": {16, 1024, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -296,7 +296,9 @@ func FuzzTable(f *testing.F) {
 		}
 		order.PutUint32(b[8:], checksum.Of(b[12:tableHeaderBytes]))
 		if end >= tableHeaderBytes+blockHeaderBytes { // as one block
-			order.PutUint32(b[tableHeaderBytes:], checksum.Of(b[12:tableHeaderBytes], make([]byte, 4), b[tableHeaderBytes+4:end]))
+			if block, fault := parseBlock(b[tableHeaderBytes:end]); fault == nil {
+				block.setChecksums(checksum.Of(b[12:tableHeaderBytes], make([]byte, 4)))
+			}
 		}
 		order.PutUint32(b[footerAt+8:], checksum.Of(b[footerAt+12:]))
 		facts.footerCRC = order.Uint32(b[footerAt+8:])

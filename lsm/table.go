@@ -64,7 +64,7 @@ func (t *table) get(h bloom.Hash, key []byte, verified bool) (e entry, found boo
 	}
 	i := t.find(prefix, key)
 	if verified {
-		e, found, err = t.confirm(i, key)
+		e, found, err = t.searchCopy(i, key)
 	} else {
 		t.prefetchKeys(i)
 		t.prefetchValue(i, prefix)

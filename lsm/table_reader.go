@@ -142,7 +142,7 @@ func (r *tableReader) blockRange(i int) (start, end uint64) {
 
 // block returns a block in the mapping. It was verified when it was first read.
 func (r *tableReader) block(i int) (block, error) {
-	if r.verified[i/32].Load()&(1<<(i%32)) == 0 {
+	if !r.isVerified(i) {
 		if err := r.verify(i); err != nil {
 			return block{}, err
 		}
@@ -174,7 +174,7 @@ func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error)
 			return e, true, nil
 		}
 	}
-	return r.confirm(i, key)
+	return r.confirmAbsent(i, key)
 }
 
 // guard runs fn, which reads the table. A memory fault becomes a *ReadError, and an
