@@ -159,11 +159,12 @@ func TestCompactPartialReplica(t *testing.T) {
 	opts := testOptions(mem)
 	opts.BlockBytes = 1000
 	w := openWriter(t, opts)
-	replicas := []*replica{newReplica(t), newReplica(t), newReplica(t)}
+	replicas := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
 	lookAtReplicas := func() {
-		for _, r := range append(replicas, newReplica(t)) {
+		for _, r := range append(replicas, newReplica(t, random)) {
 			r.copySome(t, random, mem)
 			m.requireIndex(t, r.reader, r.index.follow(t, r.reader, -1))
+			requireCache(t, &r.reader.files)
 			r.index = r.index.follow(t, r.reader, random.IntN(300))
 		}
 	}
@@ -197,9 +198,11 @@ type replica struct {
 	index  follower
 }
 
-func newReplica(t *testing.T) *replica {
+func newReplica(t *testing.T, random *rand.Rand) *replica {
 	mem := newMem(t)
-	return &replica{mem, openReader(t, mem), follower{index: map[string]indexed{}}}
+	r := openReader(t, mem)
+	r.files.limit = 1 + random.IntN(20)
+	return &replica{mem, r, follower{index: map[string]indexed{}}}
 }
 
 // copySome copies some of the source's files, and what is missing of each segment.
