@@ -33,7 +33,7 @@ type Client struct {
 // Keep the client: it holds the dictionaries, which a new one has to fetch.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
 	c := &Client{pool: pool, collection: collection, accept: queue.BuiltCodecs()}
-	c.decoders = queue.NewDecoders(maxDictionaryBytes, c.dictionary)
+	c.decoders = queue.NewDecoders(queue.NewDecoderCache(maxDictionaryBytes), c.dictionary)
 	return c
 }
 

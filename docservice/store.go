@@ -127,7 +127,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 		s.stop()
 		return nil, errors.Wrap(err, "opening the queue")
 	}
-	s.decoders = queue.NewDecoders(maxDictionaryBytes, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
+	s.decoders = queue.NewDecoders(queue.NewDecoderCache(maxDictionaryBytes), func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
 		return s.queue.Dictionary(nil, hash)
 	})
 	s.noteQueueID(position)

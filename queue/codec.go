@@ -39,6 +39,8 @@ type codec struct {
 	name       string
 	newEncoder func(dictionary []byte) (encoder, error)
 	newDecoder func(dictionary []byte) (decoder, error)
+	// decoderBytes is what a decoder takes besides its dictionary.
+	decoderBytes int64
 	// train makes a dictionary of about size bytes from sample documents.
 	train func(sample [][]byte, size int) ([]byte, error)
 }

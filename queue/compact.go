@@ -109,9 +109,7 @@ type compaction struct {
 	report  CompactReport
 	// done of total bytes are what Progress is told.
 	done, total int64
-	// deletesStay: deletes from this segment on stay, whatever they delete; 0: there
-	// is no reason for that.
-	deletesStay SegmentID
+	lost        SegmentID // the first segment of which a repair has noted losses; 0: none
 }
 
 func (c *compaction) complete() {
@@ -202,10 +200,15 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.findStaying(infos); err != nil {
+	for _, info := range infos {
+		if info.lost > 0 && (c.lost == 0 || info.lost < c.lost) {
+			c.lost = info.lost
+		}
+	}
+	u := usageScan{now: now}
+	if u.deletesStay, err = c.deletesStay(); err != nil {
 		return nil, err
 	}
-	u := usageScan{now: now, deletesStay: c.deletesStay}
 	if c.options.EraseDead {
 		u.deadBefore = now.Add(-c.options.EraseAfter)
 	}
@@ -243,21 +246,21 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	return parts, nil
 }
 
-// findStaying finds out from where on deletes stay, whatever they delete. Where
-// files are still there that rewrites have replaced, some copy may have those and
-// not yet the rewrites. Behind a loss an index may have read what stood there.
-func (c *compaction) findStaying(infos []SegmentInfo) error {
+// deletesStay returns the first segment whose deletes, and those of all later segments,
+// must be kept whatever they delete; 0 means none. Two cases need them. A replaced file
+// is still in the directory: a replica may have that file and lack its rewrite. A repair
+// has noted losses: an index may have read an entry that was lost since.
+//
+// The answer holds for the files as they are. Each rewrite replaces more of them, so
+// every batch asks again, after it has read the queue.
+func (c *compaction) deletesStay() (SegmentID, error) {
 	l, err := c.reader.list()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if oldest, ok := l.oldestReplaced(); ok {
-		c.deletesStay = oldest + 1
+	oldest, ok := l.oldestReplaced()
+	if ok && (c.lost == 0 || oldest < c.lost) {
+		return oldest + 1, nil
 	}
-	for _, info := range infos {
-		if info.lost > 0 && (c.deletesStay == 0 || info.lost < c.deletesStay) {
-			c.deletesStay = info.lost
-		}
-	}
-	return nil
+	return c.lost, nil
 }

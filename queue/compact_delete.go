@@ -36,8 +36,8 @@ func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(l.rewrites, func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) })
-	for _, r := range l.rewrites {
+	byGeneration := func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) }
+	for _, r := range slices.SortedFunc(slices.Values(l.rewrites), byGeneration) {
 		names := l.replacedBy(r)
 		if len(names) == 0 {
 			continue

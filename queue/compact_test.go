@@ -148,6 +148,128 @@ func TestCompactModel(t *testing.T) {
 	}
 }
 
+// TestCompactPartialReplica compacts a random queue in batches of random size. Replicas
+// that have copied only some of the files, but one for each segment, serve the same
+// documents as the source: no deleted document, and each live one. They are looked at
+// after each rewrite.
+func TestCompactPartialReplica(t *testing.T) {
+	random := testseed.Rand(t)
+	mem := newMem(t)
+	m := &model{random: random, now: testStart, newest: map[string]item{}}
+	opts := testOptions(mem)
+	opts.BlockBytes = 1000
+	w := openWriter(t, opts)
+	replicas := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
+	lookAtReplicas := func() {
+		for _, r := range append(replicas, newReplica(t, random)) {
+			r.copySome(t, random, mem)
+			m.requireIndex(t, r.reader, r.index.follow(t, r.reader, -1))
+			requireCache(t, &r.reader.files)
+			r.index = r.index.follow(t, r.reader, random.IntN(300))
+		}
+	}
+	for range 16 {
+		for range 2 + random.IntN(8) {
+			m.write(t, w, 1+random.IntN(30))
+			require.NoError(t, w.Seal())
+		}
+		m.now = m.now.Add(time.Second)
+		renamed := false
+		observed := vfs.NewFault(mem, func(op vfs.Op) error {
+			if renamed { // a rewrite has its name
+				lookAtReplicas()
+			}
+			renamed = op.Kind == vfs.OpRename
+			return nil
+		})
+		_, err := Compact(context.Background(), queueDir, &CompactOptions{
+			FS: observed, MaxDead: 0.01 + 0.3*random.Float64(), DeleteOriginals: random.IntN(2) == 0,
+			MemoryBytes: 100 + random.Int64N(1<<12), Now: func() time.Time { return m.now },
+		})
+		require.NoError(t, err)
+		lookAtReplicas()
+	}
+}
+
+// replica is a copy of a queue under way, and an index that follows it.
+type replica struct {
+	mem    *vfs.Mem
+	reader *Reader
+	index  follower
+}
+
+func newReplica(t *testing.T, random *rand.Rand) *replica {
+	mem := newMem(t)
+	r := openReader(t, mem)
+	r.files.limit = 1 + random.IntN(20)
+	return &replica{mem, r, follower{index: map[string]indexed{}}}
+}
+
+// copySome copies some of the source's files, and what is missing of each segment.
+// At times it then removes what the source no longer has.
+func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
+	names, err := source.List(queueDir)
+	require.NoError(t, err)
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	some, covered := random.IntN(len(names)+1), map[SegmentID]bool{}
+	for i, name := range names {
+		f, ok := ParseFileName(name)
+		if !ok {
+			continue
+		}
+		_, err := r.mem.Stat(queueDir + "/" + name)
+		there := err == nil
+		wanted := i < some
+		for n := f.First; n <= f.Last; n++ {
+			wanted = wanted || !there && !covered[n]
+		}
+		if wanted {
+			content, err := vfs.ReadFile(source, queueDir+"/"+name)
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFileAtomic(r.mem, queueDir+"/"+name, content))
+		}
+		for n := f.First; n <= f.Last && (wanted || there); n++ {
+			covered[n] = true
+		}
+	}
+	if random.IntN(3) > 0 {
+		return
+	}
+	copied, err := r.mem.List(queueDir)
+	require.NoError(t, err)
+	for _, name := range copied {
+		if !slices.Contains(names, name) {
+			require.NoError(t, r.mem.Remove(queueDir+"/"+name))
+		}
+	}
+}
+
+// TestReplicaServesDeletedDocument: a compaction in two batches rewrites the segment of a
+// document, and then that of its delete. The delete must stay: a replica may have the
+// second rewrite and, of the first segment, the original.
+func TestReplicaServesDeletedDocument(t *testing.T) {
+	for _, memory := range []int64{1, 1 << 20} { // two batches; one
+		mem := newMem(t)
+		w := openWriter(t, testOptions(mem))
+		put := func(items ...item) {
+			for _, it := range items {
+				it.put(t, w)
+			}
+			require.NoError(t, w.Seal())
+		}
+		put(item{id: "deleted", document: "document"}, item{id: "overwritten", document: "old"})
+		put(item{id: "kept", document: "document"})
+		put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "newer"}, item{id: "overwritten", document: "newest"})
+		put(item{id: "last", document: "document"})
+		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
+		require.NoError(t, err)
+		require.NoError(t, mem.Remove(queueDir+"/0000000001-0000000001.0001.seg"), "not copied yet")
+		index := follower{index: map[string]indexed{}}
+		index = index.follow(t, openReader(t, mem), -1)
+		require.NotContains(t, index.index, "deleted")
+	}
+}
+
 func TestCompactShrinks(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))

@@ -38,10 +38,14 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 	if err != nil {
 		return err
 	}
+	deletesStay, err := c.deletesStay()
+	if err != nil {
+		return err
+	}
 	for _, run := range runs {
 		w := rewriter{
 			compaction: c, run: run, now: now, versions: versions, settled: settled.Next, newest: newest,
-			keepDeletes: c.deletesStay > 0 && c.deletesStay <= run.last(),
+			keepDeletes: deletesStay > 0 && deletesStay <= run.last(),
 		}
 		if err := w.rewrite(ctx); err != nil {
 			return err

@@ -9,43 +9,140 @@ import (
 	"sync/atomic"
 )
 
+// DecoderCache keeps decoders with their dictionaries, up to a number of bytes. Readers
+// and Decoders may share one; those of different queues, too, since a dictionary is
+// known by the hash of its bytes. Looking up takes no lock.
+type DecoderCache struct {
+	maxBytes int64
+	clock    atomic.Int64                                // counts the decoders ever kept
+	current  atomic.Pointer[map[decoderKey]*keptDecoder] // never changed, only replaced
+	mu       struct {
+		sync.Mutex // guards the replacement of current, too
+		bytes      int64
+	}
+}
+
+type decoderKey struct {
+	codec      codecID
+	dictionary DictionaryHash
+}
+
+// keptDecoder is a decoder and when, by the clock, it was used last.
+type keptDecoder struct {
+	decoder decoder
+	bytes   int64
+	used    atomic.Int64
+}
+
+// NewDecoderCache returns a cache that keeps decoders of up to maxBytes, and at least
+// one.
+func NewDecoderCache(maxBytes int64) *DecoderCache {
+	c := &DecoderCache{maxBytes: maxBytes}
+	c.current.Store(&map[decoderKey]*keptDecoder{})
+	return c
+}
+
+// Bytes is what the decoders take that are kept.
+func (c *DecoderCache) Bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.bytes
+}
+
+// get returns a decoder, or nil if it is not kept.
+func (c *DecoderCache) get(key decoderKey) decoder {
+	kept := (*c.current.Load())[key]
+	if kept == nil {
+		return nil
+	}
+	if now := c.clock.Load(); kept.used.Load() != now {
+		kept.used.Store(now)
+	}
+	return kept.decoder
+}
+
+// keep makes the decoder for a dictionary and keeps it. To make room it drops the ones
+// that were not used for longest.
+func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
+	codec, err := codecByID(key.codec)
+	if err != nil {
+		return nil, err
+	}
+	decoder, err := codec.newDecoder(content)
+	if err != nil {
+		return nil, err
+	}
+	kept := &keptDecoder{decoder: decoder, bytes: int64(len(content)) + codec.decoderBytes}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := maps.Clone(*c.current.Load())
+	if there := next[key]; there != nil {
+		return there.decoder, nil
+	}
+	c.mu.bytes += kept.bytes
+	for c.mu.bytes > c.maxBytes && len(next) > 0 {
+		var oldest decoderKey
+		var there *keptDecoder
+		for k, candidate := range next {
+			if there == nil || candidate.used.Load() < there.used.Load() {
+				oldest, there = k, candidate
+			}
+		}
+		delete(next, oldest)
+		c.mu.bytes -= there.bytes
+	}
+	kept.used.Store(c.clock.Load())
+	c.clock.Add(1) // whatever is used from now on is newer
+	next[key] = kept
+	c.current.Store(&next)
+	return decoder, nil
+}
+
+// of returns the decoder of a file's documents.
+func (c *DecoderCache) of(s *segmentFile) (decoder, error) {
+	key := decoderKey{s.header.codec, s.header.dictionary.hash}
+	if d := c.get(key); d != nil {
+		return d, nil
+	}
+	if _, err := codecByID(key.codec); err != nil {
+		return nil, err
+	}
+	content, err := s.dictionary()
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.keep(key, content)
+	if err != nil {
+		return nil, s.corruption(headerBytes, err)
+	}
+	return d, nil
+}
+
 // Decoders decode documents from their stored form far from the segments. They
 // fetch a dictionary when a document first needs it, once however many
 // documents wait for it, verify it by its hash, and keep it. Their methods may
 // be called from many goroutines at once; once a dictionary is there, Decode
 // takes no lock.
 type Decoders struct {
-	fetch    func(context.Context, DictionaryHash) ([]byte, error)
-	maxBytes int
-	clock    atomic.Int64                                // counts the decoders ever kept
-	current  atomic.Pointer[map[decoderKey]*keptDecoder] // never changed, only replaced
-	mu       struct {
-		sync.Mutex // guards the replacement of current, too
-		bytes      int
-		coming     map[decoderKey]*comingDecoder
+	cache *DecoderCache
+	fetch func(context.Context, DictionaryHash) ([]byte, error)
+	mu    struct {
+		sync.Mutex
+		coming map[decoderKey]*comingDecoder
 	}
 }
 
-// keptDecoder is a decoder and when, by the clock, it was used last.
-type keptDecoder struct {
-	decoder decoder
-	bytes   int // of its dictionary
-	used    atomic.Int64
-}
-
-// comingDecoder is a decoder that somebody is making.
+// comingDecoder is a decoder that a call of Decode is making.
 type comingDecoder struct {
 	done    chan struct{} // closed when the rest is set
-	decoder *keptDecoder
+	decoder decoder
 	err     error
 }
 
-// NewDecoders returns decoders that keep up to maxBytes of dictionaries, and at
-// least one. fetch returns the dictionary with the hash, or an error that Decode
-// then returns, wrapped.
-func NewDecoders(maxBytes int, fetch func(context.Context, DictionaryHash) ([]byte, error)) *Decoders {
-	d := &Decoders{fetch: fetch, maxBytes: maxBytes}
-	d.current.Store(&map[decoderKey]*keptDecoder{})
+// NewDecoders returns decoders that are kept in the cache. fetch returns the dictionary
+// with the hash, or an error that Decode then returns, wrapped.
+func NewDecoders(cache *DecoderCache, fetch func(context.Context, DictionaryHash) ([]byte, error)) *Decoders {
+	d := &Decoders{cache: cache, fetch: fetch}
 	d.mu.coming = make(map[decoderKey]*comingDecoder)
 	return d
 }
@@ -58,33 +155,30 @@ func (d *Decoders) Decode(ctx context.Context, dst []byte, s Stored) ([]byte, er
 	if s.raw() {
 		return append(dst, s.document()...), nil
 	}
-	kept, err := d.get(ctx, decoderKey{s.codec, s.Dictionary})
+	decoder, err := d.get(ctx, decoderKey{s.codec, s.Dictionary})
 	if err != nil {
 		return dst, err
 	}
 	e := entry{rawAndFlags: s.rawAndFlags}
-	out, err := kept.decoder.decode(dst, s.document(), e.rawBytes())
+	out, err := decoder.decode(dst, s.document(), e.rawBytes())
 	if err != nil {
 		return dst, &markedError{mark: ErrCorrupt, detail: "a document's stored form", reason: err}
 	}
 	return out, nil
 }
 
-// get returns a decoder, which somebody makes if there is none yet.
-func (d *Decoders) get(ctx context.Context, key decoderKey) (*keptDecoder, error) {
+// get returns a decoder. The first call that needs one makes it, and others wait.
+func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 	for {
-		if kept := (*d.current.Load())[key]; kept != nil {
-			if now := d.clock.Load(); kept.used.Load() != now {
-				kept.used.Store(now)
-			}
+		if kept := d.cache.get(key); kept != nil {
 			return kept, nil
 		}
 		d.mu.Lock()
-		if (*d.current.Load())[key] != nil {
+		coming := d.mu.coming[key]
+		if coming == nil && d.cache.get(key) != nil { // it was made a moment ago
 			d.mu.Unlock()
 			continue
 		}
-		coming := d.mu.coming[key]
 		if coming == nil {
 			coming = &comingDecoder{done: make(chan struct{}), err: errNotMade}
 			d.mu.coming[key] = coming
@@ -104,42 +198,37 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (*keptDecoder, error
 		if !errors.Is(coming.err, context.Canceled) && !errors.Is(coming.err, context.DeadlineExceeded) {
 			return nil, coming.err
 		}
-		// Who made it was called off, which is no reason for us to give up.
+		// The call that made it was canceled, and this one was not: it tries again.
 	}
 }
 
 // errNotMade is what those who wait are told if making a decoder has panicked.
 var errNotMade = errors.New("queue: decoder was not made")
 
-// make makes a decoder, for all who wait for it.
+// make makes a decoder, for all calls that wait for it.
 func (d *Decoders) make(ctx context.Context, key decoderKey, coming *comingDecoder) {
 	defer func() {
 		d.mu.Lock()
 		delete(d.mu.coming, key)
-		if coming.err == nil {
-			d.keep(key, coming.decoder)
-		}
 		d.mu.Unlock()
 		close(coming.done)
 	}()
-	codec, err := codecByID(key.codec)
-	if err != nil {
+	if _, err := codecByID(key.codec); err != nil {
 		coming.err = err
 		return
 	}
 	var content []byte
+	var err error
 	if key.dictionary != (DictionaryHash{}) {
 		if content, err = d.dictionary(ctx, key.dictionary); err != nil {
 			coming.err = err
 			return
 		}
 	}
-	decoder, err := codec.newDecoder(content)
-	if err != nil {
+	coming.decoder, err = d.cache.keep(key, content)
+	if coming.err = err; err != nil {
 		coming.err = &markedError{mark: ErrNoDictionary, detail: key.dictionary.String(), reason: err}
-		return
 	}
-	coming.decoder, coming.err = &keptDecoder{decoder: decoder, bytes: len(content)}, nil
 }
 
 // dictionary fetches and verifies a dictionary.
@@ -158,26 +247,4 @@ func (d *Decoders) dictionary(ctx context.Context, hash DictionaryHash) ([]byte,
 		return nil, &markedError{mark: ErrNoDictionary, detail: hash.String(), reason: err}
 	}
 	return content, nil
-}
-
-// keep puts a decoder among those kept, and drops the ones not used for longest
-// to make room. The mutex must be held.
-func (d *Decoders) keep(key decoderKey, kept *keptDecoder) {
-	next := maps.Clone(*d.current.Load())
-	d.mu.bytes += kept.bytes
-	for d.mu.bytes > d.maxBytes && len(next) > 0 {
-		var oldest decoderKey
-		var there *keptDecoder
-		for k, candidate := range next {
-			if there == nil || candidate.used.Load() < there.used.Load() {
-				oldest, there = k, candidate
-			}
-		}
-		delete(next, oldest)
-		d.mu.bytes -= there.bytes
-	}
-	kept.used.Store(d.clock.Load())
-	d.clock.Add(1) // whatever is used from now on is newer
-	next[key] = kept
-	d.current.Store(&next)
 }

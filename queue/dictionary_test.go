@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/testseed"
-	"docstore/internal/vfs"
 )
 
 // TestDictionaryComesAboutByItself: the first segment has none and ends when one
@@ -62,7 +61,7 @@ func TestDictionary(t *testing.T) {
 			}
 			assert.Greater(t, with, 2)
 			assert.Less(t, len(hashes), 3, "a dictionary is not kept")
-			assert.LessOrEqual(t, len(r.files.mu.decoders), len(hashes)+1, "a dictionary is not shared")
+			assert.LessOrEqual(t, len(*r.files.decoders.current.Load()), len(hashes)+1, "a dictionary is not shared")
 		})
 	}
 }
@@ -207,40 +206,28 @@ func TestSampleIsBoundedAndSpread(t *testing.T) {
 	assert.Equal(t, bytes, s.bytes)
 }
 
-// TestFilesAreEvicted: beyond a bound the ones not used for longest are closed,
-// and opened again when they are asked for.
+// TestFilesAreEvicted: a full cache closes a file that was not used lately, once its
+// last user has put it back, and opens it again when it is asked for.
 func TestFilesAreEvicted(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
-	mem := memWith(t, files)
-	open := 0
-	counting := vfs.NewFault(mem, func(op vfs.Op) error {
-		switch op.Kind {
-		case vfs.OpOpen:
-			open++
-		case vfs.OpClose:
-			open--
-		}
-		return nil
-	})
-	r := openReader(t, counting)
+	r := openReader(t, memWith(t, files))
 	requireDocuments(t, r, items)
-	require.Equal(t, 2, open)
 	first, second := r.files.get(1), r.files.get(2)
-	r.files.mu.Lock()
-	r.files.mu.heldBytes = maxHeldDictionaryBytes + 1
-	r.files.mu.Unlock()
-	require.Same(t, first, r.files.evict(second))
-	require.Nil(t, r.files.evict(second), "the last one stays")
-	r.files.put(first) // the cache's
-	require.Equal(t, 2, open, "closed in spite of its user")
+	first.touched.Store(false)
+	r.files.limit = 1
+	r.files.keep(second, 2)
+	require.Nil(t, r.files.get(1))
+	require.Same(t, second, r.files.get(2), "the newest one stays")
+	require.EqualValues(t, 1, first.users.Load(), "closed in spite of its user")
 	r.files.put(first)
-	require.Equal(t, 1, open)
+	require.Zero(t, first.users.Load())
 	r.files.put(second)
-	r.files.mu.Lock()
-	r.files.mu.heldBytes = 0
-	r.files.mu.Unlock()
+	r.files.put(second)
+	r.files.limit = maxOpenFiles
 	requireDocuments(t, r, items)
-	require.Equal(t, 2, open)
+	require.NotSame(t, first, r.files.slots.get(1))
 	require.NoError(t, r.Close())
-	require.Equal(t, 0, open)
+	require.Zero(t, second.users.Load())
+	require.Zero(t, r.files.mu.weight)
+	require.Empty(t, r.files.mu.files)
 }

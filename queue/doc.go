@@ -152,7 +152,8 @@
 //	segment               4 GiB; 64 MiB by default
 //	segments              4,294,967,295
 //	expiry                whole seconds from 1970 to 2106
-//	files kept open       1,024 for fetching and two for each Tail
+//	files kept open       16,384 mapped ones for fetching, which take no descriptors,
+//	                      and two for each Tail
 //
 // # Reading the source
 //
@@ -166,8 +167,9 @@
 //	            block on its way, writer_pipeline.go compresses and writes it;
 //	            writer_open.go, writer_restore.go and writer_recover.go go on with
 //	            what there is, writer_training.go makes dictionaries
-//	Reader      reader.go, fetch.go and filecache.go for a document by its address,
-//	            fetch_ahead.go for many in their stored form;
+//	Reader      reader.go, fetch_document.go, fetch.go for a document by its address,
+//	            filecache.go, slots.go and directory.go for the files it may be in,
+//	            fetch_ahead.go for many documents in their stored form;
 //	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
 //	the whole   check.go, usage.go, compact*.go, repair*.go; rewrite_file.go writes
 //	            what the last two make, rewrite_cover.go is how readers find it

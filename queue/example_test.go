@@ -97,7 +97,7 @@ func ExampleDecoders() {
 	done(err)
 	fmt.Println(asStored)
 
-	decoders := queue.NewDecoders(16<<20, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
+	decoders := queue.NewDecoders(queue.NewDecoderCache(16<<20), func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
 		return r.Dictionary(nil, hash)
 	})
 	document := must(decoders.Decode(context.Background(), nil, must(queue.ParseStored(form, id))))

@@ -131,7 +131,7 @@ func (s *segmentFile) locate(ahead, spare *scratch, at Address) (d located, err 
 //
 // Where the document's codec is in take it is appended in its stored form, and
 // that is reported. On any error dst is returned unchanged.
-func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder, take CodecSet) (_ []byte, asStored bool, _ error) {
+func (s *segmentFile) fetch(dst []byte, id []byte, at Address, decoders *DecoderCache, take CodecSet) (_ []byte, asStored bool, _ error) {
 	ahead, spare := getScratch(), getScratch()
 	defer ahead.release()
 	defer spare.release()
@@ -149,8 +149,9 @@ func (s *segmentFile) fetch(dst []byte, id []byte, at Address, dec decoder, take
 		return s.header.appendStored(dst, at, &d.entry, d.stored), true, nil
 	case d.storedRaw():
 		return append(dst, d.stored...), false, nil
-	case dec == nil:
-		_, err := codecByID(s.header.codec)
+	}
+	dec, err := decoders.of(s)
+	if err != nil {
 		return dst, false, err
 	}
 	out, err := dec.decode(dst, d.stored, d.rawBytes())

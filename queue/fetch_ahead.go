@@ -118,7 +118,7 @@ func (g *fetchGroup) place(r *Reader, group []Wanted) {
 // file is the segment's file if it is open and mapped.
 func (g *fetchGroup) file(r *Reader, n SegmentID) *cachedFile {
 	for _, f := range g.files[:g.used] {
-		if f.number == n {
+		if f.header.holds(n) {
 			return f
 		}
 	}

@@ -116,7 +116,7 @@ func TestStoredForAll(t *testing.T) {
 			}
 			require.Greater(t, answered[true], 100)
 			require.Greater(t, answered[false], 100)
-			for _, f := range *r.files.current.Load() {
+			for _, f := range r.files.mu.ring {
 				require.EqualValues(t, 1, f.users.Load(), "every file was given back")
 			}
 		})

@@ -121,7 +121,9 @@ func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
 	f := r.files.get(it.at.Segment)
 	require.NotNil(b, f)
 	defer r.files.put(f)
-	return storedItem{s, f.decoder}
+	dec, err := r.files.decoders.of(f.segmentFile)
+	require.NoError(b, err)
+	return storedItem{s, dec}
 }
 
 func (s *storedItem) decode(b *testing.B, dst []byte) []byte {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -74,7 +75,8 @@ type listing struct {
 	numbers  []SegmentID // ascending
 	sealed   map[SegmentID]bool
 	open     map[SegmentID]bool
-	rewrites []rewriteRun // by their names, in no order
+	rewrites []rewriteRun // by their names, in the order of their first segments
+	reach    []SegmentID  // the highest segment of each rewrite and those before it
 	aside    []string     // names of files that were set aside
 	unborn   []string     // names of files left behind by a writer that stopped early
 }
@@ -111,6 +113,12 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 	}
 	slices.Sort(l.numbers)
 	l.numbers = slices.Compact(l.numbers)
+	slices.SortFunc(l.rewrites, func(a, b rewriteRun) int { return cmp.Compare(a.first, b.first) })
+	var reach SegmentID
+	for _, r := range l.rewrites {
+		reach = max(reach, r.last)
+		l.reach = append(l.reach, reach)
+	}
 	return l, nil
 }
 

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"errors"
 	"fmt"
 
 	"docstore/internal/vfs"
@@ -33,15 +32,16 @@ func (s *segmentFile) mapSealed() {
 	// and twice the time.
 	_ = mapping.Advise(vfs.AdviseRandom)
 	s.mapping = mapping
+	_ = s.file.Close() // a mapping needs no descriptor
+	s.file = nil
 }
 
 // close closes the file. Nobody may be reading.
 func (s *segmentFile) close() error {
-	var err error
 	if s.mapping != nil {
-		err = s.mapping.Close()
+		return s.mapping.Close()
 	}
-	return errors.Join(err, s.file.Close())
+	return s.file.Close()
 }
 
 // copyMapped is readAt from the mapping, and the only place that touches it.

@@ -24,6 +24,7 @@ const (
 	DefaultBlockBytes   = 256 << 10
 	DefaultSegmentBytes = 64 << 20
 	DefaultPollInterval = 250 * time.Millisecond
+	DefaultDecoderBytes = 64 << 20
 )
 
 // Record is a document, or a delete, on its way into the queue.
@@ -96,6 +97,9 @@ type ReaderOptions struct {
 	OnCaughtUp func(Position)
 	// Logger is told of files that were replaced. The default is silence.
 	Logger *slog.Logger
+	// Decoders keeps the dictionaries of the segments. Readers may share it. The
+	// default is a cache of DefaultDecoderBytes.
+	Decoders *DecoderCache
 }
 
 // SegmentInfo describes a segment as it lies in the directory. Of a segment

@@ -20,6 +20,7 @@ type Reader struct {
 	dir     string
 	options ReaderOptions
 	files   fileCache
+	listed  directory
 	done    chan struct{} // closed by Close
 	closing sync.Once
 	// unwatched: it was logged that the directory cannot be watched.
@@ -49,7 +50,11 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 	if !info.Dir {
 		return nil, errors.Newf("queue: opening for reading: %s is no directory", dir)
 	}
-	r.files.init(r.options.FS, dir)
+	if r.options.Decoders == nil {
+		r.options.Decoders = NewDecoderCache(DefaultDecoderBytes)
+	}
+	r.listed.fs, r.listed.path = r.options.FS, dir
+	r.files.init(r.options.FS, dir, r.options.Decoders)
 	return r, nil
 }
 
@@ -94,106 +99,6 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	return out, err
 }
 
-func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
-	f := r.files.get(a.Segment)
-	if f == nil {
-		return r.documentAnew(dst, id, a, take, nil, nil)
-	}
-	if f.mayBeSealed() {
-		f = r.files.renew(f)
-	}
-	if take != 0 && f.mapping != nil {
-		if out, ok := f.appendMapped(dst, id, a, take); ok {
-			r.files.put(f)
-			return out, true, nil
-		}
-	}
-	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
-	if err == nil || errors.Is(err, ErrDeleted) {
-		r.files.put(f)
-		return out, asStored, err
-	}
-	defer r.files.put(f)
-	return r.documentAnew(dst, id, a, take, f, err)
-}
-
-// errNotRewritten: no rewrite here can answer for the address.
-var errNotRewritten = errors.New("queue: no rewrite answers")
-
-// documentRewritten is document from the rewrite that takes the segment's place.
-func (r *Reader) documentRewritten(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
-	s, _, err := r.openCovering(a.Segment)
-	if err != nil || s == nil {
-		return dst, false, errNotRewritten
-	}
-	f, err := r.files.admit(s)
-	if err != nil {
-		return dst, false, errNotRewritten
-	}
-	out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
-	var gone *GoneError
-	var lost *LostError
-	switch {
-	case err == nil, errors.Is(err, ErrDeleted):
-		r.files.keep(f)
-		return out, asStored, err
-	case errors.As(err, &gone):
-		r.files.keep(f)
-		return dst, false, unavailable(a, err)
-	case errors.As(err, &lost):
-		r.files.keep(f)
-		return r.documentLost(dst, id, a, take, err)
-	}
-	r.files.put(f)
-	return dst, false, errNotRewritten
-}
-
-// documentAnew looks at the directory again: the segment was not open, or the
-// file that was does not have the document. That file may have been replaced.
-func (r *Reader) documentAnew(dst, id []byte, a Address, take CodecSet, tried *cachedFile, reason error) ([]byte, bool, error) {
-	if out, asStored, err := r.documentRewritten(dst, id, a, take); !errors.Is(err, errNotRewritten) {
-		return out, asStored, err
-	}
-	there := false
-	for i, suffix := range suffixes {
-		if r.isClosed() {
-			return dst, false, ErrClosed
-		}
-		if i == 2 && there {
-			break
-		}
-		f, err := r.files.open(a.Segment, suffix, tried)
-		if errors.Is(err, fs.ErrNotExist) {
-			if reason == nil {
-				reason = err
-			}
-			continue
-		}
-		there = true
-		if err != nil {
-			reason = err
-			continue
-		}
-		if f == nil { // the one that was tried
-			continue
-		}
-		out, asStored, err := f.fetch(dst, id, a, f.decoder, take)
-		if err == nil || errors.Is(err, ErrDeleted) {
-			r.files.keep(f)
-			return out, asStored, err
-		}
-		r.files.put(f)
-		reason = err
-	}
-	if errors.Is(reason, ErrClosed) {
-		return dst, false, ErrClosed
-	}
-	if out, asStored, err := r.documentAside(dst, id, a, take); !errors.Is(err, ErrUnavailable) {
-		return out, asStored, err
-	}
-	return dst, false, unavailable(a, reason)
-}
-
 // Segments describes the segments that are there, in order. One that cannot be
 // read is left out: Check says what is wrong with it.
 func (r *Reader) Segments() ([]SegmentInfo, error) {
@@ -226,12 +131,17 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 	return infos, nil
 }
 
+// list returns the segments that the directory has. Others may have the same listing: it
+// must not be changed.
 func (r *Reader) list() (listing, error) {
 	if r.isClosed() {
 		return listing{}, ErrClosed
 	}
-	l, err := list(r.options.FS, r.dir)
-	return l, errors.Wrap(err, "queue: listing the directory")
+	k, err := r.listed.look(true)
+	if err != nil {
+		return listing{}, errors.Wrap(err, "queue: listing the directory")
+	}
+	return k.listing, nil
 }
 
 // survey opens the segment and finds out what of it is committed. Where both

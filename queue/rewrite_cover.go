@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
+	"sort"
 
 	"docstore/internal/vfs"
 )
@@ -15,9 +15,10 @@ import (
 // one that counts first.
 func (l *listing) covering(n SegmentID) []rewriteRun {
 	var found []rewriteRun
-	for _, r := range l.rewrites {
-		if r.covers(n) {
-			found = append(found, r)
+	end := sort.Search(len(l.rewrites), func(i int) bool { return l.rewrites[i].first > n })
+	for i := end - 1; i >= 0 && l.reach[i] >= n; i-- {
+		if l.rewrites[i].covers(n) {
+			found = append(found, l.rewrites[i])
 		}
 	}
 	slices.SortFunc(found, func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) })
@@ -71,19 +72,16 @@ func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
 	return Position{Queue: s.header.queue, Next: s.relocations.settled}, nil
 }
 
-// DropReplaced lets go of the files that documents are fetched from and that a
-// rewrite has taken the place of: what the rewrite has left out is not served any
-// more, and the space of files that were removed is given back. Tail does so for
-// the rewrites that it reads; call it now and then for the others.
+// DropReplaced closes the files that documents are fetched from and that a rewrite has
+// replaced: what the rewrite has left out is no longer served, and the space of files
+// that were removed is free again. Tail does so for the rewrites that it reads; call it
+// now and then for the others.
 func (r *Reader) DropReplaced() error {
 	l, err := r.list()
 	if err != nil {
 		return err
 	}
-	for _, run := range l.rewrites {
-		if !r.files.holdsReplaced(run) {
-			continue
-		}
+	for run := range r.files.replacedBy(&l) {
 		s, err := openSegmentFile(r.options.FS, run.path(r.dir), run.first)
 		switch {
 		case err == nil:
@@ -94,33 +92,4 @@ func (r *Reader) DropReplaced() error {
 		}
 	}
 	return nil
-}
-
-// holdsReplaced tells whether the cache has a file that a rewrite stands for.
-func (c *fileCache) holdsReplaced(run rewriteRun) bool {
-	for n, f := range *c.current.Load() {
-		if run.covers(n) && f.header.rewrites.generation < run.generation {
-			return true
-		}
-	}
-	return false
-}
-
-// drop takes the originals and the older rewrites out of the cache that a rewrite
-// stands for: what it does not hold is not to be served any more.
-func (c *fileCache) drop(run rewriteRun) {
-	var dropped []*cachedFile
-	c.mu.Lock()
-	next := maps.Clone(*c.current.Load())
-	for n, f := range next {
-		if run.covers(n) && f.header.rewrites.generation < run.generation {
-			dropped = append(dropped, f)
-			delete(next, n)
-		}
-	}
-	c.current.Store(&next)
-	c.mu.Unlock()
-	for _, f := range dropped {
-		c.put(f)
-	}
 }

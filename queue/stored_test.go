@@ -44,7 +44,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 }
 
 func decodersOf(r *Reader) *Decoders {
-	return NewDecoders(1<<20, func(_ context.Context, hash DictionaryHash) ([]byte, error) { return r.Dictionary(nil, hash) })
+	return NewDecoders(NewDecoderCache(1<<20), func(_ context.Context, hash DictionaryHash) ([]byte, error) { return r.Dictionary(nil, hash) })
 }
 
 func TestStoredForm(t *testing.T) {
@@ -134,7 +134,7 @@ func FuzzParseStored(f *testing.F) {
 			f.Add(b, []byte(it.id))
 		}
 	}
-	decoders := NewDecoders(0, func(context.Context, DictionaryHash) ([]byte, error) { return nil, errors.New("none") })
+	decoders := NewDecoders(NewDecoderCache(0), func(context.Context, DictionaryHash) ([]byte, error) { return nil, errors.New("none") })
 	f.Fuzz(func(t *testing.T, b, id []byte) {
 		b = bytes.Clone(b)
 		if len(b) >= storedHeaderBytes { // past the checksum
@@ -219,7 +219,7 @@ func TestDecodersFetchOnce(t *testing.T) {
 	s, content, document := storedWith(t)
 	var fetched atomic.Int64
 	asked, answer := make(chan struct{}), make(chan struct{})
-	d := NewDecoders(1<<20, func(context.Context, DictionaryHash) ([]byte, error) {
+	d := NewDecoders(NewDecoderCache(1<<20), func(context.Context, DictionaryHash) ([]byte, error) {
 		fetched.Add(1)
 		close(asked)
 		<-answer
@@ -251,7 +251,7 @@ func TestDecodersFetchIsTakenOver(t *testing.T) {
 	s, content, document := storedWith(t)
 	var fetched atomic.Int64
 	asked := make(chan struct{})
-	d := NewDecoders(1<<20, func(ctx context.Context, _ DictionaryHash) ([]byte, error) {
+	d := NewDecoders(NewDecoderCache(1<<20), func(ctx context.Context, _ DictionaryHash) ([]byte, error) {
 		if fetched.Add(1) == 1 {
 			close(asked)
 			<-ctx.Done()
@@ -283,7 +283,7 @@ func TestDecodersRefuse(t *testing.T) {
 	broken := errors.New("broken")
 	var answer []byte
 	var failure error
-	d := NewDecoders(1<<20, func(context.Context, DictionaryHash) ([]byte, error) { return answer, failure })
+	d := NewDecoders(NewDecoderCache(1<<20), func(context.Context, DictionaryHash) ([]byte, error) { return answer, failure })
 	for name, try := range map[string]struct {
 		content []byte
 		err     error
@@ -324,7 +324,7 @@ func TestDecodersCap(t *testing.T) {
 		keys = append(keys, decoderKey{codecS2, hashDictionary(content)})
 	}
 	var fetched []DictionaryHash
-	d := NewDecoders(2*2100, func(_ context.Context, hash DictionaryHash) ([]byte, error) {
+	d := NewDecoders(NewDecoderCache(2*2100), func(_ context.Context, hash DictionaryHash) ([]byte, error) {
 		fetched = append(fetched, hash)
 		return contents[hash], nil
 	})
@@ -333,8 +333,8 @@ func TestDecodersCap(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []DictionaryHash{keys[0].dictionary, keys[1].dictionary, keys[2].dictionary, keys[1].dictionary}, fetched)
-	require.LessOrEqual(t, d.mu.bytes, 2*2100)
-	small := NewDecoders(0, d.fetch)
+	require.LessOrEqual(t, d.cache.Bytes(), int64(2*2100))
+	small := NewDecoders(NewDecoderCache(0), d.fetch)
 	for range 2 {
 		_, err := small.get(t.Context(), keys[0])
 		require.NoError(t, err)

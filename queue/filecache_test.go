@@ -1,0 +1,201 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
+)
+
+// requireCache checks a cache that is not in use: each file is there once, has no user
+// but the cache, is within the limit, and has the slots that it says it has.
+func requireCache(t testing.TB, c *fileCache) {
+	t.Helper()
+	require.Len(t, c.mu.files, len(c.mu.ring))
+	weight, slots := 0, 0
+	for i, f := range c.mu.ring {
+		require.Same(t, f, c.mu.files[f.path])
+		require.Equal(t, i+1, f.place)
+		require.EqualValues(t, 1, f.users.Load(), f.path)
+		require.NotEmpty(t, f.segments, f.path)
+		for _, n := range f.segments {
+			require.Same(t, f, c.slots.get(n))
+			require.True(t, f.header.holds(n))
+		}
+		weight += f.weight()
+		slots += len(f.segments)
+	}
+	require.Equal(t, weight, c.mu.weight)
+	require.True(t, weight <= c.limit || len(c.mu.ring) == 1)
+	if pages := c.slots.pages.Load(); pages != nil {
+		for _, page := range *pages {
+			for i := range page {
+				if page[i].Load() != nil {
+					slots--
+				}
+			}
+		}
+	}
+	require.Zero(t, slots, "a slot has a file that is not in the cache")
+}
+
+// TestRewriteIsOpenOnce: a rewrite of many segments is one file in the cache.
+func TestRewriteIsOpenOnce(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	var live []item
+	for i := range 100 {
+		(&item{id: "overwritten", document: posting(i)}).put(t, w)
+		(&item{id: "overwritten", document: posting(i)}).put(t, w)
+		it := item{id: fmt.Sprint(i), document: "x"}
+		it.put(t, w)
+		live = append(live, it)
+		require.NoError(t, w.Seal())
+	}
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, DeleteOriginals: true})
+	require.NoError(t, err)
+	r := openReader(t, mem)
+	requireDocuments(t, r, live)
+	require.Len(t, r.files.mu.ring, 2, "a rewrite and the last segment")
+	requireCache(t, &r.files)
+}
+
+// TestMissingSegmentIsCheap: a document that is asked for again and again, and whose
+// segment is missing, does not have the directory listed each time. It is found at once
+// when the segment comes.
+func TestMissingSegmentIsCheap(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		files, items := smallQueue(t, "none", true)
+		name := filepath.Base(segmentPath("", items[0].at.Segment, sealedSuffix))
+		content := files[name]
+		delete(files, name)
+		mem, lists := memWith(t, files), 0
+		r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+			if op.Kind == vfs.OpList {
+				lists++
+			}
+			return nil
+		}))
+		time.Sleep(time.Second)
+		for range 1000 {
+			_, err := r.DocumentFor(nil, []byte(items[0].id), items[0].at)
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+		require.Equal(t, 1, lists)
+		require.NoError(t, vfs.WriteFileAtomic(mem, segmentPath(queueDir, items[0].at.Segment, sealedSuffix), content))
+		requireDocuments(t, r, items[:1])
+	})
+}
+
+// TestListingIsCurrent: when a kept listing may be used.
+func TestListingIsCurrent(t *testing.T) {
+	changed := testStart
+	info := vfs.Info{ModTime: changed, ID: vfs.FileID{Inode: 1}}
+	later := info
+	later.ModTime = changed.Add(1)
+	for _, c := range []struct {
+		name             string
+		listed           time.Duration // after the change
+		info             vfs.Info
+		age              time.Duration
+		current, settled bool
+	}{
+		{"long after the change", time.Minute, info, 0, true, true},
+		{"as old as it may be", time.Minute, info, listingMaxAge - 1, true, true},
+		{"too old", time.Minute, info, listingMaxAge, false, true},
+		{"changed since", time.Minute, later, 0, false, true},
+		{"in the tick of the change", timestampTick - 1, info, 0, true, false},
+		{"in the next tick", timestampTick, info, 0, true, true},
+		{"before the change, by a clock that is slow", -time.Second, info, 0, true, false},
+		{"listed in the future", time.Minute, info, -1, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := &keptListing{info: info, listed: changed.Add(c.listed)}
+			require.Equal(t, c.current, k.current(c.info, k.listed.Add(c.age)))
+			require.Equal(t, c.settled, k.settled())
+		})
+	}
+}
+
+// TestCovering: the rewrites of a segment are found among any others.
+func TestCovering(t *testing.T) {
+	var names []string
+	runs := []rewriteRun{{1, 9, 1}, {1, 3, 1}, {4, 9, 1}, {5, 5, 1}, {1, 9, 3}, {12, 12, 1}, {20, 30, 2}, {25, 26, 1}}
+	for _, run := range runs {
+		names = append(names, run.name())
+	}
+	l, err := list(memWith(t, map[string][]byte{}), queueDir)
+	require.NoError(t, err)
+	require.Empty(t, l.covering(1))
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name] = nil
+	}
+	l, err = list(memWith(t, files), queueDir)
+	require.NoError(t, err)
+	for n := SegmentID(1); n < 40; n++ {
+		var want []rewriteRun
+		for _, run := range runs {
+			if run.covers(n) {
+				want = append(want, run)
+			}
+		}
+		got := l.covering(n)
+		require.ElementsMatch(t, want, got, "segment %d", n)
+		require.True(t, slices.IsSortedFunc(got, func(a, b rewriteRun) int { return int(b.generation) - int(a.generation) }))
+	}
+}
+
+// BenchmarkFetchManySegments fetches 20,000 documents of 4 KiB, each in a block of its
+// own, in random order from mapped files. They lie in more or fewer segments. 20,000
+// segments are more than the cache holds.
+func BenchmarkFetchManySegments(b *testing.B) {
+	const documents = 20_000
+	for _, segments := range []int{1_000, 10_000, 20_000} {
+		b.Run(fmt.Sprintf("segments=%d", segments), func(b *testing.B) {
+			mem := newMem(b)
+			opts := testOptions(mem)
+			opts.BlockBytes = 1
+			w := openWriter(b, opts)
+			items := make([]item, documents)
+			for i := range items {
+				items[i] = item{id: fmt.Sprint(i), document: fmt.Sprintf("%4096d", i)}
+				items[i].put(b, w)
+				if (i+1)%(documents/segments) == 0 {
+					require.NoError(b, w.Seal())
+				}
+			}
+			dir := b.TempDir()
+			names, err := mem.List(queueDir)
+			require.NoError(b, err)
+			for _, name := range names {
+				content, err := vfs.ReadFile(mem, filepath.Join(queueDir, name))
+				require.NoError(b, err)
+				require.NoError(b, os.WriteFile(filepath.Join(dir, name), content, 0o666))
+			}
+			r, err := OpenReader(dir, nil)
+			require.NoError(b, err)
+			defer r.Close()
+			requireDocuments(b, r, items)
+			dst := make([]byte, 0, 8<<10)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				it := &items[n*7919%documents]
+				if dst, err = r.Document(dst[:0], it.at); err != nil || string(dst) != it.document {
+					b.Fatal(err)
+				}
+				n++
+			}
+			b.ReportMetric(float64(len(r.files.mu.ring)), "files")
+		})
+	}
+}
