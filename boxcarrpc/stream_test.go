@@ -90,7 +90,7 @@ func streams(ctx context.Context, method string, s *ServerStream) error {
 		}
 		fallthrough
 	case "unwell":
-		return &Error{Code: CodeUnavailable, Message: "not today"}
+		return NotProcessed(errors.New("not today"))
 	}
 	<-ctx.Done() // "wait"
 	return ctx.Err()
