@@ -159,8 +159,8 @@ func contextError(ctx context.Context, processed bool) error {
 	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
 }
 
-// noServer is the error of who has waited for a first slot until ctx ended. It says
-// what is wrong with one of the servers, if anything is known.
+// noServer is the error of a call that has waited for a first slot until ctx ended.
+// It says what is wrong with one of the servers or with their source, if known.
 func (p *Pool) noServer(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,6 +168,9 @@ func (p *Pool) noServer(ctx context.Context) error {
 		if peer != nil && peer.failure != nil {
 			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // no cause of this error
 		}
+	}
+	if p.mu.sourceFailure != nil {
+		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), p.mu.sourceFailure.Error())
 	}
 	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
 }
