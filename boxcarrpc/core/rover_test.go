@@ -127,6 +127,37 @@ func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 	}
 }
 
+// A ladder filled by uniform picks holds no slot of some servers and three of others.
+// The rover asked all alike, more and more rarely, so that a server could get no
+// request for minutes. Now each question of a full ladder finds such a server.
+func TestNoServerStaysUnusedWhileOthersHaveSeveralSlots(t *testing.T) {
+	rng := testseed.PCG(t)
+	for range 300 {
+		servers := 2 + int(uniform(rng, 40))
+		f := newFleet(t, servers, 1, servers+int(uniform(rng, uint64(servers))), rng)
+		f.trust()
+		c := f.all[0]
+		for !c.ladder.Full() {
+			f.turn(c)
+		}
+		unused := func() (n int) {
+			for s := range servers {
+				if c.ladder.Peer(int32(s)).Held == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		full := f.now
+		for left := unused(); left > 0; left-- {
+			require.Equal(t, left, unused())
+			f.turn(c)
+		}
+		require.Zero(t, unused())
+		require.LessOrEqual(t, f.now-full, int64(servers*2*swapRest))
+	}
+}
+
 func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))
