@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,7 @@ func TestHandlerErrors(t *testing.T) {
 		{context.DeadlineExceeded, CodeDeadlineExceeded, "context deadline exceeded", true, context.DeadlineExceeded},
 		{context.Canceled, CodeCanceled, "context canceled", true, context.Canceled},
 		{&Error{Code: 77, Message: "of another world"}, 77, "of another world", true, nil},
+		{&Error{Code: CodeInternal, Message: "a" + strings.Repeat("ä", MaxMessageBytes)}, CodeInternal, "a" + strings.Repeat("ä", MaxMessageBytes/2-1), true, nil},
 		{&Error{Code: CodeInternal, Message: string(make([]byte, 1<<20))}, CodeInternal, string(make([]byte, MaxMessageBytes)), true, nil},
 	} {
 		answer = c.answer

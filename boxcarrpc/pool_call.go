@@ -58,6 +58,9 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		return dst, false, tooLongForServer(lane.transport, len(c.request))
 	}
 	deadline, limited := ctx.Deadline()
+	if limited {
+		deadline = monotonic(deadline)
+	}
 	// A hedged call is to hear of the other's answer at once.
 	alone := c.hedge == nil && (!limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline)
 	c.info.attempt(lane)
@@ -84,6 +87,17 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
 	return p.conclude(ctx, lane, c.rule.Idempotent, dst)
+}
+
+// monotonic returns a deadline that can be compared with the pool's start. One
+// without a monotonic clock reading, as of a parsed time, is one of the wall clock,
+// which may have been set since the pool started.
+func monotonic(deadline time.Time) time.Time {
+	if deadline != deadline.Round(0) {
+		return deadline
+	}
+	now := time.Now()
+	return now.Add(deadline.Sub(now))
 }
 
 func tooLongForServer(t *transport, n int) error {

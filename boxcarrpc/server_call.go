@@ -249,7 +249,7 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 	if panicked {
 		flags |= wire.FlagSlotLost
 	}
-	return wire.Response{Code: uint32(code)}, flags, []byte(message[:min(len(message), MaxMessageBytes)])
+	return wire.Response{Code: uint32(code)}, flags, []byte(wire.Cut(message, MaxMessageBytes))
 }
 
 // describe puts a handler's error into the terms of the wire.

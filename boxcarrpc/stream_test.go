@@ -247,6 +247,24 @@ func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 	quiet(t, s, p)
 }
 
+// The rest of a message that was too long was taken for a message.
+func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
+	var s stream
+	s.init(new(outbox), 0, 1, 100)
+	s.ctx = t.Context()
+	for _, p := range []struct {
+		size int
+		more bool
+	}{{60, true}, {60, true}, {3, false}, {4, false}} {
+		require.NoError(t, s.takeMessage(make([]byte, p.size), p.more))
+	}
+	for range 3 {
+		message, err := s.receive([]byte("kept"))
+		require.Equal(t, CodeResourceExhausted, CodeOf(err))
+		require.Equal(t, "kept", string(message))
+	}
+}
+
 // A stream holds no slot: a pool of one slot makes calls beside many streams.
 func TestStreamsTakeNoSlot(t *testing.T) {
 	s, p := streamPool(t, &ServerOptions{MaxStreams: 3}, &PoolOptions{Size: 1, MaxStreams: 4})

@@ -158,6 +158,30 @@ func TestNoServerStaysUnusedWhileOthersHaveSeveralSlots(t *testing.T) {
 	}
 }
 
+// A server that gives one number many times would draw the requests of all others.
+func TestANumberIsTakenOncePerServer(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := NewLadder(8, make([]Slot, 9), make([]Peer, 2))
+	l.Join(0, 0, rng)
+	l.Join(0, 1, rng)
+	grant := func(peer, number int32) bool {
+		_, _, _, ok := l.Grant(peer, number)
+		return ok
+	}
+	require.True(t, grant(0, 0))
+	require.False(t, grant(0, 0))
+	require.True(t, grant(1, 0))
+	require.True(t, grant(0, 1))
+	entry, ok := l.Acquire(0, rng)
+	require.True(t, ok)
+	require.False(t, l.Retire(entry), "it is busy")
+	number, peer, _, _, _ := l.Slot(entry)
+	require.False(t, grant(peer, number), "the server still has it given out")
+	require.True(t, l.Release(0, entry, Success, rng))
+	require.True(t, grant(peer, number))
+	require.Equal(t, 3, l.Held())
+}
+
 func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))

@@ -236,6 +236,16 @@ func TestBadTargetsAndOptions(t *testing.T) {
 	}
 }
 
+// An empty name of a file, as of a variable that is not set, must not turn the
+// encryption off.
+func TestAnEmptyKeyFileIsAnError(t *testing.T) {
+	for _, target := range []string{"gossip://127.0.0.1:1?key-file=", "gossip://127.0.0.1:1?bind=&key-file=x"} {
+		_, err := Join(target, nil)
+		require.ErrorContains(t, err, "is empty")
+		require.ErrorContains(t, Check(target), "is empty")
+	}
+}
+
 // A member with a number that no server may have, as a process without the key of the
 // cluster can say, costs the others nothing.
 func TestAMemberWithANumberThatIsTooHigh(t *testing.T) {
