@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestHandlerErrors(t *testing.T) {
 	s := serve(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		return append(dst, "ignored"...), answer
 	}, nil)
-	p := newPool(t, &PoolOptions{Size: 2}, s.address)
+	p := newPool(t, &PoolOptions{Size: 2, MaxRetries: -1}, s.address)
 	for _, c := range []struct {
 		answer    error
 		code      Code
@@ -89,12 +90,17 @@ func TestHandlerErrors(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &Error{Code: CodeAborted}), CodeAborted, "", true, nil},
 		{errors.New("disk on fire"), CodeUnknown, "disk on fire", true, nil},
 		{&Error{Code: CodeOK}, CodeUnknown, "", true, nil},
-		{&Error{Code: CodeUnavailable, Message: "later", Processed: true}, CodeUnavailable, "later", true, nil},
-		{&Error{Code: CodeUnavailable, Message: "elsewhere"}, CodeUnavailable, "elsewhere", false, nil},
-		{&Error{Code: CodeResourceExhausted}, CodeResourceExhausted, "", false, nil},
+		{&Error{Code: CodeUnavailable, Message: "not marked"}, CodeUnavailable, "not marked", true, nil},
+		{fmt.Errorf("asking the next: %w", ErrPoolBusy), CodeResourceExhausted, "all slots of the pool are busy", true, nil},
+		{NotProcessed(&Error{Code: CodeUnavailable, Message: "elsewhere"}), CodeUnavailable, "elsewhere", false, nil},
+		{NotProcessed(&Error{Code: CodeResourceExhausted}), CodeResourceExhausted, "", false, nil},
+		{NotProcessed(&Error{Code: CodeNotFound, Message: "not here"}), CodeUnavailable, "not here", false, nil},
+		{NotProcessed(errors.New("starting")), CodeUnavailable, "starting", false, nil},
+		{fmt.Errorf("later: %w", NotProcessed(errors.New("starting"))), CodeUnknown, "later: starting", true, nil},
 		{context.DeadlineExceeded, CodeDeadlineExceeded, "context deadline exceeded", true, context.DeadlineExceeded},
 		{context.Canceled, CodeCanceled, "context canceled", true, context.Canceled},
 		{&Error{Code: 77, Message: "of another world"}, 77, "of another world", true, nil},
+		{&Error{Code: CodeInternal, Message: "a" + strings.Repeat("ä", MaxMessageBytes)}, CodeInternal, "a" + strings.Repeat("ä", MaxMessageBytes/2-1), true, nil},
 		{&Error{Code: CodeInternal, Message: string(make([]byte, 1<<20))}, CodeInternal, string(make([]byte, MaxMessageBytes)), true, nil},
 	} {
 		answer = c.answer

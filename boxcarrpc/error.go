@@ -57,18 +57,17 @@ func (c Code) blamesServer() bool {
 	return false
 }
 
-// mayBeUnprocessed reports whether a handler can say with this code that it has
-// not begun with a request. Any other code is an answer, whatever the Processed
-// field of a handler's Error holds.
+// mayBeUnprocessed reports whether an answer with this code can mean that no
+// handler has begun with the request.
 func (c Code) mayBeUnprocessed() bool {
 	return c == CodeUnavailable || c == CodeResourceExhausted
 }
 
 // An Error is how a call failed.
 //
-// A handler returns one to choose the code. With CodeUnavailable or
-// CodeResourceExhausted and Processed false it says that it has not begun with
-// the request: the client then asks another server, whatever the method.
+// A handler returns one to choose the code and the message. The Processed field
+// of a handler's error has no effect: the error may come from a call that the
+// handler made after it had changed something. See [NotProcessed].
 //
 // Call returns one for every failure of a call that it accepted; errors.As
 // finds it. An Error of CodeDeadlineExceeded matches context.DeadlineExceeded
@@ -77,7 +76,7 @@ type Error struct {
 	Code    Code
 	Message string
 	// Processed is false only when it is certain that no handler has acted on
-	// the request, so that it may be sent again whatever it does.
+	// the request, so that it may be sent again whatever it does. Call sets it.
 	Processed bool
 
 	cause error
@@ -107,6 +106,28 @@ func (e *Error) Is(target error) bool {
 		return target == context.Canceled
 	}
 	return false
+}
+
+// NotProcessed marks the error of a handler that has not acted on its request.
+// The client then sends the request to another server, whatever the method. The
+// code is that of err if it is CodeResourceExhausted, and CodeUnavailable
+// otherwise; the message is that of err.
+//
+// The mark counts only on the error that the handler itself returns. An error
+// that wraps a marked one is not marked, and neither is an error of Call: a
+// server further down cannot speak for this one.
+func NotProcessed(err error) error { return &notProcessedError{err} }
+
+type notProcessedError struct{ cause error }
+
+func (e *notProcessedError) Error() string { return e.cause.Error() }
+func (e *notProcessedError) Unwrap() error { return e.cause }
+
+// IsNotProcessed reports whether err is a result of [NotProcessed]. It does not
+// look at the errors that err wraps.
+func IsNotProcessed(err error) bool {
+	_, ok := err.(*notProcessedError) //nolint:errorlint // the mark of a wrapped error does not count
+	return ok
 }
 
 // CodeOf returns the code of an error of this package, of a context's error,

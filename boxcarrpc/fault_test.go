@@ -126,7 +126,7 @@ func TestARefusedRequestGoesElsewhereAndTheSlotIsKept(t *testing.T) {
 	var refused atomic.Int32
 	refuses := serve(t, func(context.Context, string, []byte, []byte) ([]byte, error) {
 		refused.Add(1)
-		return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+		return nil, NotProcessed(errors.New("not here"))
 	}, nil)
 	works := serve(t, echo, nil)
 	p := newPool(t, &PoolOptions{Size: 4}, refuses.address, works.address)
@@ -148,7 +148,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	for range 6 {
 		addresses = append(addresses, serve(t, func(context.Context, string, []byte, []byte) ([]byte, error) {
 			handled.Add(1)
-			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+			return nil, NotProcessed(errors.New("not here"))
 		}, nil).address)
 	}
 	p := newPool(t, &PoolOptions{Size: 12, MaxRetries: 2}, addresses...)
@@ -469,7 +469,7 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 		var refused atomic.Int32
 		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {
 			refused.Add(1)
-			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+			return nil, NotProcessed(errors.New("not here"))
 		}, nil)
 		dial := func(ctx context.Context, address string) (net.Conn, error) {
 			if address == "busy" {
@@ -517,7 +517,7 @@ func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
 		works, refuses := newPipes(), newPipes()
 		serveOn(t, works, echo, nil)
 		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {
-			return nil, &Error{Code: CodeUnavailable, Message: "not here"}
+			return nil, NotProcessed(errors.New("not here"))
 		}, nil)
 		dial := func(ctx context.Context, address string) (net.Conn, error) {
 			if address == "refuses" {

@@ -126,7 +126,10 @@ func TestAHedgedCallThatFailsSaysWhatMayHaveBeen(t *testing.T) {
 	handler := func(server int) Handler {
 		return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 			time.Sleep(2 * hedgeAfter)
-			return dst, &Error{Code: CodeUnavailable, Processed: server == 0}
+			if server == 0 {
+				return dst, &Error{Code: CodeUnavailable}
+			}
+			return dst, NotProcessed(&Error{Code: CodeUnavailable})
 		}
 	}
 	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {

@@ -389,5 +389,5 @@ func defaultName() string {
 		host = "unknown"
 	}
 	name := host + "/" + filepath.Base(os.Args[0])
-	return name[:min(len(name), wire.MaxNameBytes)]
+	return wire.Cut(name, wire.MaxNameBytes)
 }

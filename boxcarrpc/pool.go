@@ -47,12 +47,14 @@ type Pool struct {
 		vacant  []int32     // indexes that are free again
 		left    []*poolPeer // servers that left the set and are not yet forgotten
 		subset  *poolSubset // nil: the pool uses every server
-		open    []*transport
-		entries []*clientLane // by the ladder's entry
-		waiters []*waiter
-		chooser *chooser      // nil: the ladder's own order
-		ready   chan struct{} // closed while a slot is held
-		linked  chan struct{} // closed with the next connection
+		// Of the last Watch or snapshot, nil after a good one.
+		sourceFailure error
+		open          []*transport
+		entries       []*clientLane // by the ladder's entry
+		waiters       []*waiter
+		chooser       *chooser      // nil: the ladder's own order
+		ready         chan struct{} // closed while a slot is held
+		linked        chan struct{} // closed with the next connection
 
 		wake *time.Timer // the rover's
 		tick *time.Timer // the watch over silence

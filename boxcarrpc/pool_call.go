@@ -58,6 +58,9 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		return dst, false, tooLongForServer(lane.transport, len(c.request))
 	}
 	deadline, limited := ctx.Deadline()
+	if limited {
+		deadline = monotonic(deadline)
+	}
 	// A hedged call is to hear of the other's answer at once.
 	alone := c.hedge == nil && (!limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline)
 	c.info.attempt(lane)
@@ -84,6 +87,17 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
 	return p.conclude(ctx, lane, c.rule.Idempotent, dst)
+}
+
+// monotonic returns a deadline that can be compared with the pool's start. One
+// without a monotonic clock reading, as of a parsed time, is one of the wall clock,
+// which may have been set since the pool started.
+func monotonic(deadline time.Time) time.Time {
+	if deadline != deadline.Round(0) {
+		return deadline
+	}
+	now := time.Now()
+	return now.Add(deadline.Sub(now))
 }
 
 func tooLongForServer(t *transport, n int) error {
@@ -159,8 +173,8 @@ func contextError(ctx context.Context, processed bool) error {
 	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
 }
 
-// noServer is the error of who has waited for a first slot until ctx ended. It says
-// what is wrong with one of the servers, if anything is known.
+// noServer is the error of a call that has waited for a first slot until ctx ended.
+// It says what is wrong with one of the servers or with their source, if known.
 func (p *Pool) noServer(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,6 +182,9 @@ func (p *Pool) noServer(ctx context.Context) error {
 		if peer != nil && peer.failure != nil {
 			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // no cause of this error
 		}
+	}
+	if p.mu.sourceFailure != nil {
+		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), p.mu.sourceFailure.Error())
 	}
 	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
 }

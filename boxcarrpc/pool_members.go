@@ -20,6 +20,9 @@ func (p *Pool) watch(d discovery.Source) {
 		if p.ctx.Err() != nil {
 			return
 		}
+		p.mu.Lock()
+		p.mu.sourceFailure = err
+		p.mu.Unlock()
 		p.options.Logger.Warn("the source of servers ended", "error", err, "retry_in", sourcePause)
 		select {
 		case <-time.After(sourcePause):
@@ -35,8 +38,13 @@ func (p *Pool) update(s discovery.Snapshot) {
 	if p.mu.closed {
 		return
 	}
+	p.mu.sourceFailure = nil
 	if subset := p.mu.subset; subset != nil {
-		subset.follow(s)
+		if err := subset.follow(s); err != nil {
+			p.mu.sourceFailure = err
+			p.options.Logger.Error("the set of servers is rejected, the last one stays", "error", err)
+			return
+		}
 		p.adopt(subset.choose())
 	} else {
 		p.adopt(s.Servers, nil)

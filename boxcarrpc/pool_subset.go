@@ -34,8 +34,18 @@ func newPoolSubset(o PoolOptions, seed uint64) *poolSubset {
 	return &poolSubset{core: core.NewSubset(algorithm, o.SubsetSize, key)}
 }
 
-// follow takes what the source tells.
-func (s *poolSubset) follow(snapshot discovery.Snapshot) {
+// follow takes a snapshot of the source. It rejects one with so many holes that the
+// choice would take long: the pool's lock is held.
+func (s *poolSubset) follow(snapshot discovery.Snapshot) error {
+	if limit := discovery.Limit(len(snapshot.Servers)); snapshot.Numbers > limit {
+		highest := discovery.Server{Number: snapshot.Numbers - 1, Address: "no server"}
+		for _, server := range snapshot.Servers {
+			if server.Number >= highest.Number {
+				highest = server
+			}
+		}
+		return &discovery.NumberError{Source: "number given for " + highest.Address, Number: highest.Number, Limit: limit}
+	}
 	s.snapshot, s.places = snapshot, nil
 	for place, server := range snapshot.Servers {
 		if server.Number != place && s.places == nil {
@@ -48,6 +58,7 @@ func (s *poolSubset) follow(snapshot discovery.Snapshot) {
 			s.places[server.Number] = place
 		}
 	}
+	return nil
 }
 
 // place finds a server by its number.

@@ -323,6 +323,39 @@ func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 	}
 }
 
+// A source that gives one server the number 100,000 made each choice take eleven
+// seconds under the pool's lock. The set is rejected and the last one stays.
+func TestASetOfServersWithLargeGapsIsRejected(t *testing.T) {
+	sparse := discovery.Snapshot{Numbers: 100_001, Self: -1, Servers: []discovery.Server{
+		{Number: 0, Address: "be-0:7070"}, {Number: 100_000, Address: "be-100000:7070"},
+	}}
+	o, err := (&PoolOptions{SubsetSize: 20}).withDefaults()
+	require.NoError(t, err)
+	s := newPoolSubset(o, 1)
+	require.NoError(t, s.follow(numbered(3, 100)))
+	var tooHigh *discovery.NumberError
+	require.ErrorAs(t, s.follow(sparse), &tooHigh)
+	require.Equal(t, discovery.NumberError{Source: "number given for be-100000:7070", Number: 100_000, Limit: discovery.Limit(2)}, *tooHigh)
+	own, _ := s.choose()
+	require.Len(t, own, 20, "of the last set")
+
+	p := newPoolOf(t, &PoolOptions{SubsetSize: 20}, fixedSource(sparse))
+	until(t, "the set is rejected", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.mu.sourceFailure != nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = p.Call(ctx, "m", nil, nil)
+	require.ErrorContains(t, err, "be-100000:7070")
+}
+
+// A fixedSource reports one snapshot.
+type fixedSource discovery.Snapshot
+
+func (s fixedSource) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	update(discovery.Snapshot(s))
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func TestSubsetOptions(t *testing.T) {
 	o, err := (&PoolOptions{Subset: mustByName(t, "random")}).withDefaults()
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 	refuse := func(int) Handler {
 		return func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 			time.Sleep(time.Millisecond)
-			return dst, &Error{Code: CodeUnavailable, Message: "not here"}
+			return dst, NotProcessed(errors.New("not here"))
 		}
 	}
 	inTown(t, 4, refuse, nil, func(t *testing.T, w *town) {
@@ -56,7 +57,7 @@ func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 			if server == 0 {
 				return g.handler(ctx, method, request, dst)
 			}
-			return dst, &Error{Code: CodeUnavailable, Message: "not here"}
+			return dst, NotProcessed(errors.New("not here"))
 		}
 	}
 	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
@@ -99,7 +100,7 @@ func TestAFailedRetryDoesNotHideThatTheFirstAttemptMayHaveBeenProcessed(t *testi
 		first := false
 		once.Do(func() { first = true })
 		if !first {
-			return dst, &Error{Code: CodeUnavailable, Message: "not begun"}
+			return dst, NotProcessed(errors.New("not begun"))
 		}
 		go func() {
 			s.mu.Lock()

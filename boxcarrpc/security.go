@@ -147,7 +147,7 @@ func authorizedStream(allow func(context.Context, string) error, next StreamHand
 // denied gives an error of the hook a code, if it has none.
 func denied(err error) error {
 	var e *Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) || IsNotProcessed(err) {
 		return err
 	}
 	return &Error{Code: CodePermissionDenied, Message: err.Error(), Processed: true}

@@ -249,26 +249,29 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 	if panicked {
 		flags |= wire.FlagSlotLost
 	}
-	return wire.Response{Code: uint32(code)}, flags, []byte(message[:min(len(message), MaxMessageBytes)])
+	return wire.Response{Code: uint32(code)}, flags, []byte(wire.Cut(message, MaxMessageBytes))
 }
 
 // describe puts a handler's error into the terms of the wire.
 func describe(err error) (code Code, message string, processed bool) {
-	var e *Error
-	if !errors.As(err, &e) {
-		if code = CodeOf(err); code == CodeOK {
-			code = CodeUnknown
-		}
-		return code, err.Error(), true
-	}
-	code, message = e.Code, e.Message
+	code, message = CodeOf(err), err.Error()
 	if code == CodeOK {
 		code = CodeUnknown // an error is not a success
 	}
-	if message == "" && e.cause != nil {
-		message = e.cause.Error()
+	var e *Error
+	if errors.As(err, &e) {
+		message = e.Message
+		if message == "" && e.cause != nil {
+			message = e.cause.Error()
+		}
 	}
-	return code, message, e.Processed || !code.mayBeUnprocessed()
+	if !IsNotProcessed(err) {
+		return code, message, true
+	}
+	if !code.mayBeUnprocessed() {
+		code = CodeUnavailable
+	}
+	return code, message, false
 }
 
 // protect calls the handler and turns a panic into an error.

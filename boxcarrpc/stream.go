@@ -43,6 +43,7 @@ type stream struct {
 		ended   bool   // the peer sends no more messages
 		over    bool   // nothing is sent any more
 		failure error  // why it is over; nil if it ended well
+		tooLong bool   // a message was; nothing is received after it, since its rest would look like another
 	}
 }
 
@@ -151,7 +152,7 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 	s.mu.Lock()
 	for s.mu.next < len(s.mu.pieces) && !done {
 		p := s.mu.pieces[s.mu.next]
-		if len(dst)-before+p.size > s.maxMessage {
+		if s.mu.tooLong = s.mu.tooLong || len(dst)-before+p.size > s.maxMessage; s.mu.tooLong {
 			s.mu.Unlock()
 			return dst, false, &Error{
 				Code:      CodeResourceExhausted,

@@ -259,7 +259,7 @@ func (s *ServerStream) end(err error) {
 	if err != nil {
 		c.server.counts.errors.Add(1)
 		code, message, processed := describe(err)
-		status.Code, status.Message = uint32(code), message[:min(len(message), wire.MaxStatusBytes)]
+		status.Code, status.Message = uint32(code), wire.Cut(message, wire.MaxStatusBytes)
 		if !processed {
 			flags = 0
 		}

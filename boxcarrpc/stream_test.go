@@ -90,7 +90,7 @@ func streams(ctx context.Context, method string, s *ServerStream) error {
 		}
 		fallthrough
 	case "unwell":
-		return &Error{Code: CodeUnavailable, Message: "not today"}
+		return NotProcessed(errors.New("not today"))
 	}
 	<-ctx.Done() // "wait"
 	return ctx.Err()
@@ -245,6 +245,24 @@ func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.True(t, e.Processed)
 	quiet(t, s, p)
+}
+
+// The rest of a message that was too long was taken for a message.
+func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
+	var s stream
+	s.init(new(outbox), 0, 1, 100)
+	s.ctx = t.Context()
+	for _, p := range []struct {
+		size int
+		more bool
+	}{{60, true}, {60, true}, {3, false}, {4, false}} {
+		require.NoError(t, s.takeMessage(make([]byte, p.size), p.more))
+	}
+	for range 3 {
+		message, err := s.receive([]byte("kept"))
+		require.Equal(t, CodeResourceExhausted, CodeOf(err))
+		require.Equal(t, "kept", string(message))
+	}
 }
 
 // A stream holds no slot: a pool of one slot makes calls beside many streams.

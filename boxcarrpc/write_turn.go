@@ -148,7 +148,8 @@ func (o *outbox) next() ([]byte, error) {
 	return o.sealer.seal(o.tls, batch)
 }
 
-// count notes that n bytes of a batch have reached the kernel.
+// count notes that n bytes of a batch may have reached the kernel; a negative n takes
+// back what it has not taken.
 func (o *outbox) count(n int) {
 	if o.sealer == nil {
 		o.written.Add(uint64(n))
@@ -210,8 +211,11 @@ func (o *outbox) writeNow(batch []byte) (rest []byte, err error) {
 	if o.socket == nil {
 		return batch, nil
 	}
+	o.count(len(batch)) // before the call: the connection may end while the kernel has some of it
 	n, err := o.socket.write(batch)
-	o.count(n)
+	if n < len(batch) {
+		o.count(n - len(batch))
+	}
 	return batch[n:], err
 }
 

@@ -28,6 +28,11 @@ func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.Serve
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	if opts == nil {
+		opts = &boxcarrpc.ServerOptions{}
+	}
+	// Clients and servers of many tests share the processors.
+	opts.HandshakeTimeout, opts.WriteTimeout = patience, patience
 	server := boxcarrpc.NewServer(handler, opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -43,7 +48,9 @@ func dial(t testing.TB, addresses ...string) *Client {
 	t.Helper()
 	pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
 		Size: 8, Methods: IdempotentMethods(),
-		RetryRatio: 3, // some servers here are made to be of no use for most calls
+		RetryRatio: 3, // some servers here refuse most calls on purpose
+		// A silent connection costs a pool of one server all its slots, and the call fails.
+		DialTimeout: patience, SilenceTimeout: patience,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { pool.Close() })

@@ -27,7 +27,7 @@ func TestDocuments(t *testing.T) {
 	assert.Equal(t, codes.NotFound, status.Code(err))
 }
 
-// That another server may answer survives the way through gRPC's types.
+// The mark "not processed" survives the conversion to gRPC's types and back.
 func TestDocumentsUnavailable(t *testing.T) {
 	d := Documents(func(context.Context, string, []byte, []byte) ([]byte, error) { return nil, callError(ErrUnavailable) })
 	services := boxcargrpc.NewServices(nil)
@@ -36,7 +36,7 @@ func TestDocumentsUnavailable(t *testing.T) {
 	var failed *boxcarrpc.Error
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, boxcarrpc.CodeUnavailable, failed.Code)
-	assert.False(t, failed.Processed)
+	assert.True(t, boxcarrpc.IsNotProcessed(err))
 	assert.Equal(t, ErrUnavailable.Error(), failed.Message)
 	_, err = d.Get(t.Context(), new(docservicepb.GetRequest))
 	assert.Equal(t, codes.Unavailable, status.Code(err), "on a server of grpc-go")

@@ -321,13 +321,13 @@ func (a Answer) status() docservicepb.Status {
 	return docservicepb.Status_STATUS_ERROR
 }
 
-// callError is the failure of a call. What another server may answer is marked
-// as not processed, so that the pool asks it.
+// callError is the failure of a call. An error of this server alone is marked as
+// not processed, so that the pool asks another server.
 func callError(err error) error {
 	code := boxcarrpc.CodeInternal
 	switch {
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed):
-		return &boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()}
+		return boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()})
 	case errors.Is(err, context.Canceled):
 		code = boxcarrpc.CodeCanceled
 	case errors.Is(err, context.DeadlineExceeded):

@@ -6,8 +6,11 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc"
 )
@@ -44,8 +47,8 @@ type client struct {
 // NewClient returns a connection for generated stubs whose calls go over the
 // pool; opts may be nil. It never connects by itself: its state is idle for ever,
 // and the pool's [boxcarrpc.Pool.WaitReady] tells what a program may want to know.
-// Closing it ends a goroutine; the pool remains its owner's. It is safe for
-// concurrent use.
+// Calls that begin after its Close fail with CANCELED, as gRPC's do; the pool stays
+// open. It is safe for concurrent use.
 //
 // The pool's options decide what gRPC's service config does elsewhere: which
 // methods may be sent again ([Methods] reads that from the services'
@@ -79,4 +82,12 @@ func NewClient(pool *boxcarrpc.Pool, opts *ClientOptions) (*grpc.ClientConn, err
 // noDialing answers a Connect that nobody needs.
 func noDialing(context.Context, string) (net.Conn, error) {
 	return nil, errors.New("boxcargrpc: the connection is of no use: calls go over a pool")
+}
+
+// checkOpen returns an error if the connection has been closed.
+func checkOpen(cc *grpc.ClientConn) error {
+	if cc.GetState() == connectivity.Shutdown {
+		return status.Error(codes.Canceled, "boxcargrpc: the client connection is closed")
+	}
+	return nil
 }

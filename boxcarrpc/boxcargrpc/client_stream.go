@@ -39,7 +39,11 @@ type clientStream struct {
 }
 
 // newStream opens a stream; it is an interceptor that calls no other.
-func (c *client) newStream(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string, _ grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *client) newStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, _ grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := checkOpen(cc); err != nil {
+		(&result{}).tell(opts, err)
+		return nil, err
+	}
 	s, err := c.open(ctx, desc, method, opts)
 	if err != nil {
 		(&result{}).tell(opts, err)

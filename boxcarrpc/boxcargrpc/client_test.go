@@ -79,3 +79,14 @@ func TestMethods(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]boxcarrpc.Method{"/a.b.S/Read": {Idempotent: true}, "/a.b.S/Set": {Idempotent: true}}, boxcargrpc.Methods(file))
 }
+
+func TestCallsOfAClosedConnectionAreCanceled(t *testing.T) {
+	conn := overBoxcar(t, setup{service: &scripted{unary: echoUnary}})
+	client := testgrpc.NewTestServiceClient(conn)
+	require.Equal(t, "", received(client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))))
+	require.NoError(t, conn.Close())
+	_, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))
+	require.Equal(t, codes.Canceled, status.Code(err))
+	_, err = client.FullDuplexCall(soon(t))
+	require.Equal(t, codes.Canceled, status.Code(err))
+}

@@ -14,9 +14,12 @@ import (
 )
 
 // invoke makes a unary call; it is an interceptor that calls no other.
-func (c *client) invoke(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (c *client) invoke(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, _ grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var r result
-	err := c.unary(ctx, method, request, reply, opts, &r)
+	err := checkOpen(cc)
+	if err == nil {
+		err = c.unary(ctx, method, request, reply, opts, &r)
+	}
 	r.tell(opts, err)
 	return err
 }

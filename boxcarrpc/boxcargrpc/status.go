@@ -48,7 +48,7 @@ func callFailed(ctx context.Context, err error, trailer boxcarrpc.Metadata) erro
 	return &callError{s, err}
 }
 
-// messageOf is what an error of Boxcar says beside its code.
+// messageOf is the text of an error of Boxcar without its code.
 func messageOf(err error) string {
 	e, ok := err.(*boxcarrpc.Error) //nolint:errorlint // what wraps one has its own text
 	if !ok {
@@ -64,11 +64,12 @@ func messageOf(err error) string {
 	}
 }
 
-// NotProcessed is what a handler returns if it has not begun with its request and
-// any other server may do so: err with the code UNAVAILABLE or RESOURCE_EXHAUSTED.
-// The client's pool then asks the next one, whatever the method. That an error has
-// one of these codes does not tell it: it may come from a call that the handler
-// itself made. Through gRPC it is err.
+// NotProcessed marks the error of a handler that has not acted on its request, as
+// [boxcarrpc.NotProcessed] does: the client's pool sends the request to another
+// server, whatever the method. The status is that of err, with the code UNAVAILABLE
+// unless that is RESOURCE_EXHAUSTED. A status with one of these codes is not enough,
+// because it may come from a call that the handler made. The mark has no effect
+// over gRPC, or on an error that is wrapped.
 func NotProcessed(err error) error { return &notProcessedError{err} }
 
 type notProcessedError struct{ error }
@@ -77,18 +78,17 @@ func (e *notProcessedError) Unwrap() error              { return e.error }
 func (e *notProcessedError) GRPCStatus() *status.Status { return statusOf(e.error) }
 
 // StatusError is the error of a boxcarrpc.Handler for a handler of gRPC to
-// return: an *Error of boxcarrpc has its code and message, and is [NotProcessed]
-// if it says that it was not. It is nil for nil.
+// return: an *Error of boxcarrpc has its code and message, and a result of
+// [boxcarrpc.NotProcessed] is one of [NotProcessed]. It is nil for nil.
 func StatusError(err error) error {
 	var e *boxcarrpc.Error
-	if !errors.As(err, &e) {
-		return err
+	switch {
+	case boxcarrpc.IsNotProcessed(err):
+		return NotProcessed(StatusError(errors.Unwrap(err)))
+	case errors.As(err, &e):
+		return &callError{statusOf(err), err}
 	}
-	failed := &callError{statusOf(err), err}
-	if !e.Processed && (e.Code == boxcarrpc.CodeUnavailable || e.Code == boxcarrpc.CodeResourceExhausted) {
-		return NotProcessed(failed)
-	}
-	return failed
+	return err
 }
 
 // statusOf is the status that a handler's error stands for, as in gRPC.
@@ -105,12 +105,11 @@ func statusOf(err error) *status.Status {
 
 // answer puts a handler's error into Boxcar's terms. details is the whole status
 // where that says more, nil else.
-func answer(err error) (failure *boxcarrpc.Error, details []byte) {
+func answer(err error) (failure error, details []byte) {
 	s := statusOf(err)
 	failure = &boxcarrpc.Error{Code: boxcarrpc.Code(s.Code()), Message: s.Message(), Processed: true}
-	var n *notProcessedError
-	if errors.As(err, &n) {
-		failure.Processed = false
+	if _, ok := err.(*notProcessedError); ok { //nolint:errorlint // the mark of a wrapped error does not count
+		failure = boxcarrpc.NotProcessed(failure)
 	}
 	if p := s.Proto(); len(p.GetDetails()) > 0 {
 		if b, err := proto.Marshal(p); err == nil {

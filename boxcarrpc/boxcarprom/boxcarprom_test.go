@@ -92,6 +92,19 @@ func handleStream(_ context.Context, method string, _ *boxcarrpc.ServerStream) e
 	return &boxcarrpc.Error{Code: boxcarrpc.CodeNotFound}
 }
 
+// Each name made its own metrics with the label of the other, and every later gather
+// failed.
+func TestMethodNamesThatAreNoUTF8ShareALabel(t *testing.T) {
+	p := newPair(t, &boxcarrpc.ServerOptions{})
+	for _, method := range []string{"\xff", "\xfe", "a\xff", "a?", "?"} {
+		_, err := p.pool.Call(t.Context(), method, nil, nil)
+		require.NoError(t, err)
+	}
+	text := p.scrape(t)
+	require.Contains(t, text, `boxcar_server_handled_total{code="ok",method="?"} 3`)
+	require.Contains(t, text, `boxcar_server_handled_total{code="ok",method="a?"} 2`)
+}
+
 func TestWhatIsShown(t *testing.T) {
 	p := newPair(t, &boxcarrpc.ServerOptions{
 		StreamHandler: handleStream,

@@ -85,7 +85,7 @@ func newCalls(o Options, handled, seconds, slots string) *calls {
 }
 
 func (c *calls) newMethod(name string) *method {
-	m := &method{label: strings.ToValidUTF8(name, "?")}
+	m := &method{label: name}
 	if c.seconds != nil {
 		m.seconds = c.seconds.WithLabelValues(m.label)
 	}
@@ -127,6 +127,8 @@ func (c *calls) method(name string, code boxcarrpc.Code) *method {
 	if m := known[name]; m != nil {
 		return m
 	}
+	// Names that differ in bytes that are no UTF-8 share a label, and so their metrics.
+	name = strings.ToValidUTF8(name, "?")
 	if code == boxcarrpc.CodeUnimplemented || code == boxcarrpc.CodePermissionDenied {
 		return known[otherMethod]
 	}

@@ -403,10 +403,12 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 // decided now, since the ladder may have changed since the bid: if not ok, the
 // caller hands it back. If it replaces another, victim is that entry, else -1;
 // gone says that the victim has left at once and is to be given back, otherwise
-// it will be when it is released.
+// it will be when it is released. A number of which the ladder has the server's slot
+// is not welcome: a server gives each number once, and one that does not would draw
+// more than its share of the requests.
 func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) {
 	victim, ok = l.victimFor(peer)
-	if !ok {
+	if !ok || l.holds(peer, number) {
 		return none, none, false, false
 	}
 	if victim != none {
@@ -435,4 +437,14 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	l.checkAt = 0
 	l.topKnown = false
 	return entry, victim, gone, true
+}
+
+// holds reports whether the ladder has the server's slot with this number.
+func (l *Ladder) holds(peer, number int32) bool {
+	for i := range l.slots {
+		if s := &l.slots[i]; s.state != slotUnused && s.peer == peer && s.number == number {
+			return true
+		}
+	}
+	return false
 }

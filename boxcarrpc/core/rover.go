@@ -224,15 +224,17 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 
 // pick returns a server that may be asked, each as likely as the other,
 // connected or not. On a full ladder a round in which all have declined is
-// followed by the next: so a server that has something to offer is found after as
-// many questions as there are servers, though they come more and more slowly.
+// followed by the next, and a round begins with the servers of which the ladder
+// holds no slot: the others report their lowest free slot with each response, but
+// these can only be asked. So one of them with a lower slot is found before the
+// questions become rare.
 func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.extent == 0 {
 		return none, 0
 	}
 	for range pickAttempt {
 		peer = int32(uniform(rng, uint64(l.extent)))
-		if below, ok := r.fresh(l, peer); ok {
+		if below, ok := r.fresh(l, peer); ok && (l.peers[peer].held == 0 || !l.Full()) {
 			return peer, below
 		}
 	}
@@ -244,16 +246,25 @@ func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// choose looks at every server and returns one that may be asked.
+// choose looks at every server and returns one that may be asked, on a full ladder
+// one of which it holds no slot if there is one.
 func (r *Rover) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
-	count := uint64(0)
+	count, unheld := uint64(0), false
 	for i := range l.peers[:l.extent] {
-		if bid, ok := r.fresh(l, int32(i)); ok {
-			count++
-			if uniform(rng, count) == 0 {
-				peer, below = int32(i), bid
-			}
+		bid, ok := r.fresh(l, int32(i))
+		if !ok {
+			continue
+		}
+		switch first := l.Full() && l.peers[i].held == 0; {
+		case first && !unheld:
+			count, unheld = 0, true
+		case unheld && !first:
+			continue
+		}
+		count++
+		if uniform(rng, count) == 0 {
+			peer, below = int32(i), bid
 		}
 	}
 	return peer, below

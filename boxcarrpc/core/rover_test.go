@@ -127,6 +127,61 @@ func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 	}
 }
 
+// A ladder filled by uniform picks holds no slot of some servers and three of others.
+// The rover asked all alike, more and more rarely, so that a server could get no
+// request for minutes. Now each question of a full ladder finds such a server.
+func TestNoServerStaysUnusedWhileOthersHaveSeveralSlots(t *testing.T) {
+	rng := testseed.PCG(t)
+	for range 300 {
+		servers := 2 + int(uniform(rng, 40))
+		f := newFleet(t, servers, 1, servers+int(uniform(rng, uint64(servers))), rng)
+		f.trust()
+		c := f.all[0]
+		for !c.ladder.Full() {
+			f.turn(c)
+		}
+		unused := func() (n int) {
+			for s := range servers {
+				if c.ladder.Peer(int32(s)).Held == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		full := f.now
+		for left := unused(); left > 0; left-- {
+			require.Equal(t, left, unused())
+			f.turn(c)
+		}
+		require.Zero(t, unused())
+		require.LessOrEqual(t, f.now-full, int64(servers*2*swapRest))
+	}
+}
+
+// A server that gives one number many times would draw the requests of all others.
+func TestANumberIsTakenOncePerServer(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := NewLadder(8, make([]Slot, 9), make([]Peer, 2))
+	l.Join(0, 0, rng)
+	l.Join(0, 1, rng)
+	grant := func(peer, number int32) bool {
+		_, _, _, ok := l.Grant(peer, number)
+		return ok
+	}
+	require.True(t, grant(0, 0))
+	require.False(t, grant(0, 0))
+	require.True(t, grant(1, 0))
+	require.True(t, grant(0, 1))
+	entry, ok := l.Acquire(0, rng)
+	require.True(t, ok)
+	require.False(t, l.Retire(entry), "it is busy")
+	number, peer, _, _, _ := l.Slot(entry)
+	require.False(t, grant(peer, number), "the server still has it given out")
+	require.True(t, l.Release(0, entry, Success, rng))
+	require.True(t, grant(peer, number))
+	require.Equal(t, 3, l.Held())
+}
+
 func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))

@@ -12,8 +12,7 @@ const maxBorrowed = 2
 // A Subset decides which servers of a numbered set a client uses: size of them, as
 // an algorithm chooses them, and while all of these are dead more of them.
 //
-// A number without a server is skipped: the algorithm is asked for as many more as
-// are missing. If it has the prefix property, as all but roundrobin and
+// A number without a server is skipped: the algorithm is asked for more. If it has the prefix property, as all but roundrobin and
 // deterministic have, the others are still those that it would have chosen. A
 // server that is merely down keeps its place: nobody moves because of it, until
 // the whole subset is down. Then the client borrows the next size, and the next
@@ -31,6 +30,7 @@ type Subset struct {
 	self      int // -1 until it is known
 	level     int // times that it has borrowed
 	asked     []int
+	had       []int // sorted
 	chosen    []int
 }
 
@@ -66,26 +66,32 @@ func (s *Subset) Choose(v View) (own, borrowed []int) {
 	return s.chosen[:count:count], s.chosen[count:]
 }
 
-// choose appends to dst the first numbers that have a server and that dst has not
-// already, until it has size of them.
+// choose appends to dst the first numbers that have a server and that dst does not
+// hold yet, until dst has size of them. It doubles the question until the answer is
+// enough, so that all questions together are for less than four times the numbers
+// that the last one needed.
 func (s *Subset) choose(dst []int, v View, size int) []int {
 	algorithm, self := s.algorithm, s.self
 	if self < 0 {
 		algorithm, self = s.anonymous, s.key
 	}
 	had := len(dst)
+	s.had = append(s.had[:0], dst...)
+	slices.Sort(s.had)
 	for ask := min(size, v.Numbers); ; {
 		s.asked = algorithm.Subset(s.asked[:0], self, v.Frontends, v.Numbers, ask)
 		for _, number := range s.asked {
-			if len(dst) < size && v.Exists(number) && !slices.Contains(dst[:had], number) {
+			if len(dst) == size {
+				break
+			}
+			if _, known := slices.BinarySearch(s.had, number); !known && v.Exists(number) {
 				dst = append(dst, number)
 			}
 		}
 		if len(dst) == size || ask >= v.Numbers {
 			return dst
 		}
-		missing := size - len(dst)
-		ask, dst = min(ask+2*missing, v.Numbers), dst[:had]
+		ask, dst = min(2*ask, v.Numbers), dst[:had]
 	}
 }
 

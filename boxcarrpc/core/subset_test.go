@@ -396,6 +396,39 @@ func TestAWelcomeWaitsForRoom(t *testing.T) {
 	require.Len(t, asked, len(replaced))
 }
 
+// A countingAlgorithm adds up how many numbers it was asked for.
+type countingAlgorithm struct {
+	subset.Algorithm
+	asked int
+}
+
+func (a *countingAlgorithm) Subset(dst []int, frontend, frontends, backends, k int) []int {
+	a.asked += min(k, backends)
+	return a.Algorithm.Subset(dst, frontend, frontends, backends, k)
+}
+
+// A few servers, one of which has a very high number, and random sets: the work
+// grows with the highest number, not with its square.
+func TestAChoiceIsLinearInTheHighestNumber(t *testing.T) {
+	rng := testseed.Rand(t)
+	for _, name := range subset.Names() {
+		for range 10 {
+			numbers, size := 1+rng.IntN(20_000), 1+rng.IntN(50)
+			servers := map[int]bool{numbers - 1: true}
+			for range rng.IntN(200) {
+				servers[rng.IntN(numbers)] = true
+			}
+			a := &countingAlgorithm{Algorithm: algorithm(t, name)}
+			s := NewSubset(a, size, 0)
+			s.level = rng.IntN(maxBorrowed + 1)
+			own, borrowed := s.Choose(View{Numbers: numbers, Self: rng.IntN(1000), Exists: func(n int) bool { return servers[n] }})
+			require.Len(t, own, min(size, len(servers)), name)
+			require.Len(t, borrowed, min(size*(1+s.level), len(servers))-len(own), name)
+			require.LessOrEqual(t, a.asked, 6*numbers, "%s: %d servers of %d numbers", name, len(servers), numbers)
+		}
+	}
+}
+
 func TestChoosingAllocatesNothing(t *testing.T) {
 	for _, name := range []string{"rocksteadier", "ringsteady"} {
 		s := NewSubset(algorithm(t, name), 100, 0)

@@ -17,12 +17,49 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 )
 
-// MaxNumber is the highest number a server may have.
-const MaxNumber = 1<<31 - 2
+// MaxNumber is the highest number of a server. It leaves room for a million
+// servers, and rejects a date or a process number at the end of a host name, which
+// would make each choice of a subset take seconds.
+const MaxNumber = 1<<20 - 1
+
+// The holes that a set may have, so that the cost of choosing a subset grows with
+// the number of servers and not with the highest number.
+const (
+	sparseNumbers    = 1024 // in a set of any size, where a few servers are left
+	numbersPerServer = 16
+)
+
+// Limit is the limit for the numbers of a set with that many servers: a pool with a
+// subset rejects a set with higher numbers, and the registries leave such servers out.
+func Limit(servers int) int { return min(sparseNumbers+numbersPerServer*servers, MaxNumber+1) }
+
+// A NumberError reports a number that is too high for a server of its set.
+type NumberError struct {
+	Source string // what names the server: an SRV record, an etcd key, a gossip member, a pattern
+	Number int
+	Limit  int // all numbers must be below it
+}
+
+func (e *NumberError) Error() string {
+	return fmt.Sprintf("discovery: %s: the server number %d is too high, the limit is %d: number the servers from 0 without large gaps", e.Source, e.Number, e.Limit-1)
+}
+
+// Dense returns the servers, which it sorts by number, without those at the end
+// whose numbers are over the [Limit], and these.
+func Dense(servers []Server) (dense, rest []Server) {
+	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(a.Number, b.Number) })
+	n := len(servers)
+	for n > 0 && servers[n-1].Number >= Limit(n) {
+		n--
+	}
+	return servers[:n:n], servers[n:]
+}
 
 // A Source reports a set of servers and its changes.
 type Source interface {

@@ -43,6 +43,34 @@ func TestPattern(t *testing.T) {
 	require.Empty(t, watch(t, discovery.Pattern("%d", -1))[0].Servers)
 }
 
+func TestAPatternOfTooMany(t *testing.T) {
+	var tooHigh *discovery.NumberError
+	require.ErrorAs(t, discovery.Pattern("be-%d:7070", discovery.MaxNumber+2).Watch(t.Context(), nil), &tooHigh)
+	require.Equal(t, "pattern be-%d:7070", tooHigh.Source)
+}
+
+func TestDenseLeavesOutTheServersBehindALargeGap(t *testing.T) {
+	number := func(numbers ...int) (servers []discovery.Server) {
+		for _, n := range numbers {
+			servers = append(servers, discovery.Server{Number: n})
+		}
+		return servers
+	}
+	high := discovery.Limit(3)
+	for _, test := range []struct{ all, dense, rest []discovery.Server }{
+		{nil, nil, nil},
+		{number(2, 0, 1), number(0, 1, 2), nil},
+		{number(high-1, 1, 0), number(0, 1, high-1), nil},
+		{number(high, 1, 0), number(0, 1), number(high)},
+		{number(discovery.MaxNumber, 7, high), number(7), number(high, discovery.MaxNumber)},
+		{number(discovery.MaxNumber), nil, number(discovery.MaxNumber)},
+	} {
+		dense, rest := discovery.Dense(test.all)
+		require.ElementsMatch(t, test.dense, dense)
+		require.ElementsMatch(t, test.rest, rest)
+	}
+}
+
 func ExamplePattern() {
 	ctx, cancel := context.WithCancel(context.Background())
 	_ = discovery.Pattern("be-%d.search:7070", 3).Watch(ctx, func(s discovery.Snapshot) {

@@ -62,7 +62,8 @@ func DNS(hostPort string, opts *DNSOptions) Source {
 //
 // Where all their host names end in numbers (see [Ordinal]), as those of a
 // StatefulSet do, these are the servers' numbers, which all watchers agree on.
-// Else numbers are as [DNS] gives them; so is what a failed lookup does.
+// Watch fails with a [NumberError] if one of these is over MaxNumber. Otherwise
+// numbers, and failed lookups, are as with [DNS].
 func SRV(name string, opts *DNSOptions) Source {
 	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
 		_, records, err := r.LookupSRV(ctx, "", "", name)
@@ -81,6 +82,9 @@ func SRV(name string, opts *DNSOptions) Source {
 				Weight:  float64(record.Weight),
 			})
 		}
+		if err := checkOrdinals(name, servers); err != nil {
+			return nil, err
+		}
 		slices.SortFunc(servers, func(a, b Server) int {
 			return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(b.Weight, a.Weight))
 		})
@@ -89,23 +93,37 @@ func SRV(name string, opts *DNSOptions) Source {
 	})
 }
 
+// checkOrdinals reports a number that is too high, if all servers have numbers.
+func checkOrdinals(name string, servers []Server) error {
+	if slices.ContainsFunc(servers, func(s Server) bool { return s.Number == unknownNumber }) {
+		return nil
+	}
+	for _, s := range servers {
+		if s.Number > MaxNumber {
+			return &NumberError{Source: "SRV record of " + name + " for " + s.Address, Number: s.Number, Limit: MaxNumber + 1}
+		}
+	}
+	return nil
+}
+
 // Ordinal is the number at the end of a host name's first label, as in "be-7" or
-// "be-7.search.svc": the number of a task of a StatefulSet.
+// "be-7.search.svc": the number of a task of a StatefulSet. A number over MaxNumber
+// is none.
 func Ordinal(host string) (number int, ok bool) {
-	label, _, _ := strings.Cut(host, ".")
-	i := strings.LastIndexByte(label, '-')
-	number, err := strconv.Atoi(label[i+1:])
-	if i <= 0 || err != nil || number < 0 || number > MaxNumber || label[i+1] == '+' {
+	if number = ordinalOr(host, unknownNumber); number == unknownNumber || number > MaxNumber {
 		return 0, false
 	}
 	return number, true
 }
 
 func ordinalOr(host string, other int) int {
-	if number, ok := Ordinal(host); ok {
-		return number
+	label, _, _ := strings.Cut(host, ".")
+	i := strings.LastIndexByte(label, '-')
+	number, err := strconv.Atoi(label[i+1:])
+	if i <= 0 || err != nil || number < 0 || label[i+1] == '+' {
+		return other
 	}
-	return other
+	return number
 }
 
 // unknownNumber is that of a server which its watcher has to number.
@@ -138,6 +156,7 @@ func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 	ticker := time.NewTicker(d.interval)
 	defer ticker.Stop()
 	var last Snapshot
+	var tooHigh *NumberError
 	for known := false; ; {
 		servers, err := d.lookup(ctx, d.resolver)
 		if err == nil && len(servers) == 0 {
@@ -146,6 +165,8 @@ func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.As(err, &tooHigh):
+			return err // it does not pass by itself, so the pool reports it each time
 		case err != nil && !known:
 			return fmt.Errorf("discovery: %w", err)
 		case err == nil:

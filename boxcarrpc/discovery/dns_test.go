@@ -214,7 +214,7 @@ func TestDNSThatNeverWorked(t *testing.T) {
 }
 
 func TestOrdinal(t *testing.T) {
-	for host, want := range map[string]int{"be-7": 7, "be-007.search.svc": 7, "a-b-12.x-3": 12, "be-2147483646": MaxNumber} {
+	for host, want := range map[string]int{"be-7": 7, "be-007.search.svc": 7, "a-b-12.x-3": 12, "be-1048575": MaxNumber} {
 		got, ok := Ordinal(host)
 		require.True(t, ok, host)
 		require.Equal(t, want, got)
@@ -231,4 +231,26 @@ func TestWithSelf(t *testing.T) {
 		require.Equal(t, Snapshot{Servers: []Server{{0, "a:1", 0}}, Numbers: 1, Self: 3, Frontends: 10}, s)
 		cancel()
 	}), context.Canceled)
+}
+
+// A date at the end of host names must not become a number of twenty million.
+func TestAnSRVRecordWithANumberThatIsTooHigh(t *testing.T) {
+	names := newNameServer(t)
+	source := SRV("_boxcar._tcp.search.example.com.", names.options())
+	names.set(false, srv("be-0.search.", 7070, 0, 1), srv("node-20251121.search.", 7071, 0, 1))
+	var tooHigh *NumberError
+	require.ErrorAs(t, source.Watch(t.Context(), func(Snapshot) { t.Error("a snapshot") }), &tooHigh)
+	require.Equal(t, &NumberError{
+		Source: "SRV record of _boxcar._tcp.search.example.com. for node-20251121.search:7071", Number: 20251121, Limit: MaxNumber + 1,
+	}, tooHigh)
+
+	names.set(false, srv("be-0.search.", 7070, 0, 1))
+	err := source.Watch(t.Context(), func(s Snapshot) {
+		require.Equal(t, 1, s.Numbers)
+		names.set(false, srv("be-0.search.", 7070, 0, 1), srv("node-20251121.search.", 7071, 0, 1))
+	})
+	require.ErrorAs(t, err, &tooHigh, "also after a good answer")
+
+	names.set(false, srv("other.search.", 7070, 0, 1), srv("node-20251121.search.", 7071, 0, 1))
+	watchDNS(t, source).expect(2, Server{0, "node-20251121.search:7071", 1}, Server{1, "other.search:7070", 1})
 }

@@ -27,8 +27,8 @@ func TestParseBadLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"a:1\nb:1 up":              "line 2: up: only number=N and weight=W may follow an address",
 		"a:1 number=x":             `line 1: number=x: strconv.Atoi: parsing "x": invalid syntax`,
-		"a:1 number=-1":            "line 1: number=-1: it must be from 0 to 2147483646",
-		"a:1 number=2147483647":    "line 1: number=2147483647: it must be from 0 to 2147483646",
+		"a:1 number=-1":            "line 1: number=-1: it must be from 0 to 1048575",
+		"a:1 number=2147483647":    "line 1: number=2147483647: it must be from 0 to 1048575",
 		"a:1 weight=0":             "line 1: weight=0: it must be over 0",
 		"a:1 weight=NaN":           "line 1: weight=NaN: it must be over 0",
 		"a:1 weight=+Inf":          "line 1: weight=+Inf: it must be over 0",

@@ -11,9 +11,9 @@ import (
 //	Pattern("be-%d.search:7070", 300)
 //
 // It holds no list between watches: a source of a million servers is two words
-// long, and each watch makes the addresses anew. A negative n is an empty set, and one
-// over MaxNumber+1 is that many.
-func Pattern(format string, n int) Source { return pattern{format, min(max(n, 0), MaxNumber+1)} }
+// long, and each watch makes the addresses. A negative n is an empty set. Watch
+// fails with a [NumberError] if n is over MaxNumber+1.
+func Pattern(format string, n int) Source { return pattern{format, max(n, 0)} }
 
 type pattern struct {
 	format string
@@ -22,6 +22,9 @@ type pattern struct {
 
 // Watch reports the set once.
 func (p pattern) Watch(ctx context.Context, update func(Snapshot)) error {
+	if p.n > MaxNumber+1 {
+		return &NumberError{Source: "pattern " + p.format, Number: p.n - 1, Limit: MaxNumber + 1}
+	}
 	servers := make([]Server, p.n)
 	for i := range servers {
 		servers[i] = Server{Number: i, Address: fmt.Sprintf(p.format, i)}

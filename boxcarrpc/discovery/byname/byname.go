@@ -69,7 +69,7 @@ func parsePattern(target, rest string) (discovery.Source, error) {
 		return nil, fmt.Errorf("%s: want pattern:COUNT:ADDRESS with one %%d for the number, or %%03d for as many digits, as in pattern:300:be-%%d.search:7070", target)
 	}
 	if n > discovery.MaxNumber+1 {
-		return nil, fmt.Errorf("%s: there are at most %d servers", target, discovery.MaxNumber+1)
+		return nil, &discovery.NumberError{Source: target, Number: n - 1, Limit: discovery.MaxNumber + 1}
 	}
 	return discovery.Pattern(format, n), nil
 }

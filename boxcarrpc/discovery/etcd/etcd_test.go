@@ -3,8 +3,10 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
@@ -496,5 +499,26 @@ func TestEtcdIsAwayForLongerThanTheLeases(t *testing.T) {
 		if snapshot.Self == 0 {
 			break
 		}
+	}
+}
+
+// An entry whose number no server may have costs that server its place, and not the
+// others, and the log names its key.
+func TestAKeyWithANumberThatIsTooHigh(t *testing.T) {
+	var log bytes.Buffer
+	r, err := Open("etcd://127.0.0.1:1/search", &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	v := view{servers: map[int]discovery.Server{}, clients: map[int]bool{}}
+	for _, number := range []string{"0", "1", "700000", "20251121", "x"} {
+		r.apply(v, &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{
+			Key: []byte(r.entries(backends) + number), Value: []byte(entry{Address: "be-" + number + ":7070"}.encode()),
+		}})
+	}
+	snapshot := (&source{registry: r}).snapshot(v)
+	require.Equal(t, 2, snapshot.Numbers)
+	require.Len(t, snapshot.Servers, 2)
+	for _, number := range []string{"700000", "20251121", "x"} {
+		require.Contains(t, log.String(), r.entries(backends)+number)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,6 +117,7 @@ func (r *Registry) apply(v view, event *clientv3.Event) {
 	}
 	number, ok := numberOf(event.Kv.Key, r.entries(backends))
 	if !ok {
+		r.warnIfNoNumber(event)
 		return // a client's, or not ours
 	}
 	delete(v.servers, number)
@@ -190,11 +193,27 @@ func (s *source) changed() <-chan struct{} {
 	return s.self.Changed()
 }
 
+// warnIfNoNumber reports the entry of a server whose key ends in no number that a
+// server may have. The server is not used.
+func (r *Registry) warnIfNoNumber(event *clientv3.Event) {
+	key := string(event.Kv.Key)
+	if event.Type == mvccpb.PUT && strings.HasPrefix(key, r.entries(backends)) {
+		r.options.Logger.Warn("a server is left out: its key must end in a number without leading zeros",
+			"key", key, "highest", discovery.MaxNumber)
+	}
+}
+
 func (s *source) snapshot(v view) discovery.Snapshot {
-	snapshot := discovery.Snapshot{Self: -1, Servers: make([]discovery.Server, 0, len(v.servers))}
-	for _, number := range slices.Sorted(maps.Keys(v.servers)) {
-		snapshot.Servers = append(snapshot.Servers, v.servers[number])
-		snapshot.Numbers = number + 1
+	servers, rest := discovery.Dense(slices.Collect(maps.Values(v.servers)))
+	for _, server := range rest {
+		s.registry.options.Logger.Warn("a server is left out", "address", server.Address, "error", &discovery.NumberError{
+			Source: "etcd key " + s.registry.entries(backends) + strconv.Itoa(server.Number),
+			Number: server.Number, Limit: discovery.Limit(len(servers)),
+		})
+	}
+	snapshot := discovery.Snapshot{Self: -1, Servers: servers}
+	if n := len(servers); n > 0 {
+		snapshot.Numbers = servers[n-1].Number + 1
 	}
 	if s.self != nil {
 		if number, ok := s.self.Get(); ok {

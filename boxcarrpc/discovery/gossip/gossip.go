@@ -167,8 +167,8 @@ func (m *Member) heard(n *memberlist.Node, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var said meta
-	if !gone && (json.Unmarshal(n.Meta, &said) != nil || said.Number < -1 || said.Number > discovery.MaxNumber) {
-		said = meta{Kind: Observer} // another version's
+	if !gone {
+		said = m.decode(n)
 	}
 	if gone {
 		delete(m.mu.others, n.Name)
@@ -177,6 +177,21 @@ func (m *Member) heard(n *memberlist.Node, gone bool) {
 		m.remember(n)
 	}
 	m.change()
+}
+
+// decode reads what a member says of itself. A member with another format, or with a
+// number that no server may have, is an observer.
+func (m *Member) decode(n *memberlist.Node) (said meta) {
+	if json.Unmarshal(n.Meta, &said) != nil || said.Number < -1 {
+		return meta{Kind: Observer}
+	}
+	if said.Number > discovery.MaxNumber {
+		m.options.Logger.Warn("a member is left out", "error", &discovery.NumberError{
+			Source: "gossip member " + n.Name + " at " + n.Address(), Number: said.Number, Limit: discovery.MaxNumber + 1,
+		})
+		return meta{Kind: Observer}
+	}
+	return said
 }
 
 // change wakes who waits for changes. m.mu is held.

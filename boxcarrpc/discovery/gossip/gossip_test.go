@@ -3,10 +3,13 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -231,4 +234,33 @@ func TestBadTargetsAndOptions(t *testing.T) {
 		_, err := Join("gossip://a:1", &o)
 		require.Error(t, err)
 	}
+}
+
+// An empty name of a file, as of a variable that is not set, must not turn the
+// encryption off.
+func TestAnEmptyKeyFileIsAnError(t *testing.T) {
+	for _, target := range []string{"gossip://127.0.0.1:1?key-file=", "gossip://127.0.0.1:1?bind=&key-file=x"} {
+		_, err := Join(target, nil)
+		require.ErrorContains(t, err, "is empty")
+		require.ErrorContains(t, Check(target), "is empty")
+	}
+}
+
+// A member with a number that no server may have, as a process without the key of the
+// cluster can say, costs the others nothing.
+func TestAMemberWithANumberThatIsTooHigh(t *testing.T) {
+	var log bytes.Buffer
+	m := &Member{options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, news: make(chan struct{}, 1)}
+	m.mu.own = meta{Kind: Observer, Number: -1}
+	m.mu.others, m.mu.known, m.mu.changed = map[string]meta{}, map[string]string{}, make(chan struct{})
+	for _, number := range []int{0, 1, 700_000, 20251121} {
+		text, err := json.Marshal(meta{Kind: Backend, Number: number, Address: "be:7070"})
+		require.NoError(t, err)
+		m.heard(&memberlist.Node{Name: fmt.Sprint("be#", number), Meta: text}, false)
+	}
+	s, _ := m.snapshot()
+	require.Equal(t, 2, s.Numbers)
+	require.Len(t, s.Servers, 2)
+	require.Contains(t, log.String(), "gossip member be#700000")
+	require.Contains(t, log.String(), "gossip member be#20251121")
 }

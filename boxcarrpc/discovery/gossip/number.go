@@ -173,9 +173,18 @@ func (m *Member) snapshot() (s discovery.Snapshot, changed <-chan struct{}) {
 	backends, _ := settle(m.claimants(Backend))
 	for number, keeper := range backends {
 		s.Servers = append(s.Servers, discovery.Server{Number: number, Address: keeper.Address, Weight: keeper.Weight})
-		s.Numbers = max(s.Numbers, number+1)
 	}
-	slices.SortFunc(s.Servers, func(a, b discovery.Server) int { return cmp.Compare(a.Number, b.Number) })
+	var rest []discovery.Server
+	s.Servers, rest = discovery.Dense(s.Servers)
+	for _, server := range rest {
+		m.options.Logger.Warn("a server is left out", "error", &discovery.NumberError{
+			Source: "gossip member " + backends[server.Number].name,
+			Number: server.Number, Limit: discovery.Limit(len(s.Servers)),
+		})
+	}
+	if n := len(s.Servers); n > 0 {
+		s.Numbers = s.Servers[n-1].Number + 1
+	}
 	frontends, _ := settle(m.claimants(Frontend))
 	s.Self = -1
 	for number, keeper := range frontends {

@@ -93,7 +93,9 @@ func parse(target string, o *Options) (seeds []string, err error) {
 	query := u.Query()
 	for name, option := range map[string]*string{"bind": &o.Bind, "key-file": &o.KeyFile} {
 		if query.Has(name) {
-			*option = query.Get(name)
+			if *option = query.Get(name); *option == "" {
+				return nil, fmt.Errorf("gossip: %s: %s is empty: give it a value or leave it out", u.Redacted(), name)
+			}
 			query.Del(name)
 		}
 	}

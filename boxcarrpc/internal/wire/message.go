@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"time"
+	"unicode/utf8"
 )
 
 // Version is the version of the protocol that this package speaks, and
@@ -147,8 +148,22 @@ func (f Frame) Ping() (token uint64, err error) {
 // to MaxReasonBytes.
 func AppendReason(dst []byte, t Type, reason string) []byte {
 	dst, start := begin(dst, t, 0, 0)
-	dst = append(dst, reason[:min(len(reason), MaxReasonBytes)]...)
+	dst = append(dst, Cut(reason, MaxReasonBytes)...)
 	return seal(dst, start)
+}
+
+// Cut returns the first bytes of a text, limit at most, without a part of a
+// character at the end.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
+		if utf8.RuneStart(text[end]) {
+			return text[:end]
+		}
+	}
+	return text[:limit] // it is no UTF-8
 }
 
 // Reason reads the payload of a GOAWAY, DRAIN or UNDRAIN.

@@ -335,3 +335,17 @@ func FuzzParseFrame(f *testing.F) {
 		require.Zero(t, taken)
 	})
 }
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""},
+		{"aäb", 2, "a"}, {"aäb", 3, "aä"}, {"a😀", 4, "a"}, {"a😀", 5, "a😀"}, {"😀", 3, ""},
+		{"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80"},
+	} {
+		require.Equal(t, test.want, Cut(test.text, test.limit), "%q", test.text)
+	}
+}
