@@ -16,10 +16,10 @@ import (
 
 const (
 	unreadBudget = 8 << 20
-	unreadPeers  = 30
-	// The budget, one message beyond it, and 256 KiB for each connection with what the
+	unreadPeers  = 100
+	// The budget, one message beyond it, and 128 KiB for each connection with what the
 	// garbage collector has not seen.
-	unreadMemory = unreadBudget + budgetReserve + unreadPeers*256<<10
+	unreadMemory = unreadBudget + budgetReserve + unreadPeers*128<<10
 )
 
 // unreadKinds are what a peer can ask for without reading the answer. Each is called again
@@ -84,8 +84,11 @@ func unreadStreams(ctx context.Context, method string, s *ServerStream) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	for {
-		if err := s.Send(make([]byte, 100<<10)); err != nil {
+	if err := Reserve(ctx, 100<<10); err != nil {
+		return err
+	}
+	for message := make([]byte, 100<<10); ; {
+		if err := s.Send(message); err != nil {
 			return err
 		}
 	}
@@ -101,7 +104,7 @@ func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 			})
 			p := newPool(t, &PoolOptions{Size: 4, MaxRetries: -1}, s.address)
 			full(t, p)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			var wg sync.WaitGroup
 			for range unreadPeers {
@@ -117,6 +120,7 @@ func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 				out, err := p.Call(t.Context(), "good", request, nil)
 				require.NoError(t, err)
 				require.Equal(t, request, out)
+				time.Sleep(20 * time.Millisecond) // for the others
 				most = max(most, liveBytes())
 				require.Less(t, most, uint64(unreadMemory))
 				require.Less(t, s.options.Budget.Stats().Used, int64(unreadMemory))
