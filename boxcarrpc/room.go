@@ -62,6 +62,14 @@ func Reserve(ctx context.Context, n int) error {
 	}
 }
 
+// Hold charges an answer as it was made, of which Reserve was told an estimate. Servers of
+// this package call it themselves.
+func Hold(ctx context.Context, bytes int) {
+	if r, _ := ctx.Value(roomKey{}).(*Room); r != nil {
+		r.Fit(bytes)
+	}
+}
+
 // charge notes bytes that the account has been charged for.
 func (r *Room) charge(n int64) {
 	r.mu.bytes += n

@@ -121,15 +121,21 @@ func (c *Collection) Close() error {
 // unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
 // wrong.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
-	dst, _, err := c.get(dst, id, 0, nil)
+	return c.GetContext(context.Background(), dst, id)
+}
+
+// GetContext is Get for a request whose answer is the document: it reserves memory for the
+// document with boxcarrpc.Reserve, whose error it may return.
+func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, error) {
+	dst, _, err := c.get(ctx, dst, id, 0, nil)
 	return dst, err
 }
 
 // get is store.get.
-func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
-		result, asStored, err := s.get(dst, id, take, tell)
+		result, asStored, err := s.get(ctx, dst, id, take, tell)
 		if err == nil || !c.superseded(s, err) {
 			return result, asStored, err
 		}
@@ -142,7 +148,7 @@ func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []
 // but never the first. The answers' documents are parts of the slice that is returned.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
 	var list answerList
-	result, answered, err := c.getMany(dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
+	result, answered, err := c.getMany(context.Background(), dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
 	if err != nil {
 		return dst, nil, err
 	}
@@ -151,11 +157,11 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 
 // getMany is store.getMany: the first ids are answered to a receiver, in documents that
 // need no codec but those taken in their stored form.
-func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
 		to.reset()
-		result, answered, err := s.getMany(dst, ids, take, maxBytes, tell, memory, to)
+		result, answered, err := s.getMany(ctx, dst, ids, take, maxBytes, tell, memory, to)
 		if err == nil || !c.superseded(s, err) {
 			return result, answered, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
@@ -165,7 +166,7 @@ func (s *store) close() error { return errors.CombineErrors(s.leaveQueue(), s.in
 
 // get is Collection.Get, giving a document that needs no codec but those taken in
 // its stored form, which it reports.
-func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
@@ -181,6 +182,10 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 	if err != nil {
 		return dst, false, s.answer(err, queue.Address{})
 	}
+	expected := min(plainBytes(int(entry.storedBytes), take), queue.MaxDocumentBytes)
+	if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+		return dst, false, err
+	}
 	if s.options.Cache != nil {
 		defer tell.begin(StageMemcached)()
 		return s.getCached(dst, id, entry, take)
@@ -189,6 +194,15 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 	result, asStored, err := s.fetch(dst, id, entry, take)
 	end()
 	return result, asStored, err
+}
+
+// plainBytes estimates the answer for documents that take some bytes in segments. Where
+// they are decoded they are several times as long, for text at most about eight.
+func plainBytes(stored int, take queue.CodecSet) int {
+	if take == 0 {
+		return 8 * stored
+	}
+	return stored
 }
 
 // fetch appends the document of an index entry to dst, as get does. The id may
