@@ -38,11 +38,8 @@ func (a *Account) NewRoom(ctx context.Context) (context.Context, *Room) {
 // nothing for them nor without a server's context. A larger answer that was not reserved is
 // charged once it is made.
 func Reserve(ctx context.Context, n int) error {
-	if n <= largeAnswer {
-		return nil
-	}
-	r, _ := ctx.Value(roomKey{}).(*Room)
-	if r == nil {
+	r := roomOf(ctx)
+	if r == nil || n <= largeAnswer {
 		return nil
 	}
 	r.mu.Lock()
@@ -65,9 +62,35 @@ func Reserve(ctx context.Context, n int) error {
 // Hold charges an answer as it was made, of which Reserve was told an estimate. Servers of
 // this package call it themselves.
 func Hold(ctx context.Context, bytes int) {
-	if r, _ := ctx.Value(roomKey{}).(*Room); r != nil {
+	if r := roomOf(ctx); r != nil {
 		r.Fit(bytes)
 	}
+}
+
+func roomOf(ctx context.Context) *Room {
+	r, _ := ctx.Value(roomKey{}).(*Room)
+	return r
+}
+
+// HasRoom reports whether Reserve reserves with this context.
+func HasRoom(ctx context.Context) bool { return roomOf(ctx) != nil }
+
+// TryReserve is Reserve without waiting. It reports whether there is memory.
+func TryReserve(ctx context.Context, n int) bool {
+	r := roomOf(ctx)
+	if r == nil || n <= largeAnswer {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more := int64(n) - r.mu.bytes
+	if more > 0 && !r.account.TryReserve(more) {
+		return false
+	}
+	if more > 0 {
+		r.charge(more)
+	}
+	return true
 }
 
 // charge notes bytes that the account has been charged for.

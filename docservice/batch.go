@@ -52,8 +52,10 @@ func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, take queu
 		return dst, 0, s.answer(err, queue.Address{})
 	}
 	expected := b.expectedBytes()
-	if err := boxcarrpc.Reserve(ctx, min(plainBytes(expected, take), maxBytes)); err != nil {
-		return dst, 0, err
+	if take != 0 {
+		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+			return dst, 0, err
+		}
 	}
 	end = tell.begin(StageSegment)
 	b.dst = slices.Grow(b.dst, expected)

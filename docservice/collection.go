@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
@@ -132,7 +133,23 @@ func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, er
 }
 
 // get is store.get.
-func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (result []byte, asStored bool, err error) {
+	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+		return c.getOnce(ctx, dst, id, take, tell)
+	}
+	noMemory := decodePlain(ctx, func() int {
+		result = nil
+		result, asStored, err = c.getOnce(ctx, dst, id, take, tell)
+		return len(result) - len(dst)
+	})
+	if noMemory != nil {
+		return dst, false, noMemory
+	}
+	return result, asStored, err
+}
+
+// getOnce is get of a document whose length is known, or need not be.
+func (c *Collection) getOnce(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
 		result, asStored, err := s.get(ctx, dst, id, take, tell)
@@ -157,7 +174,23 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 
 // getMany is store.getMany: the first ids are answered to a receiver, in documents that
 // need no codec but those taken in their stored form.
-func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
+	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+		return c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+	}
+	noMemory := decodePlain(ctx, func() int {
+		result = nil
+		result, answered, err = c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+		return len(result) - len(dst)
+	})
+	if noMemory != nil {
+		return dst, 0, noMemory
+	}
+	return result, answered, err
+}
+
+// getManyOnce is getMany of documents whose length is known, or need not be.
+func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
 		to.reset()

@@ -244,7 +244,7 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 		o.Limit = DefaultScanIDs
 	}
 	if !o.IDsOnly {
-		if err := boxcarrpc.Reserve(ctx, 2*scanWindowBytes); err != nil {
+		if err := boxcarrpc.Reserve(ctx, MaxReplyBytes/2); err != nil {
 			return dst, callError(err)
 		}
 	}

@@ -182,9 +182,10 @@ func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, te
 	if err != nil {
 		return dst, false, s.answer(err, queue.Address{})
 	}
-	expected := min(plainBytes(int(entry.storedBytes), take), queue.MaxDocumentBytes)
-	if err := boxcarrpc.Reserve(ctx, expected); err != nil {
-		return dst, false, err
+	if take != 0 {
+		if err := boxcarrpc.Reserve(ctx, int(entry.storedBytes)); err != nil {
+			return dst, false, err
+		}
 	}
 	if s.options.Cache != nil {
 		defer tell.begin(StageMemcached)()
@@ -194,15 +195,6 @@ func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, te
 	result, asStored, err := s.fetch(dst, id, entry, take)
 	end()
 	return result, asStored, err
-}
-
-// plainBytes estimates the answer for documents that take some bytes in segments. Where
-// they are decoded they are several times as long, for text at most about eight.
-func plainBytes(stored int, take queue.CodecSet) int {
-	if take == 0 {
-		return 8 * stored
-	}
-	return stored
 }
 
 // fetch appends the document of an index entry to dst, as get does. The id may
