@@ -133,7 +133,7 @@ func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, refused)
-	require.LessOrEqual(t, d.watches.Load(), int64(grpcUnprovedWatches))
+	require.LessOrEqual(t, d.unprovedWatches.Load(), int64(grpcUnprovedWatches))
 
 	conn := dialGRPC(t, d)
 	ctx := metadata.AppendToOutgoingContext(shortly(t), "authorization", "Bearer "+token)

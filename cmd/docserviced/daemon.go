@@ -64,7 +64,8 @@ type daemon struct {
 	httpDoor   *boundedListener
 	grpc       *grpc.Server     // nil: none
 	grpcDoor   *boundedListener // nil: none
-	watches    atomic.Int64     // of the health by gRPC clients without proof
+	// Streams of health over gRPC, of clients with proof or that need none, and without.
+	watches, unprovedWatches atomic.Int64
 
 	settings atomic.Pointer[[]cli.Setting] // that hold; nil: nobody has said
 	grace    atomic.Int64                  // a time.Duration

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,14 +35,12 @@ const (
 	grpcMinPing          = 10 * time.Second // more often, and the client is cut off
 	// grpcHealthInterval is how late a watcher of the health may hear of a change.
 	grpcHealthInterval = 200 * time.Millisecond
-	// So many streams of health at once are served to clients that have not proved who
-	// they are, where proof is asked for, and for so long each.
+	// So many streams watch the health at once, at 16 KiB each. Where proof is asked for,
+	// those of clients without it are counted apart, and end after some time.
+	grpcMaxWatches      = 1 << 10
 	grpcUnprovedWatches = 1 << 6
 	grpcUnprovedWatch   = 10 * time.Minute
 )
-
-// errTooManyWatches is told to clients without proof.
-var errTooManyWatches = status.Errorf(codes.ResourceExhausted, "%d clients without a token or a certificate watch the health; show one, or call Check", grpcUnprovedWatches)
 
 func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 	command.Flags().StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients in other languages; empty: none")
@@ -126,6 +125,15 @@ func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	return handler(service, stream)
 }
 
+// admitWatch takes in a stream of health, within a limit of those that are open.
+func admitWatch(open *atomic.Int64, limit int64, who string) (leave func(), err error) {
+	if open.Add(1) > limit {
+		open.Add(-1)
+		return nil, status.Errorf(codes.ResourceExhausted, "the health is watched by %d %s", limit, who)
+	}
+	return func() { open.Add(-1) }, nil
+}
+
 // proved reports whether the peer of a call has proved who it is, or need not.
 func (d *daemon) proved(ctx context.Context) bool {
 	c := connOf(ctx)
@@ -148,14 +156,13 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 		conn.prove(client)
 	}
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
-		if proved || !d.grpcDoor.proof || method != grpc_health_v1.Health_Watch_FullMethodName {
+		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return func() {}, nil
 		}
-		if d.watches.Add(1) > grpcUnprovedWatches {
-			d.watches.Add(-1)
-			return nil, errTooManyWatches
+		if d.grpcDoor.proof && !proved {
+			return admitWatch(&d.unprovedWatches, grpcUnprovedWatches, "clients without a token or a certificate; show one, or call Check")
 		}
-		return func() { d.watches.Add(-1) }, nil
+		return admitWatch(&d.watches, grpcMaxWatches, "clients; call Check")
 	}
 	if err != nil {
 		return nil, err

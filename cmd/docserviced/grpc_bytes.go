@@ -14,6 +14,10 @@ import (
 // grpcLargeAnswer is the size from which on answers are counted until they are sent.
 const grpcLargeAnswer = 16 << 10
 
+// grpcCallBytes is what a call takes besides its message: a goroutine and a stream. It is
+// charged while the client has not sent the request.
+const grpcCallBytes = 16 << 10
+
 // Read counts what it reads from a gRPC client.
 func (c *boundedConn) Read(b []byte) (int, error) {
 	if !c.door.grpc {
@@ -34,6 +38,14 @@ func (c *boundedConn) changeReceiving(calls int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.receiving += calls
+	switch {
+	case calls > 0:
+		c.account.Charge(int64(calls * grpcCallBytes))
+		c.account.Await(calls * grpcCallBytes)
+	case calls < 0:
+		c.account.Moved(-calls * grpcCallBytes)
+		c.account.Release(int64(-calls * grpcCallBytes))
+	}
 	if c.mu.receiving == 0 && c.mu.received > 0 {
 		c.account.Release(c.mu.received)
 		c.mu.received = 0
