@@ -119,6 +119,7 @@ const (
 	refusedRate
 	refusedClientRate
 	refusedStreams
+	refusedClientStreams
 	refusedNoStreams
 	refusedCanceled
 	refusedLate
@@ -131,17 +132,18 @@ var refusalTable = [refusals]struct {
 	message string
 	name    string
 }{
-	refusedStopping:   {CodeUnavailable, "the server is shutting down", "stopping"},
-	refusedUnwelcome:  {CodeUnavailable, "the client is not let in any more", "unwelcome"},
-	refusedDraining:   {CodeUnavailable, "the server is being drained", "draining"},
-	refusedBuffers:    {CodeResourceExhausted, "the server has no room for the request", "buffers"},
-	refusedInFlight:   {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},
-	refusedRate:       {CodeResourceExhausted, "the server gets too many requests a second", "rate"},
-	refusedClientRate: {CodeResourceExhausted, "the client sends this server too many requests a second", "client_rate"},
-	refusedStreams:    {CodeResourceExhausted, "the server has no room for the stream", "streams"},
-	refusedNoStreams:  {CodeUnimplemented, "the server has no such stream", "no_streams"},
-	refusedCanceled:   {CodeCanceled, "", "canceled"},
-	refusedLate:       {CodeDeadlineExceeded, "", "deadline"},
+	refusedStopping:      {CodeUnavailable, "the server is shutting down", "stopping"},
+	refusedUnwelcome:     {CodeUnavailable, "the client is not let in any more", "unwelcome"},
+	refusedDraining:      {CodeUnavailable, "the server is being drained", "draining"},
+	refusedBuffers:       {CodeResourceExhausted, "the server has no room for another request of the client", "buffers"},
+	refusedInFlight:      {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},
+	refusedRate:          {CodeResourceExhausted, "the server gets too many requests a second", "rate"},
+	refusedClientRate:    {CodeResourceExhausted, "the client sends this server too many requests a second", "client_rate"},
+	refusedStreams:       {CodeResourceExhausted, "the server has no room for the stream", "streams"},
+	refusedClientStreams: {CodeResourceExhausted, "the client has too many streams on this server", "client_streams"},
+	refusedNoStreams:     {CodeUnimplemented, "the server has no such stream", "no_streams"},
+	refusedCanceled:      {CodeCanceled, "", "canceled"},
+	refusedLate:          {CodeDeadlineExceeded, "", "deadline"},
 }
 
 // An admission is a server's state of it.

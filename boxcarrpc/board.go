@@ -19,8 +19,12 @@ const (
 	MethodEcho = "/boxcar.v1.Server/Echo"
 )
 
-// maxBoardSlots bounds the slots that a Board lists.
-const maxBoardSlots = 64 << 10
+// maxBoardSlots bounds the slots that a Board lists: about 1.5 MB of JSON, for whoever may
+// connect may ask for it.
+const maxBoardSlots = 8 << 10
+
+// boardSlotBytes is about what a slot takes in a Board in JSON.
+const boardSlotBytes = 200
 
 // A Board is the slots of a server at one moment. Connections are looked at one
 // after another, while the server goes on.
@@ -51,7 +55,7 @@ func (s *Server) withTools(h Handler) Handler {
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		switch method {
 		case MethodBoard:
-			board, err := json.Marshal(s.Board())
+			board, err := s.marshalBoard(ctx)
 			return append(dst, board...), err
 		case MethodEcho:
 			return append(dst, request...), nil
@@ -60,6 +64,17 @@ func (s *Server) withTools(h Handler) Handler {
 		}
 		return h(ctx, method, request, dst)
 	}
+}
+
+// marshalBoard returns the board in JSON.
+func (s *Server) marshalBoard(ctx context.Context) ([]byte, error) {
+	slots := min(s.Stats().Slots, maxBoardSlots)
+	if err := Reserve(ctx, slots*boardSlotBytes); err != nil {
+		return nil, err
+	}
+	s.boards.Lock()
+	defer s.boards.Unlock()
+	return json.Marshal(s.Board())
 }
 
 // load is how many requests the server has. A stream may rest for long, and tells

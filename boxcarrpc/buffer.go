@@ -1,43 +1,38 @@
 package boxcarrpc
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 const (
 	newBuffer     = 256      // bytes
 	maxKeptBuffer = 64 << 10 // the largest that is kept for another use
 )
 
-var requestBuffers = sync.Pool{New: func() any {
+// Small requests have buffers of their own, so that many of them do not hold the
+// memory of large ones.
+var smallBuffers, largeBuffers = sync.Pool{New: newRequestBuffer}, sync.Pool{New: newRequestBuffer}
+
+func newRequestBuffer() any {
 	b := make([]byte, 0, newBuffer)
 	return &b
-}}
+}
 
-// requestBuffer is for a request.
-func requestBuffer() *[]byte { return requestBuffers.Get().(*[]byte) }
+// requestBuffer returns a buffer for a request of this size.
+func requestBuffer(size int) *[]byte {
+	if size <= smallRequest {
+		return smallBuffers.Get().(*[]byte)
+	}
+	return largeBuffers.Get().(*[]byte)
+}
 
 func keepRequestBuffer(b *[]byte) {
-	if cap(*b) <= maxKeptBuffer {
+	switch {
+	case cap(*b) > maxKeptBuffer:
+		return
+	case cap(*b) <= smallRequest:
 		*b = (*b)[:0]
-		requestBuffers.Put(b)
+		smallBuffers.Put(b)
+	default:
+		*b = (*b)[:0]
+		largeBuffers.Put(b)
 	}
 }
-
-// A budget bounds bytes that several parties hold together.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-// take takes n bytes if there is room for them.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit {
-		b.used.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (b *budget) give(n int64) { b.used.Add(-n) }

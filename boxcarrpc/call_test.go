@@ -396,8 +396,15 @@ func TestAResponseBeyondTheBufferBudgetIsAnError(t *testing.T) {
 }
 
 func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {
-	s := serve(t, echo, &ServerOptions{BufferBytes: 8 << 20}) // 1 MiB for a connection
+	g := newGate()
+	defer g.release()
+	s := serve(t, g.handler, &ServerOptions{BufferBytes: 8 << 20}) // 1 MiB for a client
 	p := newPool(t, &PoolOptions{Size: 2, MaxRetries: -1}, s.address)
+	full(t, p)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _, _ = p.Call(t.Context(), "m", make([]byte, 2<<20), nil) })
+	<-g.entered // one request of any size is taken
 	for range 3 {
 		_, err := p.Call(t.Context(), "m", make([]byte, 2<<20), nil)
 		var e *Error
@@ -405,9 +412,10 @@ func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {
 		require.Equal(t, CodeResourceExhausted, e.Code)
 		require.False(t, e.Processed)
 	}
-	_, err := p.Call(t.Context(), "m", make([]byte, 1<<20), nil)
-	require.NoError(t, err)
+	_, err := p.Call(t.Context(), MethodEcho, make([]byte, smallRequest), nil)
+	require.NoError(t, err, "a small one is taken")
 	require.Zero(t, p.Stats().Lost)
+	g.release()
 }
 
 func TestCloseEndsCallsUnderWay(t *testing.T) {

@@ -1,7 +1,6 @@
 package boxcarrpc
 
 import (
-	"slices"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -45,6 +44,7 @@ type clientLane struct {
 	begin           int      // of the response in dst
 	received        uint32   // bytes of the response so far
 	overrun         bool     // the pool had no room for it
+	charged         int64    // bytes of its memory, of the pool's budget
 	answered        int64    // when the response was complete
 	header, trailer Metadata // of the response
 	failure         error    // the transport ended
@@ -206,12 +206,6 @@ func (t *transport) takeResponse(f wire.Frame) error {
 	if lane.bulky {
 		t.out.drop(&lane.bulk) // the server has decided without the rest
 	}
-	if lane.state == clientWaiting && !t.pool.buffers.take(int64(r.Total)) {
-		lane.overrun = true
-	}
-	if lane.state == clientWaiting && !lane.overrun {
-		lane.dst = slices.Grow(lane.dst, int(r.Total))
-	}
 	return t.takeBytes(lane, data)
 }
 
@@ -255,7 +249,9 @@ func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*c
 func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lane.received += uint32(len(data))
 	if lane.state == clientWaiting && !lane.overrun {
-		lane.dst = append(lane.dst, data...)
+		if lane.makeRoom(len(data)); !lane.overrun {
+			lane.dst = append(lane.dst, data...)
+		}
 	}
 	if lane.received < lane.response.Total {
 		t.mu.Unlock()

@@ -13,6 +13,7 @@ type callContext struct {
 	deadline time.Time // zero for none
 	peer     *Peer
 	slot     int32 // -1 of a stream
+	room     Room
 
 	mu    sync.Mutex
 	extra *callExtra // nil for none
@@ -24,8 +25,11 @@ type callContext struct {
 func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 func (c *callContext) Value(key any) any {
-	if key == (callKey{}) {
+	switch key {
+	case callKey{}:
 		return c
+	case roomKey{}:
+		return &c.room
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package boxcarrpc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -63,7 +62,7 @@ func (s *Server) serveTool(stream *ServerStream) error {
 		}
 		s.setDraining(stream.method == MethodDrain)
 	}
-	board, err := json.Marshal(s.Board())
+	board, err := stream.conn.server.marshalBoard(stream.ctx)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type frameReader struct {
 	beforeRead func(partial bool) error // may be nil; partial: the buffer holds the start of a frame
 	buffer     []byte
 	start, end int
+	account    *Account // is charged for the buffer; nil for none
 	received   atomic.Uint64
 }
 
@@ -50,6 +51,9 @@ func (r *frameReader) read() error {
 			return err
 		}
 	}
+	if r.account.isTight() {
+		r.shrink()
+	}
 	r.makeRoom()
 	n, err := r.conn.Read(r.buffer[r.end:])
 	if n > 0 {
@@ -67,9 +71,9 @@ func (r *frameReader) makeRoom() {
 	rest := r.buffer[r.start:r.end]
 	switch {
 	case r.buffer == nil:
-		r.buffer = make([]byte, minReadBuffer)
+		r.replace(make([]byte, minReadBuffer))
 	case filled && len(r.buffer) < maxReadBuffer:
-		r.buffer = make([]byte, 2*len(r.buffer))
+		r.replace(make([]byte, 2*len(r.buffer)))
 	}
 	r.end = copy(r.buffer, rest)
 	r.start = 0
@@ -78,6 +82,14 @@ func (r *frameReader) makeRoom() {
 // shrink gives the buffer back, if nothing waits in it.
 func (r *frameReader) shrink() {
 	if r.start == r.end && len(r.buffer) > minReadBuffer {
-		r.buffer, r.start, r.end = nil, 0, 0
+		r.replace(nil)
+		r.start, r.end = 0, 0
 	}
+}
+
+// replace changes the buffer, not its content.
+func (r *frameReader) replace(buffer []byte) {
+	r.account.Charge(int64(len(buffer)))
+	r.account.Release(int64(len(r.buffer)))
+	r.buffer = buffer
 }

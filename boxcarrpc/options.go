@@ -35,7 +35,9 @@ const (
 	DefaultMaxConns         = 16 << 10
 	DefaultMaxLanes         = 64 << 10
 	DefaultMaxLanesPerConn  = 1 << 10
-	DefaultMaxStreams       = 1 << 10
+	DefaultMaxStreams       = 1 << 10 // of a pool
+	DefaultServerMaxStreams = 8 << 10
+	DefaultClientShare      = 1.0 / 8
 	DefaultBufferBytes      = 512 << 20
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultIdleTimeout      = 180 * time.Second
@@ -112,13 +114,22 @@ type ServerOptions struct {
 	Ahead map[string]func(requests [][]byte)
 	// MaxStreams bounds the streams of all connections together; each may hold
 	// 256 KiB that its handler has not received. One more is refused as not
-	// processed. The default is 1,024.
+	// processed. The default is 8,192.
 	MaxStreams int
-	// BufferBytes bounds the memory of requests that are being received, of all
-	// connections together; one connection may take an eighth of it, and also
-	// has that much for answers not yet taken by its peer before the server
-	// stops to read from it. A request that does not fit is refused as not
-	// processed. The default is 512 MiB.
+	// ClientShare is the share of MaxConns, MaxLanes and MaxStreams that one client may
+	// have, so that no client takes all of them. A client is known by its identity, or
+	// else by its IP address as in Admission. A client may always have 128 connections,
+	// 1,024 slots and 128 streams. The default is an eighth; 1 is no bound.
+	ClientShare float64
+	// Budget bounds the memory of messages: requests that are being received or
+	// handled, and answers, messages of streams and control frames that the peers have
+	// not yet taken. It may be shared with servers of other protocols. A client that
+	// holds an eighth of it sends no more large requests. A handler calls Reserve before
+	// it makes a large answer, and waits there. When the budget is exceeded, the slowest
+	// peers are disconnected. The default is a budget of BufferBytes.
+	Budget *Budget
+	// BufferBytes is the size of the Budget that the server makes if none is given. The
+	// default is 512 MiB.
 	BufferBytes int64
 	// HandshakeTimeout is how long a new connection may take to say hello. The
 	// default is 5 s.
@@ -279,8 +290,12 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	fill(&r.MaxLanesPerConn, DefaultMaxLanesPerConn)
 	fill(&r.MaxRequestBytes, MaxRequestBytes)
 	r.Admission.withDefaults()
-	fill(&r.MaxStreams, DefaultMaxStreams)
+	fill(&r.MaxStreams, DefaultServerMaxStreams)
+	fill(&r.ClientShare, DefaultClientShare)
 	fill(&r.BufferBytes, DefaultBufferBytes)
+	if r.Budget == nil {
+		r.Budget = NewBudget(r.BufferBytes)
+	}
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
 	fill(&r.IdleTimeout, DefaultIdleTimeout)
 	fill(&r.WriteTimeout, DefaultWriteTimeout)
@@ -295,6 +310,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		within("MaxRequestBytes", r.MaxRequestBytes, 1, MaxRequestBytes),
 		r.Admission.check(),
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
+		within("ClientShare", r.ClientShare, 0, 1),
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
 		within("IdleTimeout", r.IdleTimeout, 1, 1<<62),
@@ -375,7 +391,7 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-func within[T int | int64 | time.Duration](name string, value, low, high T) error {
+func within[T int | int64 | float64 | time.Duration](name string, value, low, high T) error {
 	if value < low || value > high {
 		return fmt.Errorf("boxcarrpc: %s is %v, must be within %v and %v", name, value, low, high)
 	}

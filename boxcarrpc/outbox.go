@@ -22,6 +22,7 @@ type outbox struct {
 	sealer  *sealer       // beneath it
 	timeout time.Duration // for a waiting write; 0 for none
 	failed  func(error)   // is told of a write that failed, after the box was closed
+	account *Account      // is charged for the buffers; nil for none
 
 	// The bytes of the stream of frames that have reached the kernel, or may have: of
 	// TLS those that were encrypted.
@@ -37,6 +38,8 @@ type outbox struct {
 		bulk      []*bulkMessage
 		bulkBytes int
 		closed    bool
+		large     int // bytes of a buffer that is being written and not kept
+		charged   int // bytes of buffers that the account was charged for
 	}
 	drained sync.Cond // a batch was taken, or the box was closed
 }
@@ -48,8 +51,9 @@ type bulkMessage struct {
 	rest     []byte        // the sender's; nobody reads it once the message is done or dropped
 	taken    chan struct{} // gets one element when all has been taken; nil if nobody waits
 	queued   bool
-	stream   bool // its frames are MESSAGEs, not DATAs
-	more     bool // of a stream's message, which goes on after this
+	stream   bool  // its frames are MESSAGEs, not DATAs
+	room     *Room // that is charged for the message; nil for none
+	more     bool  // of a stream's message, which goes on after this
 }
 
 // appendFrame appends a frame with the first n bytes that are left.
@@ -74,32 +78,32 @@ func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) 
 
 func (o *outbox) slot(t wire.Type, lane, slot uint32) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendSlot(o.mu.pending, t, lane, slot)
 }
 
 func (o *outbox) release(lane uint32) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendRelease(o.mu.pending, lane)
 }
 
 func (o *outbox) ping(t wire.Type, token uint64) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendPing(o.mu.pending, t, token)
 }
 
 func (o *outbox) reason(t wire.Type, reason string) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendReason(o.mu.pending, t, reason)
 }
 
 // cancel appends a CANCEL and drops what is left of the request.
 func (o *outbox) cancel(lane, sequence uint32, b *bulkMessage) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.dropLocked(b)
 	o.mu.pending = wire.AppendCancel(o.mu.pending, lane, sequence)
 }
@@ -110,7 +114,7 @@ func (o *outbox) cancel(lane, sequence uint32, b *bulkMessage) {
 func (o *outbox) request(lane uint32, r wire.Request, method string, metadata, data []byte, b *bulkMessage) (ticket uint64, writes bool) {
 	first := min(len(data), wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata))
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	ticket = o.mu.taken + uint64(len(o.mu.pending))
 	o.mu.pending = wire.AppendRequestWith(o.mu.pending, lane, r, method, metadata, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
@@ -122,7 +126,7 @@ func (o *outbox) request(lane uint32, r wire.Request, method string, metadata, d
 func (o *outbox) response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *bulkMessage) (pending int) {
 	first := min(len(data), wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer))
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendResponseWith(o.mu.pending, lane, flags, r, header, trailer, data[:first])
 	o.queueLocked(b, lane, r.Sequence, data[first:])
 	return len(o.mu.pending)
@@ -174,6 +178,30 @@ func (o *outbox) dropLocked(b *bulkMessage) {
 // kernel, or may have, because a waiting write of it is under way.
 func (o *outbox) reached(ticket uint64) bool { return o.written.Load() > ticket }
 
+// unlock ends a change of the buffers, whose capacity it charges.
+func (o *outbox) unlock() {
+	if o.mu.closed {
+		o.mu.pending, o.mu.spare, o.mu.large = nil, nil, 0 // nothing is sent any more
+	}
+	if o.account != nil {
+		o.settleLocked()
+	}
+	o.mu.Unlock()
+}
+
+// settleLocked charges the account for what the buffers hold, which seldom changes. Of
+// TLS there is a second buffer for each, with the batch as it is encrypted.
+func (o *outbox) settleLocked() {
+	holds := cap(o.mu.pending) + cap(o.mu.spare) + o.mu.large
+	if o.sealer != nil {
+		holds *= 2
+	}
+	if holds != o.mu.charged {
+		o.account.change(int64(holds - o.mu.charged))
+		o.mu.charged = holds
+	}
+}
+
 // below reports whether less than limit bytes of small messages wait.
 func (o *outbox) below(limit int) bool {
 	o.mu.Lock()
@@ -181,10 +209,11 @@ func (o *outbox) below(limit int) bool {
 	return len(o.mu.pending) < limit
 }
 
-// waitBelow waits until less than limit bytes are on their way out.
-func (o *outbox) waitBelow(limit int) {
+// waitBelow waits until less than small bytes of small messages, and less than all bytes
+// together, wait to be written.
+func (o *outbox) waitBelow(small, all int) {
 	o.mu.Lock()
-	for !o.mu.closed && len(o.mu.pending)+o.mu.bulkBytes >= limit {
+	for !o.mu.closed && (len(o.mu.pending) >= small || len(o.mu.pending)+o.mu.bulkBytes >= all) {
 		o.drained.Wait()
 	}
 	o.mu.Unlock()
@@ -193,7 +222,7 @@ func (o *outbox) waitBelow(limit int) {
 // shrink gives back the memory that an idle connection does not need.
 func (o *outbox) shrink() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	if len(o.mu.pending) == 0 {
 		o.mu.pending = nil
 	}
@@ -207,7 +236,7 @@ func (o *outbox) shrink() {
 // write turn gives it up. It may be called more than once.
 func (o *outbox) close() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	if o.mu.closed {
 		return
 	}

@@ -22,7 +22,7 @@ type Pool struct {
 	caller  Caller       // nil without interceptors
 	opener  StreamOpener // nil without interceptors
 	start   time.Time    // the origin of the core's time
-	buffers budget
+	buffers responseBudget
 	counts  struct {
 		calls, failed, rejected, retries atomic.Uint64
 		unfunded, hedges, hedgesWon      atomic.Uint64
@@ -71,6 +71,7 @@ type poolPeer struct {
 	server     discovery.Server
 	address    string
 	transports []*transport
+	responses  atomic.Int64 // bytes of the pool's buffers for its responses
 	dialing    bool
 	left       bool  // in the pool's list of those that left
 	leaveAt    int64 // when its transports are closed after it left the set
@@ -311,7 +312,8 @@ func (p *Pool) closeSoon(t *transport, cause error) {
 // lane.transport.mu, or has the lane after it was done.
 func (p *Pool) dropData(lane *clientLane) {
 	lane.dst = nil
-	if lane.head && !lane.overrun {
-		p.buffers.give(int64(lane.response.Total))
+	if lane.charged > 0 {
+		p.buffers.give(&lane.transport.peer.responses, lane.charged)
+		lane.charged = 0
 	}
 }

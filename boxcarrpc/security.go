@@ -76,6 +76,10 @@ func (c *serverConn) authenticate(name, token string) error {
 		peer.Identity, c.token = identity, token
 	}
 	c.client, c.authenticated = clientOf(peer), time.Now()
+	c.account.Identify(peer)
+	if !c.server.identify(c) {
+		return fmt.Errorf("%w: the client has %d connections, the most that one client may have", errUnwelcome, c.server.shares.conns)
+	}
 	return nil
 }
 

@@ -29,7 +29,8 @@ type Server struct {
 	tls       *tls.Config // nil for plain text
 	options   ServerOptions
 	invalid   error // what is wrong with the options
-	buffers   budget
+	budget    *Budget
+	shares    clientShares
 	workers   workers
 	methods   methods
 	watch     watch
@@ -54,6 +55,7 @@ type Server struct {
 		empty     chan struct{} // closed when stopping and no connection is left
 	}
 	serving sync.WaitGroup // connections
+	boards  sync.Mutex     // one board is made at a time: it is large where there are many slots
 	telling sync.Mutex     // held while connections are told of a change of draining or stopping
 }
 
@@ -74,7 +76,7 @@ type ServerStats struct {
 	RefusedBy   map[string]uint64 // of these, by reason
 	Accepted    uint64            // connections accepted
 	Faults      uint64            // connections ended for a fault of the peer
-	BufferBytes int64             // held by requests that are being received
+	BufferBytes int64             // held by requests and by answers that are not yet sent, beyond 4 KiB each
 }
 
 // NewServer makes a server of h; opts may be nil. What is wrong with the
@@ -93,7 +95,8 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	}
 	s.admission.init(s.options.Admission)
 	s.methods.ahead = s.options.Ahead
-	s.buffers.limit = s.options.BufferBytes
+	s.budget = s.options.Budget
+	s.shares = newClientShares(&s.options)
 	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
@@ -170,6 +173,7 @@ func (s *Server) isClosed() bool {
 // accept begins to serve a connection, or closes it if there are too many.
 func (s *Server) accept(conn net.Conn) {
 	s.counts.accepted.Add(1)
+	peer := &Peer{Address: conn.RemoteAddr()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -177,9 +181,13 @@ func (s *Server) accept(conn net.Conn) {
 		shut(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
 		shut(conn)
-		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", conn.RemoteAddr())
+		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
+	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
+		shut(conn)
+		s.options.Logger.Warn("connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
 	default:
-		c := newServerConn(s, conn)
+		c := newServerConn(s, conn, peer)
+		c.share = s.shares.joinLocked(clientOf(peer))
 		s.mu.conns[c] = struct{}{}
 		s.serving.Add(1)
 		s.watch.start()
@@ -193,6 +201,7 @@ func (s *Server) gone(c *serverConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
+	s.shares.leaveLocked(c.share)
 	if len(s.mu.conns) == 0 && s.mu.stopping {
 		s.closeEmptyLocked()
 	}
@@ -233,16 +242,17 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// lease takes a slot for a lane.
-func (s *Server) lease(below int32) (number int32, ok bool) {
+// lease takes a slot for a lane of a client.
+func (s *Server) lease(below int32, share *clientShare) (number int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.draining || s.mu.closed {
+	if s.mu.draining || s.mu.closed || share.slots >= s.shares.slots {
 		s.mu.denied++
 		return core.NoSlot, false
 	}
 	if number, ok = s.mu.board.Lease(below); ok {
 		s.mu.leases++
+		share.slots++
 	} else {
 		s.mu.denied++
 	}
@@ -251,9 +261,11 @@ func (s *Server) lease(below int32) (number int32, ok bool) {
 }
 
 // reclaim makes a slot free again.
-func (s *Server) reclaim(number int32) {
+func (s *Server) reclaim(number int32, share *clientShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	share.slots--
+	s.shares.forgetLocked(share)
 	s.mu.board.Release(number)
 	s.lowest.Store(s.mu.board.LowestFree())
 }
@@ -282,6 +294,6 @@ func (s *Server) Stats() ServerStats {
 	r.RefusedBy, r.Refused = s.admission.totals()
 	r.Accepted = s.counts.accepted.Load()
 	r.Faults = s.counts.faults.Load()
-	r.BufferBytes = s.buffers.used.Load()
+	r.BufferBytes = s.budget.messages.Load()
 	return r
 }

@@ -133,7 +133,7 @@ func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
 	s := NewServer(echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func([][]byte) {}}})
 	near, far := net.Pipe()
 	defer func() { require.NoError(t, errors.Join(near.Close(), far.Close())) }()
-	c := newServerConn(s, near)
+	c := newServerConn(s, near, &Peer{Address: near.RemoteAddr()})
 	var b []byte
 	for i := range uint32(maxAhead) {
 		b = append(b, requestOf(i, 1, "get", fmt.Sprint(i))...)

@@ -38,8 +38,9 @@ type serverLane struct {
 	sequence uint32
 	method   *method
 	total    uint32 // bytes of the request
-	reserved int64  // of these, taken from the budgets
 	request  *[]byte
+	metadata int   // bytes
+	charged  int64 // bytes of the request's memory, as charged
 	began    time.Time
 	ctx      *callContext
 }
@@ -69,15 +70,17 @@ func (c *serverConn) request(f wire.Frame) error {
 	if f.Flags&wire.FlagMetadata != 0 {
 		metadata = f.RequestMetadata()
 	}
-	if n := int64(r.Total) + int64(len(metadata)); n > smallRequest && !lane.reserve(n) {
+	if int(r.Total) > smallRequest && !c.account.hasRoom(0) {
 		c.server.admission.leave()
 		c.refuse(lane, refusedBuffers)
 		return nil
 	}
 	lane.method = c.methodNamed(method)
-	lane.request = requestBuffer()
+	lane.request, lane.metadata = requestBuffer(int(r.Total)), len(metadata)
 	*lane.request = append(*lane.request, data...)
-	lane.ctx = &callContext{peer: c.peer, slot: lane.slot}
+	c.account.Await(int(r.Total) - len(data))
+	lane.charge()
+	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, room: Room{account: c.account}}
 	if metadata != nil {
 		lane.ctx.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -107,7 +110,15 @@ func (c *serverConn) data(f wire.Frame) error {
 	case uint64(len(*lane.request))+uint64(len(data)) > uint64(lane.total):
 		return protocolError("DATA beyond the %d bytes of the request on lane %d", lane.total, f.Lane)
 	}
+	if int(lane.total) > smallRequest && len(*lane.request)+len(data) > cap(*lane.request) && !c.account.hasRoom(lane.charged) {
+		lane.dropRequest()
+		lane.state = laneIdle
+		c.refuse(lane, refusedBuffers)
+		return nil
+	}
 	*lane.request = append(*lane.request, data...)
+	c.account.Moved(len(data))
+	lane.charge()
 	c.startIfComplete(lane)
 	return nil
 }
@@ -145,28 +156,35 @@ func (c *serverConn) cancel(f wire.Frame) error {
 	return nil
 }
 
-func (l *serverLane) reserve(n int64) bool {
-	if !l.conn.buffers.take(n) {
-		return false
+// charge charges the memory of a request as it has become. That of small requests is not
+// in the statistics.
+func (l *serverLane) charge() {
+	n := int64(cap(*l.request) + l.metadata)
+	if n == l.charged {
+		return
 	}
-	if !l.conn.server.buffers.take(n) {
-		l.conn.buffers.give(n)
-		return false
+	l.conn.account.change(n - l.charged)
+	if n > smallRequest {
+		before := l.charged
+		if before <= smallRequest {
+			before = 0
+		}
+		l.conn.account.budget.messages.Add(n - before)
 	}
-	l.reserved = n
-	return true
+	l.charged = n
 }
 
 // dropRequest frees what a request that was taken holds.
 func (l *serverLane) dropRequest() {
 	l.conn.server.admission.leave()
+	l.conn.account.Moved(int(l.total) - len(*l.request))
+	l.conn.account.Release(l.charged)
+	if l.charged > smallRequest {
+		l.conn.account.budget.messages.Add(-l.charged)
+	}
+	l.charged = 0
 	keepRequestBuffer(l.request)
 	l.request = nil
-	if l.reserved > 0 {
-		l.conn.buffers.give(l.reserved)
-		l.conn.server.buffers.give(l.reserved)
-		l.reserved = 0
-	}
 }
 
 // respond ends the request of a running lane with an answer: the lane is idle,
@@ -179,8 +197,9 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		header, trailer = extra.header, extra.trailer
 	}
 	answer.Total = uint32(len(data))
+	l.ctx.room.fit(len(data), cap(data))
 	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
-		bulk = &bulkMessage{taken: make(chan struct{}, 1)}
+		bulk = &bulkMessage{taken: make(chan struct{}, 1), room: &l.ctx.room}
 	}
 	// In one step, as the client sees it: the lane is free for the next request
 	// with the response, and a slot that is lost is not given out before it.
@@ -199,9 +218,10 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	answer.Load = s.load()
 	pending = c.out.response(l.number, flags, answer, header, trailer, data, bulk)
 	if lost {
-		s.reclaim(l.slot)
+		s.reclaim(l.slot, c.share)
 	}
 	if bulk == nil {
+		l.ctx.room.Release() // the answer was copied into the outbox
 		c.mu.running--
 		c.hurryLocked()
 	}
@@ -210,9 +230,10 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 
 // settle waits until a bulk response, if there is one, has been taken, and keeps
 // the buffer of the response for another one.
-func (l *serverLane) settle(m *method, out *[]byte, data []byte, bulk *bulkMessage) {
-	if c := l.conn; bulk != nil {
+func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkMessage) {
+	if bulk != nil {
 		<-bulk.taken
+		bulk.room.Release()
 		c.mu.Lock()
 		c.mu.running--
 		c.hurryLocked()

@@ -38,7 +38,8 @@ type serverConn struct {
 	in          frameReader
 	out         outbox
 	turn        serverTurn
-	buffers     budget // requests being received on this connection
+	account     *Account
+	share       *clientShare
 	maxResponse uint32 // largest response that the client takes
 	peer        *Peer  // its name is known from its HELLO on
 	client      clientKey
@@ -66,17 +67,25 @@ type serverConn struct {
 	}
 }
 
-func newServerConn(s *Server, conn net.Conn) *serverConn {
+func newServerConn(s *Server, conn net.Conn, peer *Peer) *serverConn {
 	tune(conn)
 	if s.tls != nil {
 		conn = tls.Server(newSealer(conn), s.tls)
 	}
-	c := &serverConn{server: s, conn: conn, peer: &Peer{Address: conn.RemoteAddr()}}
-	c.in.conn = readerOf(conn)
+	c := &serverConn{server: s, conn: conn, peer: peer}
+	c.account = s.budget.Open(peer, c.cutOff)
+	c.in.conn, c.in.account = readerOf(conn), c.account
+	c.out.account = c.account
 	c.in.beforeRead = c.beforeRead
 	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
-	c.buffers.limit = s.options.BufferBytes / 8
 	return c
+}
+
+// cutOff disconnects the peer, which is the slowest when memory is short.
+func (c *serverConn) cutOff() {
+	c.server.options.Logger.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
+	c.out.close()
+	shut(c.conn)
 }
 
 // report says why the connection ended, unless that was its time.
@@ -160,7 +169,7 @@ func commonVersion(peer wire.Hello) error {
 // beforeRead sets the deadline of the next read, and holds the reader back
 // while the peer does not take its answers.
 func (c *serverConn) beforeRead(partial bool) error {
-	c.out.waitBelow(int(c.buffers.limit))
+	c.holdBack()
 	now := time.Now()
 	if now.Sub(c.checked) >= stallCheck {
 		c.checked = now
@@ -187,6 +196,9 @@ func (c *serverConn) beforeRead(partial bool) error {
 	}
 	return nil
 }
+
+// holdBack waits while the peer leaves too many bytes of this connection unread.
+func (c *serverConn) holdBack() { c.out.waitBelow(maxUnread, int(c.account.budget.share)) }
 
 // checkStalled looks for requests that take too long to arrive.
 func (c *serverConn) checkStalled(now time.Time) error {
@@ -259,7 +271,7 @@ func (c *serverConn) lease(f wire.Frame) error {
 	if c.laneLocked(f.Lane) != nil {
 		return protocolError("LEASE on lane %d, which is leased", f.Lane)
 	}
-	slot, ok := c.server.lease(int32(below))
+	slot, ok := c.server.lease(int32(below), c.share)
 	if !ok {
 		c.out.slot(wire.TypeDeny, f.Lane, uint32(slot))
 		return nil
@@ -280,7 +292,7 @@ func (c *serverConn) release(f wire.Frame) error {
 		return protocolError("RELEASE of lane %d, which is not leased and idle", f.Lane)
 	}
 	c.mu.lanes[f.Lane] = nil
-	c.server.reclaim(lane.slot)
+	c.server.reclaim(lane.slot, c.share)
 	return nil
 }
 
@@ -302,7 +314,7 @@ func (c *serverConn) end() {
 			lane.dropRequest()
 		}
 		c.mu.lanes[i] = nil
-		c.server.reclaim(lane.slot)
+		c.server.reclaim(lane.slot, c.share)
 	}
 	c.endStreamsLocked()
 }

@@ -43,6 +43,7 @@ type serverTurn struct {
 	clock  time.Time   // as of the last read, or the end of the last handler
 	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
 
+	frames   uint // taken
 	lookedAt int  // lookAhead has seen the read buffer up to here
 	well     bool // the last request got an answer without an error
 
@@ -52,6 +53,16 @@ type serverTurn struct {
 	seen    uint64      // the watch's: running at the last tick
 	idle    int         // the watch's: ticks without a run
 }
+
+const (
+	// A connection is not read while its peer leaves so many bytes of small messages
+	// unread: answers of one frame, answers to PING and to LEASE. A batch of answers to
+	// a busy client has less.
+	maxUnread = 1 << 20
+	// The unread bytes are looked at again after so many frames: one batch that was read
+	// may ask for many answers.
+	framesUnread = 16
+)
 
 // errOvertaken ends a leader's turn, not the connection.
 var errOvertaken = errors.New("a follower has the turn")
@@ -64,7 +75,7 @@ func (c *serverConn) work() {
 	}
 	if err == nil {
 		c.out.flush(false) // what the leader before had finished
-		c.out.waitBelow(int(c.buffers.limit))
+		c.holdBack()
 		c.turn.held, c.turn.clock = time.Time{}, time.Now()
 		err = c.lead()
 	}
@@ -75,6 +86,8 @@ func (c *serverConn) work() {
 	c.end()
 	shut(c.conn)
 	c.out.writers.Wait()
+	c.in.replace(nil)
+	c.account.Close()
 	c.report(err)
 	c.server.gone(c)
 }
@@ -102,6 +115,10 @@ func (c *serverConn) lead() error {
 			continue
 		}
 		c.partialSince = time.Time{}
+		if c.turn.frames++; c.turn.frames%framesUnread == 0 && !c.out.below(maxUnread) {
+			c.out.flush(false)
+			c.holdBack()
+		}
 		if err := c.frame(f); err != nil {
 			return err
 		}
@@ -157,7 +174,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		c.turn.well = answer.Code == uint32(CodeOK)
 		c.hold(end, pending)
 	}
-	lane.settle(m, out, data, bulk)
+	lane.conn.settle(m, out, data, bulk)
 	return leads
 }
 
@@ -214,7 +231,7 @@ func (l *serverLane) work() {
 	m.took(time.Since(start))
 	bulk, _ := l.respond(answer, flags, data)
 	c.out.flush(true)
-	l.settle(m, out, data, bulk)
+	c.settle(m, out, data, bulk)
 }
 
 // quit answers for a handler that ends its goroutine, from a deferred function.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -19,6 +20,7 @@ import (
 // Locks: stream.mu before the outbox's; no other is taken under it.
 type stream struct {
 	out        *outbox
+	account    *Account // is charged for messages that were not received; nil for none
 	number     uint32
 	sequence   uint32
 	maxMessage int             // largest that may be received
@@ -39,6 +41,7 @@ type stream struct {
 		pieces  []piece
 		next    int    // of pieces: the first that was not received
 		data    []byte // of the pieces
+		charged int    // bytes of both
 		start   int    // of the next piece in data
 		ended   bool   // the peer sends no more messages
 		over    bool   // nothing is sent any more
@@ -87,8 +90,26 @@ func (s *stream) takeMessage(data []byte, more bool) error {
 	s.mu.window -= cost
 	s.mu.pieces = append(s.mu.pieces, piece{len(data), more})
 	s.mu.data = append(s.mu.data, data...)
+	s.chargeLocked()
 	notify(s.arrived)
 	return nil
+}
+
+// chargeLocked charges the memory of messages that were not received.
+func (s *stream) chargeLocked() {
+	holds := cap(s.mu.data) + cap(s.mu.pieces)*int(unsafe.Sizeof(piece{}))
+	if s.account != nil && holds != s.mu.charged {
+		s.account.change(int64(holds - s.mu.charged))
+		s.mu.charged = holds
+	}
+}
+
+// forget frees the messages that were not received. The stream is over.
+func (s *stream) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.pieces, s.mu.data, s.mu.next, s.mu.start = nil, nil, 0, 0
+	s.chargeLocked()
 }
 
 // takeCredit takes a CREDIT.

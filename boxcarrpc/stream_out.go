@@ -19,7 +19,7 @@ const (
 // copied; else it is read until b.taken tells, or b was dropped.
 func (o *outbox) message(b *bulkMessage, number, sequence uint32, data []byte, more bool) (copied bool) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	if len(data) <= smallMessage && len(o.mu.pending) < smallMessages && !o.mu.closed {
 		var flags uint8
 		if more {
@@ -51,7 +51,7 @@ func (b *bulkMessage) appendMessage(dst []byte, n int) []byte {
 
 func (o *outbox) open(number uint32, head wire.Open, method string, metadata []byte) (ticket uint64) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	ticket = o.mu.taken + uint64(len(o.mu.pending))
 	o.mu.pending = wire.AppendOpen(o.mu.pending, number, head, method, metadata)
 	return ticket
@@ -59,24 +59,24 @@ func (o *outbox) open(number uint32, head wire.Open, method string, metadata []b
 
 func (o *outbox) header(number, sequence uint32, metadata []byte) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendHeader(o.mu.pending, number, sequence, metadata)
 }
 
 func (o *outbox) credit(number, sequence, n uint32) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendCredit(o.mu.pending, number, sequence, n)
 }
 
 func (o *outbox) sequence(t wire.Type, number, sequence uint32) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendSequence(o.mu.pending, t, number, sequence)
 }
 
 func (o *outbox) status(number uint32, flags uint8, s wire.Status, trailer []byte) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.mu.pending = wire.AppendStatus(o.mu.pending, number, flags, s, trailer)
 }

@@ -57,6 +57,13 @@ func (s *ServerStream) Send(message []byte) error {
 	s.answer.Lock()
 	s.answer.begun = true
 	s.answer.Unlock()
+	if n := cap(message); n > smallMessage {
+		account := s.conn.account
+		account.chargeMessage(int64(n))
+		account.Await(n)
+		defer account.releaseMessage(int64(n))
+		defer account.Moved(n)
+	}
 	return s.send(message)
 }
 
@@ -182,9 +189,10 @@ func (c *serverConn) open(f wire.Frame) error {
 		return nil
 	}
 	s := &ServerStream{conn: c, tool: tool, method: string(method)}
+	s.account = c.account
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
-	s.call.peer, s.call.slot = c.peer, -1
+	s.call.peer, s.call.slot, s.call.room.account = c.peer, -1, c.account
 	if len(metadata) > 0 {
 		s.call.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -207,9 +215,18 @@ func (c *serverConn) admitStreamLocked() refusal {
 		s.counts.streams.Add(-1)
 		return refusedStreams
 	}
-	why := c.admitLocked()
+	var why refusal
+	switch {
+	case c.share.streams.Add(1) > int64(s.shares.streams):
+		why = refusedClientStreams
+	case !c.account.hasRoom(0):
+		why = refusedBuffers
+	default:
+		why = c.admitLocked()
+	}
 	if why != taken {
 		s.counts.streams.Add(-1)
+		c.share.streams.Add(-1)
 	}
 	return why
 }
@@ -273,6 +290,7 @@ func (s *ServerStream) end(err error) {
 		c.server.counts.tools.Add(-1)
 	} else {
 		c.server.counts.streams.Add(-1)
+		c.share.streams.Add(-1)
 		c.server.admission.leave()
 	}
 	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
@@ -280,5 +298,7 @@ func (s *ServerStream) end(err error) {
 	c.hurryLocked()
 	c.mu.Unlock()
 	s.call.cancel(context.Canceled)
+	s.forget()
+	s.call.room.Release()
 	c.out.flush(true)
 }

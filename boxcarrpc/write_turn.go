@@ -168,18 +168,22 @@ func (o *outbox) fail(err error) {
 // take returns the frames of the next batch. If there are none it gives the turn up.
 func (o *outbox) take() []byte {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
+	o.mu.large = 0 // the batch before has been written
 	batch := o.mu.pending
 	for len(batch) < batchBytes && len(o.mu.bulk) > 0 {
 		batch = o.takeBulkLocked(batch)
 	}
 	if len(batch) == 0 || o.mu.closed {
 		o.mu.writing = false
+		if o.account.isTight() {
+			o.mu.pending, o.mu.spare = nil, nil
+		}
 		return nil
 	}
 	o.mu.pending, o.mu.spare = o.mu.spare[:0], nil
-	if cap(batch) <= keptBatch {
-		o.mu.spare = batch[:0]
+	if o.mu.large = cap(batch); o.mu.large <= keptBatch {
+		o.mu.spare, o.mu.large = batch[:0], 0
 	}
 	o.mu.taken += uint64(len(batch))
 	o.drained.Broadcast()
@@ -230,7 +234,9 @@ func (o *outbox) write(batch []byte) (err error) {
 		}
 		o.count(n) // until it is known better
 		var wrote int
+		o.account.Await(n)
 		wrote, err = o.conn.Write(batch[:n])
+		o.account.Moved(n)
 		o.count(wrote - n)
 		batch = batch[n:]
 	}

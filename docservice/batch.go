@@ -1,10 +1,12 @@
 package docservice
 
 import (
+	"context"
 	"slices"
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -37,7 +39,7 @@ type receiver interface {
 }
 
 // getMany is Collection.getMany.
-func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, 0, ErrBatchTooLarge
 	}
@@ -50,8 +52,14 @@ func (s *store) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes 
 	if err != nil {
 		return dst, 0, s.answer(indexError(err), queue.Address{})
 	}
+	expected := b.expectedBytes()
+	if take != 0 {
+		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+			return dst, 0, err
+		}
+	}
 	end = tell.begin(StageSegment)
-	b.dst = slices.Grow(b.dst, b.expectedBytes())
+	b.dst = slices.Grow(b.dst, expected)
 	b.readAll()
 	end()
 	if b.closed {

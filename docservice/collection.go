@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
@@ -134,15 +135,37 @@ func (c *Collection) Close() error {
 // unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
 // wrong.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
-	dst, _, err := c.get(dst, id, 0, nil)
+	return c.GetContext(context.Background(), dst, id)
+}
+
+// GetContext is Get for a request whose answer is the document: it reserves memory for the
+// document with boxcarrpc.Reserve, whose error it may return.
+func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, error) {
+	dst, _, err := c.get(ctx, dst, id, 0, nil)
 	return dst, err
 }
 
 // get is store.get.
-func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (result []byte, asStored bool, err error) {
+	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+		return c.getOnce(ctx, dst, id, take, tell)
+	}
+	noMemory := decodePlain(ctx, func() int {
+		result = nil
+		result, asStored, err = c.getOnce(ctx, dst, id, take, tell)
+		return len(result) - len(dst)
+	})
+	if noMemory != nil {
+		return dst, false, noMemory
+	}
+	return result, asStored, err
+}
+
+// getOnce is get of a document whose length is known, or need not be.
+func (c *Collection) getOnce(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
-		result, asStored, err := s.get(dst, id, take, tell)
+		result, asStored, err := s.get(ctx, dst, id, take, tell)
 		if err == nil || !c.superseded(s, err) {
 			return result, asStored, err
 		}
@@ -155,7 +178,7 @@ func (c *Collection) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []
 // but never the first. The answers' documents are parts of the slice that is returned.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
 	var list answerList
-	result, answered, err := c.getMany(dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
+	result, answered, err := c.getMany(context.Background(), dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
 	if err != nil {
 		return dst, nil, err
 	}
@@ -164,11 +187,27 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 
 // getMany is store.getMany: the first ids are answered to a receiver, in documents that
 // need no codec but those taken in their stored form.
-func (c *Collection) getMany(dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
+	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+		return c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+	}
+	noMemory := decodePlain(ctx, func() int {
+		result = nil
+		result, answered, err = c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+		return len(result) - len(dst)
+	})
+	if noMemory != nil {
+		return dst, 0, noMemory
+	}
+	return result, answered, err
+}
+
+// getManyOnce is getMany of documents whose length is known, or need not be.
+func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
 		to.reset()
-		result, answered, err := s.getMany(dst, ids, take, maxBytes, tell, memory, to)
+		result, answered, err := s.getMany(ctx, dst, ids, take, maxBytes, tell, memory, to)
 		if err == nil || !c.superseded(s, err) {
 			return result, answered, err
 		}

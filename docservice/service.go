@@ -127,7 +127,7 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 		return dst, err
 	}
 	start := len(dst)
-	response, asStored, err := c.get(beginFound(dst), id, asked.accept, s.stagesOf(ctx))
+	response, asStored, err := c.get(ctx, beginFound(dst), id, asked.accept, s.stagesOf(ctx))
 	switch {
 	case err == nil:
 		return endFound(response, start, asStored), nil
@@ -149,7 +149,7 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	if err != nil {
 		return dst, err
 	}
-	response, answered, err := c.getMany(dst, ids, asked.accept, MaxReplyBytes-maxLeftOutBytes, s.stagesOf(ctx), &scratch.memory, &scratch.response)
+	response, answered, err := c.getMany(ctx, dst, ids, asked.accept, MaxReplyBytes-maxLeftOutBytes, s.stagesOf(ctx), &scratch.memory, &scratch.response)
 	if err != nil {
 		return dst, callError(err)
 	}
@@ -243,6 +243,11 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	if o.Limit == 0 {
 		o.Limit = DefaultScanIDs
 	}
+	if !o.IDsOnly {
+		if err := boxcarrpc.Reserve(ctx, MaxReplyBytes/2); err != nil {
+			return dst, callError(err)
+		}
+	}
 	response, entries := dst, 0
 	var last []byte
 	err = c.scan(ctx, o, queue.CodecSet(asked.GetAccept()), func(id []byte, answer Answer) error {
@@ -325,7 +330,10 @@ func (a Answer) status() docservicepb.Status {
 // not processed, so that the pool asks another server.
 func callError(err error) error {
 	code := boxcarrpc.CodeInternal
+	var noMemory *boxcarrpc.Error
 	switch {
+	case errors.As(err, &noMemory): // of boxcarrpc.Reserve
+		return noMemory
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed):
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()})
 	case errors.Is(err, context.Canceled):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
@@ -173,7 +174,7 @@ func (s *store) close() error { return errors.CombineErrors(s.leaveQueue(), s.in
 
 // get is Collection.Get, giving a document that needs no codec but those taken in
 // its stored form, which it reports.
-func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
@@ -186,6 +187,11 @@ func (s *store) get(dst, id []byte, take queue.CodecSet, tell stages) (_ []byte,
 		return dst, false, s.answer(absence(noEntry, g), queue.Address{})
 	case err != nil:
 		return dst, false, s.answer(err, queue.Address{})
+	}
+	if take != 0 {
+		if err := boxcarrpc.Reserve(ctx, int(entry.storedBytes)); err != nil {
+			return dst, false, err
+		}
 	}
 	if s.options.Cache != nil {
 		defer tell.begin(StageMemcached)()

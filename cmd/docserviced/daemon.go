@@ -58,15 +58,17 @@ type daemon struct {
 	budget  *lsm.Budget       // of all collections
 	// scrubTurn bounds the scrubs of all collections to --scrub-rate.
 	scrubTurn chan struct{}
-	// requestBudget bounds the bytes of requests being received.
-	requestBudget int64
-	service       *docservice.Service
-	boxcar        *boxcarrpc.Server
-	http          *http.Server
-	boxcarDoor    net.Listener
-	httpDoor      net.Listener
-	grpc          *grpc.Server // nil: none
-	grpcDoor      net.Listener // nil: none
+	// messages bounds the bytes of requests and answers of all clients, by any protocol.
+	messages   *boxcarrpc.Budget
+	service    *docservice.Service
+	boxcar     *boxcarrpc.Server
+	http       *http.Server
+	boxcarDoor net.Listener
+	httpDoor   *boundedListener
+	grpc       *grpc.Server     // nil: none
+	grpcDoor   *boundedListener // nil: none
+	// Streams of health over gRPC, of clients with proof or that need none, and without.
+	watches, unprovedWatches atomic.Int64
 
 	settings atomic.Pointer[[]cli.Setting] // that hold; nil: nobody has said
 	grace    atomic.Int64                  // a time.Duration
@@ -105,29 +107,33 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
-	if d.httpDoor, err = listen("--http", o.http.address); err != nil {
+	d.budget, d.messages = lsm.NewBudget(int64(o.memory)/4*3), boxcarrpc.NewBudget(int64(o.memory)/4)
+	listener, err := listen("--http", o.http.address)
+	if err != nil {
 		return nil, err
 	}
+	d.httpDoor = d.newDoor(listener, "http", httpMaxConns)
 	if o.grpc != "" {
-		if d.grpcDoor, err = listen("--grpc", o.grpc); err != nil {
+		if listener, err = listen("--grpc", o.grpc); err != nil {
 			return nil, err
 		}
+		d.grpcDoor = d.newDoor(listener, "grpc", grpcMaxConns)
+		d.grpcDoor.grpc, d.grpcDoor.proof = true, o.security.asksForProof()
 	}
 	if len(o.memcached) > 0 {
 		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
 			return nil, err
 		}
 	}
-	d.budget, d.requestBudget = lsm.NewBudget(int64(o.memory)/4*3), int64(o.memory)/4
 	for _, c := range o.collections {
 		if err := d.addCollection(c); err != nil {
 			return nil, err
 		}
 	}
 	metrics := newMetrics(d)
-	options := &boxcarrpc.ServerOptions{BufferBytes: d.requestBudget, Logger: env.Log, Ahead: d.service.Ahead()}
+	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Ahead: d.service.Ahead()}
 	d.keeper.keep(options)
-	if err = o.limits.limit(options); err != nil {
+	if err = o.limits.limit(options, int64(o.memory)); err != nil {
 		return nil, err
 	}
 	d.traceBoxcar(options)
@@ -259,7 +265,10 @@ func (d *daemon) close() error {
 		}
 		d.serving.Wait()
 	} else {
-		for _, door := range []net.Listener{d.grpcDoor, d.httpDoor, d.boxcarDoor} {
+		if d.boxcarDoor != nil {
+			errs = append(errs, d.boxcarDoor.Close())
+		}
+		for _, door := range []*boundedListener{d.httpDoor, d.grpcDoor} {
 			if door != nil {
 				errs = append(errs, door.Close())
 			}

@@ -6,26 +6,27 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 )
 
-// Limits of the gRPC door. Unlike at the Boxcar door, requests that are being received
-// have no budget together: that would have to be within grpc-go.
+// Limits of the gRPC door. Its bytes are in the budget of messages: see grpc_bytes.go.
 const (
-	grpcMaxConns         = 1 << 10 // one more waits
+	grpcMaxConns         = 1 << 10 // one more is closed, or takes the place of one without proof
 	grpcMaxStreams       = 1 << 7  // calls at once on a connection
 	grpcRequestBytes     = 4 << 20
 	grpcHeaderBytes      = 16 << 10
@@ -34,6 +35,11 @@ const (
 	grpcMinPing          = 10 * time.Second // more often, and the client is cut off
 	// grpcHealthInterval is how late a watcher of the health may hear of a change.
 	grpcHealthInterval = 200 * time.Millisecond
+	// So many streams watch the health at once, at 16 KiB each. Where proof is asked for,
+	// those of clients without it are counted apart, and end after some time.
+	grpcMaxWatches      = 1 << 10
+	grpcUnprovedWatches = 1 << 6
+	grpcUnprovedWatch   = 10 * time.Minute
 )
 
 func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
@@ -45,6 +51,7 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 // there: who has several servers needs a balancer.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.StatsHandler(&grpcCounter{door: d.grpcDoor}),
 		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // the outermost first
 		grpc.ChainStreamInterceptor(d.admitStream),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
@@ -62,7 +69,7 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 
 // serveGRPC serves until the server is stopped.
 func (d *daemon) serveGRPC() {
-	if err := d.grpc.Serve(netutil.LimitListener(d.grpcDoor, grpcMaxConns)); err != nil {
+	if err := d.grpc.Serve(d.grpcDoor); err != nil {
 		d.note(err, grpc.ErrServerStopped)
 	}
 }
@@ -94,7 +101,19 @@ func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnarySer
 		return nil, err
 	}
 	defer leave()
-	return handler(ctx, request)
+	conn := connOf(ctx)
+	if conn == nil {
+		return handler(ctx, request)
+	}
+	ctx, room := conn.account.NewRoom(ctx)
+	defer room.Release()
+	answer, err := handler(ctx, request)
+	if message, ok := answer.(proto.Message); ok && err == nil {
+		if n := proto.Size(message); n > grpcLargeAnswer {
+			conn.queue(n)
+		}
+	}
+	return answer, err
 }
 
 func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -106,14 +125,45 @@ func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	return handler(service, stream)
 }
 
-// admit takes in a call of a client that may make it, within the limits that it
-// shares with the Boxcar door, or says why not. Everybody may always ask how the
-// server is.
-func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
-	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
-		return func() {}, nil
+// admitWatch takes in a stream of health, within a limit of those that are open.
+func admitWatch(open *atomic.Int64, limit int64, who string) (leave func(), err error) {
+	if open.Add(1) > limit {
+		open.Add(-1)
+		return nil, status.Errorf(codes.ResourceExhausted, "the health is watched by %d %s", limit, who)
 	}
+	return func() { open.Add(-1) }, nil
+}
+
+// proved reports whether the peer of a call has proved who it is, or need not.
+func (d *daemon) proved(ctx context.Context) bool {
+	c := connOf(ctx)
+	if c == nil || !d.grpcDoor.proof {
+		return true
+	}
+	d.grpcDoor.mu.Lock()
+	defer d.grpcDoor.mu.Unlock()
+	return c.proved
+}
+
+// admit takes in a call of a client that may make it, within the limits that it
+// shares with the Boxcar door, or says why not. Every client may ask for the health; the
+// streams of those without proof are few.
+func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
 	client, err := d.keeper.identify(ctx)
+	conn := connOf(ctx)
+	proved := err == nil && client.Identity != ""
+	if proved && conn != nil {
+		conn.prove(client)
+	}
+	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+		if method != grpc_health_v1.Health_Watch_FullMethodName {
+			return func() {}, nil
+		}
+		if d.grpcDoor.proof && !proved {
+			return admitWatch(&d.unprovedWatches, grpcUnprovedWatches, "clients without a token or a certificate; show one, or call Check")
+		}
+		return admitWatch(&d.watches, grpcMaxWatches, "clients; call Check")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +181,12 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 type grpcHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
 	daemon *daemon
+
+	mu struct {
+		sync.Mutex
+		status  grpc_health_v1.HealthCheckResponse_ServingStatus
+		changed chan struct{} // nil: nobody has watched
+	}
 }
 
 func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
@@ -142,12 +198,16 @@ func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthChec
 
 // Watch tells the health now and whenever it has changed, until the daemon ends.
 func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	ticker := time.NewTicker(grpcHealthInterval)
-	defer ticker.Stop()
+	var end <-chan time.Time
+	if !h.daemon.proved(stream.Context()) {
+		timer := time.NewTimer(grpcUnprovedWatch)
+		defer timer.Stop()
+		end = timer.C
+	}
 	for told := grpc_health_v1.HealthCheckResponse_UNKNOWN; ; {
-		now := grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN
-		if h.known(request) {
-			now = h.status()
+		now, changed := h.latest()
+		if !h.known(request) {
+			now = grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN
 		}
 		if now != told {
 			told = now
@@ -161,8 +221,43 @@ func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream gr
 		select {
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
+		case <-end:
+			return status.Error(codes.Unavailable, "the watch of a client without a token or a certificate has a time limit; watch again")
+		case <-changed:
+		}
+	}
+}
+
+// latest returns the health and what is closed when it has changed. One goroutine looks for
+// all watchers.
+func (h *grpcHealth) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.changed == nil {
+		h.mu.status, h.mu.changed = h.status(), make(chan struct{})
+		h.daemon.serving.Go(h.look)
+	}
+	return h.mu.status, h.mu.changed
+}
+
+// look notices changes until the daemon is closed.
+func (h *grpcHealth) look() {
+	ticker := time.NewTicker(grpcHealthInterval)
+	defer ticker.Stop()
+	for ending := false; ; {
+		select {
+		case <-h.daemon.alive.Done():
+			return
 		case <-ticker.C:
 		}
+		now, ends := h.status(), h.daemon.ending.Load()
+		h.mu.Lock()
+		if now != h.mu.status || ends != ending {
+			h.mu.status, ending = now, ends
+			close(h.mu.changed)
+			h.mu.changed = make(chan struct{})
+		}
+		h.mu.Unlock()
 	}
 }
 

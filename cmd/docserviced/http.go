@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/url"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/internal/cli"
 	"docstore/internal/livepage"
@@ -25,11 +28,52 @@ const (
 	httpWriteTimeout  = 2 * time.Minute
 	httpIdleTimeout   = time.Minute
 	httpHeaderBytes   = 64 << 10
+	httpMaxConns      = 1 << 10 // one more is closed; of one client an eighth
+	// A request is charged so much for its buffers.
+	httpRequestBytes = 32 << 10
+	// A request for documents waits so long for memory, and is then told to come again.
+	httpMemoryWait = 10 * time.Second
 )
+
+// bounded charges what each request holds to the budget of messages, until its answer has
+// been written.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r.Context())
+		if c == nil {
+			next.ServeHTTP(w, r) // of a test, without a connection
+			return
+		}
+		ctx, room := c.account.NewRoom(r.Context())
+		defer room.Release()
+		room.Fit(httpRequestBytes)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// reserve waits for the memory of an answer of about n bytes. It answers 503 and returns
+// false if there is none.
+func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
+	defer cancel()
+	if err := boxcarrpc.Reserve(ctx, n); err != nil {
+		http.Error(w, noMemory, http.StatusServiceUnavailable)
+		return false
+	}
+	return true
+}
+
+const noMemory = "there is no memory for the answer: clients hold what --memory allows for answers; ask again"
 
 func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler:           d.options.http.guard(d.keeper, newHTTPHandler(d, m, page)),
+		Handler: bounded(d.options.http.guard(d.keeper, newHTTPHandler(d, m, page))),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if c := boundedConnOf(conn); c != nil {
+				return withConn(ctx, c)
+			}
+			return ctx
+		},
 		TLSConfig:         d.options.http.tls(d.keeper),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout,
@@ -113,12 +157,15 @@ func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("there is no collection %q here", name), http.StatusNotFound)
 		return
 	}
-	document, err := collection.Get(nil, []byte(id))
+	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
+	defer cancel()
+	document, err := collection.GetContext(ctx, nil, []byte(id))
 	if err != nil {
 		status, text := answerStatus(err)
 		http.Error(w, text, status)
 		return
 	}
+	boxcarrpc.Hold(ctx, cap(document))
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
 	if json.Valid(document) {
@@ -134,6 +181,8 @@ func answerStatus(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, docservice.ErrNotFound):
 		return http.StatusNotFound, "not found"
+	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable, noMemory
 	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
 		return http.StatusServiceUnavailable, err.Error()
 	case errors.Is(err, docservice.ErrBadID):

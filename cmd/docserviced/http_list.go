@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/internal/cli"
 )
@@ -20,6 +21,10 @@ const exportPatience = 30 * time.Second
 
 // exportBufferBytes is how much of an export is gathered before it is sent.
 const exportBufferBytes = 64 << 10
+
+// exportBytes is what an export holds: the documents that it reads together, while their
+// buffer grows.
+const exportBytes = 8 << 20
 
 // errPageEnds ends a scan behind the ids that were wanted.
 var errPageEnds = errors.New("the page is full")
@@ -104,6 +109,7 @@ func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, text, status)
 		return
 	}
+	boxcarrpc.Hold(r.Context(), cap(body))
 	body = append(body, ']')
 	if err != nil {
 		query := url.Values{"after": {last}, "limit": {strconv.Itoa(limit)}}
@@ -150,15 +156,23 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if !reserve(w, r, exportBytes) {
+		return
+	}
 	patient := &patientWriter{to: w, control: http.NewResponseController(w)}
 	out := bufio.NewWriterSize(patient, exportBufferBytes)
 	var line []byte
+	most := exportBytes // held so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
 		if answer.Err != nil {
 			line = cli.AppendNotFound(line[:0], string(id), answer.Err.Error())
 		} else {
 			line = cli.AppendFound(line[:0], string(id), answer.Document)
+		}
+		if held := exportBytes + cap(line) + 2*len(answer.Document); held > most {
+			most = held
+			boxcarrpc.Hold(r.Context(), most)
 		}
 		_, err := out.Write(line)
 		return err

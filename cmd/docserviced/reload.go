@@ -151,7 +151,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 			return fmt.Errorf("--collection %s=%s is not there any more, or another: that takes a restart", c.name, c.queueDir)
 		}
 	}
-	admission, err := o.limits.admission()
+	admission, err := o.limits.admission(int64(o.memory))
 	if err := errors.Join(err, requireQueues(added)); err != nil {
 		return err
 	}

@@ -90,13 +90,13 @@ func (r *reporter) Status() livepage.Status {
 }
 
 func (r *reporter) memory() livepage.Memory {
-	budget, server := r.budget.Stats(), r.boxcar.Stats()
+	budget, messages := r.budget.Stats(), r.messages.Stats()
 	heap := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	runtimemetrics.Read(heap)
 	return livepage.Memory{
 		BudgetBytes: budget.Bytes, MemtableBytes: budget.Memtables, PinnedBytes: budget.Pinned,
 		MergeBytes: budget.Merges, FilterBytes: budget.Filters,
-		RequestBytes: server.BufferBytes, RequestBudget: r.requestBudget,
+		RequestBytes: messages.Used, RequestBudget: messages.Limit,
 		GoHeapBytes: int64(heap[0].Value.Uint64() - heap[1].Value.Uint64()),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -170,11 +172,27 @@ func (o *daemonOptions) checkAddresses() error {
 	return errors.Join(problems...)
 }
 
+// goMemoryFactor times --memory is the memory at which Go collects garbage more eagerly:
+// what --memory bounds, garbage of as much, and the connections.
+const goMemoryFactor = 3
+
+// leastGoMemory is what Go needs beside a small --memory.
+const leastGoMemory = 512 << 20
+
+// limitMemory has the process keep its garbage in proportion to --memory, unless GOMEMLIMIT
+// says how much it may use.
+func limitMemory(memory int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(max(goMemoryFactor*memory, leastGoMemory))
+	}
+}
+
 // serve runs a daemon until ctx ends.
 func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
 	if err := requireQueues(o.collections); err != nil {
 		return err
 	}
+	limitMemory(int64(o.memory))
 	d, err := startDaemon(env, o)
 	if err != nil {
 		return err

@@ -1,0 +1,407 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// An account takes credit from its budget in chunks, so that the budget's lock is
+	// taken once for each chunk and not for each message.
+	budgetChunk = 64 << 10
+	// The first bytes of each account are free of credit: most connections hold less,
+	// and never touch the budget.
+	budgetFree = 16 << 10
+	// A client may hold this share of the budget, so that several clients must act
+	// together to use it up.
+	budgetClients = 8
+	// A peer that takes or sends less than one chunk in this time is slow. When memory
+	// runs short, the peer that is slow for longest is disconnected.
+	budgetPatience = time.Second
+	// A budget may be exceeded by one message of the largest size, so that a message
+	// larger than what is left can be finished. Beyond that the slowest peer is
+	// disconnected at once, however short its delay.
+	budgetReserve = MaxResponseBytes
+)
+
+// errNoRoom is the error of a reservation whose connection has ended.
+var errNoRoom = errors.New("boxcarrpc: the connection ended while it waited for memory")
+
+// A Budget bounds the memory that the messages of all peers of a process occupy: bytes
+// received and not yet handled, and bytes that wait to be sent. One Budget may be shared
+// by servers of several protocols. It does only the accounting; its methods may be called
+// concurrently.
+//
+// Each connection has an Account. A charge always succeeds, because the bytes exist
+// already; a reservation, for bytes that are about to be made, waits while the client
+// holds its share or the budget is used up. A budget that is exceeded disconnects the
+// peers that are slowest to take or to send their bytes.
+type Budget struct {
+	limit, share int64
+	messages     atomic.Int64 // exact bytes of large requests, answers and streams, for statistics
+	tight        atomic.Bool  // more than half is used: buffers of idle connections are not kept
+
+	mu struct {
+		sync.Mutex
+		used    int64 // credit of all accounts
+		ending  int64 // of these, of accounts whose connections are being disconnected
+		cut     uint64
+		clients map[clientKey]*budgetClient
+		freed   chan struct{} // closed when credit is returned; nil while no reservation waits
+	}
+}
+
+// A budgetClient is the accounts of one client. It is guarded by the budget's mutex.
+type budgetClient struct {
+	used     int64
+	accounts int                   // open
+	holders  map[*Account]struct{} // that have credit
+}
+
+// An Account is the bytes that one connection holds.
+type Account struct {
+	budget *Budget
+	cut    func() // disconnects the peer
+
+	used   atomic.Int64
+	credit atomic.Int64 // written under budget.mu
+
+	waiting atomic.Int64 // bytes that the peer has yet to take, or has begun to send
+	moved   atomic.Int64 // of these, moved since `since`
+	since   atomic.Int64 // when the peer last moved a chunk, in Unix nanoseconds; 0: nothing waits
+
+	// Guarded by budget.mu.
+	key    clientKey
+	client *budgetClient
+	ending bool // the connection is being disconnected
+	closed bool
+}
+
+// BudgetStats is a budget at one moment.
+type BudgetStats struct {
+	Limit        int64
+	Used         int64  // bytes, in chunks of 64 KiB
+	Disconnected uint64 // peers, because the budget was exceeded and they were slow
+}
+
+// NewBudget returns a budget of some bytes. A client may hold an eighth of it.
+func NewBudget(bytes int64) *Budget {
+	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
+	b.mu.clients = make(map[clientKey]*budgetClient)
+	return b
+}
+
+// Stats returns the budget's counters.
+func (b *Budget) Stats() BudgetStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return BudgetStats{Limit: b.limit, Used: b.mu.used, Disconnected: b.mu.cut}
+}
+
+// Open opens an account for a connection of peer. cut must disconnect the peer without
+// waiting; it is called at most once, by any goroutine.
+func (b *Budget) Open(peer *Peer, cut func()) *Account {
+	a := &Account{budget: b, cut: cut}
+	a.credit.Store(budgetFree)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.joinLocked(a, clientOf(peer))
+	return a
+}
+
+// Identify moves the account to the client that its peer has proved to be.
+func (a *Account) Identify(peer *Peer) { a.move(clientOf(peer)) }
+
+func (a *Account) move(key clientKey) {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if key == a.key || a.closed {
+		return
+	}
+	credit := a.credit.Load() - budgetFree
+	b.leaveLocked(a, credit)
+	b.joinLocked(a, key)
+	a.client.used += credit
+	if credit > 0 {
+		a.client.holders[a] = struct{}{}
+	}
+}
+
+func (b *Budget) joinLocked(a *Account, key clientKey) {
+	c := b.mu.clients[key]
+	if c == nil {
+		c = &budgetClient{holders: make(map[*Account]struct{})}
+		b.mu.clients[key] = c
+	}
+	c.accounts++
+	a.key, a.client = key, c
+}
+
+// leaveLocked takes an account, with its credit, from its client.
+func (b *Budget) leaveLocked(a *Account, credit int64) {
+	c := a.client
+	c.used -= credit
+	delete(c.holders, a)
+	if c.accounts--; c.accounts == 0 {
+		delete(b.mu.clients, a.key)
+	}
+}
+
+// Charge adds bytes that the process holds for the peer.
+func (a *Account) Charge(n int64) {
+	if a != nil && a.used.Add(n) > a.credit.Load() {
+		a.settle()
+	}
+}
+
+// change charges n bytes, or releases them if n is negative.
+func (a *Account) change(n int64) {
+	if n >= 0 {
+		a.Charge(n)
+	} else {
+		a.Release(-n)
+	}
+}
+
+// chargeMessage is Charge for a part of a message that statistics count.
+func (a *Account) chargeMessage(n int64) {
+	a.budget.messages.Add(n)
+	a.Charge(n)
+}
+
+// releaseMessage is Release for what chargeMessage charged.
+func (a *Account) releaseMessage(n int64) {
+	a.budget.messages.Add(-n)
+	a.Release(n)
+}
+
+// Release takes bytes back that were charged or reserved: they were sent, or freed.
+func (a *Account) Release(n int64) {
+	if a == nil {
+		return
+	}
+	used := a.used.Add(-n)
+	if credit := a.credit.Load(); credit > creditFor(used)+budgetChunk || credit > budgetFree && used <= budgetFree/2 {
+		a.settle()
+	}
+}
+
+// creditFor is the credit that an account with some bytes needs.
+func creditFor(used int64) int64 {
+	chunks := (used - budgetFree + budgetChunk - 1) / budgetChunk
+	return budgetFree + max(chunks, 0)*budgetChunk
+}
+
+// settle makes the credit fit the bytes, and disconnects the slowest peers if the budget
+// is exceeded.
+func (a *Account) settle() {
+	b := a.budget
+	b.mu.Lock()
+	before := b.mu.used
+	b.settleLocked(a)
+	var slow []*Account
+	if b.mu.used > before {
+		slow = b.slowLocked(time.Now(), nil)
+	}
+	b.mu.Unlock()
+	disconnect(slow)
+}
+
+func (b *Budget) settleLocked(a *Account) {
+	for {
+		credit := a.credit.Load()
+		want := creditFor(a.used.Load())
+		if want == credit {
+			break
+		}
+		a.credit.Store(want)
+		b.mu.used += want - credit
+		if a.ending {
+			b.mu.ending += want - credit
+		}
+		if a.closed {
+			continue // its client does not answer for it any more
+		}
+		a.client.used += want - credit
+		if want > budgetFree {
+			a.client.holders[a] = struct{}{}
+		} else {
+			delete(a.client.holders, a)
+		}
+		if want < credit && b.mu.freed != nil {
+			close(b.mu.freed)
+			b.mu.freed = nil
+		}
+	} // once more: a charge may have come between the two loads
+	b.tight.Store(b.mu.used > b.limit/2)
+}
+
+// isTight reports whether more than half of the budget is used, so that idle connections
+// must not keep their buffers.
+func (a *Account) isTight() bool { return a != nil && a.budget.tight.Load() }
+
+// hasRoom reports whether the client holds less than its share without own bytes of this
+// account: one message can always be finished.
+func (a *Account) hasRoom(own int64) bool {
+	b := a.budget
+	b.mu.Lock()
+	if a.closed || a.client.used-own < b.share {
+		b.mu.Unlock()
+		return true
+	}
+	slow := b.slowLocked(time.Now(), a)
+	b.mu.Unlock()
+	disconnect(slow)
+	return false
+}
+
+// Reserve charges bytes that are about to be made. It waits while the client holds its
+// share or the budget is used up, and fails when ctx ends or the connection is closed. The
+// last reservation may exceed what is left, so that a message of any size can be made.
+func (a *Account) Reserve(ctx context.Context, n int64) error {
+	var timer *time.Timer
+	for {
+		freed, err := a.tryReserve(n)
+		if freed == nil || err != nil {
+			return err
+		}
+		if timer == nil {
+			timer = time.NewTimer(budgetPatience / 4)
+			defer timer.Stop()
+		} else {
+			timer.Reset(budgetPatience / 4) // peers become slow without an event
+		}
+		select {
+		case <-freed:
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// TryReserve is Reserve without waiting.
+func (a *Account) TryReserve(n int64) bool {
+	freed, err := a.tryReserve(n)
+	return freed == nil && err == nil
+}
+
+// tryReserve reserves, or returns what is closed when it is worth another attempt.
+func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
+	b := a.budget
+	b.mu.Lock()
+	if a.closed || a.ending {
+		b.mu.Unlock()
+		return nil, errNoRoom
+	}
+	if a.client.used < b.share && b.mu.used < b.limit {
+		a.used.Add(n)
+		b.settleLocked(a)
+		b.mu.Unlock()
+		return nil, nil
+	}
+	slow := b.slowLocked(time.Now(), a)
+	if b.mu.freed == nil {
+		b.mu.freed = make(chan struct{})
+	}
+	freed = b.mu.freed
+	b.mu.Unlock()
+	disconnect(slow)
+	return freed, nil
+}
+
+// slowLocked returns the accounts to disconnect so that the budget is kept, and the share
+// of the client whose account waits for room, if one does. It marks them as ending.
+func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
+	take := func(a *Account, over int64) bool {
+		if a == nil || a == waits {
+			return false
+		}
+		if over <= budgetReserve && now.UnixNano()-a.since.Load() < int64(budgetPatience) {
+			return false
+		}
+		a.ending = true
+		b.mu.ending += a.credit.Load() - budgetFree
+		b.mu.cut++
+		slow = append(slow, a)
+		return true
+	}
+	if waits != nil && waits.client.used >= b.share {
+		take(slowestOf(nil, waits.client, now), 0)
+	}
+	room := int64(0) // a reservation needs some below the limit
+	if waits != nil {
+		room = 1
+	}
+	for over := b.mu.used - b.mu.ending + room - b.limit; over > 0; over = b.mu.used - b.mu.ending + room - b.limit {
+		var slowest *Account
+		for _, c := range b.mu.clients {
+			slowest = slowestOf(slowest, c, now)
+		}
+		if !take(slowest, over) {
+			break
+		}
+	}
+	return slow
+}
+
+// slowestOf returns the account whose peer has moved nothing for longest.
+func slowestOf(slowest *Account, c *budgetClient, now time.Time) *Account {
+	for a := range c.holders {
+		if a.ending || a.waiting.Load() <= 0 {
+			continue
+		}
+		a.since.CompareAndSwap(0, now.UnixNano()) // Moved and Await may have crossed
+		if slowest == nil || a.since.Load() < slowest.since.Load() {
+			slowest = a
+		}
+	}
+	return slowest
+}
+
+func disconnect(slow []*Account) {
+	for _, a := range slow {
+		a.cut()
+	}
+}
+
+// Await notes that the peer is to take n bytes, or has begun to send them.
+func (a *Account) Await(n int) {
+	if a != nil && n > 0 && a.waiting.Add(int64(n)) == int64(n) {
+		a.moved.Store(0)
+		a.since.Store(time.Now().UnixNano())
+	}
+}
+
+// Moved notes that the peer has taken or sent n of the bytes that were awaited.
+func (a *Account) Moved(n int) {
+	if a == nil || n == 0 {
+		return
+	}
+	switch {
+	case a.waiting.Add(-int64(n)) <= 0:
+		a.since.Store(0)
+	case a.moved.Add(int64(n)) >= budgetChunk:
+		a.moved.Store(0)
+		a.since.Store(time.Now().UnixNano())
+	}
+}
+
+// Close closes the account: its client no longer answers for it. What is still charged
+// counts until it is released. Close is idempotent.
+func (a *Account) Close() {
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.closed = true
+	a.since.Store(0)
+	b.leaveLocked(a, a.credit.Load()-budgetFree)
+	b.settleLocked(a)
+}

@@ -1,0 +1,204 @@
+package boxcarrpc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
+)
+
+// clientNumber is a peer at an address of its own.
+func clientNumber(n int) *Peer {
+	return &Peer{Address: &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: 1}}
+}
+
+// checkBudget compares a budget with the accounts that it ought to know of.
+func checkBudget(t *testing.T, b *Budget, open []*Account) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var used int64
+	clients := make(map[*budgetClient]int64)
+	for _, a := range open {
+		credit := a.credit.Load() - budgetFree
+		require.GreaterOrEqual(t, credit+budgetFree, a.used.Load(), "bytes without credit")
+		require.LessOrEqual(t, credit, max(a.used.Load(), 0)+2*budgetChunk, "credit without bytes")
+		used += credit
+		if !a.closed {
+			clients[a.client] += credit
+			_, holds := a.client.holders[a]
+			require.Equal(t, credit > 0, holds)
+		}
+	}
+	require.Equal(t, used, b.mu.used)
+	require.Len(t, b.mu.clients, len(clients))
+	for c, used := range clients {
+		require.Equal(t, used, c.used)
+	}
+}
+
+func TestBudgetAccounting(t *testing.T) {
+	rng := testseed.Rand(t)
+	b := NewBudget(4 << 20)
+	var all []*Account
+	held := make(map[*Account]int64)
+	for range 500 {
+		if len(all) == 0 || rng.IntN(20) == 0 {
+			all = append(all, b.Open(clientNumber(rng.IntN(4)), func() {}))
+		}
+		a := all[rng.IntN(len(all))]
+		n := rng.Int64N(1 << rng.IntN(20))
+		switch rng.IntN(6) {
+		case 0, 1:
+			a.Charge(n)
+			held[a] += n
+		case 2:
+			if a.TryReserve(n) {
+				held[a] += n
+			}
+		case 3:
+			n = min(n, held[a])
+			a.Release(n)
+			held[a] -= n
+		case 4:
+			a.Identify(clientNumber(rng.IntN(4)))
+		case 5:
+			if rng.IntN(4) == 0 {
+				a.Close()
+			}
+		}
+		require.Equal(t, held[a], a.used.Load())
+		checkBudget(t, b, all)
+	}
+	for _, a := range all {
+		a.Close()
+		a.Release(held[a])
+		require.ErrorIs(t, a.Reserve(t.Context(), 1), errNoRoom)
+	}
+	require.Zero(t, b.Stats().Used)
+	require.Empty(t, b.mu.clients)
+}
+
+// Connections charge and release at once; no credit is lost.
+func TestBudgetConcurrency(t *testing.T) {
+	rng := testseed.Rand(t)
+	b := NewBudget(1 << 20)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		a, size := b.Open(clientNumber(i%3), func() {}), 1+rng.Int64N(200<<10)
+		for range 2 {
+			wg.Go(func() {
+				for range 500 {
+					if err := a.Reserve(t.Context(), size); err != nil {
+						t.Error(err)
+					}
+					a.Charge(100)
+					a.Release(size + 100)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Zero(t, b.Stats().Used)
+}
+
+// A client that holds its share waits; another does not.
+func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := NewBudget(8 << 20)
+		one, same, other := b.Open(clientNumber(1), nil), b.Open(clientNumber(1), nil), b.Open(clientNumber(2), nil)
+		require.True(t, one.TryReserve(20<<20), "one message of any size")
+		require.False(t, one.TryReserve(1))
+		require.False(t, same.TryReserve(1))
+		require.False(t, same.hasRoom(0))
+		require.True(t, one.hasRoom(20<<20), "the message can be finished")
+		require.False(t, other.TryReserve(1), "the budget is exceeded")
+		require.True(t, other.hasRoom(0), "but another client's requests are taken")
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, same.Reserve(ctx, 1), context.DeadlineExceeded)
+		waits := make(chan error, 1)
+		go func() { waits <- same.Reserve(t.Context(), 1<<20) }()
+		synctest.Wait()
+		require.Empty(t, waits)
+		one.Release(20 << 20)
+		require.NoError(t, <-waits)
+		require.Equal(t, int64(1<<20), b.Stats().Used)
+	})
+}
+
+// When the budget is used up, the peers that are slow for longest are disconnected, until
+// it is kept; peers that move bytes and those who owe nothing stay.
+func TestTheSlowestPeersAreDisconnected(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := NewBudget(8 << 20)
+		var cut []int
+		accounts := make([]*Account, 6)
+		for i := range accounts {
+			accounts[i] = b.Open(clientNumber(i), func() { cut = append(cut, i) })
+			time.Sleep(time.Second)
+			accounts[i].Charge(2 << 20)
+			switch i {
+			case 0: // owes nothing
+			case 1: // is quick
+				accounts[i].Await(2 << 20)
+			default:
+				accounts[i].Await(2 << 20)
+				accounts[i].Moved(100)
+			}
+			accounts[1].Moved(budgetChunk)
+		}
+		require.Equal(t, []int{2, 3}, cut)
+		require.Equal(t, uint64(2), b.Stats().Disconnected)
+		require.ErrorIs(t, accounts[2].Reserve(t.Context(), 1), errNoRoom)
+		for _, i := range cut {
+			accounts[i].Close()
+			accounts[i].Release(2 << 20)
+		}
+		checkBudget(t, b, accounts)
+
+		// Much beyond the budget nobody is waited for.
+		accounts[5].Await(1)
+		accounts[5].Charge(8<<20 + budgetReserve)
+		require.ElementsMatch(t, []int{2, 3, 4, 5, 1}, cut)
+	})
+}
+
+// A peer that a reservation waits for is disconnected when it has become slow.
+func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := NewBudget(8 << 20)
+		slow := b.Open(clientNumber(1), nil)
+		slow.cut = func() { slow.Close(); slow.Release(9 << 20) }
+		slow.Charge(9 << 20)
+		slow.Await(9 << 20)
+		start := time.Now()
+		require.NoError(t, b.Open(clientNumber(2), nil).Reserve(t.Context(), 1<<20))
+		require.Less(t, time.Since(start), 2*budgetPatience)
+	})
+}
+
+func BenchmarkAccount(b *testing.B) {
+	for _, size := range []int64{1 << 10, 20 << 10} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			budget := NewBudget(1 << 30)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				a := budget.Open(clientNumber(1), nil)
+				for pb.Next() {
+					a.Charge(size)
+					a.Release(size)
+				}
+			})
+		})
+	}
+}

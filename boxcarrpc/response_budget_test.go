@@ -1,0 +1,118 @@
+package boxcarrpc
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// announcer is a server that announces responses of 16 MiB and sends a few bytes of each.
+func announcer(t *testing.T) (address string, announced chan struct{}) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	announced = make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go announce(conn, announced)
+		}
+	}()
+	return l.Addr().String(), announced
+}
+
+func announce(conn net.Conn, announced chan<- struct{}) {
+	defer conn.Close()
+	in := frameReader{conn: conn}
+	if _, err := in.next(); err != nil || !sendAll(conn, wire.AppendHello(nil, wire.Hello{MaxLanes: 100, MaxRequest: MaxRequestBytes})) {
+		return
+	}
+	for slot := uint32(0); ; {
+		f, err := in.next()
+		if err != nil {
+			return
+		}
+		switch f.Type {
+		case wire.TypeLease:
+			sendAll(conn, wire.AppendSlot(nil, wire.TypeGrant, f.Lane, slot))
+			slot++
+		case wire.TypeRequest:
+			r, _, _, _ := f.Request()
+			sendAll(conn, wire.AppendResponse(nil, f.Lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence, Total: 16 << 20}, make([]byte, 1000)))
+			announced <- struct{}{}
+		case wire.TypePing:
+			token, _ := f.Ping()
+			sendAll(conn, wire.AppendPing(nil, wire.TypePong, token))
+		}
+	}
+}
+
+// A server that announces long responses and does not send them does not make calls to
+// other servers fail, and costs what it has sent.
+func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
+	bad, announced := announcer(t)
+	p := newPool(t, &PoolOptions{Size: 8, BufferBytes: 16 << 20, CallTimeout: time.Minute}, bad)
+	full(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	for range 8 {
+		go func() { _, _ = p.Call(ctx, "m", nil, nil); done <- struct{}{} }()
+	}
+	for range 8 {
+		<-announced
+	}
+	until(t, "the responses have begun", func() bool { return p.buffers.used.Load() > 0 })
+	require.LessOrEqual(t, p.buffers.used.Load(), int64(8*firstResponse))
+
+	good := serve(t, echo, nil)
+	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: bad}, {Address: good.address}}})
+	until(t, "there is a slot of the good server", func() bool { return good.Stats().Slots > 0 })
+	for _, size := range []int{10, 60 << 10, 1 << 20, 4 << 20} {
+		for range 20 {
+			call, end := context.WithTimeout(t.Context(), 20*time.Second)
+			out, err := p.Call(call, "m", make([]byte, size), nil)
+			end()
+			require.NoError(t, err)
+			require.Len(t, out, size)
+		}
+	}
+	cancel()
+	for range 8 {
+		<-done
+	}
+	require.Zero(t, p.buffers.used.Load())
+}
+
+func TestTheResponseBudget(t *testing.T) {
+	p := &Pool{}
+	p.buffers.limit = 8 << 20
+	lane := func(peer *poolPeer, total uint32) *clientLane {
+		return &clientLane{transport: &transport{pool: p, peer: peer}, head: true, response: wire.Response{Total: total}}
+	}
+	one, other := &poolPeer{}, &poolPeer{}
+	a, b, c := lane(one, 7<<20), lane(one, 2<<20), lane(other, 1<<20)
+	a.makeRoom(7 << 20)
+	require.False(t, a.overrun, "one response of any size")
+	b.makeRoom(1)
+	require.True(t, b.overrun, "the server holds more than half")
+	c.makeRoom(1)
+	require.False(t, c.overrun)
+	small := lane(one, freeResponse)
+	small.makeRoom(freeResponse)
+	require.False(t, small.overrun, "small responses are received whatever there is")
+	for _, l := range []*clientLane{a, b, c, small} {
+		p.dropData(l)
+	}
+	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, one.responses.Load())
+	require.Zero(t, other.responses.Load())
+}

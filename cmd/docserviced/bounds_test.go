@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/cli"
+)
+
+// fromConn is a connection from an address that a test chooses.
+type fromConn struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c fromConn) RemoteAddr() net.Addr { return c.from }
+
+// fromClient is a connection of client number n.
+func fromClient(t *testing.T, n, port int) net.Conn {
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return fromConn{near, &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: port}}
+}
+
+func testBounds(limit int, proof bool) *boundedListener {
+	d := &daemon{env: &cli.Env{Log: slog.New(slog.DiscardHandler)}, messages: boxcarrpc.NewBudget(8 << 20)}
+	o := d.newDoor(nil, "test", limit)
+	o.proof = proof
+	return o
+}
+
+func TestOneClientDoesNotTakeAllConnectionsOfADoor(t *testing.T) {
+	o := testBounds(80, false)
+	port := 0
+	connect := func(client int) *boundedConn { port++; return o.admit(fromClient(t, client, port)) }
+	for range 10 {
+		require.NotNil(t, connect(1))
+	}
+	require.Nil(t, connect(1), "an eighth")
+	other := connect(2)
+	require.NotNil(t, other)
+	for client := 3; client < 10; client++ {
+		for range 10 {
+			connect(client)
+		}
+	}
+	require.Len(t, o.mu.conns, 80)
+	require.Nil(t, connect(99))
+	for _, c := range o.mu.conns {
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	}
+	require.Empty(t, o.mu.clients)
+	require.Zero(t, o.budget.Stats().Used)
+}
+
+// A connection with proof is never closed for one without, which make room for each other.
+func TestConnectionsWithoutProofTakeNoPlace(t *testing.T) {
+	o := testBounds(80, true)
+	port := 0
+	connect := func(client int) *boundedConn { port++; return o.admit(fromClient(t, client, port)) }
+	var proved []*boundedConn
+	for client := range 70 {
+		c := connect(client)
+		require.NotNil(t, c)
+		c.prove(&boxcarrpc.Peer{Identity: fmt.Sprint("client ", client)})
+		proved = append(proved, c)
+	}
+	for n := range 500 {
+		require.NotNil(t, connect(100+n%3))
+		require.LessOrEqual(t, o.mu.unproved, 10)
+	}
+	late := connect(50)
+	require.NotNil(t, late)
+	for range 5 { // the flood goes on, and the client that has fewest stays
+		connect(100)
+	}
+	late.prove(&boxcarrpc.Peer{Identity: "late"})
+	for _, c := range append(proved, late) {
+		require.True(t, c.present)
+	}
+}
+
+// startWithTokens starts a daemon that asks for tokens, and returns the one that it knows.
+func startWithTokens(t *testing.T) (d *daemon, token string) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.grpc, token = "127.0.0.1:0", "0123456789abcdef"
+	o.security.tokenFile = filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(o.security.tokenFile, []byte("frontend "+token+"\n"), 0o600))
+	d, _ = startTestDaemon(t, o)
+	waitReady(t, d)
+	return d, token
+}
+
+func dialGRPC(t *testing.T, d *daemon) *grpc.ClientConn {
+	conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// Clients without a token watch the health, few at a time, and lock out none that has one.
+func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
+	d, token := startWithTokens(t)
+	refused := 0
+	for range 2 * grpcMaxConns / doorShare {
+		watch, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Watch(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+		require.NoError(t, err)
+		if _, err := watch.Recv(); status.Code(err) == codes.ResourceExhausted {
+			refused++
+		}
+	}
+	assert.NotZero(t, refused)
+	require.LessOrEqual(t, d.unprovedWatches.Load(), int64(grpcUnprovedWatches))
+
+	conn := dialGRPC(t, d)
+	ctx := metadata.AppendToOutgoingContext(shortly(t), "authorization", "Bearer "+token)
+	for range 10 {
+		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		require.NoError(t, err)
+	}
+	for range 2 * grpcUnprovedWatches {
+		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, new(grpc_health_v1.HealthCheckRequest))
+		require.NoError(t, err)
+		if _, err = watch.Recv(); err != nil {
+			require.NoError(t, err, "with a token")
+		}
+		if refused++; refused%50 == 0 { // more than a connection carries
+			conn = dialGRPC(t, d)
+		}
+	}
+	_, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Check(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+	require.NoError(t, err, "every client may ask")
+}
+
+// What gRPC clients send and are sent is in the budget, and all of it is given back.
+func TestBytesOverGRPCAreCounted(t *testing.T) {
+	queueDir := t.TempDir()
+	document := strings.Repeat("x", 1<<20)
+	fill(t, queueDir, "a", document)
+	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	client := docservicepb.NewDocumentsClient(conn)
+	for range 50 {
+		answer, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		require.NoError(t, err)
+		require.Len(t, answer.GetDocument(), len(document))
+	}
+	_, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 1<<20)})
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return d.messages.Stats().Used == 0 }, 10*time.Second, time.Millisecond)
+
+	// A call that is not complete is held.
+	stream, err := conn.NewStream(shortly(t), &grpc.StreamDesc{ClientStreams: true}, "/docstore.v1.Documents/Get")
+	require.NoError(t, err)
+	require.NoError(t, stream.SendMsg(&docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 3<<20)}))
+	_ = stream.CloseSend()
+	conn.Close()
+	require.Eventually(t, func() bool { return d.messages.Stats().Used == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// Documents and exports over HTTP that are not read are in the budget until their
+// connections are gone, and other clients are served.
+func TestBytesOverHTTPAreCounted(t *testing.T) {
+	queueDir := t.TempDir()
+	var pairs []string
+	for i := range 20 {
+		pairs = append(pairs, fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 1<<20))
+	}
+	fill(t, queueDir, pairs...)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	for _, path := range []string{"/documents/jobs/7", "/collections/jobs/export"} {
+		var conns []net.Conn
+		for range 30 {
+			conn, err := net.Dial("tcp", d.httpAddress())
+			require.NoError(t, err)
+			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			require.NoError(t, err)
+			conns = append(conns, conn)
+		}
+		require.Eventually(t, func() bool { return d.messages.Stats().Used > 1<<20 }, 10*time.Second, time.Millisecond)
+		require.Less(t, d.messages.Stats().Used, d.messages.Stats().Limit+exportBytes+4<<20)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.httpAddress()+"/readyz", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		cancel()
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+		http.DefaultClient.CloseIdleConnections()
+		require.Eventually(t, func() bool { return d.messages.Stats().Used == 0 }, 20*time.Second, time.Millisecond, path)
+	}
+}

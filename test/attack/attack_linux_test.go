@@ -1,0 +1,264 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/docservice"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/testseed"
+)
+
+var (
+	attackFlag = flag.Duration("attack", 2*time.Second, "how long each attack lasts")
+	p99Flag    = flag.Bool("attack-p99", false, "assert the 99th percentile of the good client: at most 5 times that without an attack")
+)
+
+// memoryLimit is what a daemon with --memory 256MiB may have.
+const memoryLimit = 1 << 30
+
+// An attack is what an attacker does on one connection, until that breaks. It is done again
+// on a new one for as long as the attack lasts.
+type attack struct {
+	name  string
+	door  func(*daemon) string
+	conns int
+	do    func(conn net.Conn, rng *rand.Rand)
+}
+
+func overBoxcar(d *daemon) string { return d.boxcar }
+func overHTTP(d *daemon) string   { return d.http }
+func overGRPC(d *daemon) string   { return d.grpc }
+
+var getLarge = func() []byte {
+	b, err := proto.Marshal(&docservicepb.GetRequest{Collection: "jobs", Id: []byte("large-0")})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}()
+
+var attacks = []attack{
+	{"noise", overBoxcar, 50, func(conn net.Conn, rng *rand.Rand) {
+		if rng.IntN(2) == 0 {
+			send(conn, hello())
+		}
+		noise := make([]byte, 1+rng.IntN(1<<16))
+		for i := range noise {
+			noise[i] = byte(rng.Uint32())
+		}
+		send(conn, noise)
+		wait(conn)
+	}},
+	{"announced requests", overBoxcar, 50, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 200)
+		for lane := range uint32(200) {
+			send(conn, request(lane, 1, docservice.MethodGet, 17<<20, make([]byte, 100)))
+		}
+		wait(conn)
+	}},
+	{"requests that do not end", overBoxcar, 50, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 200)
+		for lane := range uint32(200) {
+			send(conn, request(lane, 1, docservice.MethodGet, 17<<20, nil))
+		}
+		for i := uint32(0); send(conn, data(i%200, 1, make([]byte, 32<<10-4))); i++ {
+		}
+	}},
+	{"pings, unread", overBoxcar, 100, func(conn net.Conn, _ *rand.Rand) {
+		send(conn, hello())
+		for pings := bytes.Repeat(ping(), 1000); send(conn, pings); {
+		}
+	}},
+	{"large answers, unread", overBoxcar, 100, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 140)
+		for i := uint32(0); send(conn, request(i%140, 1+i/140, docservice.MethodGet, len(getLarge), getLarge)); i++ {
+		}
+	}},
+	{"large answers, read slowly", overBoxcar, 50, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 20)
+		for lane := range uint32(20) {
+			send(conn, request(lane, 1, docservice.MethodGet, len(getLarge), getLarge))
+		}
+		sip(conn)
+	}},
+	{"boards, unread", overBoxcar, 50, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 1000)
+		for lane := range uint32(1000) {
+			send(conn, request(lane, 1, "/boxcar.v1.Server/Board", 0, nil))
+		}
+		wait(conn)
+	}},
+	{"slots", overBoxcar, 66, func(conn net.Conn, _ *rand.Rand) {
+		leased(conn, 1000)
+		_, _ = io.Copy(io.Discard, conn) // until it breaks
+	}},
+	{"connections", overBoxcar, 1000, func(conn net.Conn, _ *rand.Rand) { wait(conn) }},
+	{"exports, unread", overHTTP, 300, func(conn net.Conn, _ *rand.Rand) {
+		send(conn, []byte("GET /collections/jobs/export HTTP/1.1\r\nHost: x\r\n\r\n"))
+		wait(conn)
+	}},
+	{"documents over HTTP, unread", overHTTP, 300, func(conn net.Conn, rng *rand.Rand) {
+		get := fmt.Sprintf("GET /documents/jobs/large-%d HTTP/1.1\r\nHost: x\r\n\r\n", rng.IntN(largeDocuments))
+		send(conn, bytes.Repeat([]byte(get), 10))
+		wait(conn)
+	}},
+	{"documents over HTTP, read slowly", overHTTP, 100, func(conn net.Conn, _ *rand.Rand) {
+		send(conn, []byte("GET /documents/jobs/large-0 HTTP/1.1\r\nHost: x\r\n\r\n"))
+		sip(conn)
+	}},
+	{"documents over gRPC, unread", overGRPC, 100, func(conn net.Conn, _ *rand.Rand) {
+		callGRPC(conn, "/docstore.v1.Documents/Get", 100, len(getLarge), getLarge)
+		wait(conn)
+	}},
+	{"announced requests over gRPC", overGRPC, 100, func(conn net.Conn, _ *rand.Rand) {
+		callGRPC(conn, "/docstore.v1.Documents/Get", 100, 4<<20, make([]byte, 16<<10))
+		wait(conn)
+	}},
+	{"watches of the health", overGRPC, 1100, func(conn net.Conn, _ *rand.Rand) {
+		callGRPC(conn, "/grpc.health.v1.Health/Watch", 100, 0, nil)
+		_, _ = io.Copy(io.Discard, conn) // until it breaks
+	}},
+	{"noise over gRPC", overGRPC, 50, func(conn net.Conn, rng *rand.Rand) {
+		send(conn, []byte(http2.ClientPreface))
+		noise := make([]byte, 1+rng.IntN(1<<16))
+		for i := range noise {
+			noise[i] = byte(rng.Uint32())
+		}
+		send(conn, noise)
+		wait(conn)
+	}},
+}
+
+// send reports whether everything was taken.
+func send(conn net.Conn, b []byte) bool {
+	_, err := conn.Write(b)
+	return err == nil
+}
+
+// leased begins a connection of Boxcar with so many lanes.
+func leased(conn net.Conn, lanes uint32) {
+	b := hello()
+	for lane := range lanes {
+		b = append(b, lease(lane)...)
+	}
+	send(conn, b)
+	time.Sleep(100 * time.Millisecond) // until they are granted
+}
+
+// wait reads nothing for a while.
+func wait(conn net.Conn) {
+	for range 100 {
+		if !send(conn, nil) { // the attack has ended
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// sip reads a few bytes at a time.
+func sip(conn net.Conn) {
+	for b := make([]byte, 100); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := conn.Read(b); err != nil {
+			return
+		}
+	}
+}
+
+// callGRPC makes calls that announce so many bytes, and gives the answers all the room that
+// HTTP/2 knows.
+func callGRPC(conn net.Conn, method string, calls uint32, announced int, message []byte) {
+	send(conn, []byte(http2.ClientPreface))
+	framer := http2.NewFramer(conn, conn)
+	if framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}) != nil || framer.WriteWindowUpdate(0, 1<<30) != nil {
+		return
+	}
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for i := range calls {
+		headers.Reset()
+		for _, field := range [][2]string{
+			{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		} {
+			_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}) // into memory
+		}
+		stream := 2*i + 1
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}) != nil {
+			return
+		}
+		body := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(announced)), message...)
+		if framer.WriteData(stream, announced == len(message), body) != nil {
+			return
+		}
+	}
+}
+
+// rage does an attack until ctx ends.
+func (a *attack) rage(ctx context.Context, d *daemon, rng *rand.Rand) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // not the good client's
+	for ctx.Err() == nil {
+		conn, err := dialer.DialContext(ctx, "tcp", a.door(d))
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+		a.do(conn, rng)
+		stop()
+		_ = conn.Close()
+	}
+}
+
+func TestAttacks(t *testing.T) {
+	d := startDaemon(t)
+	good := behave(t, d)
+	time.Sleep(*attackFlag)
+	idle, calls, fails := good.take()
+	require.Empty(t, fails)
+	t.Logf("%-36s p99 %8v of %d calls", "no attack", idle.Round(time.Microsecond), calls)
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			seeds := testseed.Rand(t)
+			ctx, cancel := context.WithTimeout(t.Context(), *attackFlag)
+			defer cancel()
+			var attackers sync.WaitGroup
+			for range a.conns {
+				rng := rand.New(rand.NewPCG(seeds.Uint64(), 0))
+				attackers.Go(func() { a.rage(ctx, d, rng) })
+			}
+			for ctx.Err() == nil {
+				require.Less(t, d.resident(t), int64(memoryLimit), "resident memory")
+				time.Sleep(10 * time.Millisecond)
+			}
+			attackers.Wait()
+			p99, calls, fails := good.take()
+			t.Logf("%-36s p99 %8v of %d calls, at most %d MiB so far", a.name, p99.Round(time.Microsecond), calls, d.resident(t)>>20)
+			require.NotZero(t, calls)
+			require.Less(t, d.resident(t), int64(memoryLimit), "resident memory")
+			require.Empty(t, fails, "calls of the good client")
+			if *p99Flag {
+				require.LessOrEqual(t, p99, 5*max(idle, p99Floor))
+			}
+			require.True(t, d.ready())
+		})
+	}
+}
+
+// p99Floor is the least percentile that is compared: below it the scheduler of a machine of
+// two processors, which runs the attackers too, decides.
+const p99Floor = 2 * time.Millisecond

@@ -1,0 +1,176 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/queue"
+)
+
+const (
+	largeDocument  = 16 << 20
+	largeDocuments = 3
+	smallDocument  = 1 << 10
+	smallDocuments = 1000
+)
+
+// daemon is the docserviced that is attacked.
+type daemon struct {
+	boxcar, http, grpc string
+	process            *os.Process
+}
+
+// startDaemon serves large and small documents.
+func startDaemon(t *testing.T) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir, "docstore/cmd/docserviced")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	queueDir := filepath.Join(dir, "queue")
+	fillQueue(t, queueDir)
+	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t), grpc: freeAddress(t)}
+	command := exec.Command(filepath.Join(dir, "docserviced"), "serve", "--collection", "jobs="+queueDir, "--data", filepath.Join(dir, "data"),
+		"--boxcar", d.boxcar, "--http", d.http, "--grpc", d.grpc, "--memory", "256MiB", "--quiet")
+	var log bytes.Buffer
+	command.Stderr = &log
+	require.NoError(t, command.Start())
+	d.process = command.Process
+	ended := make(chan struct{})
+	go func() { _ = command.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = d.process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("the daemon printed: %.4000s", log.String())
+		}
+	})
+	for !d.ready() {
+		select {
+		case <-ended:
+			require.FailNow(t, "the daemon ended", log.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return d
+}
+
+func fillQueue(t *testing.T, dir string) {
+	writer, err := queue.OpenWriter(dir, nil)
+	require.NoError(t, err)
+	text := []byte(`"forklift operator wanted in Grünwald, shifts, own car", `)
+	for i := range largeDocuments {
+		_, err := writer.Append(fmt.Appendf(nil, "large-%d", i), bytes.Repeat(text, largeDocument/len(text)))
+		require.NoError(t, err)
+	}
+	for i := range smallDocuments {
+		_, err := writer.Append(smallID(i), bytes.Repeat([]byte{byte('a' + i%26)}, smallDocument))
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+}
+
+func smallID(i int) []byte { return fmt.Appendf(nil, "small-%d", i) }
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (d *daemon) ready() bool {
+	response, err := http.Get("http://" + d.http + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// resident is the most memory that the daemon has had, with mapped files.
+func (d *daemon) resident(t *testing.T) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
+	require.NoError(t, err, "the daemon is gone")
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kilobytes, err := strconv.ParseInt(value, 10, 64)
+	require.NoError(t, err, "%s", status)
+	return kilobytes << 10
+}
+
+// goodClient asks for documents over Boxcar all the time.
+type goodClient struct {
+	mu    sync.Mutex
+	times []time.Duration
+	fails []error
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// behave starts a good client of 4 callers.
+func behave(t *testing.T, d *daemon) *goodClient {
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
+		Size: 8, Methods: docservice.IdempotentMethods(), CallTimeout: 20 * time.Second, SilenceTimeout: 10 * time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	require.NoError(t, pool.WaitReady(t.Context()))
+	client := docservice.NewClient(pool, "jobs")
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &goodClient{stop: cancel}
+	for caller := range 4 {
+		g.done.Go(func() {
+			for i := caller; ctx.Err() == nil; i++ {
+				begun := time.Now()
+				document, err := client.Get(context.Background(), nil, string(smallID(i%smallDocuments)))
+				if err == nil && len(document) != smallDocument {
+					err = fmt.Errorf("a document of %d bytes", len(document))
+				}
+				g.note(time.Since(begun), err)
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); g.done.Wait() })
+	return g
+}
+
+func (g *goodClient) note(took time.Duration, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.times = append(g.times, took)
+	if err != nil {
+		g.fails = append(g.fails, err)
+	}
+}
+
+// take returns the 99th percentile and the failures since the last call.
+func (g *goodClient) take() (p99 time.Duration, calls int, fails []error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slices.Sort(g.times)
+	if calls = len(g.times); calls > 0 {
+		p99 = g.times[calls*99/100]
+	}
+	fails = g.fails
+	g.times, g.fails = nil, nil
+	return p99, calls, fails
+}
