@@ -161,6 +161,14 @@ var (
 	ErrPoolClosed error = &Error{Code: CodeCanceled, Message: "the pool is closed"}
 )
 
+// Why a server gives no slot. An ErrNoServer matches one of these, too, if it is known.
+var (
+	// ErrDraining: the server gives out no slots until it is undrained.
+	ErrDraining = errors.New("the server is draining")
+	// ErrNotBoxcar: another protocol is spoken at the server's address.
+	ErrNotBoxcar = errors.New("the server does not speak Boxcar")
+)
+
 // ErrServerClosed is what Serve returns after Shutdown or Close.
 var ErrServerClosed = errors.New("boxcarrpc: server closed")
 

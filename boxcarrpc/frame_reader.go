@@ -44,6 +44,26 @@ func (r *frameReader) buffered() (f wire.Frame, ok bool, err error) {
 	return f, n > 0, err
 }
 
+// first is next for the first frame of a server, whose protocol is not known yet.
+func (r *frameReader) first() (wire.Frame, error) {
+	for {
+		f, ok, err := r.buffered()
+		if err == nil && !ok {
+			err = r.read()
+		}
+		answer := r.buffer[r.start:r.end]
+		switch {
+		case ok:
+			return f, nil
+		case err != nil:
+			return wire.Frame{}, noHello(answer, err)
+		}
+		if err := strangerError(answer); err != nil {
+			return wire.Frame{}, err
+		}
+	}
+}
+
 // read waits until the connection brings more.
 func (r *frameReader) read() error {
 	if r.beforeRead != nil {

@@ -179,7 +179,13 @@ func (p *Pool) noServer(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, peer := range p.mu.peers {
-		if peer != nil && peer.failure != nil {
+		if peer == nil {
+			continue
+		}
+		if reason := p.refusal(peer); reason != nil {
+			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, ctx.Err(), peer.address, reason)
+		}
+		if peer.failure != nil {
 			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // no cause of this error
 		}
 	}
@@ -187,4 +193,43 @@ func (p *Pool) noServer(ctx context.Context) error {
 		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), p.mu.sourceFailure.Error())
 	}
 	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
+}
+
+// NoServerReason reports why no server gives the pool a slot, when waiting longer is
+// unlikely to help: each server of its set is draining or does not speak Boxcar. The
+// error matches ErrNoServer, and ErrDraining or ErrNotBoxcar. NoServerReason is nil
+// while the pool holds a slot, while it knows no server, and while a server has not
+// answered or may recover by itself.
+func (p *Pool) NoServerReason() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.ladder.Held() > 0 {
+		return nil
+	}
+	var first error
+	for _, peer := range p.mu.peers {
+		if peer == nil || !p.mu.ladder.Peer(peer.index).Member {
+			continue
+		}
+		reason := p.refusal(peer)
+		if reason == nil {
+			return nil
+		}
+		if first == nil {
+			first = fmt.Errorf("%w: %s: %w", ErrNoServer, peer.address, reason)
+		}
+	}
+	return first
+}
+
+// refusal is why a server gives out no slots, if it is one of the reasons that last.
+// p.mu is held.
+func (p *Pool) refusal(peer *poolPeer) error {
+	switch {
+	case p.mu.ladder.Peer(peer.index).Draining:
+		return ErrDraining
+	case errors.Is(peer.failure, ErrNotBoxcar):
+		return peer.failure
+	}
+	return nil
 }

@@ -207,11 +207,15 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 		config.ServerName = host
 	}
 	c := tls.Client(newSealer(conn), config)
-	switch err := c.HandshakeContext(ctx); {
+	err = c.HandshakeContext(ctx)
+	var plain tls.RecordHeaderError
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.As(err, &plain):
+		return nil, noHello(plain.RecordHeader[:], err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return nil, fmt.Errorf("the server ended the connection; does it serve TLS? %w", err)
-	case err != nil:
-		return nil, err
 	}
-	return c, nil
+	return nil, err
 }

@@ -60,8 +60,8 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	// The handshakes end with their context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { shut(conn) })
 	t, err := p.greet(ctx, peer, conn)
-	if !stop() && err == nil {
-		err = ctx.Err()
+	if !stop() && !errors.Is(err, ErrNotBoxcar) {
+		err = fmt.Errorf("the server accepted the connection and did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
 	}
 	if err != nil {
 		shut(conn)
@@ -92,7 +92,7 @@ func (t *transport) handshake(token string) error {
 	if err != nil {
 		return err
 	}
-	f, err := t.turn.in.next()
+	f, err := t.turn.in.first()
 	if err != nil {
 		return err
 	}

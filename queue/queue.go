@@ -15,6 +15,7 @@ const (
 	MaxBlockBytes    = 1 << 20   // ids and documents of a block, unless it holds a single entry
 	MaxBlockEntries  = 1<<16 - 1 // entries of a block
 	MaxCursorBytes   = 4 << 10   // a cursor
+	MinSegmentBytes  = 1 << 10   // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
 	MaxSegmentBytes  = 4 << 30   // a segment file, and so every offset in it fits in 32 bits
 )
 
@@ -67,7 +68,8 @@ type WriterOptions struct {
 	// MaxBlockBytes. The default is DefaultBlockBytes.
 	BlockBytes int
 	// SegmentBytes is the size of its file at which a segment is sealed, give
-	// or take a block. The default is DefaultSegmentBytes.
+	// or take a block, from MinSegmentBytes to MaxSegmentBytes. The default is
+	// DefaultSegmentBytes.
 	SegmentBytes int64
 	// SegmentAge seals a segment when its first entry is this old. It is looked
 	// at by Append, Put, Delete and Flush: who wants it kept while nothing

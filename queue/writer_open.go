@@ -85,8 +85,8 @@ func (w *Writer) complete() error {
 	if o.BlockBytes < 0 || o.BlockBytes > MaxBlockBytes {
 		faults = append(faults, fmt.Errorf("queue: BlockBytes is %d, at most %d are allowed", o.BlockBytes, MaxBlockBytes))
 	}
-	if o.SegmentBytes < 0 || o.SegmentBytes > MaxSegmentBytes {
-		faults = append(faults, fmt.Errorf("queue: SegmentBytes is %d, at most %d are allowed", o.SegmentBytes, int64(MaxSegmentBytes)))
+	if o.SegmentBytes < MinSegmentBytes || o.SegmentBytes > MaxSegmentBytes {
+		faults = append(faults, fmt.Errorf("queue: SegmentBytes is %d, it must be from %d to %d", o.SegmentBytes, MinSegmentBytes, int64(MaxSegmentBytes)))
 	}
 	if o.SegmentAge < 0 {
 		faults = append(faults, fmt.Errorf("queue: SegmentAge is %v", o.SegmentAge))

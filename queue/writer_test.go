@@ -99,6 +99,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, fault := range []string{"BlockBytes", "SegmentBytes", "SegmentAge", `"zip": this build has [`} {
 		assert.ErrorContains(t, err, fault)
 	}
+	_, err = OpenWriter(queueDir, &WriterOptions{FS: newMem(t), SegmentBytes: MinSegmentBytes - 1})
+	require.EqualError(t, err, "queue: SegmentBytes is 1023, it must be from 1024 to 4294967296")
 }
 
 func TestSegmentNumbersRunOut(t *testing.T) {

@@ -131,6 +131,9 @@ func parseServer(line []byte, number int) (server Server, err error) {
 	for field := range bytes.FieldsSeq(line) {
 		if server.Address == "" {
 			server.Address = string(field)
+			if err := CheckAddress(server.Address); err != nil {
+				return Server{}, err
+			}
 			continue
 		}
 		name, value, _ := strings.Cut(string(field), "=")

@@ -26,6 +26,7 @@ func TestParse(t *testing.T) {
 func TestParseBadLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"a:1\nb:1 up":              "line 2: up: only number=N and weight=W may follow an address",
+		"a:1\nlocalhost":           "line 2: address localhost has no port; write HOST:PORT, such as localhost:7070",
 		"a:1 number=x":             `line 1: number=x: strconv.Atoi: parsing "x": invalid syntax`,
 		"a:1 number=-1":            "line 1: number=-1: it must be from 0 to 1048575",
 		"a:1 number=2147483647":    "line 1: number=2147483647: it must be from 0 to 1048575",

@@ -1,6 +1,27 @@
 package discovery
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// CheckAddress reports what is wrong with an address that net.Dial is to take for TCP,
+// without a look at the network. The port is a number or the name of a service.
+func CheckAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	switch {
+	case err != nil && !strings.Contains(address, ":"):
+		return fmt.Errorf("address %s has no port; write HOST:PORT, such as %[1]s:7070", address)
+	case err != nil:
+		return fmt.Errorf("%w; write HOST:PORT, or [HOST]:PORT for an IPv6 address", err) // names the address
+	}
+	if number, err := net.LookupPort("tcp", port); err != nil || number == 0 {
+		return fmt.Errorf("address %s: %s is not a port; write a number from 1 to 65535", address, port)
+	}
+	return nil
+}
 
 // Static is the source of a set that never changes: the given addresses,
 // numbered from 0 in the order given. An address given twice is one server, at

@@ -152,9 +152,7 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 
 // waitReady waits until a server gives a slot. The warm-up waits for the others.
 func (b *benchFlags) waitReady(ctx context.Context, pool *boxcarrpc.Pool) error {
-	ctx, cancel := context.WithTimeout(ctx, b.load.timeout)
-	defer cancel()
-	if err := pool.WaitReady(ctx); err != nil {
+	if err := b.await(ctx, pool, hasSlot); err != nil {
 		return b.explain(b.servers, err)
 	}
 	return nil

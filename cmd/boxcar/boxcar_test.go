@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -225,6 +227,56 @@ func TestNoServer(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Regexp(t, `^boxcar: no server of \[`+address+`\] answered within 50ms; is one running there, and serving Boxcar\? `+
 		`context deadline exceeded \(`+address+`: .*refused\)\n$`, r.stderr)
+}
+
+// longTimeout is for commands that are not to wait for it.
+const longTimeout = "1h"
+
+// A command that needs a slot of servers that are all draining says so at once.
+func TestGetOfADrainedServer(t *testing.T) {
+	queueDir := newQueue(t, map[string]string{"a": "{}"})
+	first, second := serve(t, queueDir), serve(t, queueDir)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "", "drain", "--servers", first).status)
+	r := run(t.Context(), "", "get", "--servers", first+","+second, "--collection", "jobs", "a")
+	require.Equal(t, cli.ExitOK, r.status, "the other one serves: %s", r.stderr)
+	for _, command := range [][]string{{"get", "a"}, {"mget", "a"}, {"scan"}, {"bench"}} {
+		args := append(command, "--servers", first, "--timeout", longTimeout)
+		if command[0] != "bench" {
+			args = append(args, "--collection", "jobs")
+		} else {
+			args = []string{"bench", "--servers", first, "--timeout", "24h"}
+		}
+		r := run(t.Context(), "", args...)
+		require.Equal(t, result{cli.ExitFailure, "", "boxcar: no server of [" + first + "] gives out slots: " + first + ": the server is draining; " +
+			"name other servers, or have it serve again with boxcar undrain\n"}, r, command)
+	}
+}
+
+// Commands that are given an HTTP server's address say so at once.
+func TestHTTPIsNotBoxcar(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	address := s.Listener.Addr().String()
+	for _, command := range [][]string{{"get", "--collection", "jobs", "a"}, {"slots"}, {"drain"}, {"undrain"}} {
+		r := run(t.Context(), "", append(command, "--servers", address, "--timeout", longTimeout)...)
+		require.Equal(t, cli.ExitFailure, r.status)
+		require.Contains(t, r.stderr, "no server of ["+address+"] speaks Boxcar: "+address+`: handshake: the server does not speak Boxcar: `+
+			`an HTTP server answered "HTTP/1.1 400 Bad Request"; give the address that is docserviced's --boxcar`)
+	}
+	r := run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--timeout", longTimeout)
+	require.Contains(t, r.stderr, `the server does not speak Boxcar: an HTTP server answered "HTTP/1.1 400 Bad Request"; is it the address`)
+}
+
+// An address that cannot be dialled is a matter of usage, which is said at once.
+func TestAddressesAreChecked(t *testing.T) {
+	for servers, problem := range map[string]string{
+		"localhost":               `--servers: address localhost has no port; write HOST:PORT, such as localhost:7070`,
+		"localhost:7070,10.0.0.1": `--servers: address 10.0.0.1 has no port; write HOST:PORT, such as 10.0.0.1:7070`,
+		"localhost:99999":         `--servers: address localhost:99999: 99999 is not a port; write a number from 1 to 65535`,
+	} {
+		r := run(t.Context(), "", "get", "--collection", "jobs", "--servers", servers, "a")
+		require.Equal(t, result{cli.ExitUsage, "", "boxcar: " + problem + "; see boxcar get --help\n"}, r)
+	}
 }
 
 func TestSlots(t *testing.T) {

@@ -22,7 +22,7 @@ standard error, and the exit status is 1.`,
   boxcar get --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs 4711 | jq .title`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.with(env, func(client *docservice.Client) error {
+			return c.with(command.Context(), env, func(client *docservice.Client) error {
 				return c.get(command.Context(), env, client, args[0])
 			})
 		},

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -61,8 +62,8 @@ func addCollection(command *cobra.Command, collection *string, about string) {
 	}
 }
 
-// with calls fn with a client, and closes it.
-func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error {
+// with calls fn with a client when a server has given it a slot, and closes the client.
+func (c *connection) with(ctx context.Context, env *cli.Env, fn func(*docservice.Client) error) error {
 	pool, err := c.newPool(c.servers, &boxcarrpc.PoolOptions{
 		Size:    poolSize,
 		Methods: docservice.IdempotentMethods(),
@@ -71,7 +72,11 @@ func (c *connection) with(env *cli.Env, fn func(*docservice.Client) error) error
 	if err != nil {
 		return err
 	}
-	err = fn(docservice.NewClient(pool, c.collection))
+	if err = c.await(ctx, pool, hasSlot); err != nil {
+		err = c.explain(err)
+	} else {
+		err = fn(docservice.NewClient(pool, c.collection))
+	}
 	return errors.Join(err, pool.Close())
 }
 

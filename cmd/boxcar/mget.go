@@ -39,7 +39,7 @@ an answer like any other.`,
   boxcar mget --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs - < ids.txt`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.with(env, func(client *docservice.Client) error {
+			return c.with(command.Context(), env, func(client *docservice.Client) error {
 				m := &multiGet{connection: &c, client: client, out: cli.NewOutput(env.Stdout)}
 				if len(args) == 1 && args[0] == "-" {
 					return m.finish(m.fromInput(command.Context(), env.Stdin))

@@ -32,6 +32,9 @@ func (o *operation) ask(ctx context.Context, env *cli.Env, server, method string
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	if err := o.await(ctx, pool, hasConnection); err != nil {
+		return b, o.explain([]string{server}, err)
+	}
 	stream, err := pool.Stream(ctx, method, nil)
 	if err != nil {
 		return b, o.explain([]string{server}, err)

@@ -51,8 +51,8 @@ on its standard input, a line of JSON, to have it appended to the queue.
 
 It then says whose fault it is if something is wrong: "me" is this machine or what
 it was told (no server can be reached, a name or a certificate is wrong), "them" is
-servers that do not answer, do not follow their queue or have an older copy than
-others, "ingest" is the way before them. The exit status is 0 if all is well, else 1.
+servers that do not answer, are draining, do not follow their queue or have an older
+copy than others, "ingest" is the way before them. The exit status is 0 if all is well, else 1.
 
 Without --append it tells how old the last canary is, by the clocks of the machine
 that wrote it and of this one. A canary expires after a day.`,
@@ -147,8 +147,12 @@ func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, beg
 	defer func() { _ = pool.Close() }() // what it has was had
 	first, cancel := context.WithTimeout(ctx, p.timeout/5)
 	defer cancel()
-	if err := pool.WaitReady(first); err != nil {
-		found.Unreachable = strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
+	if err := p.await(first, pool, hasSlot); err != nil {
+		found.Draining = errors.Is(err, boxcarrpc.ErrDraining)
+		found.Unreachable = reasonOf(err)
+		if errors.Is(err, boxcarrpc.ErrNotBoxcar) {
+			found.Unreachable += "; is it the address that is docserviced's --boxcar?"
+		}
 		return found
 	}
 	asked := time.Now()

@@ -35,6 +35,10 @@ func TestProbeVerdicts(t *testing.T) {
 		"no server listed": {findings{}, "them", "no server is listed"},
 		"none reached":     {findings{Wrote: true, Servers: []probed{dead, dead}}, "me", "none of 2 servers can be reached from here (connection refused)"},
 		"one is dead":      {findings{Wrote: true, Servers: []probed{well, dead}}, "them", "1 of 2 servers: b: does not answer: connection refused"},
+		"one is draining": {findings{Servers: []probed{well, with(func(s *probed) { s.Draining, s.Unreachable = true, "draining" })}},
+			"them", "1 of 2 servers: b: draining: it gives out no slots; boxcar undrain --servers b has it serve again"},
+		"one is draining, one is dead": {findings{Servers: []probed{dead, with(func(s *probed) { s.Draining, s.Unreachable = true, "draining" })}},
+			"them", "2 of 2 servers: b: does not answer: connection refused; b: draining: "},
 		"the command failed": {findings{Wrote: true, AppendError: "exit status 1: locked", Servers: []probed{with(nothing), with(nothing)}},
 			"ingest", "could not be appended: exit status 1: locked"},
 		"it reached nobody": {findings{Wrote: true, Servers: []probed{with(nothing), with(nothing)}}, "ingest", "has reached no server"},
@@ -81,6 +85,13 @@ func TestProbe(t *testing.T) {
 	r = run(t.Context(), "", "probe", "--servers", "file:/nowhere/servers", "--collection", "jobs", "--timeout", "500ms")
 	require.Contains(t, r.stderr, "me: the list of servers cannot be had: ")
 	require.Equal(t, cli.ExitUsage, run(t.Context(), "", "probe", "--collection", "jobs", "--timeout", "0s").status)
+
+	require.Equal(t, cli.ExitOK, run(t.Context(), "", "drain", "--servers", address).status)
+	r = run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--json", "--timeout", "1h")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, "them: 1 of 1 server: "+address+": draining: it gives out no slots; boxcar undrain --servers "+address+" has it serve again\n", r.stderr)
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &found))
+	require.True(t, found.Servers[0].Draining)
 }
 
 // A canary that a server's own queue gets is served after a while, which is told.

@@ -23,7 +23,8 @@ type findings struct {
 // probed is what was found of one server. A time of 0 is not known.
 type probed struct {
 	Server       string     `json:"server"`
-	Unreachable  string     `json:"unreachable,omitempty"` // why
+	Unreachable  string     `json:"unreachable,omitempty"` // why no slot could be had
+	Draining     bool       `json:"draining"`              // that is why
 	EchoSeconds  float64    `json:"echo_seconds,omitempty"`
 	GetSeconds   float64    `json:"get_seconds,omitempty"`
 	GetError     string     `json:"get_error,omitempty"`
@@ -61,7 +62,7 @@ func (f *findings) conclude() {
 		if s.State != wellState {
 			bad = append(bad, s.Server+": "+s.State)
 		}
-		if s.Unreachable != "" {
+		if s.Unreachable != "" && !s.Draining {
 			unreachable++
 		}
 		if s.FreshSeconds > 0 {
@@ -103,6 +104,8 @@ func (f *findings) allOtherwiseWell() bool {
 // as furthest.
 func (f *findings) stateOf(s *probed, furthest position) string {
 	switch {
+	case s.Draining:
+		return "draining: it gives out no slots; boxcar undrain --servers " + s.Server + " has it serve again"
 	case s.Unreachable != "":
 		return "does not answer: " + s.Unreachable
 	case s.StatsError != "":

@@ -33,7 +33,7 @@ that there is none with the prefix is an answer like any other.`,
   boxcar scan --collection jobs --ids | wc -l`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return s.with(env, func(client *docservice.Client) error {
+			return s.with(command.Context(), env, func(client *docservice.Client) error {
 				return s.run(command.Context(), env, client)
 			})
 		},

@@ -74,12 +74,46 @@ func (r *reach) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.
 	return boxcarrpc.NewPool(source, o)
 }
 
+// reasonOf is an ErrNoServer's reason: which server, and what is wrong with it.
+func reasonOf(err error) string {
+	return strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
+}
+
+// serverPoll is how often a command looks whether a server has answered its pool.
+const serverPoll = 2 * time.Millisecond
+
+// await returns once the servers of a pool have answered as arrived wants, or with an
+// error that says why they have not. It waits no longer than --timeout, and not at all
+// for servers that are draining or do not speak Boxcar.
+func (r *reach) await(ctx context.Context, pool *boxcarrpc.Pool, arrived func(boxcarrpc.PoolStats) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	for !arrived(pool.Stats()) {
+		if err := pool.NoServerReason(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return pool.WaitReady(ctx) // which knows what is wrong with a server
+		case <-time.After(serverPoll):
+		}
+	}
+	return nil
+}
+
+// What await waits for.
+func hasSlot(s boxcarrpc.PoolStats) bool       { return s.Slots > 0 }
+func hasConnection(s boxcarrpc.PoolStats) bool { return s.Transports > 0 }
+
 // explain says what a failed call to some servers means to the person who made it.
 func (r *reach) explain(servers []string, err error) error {
 	switch {
+	case errors.Is(err, boxcarrpc.ErrDraining):
+		return fmt.Errorf("no server of %v gives out slots: %s; name other servers, or have it serve again with boxcar undrain", servers, reasonOf(err))
+	case errors.Is(err, boxcarrpc.ErrNotBoxcar):
+		return fmt.Errorf("no server of %v speaks Boxcar: %s; give the address that is docserviced's --boxcar", servers, reasonOf(err))
 	case errors.Is(err, boxcarrpc.ErrNoServer):
-		why := strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
-		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", servers, r.timeout, why)
+		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", servers, r.timeout, reasonOf(err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %s; give a longer --timeout", r.timeout)
 	}

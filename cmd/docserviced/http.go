@@ -195,6 +195,7 @@ func answerStatus(err error) (status int, text string) {
 type readiness struct {
 	Ready       bool                           `json:"ready"`
 	Ending      bool                           `json:"ending,omitempty"`
+	Draining    bool                           `json:"draining,omitempty"`
 	Collections map[string]collectionReadiness `json:"collections"`
 }
 
@@ -219,8 +220,22 @@ type successorReadiness struct {
 // serveReady answers 200 once every collection can be relied upon to have what
 // its queue has. A damaged document alone is reported and no reason to take the
 // daemon out of service: the others are fine, and clients ask elsewhere for it.
-func (d *daemon) serveReady(w http.ResponseWriter, _ *http.Request) {
+//
+// A drained daemon is ready, because it still answers, except for a probe that asks
+// with ?draining=503: one whose balancer is to send no more requests.
+func (d *daemon) serveReady(w http.ResponseWriter, r *http.Request) {
+	drainingIsUnready := false
+	switch when := r.URL.Query().Get("draining"); when {
+	case "", "200":
+	case "503":
+		drainingIsUnready = true
+	default:
+		http.Error(w, fmt.Sprintf("draining=%s: want 503, or 200 for the default", when), http.StatusBadRequest)
+		return
+	}
 	body := d.readiness()
+	body.Draining = d.boxcar.Stats().Draining
+	body.Ready = body.Ready && !(body.Draining && drainingIsUnready)
 	w.Header().Set("Content-Type", "application/json")
 	if !body.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)

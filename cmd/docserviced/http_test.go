@@ -123,6 +123,21 @@ func TestReadiness(t *testing.T) {
 	require.True(t, body.Collections["jobs"].Ready)
 	require.Empty(t, body.Collections["jobs"].Faults)
 
+	d.boxcar.Drain()
+	for path, status := range map[string]int{
+		"/readyz": http.StatusOK, "/readyz?draining=200": http.StatusOK, "/readyz?draining=503": http.StatusServiceUnavailable,
+	} {
+		r = get(d.http.Handler, path)
+		require.Equal(t, status, r.Code, path)
+		require.Equal(t, status == http.StatusOK, decodeReadiness(t, r).Ready, path)
+		require.True(t, decodeReadiness(t, r).Draining, path)
+	}
+	require.Equal(t, http.StatusBadRequest, get(d.http.Handler, "/readyz?draining=no").Code)
+	d.boxcar.Undrain()
+	r = get(d.http.Handler, "/readyz?draining=503")
+	require.Equal(t, http.StatusOK, r.Code)
+	require.False(t, decodeReadiness(t, r).Draining)
+
 	d.ending.Store(true)
 	r = get(d.http.Handler, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, r.Code)

@@ -45,7 +45,8 @@ HTTP shows how it is doing:
   /api/v1/status                the same as JSON; docs/status.md has the fields
   /healthz                      200 while the process runs
   /readyz                       200 once every queue has been read to its end, else
-                                503; reasons and faults as JSON
+                                503; reasons and faults as JSON. ?draining=503 also
+                                answers 503 while the daemon is drained
   /metrics                      for Prometheus
   /documents/COLLECTION/ID      the document; 404 not found, 503 unavailable here
   /collections/COLLECTION/ids   ids in order, ?prefix= after= limit=, a page at a time

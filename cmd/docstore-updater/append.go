@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,13 @@ import (
 
 	"docstore/internal/cli"
 	"docstore/internal/records"
+	"docstore/internal/vfs"
 	"docstore/queue"
 )
+
+// minSegmentSize is the least that --segment-size takes. Every segment is a file that is
+// listed, copied and mapped: a queue of 1 GiB has 32,768 of this size.
+const minSegmentSize = 32 << 10
 
 // appendOptions are the flags of append.
 type appendOptions struct {
@@ -25,15 +31,18 @@ type appendOptions struct {
 	controlFields bool
 	resume        bool
 	skipBad       bool
+	badLines      string // file; empty: none
 	flushInterval time.Duration
 	flushEvery    int
 	segmentSize   cli.Size
 	segmentAge    time.Duration
 	quiet         bool
+
+	fs vfs.FS // of the queue and the file of bad records
 }
 
 func newAppend(env *cli.Env) *cobra.Command {
-	o := appendOptions{segmentSize: queue.DefaultSegmentBytes}
+	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, fs: vfs.OS}
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE...]",
 		Short: "Append documents, deletes and expiries from NDJSON, CSV, JSON or files",
@@ -66,6 +75,12 @@ are sealed by size, by age, and in the end.
 With --follow the last FILE is read on as it grows, until append is ended. When
 another file takes its name, as when logs are rotated, that is read on.
 
+A record that is no document ends append, unless there is --skip-bad, --bad-lines or
+--follow. With the latter two, append sets it aside in a file, durably, as a line of
+JSON with its place, its text and what is wrong with it, and continues. By default
+that is bad-lines.ndjson in the queue's directory. A file of 64 MiB is renamed to
+FILE.1, in the place of an earlier one. After a crash a record may be there twice.
+
 With --resume, append goes on behind the last record that the queue holds: give
 the same files in the same order, and new ones behind them. Nothing is lost and
 nothing is appended twice, however the last run ended. Tables, arrays and what is
@@ -82,7 +97,9 @@ with --follow), and 1 if the rest of a file was not read.`,
   docstore-updater append --queue /srv/queue/jobs --resume --follow --flush-interval 50ms jobs.log
   docstore-updater append --queue /srv/queue/products --id-field sku products.csv
   docstore-updater append --queue /srv/queue/pages --format files /srv/www`,
-		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		PreRunE: func(command *cobra.Command, _ []string) error {
+			return errors.Join(o.completeBad(command.Flags().Changed("skip-bad")), o.check())
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), env, args)
 		},
@@ -95,7 +112,8 @@ with --follow), and 1 if the rest of a file was not read.`,
 	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(queue.Codecs(), ", "))
 	flags.BoolVar(&o.controlFields, "control-fields", true, `let "_delete", "_expires" and the like mean something; false where documents really have such fields`)
 	flags.BoolVar(&o.resume, "resume", false, "go on behind the last record that the queue holds")
-	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and pass over records that are no documents, instead of stopping at the first")
+	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and pass over records that are no documents, instead of stopping at the first; true with --follow and --bad-lines")
+	flags.StringVar(&o.badLines, "bad-lines", "", "file that keeps the records that are passed over; with --follow the default is "+badLinesName+" in the queue's directory")
 	flags.DurationVar(&o.flushInterval, "flush-interval", time.Second, "longest that a document waits to be flushed; 0 flushes only at the end and by --flush-every")
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "flush after so many documents and deletes, too; 0 does not count")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed and the next begins")
@@ -112,6 +130,21 @@ func formatNames() (names []string) {
 	return names
 }
 
+// completeBad settles what becomes of bad records; skipGiven tells whether --skip-bad was
+// given.
+func (o *appendOptions) completeBad(skipGiven bool) error {
+	switch {
+	case skipGiven && !o.skipBad && o.badLines != "":
+		return cli.Usagef("--bad-lines contradicts --skip-bad=false; give one of them")
+	case !skipGiven:
+		o.skipBad = o.follow || o.badLines != ""
+	}
+	if o.skipBad && o.follow && o.badLines == "" {
+		o.badLines = filepath.Join(o.queueDir, badLinesName)
+	}
+	return nil
+}
+
 // check reports all that is impossible in the flags.
 func (o *appendOptions) check() error {
 	var problems []error
@@ -126,8 +159,8 @@ func (o *appendOptions) check() error {
 	refuse(o.flushInterval < 0, "--flush-interval %s: it cannot be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: it cannot be negative", o.flushEvery)
 	refuse(o.segmentAge < 0, "--segment-age %s: it cannot be negative", o.segmentAge)
-	refuse(o.segmentSize <= 0 || o.segmentSize > queue.MaxSegmentBytes,
-		"--segment-size %s: it must be over 0 and at most %s", &o.segmentSize, cli.FormatBytes(queue.MaxSegmentBytes))
+	refuse(o.segmentSize < minSegmentSize || o.segmentSize > queue.MaxSegmentBytes,
+		"--segment-size %s: it must be from %s to %s", &o.segmentSize, cli.FormatBytes(minSegmentSize), cli.FormatBytes(queue.MaxSegmentBytes))
 	return errors.Join(problems...)
 }
 
@@ -140,6 +173,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		env = env.Quiet()
 	}
 	writer, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
+		FS:           o.fs,
 		Codec:        o.codec,
 		SegmentBytes: int64(o.segmentSize),
 		SegmentAge:   o.segmentAge,
@@ -159,6 +193,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		}
 	}
 	a := &appender{options: o, env: env, writer: writer, started: env.Now()}
+	if o.badLines != "" {
+		a.badLines = &badLines{fsys: o.fs, path: o.badLines, maxBytes: maxBadLinesBytes}
+	}
 	if !o.quiet {
 		a.meter = cli.NewMeter(env, "appending", totalBytes(inputs))
 	}
@@ -196,9 +233,10 @@ type appender struct {
 	meter   *cli.Meter // nil with --quiet
 	started time.Time
 
+	badLines *badLines // nil: bad records are not kept
+
 	progress  progress
 	reached   reached // ahead of what progress knows, within a batch
-	skipped   int64   // bad records
 	bytes     int64   // of the input
 	unflushed int     // documents and deletes since --flush-every was last kept
 	broken    bool    // the writer has failed: there is nothing more to do with it
@@ -263,6 +301,9 @@ func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 
 func (a *appender) appendBatch(ctx context.Context, b *batch) error {
 	defer func() { a.progress.publish(a.reached) }()
+	if err := a.keepBad(b); err != nil {
+		return err
+	}
 	before := a.bytes - b.start
 	for i := range b.items {
 		if ctx.Err() != nil {
@@ -300,12 +341,14 @@ func (a *appender) appendItem(in *input, it *item) error {
 
 // bad passes over a bad record, or is the error that ends everything there.
 func (a *appender) bad(in *input, it *item) error {
-	if a.options.skipBad {
-		a.skipped++
-		a.env.Log.Warn("passed over a bad record", "at", in.place(it.at), "problem", it.problem.Error())
-		return nil
+	if !a.options.skipBad {
+		return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", in.place(it.at), it.problem))
 	}
-	return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", in.place(it.at), it.problem))
+	a.reached.bad++
+	if a.badLines == nil {
+		a.env.Log.Warn("passed over a bad record", "at", in.place(it.at), "problem", it.problem.Error())
+	}
+	return nil
 }
 
 // flush is flushDurably where documents are appended.
@@ -332,8 +375,8 @@ func (a *appender) interrupted(first *input) error {
 
 // report sums up the run.
 func (a *appender) report() {
-	if a.skipped > 0 {
-		a.env.Log.Warn("bad records were passed over", "records", a.skipped)
+	if bad := a.reached.bad; bad > 0 {
+		a.env.Log.Warn("bad records were passed over", "records", bad, "kept_in", a.options.badLines)
 	}
 	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)
@@ -341,6 +384,6 @@ func (a *appender) report() {
 		perSecond = int64(float64(a.progress.entries()) / elapsed.Seconds())
 	}
 	done := a.progress.now()
-	a.env.Log.Info("appended", "documents", done.documents, "deletes", done.deletes, "bytes", a.bytes,
+	a.env.Log.Info("appended", "documents", done.documents, "deletes", done.deletes, "bad_records", a.reached.bad, "bytes", a.bytes,
 		"seconds", elapsed.Round(time.Millisecond).Seconds(), "documents_per_second", perSecond)
 }

@@ -19,6 +19,7 @@ type progress struct {
 // reached is how far that has come.
 type reached struct {
 	documents, deletes int64
+	bad                int64  // records that were passed over
 	in                 *input // of the last entry; nil before the first
 	behind             cursor // behind the last entry
 }
@@ -116,6 +117,6 @@ func (a *appender) flushDurably() error {
 		level = slog.LevelDebug // the bar says enough
 	}
 	a.env.Log.Log(context.Background(), level, "flushed",
-		"documents", at.documents, "deletes", at.deletes, "input", at.in.name, "line", at.behind.Lines, "offset", at.behind.Offset)
+		"documents", at.documents, "deletes", at.deletes, "bad_records", at.bad, "input", at.in.name, "line", at.behind.Lines, "offset", at.behind.Offset)
 	return nil
 }

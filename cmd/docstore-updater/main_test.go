@@ -76,6 +76,8 @@ func TestUsage(t *testing.T) {
 		{"append", "--queue", dir, "--id-field", ""},
 		{"append", "--queue", dir, "--flush-interval", "-1s"},
 		{"append", "--queue", dir, "--segment-size", "5GiB"},
+		{"append", "--queue", dir, "--segment-size", "10"},
+		{"append", "--queue", dir, "--segment-size", "32767"},
 		{"append", "--queue", dir, "--segment-size", "big"},
 		{"append", "--queue", dir, "-", "-"},
 		{"dump", "--queue", dir, "more"},
@@ -100,7 +102,7 @@ func TestMisuseOfAppend(t *testing.T) {
 	require.Equal(t, `docstore-updater: unknown flag --flush-evry; did you mean --flush-every?; --segment-age "old": write a duration, such as 250ms, 10s or 1h30m; `+
 		`--id-field is empty; give the name of the field that holds the id; --format xml: write one of `+strings.Join(formatNames(), ", ")+
 		`; --codec zip: this build has `+strings.Join(queue.Codecs(), ", ")+`; --flush-interval -1s: it cannot be negative; `+
-		`--segment-size 5GiB: it must be over 0 and at most 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
+		`--segment-size 5GiB: it must be from 32 KiB to 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
 }
 
 func TestHelp(t *testing.T) {

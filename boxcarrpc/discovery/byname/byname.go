@@ -37,7 +37,7 @@ func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 	case "file":
 		return discovery.File(rest), nonEmpty(target, rest)
 	case "dns":
-		return discovery.DNS(rest, nil), nonEmpty(target, rest)
+		return discovery.DNS(rest, nil), checkName(target, rest)
 	case "srv":
 		return discovery.SRV(rest, nil), nonEmpty(target, rest)
 	case "pattern":
@@ -48,6 +48,9 @@ func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 		if address == "" || strings.Contains(address, "/") {
 			return nil, fmt.Errorf("%q is no address; give HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://", address)
 		}
+		if err := discovery.CheckAddress(address); err != nil {
+			return nil, err
+		}
 	}
 	return discovery.Static(addresses...), nil
 }
@@ -55,6 +58,14 @@ func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 func nonEmpty(target, rest string) error {
 	if rest == "" {
 		return fmt.Errorf("%s names nothing", target)
+	}
+	return nil
+}
+
+// checkName checks what a target has behind "dns:".
+func checkName(target, rest string) error {
+	if err := discovery.CheckAddress(rest); err != nil {
+		return fmt.Errorf("%s: %w", target, err)
 	}
 	return nil
 }
@@ -70,6 +81,11 @@ func parsePattern(target, rest string) (discovery.Source, error) {
 	}
 	if n > discovery.MaxNumber+1 {
 		return nil, &discovery.NumberError{Source: target, Number: n - 1, Limit: discovery.MaxNumber + 1}
+	}
+	for _, number := range []int{0, n - 1} { // the number may be part of the port
+		if err := discovery.CheckAddress(fmt.Sprintf(format, number)); err != nil {
+			return nil, fmt.Errorf("%s: %w", target, err)
+		}
 	}
 	return discovery.Pattern(format, n), nil
 }

@@ -42,11 +42,16 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, []string{"c:3"}, first(t, "file:"+path))
 	require.Equal(t, []string{"127.0.0.1:7070"}, first(t, "dns:127.0.0.1:7070"))
 	for _, bad := range []string{"", "a:1,", "pattern:x:be-%d", "pattern:3:be", "pattern:3:%s-%d", "pattern:0:be-%d", "pattern:2:be-%d%", "pattern:2147483648:be-%d", "file:", "dns:", "srv:",
-		"etcd://a:1", "gossip://", "http://a:1"} {
+		"etcd://a:1", "gossip://", "http://a:1",
+		"localhost", "a:1,localhost", "::1", "a:0", "a:65536", "a:no-such-service", "pattern:3:be-%d.search", "pattern:3:be:6553%d4", "dns:no port", "dns:a"} {
 		_, err := Parse(bad, nil)
 		require.Error(t, err, bad)
 	}
-	_, err := First(t.Context(), "dns:no port", nil)
+	for _, good := range []string{":7070", "[::1]:http", "pattern:3:be:707%d"} {
+		_, err := Parse(good, nil)
+		require.NoError(t, err, good)
+	}
+	_, err := First(t.Context(), "file:"+path+".none", nil)
 	require.ErrorContains(t, err, "tells of no servers")
 	for _, bad := range []string{"a:1", "file:x", "etcd://a:1", "gossip://a:1/x"} {
 		_, err := Register(bad, discovery.Server{Address: "a:1"}, nil)

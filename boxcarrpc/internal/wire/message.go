@@ -13,8 +13,9 @@ const (
 	OldestVersion = 0
 )
 
-// Magic begins the payload of HELLO.
-const Magic = "BXCR"
+// Magic begins the payload of HELLO. Its newline makes a server of a text protocol,
+// such as HTTP, answer at once instead of waiting for the end of a line.
+const Magic = "BXC\n"
 
 // A Hello is the first frame in each direction.
 type Hello struct {

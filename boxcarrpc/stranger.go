@@ -1,0 +1,51 @@
+package boxcarrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// strangerBytes is how much of the answer of a server of another protocol an error
+// quotes.
+const strangerBytes = 60
+
+// strangerError is an ErrNotBoxcar if a server's first bytes are of another protocol.
+func strangerError(answer []byte) error {
+	_, _, malformed := wire.PeekFrame(answer)
+	switch {
+	case bytes.HasPrefix(answer, []byte("HTTP/")):
+		return notBoxcar("an HTTP server answered", answer)
+	case bytes.HasPrefix(answer, []byte{0x15, 0x03}): // an alert of any version
+		return notBoxcar("a TLS server answered with an alert; is PoolOptions.TLS missing?", nil)
+	case len(answer) >= 9 && answer[0] == 0 && bytes.Equal(answer[3:9], []byte{4, 0, 0, 0, 0, 0}):
+		return notBoxcar("an HTTP/2 server, as of gRPC, answered with its settings", nil)
+	case malformed != nil:
+		return notBoxcar("the server answered", answer)
+	}
+	return nil
+}
+
+// notBoxcar is an ErrNotBoxcar that quotes the first line of the answer, if there is one.
+func notBoxcar(what string, answer []byte) error {
+	if line, _, _ := bytes.Cut(answer, []byte("\r\n")); len(line) > 0 {
+		what = fmt.Sprintf("%s %q", what, line[:min(len(line), strangerBytes)])
+	}
+	return fmt.Errorf("%w: %s", ErrNotBoxcar, what)
+}
+
+// noHello explains why a server's first frame could not be read: err is what the reader
+// says, answer what the server has sent.
+func noHello(answer []byte, err error) error {
+	if stranger := strangerError(answer); stranger != nil {
+		return stranger
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("the server ended the connection before its HELLO; does it have too many connections, or serve TLS or another protocol? %w", err)
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"docstore/internal/vfs"
+)
+
+const (
+	// badLinesName is the default file of --bad-lines, in the queue's directory: there the
+	// updater may write, and docstore-sync does not copy it.
+	badLinesName = "bad-lines.ndjson"
+	// maxBadLinesBytes is the size at which the file is renamed to FILE.1, in the place of
+	// an earlier one, so that a producer of garbage cannot fill the disk.
+	maxBadLinesBytes = 64 << 20
+	// maxBadText is how much of a bad record is kept: enough to see what it is.
+	maxBadText = 64 << 10
+)
+
+// badLines is the dead-letter file: it keeps the records that append passes over.
+//
+// A record is durable in it before anything behind the record is put into the queue, whose
+// cursor then passes the record. After a crash the records behind the cursor are read
+// again, so the file may have a record twice.
+type badLines struct {
+	fsys     vfs.FS
+	path     string
+	maxBytes int64
+	buffer   []byte // lines to be written
+}
+
+// badLine is a line of the file.
+type badLine struct {
+	Time    time.Time `json:"time"`
+	At      string    `json:"at"` // input and line
+	Problem string    `json:"problem"`
+	Bytes   int       `json:"bytes"` // of the record
+	Text    string    `json:"text,omitempty"`
+	Base64  []byte    `json:"text_base64,omitempty"` // of text that is not UTF-8
+}
+
+// add takes a record, which sync makes durable.
+func (b *badLines) add(now time.Time, in *input, it *item) error {
+	line := badLine{Time: now.UTC(), At: in.place(it.at), Problem: it.problem.Error(), Bytes: len(it.text)}
+	text := it.text[:min(len(it.text), maxBadText)]
+	if utf8.Valid(text) {
+		line.Text = string(text)
+	} else {
+		line.Base64 = text
+	}
+	encoded, err := json.Marshal(line)
+	b.buffer = append(append(b.buffer, encoded...), '\n')
+	return err
+}
+
+// sync makes durable what was added. It opens the file each time, so that an operator may
+// move the file away at any time.
+func (b *badLines) sync() error {
+	dir := filepath.Dir(b.path)
+	info, err := b.fsys.Stat(b.path)
+	size := info.Size
+	if size > 0 && size+int64(len(b.buffer)) > b.maxBytes {
+		if err := b.fsys.Rename(b.path, b.path+".1"); err != nil {
+			return err
+		}
+		size, err = 0, fs.ErrNotExist
+	}
+	var file vfs.File
+	if errors.Is(err, fs.ErrNotExist) {
+		file, err = b.fsys.Create(b.path)
+	} else if err == nil {
+		file, err = b.fsys.OpenAppend(b.path)
+	}
+	if err != nil {
+		return err
+	}
+	err = b.write(file, size)
+	return errors.Join(err, file.Close(), b.fsys.SyncDir(dir))
+}
+
+// write appends the added lines to a file of a size. A line that a crash has torn is ended
+// first.
+func (b *badLines) write(file vfs.File, size int64) error {
+	last := []byte{'\n'}
+	if size > 0 {
+		if _, err := file.ReadAt(last, size-1); err != nil {
+			return err
+		}
+	}
+	if last[0] != '\n' {
+		b.buffer = append([]byte{'\n'}, b.buffer...)
+	}
+	if _, err := file.Write(b.buffer); err != nil {
+		return err
+	}
+	b.buffer = b.buffer[:0]
+	return file.Sync()
+}
+
+// keepBad makes the batch's bad records durable in the dead-letter file, before what is
+// behind them is appended.
+func (a *appender) keepBad(b *batch) error {
+	if a.badLines == nil {
+		return nil
+	}
+	var first *item
+	records := 0
+	for i := range b.items {
+		it := &b.items[i]
+		if it.problem == nil {
+			continue
+		}
+		if err := a.badLines.add(a.env.Now(), b.in, it); err != nil {
+			return fmt.Errorf("keeping the bad record %s: %w", b.in.place(it.at), err)
+		}
+		if records++; first == nil {
+			first = it
+		}
+	}
+	if records == 0 {
+		return nil
+	}
+	if err := a.badLines.sync(); err != nil {
+		return fmt.Errorf("keeping bad records in %s: %w; make room, or name another file with --bad-lines", a.badLines.path, err)
+	}
+	a.env.Log.Warn("bad records were set aside", "records", records, "first", b.in.place(first.at),
+		"problem", first.problem.Error(), "file", a.badLines.path)
+	return nil
+}
