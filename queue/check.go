@@ -317,8 +317,8 @@ func (c *checker) chained(s *segmentFile) {
 	if s.footer == nil {
 		return
 	}
-	for i, d := range s.digests() {
-		c.follows(s.number+SegmentID(i), d, CorruptionError{Path: s.path, Segment: s.number, Offset: int64(s.footer.offset)})
+	for n := s.number; n <= max(s.number, s.header.rewrites.last); n++ {
+		c.follows(n, s.digestOf(n), CorruptionError{Path: s.path, Segment: s.number, Offset: int64(s.footer.offset)})
 	}
 }
 

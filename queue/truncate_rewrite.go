@@ -94,11 +94,12 @@ func (t *truncation) header() (header segmentHeader, dictionary []byte, err erro
 // table is the table of the rewrite with the header, without its rows and cursor.
 func (t *truncation) table(header *segmentHeader) relocations {
 	end := Address{Segment: t.highest + 1}
-	table := relocations{settled: end, digests: make([]digest, t.run.last-t.run.first+1)}
+	table := relocations{settled: end, originals: make([]original, t.run.last-t.run.first+1)}
 	if t.kept != nil && t.kept.footer != nil {
-		copy(table.digests, t.kept.digests())
+		table.originals[0].digest = t.kept.digestOf(t.run.first)
 	}
 	if t.kept != nil && t.kept.relocations != nil {
+		copy(table.originals, t.kept.relocations.originals)
 		table.lost = before(t.kept.relocations.lost, t.from)
 		table.truncated = before(t.kept.relocations.truncated, t.from)
 	}
@@ -106,7 +107,7 @@ func (t *truncation) table(header *segmentHeader) relocations {
 	// taken back, which readers may have read.
 	var cut [lostAddressBytes]byte
 	putAddress(cut[:], t.from)
-	table.digests[len(table.digests)-1] = sha256.Sum256(append(header.append(nil), cut[:]...))
+	*table.last() = original{digest: sha256.Sum256(append(header.append(nil), cut[:]...))}
 	table.truncated = append(table.truncated, addressRange{t.from, end})
 	return table
 }
