@@ -84,12 +84,11 @@ func (w *rewriter) begin(ctx context.Context) error {
 	return err
 }
 
-// chainInto notes in the table of a rewrite what it takes over from the last of
-// the files that it replaces, its cursor; and of any the digests and the ranges
-// that were lost or truncated.
+// chainInto adds to the table of a rewrite what it keeps of a file that it replaces:
+// its segments, the ranges that were lost or truncated, and its cursor if it has one.
 func (s *segmentFile) chainInto(table *relocations) error {
-	table.digests = append(table.digests, s.digests()...)
 	if s.relocations != nil {
+		table.originals = append(table.originals, s.relocations.originals...)
 		table.lost = append(table.lost, s.relocations.lost...)
 		table.truncated = append(table.truncated, s.relocations.truncated...)
 		if len(s.relocations.cursor) > 0 {
@@ -97,13 +96,17 @@ func (s *segmentFile) chainInto(table *relocations) error {
 		}
 		return nil
 	}
-	if s.footer.lastBlock == 0 {
-		return nil
+	o := original{digest: s.footer.digest()}
+	if s.footer.lastBlock > 0 {
+		var b block
+		if _, err := s.frame(&b, int64(s.footer.lastBlock)); err != nil {
+			return err
+		}
+		o.end, o.chain = s.footer.lastBlock+uint32(b.size()), b.crc
+		table.cursor = slices.Clone(b.cursor())
 	}
-	var b block
-	_, err := s.frame(&b, int64(s.footer.lastBlock))
-	table.cursor = slices.Clone(b.cursor())
-	return err
+	table.originals = append(table.originals, o)
+	return nil
 }
 
 // keeping is what becomes of an entry.

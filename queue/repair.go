@@ -77,7 +77,7 @@ func Repair(ctx context.Context, dir string, opts *RepairOptions) ([]RepairedFil
 	}
 	r.complete()
 	if !r.options.DryRun {
-		unlock, err := r.lock()
+		unlock, err := lockSource(r.options.FS, dir, r.options.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -120,17 +120,17 @@ func (r *repairer) complete() {
 	}
 }
 
-// lock keeps writers and compactions out.
-func (r *repairer) lock() (unlock func(), err error) {
-	if _, err := r.options.FS.Stat(filepath.Join(r.dir, lockName)); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Newf("queue: %s has no %s, so it is a copy: fetch what is damaged again from its source; "+
-			"if this is to be the source from now on, make an empty %[2]s", r.dir, lockName)
+// lockSource keeps writers and compactions out of a queue that is written here.
+func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err error) {
+	if _, err := fsys.Stat(filepath.Join(dir, lockName)); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Newf("queue: %s has no %s, so it is a copy: change the queue at its source; "+
+			"if this is to be the source from now on, make an empty %[2]s", dir, lockName)
 	}
-	writer, err := lockDir(r.options.FS, r.dir, r.options.Now())
+	writer, err := lockDir(fsys, dir, now)
 	if err != nil {
 		return nil, err
 	}
-	compaction, err := lockFile(r.options.FS, r.dir, compactLockName, r.options.Now())
+	compaction, err := lockFile(fsys, dir, compactLockName, now)
 	if err != nil {
 		return nil, errors.CombineErrors(err, writer.Close())
 	}
@@ -295,7 +295,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	}
 	r.options.Logger.Info(what, "path", p.path, "rewrite", report.Rewrite, "kept", report.Kept,
 		"lost_documents", report.LostDocuments, "lost_ranges", report.LostRanges)
-	return out.table.last(), nil
+	return out.table.last().digest, nil
 }
 
 // prepare finds out with what the documents can be decoded, and where the frames
@@ -346,15 +346,14 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 	if err := v.account(behind); err != nil {
 		return err
 	}
-	// The digests of segments that are missing are unknown, except the last one.
-	table.digests, table.lost = make([]digest, p.run.last-p.run.first+1), v.lost
-	last := &table.digests[len(table.digests)-1]
-	*last = footer.digest()
+	// Of segments that are missing only the digest of the last one may be known.
+	table.originals, table.lost = make([]original, p.run.last-p.run.first+1), v.lost
+	table.last().digest = footer.digest()
 	if p.run.generation > 0 {
 		r.takeOverTable(v, table)
 	}
 	if next != nil {
-		*last = *next
+		table.last().digest = *next
 	}
 	return nil
 }
@@ -372,7 +371,7 @@ func (r *repairer) takeOverTable(v *salvage, table *relocations) {
 		return
 	}
 	table.settled, table.cursor, table.truncated = before.settled, before.cursor, before.truncated
-	copy(table.digests, before.digests)
+	copy(table.originals, before.originals)
 	table.lost = append(table.lost, before.lost...)
 	slices.SortFunc(table.lost, func(a, b addressRange) int {
 		return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to))

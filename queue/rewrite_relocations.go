@@ -74,9 +74,12 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 //	26  cursor bytes u16
 //	28  lost u32           ranges
 //	32  last [32]          digest of the last original segment: SHA-256 of its footer
-//	64  digests u32        of the other original segments
+//	64  originals u32      the other original segments
 //	68  truncated u32      ranges
-//	72  digests x [32]     of the segments from the first on; zeros: unknown
+//	72  end u32            of the last original segment: behind its last block
+//	76  chain u32          checksum of that block
+//	80  originals x { digest [32], end u32, chain u32 }  from the first on; zeros:
+//	    unknown, or the segment has no block
 //	    rows x { segment u32, block u32, offset u32 }  ascending; offset is the
 //	    block's in this file
 //	    lost, then truncated x { from and to, each segment u32, block u32, index
@@ -91,12 +94,21 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 type relocations struct {
 	offset    uint32
 	settled   Address
-	digests   []digest // of each original segment of the run; zero: unknown
+	originals []original // each segment of the run
 	rows      []byte
 	lost      []addressRange // ascending
 	truncated []addressRange // ascending
 	cursor    []byte
 }
+
+// original is what a rewrite knows of a segment that it replaces.
+type original struct {
+	digest digest // of its footer; zero: unknown
+	end    uint32 // behind its last block; 0: it has none, or that is unknown
+	chain  uint32 // checksum of its last block; 0: likewise
+}
+
+const originalBytes = 40
 
 // addressRange is the addresses from one to before another.
 type addressRange struct{ from, to Address }
@@ -104,7 +116,7 @@ type addressRange struct{ from, to Address }
 func (r addressRange) holds(at Address) bool { return r.from.Compare(at) <= 0 && at.Compare(r.to) < 0 }
 
 const (
-	relocationsHeadBytes = 72
+	relocationsHeadBytes = 80
 	relocationBytes      = 12
 	lostAddressBytes     = 12
 	lostRangeBytes       = 2 * lostAddressBytes
@@ -120,12 +132,16 @@ func (r *relocations) append(dst []byte) []byte {
 	putAddress(b[16:], r.settled)
 	little.PutUint16(b[26:], uint16(len(r.cursor)))
 	little.PutUint32(b[28:], uint32(len(r.lost)))
-	last, others := r.last(), len(r.digests)-1
-	copy(b[32:], last[:])
-	little.PutUint32(b[64:], uint32(others))
+	others, last := r.originals[:len(r.originals)-1], r.last()
+	copy(b[32:], last.digest[:])
+	little.PutUint32(b[64:], uint32(len(others)))
 	little.PutUint32(b[68:], uint32(len(r.truncated)))
-	for _, d := range r.digests[:others] {
-		dst = append(dst, d[:]...)
+	little.PutUint32(b[72:], last.end)
+	little.PutUint32(b[76:], last.chain)
+	for _, o := range others {
+		dst = append(dst, o.digest[:]...)
+		dst = little.AppendUint32(dst, o.end)
+		dst = little.AppendUint32(dst, o.chain)
 	}
 	dst = append(dst, r.rows...)
 	for _, addresses := range slices.Concat(r.lost, r.truncated) {
@@ -152,7 +168,7 @@ func addressIn(b []byte) Address {
 
 // relocationsSize is how long the relocations are whose head is in b.
 func relocationsSize(b []byte) int64 {
-	return relocationsHeadBytes + int64(len(digest{}))*int64(little.Uint32(b[64:])) +
+	return relocationsHeadBytes + originalBytes*int64(little.Uint32(b[64:])) +
 		relocationBytes*int64(little.Uint32(b[12:])) +
 		lostRangeBytes*(int64(little.Uint32(b[28:]))+int64(little.Uint32(b[68:]))) + int64(little.Uint16(b[26:]))
 }
@@ -176,10 +192,10 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	rows, b := relocationBytes*int(little.Uint32(b[12:])), bytes.Clone(b)
 	rest := b[relocationsHeadBytes:]
 	for range little.Uint32(b[64:]) {
-		r.digests = append(r.digests, digest(rest))
-		rest = rest[len(digest{}):]
+		r.originals = append(r.originals, original{digest(rest), little.Uint32(rest[32:]), little.Uint32(rest[36:])})
+		rest = rest[originalBytes:]
 	}
-	r.digests = append(r.digests, digest(b[32:]))
+	r.originals = append(r.originals, original{digest(b[32:]), little.Uint32(b[72:]), little.Uint32(b[76:])})
 	r.rows = rest[:rows:rows]
 	for i := 1; i < r.count(); i++ {
 		before, _ := r.row(i - 1)
@@ -206,8 +222,8 @@ func (r *relocations) isLost(at Address) bool {
 	return slices.ContainsFunc(r.lost, func(lost addressRange) bool { return lost.holds(at) })
 }
 
-// last is the digest of the last segment of the run.
-func (r *relocations) last() digest { return r.digests[len(r.digests)-1] }
+// last is the last segment of the run.
+func (r *relocations) last() *original { return &r.originals[len(r.originals)-1] }
 
 func (r *relocations) count() int { return len(r.rows) / relocationBytes }
 
@@ -255,8 +271,8 @@ func (s *segmentFile) loadRelocations() error {
 		return err
 	}
 	table, err := parseRelocations(b, s.footer.relocations)
-	if run := s.header.rewrites; err == nil && len(table.digests) != int(run.last-run.first)+1 {
-		err = fmt.Errorf("relocations have the digests of %d segments, the header names segments %d to %d", len(table.digests), run.first, run.last)
+	if run := s.header.rewrites; err == nil && len(table.originals) != int(run.last-run.first)+1 {
+		err = fmt.Errorf("relocations describe %d segments, the header names segments %d to %d", len(table.originals), run.first, run.last)
 	}
 	if err != nil {
 		return s.corruption(s.footer.limit(), err)
@@ -308,24 +324,13 @@ func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Addres
 // digest is the digest of the last segment in this sealed file, as the header of
 // the next segment holds it.
 func (s *segmentFile) digest() digest {
-	if s.relocations != nil {
-		return s.relocations.last()
-	}
-	return s.footer.digest()
-}
-
-// digests are those of the segments in this sealed file, in order; zero: unknown.
-func (s *segmentFile) digests() []digest {
-	if s.relocations != nil {
-		return s.relocations.digests
-	}
-	return []digest{s.footer.digest()}
+	return s.digestOf(max(s.number, s.header.rewrites.last))
 }
 
 // digestOf is the digest of segment n, which is in this sealed file; zero: unknown.
 func (s *segmentFile) digestOf(n SegmentID) digest {
 	if s.relocations != nil {
-		return s.relocations.digests[n-s.header.rewrites.first]
+		return s.relocations.originals[n-s.header.rewrites.first].digest
 	}
 	return s.footer.digest()
 }

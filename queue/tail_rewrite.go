@@ -112,14 +112,23 @@ func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
 	return nil
 }
 
-// prove checks the chain of the tail's place against what a rewrite knows of the
-// block at it or before it. Where the rewrite has left out that block, only the
-// segments are known to be the same.
+// prove checks the tail's place against what a rewrite knows of its segment: where it
+// ended, and the checksum of the original block at the place or before it. If the
+// rewrite has left out that block and the segment continues behind it, only the
+// segments before are known to be the same.
 func (t *tailer) prove(s *segmentFile, b *block) error {
-	if t.offset == 0 || t.chain == 0 {
-		return nil
-	}
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
+	o := s.relocations.originals[t.segment-s.header.rewrites.first]
+	switch {
+	case t.offset == 0:
+		return nil
+	case o.end > 0 && (place.Block > o.end || place.Block == o.end && t.index > 0):
+		return t.diverged(s, "the last block of the segment ends at %d", o.end)
+	case t.chain == 0:
+		return nil
+	case place.Block == o.end && o.chain != t.chain:
+		return t.forked(s, "the last block of the segment is another one")
+	}
 	i := s.relocations.from(place)
 	if t.index == 0 {
 		i-- // the block before the place
