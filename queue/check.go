@@ -91,7 +91,9 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			return c.report, err
 		}
 	}
-	c.follows(head.Sealed, head.Digest, CorruptionError{Path: filepath.Join(dir, HeadName), Segment: head.Sealed})
+	if !c.takenBack(head.Sealed) {
+		c.follows(head.Sealed, head.Digest, CorruptionError{Path: filepath.Join(dir, HeadName), Segment: head.Sealed})
+	}
 	return c.report, nil
 }
 
@@ -273,10 +275,11 @@ func (c *checker) beginning(s *segmentFile) error {
 	if c.queue == nil {
 		c.queue = &s.header.queue
 	}
+	last := max(s.number, s.header.rewrites.last)
 	switch {
 	case *c.queue != s.header.queue:
 		c.damage(s.corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.header.queue, *c.queue, ErrForked)))
-	case !c.takenBack(s):
+	case s.truncates(last) || !c.takenBack(last):
 		c.chained(s)
 	}
 	c.decoder = nil
@@ -300,12 +303,11 @@ func (c *checker) beginning(s *segmentFile) error {
 	return nil
 }
 
-// takenBack reports whether the last segment in a file was taken back as a whole. The
-// file is not part of the chain any more.
-func (c *checker) takenBack(s *segmentFile) bool {
-	last := max(s.number, s.header.rewrites.last)
-	return !s.truncates(last) && slices.ContainsFunc(c.truncated, func(r addressRange) bool {
-		return r.holds(Address{Segment: last})
+// takenBack reports whether entries at the end of segment n were taken back. A file
+// with them, and a head from before, are not part of the chain any more.
+func (c *checker) takenBack(n SegmentID) bool {
+	return slices.ContainsFunc(c.truncated, func(r addressRange) bool {
+		return r.from.Segment <= n && n < r.to.Segment
 	})
 }
 

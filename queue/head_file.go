@@ -146,6 +146,11 @@ func verifyHead(fsys vfs.FS, dir string, l *listing, head *Head) error {
 	if last := l.last(); last < head.Highest {
 		return incomplete(dir, last, "segment %d is missing, and there was one", last+1)
 	}
+	return verifySealed(fsys, dir, l, head)
+}
+
+// verifySealed is verifyHead for the last sealed segment alone.
+func verifySealed(fsys vfs.FS, dir string, l *listing, head *Head) error {
 	if head.Sealed == 0 {
 		return nil
 	}

@@ -77,7 +77,7 @@ func Repair(ctx context.Context, dir string, opts *RepairOptions) ([]RepairedFil
 	}
 	r.complete()
 	if !r.options.DryRun {
-		unlock, err := r.lock()
+		unlock, err := lockSource(r.options.FS, dir, r.options.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -120,17 +120,17 @@ func (r *repairer) complete() {
 	}
 }
 
-// lock keeps writers and compactions out.
-func (r *repairer) lock() (unlock func(), err error) {
-	if _, err := r.options.FS.Stat(filepath.Join(r.dir, lockName)); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Newf("queue: %s has no %s, so it is a copy: fetch what is damaged again from its source; "+
-			"if this is to be the source from now on, make an empty %[2]s", r.dir, lockName)
+// lockSource keeps writers and compactions out of a queue that is written here.
+func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err error) {
+	if _, err := fsys.Stat(filepath.Join(dir, lockName)); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Newf("queue: %s has no %s, so it is a copy: change the queue at its source; "+
+			"if this is to be the source from now on, make an empty %[2]s", dir, lockName)
 	}
-	writer, err := lockDir(r.options.FS, r.dir, r.options.Now())
+	writer, err := lockDir(fsys, dir, now)
 	if err != nil {
 		return nil, err
 	}
-	compaction, err := lockFile(r.options.FS, r.dir, compactLockName, r.options.Now())
+	compaction, err := lockFile(fsys, dir, compactLockName, now)
 	if err != nil {
 		return nil, errors.CombineErrors(err, writer.Close())
 	}

@@ -27,6 +27,11 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.recoverOpen(&l, before.End); err != nil {
 		return nil, err
 	}
+	// The head must not become durable before the names of the segments that it
+	// states: a writer that was killed may have left some that are not.
+	if err := w.options.FS.SyncDir(w.dir); err != nil {
+		return nil, err
+	}
 	if w.mu.last = l.last(); w.mu.last == 0 {
 		w.mu.queue, err = w.options.newQueueID()
 		return &headFile{Head: Head{Queue: w.mu.queue}, fs: w.options.FS, dir: w.dir, now: w.options.headTime}, err

@@ -24,7 +24,7 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env))
+	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env))
 	return root
 }
 
@@ -54,6 +54,8 @@ func cannotOpen(dir string, err error) error {
 	switch {
 	case errors.Is(err, queue.ErrLocked):
 		return fmt.Errorf("%w; wait for it to end, or stop it", err)
+	case errors.Is(err, queue.ErrIncomplete):
+		return err // it says what to do
 	case errors.Is(err, queue.ErrCorrupt):
 		return fmt.Errorf("opening the queue %s: %w; repair --help says what to do", dir, err)
 	}

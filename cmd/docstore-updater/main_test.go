@@ -82,6 +82,10 @@ func TestUsage(t *testing.T) {
 		{"dump", "--queue", dir, "--id-field", ""},
 		{"compact", "--queue", dir, "--max-dead", "2"},
 		{"compact", "--queue", dir, "--delete-after", "-1s"},
+		{"truncate", "--queue", dir},
+		{"truncate", "--queue", dir, "--to", "x"},
+		{"truncate", "--queue", dir, "--to", "4294967295"},
+		{"truncate", "--queue", dir, "--to", "8/4096"},
 		{"tidy", "--queue", dir},
 	} {
 		r := run(t.Context(), strings.NewReader(""), args...)
@@ -104,7 +108,7 @@ func TestMisuseOfAppend(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"append", "--help"}, {"check", "--help"}, {"dump", "--help"}, {"stats", "--help"}, {"seal", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"append", "--help"}, {"check", "--help"}, {"dump", "--help"}, {"stats", "--help"}, {"seal", "--help"}, {"truncate", "--help"}} {
 		help := ok(t, "", args...).stdout
 		require.Contains(t, help, "Usage:")
 		for line := range strings.Lines(help) {

@@ -43,10 +43,11 @@ func TestSealAndStats(t *testing.T) {
 	require.Equal(t, int64(1), stats.Totals.Deletes)
 	require.Equal(t, int64(32), stats.Totals.RawBytes)
 	lines := strings.Split(strings.TrimSuffix(ok(t, "", "stats", "--queue", queueDir).stdout, "\n"), "\n")
-	require.Len(t, lines, 3)
+	require.Len(t, lines, 4)
 	require.Equal(t, []string{"segment", "state", "codec", "blocks", "documents", "deletes", "raw", "stored", "file", "last", "appended"}, strings.Fields(lines[0]))
 	require.Equal(t, []string{"1", "sealed", "none", "3", "2", "1", "32", "B"}, strings.Fields(lines[1])[:8])
 	require.Equal(t, []string{"1", "1", "sealed", "3", "2", "1", "32", "B"}, strings.Fields(lines[2])[:8])
+	require.Regexp(t, `^the queue ends at 1/[0-9]+/0$`, lines[3])
 }
 
 // TestStatsLive accounts for a queue in which of five documents one was
@@ -78,7 +79,7 @@ func TestStatsLive(t *testing.T) {
 	require.EqualValues(t, len(`{"id":"d"}`), first["live_bytes"])
 
 	lines := strings.Split(strings.TrimSuffix(ok(t, "", "stats", "--queue", queueDir, "--live").stdout, "\n"), "\n")
-	require.Len(t, lines, 4)
+	require.Len(t, lines, 5)
 	require.Contains(t, strings.Join(strings.Fields(lines[0]), " "), "file live docs live bytes dead bytes last appended")
 	require.Equal(t, []string{"2", "27", "B", "76", "B"}, strings.Fields(lines[3])[len(strings.Fields(lines[3]))-5:])
 

@@ -22,7 +22,8 @@ func newStats(env *cli.Env) *cobra.Command {
 		Short: "Describe the segments of a queue",
 		Long: `Stats lists the segments of a queue: how many documents and deletes each holds,
 how many bytes the documents have raw and stored, and from when they are. Of a
-segment that is not sealed, what is committed counts. The queue may be in use.
+segment that is not sealed, what is committed counts. The queue may be in use. The
+last line is the position of its end, which truncate takes.
 
 With --live it also says how much of that is still of use, exactly: which stored
 bytes are of documents that can be asked for, and which are dead, because a later
@@ -58,6 +59,8 @@ meanwhile is neither live nor dead.`,
 type queueStats struct {
 	Segments []segmentStats `json:"segments"`
 	Totals   totals         `json:"totals"`
+	// End is the position behind the last entry; truncate takes it.
+	End string `json:"end,omitempty"`
 }
 
 type segmentStats struct {
@@ -133,6 +136,9 @@ func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryB
 	for _, s := range segments {
 		stats.add(s, usageOf(s, used))
 	}
+	if end := reader.End(); !end.IsZero() {
+		stats.End = end.Next.String()
+	}
 	return stats, nil
 }
 
@@ -201,7 +207,11 @@ func (q *queueStats) print(env *cli.Env) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || q.End == "" {
+		return err
+	}
+	_, err := fmt.Fprintf(env.Stdout, "the queue ends at %s\n", q.End)
+	return err
 }
 
 // name is the segment's number; of a rewrite, those of the segments it stands for.

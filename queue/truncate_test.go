@@ -1,0 +1,378 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// truncateQueue writes segments of 6 entries in blocks of 2, each entry with a cursor.
+// The last segment is open if asked.
+func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.BlockBytes = 300
+	w := openWriter(t, opts)
+	for n := range 6 * segments {
+		_, err := w.Put(Record{ID: fmt.Append(nil, "id-", n), Document: []byte(posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
+		require.NoError(t, err)
+		switch {
+		case n%6 == 5 && (!open || n/6 < segments-1):
+			require.NoError(t, w.Seal())
+		case n%6 == 3:
+			require.NoError(t, w.Flush())
+		}
+	}
+	require.NoError(t, w.Flush())
+	items := scan(t, openReader(t, mem), Position{})
+	require.Len(t, items, 6*segments)
+	for i := range items {
+		items[i].document = posting(i)[:120]
+	}
+	if !open {
+		require.NoError(t, w.Close())
+	}
+	return durableCopy(t, mem), items
+}
+
+// durableCopy is a copy of a queue's source of which a crash loses nothing.
+func durableCopy(t *testing.T, mem *vfs.Mem) *vfs.Mem {
+	names, err := mem.List(queueDir)
+	require.NoError(t, err)
+	files := map[string][]byte{}
+	for _, name := range names {
+		if name != lockName {
+			files[name], err = vfs.ReadFile(mem, queueDir+"/"+name)
+			require.NoError(t, err)
+		}
+	}
+	return sourceWith(t, files)
+}
+
+func truncateAt(t *testing.T, fsys vfs.FS, from Address) TruncateReport {
+	t.Helper()
+	dry, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: fsys, DryRun: true})
+	require.NoError(t, err)
+	report, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: fsys})
+	require.NoError(t, err)
+	dry.End = report.End
+	require.Equal(t, dry, report)
+	return report
+}
+
+// TestTruncateAtEveryEntry takes back all entries from each one on. Readers continue
+// or learn that what they have read was taken back; the addresses behind are new; the
+// cursor is the one of the last whole block.
+func TestTruncateAtEveryEntry(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		source, items := truncateQueue(t, 3, open)
+		for keep := 0; keep <= len(items); keep++ {
+			mem := source.CrashClone(vfs.KeepAll)
+			from := Address{Segment: 1}
+			if keep > 0 {
+				from = items[keep-1].next.Next
+			}
+			if keep%6 == 0 && keep > 0 { // the segment before as a whole
+				from = Address{Segment: SegmentID(keep/6) + 1}
+			}
+			report := truncateAt(t, mem, from)
+			require.EqualValues(t, len(items)-keep, report.Entries)
+			require.Empty(t, report.Missing)
+			requireTruncated(t, mem, items, keep, 3)
+		}
+	}
+}
+
+// requireTruncated checks a queue of which the first entries were kept, and appends.
+func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest SegmentID) {
+	t.Helper()
+	requireSound(t, mem)
+	r := openReader(t, mem)
+	requireItems(t, r, items[:keep])
+	if keep > 0 {
+		require.Equal(t, items[keep-1].next, r.End())
+	}
+	for _, it := range items[keep:] {
+		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		require.ErrorIs(t, err, ErrUnavailable, "no index that is up to date has the address")
+	}
+	opts := testOptions(mem)
+	opts.BlockBytes = 300
+	w := openWriter(t, opts)
+	want := ""
+	if whole := keep &^ 1; whole > 0 {
+		want = fmt.Sprint("cursor-", whole-1)
+	}
+	require.Equal(t, want, string(w.Cursor()))
+	added := item{id: "new", document: "document"}
+	added.put(t, w)
+	require.NoError(t, w.Close())
+	if keep < len(items) {
+		require.Greater(t, added.at.Segment, highest)
+	}
+	now := append(slices.Clone(items[:keep]), added)
+	requireItems(t, r, now)
+	requireSound(t, mem)
+	requireHead(t, mem)
+	for i, it := range items {
+		rest, err := tryScan(r, it.next)
+		if i < keep {
+			require.NoError(t, err, "entry %d of %d", i, keep)
+			require.Len(t, rest, keep-i)
+			continue
+		}
+		var truncated *TruncatedError
+		require.ErrorAs(t, err, &truncated, "entry %d of %d", i, keep)
+		require.ErrorIs(t, err, ErrTruncated)
+		require.NotErrorIs(t, err, ErrForked)
+		require.Equal(t, it.next, truncated.Position)
+		require.Empty(t, rest)
+	}
+}
+
+// TestTruncateWhatOpenWriterRefuses: the newest segments were removed by hand, or are
+// older copies.
+func TestTruncateWhatOpenWriterRefuses(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		source, items := truncateQueue(t, 4, open)
+		t.Run(fmt.Sprintf("removed/open=%t", open), func(t *testing.T) {
+			for remove := 1; remove <= 3; remove++ {
+				mem := source.CrashClone(vfs.KeepAll)
+				for n := 4; n > 4-remove; n-- {
+					require.NoError(t, mem.RemoveAll(segmentPath(queueDir, SegmentID(n), sealedSuffix)))
+					require.NoError(t, mem.RemoveAll(segmentPath(queueDir, SegmentID(n), openSuffix)))
+				}
+				_, err := OpenWriter(queueDir, testOptions(mem))
+				require.ErrorIs(t, err, ErrIncomplete)
+				require.ErrorContains(t, err, fmt.Sprint("--to ", 4-remove))
+				_, err = Truncate(t.Context(), queueDir, Address{Segment: 4, Block: 128}, &TruncateOptions{FS: mem})
+				require.ErrorContains(t, err, "segment 4 is missing")
+				report := truncateAt(t, mem, Address{Segment: SegmentID(4-remove) + 1})
+				require.Zero(t, report.Entries)
+				require.Len(t, report.Missing, remove)
+				requireTruncated(t, mem, items, 6*(4-remove), 4)
+			}
+		})
+		t.Run(fmt.Sprintf("older copy/open=%t", open), func(t *testing.T) {
+			// Segment 3 is an older copy, open and with 4 of 6 entries; 4 is missing.
+			mem := source.CrashClone(vfs.KeepAll)
+			content, err := vfs.ReadFile(mem, segmentPath(queueDir, 3, sealedSuffix))
+			require.NoError(t, err)
+			for _, n := range []SegmentID{3, 4} {
+				require.NoError(t, mem.RemoveAll(segmentPath(queueDir, n, sealedSuffix)))
+				require.NoError(t, mem.RemoveAll(segmentPath(queueDir, n, openSuffix)))
+			}
+			cut := items[16].at.Block
+			require.NoError(t, vfs.WriteFileAtomic(mem, segmentPath(queueDir, 3, openSuffix), content[:cut]))
+			_, err = OpenWriter(queueDir, testOptions(mem))
+			require.ErrorIs(t, err, ErrIncomplete)
+			again := mem.CrashClone(vfs.KeepAll)
+			report := truncateAt(t, again, Address{Segment: 3})
+			require.EqualValues(t, 4, report.Entries)
+			require.Equal(t, []SegmentID{4}, report.Missing)
+			requireTruncated(t, again, items, 12, 4)
+
+			// If segment 3 was never sealed elsewhere, its entries may be kept.
+			head, err := ReadHead(mem, queueDir)
+			require.NoError(t, err)
+			_, err = Truncate(t.Context(), queueDir, Address{Segment: 4}, &TruncateOptions{FS: mem})
+			if head.Sealed >= 3 {
+				require.ErrorIs(t, err, ErrIncomplete)
+				require.ErrorContains(t, err, "--to 2")
+			}
+			s, err := openSegmentFile(mem, segmentPath(queueDir, 2, sealedSuffix), 2)
+			require.NoError(t, err)
+			head.Sealed, head.Digest = 2, s.digest()
+			s.file.Close()
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.append(nil)))
+			truncateAt(t, mem, Address{Segment: 4})
+			requireTruncated(t, mem, items, 16, 4)
+		})
+	}
+}
+
+// TestTruncateOpenSegmentThatIsShorter follows the advice of OpenWriter's error.
+func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
+	mem, items := truncateQueue(t, 2, true)
+	head := requireHeadBefore(t, mem)
+	head.End = items[11].next
+	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.append(nil)))
+	path := segmentPath(queueDir, 2, openSuffix)
+	content, err := vfs.ReadFile(mem, path)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFileAtomic(mem, path, content[:items[10].at.Block]))
+	_, err = OpenWriter(queueDir, testOptions(mem))
+	require.ErrorIs(t, err, ErrIncomplete)
+	from := Address{Segment: 2, Block: items[10].at.Block}
+	require.ErrorContains(t, err, "--to "+from.String())
+	truncateAt(t, mem, from)
+	requireTruncated(t, mem, items, 10, 2)
+}
+
+// TestTruncateBadAddresses changes nothing.
+func TestTruncateBadAddresses(t *testing.T) {
+	mem, items := truncateQueue(t, 2, false)
+	for _, from := range []Address{{}, {Segment: 4}, {Segment: 9, Block: 128}} {
+		_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: mem})
+		require.ErrorContains(t, err, "there is no segment")
+	}
+	report := truncateAt(t, mem, Address{Segment: 3})
+	require.Zero(t, report.Entries)
+	require.Empty(t, report.Rewrite)
+	require.Equal(t, items[11].next, report.End)
+	w := openWriter(t, testOptions(mem))
+	_, err := Truncate(t.Context(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: mem})
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, w.Close())
+	_, err = Truncate(t.Context(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: newMem(t)})
+	require.ErrorContains(t, err, "it is a copy")
+	requireItems(t, openReader(t, mem), items)
+	requireSound(t, mem)
+}
+
+// TestTruncateBehindACompaction: versions that entries to be taken back had replaced
+// may be gone.
+func TestTruncateBehindACompaction(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	for n := range 4 {
+		for i := range 3 {
+			_, err := w.Append(fmt.Append(nil, "id-", i+n), []byte(posting(n)))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Seal())
+	}
+	require.NoError(t, w.Close())
+	_, err := Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	require.NoError(t, err)
+	entries := scan(t, openReader(t, mem), Position{})
+	opts := &TruncateOptions{FS: mem}
+	_, err = Truncate(t.Context(), queueDir, Address{Segment: 4}, opts)
+	require.ErrorIs(t, err, ErrCompacted)
+	require.Equal(t, entries, scan(t, openReader(t, mem), Position{}))
+	opts.LoseCompacted = true
+	_, err = Truncate(t.Context(), queueDir, Address{Segment: 2}, opts)
+	require.NoError(t, err)
+	requireSound(t, mem)
+	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), Position{})))
+
+	// What is appended and compacted later keeps the range that was taken back.
+	w = openWriter(t, testOptions(mem))
+	for range 3 {
+		_, err := w.Append([]byte("id-0"), []byte("again"))
+		require.NoError(t, err)
+		require.NoError(t, w.Seal())
+	}
+	require.NoError(t, w.Close())
+	_, err = Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	require.NoError(t, err)
+	r := openReader(t, mem)
+	for _, e := range entries[1:] {
+		_, err := tryScan(r, e.next)
+		require.ErrorIs(t, err, ErrTruncated, "%v", e)
+	}
+	require.Equal(t, []string{"id-0"}, ids(scan(t, r, entries[0].next)))
+	requireSound(t, mem)
+}
+
+func ids(items []item) (ids []string) {
+	for _, it := range items {
+		ids = append(ids, it.id)
+	}
+	return ids
+}
+
+// TestTruncateCrash stops Truncate before each of its operations and cuts the power:
+// the queue is as it was, or as it is afterwards, a writer continues it, and
+// Truncate completes its work.
+func TestTruncateCrash(t *testing.T) {
+	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
+	for _, open := range []bool{false, true} {
+		source, items := truncateQueue(t, 4, open)
+		keeps := []int{0, 6, 9, 14, 18, 21} // at the start, between segments, in a block, between blocks
+		random.Shuffle(len(keeps), func(i, j int) { keeps[i], keeps[j] = keeps[j], keeps[i] })
+		for _, keep := range keeps[:crashtest.Share(2, len(keeps))] {
+			from := Address{Segment: 1}
+			if keep > 0 {
+				from = items[keep-1].next.Next
+			}
+			if keep%6 == 0 {
+				from = Address{Segment: SegmentID(keep/6) + 1}
+			}
+			truncate := func(fsys vfs.FS) error {
+				_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: fsys})
+				return err
+			}
+			done := false
+			for k := 1; !done; k++ {
+				mem := source.CrashClone(vfs.KeepAll)
+				err := truncate(crashAfter(mem, k))
+				done = err == nil
+				require.True(t, done || errors.Is(err, errCrash), "%v", err)
+				for _, way := range crashtest.Ways(random) {
+					tally.Case()
+					when := fmt.Sprintf("keep %d, before operation %d, %s", keep, k, way.Name)
+					after := mem.CrashClone(way.Keep)
+					left := len(scan(t, openReader(t, after), Position{}))
+					require.Contains(t, []int{keep, len(items)}, left, when)
+					again := after.CrashClone(vfs.KeepAll)
+					w, err := OpenWriter(queueDir, testOptions(again))
+					require.NoError(t, err, when)
+					require.NoError(t, w.Close())
+					require.Len(t, scan(t, openReader(t, again), Position{}), left, when)
+					requireSound(t, again)
+
+					require.NoError(t, truncate(after), when)
+					names, err := after.List(queueDir)
+					require.NoError(t, err)
+					rewrites := 0
+					for _, name := range names {
+						if run, ok := parseRewriteName(name); ok && run.last == 4 {
+							rewrites++
+						} else if n, suffix, ok := parseName(name); ok {
+							require.Equal(t, sealedSuffix, suffix)
+							require.Less(t, n, from.Segment+1, when)
+						}
+					}
+					require.Equal(t, 1, rewrites, "%s: %v", when, names)
+					requireTruncated(t, after, items, keep, 4)
+				}
+			}
+		}
+	}
+}
+
+// TestTruncateFaults: an error of the disk is reported, and Truncate completes its work
+// later.
+func TestTruncateFaults(t *testing.T) {
+	faults := crashtest.NewTally(t, "faults")
+	source, items := truncateQueue(t, 3, true)
+	for _, failure := range crashtest.Failures() {
+		for k := int64(1); ; k++ {
+			mem := source.CrashClone(vfs.KeepAll)
+			disk := failure.At(k, mem)
+			from := items[8].next.Next
+			_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: disk})
+			disk.Heal()
+			if disk.Failed() == 0 {
+				require.NoError(t, err)
+				break
+			}
+			faults.Case()
+			when := fmt.Sprintf("%s at %d", failure.Name, k)
+			if err == nil {
+				require.False(t, disk.FailedToWrite(), "%s was not reported", when)
+			}
+			truncateAt(t, mem, from)
+			requireTruncated(t, mem, items, 9, 3)
+		}
+	}
+}
