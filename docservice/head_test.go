@@ -1,0 +1,159 @@
+package docservice
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+)
+
+// copyOf is a fixture in memory whose queue is a copy of another one's: of its head, and of
+// the segments up to a number.
+func (f *fixture) copyOf(source *fixture, through queue.SegmentID) {
+	f.t.Helper()
+	names, err := source.fs.List(source.queueDir)
+	require.NoError(f.t, err)
+	for _, name := range names {
+		if n, ok := parseSegmentName(name); name != queue.HeadName && (!ok || n.id > through) {
+			continue
+		}
+		content, err := vfs.ReadFile(source.fs, filepath.Join(source.queueDir, name))
+		require.NoError(f.t, err)
+		replace(f.t, f.fs, filepath.Join(f.queueDir, name), content)
+	}
+}
+
+// threeSegments is a source with three sealed segments of ten documents.
+func threeSegments(t *testing.T) *fixture {
+	source := newMemFixture(t)
+	for _, prefix := range []string{"first", "second", "third"} {
+		source.putMany(prefix, 10)
+		source.seal()
+	}
+	return source
+}
+
+// TestReadyAtTheEndThatTheHeadNames copies a queue segment by segment. Nothing is "not
+// found" before the end that the head named is read, also after a restart, and what the
+// source appends later does not matter.
+func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
+	source := threeSegments(t)
+	f := newMemFixture(t)
+	c := f.open()
+	requireNone(t, c, "third-1", ErrUnavailable)
+	for through := queue.SegmentID(1); through <= 2; through++ {
+		f.copyOf(source, through)
+		waitFor(t, c, "all that is here is read", func(s Status) bool {
+			return s.Position.Next.Segment == through && s.PresentBytes == s.TailedBytes
+		})
+		requireDocument(t, c, "first-1", documentOf("first-1"))
+		requireNone(t, c, "third-1", ErrUnavailable)
+		require.False(t, c.Ready())
+		require.NoError(t, c.Close())
+		c = f.open()
+	}
+	f.copyOf(source, 3)
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireDocument(t, c, "third-1", documentOf("third-1"))
+	requireNone(t, c, "none", ErrNotFound)
+
+	source.putMany("fourth", 10)
+	source.seal()
+	f.copyOf(source, 3)
+	c.serving.Load().readHead()
+	require.True(t, c.Ready(), "a later head does not end readiness")
+}
+
+// TestMaxStaleness ends readiness when the head is older than the limit, or missing.
+func TestMaxStaleness(t *testing.T) {
+	f := newMemFixture(t)
+	f.clock.now = time.Now() // by which the head is written
+	f.options.MaxStaleness = time.Hour
+	f.put("id", "document")
+	f.seal()
+	c := f.ready()
+	requireNone(t, c, "none", ErrNotFound)
+	f.clock.advance(2 * time.Hour)
+	waitFor(t, c, "it is stale", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "older") })
+	requireNone(t, c, "none", ErrUnavailable)
+	requireDocument(t, c, "id", "document")
+	f.clock.advance(-2 * time.Hour)
+	require.NoError(t, c.WaitReady(soon(t)))
+	require.NoError(t, c.Close())
+
+	require.NoError(t, f.fs.Remove(filepath.Join(f.queueDir, queue.HeadName)))
+	c = f.open()
+	waitFor(t, c, "all is read", func(s Status) bool { return s.LagBytes() == 0 && c.serving.Load().tailState().current })
+	requireNone(t, c, "none", ErrUnavailable)
+}
+
+// TestDamagedHead: where the queue ends is not known until another head has come.
+func TestDamagedHead(t *testing.T) {
+	f := newMemFixture(t)
+	f.put("id", "document")
+	f.seal()
+	path := filepath.Join(f.queueDir, queue.HeadName)
+	content, err := vfs.ReadFile(f.fs, path)
+	require.NoError(t, err)
+	replace(t, f.fs, path, flipped(t, content, "highest"))
+	c := f.open()
+	waitFor(t, c, "all is read", func(s Status) bool { return c.serving.Load().tailState().current })
+	status := c.Status()
+	require.False(t, status.Ready)
+	require.Len(t, status.Faults, 1)
+	require.Equal(t, path, status.Faults[0].Path)
+	requireNone(t, c, "none", ErrUnavailable)
+	requireDocument(t, c, "id", "document")
+	replace(t, f.fs, path, content)
+	waitFor(t, c, "it can be read", func(s Status) bool { return len(s.Faults) == 0 })
+	require.NoError(t, c.Close())
+	c = f.ready()
+	replace(t, f.fs, path, flipped(t, content, "highest"))
+	waitFor(t, c, "it is found", func(s Status) bool { return len(s.Faults) == 1 })
+	require.True(t, c.Ready(), "the end is known")
+}
+
+// TestForkIsKeptOverRestarts gives an index the files of another history of its queue, of
+// the same sizes. It is not ready, however often it is opened and read, until the files
+// are back; it serves what is where it was.
+func TestForkIsKeptOverRestarts(t *testing.T) {
+	source := newMemFixture(t)
+	source.putMany("common", 10)
+	source.seal()
+	other := newFixture(t, source.fs.(*vfs.Mem).CrashClone(vfs.KeepAll), string(filepath.Separator))
+	for n, f := range []*fixture{source, other} {
+		f.putMany([]string{"before", "afterr"}[n], 10)
+		f.seal()
+	}
+	other.putMany("later", 10)
+	other.seal()
+	f := newMemFixture(t)
+	f.copyOf(source, 2)
+	c := f.ready()
+	requireDocument(t, c, "before-1", documentOf("before-1"))
+	f.copyOf(other, 3)
+	for range 3 {
+		waitFor(t, c, "it has forked", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "another history") })
+		requireNone(t, c, "later-1", ErrUnavailable)
+		requireNone(t, c, "afterr-1", ErrUnavailable)
+		if document, err := c.Get(nil, []byte("before-1")); err == nil { // its file is still open
+			require.Equal(t, documentOf("before-1"), string(document))
+		} else {
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+		requireDocument(t, c, "common-1", documentOf("common-1"))
+		require.Contains(t, c.Status().Faults[0].Reason, "remove "+f.dir)
+		require.NoError(t, c.Close())
+		c = f.open()
+	}
+	require.NoError(t, f.fs.Remove(filepath.Join(f.queueDir, sealedName(3))))
+	f.copyOf(source, 2)
+	waitFor(t, c, "the files are back", func(s Status) bool { return s.Ready })
+	requireDocument(t, c, "before-1", documentOf("before-1"))
+	requireNone(t, c, "later-1", ErrNotFound)
+}
