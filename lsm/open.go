@@ -56,8 +56,9 @@ func newDB(dir string, o Options) *DB {
 	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until they are started
+	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
 	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
-	db.share = filterShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes}
+	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.fitBudget}
 	o.Budget.join(&db.share)
 	return db
 }
