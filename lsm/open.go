@@ -77,6 +77,7 @@ func (db *DB) open() error {
 	if err != nil {
 		return errors.Wrap(err, "lsm: list the store")
 	}
+	db.env.id = m.id
 	if err := db.load(m, nil); err != nil {
 		return err
 	}
@@ -87,10 +88,9 @@ func (db *DB) open() error {
 	return db.replayLogs(logsOf(names, m.firstLog), db.flushOldest)
 }
 
-// load makes the tables of a manifest the DB's, taking over those of an older
-// view that are still in use. It replaces the view.
+// load makes the tables of a manifest, which is one of this store, the DB's. It takes
+// over those of an older view that are still in use, and replaces the view.
 func (db *DB) load(m manifest, have []*table) error {
-	db.env.id = m.id
 	tables, err := db.openTables(m.tables, have)
 	if err != nil {
 		return err
