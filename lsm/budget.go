@@ -22,21 +22,22 @@ import (
 //     filters are asked, but not more than all of them take or its
 //     Options.FilterBytes. What is left over all get alike.
 //
-// The size of memtables adapts when a store is opened or closed, with the next
-// write. What exceeds the budget is a single batch larger than a memtable, until
-// it has been written to a table.
+// The size of memtables adapts when a store is opened or closed: a memtable that is
+// too large then is flushed, and spare memory is released. A batch larger than a
+// memtable exceeds the budget until it has been written to a table, which begins at
+// once.
 //
 // A Budget may be used by many goroutines. The nil *Budget has no bound.
 type Budget struct {
 	bytes   int64
 	stores  atomic.Int64
-	used    atomic.Int64 // by memtables
+	used    atomic.Int64 // by memtables, and by spare memory for the next ones
 	pinned  atomic.Int64 // of those, by ones that are pinned, as if they were full
 	merging atomic.Int64 // by merges
 
 	mu struct {
 		sync.Mutex
-		shares  []*filterShare
+		shares  []*storeShare
 		divided time.Time
 	}
 }
@@ -50,7 +51,7 @@ func (b *Budget) Bytes() int64 { return b.bytes }
 // BudgetStats is where the memory of a Budget goes, in bytes.
 type BudgetStats struct {
 	Bytes     int64 // the budget
-	Memtables int64 // pinned ones included
+	Memtables int64 // pinned ones, spare memory and the sorting of keys by flushes included
 	Pinned    int64 // of these, as if they were full
 	Merges    int64 // filters and indexes of tables being written by merges
 	Filters   int64 // pages in memory and their indexes

@@ -10,39 +10,47 @@ import (
 // divideInterval is how often the memory for filters is divided anew.
 const divideInterval = time.Second
 
-// filterShare is a store's part of a Budget's memory for filters. Guarded by
-// Budget.mu.
-type filterShare struct {
+// storeShare is a store's part of a Budget. Guarded by Budget.mu.
+type storeShare struct {
 	filters *bloom.Manager
 	most    int64         // Options.FilterBytes
 	probes  func() uint64 // of the filters there are, so far
+	resized func()        // called when the size of memtables has changed
 
 	probed uint64  // as of the last division
 	load   float64 // probes between divisions; fades
 }
 
 // join adds a store.
-func (b *Budget) join(s *filterShare) {
+func (b *Budget) join(s *storeShare) {
 	if b == nil {
 		s.filters.SetBudget(s.most)
 		return
 	}
-	b.stores.Add(1)
-	b.mu.Lock()
-	b.mu.shares = append(b.mu.shares, s)
-	b.mu.Unlock()
-	b.divide(time.Now(), true)
+	b.resize(1, func(shares []*storeShare) []*storeShare { return append(shares, s) })
 }
 
 // leave takes a store out, whose filters have gone.
-func (b *Budget) leave(s *filterShare) {
+func (b *Budget) leave(s *storeShare) {
 	if b == nil {
 		return
 	}
-	b.stores.Add(-1)
+	b.resize(-1, func(shares []*storeShare) []*storeShare {
+		return slices.DeleteFunc(shares, func(other *storeShare) bool { return other == s })
+	})
+}
+
+// resize changes the number of stores and the list of their shares, and has all stores
+// adapt to that.
+func (b *Budget) resize(stores int64, change func([]*storeShare) []*storeShare) {
+	b.stores.Add(stores)
 	b.mu.Lock()
-	b.mu.shares = slices.DeleteFunc(b.mu.shares, func(other *filterShare) bool { return other == s })
+	b.mu.shares = change(b.mu.shares)
+	shares := slices.Clone(b.mu.shares)
 	b.mu.Unlock()
+	for _, s := range shares {
+		s.resized() // takes locks of its store, and so not under mu
+	}
 	b.divide(time.Now(), true)
 }
 

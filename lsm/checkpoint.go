@@ -14,14 +14,17 @@ import (
 
 // Checkpoint makes dir a store of its own that holds everything written before
 // the call: hard links to the tables where dir lies on the same file system,
-// copies where it does not. What is known about filters goes along. It flushes first, and goes on beside writes. A dir
-// that exists is ErrExists.
+// copies where it does not. The statistics of the filters are copied too. It flushes
+// first, and may run while the store is written. A dir that exists is ErrExists.
 //
-// A read-only DB makes one of what it shows, beside whoever writes: what it has read
-// from logs becomes tables of the checkpoint, and the store itself stays as it is.
+// A read-only DB makes a checkpoint of what it shows, also while another process writes:
+// what it has read from logs becomes tables of the checkpoint, and the store itself is
+// not changed.
 //
-// The checkpoint is built in dir.tmp, synced, and renamed last: after a crash
-// there is all of it or none, and what is left of dir.tmp the next attempt removes.
+// The checkpoint is built in dir.checkpoint-tmp, synced, and renamed last: after a
+// crash there is all of it or none. The directory is locked while a checkpoint is built,
+// and a second Checkpoint of the same dir is ErrLocked. What a crash has left in it the
+// next attempt removes. One that holds other files is refused and left as it is.
 func (db *DB) Checkpoint(dir string) error {
 	fsys, dir := db.env.fs, filepath.Clean(dir)
 	if _, err := fsys.Stat(dir); err == nil {
@@ -40,13 +43,12 @@ func (db *DB) Checkpoint(dir string) error {
 	}
 	defer db.releaseFiles(v)
 
-	tmp := dir + tmpSuffix
-	if err := fsys.RemoveAll(tmp); err != nil {
+	tmp := dir + checkpointSuffix
+	lock, err := beginCheckpoint(fsys, tmp)
+	if err != nil {
 		return errors.Wrap(err, "lsm: checkpoint")
 	}
-	if err := vfs.MakeDir(fsys, tmp); err != nil {
-		return errors.Wrap(err, "lsm: checkpoint")
-	}
+	defer lock.Close() // after the rename: until then no other process may remove files
 	if err = db.fillCheckpoint(tmp, v, m); err == nil {
 		err = fsys.Rename(tmp, dir)
 		if errors.Is(err, fs.ErrExist) {
@@ -57,6 +59,56 @@ func (db *DB) Checkpoint(dir string) error {
 		return errors.CombineErrors(errors.Wrap(err, "lsm: checkpoint"), fsys.RemoveAll(tmp))
 	}
 	return errors.Wrap(fsys.SyncDir(filepath.Dir(dir)), "lsm: checkpoint")
+}
+
+// checkpointSuffix is appended to the name of a checkpoint that is being built.
+const checkpointSuffix = ".checkpoint-tmp"
+
+// beginCheckpoint makes the directory in which a checkpoint is built, and locks it. It
+// removes what an earlier attempt has left there, but no file of another kind.
+func beginCheckpoint(fsys vfs.FS, dir string) (lock io.Closer, err error) {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
+		return nil, err
+	}
+	if _, err := checkpointLeftovers(fsys, dir); err != nil {
+		return nil, err // without a LOCK in a directory that is not a checkpoint's
+	}
+	if lock, err = lockDir(fsys, dir); err != nil {
+		return nil, err
+	}
+	left, err := checkpointLeftovers(fsys, dir)
+	for _, name := range left {
+		if err == nil {
+			err = fsys.Remove(filepath.Join(dir, name))
+		}
+	}
+	if err != nil {
+		return nil, errors.CombineErrors(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// checkpointLeftovers lists the files of an unfinished checkpoint, without its lock. A
+// file of another kind is an error.
+func checkpointLeftovers(fsys vfs.FS, dir string) (left []string, err error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		_, isTable := parseName(name, tableSuffix)
+		switch name {
+		case lockName:
+			continue
+		case manifestName, filtersName, manifestName + tmpSuffix, filtersName + tmpSuffix:
+		default:
+			if !isTable {
+				return nil, errors.Newf("%s holds %s, which is not part of an unfinished checkpoint: move it away, or choose another directory for the checkpoint", dir, name)
+			}
+		}
+		left = append(left, name)
+	}
+	return left, nil
 }
 
 // keepFiles returns a view of the present tables and a manifest of them, and sees to

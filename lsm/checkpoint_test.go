@@ -182,3 +182,67 @@ func TestCheckpointTakesNoOtherTable(t *testing.T) {
 	_, err := mem.Stat("copy")
 	require.True(t, isNotExist(err))
 }
+
+// TestCheckpointLeavesForeignFilesAlone: Checkpoint used to remove DIR.tmp, whoever it
+// belonged to.
+func TestCheckpointLeavesForeignFilesAlone(t *testing.T) {
+	o := memOptions()
+	db := open(t, "db", o)
+	set(t, db, "a", "1")
+	const tmp = "copy" + checkpointSuffix
+	for _, dir := range []string{"copy.tmp", tmp} {
+		require.NoError(t, o.FS.MkdirAll(dir))
+		require.NoError(t, vfs.WriteFileAtomic(o.FS, dir+"/letters.txt", []byte("mine")))
+	}
+	err := db.Checkpoint("copy")
+	require.ErrorContains(t, err, "letters.txt")
+	require.Equal(t, []string{"letters.txt"}, namesIn(t, o.FS, tmp, ""))
+	require.NoError(t, o.FS.RemoveAll(tmp))
+	require.NoError(t, db.Checkpoint("copy"))
+	require.Equal(t, []string{"letters.txt"}, namesIn(t, o.FS, "copy.tmp", ""))
+}
+
+// TestCheckpointRemovesWhatACrashLeft: an unfinished checkpoint does not keep tables on
+// the disk, and the next attempt does not take its files for its own.
+func TestCheckpointRemovesWhatACrashLeft(t *testing.T) {
+	mem := vfs.NewMem()
+	db := open(t, "db", &Options{FS: mem})
+	set(t, db, "a", "1")
+	var crashed *vfs.Mem
+	writer := open(t, "other", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && op.Name == "copy" {
+			crashed = mem.ProcessCrashClone()
+		}
+		return nil
+	})})
+	set(t, writer, "a", "2")
+	require.NoError(t, writer.Checkpoint("copy"))
+	require.NotNil(t, crashed)
+	require.NotEmpty(t, namesIn(t, crashed, "copy"+checkpointSuffix, tableSuffix))
+
+	next := open(t, "db", &Options{FS: crashed})
+	require.NoError(t, next.Checkpoint("copy"))
+	requireCheckpoint(t, crashed, "copy", map[string]string{"a": "1"})
+	_, err := crashed.Stat("copy" + checkpointSuffix)
+	require.True(t, isNotExist(err))
+}
+
+// TestOneCheckpointOfADirectoryAtATime: the second does not touch the files of the first.
+func TestOneCheckpointOfADirectoryAtATime(t *testing.T) {
+	mem := vfs.NewMem()
+	other := open(t, "other", &Options{FS: mem})
+	set(t, other, "a", "2")
+	tried := false
+	db := open(t, "db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRename && op.Name == "copy" {
+			tried = true
+			require.ErrorIs(t, other.Checkpoint("copy"), ErrLocked)
+		}
+		return nil
+	})})
+	set(t, db, "a", "1")
+	require.NoError(t, db.Checkpoint("copy"))
+	require.True(t, tried)
+	requireCheckpoint(t, mem, "copy", map[string]string{"a": "1"})
+	require.ErrorIs(t, other.Checkpoint("copy"), ErrExists)
+}

@@ -109,6 +109,9 @@ func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 	db.mu.writes += uint64(b.count)
 	db.mu.writtenBytes += uint64(len(data))
 	db.visible.Store(first + uint64(b.count) - 1)
+	if db.oversized() {
+		db.mu.changed.Broadcast() // wakes the flusher
+	}
 	return nil
 }
 
@@ -165,6 +168,30 @@ func (db *DB) memtableBytes() int64 {
 	return db.options.Budget.memtableBytes(db.options.MemtableBytes)
 }
 
+// mostMemtableBytes is the memory that a memtable may take when it is full. Slot
+// tables that have been replaced, slots not used yet and the order of the keys are
+// not part of its size: with small entries they are up to half of it.
+func (db *DB) mostMemtableBytes() int64 { return db.memtableBytes() / 2 * 3 }
+
+// oversized reports whether the memtable being filled takes more memory than it may:
+// it holds a large batch, or the share of the budget has become smaller. A new
+// memtable is never oversized: the region that it reuses is at most as large as the
+// share (db.memory.Limit), and its slots are at most half of it (expectedKeys). Called
+// under mu.
+func (db *DB) oversized() bool {
+	return int64(db.current.Load().memtables[0].versions.bytes) > db.mostMemtableBytes()
+}
+
+// fitBudget adapts the store to a memtable size that has changed. It releases spare
+// memory and wakes the flusher, for a memtable that is too large now, and the merger:
+// the rule counts in memtables.
+func (db *DB) fitBudget() {
+	db.memory.Clear()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mu.changed.Broadcast()
+}
+
 // rotate begins a new memtable and hands the old one to the flusher, or waits
 // for it to have fewer. Called under mu; the caller looks again at what it needs.
 func (db *DB) rotate() error {
@@ -193,7 +220,8 @@ func (db *DB) awaitTables() error {
 func (db *DB) beginMemtable() *memtable {
 	v := db.current.Load()
 	v.memtables[0].seal()
-	fresh := newMemtableLike(v.memtables[0], &db.memory, db.options.MemtableBytes, db.options.Budget)
+	keys := v.memtables[0].expectedKeys(db.memtableBytes())
+	fresh := newMemtableFor(keys, &db.memory, db.options.MemtableBytes, db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
 	db.mu.begun, db.mu.lookAgain = time.Now(), 0

@@ -3,6 +3,7 @@ package lsm
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -132,6 +133,10 @@ func concurrency(t *testing.T, r *rand.Rand, durability Durability) {
 		it := follower.NewIter(nil)
 		defer it.Close()
 		return errors.CombineErrors(err, walkPairs(it, r.IntN(2) == 0))
+	})
+	task("verification of the follower", r.Uint64(), func(*rand.Rand) error {
+		_ = follower.Stats()
+		return errors.CombineErrors(follower.Check(), follower.Scrub(t.Context(), math.MaxInt64, nil))
 	})
 	writers.Wait()
 	require.NoError(t, db.WaitIdle(t.Context()))

@@ -21,7 +21,7 @@ type DB struct {
 	options Options
 	lock    io.Closer // of the LOCK file; nil if read-only
 	filters *bloom.Manager
-	share   filterShare // of Options.Budget
+	share   storeShare // of Options.Budget
 
 	stopFilters func()       // ends the filters' background work
 	memory      offheap.Pool // of memtables

@@ -364,6 +364,7 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 	}
 	require.NoError(t, db.Flush())
 	require.NoError(t, db.WaitIdle(t.Context()))
+	loadFilters(t, db)
 	for i := range 2000 {
 		requireMissing(t, db, fmt.Sprintf("key %d missing", i))
 	}

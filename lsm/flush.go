@@ -80,7 +80,7 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 		}
 		begin, end := db.options.MergeRule.plan(db.units(v.tables), noLimit)
 		busy := db.mu.flushing || db.mu.merging || db.mu.cleaning
-		if len(v.memtables) == 1 && db.mu.logError == nil && begin == end && !busy && !db.cleanupDue() {
+		if !db.memtableDue() && begin == end && !busy && !db.cleanupDue() {
 			return nil
 		}
 		db.mu.changed.Wait()
@@ -144,12 +144,17 @@ func (db *DB) isClosing() bool {
 	}
 }
 
-// flushDue tells whether a memtable waits, or has to go because a log failed, and
-// there is room for a table. Called under mu.
+// memtableDue reports whether a memtable has to become a table: it waits for that, its
+// log failed, or it takes too much memory. Called under mu.
+func (db *DB) memtableDue() bool {
+	return len(db.current.Load().memtables) > 1 || db.mu.logError != nil || db.oversized()
+}
+
+// flushDue reports whether a memtable has to become a table and there is room for
+// one. Called under mu.
 func (db *DB) flushDue() bool {
-	v := db.current.Load()
-	return (len(v.memtables) > 1 || db.mu.logError != nil) &&
-		(db.options.MergeRule.excess(db.units(v.tables)) < maxExcess || db.mu.mergeError != nil)
+	return db.memtableDue() &&
+		(db.options.MergeRule.excess(db.units(db.current.Load().tables)) < maxExcess || db.mu.mergeError != nil)
 }
 
 // takeNumber returns the number for a new file. Called under mu.

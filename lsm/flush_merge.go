@@ -30,6 +30,9 @@ func (db *DB) flushOldest() error {
 		return err
 	}
 	defer db.endFlush()
+	sorting := f.memtable.sortBytes()
+	db.options.Budget.grow(sorting)
+	defer db.options.Budget.grow(-sorting)
 	start := time.Now()
 	facts, fresh, err := db.writeFlush(f)
 	if err != nil && len(f.inputs) > 0 && !db.isClosing() {
@@ -52,11 +55,11 @@ func (db *DB) flushOldest() error {
 func (db *DB) beginFlush() (*flush, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if !db.memtableDue() {
+		return nil, nil
+	}
 	if len(db.current.Load().memtables) == 1 {
-		if db.mu.logError == nil {
-			return nil, nil
-		}
-		db.beginMemtable() // an empty one has to go, too, with its log
+		db.beginMemtable() // the one being filled has to go, with its log, even if it is empty
 	}
 	v := db.current.Load()
 	if err := db.mu.mergeError; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {

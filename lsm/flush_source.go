@@ -14,6 +14,9 @@ type flushSource struct {
 
 const flushWindow = 64
 
+// sortBytes returns the memory that a flushSource takes to sort the keys.
+func (m *memtable) sortBytes() int64 { return 2 * orderedNodeBytes * int64(m.versions.count) }
+
 func (m *memtable) flushSource() *flushSource {
 	writes := m.lastSequence - m.firstSequence.Load() + 1
 	nodes, _ := m.versions.newNodes(make([]orderedNode, 0, m.versions.count), firstRun, writes, m.versions.shared)

@@ -39,7 +39,7 @@ func (db *DB) openPresent() (manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	db.mu.nextNumber = m.nextNumber
+	db.mu.nextNumber, db.env.id = m.nextNumber, m.id
 	if err := db.load(m, nil); err != nil {
 		return m, err
 	}

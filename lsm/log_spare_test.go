@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -165,6 +166,48 @@ func TestAReaderOfALogThatIsUsedAgain(t *testing.T) {
 			got, err := reader.Get(nil, fmt.Append(nil, "key", i))
 			require.NoError(t, err, "key %d, used again at read %d", i, at)
 			require.Equal(t, "after!", string(got[:6])) // as it read it once more
+		}
+	}
+}
+
+// TestChecksOfALogThatIsUsedAgain: Check and Scrub of the store that writes reported a
+// sound log as corrupt if another one was written over it between its opening and a read.
+func TestChecksOfALogThatIsUsedAgain(t *testing.T) {
+	checks := map[string]func(*DB) error{
+		"check": (*DB).Check,
+		"scrub": func(db *DB) error { return db.Scrub(t.Context(), math.MaxInt64, nil) },
+	}
+	for name, check := range checks {
+		for at := range 6 { // when the log is opened, or read for the n-th time
+			var reuse func()
+			reads := 0
+			o := &Options{MemtableBytes: 2 << 20, FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+				isRead := op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt
+				if !isRead || filepath.Ext(op.Name) != logSuffix || reuse == nil {
+					return nil
+				}
+				if reads++; reads > at {
+					used := reuse
+					reuse = nil
+					used()
+				}
+				return nil
+			})}
+			db := open(t, "db", o)
+			fill := func() {
+				for i := range 1000 {
+					set(t, db, fmt.Sprint("key", i), strings.Repeat(".", 600)) // more than is read at a time
+				}
+			}
+			fill()
+			id := logID(t, o.FS)
+			reuse = func() {
+				flushed(t, db, "flushed", "")
+				fill()
+				require.Equal(t, id, logID(t, o.FS))
+			}
+			require.NoError(t, check(db), "%s, used again at read %d", name, at)
+			require.NoError(t, check(db))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -57,6 +58,17 @@ func requireMissing(t testing.TB, db interface {
 	got, err := db.Get([]byte("dst"), []byte(key))
 	require.ErrorIs(t, err, ErrNotFound, "key %q", key)
 	require.Equal(t, "dst", string(got))
+}
+
+// loadFilters brings the pages of the filters into memory, as the background does when
+// nothing else is waiting for the filters.
+func loadFilters(t testing.TB, db *DB) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		more, err = db.filters.Tick(time.Now())
+		require.NoError(t, err)
+	}
 }
 
 // contents reads all of an iterator, forwards.

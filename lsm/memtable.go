@@ -50,19 +50,26 @@ func memtableCost(count uint64, keyAndValueBytes uint64) uint64 {
 
 // newMemtable returns an empty memtable with room for the given bytes: see writeBytes.
 func newMemtable(pool *offheap.Pool, room int64, budget *Budget) *memtable {
-	return newMemtableLike(nil, pool, room, budget)
+	return newMemtableFor(0, pool, room, budget)
 }
 
-// newMemtableLike returns a memtable that is expected to hold as many keys as
-// another, which is full.
-func newMemtableLike(full *memtable, pool *offheap.Pool, room int64, budget *Budget) *memtable {
+// newMemtableFor returns an empty memtable whose slot table need not grow before it
+// holds the given number of keys.
+func newMemtableFor(keys int, pool *offheap.Pool, room int64, budget *Budget) *memtable {
 	m := &memtable{budget: budget}
-	bits := uint(0)
-	if full != nil {
-		bits = full.versions.slotBits()
-	}
-	m.versions = newVersionMap(pool, int(room), bits, m.grow)
+	m.versions = newVersionMap(pool, int(room), keys, m.grow)
 	return m
+}
+
+// expectedKeys returns how many keys the next memtable will hold if its entries are
+// like those of m and it is full at the given bytes. m can be larger than that: it
+// held a large batch, or the share of the budget has become smaller.
+func (m *memtable) expectedKeys(fullBytes int64) int {
+	keys := m.versions.count
+	if used := m.used(); used > fullBytes {
+		keys = int(float64(keys) * float64(fullBytes) / float64(used))
+	}
+	return keys
 }
 
 // writeBytes is the room that a batch of count writes needs at most. What used tells
@@ -72,14 +79,14 @@ func writeBytes(count, dataBytes int) int64 { return int64(count)*maxRunBytes + 
 // room is what there is room for. Only for the goroutine that applies batches.
 func (m *memtable) room() int64 { return m.versions.room() }
 
-// grow counts memory that was taken.
+// grow counts memory that the memtable has taken.
 func (m *memtable) grow(bytes int) {
 	m.bytes.Add(int64(bytes))
 	m.budget.grow(int64(bytes))
 }
 
-// used is the number of bytes that what was written takes. Only for the
-// goroutine that applies batches.
+// used returns the number of bytes that the entries need. Only for the goroutine that
+// applies batches.
 func (m *memtable) used() int64 { return m.versions.used() }
 
 func (m *memtable) empty() bool { return m.firstSequence.Load() == 0 }
@@ -155,8 +162,8 @@ func (m *memtable) seal() { m.sealed.Store(m.lastSequence) }
 
 func (m *memtable) ref() { m.refs.Add(1) }
 
-// unref gives the memory back when no view lists the memtable any more. Whoever
-// reads one holds a view that lists it, and nothing that lies in it leaves the package.
+// unref gives the memory back when no view lists the memtable. A reader holds a view
+// that lists the memtable, and no slice of its memory leaves the package.
 func (m *memtable) unref() {
 	left := m.refs.Add(-1)
 	invariants.References(int64(left), "a memtable")

@@ -56,8 +56,9 @@ func newDB(dir string, o Options) *DB {
 	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until they are started
+	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
 	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
-	db.share = filterShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes}
+	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.fitBudget}
 	o.Budget.join(&db.share)
 	return db
 }
@@ -79,6 +80,7 @@ func (db *DB) open() error {
 	if err := db.checkPresent(m, names); err != nil {
 		return err
 	}
+	db.env.id = m.id
 	if err := db.load(m, nil); err != nil {
 		return err
 	}
@@ -100,10 +102,9 @@ func (db *DB) checkPresent(m manifest, names []string) error {
 	return nil
 }
 
-// load makes the tables of a manifest the DB's, taking over those of an older
-// view that are still in use. It replaces the view.
+// load makes the tables of a manifest, which is one of this store, the DB's. It takes
+// over those of an older view that are still in use, and replaces the view.
 func (db *DB) load(m manifest, have []*table) error {
-	db.env.id = m.id
 	tables, err := db.openTables(m.tables, have)
 	if err != nil {
 		return err

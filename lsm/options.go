@@ -110,7 +110,8 @@ func (o *Options) resolve() (Options, error) {
 	return filled, err
 }
 
-// environment is what the parts of a store need to know of where they are.
+// environment is what the parts of a store need to know of where they are. It does not
+// change once the store is open.
 type environment struct {
 	fs                vfs.FS
 	dir               string

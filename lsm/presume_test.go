@@ -16,7 +16,8 @@ func TestHitsDoNotAskTheFilterForLong(t *testing.T) {
 		set(t, db, fmt.Sprintf("key%05d", i), fmt.Sprint(i))
 	}
 	require.NoError(t, db.Flush())
-	require.NoError(t, db.WaitIdle(t.Context())) // the filters learn of the table behind Flush
+	require.NoError(t, db.WaitIdle(t.Context()))
+	loadFilters(t, db)
 	get := func(i int, key string, found bool) {
 		got, err := db.Get(nil, []byte(key))
 		if !found {

@@ -61,14 +61,14 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	return nil
 }
 
-// replay reads the log. Beside a writer it may become obsolete meanwhile, and be written
-// over, but not before its name is gone: then the log counts as gone.
+// replay reads the log. While it does, a writer, also this DB in a Check, can make the
+// log obsolete and write the next one over it, but not before the name of the log is
+// gone. What was read is then not to be relied on, and the error is that the file does
+// not exist.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
 	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
-	if r.db.options.ReadOnly {
-		if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
-			err = errors.Wrap(gone, "lsm: replay")
-		}
+	if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
+		err = errors.Wrap(gone, "lsm: replay")
 	}
 	return result, err
 }

@@ -24,7 +24,7 @@ func (db *DB) pin() (*pin, error) {
 func (db *DB) pinView(v *view, sequence uint64) (*pin, error) {
 	p := &pin{view: v, sequence: sequence, budget: db.options.Budget}
 	for _, m := range v.memtables {
-		if !m.pin(db.memtableBytes() / 2 * 3) {
+		if !m.pin(db.mostMemtableBytes()) {
 			p.release()
 			return nil, ErrBudget
 		}

@@ -46,8 +46,10 @@ type versionMap struct {
 	memory offheap.Region
 	data   []byte // of memory
 	end    int    // of the runs
-	taken  int    // of memory, as told to grown
+	taken  int    // bytes of memory that were ever touched
+	bytes  int    // of all memory, as told to grown
 	count  int    // of keys
+	needed uint   // bits of the smallest slot table that holds count keys
 	shared int    // bytes that all keys begin with
 	first  uint64 // sequence number of the first write
 
@@ -79,13 +81,11 @@ const (
 	// maxRunBytes is the most that a write takes beside key and value.
 	maxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
 
+	slotBytes     = 8
 	firstSlotBits = 6
 
 	// sparseBytes is the part of a map that is not worth huge pages if it holds no more.
 	sparseBytes = 2 << 20
-
-	// takenStep is how memory is counted.
-	takenStep = 4 << 10
 )
 
 // Refs reach as far as memtables and batches need, those of the shortest ops included.
@@ -100,31 +100,40 @@ var hashSeed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
-// newVersionMap returns an empty map with room for runs of the given bytes, and slots
-// for as many keys as slotBits tell. It calls grown with the memory that it takes.
-func newVersionMap(pool *offheap.Pool, capacity int, slotBits uint, grown func(bytes int)) *versionMap {
-	m := &versionMap{end: firstRun, pool: pool, grown: grown}
-	m.memory, _ = pool.New(firstRun+capacity, sparseBytes) // nobody reads what was not written
+// newVersionMap returns an empty map with room for runs of the given bytes and slots
+// for the given number of keys. It calls grown with the memory that it takes.
+func newVersionMap(pool *offheap.Pool, capacity, keys int, grown func(bytes int)) *versionMap {
+	m := &versionMap{end: firstRun, needed: firstSlotBits, pool: pool, grown: grown}
+	// A reused region is not cleared: nothing reads a run before it is written.
+	m.memory, m.taken = pool.New(firstRun+capacity, sparseBytes)
+	m.take(m.taken)
 	m.data = m.memory.Bytes()
-	m.slots.Store(m.newSlots(max(slotBits, firstSlotBits)))
+	bits := uint(firstSlotBits)
+	for keysOf(bits) < keys {
+		bits++
+	}
+	m.slots.Store(m.newSlots(bits))
 	return m
 }
 
+// take counts memory.
+func (m *versionMap) take(bytes int) {
+	m.bytes += bytes
+	m.grown(bytes)
+}
+
+// keysOf returns how many keys a slot table of the given bits holds: two thirds of its
+// slots.
+func keysOf(bits uint) int { return 1 << bits / 3 * 2 }
+
 func (m *versionMap) newSlots(bits uint) *slotTable {
-	const slotBytes = 8
-	memory, fresh := m.pool.New(slotBytes<<bits, 0)
-	if !fresh {
-		clear(memory.Bytes())
-	}
+	memory, touched := m.pool.New(slotBytes<<bits, 0)
+	clear(memory.Bytes()[:touched])
 	m.tables = append(m.tables, memory)
-	m.grown(slotBytes << bits)
+	m.take(slotBytes << bits)
 	first := (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(memory.Bytes())))
 	return &slotTable{slots: unsafe.Slice(first, 1<<bits), shift: 32 - bits}
 }
-
-// slotBits tells how large the map has become, for another that will be filled
-// alike and so need not grow.
-func (m *versionMap) slotBits() uint { return 32 - m.slots.Load().shift }
 
 // keyPrefix returns the first eight bytes of a key as a number of the same order.
 func keyPrefix(key []byte) uint64 {
@@ -136,20 +145,21 @@ func keyPrefix(key []byte) uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-// used is the number of bytes taken so far. Only for the goroutine that writes.
-func (m *versionMap) used() int64 { return int64(m.end) + 8*int64(len(m.slots.Load().slots)) }
+// used returns the number of bytes that the entries need. It does not count slots
+// that the map began with and does not need yet. Only for the goroutine that writes.
+func (m *versionMap) used() int64 { return int64(m.end) + slotBytes<<m.needed }
 
 // room is how many bytes of runs there is room for. Only for the goroutine that writes.
 func (m *versionMap) room() int64 { return int64(len(m.data) - m.end) }
 
-// release gives the memory back. Nobody may use the map any more.
+// release gives the memory back. The map must not be used afterwards.
 func (m *versionMap) release() {
 	last := len(m.tables) - 1
 	for _, table := range m.tables[:last] {
 		table.Release() // the next map begins with one as large as the last
 	}
-	m.pool.Release(m.memory)
-	m.pool.Release(m.tables[last])
+	m.pool.Release(m.tables[last], len(m.tables[last].Bytes()))
+	m.pool.Release(m.memory, m.taken)
 }
 
 // word is the word at the start of a run that is reachable.
@@ -273,7 +283,9 @@ func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 		t = m.grow(t)
 		_, slot, _ = m.find(t, hash, key)
 	}
-	m.count++
+	if m.count++; m.count > keysOf(m.needed) {
+		m.needed++
+	}
 	if m.count == 1 {
 		m.shared = len(key)
 	} else if first := m.sharedKey(); !bytes.HasPrefix(key, first) {
@@ -310,9 +322,9 @@ func (m *versionMap) putVersion(r ref, v memVersion, older ref) {
 	copy(b[versionHeaderBytes:], v.value)
 	m.end = runEnd(r, len(v.value))
 	if m.end > m.taken {
-		take := (m.end - m.taken + takenStep - 1) &^ (takenStep - 1)
-		m.taken += take
-		m.grown(take)
+		taken := m.memory.Touched(m.end)
+		m.take(taken - m.taken)
+		m.taken = taken
 	}
 }
 

@@ -6,9 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugeBytes is the size of a huge page; where it is another, nothing is lost.
-const hugeBytes = 2 << 20
-
 func mapRegion(bytes, sparseBytes int) Region {
 	huge := bytes - sparseBytes
 	room := bytes
@@ -19,8 +16,9 @@ func mapRegion(bytes, sparseBytes int) Region {
 	if err != nil {
 		return Region{}
 	}
-	r := Region{bytes: mapped[:bytes:bytes], mapped: mapped}
+	r := Region{bytes: mapped[:bytes:bytes], mapped: mapped, sparse: bytes}
 	if huge >= hugeBytes {
+		r.sparse = sparseBytes
 		first := uintptr(unsafe.Pointer(unsafe.SliceData(mapped))) + uintptr(sparseBytes)
 		skip := int(-first & (hugeBytes - 1))
 		r.bytes = mapped[skip : skip+bytes : skip+bytes]

@@ -37,32 +37,72 @@ func TestRegionsAreApart(t *testing.T) {
 	}
 }
 
-// TestPool hands a region to who needs one of its size, keeps few, and none when closed.
+// TestTouched counts memory by the page, and by the huge page where a region has them.
+func TestTouched(t *testing.T) {
+	small := New(100, 0)
+	require.Equal(t, 0, small.Touched(0))
+	require.Equal(t, 100, small.Touched(1))
+	r := New(4*hugeBytes+1, hugeBytes)
+	defer r.Release()
+	require.Equal(t, pageBytes, r.Touched(1))
+	require.Equal(t, hugeBytes, r.Touched(hugeBytes))
+	if r.mapped == nil {
+		return // a slice of the heap has no huge pages of its own
+	}
+	require.Equal(t, 2*hugeBytes, r.Touched(hugeBytes+1))
+	require.Equal(t, 4*hugeBytes, r.Touched(4*hugeBytes))
+	require.Equal(t, 4*hugeBytes+1, r.Touched(4*hugeBytes+1))
+}
+
+// TestPool: a pool hands out regions by their size, keeps few, and none when closed.
 func TestPool(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("regions are mapped, and kept, on Linux only")
 	}
-	var p Pool
+	var kept int64
+	p := Pool{Grown: func(bytes int64) { kept += bytes }}
 	sizes := []int{leastBytes, leastBytes + 1, leastBytes + 2}
-	for _, size := range sizes {
-		r, fresh := p.New(size, 0)
-		require.True(t, fresh)
+	for i, size := range sizes {
+		r, touched := p.New(size, 0)
+		require.Zero(t, touched)
 		r.Bytes()[0] = 1
-		p.Release(r)
+		p.Release(r, i+1)
 	}
 	require.Len(t, p.mu.spare, maxSpare)
-	r, fresh := p.New(sizes[1], 0)
-	require.False(t, fresh)
+	require.EqualValues(t, 2+3, kept)
+	r, touched := p.New(sizes[1], 0)
+	require.Equal(t, 2, touched)
+	require.EqualValues(t, 3, kept)
 	require.Len(t, r.Bytes(), sizes[1])
-	_, fresh = p.New(sizes[0], 0)
-	require.True(t, fresh, "the oldest has gone")
+	_, touched = p.New(sizes[0], 0)
+	require.Zero(t, touched, "the oldest has gone")
 	p.Close()
-	require.Empty(t, p.mu.spare)
-	p.Release(r)
-	require.Empty(t, p.mu.spare)
+	require.Zero(t, kept)
+	p.Release(r, 1)
+	require.Zero(t, kept)
 
 	var none *Pool
-	r, fresh = none.New(leastBytes, 0)
-	require.True(t, fresh)
-	none.Release(r)
+	r, touched = none.New(leastBytes, 0)
+	require.Zero(t, touched)
+	none.Release(r, 1)
+}
+
+// TestPoolKeepsToItsLimit: too large regions are not kept.
+func TestPoolKeepsToItsLimit(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("regions are mapped, and kept, on Linux only")
+	}
+	limit, kept := int64(100), int64(0)
+	p := Pool{Limit: func() int64 { return limit }, Grown: func(bytes int64) { kept += bytes }}
+	defer p.Close()
+	p.Release(New(leastBytes, 0), 101)
+	require.Zero(t, kept)
+	p.Release(New(leastBytes, 0), 50)
+	p.Release(New(leastBytes, 0), 100)
+	require.EqualValues(t, 150, kept)
+	p.Release(New(leastBytes, 0), 51)
+	require.EqualValues(t, 51, kept, "two regions may take 150 bytes")
+	limit = 10
+	p.Clear()
+	require.Zero(t, kept)
 }

@@ -71,5 +71,6 @@
 // Touching mapped memory that the disk cannot deliver, or that lies behind the
 // end of a file cut meanwhile, is a signal that ends the process. Inside Guard it
 // is an error instead. The memory of a Mapping that was closed faults too, if
-// nothing else has taken its place: Guard is no substitute for counting readers.
+// nothing else has taken its place: Guard is no substitute for counting readers. Builds
+// that check invariants tell the two apart and crash.
 package vfs

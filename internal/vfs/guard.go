@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -12,8 +13,8 @@ import (
 // the file was cut or the disk failed) into an error that matches ErrFault.
 // Without it such a fault ends the process. An access out of the bounds of a slice becomes
 // an error that matches ErrBounds: bytes of the file changed while fn decoded them. Code
-// has to check its bounds, so builds that check invariants panic instead. Every other
-// panic passes through.
+// has to check its bounds, so builds that check invariants panic instead. They also panic,
+// on Linux, at a fault on memory whose mapping was closed. Every other panic passes through.
 //
 // It holds for what fn does in its own goroutine, may be nested, costs a few
 // nanoseconds and allocates nothing: wrap the copy, not the whole operation. fn
@@ -38,6 +39,10 @@ func faultOf(recovered any) error {
 		runtime.Error
 		Addr() uintptr
 	}); ok {
+		// A failing disk leaves the mapping in place.
+		if invariants.Enabled && !isMapped(fault.Addr()) {
+			panic(fmt.Sprintf("vfs: memory at %#x was used after its mapping was closed", fault.Addr()))
+		}
 		return &FaultError{Address: fault.Addr()}
 	}
 	if err, ok := recovered.(runtime.Error); ok && !invariants.Enabled && outOfBounds(err) {
