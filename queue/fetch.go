@@ -78,7 +78,11 @@ func (s *segmentFile) locate(ahead, spare *scratch, at Address) (d located, err 
 	if err != nil {
 		return d, err
 	}
-	if block < s.header.firstFrame() {
+	switch {
+	case block >= s.header.firstFrame():
+	case s.relocations != nil:
+		return d, s.changedRelocations()
+	default:
 		return d, errors.Newf("queue: address %s lies in the segment's header", at)
 	}
 	w, entries, err := s.look(ahead, block)

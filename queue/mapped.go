@@ -34,6 +34,9 @@ func (s *segmentFile) mapSealed() {
 	s.mapping = mapping
 	_ = s.file.Close() // a mapping needs no descriptor
 	s.file = nil
+	if s.relocations != nil {
+		s.relocations = s.relocations.mapped(s.mapping.Bytes()[s.footer.limit():])
+	}
 }
 
 // close closes the file. Nobody may be reading.

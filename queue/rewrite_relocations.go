@@ -96,6 +96,8 @@ type relocations struct {
 	settled   Address
 	originals []original // each segment of the run
 	rows      []byte
+	rowsAt    int            // where the rows begin, behind offset
+	sums      []uint32       // rows are mapped, see mappedRelocations; nil: they are not
 	lost      []addressRange // ascending
 	truncated []addressRange // ascending
 	cursor    []byte
@@ -196,6 +198,7 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 		rest = rest[originalBytes:]
 	}
 	r.originals = append(r.originals, original{digest(b[32:]), little.Uint32(b[72:]), little.Uint32(b[76:])})
+	r.rowsAt = len(b) - len(rest)
 	r.rows = rest[:rows:rows]
 	for i := 1; i < r.count(); i++ {
 		before, _ := r.row(i - 1)
@@ -281,42 +284,25 @@ func (s *segmentFile) loadRelocations() error {
 	return nil
 }
 
-// find is the offset of the block with the address in this file.
-func (s *segmentFile) find(at Address) (int64, error) {
-	if s.relocations == nil {
-		return int64(at.Block), nil
-	}
-	i := s.relocations.from(at)
-	if i < s.relocations.count() {
-		if block, offset := s.relocations.row(i); block.Segment == at.Segment && block.Block == at.Block {
-			return offset, nil
-		}
-	}
-	return 0, s.absent(at)
-}
-
 // indexOf is which entry of the block has the address.
 func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Address) (int, error) {
 	if !h.relocated {
 		return int(at.Index), nil
 	}
-	var b [originalIndexBytes]byte
+	spare := getScratch()
+	defer spare.release()
+	b := spare.sized(originalIndexBytes)
 	var failed error
 	column := offset + h.originOffset() + originBytes
 	index := func(i int) uint16 {
-		if err := w.copy(s, b[:], column+originalIndexBytes*int64(i)); err != nil {
+		if err := w.copy(s, b, column+originalIndexBytes*int64(i)); err != nil {
 			failed = err
 		}
-		return little.Uint16(b[:])
+		return little.Uint16(b)
 	}
 	i := sort.Search(h.count, func(i int) bool { return index(i) >= at.Index })
 	if failed == nil && (i == h.count || index(i) != at.Index) {
-		// That an entry is gone is said only of a table that is verified.
-		var b block
-		if _, err := s.frame(&b, offset); err != nil {
-			return 0, err
-		}
-		return 0, s.absent(at)
+		return s.indexVerified(offset, at)
 	}
 	return i, failed
 }

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/race"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// TestMappedRewriteIsDamaged damages a rewrite in place after it was opened and read, as a
+// memory error would: size and modification time stay. For every damaged byte each
+// document is the right one or unavailable because of its bytes, and never gone; what
+// is gone is never found.
+func TestMappedRewriteIsDamaged(t *testing.T) {
+	random := testseed.Rand(t)
+	dir := t.TempDir()
+	opts := testOptions(vfs.OS)
+	opts.BlockBytes = 20 // two entries or three
+	w, err := OpenWriter(dir, opts)
+	require.NoError(t, err)
+	var live, dead []item
+	for i := range 1000 { // more rows than a checksum covers
+		if random.IntN(2) > 0 {
+			old := item{id: "overwritten", document: "dead"}
+			old.put(t, w)
+			dead = append(dead, old)
+			continue
+		}
+		it := item{id: fmt.Sprint(i), document: fmt.Sprint(i)}
+		it.put(t, w)
+		live = append(live, it)
+	}
+	require.NoError(t, w.Seal())
+	last := item{id: "overwritten", document: "newest"}
+	last.put(t, w)
+	require.NoError(t, w.Close())
+	_, err = Compact(context.Background(), dir, &CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
+	require.NoError(t, err)
+	path := rewriteRun{1, 1, 1}.path(dir)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	r, err := OpenReader(dir, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	requireDocuments(t, r, live)
+	f := r.files.get(1)
+	require.NotEmpty(t, f.relocations.sums, "the relocations are mapped")
+	begin := int(f.relocations.offset)
+	r.files.put(f)
+
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	damaged := 0
+	requireHonest := func(at int, it *item, isLive bool) {
+		document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		if err == nil {
+			require.True(t, isLive, "byte %d", at)
+			require.Equal(t, it.document, string(document))
+			return
+		}
+		var gone *GoneError
+		if errors.As(err, &gone) {
+			require.False(t, isLive, "byte %d: %s is there: %v", at, it.id, err)
+			return
+		}
+		require.True(t, isContent(err), "byte %d: %v", at, err)
+		damaged++
+	}
+	damage := func(at int, with []byte) {
+		_, err := file.WriteAt(with, int64(at))
+		require.NoError(t, err)
+		require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+	}
+	requireAllHonest := func(at int) {
+		// The documents whose rows or blocks are near, and some that are anywhere.
+		near := len(live) * at / len(content)
+		if at >= begin {
+			near = len(live) * (at - begin) / (len(content) - begin)
+		}
+		for i := max(0, near-10); i < min(near+10, len(live)); i++ {
+			requireHonest(at, &live[i], true)
+		}
+		requireHonest(at, &live[random.IntN(len(live))], true)
+		requireHonest(at, &dead[random.IntN(len(dead))], false)
+	}
+	for at := range content {
+		if random.IntN(crashtest.Share(10, 1)) > 0 {
+			continue
+		}
+		damage(at, []byte{content[at] ^ 1<<random.IntN(8)})
+		requireAllHonest(at)
+		damage(at, content[at:at+1])
+	}
+	// A row that leads to another block, in which the entry is missing.
+	for at := begin + relocationsHeadBytes + relocationBytes; at+relocationBytes < len(content)-footerBytes; at += relocationBytes {
+		offset := at + relocationBytes - 4
+		damage(offset, content[offset-relocationBytes:][:4])
+		requireAllHonest(at)
+		damage(offset, content[offset:offset+4])
+	}
+	require.NotZero(t, damaged)
+	requireDocuments(t, r, live)
+
+	if !race.Enabled { // under the race detector a sync.Pool forgets on purpose
+		id, dst := []byte(live[0].id), make([]byte, 0, 100)
+		require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, live[0].at) }))
+	}
+}
