@@ -17,6 +17,9 @@ const (
 	// And it takes no more while so much of what it has taken is not yet sent, so
 	// that what is waiting still waits where small goes before large.
 	unsentBytes = 64 << 10
+	// The kernel holds at most this much that a peer has not acknowledged, twice on Linux.
+	// It is memory outside of the Budget, and the receiver takes no more in a round trip.
+	sendBytes = 2 * receiveBytes
 )
 
 // tune bounds what waits in the kernel on both sides of a connection. A kernel
@@ -27,6 +30,7 @@ func tune(conn net.Conn) {
 	}
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetReadBuffer(receiveBytes)
+		_ = c.SetWriteBuffer(sendBytes)
 		_ = c.SetKeepAlive(false) // the protocol asks for signs of life itself
 		limitUnsent(c)
 	}

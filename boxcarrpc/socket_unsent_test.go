@@ -26,8 +26,10 @@ func TestTheKernelHoldsLittle(t *testing.T) {
 		require.NoError(t, err)
 		return value
 	}
-	before := option(unix.SOL_SOCKET, unix.SO_RCVBUF)
+	before, sends := option(unix.SOL_SOCKET, unix.SO_RCVBUF), option(unix.SOL_SOCKET, unix.SO_SNDBUF)
 	tune(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13}))
 	require.Equal(t, unsentBytes, option(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT))
 	require.NotEqual(t, before, option(unix.SOL_SOCKET, unix.SO_RCVBUF))
+	require.NotEqual(t, sends, option(unix.SOL_SOCKET, unix.SO_SNDBUF))
+	require.LessOrEqual(t, option(unix.SOL_SOCKET, unix.SO_SNDBUF), 2*sendBytes)
 }

@@ -28,6 +28,10 @@ var (
 	p99Flag    = flag.Bool("attack-p99", false, "assert the 99th percentile of the good client: at most 5 times that without an attack")
 )
 
+// attackers is how many clients the connections of an attack come from, as servers tell them
+// apart: by their addresses. The good client has another.
+const attackers = 16
+
 // memoryLimit is what a daemon with --memory 256MiB may have.
 const memoryLimit = 1 << 30
 
@@ -207,9 +211,9 @@ func callGRPC(conn net.Conn, method string, calls uint32, announced int, message
 	}
 }
 
-// rage does an attack until ctx ends.
-func (a *attack) rage(ctx context.Context, d *daemon, rng *rand.Rand) {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // not the good client's
+// rage does an attack from 127.0.0.client until ctx ends.
+func (a *attack) rage(ctx context.Context, d *daemon, client byte, rng *rand.Rand) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, client)}}
 	for ctx.Err() == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", a.door(d))
 		if err != nil {
@@ -236,16 +240,16 @@ func TestAttacks(t *testing.T) {
 			seeds := testseed.Rand(t)
 			ctx, cancel := context.WithTimeout(t.Context(), *attackFlag)
 			defer cancel()
-			var attackers sync.WaitGroup
-			for range a.conns {
+			var raging sync.WaitGroup
+			for i := range a.conns {
 				rng := rand.New(rand.NewPCG(seeds.Uint64(), 0))
-				attackers.Go(func() { a.rage(ctx, d, rng) })
+				raging.Go(func() { a.rage(ctx, d, byte(2+i%attackers), rng) })
 			}
 			for ctx.Err() == nil {
 				require.Less(t, d.resident(t), int64(memoryLimit), "resident memory")
 				time.Sleep(10 * time.Millisecond)
 			}
-			attackers.Wait()
+			raging.Wait()
 			p99, calls, fails := good.take()
 			t.Logf("%-36s p99 %8v of %d calls, at most %d MiB so far", a.name, p99.Round(time.Microsecond), calls, d.resident(t)>>20)
 			require.NotZero(t, calls)
