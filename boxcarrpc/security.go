@@ -80,17 +80,31 @@ func (c *serverConn) authenticate(name, token string) error {
 }
 
 // keepOut stops the connection of a client that is not welcome any more, as if the
-// server stopped: what it has just sent is refused as not processed, so that a
-// client that has another token by now loses nothing. Its streams end.
-func (c *serverConn) keepOut(now time.Time) {
-	if now.Sub(c.authenticated) < reauthenticate {
-		return
+// server stopped: the requests that it has just sent are refused as not processed, so
+// that a client that has another token by now loses nothing. Its streams end.
+//
+// The leader authenticates as it runs a handler: if that takes long, as with a
+// server of tokens on another host, a follower reads on meanwhile. keepOut reports
+// whether the turn is still the caller's.
+func (c *serverConn) keepOut(now time.Time) (leads bool) {
+	if now.Sub(c.authenticated) < reauthenticate || !c.checking.CompareAndSwap(false, true) {
+		return true
 	}
+	defer c.checking.Store(false)
 	c.authenticated = now
-	err := c.stillWelcome(now)
-	if err == nil {
-		return
+	number := c.turn.begin(&c.server.watch, c)
+	if err := c.stillWelcome(now); err != nil {
+		c.stopUnwelcome(err)
 	}
+	leads = c.turn.running.CompareAndSwap(number, 0)
+	if leads {
+		c.turn.clock = time.Now()
+	}
+	return leads
+}
+
+// stopUnwelcome stops the connection of a client for a reason that it is not let in.
+func (c *serverConn) stopUnwelcome(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {

@@ -392,6 +392,31 @@ func TestATokenIsTakenBack(t *testing.T) {
 	})
 }
 
+// The check of a token that takes 1.5 s, as with a service for it that is slow, held
+// up the reading: the connection broke after a second of silence, with its calls.
+func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
+	var checks atomic.Int64
+	opts := &ServerOptions{Authenticate: func(*Peer, string) (string, error) {
+		if checks.Add(1) > 1 { // but within the handshake
+			time.Sleep(1500 * time.Millisecond)
+		}
+		return "ali", nil
+	}}
+	inBubble(t, echo, opts, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial, SilenceTimeout: DefaultSilenceTimeout}, "pipe")
+		defer p.Close()
+		for start := time.Now(); time.Since(start) < 4*reauthenticate; time.Sleep(10 * time.Millisecond) {
+			began := time.Now()
+			_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 100*time.Millisecond)
+		}
+		require.GreaterOrEqual(t, checks.Load(), int64(4))
+		require.Equal(t, uint64(1), s.Stats().Accepted)
+		require.Zero(t, p.Stats().Broken)
+	})
+}
+
 // A connection does not outlive the certificate that it was let in for.
 func TestACertificateExpires(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -45,8 +46,9 @@ type serverConn struct {
 	method      *method // of the last request: most of them are equal
 	greeted     bool
 
-	token         string    // that the client has shown, if it is asked about again
-	authenticated time.Time // when it was last
+	token         string      // that the client has shown, if it is asked about again
+	authenticated time.Time   // when it was last; the leader's
+	checking      atomic.Bool // it is being authenticated again
 
 	partialSince time.Time // when the frame in the buffer began; zero if none
 	idleSet      time.Time // when the read deadline was last set for idleness
