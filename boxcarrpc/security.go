@@ -108,7 +108,7 @@ func (c *serverConn) stopUnwelcome(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {
-		c.server.options.Logger.Warn("client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
+		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
 		c.stopLocked(refusedUnwelcome)
 		c.endStreamsLocked()
 	}

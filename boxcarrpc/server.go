@@ -34,6 +34,7 @@ type Server struct {
 	methods   methods
 	watch     watch
 	admission admission
+	warnings  warnLimit
 
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
@@ -177,7 +178,7 @@ func (s *Server) accept(conn net.Conn) {
 		shut(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
 		shut(conn)
-		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", conn.RemoteAddr())
+		s.warn(conn.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", conn.RemoteAddr().String())
 	default:
 		c := newServerConn(s, conn)
 		s.mu.conns[c] = struct{}{}
