@@ -228,7 +228,8 @@ type PoolOptions struct {
 	// TLS is asked for the configuration of each new connection's TLS, so that
 	// certificates can change: package credentials reads them from files. Without a
 	// ServerName in it the server must prove to be the host of its address. The default
-	// is plain text, which is refused to other hosts unless Insecure asks for it.
+	// is plain text, which is refused to other hosts unless Insecure asks for it: see
+	// ErrPlainText.
 	TLS func() (*tls.Config, error)
 	// Insecure lets the pool speak plain text to other hosts. A token is not sent so.
 	Insecure bool
