@@ -12,8 +12,8 @@ import (
 
 // Methods by which a server is controlled. They are streams, because a server that
 // is being drained gives out no slots: the client opens one, and receives the
-// [Board] as it is then, in JSON. A server takes them from its own host, and from
-// ServerOptions.Operators.
+// [Board] as it is then, in JSON. ServerOptions.Operators may use
+// them, and, while the server identifies no clients, any client on its own host.
 const (
 	// MethodDrain has the server call Drain.
 	MethodDrain = "/boxcar.v1.Server/Drain"
@@ -69,14 +69,18 @@ func (s *Server) serveTool(stream *ServerStream) error {
 	return stream.Send(board)
 }
 
-// mayOperate tells whether a client may drain the server.
+// mayOperate reports an error if a client may not drain the server. The address alone
+// says little: a proxy on the server's host forwards for other hosts.
 func (s *Server) mayOperate(client *Peer) error {
-	if isLocal(client.Address) || client.Identity != "" && slices.Contains(s.options.Operators, client.Identity) {
+	o := &s.options
+	anonymous := client.Identity == "" && o.Authenticate == nil && len(o.Operators) == 0
+	if anonymous && isLocal(client.Address) || client.Identity != "" && slices.Contains(o.Operators, client.Identity) {
 		return nil
 	}
 	return &Error{
-		Code:      CodePermissionDenied,
-		Message:   fmt.Sprintf("the server is drained from its own host or by its operators, not from %v by %q", client.Address, client.Identity),
+		Code: CodePermissionDenied,
+		Message: fmt.Sprintf("%q at %v may not drain the server: it must be one of the operators, "+
+			"or on the server's host where the server identifies no clients", client.Identity, client.Address),
 		Processed: true,
 	}
 }

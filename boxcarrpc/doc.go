@@ -8,14 +8,20 @@
 //
 // # Use
 //
-//	server := boxcarrpc.NewServer(handler, nil)
+//	serverTLS, err := credentials.ServerTLS(credentials.Files{Certificate: "be.crt", Key: "be.key", CA: "ca.crt"}, nil)
+//	server := boxcarrpc.NewServer(handler, &boxcarrpc.ServerOptions{TLS: serverTLS})
 //	go server.Serve(listener)
 //
-//	pool, err := boxcarrpc.NewPool(discovery.Static("10.0.0.7:7070", "10.0.0.8:7070"), &boxcarrpc.PoolOptions{
+//	clientTLS, err := credentials.ClientTLS(credentials.Files{Certificate: "fe.crt", Key: "fe.key", CA: "ca.crt"}, nil)
+//	pool, err := boxcarrpc.NewPool(discovery.Static("be-0.search:7070", "be-1.search:7070"), &boxcarrpc.PoolOptions{
+//		TLS:     clientTLS,
 //		Size:    60, // peak rate x p99 x 1.5
 //		Methods: map[string]boxcarrpc.Method{"/search.Jobs/Find": {Idempotent: true}},
 //	})
 //	response, err := pool.Call(ctx, "/search.Jobs/Find", request, nil)
+//
+// Within one host the options may be nil. For plain text between hosts set Insecure on
+// both sides.
 //
 // # Concurrency
 //

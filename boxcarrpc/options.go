@@ -92,9 +92,10 @@ type ServerOptions struct {
 	// interceptors. An error without a code is CodePermissionDenied. The default allows
 	// everything.
 	Authorize func(ctx context.Context, method string) error
-	// Operators are the identities that may drain the server from other hosts: see
-	// MethodDrain. From its own host everybody may whom Authorize lets. The default is
-	// none.
+	// Operators are the identities that may drain the server: see MethodDrain. Without
+	// Operators and Authenticate a client without an identity may drain it from the
+	// server's own host; set either where a proxy on that host forwards for others. The
+	// default is none.
 	Operators []string
 	// Interceptors are around the handler, the first outermost, and
 	// StreamInterceptors around the StreamHandler. The default is none.
@@ -104,9 +105,9 @@ type ServerOptions struct {
 	// told of requests that have come in together on a connection, at most 16 of at most
 	// 4 KiB each, before the handler gets them one by one, and may have fetched what they
 	// need, so that the waits of all are one. Nothing else comes of it: the requests are
-	// taken, refused, cancelled and answered as if it were not there. It is not told of
-	// one that arrives alone, nor on a connection whose last request failed, so that who
-	// may not call a method, or not so often, has nothing fetched. What it is given is
+	// taken, refused, cancelled and answered as if it were not there. It is not called
+	// for one that arrives alone, nor on a connection whose last request failed, nor for
+	// a method that Authorize forbids the client, which is asked once for all of them. What it is given is
 	// valid until it returns, and it may run several times at once. It must not block: if
 	// it runs on, as for a page that is not in memory, the connection is served beside it,
 	// and the method counts as slow, of which it is not told for a while. The default is
@@ -238,7 +239,8 @@ type PoolOptions struct {
 	// TLS is asked for the configuration of each new connection's TLS, so that
 	// certificates can change: package credentials reads them from files. Without a
 	// ServerName in it the server must prove to be the host of its address. The default
-	// is plain text, which is refused to other hosts unless Insecure asks for it.
+	// is plain text, which is refused to other hosts unless Insecure asks for it: see
+	// ErrPlainText.
 	TLS func() (*tls.Config, error)
 	// Insecure lets the pool speak plain text to other hosts. A token is not sent so.
 	Insecure bool

@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -28,6 +29,8 @@ type Pool struct {
 		unfunded, hedges, hedgesWon      atomic.Uint64
 	}
 
+	misfit chan struct{} // closed when a server cannot be used because of the options
+
 	ctx    context.Context // of everything that the pool does on its own
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // its goroutines
@@ -49,6 +52,7 @@ type Pool struct {
 		subset  *poolSubset // nil: the pool uses every server
 		// Of the last Watch or snapshot, nil after a good one.
 		sourceFailure error
+		misfit        error // why a server cannot be used with the pool's options
 		open          []*transport
 		entries       []*clientLane // by the ladder's entry
 		waiters       []*waiter
@@ -89,7 +93,10 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{options: o, start: time.Now()}
+	if err := o.checkTransport(d, opts != nil && opts.Dialer != nil); err != nil {
+		return nil, err
+	}
+	p := &Pool{options: o, start: time.Now(), misfit: make(chan struct{})}
 	p.buffers.limit = o.BufferBytes
 	if len(o.Interceptors) > 0 {
 		p.caller = chain(Caller(p.callPlain), o.Interceptors)
@@ -157,6 +164,13 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 	select {
 	case <-ready:
 		return nil
+	case <-p.misfit:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.mu.ladder.Held() > 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", ErrNoServer, p.mu.misfit)
 	case <-p.ctx.Done():
 		return ErrPoolClosed
 	case <-ctx.Done():

@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -109,6 +110,7 @@ func (p *Pool) patience(retry bool) time.Duration {
 func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*clientLane, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
+	misfit := p.misfit
 	for {
 		select {
 		case lane, ok := <-w.ready:
@@ -116,6 +118,18 @@ func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*cl
 				return nil, ErrPoolClosed
 			}
 			return lane, nil
+		case <-misfit:
+			misfit = nil
+			p.mu.Lock()
+			if p.mu.ladder.Held() > 0 {
+				p.mu.Unlock()
+				continue
+			}
+			err := fmt.Errorf("%w: %w", ErrNoServer, p.mu.misfit)
+			if lane := p.stopWaiting(w, false); lane != nil {
+				return lane, nil
+			}
+			return nil, err
 		case <-timer.C:
 			p.mu.Lock()
 			if p.mu.ladder.Held() == 0 && !p.mu.closed {

@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -89,6 +90,10 @@ func (p *Pool) connect(peer *poolPeer) {
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
 			p.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
+		}
+		if errors.Is(err, ErrPlainText) && p.mu.misfit == nil {
+			p.mu.misfit = fmt.Errorf("%s: %w", peer.address, err)
+			close(p.misfit)
 		}
 		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
 		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)

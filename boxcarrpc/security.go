@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
+	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -26,7 +28,23 @@ var (
 	errTLS = errors.New("TLS handshake")
 	// errUnwelcome is a client whom the server does not let in.
 	errUnwelcome = errors.New("not let in")
+
+	errNoTLS = errors.New("there is no configuration")
 )
+
+// ErrPlainText is why a pool cannot use a server on another host: it has neither TLS nor
+// Insecure. NewPool returns it where the source has fixed addresses; otherwise calls that
+// have no slot fail with it at once.
+var ErrPlainText error = plainTextError("another host is not spoken to in plain text: set PoolOptions.TLS, or Insecure if that is meant")
+
+// errPlainToken matches ErrPlainText.
+var errPlainToken error = plainTextError("a token is not sent to another host in plain text: set PoolOptions.TLS")
+
+type plainTextError string
+
+func (e plainTextError) Error() string { return string(e) }
+
+func (plainTextError) Is(target error) bool { return target == ErrPlainText }
 
 // tlsConfig is the configuration of a server's connections, which asks for that of
 // each; nil for plain text.
@@ -84,21 +102,35 @@ func (c *serverConn) authenticate(name, token string) error {
 }
 
 // keepOut stops the connection of a client that is not welcome any more, as if the
-// server stopped: what it has just sent is refused as not processed, so that a
-// client that has another token by now loses nothing. Its streams end.
-func (c *serverConn) keepOut(now time.Time) {
-	if now.Sub(c.authenticated) < reauthenticate {
-		return
+// server stopped: the requests that it has just sent are refused as not processed, so
+// that a client that has another token by now loses nothing. Its streams end.
+//
+// The leader authenticates as it runs a handler: if that takes long, as with a
+// server of tokens on another host, a follower reads on meanwhile. keepOut reports
+// whether the turn is still the caller's.
+func (c *serverConn) keepOut(now time.Time) (leads bool) {
+	if now.Sub(c.authenticated) < reauthenticate || !c.checking.CompareAndSwap(false, true) {
+		return true
 	}
+	defer c.checking.Store(false)
 	c.authenticated = now
-	err := c.stillWelcome(now)
-	if err == nil {
-		return
+	number := c.turn.begin(&c.server.watch, c)
+	if err := c.stillWelcome(now); err != nil {
+		c.stopUnwelcome(err)
 	}
+	leads = c.turn.running.CompareAndSwap(number, 0)
+	if leads {
+		c.turn.clock = time.Now()
+	}
+	return leads
+}
+
+// stopUnwelcome stops the connection of a client for a reason that it is not let in.
+func (c *serverConn) stopUnwelcome(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {
-		c.server.options.Logger.Warn("client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
+		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
 		c.stopLocked(refusedUnwelcome)
 		c.endStreamsLocked()
 	}
@@ -181,11 +213,42 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secur
 	case encrypted || isLocal(conn.RemoteAddr()):
 		return conn, token, nil
 	case token != "":
-		return nil, "", errors.New("a token is not sent to another host in plain text: set PoolOptions.TLS")
+		return nil, "", errPlainToken
 	case !p.options.Insecure:
-		return nil, "", errors.New("another host is not spoken to in plain text: set PoolOptions.TLS, or Insecure if that is meant")
+		return nil, "", ErrPlainText
 	}
 	return conn, token, nil
+}
+
+// checkTransport reports options by which the pool could not speak to its servers, as far
+// as that is known before the first connection: where the source has fixed addresses,
+// and no Dialer of the program connects elsewhere.
+func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
+	if o.TLS != nil {
+		config, err := o.TLS()
+		if err == nil && config == nil {
+			err = errNoTLS
+		}
+		if err != nil {
+			return fmt.Errorf("boxcarrpc: PoolOptions.TLS: %w", err)
+		}
+		return nil
+	}
+	fixed, ok := d.(discovery.Fixed)
+	if !ok || ownDialer || o.Insecure && o.Token == nil {
+		return nil
+	}
+	for _, address := range fixed.Addresses() {
+		host, err := netip.ParseAddrPort(address)
+		switch {
+		case err != nil || host.Addr().Unmap().IsLoopback(): // of a name nothing is known yet
+		case o.Token != nil:
+			return fmt.Errorf("boxcarrpc: PoolOptions.Token: %s: %w", address, errPlainToken)
+		default:
+			return fmt.Errorf("boxcarrpc: PoolOptions.TLS: %s: %w", address, ErrPlainText)
+		}
+	}
+	return nil
 }
 
 // clientTLS makes the TLS of a connection. The server must prove to be the host of
@@ -196,7 +259,7 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 		return nil, err
 	}
 	if config == nil {
-		return nil, errors.New("there is no configuration")
+		return nil, errNoTLS
 	}
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)

@@ -69,7 +69,7 @@ func notReady(t *testing.T, opts *PoolOptions, address string) string {
 		defer cancel()
 		err := p.WaitReady(ctx)
 		require.ErrorIs(t, err, ErrNoServer)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrPlainText), err)
 		said = err.Error()
 		return strings.Contains(said, address)
 	})
@@ -126,8 +126,6 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 		"a stranger":          {func() (*tls.Config, error) { c, err := others.client(t, "x")(); c.RootCAs = party.roots; return c, err }, s.address, "unknown certificate authority"},
 		"no certificate":      {party.client(t, ""), s.address, "certificate required"},
 		"another server":      {wrongName, s.address, "not be-7.example"},
-		"no configuration":    {func() (*tls.Config, error) { return nil, errors.New("disk on fire") }, s.address, "disk on fire"},
-		"nothing":             {func() (*tls.Config, error) { return nil, nil }, s.address, "there is no configuration"},
 		"TLS to plain text":   {party.client(t, "frontend"), plain.address, "does it serve TLS?"},
 		"plain text to TLS":   {nil, s.address, "the server says: this server speaks TLS only"},
 		"an address of names": {party.client(t, ""), "localhost:" + port, "certificate required"},
@@ -196,6 +194,49 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 	_, err = newPool(t, &PoolOptions{Token: token}, address).Call(t.Context(), "m", nil, nil)
 	require.NoError(t, err, "a token on loopback")
 	require.Equal(t, uint64(2), s.Stats().Requests)
+}
+
+// What cannot work is told when the pool is made, or by the first call, and not when the
+// context of each call ends.
+func TestATransportThatCannotWorkIsToldAtOnce(t *testing.T) {
+	failing := func() (*tls.Config, error) { return nil, errors.New("disk on fire") }
+	nothing := func() (*tls.Config, error) { return nil, nil }
+	far, near := discovery.Static("127.0.0.1:1", "10.0.0.1:7070"), discovery.Static("127.0.0.1:1", "[::1]:1", "localhost:1")
+	for name, test := range map[string]struct {
+		source discovery.Source
+		opts   *PoolOptions
+		want   string // empty for none
+	}{
+		"far":               {far, nil, "PoolOptions.TLS: 10.0.0.1:7070: another host is not spoken to"},
+		"far, insecure":     {far, &PoolOptions{Insecure: true}, ""},
+		"far, with a token": {far, &PoolOptions{Insecure: true, Token: fixed("x")}, "PoolOptions.Token: 10.0.0.1:7070: a token is not sent"},
+		"far, by a dialer":  {far, &PoolOptions{Dialer: newPipes().dial}, ""},
+		"a pattern":         {discovery.Pattern("10.0.0.%d:7070", 3), nil, "PoolOptions.TLS: 10.0.0.0:7070"},
+		"a pattern of none": {discovery.Pattern("10.0.0.%d:7070", 0), nil, ""},
+		"near":              {near, nil, ""},
+		"TLS that fails":    {near, &PoolOptions{TLS: failing}, "PoolOptions.TLS: disk on fire"},
+		"TLS without any":   {near, &PoolOptions{TLS: nothing}, "PoolOptions.TLS: there is no configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := NewPool(test.source, test.opts)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.NoError(t, p.Close())
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+
+	s := serve(t, echo, nil)
+	p := newPoolOf(t, &PoolOptions{Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return &remote{Conn: conn}, err
+	}}, discovery.Static(s.address))
+	_, err := p.Call(t.Context(), "m", nil, nil) // without a deadline
+	require.ErrorIs(t, err, ErrPlainText)
+	require.ErrorIs(t, err, ErrNoServer)
+	require.ErrorIs(t, p.WaitReady(t.Context()), ErrPlainText)
 }
 
 // keys authenticates by a table of tokens that may change.
@@ -389,6 +430,31 @@ func TestATokenIsTakenBack(t *testing.T) {
 			cancel()
 			require.LessOrEqual(t, time.Since(start), reauthenticate+2*time.Second)
 		}
+	})
+}
+
+// The check of a token that takes 1.5 s, as with a service for it that is slow, held
+// up the reading: the connection broke after a second of silence, with its calls.
+func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
+	var checks atomic.Int64
+	opts := &ServerOptions{Authenticate: func(*Peer, string) (string, error) {
+		if checks.Add(1) > 1 { // but within the handshake
+			time.Sleep(1500 * time.Millisecond)
+		}
+		return "ali", nil
+	}}
+	inBubble(t, echo, opts, func(t *testing.T, s *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial, SilenceTimeout: DefaultSilenceTimeout}, "pipe")
+		defer p.Close()
+		for start := time.Now(); time.Since(start) < 4*reauthenticate; time.Sleep(10 * time.Millisecond) {
+			began := time.Now()
+			_, err := p.Call(t.Context(), "not idempotent", nil, nil)
+			require.NoError(t, err)
+			require.Less(t, time.Since(began), 100*time.Millisecond)
+		}
+		require.GreaterOrEqual(t, checks.Load(), int64(4))
+		require.Equal(t, uint64(1), s.Stats().Accepted)
+		require.Zero(t, p.Stats().Broken)
 	})
 }
 

@@ -35,6 +35,7 @@ type Server struct {
 	methods   methods
 	watch     watch
 	admission admission
+	warnings  warnLimit
 
 	lowest atomic.Int32 // the board's lowest free slot, for every response
 	counts struct {
@@ -181,10 +182,10 @@ func (s *Server) accept(conn net.Conn) {
 		shut(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
 		shut(conn)
-		s.options.Logger.Warn("connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
+		s.warn(conn.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
 	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
 		shut(conn)
-		s.options.Logger.Warn("connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
+		s.warn(conn.RemoteAddr(), "connections of a client", "connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
 	default:
 		c := newServerConn(s, conn, peer)
 		c.share = s.shares.joinLocked(clientOf(peer))

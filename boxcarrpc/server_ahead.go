@@ -106,7 +106,7 @@ func (c *serverConn) tell(a *ahead) (leads bool) {
 			a.method.slow.Store(slowMemory)
 		}
 	}()
-	a.protect(c.server)
+	a.protect(c)
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
@@ -118,11 +118,19 @@ func (c *serverConn) tell(a *ahead) (leads bool) {
 }
 
 // protect turns a panic into a line for the operator: the requests have lost nothing.
-func (a *ahead) protect(s *Server) {
+// It asks Authorize once for all of the requests, which are for one method.
+func (a *ahead) protect(c *serverConn) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.options.Logger.Error("ServerOptions.Ahead panicked", "method", a.method.name, "panic", v, "stack", string(debug.Stack()))
+			c.server.options.Logger.Error("ServerOptions.Ahead panicked", "method", a.method.name, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
+	if allow := c.server.options.Authorize; allow != nil {
+		ctx := &callContext{peer: c.peer, slot: -1}
+		defer ctx.end()
+		if allow(ctx, a.method.name) != nil {
+			return
+		}
+	}
 	a.method.ahead(a.requests)
 }

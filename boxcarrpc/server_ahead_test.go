@@ -129,6 +129,36 @@ func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
 	})
 }
 
+// A client that may call one method must not have memory fetched for another.
+func TestAheadGetsNoRequestsThatAreForbidden(t *testing.T) {
+	var o told
+	var asked atomic.Int64
+	options := &ServerOptions{
+		Ahead: map[string]func([][]byte){"get": o.ahead, "secret": o.ahead},
+		Authorize: func(ctx context.Context, method string) error {
+			asked.Add(1)
+			if method == "secret" && PeerOf(ctx).Name == "raw" {
+				return errors.New("not for you")
+			}
+			return nil
+		},
+	}
+	inBubble(t, echo, options, func(t *testing.T, _ *testServer, l *pipes) {
+		c := together(t, l, 3, "get")
+		for sequence, method := range []string{"get", "secret"} {
+			asked.Store(0)
+			var batch []byte
+			for lane := range uint32(3) {
+				batch = append(batch, requestOf(lane, uint32(2+sequence), method, "x")...)
+			}
+			c.sendMeanwhile(batch)
+			c.answers(3)
+			require.Equal(t, int64(4), asked.Load(), "once for all and once for each")
+		}
+		require.Equal(t, [][]string{{"x", "x", "x"}}, o.take())
+	})
+}
+
 func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
 	s := NewServer(echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func([][]byte) {}}})
 	near, far := net.Pipe()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -46,8 +47,9 @@ type serverConn struct {
 	method      *method // of the last request: most of them are equal
 	greeted     bool
 
-	token         string    // that the client has shown, if it is asked about again
-	authenticated time.Time // when it was last
+	token         string      // that the client has shown, if it is asked about again
+	authenticated time.Time   // when it was last; the leader's
+	checking      atomic.Bool // it is being authenticated again
 
 	partialSince time.Time // when the frame in the buffer began; zero if none
 	idleSet      time.Time // when the read deadline was last set for idleness
@@ -83,23 +85,38 @@ func newServerConn(s *Server, conn net.Conn, peer *Peer) *serverConn {
 
 // cutOff disconnects the peer, which is the slowest when memory is short.
 func (c *serverConn) cutOff() {
-	c.server.options.Logger.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
+	c.server.warn(c.conn.RemoteAddr(), "memory", "connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
 	c.out.close()
 	shut(c.conn)
 }
 
-// report says why the connection ended, unless that was its time.
+// report logs why the connection ended: a fault of the peer as a warning, within the
+// limit for warnings.
 func (c *serverConn) report(err error) {
-	var timeout net.Error
-	fault := errors.Is(err, wire.ErrMalformed) || errors.Is(err, errProtocol) || errors.Is(err, errVersion) ||
-		errors.Is(err, errUnwelcome) || errors.Is(err, errTLS) && !errors.Is(err, io.EOF) ||
-		errors.As(err, &timeout) && timeout.Timeout() && !c.isStopping()
-	log := c.server.options.Logger.Debug
-	if fault {
-		c.server.counts.faults.Add(1)
-		log = c.server.options.Logger.Warn
+	attributes := []any{"peer", c.conn.RemoteAddr().String(), "name", c.peer.Name, "reason", err}
+	kind := c.faultOf(err)
+	if kind == "" {
+		c.server.options.Logger.Debug("connection ended", attributes...)
+		return
 	}
-	log("connection ended", "peer", c.conn.RemoteAddr().String(), "name", c.peer.Name, "reason", err)
+	c.server.counts.faults.Add(1)
+	c.server.warn(c.conn.RemoteAddr(), kind, "connection ended", attributes...)
+}
+
+// faultOf names the kind of fault for which a connection ended, empty for none.
+func (c *serverConn) faultOf(err error) (kind string) {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, errUnwelcome):
+		return "unwelcome"
+	case errors.Is(err, errTLS) && !errors.Is(err, io.EOF):
+		return "tls"
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, errProtocol), errors.Is(err, errVersion):
+		return "protocol"
+	case errors.As(err, &timeout) && timeout.Timeout() && !c.isStopping():
+		return "timeout"
+	}
+	return ""
 }
 
 func (c *serverConn) isStopping() bool {

@@ -111,7 +111,9 @@ func (c *serverConn) lead() error {
 				return err
 			}
 			c.turn.clock, c.turn.lookedAt = time.Now(), 0
-			c.keepOut(c.turn.clock)
+			if !c.keepOut(c.turn.clock) {
+				return errOvertaken
+			}
 			continue
 		}
 		c.partialSince = time.Time{}

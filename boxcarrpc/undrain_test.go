@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -261,22 +262,39 @@ func (l farListener) Accept() (net.Conn, error) {
 	return farConn{conn}, err
 }
 
-// From another host the operators drain a server, and nobody else.
-func TestOperatorsDrainFromOtherHosts(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := serveOn(t, farListener{ln}, echo, &ServerOptions{
-		Authenticate: (&keys{names: map[string]string{"a": "ali", "b": "baba", "": ""}}).authenticate,
-		Operators:    []string{"baba", ""},
-	})
-	for _, token := range []string{"a", ""} {
-		_, err = askTool(t, &PoolOptions{Token: fixed(token)}, s.address, MethodDrain)
-		require.Equal(t, CodePermissionDenied, CodeOf(err))
-		require.False(t, s.Stats().Draining)
+// Only the operators drain a server that identifies its clients, from any host: on its
+// own host a proxy may forward for others.
+func TestOnlyOperatorsDrainAServerWithIdentities(t *testing.T) {
+	identify := (&keys{names: map[string]string{"a": "ali", "b": "baba", "": ""}}).authenticate
+	for name, test := range map[string]struct {
+		far     bool
+		options ServerOptions
+		drains  []string // tokens
+	}{
+		"far, with operators":  {true, ServerOptions{Authenticate: identify, Operators: []string{"baba", ""}}, []string{"b"}},
+		"near, with operators": {false, ServerOptions{Authenticate: identify, Operators: []string{"baba", ""}}, []string{"b"}},
+		"near, without":        {false, ServerOptions{Authenticate: identify}, nil},
+		"near, no identities":  {false, ServerOptions{Operators: []string{"baba"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			if test.far {
+				ln = farListener{ln}
+			}
+			s := serveOn(t, ln, echo, &test.options)
+			for _, token := range []string{"a", "", "b"} {
+				b, err := askTool(t, &PoolOptions{Token: fixed(token)}, s.address, MethodDrain)
+				if slices.Contains(test.drains, token) {
+					require.NoError(t, err)
+					require.True(t, b.Draining)
+					continue
+				}
+				require.Equal(t, CodePermissionDenied, CodeOf(err))
+				require.False(t, s.Stats().Draining)
+			}
+		})
 	}
-	b, err := askTool(t, &PoolOptions{Token: fixed("b")}, s.address, MethodDrain)
-	require.NoError(t, err)
-	require.True(t, b.Draining)
 }
 
 func TestAServerIsNotDrainedByStrangers(t *testing.T) {

@@ -413,7 +413,7 @@ func TestAChoiceIsLinearInTheHighestNumber(t *testing.T) {
 	rng := testseed.Rand(t)
 	for _, name := range subset.Names() {
 		for range 10 {
-			numbers, size := 1+rng.IntN(20_000), 1+rng.IntN(50)
+			numbers, size := 1+rng.IntN(5_000), 1+rng.IntN(50)
 			servers := map[int]bool{numbers - 1: true}
 			for range rng.IntN(200) {
 				servers[rng.IntN(numbers)] = true

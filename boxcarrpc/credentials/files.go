@@ -16,6 +16,8 @@ const (
 	// A file that was changed so shortly before it was read may have been changed
 	// again within the resolution of its time.
 	racyAge = 2 * time.Second
+	// Files that cannot be used are reported as often as this.
+	faultEvery = time.Minute
 	// No file is larger.
 	maxFileBytes = 4 << 20
 )
@@ -27,13 +29,19 @@ type fromFiles[T any] struct {
 	log   *slog.Logger
 	now   func() time.Time
 
+	// describe says in a few words what a value has; nil for nothing. It never says
+	// what is secret.
+	describe func(T) string
+
 	mu struct {
 		sync.Mutex
 		value  T
+		loaded time.Time // when the value was made
 		looked time.Time
 		seen   []os.FileInfo // when they were read last, nil for one that was not there
 		racy   bool          // one was changed just before that
-		failed bool          // that has not made a value
+		failed string        // why that has not made a value; empty if it has
+		told   time.Time     // when that was logged
 	}
 }
 
@@ -48,6 +56,7 @@ func newFromFiles[T any](log *slog.Logger, load func() (T, error), paths ...stri
 	f.look(f.now())
 	var err error
 	f.mu.value, err = load()
+	f.mu.loaded = f.now()
 	return f, err
 }
 
@@ -59,22 +68,40 @@ func (f *fromFiles[T]) get() T {
 	if now.Sub(f.mu.looked) < lookEvery {
 		return f.mu.value
 	}
-	again := f.mu.failed || f.mu.racy
+	again := f.mu.failed != "" || f.mu.racy
 	changed := f.look(now)
 	if !changed && !again {
 		return f.mu.value
 	}
 	value, err := f.load()
 	if err != nil {
-		f.mu.failed = true
-		f.log.Warn("credentials are not changed: their files cannot be used", "error", err)
+		f.fault(now, err)
 		return f.mu.value
 	}
-	f.mu.value, f.mu.failed = value, false
+	f.mu.value, f.mu.failed, f.mu.loaded = value, "", now
 	if changed {
-		f.log.Info("credentials were read again", "files", f.paths)
+		f.log.Info("credentials were read again", "files", f.paths, "in_force", f.inForce())
 	}
 	return f.mu.value
+}
+
+// fault logs that the files cannot be used, when the reason changes and each minute.
+// f.mu is held.
+func (f *fromFiles[T]) fault(now time.Time, err error) {
+	if err.Error() != f.mu.failed || now.Sub(f.mu.told) >= faultEvery {
+		f.log.Error("the files of credentials cannot be used: what was read before stays in force; repair the files",
+			"error", err, "in_force", f.inForce(), "read", f.mu.loaded.UTC().Format(time.RFC3339))
+		f.mu.told = now
+	}
+	f.mu.failed = err.Error()
+}
+
+// inForce describes the value. f.mu is held.
+func (f *fromFiles[T]) inForce() string {
+	if f.describe == nil {
+		return fmt.Sprintf("%d files", len(f.paths))
+	}
+	return f.describe(f.mu.value)
 }
 
 // look reports whether a file has changed since the last look.

@@ -141,6 +141,55 @@ func TestTokensOfAFile(t *testing.T) {
 	require.Equal(t, "baba", identity)
 }
 
+// An emptied file revokes all tokens. A missing or malformed one is a fault, and the log
+// says what stays in force.
+func TestAnEmptiedFileOfTokensRevokesAll(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Minute
+	write := func(content string) {
+		testcert.Write(t, dir, "tokens", []byte(content))
+		now += time.Minute
+	}
+	path := testcert.Write(t, dir, "tokens", []byte("ali "+tokenA+"\nali "+tokenB+"\nbaba "+tokenC))
+	var j journal
+	tokens, err := OpenTokens(path, j.logger())
+	require.NoError(t, err)
+	good := func(token string) bool {
+		later(tokens.file, now)
+		_, err := tokens.Authenticate(&boxcarrpc.Peer{}, token)
+		return err == nil
+	}
+	for _, empty := range []string{"", "\n", "# all revoked\n"} {
+		write(empty)
+		require.False(t, good(tokenA))
+		require.False(t, good(tokenC))
+		require.Contains(t, j.String(), "no token: all are revoked")
+		write("ali " + tokenA + "\nali " + tokenB + "\nbaba " + tokenC)
+		require.True(t, good(tokenC))
+	}
+	require.NoError(t, os.Remove(path))
+	now += time.Minute
+	require.True(t, good(tokenA), "a missing file revokes nothing")
+	require.Contains(t, j.String(), "ERROR")
+	require.Contains(t, j.String(), "no such file")
+	require.Contains(t, j.String(), `in_force="3 tokens of 2 clients"`)
+	faults := strings.Count(j.String(), "ERROR")
+	for range 30 {
+		now += time.Second
+		require.True(t, good(tokenA))
+	}
+	require.Equal(t, faults, strings.Count(j.String(), "ERROR"), "once a minute")
+	now += faultEvery
+	require.True(t, good(tokenA))
+	require.Equal(t, faults+1, strings.Count(j.String(), "ERROR"))
+	write("ali " + tokenB + " too many words")
+	require.True(t, good(tokenA))
+	require.Contains(t, j.String(), "5 words")
+	write("ali " + tokenB)
+	require.False(t, good(tokenA))
+	require.True(t, good(tokenB))
+}
+
 // What is wrong is told with the place, never with the token.
 func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()

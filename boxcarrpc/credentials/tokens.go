@@ -34,13 +34,34 @@ var (
 	errUnknownToken = errors.New("the token is not known")
 )
 
-// OpenTokens reads a file of tokens. log may be nil; it is told of changes.
+// OpenTokens reads a file of tokens, which must have one. log may be nil; it gets
+// changes and faults.
+//
+// The file is read again when it changes. A token that is no longer in it is revoked,
+// and one without any token revokes all. If the file is missing or malformed, the
+// tokens that were read before stay in force, and the log says which.
 func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
 	file, err := newFromFiles(log, func() ([]entry, error) { return readTokens(path) }, path)
 	if err != nil {
 		return nil, err
 	}
+	if len(file.mu.value) == 0 {
+		return nil, fmt.Errorf("%s: no token in it", path)
+	}
+	file.describe = describeTokens
 	return &Tokens{file}, nil
+}
+
+// describeTokens says how many tokens there are, and of how many clients.
+func describeTokens(entries []entry) string {
+	if len(entries) == 0 {
+		return "no token: all are revoked"
+	}
+	names := make(map[string]bool)
+	for _, e := range entries {
+		names[e.name] = true
+	}
+	return fmt.Sprintf("%d tokens of %d clients", len(entries), len(names))
 }
 
 // Authenticate is for ServerOptions.Authenticate: a client is who its token says
@@ -98,9 +119,6 @@ func readTokens(path string) ([]entry, error) {
 		}
 		names[e.sum] = name
 		entries = append(entries, e)
-	}
-	if len(entries) == 0 {
-		return nil, fmt.Errorf("%s: no token in it", path)
 	}
 	return entries, nil
 }

@@ -71,6 +71,14 @@ type Source interface {
 	Watch(ctx context.Context, update func(Snapshot)) error
 }
 
+// A Fixed source knows addresses without being watched, so that a pool can reject
+// options that do not fit them when it is made.
+type Fixed interface {
+	Source
+	// Addresses returns addresses of servers, at least one if the set is not empty.
+	Addresses() []string
+}
+
 // A Snapshot is a set of servers at one moment. Nobody changes it, nor what its
 // slice holds, after it was passed on.
 type Snapshot struct {

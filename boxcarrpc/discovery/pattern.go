@@ -33,3 +33,11 @@ func (p pattern) Watch(ctx context.Context, update func(Snapshot)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+// Addresses implements [Fixed]. The first stands for all.
+func (p pattern) Addresses() []string {
+	if p.n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf(p.format, 0)}
+}

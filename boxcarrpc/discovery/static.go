@@ -46,3 +46,12 @@ func (s static) Watch(ctx context.Context, update func(Snapshot)) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+// Addresses implements [Fixed].
+func (s static) Addresses() []string {
+	addresses := make([]string, len(s.snapshot.Servers))
+	for i, server := range s.snapshot.Servers {
+		addresses[i] = server.Address
+	}
+	return addresses
+}

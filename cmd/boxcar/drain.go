@@ -26,8 +26,8 @@ connections, until undrain takes it back or they are ended. Drain waits until ea
 has no slot given out and no request in flight, and has failed if that takes
 longer than --timeout; the servers then go on draining.
 
-A server takes this from its own host, and from who is among the --operators of its
-docserviced.`,
+A docserviced whose clients prove who they are takes this from its --operators only;
+any other, from its own host only.`,
 		Example: `  boxcar drain
   boxcar drain --servers 127.0.0.1:7070 --timeout 5m`,
 		Args: cobra.NoArgs,
@@ -89,8 +89,8 @@ func newUndrain(env *cli.Env) *cobra.Command {
 		Long: `Undrain takes drain back: the servers give out slots again and tell their clients,
 each of which comes at a random moment within half a second.
 
-A server takes this from its own host, and from who is among the --operators of its
-docserviced.`,
+A docserviced whose clients prove who they are takes this from its --operators only;
+any other, from its own host only.`,
 		Example: `  boxcar undrain
   boxcar undrain --servers 127.0.0.1:7070`,
 		Args: cobra.NoArgs,

@@ -40,6 +40,14 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	for _, command := range []string{"get", "mget", "scan", "slots", "drain", "undrain", "bench"} {
 		require.Contains(t, run(t.Context(), "", command, "--help").stdout, "--tls-ca")
 	}
+	for args, want := range map[string]string{
+		"get --collection jobs 1": "another host is not spoken to in plain text; give --tls or --tls-ca, or --insecure if that is meant",
+		"get --collection jobs --token-file " + testcert.Write(t, t.TempDir(), "token", []byte(testToken)) + " 1": "a token is not sent to another host in plain text; give --tls or --tls-ca",
+	} {
+		r := run(t.Context(), "", append(strings.Fields(args), "--servers", "10.255.255.1:7070", "--timeout", "1h")...)
+		require.Equal(t, cli.ExitUsage, r.status, r.stderr)
+		require.Contains(t, r.stderr, want)
+	}
 	r := run(t.Context(), "", "slots", "--tls-ca", filepath.Join(t.TempDir(), "none"))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "no such file")

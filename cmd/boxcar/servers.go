@@ -71,7 +71,19 @@ func (r *reach) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.
 	if err != nil {
 		return nil, err
 	}
-	return boxcarrpc.NewPool(source, o)
+	pool, err := boxcarrpc.NewPool(source, o)
+	if errors.Is(err, boxcarrpc.ErrPlainText) {
+		return nil, r.plainText(servers)
+	}
+	return pool, err
+}
+
+// plainText is the error of flags by which a server on another host cannot be used.
+func (r *reach) plainText(servers []string) error {
+	if r.security.tokenFile != "" {
+		return cli.Usagef("--servers %s: a token is not sent to another host in plain text; give --tls or --tls-ca", joined(servers))
+	}
+	return cli.Usagef("--servers %s: another host is not spoken to in plain text; give --tls or --tls-ca, or --insecure if that is meant", joined(servers))
 }
 
 // reasonOf is an ErrNoServer's reason: which server, and what is wrong with it.
@@ -112,6 +124,8 @@ func (r *reach) explain(servers []string, err error) error {
 		return fmt.Errorf("no server of %v gives out slots: %s; name other servers, or have it serve again with boxcar undrain", servers, reasonOf(err))
 	case errors.Is(err, boxcarrpc.ErrNotBoxcar):
 		return fmt.Errorf("no server of %v speaks Boxcar: %s; give the address that is docserviced's --boxcar", servers, reasonOf(err))
+	case errors.Is(err, boxcarrpc.ErrPlainText):
+		return r.plainText(servers)
 	case errors.Is(err, boxcarrpc.ErrNoServer):
 		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", servers, r.timeout, reasonOf(err))
 	case errors.Is(err, context.DeadlineExceeded):

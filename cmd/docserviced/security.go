@@ -25,7 +25,7 @@ import (
 type security struct {
 	certificate, key, clientCA, tokenFile string
 	operators                             []string
-	insecure                              bool
+	insecure, insecureAnonymous           bool
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
@@ -33,8 +33,9 @@ func (s *security) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
 	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of clients, which need a certificate then, or else a token if there is --token-file")
 	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client that is let in by a token; read again when it changes")
-	flags.StringSliceVar(&s.operators, "operators", nil, "who may drain the daemon from other hosts, as certificates or tokens name them, with commas between")
+	flags.StringSliceVar(&s.operators, "operators", nil, "clients that may drain the daemon, as certificates or tokens name them, with commas between")
 	flags.BoolVar(&s.insecure, "insecure", false, "serve plain text to other hosts, to whoever asks, over Boxcar and gRPC")
+	flags.BoolVar(&s.insecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without asking who they are")
 }
 
 // check reports flags that do not go together. grpc may be empty.
@@ -57,7 +58,10 @@ func (s *security) check(boxcar, grpc string) error {
 	for _, door := range [][2]string{{"--boxcar", boxcar}, {"--grpc", grpc}} {
 		flag, address := door[0], door[1]
 		switch {
-		case address == "" || s.insecure || encrypted || isLoopback(address):
+		case address == "" || s.insecure || isLoopback(address):
+		case encrypted && (s.asksForProof() || s.insecureAnonymous):
+		case encrypted:
+			problem("%s %s would serve any client of other hosts; give --tls-client-ca or --token-file, or --insecure-anonymous if that is meant", flag, address)
 		case s.tokenFile != "":
 			problem("%s %s: tokens would come in plain text; give --tls-cert and --tls-key", flag, address)
 		default:

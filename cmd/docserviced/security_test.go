@@ -40,6 +40,8 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 		{"--boxcar :7070 would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", []string{"--boxcar", ":7070"}},
 		{"--boxcar 10.0.0.1:7070 would serve other hosts in plain text", []string{"--boxcar", "10.0.0.1:7070"}},
 		{"--grpc :7072 would serve other hosts in plain text", []string{"--grpc", ":7072"}},
+		{"--boxcar :7070 would serve any client of other hosts; give --tls-client-ca or --token-file, or --insecure-anonymous if that is meant", []string{"--boxcar", ":7070", "--tls-cert", "a", "--tls-key", "b"}},
+		{"--grpc :7072 would serve any client of other hosts", []string{"--grpc", ":7072", "--tls-cert", "a", "--tls-key", "b"}},
 		{"--boxcar :7070: tokens would come in plain text; give --tls-cert and --tls-key", []string{"--boxcar", ":7070", "--token-file", "a"}},
 	} {
 		r := run(t.Context(), append([]string{"serve", "--data", dir, "--collection", "jobs=" + dir}, c.args...)...)
@@ -54,6 +56,8 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	require.NoError(t, (&security{insecure: true}).check(":7070", ":7072"))
 	require.NoError(t, (&security{certificate: "a", key: "b", tokenFile: "c"}).check(":7070", ":7072"))
 	require.NoError(t, (&security{tokenFile: "c"}).check("localhost:7070", "[::1]:7072"))
+	require.NoError(t, (&security{certificate: "a", key: "b", insecureAnonymous: true}).check(":7070", ":7072"))
+	require.NoError(t, (&security{certificate: "a", key: "b"}).check("localhost:7070", "[::1]:7072"))
 }
 
 // All doors of a daemon that wants TLS, and a certificate or a token.

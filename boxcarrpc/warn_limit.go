@@ -1,0 +1,78 @@
+package boxcarrpc
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// One line is logged for each peer and kind of fault in this time: a client that
+	// connects in a loop must not fill the log.
+	warnEvery = time.Minute
+	// So many pairs of a peer and a kind are remembered. The faults of further peers
+	// share one line in that time.
+	maxWarned = 256
+)
+
+// A warnLimit decides which faults of peers are logged. Counters have all of them.
+type warnLimit struct {
+	mu struct {
+		sync.Mutex
+		seen map[warnKey]warned
+	}
+}
+
+type warnKey struct{ host, kind string }
+
+// warned is when a line was logged, and how many faults were not logged since.
+type warned struct {
+	at         time.Time
+	suppressed int
+}
+
+// allow reports whether a fault is logged, and how many like it were not since the last
+// line. kind is one of a few.
+func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppressed int, ok bool) {
+	host, _, err := net.SplitHostPort(address.String())
+	if err != nil {
+		host = address.String()
+	}
+	key := warnKey{host, kind}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.seen == nil {
+		w.mu.seen = make(map[warnKey]warned)
+	}
+	if _, known := w.mu.seen[key]; !known && len(w.mu.seen) >= maxWarned {
+		w.forget(now)
+		if len(w.mu.seen) >= maxWarned {
+			key = warnKey{}
+		}
+	}
+	last, known := w.mu.seen[key]
+	if known && now.Sub(last.at) < warnEvery {
+		last.suppressed++
+		w.mu.seen[key] = last
+		return 0, false
+	}
+	w.mu.seen[key] = warned{at: now}
+	return last.suppressed, true
+}
+
+// forget drops the keys of which another line may be logged, but that of the peers
+// beyond the limit, which has a count to report.
+func (w *warnLimit) forget(now time.Time) {
+	for key, last := range w.mu.seen {
+		if key != (warnKey{}) && now.Sub(last.at) >= warnEvery {
+			delete(w.mu.seen, key)
+		}
+	}
+}
+
+// warn logs a fault of a peer, unless others of this kind were logged just now.
+func (s *Server) warn(peer net.Addr, kind, message string, attributes ...any) {
+	if suppressed, ok := s.warnings.allow(time.Now(), peer, kind); ok {
+		s.options.Logger.Warn(message, append(attributes, "kind", kind, "suppressed", suppressed)...)
+	}
+}
