@@ -29,7 +29,10 @@ type tailState struct {
 	current  bool
 	applied  uint64    // entries since the collection was opened
 	appended time.Time // of the newest entry applied, in the queue
-	// visibleAfter is how long that took from there to the index.
+	// reachedEnd: the end of the queue was reached once. An entry from before is as old
+	// as the queue, which says nothing about how soon documents become visible here.
+	reachedEnd bool
+	// visibleAfter is how long the newest entry since then took to the index; 0 before.
 	visibleAfter time.Duration
 }
 
@@ -178,7 +181,9 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.mu.tail.position = next
 	s.mu.tail.applied += uint64(entries)
 	s.mu.tail.appended = appended
-	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+	if s.mu.tail.reachedEnd {
+		s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+	}
 	s.mu.tail.current = false
 	resumed := s.mu.faults.clearTail()
 	s.notify()
@@ -217,6 +222,7 @@ func (s *store) reachedEnd(at queue.Position, reached bool) bool {
 	s.mu.Lock()
 	reached = reached && s.mu.tail.current && s.mu.tail.position == at && !s.awaits(at.Next.Segment)
 	ready := reached && !s.following.Swap(true)
+	s.mu.tail.reachedEnd = s.mu.tail.reachedEnd || reached
 	s.notify()
 	s.mu.Unlock()
 	if ready {
