@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/pprof"
 	"net/url"
@@ -36,6 +37,7 @@ func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 		WriteTimeout:      httpWriteTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(d.env.Log.Handler(), slog.LevelWarn), // else it writes text among JSON
 	}
 }
 

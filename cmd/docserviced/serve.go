@@ -168,7 +168,7 @@ func (o *daemonOptions) checkAddresses() error {
 
 // serve runs a daemon until ctx ends.
 func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
-	if err := requireQueues(o.collections); err != nil {
+	if err := requireQueues(o.collections, o.dataDir); err != nil {
 		return err
 	}
 	d, err := startDaemon(env, o)
