@@ -51,7 +51,11 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 			fault.Reason = errors.UnwrapAll(err).Error() // without the address
 		}
 	default:
-		fault.Reason = err.Error()
+		fault.Path, fault.Reason = s.collection.dir, err.Error()
+		var failed *fs.PathError // as of a full disk
+		if errors.As(err, &failed) {
+			fault.Path = failed.Path
+		}
 	}
 	return fault
 }

@@ -28,7 +28,8 @@ type Status struct {
 	// LastAppended is when the newest of them was appended to the queue; the
 	// zero time if there is none.
 	LastAppended time.Time
-	// VisibleAfter is how long the newest of them took from there into the index.
+	// VisibleAfter is how long the newest of them took from there into the index. It is 0
+	// until one has arrived after the queue was first read to its end.
 	VisibleAfter time.Duration
 	// Lag is how old what the index does not hold yet may be: the time since
 	// LastAppended, or 0 if nothing is waiting in the queue.

@@ -31,7 +31,10 @@ type tailState struct {
 	idle     bool
 	applied  uint64    // entries since the collection was opened
 	appended time.Time // of the newest entry applied, in the queue
-	// visibleAfter is how long that took from there to the index.
+	// reachedEnd: the end of the queue was reached once. An entry from before is as old
+	// as the queue, which says nothing about how soon documents become visible here.
+	reachedEnd bool
+	// visibleAfter is how long the newest entry since then took to the index; 0 before.
 	visibleAfter time.Duration
 }
 
@@ -180,7 +183,9 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.mu.tail.position = next
 	s.mu.tail.applied += uint64(entries)
 	s.mu.tail.appended = appended
-	s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+	if s.mu.tail.reachedEnd {
+		s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+	}
 	s.mu.tail.current, s.mu.tail.idle = false, false
 	s.mu.stoppedBy = nil
 	resumed := s.mu.faults.clearTail()
@@ -227,7 +232,7 @@ func (s *store) caughtUp(at queue.Position) {
 func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()
 	if atEnd && s.mu.tail.current && s.mu.tail.position.SamePlace(at) && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
-		s.mu.reached = true
+		s.mu.reached, s.mu.tail.reachedEnd = true, true
 	}
 	before := s.gap.Load()
 	s.stateChanged()

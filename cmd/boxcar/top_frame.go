@@ -21,7 +21,7 @@ func frame(readings []reading, now time.Time) []string {
 		return readings[0].frame(now)
 	}
 	f := framed{}
-	f.line("%d daemons, %s", len(readings), now.Format(time.TimeOnly))
+	f.line("%s, %s", cli.FormatCountOf(int64(len(readings)), "daemon", "daemons"), now.Format(time.TimeOnly))
 	f.line("")
 	f.table("daemon\tstate\trequests/s\tp99\tin flight\tslots\terrors/s\trefused/s\tbehind\tvisible after\t", func(row func(string, ...any)) {
 		for _, r := range readings {
@@ -52,7 +52,15 @@ func (r *reading) row(row func(string, ...any)) {
 	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t", r.door, state(s),
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), cli.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }),
-		cli.FormatBytes(behind), cli.FormatSeconds(visible))
+		cli.FormatBytes(behind), visibleAfter(visible))
+}
+
+// visibleAfter writes a livepage.Collection's VisibleAfter.
+func visibleAfter(seconds float64) string {
+	if seconds == 0 {
+		return "-" // not measured yet
+	}
+	return cli.FormatSeconds(seconds)
 }
 
 // state is that of a daemon in a word or two.
@@ -95,7 +103,7 @@ func (r *reading) frame(now time.Time) []string {
 			}
 			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, cli.FormatCount(c.Queue.Documents),
 				gets(func(g livepage.Gets) uint64 { return g.Found }), gets(func(g livepage.Gets) uint64 { return g.NotFound }),
-				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), cli.FormatSeconds(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
+				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
 		}
 	})
 	f.line("")

@@ -73,6 +73,7 @@ daemon     state                                 requests/s  p99     in flight  
 be-1:7071  ready                                 2,000       210 µs  1          112    0         0          2 KiB   9.0 ms
 be-2:7071  draining                              2,000       210 µs  1          112    0         0          2 KiB   9.0 ms
 be-3:7071  does not answer: http: Server closed`, strings.Join(frame([]reading{r, other, silent}, clock), "\n"))
+	require.Equal(t, "1 daemon, 14:03:07", frame([]reading{silent}, clock)[0])
 }
 
 func TestTopFit(t *testing.T) {

@@ -53,10 +53,17 @@ func parseCollections(values []string) ([]collectionFlag, error) {
 	return collections, errors.Join(problems...)
 }
 
-// requireQueues says which queues are not there.
-func requireQueues(collections []collectionFlag) error {
+// requireQueues says which queues are not there, and which share a directory with the
+// indexes below dataDir: files of one would be taken for, or copied with, the other's.
+func requireQueues(collections []collectionFlag, dataDir string) error {
 	var problems []error
+	data := realPath(dataDir)
 	for _, c := range collections {
+		queueDir := realPath(c.queueDir)
+		if within(queueDir, data) || within(filepath.Join(data, c.name), queueDir) {
+			problems = append(problems, fmt.Errorf("data directory %s and queue directory %s of collection %s overlap; give another --data", dataDir, c.queueDir, c.name))
+			continue
+		}
 		info, err := os.Stat(c.queueDir)
 		if err == nil && !info.IsDir() {
 			err = errors.New("not a directory")
@@ -66,6 +73,29 @@ func requireQueues(collections []collectionFlag) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// realPath is the absolute path of a directory, which need not exist, without symbolic
+// links.
+func realPath(dir string) string {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	if path, err := filepath.EvalSymlinks(absolute); err == nil {
+		return path
+	}
+	parent := filepath.Dir(absolute)
+	if parent == absolute {
+		return absolute
+	}
+	return filepath.Join(realPath(parent), filepath.Base(absolute))
+}
+
+// within reports whether a path is a directory or lies in it.
+func within(dir, path string) bool {
+	rest, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rest)
 }
 
 // lockData makes the data directory if need be and takes its lock. Only one

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -80,6 +81,7 @@ func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 		WriteTimeout:      httpWriteTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(d.env.Log.Handler(), slog.LevelWarn), // else it writes text among JSON
 	}
 }
 

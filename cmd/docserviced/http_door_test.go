@@ -3,9 +3,11 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -163,5 +165,26 @@ func TestSettingsShowNoPasswords(t *testing.T) {
 		"/etc/docstore/tokens":                "/etc/docstore/tokens",
 	} {
 		require.Equal(t, want, withoutPasswords(value))
+	}
+}
+
+// A failed handshake was a line of text in a log of JSON.
+func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
+	ca := testcert.NewCA(t, "CA")
+	certificate, key := ca.Files(t, t.TempDir(), "localhost")
+	base, log := otherHostsDoor(t, func(o *daemonOptions) {
+		o.http.open = true
+		o.security = security{certificate: certificate, key: key}
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "https://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("this is no TLS\n"))
+	require.NoError(t, err)
+	until(t.Context(), func() bool {
+		return strings.Contains(log.String(), "TLS handshake error from "+conn.LocalAddr().String())
+	})
+	for line := range strings.Lines(log.String()) {
+		require.True(t, json.Valid([]byte(line)), line)
 	}
 }

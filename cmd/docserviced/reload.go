@@ -152,7 +152,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 		}
 	}
 	admission, err := o.limits.admission(int64(o.memory))
-	if err := errors.Join(err, requireQueues(added)); err != nil {
+	if err := errors.Join(err, requireQueues(added, d.options.dataDir)); err != nil {
 		return err
 	}
 	if err := d.boxcar.SetAdmission(admission); err != nil {

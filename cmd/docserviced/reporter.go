@@ -49,6 +49,7 @@ type queueReport struct {
 	took     time.Duration
 	counting bool
 	live     map[queue.SegmentID]docservice.Live
+	stored   map[queue.SegmentID]int64 // bytes of each segment when these were counted
 }
 
 func newReporter(d *daemon, m *metrics) *reporter {
@@ -173,13 +174,20 @@ func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 // count counts what is live in a collection's segments, until the daemon ends.
 func (r *reporter) count(c *docservice.Collection, report *queueReport) {
 	started := time.Now()
-	live, err := c.Census(r.alive)
+	segments, err := c.Segments()
+	var live map[queue.SegmentID]docservice.Live
+	if err == nil {
+		live, err = c.Census(r.alive)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report.counting = false
 	report.took, report.counted = time.Since(started), time.Now()
 	if err == nil {
-		report.live = live
+		report.live, report.stored = live, make(map[queue.SegmentID]int64, len(segments))
+		for _, s := range segments {
+			report.stored[s.ID] = s.StoredBytes
+		}
 	} else if r.alive.Err() == nil {
 		r.env.Log.Warn("live bytes cannot be counted", "collection", c.Name(), "error", err)
 	}
@@ -196,6 +204,9 @@ func queueStatus(report queueReport) livepage.Queue {
 			Bytes: s.Bytes, Documents: s.Documents, Deletes: s.Deletes, RawBytes: s.RawBytes, StoredBytes: s.StoredBytes,
 			FirstAppended: timeOrNil(s.FirstAppended), LastAppended: timeOrNil(s.LastAppended),
 		}
+		// What has come since the census would show as dead.
+		stored, counted := report.stored[s.ID]
+		segment.Counted = counted && stored == s.StoredBytes
 		for n := s.ID; n <= s.Last && report.live != nil; n++ {
 			segment.LiveBytes += report.live[n].StoredBytes
 			segment.LiveDocuments += report.live[n].Documents

@@ -48,9 +48,15 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.EqualValues(t, 3, segment.Documents)
 	require.EqualValues(t, 1, segment.Deletes)
 	require.EqualValues(t, 1, segment.LiveDocuments)
+	require.True(t, segment.Counted)
 	require.Positive(t, segment.LiveBytes)
 	require.Less(t, segment.LiveBytes, segment.StoredBytes)
 	require.Positive(t, jobs.Index.MemtableBytes)
+
+	// What comes after the census is not known to be dead.
+	fill(t, queueDir, "c", `{"id":"c"}`)
+	until(t.Context(), func() bool { return len(statusOf(t, d).Collections[0].Queue.Segments) == 2 })
+	require.False(t, statusOf(t, d).Collections[0].Queue.Segments[1].Counted)
 
 	page := get(d.http.Handler, "/")
 	require.Equal(t, http.StatusOK, page.Code)

@@ -190,7 +190,7 @@ func limitMemory(memory int64) {
 
 // serve runs a daemon until ctx ends.
 func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
-	if err := requireQueues(o.collections); err != nil {
+	if err := requireQueues(o.collections, o.dataDir); err != nil {
 		return err
 	}
 	limitMemory(int64(o.memory))

@@ -172,6 +172,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if o.quiet {
 		env = env.Quiet()
 	}
+	if err := requireNothingElse(o.fs, o.queueDir); err != nil {
+		return err
+	}
 	writer, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
 		FS:           o.fs,
 		Codec:        o.codec,

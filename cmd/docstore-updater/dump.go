@@ -30,6 +30,8 @@ control fields of its own, or does not say its id or expiry, is written as
   {"id":"...","_expires":"...","_document_base64":"..."}
 
 What append reads of it with the same --id-field makes the same entries again.
+Without --id-field dump looks at the first documents: where all of them have their id in
+one other field, it takes that for the id's, and says so on standard error.
 Documents that are damaged are left out, reported, and make the exit status 1.
 So are, with --control-fields=false, deletes and what would need control fields.
 The queue may be in use.`,
@@ -43,7 +45,7 @@ The queue may be in use.`,
 			return nil
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			return d.run(command.Context())
+			return d.run(command.Context(), command.Flags().Changed("id-field"))
 		},
 	}
 	addQueueFlag(command, &d.dir)
@@ -67,7 +69,8 @@ type dumper struct {
 	leftOut        int64
 }
 
-func (d *dumper) run(ctx context.Context) error {
+// run dumps the queue. idFieldGiven tells whether --id-field was given.
+func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 	if err := requireDir(d.dir); err != nil {
 		return err
 	}
@@ -78,6 +81,11 @@ func (d *dumper) run(ctx context.Context) error {
 	defer func() { _ = reader.Close() }() // it has nothing to tell
 	d.reader = reader
 	d.out = cli.NewOutput(d.env.Stdout)
+	if !idFieldGiven {
+		if err := d.findIDField(ctx); err != nil {
+			return fmt.Errorf("reading the queue %s: %w", d.dir, err)
+		}
+	}
 	d.parser = records.NewParser(&records.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})
 	d.quotedField = append(quote(d.idField), ':')
 	err = reader.Scan(ctx, queue.Position{}, d.entry)

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"docstore/internal/cli"
+	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
@@ -47,6 +50,31 @@ func requireDir(dir string) error {
 		return fmt.Errorf("%s is not a directory; %s", dir, advice)
 	}
 	return err
+}
+
+// queueFile is the name of a file that makes a directory a queue's.
+var queueFile = regexp.MustCompile(`^(LOCK|\d{10}.*)$`)
+
+// requireNothingElse refuses to begin a queue in a directory of other files. What begins
+// with a dot and the lost+found of a file system may be there.
+func requireNothingElse(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil // there is no directory, or opening the queue says what is wrong with it
+	}
+	other := ""
+	for _, name := range names {
+		switch {
+		case queueFile.MatchString(name):
+			return nil
+		case name != "lost+found" && !strings.HasPrefix(name, ".") && other == "":
+			other = name
+		}
+	}
+	if other != "" {
+		return fmt.Errorf("%s is no queue and holds other files, such as %s; give the directory of a queue, or an empty or new one", dir, other)
+	}
+	return nil
 }
 
 // cannotOpen says why a queue cannot be opened, and what to do.

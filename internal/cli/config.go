@@ -247,10 +247,14 @@ func mapKeys(m map[string]*pflag.Flag) []string {
 	return keys
 }
 
-// unknown is the error for a name that is none of those known, with the one that was
-// probably meant.
+// A name is suggested if it differs by one mistake, and by one more for each six letters:
+// "serv" is serve and "memroy" memory, but "list" is not slots.
+const lettersPerMistake = 6
+
+// unknown is the error for a name that is not known. It suggests the known one that was
+// probably meant, if any is close enough.
 func unknown(what, name string, known []string) error {
-	closest, least := "", len(strings.TrimLeft(name, "-"))/2+1
+	closest, least := "", len(strings.TrimLeft(name, "-"))/lettersPerMistake+2
 	for _, candidate := range known {
 		if d := distance(name, candidate); d < least {
 			closest, least = candidate, d
@@ -262,25 +266,30 @@ func unknown(what, name string, known []string) error {
 	return fmt.Errorf("unknown %s %s; --help lists what there is", what, name)
 }
 
-// distance is how many bytes have to be put in, taken out or changed to make b of a.
+// distance is how many bytes have to be inserted, removed, replaced or swapped with their
+// neighbour to make b of a (optimal string alignment).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replace := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replace++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			rows[i][j] = min(replace, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 // AppendSettings appends settings as YAML that WithConfig reads, each with its source as

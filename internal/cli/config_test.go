@@ -124,7 +124,7 @@ func TestDistance(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"memroy", "memory", 2}, {"collections", "collection", 1}, {"kitten", "sitting", 3}} {
+	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"memroy", "memory", 1}, {"collections", "collection", 1}, {"kitten", "sitting", 3}} {
 		require.Equal(t, test.want, distance(test.a, test.b), "%s %s", test.a, test.b)
 		require.Equal(t, test.want, distance(test.b, test.a), "%s %s", test.b, test.a)
 	}

@@ -112,3 +112,18 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 		require.Equal(t, want, env.err.String())
 	}
 }
+
+// A name is suggested for a slip of the fingers, not for another word.
+func TestOnlyCloseNamesAreSuggested(t *testing.T) {
+	commands := []string{"get", "mget", "scan", "slots", "drain", "undrain", "probe", "top", "bench", "append", "check", "compact",
+		"dump", "repair", "seal", "stats", "serve", "bundle", "checkpoint", "config", "demo"}
+	for name, meant := range map[string]string{
+		"gte": "get", "mgt": "mget", "slot": "slots", "porbe": "probe", "drian": "drain", "apend": "append", "cehck": "check",
+		"chekpiont": "checkpoint", "comapct": "compact", "stat": "stats", "undrian": "undrain", "status": "stats",
+	} {
+		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; did you mean "+meant+"?")
+	}
+	for _, name := range []string{"list", "put", "find", "ping", "query", "delete", "count", "start", "remove", "version", "backup", "import", "export", "show"} {
+		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; --help lists what there is")
+	}
+}

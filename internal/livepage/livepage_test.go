@@ -2,6 +2,7 @@ package livepage
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,8 +68,8 @@ func someStatus() Status {
 			Name: "jobs", Ready: true, Position: "3/4096/0",
 			Faults: []Fault{{Segment: 2, Offset: 77, Reason: "a wrong checksum", Path: "/srv/2.seg", Since: time.Now()}},
 			Queue: Queue{Documents: 12345, Census: &census, Segments: []Segment{
-				{First: 1, Last: 2, Generation: 1, Sealed: true, Codec: "zstd", StoredBytes: 100, LiveBytes: 50},
-				{First: 3, Last: 3, Codec: "s2", StoredBytes: 10, LiveBytes: 10},
+				{First: 1, Last: 2, Generation: 1, Sealed: true, Codec: "zstd", StoredBytes: 100, LiveBytes: 50, Counted: true},
+				{First: 3, Last: 3, Codec: "s2", StoredBytes: 10, LiveBytes: 10, Counted: true},
 			}},
 			Index: Index{
 				Tables: []Table{{Number: 42, Entries: 999, Bytes: 5000, Probes: 10, Spared: 5, Merging: true}},
@@ -274,4 +275,29 @@ func TestTooManyViewers(t *testing.T) {
 	p.removeViewer()
 	require.True(t, p.addViewer())
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// Live bytes that were not counted were shown as 0.0 %, and what a new machine had found in
+// its queue as visible after minutes.
+func TestWhatIsNotKnownIsNotShownAsZero(t *testing.T) {
+	status := someStatus()
+	jobs := &status.Collections[0]
+	jobs.Queue.Segments = append(jobs.Queue.Segments, Segment{First: 4, Last: 4, Codec: "s2", StoredBytes: 10}) // has come since
+	jobs.VisibleAfter = 0
+	var page bytes.Buffer
+	require.NoError(t, templates.ExecuteTemplate(&page, "queues", view{Status: status}))
+	require.Contains(t, page.String(), "<dd>not measured yet")
+	require.Contains(t, page.String(), `<td class="n minor">not counted</td>`)
+	require.Contains(t, page.String(), "50.0 %")
+	require.NotContains(t, page.String(), ">0.0 %")
+
+	jobs.Queue.Census = nil // nothing was counted
+	for i := range jobs.Queue.Segments {
+		jobs.Queue.Segments[i].Counted, jobs.Queue.Segments[i].LiveBytes = false, 0
+	}
+	page.Reset()
+	require.NoError(t, templates.ExecuteTemplate(&page, "queues", view{Status: status}))
+	require.Contains(t, page.String(), "live bytes are being counted")
+	require.NotContains(t, page.String(), ">0.0 %")
+	require.NotRegexp(t, `class="dead" x="[0-9.]+" width="[1-9]`, page.String(), "nothing is known to be dead")
 }

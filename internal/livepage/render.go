@@ -129,8 +129,8 @@ type segmentRow struct {
 }
 
 // segmentRows lists the newest segments first, and all that there are no rows for in
-// the last one. counted tells whether live bytes are known.
-func segmentRows(segments []Segment, counted bool) []segmentRow {
+// the last one.
+func segmentRows(segments []Segment) []segmentRow {
 	rows := make([]segmentRow, 0, min(len(segments), shownSegments+1))
 	for i, s := range slices.Backward(segments) {
 		if len(rows) <= shownSegments {
@@ -146,6 +146,7 @@ func segmentRows(segments []Segment, counted bool) []segmentRow {
 		sum.StoredBytes += s.StoredBytes
 		sum.RawBytes += s.RawBytes
 		sum.LiveBytes += s.LiveBytes
+		sum.Counted = sum.Counted && s.Counted
 		sum.Name = fmt.Sprintf("%d older", i+sum.Older+1)
 	}
 	var most int64 = 1
@@ -154,7 +155,7 @@ func segmentRows(segments []Segment, counted bool) []segmentRow {
 	}
 	for i := range rows {
 		live := rows[i].StoredBytes
-		if counted {
+		if rows[i].Counted {
 			live = min(live, rows[i].LiveBytes)
 		}
 		rows[i].Live = 1000 * float64(live) / float64(most)

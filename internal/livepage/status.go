@@ -50,7 +50,7 @@ type Collection struct {
 	LagDocuments int64      `json:"lag_documents"` // estimated from the bytes
 	LagSeconds   float64    `json:"lag_seconds"`
 	LastAppended *time.Time `json:"last_appended,omitempty"` // of what is in the index
-	VisibleAfter float64    `json:"visible_after_seconds"`   // from there to the index
+	VisibleAfter float64    `json:"visible_after_seconds"`   // from there to the index; 0: none since the queue was first read to its end
 	Gets         Gets       `json:"gets"`
 	Applied      uint64     `json:"entries_applied"`
 	Swept        uint64     `json:"expired_entries_removed"`
@@ -103,6 +103,7 @@ type Segment struct {
 	Deletes       int64      `json:"deletes"`
 	RawBytes      int64      `json:"raw_bytes"`
 	StoredBytes   int64      `json:"stored_bytes"`
+	Counted       bool       `json:"counted"`    // by the census, and unchanged since: else live bytes and documents are not known
 	LiveBytes     int64      `json:"live_bytes"` // of the stored ones, at the time of the census
 	LiveDocuments int64      `json:"live_documents"`
 	FirstAppended *time.Time `json:"first_appended,omitempty"`

@@ -3,13 +3,17 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,7 +75,19 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	ballast := fillDisk(t, disk, 0)
 	appendAll(documents[100:])
 	d.poll(t, "/readyz", func(status int, body []byte) bool {
-		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("no space left on device"))
+		if status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte("no space left on device")) {
+			return false
+		}
+		var ready struct {
+			Collections map[string]struct {
+				Faults []struct{ Path, Reason string }
+			}
+		}
+		require.NoError(t, json.Unmarshal(body, &ready))
+		for _, fault := range ready.Collections[collection].Faults {
+			require.True(t, strings.HasPrefix(fault.Path, disk), "the fault names what has no room: %+v", fault)
+		}
+		return true
 	})
 	for _, want := range documents[:100] {
 		d.waitDocument(t, want.id, want.line)
@@ -120,4 +136,40 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 	compareAll(t, newClient(t, d), expected(documents))
 	require.Equal(t, string(ndjson(documents)), string(bytes.Join(dump(t, queue), nil)), "each line once")
 	d.stop(t)
+}
+
+// TestFullDiskUnderTheCopy: docstore-sync has no room. It says so in one line, however long
+// that lasts, and copies the rest once there is room again.
+func TestFullDiskUnderTheCopy(t *testing.T) {
+	disk, source := smallDisk(t), t.TempDir()
+	target := filepath.Join(disk, "queue")
+	require.NoError(t, os.Mkdir(target, 0o755))
+	documents := manyDocuments()
+	for i := range documents { // of bytes that do not compress
+		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
+	}
+	appendAll := func(documents []document) {
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", source, "--segment-size", "1MiB").wait(t)
+	}
+	appendAll(documents[:len(documents)/2])
+	for name, left := range map[string]int64{"nothing is left": 0, "a segment is cut off": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			ballast := fillDisk(t, disk, left)
+			sync := launch(t, exec.Command(syncScript, "--interval", "0.05", source, target))
+			for !strings.Contains(sync.output.String(), "\n") {
+				time.Sleep(pollInterval)
+			}
+			time.Sleep(20 * pollInterval) // for several passes
+			require.Equal(t, "docstore-sync: no space left on device: "+target+" cannot take what "+source+
+				" has; copying continues when there is room\n", sync.output.String())
+			require.NoError(t, os.Remove(ballast))
+			for !strings.Contains(sync.output.String(), "docstore-sync: copying again\n") {
+				time.Sleep(pollInterval)
+			}
+			sync.stop(t)
+		})
+		appendAll(documents[len(documents)/2:])
+	}
+	launch(t, exec.Command(syncScript, "--once", source, target)).wait(t)
+	require.Equal(t, dump(t, source), dump(t, target))
 }

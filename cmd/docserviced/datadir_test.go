@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/cli"
+)
+
+// Indexes among segments, and segments among an index's files, were accepted.
+func TestDataAndQueuesDoNotOverlap(t *testing.T) {
+	dir := t.TempDir()
+	queueDir := filepath.Join(dir, "queue", "jobs")
+	require.NoError(t, os.MkdirAll(queueDir, 0o777))
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(queueDir, link))
+	serveWith := func(collection, data string) result {
+		return run(t.Context(), "serve", "--collection", collection, "--data", data, "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	}
+	for _, c := range []struct{ collection, data string }{
+		{"jobs=" + queueDir, queueDir},
+		{"jobs=" + queueDir, filepath.Join(queueDir, "index")},
+		{"jobs=" + queueDir, filepath.Join(link, "new", "index")},
+		{"jobs=" + link, filepath.Join(queueDir, "index")},
+		{"jobs=" + queueDir, filepath.Join(dir, "queue")}, // whose index is made in the queue
+		{"queue=" + queueDir, dir},                        // and here around it
+	} {
+		r := serveWith(c.collection, c.data)
+		require.Equal(t, cli.ExitFailure, r.status, c)
+		require.Contains(t, r.stderr, "data directory "+c.data+" and queue directory ")
+		require.Contains(t, r.stderr, "overlap; give another --data")
+	}
+	entries, err := os.ReadDir(queueDir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	for _, data := range []string{filepath.Join(dir, "index"), dir, queueDir + "-index"} {
+		require.NoError(t, requireQueues([]collectionFlag{{"jobs", queueDir}}, data), data)
+	}
+}
