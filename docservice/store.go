@@ -303,11 +303,12 @@ func (s *store) noteQueueID(p queue.Position) {
 // bytes. The index's empty key is no id: the position is kept there.
 func validIDBytes(n int) bool { return n > 0 && n <= queue.MaxIDBytes }
 
-// isLost tells whether a repair of the queue has noted the document as lost: no
-// other copy is going to come, so that is no fault of this one.
-func isLost(err error) bool {
+// isWithdrawn reports whether the queue states that it does not hold the document: a
+// repair has noted it as lost, or a truncation took it back and the index has not
+// followed yet. The files here are sound, so it is no fault.
+func isWithdrawn(err error) bool {
 	var lost *queue.LostError
-	return errors.As(err, &lost)
+	return errors.As(err, &lost) || errors.Is(err, queue.ErrTruncated)
 }
 
 // unavailable makes an error that says why a document cannot be had match
@@ -341,7 +342,7 @@ func (s *store) answer(err error, at queue.Address) error {
 		// An index that cannot be read makes an id unavailable as well: another
 		// server may have the document.
 		s.collection.gets.unavailable.Add(1)
-		if !isLost(err) {
+		if !isWithdrawn(err) {
 			s.recordFault(err, at)
 		}
 		return unavailable(err)

@@ -65,9 +65,10 @@ var (
 	ErrTruncated = errors.New("queue: truncated")
 )
 
-// TruncatedError reports that entries before a position were taken back: see
-// Truncate. An index that holds them must be built again from the start of the
-// queue. It matches ErrTruncated.
+// TruncatedError reports that entries before a position, or the entry at an address
+// that is fetched, were taken back: see Truncate. An index that holds them must be
+// rebuilt from the start of the queue. It matches ErrTruncated; for a fetch it is
+// wrapped in ErrUnavailable, because an earlier version of the document may exist.
 type TruncatedError struct {
 	Position Position
 	// From and To: the entries at From and before To were taken back. Entries

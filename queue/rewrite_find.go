@@ -23,7 +23,7 @@ const rowsPerSum = 256
 // on. They keep only what fetching documents needs.
 func (r *relocations) mapped(mapping []byte) *relocations {
 	kept := &relocations{
-		offset: r.offset, settled: r.settled, lost: r.lost, rowsAt: r.rowsAt,
+		offset: r.offset, settled: r.settled, lost: r.lost, truncated: r.truncated, rowsAt: r.rowsAt,
 		rows: mapping[r.rowsAt:][:len(r.rows):len(r.rows)], sums: []uint32{},
 	}
 	for i := 0; i < r.count(); i += rowsPerSum {

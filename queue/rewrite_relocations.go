@@ -343,5 +343,9 @@ func (s *segmentFile) absent(at Address) error {
 	if s.relocations.isLost(at) {
 		return &LostError{Address: at}
 	}
+	if i := slices.IndexFunc(s.relocations.truncated, func(r addressRange) bool { return r.holds(at) }); i >= 0 {
+		r := s.relocations.truncated[i]
+		return &TruncatedError{Position: Position{Queue: s.header.queue, Next: at}, From: r.from, To: r.to}
+	}
 	return &GoneError{Address: at, Settled: Position{Queue: s.header.queue, Next: s.relocations.settled}}
 }

@@ -94,12 +94,13 @@ func (t *truncation) header() (header segmentHeader, dictionary []byte, err erro
 // table is the table of the rewrite with the header, without its rows and cursor.
 func (t *truncation) table(header *segmentHeader) relocations {
 	end := Address{Segment: t.highest + 1}
-	table := relocations{settled: end, originals: make([]original, t.run.last-t.run.first+1)}
+	table := relocations{originals: make([]original, t.run.last-t.run.first+1)}
 	if t.kept != nil && t.kept.footer != nil {
 		table.originals[0].digest = t.kept.digestOf(t.run.first)
 	}
 	if t.kept != nil && t.kept.relocations != nil {
 		copy(table.originals, t.kept.relocations.originals)
+		table.settled = t.kept.relocations.settled
 		table.lost = before(t.kept.relocations.lost, t.from)
 		table.truncated = before(t.kept.relocations.truncated, t.from)
 	}

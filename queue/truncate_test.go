@@ -376,3 +376,25 @@ func TestTruncateFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestFetchOfTruncatedIsNotGone: the document at an address that was taken back is
+// unavailable, not gone: an earlier version of it may exist.
+func TestFetchOfTruncatedIsNotGone(t *testing.T) {
+	mem, items := truncateQueue(t, 3, false)
+	for _, cut := range []int{14, 12, 5} { // inside a segment, between two, before both
+		truncateAt(t, mem, items[cut].at)
+		r := openReader(t, mem)
+		for i, it := range items {
+			got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+			if i < cut {
+				require.NoError(t, err)
+				require.Equal(t, it.document, string(got))
+				continue
+			}
+			var gone *GoneError
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, ErrTruncated)
+			require.False(t, errors.As(err, &gone))
+		}
+	}
+}
