@@ -34,7 +34,8 @@
 // A queue is a row of segments, numbered from 1 without holes, save where
 // rewrites stand for them (see Space). A sealed one is
 // 0000000001.seg and never changes; the last one may be 0000000002.open, which
-// only grows. LOCK is the writer's lock and need not be copied. A segment:
+// only grows. LOCK is the writer's lock and need not be copied. 0000000000.head
+// states how far the queue reaches at its source (docs/format/head.md). A segment:
 //
 //	+--------+------------+-------+-------+------+-------+------+--------+
 //	| header | dictionary | block | block | mark | block | mark | footer |
@@ -86,6 +87,25 @@
 // file, since copies of what was cut may be about. Damage before a mark is
 // nothing that an unclean stop can cause: then OpenWriter fails and leaves the
 // file alone.
+//
+// OpenWriter refuses a directory with less than the head states, since an address
+// must not name two documents: ErrIncomplete. Truncate takes entries back. It uses no
+// segment number again: a rewrite (see Space) replaces the segments up to the highest
+// and notes the range that was taken back.
+//
+// # Histories
+//
+// A Position carries a Proof of the content before it: the digest of the segment
+// before and the checksum of the block before. The Tail that starts there compares
+// both with the files. If files are whole and do not match, they belong to another
+// history of the queue, such as a source that was restored from an older copy and
+// written again: ErrForked, at every attempt. A position in a range that was truncated
+// is a *TruncatedError. While the file of the position is missing or shorter, the Tail
+// waits and does not report that it has caught up; after half a minute without a
+// change a shorter file is ErrForked, too. Rewrites hold the digest, the end and the
+// last checksum of each segment that they replace, and the checksum of each block that
+// they keep a part of. A position behind another block in the middle of a segment is
+// proved by the segment before it only.
 //
 // # Copies under way
 //
@@ -158,19 +178,20 @@
 // # Reading the source
 //
 //	bytes       format.go, header.go, block.go, footer.go; rewrite_relocations.go
-//	            has what a rewrite has besides
+//	            for the table of a rewrite; address.go for positions, head.go
 //	documents   codec.go and codec_*.go, dictionary.go; stored.go and decoders.go
 //	            for the form in which they leave the queue
 //	segments    files.go names them, segmentwriter.go writes one, segmentfile.go
 //	            and walk.go read it
 //	Writer      writer.go decides where everything lies, writer_block.go holds a
 //	            block on its way, writer_pipeline.go compresses and writes it;
-//	            writer_open.go, writer_restore.go and writer_recover.go go on with
-//	            what there is, writer_training.go makes dictionaries
+//	            writer_open.go, writer_restore.go and writer_recover.go continue a
+//	            queue, head_file.go keeps the head, writer_training.go makes
+//	            dictionaries
 //	Reader      reader.go, fetch_document.go, fetch.go for a document by its address,
 //	            filecache.go, slots.go and directory.go for the files it may be in,
 //	            fetch_ahead.go for many documents in their stored form;
 //	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
-//	the whole   check.go, usage.go, compact*.go, repair*.go; rewrite_file.go writes
-//	            what the last two make, rewrite_cover.go is how readers find it
+//	the whole   check.go, usage.go, compact*.go, repair*.go, truncate*.go;
+//	            rewrite_file.go writes rewrites, rewrite_cover.go finds them
 package queue

@@ -21,7 +21,9 @@ func (l *listing) covering(n SegmentID) []rewriteRun {
 			found = append(found, l.rewrites[i])
 		}
 	}
-	slices.SortFunc(found, func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) })
+	slices.SortFunc(found, func(a, b rewriteRun) int {
+		return cmp.Or(cmp.Compare(b.generation, a.generation), cmp.Compare(b.last, a.last), cmp.Compare(a.first, b.first))
+	})
 	return found
 }
 

@@ -226,32 +226,38 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 	for offset < end {
 		kind, err := s.frame(&b.block, offset)
 		if err != nil {
+			err = t.mismatch(s, offset, err)
 			if f.walk != nil && errors.Is(err, errIncomplete) {
 				return false, nil // it was there a moment ago: the file is being replaced
 			}
-			return false, t.mismatch(s, err)
+			return false, err
 		}
 		if kind == frameMark {
 			if chain != 0 && b.markedChain() != chain {
-				return false, t.mismatch(s, s.corruption(offset, errors.New("commit mark follows another block")))
+				return false, t.mismatch(s, offset, s.corruption(offset, errors.New("commit mark follows another block")))
 			}
 			offset += markBytes
 			continue
 		}
-		err = t.takeBlock(s, b, offset, chain)
-		return err == nil, err
+		if err := t.takeBlock(s, b, offset, chain); err != nil {
+			return false, err
+		}
+		if b.first < b.count {
+			return true, nil
+		}
+		offset, chain = t.offset, t.chain // the position was behind the block's last entry
 	}
 	switch {
 	case damage != nil:
 		return false, damage
 	case s.footer == nil && f.walk != nil && offset == end && chain != 0 && f.walk.marked.chain != chain:
-		return false, t.mismatch(s, s.corruption(end, errors.New("the last committed block is another one")))
+		return false, t.mismatch(s, end, s.corruption(end, errors.New("the last committed block is another one")))
 	case s.footer == nil:
 		return false, nil
 	case t.index > 0:
 		return false, t.diverged(s, "its frames end at %d", end)
 	case chain != 0 && s.footer.chain != chain:
-		return false, t.mismatch(s, s.corruption(end, errors.New("footer follows another block")))
+		return false, t.mismatch(s, end, s.corruption(end, errors.New("footer follows another block")))
 	}
 	t.queue, t.known = s.header.queue, true
 	t.moveTo(t.segment+1, s.footer.digest())
@@ -259,14 +265,15 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 }
 
 // takeBlock makes b, which was read at offset behind the block with the checksum
-// chain, the next block to deliver.
+// chain, the next block to deliver. All of its entries may have been seen already:
+// Truncate makes such a position if it cannot know how many the block had.
 func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uint32) error {
 	switch {
 	case t.index == 0 && chain != 0 && b.previous != chain:
-		return t.mismatch(s, s.corruption(offset, errors.New("block follows another block")))
+		return t.mismatch(s, offset, s.corruption(offset, errors.New("block follows another block")))
 	case t.index > 0 && t.chain != 0 && b.crc != t.chain:
-		return t.mismatch(s, s.corruption(offset, errors.New("block is another one")))
-	case int(t.index) >= b.count:
+		return t.mismatch(s, offset, s.corruption(offset, errors.New("block is another one")))
+	case int(t.index) > b.count || int(t.index) == b.count && t.chain == 0:
 		return t.diverged(s, "its block has %d entries", b.count)
 	}
 	b.at = Address{Segment: t.segment, Block: uint32(offset)}
@@ -293,32 +300,32 @@ func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
 // mismatch decides what an error in a file at the tail's place means. If every
 // frame of the file up to there is whole and chained, nothing is damaged: the file
 // belongs to another history than the place.
-func (t *tailer) mismatch(s *segmentFile, err error) error {
-	var damage *CorruptionError
-	if !errors.As(err, &damage) {
-		return err
+func (t *tailer) mismatch(s *segmentFile, offset int64, reason error) error {
+	if !isContent(reason) {
+		return reason
 	}
 	var b block
-	for w := s.newWalk(); w.next <= damage.Offset; {
+	for w := s.newWalk(); w.next <= offset; {
 		kind, err := w.step(s, &b)
 		switch {
 		case isContent(err):
-			return damage
+			return reason
 		case err != nil:
 			return err
 		case kind == frameFooter:
-			return t.forked(s, damage.Reason)
+			return t.forked(s, reason)
 		}
 	}
-	return t.forked(s, damage.Reason)
+	return t.forked(s, reason)
 }
 
 // forked is the error for a file that is not damaged and does not continue the
-// entries before the tail's place.
-func (t *tailer) forked(s *segmentFile, reason string) error {
+// entries before the tail's place. It does not wrap the reason, which may match
+// ErrCorrupt.
+func (t *tailer) forked(s *segmentFile, reason error) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 	return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %s", s.path, at, reason)}
+		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %v", s.path, at, reason)}
 }
 
 // place is where the tail is in a file. The chain is that of the block before; 0:

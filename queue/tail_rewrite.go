@@ -84,31 +84,41 @@ func (t *tailer) findRewrite(b *block) error {
 }
 
 // checkTruncated returns a *TruncatedError if entries before the last delivered
-// position were taken back: a rewrite of its segment says it. The rewrite of the
-// segment to be read is open already, or nil.
+// position were taken back: the rewrite to be read, which may be nil, or that of the
+// position's segment has the range.
 func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
 	at := t.delivered.Next
+	if next != nil {
+		if err := t.truncatedBy(next); err != nil || next.header.rewrites.covers(at.Segment) {
+			return err
+		}
+	}
 	runs := l.covering(at.Segment)
 	if len(runs) == 0 || runs[0] == t.examined {
 		return nil
 	}
-	s := next
-	if s == nil || !s.header.rewrites.covers(at.Segment) {
-		var err error
-		if s, _, err = l.openCovering(t.r.options.FS, t.r.dir, at.Segment); err != nil || s == nil {
-			return err
-		}
-		defer s.file.Close()
+	s, _, err := l.openCovering(t.r.options.FS, t.r.dir, at.Segment)
+	if err != nil || s == nil {
+		return err
 	}
+	defer s.file.Close()
+	if err := t.truncatedBy(s); err != nil {
+		return err
+	}
+	t.examined = s.header.rewrites
+	return nil
+}
+
+func (t *tailer) truncatedBy(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
 		return forked(s, t.queue)
 	}
+	at := t.delivered.Next
 	for _, r := range s.relocations.truncated {
 		if r.from.Compare(at) < 0 && r.holds(at) {
 			return &TruncatedError{Position: t.delivered, From: r.from, To: r.to}
 		}
 	}
-	t.examined = s.header.rewrites
 	return nil
 }
 
@@ -127,7 +137,7 @@ func (t *tailer) prove(s *segmentFile, b *block) error {
 	case t.chain == 0:
 		return nil
 	case place.Block == o.end && o.chain != t.chain:
-		return t.forked(s, "the last block of the segment is another one")
+		return t.forked(s, errors.New("the last block of the segment is another one"))
 	}
 	i := s.relocations.from(place)
 	if t.index == 0 {
@@ -143,7 +153,7 @@ func (t *tailer) prove(s *segmentFile, b *block) error {
 	_, end := b.origin(at)
 	covers := at.Segment == t.segment && (t.index > 0 && at == place || t.index == 0 && end >= place.Block)
 	if covers && (b.chain() != 0 && b.chain() != t.chain || t.index == 0 && end > place.Block) {
-		return t.forked(s, fmt.Sprintf("block %s is another one", at))
+		return t.forked(s, fmt.Errorf("block %s is another one", at))
 	}
 	return nil
 }

@@ -93,7 +93,8 @@ type truncation struct {
 	kept *segmentFile // of the run, with entries before from; nil: there is none
 	// limit is where the frames of kept end, of an open segment those committed.
 	limit  int64
-	cursor []byte // of the last block that is kept as a whole
+	cursor []byte  // of the last block that is kept as a whole
+	inside Address // behind the relocated block that from is inside of; zero: none
 	// previous is the file of the segment before the run; nil: kept knows its digest,
 	// or there is none.
 	previous *segmentFile
@@ -159,8 +160,8 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	return t.finish(run)
 }
 
-// done is the rewrite from which the entries were taken back before a crash; zero:
-// there is none.
+// done is the rewrite from which the same entries were taken back before a crash;
+// zero: there is none.
 func (t *truncation) done() (rewriteRun, error) {
 	s, err := t.open(t.from.Segment)
 	if s == nil || isContent(err) {
@@ -170,10 +171,15 @@ func (t *truncation) done() (rewriteRun, error) {
 		return rewriteRun{}, err
 	}
 	defer s.file.Close()
-	if t.report.Entries > 0 || s.header.rewrites.last != t.highest || !s.truncates(t.from.Segment) {
+	if t.report.Entries > 0 || s.header.rewrites.last != t.highest || s.relocations == nil {
 		return rewriteRun{}, nil
 	}
-	return s.header.rewrites, nil
+	for _, r := range s.relocations.truncated {
+		if r.to.Segment == t.highest+1 && (r.from.Compare(t.from) <= 0 || r.from == t.inside) {
+			return s.header.rewrites, nil
+		}
+	}
+	return rewriteRun{}, nil
 }
 
 // find finds the segments to be replaced, and opens the file with the last entries
@@ -306,12 +312,16 @@ func (t *truncation) survey() error {
 	kept := int64(0)
 	err := t.eachKept(func(b *block, at Address, _ int64, keep int) error {
 		kept += int64(keep)
-		inside := at.Segment == t.from.Segment && at.Block == t.from.Block
-		if keep < b.count || inside && b.relocated { // of which more entries may have been dropped
+		_, end := b.origin(at)
+		behind := Address{Segment: at.Segment, Block: end}
+		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.relocated {
+			t.inside = behind // entries behind those that are left may have been dropped
 			return nil
 		}
-		_, end := b.origin(at)
-		if behind := (Address{Segment: at.Segment, Block: end}); at.Segment == t.from.Segment && behind.Compare(t.from) > 0 {
+		if keep < b.count {
+			return nil
+		}
+		if at.Segment == t.from.Segment && behind.Compare(t.from) > 0 {
 			t.from = behind
 		}
 		if !b.relocated {

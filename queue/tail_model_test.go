@@ -1,0 +1,423 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// TestTailModel runs random histories of a source and of a copy of it: entries are
+// appended, sealed, compacted and truncated, the newest segment is removed by hand and
+// its number used again, an older copy is restored, and files arrive at the copy in any
+// order and in part. The model knows what each reader has read, so it knows of each
+// position whether the files continue it. A reader whose position they continue gets
+// every entry; any other gets ErrForked or ErrTruncated, or waits. It never skips
+// entries silently.
+func TestTailModel(t *testing.T) {
+	random := testseed.Rand(t)
+	for range crashtest.Share(4, 400) {
+		m := newTailModel(t, random)
+		for range 30 {
+			m.step()
+			m.checkSource()
+			m.checkCopy()
+		}
+		m.copyAll()
+		for i := range m.copyReaders {
+			m.requireOutcome(m.copy, &m.copyReaders[i])
+		}
+	}
+}
+
+// history is the state of the source at one time.
+type queueHistory struct {
+	entries []item // all that were committed, also those that were compacted away
+	cuts    []addressRange
+	removed bool // entries were taken back, of which older versions may be gone
+}
+
+// before are the entries before an address.
+func (h *queueHistory) before(a Address) []item {
+	n, _ := slices.BinarySearchFunc(h.entries, a, func(e item, a Address) int { return e.at.Compare(a) })
+	return h.entries[:n]
+}
+
+// modelReader is a reader that has read the entries before a position.
+type modelReader struct {
+	at   Position
+	seen []item
+}
+
+type tailModel struct {
+	t           *testing.T
+	random      *rand.Rand
+	now         atomic.Int64
+	serial      int
+	source      *vfs.Mem
+	copy        *vfs.Mem
+	history     queueHistory
+	histories   []queueHistory // that there ever were
+	snapshots   []*vfs.Mem
+	snapshotOf  []queueHistory
+	readers     []modelReader // positions of readers of the source
+	copyReaders []modelReader
+	log         []string
+}
+
+func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
+	m := &tailModel{t: t, random: random, source: newMem(t), copy: newMem(t)}
+	m.readers, m.copyReaders = []modelReader{{}}, []modelReader{{}}
+	m.histories = []queueHistory{{}}
+	return m
+}
+
+func (m *tailModel) options() *WriterOptions {
+	opts := testOptions(m.source)
+	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), int64(500+m.random.IntN(2000))
+	opts.Now = func() time.Time { return testStart.Add(time.Duration(m.now.Add(1)) * time.Second) }
+	opts.headTime = opts.Now
+	return opts
+}
+
+func (m *tailModel) step() {
+	steps := []struct {
+		name   string
+		weight int
+		do     func()
+	}{
+		{"write", 8, m.write}, {"compact", 3, m.compact}, {"truncate", 2, m.truncate},
+		{"reuse", 1, m.removeNewest}, {"snapshot", 1, m.snapshot}, {"restore", 1, m.restore},
+	}
+	total := 0
+	for _, s := range steps {
+		total += s.weight
+	}
+	n := m.random.IntN(total)
+	for _, s := range steps {
+		if n -= s.weight; n < 0 {
+			m.log = append(m.log, s.name)
+			s.do()
+			break
+		}
+	}
+	m.histories = append(m.histories, m.history)
+}
+
+// write appends a few entries. The writer is closed, or killed when all are flushed.
+func (m *tailModel) write() {
+	w, err := OpenWriter(queueDir, m.options())
+	require.NoError(m.t, err, "%v", m.log)
+	entries := slices.Clone(m.history.entries)
+	for range 1 + m.random.IntN(10) {
+		m.serial++
+		it := item{id: fmt.Sprint("id-", m.random.IntN(6)), document: fmt.Sprint(m.serial, " ", posting(m.serial)[:m.random.IntN(150)])}
+		if m.random.IntN(6) == 0 {
+			it.deleted = true // its document only tells it from others
+		}
+		it.put(m.t, w)
+		entries = append(entries, it)
+		switch m.random.IntN(6) {
+		case 0:
+			require.NoError(m.t, w.Flush())
+		case 1:
+			require.NoError(m.t, w.Seal())
+		}
+	}
+	require.NoError(m.t, w.Flush())
+	m.history.entries = entries
+	if m.random.IntN(3) == 0 {
+		m.source = m.source.CrashClone(vfs.KeepAll)
+	}
+	require.NoError(m.t, w.Close())
+}
+
+func (m *tailModel) compact() {
+	_, err := Compact(context.Background(), queueDir, &CompactOptions{
+		FS: m.source, MaxDead: 0.01 + m.random.Float64()/2, DeleteOriginals: m.random.IntN(2) == 0, Now: m.options().Now,
+	})
+	require.NoError(m.t, err, "%v", m.log)
+}
+
+func (m *tailModel) truncate() {
+	if len(m.history.entries) == 0 {
+		return
+	}
+	e := m.history.entries[m.random.IntN(len(m.history.entries))]
+	from := e.at
+	switch m.random.IntN(3) {
+	case 0:
+		from.Index++
+	case 1:
+		from = Address{Segment: from.Segment + SegmentID(m.random.IntN(2))}
+	}
+	report, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: m.source, LoseCompacted: true, Now: m.options().Now})
+	require.NoError(m.t, err, "%v: %v", m.log, from)
+	m.log = append(m.log, fmt.Sprint("to before ", report.From))
+	if report.To == report.From {
+		return
+	}
+	m.history.removed = true
+	m.history.entries = slices.Clone(m.history.before(from))
+	m.history.cuts = append(before(m.history.cuts, report.From), addressRange{report.From, report.To})
+}
+
+// removeNewest removes all files that hold the newest segment, and the head: so the
+// next writer uses numbers again.
+func (m *tailModel) removeNewest() {
+	l, err := list(m.source, queueDir)
+	require.NoError(m.t, err)
+	if l.last() == 0 {
+		return
+	}
+	first := l.last()
+	for _, run := range l.rewrites {
+		if run.last == l.last() {
+			first = min(first, run.first)
+		}
+	}
+	names, err := m.source.List(queueDir)
+	require.NoError(m.t, err)
+	for _, name := range names {
+		if file, ok := ParseFileName(name); ok && file.Last >= first || name == HeadName {
+			require.NoError(m.t, m.source.Remove(queueDir+"/"+name))
+		}
+	}
+	m.history.removed = true
+	m.history.entries = slices.Clone(m.history.before(Address{Segment: first}))
+	m.history.cuts = slices.DeleteFunc(slices.Clone(m.history.cuts), func(r addressRange) bool { return r.to.Segment > first })
+}
+
+func (m *tailModel) snapshot() {
+	m.snapshots = append(m.snapshots, m.source.CrashClone(vfs.KeepAll))
+	m.snapshotOf = append(m.snapshotOf, m.history)
+}
+
+func (m *tailModel) restore() {
+	if len(m.snapshots) == 0 {
+		return
+	}
+	i := m.random.IntN(len(m.snapshots))
+	m.source, m.history = m.snapshots[i].CrashClone(vfs.KeepAll), m.snapshotOf[i]
+}
+
+// checkSource has readers of the source continue, and keeps some positions.
+func (m *tailModel) checkSource() {
+	for i := range m.readers {
+		m.requireOutcome(m.source, &m.readers[i])
+	}
+	r := openReader(m.t, m.source)
+	defer r.Close()
+	for _, e := range scan(m.t, r, Position{}) {
+		known := &m.history.entries[len(m.history.before(e.at))].next
+		if *known == (Position{}) {
+			*known = e.next
+		}
+		require.Equal(m.t, known.Proof, e.next.Proof, "a rewrite changes no proof")
+		if m.random.IntN(4) == 0 {
+			m.readers = append(m.readers, modelReader{e.next, m.history.before(e.next.Next)})
+		}
+	}
+	for len(m.readers) > 30 {
+		i := 1 + m.random.IntN(len(m.readers)-1)
+		m.readers = slices.Delete(m.readers, i, i+1)
+	}
+}
+
+// requireOutcome scans from a reader's position the files of the source, or a copy of
+// all of them.
+func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
+	r := openReader(m.t, files)
+	defer r.Close()
+	p, now := reader.at.Next, m.history.before(reader.at.Next)
+	rest, err := tryScan(r, reader.at)
+	about := fmt.Sprintf("%v\nposition %s, cuts %v", m.log, p, m.history.cuts)
+	if sameEntries(reader.seen, now) {
+		// A rewrite does not know how many entries a block had. If all that are left
+		// of it are kept, others may have been taken back.
+		if errors.Is(err, ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut addressRange) bool {
+			return cut.from.Index > 0 && cut.from.Compare(p) < 0 && cut.holds(p) && len(m.history.before(cut.from)) == len(now)
+		}) {
+			return
+		}
+		require.NoError(m.t, err, about)
+		var want []item
+		for _, e := range scan(m.t, r, Position{}) {
+			if e.at.Compare(p) >= 0 {
+				want = append(want, e)
+			}
+		}
+		require.Equal(m.t, want, rest, about)
+		m.requireAllLive(want, about)
+		return
+	}
+	for _, cut := range m.history.cuts {
+		if cut.from.Compare(p) < 0 && cut.holds(p) && sameEntries((&queueHistory{entries: reader.seen}).before(cut.from), m.history.before(cut.from)) {
+			require.ErrorIs(m.t, err, ErrTruncated, about)
+		}
+	}
+	if err == nil && m.unprovable(r, reader, &m.history) {
+		return
+	}
+	m.requireStopped(r, reader, err, about)
+}
+
+// requireAllLive checks that a scan has left out no entry that is the newest of its id.
+func (m *tailModel) requireAllLive(got []item, about string) {
+	there := map[Address]bool{}
+	for _, e := range got {
+		there[e.at] = true
+	}
+	newest := map[string]item{}
+	for _, e := range m.history.entries {
+		newest[e.id] = e
+	}
+	for e := range maps.Values(newest) {
+		if !e.deleted && len(got) > 0 && e.at.Compare(got[0].at) >= 0 && !m.history.removed {
+			require.True(m.t, there[e.at], "entry %v is missing: %s", e, about)
+		}
+	}
+}
+
+// requireStopped checks that a reader whose entries are not those of the files does
+// not continue, nor reports that it is at the end.
+func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, about string) {
+	m.t.Helper()
+	if isFork(err) || errors.Is(err, ErrTruncated) {
+		require.NotErrorIs(m.t, err, ErrCorrupt, about)
+		return
+	}
+	require.ErrorIs(m.t, err, ErrUnavailable, about)
+	tail := newTailer(r, reader.at)
+	defer tail.close()
+	found, err := tail.next(&tail.blocks[0])
+	require.NoError(m.t, err, about)
+	require.False(m.t, found || tail.here(), about)
+}
+
+// unprovable reports whether a reader's entries differ from a history only in the
+// segment of its position, of which there is a rewrite: the block that would prove it
+// may have been left out.
+func (m *tailModel) unprovable(r *Reader, reader *modelReader, h *queueHistory) bool {
+	start := Address{Segment: reader.at.Next.Segment}
+	l, err := r.list()
+	require.NoError(m.t, err)
+	return l.rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
+}
+
+func sameEntries(a, b []item) bool {
+	return slices.EqualFunc(a, b, func(a, b item) bool { return a.at == b.at && a.document == b.document && a.id == b.id })
+}
+
+// checkCopy brings some files to the copy, whole or in part, and has readers of it
+// continue.
+func (m *tailModel) checkCopy() {
+	for range 1 + m.random.IntN(3) {
+		m.copySome()
+		for i := range m.copyReaders {
+			m.readCopy(i)
+		}
+	}
+	for len(m.copyReaders) > 10 {
+		i := 1 + m.random.IntN(len(m.copyReaders)-1)
+		m.copyReaders = slices.Delete(m.copyReaders, i, i+1)
+	}
+}
+
+func (m *tailModel) sourceFiles() map[string][]byte {
+	names, err := m.source.List(queueDir)
+	require.NoError(m.t, err)
+	files := map[string][]byte{}
+	for _, name := range names {
+		if _, ok := ParseFileName(name); ok || name == HeadName {
+			files[name], err = vfs.ReadFile(m.source, queueDir+"/"+name)
+			require.NoError(m.t, err)
+		}
+	}
+	return files
+}
+
+func (m *tailModel) copySome() {
+	files := m.sourceFiles()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content := files[name]
+		switch m.random.IntN(4) {
+		case 0, 1:
+			require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
+		case 2:
+			if name != HeadName { // the others are filled in place
+				copyFile(m.t, m.copy, name, content, "in place", m.random.IntN(len(content)+1), m.random.IntN(2) == 0)
+			}
+		}
+	}
+	if m.random.IntN(3) == 0 {
+		m.removeGone(files)
+	}
+}
+
+func (m *tailModel) removeGone(files map[string][]byte) {
+	names, err := m.copy.List(queueDir)
+	require.NoError(m.t, err)
+	for _, name := range names {
+		if _, there := files[name]; !there {
+			require.NoError(m.t, m.copy.Remove(queueDir+"/"+name))
+		}
+	}
+}
+
+func (m *tailModel) copyAll() {
+	files := m.sourceFiles()
+	m.removeGone(files)
+	for name, content := range files {
+		require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
+	}
+}
+
+// readCopy has a reader of the copy continue. What it has read then is a beginning of
+// a history that there was.
+func (m *tailModel) readCopy(i int) {
+	reader := m.copyReaders[i]
+	r := openReader(m.t, m.copy)
+	defer r.Close()
+	got, _ := tryScan(r, reader.at)
+	if len(got) == 0 {
+		return
+	}
+	about := fmt.Sprintf("%v\ncopy, position %s, read %v", m.log, reader.at.Next, got)
+	end := got[len(got)-1].next
+	for _, h := range slices.Backward(m.histories) {
+		if sameEntries(reader.seen, h.before(reader.at.Next)) && partOf(got, &h) {
+			m.copyReaders = append(m.copyReaders, modelReader{end, h.before(end.Next)})
+			return
+		}
+	}
+	for _, h := range m.histories {
+		if m.unprovable(r, &reader, &h) {
+			return
+		}
+	}
+	require.Fail(m.t, "entries of no history were read", about)
+}
+
+// partOf reports whether all entries that were read are of a history. The proof tells
+// entries from others of the same id and address.
+func partOf(got []item, h *queueHistory) bool {
+	for _, e := range got {
+		i := len(h.before(e.at))
+		if i == len(h.entries) || h.entries[i].at != e.at || h.entries[i].id != e.id || h.entries[i].next.Proof != e.next.Proof {
+			return false
+		}
+	}
+	return true
+}
