@@ -68,7 +68,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 // gone. What was read is then not to be relied on, and the error is that the file does
 // not exist.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
-	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
+	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
 	if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
 		err = errors.Wrap(gone, "lsm: replay")
 	}
