@@ -60,11 +60,23 @@ func (h history) batch(i int) *Batch {
 			for j := range value {
 				value[j] = byte(r.Uint32())
 			}
+			if r.IntN(4) == 0 {
+				value = append(value, syncedLog()...) // with a sync mark, which must not count
+			}
 			_ = b.Set(key, value)
 		}
 	}
 	return b
 }
+
+// syncedLog is a small log of another store, as a backup of it might be stored as a value.
+var syncedLog = sync.OnceValue(func() []byte {
+	content, err := os.ReadFile(filepath.Join("..", "wal", "testdata", "v0.wal"))
+	if err != nil {
+		panic(err)
+	}
+	return content
+})
 
 // apply changes a state as write i does.
 func (h history) apply(state map[string]string, i int) {

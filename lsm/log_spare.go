@@ -59,7 +59,7 @@ func (db *DB) createLog(path string, number uint64, capacity int64) (*wal.Writer
 		}
 		db.removeSpare(spare)
 	}
-	return wal.Create(path, number, &wal.Options{FS: db.env.fs, Capacity: capacity})
+	return wal.Create(path, number, &wal.Options{FS: db.env.fs, Capacity: capacity, Owner: db.env.id[:]})
 }
 
 // dropSpare removes the spare log, if there is one.

@@ -211,3 +211,37 @@ func TestChecksOfALogThatIsUsedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAReaderOfALogThatIsBeingRetired: the name of a log is gone before its header is
+// erased. In the other order a reader with the manifest of before took the log for an
+// empty one, and its writes were missing.
+func TestAReaderOfALogThatIsBeingRetired(t *testing.T) {
+	mem := vfs.NewMem()
+	between, resume := make(chan struct{}), make(chan struct{})
+	steps := 0 // of the first log: its file is renamed and begun again
+	db := open(t, "db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		isStep := op.Kind == vfs.OpAppendRestart || op.Kind == vfs.OpRename && filepath.Ext(op.Name) == spareSuffix
+		if isStep {
+			if steps++; steps == 2 {
+				close(between)
+				<-resume
+			}
+		}
+		return nil
+	})})
+	set(t, db, "a", "1")
+	started := false
+	reader, err := Open("db", &Options{ReadOnly: true, FS: vfs.NewFault(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && filepath.Ext(op.Name) == logSuffix && !started {
+			started = true
+			require.NoError(t, db.Flush())
+			<-between
+		}
+		return nil
+	})})
+	close(resume)
+	require.NoError(t, err)
+	require.True(t, started)
+	requireValue(t, reader, "a", "1")
+	require.NoError(t, reader.Close())
+}

@@ -25,8 +25,11 @@ type recovery struct {
 
 // replayLogs brings the writes of the logs back into memory. It stops at the
 // first gap in their sequence: loss of power may take the tail of one log and
-// spare the next. What is behind the gap goes, so that no later Open takes it
-// for what follows writes yet to come.
+// spare the next. The logs behind the gap are removed, so that no later Open takes
+// them for the continuation of newer writes.
+//
+// A sync mark in a log proves that all logs before it were durable, so one behind the
+// gap proves that durable writes are missing.
 func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	r := &recovery{db: db, flushOldest: flushOldest, flushed: db.visible.Load()}
 	gap := false
@@ -34,24 +37,23 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 		r.log = &logFile{number: number, path: db.env.path(logName(number))}
 		r.inLog = 0
 		db.mu.logs = append(db.mu.logs, r.log)
-		if gap {
-			continue // only to be removed
+		var result wal.Result
+		var err error
+		if !gap {
+			result, err = r.replay(r.record)
+			gap = errors.Is(err, errGap)
 		}
-		result, err := r.replay(r.record)
-		if errors.Is(err, errGap) {
-			// A sync mark in a log proves that all logs before it were durable.
-			// The rest of this one has to be read to know whether it has any.
+		if gap {
 			if result, err = r.replay(func(uint64, []byte) error { return nil }); err == nil && result.Synced > 0 {
 				err = errGap
 			}
-			gap = err == nil
 		}
 		r.log.bytes = result.ValidBytes
 		if err != nil {
 			return r.describe(err)
 		}
 		if gap {
-			db.env.logger.Warn("writes were lost and those after them dropped",
+			db.env.logger.Warn("the newest writes were lost in a crash; a log behind them is dropped",
 				"log", r.log.path, "after", db.visible.Load())
 		}
 	}
@@ -66,7 +68,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 // gone. What was read is then not to be relied on, and the error is that the file does
 // not exist.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
-	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number}, fn)
+	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
 	if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
 		err = errors.Wrap(gone, "lsm: replay")
 	}

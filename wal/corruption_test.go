@@ -346,3 +346,62 @@ func TestMarkBeyondDamageIsFound(t *testing.T) {
 		})
 	}
 }
+
+// TestAMarkInAPayload: where the header of a log is lost, a sync mark in a payload is not
+// taken for one of the log. The mark of a client that does not know the owner made a log
+// that was never synced corrupt.
+func TestAMarkInAPayload(t *testing.T) {
+	theirs, ours := []byte("not the owner"), []byte("owner")
+	for name, test := range map[string]struct {
+		marked []byte // owner of the log that the payload holds
+		synced bool
+		err    error
+	}{
+		"never synced":           {marked: theirs},
+		"never synced, no owner": {},
+		"synced":                 {marked: theirs, synced: true, err: ErrCorrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			other, err := Create("other.wal", 1, &Options{FS: mem, Owner: test.marked})
+			require.NoError(t, err)
+			require.NoError(t, other.Append(1, []byte("x")))
+			require.NoError(t, other.Sync())
+			require.NoError(t, other.Close())
+			payload, err := vfs.ReadFile(mem, "other.wal")
+			require.NoError(t, err)
+
+			o := &Options{FS: mem, Number: 2, Owner: ours}
+			w, err := Create("1.wal", 2, o)
+			require.NoError(t, err)
+			require.NoError(t, w.Append(1, make([]byte, 5000)))
+			require.NoError(t, w.Append(2, payload))
+			if test.synced {
+				require.NoError(t, w.Sync())
+			}
+			require.NoError(t, w.Close())
+
+			log, err := vfs.ReadFile(mem, "1.wal")
+			require.NoError(t, err)
+			clear(log[:4096]) // the page of the header was never written, or is damaged
+			writeFile(t, mem, "damaged.wal", log)
+			result, err := Replay("damaged.wal", o, func(uint64, []byte) error { return nil })
+			require.ErrorIs(t, err, test.err)
+			require.Zero(t, result.Records)
+		})
+	}
+}
+
+// TestALogOfAnotherOwner is corrupt, and not an empty one.
+func TestALogOfAnotherOwner(t *testing.T) {
+	mem := vfs.NewMem()
+	w, err := Create("1.wal", 1, &Options{FS: mem, Owner: []byte("a")})
+	require.NoError(t, err)
+	require.NoError(t, w.Append(1, []byte("x")))
+	require.NoError(t, w.Close())
+	for _, owner := range []string{"", "b"} {
+		_, err = Replay("1.wal", &Options{FS: mem, Owner: []byte(owner)}, nil)
+		require.ErrorContains(t, err, "the log of another store")
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+}

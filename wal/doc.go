@@ -48,9 +48,9 @@
 // log before this one in the same file left there.
 //
 // A CRC-32C covers every byte behind it, to the end of the header or record.
-// Those of records go over the log's random id first, so that the bytes of
-// another log, wherever they may come from, are no records of this one: they have the
-// right CRC if the CRCs of the two ids are equal, one time in four billion.
+// Those of records go over the log's random id and Options.Owner first, so that the
+// bytes of another log, wherever they may come from, are no records of this one: they
+// have the right CRC if the CRCs of the two ids are equal, one time in four billion.
 // docs/format/wal.md has all of it, byte for byte.
 //
 // # Recovery

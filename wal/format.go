@@ -79,7 +79,7 @@ func newLogID() (id logID) {
 }
 
 // seed is what the CRCs of a log's records start from.
-func (id logID) seed() uint32 { return checksum.Of(id[:]) }
+func (id logID) seed(owner []byte) uint32 { return checksum.Of(id[:], owner) }
 
 // header is the decoded header of a log.
 type header struct {
@@ -88,7 +88,7 @@ type header struct {
 	id      logID
 }
 
-func (h header) encode() []byte {
+func (h header) encode(owner []byte) []byte {
 	b := make([]byte, headerBytes)
 	copy(b, magic)
 	order.PutUint16(b[headerVersionAt:], version)
@@ -96,18 +96,18 @@ func (h header) encode() []byte {
 	order.PutUint64(b[headerNumberAt:], h.number)
 	order.PutUint64(b[headerCreatedAt:], uint64(h.created))
 	copy(b[headerIDAt:], h.id[:])
-	order.PutUint32(b[headerCRCAt:], checksum.Of(b[headerVersionAt:]))
+	order.PutUint32(b[headerCRCAt:], checksum.Of(b[headerVersionAt:], owner))
 	return b
 }
 
 // decodeHeader returns the header in b, which has headerBytes. The error is
 // ErrNewerVersion or says what is damaged.
-func decodeHeader(b []byte) (header, error) {
+func decodeHeader(b, owner []byte) (header, error) {
 	if got := b[:len(magic)]; string(got) != magic {
 		return header{}, fmt.Errorf("not a write-ahead log: magic %q, want %q", got, magic)
 	}
-	if got, want := checksum.Of(b[headerVersionAt:]), order.Uint32(b[headerCRCAt:]); got != want {
-		return header{}, fmt.Errorf("header checksum %08x, want %08x", got, want)
+	if got, want := checksum.Of(b[headerVersionAt:], owner), order.Uint32(b[headerCRCAt:]); got != want {
+		return header{}, fmt.Errorf("header checksum %08x, want %08x, or it is the log of another store", got, want)
 	}
 	if v := order.Uint16(b[headerVersionAt:]); v > version {
 		return header{}, errors.Wrapf(ErrNewerVersion, "version %d, want at most %d", v, version)

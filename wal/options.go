@@ -17,6 +17,11 @@ type Options struct {
 	// Number is the number that Replay demands of the log. The default, 0,
 	// takes a log of any number.
 	Number uint64
+	// Owner identifies the store that the log belongs to. All checksums cover it, so a
+	// log can be replayed only with the Owner that it was created with. It should be
+	// random and unknown to clients of the store: then nothing that they write is taken
+	// for a sync mark when the header of the log is lost. The default is none.
+	Owner []byte
 }
 
 func (o *Options) withDefaults() Options {

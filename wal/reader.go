@@ -44,7 +44,7 @@ func Replay(name string, opts *Options, fn func(sequence uint64, payload []byte)
 	if err != nil {
 		return Result{}, errors.Wrapf(err, "wal: stat %s", name)
 	}
-	r := replay{name: name, in: window{file: file, size: info.Size}, fn: fn}
+	r := replay{name: name, owner: o.Owner, in: window{file: file, size: info.Size}, fn: fn}
 	err = r.run(o.Number)
 	return r.result, err
 }
@@ -52,6 +52,7 @@ func Replay(name string, opts *Options, fn func(sequence uint64, payload []byte)
 // replay is one run over a log.
 type replay struct {
 	name   string
+	owner  []byte
 	in     window
 	fn     func(sequence uint64, payload []byte) error
 	id     logID
@@ -93,7 +94,7 @@ func (r *replay) header(number uint64) (found bool, err error) {
 		r.result.Torn = true
 		return false, nil
 	}
-	h, err := decodeHeader(b[:headerBytes])
+	h, err := decodeHeader(b[:headerBytes], r.owner)
 	switch {
 	case errors.Is(err, ErrNewerVersion):
 		return false, r.wrap(err)
@@ -104,7 +105,7 @@ func (r *replay) header(number uint64) (found bool, err error) {
 	case number != 0 && h.number != number:
 		return false, r.corrupt(0, "log number %d, want %d", h.number, number)
 	}
-	r.id, r.seed = h.id, h.id.seed()
+	r.id, r.seed = h.id, h.id.seed(r.owner)
 	r.result.Number = h.number
 	r.result.ValidBytes = headerBytes
 	return true, nil
@@ -208,7 +209,7 @@ func (r *replay) mark(at int64, sequence uint64, payload []byte) error {
 
 // scan looks through the log from an offset to its end, for marks and for
 // whether anything is written there at all. Without an id, because the header
-// is lost, it takes each mark at its word for the log it belongs to.
+// is lost, it takes each mark of the owner's logs for one of this log.
 func (r *replay) scan(from int64, id *logID) error {
 	r.result.Torn = false
 	for at := from; at < r.in.size; {
@@ -240,12 +241,12 @@ func (r *replay) marks(at int64, b []byte, id *logID) {
 		}
 		record := b[start : start+markBytes]
 		payload := record[recordHeaderBytes:]
-		owner := logID(payload[:markOffsetAt])
-		if id != nil && owner != *id {
+		log := logID(payload[:markOffsetAt])
+		if id != nil && log != *id {
 			continue
 		}
-		synced, ok := decodeMark(payload, owner, at+int64(start))
-		if ok && checksum.Update(owner.seed(), record[recordLengthAt:]) == order.Uint32(record[recordCRCAt:]) {
+		synced, ok := decodeMark(payload, log, at+int64(start))
+		if ok && checksum.Update(log.seed(r.owner), record[recordLengthAt:]) == order.Uint32(record[recordCRCAt:]) {
 			r.result.Synced = max(r.result.Synced, synced)
 		}
 	}

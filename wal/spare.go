@@ -11,7 +11,10 @@ import (
 // be found, cleared and mapped, one by one as it is written, and freed with it.
 //
 // It is used by one goroutine at a time, and ends with Create or Close.
-type Spare struct{ file vfs.AppendMap }
+type Spare struct {
+	file  vfs.AppendMap
+	owner []byte
+}
 
 var errMarked = errors.New("wal: a log that was synced cannot be used again")
 
@@ -49,7 +52,7 @@ func (w *Writer) Retire() (*Spare, error) {
 		return nil, w.fail(errors.Wrapf(err, "wal: retire %s", w.name))
 	}
 	w.mu.closed, w.mu.err = true, ErrClosed
-	return &Spare{w.file}, nil
+	return &Spare{w.file, w.owner}, nil
 }
 
 // Capacity is that of a log made of the file, in bytes.
@@ -59,7 +62,7 @@ func (s *Spare) Capacity() int64 { return s.file.Capacity() }
 // returns; the caller gives the file the name of the log, which errors will tell,
 // before anything is appended. After an error the Spare has still to be closed.
 func (s *Spare) Create(name string, number uint64) (*Writer, error) {
-	return begin(name, newHeader(number), s.file)
+	return begin(name, newHeader(number), s.owner, s.file)
 }
 
 // Close releases the file and cuts it to nothing.

@@ -20,6 +20,7 @@ const gatherBytes = 32 << 10
 type Writer struct {
 	name     string
 	file     vfs.AppendMap
+	owner    []byte
 	id       logID
 	seed     uint32
 	capacity int64
@@ -69,7 +70,7 @@ func create(name string, h header, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "wal: create %s", name)
 	}
-	w, err := begin(name, h, file)
+	w, err := begin(name, h, o.Owner, file)
 	if err != nil {
 		return nil, errors.CombineErrors(err, errors.CombineErrors(file.Close(), o.FS.Remove(name)))
 	}
@@ -77,10 +78,10 @@ func create(name string, h header, o Options) (*Writer, error) {
 }
 
 // begin writes the header of a log to a file that nothing was appended to.
-func begin(name string, h header, file vfs.AppendMap) (*Writer, error) {
-	w := &Writer{name: name, file: file, id: h.id, seed: h.id.seed(), capacity: file.Capacity()}
+func begin(name string, h header, owner []byte, file vfs.AppendMap) (*Writer, error) {
+	w := &Writer{name: name, file: file, owner: owner, id: h.id, seed: h.id.seed(owner), capacity: file.Capacity()}
 	w.mu.buf = make([]byte, gatherBytes)
-	if _, err := file.Append(h.encode()); err != nil {
+	if _, err := file.Append(h.encode(owner)); err != nil {
 		return nil, errors.Wrapf(err, "wal: write the header of %s", name)
 	}
 	w.size.Store(headerBytes)

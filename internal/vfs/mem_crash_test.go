@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -509,4 +510,39 @@ func TestFreeBytesAfterRandomHistory(t *testing.T) {
 	free, err := mem.FreeBytes("/")
 	require.NoError(t, err)
 	assert.EqualValues(t, defaultMemCapacity, free)
+}
+
+// TestRestartLeavesOldPages: a page that Restart left alone goes back to what it held
+// then, or to what it held when it was last durable: the kernel may or may not have
+// written it meanwhile. Mem used to make all of the old file durable.
+func TestRestartLeavesOldPages(t *testing.T) {
+	const pages = 4
+	fill := func(c byte) []byte { return bytes.Repeat([]byte{c}, pages*pageBytes) }
+	for _, first := range []byte{0, 'a'} {
+		mem, r := startedMem(t)
+		m, err := r.CreateAppendMap(r.path("log"), pages*pageBytes)
+		require.NoError(t, err)
+		require.NoError(t, r.SyncDir(r.dir))
+		if first != 0 {
+			_, err = m.Append(fill(first))
+			require.NoError(t, err)
+			require.NoError(t, m.Sync(m.Size()))
+			require.NoError(t, m.Restart(0))
+		}
+		_, err = m.Append(fill('b'))
+		require.NoError(t, err)
+		require.NoError(t, m.Restart(1))
+		_, err = m.Append(fill('c'))
+		require.NoError(t, err)
+		left := tree(t, mem.CrashClone(KeepSynced), "/d")["log"]
+		require.Equal(t, byte(0), left[0], "erased")
+		require.Equal(t, strings.Repeat("b", pageBytes-1), left[1:pageBytes], "written with the erased byte")
+		seen := map[byte]bool{}
+		for page := 1; page < pages; page++ {
+			part := left[page*pageBytes : (page+1)*pageBytes]
+			require.Equal(t, strings.Repeat(part[:1], pageBytes), part)
+			seen[part[0]] = true
+		}
+		require.Equal(t, map[byte]bool{first: true, 'b': true}, seen)
+	}
 }

@@ -106,6 +106,20 @@ func (n *memInode) sync(through int64) {
 	}
 }
 
+// writeBack makes some pages and the size durable, save what was lost.
+func (n *memInode) writeBack(chosen func(page int64) bool) {
+	n.durableSize = n.size
+	if missing := len(n.data) - len(n.durable); missing > 0 {
+		n.durable = append(n.durable, make([]byte, missing)...)
+	}
+	for from := int64(0); from < int64(len(n.data)); from += pageBytes {
+		to := min(from+pageBytes, int64(len(n.data)))
+		if page := from / pageBytes; chosen(page) && !n.lost[page] {
+			copy(n.durable[from:to], n.data[from:to])
+		}
+	}
+}
+
 // losePages is a sync that fails as LostPagesError says.
 func (n *memInode) losePages(evicted bool) {
 	if n.lost == nil {
@@ -281,6 +295,7 @@ type memAppendMap struct {
 	file     *memFile
 	capacity int64
 	size     int64 // guarded by file.fs.mu
+	restarts int64
 }
 
 func (a *memAppendMap) Append(p []byte) (int64, error) {
@@ -300,8 +315,9 @@ func (a *memAppendMap) Append(p []byte) (int64, error) {
 	return offset, nil
 }
 
-// Restart leaves what the file held on the disk, too, as a kernel may have written it
-// of itself: what is appended from now on and not synced goes back to that.
+// Restart makes the erased bytes durable. Of the other pages the kernel has written
+// every second one by then: after a loss of power a page holds what is appended from
+// now on, what it held before Restart, or what it held when it was last durable.
 func (a *memAppendMap) Restart(erase int64) error {
 	a.file.fs.mu.Lock()
 	defer a.file.fs.mu.Unlock()
@@ -314,7 +330,8 @@ func (a *memAppendMap) Restart(erase int64) error {
 	if err := a.file.inode.putAt(make([]byte, erase), 0); err != nil {
 		return pathError("restart", a.file.name, err)
 	}
-	a.file.inode.sync(a.file.inode.size)
+	a.restarts++
+	a.file.inode.writeBack(func(page int64) bool { return page*pageBytes < erase || (page+a.restarts)%2 == 0 })
 	a.size = 0
 	return nil
 }

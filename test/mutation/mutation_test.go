@@ -35,13 +35,18 @@ var mutations = []mutation{
 	},
 	{
 		name: "a record is not bound to its log", file: "wal/format.go",
-		old: "uint32 { return checksum.Of(id[:]) }", new: "uint32 { return 0 }",
+		old: "uint32 { return checksum.Of(id[:], owner) }", new: "uint32 { return 0 }",
 		pkg: "./wal", run: "TestAFileOfManyLogs",
 	},
 	{
 		name: "a reader does not notice that a log is written over", file: "lsm/recover.go",
-		old: "	if r.db.options.ReadOnly {\n", new: "	if r.db == nil {\n",
-		pkg: "./lsm", run: "TestAReaderOfALogThatIsUsedAgain",
+		old: "; gone != nil {\n", new: "; gone != nil && r.db == nil {\n",
+		pkg: "./lsm", run: "OfALogThatIsUsedAgain",
+	},
+	{
+		name: "the size of a memtable counts slots that its keys do not need", file: "lsm/versionmap.go",
+		old: "slotBytes<<m.needed", new: "slotBytes*int64(len(m.slots.Load().slots))",
+		pkg: "./lsm", run: "TestBudgetModel",
 	},
 	{
 		name: "the directory of the logs is not synced", file: "lsm/log.go",
