@@ -120,7 +120,8 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 // ErrNotFound if there is no value. It allocates nothing if dst has room.
 //
 // ErrNotFound is always based on verified bytes. A value comes from a block that was
-// verified when it was first read: if it was damaged since, Get returns what is there.
+// verified when it was first read: if it was damaged since, Get returns
+// the damaged bytes.
 func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	v, err := db.acquire()
 	if err != nil {
