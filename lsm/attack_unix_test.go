@@ -141,7 +141,7 @@ func (a *attack) round() {
 		a.read(newReader(a.t, a.db, a.state, victim.path), 100)
 	}
 	d.undo()
-	// Blocks of the table itself may be cached by nothing: all is right at once.
+	// No damaged byte is cached: all is right at once.
 	r = newReader(a.t, a.db, a.state, "no table is damaged")
 	a.read(r, 50)
 	r.seek(nil, false, len(r.sorted)+1)
@@ -272,7 +272,7 @@ func (d *damage) do(random *rand.Rand, victim, other *table) {
 // undo repairs the file.
 func (d *damage) undo() { d.write(d.whole) }
 
-// write makes the file hold b. It never holds less than both do.
+// write makes the file hold b. At no time is it shorter than both contents are.
 func (d *damage) write(b []byte) {
 	_, err := d.file.WriteAt(b, 0)
 	require.NoError(d.t, err)

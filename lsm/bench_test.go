@@ -104,7 +104,7 @@ func BenchmarkMultiGet(b *testing.B) {
 	})
 }
 
-// BenchmarkMiss looks up keys that are not there. Without filters each look-up searches
+// BenchmarkMiss looks up keys that are not there. Without filters each lookup searches
 // every table, as after a false positive of each filter.
 func BenchmarkMiss(b *testing.B) {
 	const n, size = 1_000_000, 50

@@ -136,7 +136,7 @@ func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
 }
 
 // leadsTo checks that a key, if it is not below the least of the table, can be in no
-// other block than i, of which c is a copy.
+// block but i. c is a verified copy of block i.
 func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
 	if i > 0 && bytes.Compare(key, c.before) <= 0 || bytes.Compare(key, c.key(c.count-1)) > 0 {
 		return r.corrupt(int(r.footer.index.offset), "the index leads to the wrong block")

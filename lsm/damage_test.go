@@ -56,7 +56,7 @@ var keyShapes = map[string]func(i int) []byte{
 	"mixed": func(i int) []byte { return fmt.Appendf(nil, "document%d", i*i) },
 }
 
-// reader looks up keys in a store of which one table may be damaged.
+// reader looks up keys in a store. One of its tables may be damaged.
 type reader struct {
 	t      *testing.T
 	db     *DB
@@ -213,8 +213,8 @@ func TestDamageIsFoundByEveryLookUpOfItsBlock(t *testing.T) {
 	require.ErrorIs(t, it.Err(), ErrCorrupt)
 }
 
-// TestAValueIsVerifiedOnDemand damages a value of a verified block: Get returns what is
-// there, GetVerified does not.
+// TestAValueIsVerifiedOnDemand damages a value of a verified block: Get returns the
+// damaged bytes, GetVerified does not.
 func TestAValueIsVerifiedOnDemand(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.current.Load().tables[1]

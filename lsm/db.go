@@ -120,22 +120,29 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 // ErrNotFound if there is no value. It allocates nothing if dst has room.
 //
 // ErrNotFound is always based on verified bytes. A value comes from a block that was
-// verified when it was first read: if it was damaged since, Get returns what is there.
-func (db *DB) Get(dst, key []byte) ([]byte, error) { return db.get(dst, key, false) }
-
-// GetVerified is Get of a value that is verified now, too. It takes about half a
-// microsecond longer. It is for a value that the caller cannot check otherwise, such as
-// one that says that a document has expired.
-func (db *DB) GetVerified(dst, key []byte) ([]byte, error) { return db.get(dst, key, true) }
-
-func (db *DB) get(dst, key []byte, verified bool) ([]byte, error) {
+// verified when it was first read: if it was damaged since, Get returns
+// the damaged bytes.
+func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	v, err := db.acquire()
 	if err != nil {
 		return dst, err
 	}
 	// The view comes first: what is visible by now and missing in it was
 	// written after Get was called.
-	dst, err = v.get(dst, key, db.visible.Load(), verified)
+	dst, err = v.get(dst, key, db.visible.Load())
+	v.unref()
+	return dst, err
+}
+
+// GetVerified is Get of a value that is verified now. It takes about half a microsecond
+// longer. It is for a value that the caller cannot check otherwise, such as one that says
+// that a document has expired.
+func (db *DB) GetVerified(dst, key []byte) ([]byte, error) {
+	v, err := db.acquire()
+	if err != nil {
+		return dst, err
+	}
+	dst, err = v.getVerified(dst, key, db.visible.Load())
 	v.unref()
 	return dst, err
 }

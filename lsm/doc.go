@@ -79,10 +79,13 @@
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
 //	0000000003.spare  what was a log, until the next is written over it; one at most
 //
-// Every byte is under a CRC-32C, or zero. Open verifies the manifest and of each table the
-// index; a block is verified when it is first touched, which is remembered: a page
-// that the kernel drops and reads again is not verified again, except by merges and by
-// Check. A file that is not what was written is a *CorruptionError; one by a newer
+// Every byte is under a CRC-32C, or zero. Open verifies the manifest and the index of each
+// table. A block is verified when it is first read. Memory and disks may damage it after
+// that, so ErrNotFound, iterators, merges, Check and GetVerified read verified copies of
+// blocks. Only a value that Get or MultiGet finds may be damaged.
+//
+// A damaged file is a *CorruptionError. A table that cannot be read, because it was
+// truncated or its disk fails, is a *ReadError. Both name the file. A file by a newer
 // version of the package is ErrNewerVersion.
 //
 // # Recovery

@@ -122,7 +122,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 		switch {
 		case l.answered:
 		case fault != nil: // each by itself, so that only those fail that have to
-			value, err := v.get(nil, l.key, sequence, false)
+			value, err := v.get(nil, l.key, sequence)
 			l.answer(entry{value: value}, err)
 		default:
 			l.answer(entry{}, ErrNotFound)

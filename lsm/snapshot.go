@@ -78,7 +78,7 @@ func (s *Snapshot) Get(dst, key []byte) ([]byte, error) {
 	if err := s.hold(); err != nil {
 		return dst, err
 	}
-	dst, err := s.pin.view.get(dst, key, s.pin.sequence, false)
+	dst, err := s.pin.view.get(dst, key, s.pin.sequence)
 	s.pin.view.unref()
 	return dst, err
 }

@@ -80,8 +80,8 @@ func (v *view) letGo() {
 	}
 }
 
-// get appends to dst what a key held at a sequence number. verified is that of table.get.
-func (v *view) get(dst, key []byte, sequence uint64, verified bool) ([]byte, error) {
+// get appends to dst what a key held at a sequence number.
+func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
 		if found.tombstone {
 			return dst, ErrNotFound
@@ -94,11 +94,45 @@ func (v *view) get(dst, key []byte, sequence uint64, verified bool) ([]byte, err
 	h := bloom.HashKey(key)
 	var err error
 	result := dst
-	var asked *table
-	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h, verified, &asked) }); fault != nil {
-		return dst, asked.failed(fault)
+	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h) }); fault != nil {
+		return v.getOneByOne(dst, key, (*table).get)
 	}
 	return result, err
+}
+
+// getVerified is get of a value that is verified now.
+func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
+	if found, ok := v.getFromMemtables(key, sequence); ok {
+		if found.tombstone {
+			return dst, ErrNotFound
+		}
+		return append(dst, found.value...), nil
+	}
+	return v.getOneByOne(dst, key, (*table).getVerified)
+}
+
+// getOneByOne asks each table by itself, so that an error names the table.
+func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key []byte) (entry, bool, error)) ([]byte, error) {
+	h := bloom.HashKey(key)
+	for _, t := range v.tables {
+		var e entry
+		var found bool
+		result := dst
+		err := t.guard(func() (err error) {
+			e, found, err = get(t, h, key)
+			result = append(dst, e.value...)
+			return err
+		})
+		switch {
+		case err != nil:
+			return dst, err
+		case found && e.tombstone:
+			return dst, ErrNotFound
+		case found:
+			return result, nil
+		}
+	}
+	return dst, ErrNotFound
 }
 
 func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, ok bool) {
@@ -117,11 +151,9 @@ func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, 
 	return found, ok
 }
 
-// getFromTables asks the tables, newest first, and notes each before it does.
-func (v *view) getFromTables(dst, key []byte, h bloom.Hash, verified bool, asked **table) ([]byte, error) {
+func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 	for _, t := range v.tables {
-		*asked = t
-		e, found, err := t.get(h, key, verified)
+		e, found, err := t.get(h, key)
 		if err != nil {
 			return dst, err
 		}

@@ -32,8 +32,8 @@ func Guard(fn func()) (err error) {
 }
 
 // faultOf makes an error of a recovered memory fault or access out of bounds and panics
-// again with anything else. Only faults at an address of their own carry one: an ordinary
-// nil pointer does not, and remains the programmer's error that it is.
+// again with anything else. A fault on mapped memory has an address. A nil pointer has
+// none and remains a programmer's error.
 func faultOf(recovered any) error {
 	if fault, ok := recovered.(interface {
 		runtime.Error
