@@ -6,6 +6,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/lsm"
+	"docstore/queue"
 )
 
 // Defaults of the options.
@@ -36,6 +37,9 @@ type CollectionOptions struct {
 	MemtableBytes int64
 	FilterBytes   int64
 	Budget        *lsm.Budget
+	// Decoders keeps the dictionaries of the queue's documents. Collections may share
+	// it. The default is a cache of queue.DefaultDecoderBytes.
+	Decoders *queue.DecoderCache
 	// PollInterval is how often the queue is looked at for more. The default is
 	// the queue's.
 	PollInterval time.Duration
@@ -92,6 +96,9 @@ func (o *CollectionOptions) withDefaults() CollectionOptions {
 	}
 	if filled.Logger == nil {
 		filled.Logger = slog.New(slog.DiscardHandler)
+	}
+	if filled.Decoders == nil {
+		filled.Decoders = queue.NewDecoderCache(queue.DefaultDecoderBytes)
 	}
 	if filled.RetryInterval <= 0 {
 		filled.RetryInterval = DefaultRetryInterval

@@ -123,12 +123,13 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 		PollInterval: c.options.PollInterval,
 		Logger:       c.logger,
 		OnCaughtUp:   s.caughtUp,
+		Decoders:     c.options.Decoders,
 	})
 	if err != nil {
 		s.stop()
 		return nil, errors.Wrap(err, "opening the queue")
 	}
-	s.decoders = queue.NewDecoders(queue.NewDecoderCache(maxDictionaryBytes), func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
+	s.decoders = queue.NewDecoders(c.options.Decoders, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
 		return s.queue.Dictionary(nil, hash)
 	})
 	s.noteQueueID(position)

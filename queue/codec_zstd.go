@@ -20,6 +20,8 @@ var zstdCodec = codec{
 	newEncoder: newZstdEncoder,
 	newDecoder: newZstdDecoder,
 	train:      trainZstd,
+
+	decoderBytes: zstdDecoderBytes,
 }
 
 const (
@@ -29,6 +31,9 @@ const (
 	// zstdWindowBytes bounds how far back a match can lie and with it the memory
 	// of the encoder; documents of a megabyte are not what this is for.
 	zstdWindowBytes = 256 << 10
+	// zstdDecoderBytes is what a decoder takes besides its dictionary: 38 KiB where one
+	// goroutine decodes at a time, and more where several do.
+	zstdDecoderBytes = 64 << 10
 )
 
 type zstdEncoder struct{ *zstd.Encoder }

@@ -202,7 +202,7 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 	}
 }
 
-// errNotMade is what those who wait are told if making a decoder has panicked.
+// errNotMade is the error of waiting calls if making the decoder has panicked.
 var errNotMade = errors.New("queue: decoder was not made")
 
 // make makes a decoder, for all calls that wait for it.

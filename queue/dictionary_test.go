@@ -231,3 +231,39 @@ func TestFilesAreEvicted(t *testing.T) {
 	require.Zero(t, r.files.mu.weight)
 	require.Empty(t, r.files.mu.files)
 }
+
+// TestDictionariesStayWithinBudget: readers that share a DecoderCache keep no more
+// dictionaries than fit in it, however many files they have open, and decode all the
+// same.
+func TestDictionariesStayWithinBudget(t *testing.T) {
+	const dictionaryBytes, kept = 1000, 5
+	random := testseed.Rand(t)
+	mem := newMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.dictionaryBytes = "s2", -1
+	w := openWriter(t, opts)
+	var items []item
+	for range 4 * kept { // segments
+		content, err := trainS2([][]byte{randomBytes(random, dictionaryBytes)}, dictionaryBytes)
+		require.NoError(t, err)
+		w.mu.dictionary, err = newDictionary(s2Codec, content)
+		require.NoError(t, err)
+		w.mu.lastRaw = dictionaryShare * dictionaryBytes * 2
+		for i := range 3 {
+			it := item{id: fmt.Sprint(i), document: string(content[i*100:][:500])}
+			it.put(t, w)
+			items = append(items, it)
+		}
+		require.NoError(t, w.Seal())
+	}
+	decoders := NewDecoderCache(kept * (dictionaryBytes + 100))
+	for range 3 {
+		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, Decoders: decoders})
+		require.NoError(t, err)
+		defer r.Close()
+		requireDocuments(t, r, items)
+		require.Len(t, r.files.mu.ring, 4*kept)
+		require.LessOrEqual(t, decoders.Bytes(), int64(kept*(dictionaryBytes+100)))
+		require.Len(t, *decoders.current.Load(), kept)
+	}
+}

@@ -35,7 +35,7 @@ func TestStatusOfADaemon(t *testing.T) {
 		return status.Collections[0].Queue.Census != nil
 	})
 	require.True(t, status.Ready)
-	require.EqualValues(t, 48<<20, status.Memory.BudgetBytes)
+	require.EqualValues(t, 44<<20, status.Memory.BudgetBytes)
 	require.EqualValues(t, 16<<20, status.Memory.RequestBudget)
 	require.Positive(t, status.Memory.GoHeapBytes)
 	require.Equal(t, d.boxcarAddress(), status.Boxcar.Address)

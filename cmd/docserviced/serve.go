@@ -109,8 +109,8 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; one daemon only")
 	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
 	o.http.addFlags(flags)
-	flags.Var(&o.memory, "memory", "memory of all collections together: three quarters for memtables and Bloom filters, one for requests "+
-		"being received; what is mapped belongs to the kernel, and Go's own needs come on top")
+	flags.Var(&o.memory, "memory", "memory of all collections together: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
+		"requests being received; what is mapped belongs to the kernel, and Go's own needs come on top")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests under way may take when the daemon is told to end")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync brings it again; false only reports it")
 	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
