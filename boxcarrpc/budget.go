@@ -22,7 +22,7 @@ const (
 	// runs short, the peer that is slow for longest is disconnected.
 	budgetPatience = time.Second
 	// A budget may be exceeded by one message of the largest size, so that a message
-	// larger than what is left can be finished. Beyond that the slowest peer is
+	// larger than the rest of the budget can be finished. Beyond that the slowest peer is
 	// disconnected at once, however short its delay.
 	budgetReserve = MaxResponseBytes
 )
@@ -236,7 +236,7 @@ func (b *Budget) settleLocked(a *Account) {
 			close(b.mu.freed)
 			b.mu.freed = nil
 		}
-	} // once more: a charge may have come between the two loads
+	} // repeat: a charge may have come between the two loads
 	b.tight.Store(b.mu.used > b.limit/2)
 }
 
@@ -261,7 +261,7 @@ func (a *Account) hasRoom(own int64) bool {
 
 // Reserve charges bytes that are about to be made. It waits while the client holds its
 // share or the budget is used up, and fails when ctx ends or the connection is closed. The
-// last reservation may exceed what is left, so that a message of any size can be made.
+// last reservation may exceed the budget, so that a message of any size can be made.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	var timer *time.Timer
 	for {
@@ -290,7 +290,7 @@ func (a *Account) TryReserve(n int64) bool {
 	return freed == nil && err == nil
 }
 
-// tryReserve reserves, or returns what is closed when it is worth another attempt.
+// tryReserve reserves, or returns a channel that is closed when another attempt may succeed.
 func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
 	b := a.budget
 	b.mu.Lock()
@@ -391,8 +391,8 @@ func (a *Account) Moved(n int) {
 	}
 }
 
-// Close closes the account: its client no longer answers for it. What is still charged
-// counts until it is released. Close is idempotent.
+// Close closes the account: its bytes no longer count for its client, and count for
+// the budget until they are released. Close is idempotent.
 func (a *Account) Close() {
 	b := a.budget
 	b.mu.Lock()

@@ -137,7 +137,10 @@
 //   - A frame that was changed on its way ends its connection; its content is
 //     not used.
 //   - A connection that speaks nonsense, or nothing, or does not read, costs
-//     itself and bounded memory.
+//     itself and bounded memory: a [Budget] counts the bytes that peers hold until they
+//     are sent, and disconnects the slowest peers when it is exceeded.
+//   - One client has at most ServerOptions.ClientShare of the connections, slots and
+//     streams of a server, and an eighth of its Budget.
 //
 // # What costs a slot
 //

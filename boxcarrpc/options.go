@@ -232,9 +232,10 @@ type PoolOptions struct {
 	// MaxStreams bounds the streams; each may hold 256 KiB that was not received
 	// from it. One more fails with ErrPoolBusy. The default is 1,024.
 	MaxStreams int
-	// BufferBytes bounds the memory of responses being received, of all calls
-	// together; a call above it fails with CodeResourceExhausted. The default
-	// is 512 MiB.
+	// BufferBytes bounds the memory of responses that are being received, of all calls
+	// together, as their bytes arrive. A server may hold half of it, besides one response
+	// of any size; responses up to 64 KiB are not counted. A call above it fails with
+	// CodeResourceExhausted. The default is 512 MiB.
 	BufferBytes int64
 	// TLS is asked for the configuration of each new connection's TLS, so that
 	// certificates can change: package credentials reads them from files. Without a

@@ -59,8 +59,8 @@ func Reserve(ctx context.Context, n int) error {
 	}
 }
 
-// Hold charges an answer as it was made, of which Reserve was told an estimate. Servers of
-// this package call it themselves.
+// Hold charges an answer with its real size, after Reserve with an estimate. Servers of this
+// package call it themselves.
 func Hold(ctx context.Context, bytes int) {
 	if r := roomOf(ctx); r != nil {
 		r.Fit(bytes)
@@ -93,7 +93,7 @@ func TryReserve(ctx context.Context, n int) bool {
 	return true
 }
 
-// charge notes bytes that the account has been charged for.
+// charge adds bytes that were charged to the account.
 func (r *Room) charge(n int64) {
 	r.mu.bytes += n
 	r.account.budget.messages.Add(n)

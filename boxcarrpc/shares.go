@@ -2,7 +2,7 @@ package boxcarrpc
 
 import "sync/atomic"
 
-// A client has always this much, whatever its share: a server with low limits is one
+// A client may always have this much, whatever its share: a server with low limits is one
 // with few clients.
 const (
 	leastSlots   = 1 << 10

@@ -10,7 +10,7 @@ import (
 // Documents that are decoded here have a length that is known only afterwards. So that
 // requests for long ones do not take memory before it can be reserved, as many are decoded
 // at a time as keep the processors busy. Clients of this package decode for themselves.
-var decoding = make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+var decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // decodePlain calls read, which decodes documents and returns their bytes, and reserves
 // memory for them as boxcarrpc.Reserve does. If there is none it waits for it and calls read

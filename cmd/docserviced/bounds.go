@@ -21,7 +21,7 @@ const (
 	// would be memory outside of the budget.
 	doorSendBuffer = 256 << 10
 	// Of its connections a door gives this share to one client, and to all connections
-	// whose peers have not proved who they are.
+	// without proof of the peer's identity.
 	doorShare = 8
 )
 
@@ -33,7 +33,7 @@ type boundedListener struct {
 	log    *slog.Logger
 	name   string
 	limit  int  // of connections
-	proof  bool // peers must prove who they are
+	proof  bool // peers must show a token or a certificate
 	grpc   bool // the bytes of calls are counted here: see grpc_bytes.go
 
 	mu struct {
@@ -63,7 +63,7 @@ type boundedConn struct {
 	client  netip.Addr
 	number  uint64 // in the order of acceptance
 	present bool   // counted; guarded by door.mu
-	proved  bool   // the peer has proved who it is; guarded by door.mu
+	proved  bool   // the peer has shown one; guarded by door.mu
 	ending  sync.Once
 
 	mu struct {
@@ -86,11 +86,11 @@ func (o *boundedListener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		o.log.Debug("connection refused: there are too many", "door", o.name, "peer", conn.RemoteAddr().String())
-		_ = conn.Close() // there is nobody to tell
+		_ = conn.Close() // an error changes nothing
 	}
 }
 
-// admit takes a connection in, if need be in the place of one without proof; nil: there
+// admit accepts a connection, which may replace one without proof. It returns nil if there
 // are too many.
 func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -113,7 +113,7 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	}
 	o.mu.Unlock()
 	if victim != nil {
-		_ = victim.Close() // it goes either way
+		_ = victim.Close() // an error changes nothing
 	}
 	if !ok {
 		return nil
@@ -144,8 +144,8 @@ func (o *boundedListener) countLocked(c *boundedConn, n int) {
 	}
 }
 
-// roomLocked reports whether there is room for a connection of a client. victim is the one
-// in whose place it comes: the oldest without proof, of the client that has most of them.
+// roomLocked reports whether there is room for a connection of a client. victim is the
+// connection that it replaces: the oldest without proof, of the client with most of them.
 func (o *boundedListener) roomLocked(client netip.Addr) (victim *boundedConn, ok bool) {
 	share := max(1, o.limit/doorShare)
 	has := o.mu.clients[client]
@@ -172,7 +172,7 @@ func (o *boundedListener) find(from net.Addr) *boundedConn {
 	return o.mu.conns[from.String()]
 }
 
-// prove notes that the peer has proved who it is.
+// prove notes the identity of the peer.
 func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
 	o := c.door
 	o.mu.Lock()
@@ -191,7 +191,7 @@ func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
 // cut disconnects the peer, because memory is short and it is slow.
 func (c *boundedConn) cut() {
 	c.door.log.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "door", c.door.name, "peer", c.RemoteAddr().String())
-	go func() { _ = c.Close() }() // it goes either way; the budget does not wait for it
+	go func() { _ = c.Close() }() // the budget does not wait for it
 }
 
 // Close closes the connection and its account.

@@ -6,12 +6,12 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// grpc-go keeps the bytes of calls in buffers of its own, so the budget counts them where
-// they enter and leave a connection: bytes that are read are held until no call of the
+// grpc-go buffers the bytes of calls itself, so the budget counts them where they enter and
+// leave a connection: bytes that are read are held until no call of the
 // connection awaits its request, and a large answer is held until as many bytes have been
 // written after it.
 
-// grpcLargeAnswer is the size from which on answers are counted until they are sent.
+// grpcLargeAnswer is the size above which answers are counted until they are sent.
 const grpcLargeAnswer = 16 << 10
 
 // grpcCallBytes is what a call takes besides its message: a goroutine and a stream. It is
