@@ -23,7 +23,7 @@ func (c kernelConn) Write(func(fd uintptr) bool) error {
 	return net.ErrClosed
 }
 
-// The connection ends while write(2) runs, of which the writer has not heard yet: the
+// The connection ends while write(2) runs, before the writer knows its result: the
 // request may be at the server.
 func TestARequestCountsAsSentBeforeItsWrite(t *testing.T) {
 	client, server := net.Pipe()

@@ -220,7 +220,7 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secur
 	return conn, token, nil
 }
 
-// checkTransport reports options by which the pool could not speak to its servers, as far
+// checkTransport rejects options that do not let the pool speak to its servers, as far
 // as that is known before the first connection: where the source has fixed addresses,
 // and no Dialer of the program connects elsewhere.
 func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {

@@ -196,8 +196,8 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 	require.Equal(t, uint64(2), s.Stats().Requests)
 }
 
-// What cannot work is told when the pool is made, or by the first call, and not when the
-// context of each call ends.
+// Options that cannot work are reported when the pool is made, or by the first call, and
+// not when the context of each call ends.
 func TestATransportThatCannotWorkIsToldAtOnce(t *testing.T) {
 	failing := func() (*tls.Config, error) { return nil, errors.New("disk on fire") }
 	nothing := func() (*tls.Config, error) { return nil, nil }

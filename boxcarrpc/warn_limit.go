@@ -60,7 +60,7 @@ func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppres
 	return last.suppressed, true
 }
 
-// forget drops the keys of which another line may be logged, but that of the peers
+// forget drops the keys whose next fault is logged anyway, except that of the peers
 // beyond the limit, which has a count to report.
 func (w *warnLimit) forget(now time.Time) {
 	for key, last := range w.mu.seen {

@@ -36,7 +36,7 @@
 //
 // The rover asks a server, picked uniformly from the whole set, for a slot
 // below the highest one in the ladder. Where the ladder is full it first asks the
-// servers of which it holds no slot, since the others report their lowest free slot
+// servers without a slot in it, since the others report their lowest free slot
 // with each response. If the rover gets a slot, the highest one is given back. Since
 // only a lower number ever replaces a higher one, the sum of the numbers falls with
 // every swap and the swapping comes to an end; a rover whose ladder is flat slows

@@ -403,8 +403,8 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 // decided now, since the ladder may have changed since the bid: if not ok, the
 // caller hands it back. If it replaces another, victim is that entry, else -1;
 // gone says that the victim has left at once and is to be given back, otherwise
-// it will be when it is released. A number of which the ladder has the server's slot
-// is not welcome: a server gives each number once, and one that does not would draw
+// it will be when it is released. A number that the ladder already holds of this
+// server is not welcome: a server gives each number once, and one that does not would draw
 // more than its share of the requests.
 func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) {
 	victim, ok = l.victimFor(peer)

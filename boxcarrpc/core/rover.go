@@ -224,8 +224,8 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 
 // pick returns a server that may be asked, each as likely as the other,
 // connected or not. On a full ladder a round in which all have declined is
-// followed by the next, and a round begins with the servers of which the ladder
-// holds no slot: the others report their lowest free slot with each response, but
+// followed by the next, and a round begins with the servers without a slot in the
+// ladder: the others report their lowest free slot with each response, but
 // these can only be asked. So one of them with a lower slot is found before the
 // questions become rare.
 func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
@@ -247,7 +247,7 @@ func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 }
 
 // choose looks at every server and returns one that may be asked, on a full ladder
-// one of which it holds no slot if there is one.
+// one without a slot in it if there is one.
 func (r *Rover) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count, unheld := uint64(0), false

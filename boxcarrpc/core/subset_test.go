@@ -407,7 +407,7 @@ func (a *countingAlgorithm) Subset(dst []int, frontend, frontends, backends, k i
 	return a.Algorithm.Subset(dst, frontend, frontends, backends, k)
 }
 
-// A few servers, one of which has a very high number, and random sets: the work
+// A few servers, one with a very high number, and random sets: the work
 // grows with the highest number, not with its square.
 func TestAChoiceIsLinearInTheHighestNumber(t *testing.T) {
 	rng := testseed.Rand(t)

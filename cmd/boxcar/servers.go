@@ -78,7 +78,7 @@ func (r *reach) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.
 	return pool, err
 }
 
-// plainText is the error of flags by which a server on another host cannot be used.
+// plainText is the error of flags that do not allow a server on another host.
 func (r *reach) plainText(servers []string) error {
 	if r.security.tokenFile != "" {
 		return cli.Usagef("--servers %s: a token is not sent to another host in plain text; give --tls or --tls-ca", joined(servers))

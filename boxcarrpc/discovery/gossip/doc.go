@@ -10,14 +10,15 @@
 // It is hashicorp/memberlist, which is SWIM with extensions: each member probes
 // others and tells some others what it knows. A member's metadata say what it is:
 //
-//	{"kind":"backend","number":7,"claimed":1763719200000000000,"address":"10.0.1.7:7070","weight":2}
+//	{"kind":"backend","number":7,"claimed":1763719200000000000,"settled":true,"address":"10.0.1.7:7070","weight":2}
 //
 // # Numbers
 //
 // Numbers are unique in the end, not at each moment: two members may claim the same
-// until they hear of each other, as after a partition. Then the one whose claim is
-// older keeps it, by the time that each wrote down when it claimed, and by name if
-// that is equal. The others claim anew. All members that want a number, those that
+// until they hear of each other, as after a partition. Then a member that has held the
+// number for 30 s, by its monotonic clock, keeps it against one that has not; between
+// two of a kind the one whose claim is older, by the wall clocks of both, and by name if
+// that is equal. The others claim again. All members that want a number, those that
 // lost one among them, take the free ones in the order of their age, as each of them
 // computes from what it knows: members who know the same do not collide, and many
 // that come at once need a few rounds and not as many as they are. A snapshot lists

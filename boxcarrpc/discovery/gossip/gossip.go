@@ -42,6 +42,7 @@ type Member struct {
 	mu struct {
 		sync.Mutex
 		own     meta
+		claimed time.Time         // when it claimed its number, with the monotonic clock
 		others  map[string]meta   // by their names
 		known   map[string]string // addresses by names, also of members that have gone
 		seeds   []string
@@ -52,8 +53,9 @@ type Member struct {
 // meta is what a member says of itself.
 type meta struct {
 	Kind    Kind    `json:"kind"`
-	Number  int     `json:"number"` // -1 if it has none yet
-	Claimed int64   `json:"claimed"`
+	Number  int     `json:"number"`  // -1 if it has none yet
+	Claimed int64   `json:"claimed"` // when, by the member's clock, in nanoseconds since 1970
+	Settled bool    `json:"settled"` // it has held the number for settleAfter
 	Address string  `json:"address,omitempty"`
 	Weight  float64 `json:"weight,omitempty"`
 }
@@ -81,7 +83,7 @@ func Join(target string, opts *Options) (*Member, error) {
 		}
 	}
 	m := &Member{options: o, name: o.Server.Address + "#" + rand.Text()[:12], news: make(chan struct{}, 1)}
-	m.mu.own = meta{o.Kind, -1, time.Now().UnixNano(), o.Server.Address, o.Server.Weight}
+	m.mu.own = meta{Kind: o.Kind, Number: -1, Claimed: time.Now().UnixNano(), Address: o.Server.Address, Weight: o.Server.Weight}
 	m.mu.others, m.mu.known, m.mu.seeds = map[string]meta{}, map[string]string{}, seeds
 	m.mu.changed = make(chan struct{})
 	if len(m.encoded()) > memberlist.MetaMaxSize {

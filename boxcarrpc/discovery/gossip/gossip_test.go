@@ -198,7 +198,7 @@ func TestSettle(t *testing.T) {
 	for range 500 {
 		var all []claimant
 		for i := range 1 + rng.IntN(20) {
-			all = append(all, claimant{fmt.Sprint(i), meta{Number: rng.IntN(12) - 1, Claimed: int64(rng.IntN(10))}})
+			all = append(all, claimant{fmt.Sprint(i), meta{Number: rng.IntN(12) - 1, Claimed: int64(rng.IntN(10)), Settled: rng.IntN(2) == 0}})
 		}
 		keepers, claims := settle(slices.Clone(all))
 		taken := map[int]bool{}
@@ -234,6 +234,25 @@ func TestBadTargetsAndOptions(t *testing.T) {
 		_, err := Join("gossip://a:1", &o)
 		require.Error(t, err)
 	}
+}
+
+// A member whose clock is an hour slow says that its claim is the older one.
+func TestASlowClockTakesNoNumberOfAnother(t *testing.T) {
+	m := &Member{options: Options{Logger: slog.New(slog.DiscardHandler)}, name: "old", news: make(chan struct{}, 1)}
+	m.mu.own = meta{Kind: Backend, Number: -1}
+	m.mu.others, m.mu.known, m.mu.changed = map[string]meta{}, map[string]string{}, make(chan struct{})
+	require.True(t, m.consider(), "claims 0")
+	require.False(t, m.consider())
+	m.mu.claimed = m.mu.claimed.Add(-settleAfter)
+	require.True(t, m.consider(), "has settled")
+	require.False(t, m.consider())
+	text, err := json.Marshal(meta{Kind: Backend, Claimed: time.Now().Add(-time.Hour).UnixNano(), Address: "be:7070"})
+	require.NoError(t, err)
+	m.heard(&memberlist.Node{Name: "new", Meta: text}, false)
+	require.False(t, m.consider())
+	number, ok := m.Number()
+	require.True(t, ok)
+	require.Equal(t, 0, number)
 }
 
 // An empty name of a file, as of a variable that is not set, must not turn the

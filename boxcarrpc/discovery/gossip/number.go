@@ -16,8 +16,20 @@ type claimant struct {
 	meta
 }
 
-// older is the order in which claimants keep numbers and get them.
+// settleAfter is how long a member has held a number when its claim counts as settled.
+// Conflicts of claims that are made at the same time are over by then.
+const settleAfter = 30 * time.Second
+
+// older is the order in which claimants keep numbers and get them: settled claims before
+// those that are new, so that a member whose clock is slow cannot take a number that
+// another one has held for long.
 func older(a, b claimant) int {
+	switch {
+	case a.Settled && !b.Settled:
+		return -1
+	case b.Settled && !a.Settled:
+		return 1
+	}
 	return cmp.Or(cmp.Compare(a.Claimed, b.Claimed), cmp.Compare(a.name, b.name))
 }
 
@@ -79,26 +91,35 @@ func (m *Member) claim() {
 		}
 		select {
 		case <-m.news:
+		case <-time.After(settleAfter):
 		case <-m.ctx.Done():
 			return
 		}
 	}
 }
 
-// consider claims a number if this member has none to keep.
-func (m *Member) consider() (claimed bool) {
+// consider claims a number if this member has none to keep, and settles a claim that it
+// has kept for long enough by its monotonic clock. It reports whether there is something
+// to tell the others.
+func (m *Member) consider() (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, claims := settle(m.claimants(m.mu.own.Kind))
 	number, wants := claims[m.name]
 	if !wants {
-		return false
+		if m.mu.own.Settled || time.Since(m.mu.claimed) < settleAfter {
+			return false
+		}
+		m.mu.own.Settled = true
+		m.change()
+		return true
 	}
 	if lost := m.mu.own.Number; lost >= 0 {
 		m.options.Logger.Warn("another member's claim is older", "number", lost)
 	}
 	m.options.Logger.Info("claiming a number", "kind", string(m.mu.own.Kind), "number", number)
-	m.mu.own.Number, m.mu.own.Claimed = number, time.Now().UnixNano()
+	m.mu.claimed = time.Now()
+	m.mu.own.Number, m.mu.own.Claimed, m.mu.own.Settled = number, m.mu.claimed.UnixNano(), false
 	m.change()
 	return true
 }
