@@ -74,7 +74,7 @@ func (r *reach) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxcarrpc.
 	return boxcarrpc.NewPool(source, o)
 }
 
-// reasonOf is an ErrNoServer's reason: which server, and what is wrong with it.
+// reasonOf is the reason in an ErrNoServer: the server and its error.
 func reasonOf(err error) string {
 	return strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
 }
@@ -94,7 +94,7 @@ func (r *reach) await(ctx context.Context, pool *boxcarrpc.Pool, arrived func(bo
 		}
 		select {
 		case <-ctx.Done():
-			return pool.WaitReady(ctx) // which knows what is wrong with a server
+			return pool.WaitReady(ctx) // for its error, which has the reason
 		case <-time.After(serverPoll):
 		}
 	}
