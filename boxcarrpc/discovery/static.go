@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckAddress reports what is wrong with an address that net.Dial is to take for TCP,
-// without a look at the network. The port is a number or the name of a service.
+// CheckAddress returns an error unless an address is HOST:PORT, as net.Dial takes it for
+// TCP. It does not use the network. The port is a number or the name of a service.
 func CheckAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	switch {

@@ -232,7 +232,7 @@ func TestNoServer(t *testing.T) {
 // longTimeout is for commands that are not to wait for it.
 const longTimeout = "1h"
 
-// A command that needs a slot of servers that are all draining says so at once.
+// A command whose servers are all draining fails at once and names the reason.
 func TestGetOfADrainedServer(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": "{}"})
 	first, second := serve(t, queueDir), serve(t, queueDir)
@@ -267,7 +267,7 @@ func TestHTTPIsNotBoxcar(t *testing.T) {
 	require.Contains(t, r.stderr, `the server does not speak Boxcar: an HTTP server answered "HTTP/1.1 400 Bad Request"; is it the address`)
 }
 
-// An address that cannot be dialled is a matter of usage, which is said at once.
+// An address that cannot be dialled is an error of usage, before any dial.
 func TestAddressesAreChecked(t *testing.T) {
 	for servers, problem := range map[string]string{
 		"localhost":               `--servers: address localhost has no port; write HOST:PORT, such as localhost:7070`,

@@ -86,7 +86,7 @@ func (r *reach) plainText(servers []string) error {
 	return cli.Usagef("--servers %s: another host is not spoken to in plain text; give --tls or --tls-ca, or --insecure if that is meant", joined(servers))
 }
 
-// reasonOf is an ErrNoServer's reason: which server, and what is wrong with it.
+// reasonOf is the reason in an ErrNoServer: the server and its error.
 func reasonOf(err error) string {
 	return strings.TrimPrefix(err.Error(), boxcarrpc.ErrNoServer.Error()+": ")
 }
@@ -106,7 +106,7 @@ func (r *reach) await(ctx context.Context, pool *boxcarrpc.Pool, arrived func(bo
 		}
 		select {
 		case <-ctx.Done():
-			return pool.WaitReady(ctx) // which knows what is wrong with a server
+			return pool.WaitReady(ctx) // for its error, which has the reason
 		case <-time.After(serverPoll):
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path"
-	"runtime/debug"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +16,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarprom"
 	"docstore/docservice"
+	"docstore/internal/cli"
 	"docstore/internal/livepage"
 )
 
@@ -127,15 +128,7 @@ func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "docstore_build_info", Help: "Always 1; the labels say which build this is.",
 	}, []string{"version", "commit", "go"})
-	version, commit, goVersion := "unknown", "unknown", "unknown"
-	if build, ok := debug.ReadBuildInfo(); ok {
-		version, goVersion = build.Main.Version, build.GoVersion
-		for _, setting := range build.Settings {
-			if setting.Key == "vcs.revision" {
-				commit = setting.Value
-			}
-		}
-	}
-	info.WithLabelValues(version, commit, goVersion).Set(1)
+	build := cli.ThisBuild()
+	info.WithLabelValues(build.Version, build.Commit, runtime.Version()).Set(1)
 	return info
 }

@@ -204,7 +204,7 @@ func queueStatus(report queueReport) livepage.Queue {
 			Bytes: s.Bytes, Documents: s.Documents, Deletes: s.Deletes, RawBytes: s.RawBytes, StoredBytes: s.StoredBytes,
 			FirstAppended: timeOrNil(s.FirstAppended), LastAppended: timeOrNil(s.LastAppended),
 		}
-		// What has come since the census would show as dead.
+		// Bytes that arrived after the census would show as dead.
 		stored, counted := report.stored[s.ID]
 		segment.Counted = counted && stored == s.StoredBytes
 		for n := s.ID; n <= s.Last && report.live != nil; n++ {

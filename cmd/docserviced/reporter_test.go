@@ -53,7 +53,7 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.Less(t, segment.LiveBytes, segment.StoredBytes)
 	require.Positive(t, jobs.Index.MemtableBytes)
 
-	// What comes after the census is not known to be dead.
+	// A segment that arrives after the census is not shown as dead.
 	fill(t, queueDir, "c", `{"id":"c"}`)
 	until(t.Context(), func() bool { return len(statusOf(t, d).Collections[0].Queue.Segments) == 2 })
 	require.False(t, statusOf(t, d).Collections[0].Queue.Segments[1].Counted)

@@ -77,9 +77,9 @@ another file takes its name, as when logs are rotated, that is read on.
 
 A record that is no document ends append, unless there is --skip-bad, --bad-lines or
 --follow. With the latter two, append sets it aside in a file, durably, as a line of
-JSON with its place, its text and what is wrong with it, and continues. By default
-that is bad-lines.ndjson in the queue's directory. A file of 64 MiB is renamed to
-FILE.1, in the place of an earlier one. After a crash a record may be there twice.
+JSON with its place, its text and the problem, and continues. The default file is
+bad-lines.ndjson in the queue's directory. At 64 MiB the file is renamed to FILE.1,
+replacing an earlier one. After a crash a record may be in it twice.
 
 With --resume, append goes on behind the last record that the queue holds: give
 the same files in the same order, and new ones behind them. Nothing is lost and

@@ -16,8 +16,8 @@ const (
 	// badLinesName is the default file of --bad-lines, in the queue's directory: there the
 	// updater may write, and docstore-sync does not copy it.
 	badLinesName = "bad-lines.ndjson"
-	// maxBadLinesBytes is the size at which the file is renamed to FILE.1, in the place of
-	// an earlier one, so that a producer of garbage cannot fill the disk.
+	// maxBadLinesBytes is the size at which the file is renamed to FILE.1, replacing an
+	// earlier FILE.1, so that a producer of garbage cannot fill the disk.
 	maxBadLinesBytes = 64 << 20
 	// maxBadText is how much of a bad record is kept: enough to see what it is.
 	maxBadText = 64 << 10
@@ -59,7 +59,7 @@ func (b *badLines) add(now time.Time, in *input, it *item) error {
 	return err
 }
 
-// sync makes durable what was added. It opens the file each time, so that an operator may
+// sync makes the added lines durable. It opens the file each time, so that an operator may
 // move the file away at any time.
 func (b *badLines) sync() error {
 	dir := filepath.Dir(b.path)
@@ -103,8 +103,8 @@ func (b *badLines) write(file vfs.File, size int64) error {
 	return file.Sync()
 }
 
-// keepBad makes the batch's bad records durable in the dead-letter file, before what is
-// behind them is appended.
+// keepBad makes the batch's bad records durable in the dead-letter file, before any record
+// of the batch is appended.
 func (a *appender) keepBad(b *batch) error {
 	if a.badLines == nil {
 		return nil

@@ -181,7 +181,7 @@ func TestBadLinesSurviveCrashes(t *testing.T) {
 	require.Equal(t, input.bad[:passed], input.bad, "all were passed")
 }
 
-// linesWithBad is a file of lines, some of which are bad.
+// linesWithBad is a file of good and bad lines.
 type linesWithBad struct {
 	path string
 	bad  []int64 // numbers of bad lines, ascending
@@ -206,7 +206,7 @@ func randomInput(t *testing.T, random *rand.Rand) (in linesWithBad) {
 }
 
 // checkPassed opens the queue of a disk and returns how many bad lines its cursor has
-// passed, all of which must be in the file.
+// passed. It is an error if one of them is not in the file.
 func checkPassed(disk vfs.FS, in linesWithBad) (passed int, err error) {
 	writer, err := queue.OpenWriter("/queue", &queue.WriterOptions{FS: disk})
 	if err != nil {

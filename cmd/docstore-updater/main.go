@@ -60,7 +60,7 @@ var queueFile = regexp.MustCompile(`^(LOCK|\d{10}.*)$`)
 func requireNothingElse(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return nil // there is no directory, or opening the queue says what is wrong with it
+		return nil // opening the queue makes the directory, or fails with the reason
 	}
 	other := ""
 	for _, name := range names {

@@ -17,7 +17,7 @@ func newMan(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			root.DisableAutoGenTag = true
 			keepIndents(root)
-			date := commitTime() // the same page from the same source
+			date := ThisBuild().Time // the same page from the same source
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Docstore", Date: &date}, args[0])
 		},
 	}

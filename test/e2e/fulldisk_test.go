@@ -85,7 +85,7 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(body, &ready))
 		for _, fault := range ready.Collections[collection].Faults {
-			require.True(t, strings.HasPrefix(fault.Path, disk), "the fault names what has no room: %+v", fault)
+			require.True(t, strings.HasPrefix(fault.Path, disk), "the fault names a path on the full disk: %+v", fault)
 		}
 		return true
 	})
@@ -138,8 +138,8 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 	d.stop(t)
 }
 
-// TestFullDiskUnderTheCopy: docstore-sync has no room. It says so in one line, however long
-// that lasts, and copies the rest once there is room again.
+// TestFullDiskUnderTheCopy: docstore-sync has no room. It reports that in one line, however
+// long it lasts, and copies the rest once there is room again.
 func TestFullDiskUnderTheCopy(t *testing.T) {
 	disk, source := smallDisk(t), t.TempDir()
 	target := filepath.Join(disk, "queue")

@@ -43,18 +43,36 @@ func TestPackage(t *testing.T) {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "man", "man1", page+".1.gz"))
 	}
 
-	dpkg(t, root, "--purge", "docstore")
+	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto"} {
+		require.FileExists(t, filepath.Join(root, "usr", "share", "docstore", filepath.FromSlash(file)))
+	}
+	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	require.NoError(t, err)
+	version := regexp.MustCompile(`docstore_(0\.0\.0~git\d{14}\.[0-9a-f]+)`).FindStringSubmatch(deb)
+	require.NotNil(t, version, deb)
+	for _, command := range []string{"docserviced", "docstore-updater", "boxcar"} {
+		out, err := exec.Command(filepath.Join(root, "usr", "bin", command), "--version").CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), command+" "+version[1]+" (commit "+strings.TrimSpace(string(commit))+", go")
+	}
+
+	data := filepath.Join(root, "var", "lib", "docstore")
+	said := dpkg(t, root, "--purge", "docstore")
+	require.Contains(t, said, "the queues and indexes in "+data+" are left, and the user docstore that owns them")
+	require.Contains(t, said, "rm -r "+data+" && deluser --system docstore")
+	require.DirExists(t, data)
 	for _, left := range []string{"usr/bin/docserviced", "lib/systemd/system/docserviced.service", "etc/docstore/docserviced.yaml"} {
 		require.NoFileExists(t, filepath.Join(root, filepath.FromSlash(left)))
 	}
 }
 
 // dpkg works on packages below a root, without what they depend on.
-func dpkg(t *testing.T, root string, args ...string) {
+func dpkg(t *testing.T, root string, args ...string) (said string) {
 	t.Helper()
 	args = append([]string{"--root=" + root, "--force-not-root", "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)
 	out, err := exec.Command("dpkg", args...).CombinedOutput()
 	require.NoError(t, err, string(out))
+	return string(out)
 }
 
 // serveAsInstalled starts what the unit starts, with the directories of the installed
