@@ -16,7 +16,7 @@ import (
 // returns after an absence, knows that it lacks documents: the collection is ready when
 // the tail has reached the end that the first head file named. Later ones do not take
 // that back, but for MaxStaleness. A directory without a head file, from an older updater
-// or a plain copy, is ready at the end of what is there.
+// or a plain copy, is ready at the end of its segments.
 
 // headState is what the head file has said.
 type headState struct {

@@ -72,7 +72,7 @@ func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
 // TestMaxStaleness ends readiness when the head is older than the limit, or missing.
 func TestMaxStaleness(t *testing.T) {
 	f := newMemFixture(t)
-	f.clock.now = time.Now() // by which the head is written
+	f.clock.now = time.Now() // the writer of the head has no other clock
 	f.options.MaxStaleness = time.Hour
 	f.put("id", "document")
 	f.seal()
@@ -119,7 +119,7 @@ func TestDamagedHead(t *testing.T) {
 
 // TestForkIsKeptOverRestarts gives an index the files of another history of its queue, of
 // the same sizes. It is not ready, however often it is opened and read, until the files
-// are back; it serves what is where it was.
+// are back. Documents that are unchanged in the files are served.
 func TestForkIsKeptOverRestarts(t *testing.T) {
 	source := newMemFixture(t)
 	source.putMany("common", 10)
@@ -197,6 +197,6 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		requireNone(t, c, "new", ErrNotFound)
 		require.Empty(t, c.Status().Faults)
 		f.put("new", "better")
-		waitFor(t, c, "it goes on", func(Status) bool { _, err := c.Get(nil, []byte("new")); return err == nil })
+		waitFor(t, c, "it follows", func(Status) bool { _, err := c.Get(nil, []byte("new")); return err == nil })
 	}
 }
