@@ -108,7 +108,7 @@ type batchEntry struct {
 
 // lookUp asks the index for all ids.
 func (b *batch) lookUp() error {
-	g := b.store.gap.Load() // before the look-up, as in get
+	g := b.store.gap.Load() // before the lookup, as in get
 	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
 		switch {

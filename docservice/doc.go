@@ -118,8 +118,8 @@
 //     of it is unavailable.
 //   - An index that is damaged or cannot be read makes the ids that it cannot decide
 //     unavailable, and the collection is not ready until another one, built from the
-//     queue beside it, takes its place. Look-ups find the damage, or the scrub, which
-//     verifies the index continuously at a low rate; see scrub.go.
+//     queue, replaces it. Lookups find the damage, or the scrub, which verifies the
+//     index continuously at a low rate; see scrub.go.
 //   - Another queue in the place of the one that is served, whole from its first
 //     segment, is indexed beside it and served when it has been read to its end.
 //     Until then the one before is, as far as its bytes are there; see

@@ -16,12 +16,13 @@ import (
 // returns after an absence, knows that it lacks documents: the collection is ready when
 // the tail has reached the end that the first head file named. Later ones do not take
 // that back, but for MaxStaleness. A directory without a head file, from an older updater
-// or a plain copy, is ready at the end of what is there.
+// or a plain copy, is ready at the end of its segments.
 
 // headState is what the head file has said.
 type headState struct {
 	// target is what the tail must reach for the collection to be ready: End of the
-	// first head file that was read. Zero: none has been read.
+	// first head file that was read, or of a later one that ends before it, as after
+	// another history has been replaced. Zero: none has been read.
 	target queue.Position
 	// written is the time in the last one read.
 	written time.Time
@@ -37,18 +38,21 @@ func (s *store) runHead(ctx context.Context) {
 		s.mu.tail.idle = s.mu.tail.applied == applied
 		applied = s.mu.tail.applied
 		s.mu.Unlock()
-		s.readHead()
+		if s.readHead() {
+			at := s.tailState().position // with nothing new behind it the tail has no reason to say so
+			s.reachedEnd(at, s.atEnd(at))
+		}
 	}
 }
 
 // readHead reads the head file and notes what it says. That of another queue says nothing
-// about this one.
-func (s *store) readHead() {
+// about this one. It reports whether the collection may be ready because of it.
+func (s *store) readHead() (nearer bool) {
 	head, err := queue.ReadHead(s.options.FS, s.queueDir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &s.mu.head
-	failed := h.failure != nil
+	failed, target := h.failure != nil, h.target
 	h.failure = nil
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,7 +63,7 @@ func (s *store) readHead() {
 			s.logger.Error("the head file of the queue cannot be read", "path", s.mu.faults.head.Path, "error", err)
 		}
 	case s.queueID.Load() == nil || *s.queueID.Load() == head.Queue:
-		if h.target.IsZero() {
+		if h.target.IsZero() || !head.End.IsZero() && head.End.Next.Compare(h.target.Next) < 0 {
 			h.target = head.End
 		}
 		h.written = head.Time
@@ -68,6 +72,7 @@ func (s *store) readHead() {
 		s.mu.faults.head = nil
 	}
 	s.stateChanged()
+	return failed && h.failure == nil || target != h.target
 }
 
 // reaches reports whether a position is at or behind the target. While the file cannot be

@@ -72,7 +72,7 @@ func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
 // TestMaxStaleness ends readiness when the head is older than the limit, or missing.
 func TestMaxStaleness(t *testing.T) {
 	f := newMemFixture(t)
-	f.clock.now = time.Now() // by which the head is written
+	f.clock.now = time.Now() // the writer of the head has no other clock
 	f.options.MaxStaleness = time.Hour
 	f.put("id", "document")
 	f.seal()
@@ -110,9 +110,8 @@ func TestDamagedHead(t *testing.T) {
 	requireNone(t, c, "none", ErrUnavailable)
 	requireDocument(t, c, "id", "document")
 	replace(t, f.fs, path, content)
-	waitFor(t, c, "it can be read", func(s Status) bool { return len(s.Faults) == 0 })
-	require.NoError(t, c.Close())
-	c = f.ready()
+	require.NoError(t, c.WaitReady(soon(t)))
+	require.Empty(t, c.Status().Faults)
 	replace(t, f.fs, path, flipped(t, content, "highest"))
 	waitFor(t, c, "it is found", func(s Status) bool { return len(s.Faults) == 1 })
 	require.True(t, c.Ready(), "the end is known")
@@ -120,7 +119,7 @@ func TestDamagedHead(t *testing.T) {
 
 // TestForkIsKeptOverRestarts gives an index the files of another history of its queue, of
 // the same sizes. It is not ready, however often it is opened and read, until the files
-// are back; it serves what is where it was.
+// are back. Documents that are unchanged in the files are served.
 func TestForkIsKeptOverRestarts(t *testing.T) {
 	source := newMemFixture(t)
 	source.putMany("common", 10)
@@ -156,4 +155,48 @@ func TestForkIsKeptOverRestarts(t *testing.T) {
 	waitFor(t, c, "the files are back", func(s Status) bool { return s.Ready })
 	requireDocument(t, c, "before-1", documentOf("before-1"))
 	requireNone(t, c, "later-1", ErrNotFound)
+}
+
+// TestTruncatedQueueIsIndexedFromItsStart takes entries back that an index holds. Until
+// another index has been built, nothing is "not found"; then the documents are those that
+// there were before.
+func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		f := newMemFixture(t)
+		f.putMany("doc", 10)
+		f.put("changed", "good")
+		f.seal()
+		f.put("changed", "bad")
+		f.put("new", "bad")
+		at, err := f.writer.Delete([]byte("doc-1"))
+		require.NoError(t, err)
+		f.seal()
+		f.options.RetryInterval = time.Hour // so that no step is taken by itself
+		c := f.ready()
+		require.NoError(t, c.WaitFor(soon(t), at))
+		requireDocument(t, c, "changed", "bad")
+		requireNone(t, c, "doc-1", ErrNotFound)
+		if restart {
+			require.NoError(t, c.Close())
+		}
+		require.NoError(t, f.writer.Close())
+		f.writer = nil
+		_, err = queue.Truncate(t.Context(), f.queueDir, queue.Address{Segment: 2}, &queue.TruncateOptions{FS: f.fs})
+		require.NoError(t, err)
+		if restart {
+			c = f.open()
+		}
+		waitFor(t, c, "the tail has met it", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "taken back") })
+		requireNone(t, c, "doc-1", ErrUnavailable)
+		require.NoError(t, c.succeed())
+		require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
+		require.NoError(t, c.succeed())
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireDocument(t, c, "changed", "good")
+		requireDocument(t, c, "doc-1", documentOf("doc-1"))
+		requireNone(t, c, "new", ErrNotFound)
+		require.Empty(t, c.Status().Faults)
+		f.put("new", "better")
+		waitFor(t, c, "it follows", func(Status) bool { _, err := c.Get(nil, []byte("new")); return err == nil })
+	}
 }

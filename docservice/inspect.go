@@ -30,7 +30,7 @@ func (s *store) locate(id []byte) (Location, error) {
 	if !validIDBytes(len(id)) {
 		return Location{}, ErrBadID
 	}
-	g := s.gap.Load() // before the look-up, as in get
+	g := s.gap.Load() // before the lookup, as in get
 	entry, err := s.lookUp(id)
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):

@@ -6,7 +6,7 @@ import "github.com/cockroachdb/errors"
 //
 //   - no gap: the index is complete, so that an id without an entry does not exist.
 //     The state of the store determines that whenever it changes (knowledge); a
-//     look-up loads the result before it asks the index.
+//     lookup loads the result before it asks the index.
 //   - evidence from verified bytes that the id has no document.
 //
 // Every other answer without a document is ErrUnavailable: a client asks another
@@ -70,7 +70,7 @@ const (
 	// noEntry: the index has no entry for the id.
 	noEntry evidence = iota
 	// noDocument: the entry has expired, or its address holds a delete, or compaction
-	// has left out what was there and the index includes everything newer.
+	// has left its document out and the index includes everything newer.
 	noDocument
 	// notSettled: compaction has left the document out because of a newer entry, and
 	// the tail may not have read that one.

@@ -31,7 +31,7 @@ func TestNotFoundNeedsACompleteIndex(t *testing.T) {
 	}
 }
 
-// TestAnExpiredEntryIsNotNotFoundBeforeTheEnd: what has not been read of the queue may
+// TestAnExpiredEntryIsNotNotFoundBeforeTheEnd: the unread part of the queue may
 // hold a newer version that has not expired.
 func TestAnExpiredEntryIsNotNotFoundBeforeTheEnd(t *testing.T) {
 	f := newMemFixture(t)

@@ -131,7 +131,7 @@ func (f *fixture) requireRebuilt(c *Collection, number indexNumber, last queue.A
 	requireNone(f.t, c, "none", ErrNotFound)
 }
 
-// TestTruncatedTableOfAServedIndex cuts a table under an open collection. A look-up that
+// TestTruncatedTableOfAServedIndex cuts a table under an open collection. A lookup that
 // meets the cut is unavailable, with one fault that names the table, until a rebuilt index
 // serves everything.
 func TestTruncatedTableOfAServedIndex(t *testing.T) {
@@ -204,7 +204,7 @@ func TestMissingTableAtTheStart(t *testing.T) {
 }
 
 // TestRebuildIsResumedByTheNextStart: damage that the next run of the daemon does not meet
-// is not forgotten while the index beside it is incomplete.
+// is not forgotten while the next index is incomplete.
 func TestRebuildIsResumedByTheNextStart(t *testing.T) {
 	f := newMemFixture(t)
 	last := f.putMany("doc", 300)

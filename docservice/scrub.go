@@ -11,7 +11,7 @@ import (
 )
 
 // The scrub reads the whole index over and over, slowly, and verifies it: damage should be
-// known before a look-up needs what is damaged, and the index rebuilt beside it meanwhile
+// known before a lookup needs the damaged block, so that the index is rebuilt in time
 // (succession.go). Each pass begins when the tail has nothing to read. A read error counts
 // as damage.
 

@@ -10,8 +10,8 @@ import (
 // Status is how a collection is doing now. Asking costs a listing of the
 // queue's directory.
 type Status struct {
-	// Ready: the queue has been read to the end of what is here, no fault has stopped
-	// reading it since, and no damage is known in the index. Only then is an id that
+	// Ready: the queue has been read to the end that its head file names, no fault has
+	// stopped reading it since, and no damage is known in the index. Only then is an id that
 	// the index lacks answered ErrNotFound, and not ErrUnavailable. Where no segment
 	// has arrived yet there is no such end.
 	Ready bool

@@ -116,7 +116,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	s.mu.awaited = make(map[segmentKey]segmentFile)
 	s.mu.changed = make(chan struct{})
 	s.mu.tail.position = position
-	s.stateChanged()       // no look-up is possible without a gap being stored
+	s.stateChanged()       // before any lookup
 	s.indexing.soonest = 1 // nobody knows: the first pass finds out
 	s.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
 		FS:           c.options.FS,
@@ -179,7 +179,7 @@ func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, te
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
-	g := s.gap.Load() // before the look-up: an entry that the tail adds after it counts as read
+	g := s.gap.Load() // before the lookup: an entry that the tail adds after it counts as read
 	end := tell.begin(StageIndex)
 	entry, err := s.lookUp(id)
 	end()
@@ -257,7 +257,7 @@ func (s *store) fetchOther(dst, id []byte, entry indexEntry, take queue.CodecSet
 // damaged one must not hide it.
 func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, take queue.CodecSet, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
 	position := s.tailState().position
-	g := s.gap.Load() // before the look-up, as in get
+	g := s.gap.Load() // before the lookup, as in get
 	present, err := s.lookUpVerified(id)
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):

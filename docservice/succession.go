@@ -208,8 +208,8 @@ func (c *Collection) setNext(next *store) {
 	c.succession.next = next
 }
 
-// openNext starts to index the queue with the id beside the index that is served, or
-// resumes to.
+// openNext starts to build the index that follows the served one, of the queue with the
+// id, or resumes to.
 func (c *Collection) openNext(serving *store, id [16]byte) error {
 	number := serving.number + 1
 	next, err := c.partNext(number, id)
@@ -220,7 +220,7 @@ func (c *Collection) openNext(serving *store, id [16]byte) error {
 }
 
 // resumeRebuild resumes the rebuild of an index that the last run of the daemon began: the
-// damage may be where no look-up meets it again soon.
+// damage may be where no lookup meets it again soon.
 func (c *Collection) resumeRebuild(serving *store, id [16]byte) error {
 	return c.startNext(c.partNext(serving.number+1, id))
 }
@@ -339,7 +339,7 @@ func isFork(err error) bool {
 func isTruncation(err error) bool { return errors.Is(err, queue.ErrTruncated) }
 
 // indexDamaged reports whether damage has been found in the index since it was opened: by
-// a look-up, a scan or the scrub, or by a merge, whose damage it records.
+// a lookup, a scan or the scrub, or by a merge, whose damage it records.
 func (s *store) indexDamaged() bool {
 	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) || errors.Is(problem, lsm.ErrUnreadable) {
 		s.recordFault(indexError(problem), queue.Address{})

@@ -226,8 +226,8 @@ func (s *store) caughtUp(at queue.Position) {
 }
 
 // reachedEnd notes that the tail has read the queue to its end if it stands at the
-// position with nothing waiting, that is the end of what is here and not before the end
-// that the head file named, and no segment behind it was set aside. It reports whether
+// position with nothing waiting, the end of the segments here and not before the end that
+// the head file named, and no segment behind it was set aside. It reports whether
 // that made the collection ready.
 func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()

@@ -36,8 +36,8 @@ every queue has been read to its end. Damaged files are reported, and served
 around, until good copies take their place. In a copy of a queue a damaged
 segment is renamed to .bad, once, so that rsync brings it again. The indexes are
 verified continuously at --scrub-rate, and a damaged one is rebuilt from its queue
-while what can be read of it is served. Another queue in the place of one that is served is indexed beside it, and
-served when it has been read to its end.
+while its readable part is served. Another queue that replaces a served one is indexed
+in parallel, and served when it has been read to its end.
 
 HTTP shows how it is doing:
 

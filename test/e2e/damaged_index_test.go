@@ -95,7 +95,7 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 // TestTruncatedTableBeneathARunningDaemon cuts the only table of one of two daemons, as a
 // failing disk would. No get and no batch of a client of both fails or is answered wrongly.
 // The daemon says that it is not ready and why, and rebuilds its index by itself. One that
-// has lost a table altogether starts, rebuilds its index and says so.
+// has lost a table altogether starts, logs it and rebuilds its index.
 func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]

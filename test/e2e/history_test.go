@@ -100,7 +100,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	d.waitReady(t)
 	require.Equal(t, 300, d.requireHonest(t, before))
 
-	// Somebody copies with plain rsync.
+	// An operator copies with plain rsync.
 	plain := &replica{source: backup, target: target}
 	plain.plainPass(t, "--ignore-times")
 	appended := documentsOf("fourth", 100)
@@ -138,8 +138,8 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 }
 
 // TestNewestSegmentRemovedByHand: the updater refuses to use the number of a removed
-// segment again. After docstore-updater truncate it goes on, the script copies what it
-// made, and the daemon rebuilds its index without what was taken back.
+// segment again. After docstore-updater truncate it continues, the script copies its
+// segments, and the daemon rebuilds its index without the entries that were taken back.
 func TestNewestSegmentRemovedByHand(t *testing.T) {
 	t.Parallel()
 	source, target, data := t.TempDir(), t.TempDir(), t.TempDir()
@@ -178,7 +178,7 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), want)
 
-	// The same for a new copy, and for one that has not seen what was taken back.
+	// The same for a new copy, and for a daemon that never saw those entries.
 	fresh := t.TempDir()
 	out, status = syncOnce(t, source, fresh)
 	require.Zero(t, status, out)
@@ -199,8 +199,8 @@ func (d *daemon) restartIn(t *testing.T, do func()) {
 }
 
 // TestNewMachineBeforeItsCopyIsComplete starts the script and the daemon together with
-// nothing there. A client that asks for documents of the source is told that they are
-// unavailable, never that they do not exist, until they are found; also across a restart.
+// nothing there. Documents of the source are unavailable to a client until they are found,
+// and never "not found"; also across a restart.
 func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	t.Parallel()
 	source, data := t.TempDir(), t.TempDir()

@@ -23,8 +23,8 @@ import (
 )
 
 // memoryBeyondBudget is the anonymous memory that a daemon may need beyond --memory, as
-// docs/operating.md states it: the heap of Go's runtime, stacks, and what is about to be
-// collected.
+// docs/operating.md states it: the heap of Go's runtime, stacks, and garbage that has not
+// been collected.
 const memoryBeyondBudget = 128 << 20
 
 // TestMemoryStaysWithinTheBudget serves 8 collections that are appended to, fetched from
@@ -75,7 +75,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				for i := range ids {
 					ids[i] = idOf(random.IntN(rounds * perRound))
 				}
-				// What is not there as yet is unavailable; how it is answered is not the matter here.
+				// Ids that have not arrived are unavailable.
 				_ = client.GetMany(ctx, ids, func(_ int, document []byte, err error) error {
 					if err == nil {
 						answered.Add(1)
