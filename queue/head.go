@@ -15,9 +15,9 @@ import (
 // every segment, so that a copy in the order of names takes it first.
 const HeadName = "0000000000.head"
 
-// Head states what a queue holds at its source. The Writer keeps it in a file,
-// from which a copy learns what has still to arrive. It outlives the segments, so
-// that no segment number is used twice. docs/format/head.md describes the file.
+// Head states what a queue holds at its source. The Writer keeps it in a file that
+// tells a copy which entries have yet to arrive. It outlives the segments, so that no
+// segment number is used twice. docs/format/head.md describes the file.
 type Head struct {
 	Queue   [16]byte
 	Highest SegmentID // the highest number of any segment there ever was

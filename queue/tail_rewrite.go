@@ -171,8 +171,8 @@ func (s *segmentFile) relocatedBlock(b *block, i int) (Address, error) {
 }
 
 // behind is the address of the first entry behind a block of this file that is at
-// an address, or was in its original segment. Of a block of which the last entries
-// were truncated it is the address of the first of these.
+// an address, or was in its original segment. If the last entries of the block were
+// truncated, it is the address of the first of these.
 func (s *segmentFile) behind(b *block, at Address) Address {
 	if s.relocations != nil {
 		for _, r := range s.relocations.truncated {

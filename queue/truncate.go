@@ -160,8 +160,8 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	return t.finish(run)
 }
 
-// done is the rewrite from which the same entries were taken back before a crash;
-// zero: there is none.
+// done is the rewrite that took the same entries back before a crash; zero: there is
+// none.
 func (t *truncation) done() (rewriteRun, error) {
 	s, err := t.open(t.from.Segment)
 	if s == nil || isContent(err) {
@@ -222,7 +222,7 @@ func (t *truncation) find() error {
 	return t.verify()
 }
 
-// findPrevious opens the segment before the run, of which no entries are taken back.
+// findPrevious opens the segment before the run. All of its entries are kept.
 // If it is not sealed although there were later ones, it is an older copy: then it is
 // replaced, too.
 func (t *truncation) findPrevious() error {
