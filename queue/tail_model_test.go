@@ -85,7 +85,7 @@ func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
 
 func (m *tailModel) options() *WriterOptions {
 	opts := testOptions(m.source)
-	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), int64(500+m.random.IntN(2000))
+	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), MinSegmentBytes+m.random.Int64N(2000)
 	opts.Now = func() time.Time { return testStart.Add(time.Duration(m.now.Add(1)) * time.Second) }
 	opts.headTime = opts.Now
 	return opts
