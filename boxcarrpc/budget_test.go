@@ -202,3 +202,17 @@ func BenchmarkAccount(b *testing.B) {
 		})
 	}
 }
+
+// TestAReservationThatFailsIsNotProcessed: a handler that returns the error of Reserve
+// has the request sent to another server.
+func TestAReservationThatFailsIsNotProcessed(t *testing.T) {
+	account := NewBudget(8<<20).Open(clientNumber(1), func() {})
+	ctx, room := account.NewRoom(t.Context())
+	defer room.Release()
+	account.Close()
+	err := Reserve(ctx, 1<<20)
+	require.True(t, IsNotProcessed(err))
+	code, _, processed := describe(err)
+	require.Equal(t, CodeResourceExhausted, code)
+	require.False(t, processed)
+}

@@ -32,8 +32,8 @@ func (a *Account) NewRoom(ctx context.Context) (context.Context, *Room) {
 }
 
 // Reserve is called by a handler before it makes an answer of about n bytes. It waits
-// while the server has no memory for the answer: see ServerOptions.Budget. An error is one
-// that the handler can return: the request has not been processed, and another server may
+// while the server has no memory for the answer: see ServerOptions.Budget. A handler that has
+// not acted returns the error unchanged: it is marked with NotProcessed, and another server may
 // have the memory. Answers that fit into a frame need no reservation, and Reserve does
 // nothing for them nor without a server's context. A larger answer that was not reserved is
 // charged once it is made.
@@ -55,7 +55,7 @@ func Reserve(ctx context.Context, n int) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:
-		return &Error{Code: CodeResourceExhausted, Message: "the server has no memory for the answer", cause: err}
+		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the answer", cause: err})
 	}
 }
 

@@ -333,7 +333,7 @@ func callError(err error) error {
 	var noMemory *boxcarrpc.Error
 	switch {
 	case errors.As(err, &noMemory): // of boxcarrpc.Reserve
-		return noMemory
+		return boxcarrpc.NotProcessed(noMemory)
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrClosed):
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()})
 	case errors.Is(err, context.Canceled):
