@@ -215,7 +215,16 @@ func (c *serverConn) beforeRead(partial bool) error {
 }
 
 // holdBack waits while the peer leaves too many bytes of this connection unread.
-func (c *serverConn) holdBack() { c.out.waitBelow(maxUnread, int(c.account.budget.share)) }
+func (c *serverConn) holdBack() { c.out.waitBelow(c.unreadLimit(), int(c.account.budget.share)) }
+
+// unreadLimit returns how many bytes of small messages the peer may leave unread before no
+// more of its frames are read.
+func (c *serverConn) unreadLimit() int {
+	if c.account.isTight() {
+		return maxUnreadTight
+	}
+	return maxUnread
+}
 
 // checkStalled looks for requests that take too long to arrive.
 func (c *serverConn) checkStalled(now time.Time) error {

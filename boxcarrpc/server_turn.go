@@ -59,6 +59,8 @@ const (
 	// unread: answers of one frame, answers to PING and to LEASE. A batch of answers to
 	// a busy client has less.
 	maxUnread = 1 << 20
+	// The same while the budget is tight: many peers may do it at once.
+	maxUnreadTight = 16 << 10
 	// The unread bytes are looked at again after so many frames: one batch that was read
 	// may ask for many answers.
 	framesUnread = 16
@@ -117,7 +119,8 @@ func (c *serverConn) lead() error {
 			continue
 		}
 		c.partialSince = time.Time{}
-		if c.turn.frames++; c.turn.frames%framesUnread == 0 && !c.out.below(maxUnread) {
+		c.turn.frames++
+		if (c.turn.frames%framesUnread == 0 || c.account.isTight()) && !c.out.below(c.unreadLimit()) {
 			c.out.flush(false)
 			c.holdBack()
 		}

@@ -40,24 +40,43 @@ func startDNS(t testing.TB, four, six, services int) *dnsmasq {
 		fmt.Fprintf(&config, "srv-host=_boxcar._tcp.search.test,be-%d.search.test,7070,0,5\n", i)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "conf"), []byte(config.String()), 0o600))
+	for !s.listen(t, dir) {
+		t.Logf("the port of %s was taken meanwhile", s.address)
+	}
+	return s
+}
+
+// listen starts the server on a port that is free, and waits until it answers. It returns
+// false if the server has ended, because the port was taken meanwhile.
+func (s *dnsmasq) listen(t testing.TB, dir string) bool {
 	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.address = probe.LocalAddr().String()
 	_, port, err := net.SplitHostPort(s.address)
 	require.NoError(t, err)
-	require.NoError(t, probe.Close()) // free, and most likely still when dnsmasq listens
+	require.NoError(t, probe.Close())
 	s.command = exec.Command(dnsmasqPath, "--no-daemon", "--conf-file="+filepath.Join(dir, "conf"), "--addn-hosts="+s.hosts,
 		"--no-hosts", "--no-resolv", "--local=/test/", "--listen-address=127.0.0.1", "--bind-interfaces", "--port="+port)
 	require.NoError(t, s.command.Start())
+	command, ended := s.command, make(chan struct{})
+	go func() {
+		_ = command.Wait() // it was killed, or had no port
+		close(ended)
+	}()
 	t.Cleanup(func() {
-		require.NoError(t, s.command.Process.Kill())
-		_ = s.command.Wait() // it was killed
+		_ = command.Process.Kill() // it may have ended
+		<-ended
 	})
-	for lookup := newDNS(optionsFor(s.address), nil).(dns); ; time.Sleep(10 * time.Millisecond) {
+	for lookup := newDNS(optionsFor(s.address), nil).(dns); ; {
 		if _, err := lookup.resolver.LookupHost(t.Context(), "ready.test"); err == nil {
-			return s
+			return true
 		}
 		require.NoError(t, t.Context().Err())
+		select {
+		case <-ended:
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
 
 func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
-	dir := t.TempDir()
+	dir, queueDir := t.TempDir(), t.TempDir()
 	for _, c := range []struct {
 		want string
 		args []string
@@ -44,11 +44,11 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 		{"--grpc :7072 would serve any client of other hosts", []string{"--grpc", ":7072", "--tls-cert", "a", "--tls-key", "b"}},
 		{"--boxcar :7070: tokens would come in plain text; give --tls-cert and --tls-key", []string{"--boxcar", ":7070", "--token-file", "a"}},
 	} {
-		r := run(t.Context(), append([]string{"serve", "--data", dir, "--collection", "jobs=" + dir}, c.args...)...)
+		r := run(t.Context(), append([]string{"serve", "--data", dir, "--collection", "jobs=" + queueDir}, c.args...)...)
 		require.Equal(t, cli.ExitUsage, r.status, c.args)
 		require.Contains(t, r.stderr, c.want)
 	}
-	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+dir, "--token-file", filepath.Join(dir, "none"))
+	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+queueDir, "--token-file", filepath.Join(dir, "none"))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "no such file")
 	require.ErrorContains(t, (&security{operators: []string{"baba"}}).check("localhost:7070", ""), "--operators needs")
