@@ -1,6 +1,7 @@
 package docservice
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/lsm"
+	"docstore/queue"
 )
 
 // A collection's directory holds
@@ -110,6 +112,37 @@ func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64
 			func(index *lsm.DB) error { return index.CheckWith(progress) }))
 	}
 	return err
+}
+
+// errContinues ends the scan of CheckPosition.
+var errContinues = errors.New("an entry follows")
+
+// CheckPosition checks that the queue in a directory continues what the index in a
+// collection's directory has read. The error matches queue.ErrForked, queue.ErrDiverged or
+// queue.ErrTruncated where it does not, and queue.ErrUnavailable where files are missing.
+// The collection may be open.
+func CheckPosition(dir, queueDir string) error {
+	numbers, err := listIndexes(vfs.OS, dir)
+	if err != nil || len(numbers) == 0 {
+		return errors.CombineErrors(err, errors.Newf("%s holds no index", dir))
+	}
+	var position queue.Position
+	err = withIndex(numbers[0].path(dir), &lsm.Options{ReadOnly: true}, func(index *lsm.DB) (err error) {
+		position, err = readPosition(index)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	reader, err := queue.OpenReader(queueDir, nil)
+	if err != nil {
+		return err
+	}
+	err = reader.Scan(context.Background(), position, func(queue.Entry) error { return errContinues })
+	if errors.Is(err, errContinues) {
+		err = nil
+	}
+	return errors.CombineErrors(err, reader.Close())
 }
 
 // CheckpointIndex makes a collection's directory of what is served in another

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,21 +15,35 @@ import (
 
 func newCheck(env *cli.Env) *cobra.Command {
 	var dataDir string
+	var values []string
 	var quiet bool
 	command := &cobra.Command{
-		Use:   "check --data DIR",
+		Use:   "check --data DIR [--collection NAME=QUEUEDIR]...",
 		Short: "Verify the indexes of all collections",
 		Long: `Check reads every index in a data directory and verifies all of it. It tells about
 each on standard output, and exits with status 1 if one is damaged. An index holds
-no documents: delete a damaged one, and the daemon builds it anew from the queue.
+no documents: delete a damaged one, and the daemon rebuilds it from the queue.
+With --collection it also checks that the queue continues what the index has read: that
+it was not restored from an older copy, rewritten or truncated since.
 The daemon may be running. For queues there is docstore-updater check.`,
-		Example: `  docserviced check --data /srv/index`,
+		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return checkIndexes(command.Context(), env, dataDir, quiet)
+			queues := make(map[string]string)
+			if len(values) > 0 {
+				collections, err := parseCollections(values)
+				if err != nil {
+					return err
+				}
+				for _, c := range collections {
+					queues[c.name] = c.queueDir
+				}
+			}
+			return checkIndexes(command.Context(), env, dataDir, queues, quiet)
 		},
 	}
 	addDataFlag(command, &dataDir)
+	command.Flags().StringArrayVar(&values, "collection", nil, "NAME=QUEUEDIR: compare the index with its queue, too; may be repeated")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
@@ -41,13 +56,20 @@ func addDataFlag(command *cobra.Command, dir *string) {
 	}
 }
 
-func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, quiet bool) error {
+// checkIndexes verifies the indexes in dataDir, and compares those of the collections in
+// queues with the queue in the directory there.
+func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[string]string, quiet bool) error {
 	names, err := listIndexes(dataDir)
 	if err != nil {
 		return err
 	}
+	for name := range queues {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("%s holds no index of the collection %s", dataDir, name)
+		}
+	}
 	out := cli.NewOutput(env.Stdout)
-	damaged := 0
+	damaged, others := 0, 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("interrupted before the index of %s", name)
@@ -68,12 +90,22 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, quiet bool)
 		} else {
 			out.Printf("%s: sound, verified in %s\n", name, env.Now().Sub(started).Round(time.Millisecond))
 		}
+		if queueDir, ok := queues[name]; ok && err == nil {
+			if err := docservice.CheckPosition(filepath.Join(dataDir, name), queueDir); err != nil {
+				others++
+				out.Printf("%s: the queue in %s does not continue what the index has read: %v\n", name, queueDir, err)
+			}
+		}
 		if err := out.Flush(); err != nil {
 			return err
 		}
 	}
+	if others > 0 && damaged == 0 {
+		return fmt.Errorf("%d of %d queues do not continue their indexes; put the right files back, or, if the queue is right as it is, "+
+			"stop the daemon and delete the index's directory in %s, and it is rebuilt", others, len(queues), dataDir)
+	}
 	if damaged > 0 {
-		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon, delete their directories, and they are built anew", damaged, len(names), dataDir)
+		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon, delete their directories, and they are rebuilt", damaged, len(names), dataDir)
 	}
 	return nil
 }

@@ -50,3 +50,27 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	require.Equal(t, 3, checked, "%v", files)
 	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
 }
+
+// TestCheckComparesWithTheQueue: an index whose queue was restored from an older copy and
+// appended to is reported, as is one whose newest segment was removed and replaced.
+func TestCheckComparesWithTheQueue(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	older := t.TempDir()
+	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
+	fill(t, queueDir, "b", `{"id":"b"}`)
+	o := testOptions(t, queueDir)
+	indexOnce(t, o)
+	check := func(queue string) result {
+		return run(t.Context(), "check", "--data", o.dataDir, "--collection", "jobs="+queue)
+	}
+	r := check(queueDir)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	fill(t, older, "c", `{"id":"c"}`)
+	r = check(older)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue what the index has read: ")
+	require.Contains(t, r.stdout, "forked")
+	r = run(t.Context(), "check", "--data", o.dataDir, "--collection", "others="+queueDir)
+	require.Contains(t, r.stderr, "holds no index of the collection others")
+}
