@@ -83,8 +83,12 @@ func newServerConn(s *Server, conn net.Conn, peer *Peer) *serverConn {
 	return c
 }
 
-// cutOff disconnects the peer, which is the slowest when memory is short.
-func (c *serverConn) cutOff() {
+// cutOff disconnects the peer, which is the slowest when memory is short. It does so in a
+// goroutine: the caller may hold the lock of an outbox, even of this one, whose buffer it
+// charges.
+func (c *serverConn) cutOff() { go c.disconnect() }
+
+func (c *serverConn) disconnect() {
 	c.server.warn(c.conn.RemoteAddr(), "memory", "connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
 	c.out.close()
 	shut(c.conn)

@@ -69,7 +69,7 @@ var leaseAndRelease = func() (b []byte) {
 func unreadHandler(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case "small":
-		return append(dst, make([]byte, 20<<10)...), nil
+		return append(dst, make([]byte, largeAnswer)...), nil
 	case "good":
 		return append(dst, request...), nil
 	}
@@ -162,4 +162,16 @@ func askWithoutReading(ctx context.Context, address string, ask func(i uint32) [
 	for i, ok := uint32(1), sendAll(conn, hostileHello, leases); ok; i++ {
 		ok = sendAll(conn, ask(i))
 	}
+}
+
+// TestAPeerIsCutOffUnderTheLockOfItsOutbox: the outbox that exceeds the budget may be that
+// of the slowest peer.
+func TestAPeerIsCutOffUnderTheLockOfItsOutbox(t *testing.T) {
+	here, there := net.Pipe()
+	c := newServerConn(NewServer(unreadHandler, nil), here, &Peer{Address: here.RemoteAddr()})
+	c.out.mu.Lock()
+	c.cutOff()
+	c.out.mu.Unlock()
+	_, err := there.Read(make([]byte, 1))
+	require.Error(t, err)
 }

@@ -64,8 +64,8 @@ func TestRebuildPace(t *testing.T) {
 	var pace rebuildPace
 	now := time.Unix(1_700_000_000, 0)
 	require.True(t, pace.allow(now))
-	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		pause *= time.Minute
+	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		pause := time.Duration(minutes) * time.Minute
 		require.False(t, pace.allow(now.Add(pause-time.Second)), pause)
 		now = now.Add(pause)
 		require.True(t, pace.allow(now), pause)

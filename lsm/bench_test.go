@@ -3,6 +3,7 @@ package lsm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -124,7 +125,7 @@ func BenchmarkMiss(b *testing.B) {
 			var key []byte
 			for b.Loop() {
 				key = benchKey(key, 1<<40+r.Uint64N(n))
-				if _, err := db.Get(nil, key); err != ErrNotFound {
+				if _, err := db.Get(nil, key); !errors.Is(err, ErrNotFound) {
 					b.Fatal(err)
 				}
 			}
@@ -137,7 +138,7 @@ func BenchmarkMiss(b *testing.B) {
 					keys[i] = benchKey(keys[i], 1<<40+r.Uint64N(n))
 				}
 				err := db.MultiGet(keys, func(_ int, _ []byte, err error) error {
-					if err == ErrNotFound {
+					if errors.Is(err, ErrNotFound) {
 						return nil
 					}
 					return fmt.Errorf("found, or %w", err)

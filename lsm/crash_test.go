@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -61,7 +62,7 @@ func (h history) batch(i int) *Batch {
 				value[j] = byte(r.Uint32())
 			}
 			if r.IntN(4) == 0 {
-				value = append(value, syncedLog()...) // with a sync mark, which must not count
+				value = slices.Concat(value, syncedLog()) // with a sync mark, which must not count
 			}
 			_ = b.Set(key, value)
 		}

@@ -120,7 +120,7 @@ func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key
 		result := dst
 		err := t.guard(func() (err error) {
 			e, found, err = get(t, h, key)
-			result = append(dst, e.value...)
+			result = append(result[:len(dst)], e.value...)
 			return err
 		})
 		switch {

@@ -38,14 +38,13 @@ const (
 	maxHeadBytes = 4 << 10
 )
 
-// append appends the bytes of the file.
-func (h *Head) append(dst []byte) []byte {
-	start := len(dst)
-	dst = fmt.Appendf(dst, headTitle, headVersion)
+// encode returns the bytes of the file.
+func (h *Head) encode() []byte {
+	b := fmt.Appendf(nil, headTitle, headVersion)
 	end := h.End.Next
-	dst = fmt.Appendf(dst, headFields, h.Queue, h.Highest, h.Sealed, h.Digest, end.Segment, end.Block, end.Index,
+	b = fmt.Appendf(b, headFields, h.Queue, h.Highest, h.Sealed, h.Digest, end.Segment, end.Block, end.Index,
 		h.End.Proof.Footer, h.End.Proof.Chain, h.Time.UnixMilli())
-	return fmt.Appendf(dst, headCRC, checksum.Update(0, dst[start:]))
+	return fmt.Appendf(b, headCRC, checksum.Update(0, b))
 }
 
 // parseHead parses a head file. A newer version is ErrNewerVersion.
@@ -74,7 +73,7 @@ func parseHead(b []byte) (Head, error) {
 	copy(h.Digest[:], digest)
 	copy(h.End.Proof.Footer[:], footer)
 	h.Time = time.UnixMilli(millis)
-	if !bytes.Equal(h.append(nil), b) {
+	if !bytes.Equal(h.encode(), b) {
 		return Head{}, errors.New("it is not in the form in which it was written")
 	}
 	if !end.IsZero() {

@@ -53,7 +53,7 @@ func (h *headFile) save(durably bool) error {
 	h.Time, h.durable = time.UnixMilli(h.now().UnixMilli()), durably
 	path := filepath.Join(h.dir, HeadName)
 	if durably {
-		return vfs.WriteFileAtomic(h.fs, path, h.append(nil))
+		return vfs.WriteFileAtomic(h.fs, path, h.encode())
 	}
 	temporary := path + ".new"
 	if err := h.fs.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +63,7 @@ func (h *headFile) save(durably bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err = file.Write(h.append(nil)); err != nil {
+	if _, err = file.Write(h.encode()); err != nil {
 		file.Close()
 		return err
 	}

@@ -34,7 +34,7 @@ func testHead(t *testing.T) Head {
 func TestHead(t *testing.T) {
 	head := testHead(t)
 	for _, h := range []Head{head, {Time: testStart}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
-		mem := memWith(t, map[string][]byte{HeadName: h.append(nil)})
+		mem := memWith(t, map[string][]byte{HeadName: h.encode()})
 		got, err := ReadHead(mem, queueDir)
 		require.NoError(t, err)
 		require.Equal(t, h, got)
@@ -44,13 +44,13 @@ func TestHead(t *testing.T) {
 
 	page, err := os.ReadFile("../docs/format/head.md")
 	require.NoError(t, err)
-	require.Contains(t, string(page), "```\n"+string(head.append(nil))+"```\n")
+	require.Contains(t, string(page), "```\n"+string(head.encode())+"```\n")
 }
 
 // TestEveryByteOfTheHeadDamaged: no damage makes another head.
 func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	head := testHead(t)
-	whole := head.append(nil)
+	whole := head.encode()
 	require.Less(t, len(whole), maxHeadBytes/4)
 	refuse := func(content []byte, how string) {
 		_, err := ReadHead(memWith(t, map[string][]byte{HeadName: content}), queueDir)
@@ -203,7 +203,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 	head := read(source, HeadName)
 	open := requireHead(t, source)
 	open.Sealed, open.Digest = 1, s.header.previous
-	unsealed := open.append(nil)
+	unsealed := open.encode()
 
 	for name, test := range map[string]struct {
 		files map[string][]byte // besides the first segment
@@ -281,7 +281,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 		}
 	})
 	t.Run("a newer version", func(t *testing.T) {
-		newer := bytes.Replace(head[:bytes.Index(head, []byte("crc"))], []byte("version 0"), []byte("version 1"), 1)
+		newer := bytes.Replace(head[:len(head)-len(fmt.Sprintf(headCRC, 0))], []byte("version 0"), []byte("version 1"), 1)
 		newer = fmt.Appendf(newer, headCRC, checksum.Update(0, newer))
 		mem := memWith(t, map[string][]byte{HeadName: newer})
 		_, err := OpenWriter(queueDir, testOptions(mem))

@@ -87,8 +87,8 @@ func (h *segmentHeader) setDictionary(content []byte) {
 	}
 }
 
-// append appends the header's bytes and notes their checksum.
-func (h *segmentHeader) append(dst []byte) []byte {
+// encode returns the header's bytes and notes their checksum.
+func (h *segmentHeader) encode() []byte {
 	var b [headerBytes]byte
 	copy(b[:], segmentMagic)
 	little.PutUint16(b[12:], formatVersion)
@@ -111,7 +111,7 @@ func (h *segmentHeader) append(dst []byte) []byte {
 	little.PutUint32(b[120:], h.sampled.generation)
 	h.crc = checksum.Update(0, b[12:])
 	little.PutUint32(b[8:], h.crc)
-	return append(dst, b[:]...)
+	return b[:]
 }
 
 // parseHeader reads the header in b, which has headerBytes bytes. What is wrong

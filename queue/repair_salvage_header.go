@@ -49,7 +49,7 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 			for _, try.created = range created {
 				for _, try.sampled = range []rewriteRun{h.sampled, d.sampled, {}} {
 					for _, try.erases = range []bool{false, true} {
-						if try.append(nil); slices.Contains(proofs, try.crc) {
+						if try.encode(); slices.Contains(proofs, try.crc) {
 							s.header = try
 							return d.content, true, nil
 						}

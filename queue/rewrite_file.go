@@ -40,7 +40,7 @@ func createRewrite(fsys vfs.FS, dir string, header segmentHeader, dictionary []b
 // begin writes header and dictionary.
 func (w *rewriteFile) begin(header segmentHeader, dictionary []byte) error {
 	header.setDictionary(dictionary)
-	beginning := append(header.append(nil), dictionary...)
+	beginning := append(header.encode(), dictionary...)
 	w.header, w.chain = header, header.crc
 	return w.append(beginning)
 }

@@ -31,7 +31,7 @@ const writebackBytes = 1 << 20
 // the file gets its name, and the name before this returns: an open segment
 // without a header is damage, never the work of a crash.
 func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary) (*segmentWriter, error) {
-	beginning := header.append(nil)
+	beginning := header.encode()
 	if d != nil {
 		beginning = append(beginning, d.bytes...)
 	}

@@ -43,8 +43,8 @@ type TruncateReport struct {
 	End     Position // of the queue afterwards; zero in a dry run
 }
 
-// ErrCompacted: a compaction has dropped versions of documents that entries to be
-// taken back had replaced.
+// ErrCompacted is the error of Truncate if a compaction has dropped versions of documents
+// that entries to be taken back had replaced.
 var ErrCompacted = errors.New("queue: older versions were dropped by a compaction")
 
 // Truncate takes back all entries from an address on: the queue ends before it, and
@@ -187,7 +187,7 @@ func (t *truncation) done() (rewriteRun, error) {
 func (t *truncation) find() error {
 	t.run = rewriteRun{first: t.from.Segment, last: t.highest}
 	s, err := t.open(t.from.Segment)
-	if err != nil && !(t.from.Block == 0 && isContent(err)) {
+	if err != nil && (t.from.Block > 0 || !isContent(err)) {
 		return err
 	}
 	switch {

@@ -108,7 +108,7 @@ func (t *truncation) table(header *segmentHeader) relocations {
 	// taken back, which readers may have read.
 	var cut [lostAddressBytes]byte
 	putAddress(cut[:], t.from)
-	*table.last() = original{digest: sha256.Sum256(append(header.append(nil), cut[:]...))}
+	*table.last() = original{digest: sha256.Sum256(append(header.encode(), cut[:]...))}
 	table.truncated = append(table.truncated, addressRange{t.from, end})
 	return table
 }

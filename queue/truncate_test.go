@@ -192,7 +192,7 @@ func TestTruncateWhatOpenWriterRefuses(t *testing.T) {
 			require.NoError(t, err)
 			head.Sealed, head.Digest = 2, s.digest()
 			s.file.Close()
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.append(nil)))
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
 			truncateAt(t, mem, Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)
 		})
@@ -204,7 +204,7 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	mem, items := truncateQueue(t, 2, true)
 	head := requireHeadBefore(t, mem)
 	head.End = items[11].next
-	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.append(nil)))
+	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
 	path := segmentPath(queueDir, 2, openSuffix)
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)

@@ -112,7 +112,7 @@ func (r *responseMetadata) end(err error) (header, trailer boxcarrpc.Metadata, f
 	defer r.mu.Unlock()
 	r.mu.over = true
 	if err = cmp.Or(err, r.mu.refused); err != nil {
-		e, details := answer(err)
+		details, e := answer(err)
 		failure = e
 		if details != nil {
 			r.mu.trailer = metadata.Join(r.mu.trailer) // a copy

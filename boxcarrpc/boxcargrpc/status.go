@@ -105,7 +105,7 @@ func statusOf(err error) *status.Status {
 
 // answer puts a handler's error into Boxcar's terms. details is the whole status
 // where that says more, nil else.
-func answer(err error) (failure error, details []byte) {
+func answer(err error) (details []byte, failure error) {
 	s := statusOf(err)
 	failure = &boxcarrpc.Error{Code: boxcarrpc.Code(s.Code()), Message: s.Message(), Processed: true}
 	if _, ok := err.(*notProcessedError); ok { //nolint:errorlint // the mark of a wrapped error does not count
@@ -116,5 +116,5 @@ func answer(err error) (failure error, details []byte) {
 			details = b
 		}
 	}
-	return failure, details
+	return details, failure
 }

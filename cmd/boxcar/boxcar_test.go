@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -240,7 +241,7 @@ func TestGetOfADrainedServer(t *testing.T) {
 	r := run(t.Context(), "", "get", "--servers", first+","+second, "--collection", "jobs", "a")
 	require.Equal(t, cli.ExitOK, r.status, "the other one serves: %s", r.stderr)
 	for _, command := range [][]string{{"get", "a"}, {"mget", "a"}, {"scan"}, {"bench"}} {
-		args := append(command, "--servers", first, "--timeout", longTimeout)
+		args := append(slices.Clone(command), "--servers", first, "--timeout", longTimeout)
 		if command[0] != "bench" {
 			args = append(args, "--collection", "jobs")
 		} else {

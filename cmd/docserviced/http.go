@@ -248,7 +248,7 @@ func (d *daemon) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	body := d.readiness()
 	body.Draining = d.boxcar.Stats().Draining
-	body.Ready = body.Ready && !(body.Draining && drainingIsUnready)
+	body.Ready = body.Ready && (!body.Draining || !drainingIsUnready)
 	w.Header().Set("Content-Type", "application/json")
 	if !body.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -25,7 +25,7 @@ func (d *dumper) findIDField(ctx context.Context) error {
 			return nil
 		}
 		if d.document, err = d.reader.DocumentFor(d.document[:0], e.ID, e.Address); err != nil {
-			return nil // the dump reports it
+			return nil //nolint:nilerr // the dump reports it
 		}
 		holders := fieldsWith(string(e.ID), d.document)
 		if candidates == nil {
