@@ -3,6 +3,7 @@ package docservice
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -66,9 +67,10 @@ func TestDamagedIndexIsMadeAnew(t *testing.T) {
 		id := "doc-" + strconv.Itoa(i)
 		requireDocument(t, c, id, documentOf(id))
 	}
-	numbers, err := listIndexes(f.fs, f.dir)
-	require.NoError(t, err)
-	require.Equal(t, []indexNumber{firstIndex + 1}, numbers)
+	waitFor(t, c, "the damaged index is removed", func(Status) bool {
+		numbers, err := listIndexes(f.fs, f.dir)
+		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex + 1})
+	})
 }
 
 // TestIndexThatCannotBeOpened is set aside, and the queue is read from its beginning.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,9 +116,10 @@ func TestAnotherQueueOverwritesTheOneServed(t *testing.T) {
 
 	f.bring(two, thirdSegment)
 	f.requireSecondQueue(c)
-	numbers, err := listIndexes(f.fs, f.dir)
-	require.NoError(t, err)
-	require.Equal(t, []indexNumber{firstIndex + 1}, numbers)
+	waitFor(t, c, "the index before is removed", func(Status) bool {
+		numbers, err := listIndexes(f.fs, f.dir)
+		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex + 1})
+	})
 	require.NoError(t, c.Close())
 	c = f.ready()
 	require.Zero(t, c.Status().Applied)
