@@ -273,7 +273,7 @@ func (c *fileCache) drop(run rewriteRun) {
 	c.take(func(f *cachedFile) bool { return run.covers(f.number) && f.header.rewrites.generation < run.generation }, false)
 }
 
-// take takes the files out of the cache for which which returns true.
+// take takes files out of the cache: those for which the function returns true.
 func (c *fileCache) take(which func(*cachedFile) bool, closed bool) {
 	var taken []*cachedFile
 	c.mu.Lock()
