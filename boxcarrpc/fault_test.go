@@ -510,8 +510,8 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 	})
 }
 
-// Just after a pool was made all its slots may be of one server. A further
-// attempt then waits for the rover to reach another, as long as RetryWait.
+// Just after a pool was made all its slots may be of one server. A retry then waits until
+// another server has been reached, also where that takes longer than RetryWait.
 func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		works, refuses := newPipes(), newPipes()
@@ -523,11 +523,12 @@ func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
 			if address == "refuses" {
 				return refuses.dial(ctx, address)
 			}
-			time.Sleep(DefaultRetryWait / 2)
+			time.Sleep(8 * DefaultRetryWait)
 			return works.dial(ctx, address)
 		}
 		p := newPoolOf(t, &PoolOptions{Size: 8, Dialer: dial}, discovery.Static("works", "refuses"))
-		require.NoError(t, p.WaitReady(t.Context()))
+		time.Sleep(DefaultRetryWait)
+		require.Equal(t, 8, p.Stats().Slots, "the first server has filled the pool")
 		out, err := p.Call(t.Context(), "m", []byte("x"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "x", string(out))

@@ -10,8 +10,8 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// fillWait is how long a call waits at least while slots are missing and the
-// rover is getting them, as after the loss of a server.
+// fillWait is the least time that a call waits while the rover is getting the slots it
+// needs: after the loss of a server, or until a server that was not tried has answered.
 const fillWait = time.Second
 
 // A waiter is a call that waits for a slot.
@@ -41,7 +41,7 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 		p.mu.Unlock()
 		return lane, nil
 	}
-	patience := p.patience(len(tried) > 0)
+	patience := p.patience(tried)
 	if patience <= 0 {
 		p.mu.Unlock()
 		p.counts.rejected.Add(1)
@@ -90,14 +90,14 @@ func (p *Pool) picked(now int64, entry int32) *clientLane {
 
 // patience is how long a call may wait for a slot now that there is none for
 // it. p.mu is held.
-func (p *Pool) patience(retry bool) time.Duration {
-	waiting := len(p.mu.waiters)
+func (p *Pool) patience(tried []int32) time.Duration {
+	waiting, retry := len(p.mu.waiters), len(tried) > 0
 	switch {
 	case waiting >= p.options.Size:
 		return 0
 	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
 		return p.options.MaxWait
-	case p.mu.ladder.Held() == 0, p.mu.rover.Filling(&p.mu.ladder):
+	case p.mu.ladder.Held() == 0, p.mu.rover.Filling(&p.mu.ladder), retry && p.mu.ladder.AskedOther(tried):
 		return max(p.options.RetryWait, fillWait)
 	case retry:
 		return p.options.RetryWait

@@ -1,6 +1,9 @@
 package core
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // How long a server is left alone, in nanoseconds: at first, and at most.
 const (
@@ -165,6 +168,16 @@ func (l *Ladder) Members() int { return int(l.members) }
 
 // Live is how many servers of the set are neither in quarantine nor draining.
 func (l *Ladder) Live() int { return int(l.live) }
+
+// AskedOther reports whether a live server outside tried is being asked for a slot.
+func (l *Ladder) AskedOther(tried []int32) bool {
+	for i := range l.peers[:l.extent] {
+		if p := &l.peers[i]; p.asked && p.live() && !slices.Contains(tried, int32(i)) {
+			return true
+		}
+	}
+	return false
+}
 
 // Ejected is how many servers of the set are left out because they fail requests.
 func (l *Ladder) Ejected() int { return int(l.ejected) }
