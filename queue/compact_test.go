@@ -270,6 +270,58 @@ func TestReplicaServesDeletedDocument(t *testing.T) {
 	}
 }
 
+// TestDamagedRewriteDoesNotBringDeletesBack: the source has removed a deleted document
+// with one rewrite and its delete with another. A replica that still has the original
+// file, and of the first rewrite only a damaged copy, must not read the original.
+func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
+	const rewrite = queueDir + "/0000000001-0000000001.0001.seg"
+	for name, damage := range map[string]func(t *testing.T, replica *vfs.Mem){
+		"set aside": func(t *testing.T, replica *vfs.Mem) {
+			require.NoError(t, replica.Rename(rewrite, rewrite+AsideSuffix))
+		},
+		"damaged": func(t *testing.T, replica *vfs.Mem) {
+			content, err := vfs.ReadFile(replica, rewrite)
+			require.NoError(t, err)
+			content[headerBytes/2] ^= 1
+			require.NoError(t, vfs.WriteFileAtomic(replica, rewrite, content))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			w := openWriter(t, testOptions(mem))
+			put := func(items ...item) {
+				for _, it := range items {
+					it.put(t, w)
+				}
+				require.NoError(t, w.Seal())
+			}
+			put(item{id: "deleted", document: "document"}, item{id: "kept", document: "document"})
+			put(item{id: "between", document: "document"})
+			put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "old"})
+			put(item{id: "overwritten", document: "newest"})
+			original, err := vfs.ReadFile(mem, queueDir+"/0000000001.seg")
+			require.NoError(t, err)
+			now := testStart
+			for range 4 {
+				now = now.Add(time.Hour)
+				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+					FS: mem, MaxDead: 0.01, MemoryBytes: 1, DeleteOriginals: true, Now: func() time.Time { return now },
+				})
+				require.NoError(t, err)
+			}
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", original))
+			damage(t, mem)
+			var corruption *CorruptionError
+			err = openReader(t, mem).Scan(context.Background(), Position{}, func(e Entry) error {
+				require.NotEqual(t, "deleted", string(e.ID))
+				return nil
+			})
+			require.ErrorAs(t, err, &corruption)
+			require.Contains(t, corruption.Path, rewrite)
+		})
+	}
+}
+
 func TestCompactShrinks(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))

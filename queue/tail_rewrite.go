@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,11 +66,14 @@ func (t *tailer) findRewrite(b *block) error {
 	if err != nil {
 		return err
 	}
-	s, _, err := l.openCovering(t.r.options.FS, t.r.dir, t.segment)
+	s, damage, err := l.openCovering(t.r.options.FS, t.r.dir, t.segment)
 	if err != nil {
 		return err
 	}
-	if err = t.checkTruncated(&l, s); err == nil && s != nil {
+	if err = t.checkOutdated(&l, s, damage); err == nil {
+		err = t.checkTruncated(&l, s)
+	}
+	if err == nil && s != nil {
 		if err = t.enter(s); err == nil {
 			err = t.prove(s, b)
 		}
@@ -81,6 +87,31 @@ func (t *tailer) findRewrite(b *block) error {
 	t.rewrite, t.caughtUp = s, false
 	t.r.files.drop(s.header.rewrites)
 	return nil
+}
+
+// checkOutdated returns an error if the tail would read files that a rewrite replaces
+// because the rewrite is damaged or was set aside, and a later rewrite is there. These
+// files may hold documents whose deletes the later rewrite no longer has: compaction
+// drops a delete after the files with the document were removed at the source. next is
+// the rewrite to be read, which may be nil.
+func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) error {
+	var run rewriteRun
+	if next != nil {
+		run = next.header.rewrites
+	}
+	better := func(name FileName) bool {
+		return name.Generation > run.generation && name.First <= t.segment && t.segment <= name.Last
+	}
+	for _, name := range l.aside {
+		if f, _ := asideName(name); better(f) && strings.HasSuffix(name, AsideSuffix) {
+			path := filepath.Join(t.r.dir, name)
+			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite was set aside and has not been copied again"}
+		}
+	}
+	if damage == nil || !slices.ContainsFunc(l.rewrites, func(r rewriteRun) bool { return r.first > t.segment }) {
+		return nil
+	}
+	return damage
 }
 
 // checkTruncated returns a *TruncatedError if entries before the last delivered
