@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/records"
 	"docstore/docservice"
-	"docstore/internal/cli"
-	"docstore/internal/records"
 	"docstore/queue"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // benchProgressInterval is between two drawings of the line.

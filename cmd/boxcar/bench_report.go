@@ -12,7 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // A report is the result of a bench; its JSON is what --json writes.

@@ -20,8 +20,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 	"docstore/queue"
 )
 

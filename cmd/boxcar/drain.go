@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // drainPoll is how often a server that is being drained is asked how far it is.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 func newGet(env *cli.Env) *cobra.Command {

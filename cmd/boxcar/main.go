@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 func main() { cli.Main(newRoot) }

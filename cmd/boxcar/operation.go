@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // operation is the flags of a command that asks servers about themselves.

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 const (

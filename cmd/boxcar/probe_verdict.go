@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // findings is what a probe has found, and what follows from it.

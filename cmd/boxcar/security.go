@@ -7,7 +7,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // security is the flags that say how servers are spoken to.

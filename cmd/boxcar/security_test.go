@@ -10,7 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/internal/testcert"
 )
 

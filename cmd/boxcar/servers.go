@@ -12,7 +12,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery/byname"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // reach is the flags that say which servers are spoken to, how, and for how long.

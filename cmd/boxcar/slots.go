@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/boxcarrpc"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 func newSlots(env *cli.Env) *cobra.Command {

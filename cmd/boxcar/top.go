@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"docstore/internal/cli"
-	"docstore/internal/door"
-	"docstore/internal/livepage"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpclient"
+	"docstore/cmd/internal/livepage"
 )
 
 // minTopInterval is how often a daemon gathers its status at most.
@@ -34,7 +34,7 @@ type top struct {
 	doors             []string
 	interval, timeout time.Duration
 	once              bool
-	access            door.Flags
+	access            httpclient.Flags
 	// size is that of the terminal; false: there is none.
 	size func() (width, height int, ok bool)
 }
@@ -148,7 +148,7 @@ func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
 }
 
 // showOnce shows an interval.
-func (t *top) showOnce(ctx context.Context, env *cli.Env, client *door.Client, readings []reading, interval <-chan time.Time) error {
+func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Client, readings []reading, interval <-chan time.Time) error {
 	t.ask(ctx, client, readings)
 	select {
 	case <-interval:
@@ -172,7 +172,7 @@ func (t *top) showOnce(ctx context.Context, env *cli.Env, client *door.Client, r
 }
 
 // ask asks all daemons at once.
-func (t *top) ask(ctx context.Context, client *door.Client, readings []reading) {
+func (t *top) ask(ctx context.Context, client *httpclient.Client, readings []reading) {
 	var asking sync.WaitGroup
 	for i := range readings {
 		asking.Go(func() { readings[i].ask(ctx, client) })
@@ -180,7 +180,7 @@ func (t *top) ask(ctx context.Context, client *door.Client, readings []reading) 
 	asking.Wait()
 }
 
-func (r *reading) ask(ctx context.Context, client *door.Client) {
+func (r *reading) ask(ctx context.Context, client *httpclient.Client) {
 	body, err := client.Get(ctx, r.door, "/api/v1/status")
 	status := &livepage.Status{}
 	if err == nil {

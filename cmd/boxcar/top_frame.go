@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 )
 
 // frame is what top shows: all of one daemon, or a line of each.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 )
 
 // moments are the statuses of a daemon at two moments, two seconds apart.

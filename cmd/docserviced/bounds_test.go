@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice/docservicepb"
-	"docstore/internal/cli"
 )
 
 // fromConn is a connection from an address that a test chooses.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
-	"docstore/internal/door"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpclient"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // bundleFlags are those of the command.
 type bundleFlags struct {
 	address, output, dataDir, unit string
-	access                         door.Flags
+	access                         httpclient.Flags
 }
 
 func newBundle(env *cli.Env) *cobra.Command {
@@ -108,7 +108,7 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	w.add("machine.txt", machine(), nil)
 	missing := w.missing
-	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", door.URL(b.address), now.Format(time.RFC3339), host, cli.Version(),
+	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", httpclient.URL(b.address), now.Format(time.RFC3339), host, cli.Version(),
 		strings.Join(append(w.missing, ""), "\n")), nil)
 	if err := errors.Join(w.close(), file.Close()); err != nil {
 		return errors.Join(err, os.Remove(b.output))

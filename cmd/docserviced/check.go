@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 func newCheck(env *cli.Env) *cobra.Command {

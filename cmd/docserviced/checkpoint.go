@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 func newCheckpoint(env *cli.Env) *cobra.Command {

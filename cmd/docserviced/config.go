@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // configPrefix begins the environment variables that settings come from.

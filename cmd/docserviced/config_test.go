@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // TestConfig prints settings, and reads them again to the same end.

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
 	"docstore/lsm"
 	"docstore/queue"
 )

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 	"docstore/internal/jobs"
 	"docstore/queue"
 )

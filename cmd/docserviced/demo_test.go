@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // smallDemo runs a demonstration that takes less time than the real one.

@@ -12,7 +12,7 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/byname"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // readyPoll is how often a daemon that is to be entered looks whether it is ready.

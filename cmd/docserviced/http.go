@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
 )
 
 // Limits of the HTTP door. Writing may take long: profiles run for as long as

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // httpFlags say where HTTP is served and what of it. On a loopback address, which only

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 // exportPatience is how long the reader of an export may leave it lying. An

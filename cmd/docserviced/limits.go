@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // maxLimit is the most that a limit can be set to.

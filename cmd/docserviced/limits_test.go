@@ -12,9 +12,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
-	"docstore/internal/cli"
 )
 
 func TestLimitsThatCannotBe(t *testing.T) {

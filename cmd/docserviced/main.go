@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 func main() { cli.Main(newRoot) }

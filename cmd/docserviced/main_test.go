@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/queue"
 )
 

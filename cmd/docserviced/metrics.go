@@ -15,9 +15,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarprom"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
 )
 
 // metrics are what a daemon tells Prometheus. What the parts count already is

@@ -16,7 +16,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // otlpGrace is how long the last spans may take to reach the collector.

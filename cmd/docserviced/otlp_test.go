@@ -21,8 +21,8 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 // A collector gets the requests that their clients trace, at the latest when the

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
-	"docstore/internal/cli"
 )
 
 // progressInterval is how often the collections are asked how far they are.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // A check tells how far it is on a terminal, and is quiet with --quiet and without one.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // configPoll is how often the file of settings is looked at.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // reloading is a daemon with a file of settings, and what reads it again.

@@ -9,9 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
-	"docstore/internal/cli"
-	"docstore/internal/livepage"
 	"docstore/lsm"
 	"docstore/queue"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/livepage"
+	"docstore/cmd/internal/livepage"
 )
 
 func statusOf(t *testing.T, d *daemon) (status livepage.Status) {

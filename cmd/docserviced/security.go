@@ -18,7 +18,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // security is the flags that say who may come in, and how.

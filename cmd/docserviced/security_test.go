@@ -18,9 +18,9 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
-	"docstore/internal/cli"
 	"docstore/internal/testcert"
 )
 

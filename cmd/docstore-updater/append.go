@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
-	"docstore/internal/records"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )

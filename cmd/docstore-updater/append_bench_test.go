@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/internal/jobs"
 )
 

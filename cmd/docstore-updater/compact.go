@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/queue"
 )
 

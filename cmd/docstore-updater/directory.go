@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"docstore/internal/records"
+	"docstore/cmd/internal/records"
 	"docstore/queue"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // A queue was begun in any directory, among files that have nothing to do with it.

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"docstore/internal/cli/clitest"
+	"docstore/cmd/internal/cli/clitest"
 )
 
 // TestWhatHelpSays is true of what the commands do, as far as that can be told.

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"docstore/internal/cli"
-	"docstore/internal/records"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"sync"
 
-	"docstore/internal/records"
+	"docstore/cmd/internal/records"
 	"docstore/queue"
 )
 

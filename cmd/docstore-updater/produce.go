@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"docstore/internal/records"
+	"docstore/cmd/internal/records"
 	"docstore/queue"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/records"
+	"docstore/cmd/internal/records"
 	"docstore/internal/testseed"
 	"docstore/queue"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 func TestRepair(t *testing.T) {

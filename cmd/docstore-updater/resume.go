@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"docstore/internal/records"
+	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
 )
 

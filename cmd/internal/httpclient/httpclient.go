@@ -1,6 +1,6 @@
-// Package door asks daemons over HTTP, for the commands that look at them. An address is
+// Package httpclient reads the HTTP endpoints of daemons for the commands that inspect them. An address is
 // HOST:PORT or http://HOST:PORT for plain text, https://HOST:PORT for TLS.
-package door
+package httpclient
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc/credentials"
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // MaxAnswerBytes is how much of an answer is taken.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"docstore/internal/cli"
+	"docstore/cmd/internal/cli"
 )
 
 // sections are the parts of the page that are kept current, by the names of their
