@@ -261,14 +261,14 @@ type PoolOptions struct {
 	// that knotty knows times and refusals only; and viamedia's connections are
 	// the pool's, of which one that has lived its time is replaced.
 	Policy func() policy.Policy
-	// HeedLoad has the pool use servers first that had little to do when they
+	// PreferIdle has the pool use servers first that had little to do when they
 	// answered, as every answer tells: none other than the answered request, or
 	// fewer than is usual. That is forgotten after 200 ms. Waiting in
 	// the servers' queues all but ends, and quiet clients concentrate on fewer
 	// servers: docs/balance.md has figures. It changes nothing with another
 	// Policy. The default is the article's order, by slot numbers alone and the
 	// one that has rested longest among equals.
-	HeedLoad bool
+	PreferIdle bool
 	// Dialer connects to an address. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Name is what the client calls itself to its servers. The default is the

@@ -43,7 +43,7 @@ type Pool struct {
 		mutex
 		closed  bool
 		ladder  core.Ladder
-		rover   core.Rover
+		seeker  core.LeaseSeeker
 		retries core.RetryBudget
 		rng     rand.PCG
 		peers   []*poolPeer // by the core's index; nil where there is none
@@ -253,7 +253,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	switch {
 	case slotLost:
 		p.mu.ladder.Lose(entry)
-		p.mu.ladder.Learn(now, t.peer.index, core.Failure, &p.mu.rng)
+		p.mu.ladder.RecordOutcome(now, t.peer.index, core.Failure, &p.mu.rng)
 		p.drop(lane)
 		p.mu.lost++
 		t.mu.Lock()
@@ -261,19 +261,19 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 		t.leased--
 		t.mu.Unlock()
 		p.emptied(t)
-		p.mu.rover.Hurry(now)
+		p.mu.seeker.RequestNow(now)
 		p.step()
 	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
 		p.giveBack(lane)
 		p.step() // there is room for another
 	default:
-		if p.options.HeedLoad && p.mu.chooser == nil && outcome == core.Success {
-			p.mu.ladder.Quiet(now, entry, int32(lane.response.Load))
+		if p.options.PreferIdle && p.mu.chooser == nil && outcome == core.Success {
+			p.mu.ladder.ReportLoad(now, entry, int32(lane.response.Load))
 		}
 		if p.trim() {
 			p.step()
 		}
-		if lowest != wire.NoSlot && p.mu.rover.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
+		if lowest != wire.NoSlot && p.mu.seeker.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
 			p.arm()
 		}
 	}

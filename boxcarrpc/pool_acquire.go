@@ -97,7 +97,7 @@ func (p *Pool) patience(tried []int32) time.Duration {
 		return 0
 	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
 		return p.options.MaxWait
-	case p.mu.ladder.Held() == 0, p.mu.rover.Filling(&p.mu.ladder), retry && p.mu.ladder.AskedOther(tried):
+	case p.mu.ladder.Held() == 0, p.mu.seeker.Filling(&p.mu.ladder), retry && p.mu.ladder.AskedOther(tried):
 		return max(p.options.RetryWait, fillWait)
 	case retry:
 		return p.options.RetryWait

@@ -20,7 +20,7 @@ func (p *Pool) serverSays(t *transport, what wire.Type, reason string) {
 	default:
 		p.setDraining(t, false)
 	}
-	p.mu.rover.Hurry(p.now())
+	p.mu.seeker.RequestNow(p.now())
 	p.step()
 	p.serveWaiters()
 }

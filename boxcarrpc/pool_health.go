@@ -45,6 +45,6 @@ func (p *Pool) overdue(t *transport, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.ladder.Learn(p.now(), t.peer.index, core.Failure, &p.mu.rng)
+	p.mu.ladder.RecordOutcome(p.now(), t.peer.index, core.Failure, &p.mu.rng)
 	p.arm()
 }

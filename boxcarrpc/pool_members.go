@@ -49,17 +49,17 @@ func (p *Pool) update(s discovery.Snapshot) {
 	} else {
 		p.adopt(s.Servers, nil)
 	}
-	p.mu.rover.Hurry(p.now())
+	p.mu.seeker.RequestNow(p.now())
 	p.step()
 }
 
 // judge borrows servers if all of the subset are dead, and gives them back. p.mu
 // is held.
 func (p *Pool) judge() {
-	if subset := p.mu.subset; subset != nil && subset.core.Judge(&p.mu.ladder) {
+	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder) {
 		p.adopt(subset.choose())
 		p.options.Logger.Info("the subset has changed its size", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
-		p.mu.rover.Hurry(p.now())
+		p.mu.seeker.RequestNow(p.now())
 	}
 }
 

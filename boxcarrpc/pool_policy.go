@@ -166,7 +166,7 @@ func (c *chooser) act(now int64) {
 			for _, t := range p.mu.peers[a.Server].transports {
 				p.retireLanes(t)
 			}
-			p.mu.rover.Hurry(now)
+			p.mu.seeker.RequestNow(now)
 			p.arm()
 		case policy.Probe:
 			c.probe(now, a)

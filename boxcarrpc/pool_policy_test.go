@@ -157,7 +157,7 @@ func TestAPoolHeedsTheLoad(t *testing.T) {
 		return dst, nil
 	})
 	defer g.release()
-	p := newPool(t, &PoolOptions{Size: 16, HeedLoad: true}, addresses...)
+	p := newPool(t, &PoolOptions{Size: 16, PreferIdle: true}, addresses...)
 	full(t, p)
 	call := func() (server int) {
 		var before [4]int64

@@ -26,7 +26,7 @@ func (p *Pool) step() {
 	p.trim()
 	p.judge()
 	for {
-		index, below, ok := p.mu.rover.Turn(p.now(), &p.mu.ladder, &p.mu.rng)
+		index, below, ok := p.mu.seeker.NextRequest(p.now(), &p.mu.ladder, &p.mu.rng)
 		if !ok {
 			break
 		}
@@ -45,7 +45,7 @@ func (p *Pool) arm() {
 	if p.mu.closed {
 		return
 	}
-	wake := p.mu.rover.Wake(&p.mu.ladder)
+	wake := p.mu.seeker.Wake(&p.mu.ladder)
 	if p.mu.chooser != nil {
 		wake = min(wake, p.mu.chooser.wakeAt())
 	}
@@ -96,12 +96,12 @@ func (p *Pool) connect(peer *poolPeer) {
 			close(p.misfit)
 		}
 		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
-		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
 		p.step()
 		return
 	}
 	t.idleSince = now
-	t.silence = core.NewSilence(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
+	t.liveness = core.NewLiveness(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
 	peer.transports = append(peer.transports, t)
 	p.mu.open = append(p.mu.open, t)
 	close(p.mu.linked)
@@ -111,7 +111,7 @@ func (p *Pool) connect(peer *poolPeer) {
 		t.lease(below)
 		p.attend()
 	} else {
-		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Declined, &p.mu.rng)
+		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Declined, &p.mu.rng)
 		p.step()
 	}
 	p.tasks.Go(t.run)
@@ -132,12 +132,12 @@ func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
 		t.leased--
 		p.emptied(t)
 	case p.take(now, lane, slot):
-		answer = core.Gained
+		answer = core.Granted
 	default:
 		t.unlease(lane)
 		p.emptied(t)
 	}
-	p.mu.rover.Done(now, &p.mu.ladder, peer, answer, &p.mu.rng)
+	p.mu.seeker.Done(now, &p.mu.ladder, peer, answer, &p.mu.rng)
 	p.step()
 	p.serveWaiters()
 }
@@ -210,10 +210,10 @@ func (p *Pool) lose(t *transport, cause error) {
 	}
 	if t.asking {
 		t.asking = false
-		p.mu.rover.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
 	}
 	if !p.mu.ladder.Full() {
-		p.mu.rover.Hurry(now)
+		p.mu.seeker.RequestNow(now)
 	}
 	p.step()
 	p.serveWaiters()

@@ -90,15 +90,15 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 		return false
 	}
 	verdict := p.listen(t, now)
-	if t.silence.Waiting() {
+	if t.liveness.Waiting() {
 		p.resting.Store(false)
 	}
 	switch verdict {
-	case core.Ask, core.Suspect:
+	case core.Ping, core.Suspect:
 		t.out.ping(wire.TypePing, uint64(now))
 		t.out.flushSoon()
 		p.setSuspect(t, verdict == core.Suspect)
-	case core.Well:
+	case core.Recovered:
 		p.setSuspect(t, false)
 	case core.Dead:
 		return true
@@ -108,24 +108,24 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 
 // listen asks the core what a transport's silence means. p.mu is held.
 func (p *Pool) listen(t *transport, now int64) core.Verdict {
-	line := core.Line{
+	traffic := core.Traffic{
 		Received: t.turn.in.received.Load(),
-		Said:     t.said.Load(),
-		Owes:     int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
+		Sent:     t.said.Load(),
+		Pending:  int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
 	}
-	if line.Owes {
+	if traffic.Pending {
 		t.mu.Lock()
-		line.P99 = t.mu.times.P99(now)
+		traffic.P99 = t.mu.times.P99(now)
 		t.mu.Unlock()
 	}
-	return t.silence.Step(now, line)
+	return t.liveness.Step(now, traffic)
 }
 
 // heard takes an answer to a ping: a suspect is not one any more.
 func (p *Pool) heard(t *transport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t.suspect && p.listen(t, p.now()) == core.Well {
+	if t.suspect && p.listen(t, p.now()) == core.Recovered {
 		p.setSuspect(t, false)
 	}
 }

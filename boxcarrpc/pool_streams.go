@@ -132,5 +132,5 @@ func (p *Pool) streamTaught(t *transport, outcome core.Outcome) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.ladder.Learn(p.now(), t.peer.index, outcome, &p.mu.rng)
+	p.mu.ladder.RecordOutcome(p.now(), t.peer.index, outcome, &p.mu.rng)
 }

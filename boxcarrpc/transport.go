@@ -31,7 +31,7 @@ type transport struct {
 	leased    int   // lanes that are leased or being asked for
 	streams   int   // open, or not yet ended by the server
 	streamed  int64 // when the last was opened
-	silence   core.Silence
+	liveness  core.Liveness
 	idleSince int64 // when the last lane went; meaningless while there are any
 	leaving   bool  // no more lanes; it ends with its last one
 	draining  bool  // the server gives out no slots, and will say when it does again

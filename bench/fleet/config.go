@@ -92,7 +92,7 @@ func (c *config) resolve() error {
 	if c.policy == "viamedia" {
 		c.options.Size = 1 << 20 // its connections are for one request each
 	}
-	c.options.HeedLoad = c.policy == slotsLoad
+	c.options.PreferIdle = c.policy == slotsLoad
 	if _, err := c.makePolicy(); err != nil {
 		errs = append(errs, err)
 	}

@@ -143,7 +143,7 @@ func newRig(s *simulation) (*rig, error) {
 		r.servers, addresses = append(r.servers, server), append(addresses, server.address)
 	}
 	options := boxcarrpc.PoolOptions{
-		Size: truthSlots, HeedLoad: s.c.policy == slotsLoad,
+		Size: truthSlots, PreferIdle: s.c.policy == slotsLoad,
 		SilenceTimeout: 10 * time.Second, // a hundred tasks share this machine
 	}
 	makePolicy, err := s.c.makePolicy()

@@ -32,7 +32,7 @@ const (
 type arena struct {
 	boards  []Board
 	ladders []Ladder
-	rovers  []Rover
+	seekers []LeaseSeeker
 	clock   []int64
 	rng     rand.PCG
 	bytes   uint64
@@ -45,7 +45,7 @@ func newArena(ladders, boards int) *arena {
 	a := &arena{
 		boards:  make([]Board, boards),
 		ladders: make([]Ladder, ladders),
-		rovers:  make([]Rover, ladders),
+		seekers: make([]LeaseSeeker, ladders),
 		clock:   make([]int64, ladders),
 	}
 	a.rng.Seed(1, 2)
@@ -73,13 +73,13 @@ func (a *arena) board(ladder int, peer int32) *Board {
 
 func (a *arena) step(i int) {
 	i %= len(a.ladders)
-	l, r, rng := &a.ladders[i], &a.rovers[i], &a.rng
+	l, r, rng := &a.ladders[i], &a.seekers[i], &a.rng
 	if entry, ok := l.Acquire(a.clock[i], rng); ok {
 		l.Release(a.clock[i], entry, Success, rng)
 	}
 	a.clock[i] = max(a.clock[i], r.Wake(l))
 	now := a.clock[i]
-	peer, below, ok := r.Turn(now, l, rng)
+	peer, below, ok := r.NextRequest(now, l, rng)
 	if !ok {
 		return
 	}
@@ -94,7 +94,7 @@ func (a *arena) step(i int) {
 			a.board(i, oldPeer).Release(old)
 			fallthrough
 		default:
-			answer = Gained
+			answer = Granted
 		}
 	}
 	r.Done(now, l, peer, answer, rng)
@@ -117,7 +117,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				l.Join(0, peer, rng)
 			}
 			for i := range int32(size) {
-				l.Learn(0, i%16, Success, rng)
+				l.RecordOutcome(0, i%16, Success, rng)
 				l.Grant(i%16, i/16)
 			}
 			b.ReportAllocs()

@@ -2,9 +2,9 @@
 //
 // It holds the rules of Boxcar as state machines: the [Board] of a server, that
 // hands out slot numbers, the [Ladder] of a client, that knows which of its
-// slots is used next, the [Rover], that says which server to ask for a better
+// slots is used next, the [LeaseSeeker], that says which server to ask for a better
 // slot and when, [Subset], that says which servers of many a client uses at all,
-// [Silence], that says when a quiet connection is a dead one, and [Rate] and
+// [Liveness], that says when a quiet connection is a dead one, and [Rate] and
 // [Buckets], that say whether a server takes a request.
 // The production client and server are thin shells around them, and a fleet
 // simulator runs the very same types on virtual time.

@@ -20,15 +20,15 @@ func Example() {
 	ladder := core.NewLadder(2, make([]core.Slot, 3), make([]core.Peer, len(servers)))
 	ladder.Join(0, 0, rng)
 	ladder.Join(0, 1, rng)
-	var rover core.Rover
-	for now := int64(0); now < 1e9; now = rover.Wake(&ladder) {
-		peer, below, ok := rover.Turn(now, &ladder, rng)
+	var seeker core.LeaseSeeker
+	for now := int64(0); now < 1e9; now = seeker.Wake(&ladder) {
+		peer, below, ok := seeker.NextRequest(now, &ladder, rng)
 		if !ok {
 			continue
 		}
 		number, ok := servers[peer].Lease(below)
 		if !ok {
-			rover.Done(now, &ladder, peer, core.Declined, rng)
+			seeker.Done(now, &ladder, peer, core.Declined, rng)
 			continue
 		}
 		_, victim, gone, _ := ladder.Grant(peer, number)
@@ -36,7 +36,7 @@ func Example() {
 			number, peer, _, _, _ := ladder.Slot(victim)
 			servers[peer].Release(number)
 		}
-		rover.Done(now, &ladder, peer, core.Gained, rng)
+		seeker.Done(now, &ladder, peer, core.Granted, rng)
 	}
 
 	for ladder.Busy() < 2 {

@@ -56,7 +56,7 @@ func figure4(t *testing.T) (f *fleet, one, two, three *client) {
 func (f *fleet) trust() {
 	for _, c := range f.all {
 		for i := range c.ladder.extent {
-			c.ladder.Learn(f.now, i, Success, c.rng)
+			c.ladder.RecordOutcome(f.now, i, Success, c.rng)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type fleet struct {
 type client struct {
 	id     int
 	ladder Ladder
-	rover  Rover
+	seeker LeaseSeeker
 	rng    *rand.PCG
 	swaps  int
 }
@@ -65,20 +65,20 @@ func (f *fleet) addClient(size int, rng *rand.PCG) *client {
 
 // turn lets a client ask one question, at the next moment it wants to.
 func (f *fleet) turn(c *client) {
-	f.now = max(f.now, c.rover.Wake(&c.ladder))
-	peer, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+	f.now = max(f.now, c.seeker.Wake(&c.ladder))
+	peer, below, ok := c.seeker.NextRequest(f.now, &c.ladder, c.rng)
 	if !ok {
 		return
 	}
 	if f.down[peer] {
 		c.ladder.Quarantine(f.now, peer, c.rng)
-		c.rover.Done(f.now, &c.ladder, peer, Failed, c.rng)
+		c.seeker.Done(f.now, &c.ladder, peer, Failed, c.rng)
 		return
 	}
 	number, ok := f.boards[peer].Lease(below)
 	if !ok {
 		require.GreaterOrEqual(f.t, number, below)
-		c.rover.Done(f.now, &c.ladder, peer, Declined, c.rng)
+		c.seeker.Done(f.now, &c.ladder, peer, Declined, c.rng)
 		return
 	}
 	_, held := f.owner[peer][number]
@@ -98,7 +98,7 @@ func (f *fleet) turn(c *client) {
 			c.swaps++
 		}
 	}
-	c.rover.Done(f.now, &c.ladder, peer, Gained, c.rng)
+	c.seeker.Done(f.now, &c.ladder, peer, Granted, c.rng)
 }
 
 func (f *fleet) giveBack(peer, number int32) {
@@ -148,7 +148,7 @@ func (f *fleet) crash(server int32) {
 			}
 		}
 		c.ladder.Quarantine(f.now, server, c.rng)
-		c.rover.Hurry(f.now)
+		c.seeker.RequestNow(f.now)
 	}
 }
 
@@ -237,7 +237,7 @@ func (l *Ladder) check(t testing.TB) {
 		case slotFree:
 			free++
 			require.Equal(t, int32(i), l.slots[s.at].heap)
-			if rank := l.rankOf(&l.peers[s.peer]); s.rank > rankQuiet || rank != rankHealthy {
+			if rank := l.rankOf(&l.peers[s.peer]); s.rank > rankIdle || rank != rankHealthy {
 				require.Equal(t, rank, s.rank)
 			}
 			if s.at > 0 {

@@ -105,7 +105,7 @@ func (l *Ladder) CheckHealth(every int64) { l.checks, l.checkEvery, l.checkAt = 
 // Check takes a free slot of a server whose check is due. The caller sends a
 // request that only an unwell server fails, releases the slot with its outcome, and
 // calls Checked, always. It calls Check until there is none, and again when it calls
-// Rover.Turn.
+// LeaseSeeker.NextRequest.
 func (l *Ladder) Check(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	if !l.checks || now < l.checkAt {
 		return none, false

@@ -15,14 +15,14 @@ func newPeers(n int, rng *rand.PCG) *Ladder {
 	for i := range int32(n) {
 		l.Join(0, i, rng)
 		l.Grant(i, 0)
-		l.Learn(0, i, Success, rng)
+		l.RecordOutcome(0, i, Success, rng)
 	}
 	return &l
 }
 
 func (l *Ladder) fails(now int64, peer int32, times int, rng *rand.PCG) {
 	for range times {
-		l.Learn(now, peer, Failure, rng)
+		l.RecordOutcome(now, peer, Failure, rng)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestAServerThatFailsNowAndThenIsNotEjected(t *testing.T) {
 	for range 1000 {
 		l.fails(1e9, 3, 2, rng)
 		for range 4 {
-			l.Learn(1e9, 3, Success, rng)
+			l.RecordOutcome(1e9, 3, Success, rng)
 		}
 		require.False(t, l.Peer(3).Ejected)
 	}
@@ -107,7 +107,7 @@ func TestAnEjectedServerProvesItself(t *testing.T) {
 	now = l.peers[3].ejection.until
 	l.Advance(now, rng)
 	for range 200 { // well again, for long
-		l.Learn(now, 3, Success, rng)
+		l.RecordOutcome(now, 3, Success, rng)
 	}
 	require.True(t, l.Peer(3).Trusted)
 	require.Zero(t, l.faults)
@@ -149,7 +149,7 @@ func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
 	}
 	require.Equal(t, int32(1), check(now))
 	require.Equal(t, none, check(now), "not again at once")
-	l.Learn(now, 1, Success, rng)
+	l.RecordOutcome(now, 1, Success, rng)
 	require.True(t, l.Peer(1).Trusted)
 	require.Equal(t, none, check(now+3600e9), "trusted ones are not")
 

@@ -10,8 +10,8 @@ func (l *Ladder) before(a, b int32) bool {
 	if s.rank != t.rank {
 		return s.rank < t.rank
 	}
-	if s.rank == rankQuiet {
-		return s.quieter(t)
+	if s.rank == rankIdle {
+		return s.lessLoaded(t)
 	}
 	if s.level != t.level {
 		return s.level < t.level
@@ -76,7 +76,7 @@ func (l *Ladder) down(place int32) {
 // The ranks, best first.
 const (
 	rankFirst uint8 = iota // of a slot: beside those of servers that leave, whose place it is to take
-	rankQuiet              // of a slot: its server had little to do just now
+	rankIdle               // of a slot: its server had little to do just now
 	rankHealthy
 	rankOnTrial   // another request is finding out
 	rankUnchecked // not trusted, and to be checked

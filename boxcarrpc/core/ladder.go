@@ -21,13 +21,13 @@ const (
 // A Slot is an entry of a ladder. Callers only make slices of it.
 type Slot struct {
 	order    uint64 // of two free slots the one with less has been idle longer
-	quietAt  int64  // of rank rankQuiet: when its server said so
+	loadAt   int64  // of rank rankIdle: when its server said so
 	number   int32
 	level    int32 // the number, divided by the server's weight
 	peer     int32
 	at       int32 // a free slot's place in the heap; an unused one's successor
 	heap     int32 // not this slot's: the entry at this place of the heap
-	load     int32 // of rank rankQuiet: what its server said
+	load     int32 // of rank rankIdle: what its server said
 	state    slotState
 	rank     uint8
 	retiring bool // busy, and leaves the ladder when it is released
@@ -119,7 +119,7 @@ func (l *Ladder) Acquire(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	if l.free == 0 {
 		return none, false
 	}
-	for l.slots[l.slots[0].heap].rank == rankQuiet && l.outdated(now) {
+	for l.slots[l.slots[0].heap].rank == rankIdle && l.expireLoad(now) {
 	}
 	entry = l.slots[0].heap
 	l.take(entry)
@@ -209,12 +209,12 @@ func (l *Ladder) Release(now int64, entry int32, outcome Outcome, rng *rand.PCG)
 		s.order = l.order
 		l.insert(entry)
 	}
-	l.Learn(now, s.peer, outcome, rng)
+	l.RecordOutcome(now, s.peer, outcome, rng)
 	return gone
 }
 
-// Learn draws the conclusions of a request about its server.
-func (l *Ladder) Learn(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
+// RecordOutcome draws the conclusions of a request about its server.
+func (l *Ladder) RecordOutcome(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
 	p := &l.peers[peer]
 	switch outcome {
 	case Success:

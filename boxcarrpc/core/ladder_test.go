@@ -159,7 +159,7 @@ func TestAnUntrustedServerHasOneRequestAtATimeIfThereAreOthers(t *testing.T) {
 		f.give(c, s*10, s)
 		f.give(c, s*10+1, s)
 	}
-	l.Learn(0, 1, Success, rng)
+	l.RecordOutcome(0, 1, Success, rng)
 	first, _ := l.Acquire(f.now, rng)
 	require.Equal(t, int32(0), l.slots[first].number)
 	second, _ := l.Acquire(f.now, rng)

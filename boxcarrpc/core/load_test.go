@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,216 +8,146 @@ import (
 	"docstore/internal/testseed"
 )
 
-// A work is clients of a fleet that keep a number of requests under way each, on
-// virtual time: whenever one ends the next begins.
-type work struct {
-	f     *fleet
-	rng   *rand.Rand
-	mean  []float64 // of each server: time to an answer, in nanoseconds; 0 for never
-	begun []int     // of each server: requests
-	fails []bool    // of each server: whether its answers are failures
-	busy  map[*client]map[int32]int64
+// use makes one request, whose answer tells of a load, and returns its server.
+func (c *client) use(t *testing.T, f *fleet, load int32) int32 {
+	entry, ok := c.ladder.Acquire(f.now, c.rng)
+	require.True(t, ok)
+	_, peer, _, _, _ := c.ladder.Slot(entry)
+	f.answer(c, entry)
+	c.ladder.ReportLoad(f.now, entry, load)
+	c.ladder.check(t)
+	return peer
 }
 
-const millisecond = 1e6
-
-func newWork(f *fleet, rng *rand.PCG) *work {
-	w := &work{f: f, rng: rand.New(rng), busy: map[*client]map[int32]int64{}}
-	w.mean = make([]float64, len(f.boards))
-	w.begun = make([]int, len(f.boards))
-	w.fails = make([]bool, len(f.boards))
-	for s := range w.mean {
-		w.mean[s] = millisecond
+func TestAServerThatWasQuietIsUsedFirst(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	first := c.use(t, f, 0)
+	for range 20 {
+		f.now += idleFor
+		require.Equal(t, first, c.use(t, f, 0), "nobody else uses it")
 	}
-	for _, c := range f.all {
-		w.busy[c] = map[int32]int64{}
-	}
-	return w
+	// Others use it too: it has its turn like any other.
+	f.now++
+	require.Equal(t, first, c.use(t, f, 3))
+	second := c.use(t, f, 3)
+	require.NotEqual(t, first, second)
+	f.now++
+	third := c.use(t, f, 0)
+	require.NotContains(t, []int32{first, second}, third)
+	f.now++
+	require.Equal(t, third, c.use(t, f, 0))
+	// Of several the one that was heard of last.
+	entry, _ := c.ladder.Acquire(f.now, c.rng)
+	f.now++
+	fourth := c.use(t, f, 0)
+	f.answer(c, entry)
+	f.now++
+	c.ladder.ReportLoad(f.now, entry, 0)
+	require.Equal(t, third, c.use(t, f, 3))
+	require.Equal(t, fourth, c.use(t, f, 3))
 }
 
-// begin has one more request under way.
-func (w *work) begin(c *client) {
-	entry, ok := c.ladder.Acquire(w.f.now, c.rng)
-	require.True(w.f.t, ok)
-	peer := c.ladder.slots[entry].peer
-	w.begun[peer]++
-	w.busy[c][entry] = never
-	if mean := w.mean[peer]; mean > 0 {
-		w.busy[c][entry] = w.f.now + int64(w.rng.ExpFloat64()*mean)
+func TestWhatAServerSaidIsForgotten(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	var order []int32
+	for range 5 {
+		order = append(order, c.use(t, f, 0))
+		f.now += idleFor + 1
 	}
+	require.ElementsMatch(t, []int32{0, 1, 2, 3, 4}, order, "a client with few requests uses all in turn")
+	require.Equal(t, order[0], c.use(t, f, 0))
 }
 
-// run lets a client end and begin so many requests.
-func (w *work) run(c *client, requests int) {
-	for range requests {
-		first := none
-		for entry, end := range w.busy[c] {
-			if first == none || end < w.busy[c][first] || end == w.busy[c][first] && entry < first {
-				first = entry
-			}
-		}
-		require.Less(w.f.t, w.busy[c][first], int64(never), "all requests are lost")
-		w.f.now = max(w.f.now, w.busy[c][first])
-		delete(w.busy[c], first)
-		outcome := Success
-		if w.fails[c.ladder.slots[first].peer] {
-			outcome = Failure
-		}
-		w.f.release(c, first, outcome)
-		w.begin(c)
+func TestLessThanTheUsualLoadIsQuiet(t *testing.T) {
+	f, c := filled(t, 5, 5)
+	for range 1000 {
+		f.now++
+		c.use(t, f, 10)
 	}
+	busy := c.use(t, f, 11)
+	require.NotEqual(t, busy, c.use(t, f, 10))
+	quiet := c.use(t, f, 6)
+	f.now++
+	require.Equal(t, quiet, c.use(t, f, 6))
+	// The least load first.
+	entry, _ := c.ladder.Acquire(f.now, c.rng)
+	lessLoaded := c.use(t, f, 2)
+	f.now++
+	f.answer(c, entry)
+	c.ladder.ReportLoad(f.now, entry, 3)
+	require.Equal(t, lessLoaded, c.use(t, f, 2))
 }
 
-// share is what a server had of the requests that the others had on average.
-func (w *work) share(server int) float64 {
-	others := 0
-	for s, n := range w.begun {
-		if s != server {
-			others += n
-		}
-	}
-	return float64(w.begun[server]) * float64(len(w.begun)-1) / float64(others)
+// A server that is quiet because it fails, or is silent, ranks where it did.
+func TestQuietIsNotHealthy(t *testing.T) {
+	f, c := filled(t, 3, 3)
+	quiet := c.use(t, f, 0)
+	c.ladder.SetSuspect(quiet, true)
+	require.NotEqual(t, quiet, c.use(t, f, 9))
+	entry, ok := c.ladder.AcquireOf(f.now, quiet, c.rng)
+	require.True(t, ok)
+	c.ladder.Release(f.now, entry, Neutral, c.rng)
+	c.ladder.ReportLoad(f.now, entry, 0)
+	c.ladder.check(t)
+	require.NotEqual(t, quiet, c.use(t, f, 9))
 }
 
-// A server at half speed, one of ten, of ten clients with twenty slots each. The table
-// of doc.go is from here, with 200 fleets.
-func TestTheShareOfAServerAtHalfSpeed(t *testing.T) {
+// Two busy clients and two that rest share ten servers. Those that rest hold half of
+// the lowest slots, so that the others meet on servers, while some have nothing to do;
+// with the load that servers tell each keeps to servers of its own.
+func TestClientsGetOutOfEachOthersWay(t *testing.T) {
 	rng := testseed.PCG(t)
-	const size, fleets = 20, 10
-	for _, x := range []struct {
-		concurrent int
-		low, high  float64
-	}{
-		{1, 0.4, 1.8}, {2, 0.4, 1.2}, {5, 0.45, 0.75}, {10, 0.45, 0.62}, {15, 0.45, 0.62}, {20, 0.45, 0.62},
-	} {
-		share := 0.0
-		for range fleets {
-			f := newFleet(t, 10, 10, size, rng)
-			f.trust()
-			f.settle(rng)
-			w := newWork(f, rng)
-			w.mean[3] *= 2
-			for _, c := range f.all {
-				for range x.concurrent {
-					w.begin(c)
+	met := func(heed bool) (share float64) {
+		f := newFleet(t, 10, 4, 10, rng)
+		f.trust()
+		f.settle(rng)
+		busy := make([]int32, len(f.boards))
+		type request struct {
+			c     *client
+			entry int32
+			end   int64
+		}
+		var under []request
+		requests, meetings := 0, 0
+		for range 4000 {
+			for _, c := range f.all[:2] {
+				for c.ladder.Busy() < 3 {
+					entry, ok := c.ladder.Acquire(f.now, c.rng)
+					require.True(t, ok)
+					peer := c.ladder.slots[entry].peer
+					requests++
+					if busy[peer] > 0 {
+						meetings++
+					}
+					busy[peer]++
+					under = append(under, request{c, entry, f.now + 1e6 + int64(uniform(rng, 8e6))})
 				}
-				w.run(c, 100)
 			}
-			clear(w.begun)
-			for _, c := range f.all {
-				w.run(c, 500)
+			first := 0
+			for i := range under {
+				if under[i].end < under[first].end {
+					first = i
+				}
 			}
-			share += w.share(3) / fleets
-		}
-		t.Logf("%2d of %d slots busy: %.2f", x.concurrent, size, share)
-		require.True(t, share >= x.low && share <= x.high, "%d of %d slots busy: %.3f", x.concurrent, size, share)
-	}
-}
-
-// A server stops without a word. No client loses more requests to it than it has
-// slots there, none begins there while it is suspect, since others are free, and
-// when it is given up the pools fill with slots of the others.
-func TestAStoppedServer(t *testing.T) {
-	rng := testseed.PCG(t)
-	const size, concurrent, stopped = 20, 6, int32(3)
-	f := newFleet(t, 10, 10, size, rng)
-	f.trust()
-	f.settle(rng)
-	w := newWork(f, rng)
-	for _, c := range f.all {
-		for range concurrent {
-			w.begin(c)
-		}
-		w.run(c, 500)
-	}
-	lost, met := 0, 0
-	for _, c := range f.all {
-		w.mean[stopped] = 0
-		before := w.begun[stopped]
-		for range 1000 {
-			if w.begun[stopped] == before {
-				w.run(c, 1)
+			r := under[first]
+			under = append(under[:first], under[first+1:]...)
+			f.now = r.end
+			peer := r.c.ladder.slots[r.entry].peer
+			busy[peer]--
+			f.answer(r.c, r.entry)
+			if heed {
+				r.c.ladder.ReportLoad(f.now, r.entry, busy[peer])
 			}
 		}
-		if w.begun[stopped] == before {
-			w.mean[stopped] = millisecond
-			continue // it holds none of its low slots
-		}
-		met++
-		silence := NewSilence(f.now, 1e9, 60e9)
-		listen := func(want Verdict) {
-			line := Line{Owes: true, P99: 5 * millisecond}
-			for got := Fine; got != want; got = silence.Step(f.now, line) {
-				require.Equal(t, Fine, got)
-				w.run(c, 1)
-			}
-		}
-		listen(Suspect)
-		c.ladder.SetSuspect(stopped, true)
-		held := int(c.ladder.peers[stopped].held)
-		require.LessOrEqual(t, w.begun[stopped]-before, held)
-		before = w.begun[stopped]
-		for range concurrent { // the load grows: higher slots are used
-			w.begin(c)
-		}
-		listen(Dead)
-		require.Equal(t, before, w.begun[stopped], "suspect, and asked in vain")
-		lost += w.lost(c)
-		w.mean[stopped] = millisecond // for the next client
+		return float64(meetings) / float64(requests)
 	}
-	require.NotZero(t, met)
-	require.LessOrEqual(t, lost, f.boards[stopped].Taken())
-	f.crash(stopped)
-	f.settle(rng)
-	f.check()
-	for _, c := range f.all {
-		require.True(t, c.ladder.Full())
-		require.Zero(t, c.ladder.peers[stopped].held)
+	const fleets = 80
+	alone, told := 0.0, 0.0
+	for range fleets {
+		alone += met(false) / fleets
+		told += met(true) / fleets
 	}
-}
-
-// A slot number measures leases, not load. Cold clients, which came first, hold the
-// low slots of eight servers of ten and hardly use them, so that a hot one gets lower
-// numbers on the other two, and goes there alone while few of its slots are busy. The
-// bound on a server's slots in a ladder bounds what that does: with all slots busy no
-// server has more than twice its share.
-func TestTheHotAndTheColdClient(t *testing.T) {
-	rng := testseed.PCG(t)
-	const servers, cold, size = 10, 8, 20
-	f := newFleet(t, servers, 1, size, rng)
-	f.trust()
-	hot := f.all[0]
-	for s := range cold {
-		for range size {
-			f.boards[s].Lease(NoSlot)
-		}
-	}
-	for range 100 * servers {
-		f.turn(hot)
-	}
-	require.True(t, hot.ladder.Full())
-	w := newWork(f, rng)
-	w.begin(hot)
-	w.run(hot, 1000)
-	require.Equal(t, make([]int, cold), w.begun[:cold], "nothing goes to where the cold ones hold slots")
-
-	for range size - 1 {
-		w.begin(hot)
-	}
-	clear(w.begun)
-	const requests = 20_000
-	w.run(hot, requests)
-	for s, n := range w.begun {
-		require.LessOrEqual(t, float64(n), 2*1.1*requests/servers, "server %d", s)
-	}
-}
-
-// lost counts the requests of a client that never end.
-func (w *work) lost(c *client) (n int) {
-	for _, end := range w.busy[c] {
-		if end == never {
-			n++
-		}
-	}
-	return n
+	t.Logf("%.3f of the requests meet another, %.3f with the load told", alone, told)
+	require.Greater(t, alone, 0.1)
+	require.Less(t, told, 0.9*alone) // it is about 0.6 of it, in single fleets up to as much
 }

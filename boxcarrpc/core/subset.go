@@ -95,9 +95,9 @@ func (s *Subset) choose(dst []int, v View, size int) []int {
 	}
 }
 
-// Judge looks at the servers of a ladder that were chosen and says whether to
+// UpdateBorrowing looks at the servers of a ladder that were chosen and says whether to
 // choose anew: because all are dead, or enough of them are well again.
-func (s *Subset) Judge(l *Ladder) (again bool) {
+func (s *Subset) UpdateBorrowing(l *Ladder) (again bool) {
 	switch {
 	case s.level < maxBorrowed && l.held == 0 && l.hopeless():
 		s.level++

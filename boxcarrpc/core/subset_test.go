@@ -135,7 +135,7 @@ func (c *lender) lease(server, number int) (entry int32, ok bool) {
 
 // succeed has a server answer a request well, and returns how many slots went.
 func (c *lender) succeed(server int) (gone int) {
-	c.ladder.Learn(c.now, int32(server), Success, c.rng)
+	c.ladder.RecordOutcome(c.now, int32(server), Success, c.rng)
 	for {
 		entry, ok := c.ladder.Surplus()
 		if !ok {
@@ -173,29 +173,29 @@ func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
 				_, ok := c.lease(n, 0)
 				require.True(t, ok)
 			}
-			require.False(t, c.subset.Judge(&c.ladder))
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder))
 			for _, n := range own[1:] {
 				c.crash(n)
 			}
-			require.False(t, c.subset.Judge(&c.ladder), "one is left: the others keep their places")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "one is left: the others keep their places")
 			c.crash(own[0])
-			require.True(t, c.subset.Judge(&c.ladder))
+			require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 			still, borrowed := c.adopt()
 			require.Equal(t, own, still)
 			require.Len(t, distinct(append(still, borrowed...)), 8)
 			c.recover()
-			require.False(t, c.subset.Judge(&c.ladder), "those that were borrowed have not failed, nor have the others answered")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "those that were borrowed have not failed, nor have the others answered")
 			for _, n := range borrowed {
 				c.crash(n)
 			}
-			require.True(t, c.subset.Judge(&c.ladder))
+			require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 			still, borrowed = c.adopt()
 			require.Equal(t, own, still)
 			require.Len(t, borrowed, 8)
 			for _, n := range borrowed {
 				c.crash(n)
 			}
-			require.False(t, c.subset.Judge(&c.ladder), "never more")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "never more")
 			require.Equal(t, 12, c.ladder.Members())
 			if name != "roundrobin" && name != "deterministic" {
 				require.Equal(t, algorithm(t, name).Subset(nil, 5, 0, 100, 12), append(still, borrowed...))
@@ -210,7 +210,7 @@ func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
 	for _, n := range own {
 		c.crash(n)
 	}
-	require.True(t, c.subset.Judge(&c.ladder))
+	require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 	_, borrowed := c.adopt()
 	for _, n := range borrowed { // a flat ladder, and all of it well
 		_, ok := c.lease(n, 0)
@@ -222,7 +222,7 @@ func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
 
 	c.recover()
 	for i, n := range own[:2] {
-		require.False(t, c.subset.Judge(&c.ladder))
+		require.False(t, c.subset.UpdateBorrowing(&c.ladder))
 		below, ok := c.ladder.Bid(int32(n))
 		require.True(t, ok)
 		require.Equal(t, NoSlot, below, "any slot of its own is better than a borrowed one")
@@ -232,7 +232,7 @@ func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
 		require.Equal(t, 1, c.succeed(n))
 		require.Equal(t, i+1, c.holds(own[0])+c.holds(own[1]))
 	}
-	require.True(t, c.subset.Judge(&c.ladder))
+	require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 	_, borrowed = c.adopt()
 	require.Empty(t, borrowed)
 	require.False(t, c.subset.Borrowed())
@@ -363,34 +363,34 @@ func TestAWelcomeWaitsForRoom(t *testing.T) {
 	c := newLender(t, "roundrobin", 40, 10, 10)
 	c.ladder = NewLadder(10, make([]Slot, 13), make([]Peer, 40))
 	_, replaced := c.replaceAll()
-	var rover Rover
+	var seeker LeaseSeeker
 	c.now += 2 * welcomeWithin
 	asked := map[int]bool{}
 	ask := func() (room bool) {
-		peer, _, ok := rover.Turn(c.now, &c.ladder, c.rng)
+		peer, _, ok := seeker.NextRequest(c.now, &c.ladder, c.rng)
 		if !ok {
 			return false
 		}
 		asked[int(peer)] = true
 		answer := Declined
 		if _, ok = c.lease(int(peer), 30); ok {
-			answer = Gained
+			answer = Granted
 		}
-		rover.Done(c.now, &c.ladder, peer, answer, c.rng)
+		seeker.Done(c.now, &c.ladder, peer, answer, c.rng)
 		return ok
 	}
 	for ask() {
 	}
 	require.False(t, c.ladder.hasRoom())
 	require.Len(t, asked, 3)
-	require.Greater(t, rover.Wake(&c.ladder), c.now, "nothing is to be done before there is room")
+	require.Greater(t, seeker.Wake(&c.ladder), c.now, "nothing is to be done before there is room")
 	for len(asked) < len(replaced) && c.now < 5e9 {
 		for _, n := range replaced {
 			if asked[n] {
 				c.succeed(n)
 			}
 		}
-		c.now = max(c.now, rover.Wake(&c.ladder))
+		c.now = max(c.now, seeker.Wake(&c.ladder))
 		ask()
 	}
 	require.Len(t, asked, len(replaced))

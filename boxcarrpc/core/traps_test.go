@@ -97,7 +97,7 @@ func TestTrapANewBlackHoleGetsLittle(t *testing.T) {
 func (f *fleet) until(end int64) {
 	for {
 		first := slices.MinFunc(f.all, func(a, b *client) int {
-			switch x, y := a.rover.Wake(&a.ladder), b.rover.Wake(&b.ladder); {
+			switch x, y := a.seeker.Wake(&a.ladder), b.seeker.Wake(&b.ladder); {
 			case x < y:
 				return -1
 			case x > y:
@@ -105,7 +105,7 @@ func (f *fleet) until(end int64) {
 			}
 			return 0
 		})
-		if first.rover.Wake(&first.ladder) > end {
+		if first.seeker.Wake(&first.ladder) > end {
 			f.now = end
 			return
 		}
@@ -167,7 +167,7 @@ func (f *fleet) mostLeasesAtOnce(server int32) (most int, leased []int) {
 		leased = append(leased, f.boards[server].Taken()-before)
 		for _, c := range f.all {
 			if c.ladder.Peer(server).Held > 0 { // a request has found that it is well
-				c.ladder.Learn(f.now, server, Success, c.rng)
+				c.ladder.RecordOutcome(f.now, server, Success, c.rng)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestSlotsAreUsedByLevel(t *testing.T) {
 	l.SetWeight(1, 2)
 	for peer := range int32(2) {
 		l.Join(0, peer, rng)
-		l.Learn(0, peer, Success, rng)
+		l.RecordOutcome(0, peer, Success, rng)
 	}
 	for _, s := range [][2]int32{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}, {1, 3}} {
 		_, _, _, ok := l.Grant(s[0], s[1])

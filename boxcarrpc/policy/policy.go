@@ -140,10 +140,10 @@ type Options struct {
 	// Servers is how many servers there may be at first, to allocate at once. A
 	// set that grows beyond it costs another allocation. The default is 16.
 	Servers int
-	// HeedLoad has slots use servers first that had little to do when they
-	// answered, as boxcarrpc's PoolOptions.HeedLoad does. The default is the
+	// PreferIdle has slots use servers first that had little to do when they
+	// answered, as boxcarrpc's PoolOptions.PreferIdle does. The default is the
 	// article's order: by slot numbers alone.
-	HeedLoad bool
+	PreferIdle bool
 	// Weight tells the capacity of a server relative to the smallest, at least 1
 	// and at most core.MaxWeight, when it joins: slots count as so much lower. Nil
 	// means that all are alike. The other policies do not ask.

@@ -17,7 +17,7 @@ import (
 // [Pool]: https://pkg.go.dev/docstore/boxcarrpc#Pool
 type Slots struct {
 	ladder  core.Ladder
-	rover   core.Rover
+	seeker  core.LeaseSeeker
 	servers []int32  // by the ladder's index, -1 where there is none
 	vacant  []int32  // indexes
 	left    []leaver // servers that left the set and may have slots
@@ -25,8 +25,8 @@ type Slots struct {
 	returns []Action
 	tried   []int32
 
-	heedLoad bool
-	weight   func(server int32) float64
+	preferIdle bool
+	weight     func(server int32) float64
 }
 
 // A leaver is a server that left the set.
@@ -46,7 +46,7 @@ func newSlots(o *Options) *Slots {
 		servers: make([]int32, 0, o.Servers),
 		uses:    make([]uint32, entries),
 
-		heedLoad: o.HeedLoad, weight: o.Weight,
+		preferIdle: o.PreferIdle, weight: o.Weight,
 	}
 }
 
@@ -75,7 +75,7 @@ func (p *Slots) Leave(now int64, server int32, _ *rand.PCG) {
 	if peer := p.find(server, -1); peer >= 0 && p.ladder.Peer(peer).Member {
 		p.ladder.Leave(peer)
 		p.left = append(p.left, leaver{peer, now + leaveAfter})
-		p.rover.Hurry(now)
+		p.seeker.RequestNow(now)
 	}
 }
 
@@ -124,19 +124,19 @@ func (p *Slots) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	}
 	if r.Outcome == Broken {
 		p.lose(c.Entry)
-		p.rover.Hurry(now)
+		p.seeker.RequestNow(now)
 		return
 	}
 	number, peer, _, _, _ := p.ladder.Slot(c.Entry)
 	switch {
 	case p.ladder.Release(now, c.Entry, outcomes[r.Outcome], rng):
 		p.giveBack(c.Entry, peer, number)
-	case p.heedLoad && r.Outcome == Success:
-		p.ladder.Quiet(now, c.Entry, r.Report.InFlight)
+	case p.preferIdle && r.Outcome == Success:
+		p.ladder.ReportLoad(now, c.Entry, r.Report.InFlight)
 	}
 	p.trim()
 	if r.Report.Lowest != core.NoSlot {
-		p.rover.Hint(now, &p.ladder, peer, r.Report.Lowest, rng)
+		p.seeker.Hint(now, &p.ladder, peer, r.Report.Lowest, rng)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *Slots) Next(now int64, rng *rand.PCG) (Action, bool) {
 		p.returns = p.returns[:n-1]
 		return a, true
 	}
-	peer, below, ok := p.rover.Turn(now, &p.ladder, rng)
+	peer, below, ok := p.seeker.NextRequest(now, &p.ladder, rng)
 	if !ok {
 		return Action{}, false
 	}
@@ -211,7 +211,7 @@ func (p *Slots) each(peer int32, fn func(entry, number int32)) {
 
 // Wake implements Policy.
 func (p *Slots) Wake() int64 {
-	wake := p.rover.Wake(&p.ladder)
+	wake := p.seeker.Wake(&p.ladder)
 	if len(p.left) > 0 {
 		wake = min(wake, p.left[0].at)
 	}
@@ -226,16 +226,16 @@ func (p *Slots) Learn(now int64, n News, rng *rand.PCG) {
 	}
 	switch n.Kind {
 	case Connected:
-		p.rover.Done(now, &p.ladder, peer, p.grant(peer, n.Slot), rng)
+		p.seeker.Done(now, &p.ladder, peer, p.grant(peer, n.Slot), rng)
 	case Declined:
-		p.rover.Done(now, &p.ladder, peer, core.Declined, rng)
+		p.seeker.Done(now, &p.ladder, peer, core.Declined, rng)
 	case Failed:
 		p.ladder.Quarantine(now, peer, rng)
-		p.rover.Done(now, &p.ladder, peer, core.Failed, rng)
+		p.seeker.Done(now, &p.ladder, peer, core.Failed, rng)
 	case Lost:
 		p.each(peer, func(entry, _ int32) { p.lose(entry) })
 		p.ladder.Quarantine(now, peer, rng)
-		p.rover.Hurry(now)
+		p.seeker.RequestNow(now)
 	case Draining:
 		p.each(peer, func(entry, number int32) {
 			if p.ladder.Retire(entry) {
@@ -243,12 +243,12 @@ func (p *Slots) Learn(now int64, n News, rng *rand.PCG) {
 			}
 		})
 		p.ladder.Quarantine(now, peer, rng)
-		p.rover.Hurry(now)
+		p.seeker.RequestNow(now)
 	}
 }
 
 // grant puts a slot into the ladder, if it is still welcome.
-func (p *Slots) grant(peer, number int32) core.Answer {
+func (p *Slots) grant(peer, number int32) core.LeaseResult {
 	entry, victim, gone, ok := p.ladder.Grant(peer, number)
 	if !ok {
 		p.returns = append(p.returns, Action{Kind: Disconnect, Server: p.servers[peer], Slot: number, Entry: peer})
@@ -259,7 +259,7 @@ func (p *Slots) grant(peer, number int32) core.Answer {
 		number, of, _, _, _ := p.ladder.Slot(victim)
 		p.giveBack(victim, of, number)
 	}
-	return core.Gained
+	return core.Granted
 }
 
 // Ladder returns the ladder, to look at.

@@ -24,7 +24,7 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc/core", run: "TestTrapTheRestartHerd",
 	},
 	{
-		name: "a flat ladder asks on and on", file: "boxcarrpc/core/rover.go",
+		name: "a flat ladder asks on and on", file: "boxcarrpc/core/lease_seeker.go",
 		old: "	if r.level < 62 {", new: "	if r.level < 1 {",
 		pkg: "./boxcarrpc/core", run: "TestChurnEndsAndAFlatLadderAsksOnceAMinute",
 	},
@@ -39,14 +39,14 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc/core", run: "TestTrapPreferenceIsNoSelfKeepingOverload",
 	},
 	{
-		name: "a silent connection is waited for", file: "boxcarrpc/core/silence.go",
+		name: "a silent connection is waited for", file: "boxcarrpc/core/liveness.go",
 		old: "	case owes && quiet >= s.timeout:\n		return Dead", new: "	case owes && quiet >= s.timeout:\n		return Fine",
-		pkg: "./boxcarrpc/core", run: "TestSilence$",
+		pkg: "./boxcarrpc/core", run: "TestLiveness$",
 	},
 	{
-		name: "a half-open connection is kept", file: "boxcarrpc/core/silence.go",
+		name: "a half-open connection is kept", file: "boxcarrpc/core/liveness.go",
 		old: "	case !owes && (quiet >= s.keepAlive || ", new: "	case !owes && (",
-		pkg: "./boxcarrpc/core", run: "TestSilence$",
+		pkg: "./boxcarrpc/core", run: "TestLiveness$",
 	},
 	{
 		name: "what may have been processed is sent again", file: "boxcarrpc/pool_call.go",

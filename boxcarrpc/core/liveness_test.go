@@ -6,37 +6,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSilence(t *testing.T) {
+func TestLiveness(t *testing.T) {
 	const ms = 1e6 // a step's times are in milliseconds
 	type step struct {
-		now  int64
-		line Line
-		want Verdict
+		now     int64
+		traffic Traffic
+		want    Verdict
 	}
-	heard := func(bytes uint64) Line { return Line{Received: bytes} }
-	owing := func(bytes uint64) Line { return Line{Received: bytes, Owes: true} }
-	slow := func(p99 int64) Line { return Line{Owes: true, P99: p99 * ms} }
-	said := func(bytes, said uint64) Line { return Line{Received: bytes, Said: said} }
+	heard := func(bytes uint64) Traffic { return Traffic{Received: bytes} }
+	owing := func(bytes uint64) Traffic { return Traffic{Received: bytes, Pending: true} }
+	slow := func(p99 int64) Traffic { return Traffic{Pending: true, P99: p99 * ms} }
+	said := func(bytes, said uint64) Traffic { return Traffic{Received: bytes, Sent: said} }
 	for name, steps := range map[string][]step{
 		"idle, then asked, then heard": {
-			{14_999, heard(0), Fine}, {15_000, heard(0), Ask}, {15_030, heard(0), Fine}, {15_040, heard(8), Fine},
-			{30_030, heard(8), Fine}, {30_040, heard(8), Ask},
+			{14_999, heard(0), Fine}, {15_000, heard(0), Ping}, {15_030, heard(0), Fine}, {15_040, heard(8), Fine},
+			{30_030, heard(8), Fine}, {30_040, heard(8), Ping},
 		},
 		"idle, asked, and dead": {
-			{15_000, heard(0), Ask}, {15_050, heard(0), Suspect}, {15_999, heard(0), Fine}, {16_000, heard(0), Dead},
+			{15_000, heard(0), Ping}, {15_050, heard(0), Suspect}, {15_999, heard(0), Fine}, {16_000, heard(0), Dead},
 		},
 		"the silence before a request does not count": {
 			{10_000, owing(0), Fine}, {10_049, owing(0), Fine}, {10_050, owing(0), Suspect},
 		},
 		"a slow handler answers the ping": {
-			{100, owing(0), Fine}, {150, owing(0), Suspect}, {160, owing(16), Well}, {200, owing(16), Fine},
-			{210, owing(16), Suspect}, {250, owing(32), Well},
+			{100, owing(0), Fine}, {150, owing(0), Suspect}, {160, owing(16), Recovered}, {200, owing(16), Fine},
+			{210, owing(16), Suspect}, {250, owing(32), Recovered},
 		},
 		"a request that is never answered": {
 			{100, owing(0), Fine}, {150, owing(0), Suspect}, {1099, owing(0), Fine}, {1100, owing(0), Dead},
 		},
 		"answered without the ping's answer": {
-			{100, owing(0), Fine}, {150, owing(0), Suspect}, {200, heard(9), Well}, {300, heard(9), Fine},
+			{100, owing(0), Fine}, {150, owing(0), Suspect}, {200, heard(9), Recovered}, {300, heard(9), Fine},
 		},
 		"answers that use to take long": {
 			{100, slow(30), Fine}, {219, slow(30), Fine}, {220, slow(30), Suspect},
@@ -48,25 +48,25 @@ func TestSilence(t *testing.T) {
 			{100, slow(1), Fine}, {149, slow(1), Fine}, {150, slow(1), Suspect},
 		},
 		"a stream that is sent on into silence": {
-			{5000, said(0, 1), Fine}, {5400, said(0, 7), Fine}, {5499, said(0, 7), Fine}, {5500, said(0, 8), Ask},
+			{5000, said(0, 1), Fine}, {5400, said(0, 7), Fine}, {5499, said(0, 7), Fine}, {5500, said(0, 8), Ping},
 			{5550, said(0, 9), Suspect}, {6499, said(0, 9), Fine}, {6500, said(0, 9), Dead},
 		},
 		"a stream that is sent on is asked about twice a timeout at most": {
-			{5000, said(0, 1), Fine}, {5500, said(0, 2), Ask}, {5510, said(8, 3), Fine}, {5520, said(8, 4), Fine},
-			{6019, said(8, 5), Fine}, {6020, said(8, 6), Ask},
+			{5000, said(0, 1), Fine}, {5500, said(0, 2), Ping}, {5510, said(8, 3), Fine}, {5520, said(8, 4), Fine},
+			{6019, said(8, 5), Fine}, {6020, said(8, 6), Ping},
 		},
 		"a stream that is only received from": {
 			{5000, said(0, 1), Fine}, {5010, said(50, 1), Fine}, {9000, said(50, 1), Fine}, {20_009, said(50, 1), Fine},
-			{20_010, said(50, 1), Ask},
+			{20_010, said(50, 1), Ping},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSilence(0, 1000*ms, 15_000*ms)
+			s := NewLiveness(0, 1000*ms, 15_000*ms)
 			for i, x := range steps {
 				for now := s.last + 200*ms; s.Waiting() && now < x.now*ms; now += 200 * ms {
-					require.Equal(t, Fine, s.Step(now, steps[i-1].line), "at %d ms", now/ms)
+					require.Equal(t, Fine, s.Step(now, steps[i-1].traffic), "at %d ms", now/ms)
 				}
-				require.Equal(t, x.want, s.Step(x.now*ms, x.line), "at %d ms", x.now)
+				require.Equal(t, x.want, s.Step(x.now*ms, x.traffic), "at %d ms", x.now)
 			}
 		})
 	}
@@ -77,8 +77,8 @@ func TestSilence(t *testing.T) {
 func TestTimeInWhichNobodyLookedIsNoSilence(t *testing.T) {
 	const ms = 1e6
 	for _, heldUp := range []int64{300, 1000, 100_000} {
-		s := NewSilence(0, 1000*ms, 15_000*ms)
-		owing := Line{Owes: true}
+		s := NewLiveness(0, 1000*ms, 15_000*ms)
+		owing := Traffic{Pending: true}
 		require.Equal(t, Fine, s.Step(10_000*ms, owing))
 		now := 10_000 + heldUp
 		require.Equal(t, Suspect, s.Step(now*ms, owing), "after %d ms", heldUp)
@@ -97,13 +97,13 @@ func TestSilenceNeverEndsOneThatAnswers(t *testing.T) {
 	const timeout, tick = int64(1e9), int64(25e6)
 	for answerAfter := int64(1); answerAfter < 20; answerAfter++ { // ticks
 		for p99 := int64(0); p99 < 2e9; p99 += 100e6 {
-			s := NewSilence(0, timeout, 60e9)
+			s := NewLiveness(0, timeout, 60e9)
 			received, asked := uint64(0), int64(0)
 			for k := int64(1); k < 4000; k++ {
 				if asked > 0 && k >= asked+answerAfter {
 					received, asked = received+8, 0
 				}
-				switch s.Step(k*tick, Line{Received: received, Owes: true, P99: p99}) {
+				switch s.Step(k*tick, Traffic{Received: received, Pending: true, P99: p99}) {
 				case Suspect:
 					asked = k
 				case Dead:

@@ -188,10 +188,10 @@ func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
 	for peer := range int32(10) {
 		l.Join(0, peer, rng)
 	}
-	var r Rover
+	var r LeaseSeeker
 	count := make([]float64, 10)
 	for range 20_000 {
-		peer, _, ok := r.Turn(0, &l, rng)
+		peer, _, ok := r.NextRequest(0, &l, rng)
 		require.True(t, ok)
 		count[peer]++
 		r.Done(0, &l, peer, Failed, rng)
@@ -211,10 +211,10 @@ func TestANewServerIsAskedFirstAfterJitter(t *testing.T) {
 		f.give(c, 6, 1)
 		fresh := f.addServer()
 		start := f.now
-		c.rover.next = never
-		wake := c.rover.Wake(&c.ladder)
+		c.seeker.next = never
+		wake := c.seeker.Wake(&c.ladder)
 		require.LessOrEqual(t, wake, start+welcomeWithin)
-		peer, below, ok := c.rover.Turn(wake, &c.ladder, c.rng)
+		peer, below, ok := c.seeker.NextRequest(wake, &c.ladder, c.rng)
 		require.True(t, ok)
 		require.Equal(t, fresh, peer)
 		require.Equal(t, int32(6), below)
@@ -229,12 +229,12 @@ func TestAReturnedServerIsAskedFirst(t *testing.T) {
 	f.give(c, 5, 0)
 	f.give(c, 6, 1)
 	c.ladder.Quarantine(f.now, 3, rng)
-	c.rover.next = never
-	f.now = c.rover.Wake(&c.ladder) // the quarantine ends
-	_, _, ok := c.rover.Turn(f.now, &c.ladder, rng)
+	c.seeker.next = never
+	f.now = c.seeker.Wake(&c.ladder) // the quarantine ends
+	_, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
 	require.False(t, ok)
-	f.now = c.rover.Wake(&c.ladder) // the jitter too
-	peer, _, ok := c.rover.Turn(f.now, &c.ladder, rng)
+	f.now = c.seeker.Wake(&c.ladder) // the jitter too
+	peer, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
 	require.True(t, ok)
 	require.Equal(t, int32(3), peer)
 }
@@ -308,13 +308,13 @@ func TestAHintIsFollowedSoon(t *testing.T) {
 	f.trust()
 	f.give(c, 7, 0)
 	f.give(c, 9, 1)
-	c.rover.next = never
-	require.False(t, c.rover.Hint(f.now, &c.ladder, 0, 9, rng))
-	require.Equal(t, int64(never), c.rover.Wake(&c.ladder), "9 is not below 9")
-	require.True(t, c.rover.Hint(f.now, &c.ladder, 0, 8, rng))
-	wake := c.rover.Wake(&c.ladder)
+	c.seeker.next = never
+	require.False(t, c.seeker.Hint(f.now, &c.ladder, 0, 9, rng))
+	require.Equal(t, int64(never), c.seeker.Wake(&c.ladder), "9 is not below 9")
+	require.True(t, c.seeker.Hint(f.now, &c.ladder, 0, 8, rng))
+	wake := c.seeker.Wake(&c.ladder)
 	require.LessOrEqual(t, wake, f.now+hintWithin)
-	peer, below, ok := c.rover.Turn(wake, &c.ladder, rng)
+	peer, below, ok := c.seeker.NextRequest(wake, &c.ladder, rng)
 	require.True(t, ok)
 	require.Equal(t, [2]int32{0, 9}, [2]int32{peer, below})
 }
@@ -326,15 +326,15 @@ func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
 	for s := range f.boards {
 		f.boards[s].Lease(NoSlot) // nothing better is left
 	}
-	f.now = max(f.now, c.rover.Wake(&c.ladder)) + restLimit*2
-	peer, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+	f.now = max(f.now, c.seeker.Wake(&c.ladder)) + restLimit*2
+	peer, below, ok := c.seeker.NextRequest(f.now, &c.ladder, c.rng)
 	require.True(t, ok)
 	require.NotEqual(t, NoSlot, below)
 	f.crash(1 - peer)
-	c.rover.Done(f.now, &c.ladder, peer, Declined, c.rng)
-	require.True(t, c.rover.Filling(&c.ladder))
+	c.seeker.Done(f.now, &c.ladder, peer, Declined, c.rng)
+	require.True(t, c.seeker.Filling(&c.ladder))
 	for range 2 {
-		again, below, ok := c.rover.Turn(f.now, &c.ladder, c.rng)
+		again, below, ok := c.seeker.NextRequest(f.now, &c.ladder, c.rng)
 		require.True(t, ok)
 		require.Equal(t, peer, again)
 		require.Equal(t, NoSlot, below)
@@ -342,7 +342,7 @@ func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
 		f.owner[peer][number] = c.id
 		_, _, _, ok = c.ladder.Grant(peer, number)
 		require.True(t, ok)
-		c.rover.Done(f.now, &c.ladder, peer, Gained, c.rng)
+		c.seeker.Done(f.now, &c.ladder, peer, Granted, c.rng)
 	}
 	require.True(t, c.ladder.Full())
 }

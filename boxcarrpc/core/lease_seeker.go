@@ -13,8 +13,8 @@ const (
 	pickAttempt = 16 // random picks before the servers are counted
 )
 
-// A Rover decides which server a client asks for a slot next, and when.
-type Rover struct {
+// A LeaseSeeker decides which server a client asks for a slot next, and when.
+type LeaseSeeker struct {
 	next   int64  // no question of its own before
 	hintAt int64  // no hint is followed, and none is considered, before
 	asking int32  // questions under way
@@ -23,11 +23,11 @@ type Rover struct {
 	level  uint8  // questions in a row that gained nothing
 }
 
-// Turn returns the next question, if one is due: which server to ask for a slot
+// NextRequest returns the next question, if one is due: which server to ask for a slot
 // below which number. The caller dials it first where it must, asks, and calls
-// Done, always. It calls Turn again at once after a question and after Done,
+// Done, always. It calls NextRequest again at once after a question and after Done,
 // and otherwise at the time that Wake says.
-func (r *Rover) Turn(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
+func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
 	if r.asking >= atOnce(l) {
 		return none, 0, false
@@ -68,9 +68,9 @@ func atOnce(l *Ladder) int32 {
 	return fillAtOnce
 }
 
-// Wake is when Turn is to be called again if nothing happens until then. That a
+// Wake is when NextRequest is to be called again if nothing happens until then. That a
 // slot has left the ladder is something.
-func (r *Rover) Wake(l *Ladder) int64 {
+func (r *LeaseSeeker) Wake(l *Ladder) int64 {
 	if r.asking >= atOnce(l) {
 		return never
 	}
@@ -87,23 +87,23 @@ func (r *Rover) Wake(l *Ladder) int64 {
 	return wake
 }
 
-// An Answer is how a question ended.
-type Answer uint8
+// A LeaseResult is how a question ended.
+type LeaseResult uint8
 
 // The answers.
 const (
-	Gained   Answer = iota // the ladder took the slot
-	Declined               // there was no slot below the number, or the ladder did not want it any more
-	Failed                 // the server could not be asked; it is in quarantine
+	Granted  LeaseResult = iota // the ladder took the slot
+	Declined                    // there was no slot below the number, or the ladder did not want it any more
+	Failed                      // the server could not be asked; it is in quarantine
 )
 
 // Done ends a question.
-func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.PCG) {
+func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult, rng *rand.PCG) {
 	p := &l.peers[peer]
 	p.asked = false
 	r.asking--
 	switch answer {
-	case Gained:
+	case Granted:
 		r.level, p.declined = 0, 0
 	case Declined:
 		p.declined = r.round + 1
@@ -125,12 +125,12 @@ func (r *Rover) Done(now int64, l *Ladder, peer int32, answer Answer, rng *rand.
 	}
 }
 
-// Hurry makes the next question due at once: a slot was lost.
-func (r *Rover) Hurry(now int64) { r.level, r.next = 0, now }
+// RequestNow makes the next question due at once: a slot was lost.
+func (r *LeaseSeeker) RequestNow(now int64) { r.level, r.next = 0, now }
 
 // Filling reports whether slots are missing and there is hope to get them soon:
 // not as many servers as there are, or fillTries, have declined in a row.
-func (r *Rover) Filling(l *Ladder) bool { return !l.Full() && r.level < fillTries(l) }
+func (r *LeaseSeeker) Filling(l *Ladder) bool { return !l.Full() && r.level < fillTries(l) }
 
 // fillTries is how many questions in a row may gain nothing while slots are
 // missing before the rover slows down.
@@ -139,7 +139,7 @@ func fillTries(l *Ladder) uint8 { return uint8(min(l.live, 8)) }
 // short goes on after a server had no slot at all although any would have been
 // welcome: at once with other servers, after some of them more and more slowly,
 // and then with this one too.
-func (r *Rover) short(now int64, l *Ladder, rng *rand.PCG) {
+func (r *LeaseSeeker) short(now int64, l *Ladder, rng *rand.PCG) {
 	if tries := fillTries(l); r.level >= tries {
 		r.round++
 		r.rest(fillLimit, r.level-tries, now, rng)
@@ -150,7 +150,7 @@ func (r *Rover) short(now int64, l *Ladder, rng *rand.PCG) {
 }
 
 // rest backs off after a question that gained nothing.
-func (r *Rover) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
+func (r *LeaseSeeker) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 	r.next = now + jitter(rng, doubled(restBase, limit, level))
 	if r.level < 62 {
 		r.level++
@@ -160,7 +160,7 @@ func (r *Rover) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 // Hint tells that a server's lowest free slot is this one, as each answer to a
 // request does. If that would better the ladder, the server is asked soon, and
 // Wake has changed.
-func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
+func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
 	if now < r.hintAt || !l.Full() || r.hinted != 0 || l.even {
 		return false
 	}
@@ -176,7 +176,7 @@ func (r *Rover) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (t
 }
 
 // hint returns the server of a hint whose time has come.
-func (r *Rover) hint(now int64, l *Ladder) (peer, below int32) {
+func (r *LeaseSeeker) hint(now int64, l *Ladder) (peer, below int32) {
 	if r.hinted == 0 || now < r.hintAt {
 		return none, 0
 	}
@@ -190,7 +190,7 @@ func (r *Rover) hint(now int64, l *Ladder) (peer, below int32) {
 
 // welcome returns a server that is new or back and whose time has come, each as
 // likely as the other.
-func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
+func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.welcomes == 0 || now < l.welcomeAt || !l.hasRoom() {
 		return none, 0
 	}
@@ -228,7 +228,7 @@ func (r *Rover) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32)
 // ladder: the others report their lowest free slot with each response, but
 // these can only be asked. So one of them with a lower slot is found before the
 // questions become rare.
-func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
+func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.extent == 0 {
 		return none, 0
 	}
@@ -248,7 +248,7 @@ func (r *Rover) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 
 // choose looks at every server and returns one that may be asked, on a full ladder
 // one without a slot in it if there is one.
-func (r *Rover) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
+func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count, unheld := uint64(0), false
 	for i := range l.peers[:l.extent] {
@@ -271,7 +271,7 @@ func (r *Rover) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 }
 
 // bid is Bid, for a server that is not being asked already.
-func (r *Rover) bid(l *Ladder, peer int32) (below int32, ok bool) {
+func (r *LeaseSeeker) bid(l *Ladder, peer int32) (below int32, ok bool) {
 	if l.peers[peer].asked {
 		return 0, false
 	}
@@ -280,7 +280,7 @@ func (r *Rover) bid(l *Ladder, peer int32) (below int32, ok bool) {
 
 // fresh is bid, for a server that has not declined in this round: where slots
 // are missing, one that has not said that there are none at all.
-func (r *Rover) fresh(l *Ladder, peer int32) (below int32, ok bool) {
+func (r *LeaseSeeker) fresh(l *Ladder, peer int32) (below int32, ok bool) {
 	if p := &l.peers[peer]; p.declined == r.round+1 && (p.askedAny || l.Full()) {
 		return 0, false
 	}
