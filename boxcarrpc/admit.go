@@ -4,7 +4,7 @@ import "time"
 
 // Admit takes in a request that has come by another door than the server's own, as
 // one over gRPC for the same handler: Admission then bounds the requests of all doors
-// together, and ServerStats, the board and MethodLoad tell of them. peer is who asks;
+// together, and ServerStats, and the board tell of them. peer is who asks;
 // its Identity, or else its Address, has the rate of a client. The request is in
 // flight until leave is called, once. An error is an *Error of CodeResourceExhausted
 // that says why the server does not take it, or what is wrong with the server's

@@ -3,7 +3,6 @@ package boxcarrpc
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"time"
@@ -59,8 +58,6 @@ func (s *Server) withTools(h Handler) Handler {
 			return append(dst, board...), err
 		case MethodEcho:
 			return append(dst, request...), nil
-		case MethodLoad:
-			return binary.LittleEndian.AppendUint32(dst, max(s.load(), 1)-1), nil // beside this one
 		}
 		return h(ctx, method, request, dst)
 	}

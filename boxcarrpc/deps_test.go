@@ -13,7 +13,7 @@ import (
 func TestTheCoreLinksLittle(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
 		"docstore/boxcarrpc", "docstore/boxcarrpc/core", "docstore/boxcarrpc/credentials", "docstore/boxcarrpc/discovery",
-		"docstore/boxcarrpc/policy", "docstore/boxcarrpc/subset")
+		"docstore/boxcarrpc/subset")
 	out, err := list.Output()
 	require.NoError(t, err)
 	packages := strings.Fields(string(out))

@@ -122,9 +122,8 @@
 //
 // # Tools
 //
-// Every server answers [MethodBoard] with its slots, [MethodEcho] with the request
-// and [MethodLoad] with its requests in flight, and is drained by [MethodDrain];
-// Pool.Handler shows a client's ladder.
+// Every server answers [MethodBoard] with its slots and [MethodEcho] with the
+// request, and is drained by [MethodDrain]; Pool.Handler shows a client's ladder.
 //
 // # Guarantees
 //
@@ -208,11 +207,8 @@
 //	     +------------+-----+------+------------+
 //	                        v
 //	                    boxcarrpc -----> discovery       who the servers are
-//	                     |     |  -----> internal/wire   the bytes
-//	                     v     |
-//	                  policy   |                         choosing by other rules
-//	                     |     |
-//	                     v     v
-//	                      core ------> subset            slots, ladder, rover, silence,
-//	                                                     health; which of many servers
+//	                        |   -------> internal/wire   the bytes
+//	                        v
+//	                      core ------> subset            slots, ladder, lease seeker,
+//	                                                     liveness, health; subsets
 package boxcarrpc

@@ -124,29 +124,3 @@ func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
 		require.NotZero(t, checked)
 	})
 }
-
-// A server that fails is left out whatever policy chooses among the others.
-func TestEveryPolicyLeavesOutAServerThatFails(t *testing.T) {
-	for _, name := range []string{"roundrobin", "leastrequest", "random"} {
-		t.Run(name, func(t *testing.T) {
-			x := &sick{server: 1, does: failAtOnce}
-			inTown(t, 5, x.handler, nil, func(t *testing.T, w *town) {
-				p := w.pool(t, &PoolOptions{Size: 15, Policy: policyNamed(t, name, nil)})
-				for range 100 {
-					_, err := p.Call(t.Context(), "m", nil, nil)
-					require.NoError(t, err)
-				}
-				x.is.Store(true)
-				var failed int
-				start := time.Now()
-				for time.Since(start) < 30*time.Second {
-					if _, err := p.Call(t.Context(), "m", nil, nil); err != nil {
-						failed++
-					}
-				}
-				require.LessOrEqual(t, failed, 6+3+8)
-				require.GreaterOrEqual(t, failed, 6)
-			})
-		})
-	}
-}

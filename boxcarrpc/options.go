@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/internal/wire"
-	"docstore/boxcarrpc/policy"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -252,22 +251,12 @@ type PoolOptions struct {
 	// StreamInterceptors around the opening of every stream. The default is none.
 	Interceptors       []func(Caller) Caller
 	StreamInterceptors []func(StreamOpener) StreamOpener
-	// Policy makes what chooses the server of each call, as policy.ByName returns
-	// it. The default is slots: the lowest slot first, as in the article. With
-	// another the slots are spread evenly over all servers, whatever their
-	// numbers, and a call goes to a free one of the server that the policy
-	// chooses; Size should be a multiple of the servers, and at least twice the
-	// calls at once. What a pool cannot do for a policy: it has no gossip, so
-	// that knotty knows times and refusals only; and viamedia's connections are
-	// the pool's, of which one that has lived its time is replaced.
-	Policy func() policy.Policy
-	// PreferIdle has the pool use servers first that had little to do when they
-	// answered, as every answer tells: none other than the answered request, or
-	// fewer than is usual. That is forgotten after 200 ms. Waiting in
-	// the servers' queues all but ends, and quiet clients concentrate on fewer
-	// servers: docs/balance.md has figures. It changes nothing with another
-	// Policy. The default is the article's order, by slot numbers alone and the
-	// one that has rested longest among equals.
+	// PreferIdle makes the pool use idle servers first. Each response carries the
+	// number of other requests in flight on the server. A free slot ranks first for
+	// 200 ms if that number was 0 or below the average. This nearly ends queueing on
+	// the servers; a client with little load concentrates on fewer of them. See
+	// docs/balance.md. The default orders slots by number, and equal numbers by the
+	// longest idle time.
 	PreferIdle bool
 	// Dialer connects to an address. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)

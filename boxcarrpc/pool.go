@@ -13,7 +13,6 @@ import (
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
-	"docstore/boxcarrpc/policy"
 )
 
 // A Pool is a client: a ladder of slots on the servers of a set. It is safe for
@@ -56,7 +55,6 @@ type Pool struct {
 		open          []*transport
 		entries       []*clientLane // by the ladder's entry
 		waiters       []*waiter
-		chooser       *chooser      // nil: the ladder's own order
 		ready         chan struct{} // closed while a slot is held
 		linked        chan struct{} // closed with the next connection
 
@@ -113,7 +111,6 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	entries := o.Size + spareEntries(o.Size)
 	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
 	p.mu.entries = make([]*clientLane, entries)
-	p.mu.chooser = newChooser(p)
 	if o.HealthMethod != "" {
 		p.mu.ladder.CheckHealth(int64(o.HealthInterval))
 	}
@@ -247,9 +244,6 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	}
 	t := lane.transport
 	entry := lane.entry
-	if p.mu.chooser != nil {
-		p.mu.chooser.done(now, lane, policyOutcomes[outcome], lowest)
-	}
 	switch {
 	case slotLost:
 		p.mu.ladder.Lose(entry)
@@ -267,7 +261,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 		p.giveBack(lane)
 		p.step() // there is room for another
 	default:
-		if p.options.PreferIdle && p.mu.chooser == nil && outcome == core.Success {
+		if p.options.PreferIdle && outcome == core.Success {
 			p.mu.ladder.ReportLoad(now, entry, int32(lane.response.Load))
 		}
 		if p.trim() {
@@ -282,9 +276,6 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 
 // drop forgets the lane of an entry that has left the ladder.
 func (p *Pool) drop(lane *clientLane) {
-	if p.mu.chooser != nil {
-		p.mu.chooser.done(p.now(), lane, policy.Broken, wire.NoSlot)
-	}
 	p.mu.entries[lane.entry] = nil
 	lane.entry = -1
 	if p.mu.ladder.Held() == 0 {

@@ -56,9 +56,6 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 // pick takes a slot if one is free. p.mu is held.
 func (p *Pool) pick(tried []int32) *clientLane {
 	now := p.now()
-	if p.mu.chooser != nil {
-		return p.mu.chooser.pick(now, tried)
-	}
 	if len(tried) > 0 {
 		entry, ok, other := p.mu.ladder.AcquireOther(now, tried, &p.mu.rng)
 		if ok {

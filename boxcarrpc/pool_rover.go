@@ -33,9 +33,6 @@ func (p *Pool) step() {
 		p.attend()
 		p.ask(p.mu.peers[index], below)
 	}
-	if p.mu.chooser != nil {
-		p.mu.chooser.step(p.now())
-	}
 	p.checkHealth()
 	p.arm()
 }
@@ -46,9 +43,6 @@ func (p *Pool) arm() {
 		return
 	}
 	wake := p.mu.seeker.Wake(&p.mu.ladder)
-	if p.mu.chooser != nil {
-		wake = min(wake, p.mu.chooser.wakeAt())
-	}
 	if wake < math.MaxInt64 {
 		p.mu.wake.Reset(time.Duration(max(wake-p.now(), 0)))
 	} else {

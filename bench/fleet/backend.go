@@ -3,8 +3,8 @@ package main
 import (
 	"math"
 
+	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/policy"
 )
 
 type backendState uint8

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"docstore/boxcarrpc/policy"
+	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/subset"
 )
 

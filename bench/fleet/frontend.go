@@ -3,8 +3,8 @@ package main
 import (
 	"strings"
 
+	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/policy"
 )
 
 // A frontend is a client: its policy, and what it may repeat.

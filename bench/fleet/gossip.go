@@ -1,6 +1,6 @@
 package main
 
-import "docstore/boxcarrpc/policy"
+import "docstore/bench/fleet/policy"
 
 // Gossip is not sent here: 12 million messages a second would be. A frontend looks
 // up what it would have heard: of the servers of its table what each said at its

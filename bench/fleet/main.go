@@ -8,7 +8,7 @@
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy all
 //	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -csv out.csv -picture out.png
 //	go run ./fleet -scenario small -policy all
-//	go run ./fleet -truth -policy slots,slots+load,p2c,leastrequest,roundrobin -load 0.5 -duration 10s
+//	go run ./fleet -truth -policy slots,slots+load -load 0.5 -duration 10s
 //
 // The model: a backend serves one request after another; the network takes 0.5 ms
 // each way, a new connection a round trip more. 5 % of the frontends have ten times
@@ -144,6 +144,11 @@ func run(out, progress io.Writer, args []string) error {
 		return err
 	}
 	if f.truth {
+		for _, c := range configs {
+			if !strings.HasPrefix(c.policy, "slots") {
+				return fmt.Errorf("-truth -policy %s: a real pool has slots and %s only", c.policy, slotsLoad)
+			}
+		}
 		return truth(out, say, configs, f.repeats)
 	}
 	var results []result

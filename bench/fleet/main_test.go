@@ -273,17 +273,18 @@ func TestPictures(t *testing.T) {
 
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	for args, want := range map[string]string{
-		"-frontends 0":    "0 frontends",
-		"-policy best":    `no policy "best"`,
-		"-subset best":    `no algorithm "best"`,
-		"-load 3":         "-load",
-		"-load much":      "-load",
-		"-scenario quake": "-scenario",
-		"-k x":            "invalid syntax",
-		"-k 0":            "-k 0",
-		"-hot 0.2":        "-hot",
-		"-duration -1s":   "-duration",
-		"stray":           `unexpected argument "stray"`,
+		"-frontends 0":             "0 frontends",
+		"-policy best":             `no policy "best"`,
+		"-truth -policy slots,p2c": "-truth -policy p2c",
+		"-subset best":             `no algorithm "best"`,
+		"-load 3":                  "-load",
+		"-load much":               "-load",
+		"-scenario quake":          "-scenario",
+		"-k x":                     "invalid syntax",
+		"-k 0":                     "-k 0",
+		"-hot 0.2":                 "-hot",
+		"-duration -1s":            "-duration",
+		"stray":                    `unexpected argument "stray"`,
 		"-csv /none/x -frontends 5 -backends 5 -duration 10ms -warmup 0s": "/none/x",
 	} {
 		require.ErrorContains(t, run(io.Discard, io.Discard, strings.Fields(args)), want, args)

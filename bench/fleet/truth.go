@@ -146,13 +146,6 @@ func newRig(s *simulation) (*rig, error) {
 		Size: truthSlots, PreferIdle: s.c.policy == slotsLoad,
 		SilenceTimeout: 10 * time.Second, // a hundred tasks share this machine
 	}
-	makePolicy, err := s.c.makePolicy()
-	if err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	if !strings.HasPrefix(s.c.policy, "slots") {
-		options.Policy = makePolicy
-	}
 	for range s.frontends {
 		pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &options)
 		if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The real rig runs, with every kind of policy; how near it comes to the simulation
-// is for the machine that it runs on.
-func TestTheTruthIsTold(t *testing.T) {
+// The real rig runs. How close it comes to the simulation depends on the machine, so
+// the test does not check it.
+func TestTruthRunsRealPools(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(&out, io.Discard, strings.Fields(
-		"-truth -policy slots,slots+load,p2c,prequal -load 0.2 -repeats 1 -duration 300ms -warmup 100ms")))
-	require.Equal(t, 6, strings.Count(out.String(), "\n"), out.String())
+		"-truth -policy slots,slots+load -load 0.2 -repeats 1 -duration 300ms -warmup 100ms")))
+	require.Equal(t, 4, strings.Count(out.String(), "\n"), out.String())
 }
 
 func TestShares(t *testing.T) {

@@ -67,7 +67,6 @@ type Ladder struct {
 
 	top      int32 // the entry that goes first, if topKnown
 	topKnown bool
-	even     bool // as many slots of each server as of the others, whatever their numbers
 }
 
 // NewLadder makes an empty ladder for size slots. slots needs at least size+1
@@ -82,11 +81,6 @@ func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
 	slots[len(slots)-1].at = none
 	return l
 }
-
-// SpreadEvenly has an empty ladder take slots by their servers, not by their
-// numbers: of each as many as of the others, as nearly as may be. That is for
-// clients that choose among servers by another rule.
-func (l *Ladder) SpreadEvenly() { l.even = true }
 
 // Size is how many slots the ladder wants.
 func (l *Ladder) Size() int { return int(l.size) }
@@ -147,16 +141,6 @@ func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry in
 	}
 	l.take(entry)
 	return entry, true, true
-}
-
-// AcquireOf takes the first free slot of a server, if the server is not ejected.
-func (l *Ladder) AcquireOf(now int64, peer int32, rng *rand.PCG) (entry int32, ok bool) {
-	l.Advance(now, rng)
-	if entry = l.freeOf(peer); entry == none || l.peers[peer].ejected {
-		return none, false
-	}
-	l.take(entry)
-	return entry, true
 }
 
 func contains(list []int32, x int32) bool {
@@ -302,9 +286,6 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	case victim == none || l.standing(victim) < l.peers[peer].standing():
 		return NoSlot, true
 	}
-	if l.even {
-		return NoSlot, true
-	}
 	below = l.peers[peer].below(l.slots[victim].level)
 	return below, below > 0
 }
@@ -318,7 +299,7 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 		return none, false
 	case !l.Full():
 		return none, p.held < l.laneCap(p)
-	case !l.even && p.held >= l.laneCap(p):
+	case p.held >= l.laneCap(p):
 		// It has its share; only its own highest may become lower.
 		return l.highest(peer), true
 	}
@@ -331,8 +312,6 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	case proven && lower:
 		// One slot to answer well; until then the ladder holds one more, see Surplus.
 		return none, p.held == 0
-	case l.even:
-		return victim, lower || v.held > p.held+1
 	case proven && p.held > 0:
 		// A server that has yet to answer well gets one slot to do so, not those
 		// of servers that have; but it may be a better one than it has.
@@ -389,8 +368,6 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 	switch {
 	case p.standing() != q.standing():
 		return p.standing() < q.standing()
-	case l.even && p.held != q.held:
-		return p.held > q.held
 	case a.level != b.level:
 		return a.level > b.level
 	case (a.state == slotFree) != (b.state == slotFree):
@@ -413,7 +390,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	if victim != none {
 		v := &l.slots[victim]
-		if !l.even && l.standing(victim) >= l.peers[peer].standing() && l.peers[peer].level(number) >= v.level {
+		if l.standing(victim) >= l.peers[peer].standing() && l.peers[peer].level(number) >= v.level {
 			return none, none, false, false
 		}
 	}

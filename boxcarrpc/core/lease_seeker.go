@@ -161,7 +161,7 @@ func (r *LeaseSeeker) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 // request does. If that would better the ladder, the server is asked soon, and
 // Wake has changed.
 func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
-	if now < r.hintAt || !l.Full() || r.hinted != 0 || l.even {
+	if now < r.hintAt || !l.Full() || r.hinted != 0 {
 		return false
 	}
 	if top := l.highest(none); l.peers[peer].level(lowest) >= l.slots[top].level {

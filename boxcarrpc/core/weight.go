@@ -63,12 +63,7 @@ func (p *Peer) below(level int32) int32 {
 	return int32(min((int64(level)*p.weight()+weightUnit-1)/weightUnit, int64(NoSlot)))
 }
 
-// laneCap bounds the slots of a server: twice its share, and never below 2; of an
-// even ladder its share.
+// laneCap bounds the slots of a server: twice its share by weight, and at least 2.
 func (l *Ladder) laneCap(p *Peer) int32 {
-	if l.even {
-		live := max(l.live, 1)
-		return (l.size + live - 1) / live
-	}
 	return max(2, int32(2*int64(l.size)*p.weight()/max(l.liveWeight, 1)))
 }
