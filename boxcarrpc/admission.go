@@ -112,7 +112,7 @@ type refusal uint8
 const (
 	taken refusal = iota
 	refusedStopping
-	refusedUnwelcome
+	refusedNotAdmitted
 	refusedDraining
 	refusedBuffers
 	refusedInFlight
@@ -133,7 +133,7 @@ var refusalTable = [refusals]struct {
 	name    string
 }{
 	refusedStopping:      {CodeUnavailable, "the server is shutting down", "stopping"},
-	refusedUnwelcome:     {CodeUnavailable, "the client is not let in any more", "unwelcome"},
+	refusedNotAdmitted:   {CodeUnavailable, "the client is not let in any more", "unwelcome"},
 	refusedDraining:      {CodeUnavailable, "the server is being drained", "draining"},
 	refusedBuffers:       {CodeResourceExhausted, "the server has no room for another request of the client", "buffers"},
 	refusedInFlight:      {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},
@@ -258,7 +258,7 @@ func clientAt(address net.Addr) clientKey {
 
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
-	c.turn.well = false
+	c.turn.lastOK = false
 	c.server.admission.refused[why].Add(1)
 	told := refusalTable[why]
 	c.out.response(lane.number, 0, wire.Response{

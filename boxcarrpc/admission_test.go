@@ -82,7 +82,7 @@ func TestAServersRate(t *testing.T) {
 					return append(dst, request...), nil
 				}
 			}
-			inTown(t, 3, slow, nil, func(t *testing.T, w *town) {
+			withVirtualCluster(t, 3, slow, nil, func(t *testing.T, w *virtualCluster) {
 				limited := w.servers[0]
 				require.NoError(t, limited.SetAdmission(Admission{Limiter: limiter()}))
 				p := w.pool(t, &PoolOptions{Size: 6})

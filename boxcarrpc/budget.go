@@ -27,8 +27,8 @@ const (
 	budgetReserve = MaxResponseBytes
 )
 
-// errNoRoom is the error of a reservation whose connection has ended.
-var errNoRoom = errors.New("boxcarrpc: the connection ended while it waited for memory")
+// errReservationClosed is the error of a reservation whose connection has ended.
+var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
 
 // A Budget bounds the memory that the messages of all peers of a process occupy: bytes
 // received and not yet handled, and bytes that wait to be sent. One Budget may be shared
@@ -244,9 +244,9 @@ func (b *Budget) settleLocked(a *Account) {
 // must not keep their buffers.
 func (a *Account) isTight() bool { return a != nil && a.budget.tight.Load() }
 
-// hasRoom reports whether the client holds less than its share without own bytes of this
+// belowShare reports whether the client holds less than its share without own bytes of this
 // account: one message can always be finished.
-func (a *Account) hasRoom(own int64) bool {
+func (a *Account) belowShare(own int64) bool {
 	b := a.budget
 	b.mu.Lock()
 	if a.closed || a.client.used-own < b.share {
@@ -296,7 +296,7 @@ func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
 	b.mu.Lock()
 	if a.closed || a.ending {
 		b.mu.Unlock()
-		return nil, errNoRoom
+		return nil, errReservationClosed
 	}
 	if a.client.used < b.share && b.mu.used < b.limit {
 		a.used.Add(n)

@@ -49,7 +49,7 @@ type clientLane struct {
 	header, trailer Metadata // of the response
 	failure         error    // the transport ended
 	alone           bool     // the caller waits for the end alone, not for his context
-	met             bool     // by the patrol
+	visited         bool     // by one sweep of the cancel sweeper
 }
 
 // laneLocked returns the lane that a frame is about.
@@ -160,7 +160,7 @@ func (l *clientLane) put(method string, metadata, request, dst []byte, deadline 
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
 	l.dst, l.begin, l.header, l.trailer = dst, len(dst), nil, nil
 	l.bulky = len(request) > wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata)
-	l.alone, l.met = alone, false
+	l.alone, l.visited = alone, false
 	l.state = clientWaiting
 	only = t.outstanding.Add(1) == 1
 	l.ticket, writes = t.out.request(l.number, r, method, metadata, request, &l.bulk)

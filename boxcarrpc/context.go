@@ -10,10 +10,10 @@ import (
 // and no value but itself: see incoming.go. Its channel and its timer come into being only when somebody
 // asks for them, because most handlers never look.
 type callContext struct {
-	deadline time.Time // zero for none
-	peer     *Peer
-	slot     int32 // -1 of a stream
-	room     Room
+	deadline    time.Time // zero for none
+	peer        *Peer
+	slot        int32 // -1 of a stream
+	reservation Reservation
 
 	mu    sync.Mutex
 	extra *callExtra // nil for none
@@ -28,8 +28,8 @@ func (c *callContext) Value(key any) any {
 	switch key {
 	case callKey{}:
 		return c
-	case roomKey{}:
-		return &c.room
+	case reservationKey{}:
+		return &c.reservation
 	}
 	return nil
 }

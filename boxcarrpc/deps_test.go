@@ -20,7 +20,7 @@ func TestTheCoreLinksLittle(t *testing.T) {
 	require.Contains(t, packages, "docstore/boxcarrpc")
 	for _, path := range packages {
 		own := strings.HasPrefix(path, "docstore/boxcarrpc") || strings.HasPrefix(path, "docstore/internal/")
-		require.True(t, own || strings.HasPrefix(path, "golang.org/x/sys/"), "%s is linked", path)
+		require.True(t, own || strings.HasPrefix(path, "golang.org/x/sys/"), "%s is connected", path)
 		for _, door := range []string{"boxcargrpc", "boxcarprom", "boxcarotel", "etcd", "gossip"} {
 			require.NotEqual(t, "docstore/boxcarrpc/"+door, path)
 			require.NotEqual(t, "docstore/boxcarrpc/discovery/"+door, path)

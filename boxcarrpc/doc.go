@@ -31,7 +31,7 @@
 // served and the rest are refused at once. A handler begins on the goroutine that
 // reads its connection, and may take its time: then another goroutine reads on.
 // Handlers that wait for memory can have it fetched for all requests that have arrived
-// together: see ServerOptions.Ahead.
+// together: see ServerOptions.Prefetch.
 //
 // # Slots
 //
@@ -196,7 +196,7 @@
 //	  |  ^                                        |  |
 //	  |  +----------------------------------------|--+
 //	  +-------------------------------------------+
-//	     TCP, or TLS above it (sealer.go); the frames are internal/wire's
+//	     TCP, or TLS above it (tlsBatchConn.go); the frames are internal/wire's
 //
 // The other files named pool_ are what a pool does beside: leasing (pool_rover.go),
 // retries and hedges, silence, health, draining, the set of servers. Streams are in

@@ -58,7 +58,7 @@ func (r *frameReader) first() (wire.Frame, error) {
 		case err != nil:
 			return wire.Frame{}, noHello(answer, err)
 		}
-		if err := strangerError(answer); err != nil {
+		if err := notBoxcarError(answer); err != nil {
 			return wire.Frame{}, err
 		}
 	}

@@ -45,7 +45,7 @@ func TestAServerThatFailsIsLeftOut(t *testing.T) {
 	for name, does := range map[string]Handler{"errors": failAtOnce, "panics": panics, "hangs": hangs} {
 		t.Run(name, func(t *testing.T) {
 			x := &sick{server: 1, does: does}
-			inTown(t, 5, x.handler, nil, func(t *testing.T, w *town) {
+			withVirtualCluster(t, 5, x.handler, nil, func(t *testing.T, w *virtualCluster) {
 				p := w.pool(t, &PoolOptions{Size: 15})
 				call := func() error {
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -95,7 +95,7 @@ func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
 		return failAtOnce(ctx, method, request, dst)
 	}}
 	x.is.Store(true)
-	inTown(t, 4, x.handler, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 4, x.handler, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 8, HealthMethod: "health", HealthInterval: 10 * time.Second})
 		for range 20_000 { // 20 s
 			_, err := p.Call(t.Context(), "m", nil, nil)

@@ -30,7 +30,7 @@ func TestAHedgeAnswersForASlowServer(t *testing.T) {
 			return append(append(dst, request...), byte('0'+server)), nil
 		}
 	}
-	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 4, Methods: hedged})
 		for _, slowServer := range []int32{1, 2} {
 			slow.Store(slowServer)
@@ -106,7 +106,7 @@ func TestHedgesAreWithinTheRetryBudget(t *testing.T) {
 			return append(dst, request...), nil
 		}
 	}
-	inTown(t, 3, slow, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 3, slow, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 12, Methods: hedged, RetryRatio: 0.1})
 		const calls = 1000
 		start := time.Now()
@@ -132,7 +132,7 @@ func TestAHedgedCallThatFailsSaysWhatMayHaveBeen(t *testing.T) {
 			return dst, NotProcessed(&Error{Code: CodeUnavailable})
 		}
 	}
-	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 4, Methods: hedged, MaxRetries: -1})
 		for range 4 {
 			_, err := p.Call(t.Context(), "m", nil, nil)

@@ -19,11 +19,11 @@ const (
 // A method is what a server has learnt of one: whether its handler is quick
 // enough to be run by the leader of a connection, and how large its responses are.
 type method struct {
-	name    string
-	ahead   func(requests [][]byte) // nil for none
-	slow    atomic.Int32            // quick requests in a row until it counts as quick
-	buffers sync.Pool               // of *[]byte, for its responses
-	unfit   atomic.Int64            // bytes of the last response that did not fit; 0 if one was too small since
+	name     string
+	prefetch func(requests [][]byte) // nil for none
+	slow     atomic.Int32            // quick requests in a row until it counts as quick
+	buffers  sync.Pool               // of *[]byte, for its responses
+	unfit    atomic.Int64            // bytes of the last response that did not fit; 0 if one was too small since
 }
 
 func (m *method) quick() bool { return m.slow.Load() <= 0 }
@@ -64,9 +64,9 @@ func (m *method) keep(b *[]byte, response []byte) {
 
 // methods are those that a server was asked for.
 type methods struct {
-	mu     sync.Mutex
-	byName map[string]*method
-	ahead  map[string]func(requests [][]byte)
+	mu       sync.Mutex
+	byName   map[string]*method
+	prefetch map[string]func(requests [][]byte)
 }
 
 // methodNamed is methods.named, for the connection's leader.
@@ -85,7 +85,7 @@ func (s *methods) named(name []byte) *method {
 	if m := s.byName[string(name)]; m != nil {
 		return m
 	}
-	m := &method{name: string(name), ahead: s.ahead[string(name)]}
+	m := &method{name: string(name), prefetch: s.prefetch[string(name)]}
 	if len(s.byName) >= maxMethods {
 		m.slow.Store(slowMemory)
 		return m

@@ -100,7 +100,7 @@ type ServerOptions struct {
 	// StreamInterceptors around the StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler
 	StreamInterceptors []func(StreamHandler) StreamHandler
-	// Ahead has a function for each method whose handler mostly waits for memory. It is
+	// Prefetch has a function for each method whose handler mostly waits for memory. It is
 	// told of requests that have come in together on a connection, at most 16 of at most
 	// 4 KiB each, before the handler gets them one by one, and may have fetched what they
 	// need, so that the waits of all are one. Nothing else comes of it: the requests are
@@ -111,7 +111,7 @@ type ServerOptions struct {
 	// it runs on, as for a page that is not in memory, the connection is served beside it,
 	// and the method counts as slow, of which it is not told for a while. The default is
 	// none.
-	Ahead map[string]func(requests [][]byte)
+	Prefetch map[string]func(requests [][]byte)
 	// MaxStreams bounds the streams of all connections together; each may hold
 	// 256 KiB that its handler has not received. One more is refused as not
 	// processed. The default is 8,192.

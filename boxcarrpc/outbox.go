@@ -16,13 +16,13 @@ import (
 // copied here but taken piece by piece from the sender's slice, every bulk
 // message in its turn, after the small ones.
 type outbox struct {
-	conn    net.Conn
-	socket  *socket       // nil if the connection knows only waiting writes
-	tls     *tls.Conn     // nil for plain text
-	sealer  *sealer       // beneath it
-	timeout time.Duration // for a waiting write; 0 for none
-	failed  func(error)   // is told of a write that failed, after the box was closed
-	account *Account      // is charged for the buffers; nil for none
+	conn         net.Conn
+	socket       *socket       // nil if the connection knows only waiting writes
+	tls          *tls.Conn     // nil for plain text
+	tlsBatchConn *tlsBatchConn // beneath it
+	timeout      time.Duration // for a waiting write; 0 for none
+	failed       func(error)   // is told of a write that failed, after the box was closed
+	account      *Account      // is charged for the buffers; nil for none
 
 	// The bytes of the stream of frames that have reached the kernel, or may have: of
 	// TLS those that were encrypted.
@@ -46,14 +46,14 @@ type outbox struct {
 
 // A bulkMessage is the rest of a message whose first frame has been appended.
 type bulkMessage struct {
-	lane     uint32
-	sequence uint32
-	rest     []byte        // the sender's; nobody reads it once the message is done or dropped
-	taken    chan struct{} // gets one element when all has been taken; nil if nobody waits
-	queued   bool
-	stream   bool  // its frames are MESSAGEs, not DATAs
-	room     *Room // that is charged for the message; nil for none
-	more     bool  // of a stream's message, which goes on after this
+	lane        uint32
+	sequence    uint32
+	rest        []byte        // the sender's; nobody reads it once the message is done or dropped
+	taken       chan struct{} // gets one element when all has been taken; nil if nobody waits
+	queued      bool
+	stream      bool         // its frames are MESSAGEs, not DATAs
+	reservation *Reservation // that is charged for the message; nil for none
+	more        bool         // of a stream's message, which goes on after this
 }
 
 // appendFrame appends a frame with the first n bytes that are left.
@@ -66,8 +66,8 @@ func (b *bulkMessage) appendFrame(dst []byte, n int) []byte {
 
 func (o *outbox) init(conn net.Conn, timeout time.Duration, failed func(error)) {
 	if t, ok := conn.(*tls.Conn); ok {
-		if s, ok := t.NetConn().(*sealer); ok {
-			o.tls, o.sealer, conn = t, s, s.Conn
+		if s, ok := t.NetConn().(*tlsBatchConn); ok {
+			o.tls, o.tlsBatchConn, conn = t, s, s.Conn
 		}
 	}
 	o.conn, o.socket, o.timeout, o.failed = conn, socketOf(conn), timeout, failed
@@ -193,7 +193,7 @@ func (o *outbox) unlock() {
 // TLS there is a second buffer for each, with the batch as it is encrypted.
 func (o *outbox) settleLocked() {
 	holds := cap(o.mu.pending) + cap(o.mu.spare) + o.mu.large
-	if o.sealer != nil {
+	if o.tlsBatchConn != nil {
 		holds *= 2
 	}
 	if holds != o.mu.charged {
@@ -227,8 +227,8 @@ func (o *outbox) shrink() {
 		o.mu.pending = nil
 	}
 	o.mu.spare = nil
-	if o.sealer != nil {
-		o.sealer.shrink()
+	if o.tlsBatchConn != nil {
+		o.tlsBatchConn.shrink()
 	}
 }
 

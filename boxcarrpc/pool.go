@@ -28,15 +28,15 @@ type Pool struct {
 		unfunded, hedges, hedgesWon      atomic.Uint64
 	}
 
-	misfit chan struct{} // closed when a server cannot be used because of the options
+	unusable chan struct{} // closed when a server cannot be used because of the options
 
-	ctx    context.Context // of everything that the pool does on its own
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // its goroutines
-	patrol patrol
+	ctx     context.Context // of everything that the pool does on its own
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup // its goroutines
+	sweeper cancelSweeper
 
 	// The watch over silence runs slowly, because nothing is owed. Changed under mu.
-	resting atomic.Bool
+	livenessCheckSlow atomic.Bool
 
 	mu struct {
 		mutex
@@ -51,12 +51,12 @@ type Pool struct {
 		subset  *poolSubset // nil: the pool uses every server
 		// Of the last Watch or snapshot, nil after a good one.
 		sourceFailure error
-		misfit        error // why a server cannot be used with the pool's options
+		unusable      error // why a server cannot be used with the pool's options
 		open          []*transport
 		entries       []*clientLane // by the ladder's entry
 		waiters       []*waiter
 		ready         chan struct{} // closed while a slot is held
-		linked        chan struct{} // closed with the next connection
+		connected     chan struct{} // closed with the next connection
 
 		wake *time.Timer // the rover's
 		tick *time.Timer // the watch over silence
@@ -94,7 +94,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	if err := o.checkTransport(d, opts != nil && opts.Dialer != nil); err != nil {
 		return nil, err
 	}
-	p := &Pool{options: o, start: time.Now(), misfit: make(chan struct{})}
+	p := &Pool{options: o, start: time.Now(), unusable: make(chan struct{})}
 	p.buffers.limit = o.BufferBytes
 	if len(o.Interceptors) > 0 {
 		p.caller = chain(Caller(p.callPlain), o.Interceptors)
@@ -118,11 +118,11 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	if o.SubsetSize > 0 {
 		p.mu.subset = newPoolSubset(o, seed)
 	}
-	p.mu.ready, p.mu.linked = make(chan struct{}), make(chan struct{})
+	p.mu.ready, p.mu.connected = make(chan struct{}), make(chan struct{})
 	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
-	p.patrol.timer = time.AfterFunc(math.MaxInt64, p.passBy)
-	p.mu.tick = time.AfterFunc(math.MaxInt64, p.watchSilence) // until attend
-	p.resting.Store(true)
+	p.sweeper.timer = time.AfterFunc(math.MaxInt64, p.sweep)
+	p.mu.tick = time.AfterFunc(math.MaxInt64, p.checkLiveness) // until checkLivenessSoon
+	p.livenessCheckSlow.Store(true)
 	p.tasks.Go(func() { p.watch(d) })
 	return p, nil
 }
@@ -137,7 +137,7 @@ func (p *Pool) Close() error {
 	p.mu.closed = true
 	p.mu.wake.Stop()
 	p.mu.tick.Stop()
-	p.patrol.timer.Stop()
+	p.sweeper.timer.Stop()
 	open := slices.Clone(p.mu.open)
 	for _, w := range p.mu.waiters {
 		close(w.ready)
@@ -161,13 +161,13 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 	select {
 	case <-ready:
 		return nil
-	case <-p.misfit:
+	case <-p.unusable:
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.mu.ladder.Held() > 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: %w", ErrNoServer, p.mu.misfit)
+		return fmt.Errorf("%w: %w", ErrNoServer, p.mu.unusable)
 	case <-p.ctx.Done():
 		return ErrPoolClosed
 	case <-ctx.Done():

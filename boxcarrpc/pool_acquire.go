@@ -36,12 +36,12 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 		p.counts.unfunded.Add(1)
 		return nil, errRetryBudget
 	}
-	p.attend()
+	p.checkLivenessSoon()
 	if lane := p.pick(tried); lane != nil {
 		p.mu.Unlock()
 		return lane, nil
 	}
-	patience := p.patience(tried)
+	patience := p.slotWait(tried)
 	if patience <= 0 {
 		p.mu.Unlock()
 		p.counts.rejected.Add(1)
@@ -87,7 +87,7 @@ func (p *Pool) picked(now int64, entry int32) *clientLane {
 
 // patience is how long a call may wait for a slot now that there is none for
 // it. p.mu is held.
-func (p *Pool) patience(tried []int32) time.Duration {
+func (p *Pool) slotWait(tried []int32) time.Duration {
 	waiting, retry := len(p.mu.waiters), len(tried) > 0
 	switch {
 	case waiting >= p.options.Size:
@@ -107,7 +107,7 @@ func (p *Pool) patience(tried []int32) time.Duration {
 func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*clientLane, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	misfit := p.misfit
+	unusable := p.unusable
 	for {
 		select {
 		case lane, ok := <-w.ready:
@@ -115,14 +115,14 @@ func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*cl
 				return nil, ErrPoolClosed
 			}
 			return lane, nil
-		case <-misfit:
-			misfit = nil
+		case <-unusable:
+			unusable = nil
 			p.mu.Lock()
 			if p.mu.ladder.Held() > 0 {
 				p.mu.Unlock()
 				continue
 			}
-			err := fmt.Errorf("%w: %w", ErrNoServer, p.mu.misfit)
+			err := fmt.Errorf("%w: %w", ErrNoServer, p.mu.unusable)
 			if lane := p.stopWaiting(w, false); lane != nil {
 				return lane, nil
 			}

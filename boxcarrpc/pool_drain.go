@@ -2,9 +2,9 @@ package boxcarrpc
 
 import "docstore/boxcarrpc/internal/wire"
 
-// serverSays takes a server's word that it is about to stop, is being drained, or
+// takeNotice takes a server's word that it is about to stop, is being drained, or
 // is not any more.
-func (p *Pool) serverSays(t *transport, what wire.Type, reason string) {
+func (p *Pool) takeNotice(t *transport, what wire.Type, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.leaving || t.lost {

@@ -16,7 +16,7 @@ func (p *Pool) checkHealth() {
 			return
 		}
 		lane := p.picked(now, entry)
-		p.attend()
+		p.checkLivenessSoon()
 		p.tasks.Go(func() { p.check(lane) })
 	}
 }

@@ -19,7 +19,7 @@ type hedge struct {
 }
 
 // into tells the caller what became of a hedge: where it won, of its answer.
-func (h *hedge) into(info *CallInfo, won bool) {
+func (h *hedge) fillInfo(info *CallInfo, won bool) {
 	if info == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (h *hedge) into(info *CallInfo, won bool) {
 var errNotHedged = errors.New("no hedge was sent")
 
 // beside tells on which server the other attempt is.
-func (h *hedge) beside(peer int32) {
+func (h *hedge) setPrimary(peer int32) {
 	if h != nil {
 		h.peer.Store(peer + 1)
 	}
@@ -64,7 +64,7 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 		cancel()
 	}
 	<-ended
-	h.into(c.info, err != nil && h.err == nil)
+	h.fillInfo(c.info, err != nil && h.err == nil)
 	switch {
 	case err == nil:
 		return out, nil
@@ -72,7 +72,7 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 		p.counts.hedgesWon.Add(1)
 		return append(dst, h.out...), nil
 	}
-	return dst, afterThat(h.err, err)
+	return dst, mergeAttemptErrors(h.err, err)
 }
 
 // cancellable is a context for both attempts, which ends CallTimeout later if ctx has
@@ -86,7 +86,7 @@ func (p *Pool) cancellable(ctx context.Context) (context.Context, context.Cancel
 
 // second makes the second attempt.
 func (p *Pool) second(ctx context.Context, c *call) ([]byte, error) {
-	lane := p.acquireSpare(c.hedge.peer.Load() - 1)
+	lane := p.acquireHedge(c.hedge.peer.Load() - 1)
 	if lane == nil {
 		return nil, errNotHedged
 	}
@@ -95,17 +95,17 @@ func (p *Pool) second(ctx context.Context, c *call) ([]byte, error) {
 	return out, err
 }
 
-// acquireSpare takes the best free slot of another server than peer, if there is
+// acquireHedge takes the best free slot of another server than peer, if there is
 // one and the budget allows; nil if not, and if there is no peer: the attempt
 // beside has not even got a slot.
-func (p *Pool) acquireSpare(peer int32) *clientLane {
+func (p *Pool) acquireHedge(peer int32) *clientLane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
 	if p.mu.closed || peer < 0 || !p.mu.retries.Withdraw(now) {
 		return nil
 	}
-	p.attend()
+	p.checkLivenessSoon()
 	entry, ok, _ := p.mu.ladder.AcquireOther(now, []int32{peer}, &p.mu.rng)
 	if !ok {
 		return nil

@@ -53,9 +53,9 @@ func (p *Pool) update(s discovery.Snapshot) {
 	p.step()
 }
 
-// judge borrows servers if all of the subset are dead, and gives them back. p.mu
+// updateBorrowing borrows servers if all of the subset are dead, and gives them back. p.mu
 // is held.
-func (p *Pool) judge() {
+func (p *Pool) updateBorrowing() {
 	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder) {
 		p.adopt(subset.choose())
 		p.options.Logger.Info("the subset has changed its size", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())

@@ -36,18 +36,18 @@ func (p *Pool) attempts(ctx context.Context, c *call, dst []byte) ([]byte, error
 	for n := 0; ; n++ {
 		lane, err := p.acquire(ctx, tried)
 		if err != nil {
-			return dst, noFurther(last, err)
+			return dst, retrySlotError(last, err)
 		}
 		if n > 0 {
 			p.counts.retries.Add(1)
 		}
 		peer := lane.transport.peer.index
-		c.hedge.beside(peer)
+		c.hedge.setPrimary(peer)
 		out, again, err := p.exchange(ctx, lane, c, dst)
 		if err == nil {
 			return out, nil
 		}
-		err = afterThat(last, err)
+		err = mergeAttemptErrors(last, err)
 		if !again || n >= p.options.MaxRetries || ctx.Err() != nil {
 			return dst, err
 		}
@@ -55,9 +55,9 @@ func (p *Pool) attempts(ctx context.Context, c *call, dst []byte) ([]byte, error
 	}
 }
 
-// afterThat is the error of an attempt after another: if either may have been
+// mergeAttemptErrors is the error of an attempt after another: if either may have been
 // processed, the call may.
-func afterThat(last, err error) error {
+func mergeAttemptErrors(last, err error) error {
 	var before, e *Error
 	if !errors.As(last, &before) || !before.Processed || !errors.As(err, &e) || e.Processed {
 		return err
@@ -67,9 +67,9 @@ func afterThat(last, err error) error {
 	return &stained
 }
 
-// noFurther is the error of a call that got no slot: if it was for a further
+// retrySlotError is the error of a call that got no slot: if it was for a further
 // attempt, what became of the last one says more.
-func noFurther(last, err error) error {
+func retrySlotError(last, err error) error {
 	var e *Error
 	if !errors.As(last, &e) {
 		return err

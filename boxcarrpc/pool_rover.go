@@ -24,13 +24,13 @@ func (p *Pool) step() {
 		return
 	}
 	p.trim()
-	p.judge()
+	p.updateBorrowing()
 	for {
 		index, below, ok := p.mu.seeker.NextRequest(p.now(), &p.mu.ladder, &p.mu.rng)
 		if !ok {
 			break
 		}
-		p.attend()
+		p.checkLivenessSoon()
 		p.ask(p.mu.peers[index], below)
 	}
 	p.checkHealth()
@@ -78,16 +78,16 @@ func (p *Pool) connect(peer *poolPeer) {
 	switch {
 	case p.mu.closed:
 		if err == nil {
-			shut(t.conn)
+			closeConn(t.conn)
 		}
 		return
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
 			p.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
 		}
-		if errors.Is(err, ErrPlainText) && p.mu.misfit == nil {
-			p.mu.misfit = fmt.Errorf("%s: %w", peer.address, err)
-			close(p.misfit)
+		if errors.Is(err, ErrPlainText) && p.mu.unusable == nil {
+			p.mu.unusable = fmt.Errorf("%s: %w", peer.address, err)
+			close(p.unusable)
 		}
 		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
 		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
@@ -98,12 +98,12 @@ func (p *Pool) connect(peer *poolPeer) {
 	t.liveness = core.NewLiveness(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
 	peer.transports = append(peer.transports, t)
 	p.mu.open = append(p.mu.open, t)
-	close(p.mu.linked)
-	p.mu.linked = make(chan struct{})
+	close(p.mu.connected)
+	p.mu.connected = make(chan struct{})
 	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
 		t.asking = true
 		t.lease(below)
-		p.attend()
+		p.checkLivenessSoon()
 	} else {
 		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Declined, &p.mu.rng)
 		p.step()

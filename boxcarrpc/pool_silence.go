@@ -23,22 +23,22 @@ var errUnused = errors.New("connection without slots")
 // tickPause is how often the transports are looked at while anything is owed.
 func (p *Pool) tickPause() time.Duration { return min(p.options.SilenceTimeout/10, silenceTick) }
 
-// attend has the watch over silence run at its full pace. p.mu is held.
-func (p *Pool) attend() {
-	if p.resting.Load() && !p.mu.closed {
-		p.resting.Store(false)
+// checkLivenessSoon has the watch over silence run at its full pace. p.mu is held.
+func (p *Pool) checkLivenessSoon() {
+	if p.livenessCheckSlow.Load() && !p.mu.closed {
+		p.livenessCheckSlow.Store(false)
 		p.mu.tick.Reset(p.tickPause())
 	}
 }
 
-// spoke tells that something was sent on a stream. If the watch rests it either
+// noteStreamSend tells that something was sent on a stream. If the watch rests it either
 // sees that, or is seen to rest here.
-func (t *transport) spoke() {
-	t.said.Add(1)
-	if p := t.pool; p.resting.Load() {
+func (t *transport) noteStreamSend() {
+	t.streamSends.Add(1)
+	if p := t.pool; p.livenessCheckSlow.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.attend()
+		p.checkLivenessSoon()
 	}
 }
 
@@ -53,9 +53,9 @@ func (p *Pool) setSuspect(t *transport, suspect bool) {
 	p.mu.ladder.SetSuspect(t.peer.index, suspect)
 }
 
-// watchSilence looks at every transport, asks quiet ones for a sign of life and
+// checkLiveness looks at every transport, asks quiet ones for a sign of life and
 // gives up those that do not answer, and those that are no longer needed.
-func (p *Pool) watchSilence() {
+func (p *Pool) checkLiveness() {
 	p.mu.Lock()
 	if p.mu.closed {
 		p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Pool) watchSilence() {
 	}
 	now := p.now()
 	var dead []*transport
-	p.resting.Store(true)
+	p.livenessCheckSlow.Store(true)
 	for _, t := range p.mu.open {
 		if p.inspect(t, now) {
 			dead = append(dead, t)
@@ -71,7 +71,7 @@ func (p *Pool) watchSilence() {
 	}
 	p.forgetLeft(now)
 	pause := p.tickPause()
-	if p.resting.Load() {
+	if p.livenessCheckSlow.Load() {
 		pause = max(pause, min(p.options.KeepAlive/4, idleTransport/2))
 	}
 	p.mu.tick.Reset(pause)
@@ -89,9 +89,9 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 		p.closeSoon(t, errUnused)
 		return false
 	}
-	verdict := p.listen(t, now)
+	verdict := p.livenessOf(t, now)
 	if t.liveness.Waiting() {
-		p.resting.Store(false)
+		p.livenessCheckSlow.Store(false)
 	}
 	switch verdict {
 	case core.Ping, core.Suspect:
@@ -107,10 +107,10 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 }
 
 // listen asks the core what a transport's silence means. p.mu is held.
-func (p *Pool) listen(t *transport, now int64) core.Verdict {
+func (p *Pool) livenessOf(t *transport, now int64) core.Verdict {
 	traffic := core.Traffic{
 		Received: t.turn.in.received.Load(),
-		Sent:     t.said.Load(),
+		Sent:     t.streamSends.Load(),
 		Pending:  int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
 	}
 	if traffic.Pending {
@@ -122,10 +122,10 @@ func (p *Pool) listen(t *transport, now int64) core.Verdict {
 }
 
 // heard takes an answer to a ping: a suspect is not one any more.
-func (p *Pool) heard(t *transport) {
+func (p *Pool) takePong(t *transport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t.suspect && p.listen(t, p.now()) == core.Recovered {
+	if t.suspect && p.livenessOf(t, p.now()) == core.Recovered {
 		p.setSuspect(t, false)
 	}
 }

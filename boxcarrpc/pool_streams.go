@@ -37,13 +37,13 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 		if ctx.Err() != nil {
 			return nil, contextError(ctx, false)
 		}
-		t, linked, err := p.streamTransport()
+		t, connected, err := p.streamTransport()
 		if err != nil {
 			return nil, err
 		}
 		if t == nil {
 			select {
-			case <-linked:
+			case <-connected:
 			case <-p.ctx.Done():
 				return nil, ErrPoolClosed
 			case <-ctx.Done():
@@ -59,8 +59,8 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 }
 
 // streamTransport reserves a stream on the best transport. If there is none,
-// linked is closed with the next connection.
-func (p *Pool) streamTransport() (t *transport, linked <-chan struct{}, err error) {
+// connected is closed with the next connection.
+func (p *Pool) streamTransport() (t *transport, connected <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -92,19 +92,19 @@ func (p *Pool) streamTransport() (t *transport, linked <-chan struct{}, err erro
 	case takesNone:
 		return nil, nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
 	}
-	return best, p.mu.linked, nil
+	return best, p.mu.connected, nil
 }
 
 // streamsBefore reports whether a stream is better opened on a than on b.
 func (p *Pool) streamsBefore(a, b *transport) bool {
-	if x, y := p.doubts(a), p.doubts(b); x != y {
+	if x, y := p.streamRank(a), p.streamRank(b); x != y {
 		return x < y
 	}
 	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
 }
 
-// doubts ranks the server of a transport.
-func (p *Pool) doubts(t *transport) int {
+// streamRank ranks the server of a transport.
+func (p *Pool) streamRank(t *transport) int {
 	switch info := p.mu.ladder.Peer(t.peer.index); {
 	case !info.Member, info.Isolated, info.Draining:
 		return 3
@@ -125,8 +125,8 @@ func (p *Pool) streamsEnded(t *transport, n int) {
 	p.emptied(t)
 }
 
-// streamTaught draws the conclusions of a stream about its server.
-func (p *Pool) streamTaught(t *transport, outcome core.Outcome) {
+// learnFromStream draws the conclusions of a stream about its server.
+func (p *Pool) learnFromStream(t *transport, outcome core.Outcome) {
 	if outcome == core.Neutral {
 		return
 	}

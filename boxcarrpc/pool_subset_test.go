@@ -17,8 +17,8 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A suburb is numbered servers on pipes, for tests on virtual time.
-type suburb struct {
+// A numberedCluster is numbered servers on pipes, for tests on virtual time.
+type numberedCluster struct {
 	t  *testing.T
 	mu struct {
 		sync.Mutex
@@ -28,13 +28,13 @@ type suburb struct {
 	}
 }
 
-func newSuburb(t *testing.T) *suburb {
-	c := &suburb{t: t}
+func newNumberedCluster(t *testing.T) *numberedCluster {
+	c := &numberedCluster{t: t}
 	c.mu.servers, c.mu.doors, c.mu.dialled = map[string]*testServer{}, map[string]*pipes{}, map[string]int{}
 	return c
 }
 
-func (c *suburb) start(numbers ...int) {
+func (c *numberedCluster) start(numbers ...int) {
 	for _, n := range numbers {
 		door := newPipes()
 		s := serveOn(c.t, door, echo, nil)
@@ -44,7 +44,7 @@ func (c *suburb) start(numbers ...int) {
 	}
 }
 
-func (c *suburb) stop(numbers ...int) {
+func (c *numberedCluster) stop(numbers ...int) {
 	for _, n := range numbers {
 		c.mu.Lock()
 		s := c.mu.servers[place(n)]
@@ -57,7 +57,7 @@ func (c *suburb) stop(numbers ...int) {
 
 func place(n int) string { return fmt.Sprint("be-", n) }
 
-func (c *suburb) dial(ctx context.Context, address string) (net.Conn, error) {
+func (c *numberedCluster) dial(ctx context.Context, address string) (net.Conn, error) {
 	c.mu.Lock()
 	door := c.mu.doors[address]
 	c.mu.dialled[address]++
@@ -69,7 +69,7 @@ func (c *suburb) dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // dialled lists the servers that were dialled since it was last asked.
-func (c *suburb) dialled() (numbers []int) {
+func (c *numberedCluster) dialled() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range 1000 {
@@ -82,7 +82,7 @@ func (c *suburb) dialled() (numbers []int) {
 }
 
 // connected lists the servers to which there are connections.
-func (c *suburb) connected() (numbers []int) {
+func (c *numberedCluster) connected() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range 1000 {
@@ -94,7 +94,7 @@ func (c *suburb) connected() (numbers []int) {
 }
 
 // leased lists the servers that have given out slots.
-func (c *suburb) leased() (numbers []int) {
+func (c *numberedCluster) leased() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range 1000 {
@@ -106,7 +106,7 @@ func (c *suburb) leased() (numbers []int) {
 }
 
 // use makes calls for a while, none of which may fail.
-func (c *suburb) use(p *Pool, during time.Duration) {
+func (c *numberedCluster) use(p *Pool, during time.Duration) {
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		_, err := p.Call(c.t.Context(), "m", nil, nil)
 		require.NoError(c.t, err)
@@ -143,7 +143,7 @@ func upTo(n int) (numbers []int) {
 
 func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		c := newSuburb(t)
+		c := newNumberedCluster(t)
 		c.start(upTo(41)...)
 		source := &settable{make(chan discovery.Snapshot)}
 		p := newPoolOf(t, &PoolOptions{Size: 12, SubsetSize: 6, Dialer: c.dial}, source)
@@ -168,7 +168,7 @@ func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
 // request at a time is over to them long before LeaveAfter.
 func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		c := newSuburb(t)
+		c := newNumberedCluster(t)
 		c.start(upTo(61)...)
 		source := &settable{make(chan discovery.Snapshot)}
 		p := newPoolOf(t, &PoolOptions{Size: 40, SubsetSize: 20, Subset: mustByName(t, "deterministic"), Dialer: c.dial}, source)
@@ -189,7 +189,7 @@ func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 
 func TestAPoolSkipsHolesAndKeepsToServersThatAreMerelyDown(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		c := newSuburb(t)
+		c := newNumberedCluster(t)
 		c.start(upTo(20)...)
 		source := &settable{make(chan discovery.Snapshot)}
 		a, err := subset.ByName("ringsteady", nil)
@@ -218,7 +218,7 @@ func TestAPoolSkipsHolesAndKeepsToServersThatAreMerelyDown(t *testing.T) {
 
 func TestAPoolBorrowsWhenItsSubsetIsDead(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		c := newSuburb(t)
+		c := newNumberedCluster(t)
 		c.start(upTo(30)...)
 		order := mustByName(t, "rocksteadier").Subset(nil, 9, 0, 30, 12)
 		p := newPoolOf(t, &PoolOptions{Size: 6, SubsetSize: 3, Dialer: c.dial,
@@ -263,7 +263,7 @@ func mustByName(t *testing.T, name string) subset.Algorithm {
 
 func TestAPoolWithoutANumberOfItsOwn(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		c := newSuburb(t)
+		c := newNumberedCluster(t)
 		c.start(upTo(50)...)
 		connect := func(o PoolOptions) []int {
 			o.Size, o.SubsetSize, o.Dialer = 10, 5, c.dial
@@ -289,7 +289,7 @@ func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 	for name, leaveAfter := range map[string]time.Duration{"make before break": 0, "break at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
-				c := newSuburb(t)
+				c := newNumberedCluster(t)
 				c.start(0, 1)
 				broken := newPipes()
 				serveOn(t, broken, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {

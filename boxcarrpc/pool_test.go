@@ -61,7 +61,7 @@ func TestTheLadderEndsLowAndEven(t *testing.T) {
 
 // Slots are scaled by the servers' capacity, which may change.
 func TestSlotsAreScaledByWeight(t *testing.T) {
-	inTown(t, 2, echoes, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 2, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 8})
 		for _, x := range []struct {
 			weights [2]float64
@@ -221,7 +221,7 @@ func TestAnIdleConnectionWithoutSlotsIsClosed(t *testing.T) {
 // detector sees if it is not.
 func TestTimersAwaitTheirPool(t *testing.T) {
 	p := newPoolOf(t, nil, mute{})
-	until(t, "the watch has had its first look", p.resting.Load)
+	until(t, "the watch has had its first look", p.livenessCheckSlow.Load)
 }
 
 // A mute is a source that says nothing.

@@ -51,7 +51,7 @@ func TestRandomClientPrograms(t *testing.T) {
 		program := make([]byte, 2*(20+rng.IntN(100)))
 		for k := range program {
 			program[k] = byte(rng.Uint32())
-			if i%2 == 0 && k%2 == 0 && program[k]%oddSteps >= oddSteps-2 {
+			if i%2 == 0 && k%2 == 0 && program[k]%scriptedSteps >= scriptedSteps-2 {
 				program[k] = 22 // an honest server
 			}
 		}
@@ -62,8 +62,8 @@ func TestRandomClientPrograms(t *testing.T) {
 	}
 }
 
-// An oddCall is a call, and what its server knows of it.
-type oddCall struct {
+// An scriptedCall is a call, and what its server knows of it.
+type scriptedCall struct {
 	method string
 	cancel context.CancelFunc
 	limit  time.Time // when it must have ended
@@ -85,14 +85,14 @@ type oddCall struct {
 }
 
 // say notes that some of the answer was said.
-func (c *oddCall) say(last bool) {
+func (c *scriptedCall) say(last bool) {
 	if last {
 		c.answered = time.Now()
 	}
 }
 
-// An oddTalk is a stream, and what its server knows of it.
-type oddTalk struct {
+// An scriptedStream is a stream, and what its server knows of it.
+type scriptedStream struct {
 	method         string
 	messages, size int // to send
 	cancel         context.CancelFunc
@@ -114,41 +114,43 @@ type oddTalk struct {
 	over          time.Time
 }
 
-func (s *oddTalk) message(n int) []byte { return patterned(fmt.Sprint(s.method, "/", n), s.size) }
+func (s *scriptedStream) message(n int) []byte {
+	return patterned(fmt.Sprint(s.method, "/", n), s.size)
+}
 
 // A clientRun is the run of a program.
 type clientRun struct {
-	*oddServer
+	*scriptedServer
 	pool  *Pool
 	wg    sync.WaitGroup
-	calls []*oddCall
-	talks []*oddTalk
+	calls []*scriptedCall
+	talks []*scriptedStream
 }
 
 const (
-	oddSteps = 24
-	oddMark  = 0xa5
-	oddSize  = 3 // slots
+	scriptedSteps = 24
+	scriptedMark  = 0xa5
+	scriptedSize  = 3 // slots
 )
 
 func runClient(t *testing.T, program []byte) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
-		server := &oddServer{t: t, calls: map[string]*oddCall{}, talks: map[string]*oddTalk{}}
+		server := &scriptedServer{t: t, calls: map[string]*scriptedCall{}, talks: map[string]*scriptedStream{}}
 		server.wg.Go(func() { server.serve(l) })
 		p, err := NewPool(discovery.Static("s"), &PoolOptions{
-			Size: oddSize, MaxRetries: -1, MaxWait: time.Minute, MaxStreams: oddStreams, Dialer: l.dial, Logger: testLogger(t)})
+			Size: scriptedSize, MaxRetries: -1, MaxWait: time.Minute, MaxStreams: scriptedStreams, Dialer: l.dial, Logger: testLogger(t)})
 		require.NoError(t, err)
 		defer func() {
 			_ = p.Close()
 			l.Close()
 			server.wg.Wait()
 		}()
-		r := &clientRun{oddServer: server, pool: p}
+		r := &clientRun{scriptedServer: server, pool: p}
 		r.pause(100 * time.Millisecond) // the client connects
 		for i := 0; i+1 < len(program); i += 2 {
 			r.pause(0)
-			r.step(program[i]%oddSteps, program[i+1])
+			r.step(program[i]%scriptedSteps, program[i+1])
 		}
 		r.calmDown()
 		r.check()
@@ -162,7 +164,7 @@ func runClient(t *testing.T, program []byte) {
 
 // alive are the connections that are open, the one of which the next steps are
 // last. There are several if the server has sent the client away.
-func (r *clientRun) alive() (conns []*oddConn) {
+func (r *clientRun) alive() (conns []*scriptedConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.conns {
@@ -232,11 +234,11 @@ func (r *clientRun) step(what, x byte) {
 	case what >= 18:
 		c.speak(what, x)
 	case what >= 13:
-		if i := uint32(x) % oddStreams; c.streams[i].open {
+		if i := uint32(x) % scriptedStreams; c.streams[i].open {
 			c.speakOnStream(what, x, i)
 		}
 	default:
-		c.speakOnLane(what, x, uint32(x)%oddLanes)
+		c.speakOnLane(what, x, uint32(x)%scriptedLanes)
 	}
 	r.mu.Unlock()
 	switch {
@@ -253,7 +255,7 @@ func (r *clientRun) step(what, x byte) {
 	}
 }
 
-func (c *oddConn) speakOnLane(what, x byte, i uint32) {
+func (c *scriptedConn) speakOnLane(what, x byte, i uint32) {
 	switch lane := &c.lanes[i]; {
 	case what == 6 && lane.asked:
 		c.grant(i, uint32(x>>4), c.say)
@@ -276,7 +278,7 @@ func (c *oddConn) speakOnLane(what, x byte, i uint32) {
 	}
 }
 
-func (c *oddConn) speakOnStream(what, x byte, i uint32) {
+func (c *scriptedConn) speakOnStream(what, x byte, i uint32) {
 	switch s := &c.streams[i]; {
 	case what == 13 && !s.begun:
 		c.header(i, c.say)
@@ -297,7 +299,7 @@ func (c *oddConn) speakOnStream(what, x byte, i uint32) {
 	}
 }
 
-func (c *oddConn) speak(what, x byte) {
+func (c *scriptedConn) speak(what, x byte) {
 	switch {
 	case what == 18 && x < 128:
 		c.say(wire.AppendPing(nil, wire.TypePing, uint64(x)), func() {})
@@ -315,7 +317,7 @@ func (c *oddConn) speak(what, x byte) {
 
 // lie says what no server may say now, nor when the client has answered to what is
 // still queued.
-func (c *oddConn) lie(x byte) {
+func (c *scriptedConn) lie(x byte) {
 	const never = 1 << 30 // as a sequence
 	response := wire.AppendResponse(nil, 0, wire.FlagProcessed, wire.Response{Sequence: never}, nil)
 	flipped := bytes.Clone(response)
@@ -331,10 +333,10 @@ func (c *oddConn) lie(x byte) {
 		make([]byte, 100),
 		response,
 		flipped,
-		wire.AppendResponse(nil, oddLanes, 0, wire.Response{}, nil),
+		wire.AppendResponse(nil, scriptedLanes, 0, wire.Response{}, nil),
 		wire.AppendResponse(nil, 0, 0, wire.Response{Sequence: lane.sequence, Total: MaxResponseBytes + 1}, nil),
 		wire.AppendData(nil, 0, never, make([]byte, wire.DataRoom)),
-		wire.AppendSlot(nil, wire.TypeGrant, oddLanes, 0),
+		wire.AppendSlot(nil, wire.TypeGrant, scriptedLanes, 0),
 		wire.AppendHello(nil, wire.Hello{}),
 		wire.AppendSlot(nil, wire.TypeLease, 0, 1),
 		wire.AppendCredit(nil, 0, never, 1),
@@ -345,7 +347,7 @@ func (c *oddConn) lie(x byte) {
 // call begins a call.
 func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	call := &oddCall{method: fmt.Sprint("call ", len(r.calls)), cancel: cancel, limit: time.Now().Add(patience), done: make(chan struct{})}
+	call := &scriptedCall{method: fmt.Sprint("call ", len(r.calls)), cancel: cancel, limit: time.Now().Add(patience), done: make(chan struct{})}
 	call.behind = make([]byte, 20)
 	if roomy {
 		call.behind = make([]byte, 120<<10)
@@ -353,7 +355,7 @@ func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 	call.dst = call.behind[:copy(call.behind, "dst")]
 	r.calls = append(r.calls, call)
 	r.mu.Lock()
-	r.oddServer.calls[call.method] = call
+	r.scriptedServer.calls[call.method] = call
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		defer close(call.done)
@@ -364,7 +366,7 @@ func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 		clear(request)
 		call.out, call.err = bytes.Clone(out), err
 		for i := range call.behind {
-			call.behind[i] = oddMark
+			call.behind[i] = scriptedMark
 		}
 	})
 }
@@ -372,11 +374,11 @@ func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 // talk begins a stream.
 func (r *clientRun) talk(messages, size int, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	talk := &oddTalk{method: fmt.Sprint("talk ", len(r.talks)), messages: messages, size: size,
+	talk := &scriptedStream{method: fmt.Sprint("talk ", len(r.talks)), messages: messages, size: size,
 		cancel: cancel, limit: time.Now().Add(patience), done: make(chan struct{})}
 	r.talks = append(r.talks, talk)
 	r.mu.Lock()
-	r.oddServer.talks[talk.method] = talk
+	r.scriptedServer.talks[talk.method] = talk
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		defer close(talk.done)
@@ -479,7 +481,7 @@ func (r *clientRun) check() {
 	}
 }
 
-func (c *oddCall) check(t testing.TB) {
+func (c *scriptedCall) check(t testing.TB) {
 	require.LessOrEqual(t, c.ended, c.limit.Add(2*ownReading), c.method)
 	inTime := !c.answered.IsZero() && c.answered.Before(c.limit)
 	switch {
@@ -497,7 +499,7 @@ func (c *oddCall) check(t testing.TB) {
 	}
 }
 
-func (s *oddTalk) check(t testing.TB) {
+func (s *scriptedStream) check(t testing.TB) {
 	require.LessOrEqual(t, s.ended, s.limit, s.method)
 	require.LessOrEqual(t, len(s.got), len(s.said), s.method)
 	for i, message := range s.got {
@@ -524,17 +526,17 @@ func (s *oddTalk) check(t testing.TB) {
 func (r *clientRun) goesOn() {
 	calls, talks := len(r.calls), len(r.talks)
 	for range 1000 {
-		if r.pool.Stats().Slots == oddSize {
+		if r.pool.Stats().Slots == scriptedSize {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	require.Equal(r.t, oddSize, r.pool.Stats().Slots)
+	require.Equal(r.t, scriptedSize, r.pool.Stats().Slots)
 	require.Zero(r.t, r.pool.Stats().Streams)
-	for range oddSize {
+	for range scriptedSize {
 		r.call(10, time.Minute, false)
 	}
-	for range oddStreams {
+	for range scriptedStreams {
 		r.talk(3, 100_000, time.Minute)
 	}
 	r.wg.Wait()
@@ -550,6 +552,6 @@ func (r *clientRun) goesOn() {
 // checkMarks finds what was written behind a caller's back.
 func (r *clientRun) checkMarks() {
 	for _, c := range r.calls {
-		require.Equal(r.t, len(c.behind), bytes.Count(c.behind, []byte{oddMark}), "behind the back of %s", c.method)
+		require.Equal(r.t, len(c.behind), bytes.Count(c.behind, []byte{scriptedMark}), "behind the back of %s", c.method)
 	}
 }

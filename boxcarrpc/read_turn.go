@@ -170,7 +170,7 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 			err = t.read()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			lane.look()
+			lane.watchContext()
 			break
 		}
 		if err != nil {

@@ -20,7 +20,7 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 			return dst, NotProcessed(errors.New("not here"))
 		}
 	}
-	inTown(t, 4, refuse, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 4, refuse, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 12})
 		const calls = 2000
 		start := time.Now()
@@ -60,7 +60,7 @@ func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 			return dst, NotProcessed(errors.New("not here"))
 		}
 	}
-	inTown(t, 2, handler, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
 		g = newGate()
 		var wg sync.WaitGroup
 		defer wg.Wait()

@@ -21,13 +21,13 @@ const MaxTokenBytes = wire.MaxTokenBytes
 // A client is authenticated again this long after the last time, when it sends
 // something: a token that was taken back or a certificate that has expired ends its
 // connections.
-const reauthenticate = 10 * time.Second
+const reauthenticateEvery = 10 * time.Second
 
 var (
 	// errTLS is a handshake that failed.
 	errTLS = errors.New("TLS handshake")
-	// errUnwelcome is a client whom the server does not let in.
-	errUnwelcome = errors.New("not let in")
+	// errNotAdmitted is a client whom the server does not let in.
+	errNotAdmitted = errors.New("not let in")
 
 	errNoTLS = errors.New("there is no configuration")
 )
@@ -58,8 +58,8 @@ func (o *ServerOptions) tlsConfig() *tls.Config {
 	}
 }
 
-// checkDoor refuses to serve plain text to other hosts unless that was asked for.
-func (s *Server) checkDoor(l net.Listener) error {
+// checkListener refuses to serve plain text to other hosts unless that was asked for.
+func (s *Server) checkListener(l net.Listener) error {
 	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {
 		return nil
 	}
@@ -89,34 +89,34 @@ func (c *serverConn) authenticate(name, token string) error {
 	if check := c.server.options.Authenticate; check != nil {
 		identity, err := check(peer, token)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUnwelcome, err)
+			return fmt.Errorf("%w: %w", errNotAdmitted, err)
 		}
 		peer.Identity, c.token = identity, token
 	}
 	c.client, c.authenticated = clientOf(peer), time.Now()
 	c.account.Identify(peer)
 	if !c.server.identify(c) {
-		return fmt.Errorf("%w: the client has %d connections, the most that one client may have", errUnwelcome, c.server.shares.conns)
+		return fmt.Errorf("%w: the client has %d connections, the most that one client may have", errNotAdmitted, c.server.shares.conns)
 	}
 	return nil
 }
 
-// keepOut stops the connection of a client that is not welcome any more, as if the
+// enforceAuth stops the connection of a client that is not welcome any more, as if the
 // server stopped: the requests that it has just sent are refused as not processed, so
 // that a client that has another token by now loses nothing. Its streams end.
 //
 // The leader authenticates as it runs a handler: if that takes long, as with a
-// server of tokens on another host, a follower reads on meanwhile. keepOut reports
+// server of tokens on another host, a follower reads on meanwhile. enforceAuth reports
 // whether the turn is still the caller's.
-func (c *serverConn) keepOut(now time.Time) (leads bool) {
-	if now.Sub(c.authenticated) < reauthenticate || !c.checking.CompareAndSwap(false, true) {
+func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
+	if now.Sub(c.authenticated) < reauthenticateEvery || !c.checking.CompareAndSwap(false, true) {
 		return true
 	}
 	defer c.checking.Store(false)
 	c.authenticated = now
-	number := c.turn.begin(&c.server.watch, c)
-	if err := c.stillWelcome(now); err != nil {
-		c.stopUnwelcome(err)
+	number := c.turn.begin(&c.server.monitor, c)
+	if err := c.reauthenticate(now); err != nil {
+		c.stopNotAdmitted(err)
 	}
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	if leads {
@@ -125,19 +125,19 @@ func (c *serverConn) keepOut(now time.Time) (leads bool) {
 	return leads
 }
 
-// stopUnwelcome stops the connection of a client for a reason that it is not let in.
-func (c *serverConn) stopUnwelcome(err error) {
+// stopNotAdmitted stops the connection of a client for a reason that it is not let in.
+func (c *serverConn) stopNotAdmitted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {
 		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
-		c.stopLocked(refusedUnwelcome)
+		c.stopLocked(refusedNotAdmitted)
 		c.endStreamsLocked()
 	}
 }
 
-// stillWelcome authenticates the client again. It must be who it was.
-func (c *serverConn) stillWelcome(now time.Time) error {
+// reauthenticate authenticates the client again. It must be who it was.
+func (c *serverConn) reauthenticate(now time.Time) error {
 	if state := c.peer.TLS; state != nil && len(state.VerifiedChains) > 0 {
 		if end := state.VerifiedChains[0][0].NotAfter; now.After(end) {
 			return fmt.Errorf("its certificate was valid until %v", end)
@@ -269,7 +269,7 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 		config = config.Clone()
 		config.ServerName = host
 	}
-	c := tls.Client(newSealer(conn), config)
+	c := tls.Client(newTLSBatchConn(conn), config)
 	err = c.HandshakeContext(ctx)
 	var plain tls.RecordHeaderError
 	switch {

@@ -21,33 +21,33 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A party is what a test needs of TLS: an authority and configurations of it.
-type party struct {
+// A certs is what a test needs of TLS: an authority and configurations of it.
+type testTLS struct {
 	ca    *testcert.CA
 	roots *x509.CertPool
 }
 
-func newParty(t testing.TB) *party {
-	p := &party{ca: testcert.NewCA(t, "test CA"), roots: x509.NewCertPool()}
+func newTestTLS(t testing.TB) *testTLS {
+	p := &testTLS{ca: testcert.NewCA(t, "test CA"), roots: x509.NewCertPool()}
 	p.roots.AddCert(p.ca.Certificate)
 	return p
 }
 
-func (p *party) pair(t testing.TB, name string, end time.Time) []tls.Certificate {
+func (p *testTLS) pair(t testing.TB, name string, end time.Time) []tls.Certificate {
 	pair, err := tls.X509KeyPair(p.ca.Issue(t, name, end))
 	require.NoError(t, err)
 	return []tls.Certificate{pair}
 }
 
 // server is TLS of a server that asks for certificates if auth says so.
-func (p *party) server(t testing.TB, auth tls.ClientAuthType) func() (*tls.Config, error) {
+func (p *testTLS) server(t testing.TB, auth tls.ClientAuthType) func() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: auth, ClientCAs: p.roots}
 	config.Certificates = p.pair(t, "localhost", time.Now().Add(time.Hour))
 	return func() (*tls.Config, error) { return config, nil }
 }
 
 // client is TLS of a client with a certificate, or without one if it has no name.
-func (p *party) client(t testing.TB, name string) func() (*tls.Config, error) {
+func (p *testTLS) client(t testing.TB, name string) func() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.roots}
 	if name != "" {
 		config.Certificates = p.pair(t, name, time.Now().Add(time.Hour))
@@ -77,14 +77,14 @@ func notReady(t *testing.T, opts *PoolOptions, address string) string {
 }
 
 func TestTLSBothWays(t *testing.T) {
-	party := newParty(t)
+	certs := newTestTLS(t)
 	s := serve(t, whoami, &ServerOptions{
-		TLS: party.server(t, tls.RequireAndVerifyClientCert),
+		TLS: certs.server(t, tls.RequireAndVerifyClientCert),
 		StreamHandler: func(ctx context.Context, _ string, stream *ServerStream) error {
 			return stream.Send([]byte(PeerOf(ctx).Identity))
 		},
 	})
-	p := newPool(t, &PoolOptions{Size: 4, TLS: party.client(t, "frontend")}, s.address)
+	p := newPool(t, &PoolOptions{Size: 4, TLS: certs.client(t, "frontend")}, s.address)
 	var info CallInfo
 	out, err := p.CallWith(t.Context(), "m", nil, nil, &info)
 	require.NoError(t, err)
@@ -107,13 +107,13 @@ func TestTLSBothWays(t *testing.T) {
 }
 
 func TestTLSThatDoesNotFit(t *testing.T) {
-	party, others := newParty(t), newParty(t)
-	s := serve(t, whoami, &ServerOptions{TLS: party.server(t, tls.RequireAndVerifyClientCert)})
+	certs, others := newTestTLS(t), newTestTLS(t)
+	s := serve(t, whoami, &ServerOptions{TLS: certs.server(t, tls.RequireAndVerifyClientCert)})
 	plain := serve(t, whoami, nil)
 	_, port, err := net.SplitHostPort(s.address)
 	require.NoError(t, err)
 	wrongName := func() (*tls.Config, error) {
-		config, err := party.client(t, "frontend")()
+		config, err := certs.client(t, "frontend")()
 		config.ServerName = "be-7.example"
 		return config, err
 	}
@@ -123,12 +123,12 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 		want    string
 	}{
 		"another authority":   {others.client(t, "frontend"), s.address, "unknown authority"},
-		"a stranger":          {func() (*tls.Config, error) { c, err := others.client(t, "x")(); c.RootCAs = party.roots; return c, err }, s.address, "unknown certificate authority"},
-		"no certificate":      {party.client(t, ""), s.address, "certificate required"},
+		"a stranger":          {func() (*tls.Config, error) { c, err := others.client(t, "x")(); c.RootCAs = certs.roots; return c, err }, s.address, "unknown certificate authority"},
+		"no certificate":      {certs.client(t, ""), s.address, "certificate required"},
 		"another server":      {wrongName, s.address, "not be-7.example"},
-		"TLS to plain text":   {party.client(t, "frontend"), plain.address, "does it serve TLS?"},
+		"TLS to plain text":   {certs.client(t, "frontend"), plain.address, "does it serve TLS?"},
 		"plain text to TLS":   {nil, s.address, "the server says: this server speaks TLS only"},
-		"an address of names": {party.client(t, ""), "localhost:" + port, "certificate required"},
+		"an address of names": {certs.client(t, ""), "localhost:" + port, "certificate required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, notReady(t, &PoolOptions{TLS: c.tls}, c.address), c.want)
@@ -172,7 +172,7 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 	l = listen()
 	s := serveOn(t, l, echo, &ServerOptions{Insecure: true})
 	address := l.Listener.Addr().String()
-	serveOn(t, listen(), echo, &ServerOptions{TLS: newParty(t).server(t, tls.NoClientCert)})
+	serveOn(t, listen(), echo, &ServerOptions{TLS: newTestTLS(t).server(t, tls.NoClientCert)})
 
 	var last atomic.Pointer[remote]
 	far := func(ctx context.Context, address string) (net.Conn, error) {
@@ -267,22 +267,22 @@ func fixed(token string) func() (string, error) { return func() (string, error) 
 
 func TestTokensSayWhoAClientIs(t *testing.T) {
 	k := &keys{names: map[string]string{"open sesame": "ali", "abracadabra": "merlin"}}
-	party := newParty(t)
-	s := serve(t, whoami, &ServerOptions{Authenticate: k.authenticate, TLS: party.server(t, tls.VerifyClientCertIfGiven)})
+	certs := newTestTLS(t)
+	s := serve(t, whoami, &ServerOptions{Authenticate: k.authenticate, TLS: certs.server(t, tls.VerifyClientCertIfGiven)})
 	for want, opts := range map[string]*PoolOptions{
-		"ali":      {Token: fixed("open sesame"), TLS: party.client(t, "")},
-		"merlin":   {Token: fixed("abracadabra"), TLS: party.client(t, "frontend")},
-		"frontend": {TLS: party.client(t, "frontend")},
+		"ali":      {Token: fixed("open sesame"), TLS: certs.client(t, "")},
+		"merlin":   {Token: fixed("abracadabra"), TLS: certs.client(t, "frontend")},
+		"frontend": {TLS: certs.client(t, "frontend")},
 	} {
 		out, err := newPool(t, opts, s.address).Call(t.Context(), "m", nil, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, string(out))
 	}
 	for want, opts := range map[string]*PoolOptions{
-		"the server says: not let in: who are you?": {Token: fixed("sesame, open"), TLS: party.client(t, "")},
-		"not let in":     {TLS: party.client(t, "")},
-		"token: no file": {Token: func() (string, error) { return "", errors.New("no file") }, TLS: party.client(t, "")},
-		"token of 8193":  {Token: fixed(strings.Repeat("x", MaxTokenBytes+1)), TLS: party.client(t, "")},
+		"the server says: not let in: who are you?": {Token: fixed("sesame, open"), TLS: certs.client(t, "")},
+		"not let in":     {TLS: certs.client(t, "")},
+		"token: no file": {Token: func() (string, error) { return "", errors.New("no file") }, TLS: certs.client(t, "")},
+		"token of 8193":  {Token: fixed(strings.Repeat("x", MaxTokenBytes+1)), TLS: certs.client(t, "")},
 	} {
 		require.Contains(t, notReady(t, opts, s.address), want)
 	}
@@ -413,7 +413,7 @@ func TestATokenIsTakenBack(t *testing.T) {
 		start := time.Now()
 		for s.Stats().Accepted == before {
 			call()
-			require.LessOrEqual(t, time.Since(start), reauthenticate+time.Second)
+			require.LessOrEqual(t, time.Since(start), reauthenticateEvery+time.Second)
 		}
 		require.Error(t, <-ended, "its streams end")
 		for range 15_000 {
@@ -428,7 +428,7 @@ func TestATokenIsTakenBack(t *testing.T) {
 			_, _ = p.Call(ctx, "m", nil, nil)
 			<-ctx.Done()
 			cancel()
-			require.LessOrEqual(t, time.Since(start), reauthenticate+2*time.Second)
+			require.LessOrEqual(t, time.Since(start), reauthenticateEvery+2*time.Second)
 		}
 	})
 }
@@ -446,7 +446,7 @@ func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
 	inBubble(t, echo, opts, func(t *testing.T, s *testServer, l *pipes) {
 		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial, SilenceTimeout: DefaultSilenceTimeout}, "pipe")
 		defer p.Close()
-		for start := time.Now(); time.Since(start) < 4*reauthenticate; time.Sleep(10 * time.Millisecond) {
+		for start := time.Now(); time.Since(start) < 4*reauthenticateEvery; time.Sleep(10 * time.Millisecond) {
 			began := time.Now()
 			_, err := p.Call(t.Context(), "not idempotent", nil, nil)
 			require.NoError(t, err)
@@ -461,10 +461,10 @@ func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
 // A connection does not outlive the certificate that it was let in for.
 func TestACertificateExpires(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		party, l := newParty(t), newPipes()
-		s := serveOn(t, l, whoami, &ServerOptions{TLS: party.server(t, tls.RequireAndVerifyClientCert)})
-		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: party.roots, ServerName: "localhost"}
-		config.Certificates = party.pair(t, "frontend", time.Now().Add(time.Minute))
+		certs, l := newTestTLS(t), newPipes()
+		s := serveOn(t, l, whoami, &ServerOptions{TLS: certs.server(t, tls.RequireAndVerifyClientCert)})
+		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: certs.roots, ServerName: "localhost"}
+		config.Certificates = certs.pair(t, "frontend", time.Now().Add(time.Minute))
 		p := newPool(t, &PoolOptions{Size: 1, Dialer: l.dial, TLS: func() (*tls.Config, error) { return config, nil }}, "pipe")
 		start := time.Now()
 		for p.Stats().Slots > 0 {
@@ -478,7 +478,7 @@ func TestACertificateExpires(t *testing.T) {
 			cancel()
 			require.LessOrEqual(t, time.Since(start), 2*time.Minute)
 		}
-		require.InDelta(t, time.Minute+reauthenticate/2, time.Since(start), float64(reauthenticate/2+time.Second))
+		require.InDelta(t, time.Minute+reauthenticateEvery/2, time.Since(start), float64(reauthenticateEvery/2+time.Second))
 		require.NoError(t, p.Close())
 		s.stop()
 	})

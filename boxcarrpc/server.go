@@ -33,7 +33,7 @@ type Server struct {
 	shares    clientShares
 	workers   workers
 	methods   methods
-	watch     watch
+	monitor   handlerMonitor
 	admission admission
 	warnings  warnLimit
 
@@ -55,9 +55,9 @@ type Server struct {
 		closed    bool
 		empty     chan struct{} // closed when stopping and no connection is left
 	}
-	serving sync.WaitGroup // connections
-	boards  sync.Mutex     // one board is made at a time: it is large where there are many slots
-	telling sync.Mutex     // held while connections are told of a change of draining or stopping
+	serving    sync.WaitGroup // connections
+	boards     sync.Mutex     // one board is made at a time: it is large where there are many slots
+	announcing sync.Mutex     // held while connections are told of a change of draining or stopping
 }
 
 // ServerStats is a server at one moment.
@@ -95,14 +95,14 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 		return s
 	}
 	s.admission.init(s.options.Admission)
-	s.methods.ahead = s.options.Ahead
+	s.methods.prefetch = s.options.Prefetch
 	s.budget = s.options.Budget
 	s.shares = newClientShares(&s.options)
 	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
 	s.mu.empty = make(chan struct{})
-	s.watch.init()
+	s.monitor.init()
 	return s
 }
 
@@ -110,11 +110,11 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 // ErrServerClosed; any other error is the listener's. It closes l. A server may
 // serve several listeners at once.
 func (s *Server) Serve(l net.Listener) error {
-	defer shut(l)
+	defer closeConn(l)
 	if s.invalid != nil {
 		return s.invalid
 	}
-	if err := s.checkDoor(l); err != nil {
+	if err := s.checkListener(l); err != nil {
 		return err
 	}
 	if !s.addListener(l) {
@@ -179,25 +179,25 @@ func (s *Server) accept(conn net.Conn) {
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.stopping || s.mu.closed:
-		shut(conn)
+		closeConn(conn)
 	case len(s.mu.conns) >= s.options.MaxConns:
-		shut(conn)
+		closeConn(conn)
 		s.warn(conn.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
 	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
-		shut(conn)
+		closeConn(conn)
 		s.warn(conn.RemoteAddr(), "connections of a client", "connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
 	default:
 		c := newServerConn(s, conn, peer)
 		c.share = s.shares.joinLocked(clientOf(peer))
 		s.mu.conns[c] = struct{}{}
 		s.serving.Add(1)
-		s.watch.start()
+		s.monitor.start()
 		s.workers.run(c)
 	}
 }
 
 // gone forgets a connection.
-func (s *Server) gone(c *serverConn) {
+func (s *Server) removeConn(c *serverConn) {
 	defer s.serving.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,17 +225,17 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.mu.closed = true
 	for l := range s.mu.listeners {
-		shut(l)
+		closeConn(l)
 	}
 	for c := range s.mu.conns {
-		shut(c.conn)
+		closeConn(c.conn)
 	}
 	if len(s.mu.conns) == 0 {
 		s.closeEmptyLocked()
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
-	s.watch.close()
+	s.monitor.close()
 	s.workers.close()
 	s.mu.Lock()
 	s.closeEmptyLocked()

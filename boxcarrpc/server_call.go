@@ -70,7 +70,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	if f.Flags&wire.FlagMetadata != 0 {
 		metadata = f.RequestMetadata()
 	}
-	if int(r.Total) > smallRequest && !c.account.hasRoom(0) {
+	if int(r.Total) > smallRequest && !c.account.belowShare(0) {
 		c.server.admission.leave()
 		c.refuse(lane, refusedBuffers)
 		return nil
@@ -80,7 +80,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	*lane.request = append(*lane.request, data...)
 	c.account.Await(int(r.Total) - len(data))
 	lane.charge()
-	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, room: Room{account: c.account}}
+	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, reservation: Reservation{account: c.account}}
 	if metadata != nil {
 		lane.ctx.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -110,7 +110,7 @@ func (c *serverConn) data(f wire.Frame) error {
 	case uint64(len(*lane.request))+uint64(len(data)) > uint64(lane.total):
 		return protocolError("DATA beyond the %d bytes of the request on lane %d", lane.total, f.Lane)
 	}
-	if int(lane.total) > smallRequest && len(*lane.request)+len(data) > cap(*lane.request) && !c.account.hasRoom(lane.charged) {
+	if int(lane.total) > smallRequest && len(*lane.request)+len(data) > cap(*lane.request) && !c.account.belowShare(lane.charged) {
 		lane.dropRequest()
 		lane.state = laneIdle
 		c.refuse(lane, refusedBuffers)
@@ -197,9 +197,9 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		header, trailer = extra.header, extra.trailer
 	}
 	answer.Total = uint32(len(data))
-	l.ctx.room.fit(len(data), cap(data))
+	l.ctx.reservation.fit(len(data), cap(data))
 	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
-		bulk = &bulkMessage{taken: make(chan struct{}, 1), room: &l.ctx.room}
+		bulk = &bulkMessage{taken: make(chan struct{}, 1), reservation: &l.ctx.reservation}
 	}
 	// In one step, as the client sees it: the lane is free for the next request
 	// with the response, and a slot that is lost is not given out before it.
@@ -221,9 +221,9 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		s.reclaim(l.slot, c.share)
 	}
 	if bulk == nil {
-		l.ctx.room.Release() // the answer was copied into the outbox
+		l.ctx.reservation.Release() // the answer was copied into the outbox
 		c.mu.running--
-		c.hurryLocked()
+		c.expectCloseLocked()
 	}
 	return bulk, pending
 }
@@ -233,10 +233,10 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkMessage) {
 	if bulk != nil {
 		<-bulk.taken
-		bulk.room.Release()
+		bulk.reservation.Release()
 		c.mu.Lock()
 		c.mu.running--
-		c.hurryLocked()
+		c.expectCloseLocked()
 		c.mu.Unlock()
 	}
 	m.keep(out, data)

@@ -72,14 +72,14 @@ type serverConn struct {
 func newServerConn(s *Server, conn net.Conn, peer *Peer) *serverConn {
 	tune(conn)
 	if s.tls != nil {
-		conn = tls.Server(newSealer(conn), s.tls)
+		conn = tls.Server(newTLSBatchConn(conn), s.tls)
 	}
 	c := &serverConn{server: s, conn: conn, peer: peer}
 	c.account = s.budget.Open(peer, c.cutOff)
 	c.in.conn, c.in.account = readerOf(conn), c.account
 	c.out.account = c.account
 	c.in.beforeRead = c.beforeRead
-	c.out.init(conn, s.options.WriteTimeout, func(error) { shut(conn) }) // which ends the reading
+	c.out.init(conn, s.options.WriteTimeout, func(error) { closeConn(conn) }) // which ends the reading
 	return c
 }
 
@@ -91,7 +91,7 @@ func (c *serverConn) cutOff() { go c.disconnect() }
 func (c *serverConn) disconnect() {
 	c.server.warn(c.conn.RemoteAddr(), "memory", "connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
 	c.out.close()
-	shut(c.conn)
+	closeConn(c.conn)
 }
 
 // report logs why the connection ended: a fault of the peer as a warning, within the
@@ -111,7 +111,7 @@ func (c *serverConn) report(err error) {
 func (c *serverConn) faultOf(err error) (kind string) {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errUnwelcome):
+	case errors.Is(err, errNotAdmitted):
 		return "unwelcome"
 	case errors.Is(err, errTLS) && !errors.Is(err, io.EOF):
 		return "tls"

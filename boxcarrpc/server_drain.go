@@ -28,8 +28,8 @@ func (s *Server) setDraining(draining bool) {
 	if !s.usable() {
 		return
 	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
 	s.mu.Lock()
 	if s.mu.stopping || s.mu.closed || s.mu.draining == draining {
 		s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) stop() {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
 	s.mu.Lock()
 	if s.mu.stopping || s.mu.closed {
 		s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Server) stop() {
 	}
 	s.mu.draining, s.mu.stopping = true, true
 	for l := range s.mu.listeners {
-		shut(l)
+		closeConn(l)
 	}
 	conns := s.connsLocked()
 	if len(conns) == 0 {
@@ -156,7 +156,7 @@ func (c *serverConn) stopLocked(why refusal) {
 	c.mu.draining, c.mu.stopping, c.mu.stopped = true, true, why
 	c.out.reason(wire.TypeGoAway, refusalTable[why].message)
 	c.out.flushSoon()
-	c.hurryLocked()
+	c.expectCloseLocked()
 }
 
 // admitLocked takes a request or a stream in, or says why not.
@@ -170,9 +170,9 @@ func (c *serverConn) admitLocked() refusal {
 	return c.server.admission.enter(c.turn.clock, c.client)
 }
 
-// hurryLocked gives a connection without work a last moment for its client to
+// expectCloseLocked gives a connection without work a last moment for its client to
 // close it, if the server stops, and tells the reader, which may be waiting.
-func (c *serverConn) hurryLocked() {
+func (c *serverConn) expectCloseLocked() {
 	if c.mu.stopping && c.mu.running == 0 && c.mu.drainBy.IsZero() {
 		c.mu.drainBy = time.Now().Add(drainGrace)
 		_ = c.conn.SetReadDeadline(c.mu.drainBy) // fails on a closed connection only

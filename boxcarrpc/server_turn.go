@@ -30,7 +30,7 @@ import (
 // Invariants:
 //
 //   - Only the leader touches in, method, partialSince, idleSet, checked, ready,
-//     number, clock, held, lookedAt and well.
+//     number, clock, held, prefetchedTo and well.
 //   - running is 0 unless the leader is in a handler; then it is the number of
 //     that run, and no two runs have the same. Who swaps it back to 0 has the
 //     turn: the leader after the handler, or the watch for a follower. The other
@@ -43,15 +43,15 @@ type serverTurn struct {
 	clock  time.Time   // as of the last read, or the end of the last handler
 	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
 
-	frames   uint // taken
-	lookedAt int  // lookAhead has seen the read buffer up to here
-	well     bool // the last request got an answer without an error
+	frames       uint // taken
+	prefetchedTo int  // prefetchRequests has seen the read buffer up to here
+	lastOK       bool // the last request got an answer without an error
 
-	running atomic.Uint64
-	crowded atomic.Bool // requests waited behind others since the last tick
-	watched atomic.Bool // the watch looks at it
-	seen    uint64      // the watch's: running at the last tick
-	idle    int         // the watch's: ticks without a run
+	running   atomic.Uint64
+	crowded   atomic.Bool // requests waited behind others since the last tick
+	monitored atomic.Bool // the handler monitor checks the connection
+	seen      uint64      // the watch's: running at the last tick
+	idle      int         // the watch's: ticks without a run
 }
 
 const (
@@ -86,18 +86,18 @@ func (c *serverConn) work() {
 	}
 	c.out.flush(false)
 	c.end()
-	shut(c.conn)
+	closeConn(c.conn)
 	c.out.writers.Wait()
 	c.in.replace(nil)
 	c.account.Close()
 	c.report(err)
-	c.server.gone(c)
+	c.server.removeConn(c)
 }
 
 // lead serves frames until the connection ends or somebody else has the turn.
 func (c *serverConn) lead() error {
 	for {
-		if !c.lookAhead() {
+		if !c.prefetchRequests() {
 			return errOvertaken
 		}
 		f, ok, err := c.in.buffered()
@@ -112,8 +112,8 @@ func (c *serverConn) lead() error {
 			} else if err != nil {
 				return err
 			}
-			c.turn.clock, c.turn.lookedAt = time.Now(), 0
-			if !c.keepOut(c.turn.clock) {
+			c.turn.clock, c.turn.prefetchedTo = time.Now(), 0
+			if !c.enforceAuth(c.turn.clock) {
 				return errOvertaken
 			}
 			continue
@@ -152,7 +152,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	m := lane.method
 	out := m.buffer()
 	start := c.turn.clock
-	number := c.turn.begin(&c.server.watch, c)
+	number := c.turn.begin(&c.server.monitor, c)
 	returned := false
 	defer func() {
 		if returned {
@@ -176,7 +176,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	case !leads:
 		c.out.flush(true)
 	default:
-		c.turn.well = answer.Code == uint32(CodeOK)
+		c.turn.lastOK = answer.Code == uint32(CodeOK)
 		c.hold(end, pending)
 	}
 	lane.conn.settle(m, out, data, bulk)
@@ -188,7 +188,7 @@ func (c *serverConn) took(m *method, start, end time.Time) {
 	took := end.Sub(start)
 	m.took(took)
 	if took > longHandler {
-		c.server.watch.alarm(end)
+		c.server.monitor.noteLong(end)
 	}
 }
 
@@ -199,23 +199,23 @@ func (c *serverConn) hold(now time.Time, pending int) {
 	switch {
 	case c.turn.held.IsZero():
 		c.turn.held = now
-	case now.Sub(c.turn.held) > watchTick, pending >= batchBytes:
+	case now.Sub(c.turn.held) > monitorTick, pending >= batchBytes:
 		c.out.flush(false)
 		c.turn.held = time.Time{}
 	}
 }
 
 // begin marks the leader as being in a handler.
-func (t *serverTurn) begin(w *watch, c *serverConn) (number uint64) {
+func (t *serverTurn) begin(m *handlerMonitor, c *serverConn) (number uint64) {
 	t.number++
 	number = t.number
 	if c.in.start < c.in.end && !t.crowded.Load() {
 		t.crowded.Store(true)
-		w.hurry()
+		m.shortenTick()
 	}
 	t.running.Store(number) // from here on the turn may be a follower's
-	if !t.watched.Load() {
-		w.add(c)
+	if !t.monitored.Load() {
+		m.add(c)
 	}
 	return number
 }

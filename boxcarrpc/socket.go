@@ -40,7 +40,7 @@ func tune(conn net.Conn) {
 // what matters has been answered for before, and the other side will find out. TLS
 // says no farewell, because that waits for a peer that does not read; frames tell
 // what is complete.
-func shut(c io.Closer) {
+func closeConn(c io.Closer) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}

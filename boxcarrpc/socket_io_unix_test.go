@@ -27,8 +27,8 @@ func pairs(t *testing.T) map[string][2]net.Conn {
 		require.NoError(t, err)
 		far, err := ln.Accept()
 		require.NoError(t, err)
-		shut(ln)
-		t.Cleanup(func() { shut(near); shut(far) })
+		closeConn(ln)
+		t.Cleanup(func() { closeConn(near); closeConn(far) })
 		all[network] = [2]net.Conn{near, far}
 	}
 	return all
@@ -64,7 +64,7 @@ func TestReadingASocket(t *testing.T) {
 			wrote := make(chan error)
 			go func() { // it may be waited for
 				_, err := far.Write([]byte("xy"))
-				shut(far)
+				closeConn(far)
 				wrote <- err
 			}()
 			n, err = r.Read(b)
@@ -74,7 +74,7 @@ func TestReadingASocket(t *testing.T) {
 			_, err = r.Read(b)
 			require.Equal(t, io.EOF, err)
 
-			shut(near)
+			closeConn(near)
 			_, err = r.Read(b)
 			require.ErrorIs(t, err, net.ErrClosed)
 		})
@@ -85,7 +85,7 @@ func TestReadingASocket(t *testing.T) {
 func TestReadingASocketThatWasReset(t *testing.T) {
 	ends := pairs(t)["tcp"]
 	require.NoError(t, ends[1].(*net.TCPConn).SetLinger(0))
-	shut(ends[1])
+	closeConn(ends[1])
 	_, err := readerOf(ends[0]).Read(make([]byte, 1))
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	_, err = socketOf(ends[0]).write([]byte("x"))
@@ -94,8 +94,8 @@ func TestReadingASocketThatWasReset(t *testing.T) {
 
 func TestWhatIsNoSocketReadsForItself(t *testing.T) {
 	near, far := net.Pipe()
-	defer shut(near)
-	defer shut(far)
+	defer closeConn(near)
+	defer closeConn(far)
 	require.Equal(t, io.Reader(near), readerOf(near))
 	require.Nil(t, socketOf(near))
 }

@@ -68,7 +68,7 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 		t.turn.pass <- struct{}{} // the messages come unasked: the reader reads for all
 	}
 	t.out.flush(true)
-	t.spoke()
+	t.noteStreamSend()
 	return s
 }
 
@@ -91,9 +91,9 @@ func (s *ClientStream) Send(message []byte) error {
 	if limit := s.transport.hello.MaxRequest; uint64(len(message)) > uint64(limit) {
 		return tooLong("message", len(message), int(limit))
 	}
-	s.transport.spoke() // a dead server may never let it go
+	s.transport.noteStreamSend() // a dead server may never let it go
 	err := s.send(message)
-	s.transport.spoke() // it may have waited for credit before
+	s.transport.noteStreamSend() // it may have waited for credit before
 	return err
 }
 
@@ -111,7 +111,7 @@ func (s *ClientStream) CloseSend() {
 	s.mu.Unlock()
 	if send {
 		s.out.flush(false)
-		s.transport.spoke()
+		s.transport.noteStreamSend()
 	}
 }
 
@@ -164,8 +164,8 @@ func (s *ClientStream) OnEnd(fn func(error)) {
 	}
 }
 
-// tellEnd calls what OnEnd was given. The stream is over.
-func (s *ClientStream) tellEnd() {
+// callOnEnd calls what OnEnd was given. The stream is over.
+func (s *ClientStream) callOnEnd() {
 	s.mu.Lock()
 	told, failure := s.onEnd, s.mu.failure
 	s.onEnd = nil
@@ -185,8 +185,8 @@ func (s *ClientStream) abandon() {
 	})
 	if first {
 		s.out.flush(false)
-		s.transport.spoke()
-		s.tellEnd()
+		s.transport.noteStreamSend()
+		s.callOnEnd()
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 		outcome = core.Refused
 	}
 	s.end(failure, trailer)
-	t.pool.streamTaught(t, outcome)
+	t.pool.learnFromStream(t, outcome)
 	t.pool.streamsEnded(t, 1)
 }
 
@@ -295,7 +295,7 @@ func (s *ClientStream) end(failure error, trailer []byte) {
 		s.trailer = append([]byte(nil), trailer...)
 	})
 	if first {
-		defer s.tellEnd()
+		defer s.callOnEnd()
 	}
 	s.answer.Do(func() { close(s.begun) })
 	s.stop()

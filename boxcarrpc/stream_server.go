@@ -192,7 +192,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	s.account = c.account
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
-	s.call.peer, s.call.slot, s.call.room.account = c.peer, -1, c.account
+	s.call.peer, s.call.slot, s.call.reservation.account = c.peer, -1, c.account
 	if len(metadata) > 0 {
 		s.call.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -219,7 +219,7 @@ func (c *serverConn) admitStreamLocked() refusal {
 	switch {
 	case c.share.streams.Add(1) > int64(s.shares.streams):
 		why = refusedClientStreams
-	case !c.account.hasRoom(0):
+	case !c.account.belowShare(0):
 		why = refusedBuffers
 	default:
 		why = c.admitLocked()
@@ -295,10 +295,10 @@ func (s *ServerStream) end(err error) {
 	}
 	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
 	c.mu.running--
-	c.hurryLocked()
+	c.expectCloseLocked()
 	c.mu.Unlock()
 	s.call.cancel(context.Canceled)
 	s.forget()
-	s.call.room.Release()
+	s.call.reservation.Release()
 	c.out.flush(true)
 }

@@ -25,7 +25,7 @@ type transport struct {
 	server *Peer
 
 	outstanding atomic.Int32  // answers that the server owes, ends of streams among them, pongs left out
-	said        atomic.Uint64 // counts what was sent on streams, which is never answered as such
+	streamSends atomic.Uint64 // counts what was sent on streams, which is never answered as such
 
 	// Guarded by pool.mu.
 	leased    int   // lanes that are leased or being asked for
@@ -58,13 +58,13 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	}
 	tune(conn)
 	// The handshakes end with their context, whatever the server does.
-	stop := context.AfterFunc(ctx, func() { shut(conn) })
+	stop := context.AfterFunc(ctx, func() { closeConn(conn) })
 	t, err := p.greet(ctx, peer, conn)
 	if !stop() && !errors.Is(err, ErrNotBoxcar) {
 		err = fmt.Errorf("the server accepted the connection and did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
 	}
 	if err != nil {
-		shut(conn)
+		closeConn(conn)
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return t, nil
@@ -132,13 +132,13 @@ func (t *transport) frame(f wire.Frame) error {
 		}
 		return err
 	case wire.TypePong:
-		t.pool.heard(t)
+		t.pool.takePong(t)
 		t.shrink()
 		return nil
 	case wire.TypeGoAway, wire.TypeDrain, wire.TypeUndrain:
 		reason, err := f.Reason()
 		if err == nil {
-			t.pool.serverSays(t, f.Type, reason)
+			t.pool.takeNotice(t, f.Type, reason)
 		}
 		return err
 	}
@@ -164,7 +164,7 @@ func (t *transport) fail(cause error) {
 	}
 	t.mu.err = cause
 	t.mu.Unlock()
-	shut(t.conn)
+	closeConn(t.conn)
 	t.out.close()
 	close(t.turn.ended)
 	t.pool.lose(t, cause)

@@ -167,7 +167,7 @@ func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
 				_, err := p.Call(t.Context(), "m", nil, nil)
 				require.NoError(t, err)
 				freed(t, p)
-				for p.patrol.out.Load() { // lone callers need no patrol: it goes home
+				for p.sweeper.running.Load() { // lone callers need no patrol: it goes home
 					time.Sleep(ownReading / 3)
 					_, err := p.Call(t.Context(), "m", nil, nil)
 					require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 
 // Messages of megabytes share a connection with small ones, both ways.
 func TestBigMessagesBesideSmallOnes(t *testing.T) {
-	a := newParty(t)
+	a := newTestTLS(t)
 	t.Run("plain", func(t *testing.T) {
 		bigBesideSmall(t, nil, &PoolOptions{Size: 12})
 	})
@@ -394,12 +394,12 @@ func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
 			}
 		}
 		until(t, "something is written", func() bool { return o.written.Load() > 0 })
-		shut(conn)
+		closeConn(conn)
 		o.close()
 		o.writers.Wait()
 		came, err := io.Copy(io.Discard, peer)
 		require.NoError(t, err)
-		shut(peer)
+		closeConn(peer)
 		reached := 0
 		for i, ticket := range tickets {
 			require.Equal(t, uint64(came) > ticket, o.reached(ticket), "request %d of %d, ticket %d, %d bytes came", i, len(tickets), ticket, came)

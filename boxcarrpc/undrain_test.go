@@ -19,16 +19,16 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A town is servers on virtual time, named 0, 1, 2 and so on.
-type town struct {
+// A virtualCluster is servers on virtual time, named 0, 1, 2 and so on.
+type virtualCluster struct {
 	servers []*testServer
 	doors   []*pipes
 }
 
-// inTown runs a test on virtual time among n servers; handler makes that of each.
-func inTown(t *testing.T, n int, handler func(server int) Handler, opts *ServerOptions, test func(t *testing.T, w *town)) {
+// withVirtualCluster runs a test on virtual time among n servers; handler makes that of each.
+func withVirtualCluster(t *testing.T, n int, handler func(server int) Handler, opts *ServerOptions, test func(t *testing.T, w *virtualCluster)) {
 	virtualtime.Test(t, func(t *testing.T) {
-		w := &town{}
+		w := &virtualCluster{}
 		for i := range n {
 			l := newPipes()
 			var own *ServerOptions
@@ -43,14 +43,14 @@ func inTown(t *testing.T, n int, handler func(server int) Handler, opts *ServerO
 	})
 }
 
-func (w *town) addresses() (list []string) {
+func (w *virtualCluster) addresses() (list []string) {
 	for i := range w.doors {
 		list = append(list, fmt.Sprint(i))
 	}
 	return list
 }
 
-func (w *town) dial(ctx context.Context, address string) (net.Conn, error) {
+func (w *virtualCluster) dial(ctx context.Context, address string) (net.Conn, error) {
 	var i int
 	if _, err := fmt.Sscan(address, &i); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (w *town) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // pool makes a pool of all servers and waits until it is full and its rover finds
 // nothing better, so that every server has slots.
-func (w *town) pool(t *testing.T, opts *PoolOptions) *Pool {
+func (w *virtualCluster) pool(t *testing.T, opts *PoolOptions) *Pool {
 	opts.Dialer = w.dial
 	p := newPool(t, opts, w.addresses()...)
 	full(t, p)
@@ -73,7 +73,7 @@ func echoes(int) Handler { return echo }
 // A drained server loses its slots and all calls, keeps the connections, and gets
 // both back within a second after it is not drained any more.
 func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
-	inTown(t, 3, echoes, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 3, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 9})
 		call := func(n int) {
 			for range n {
@@ -112,7 +112,7 @@ func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
 
 // Who connects while a server is drained hears of it, and of its end.
 func TestAPoolThatMeetsADrainedServerWaitsForIt(t *testing.T) {
-	inTown(t, 1, echoes, nil, func(t *testing.T, w *town) {
+	withVirtualCluster(t, 1, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		w.servers[0].Drain()
 		p := newPoolOf(t, &PoolOptions{Size: 2, Dialer: w.dial}, discovery.Static("0"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -141,17 +141,17 @@ func (o *outbox) writeAll(batch []byte) {
 // call. If there is none it gives the turn up.
 func (o *outbox) next() ([]byte, error) {
 	batch := o.take()
-	if len(batch) == 0 || o.sealer == nil {
+	if len(batch) == 0 || o.tlsBatchConn == nil {
 		return batch, nil
 	}
 	o.written.Add(uint64(len(batch)))
-	return o.sealer.seal(o.tls, batch)
+	return o.tlsBatchConn.seal(o.tls, batch)
 }
 
 // count notes that n bytes of a batch may have reached the kernel; a negative n takes
 // back what it has not taken.
 func (o *outbox) count(n int) {
-	if o.sealer == nil {
+	if o.tlsBatchConn == nil {
 		o.written.Add(uint64(n))
 	}
 }

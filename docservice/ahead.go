@@ -2,7 +2,7 @@ package docservice
 
 import "docstore/queue"
 
-// Ahead is for boxcarrpc.ServerOptions.Ahead: gets that arrive together wait for the
+// Ahead is for boxcarrpc.ServerOptions.Prefetch: gets that arrive together wait for the
 // memory of index and segments once, as a batch does, and not each by itself. Without it
 // they have the same answers. Statistics of filters count them twice.
 func (s *Service) Ahead() map[string]func(requests [][]byte) {

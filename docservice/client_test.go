@@ -21,7 +21,7 @@ import (
 func serve(t testing.TB, collections ...*Collection) string {
 	t.Helper()
 	service := NewService(collections...)
-	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Ahead: service.Ahead()})
+	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Ahead()})
 }
 
 func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.ServerOptions) string {

@@ -147,7 +147,7 @@ func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, er
 
 // get is store.get.
 func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (result []byte, asStored bool, err error) {
-	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+	if take != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getOnce(ctx, dst, id, take, tell)
 	}
 	noMemory := decodePlain(ctx, func() int {
@@ -188,7 +188,7 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 // getMany is store.getMany: the first ids are answered to a receiver, in documents that
 // need no codec but those taken in their stored form.
 func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
-	if take != 0 || !boxcarrpc.HasRoom(ctx) {
+	if take != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
 	}
 	noMemory := decodePlain(ctx, func() int {

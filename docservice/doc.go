@@ -3,7 +3,7 @@
 //
 //	c, err := docservice.OpenCollection("jobs", "queue", "data/jobs", nil)
 //	service := docservice.NewService(c)
-//	server := boxcarrpc.NewServer(service.Handle, &boxcarrpc.ServerOptions{Ahead: service.Ahead()})
+//	server := boxcarrpc.NewServer(service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Ahead()})
 //
 //	pool, err := boxcarrpc.NewPool(servers, &boxcarrpc.PoolOptions{
 //		Methods: docservice.IdempotentMethods(),

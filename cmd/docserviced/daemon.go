@@ -140,7 +140,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		}
 	}
 	metrics := newMetrics(d)
-	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Ahead: d.service.Ahead()}
+	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Ahead()}
 	d.keeper.keep(options)
 	if err = o.limits.limit(options, int64(o.memory)); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnarySer
 	if conn == nil {
 		return handler(ctx, request)
 	}
-	ctx, room := conn.account.NewRoom(ctx)
+	ctx, room := conn.account.NewReservation(ctx)
 	defer room.Release()
 	answer, err := handler(ctx, request)
 	if message, ok := answer.(proto.Message); ok && err == nil {

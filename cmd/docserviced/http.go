@@ -46,7 +46,7 @@ func bounded(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // of a test, without a connection
 			return
 		}
-		ctx, room := c.account.NewRoom(r.Context())
+		ctx, room := c.account.NewReservation(r.Context())
 		defer room.Release()
 		room.Fit(httpRequestBytes)
 		next.ServeHTTP(w, r.WithContext(ctx))

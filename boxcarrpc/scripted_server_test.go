@@ -14,67 +14,67 @@ import (
 )
 
 const (
-	oddLanes   = 4
-	oddStreams = 3
+	scriptedLanes   = 4
+	scriptedStreams = 3
 )
 
-// An oddServer is a server whose every word is a test's choice: what it says, when
+// An scriptedServer is a server whose every word is a test's choice: what it says, when
 // and in what pieces. It knows what it may say, and checks that its client keeps to
 // the protocol. Once it is tame it answers everything at once.
-type oddServer struct {
+type scriptedServer struct {
 	t  testing.TB
 	wg sync.WaitGroup
 
 	mu    sync.Mutex
 	tame  bool
-	conns []*oddConn
-	calls map[string]*oddCall // by method
-	talks map[string]*oddTalk
+	conns []*scriptedConn
+	calls map[string]*scriptedCall // by method
+	talks map[string]*scriptedStream
 }
 
-// An oddConn is a connection to it. All but raw and queue are guarded by the
+// An scriptedConn is a connection to it. All but raw and queue are guarded by the
 // server's mutex.
-type oddConn struct {
-	server  *oddServer
+type scriptedConn struct {
+	server  *scriptedServer
 	raw     *rawConn
-	queue   []oddWords // what is said and not yet written; the test's goroutine's
-	hold    bool       // nothing is written unless asked for
-	deaf    bool       // nothing is read after the next frame
-	hears   sync.Cond  // it is not deaf any more
-	guilty  bool       // it gave the client a reason to end it
-	lied    bool       // and the client must
-	gone    bool       // the client has ended it, or the server
+	queue   []scriptedOutput // what is said and not yet written; the test's goroutine's
+	hold    bool             // nothing is written unless asked for
+	deaf    bool             // nothing is read after the next frame
+	hears   sync.Cond        // it is not deaf any more
+	guilty  bool             // it gave the client a reason to end it
+	lied    bool             // and the client must
+	gone    bool             // the client has ended it, or the server
 	drained bool
-	lanes   [oddLanes]oddLane
-	streams [oddStreams]oddStream
+	lanes   [scriptedLanes]scriptedLane
+	streams [scriptedStreams]scriptedStreamState
 	pongs   []uint64 // owed
 }
 
-// oddWords are bytes, and what is true when the last of them was written.
-type oddWords struct {
+// scriptedOutput are bytes, and what is true when the last of them was written.
+type scriptedOutput struct {
 	bytes []byte
 	said  func()
 }
 
-// A sayer says words, as oddConn.say does.
+// A sayer says words, as scriptedConn.say does.
 type sayer func(b []byte, said func())
 
-type oddLane struct {
+type scriptedLane struct {
 	asked, leased bool
 	slot          uint32
 	sequence      uint32
-	call          *oddCall // nil if none is under way
-	method        string   // of the last
-	total, got    int      // bytes of its request
+	call          *scriptedCall // nil if none is under way
+	method        string        // of the last
+	total, got    int           // bytes of its request
 	cancelled     bool
 	answer        []byte // what is left of it; meaningful once head was said
 	head          bool
 }
 
-type oddStream struct {
+type scriptedStreamState struct {
 	open, ended, reset bool
 	sequence           uint32
-	talk               *oddTalk
+	talk               *scriptedStream
 	credit, window     int // to send, and that the client has
 	begun, mid         bool
 	got                []byte // of a message
@@ -87,25 +87,25 @@ func patterned(tag string, n int) []byte {
 }
 
 // serve takes connections until the listener is closed.
-func (s *oddServer) serve(l net.Listener) {
+func (s *scriptedServer) serve(l net.Listener) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
-		c := &oddConn{server: s, raw: newRaw(s.t, conn)}
+		c := &scriptedConn{server: s, raw: newRaw(s.t, conn)}
 		c.hears.L = &s.mu
 		s.wg.Go(c.read)
 	}
 }
 
 // read takes what the client says.
-func (c *oddConn) read() {
+func (c *scriptedConn) read() {
 	defer c.raw.Close()
 	if f, err := c.raw.in.next(); err != nil || f.Type != wire.TypeHello {
 		return
 	}
-	if !c.write(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: oddLanes, MaxStreams: oddStreams})) {
+	if !c.write(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: scriptedLanes, MaxStreams: scriptedStreams})) {
 		return
 	}
 	s := c.server
@@ -137,13 +137,13 @@ func (c *oddConn) read() {
 }
 
 // setDeaf has it read, or not. The server's mutex is held.
-func (c *oddConn) setDeaf(deaf bool) {
+func (c *scriptedConn) setDeaf(deaf bool) {
 	c.deaf = deaf
 	c.hears.Broadcast()
 }
 
 // write writes unless the client has gone. It is read at once or never.
-func (c *oddConn) write(b []byte) bool {
+func (c *scriptedConn) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
@@ -156,10 +156,10 @@ func (c *oddConn) write(b []byte) bool {
 }
 
 // say queues words.
-func (c *oddConn) say(b []byte, said func()) { c.queue = append(c.queue, oddWords{b, said}) }
+func (c *scriptedConn) say(b []byte, said func()) { c.queue = append(c.queue, scriptedOutput{b, said}) }
 
 // pump writes n bytes of what is queued. No lock is held.
-func (c *oddConn) pump(n int) {
+func (c *scriptedConn) pump(n int) {
 	for len(c.queue) > 0 && n > 0 {
 		words := &c.queue[0]
 		k := min(n, len(words.bytes))
@@ -178,7 +178,7 @@ func (c *oddConn) pump(n int) {
 }
 
 // rule notes what the client did against the protocol.
-func (c *oddConn) rule(kept bool, format string, args ...any) bool {
+func (c *scriptedConn) rule(kept bool, format string, args ...any) bool {
 	if !kept {
 		c.server.t.Errorf("the client sends "+format, args...)
 	}
@@ -186,7 +186,7 @@ func (c *oddConn) rule(kept bool, format string, args ...any) bool {
 }
 
 // take takes a frame. The server's mutex is held.
-func (c *oddConn) take(f wire.Frame) {
+func (c *scriptedConn) take(f wire.Frame) {
 	switch f.Type {
 	case wire.TypePing:
 		token, _ := f.Ping()
@@ -195,12 +195,12 @@ func (c *oddConn) take(f wire.Frame) {
 	case wire.TypePong:
 		return
 	case wire.TypeOpen, wire.TypeMessage, wire.TypeCredit, wire.TypeEnd, wire.TypeReset:
-		if c.rule(f.Lane < oddStreams, "%v on stream %d", f.Type, f.Lane) {
+		if c.rule(f.Lane < scriptedStreams, "%v on stream %d", f.Type, f.Lane) {
 			c.takeOnStream(f, &c.streams[f.Lane])
 		}
 		return
 	}
-	if !c.rule(f.Lane < oddLanes, "%v on lane %d", f.Type, f.Lane) {
+	if !c.rule(f.Lane < scriptedLanes, "%v on lane %d", f.Type, f.Lane) {
 		return
 	}
 	lane := &c.lanes[f.Lane]
@@ -227,7 +227,7 @@ func (c *oddConn) take(f wire.Frame) {
 	}
 }
 
-func (c *oddConn) takeRequest(f wire.Frame, lane *oddLane) {
+func (c *scriptedConn) takeRequest(f wire.Frame, lane *scriptedLane) {
 	r, method, data, err := f.Request()
 	call := c.server.calls[string(method)]
 	if !c.rule(err == nil && lane.leased && lane.call == nil && r.Sequence != lane.sequence && call != nil && !call.came,
@@ -235,12 +235,12 @@ func (c *oddConn) takeRequest(f wire.Frame, lane *oddLane) {
 		return
 	}
 	call.came = true
-	*lane = oddLane{leased: true, slot: lane.slot, sequence: r.Sequence, call: call, method: call.method, total: int(r.Total)}
+	*lane = scriptedLane{leased: true, slot: lane.slot, sequence: r.Sequence, call: call, method: call.method, total: int(r.Total)}
 	lane.take(c, data)
 }
 
 // take takes some of a request, also when that is answered already.
-func (l *oddLane) take(c *oddConn, data []byte) {
+func (l *scriptedLane) take(c *scriptedConn, data []byte) {
 	begin := l.got
 	l.got += len(data)
 	if c.rule(l.got <= l.total, "more than the request") {
@@ -249,16 +249,16 @@ func (l *oddLane) take(c *oddConn, data []byte) {
 }
 
 // ready reports whether the request on a lane may be answered with success.
-func (l *oddLane) ready() bool { return l.call != nil && !l.head && l.got == l.total }
+func (l *scriptedLane) ready() bool { return l.call != nil && !l.head && l.got == l.total }
 
-func (c *oddConn) takeOnStream(f wire.Frame, s *oddStream) {
+func (c *scriptedConn) takeOnStream(f wire.Frame, s *scriptedStreamState) {
 	if f.Type == wire.TypeOpen {
 		open, method, metadata, err := f.Open()
 		talk := c.server.talks[string(method)]
 		if c.rule(err == nil && !s.open && open.Sequence != s.sequence && talk != nil && !talk.came && string(metadata) == string(wire.AppendPair(nil, "talk", talk.method)),
 			"OPEN %d of %s: %v", open.Sequence, method, err) {
 			talk.came = true
-			*s = oddStream{open: true, sequence: open.Sequence, talk: talk, credit: wire.Window, window: wire.Window}
+			*s = scriptedStreamState{open: true, sequence: open.Sequence, talk: talk, credit: wire.Window, window: wire.Window}
 		}
 		return
 	}
@@ -290,7 +290,7 @@ func (c *oddConn) takeOnStream(f wire.Frame, s *oddStream) {
 	c.rule(err == nil && sequence == s.sequence, "%v of another stream: %v", f.Type, err)
 }
 
-func (c *oddConn) takeMessage(s *oddStream, data []byte, more bool) {
+func (c *scriptedConn) takeMessage(s *scriptedStreamState, data []byte, more bool) {
 	s.window -= wire.MessageCost(len(data))
 	c.rule(!s.ended && s.window >= 0, "MESSAGE late or without credit")
 	s.got = append(s.got, data...)
@@ -303,8 +303,8 @@ func (c *oddConn) takeMessage(s *oddStream, data []byte, more bool) {
 }
 
 // settle is what the server owes. The server's mutex is held.
-func (c *oddConn) settle() (words []oddWords) {
-	say := func(b []byte, said func()) { words = append(words, oddWords{b, said}) }
+func (c *scriptedConn) settle() (words []scriptedOutput) {
+	say := func(b []byte, said func()) { words = append(words, scriptedOutput{b, said}) }
 	c.payPongs(say)
 	if c.drained {
 		c.drained = false
@@ -337,7 +337,7 @@ func (c *oddConn) settle() (words []oddWords) {
 	return words
 }
 
-func (c *oddConn) payPongs(say sayer) {
+func (c *scriptedConn) payPongs(say sayer) {
 	for _, token := range c.pongs {
 		say(wire.AppendPing(nil, wire.TypePong, token), func() {})
 	}
@@ -346,8 +346,8 @@ func (c *oddConn) payPongs(say sayer) {
 
 // What the server may say about a lane that is in the right state for it.
 
-func (c *oddConn) grant(number, from uint32, say sayer) {
-	for i := 0; i < oddLanes; i++ {
+func (c *scriptedConn) grant(number, from uint32, say sayer) {
+	for i := 0; i < scriptedLanes; i++ {
 		if l := c.lanes[i]; l.leased && l.slot == from {
 			from, i = from+1, -1
 		}
@@ -357,13 +357,13 @@ func (c *oddConn) grant(number, from uint32, say sayer) {
 	say(wire.AppendSlot(nil, wire.TypeGrant, number, from), func() {})
 }
 
-func (c *oddConn) deny(number, lowest uint32, say sayer) {
+func (c *scriptedConn) deny(number, lowest uint32, say sayer) {
 	c.lanes[number].asked = false
 	say(wire.AppendSlot(nil, wire.TypeDeny, number, lowest), func() {})
 }
 
 // answer begins to answer with n bytes, the first of them in the first frame.
-func (c *oddConn) answer(number uint32, n, first int, say sayer) {
+func (c *scriptedConn) answer(number uint32, n, first int, say sayer) {
 	lane := &c.lanes[number]
 	call := lane.call
 	data := patterned("answer "+call.method, n)
@@ -376,7 +376,7 @@ func (c *oddConn) answer(number uint32, n, first int, say sayer) {
 }
 
 // goOn says the next n bytes of an answer.
-func (c *oddConn) goOn(number uint32, n int, say sayer) {
+func (c *scriptedConn) goOn(number uint32, n int, say sayer) {
 	lane := &c.lanes[number]
 	call, sequence := lane.call, lane.sequence
 	for n > 0 && len(lane.answer) > 0 {
@@ -390,7 +390,7 @@ func (c *oddConn) goOn(number uint32, n int, say sayer) {
 }
 
 // refuse answers with an error, at any time.
-func (c *oddConn) refuse(number uint32, r wire.Response, flags uint8, say sayer) {
+func (c *scriptedConn) refuse(number uint32, r wire.Response, flags uint8, say sayer) {
 	lane := &c.lanes[number]
 	call := lane.call
 	message := patterned("refused", 40)
@@ -403,7 +403,7 @@ func (c *oddConn) refuse(number uint32, r wire.Response, flags uint8, say sayer)
 }
 
 // concluded has the lane free when all of its answer is said.
-func (c *oddConn) concluded(lane *oddLane) {
+func (c *scriptedConn) concluded(lane *scriptedLane) {
 	if len(lane.answer) == 0 {
 		lane.call, lane.head = nil, false
 	}
@@ -411,14 +411,14 @@ func (c *oddConn) concluded(lane *oddLane) {
 
 // What the server may say about a stream that is open.
 
-func (c *oddConn) header(number uint32, say sayer) {
+func (c *scriptedConn) header(number uint32, say sayer) {
 	s := &c.streams[number]
 	s.begun = true
 	say(wire.AppendHeader(nil, number, s.sequence, wire.AppendPair(nil, "header", s.talk.method)), func() {})
 }
 
 // message says some of a message, as the credit allows.
-func (c *oddConn) message(number uint32, n int, more bool, say sayer) {
+func (c *scriptedConn) message(number uint32, n int, more bool, say sayer) {
 	s := &c.streams[number]
 	talk := s.talk
 	n = min(n, wire.MessageRoom)
@@ -441,7 +441,7 @@ func (c *oddConn) message(number uint32, n int, more bool, say sayer) {
 }
 
 // credit gives back up to n bytes of what the client has used.
-func (c *oddConn) credit(number uint32, n int, say sayer) {
+func (c *scriptedConn) credit(number uint32, n int, say sayer) {
 	s := &c.streams[number]
 	if n = min(n, wire.Window-s.window); n > 0 {
 		s.window += n
@@ -450,7 +450,7 @@ func (c *oddConn) credit(number uint32, n int, say sayer) {
 }
 
 // status ends a stream.
-func (c *oddConn) status(number uint32, code Code, processed bool, say sayer) {
+func (c *scriptedConn) status(number uint32, code Code, processed bool, say sayer) {
 	s := &c.streams[number]
 	talk := s.talk
 	if s.mid {

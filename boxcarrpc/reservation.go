@@ -10,9 +10,9 @@ import (
 // are copied into a connection's outbox.
 const largeAnswer = 16 << 10
 
-// A Room is the memory of the answer to one request, charged to the account of its
+// A Reservation is the memory of the answer to one request, charged to the account of its
 // connection until the answer was sent.
-type Room struct {
+type Reservation struct {
 	account *Account
 
 	mu struct {
@@ -21,14 +21,14 @@ type Room struct {
 	}
 }
 
-// roomKey is the key under which a context has a *Room.
-type roomKey struct{}
+// reservationKey is the key under which a context has a *Reservation.
+type reservationKey struct{}
 
-// NewRoom returns a context in which Reserve charges the account, for a request that came
+// NewReservation returns a context in which Reserve charges the account, for a request that came
 // by another protocol. Release must be called when the answer was sent.
-func (a *Account) NewRoom(ctx context.Context) (context.Context, *Room) {
-	r := &Room{account: a}
-	return context.WithValue(ctx, roomKey{}, r), r
+func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reservation) {
+	r := &Reservation{account: a}
+	return context.WithValue(ctx, reservationKey{}, r), r
 }
 
 // Reserve is called by a handler before it makes an answer of about n bytes. It waits
@@ -38,7 +38,7 @@ func (a *Account) NewRoom(ctx context.Context) (context.Context, *Room) {
 // nothing for them nor without a server's context. A larger answer that was not reserved is
 // charged once it is made.
 func Reserve(ctx context.Context, n int) error {
-	r := roomOf(ctx)
+	r := reservationOf(ctx)
 	if r == nil || n <= largeAnswer {
 		return nil
 	}
@@ -62,22 +62,22 @@ func Reserve(ctx context.Context, n int) error {
 // Hold charges an answer with its real size, after Reserve with an estimate. Servers of this
 // package call it themselves.
 func Hold(ctx context.Context, bytes int) {
-	if r := roomOf(ctx); r != nil {
+	if r := reservationOf(ctx); r != nil {
 		r.Fit(bytes)
 	}
 }
 
-func roomOf(ctx context.Context) *Room {
-	r, _ := ctx.Value(roomKey{}).(*Room)
+func reservationOf(ctx context.Context) *Reservation {
+	r, _ := ctx.Value(reservationKey{}).(*Reservation)
 	return r
 }
 
-// HasRoom reports whether Reserve reserves with this context.
-func HasRoom(ctx context.Context) bool { return roomOf(ctx) != nil }
+// HasReservation reports whether Reserve reserves with this context.
+func HasReservation(ctx context.Context) bool { return reservationOf(ctx) != nil }
 
 // TryReserve is Reserve without waiting. It reports whether there is memory.
 func TryReserve(ctx context.Context, n int) bool {
-	r := roomOf(ctx)
+	r := reservationOf(ctx)
 	if r == nil || n <= largeAnswer {
 		return true
 	}
@@ -94,16 +94,16 @@ func TryReserve(ctx context.Context, n int) bool {
 }
 
 // charge adds bytes that were charged to the account.
-func (r *Room) charge(n int64) {
+func (r *Reservation) charge(n int64) {
 	r.mu.bytes += n
 	r.account.budget.messages.Add(n)
 }
 
 // Fit makes the room that of an answer as it was made, whether reserved or not.
-func (r *Room) Fit(bytes int) { r.fit(bytes, bytes) }
+func (r *Reservation) Fit(bytes int) { r.fit(bytes, bytes) }
 
 // fit charges the capacity of an answer that is large.
-func (r *Room) fit(size, capacity int) {
+func (r *Reservation) fit(size, capacity int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if size <= largeAnswer {
@@ -116,4 +116,4 @@ func (r *Room) fit(size, capacity int) {
 }
 
 // Release gives the room up. It may be called more than once.
-func (r *Room) Release() { r.fit(0, 0) }
+func (r *Reservation) Release() { r.fit(0, 0) }

@@ -14,14 +14,14 @@ import (
 // What is sealed, and nothing else, is what the peer reads; what TLS writes by itself
 // goes in front of the next batch, and is bounded.
 func TestSealing(t *testing.T) {
-	a := newParty(t)
+	a := newTestTLS(t)
 	serverConfig, err := a.server(t, tls.NoClientCert)()
 	require.NoError(t, err)
 	clientConfig, err := a.client(t, "")()
 	require.NoError(t, err)
 	clientConfig.ServerName = "127.0.0.1"
 	near, far := net.Pipe()
-	s := newSealer(near)
+	s := newTLSBatchConn(near)
 	client, server := tls.Client(s, clientConfig), tls.Server(far, serverConfig)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -47,7 +47,7 @@ func TestSealing(t *testing.T) {
 	s.shrink()
 	require.Zero(t, cap(s.mu.sealed)+cap(s.mu.spare))
 	_, err = client.Write(make([]byte, ownBytes))
-	require.ErrorIs(t, err, errTalkative)
+	require.ErrorIs(t, err, errKeyUpdates)
 	near.Close()
 	wg.Wait()
 	require.Equal(t, "hello, hi"+string(big), came.String())

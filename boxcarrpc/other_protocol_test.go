@@ -68,8 +68,8 @@ func serveHTTP(t *testing.T, config *tls.Config) string {
 
 // A pool whose server speaks another protocol knows it at once, and says which.
 func TestAServerOfAnotherProtocolIsNamed(t *testing.T) {
-	party := newParty(t)
-	overTLS, err := party.server(t, tls.NoClientCert)()
+	certs := newTestTLS(t)
+	overTLS, err := certs.server(t, tls.NoClientCert)()
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		address string
@@ -87,7 +87,7 @@ func TestAServerOfAnotherProtocolIsNamed(t *testing.T) {
 			t.Parallel()
 			opts := &PoolOptions{DialTimeout: time.Minute}
 			if c.tls {
-				opts.TLS = party.client(t, "")
+				opts.TLS = certs.client(t, "")
 			}
 			p := newPoolOf(t, opts, discovery.Static(c.address))
 			until(t, "the pool knows that no server speaks Boxcar", func() bool { return p.NoServerReason() != nil })

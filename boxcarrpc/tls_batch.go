@@ -12,13 +12,13 @@ import (
 // that has changed its keys.
 const ownBytes = 4 << 10
 
-var errTalkative = errors.New("peer changes its keys again and again")
+var errKeyUpdates = errors.New("peer changes its keys again and again")
 
-// A sealer is the connection beneath a TLS connection. TLS encrypts into it, and the
+// A tlsBatchConn is the connection beneath a TLS connection. TLS encrypts into it, and the
 // outbox writes what comes of that: so a batch goes out in one write, not one for
 // each record, and without waiting, which TLS does not know. To a TLS connection that
 // a Dialer or a listener has made all writes are waiting ones.
-type sealer struct {
+type tlsBatchConn struct {
 	net.Conn
 	in io.Reader
 
@@ -31,13 +31,15 @@ type sealer struct {
 	}
 }
 
-func newSealer(conn net.Conn) *sealer { return &sealer{Conn: conn, in: readerOf(conn)} }
+func newTLSBatchConn(conn net.Conn) *tlsBatchConn {
+	return &tlsBatchConn{Conn: conn, in: readerOf(conn)}
+}
 
 // Read is for TLS.
-func (s *sealer) Read(b []byte) (int, error) { return s.in.Read(b) }
+func (s *tlsBatchConn) Read(b []byte) (int, error) { return s.in.Read(b) }
 
 // Write is for TLS.
-func (s *sealer) Write(b []byte) (int, error) {
+func (s *tlsBatchConn) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	if !s.mu.collects {
 		s.mu.Unlock()
@@ -45,7 +47,7 @@ func (s *sealer) Write(b []byte) (int, error) {
 	}
 	defer s.mu.Unlock()
 	if !s.mu.sealing && len(s.mu.sealed)+len(b) > ownBytes {
-		return 0, errTalkative
+		return 0, errKeyUpdates
 	}
 	s.mu.sealed = append(s.mu.sealed, b...)
 	return len(b), nil
@@ -54,7 +56,7 @@ func (s *sealer) Write(b []byte) (int, error) {
 // seal encrypts a batch. What it returns begins with what TLS has written by itself
 // meanwhile, and is valid until the next call. Whoever holds the write turn calls it,
 // and from the first call on nobody else writes to the TLS connection.
-func (s *sealer) seal(conn *tls.Conn, batch []byte) ([]byte, error) {
+func (s *tlsBatchConn) seal(conn *tls.Conn, batch []byte) ([]byte, error) {
 	s.mu.Lock()
 	s.mu.collects, s.mu.sealing = true, true
 	s.mu.Unlock()
@@ -70,7 +72,7 @@ func (s *sealer) seal(conn *tls.Conn, batch []byte) ([]byte, error) {
 }
 
 // shrink gives back the memory that an idle connection does not need.
-func (s *sealer) shrink() {
+func (s *tlsBatchConn) shrink() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.sealed) == 0 {

@@ -22,7 +22,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// told keeps what ServerOptions.Ahead is told of.
+// told keeps what ServerOptions.Prefetch is told of.
 type told struct {
 	mu     sync.Mutex
 	groups [][]string
@@ -101,7 +101,7 @@ func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
 		}
 		return append(dst, request...), nil
 	}
-	options := &ServerOptions{Ahead: map[string]func([][]byte){"get": o.ahead, "other": o.ahead}}
+	options := &ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead, "other": o.ahead}}
 	inBubble(t, handler, options, func(t *testing.T, _ *testServer, l *pipes) {
 		c := together(t, l, 8, "get")
 		require.Empty(t, o.take(), "one alone")
@@ -134,7 +134,7 @@ func TestAheadGetsNoRequestsThatAreForbidden(t *testing.T) {
 	var o told
 	var asked atomic.Int64
 	options := &ServerOptions{
-		Ahead: map[string]func([][]byte){"get": o.ahead, "secret": o.ahead},
+		Prefetch: map[string]func([][]byte){"get": o.ahead, "secret": o.ahead},
 		Authorize: func(ctx context.Context, method string) error {
 			asked.Add(1)
 			if method == "secret" && PeerOf(ctx).Name == "raw" {
@@ -160,30 +160,30 @@ func TestAheadGetsNoRequestsThatAreForbidden(t *testing.T) {
 }
 
 func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
-	s := NewServer(echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func([][]byte) {}}})
+	s := NewServer(echo, &ServerOptions{Prefetch: map[string]func([][]byte){"get": func([][]byte) {}}})
 	near, far := net.Pipe()
 	defer func() { require.NoError(t, errors.Join(near.Close(), far.Close())) }()
 	c := newServerConn(s, near, &Peer{Address: near.RemoteAddr()})
 	var b []byte
-	for i := range uint32(maxAhead) {
+	for i := range uint32(maxPrefetch) {
 		b = append(b, requestOf(i, 1, "get", fmt.Sprint(i))...)
 	}
 	gather := func(b []byte) (requests []string, rest int) {
-		var a ahead
+		var a prefetchBatch
 		rest = len(a.gather(c, b))
 		for _, r := range a.requests {
 			requests = append(requests, string(r))
 		}
 		return requests, rest
 	}
-	more := requestOf(maxAhead, 1, "get", "more")
+	more := requestOf(maxPrefetch, 1, "get", "more")
 	requests, rest := gather(append(b[:len(b):len(b)], more...))
-	require.Len(t, requests, maxAhead)
+	require.Len(t, requests, maxPrefetch)
 	require.Equal(t, len(more), rest)
 
 	one := requestOf(0, 1, "get", "one")
 	for name, skipped := range map[string][]byte{
-		"longest":    requestOf(1, 1, "get", strings.Repeat("x", maxAheadBytes+1)),
+		"longest":    requestOf(1, 1, "get", strings.Repeat("x", maxPrefetchBytes+1)),
 		"incomplete": wire.AppendRequest(nil, 1, wire.Request{Sequence: 1, Total: 7}, "get", []byte("part")),
 		"other":      requestOf(1, 1, "put", "x"),
 		"cancel":     wire.AppendCancel(nil, 1, 1),
@@ -233,7 +233,7 @@ func TestAnswersAreTheSameWithAhead(t *testing.T) {
 	}
 	alone, before := run(nil)
 	var o told
-	with, after := run(&ServerOptions{Ahead: map[string]func([][]byte){"get": o.ahead}})
+	with, after := run(&ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead}})
 	for i := range alone {
 		require.True(t, maps.Equal(alone[i], with[i]), "batch %d: %v, with Ahead %v", i, alone[i], with[i])
 	}
@@ -305,7 +305,7 @@ func TestAnAheadThatMisbehavesHoldsUpNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var open chan struct{}
 			var calls, intact atomic.Int32
-			inBubble(t, echo, &ServerOptions{Ahead: map[string]func([][]byte){"get": func(requests [][]byte) {
+			inBubble(t, echo, &ServerOptions{Prefetch: map[string]func([][]byte){"get": func(requests [][]byte) {
 				calls.Add(1)
 				misbehave(open)
 				for _, r := range requests {

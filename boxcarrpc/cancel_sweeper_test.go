@@ -63,9 +63,9 @@ func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
 						})
 					}
 					wg.Wait()
-					time.Sleep(2 * patrolQuiet * ownReading)
+					time.Sleep(2 * sweeperIdleSweeps * ownReading)
 					synctest.Wait()
-					require.False(t, p.patrol.out.Load())
+					require.False(t, p.sweeper.running.Load())
 					require.Zero(t, p.Stats().Busy)
 				}
 			})

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// ServerOptions.Ahead is told of at most so many requests at once: more than a
+	// ServerOptions.Prefetch is told of at most so many requests at once: more than a
 	// processor fetches lines of memory at a time, and few enough that these are still in
 	// its cache when their handler comes.
-	maxAhead = 16
+	maxPrefetch = 16
 	// It is told of no request that is longer.
-	maxAheadBytes = smallRequest
+	maxPrefetchBytes = smallRequest
 )
 
 // Requests that a leader has read together would wait for memory one after the other,
-// each in its handler. ServerOptions.Ahead can have the waits of all be one. It is told of
+// each in its handler. ServerOptions.Prefetch can have the waits of all be one. It is told of
 // the requests while they lie in the read buffer, before the first of them is taken: so it
 // has no part in what becomes of them, which is as if it were not there.
 //
@@ -27,44 +27,44 @@ const (
 // and one that waits for a page would hold up those that came with it. What docservice
 // does twice, a look-up in memory that has just been fetched, is a twentieth of its time.
 
-// lookAhead tells ServerOptions.Ahead of the requests in the read buffer, if there are
+// prefetchRequests tells ServerOptions.Prefetch of the requests in the read buffer, if there are
 // several. It reports whether the turn is still the caller's.
-func (c *serverConn) lookAhead() (leads bool) {
-	if c.in.start < c.turn.lookedAt || !c.turn.well || len(c.server.options.Ahead) == 0 {
+func (c *serverConn) prefetchRequests() (leads bool) {
+	if c.in.start < c.turn.prefetchedTo || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
 		return true
 	}
 	b := c.in.buffer[c.in.start:c.in.end]
 	if _, first, _ := wire.PeekFrame(b); first == 0 || first == len(b) {
 		return true
 	}
-	a := aheads.Get().(*ahead)
+	a := prefetchBatches.Get().(*prefetchBatch)
 	defer a.free()
-	c.turn.lookedAt = c.in.end - len(a.gather(c, b))
+	c.turn.prefetchedTo = c.in.end - len(a.gather(c, b))
 	if len(a.requests) < 2 || !a.method.quick() {
 		return true
 	}
-	return c.tell(a)
+	return c.runPrefetch(a)
 }
 
-// ahead is requests for one method that arrived together. They are copies: when a
+// A prefetchBatch is requests for one method that arrived together. They are copies: when a
 // follower takes the turn over, it reads into the buffer that they came in.
-type ahead struct {
+type prefetchBatch struct {
 	method   *method
 	requests [][]byte
 	bytes    []byte
 }
 
-var aheads = sync.Pool{New: func() any { return new(ahead) }}
+var prefetchBatches = sync.Pool{New: func() any { return new(prefetchBatch) }}
 
-func (a *ahead) free() {
+func (a *prefetchBatch) free() {
 	a.method, a.requests, a.bytes = nil, a.requests[:0], a.bytes[:0]
-	aheads.Put(a)
+	prefetchBatches.Put(a)
 }
 
 // gather looks at the first frames of b and returns what is behind them. What is wrong
 // with one is found when it is taken.
-func (a *ahead) gather(c *serverConn, b []byte) (rest []byte) {
-	for range maxAhead {
+func (a *prefetchBatch) gather(c *serverConn, b []byte) (rest []byte) {
+	for range maxPrefetch {
 		f, n, err := wire.PeekFrame(b)
 		if n == 0 || err != nil {
 			break
@@ -77,7 +77,7 @@ func (a *ahead) gather(c *serverConn, b []byte) (rest []byte) {
 		if err != nil {
 			break
 		}
-		if len(data) == int(r.Total) && len(data) <= maxAheadBytes {
+		if len(data) == int(r.Total) && len(data) <= maxPrefetchBytes {
 			a.add(c.methodNamed(name), data)
 		}
 	}
@@ -85,8 +85,8 @@ func (a *ahead) gather(c *serverConn, b []byte) (rest []byte) {
 }
 
 // add adds a request, if it is for the method of the others.
-func (a *ahead) add(m *method, request []byte) {
-	if m.ahead == nil || a.method != nil && a.method != m {
+func (a *prefetchBatch) add(m *method, request []byte) {
+	if m.prefetch == nil || a.method != nil && a.method != m {
 		return
 	}
 	a.method = m
@@ -95,11 +95,11 @@ func (a *ahead) add(m *method, request []byte) {
 	a.requests = append(a.requests, a.bytes[start:len(a.bytes):len(a.bytes)])
 }
 
-// tell tells of requests in the leader, as serve runs a handler. If that ends the
+// runPrefetch tells of requests in the leader, as serve runs a handler. If that ends the
 // goroutine the watch gives the turn to a follower.
-func (c *serverConn) tell(a *ahead) (leads bool) {
+func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	start := c.turn.clock
-	number := c.turn.begin(&c.server.watch, c)
+	number := c.turn.begin(&c.server.monitor, c)
 	returned := false
 	defer func() {
 		if !returned {
@@ -119,10 +119,10 @@ func (c *serverConn) tell(a *ahead) (leads bool) {
 
 // protect turns a panic into a line for the operator: the requests have lost nothing.
 // It asks Authorize once for all of the requests, which are for one method.
-func (a *ahead) protect(c *serverConn) {
+func (a *prefetchBatch) protect(c *serverConn) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.server.options.Logger.Error("ServerOptions.Ahead panicked", "method", a.method.name, "panic", v, "stack", string(debug.Stack()))
+			c.server.options.Logger.Error("ServerOptions.Prefetch panicked", "method", a.method.name, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	if allow := c.server.options.Authorize; allow != nil {
@@ -132,5 +132,5 @@ func (a *ahead) protect(c *serverConn) {
 			return
 		}
 	}
-	a.method.ahead(a.requests)
+	a.method.prefetch(a.requests)
 }

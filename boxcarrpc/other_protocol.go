@@ -10,12 +10,12 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// strangerBytes is how much of the answer of a server of another protocol an error
+// quotedAnswerBytes is how much of the answer of a server of another protocol an error
 // quotes.
-const strangerBytes = 60
+const quotedAnswerBytes = 60
 
-// strangerError is an ErrNotBoxcar if a server's first bytes are of another protocol.
-func strangerError(answer []byte) error {
+// notBoxcarError is an ErrNotBoxcar if a server's first bytes are of another protocol.
+func notBoxcarError(answer []byte) error {
 	_, _, malformed := wire.PeekFrame(answer)
 	switch {
 	case bytes.HasPrefix(answer, []byte("HTTP/")):
@@ -33,7 +33,7 @@ func strangerError(answer []byte) error {
 // notBoxcar is an ErrNotBoxcar that quotes the first line of the answer, if there is one.
 func notBoxcar(what string, answer []byte) error {
 	if line, _, _ := bytes.Cut(answer, []byte("\r\n")); len(line) > 0 {
-		what = fmt.Sprintf("%s %q", what, line[:min(len(line), strangerBytes)])
+		what = fmt.Sprintf("%s %q", what, line[:min(len(line), quotedAnswerBytes)])
 	}
 	return fmt.Errorf("%w: %s", ErrNotBoxcar, what)
 }
@@ -41,8 +41,8 @@ func notBoxcar(what string, answer []byte) error {
 // noHello explains why a server's first frame could not be read: err is what the reader
 // says, answer what the server has sent.
 func noHello(answer []byte, err error) error {
-	if stranger := strangerError(answer); stranger != nil {
-		return stranger
+	if other := notBoxcarError(answer); other != nil {
+		return other
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("the server ended the connection before its HELLO; does it have too many connections, or serve TLS or another protocol? %w", err)
