@@ -12,7 +12,6 @@ import (
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
-	"docstore/boxcarrpc/internal/wire"
 )
 
 // A Pool is a client: a ladder of slots on the servers of a set. It is safe for
@@ -41,8 +40,7 @@ type Pool struct {
 	mu struct {
 		mutex
 		closed  bool
-		ladder  core.Ladder
-		seeker  core.LeaseSeeker
+		ladder  core.Client
 		retries core.RetryBudget
 		rng     rand.PCG
 		peers   []*poolPeer // by the core's index; nil where there is none
@@ -109,7 +107,7 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	}
 	p.mu.rng.Seed(seed, seed)
 	entries := o.Size + spareEntries(o.Size)
-	p.mu.ladder = core.NewLadder(o.Size, make([]core.Slot, entries), nil)
+	p.mu.ladder = core.NewClient(o.Size, make([]core.Slot, entries), nil, o.PreferIdle)
 	p.mu.entries = make([]*clientLane, entries)
 	if o.HealthMethod != "" {
 		p.mu.ladder.CheckHealth(int64(o.HealthInterval))
@@ -244,8 +242,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	}
 	t := lane.transport
 	entry := lane.entry
-	switch {
-	case slotLost:
+	if slotLost {
 		p.mu.ladder.Lose(entry)
 		p.mu.ladder.RecordOutcome(now, t.peer.index, core.Failure, &p.mu.rng)
 		p.drop(lane)
@@ -255,21 +252,20 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 		t.leased--
 		t.mu.Unlock()
 		p.emptied(t)
-		p.mu.seeker.RequestNow(now)
+		p.mu.ladder.RequestNow(now)
 		p.step()
-	case p.mu.ladder.Release(now, entry, outcome, &p.mu.rng):
+		p.serveWaiters()
+		return
+	}
+	gone, wake := p.mu.ladder.Release(now, entry, core.Response{Outcome: outcome, Load: int32(lane.response.Load), Lowest: int32(lowest)}, &p.mu.rng)
+	if gone {
 		p.giveBack(lane)
-		p.step() // there is room for another
-	default:
-		if p.options.PreferIdle && outcome == core.Success {
-			p.mu.ladder.ReportLoad(now, entry, int32(lane.response.Load))
-		}
-		if p.trim() {
-			p.step()
-		}
-		if lowest != wire.NoSlot && p.mu.seeker.Hint(now, &p.mu.ladder, t.peer.index, int32(lowest), &p.mu.rng) {
-			p.arm()
-		}
+	}
+	switch {
+	case p.trim() || gone:
+		p.step() // there is room for another slot
+	case wake:
+		p.arm()
 	}
 	p.serveWaiters()
 }

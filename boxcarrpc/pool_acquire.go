@@ -56,27 +56,12 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 // pick takes a slot if one is free. p.mu is held.
 func (p *Pool) pick(tried []int32) *clientLane {
 	now := p.now()
-	if len(tried) > 0 {
-		entry, ok, other := p.mu.ladder.AcquireOther(now, tried, &p.mu.rng)
-		if ok {
-			return p.picked(now, entry)
-		}
-		if other || p.expectsOther(tried) {
-			return nil // worth waiting for
-		}
-	}
-	entry, ok := p.mu.ladder.Acquire(now, &p.mu.rng)
+	entry, ok := p.mu.ladder.Acquire(now, tried, &p.mu.rng)
 	if !ok {
 		return nil
 	}
 	return p.picked(now, entry)
 }
-
-// expectsOther tells whether there are servers, in no quarantine, that were not
-// tried and of which the pool holds no slot: the rover may be about to get one.
-// So it is just after the pool was made, when the first server to answer has
-// filled the ladder.
-func (p *Pool) expectsOther(tried []int32) bool { return p.mu.ladder.Live() > len(tried) }
 
 func (p *Pool) picked(now int64, entry int32) *clientLane {
 	lane := p.mu.entries[entry]
@@ -94,7 +79,7 @@ func (p *Pool) slotWait(tried []int32) time.Duration {
 		return 0
 	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
 		return p.options.MaxWait
-	case p.mu.ladder.Held() == 0, p.mu.seeker.Filling(&p.mu.ladder), retry && p.mu.ladder.AskedOther(tried):
+	case p.mu.ladder.Held() == 0, p.mu.ladder.Filling(), retry && p.mu.ladder.AskedOther(tried):
 		return max(p.options.RetryWait, fillWait)
 	case retry:
 		return p.options.RetryWait

@@ -20,7 +20,7 @@ func (p *Pool) takeNotice(t *transport, what wire.Type, reason string) {
 	default:
 		p.setDraining(t, false)
 	}
-	p.mu.seeker.RequestNow(p.now())
+	p.mu.ladder.RequestNow(p.now())
 	p.step()
 	p.serveWaiters()
 }

@@ -49,17 +49,17 @@ func (p *Pool) update(s discovery.Snapshot) {
 	} else {
 		p.adopt(s.Servers, nil)
 	}
-	p.mu.seeker.RequestNow(p.now())
+	p.mu.ladder.RequestNow(p.now())
 	p.step()
 }
 
 // updateBorrowing borrows servers if all of the subset are dead, and gives them back. p.mu
 // is held.
 func (p *Pool) updateBorrowing() {
-	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder) {
+	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder.Ladder) {
 		p.adopt(subset.choose())
 		p.options.Logger.Info("the subset has changed its size", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
-		p.mu.seeker.RequestNow(p.now())
+		p.mu.ladder.RequestNow(p.now())
 	}
 }
 
@@ -149,15 +149,12 @@ func (p *Pool) addPeer(address string) *poolPeer {
 // the ladder. p.mu is held.
 func (p *Pool) trim() (gone bool) {
 	for {
-		entry, ok := p.mu.ladder.Surplus()
+		entry, ok := p.mu.ladder.Trim()
 		if !ok {
 			return gone
 		}
-		lane := p.mu.entries[entry]
-		if p.mu.ladder.Retire(entry) {
-			p.giveBack(lane)
-			gone = true
-		}
+		p.giveBack(p.mu.entries[entry])
+		gone = true
 	}
 }
 

@@ -26,7 +26,7 @@ func (p *Pool) step() {
 	p.trim()
 	p.updateBorrowing()
 	for {
-		index, below, ok := p.mu.seeker.NextRequest(p.now(), &p.mu.ladder, &p.mu.rng)
+		index, below, ok := p.mu.ladder.NextRequest(p.now(), &p.mu.rng)
 		if !ok {
 			break
 		}
@@ -42,7 +42,7 @@ func (p *Pool) arm() {
 	if p.mu.closed {
 		return
 	}
-	wake := p.mu.seeker.Wake(&p.mu.ladder)
+	wake := p.mu.ladder.Wake()
 	if wake < math.MaxInt64 {
 		p.mu.wake.Reset(time.Duration(max(wake-p.now(), 0)))
 	} else {
@@ -90,7 +90,7 @@ func (p *Pool) connect(peer *poolPeer) {
 			close(p.unusable)
 		}
 		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
-		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+		p.mu.ladder.Done(now, peer.index, core.Failed, &p.mu.rng)
 		p.step()
 		return
 	}
@@ -105,7 +105,7 @@ func (p *Pool) connect(peer *poolPeer) {
 		t.lease(below)
 		p.checkLivenessSoon()
 	} else {
-		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Declined, &p.mu.rng)
+		p.mu.ladder.Done(now, peer.index, core.Declined, &p.mu.rng)
 		p.step()
 	}
 	p.tasks.Go(t.run)
@@ -120,49 +120,44 @@ func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
 		return // the transport has ended meanwhile
 	}
 	t.asking = false
-	now, peer, answer := p.now(), t.peer.index, core.Declined
+	now := p.now()
 	switch {
-	case !granted:
-		t.leased--
-		p.emptied(t)
-	case p.take(now, lane, slot):
-		answer = core.Granted
-	default:
+	case granted && !t.leaving:
+		p.take(now, lane, slot)
+	case granted:
 		t.unlease(lane)
-		p.emptied(t)
+		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
+	default:
+		t.leased--
+		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
 	}
-	p.mu.seeker.Done(now, &p.mu.ladder, peer, answer, &p.mu.rng)
+	p.emptied(t)
 	p.step()
 	p.serveWaiters()
 }
 
-// take puts a granted slot into the ladder, if it is welcome.
-func (p *Pool) take(now int64, lane *clientLane, slot int32) bool {
-	if lane.transport.leaving {
-		return false
-	}
-	entry, victim, gone, ok := p.mu.ladder.Grant(lane.transport.peer.index, slot)
+// take puts a granted slot into the ladder, or gives it back if the ladder does not
+// want it any more. p.mu is held.
+func (p *Pool) take(now int64, lane *clientLane, slot int32) {
+	entry, victim, gone, ok := p.mu.ladder.Grant(now, lane.transport.peer.index, slot, &p.mu.rng)
 	if !ok {
-		return false
+		lane.transport.unlease(lane)
+		return
 	}
 	lane.entry, lane.leasedAt, lane.requests = entry, now, 0
-	replaced := victim >= 0
-	var old *clientLane
-	if replaced {
-		old = p.mu.entries[victim]
-		p.mu.swaps++
-	}
 	p.mu.entries[entry] = lane
 	p.mu.leases++
+	if victim >= 0 {
+		p.mu.swaps++
+	}
 	if gone {
-		p.giveBack(old)
+		p.giveBack(p.mu.entries[victim])
 	}
 	select {
 	case <-p.mu.ready:
 	default:
 		close(p.mu.ready)
 	}
-	return true
 }
 
 // lanesOf lists the lanes of a transport that are in the ladder.
@@ -204,10 +199,10 @@ func (p *Pool) lose(t *transport, cause error) {
 	}
 	if t.asking {
 		t.asking = false
-		p.mu.seeker.Done(now, &p.mu.ladder, peer.index, core.Failed, &p.mu.rng)
+		p.mu.ladder.Done(now, peer.index, core.Failed, &p.mu.rng)
 	}
 	if !p.mu.ladder.Full() {
-		p.mu.seeker.RequestNow(now)
+		p.mu.ladder.RequestNow(now)
 	}
 	p.step()
 	p.serveWaiters()

@@ -6,47 +6,40 @@ import (
 	"docstore/boxcarrpc/core"
 )
 
-// Slots is Boxcar: the client holds slots that the servers number, uses the lowest,
-// and looks for lower ones. It is core's Ladder and Rover, as a Policy. "Boxcar: A
-// self-balancing distributed services protocol", Indeed Engineering, 2013.
-//
-// A Connect asks for a slot below a number. What the ladder does not want is given
-// back with Disconnect. A [Pool] has the same ladder and rover without this type
-// around them.
-//
-// [Pool]: https://pkg.go.dev/docstore/boxcarrpc#Pool
+// Slots is Boxcar as a Policy: the client leases numbered slots from the servers,
+// uses the lowest, and looks for lower ones. "Boxcar: A self-balancing distributed
+// services protocol", Indeed Engineering, 2013. The rules are core.Client's, which
+// boxcarrpc's Pool drives too; this type maps servers to its peers and its results to
+// actions: a Connect asks for a slot below a number, a Disconnect gives one back.
 type Slots struct {
-	ladder  core.Ladder
-	seeker  core.LeaseSeeker
-	servers []int32  // by the ladder's index, -1 where there is none
-	vacant  []int32  // indexes
+	core.Client
+	servers []int32  // by peer, -1 for an unused one
+	vacant  []int32  // unused peers
 	left    []leaver // servers that left the set and may have slots
-	uses    []uint32 // of each entry
+	uses    []uint32 // by entry, counts the slots it held
 	returns []Action
 	tried   []int32
-
-	preferIdle bool
-	weight     func(server int32) float64
+	weight  func(server int32) float64
 }
 
-// A leaver is a server that left the set.
+// A leaver is a server that left the set. Its slots are given back at the given time
+// if no others have replaced them.
 type leaver struct {
 	peer int32
-	at   int64 // when its slots are given back, if no others have replaced them
+	at   int64
 }
 
-// leaveAfter is how long the slots of a server that left the set may be used, in
+// leaveAfter is how long the slots of a server that left the set stay in use, in
 // nanoseconds.
 const leaveAfter = 30e9
 
 func newSlots(o *Options) *Slots {
-	entries := o.Size + 1 + o.Size/8 // some for slots that are replaced while busy
+	entries := o.Size + 1 + o.Size/8 // the rest for slots that were replaced while busy
 	return &Slots{
-		ladder:  core.NewLadder(o.Size, make([]core.Slot, entries), make([]core.Peer, o.Servers)),
+		Client:  core.NewClient(o.Size, make([]core.Slot, entries), make([]core.Peer, o.Servers), o.PreferIdle),
 		servers: make([]int32, 0, o.Servers),
 		uses:    make([]uint32, entries),
-
-		preferIdle: o.PreferIdle, weight: o.Weight,
+		weight:  o.Weight,
 	}
 }
 
@@ -59,30 +52,30 @@ func (p *Slots) Join(now int64, server int32, rng *rand.PCG) {
 		p.servers[peer] = server
 	} else {
 		if len(p.servers) == cap(p.servers) {
-			p.ladder.Grow(make([]core.Peer, 2*cap(p.servers)))
+			p.Grow(make([]core.Peer, 2*cap(p.servers)))
 			p.servers = append(make([]int32, 0, 2*cap(p.servers)), p.servers...)
 		}
 		p.servers = append(p.servers, server)
 	}
 	if p.weight != nil {
-		p.ladder.SetWeight(peer, p.weight(server))
+		p.SetWeight(peer, p.weight(server))
 	}
-	p.ladder.Join(now, peer, rng)
+	p.Client.Join(now, peer, rng)
 }
 
 // Leave implements Policy.
 func (p *Slots) Leave(now int64, server int32, _ *rand.PCG) {
-	if peer := p.find(server, -1); peer >= 0 && p.ladder.Peer(peer).Member {
-		p.ladder.Leave(peer)
+	if peer := p.find(server, -1); peer >= 0 && p.Peer(peer).Member {
+		p.Client.Leave(peer)
 		p.left = append(p.left, leaver{peer, now + leaveAfter})
-		p.seeker.RequestNow(now)
+		p.RequestNow(now)
 	}
 }
 
-// find returns the index of a server, which may be known, or -1.
-func (p *Slots) find(server, peer int32) int32 {
-	if peer >= 0 && int(peer) < len(p.servers) && p.servers[peer] == server {
-		return peer
+// find returns the peer of a server, or -1. hint is tried first.
+func (p *Slots) find(server, hint int32) int32 {
+	if hint >= 0 && int(hint) < len(p.servers) && p.servers[hint] == server {
+		return hint
 	}
 	for i, s := range p.servers {
 		if s == server {
@@ -94,24 +87,18 @@ func (p *Slots) find(server, peer int32) int32 {
 
 // Pick implements Policy.
 func (p *Slots) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
-	if len(q.Tried) > 0 {
-		p.tried = p.tried[:0]
-		for _, server := range q.Tried {
-			p.tried = append(p.tried, p.find(server, -1))
-		}
-		if entry, ok, _ := p.ladder.AcquireOther(now, p.tried, rng); ok {
-			return p.choice(entry)
-		}
+	p.tried = p.tried[:0]
+	for _, server := range q.Tried {
+		p.tried = append(p.tried, p.find(server, -1))
 	}
-	entry, ok := p.ladder.Acquire(now, rng)
+	entry, ok := p.Acquire(now, p.tried, rng)
+	if !ok && len(p.tried) > 0 {
+		entry, ok = p.Acquire(now, nil, rng) // a request does not wait here
+	}
 	if !ok {
 		return Choice{}, false
 	}
-	return p.choice(entry)
-}
-
-func (p *Slots) choice(entry int32) (Choice, bool) {
-	_, peer, _, _, _ := p.ladder.Slot(entry)
+	_, peer, _, _, _ := p.Slot(entry)
 	return Choice{Server: p.servers[peer], Entry: entry, use: p.uses[entry]}, true
 }
 
@@ -124,38 +111,26 @@ func (p *Slots) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	}
 	if r.Outcome == Broken {
 		p.lose(c.Entry)
-		p.seeker.RequestNow(now)
+		p.RequestNow(now)
 		return
 	}
-	number, peer, _, _, _ := p.ladder.Slot(c.Entry)
-	switch {
-	case p.ladder.Release(now, c.Entry, outcomes[r.Outcome], rng):
-		p.giveBack(c.Entry, peer, number)
-	case p.preferIdle && r.Outcome == Success:
-		p.ladder.ReportLoad(now, c.Entry, r.Report.InFlight)
+	gone, _ := p.Release(now, c.Entry, core.Response{Outcome: outcomes[r.Outcome], Load: r.Report.InFlight, Lowest: r.Report.Lowest}, rng)
+	if gone {
+		p.giveBack(c.Entry)
 	}
-	p.trim()
-	if r.Report.Lowest != core.NoSlot {
-		p.seeker.Hint(now, &p.ladder, peer, r.Report.Lowest, rng)
-	}
-}
-
-// trim gives back what the ladder held only until others had answered well.
-func (p *Slots) trim() {
-	for entry, ok := p.ladder.Surplus(); ok; entry, ok = p.ladder.Surplus() {
-		number, peer, _, _, _ := p.ladder.Slot(entry)
-		if p.ladder.Retire(entry) {
-			p.giveBack(entry, peer, number)
-		}
+	for entry, ok := p.Trim(); ok; entry, ok = p.Trim() {
+		p.giveBack(entry)
 	}
 }
 
 func (p *Slots) lose(entry int32) {
-	p.ladder.Lose(entry)
+	p.Lose(entry)
 	p.uses[entry]++
 }
 
-func (p *Slots) giveBack(entry, peer, number int32) {
+// giveBack returns the slot of an entry that has left the ladder to its server.
+func (p *Slots) giveBack(entry int32) {
+	number, peer, _, _, _ := p.Slot(entry)
 	p.uses[entry]++
 	p.returns = append(p.returns, Action{Kind: Disconnect, Server: p.servers[peer], Slot: number, Entry: peer})
 }
@@ -171,47 +146,49 @@ func (p *Slots) Next(now int64, rng *rand.PCG) (Action, bool) {
 		p.returns = p.returns[:n-1]
 		return a, true
 	}
-	peer, below, ok := p.seeker.NextRequest(now, &p.ladder, rng)
+	peer, below, ok := p.NextRequest(now, rng)
 	if !ok {
 		return Action{}, false
 	}
 	return Action{Kind: Connect, Server: p.servers[peer], Below: below, Entry: peer}, true
 }
 
-// forget gives back what is held of a server that left the set. Its index is
-// another's only once nothing at all is held.
+// forget retires the slots of a server that left the set. If none is busy, its peer
+// is free for another server; otherwise the peer stays in use.
 func (p *Slots) forget(peer int32) {
-	if p.ladder.Peer(peer).Member {
+	if p.Peer(peer).Member || p.retire(peer) {
 		return
 	}
-	held := false
-	p.each(peer, func(entry, number int32) {
-		if p.ladder.Retire(entry) {
-			p.giveBack(entry, peer, number)
-		} else {
-			held = true
-		}
-	})
-	if held {
-		return // its requests outlast the set by leaveAfter; the index stays taken
-	}
-	p.ladder.Forget(peer)
+	p.Forget(peer)
 	p.servers[peer] = -1
 	p.vacant = append(p.vacant, peer)
 }
 
+// retire takes the slots of a server out of the ladder and reports whether any of
+// them is busy.
+func (p *Slots) retire(peer int32) (busy bool) {
+	p.each(peer, func(entry int32) {
+		if p.Retire(entry) {
+			p.giveBack(entry)
+		} else {
+			busy = true
+		}
+	})
+	return busy
+}
+
 // each calls fn for the entries of a server.
-func (p *Slots) each(peer int32, fn func(entry, number int32)) {
+func (p *Slots) each(peer int32, fn func(entry int32)) {
 	for entry := range int32(len(p.uses)) {
-		if number, of, _, _, used := p.ladder.Slot(entry); used && of == peer {
-			fn(entry, number)
+		if _, of, _, _, used := p.Slot(entry); used && of == peer {
+			fn(entry)
 		}
 	}
 }
 
 // Wake implements Policy.
 func (p *Slots) Wake() int64 {
-	wake := p.seeker.Wake(&p.ladder)
+	wake := p.Client.Wake()
 	if len(p.left) > 0 {
 		wake = min(wake, p.left[0].at)
 	}
@@ -226,41 +203,33 @@ func (p *Slots) Learn(now int64, n News, rng *rand.PCG) {
 	}
 	switch n.Kind {
 	case Connected:
-		p.seeker.Done(now, &p.ladder, peer, p.grant(peer, n.Slot), rng)
+		p.grant(now, peer, n.Slot, rng)
 	case Declined:
-		p.seeker.Done(now, &p.ladder, peer, core.Declined, rng)
+		p.Client.Done(now, peer, core.Declined, rng)
 	case Failed:
-		p.ladder.Quarantine(now, peer, rng)
-		p.seeker.Done(now, &p.ladder, peer, core.Failed, rng)
+		p.Quarantine(now, peer, rng)
+		p.Client.Done(now, peer, core.Failed, rng)
 	case Lost:
-		p.each(peer, func(entry, _ int32) { p.lose(entry) })
-		p.ladder.Quarantine(now, peer, rng)
-		p.seeker.RequestNow(now)
+		p.each(peer, p.lose)
+		p.Quarantine(now, peer, rng)
+		p.RequestNow(now)
 	case Draining:
-		p.each(peer, func(entry, number int32) {
-			if p.ladder.Retire(entry) {
-				p.giveBack(entry, peer, number)
-			}
-		})
-		p.ladder.Quarantine(now, peer, rng)
-		p.seeker.RequestNow(now)
+		p.retire(peer)
+		p.Quarantine(now, peer, rng)
+		p.RequestNow(now)
 	}
 }
 
-// grant puts a slot into the ladder, if it is still welcome.
-func (p *Slots) grant(peer, number int32) core.LeaseResult {
-	entry, victim, gone, ok := p.ladder.Grant(peer, number)
+// grant puts a slot into the ladder, or gives it back if the ladder does not want it
+// any more.
+func (p *Slots) grant(now int64, peer, number int32, rng *rand.PCG) {
+	entry, victim, gone, ok := p.Grant(now, peer, number, rng)
 	if !ok {
 		p.returns = append(p.returns, Action{Kind: Disconnect, Server: p.servers[peer], Slot: number, Entry: peer})
-		return core.Declined
+		return
 	}
 	p.uses[entry]++
 	if gone {
-		number, of, _, _, _ := p.ladder.Slot(victim)
-		p.giveBack(victim, of, number)
+		p.giveBack(victim)
 	}
-	return core.Granted
 }
-
-// Ladder returns the ladder, to look at.
-func (p *Slots) Ladder() *core.Ladder { return &p.ladder }
