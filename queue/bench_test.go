@@ -131,6 +131,33 @@ func BenchmarkStoredFor(b *testing.B) {
 	}
 }
 
+// BenchmarkStoredForAll measures fetching the stored forms of 64 documents in one call.
+// The time is per document.
+func BenchmarkStoredForAll(b *testing.B) {
+	r, items := benchQueue(b, "s2")
+	ids := make([][]byte, len(items))
+	for i := range items {
+		ids[i] = []byte(items[i].id)
+	}
+	b.ReportAllocs()
+	wanted := make([]Wanted, 64)
+	dst := make([]byte, 0, 1<<20)
+	next := 0
+	for b.Loop() {
+		for i := range wanted {
+			n := next * 7919 % len(items)
+			wanted[i], next = Wanted{ids[n], items[n].at}, next+1
+		}
+		r.StoredForAll(dst, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+			if err != nil || !asStored {
+				b.Fatal(i, err)
+			}
+			return dst, true
+		})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(wanted)), "ns/document")
+}
+
 func BenchmarkScan(b *testing.B) {
 	r, items := benchQueue(b, "s2")
 	b.ReportAllocs()

@@ -188,9 +188,9 @@
 //	            writer_open.go, writer_restore.go and writer_recover.go continue a
 //	            queue, head_file.go keeps the head, writer_training.go makes
 //	            dictionaries
-//	Reader      reader.go, fetch_document.go, fetch.go for a document by its address,
-//	            filecache.go, slots.go and directory.go for the files it may be in,
-//	            fetch_ahead.go for many documents in their stored form;
+//	Reader      fetch.go reads a document from a file, fetch_batch.go many documents,
+//	            fetch_document.go chooses the file; filecache.go, slots.go and
+//	            directory.go keep files and the listing; reader.go has the rest;
 //	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
 //	the whole   check.go, usage.go, compact*.go, repair*.go, truncate*.go;
 //	            rewrite_file.go writes rewrites, rewrite_cover.go finds them

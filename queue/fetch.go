@@ -4,13 +4,297 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/checksum"
+	"docstore/internal/vfs"
 )
 
-// verifyDocument checks what is stored of a document against its entry.
+// Reading one document from one file. A fetch has three steps, and each tells the next
+// where to read:
+//
+//	find     the relocations of a rewrite give the block; an original needs no look-up
+//	locate   the block's header and table give the id and the stored bytes
+//	read     copies id and stored bytes, and verifies the document's checksum
+//
+// The first two trust no byte but check every bound. The checksum in the third covers the
+// address, id, length and bytes of the document, so a wrong location is an error and never
+// another document. An answer that there is no document is given only by tables that were
+// verified. StoredForAll takes each step for a group of documents.
+
+// request is a document to be fetched.
+type request struct {
+	r    *Reader
+	id   []byte // nil: any id
+	at   Address
+	take CodecSet // codecs of which the caller takes the stored form
+	dst  []byte   // the document is appended to it; unchanged on any error
+
+	asStored bool // result: dst has the stored form
+	// tried is an open file that did not have the document, and reason is why.
+	tried  *cachedFile
+	reason error
+}
+
+// location is where a file has a document. It is unverified.
+type location struct {
+	entry
+	block    int64 // file offset of the block
+	id, data int64 // file offsets of the id and the stored bytes
+}
+
+// windowBytes is how much of a block one system call reads of a file that is not mapped.
+// The entry is often in it, and in a small block the id and document, too.
+const windowBytes = 4 << 10
+
+// window is the part of a file that is in memory: all of a mapped file, or the beginning
+// of a block. Functions that use the window of a mapped file run under segmentFile.guard.
+type window struct {
+	file   *segmentFile
+	offset int64 // of bytes in the file
+	bytes  []byte
+	ahead  *scratch // has bytes if the file is not mapped
+	spare  *scratch // memory for one step
+}
+
+func (s *segmentFile) newWindow(spare *scratch) window {
+	w := window{file: s, spare: spare}
+	if s.mapping != nil {
+		w.bytes = s.mapping.Bytes()
+	} else {
+		w.ahead = getScratch()
+	}
+	return w
+}
+
+func (w *window) release() {
+	if w.ahead != nil {
+		w.ahead.release()
+	}
+}
+
+// moveTo reads the beginning of a block unless the file is mapped.
+func (w *window) moveTo(block int64) error {
+	if w.ahead == nil {
+		return nil
+	}
+	b := w.ahead.sized(windowBytes)
+	n, err := w.file.file.ReadAt(b, block)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return w.file.readError(err)
+	}
+	w.offset, w.bytes = block, b[:n]
+	return nil
+}
+
+// view returns n bytes of the file, in the window or in w.spare.
+func (w *window) view(offset int64, n int) ([]byte, error) {
+	if b := w.inside(offset, n); b != nil {
+		return b, nil
+	}
+	if w.ahead == nil {
+		return nil, errIncomplete
+	}
+	b := w.spare.sized(n)
+	return b, w.file.readAt(b, offset)
+}
+
+// copy fills p from the file.
+func (w *window) copy(p []byte, offset int64) error {
+	if b := w.inside(offset, len(p)); b != nil {
+		copy(p, b)
+		return nil
+	}
+	if w.ahead == nil {
+		return errIncomplete
+	}
+	return w.file.readAt(p, offset)
+}
+
+// inside returns n bytes of the window, or nil if it does not have them all.
+func (w *window) inside(offset int64, n int) []byte {
+	from := offset - w.offset
+	if from < 0 || from > int64(len(w.bytes)) || int64(n) > int64(len(w.bytes))-from {
+		return nil
+	}
+	return w.bytes[from : from+int64(n)]
+}
+
+// guard runs fn, and makes an error of a fault in the mapped file.
+func (s *segmentFile) guard(fn func() error) (err error) {
+	if s.mapping == nil {
+		return fn()
+	}
+	if fault := vfs.Guard(func() { err = fn() }); fault != nil {
+		return s.readError(fault)
+	}
+	return err
+}
+
+// errNotInBlock: the table of a block, which was not verified, lacks the entry.
+var errNotInBlock = errors.New("queue: block lacks the entry")
+
+// locate completes l, of which it has the block, for the entry with the address. It
+// checks that the entry's id and stored bytes lie inside the block.
+func (l *location) locate(w *window, at Address) error {
+	s := w.file
+	switch {
+	case l.block >= s.header.firstFrame():
+	case s.relocations != nil:
+		return s.changedRelocations()
+	default:
+		return errors.Newf("queue: address %s lies in the segment's header", at)
+	}
+	// The bytes of a mapping may change, so header and entries are parsed from copies.
+	var header [blockHeaderBytes]byte
+	view, err := w.view(l.block, blockHeaderBytes)
+	if err != nil {
+		return err
+	}
+	copy(header[:], view)
+	h, err := parseBlockHeader(header[:])
+	if err != nil {
+		return s.corruption(l.block, err)
+	}
+	if h.relocated != (s.relocations != nil) {
+		return s.corruption(l.block, errBlockKind)
+	}
+	index := int(at.Index)
+	if h.relocated {
+		column, err := w.view(l.block+h.originOffset()+originBytes, originalIndexBytes*h.count)
+		if err != nil {
+			return err
+		}
+		if index = searchIndex(column, at.Index); index < 0 {
+			return errNotInBlock
+		}
+	}
+	if index >= h.count {
+		return errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
+	}
+	first := max(index-1, 0)
+	if view, err = w.view(l.block+blockHeaderBytes+entryBytes*int64(first), entryBytes*(index-first+1)); err != nil {
+		return err
+	}
+	var entries [2 * entryBytes]byte
+	copy(entries[:], view)
+	l.entry = parseEntry(entries[:], index)
+	if err := l.check(&h); err != nil {
+		return s.corruption(l.block, fmt.Errorf("entry %d: %w", index, err))
+	}
+	l.id = l.block + h.idsOffset() + int64(l.idStart)
+	l.data = l.block + h.dataOffset() + int64(l.start)
+	return nil
+}
+
+// searchIndex returns the position of an index in a column of original indexes, or -1.
+func searchIndex(column []byte, index uint16) int {
+	low, high := 0, len(column)/originalIndexBytes
+	for low < high {
+		if middle := (low + high) / 2; little.Uint16(column[originalIndexBytes*middle:]) < index {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if originalIndexBytes*low == len(column) || little.Uint16(column[originalIndexBytes*low:]) != index {
+		return -1
+	}
+	return low
+}
+
+// fetch appends the document from a file that has its segment.
+func (q *request) fetch(s *segmentFile) error {
+	spare := getScratch()
+	defer spare.release()
+	w := s.newWindow(spare)
+	defer w.release()
+	var l location
+	var err error
+	if l.block, err = s.find(q.at); err != nil {
+		return err
+	}
+	if err := w.moveTo(l.block); err != nil {
+		return err
+	}
+	err = s.guard(func() error { return l.locate(&w, q.at) })
+	if err == errNotInBlock {
+		err = s.verifyEntry(l.block, q.at)
+		if err == nil {
+			err = s.corruption(l.block, errors.New("table has changed while it was read"))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return q.read(&w, &l)
+}
+
+// read copies and verifies the document at a location and appends it to q.dst.
+func (q *request) read(w *window, l *location) error {
+	s := w.file
+	asStored := q.take != 0 && !l.deleted() && !l.lost() && (l.storedRaw() || q.take.has(s.header.codec))
+	coded := l.hasCoded() && !asStored
+	// The checksum covers the place, the id and the stored bytes. The first two are put
+	// together in scratch memory, as are stored bytes that are going to be decoded.
+	idEnd := placeBytes + int(l.idEnd-l.idStart)
+	var b, stored, out []byte
+	if coded {
+		b = w.spare.sized(idEnd + l.storedBytes())
+		stored = b[idEnd:]
+	} else {
+		start := len(q.dst)
+		if asStored {
+			start += storedHeaderBytes
+		}
+		b = w.spare.sized(idEnd)
+		out = slices.Grow(q.dst, start-len(q.dst)+l.storedBytes())[:start+l.storedBytes()]
+		stored = out[start:]
+	}
+	putPlace(b, q.at, l.rawAndFlags)
+	id := b[placeBytes:idEnd]
+	if err := s.guard(func() error {
+		if err := w.copy(id, l.id); err != nil {
+			return err
+		}
+		return w.copy(stored, l.data)
+	}); err != nil {
+		return err
+	}
+	if got := checksum.Update(checksum.Update(0, b[:idEnd]), stored); got != l.crc {
+		return s.damagedDocument(l.data, id, wrongChecksum(l.crc, got))
+	}
+	switch {
+	case q.id != nil && !bytes.Equal(q.id, id):
+		return ErrMismatch
+	case l.deleted():
+		return ErrDeleted
+	case l.lost():
+		return &LostError{Address: q.at}
+	case asStored:
+		s.header.putStored(out[len(q.dst):], q.at, &l.entry)
+	case coded:
+		dec, err := q.r.files.decoders.of(s)
+		if err != nil {
+			return err
+		}
+		if out, err = dec.decode(q.dst, stored, l.rawBytes()); err != nil {
+			return s.damagedDocument(l.data, id, err)
+		}
+	}
+	q.dst, q.asStored = out, asStored
+	return nil
+}
+
+func (s *segmentFile) damagedDocument(offset int64, id []byte, reason error) error {
+	c := s.corruption(offset, reason)
+	c.ID = string(id)
+	return c
+}
+
+// verifyDocument compares the stored bytes of a document with the checksum in its entry.
 func verifyDocument(at Address, e *entry, id, stored []byte) error {
 	if got := documentCRC(at, e.rawAndFlags, id, stored); got != e.crc {
 		return wrongChecksum(e.crc, got)
@@ -20,153 +304,4 @@ func verifyDocument(at Address, e *entry, id, stored []byte) error {
 
 func wrongChecksum(want, got uint32) error {
 	return fmt.Errorf("document's checksum is %08x, its bytes have %08x", want, got)
-}
-
-// windowBytes is how much of a block is read at once where reading is a system
-// call, in the hope that the entry and, in a small block, the id and document lie
-// in it.
-const windowBytes = 4 << 10
-
-// window is a part of a file that was read ahead.
-type window struct {
-	offset int64
-	bytes  []byte
-}
-
-// copy fills p from the file's offset, from the window if the bytes lie there.
-func (w *window) copy(s *segmentFile, p []byte, offset int64) error {
-	from := offset - w.offset
-	if from >= 0 && from+int64(len(p)) <= int64(len(w.bytes)) {
-		copy(p, w.bytes[from:])
-		return nil
-	}
-	return s.readAt(p, offset)
-}
-
-// look reads the beginning of a block into memory of spare: of a mapped segment
-// the header, of another one a window. Behind it spare has room for two entries.
-func (s *segmentFile) look(spare *scratch, block int64) (w window, entries []byte, err error) {
-	if s.mapping != nil {
-		b := spare.sized(blockHeaderBytes + 2*entryBytes)
-		w, entries = window{block, b[:blockHeaderBytes]}, b[blockHeaderBytes:]
-		return w, entries, s.readAt(w.bytes, block)
-	}
-	b := spare.sized(windowBytes + 2*entryBytes)
-	n, err := s.file.ReadAt(b[:windowBytes], block)
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
-		return w, nil, errors.Wrapf(err, "queue: reading segment %d", s.number)
-	case n < blockHeaderBytes:
-		return w, nil, errIncomplete
-	}
-	return window{block, b[:n]}, b[windowBytes:], nil
-}
-
-// located is a document that was found in its segment and verified.
-type located struct {
-	entry
-	id, stored []byte // in scratch memory
-	offset     int64  // of stored
-}
-
-// locate reads the entry, id and stored bytes of the document at the address into
-// memory of spare and verifies them. It takes at most five reads, however large
-// the segment and block are, and trusts nothing: the document's checksum covers
-// its address, id and length.
-func (s *segmentFile) locate(ahead, spare *scratch, at Address) (d located, err error) {
-	block, err := s.find(at)
-	if err != nil {
-		return d, err
-	}
-	switch {
-	case block >= s.header.firstFrame():
-	case s.relocations != nil:
-		return d, s.changedRelocations()
-	default:
-		return d, errors.Newf("queue: address %s lies in the segment's header", at)
-	}
-	w, entries, err := s.look(ahead, block)
-	if err != nil {
-		return d, err
-	}
-	h, err := parseBlockHeader(w.bytes[:blockHeaderBytes])
-	if err != nil {
-		return d, s.corruption(block, err)
-	}
-	if h.relocated != (s.relocations != nil) {
-		return d, s.corruption(block, errors.New("a relocated block stands in a rewrite, any other one in an original"))
-	}
-	index, err := s.indexOf(&w, block, &h, at)
-	if err != nil {
-		return d, err
-	}
-	if index >= h.count {
-		return d, errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
-	}
-	first := max(index-1, 0)
-	entries = entries[:entryBytes*(index-first+1)]
-	if err := w.copy(s, entries, block+blockHeaderBytes+entryBytes*int64(first)); err != nil {
-		return d, err
-	}
-	d.entry = parseEntry(entries, index)
-	if err := d.check(&h); err != nil {
-		return d, s.corruption(block, fmt.Errorf("entry %d: %w", index, err))
-	}
-	// The checksum covers place, id and document: they are put together.
-	idEnd := placeBytes + int(d.idEnd-d.idStart)
-	b := spare.sized(idEnd + d.storedBytes())
-	putPlace(b, at, d.rawAndFlags)
-	d.id, d.stored = b[placeBytes:idEnd], b[idEnd:]
-	d.offset = block + h.dataOffset() + int64(d.start)
-	if err := w.copy(s, d.id, block+h.idsOffset()+int64(d.idStart)); err != nil {
-		return d, err
-	}
-	if err := w.copy(s, d.stored, d.offset); err != nil {
-		return d, err
-	}
-	if got := checksum.Update(0, b); got != d.crc {
-		return d, s.damagedDocument(&d, wrongChecksum(d.crc, got))
-	}
-	return d, nil
-}
-
-// fetch appends the document at the address to dst, which is in this segment.
-// With an id it must be that one's.
-//
-// Where the document's codec is in take it is appended in its stored form, and
-// that is reported. On any error dst is returned unchanged.
-func (s *segmentFile) fetch(dst []byte, id []byte, at Address, decoders *DecoderCache, take CodecSet) (_ []byte, asStored bool, _ error) {
-	ahead, spare := getScratch(), getScratch()
-	defer ahead.release()
-	defer spare.release()
-	d, err := s.locate(ahead, spare, at)
-	switch {
-	case err != nil:
-		return dst, false, err
-	case id != nil && !bytes.Equal(id, d.id):
-		return dst, false, ErrMismatch
-	case d.deleted():
-		return dst, false, ErrDeleted
-	case d.lost():
-		return dst, false, &LostError{Address: at}
-	case take != 0 && (d.storedRaw() || take.has(s.header.codec)):
-		return s.header.appendStored(dst, at, &d.entry, d.stored), true, nil
-	case d.storedRaw():
-		return append(dst, d.stored...), false, nil
-	}
-	dec, err := decoders.of(s)
-	if err != nil {
-		return dst, false, err
-	}
-	out, err := dec.decode(dst, d.stored, d.rawBytes())
-	if err != nil {
-		return dst, false, s.damagedDocument(&d, err)
-	}
-	return out, false, nil
-}
-
-func (s *segmentFile) damagedDocument(d *located, reason error) error {
-	c := s.corruption(d.offset, reason)
-	c.ID = string(d.id)
-	return c
 }

@@ -1,117 +1,140 @@
 package queue
 
 import (
+	"cmp"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/errors"
 )
 
-// request is a document to be fetched: at an address, of an id unless that is nil, in
-// its stored form if its codec is in take.
-type request struct {
-	id   []byte
-	at   Address
-	take CodecSet
-}
-
-// document appends a document to dst and tells whether that is its stored form. It
-// takes the file that is open for the segment, and looks for another one only if that
-// does not answer.
-func (r *Reader) document(dst, id []byte, a Address, take CodecSet) ([]byte, bool, error) {
-	f := r.files.get(a.Segment)
+// document appends the document to q.dst. It reads the file that is open for the segment,
+// and looks for other files only if that one fails.
+func (q *request) document() error {
+	files := &q.r.files
+	f := files.get(q.at.Segment)
 	if f == nil {
-		return r.documentAnew(dst, &request{id, a, take}, nil, nil)
+		return q.rescanDocument()
 	}
 	if f.mayBeSealed() {
-		f = r.files.renew(f)
+		f = files.renew(f)
 	}
-	if take != 0 && f.mapping != nil {
-		if out, ok := f.appendMapped(dst, id, a, take); ok {
-			r.files.put(f)
-			return out, true, nil
-		}
+	defer func() { files.put(f) }()
+	err := q.fetch(f.segmentFile)
+	if isAnswer(err) {
+		return err
 	}
-	out, asStored, err := f.fetch(dst, id, a, r.files.decoders, take)
-	if err == nil || errors.Is(err, ErrDeleted) {
-		r.files.put(f)
-		return out, asStored, err
-	}
-	defer r.files.put(f)
-	return r.documentAnew(dst, &request{id, a, take}, f, err)
+	q.tried, q.reason = f, err
+	return q.rescanDocument()
 }
 
-// documentAnew is document by the files that the directory has now: no file is open for
-// the segment, or tried is and failed for the reason. The listing of the directory is
-// made again only if the kept one leads to no answer and may be out of date.
-func (r *Reader) documentAnew(dst []byte, q *request, tried *cachedFile, reason error) ([]byte, bool, error) {
-	var looked *keptListing
+// rescanDocument reads the document from the files that are in the directory now. It lists
+// the directory again only if the kept listing leads to no answer and may be out of date.
+func (q *request) rescanDocument() error {
+	var used *keptListing
 	var failed error
 	for _, certain := range []bool{false, true} {
-		l, err := r.listed.look(certain)
+		l, err := q.r.listed.look(certain)
 		if err != nil {
 			l = new(keptListing) // the segment's own file may still be opened
 		}
-		if l == looked {
+		if l == used {
 			break
 		}
-		looked = l
-		out, asStored, err := r.documentListed(&l.listing, dst, q, tried, reason)
-		if err == nil || errors.Is(err, ErrDeleted) || errors.Is(err, ErrClosed) {
-			return out, asStored, err
+		used = l
+		failed = q.listedDocument(&l.listing)
+		if isAnswer(failed) {
+			return failed
 		}
-		failed = err
-		if isFinal(err) {
+		if isFinal(failed) {
 			break
 		}
 	}
-	return dst, false, unavailable(q.at, failed)
+	return unavailable(q.at, failed)
 }
 
-// isFinal tells whether an error says what became of a document, so that no other file
-// has to be asked.
+// isAnswer reports whether a request ends with this result.
+func isAnswer(err error) bool {
+	return err == nil || errors.Is(err, ErrDeleted) || errors.Is(err, ErrClosed)
+}
+
+// isFinal reports whether an error is a verified statement about the address, so that no
+// older file has to be read.
 func isFinal(err error) bool {
 	var gone *GoneError
+	return errors.As(err, &gone) || isLost(err) || errors.Is(err, ErrTruncated)
+}
+
+func isLost(err error) bool {
 	var lost *LostError
-	return errors.As(err, &gone) || errors.As(err, &lost)
+	return errors.As(err, &lost)
 }
 
-// documentListed is document from the files of a listing: the rewrites, the highest
-// generation first, the segment's own files, and those that were set aside.
-func (r *Reader) documentListed(l *listing, dst []byte, q *request, tried *cachedFile, reason error) (out []byte, asStored bool, err error) {
-	for _, run := range l.covering(q.at.Segment) {
-		out, asStored, err = r.documentFrom(run.path(r.dir), run, true, dst, q, tried, reason)
-		var lost *LostError
+// listedDocument reads the document from the files of a listing, the highest generation
+// first.
+//
+// An older file may have a document that a rewrite has left out, and its delete may be in
+// no file any more. So older files are read only if every rewrite of a higher generation
+// verifiably has the entry and merely its document is damaged. Otherwise the document is
+// unavailable until the rewrite is copied again.
+func (q *request) listedDocument(l *listing) error {
+	var reason, lost error // lost: a repair has noted the document as lost; an older file may have it
+	files := l.candidates(q.r.dir, q.at.Segment)
+	newest := true // generation
+	hasEntry := false
+	for i, c := range files {
+		if i > 0 && files[i-1].run != c.run {
+			if !hasEntry {
+				break
+			}
+			newest, hasEntry = false, false
+		}
+		verified, err := q.documentIn(c, newest)
 		switch {
-		case errors.As(err, &lost):
-			return r.documentLost(l, dst, q, err)
-		case err == nil, errors.Is(err, ErrDeleted), isFinal(err):
-			return out, asStored, err
+		case isAnswer(err):
+			return err
+		case isLost(err):
+			lost, verified = err, true
+		case isFinal(err):
+			return cmp.Or(lost, err)
 		}
+		hasEntry = hasEntry || verified
 		reason = worse(reason, err)
 	}
-	there := false
-	for i, suffix := range suffixes {
-		if r.isClosed() {
-			return dst, false, ErrClosed
-		}
-		if i == 2 && there {
-			break
-		}
-		run := rewriteRun{first: q.at.Segment, last: q.at.Segment}
-		out, asStored, err = r.documentFrom(segmentPath(r.dir, q.at.Segment, suffix), run, true, dst, q, tried, reason)
-		if err == nil || errors.Is(err, ErrDeleted) {
-			return out, asStored, err
-		}
-		there = there || !errors.Is(err, fs.ErrNotExist)
-		reason = worse(reason, err)
-	}
-	return r.documentAside(l, true, dst, q, reason)
+	return cmp.Or(lost, reason)
 }
 
-// worse is which of two reasons to report: the later one, unless it is only that a file
-// is not there.
+// candidate is a file that may have a document: a rewrite, or an original of generation 0.
+type candidate struct {
+	path string
+	run  rewriteRun
+}
+
+// candidates returns the files that may have the documents of segment n: the rewrites,
+// the highest generation first, and then the segment's own files. A quarantined file comes
+// after the file of the same name.
+func (l *listing) candidates(dir string, n SegmentID) []candidate {
+	var files []candidate
+	for _, run := range l.covering(n) {
+		files = append(files, candidate{run.path(dir), run})
+	}
+	for _, suffix := range suffixes {
+		files = append(files, candidate{segmentPath(dir, n, suffix), rewriteRun{first: n, last: n}})
+	}
+	for _, name := range l.aside {
+		f, _ := asideName(name)
+		if run := (rewriteRun{f.First, f.Last, f.Generation}); run.covers(n) && strings.HasSuffix(name, AsideSuffix) {
+			files = append(files, candidate{filepath.Join(dir, name), run})
+		}
+	}
+	slices.SortStableFunc(files, func(a, b candidate) int { return a.run.compare(b.run) })
+	return files
+}
+
+// worse returns which of two reasons to report: the later one, unless it is only that a
+// file does not exist.
 func worse(before, err error) error {
 	if before != nil && errors.Is(err, fs.ErrNotExist) {
 		return before
@@ -119,61 +142,39 @@ func worse(before, err error) error {
 	return err
 }
 
-// documentFrom is document from the file with a path, of the segments of a run. If it is
-// the one that was tried already, the error is the reason why that failed. The cache
-// keeps the file if it knows the answer and keep is true.
-func (r *Reader) documentFrom(path string, run rewriteRun, keep bool, dst []byte, q *request, tried *cachedFile, reason error) ([]byte, bool, error) {
-	f, err := r.files.open(path, run.first, tried)
-	if errors.Is(err, errUnchanged) {
-		return dst, false, reason
+// documentIn reads the document from a file, which the cache keeps if it has the answer
+// and keep is true. After an error, hasEntry reports whether the file is a rewrite whose
+// tables, verified, have the entry. If the file was tried before, the error is the same.
+func (q *request) documentIn(c candidate, keep bool) (hasEntry bool, err error) {
+	if q.r.isClosed() {
+		return false, ErrClosed
 	}
-	if err != nil {
-		return dst, false, err
+	files := &q.r.files
+	f, err := files.open(c.path, c.run.first, q.tried)
+	switch {
+	case errors.Is(err, errUnchanged):
+		f, err = q.tried, q.reason
+	case err != nil:
+		return false, err
+	default:
+		defer files.put(f)
+		if c.run.generation > 0 && f.header.rewrites != c.run {
+			return false, f.corruption(0, errors.New("header is that of another rewrite"))
+		}
+		err = q.fetch(f.segmentFile)
+		if keep && (isAnswer(err) || isFinal(err)) {
+			files.keep(f, q.at.Segment)
+		}
 	}
-	defer r.files.put(f)
-	if run.generation > 0 && f.header.rewrites != run {
-		return dst, false, f.corruption(0, errors.New("header is that of another rewrite"))
-	}
-	out, asStored, err := f.fetch(dst, q.id, q.at, r.files.decoders, q.take)
-	if keep && (err == nil || errors.Is(err, ErrDeleted) || isFinal(err)) {
-		r.files.keep(f, q.at.Segment)
-	}
-	return out, asStored, err
+	return err != nil && f.hasEntry(q.at), err
 }
 
-// documentAside is document from the files that were set aside.
-func (r *Reader) documentAside(l *listing, keep bool, dst []byte, q *request, reason error) ([]byte, bool, error) {
-	for _, name := range l.aside {
-		n, _ := asideName(name)
-		if q.at.Segment < n.First || n.Last < q.at.Segment || !strings.HasSuffix(name, AsideSuffix) {
-			continue
-		}
-		run := rewriteRun{n.First, n.Last, n.Generation}
-		out, asStored, err := r.documentFrom(filepath.Join(r.dir, name), run, keep, dst, q, nil, nil)
-		if err == nil || errors.Is(err, ErrDeleted) {
-			return out, asStored, err
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			r.options.Logger.Debug("no document from a file that was set aside", "path", name, "error", err)
-		}
+// hasEntry reports whether this is a rewrite whose tables, verified, have the entry with
+// the address.
+func (s *segmentFile) hasEntry(at Address) bool {
+	if s.relocations == nil {
+		return false
 	}
-	return dst, false, reason
-}
-
-// documentLost is document for what a repair has noted as lost. A copy of the queue may
-// have the file as it was before it was damaged.
-func (r *Reader) documentLost(l *listing, dst []byte, q *request, lost error) ([]byte, bool, error) {
-	n := q.at.Segment
-	runs := append([]rewriteRun{{n, n, 0}, {n, n, 0}}, l.covering(n)...)
-	for i, run := range runs {
-		path := run.path(r.dir)
-		if i < 2 {
-			path = segmentPath(r.dir, n, suffixes[i])
-		}
-		out, asStored, err := r.documentFrom(path, run, false, dst, q, nil, nil)
-		if err == nil || errors.Is(err, ErrDeleted) {
-			return out, asStored, err
-		}
-	}
-	return r.documentAside(l, true, dst, q, lost)
+	block, err := s.find(at)
+	return err == nil && s.verifyEntry(block, at) == nil
 }

@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"fmt"
-
-	"docstore/internal/vfs"
-)
+import "docstore/internal/vfs"
 
 // Mapped segments. Documents of a sealed segment are read from a mapping of its
 // file, which saves the system calls. Its bytes are only ever copied out, in
@@ -54,7 +50,7 @@ func (s *segmentFile) copyMapped(p []byte, offset int64) error {
 		return errIncomplete
 	}
 	if err := vfs.Guard(func() { copy(p, mapped[offset:]) }); err != nil {
-		return fmt.Errorf("queue: reading segment %d: %w", s.number, err)
+		return s.readError(err)
 	}
 	return nil
 }

@@ -85,8 +85,9 @@ func (r *Reader) isClosed() bool {
 // ErrDeleted: the address is that of a delete. ErrUnavailable: the document is
 // not to be had here and now.
 func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
-	out, _, err := r.document(dst, nil, a, 0)
-	return out, err
+	q := request{r: r, at: a, dst: dst}
+	err := q.document()
+	return q.dst, err
 }
 
 // DocumentFor is Document, but if the address is that of another id the answer
@@ -95,8 +96,9 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	if len(id) == 0 {
 		return dst, ErrIDEmpty
 	}
-	out, _, err := r.document(dst, id, a, 0)
-	return out, err
+	q := request{r: r, id: id, at: a, dst: dst}
+	err := q.document()
+	return q.dst, err
 }
 
 // Segments describes the segments that are there, in order. One that cannot be

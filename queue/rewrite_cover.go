@@ -21,10 +21,13 @@ func (l *listing) covering(n SegmentID) []rewriteRun {
 			found = append(found, l.rewrites[i])
 		}
 	}
-	slices.SortFunc(found, func(a, b rewriteRun) int {
-		return cmp.Or(cmp.Compare(b.generation, a.generation), cmp.Compare(b.last, a.last), cmp.Compare(a.first, b.first))
-	})
+	slices.SortFunc(found, rewriteRun.compare)
 	return found
+}
+
+// compare orders rewrites of the same segment: the one to be read comes first.
+func (r rewriteRun) compare(other rewriteRun) int {
+	return cmp.Or(cmp.Compare(other.generation, r.generation), cmp.Compare(other.last, r.last), cmp.Compare(r.first, other.first))
 }
 
 // openCovering opens the rewrite that takes the place of segment n, nil if there

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"errors"
-	"fmt"
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
@@ -49,7 +48,7 @@ func (s *segmentFile) find(at Address) (int64, error) {
 	if r.sums == nil {
 		search()
 	} else if err := vfs.Guard(search); err != nil {
-		return 0, fmt.Errorf("queue: reading segment %d: %w", s.number, err)
+		return 0, s.readError(err)
 	}
 	if block.Index = at.Index; block == at {
 		return offset, nil
@@ -109,20 +108,20 @@ func (s *segmentFile) changedRelocations() error {
 	return s.corruption(int64(s.relocations.offset), errors.New("relocations have changed since the file was opened"))
 }
 
-// indexVerified is indexOf by the table of the block, verified, after unverified bytes
-// said that the entry is not there.
-func (s *segmentFile) indexVerified(offset int64, at Address) (int, error) {
+// verifyEntry verifies the table of the block that the relocations name for an address,
+// and that it has the entry. The error is that of absent if it does not.
+func (s *segmentFile) verifyEntry(offset int64, at Address) error {
 	var b block
 	if _, err := s.frame(&b, offset); err != nil {
-		return 0, err
+		return err
 	}
 	if origin, _ := b.origin(at); origin.Segment != at.Segment || origin.Block != at.Block {
-		return 0, s.corruption(offset, errors.New("block is not the one that the relocations name"))
+		return s.corruption(offset, errors.New("block is not the one that the relocations name"))
 	}
 	for i := range b.count {
 		if b.index(i) == at.Index {
-			return i, nil
+			return nil
 		}
 	}
-	return 0, s.absent(at)
+	return s.absent(at)
 }

@@ -284,29 +284,6 @@ func (s *segmentFile) loadRelocations() error {
 	return nil
 }
 
-// indexOf is which entry of the block has the address.
-func (s *segmentFile) indexOf(w *window, offset int64, h *blockHeader, at Address) (int, error) {
-	if !h.relocated {
-		return int(at.Index), nil
-	}
-	spare := getScratch()
-	defer spare.release()
-	b := spare.sized(originalIndexBytes)
-	var failed error
-	column := offset + h.originOffset() + originBytes
-	index := func(i int) uint16 {
-		if err := w.copy(s, b, column+originalIndexBytes*int64(i)); err != nil {
-			failed = err
-		}
-		return little.Uint16(b)
-	}
-	i := sort.Search(h.count, func(i int) bool { return index(i) >= at.Index })
-	if failed == nil && (i == h.count || index(i) != at.Index) {
-		return s.indexVerified(offset, at)
-	}
-	return i, failed
-}
-
 // digest is the digest of the last segment in this sealed file, as the header of
 // the next segment holds it.
 func (s *segmentFile) digest() digest {

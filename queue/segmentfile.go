@@ -14,6 +14,8 @@ import (
 // have never been written. They may still come.
 var errIncomplete = errors.New("bytes are not there yet")
 
+var errBlockKind = errors.New("block is relocated in an original, or not relocated in a rewrite")
+
 // segmentFile is a segment's file, open for reading. Its fields do not change
 // once it is open, except by refresh and mapSealed.
 type segmentFile struct {
@@ -176,7 +178,7 @@ func (s *segmentFile) readTable(b *block, offset, room int64) error {
 		return s.corruption(offset, err)
 	}
 	if b.relocated != (s.relocations != nil) {
-		return s.corruption(offset, errors.New("a relocated block stands in a rewrite, any other one in an original"))
+		return s.corruption(offset, errBlockKind)
 	}
 	return nil
 }
@@ -205,6 +207,10 @@ func (s *segmentFile) readAt(p []byte, offset int64) error {
 	case errors.Is(err, io.EOF):
 		return errIncomplete
 	}
+	return s.readError(err)
+}
+
+func (s *segmentFile) readError(err error) error {
 	return fmt.Errorf("queue: reading segment %d: %w", s.number, err)
 }
 

@@ -42,15 +42,6 @@ type Stored struct {
 	rawAndFlags uint32
 }
 
-// appendStored appends the stored form of a document of this segment that has
-// been verified.
-func (h *segmentHeader) appendStored(dst []byte, at Address, e *entry, stored []byte) []byte {
-	start := len(dst)
-	dst = append(append(dst, storedNothing[:]...), stored...)
-	h.putStored(dst[start:], at, e)
-	return dst
-}
-
 // putStored writes the header of a stored form.
 func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
 	clear(b[:storedHeaderBytes])
@@ -67,8 +58,6 @@ func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
 	}
 	little.PutUint32(b[0:], storedCRC(e.crc, b))
 }
-
-var storedNothing [storedHeaderBytes]byte
 
 // storedCRC is the checksum of a stored form: that of the document in its
 // block's table, which covers address, length, id and stored bytes, continued
@@ -164,7 +153,9 @@ func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, 
 	if len(id) == 0 {
 		return dst, false, ErrIDEmpty
 	}
-	return r.document(dst, id, a, take)
+	q := request{r: r, id: id, at: a, take: take, dst: dst}
+	err := q.document()
+	return q.dst, q.asStored, err
 }
 
 // Dictionary appends the dictionary with the hash to dst, verified, from one of

@@ -120,7 +120,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "a document's checksum is not compared", file: "queue/fetch.go",
-		old: "if got := checksum.Update(0, b); got != d.crc {", new: "if got := checksum.Update(0, b); got != d.crc && got == 0 {",
+		old: "stored); got != l.crc {", new: "stored); got != l.crc && got == 0 {",
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
 	},
 	{
@@ -130,7 +130,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "a fetch does not compare the id", file: "queue/fetch.go",
-		old: "case id != nil && !bytes.Equal(id, d.id):", new: "case id != nil && !bytes.Equal(d.id, d.id):",
+		old: "case q.id != nil && !bytes.Equal(q.id, id):", new: "case q.id != nil && !bytes.Equal(id, id):",
 		pkg: "./queue", run: "TestForeignAndForkedSegments|TestSetAside|TestStoredForm",
 	},
 	{
