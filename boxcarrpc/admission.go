@@ -261,7 +261,7 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 	c.turn.lastOK = false
 	c.server.admission.refused[why].Add(1)
 	told := refusalTable[why]
-	c.out.response(lane.number, 0, wire.Response{
+	c.out.Response(lane.number, 0, wire.Response{
 		Sequence: lane.sequence,
 		Total:    uint32(len(told.message)),
 		Lowest:   c.lowestFree(),
@@ -273,5 +273,5 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
 	c.server.admission.refused[why].Add(1)
 	told := refusalTable[why]
-	c.out.status(number, 0, wire.Status{Sequence: sequence, Code: uint32(told.code), Message: told.message}, nil)
+	c.out.Status(number, 0, wire.Status{Sequence: sequence, Code: uint32(told.code), Message: told.message}, nil)
 }

@@ -240,6 +240,12 @@ func (b *Budget) settleLocked(a *Account) {
 	b.tight.Store(b.mu.used > b.limit/2)
 }
 
+// A connAccount is an Account as the connection layer sees it.
+type connAccount struct{ *Account }
+
+// Tight implements conn.Account.
+func (a connAccount) Tight() bool { return a.isTight() }
+
 // isTight reports whether more than half of the budget is used, so that idle connections
 // must not keep their buffers.
 func (a *Account) isTight() bool { return a != nil && a.budget.tight.Load() }

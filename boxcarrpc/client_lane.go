@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -34,7 +35,7 @@ type clientLane struct {
 	// Guarded by transport.mu.
 	state           clientState
 	sequence        uint32
-	bulk            bulkMessage
+	bulk            conn.Bulk
 	bulky           bool // the request did not fit into one frame
 	ticket          uint64
 	head            bool // the first frame of the response has come
@@ -84,8 +85,8 @@ func (t *transport) lease(below int32) {
 	lane.state = clientAsking
 	t.leased++
 	t.outstanding.Add(1)
-	t.out.slot(wire.TypeLease, lane.number, uint32(below))
-	t.out.flushSoon()
+	t.out.Slot(wire.TypeLease, lane.number, uint32(below))
+	t.out.FlushSoon()
 	if t.turn.take() {
 		t.turn.pass <- struct{}{} // the answer is for nobody who could read it
 	}
@@ -127,8 +128,8 @@ func (t *transport) unlease(lane *clientLane) {
 	defer t.mu.Unlock()
 	lane.state = clientUnleased
 	t.leased--
-	t.out.release(lane.number)
-	t.out.flushSoon()
+	t.out.Release(lane.number)
+	t.out.FlushSoon()
 }
 
 // send puts a request on an idle lane. It fails if the transport has ended, and
@@ -138,7 +139,7 @@ func (l *clientLane) send(method string, metadata, request, dst []byte, deadline
 	t := l.transport
 	reads, writes, only, err := l.put(method, metadata, request, dst, deadline, alone)
 	if writes {
-		t.out.writeTurn(!only)
+		t.out.Write(!only)
 	}
 	return reads, err
 }
@@ -163,7 +164,7 @@ func (l *clientLane) put(method string, metadata, request, dst []byte, deadline 
 	l.alone, l.visited = alone, false
 	l.state = clientWaiting
 	only = t.outstanding.Add(1) == 1
-	l.ticket, writes = t.out.request(l.number, r, method, metadata, request, &l.bulk)
+	l.ticket, writes = t.out.Request(l.number, r, method, metadata, request, &l.bulk)
 	return only && t.turn.take(), writes, only, nil
 }
 
@@ -178,9 +179,9 @@ func (l *clientLane) abandon() (tooLate bool) {
 	}
 	l.state = clientAbandoned
 	t.pool.dropData(l)
-	t.out.cancel(l.number, l.sequence, &l.bulk)
+	t.out.Cancel(l.number, l.sequence, &l.bulk)
 	t.mu.Unlock()
-	t.out.flush(false)
+	t.out.Flush(false)
 	return false
 }
 
@@ -204,7 +205,7 @@ func (t *transport) takeResponse(f wire.Frame) error {
 		lane.takeMetadata(f.ResponseMetadata())
 	}
 	if lane.bulky {
-		t.out.drop(&lane.bulk) // the server has decided without the rest
+		t.out.Drop(&lane.bulk) // the server has decided without the rest
 	}
 	return t.takeBytes(lane, data)
 }

@@ -106,7 +106,7 @@ func TestADrainedConnectionIsClosedAfterAGrace(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(10 * time.Millisecond)
 			if _, err = conn.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
-				_, err = c.in.next()
+				_, err = c.in.Next()
 			}
 		}
 		require.InDelta(t, drainGrace, time.Since(start), float64(20*time.Millisecond))

@@ -176,7 +176,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 			c.next()
 			c.send(wire.AppendSlot(nil, wire.TypeGrant, 0, 0))
 			for { // it reads, but never answers
-				f, err := c.in.next()
+				f, err := c.in.Next()
 				if err != nil {
 					return
 				}
@@ -357,7 +357,7 @@ func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 	defer conn.Close()
 	c := newRaw(t, conn)
 	for {
-		f, err := c.in.next()
+		f, err := c.in.Next()
 		if err != nil {
 			return
 		}
@@ -419,7 +419,7 @@ func TestABlackHoleDoesNotDrawTheLoad(t *testing.T) {
 			wg.Go(func() {
 				c := newRaw(t, conn)
 				for { // it closes the connection at the first request
-					f, err := c.in.next()
+					f, err := c.in.Next()
 					if err != nil || f.Type == wire.TypeRequest {
 						swallowed.Add(1)
 						conn.Close()

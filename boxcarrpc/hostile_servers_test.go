@@ -152,7 +152,7 @@ func serveHostilely(t *testing.T, first int, visits *[len(serverMischief)]atomic
 func answering(c *rawConn, answer func(wire.Frame, wire.Request) []byte) {
 	slot := uint32(0)
 	for {
-		f, err := c.in.next()
+		f, err := c.in.Next()
 		if err != nil {
 			return
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/internal/conn"
 )
 
 // What a busy time has made large is given back when a connection is idle.
@@ -19,12 +21,12 @@ func TestAnIdleConnectionGivesItsBuffersBack(t *testing.T) {
 			defer p.mu.Unlock()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			outboxes, readers := []*outbox{&p.mu.open[0].out}, []*frameReader{&p.mu.open[0].turn.in}
+			outboxes, readers := []*conn.Outbox{&p.mu.open[0].out}, []*conn.Reader{&p.mu.open[0].turn.in}
 			for c := range s.mu.conns {
 				outboxes, readers = append(outboxes, &c.out), append(readers, &c.in)
 			}
 			for i, o := range outboxes {
-				bytes += cap(o.mu.pending) + cap(o.mu.spare) + len(readers[i].buffer)
+				bytes += o.Held() + readers[i].Held()
 			}
 			return bytes
 		}

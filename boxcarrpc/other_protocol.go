@@ -7,6 +7,7 @@ import (
 	"io"
 	"syscall"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -48,4 +49,23 @@ func noHello(answer []byte, err error) error {
 		return fmt.Errorf("the server ended the connection before its HELLO; does it have too many connections, or serve TLS or another protocol? %w", err)
 	}
 	return err
+}
+
+// firstFrame reads the first frame of a server, which may speak another protocol.
+func firstFrame(in *conn.Reader) (wire.Frame, error) {
+	for {
+		f, ok, err := in.Buffered()
+		if ok {
+			return f, nil
+		}
+		if err == nil {
+			err = in.Read()
+		}
+		if err != nil {
+			return wire.Frame{}, noHello(in.Unread(), err)
+		}
+		if err := notBoxcarError(in.Unread()); err != nil {
+			return wire.Frame{}, err
+		}
+	}
 }

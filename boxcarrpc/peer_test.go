@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/virtualtime"
 )
@@ -22,7 +23,7 @@ import (
 type rawConn struct {
 	net.Conn
 	t  testing.TB
-	in frameReader
+	in conn.Reader
 }
 
 func dialRaw(t testing.TB, address string) *rawConn {
@@ -32,9 +33,9 @@ func dialRaw(t testing.TB, address string) *rawConn {
 	return newRaw(t, conn)
 }
 
-func newRaw(t testing.TB, conn net.Conn) *rawConn {
-	c := &rawConn{Conn: conn, t: t}
-	c.in.conn = conn
+func newRaw(t testing.TB, nc net.Conn) *rawConn {
+	c := &rawConn{Conn: nc, t: t}
+	c.in.Init(nc, conn.NoAccount{})
 	return c
 }
 
@@ -49,7 +50,7 @@ func (c *rawConn) send(frames ...[]byte) {
 }
 
 func (c *rawConn) next() wire.Frame {
-	f, err := c.in.next()
+	f, err := c.in.Next()
 	require.NoError(c.t, err)
 	return f
 }
@@ -59,7 +60,7 @@ func (c *rawConn) ends() {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 	for {
-		if _, err := c.in.next(); err != nil {
+		if _, err := c.in.Next(); err != nil {
 			var timeout net.Error
 			require.False(c.t, errors.As(err, &timeout) && timeout.Timeout(), "the connection stays open")
 			return
@@ -177,7 +178,7 @@ func TestAnIdlePeerWithoutKeepAlivesTimesOut(t *testing.T) {
 		c := newRaw(t, conn)
 		c.hello()
 		start := time.Now()
-		_, err = c.in.next()
+		_, err = c.in.Next()
 		require.ErrorIs(t, err, io.EOF)
 		require.Equal(t, DefaultIdleTimeout, time.Since(start))
 	})
@@ -217,7 +218,7 @@ func TestARequestThatNeverCompletesTimesOut(t *testing.T) {
 		for err == nil { // it keeps the connection alive otherwise
 			time.Sleep(time.Second)
 			if _, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
-				_, err = c.in.next()
+				_, err = c.in.Next()
 			}
 		}
 		require.LessOrEqual(t, time.Since(start), requestTimeout+2*stallCheck)
@@ -237,7 +238,7 @@ func TestAPeerThatDoesNotReadIsClosed(t *testing.T) {
 		require.Equal(t, wire.TypeGrant, c.next().Type)
 		c.send(request)
 		time.Sleep(DefaultWriteTimeout + time.Second)
-		_, err = c.in.next()
+		_, err = c.in.Next()
 		require.Error(t, err)
 		require.Zero(t, s.Stats().Connections)
 		require.Zero(t, s.Stats().Slots)

@@ -12,6 +12,7 @@ import (
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/spin"
 )
 
 // A Pool is a client: a ladder of slots on the servers of a set. It is safe for
@@ -38,7 +39,7 @@ type Pool struct {
 	livenessCheckSlow atomic.Bool
 
 	mu struct {
-		mutex
+		spin.Mutex
 		closed  bool
 		ladder  core.Client
 		retries core.RetryBudget

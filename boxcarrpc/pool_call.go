@@ -81,7 +81,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	}
 	c.info.answered(lane)
 	if lane.failure != nil {
-		written := lane.transport.out.reached(lane.ticket)
+		written := lane.transport.out.Reached(lane.ticket)
 		err = broken(lane.transport, lane.failure, written)
 		p.dropData(lane)
 		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err

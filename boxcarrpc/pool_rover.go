@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
 )
 
 // wakeUp is the rover's timer.
@@ -78,7 +79,7 @@ func (p *Pool) connect(peer *poolPeer) {
 	switch {
 	case p.mu.closed:
 		if err == nil {
-			closeConn(t.conn)
+			conn.Close(t.conn)
 		}
 		return
 	case err != nil:

@@ -95,8 +95,8 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 	}
 	switch verdict {
 	case core.Ping, core.Suspect:
-		t.out.ping(wire.TypePing, uint64(now))
-		t.out.flushSoon()
+		t.out.Ping(wire.TypePing, uint64(now))
+		t.out.FlushSoon()
 		p.setSuspect(t, verdict == core.Suspect)
 	case core.Recovered:
 		p.setSuspect(t, false)
@@ -109,7 +109,7 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 // listen asks the core what a transport's silence means. p.mu is held.
 func (p *Pool) livenessOf(t *transport, now int64) core.Verdict {
 	traffic := core.Traffic{
-		Received: t.turn.in.received.Load(),
+		Received: t.turn.in.Received(),
 		Sent:     t.streamSends.Load(),
 		Pending:  int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
 	}

@@ -30,16 +30,16 @@ const (
 // prefetchRequests tells ServerOptions.Prefetch of the requests in the read buffer, if there are
 // several. It reports whether the turn is still the caller's.
 func (c *serverConn) prefetchRequests() (leads bool) {
-	if c.in.start < c.turn.prefetchedTo || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
+	b := c.in.Unread()
+	if len(b) > c.turn.notPrefetched || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
 		return true
 	}
-	b := c.in.buffer[c.in.start:c.in.end]
 	if _, first, _ := wire.PeekFrame(b); first == 0 || first == len(b) {
 		return true
 	}
 	a := prefetchBatches.Get().(*prefetchBatch)
 	defer a.free()
-	c.turn.prefetchedTo = c.in.end - len(a.gather(c, b))
+	c.turn.notPrefetched = len(a.gather(c, b))
 	if len(a.requests) < 2 || !a.method.quick() {
 		return true
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"docstore/boxcarrpc/internal/conn"
 )
 
 const (
@@ -45,7 +47,7 @@ const (
 //     freeing it and the look that nothing is outstanding.
 //   - The holder never waits for anything but the connection.
 type readTurn struct {
-	in      frameReader
+	in      conn.Reader
 	answers int           // to callers, since the turn was taken or the last read
 	bulk    bool          // some of a large answer came since the reader last looked
 	armed   time.Time     // the connection's read deadline; zero for none
@@ -58,8 +60,8 @@ type readTurn struct {
 	taken uint64 // how often callers have taken it
 }
 
-func (r *readTurn) init(conn net.Conn) {
-	r.in.conn = readerOf(conn)
+func (r *readTurn) init(nc net.Conn) {
+	r.in.Init(nc, conn.NoAccount{})
 	r.pass, r.ended = make(chan struct{}, 1), make(chan struct{})
 	r.held = true // by whoever makes the transport, and then by its reader
 }
@@ -124,7 +126,7 @@ func (t *transport) run() {
 // the outbox yet: until then a writer may still begin.
 func (t *transport) ended() {
 	<-t.turn.ended
-	t.out.writers.Wait()
+	t.out.Wait()
 }
 
 // readForAll is the reader's turn. It returns false when the transport has ended.
@@ -207,7 +209,7 @@ func (t *transport) arm(until time.Time) error {
 
 // read waits for more bytes.
 func (t *transport) read() error {
-	err := t.turn.in.read()
+	err := t.turn.in.Read()
 	t.turn.clock = t.pool.now()
 	return err
 }
@@ -215,7 +217,7 @@ func (t *transport) read() error {
 // takeBuffered takes the whole frames that have been read.
 func (t *transport) takeBuffered() error {
 	for {
-		f, ok, err := t.turn.in.buffered()
+		f, ok, err := t.turn.in.Buffered()
 		if err != nil || !ok {
 			return err
 		}

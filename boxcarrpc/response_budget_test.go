@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -30,28 +31,29 @@ func announcer(t *testing.T) (address string, announced chan struct{}) {
 	return l.Addr().String(), announced
 }
 
-func announce(conn net.Conn, announced chan<- struct{}) {
-	defer conn.Close()
-	in := frameReader{conn: conn}
-	if _, err := in.next(); err != nil || !sendAll(conn, wire.AppendHello(nil, wire.Hello{MaxLanes: 100, MaxRequest: MaxRequestBytes})) {
+func announce(nc net.Conn, announced chan<- struct{}) {
+	defer nc.Close()
+	var in conn.Reader
+	in.Init(nc, conn.NoAccount{})
+	if _, err := in.Next(); err != nil || !sendAll(nc, wire.AppendHello(nil, wire.Hello{MaxLanes: 100, MaxRequest: MaxRequestBytes})) {
 		return
 	}
 	for slot := uint32(0); ; {
-		f, err := in.next()
+		f, err := in.Next()
 		if err != nil {
 			return
 		}
 		switch f.Type {
 		case wire.TypeLease:
-			sendAll(conn, wire.AppendSlot(nil, wire.TypeGrant, f.Lane, slot))
+			sendAll(nc, wire.AppendSlot(nil, wire.TypeGrant, f.Lane, slot))
 			slot++
 		case wire.TypeRequest:
 			r, _, _, _ := f.Request()
-			sendAll(conn, wire.AppendResponse(nil, f.Lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence, Total: 16 << 20}, make([]byte, 1000)))
+			sendAll(nc, wire.AppendResponse(nil, f.Lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence, Total: 16 << 20}, make([]byte, 1000)))
 			announced <- struct{}{}
 		case wire.TypePing:
 			token, _ := f.Ping()
-			sendAll(conn, wire.AppendPing(nil, wire.TypePong, token))
+			sendAll(nc, wire.AppendPing(nil, wire.TypePong, token))
 		}
 	}
 }

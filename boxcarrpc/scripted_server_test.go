@@ -102,7 +102,7 @@ func (s *scriptedServer) serve(l net.Listener) {
 // read takes what the client says.
 func (c *scriptedConn) read() {
 	defer c.raw.Close()
-	if f, err := c.raw.in.next(); err != nil || f.Type != wire.TypeHello {
+	if f, err := c.raw.in.Next(); err != nil || f.Type != wire.TypeHello {
 		return
 	}
 	if !c.write(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: scriptedLanes, MaxStreams: scriptedStreams})) {
@@ -113,7 +113,7 @@ func (c *scriptedConn) read() {
 	s.conns = append(s.conns, c)
 	s.mu.Unlock()
 	for {
-		f, err := c.raw.in.next()
+		f, err := c.raw.in.Next()
 		s.mu.Lock()
 		if err != nil {
 			c.gone = true

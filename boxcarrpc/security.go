@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -253,7 +254,7 @@ func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 
 // clientTLS makes the TLS of a connection. The server must prove to be the host of
 // the address, unless the configuration says otherwise.
-func clientTLS(ctx context.Context, conn net.Conn, address string, source func() (*tls.Config, error)) (*tls.Conn, error) {
+func clientTLS(ctx context.Context, nc net.Conn, address string, source func() (*tls.Config, error)) (*tls.Conn, error) {
 	config, err := source()
 	if err != nil {
 		return nil, err
@@ -269,7 +270,7 @@ func clientTLS(ctx context.Context, conn net.Conn, address string, source func()
 		config = config.Clone()
 		config.ServerName = host
 	}
-	c := tls.Client(newTLSBatchConn(conn), config)
+	c := tls.Client(conn.NewTLSBatchConn(nc), config)
 	err = c.HandshakeContext(ctx)
 	var plain tls.RecordHeaderError
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
 )
 
 // A Handler serves one request: it appends the response to dst and returns the
@@ -110,7 +111,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 // ErrServerClosed; any other error is the listener's. It closes l. A server may
 // serve several listeners at once.
 func (s *Server) Serve(l net.Listener) error {
-	defer closeConn(l)
+	defer conn.Close(l)
 	if s.invalid != nil {
 		return s.invalid
 	}
@@ -122,11 +123,11 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	defer s.removeListener(l)
 	for pause := time.Duration(0); ; {
-		conn, err := l.Accept()
+		nc, err := l.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			s.accept(conn)
+			s.accept(nc)
 			continue
 		case s.isClosed():
 			return ErrServerClosed
@@ -172,22 +173,22 @@ func (s *Server) isClosed() bool {
 }
 
 // accept begins to serve a connection, or closes it if there are too many.
-func (s *Server) accept(conn net.Conn) {
+func (s *Server) accept(nc net.Conn) {
 	s.counts.accepted.Add(1)
-	peer := &Peer{Address: conn.RemoteAddr()}
+	peer := &Peer{Address: nc.RemoteAddr()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.stopping || s.mu.closed:
-		closeConn(conn)
+		conn.Close(nc)
 	case len(s.mu.conns) >= s.options.MaxConns:
-		closeConn(conn)
-		s.warn(conn.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
+		conn.Close(nc)
+		s.warn(nc.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
 	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
-		closeConn(conn)
-		s.warn(conn.RemoteAddr(), "connections of a client", "connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
+		conn.Close(nc)
+		s.warn(nc.RemoteAddr(), "connections of a client", "connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
 	default:
-		c := newServerConn(s, conn, peer)
+		c := newServerConn(s, nc, peer)
 		c.share = s.shares.joinLocked(clientOf(peer))
 		s.mu.conns[c] = struct{}{}
 		s.serving.Add(1)
@@ -225,10 +226,10 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.mu.closed = true
 	for l := range s.mu.listeners {
-		closeConn(l)
+		conn.Close(l)
 	}
 	for c := range s.mu.conns {
-		closeConn(c.conn)
+		conn.Close(c.conn)
 	}
 	if len(s.mu.conns) == 0 {
 		s.closeEmptyLocked()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -187,10 +188,16 @@ func (l *serverLane) dropRequest() {
 	l.request = nil
 }
 
+// A bulkAnswer is an answer of several frames and the memory reserved for it.
+type bulkAnswer struct {
+	*conn.Bulk
+	reservation *Reservation
+}
+
 // respond ends the request of a running lane with an answer: the lane is idle,
 // or gone, when it returns. An answer that is bulk is returned, and reads data
 // until settle returns. pending is how much waits to be written.
-func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkMessage, pending int) {
+func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkAnswer, pending int) {
 	c, s := l.conn, l.conn.server
 	var header, trailer Metadata
 	if extra := l.ctx.end(); extra != nil { // whoever still waits for it shall end
@@ -199,7 +206,7 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	answer.Total = uint32(len(data))
 	l.ctx.reservation.fit(len(data), cap(data))
 	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
-		bulk = &bulkMessage{taken: make(chan struct{}, 1), reservation: &l.ctx.reservation}
+		bulk = &bulkAnswer{conn.NewBulk(), &l.ctx.reservation}
 	}
 	// In one step, as the client sees it: the lane is free for the next request
 	// with the response, and a slot that is lost is not given out before it.
@@ -216,7 +223,11 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
 	answer.Load = s.load()
-	pending = c.out.response(l.number, flags, answer, header, trailer, data, bulk)
+	var rest *conn.Bulk
+	if bulk != nil {
+		rest = bulk.Bulk
+	}
+	pending = c.out.Response(l.number, flags, answer, header, trailer, data, rest)
 	if lost {
 		s.reclaim(l.slot, c.share)
 	}
@@ -230,9 +241,9 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 
 // settle waits until a bulk response, if there is one, has been taken, and keeps
 // the buffer of the response for another one.
-func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkMessage) {
+func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswer) {
 	if bulk != nil {
-		<-bulk.taken
+		<-bulk.Taken()
 		bulk.reservation.Release()
 		c.mu.Lock()
 		c.mu.running--

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -36,8 +37,8 @@ func protocolError(format string, args ...any) error {
 type serverConn struct {
 	server      *Server
 	conn        net.Conn
-	in          frameReader
-	out         outbox
+	in          conn.Reader
+	out         conn.Outbox
 	turn        serverTurn
 	account     *Account
 	share       *clientShare
@@ -69,17 +70,16 @@ type serverConn struct {
 	}
 }
 
-func newServerConn(s *Server, conn net.Conn, peer *Peer) *serverConn {
-	tune(conn)
+func newServerConn(s *Server, nc net.Conn, peer *Peer) *serverConn {
+	conn.Tune(nc)
 	if s.tls != nil {
-		conn = tls.Server(newTLSBatchConn(conn), s.tls)
+		nc = tls.Server(conn.NewTLSBatchConn(nc), s.tls)
 	}
-	c := &serverConn{server: s, conn: conn, peer: peer}
+	c := &serverConn{server: s, conn: nc, peer: peer}
 	c.account = s.budget.Open(peer, c.cutOff)
-	c.in.conn, c.in.account = readerOf(conn), c.account
-	c.out.account = c.account
-	c.in.beforeRead = c.beforeRead
-	c.out.init(conn, s.options.WriteTimeout, func(error) { closeConn(conn) }) // which ends the reading
+	c.in.Init(nc, connAccount{c.account})
+	c.in.BeforeRead = c.beforeRead
+	c.out.Init(nc, connAccount{c.account}, s.options.WriteTimeout, func(error) { conn.Close(nc) }) // Close ends the reading
 	return c
 }
 
@@ -90,8 +90,8 @@ func (c *serverConn) cutOff() { go c.disconnect() }
 
 func (c *serverConn) disconnect() {
 	c.server.warn(c.conn.RemoteAddr(), "memory", "connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
-	c.out.close()
-	closeConn(c.conn)
+	c.out.Close()
+	conn.Close(c.conn)
 }
 
 // report logs why the connection ended: a fault of the peer as a warning, within the
@@ -138,8 +138,8 @@ func (c *serverConn) handshake() error {
 	if err := c.handshakeTLS(); err != nil {
 		return err
 	}
-	c.in.beforeRead = nil // the deadline stands
-	f, err := c.in.next()
+	c.in.BeforeRead = nil // the deadline stands
+	f, err := c.in.Next()
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
@@ -169,7 +169,7 @@ func (c *serverConn) handshake() error {
 	if err := commonVersion(hello); err != nil {
 		return err
 	}
-	c.in.beforeRead = c.beforeRead
+	c.in.BeforeRead = c.beforeRead
 	c.checked, c.greeted = time.Now(), true
 	if err := c.conn.SetDeadline(time.Time{}); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (c *serverConn) beforeRead(partial bool) error {
 }
 
 // holdBack waits while the peer leaves too many bytes of this connection unread.
-func (c *serverConn) holdBack() { c.out.waitBelow(c.unreadLimit(), int(c.account.budget.share)) }
+func (c *serverConn) holdBack() { c.out.WaitBelow(c.unreadLimit(), int(c.account.budget.share)) }
 
 // unreadLimit returns how many bytes of small messages the peer may leave unread before no
 // more of its frames are read.
@@ -258,7 +258,7 @@ func (c *serverConn) frame(f wire.Frame) error {
 		token, err := f.Ping()
 		if err == nil {
 			c.shrink()
-			c.out.ping(wire.TypePong, token)
+			c.out.Ping(wire.TypePong, token)
 		}
 		return err
 	case wire.TypePong, wire.TypeGoAway:
@@ -274,8 +274,8 @@ func (c *serverConn) shrink() {
 	running := c.mu.running
 	c.mu.Unlock()
 	if running == 0 {
-		c.in.shrink()
-		c.out.shrink()
+		c.in.Shrink()
+		c.out.Shrink()
 	}
 }
 
@@ -303,14 +303,14 @@ func (c *serverConn) lease(f wire.Frame) error {
 	}
 	slot, ok := c.server.lease(int32(below), c.share)
 	if !ok {
-		c.out.slot(wire.TypeDeny, f.Lane, uint32(slot))
+		c.out.Slot(wire.TypeDeny, f.Lane, uint32(slot))
 		return nil
 	}
 	for int(f.Lane) >= len(c.mu.lanes) {
 		c.mu.lanes = append(c.mu.lanes, nil)
 	}
 	c.mu.lanes[f.Lane] = &serverLane{conn: c, number: f.Lane, slot: slot, leased: c.turn.clock}
-	c.out.slot(wire.TypeGrant, f.Lane, uint32(slot))
+	c.out.Slot(wire.TypeGrant, f.Lane, uint32(slot))
 	return nil
 }
 
@@ -329,7 +329,7 @@ func (c *serverConn) release(f wire.Frame) error {
 // end gives back the slots of idle lanes and cancels the requests in handlers,
 // which give back theirs when they return.
 func (c *serverConn) end() {
-	c.out.close()
+	c.out.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.closed = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func (s *Server) stop() {
 	}
 	s.mu.draining, s.mu.stopping = true, true
 	for l := range s.mu.listeners {
-		closeConn(l)
+		conn.Close(l)
 	}
 	conns := s.connsLocked()
 	if len(conns) == 0 {
@@ -129,12 +130,12 @@ func (c *serverConn) setDrainingLocked(draining bool) {
 	case c.mu.draining == draining:
 		return
 	case draining:
-		c.out.reason(wire.TypeDrain, refusalTable[refusedDraining].message)
+		c.out.Reason(wire.TypeDrain, refusalTable[refusedDraining].message)
 	default:
-		c.out.reason(wire.TypeUndrain, "")
+		c.out.Reason(wire.TypeUndrain, "")
 	}
 	c.mu.draining = draining
-	c.out.flushSoon()
+	c.out.FlushSoon()
 }
 
 // stop tells the client that the server is going away. One that has not said
@@ -154,8 +155,8 @@ func (c *serverConn) stopLocked(why refusal) {
 		return
 	}
 	c.mu.draining, c.mu.stopping, c.mu.stopped = true, true, why
-	c.out.reason(wire.TypeGoAway, refusalTable[why].message)
-	c.out.flushSoon()
+	c.out.Reason(wire.TypeGoAway, refusalTable[why].message)
+	c.out.FlushSoon()
 	c.expectCloseLocked()
 }
 

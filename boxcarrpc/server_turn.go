@@ -3,9 +3,11 @@ package boxcarrpc
 import (
 	"errors"
 	"io"
+	"math"
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -30,7 +32,7 @@ import (
 // Invariants:
 //
 //   - Only the leader touches in, method, partialSince, idleSet, checked, ready,
-//     number, clock, held, prefetchedTo and well.
+//     number, clock, held, notPrefetched and lastOK.
 //   - running is 0 unless the leader is in a handler; then it is the number of
 //     that run, and no two runs have the same. Who swaps it back to 0 has the
 //     turn: the leader after the handler, or the watch for a follower. The other
@@ -43,9 +45,9 @@ type serverTurn struct {
 	clock  time.Time   // as of the last read, or the end of the last handler
 	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
 
-	frames       uint // taken
-	prefetchedTo int  // prefetchRequests has seen the read buffer up to here
-	lastOK       bool // the last request got an answer without an error
+	frames        uint // taken
+	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
+	lastOK        bool // the last request got an answer without an error
 
 	running   atomic.Uint64
 	crowded   atomic.Bool // requests waited behind others since the last tick
@@ -76,7 +78,7 @@ func (c *serverConn) work() {
 		err = c.handshake()
 	}
 	if err == nil {
-		c.out.flush(false) // what the leader before had finished
+		c.out.Flush(false) // what the leader before had finished
 		c.holdBack()
 		c.turn.held, c.turn.clock = time.Time{}, time.Now()
 		err = c.lead()
@@ -84,11 +86,11 @@ func (c *serverConn) work() {
 	if errors.Is(err, errOvertaken) {
 		return
 	}
-	c.out.flush(false)
+	c.out.Flush(false)
 	c.end()
-	closeConn(c.conn)
-	c.out.writers.Wait()
-	c.in.replace(nil)
+	conn.Close(c.conn)
+	c.out.Wait()
+	c.in.Free()
 	c.account.Close()
 	c.report(err)
 	c.server.removeConn(c)
@@ -100,19 +102,19 @@ func (c *serverConn) lead() error {
 		if !c.prefetchRequests() {
 			return errOvertaken
 		}
-		f, ok, err := c.in.buffered()
+		f, ok, err := c.in.Buffered()
 		if err != nil {
 			return err
 		}
 		if !ok {
-			c.out.flush(false)
+			c.out.Flush(false)
 			c.turn.held = time.Time{}
-			if err := c.in.read(); errors.Is(err, io.EOF) {
+			if err := c.in.Read(); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			c.turn.clock, c.turn.prefetchedTo = time.Now(), 0
+			c.turn.clock, c.turn.notPrefetched = time.Now(), math.MaxInt
 			if !c.enforceAuth(c.turn.clock) {
 				return errOvertaken
 			}
@@ -120,8 +122,8 @@ func (c *serverConn) lead() error {
 		}
 		c.partialSince = time.Time{}
 		c.turn.frames++
-		if (c.turn.frames%framesUnread == 0 || c.account.isTight()) && !c.out.below(c.unreadLimit()) {
-			c.out.flush(false)
+		if (c.turn.frames%framesUnread == 0 || c.account.isTight()) && !c.out.Below(c.unreadLimit()) {
+			c.out.Flush(false)
 			c.holdBack()
 		}
 		if err := c.frame(f); err != nil {
@@ -174,7 +176,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		c.server.workers.run(c)
 		leads = false
 	case !leads:
-		c.out.flush(true)
+		c.out.Flush(true)
 	default:
 		c.turn.lastOK = answer.Code == uint32(CodeOK)
 		c.hold(end, pending)
@@ -199,8 +201,8 @@ func (c *serverConn) hold(now time.Time, pending int) {
 	switch {
 	case c.turn.held.IsZero():
 		c.turn.held = now
-	case now.Sub(c.turn.held) > monitorTick, pending >= batchBytes:
-		c.out.flush(false)
+	case now.Sub(c.turn.held) > monitorTick, pending >= conn.BatchBytes:
+		c.out.Flush(false)
 		c.turn.held = time.Time{}
 	}
 }
@@ -209,7 +211,7 @@ func (c *serverConn) hold(now time.Time, pending int) {
 func (t *serverTurn) begin(m *handlerMonitor, c *serverConn) (number uint64) {
 	t.number++
 	number = t.number
-	if c.in.start < c.in.end && !t.crowded.Load() {
+	if len(c.in.Unread()) > 0 && !t.crowded.Load() {
 		t.crowded.Store(true)
 		m.shortenTick()
 	}
@@ -235,7 +237,7 @@ func (l *serverLane) work() {
 	returned = true
 	m.took(time.Since(start))
 	bulk, _ := l.respond(answer, flags, data)
-	c.out.flush(true)
+	c.out.Flush(true)
 	c.settle(m, out, data, bulk)
 }
 
@@ -248,5 +250,5 @@ func (l *serverLane) quit() {
 	l.conn.server.counts.errors.Add(1)
 	l.respond(wire.Response{Code: uint32(CodeInternal)}, wire.FlagProcessed|wire.FlagSlotLost,
 		[]byte("the handler ended its goroutine"))
-	l.conn.out.flush(false)
+	l.conn.out.Flush(false)
 }

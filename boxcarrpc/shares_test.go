@@ -24,7 +24,7 @@ func grab(t *testing.T, dial func(context.Context, string) (net.Conn, error), co
 		if _, err := conn.Write(hostileHello); err != nil {
 			continue
 		}
-		if _, err := c.in.next(); err != nil {
+		if _, err := c.in.Next(); err != nil {
 			continue
 		}
 		gotConns++

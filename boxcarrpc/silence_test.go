@@ -34,7 +34,7 @@ func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
 			c.next()
 			c.send(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 10}))
 			for {
-				f, err := c.in.next()
+				f, err := c.in.Next()
 				if err != nil {
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // Locks: stream.mu before the outbox's; no other is taken under it.
 type stream struct {
-	out        *outbox
+	out        *conn.Outbox
 	account    *Account // is charged for messages that were not received; nil for none
 	number     uint32
 	sequence   uint32
@@ -30,7 +31,7 @@ type stream struct {
 	allowed chan struct{} // gets an element when there is credit to send
 
 	sending sync.Mutex // one message at a time, and so no two pieces of two
-	bulk    bulkMessage
+	bulk    conn.Bulk
 	prompt  atomic.Bool // the next message is the first, or the first after one was received
 
 	mu struct {
@@ -56,10 +57,10 @@ type piece struct {
 	more bool
 }
 
-func (s *stream) init(out *outbox, number, sequence uint32, maxMessage int) {
+func (s *stream) init(out *conn.Outbox, number, sequence uint32, maxMessage int) {
 	s.out, s.number, s.sequence, s.maxMessage = out, number, sequence, maxMessage
 	s.arrived, s.allowed = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.bulk.stream, s.bulk.taken = true, make(chan struct{}, 1)
+	s.bulk.InitStream()
 	s.mu.credit, s.mu.window = wire.Window, wire.Window
 	s.prompt.Store(true)
 }
@@ -204,11 +205,11 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 	if s.mu.taken >= wire.Window/2 && !s.mu.ended && !s.mu.over {
 		grant, s.mu.taken = s.mu.taken, 0
 		s.mu.window += grant
-		s.out.credit(s.number, s.sequence, uint32(grant))
+		s.out.Credit(s.number, s.sequence, uint32(grant))
 	}
 	s.mu.Unlock()
 	if grant > 0 {
-		s.out.flush(false)
+		s.out.Flush(false)
 	}
 	return dst, done, err
 }
@@ -288,24 +289,24 @@ func (s *stream) sendPiece(data []byte, more bool) error {
 		s.mu.Unlock()
 		return s.cause()
 	}
-	copied := s.out.message(&s.bulk, s.number, s.sequence, data, more)
+	copied := s.out.Message(&s.bulk, s.number, s.sequence, data, more)
 	s.mu.Unlock()
 	// An answer goes out at once. After one message follow others, as likely as not, and
 	// a goroutine writes what has come together when it has its turn.
 	if prompt := s.prompt.Swap(false); copied && !prompt {
-		s.out.flushSoon()
+		s.out.FlushSoon()
 		return nil
 	}
-	s.out.flush(true)
+	s.out.Flush(true)
 	if copied {
 		return nil
 	}
 	select {
-	case <-s.bulk.taken:
+	case <-s.bulk.Taken():
 		return nil
 	case <-s.ctx.Done():
-		s.out.drop(&s.bulk)
-		<-s.bulk.taken
+		s.out.Drop(&s.bulk)
+		<-s.bulk.Taken()
 		return s.cause()
 	}
 }
@@ -319,7 +320,7 @@ func (s *stream) finish(failure error, last func()) bool {
 		return false
 	}
 	s.mu.over, s.mu.failure = true, failure
-	s.out.drop(&s.bulk)
+	s.out.Drop(&s.bulk)
 	if last != nil {
 		last()
 	}

@@ -59,7 +59,7 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 	if deadline, ok := ctx.Deadline(); ok {
 		head.Budget = max(time.Until(deadline), 1)
 	}
-	s.ticket = s.out.open(s.number, head, method, metadata)
+	s.ticket = s.out.Open(s.number, head, method, metadata)
 	t.outstanding.Add(1)
 	pass := t.turn.take()
 	s.stop = context.AfterFunc(ctx, s.abandon)
@@ -67,7 +67,7 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 	if pass {
 		t.turn.pass <- struct{}{} // the messages come unasked: the reader reads for all
 	}
-	t.out.flush(true)
+	t.out.Flush(true)
 	t.noteStreamSend()
 	return s
 }
@@ -106,11 +106,11 @@ func (s *ClientStream) CloseSend() {
 	send := !s.mu.over && !s.closed
 	s.closed = true
 	if send {
-		s.out.sequence(wire.TypeEnd, s.number, s.sequence)
+		s.out.Sequence(wire.TypeEnd, s.number, s.sequence)
 	}
 	s.mu.Unlock()
 	if send {
-		s.out.flush(false)
+		s.out.Flush(false)
 		s.transport.noteStreamSend()
 	}
 }
@@ -181,10 +181,10 @@ func (s *ClientStream) abandon() {
 	s.cancel()
 	first := s.finish(contextError(s.ctx, true), func() {
 		s.mu.pieces, s.mu.data, s.mu.next, s.mu.start = nil, nil, 0, 0
-		s.out.sequence(wire.TypeReset, s.number, s.sequence)
+		s.out.Sequence(wire.TypeReset, s.number, s.sequence)
 	})
 	if first {
-		s.out.flush(false)
+		s.out.Flush(false)
 		s.transport.noteStreamSend()
 		s.callOnEnd()
 	}
@@ -309,7 +309,7 @@ func (t *transport) failStreams(cause error) {
 	t.mu.streams.open = nil
 	t.mu.Unlock()
 	for _, s := range open {
-		s.end(broken(t, cause, t.out.reached(s.ticket)), nil)
+		s.end(broken(t, cause, t.out.Reached(s.ticket)), nil)
 	}
 	t.pool.streamsEnded(t, len(open))
 }

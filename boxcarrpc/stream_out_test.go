@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/virtualtime"
 )
@@ -52,8 +53,8 @@ func (c *heldConn) messages(t *testing.T) (all []string) {
 // heldStream is a stream on a connection whose writes wait.
 func heldStream(ctx context.Context) (*stream, *heldConn) {
 	c := &heldConn{let: make(chan struct{})}
-	o, s := &outbox{}, &stream{ctx: ctx}
-	o.init(c, 0, func(error) {})
+	o, s := &conn.Outbox{}, &stream{ctx: ctx}
+	o.Init(c, conn.NoAccount{}, 0, func(error) {})
 	s.init(o, 0, 1, 0)
 	return s, c
 }
@@ -71,7 +72,7 @@ func TestSmallMessagesOfAStreamGoOutTogether(t *testing.T) {
 			want = append(want, string(message))
 		}
 		close(c.let)
-		s.out.writers.Wait()
+		s.out.Wait()
 		require.Len(t, c.writes, 2)
 		require.Equal(t, want, c.messages(t))
 	})
@@ -99,10 +100,10 @@ func TestASendersSmallMessagesAreBounded(t *testing.T) {
 		}()
 		synctest.Wait() // the sender waits for the first write
 		require.Len(t, c.writes, 1)
-		require.Less(t, len(s.out.mu.pending), smallMessages+wire.MessageCost(1000))
+		require.True(t, s.out.Below(conn.BatchBytes/2+wire.MessageCost(1000)))
 		close(c.let)
 		<-done
-		s.out.writers.Wait()
+		s.out.Wait()
 		require.Len(t, want, 200)
 		require.Equal(t, want, c.messages(t))
 	})

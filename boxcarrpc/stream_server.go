@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -57,7 +58,7 @@ func (s *ServerStream) Send(message []byte) error {
 	s.answer.Lock()
 	s.answer.begun = true
 	s.answer.Unlock()
-	if n := cap(message); n > smallMessage {
+	if n := cap(message); n > conn.SmallMessage {
 		account := s.conn.account
 		account.chargeMessage(int64(n))
 		account.Await(n)
@@ -83,9 +84,9 @@ func (s *ServerStream) SendHeader(metadata Metadata) error {
 		s.mu.Unlock()
 		return errStreamOver
 	}
-	s.out.header(s.number, s.sequence, metadata)
+	s.out.Header(s.number, s.sequence, metadata)
 	s.mu.Unlock()
-	s.out.flush(false)
+	s.out.Flush(false)
 	return nil
 }
 
@@ -293,12 +294,12 @@ func (s *ServerStream) end(err error) {
 		c.share.streams.Add(-1)
 		c.server.admission.leave()
 	}
-	s.finish(errStreamOver, func() { c.out.status(s.number, flags, status, trailer) })
+	s.finish(errStreamOver, func() { c.out.Status(s.number, flags, status, trailer) })
 	c.mu.running--
 	c.expectCloseLocked()
 	c.mu.Unlock()
 	s.call.cancel(context.Canceled)
 	s.forget()
 	s.call.reservation.Release()
-	c.out.flush(true)
+	c.out.Flush(true)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
 )
@@ -250,7 +251,7 @@ func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 // The rest of a message that was too long was taken for a message.
 func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
 	var s stream
-	s.init(new(outbox), 0, 1, 100)
+	s.init(new(conn.Outbox), 0, 1, 100)
 	s.ctx = t.Context()
 	for _, p := range []struct {
 		size int

@@ -28,7 +28,7 @@ func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 		go func() {
 			leased := 0
 			for {
-				f, err := c.in.next()
+				f, err := c.in.Next()
 				if err != nil {
 					return
 				}

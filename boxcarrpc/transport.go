@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
+	"docstore/boxcarrpc/internal/spin"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -19,7 +21,7 @@ type transport struct {
 	pool   *Pool
 	peer   *poolPeer
 	conn   net.Conn
-	out    outbox
+	out    conn.Outbox
 	turn   readTurn
 	hello  wire.Hello // the server's
 	server *Peer
@@ -40,7 +42,7 @@ type transport struct {
 	suspect   bool  // silent
 
 	mu struct {
-		mutex
+		spin.Mutex
 		lanes   []*clientLane
 		streams streamTable
 		times   core.Times // of answers
@@ -52,32 +54,32 @@ type transport struct {
 func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.DialTimeout)
 	defer cancel()
-	conn, err := p.options.Dialer(ctx, peer.address)
+	nc, err := p.options.Dialer(ctx, peer.address)
 	if err != nil {
 		return nil, err
 	}
-	tune(conn)
+	conn.Tune(nc)
 	// The handshakes end with their context, whatever the server does.
-	stop := context.AfterFunc(ctx, func() { closeConn(conn) })
-	t, err := p.greet(ctx, peer, conn)
+	stop := context.AfterFunc(ctx, func() { conn.Close(nc) })
+	t, err := p.greet(ctx, peer, nc)
 	if !stop() && !errors.Is(err, ErrNotBoxcar) {
 		err = fmt.Errorf("the server accepted the connection and did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
 	}
 	if err != nil {
-		closeConn(conn)
+		conn.Close(nc)
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return t, nil
 }
 
-func (p *Pool) greet(ctx context.Context, peer *poolPeer, conn net.Conn) (*transport, error) {
-	conn, token, err := p.secure(ctx, conn, peer.address)
+func (p *Pool) greet(ctx context.Context, peer *poolPeer, nc net.Conn) (*transport, error) {
+	nc, token, err := p.secure(ctx, nc, peer.address)
 	if err != nil {
 		return nil, err
 	}
-	t := &transport{pool: p, peer: peer, conn: conn}
-	t.turn.init(conn)
-	t.out.init(conn, 0, t.fail)
+	t := &transport{pool: p, peer: peer, conn: nc}
+	t.turn.init(nc)
+	t.out.Init(nc, conn.NoAccount{}, 0, t.fail)
 	return t, t.handshake(token)
 }
 
@@ -92,7 +94,7 @@ func (t *transport) handshake(token string) error {
 	if err != nil {
 		return err
 	}
-	f, err := t.turn.in.first()
+	f, err := firstFrame(&t.turn.in)
 	if err != nil {
 		return err
 	}
@@ -126,9 +128,9 @@ func (t *transport) frame(f wire.Frame) error {
 	case wire.TypePing:
 		token, err := f.Ping()
 		// A server that asks and does not read gets no more answers.
-		if err == nil && t.out.below(maxReadBuffer) {
-			t.out.ping(wire.TypePong, token)
-			t.out.flushSoon()
+		if err == nil && t.out.Below(conn.MaxReadBuffer) {
+			t.out.Ping(wire.TypePong, token)
+			t.out.FlushSoon()
 		}
 		return err
 	case wire.TypePong:
@@ -149,8 +151,8 @@ func (t *transport) frame(f wire.Frame) error {
 // read turn.
 func (t *transport) shrink() {
 	if t.outstanding.Load() == 0 {
-		t.turn.in.shrink()
-		t.out.shrink()
+		t.turn.in.Shrink()
+		t.out.Shrink()
 	}
 }
 
@@ -164,8 +166,8 @@ func (t *transport) fail(cause error) {
 	}
 	t.mu.err = cause
 	t.mu.Unlock()
-	closeConn(t.conn)
-	t.out.close()
+	conn.Close(t.conn)
+	t.out.Close()
 	close(t.turn.ended)
 	t.pool.lose(t, cause)
 	t.failStreams(cause)

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -18,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/internal/wire"
-	"docstore/internal/testseed"
 )
 
 // Requests of one batch, the slow ones among them, are answered in any order:
@@ -352,62 +349,4 @@ func bigBesideSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
 	wg.Wait()
 	require.Equal(t, 1, p.Stats().Transports)
 	require.Zero(t, p.buffers.used.Load())
-}
-
-// What the outbox says of each request, whether a byte of it has reached the
-// kernel, is exactly what the peer finds.
-func TestAQueuedRequestKnowsWhetherAByteOfItWasWritten(t *testing.T) {
-	rng := testseed.Rand(t)
-	for _, waiting := range []bool{false, true} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		conn, err := net.Dial("tcp", ln.Addr().String())
-		require.NoError(t, err)
-		peer, err := ln.Accept()
-		require.NoError(t, err)
-		ln.Close()
-		require.NoError(t, conn.(*net.TCPConn).SetWriteBuffer(32<<10))
-		require.NoError(t, peer.(*net.TCPConn).SetReadBuffer(32<<10))
-
-		var o outbox
-		o.init(conn, 0, func(err error) {
-			if !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-		})
-		if waiting {
-			o.socket = nil
-		}
-		var tickets []uint64
-		var bulk bulkMessage
-		appended := func() int {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			return len(o.mu.pending)
-		}
-		for appended() < 2<<20 { // until the kernel has taken what it takes
-			data := make([]byte, rng.IntN(20<<10))
-			ticket, writes := o.request(0, wire.Request{Total: uint32(len(data))}, "m", nil, data, &bulk)
-			tickets = append(tickets, ticket)
-			if writes {
-				o.writeTurn(rng.IntN(2) == 0)
-			}
-		}
-		until(t, "something is written", func() bool { return o.written.Load() > 0 })
-		closeConn(conn)
-		o.close()
-		o.writers.Wait()
-		came, err := io.Copy(io.Discard, peer)
-		require.NoError(t, err)
-		closeConn(peer)
-		reached := 0
-		for i, ticket := range tickets {
-			require.Equal(t, uint64(came) > ticket, o.reached(ticket), "request %d of %d, ticket %d, %d bytes came", i, len(tickets), ticket, came)
-			if o.reached(ticket) {
-				reached++
-			}
-		}
-		require.NotZero(t, reached)
-		require.Less(t, reached, len(tickets))
-	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package boxcarrpc
+package conn
 
 import (
 	"errors"
@@ -9,21 +9,19 @@ import (
 	"syscall"
 )
 
-// Sockets are read and written by calls that never wait, and that the runtime is not
-// told of where that is possible: see readNow and writeNow.
+// Sockets are read and written by non-blocking system calls, where possible without
+// informing the Go scheduler: see readNow and writeNow.
 
-// A socket writes what the kernel takes without waiting. Whoever holds the write
-// turn uses it.
+// A socket writes without blocking. Only the holder of the write turn uses it.
 type socket struct {
 	conn    syscall.RawConn
-	attempt func(fd uintptr) bool // the method below, made into a value once
+	attempt func(fd uintptr) bool // the method writeRest, bound once
 	rest    []byte
 	err     error
 }
 
-// socketOf returns nil for a connection that only knows waiting writes. It looks
-// at the very type, because a type around a socket may do something of its own
-// in Write.
+// socketOf returns nil for a connection that supports blocking writes only. It compares
+// the exact type, because a wrapper of a socket may change Write.
 func socketOf(conn net.Conn) *socket {
 	raw := descriptorOf(conn)
 	if raw == nil {
@@ -34,7 +32,7 @@ func socketOf(conn net.Conn) *socket {
 	return s
 }
 
-// descriptorOf returns nil for what is no socket.
+// descriptorOf returns nil if conn is not a socket.
 func descriptorOf(conn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -50,8 +48,8 @@ func descriptorOf(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// write returns how much of b the kernel has taken. That it takes no more now is
-// no error.
+// write writes until the kernel accepts no more, which is not an error, and returns the
+// number of bytes written.
 func (s *socket) write(b []byte) (n int, err error) {
 	s.rest, s.err = b, nil
 	err = s.conn.Write(s.attempt)
@@ -63,7 +61,7 @@ func (s *socket) write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// writeRest always says that it is done, so that nobody waits.
+// writeRest always returns true, so that RawConn.Write does not block.
 func (s *socket) writeRest(fd uintptr) bool {
 	for len(s.rest) > 0 {
 		n, err := writeNow(int(fd), s.rest)
@@ -81,17 +79,17 @@ func (s *socket) writeRest(fd uintptr) bool {
 	return true
 }
 
-// A socketReader waits until a socket has something to read, and reads that. Whoever
-// holds the read turn uses it.
+// A socketReader waits until a socket is readable and reads from it. Only the holder of
+// the read turn uses it.
 type socketReader struct {
 	conn    syscall.RawConn
-	attempt func(fd uintptr) bool // the method below, made into a value once
+	attempt func(fd uintptr) bool // the method read, bound once
 	b       []byte
 	n       int
 	err     error
 }
 
-// readerOf returns what reads a connection: itself, if it is no socket.
+// readerOf returns a socketReader for a socket, and conn itself for any other connection.
 func readerOf(conn net.Conn) io.Reader {
 	raw := descriptorOf(conn)
 	if raw == nil {
@@ -115,7 +113,7 @@ func (r *socketReader) Read(b []byte) (int, error) {
 	return r.n, err
 }
 
-// read reports whether there was something, or there never will be.
+// read returns false if nothing can be read now, so that RawConn.Read waits.
 func (r *socketReader) read(fd uintptr) bool {
 	for {
 		n, err := readNow(int(fd), r.b)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package boxcarrpc
+package conn
 
 import (
 	"io"
@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pairs are the two ends of a connection of each kind that is a socket.
+// pairs returns both ends of a connection of each kind of socket.
 func pairs(t *testing.T) map[string][2]net.Conn {
 	all := make(map[string][2]net.Conn)
 	for _, network := range []string{"tcp", "unix"} {
@@ -27,8 +27,8 @@ func pairs(t *testing.T) map[string][2]net.Conn {
 		require.NoError(t, err)
 		far, err := ln.Accept()
 		require.NoError(t, err)
-		closeConn(ln)
-		t.Cleanup(func() { closeConn(near); closeConn(far) })
+		Close(ln)
+		t.Cleanup(func() { Close(near); Close(far) })
 		all[network] = [2]net.Conn{near, far}
 	}
 	return all
@@ -44,7 +44,7 @@ func TestReadingASocket(t *testing.T) {
 
 			n, err := r.Read(nil)
 			require.NoError(t, err)
-			require.Zero(t, n, "nothing can be read into nothing, and that is not the end")
+			require.Zero(t, n, "an empty buffer is not the end of the stream")
 
 			n, err = s.write([]byte("abcdef"))
 			require.NoError(t, err)
@@ -62,9 +62,9 @@ func TestReadingASocket(t *testing.T) {
 			require.NoError(t, near.SetReadDeadline(time.Time{}))
 
 			wrote := make(chan error)
-			go func() { // it may be waited for
+			go func() { // the reader may have to wait
 				_, err := far.Write([]byte("xy"))
-				closeConn(far)
+				Close(far)
 				wrote <- err
 			}()
 			n, err = r.Read(b)
@@ -74,28 +74,28 @@ func TestReadingASocket(t *testing.T) {
 			_, err = r.Read(b)
 			require.Equal(t, io.EOF, err)
 
-			closeConn(near)
+			Close(near)
 			_, err = r.Read(b)
 			require.ErrorIs(t, err, net.ErrClosed)
 		})
 	}
 }
 
-// A peer that resets its end is an error of the reading and of the writing.
+// A reset by the peer fails both reads and writes.
 func TestReadingASocketThatWasReset(t *testing.T) {
 	ends := pairs(t)["tcp"]
 	require.NoError(t, ends[1].(*net.TCPConn).SetLinger(0))
-	closeConn(ends[1])
+	Close(ends[1])
 	_, err := readerOf(ends[0]).Read(make([]byte, 1))
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	_, err = socketOf(ends[0]).write([]byte("x"))
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
-func TestWhatIsNoSocketReadsForItself(t *testing.T) {
+func TestOtherConnectionsAreReadDirectly(t *testing.T) {
 	near, far := net.Pipe()
-	defer closeConn(near)
-	defer closeConn(far)
+	defer Close(near)
+	defer Close(far)
 	require.Equal(t, io.Reader(near), readerOf(near))
 	require.Nil(t, socketOf(near))
 }

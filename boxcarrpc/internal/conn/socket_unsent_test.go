@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package boxcarrpc
+package conn
 
 import (
 	"crypto/tls"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What waits in the kernel is bounded, below TLS too.
-func TestTheKernelHoldsLittle(t *testing.T) {
+// The buffers in the kernel are limited, also below TLS.
+func TestTuneLimitsKernelBuffers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -27,7 +27,7 @@ func TestTheKernelHoldsLittle(t *testing.T) {
 		return value
 	}
 	before, sends := option(unix.SOL_SOCKET, unix.SO_RCVBUF), option(unix.SOL_SOCKET, unix.SO_SNDBUF)
-	tune(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13}))
+	Tune(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13}))
 	require.Equal(t, unsentBytes, option(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT))
 	require.NotEqual(t, before, option(unix.SOL_SOCKET, unix.SO_RCVBUF))
 	require.NotEqual(t, sends, option(unix.SOL_SOCKET, unix.SO_SNDBUF))

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package boxcarrpc
+package conn
 
 import (
 	"net"

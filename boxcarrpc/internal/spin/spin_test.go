@@ -1,4 +1,4 @@
-package boxcarrpc
+package spin
 
 import (
 	"sync"
@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Many who meet the lock held, some for longer than they look again, get it one by one.
+// Goroutines that spin and goroutines that are parked all get the lock, one at a time.
 func TestMutexExcludes(t *testing.T) {
 	const goroutines, times = 16, 2000
 	var (
-		m  mutex
+		m  Mutex
 		wg sync.WaitGroup
 		n  int
 	)

@@ -1,11 +1,11 @@
 //go:build unix && (!linux || race)
 
-package boxcarrpc
+package conn
 
 import "syscall"
 
-// Elsewhere, and where the race detector is to see that what one side has written the
-// other reads after it, the runtime is told.
+// Other systems use ordinary system calls. So does the race detector, which must see that
+// a read happens after the write of its bytes.
 
 func readNow(fd int, b []byte) (int, error) { return syscall.Read(fd, b) }
 

@@ -1,13 +1,13 @@
 //go:build !unix
 
-package boxcarrpc
+package conn
 
 import (
 	"io"
 	"net"
 )
 
-// A socket is what this system does not offer: a write that does not wait.
+// Non-blocking writes are not supported on this system.
 type socket struct{}
 
 func socketOf(net.Conn) *socket { return nil }

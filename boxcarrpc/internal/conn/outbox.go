@@ -1,0 +1,246 @@
+package conn
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"docstore/boxcarrpc/internal/spin"
+	"docstore/boxcarrpc/internal/wire"
+)
+
+// An Outbox holds the frames that wait to be sent on a connection. Any goroutine may
+// append frames; it then calls Flush: see write.go. Small messages are copied and sent in
+// the order of their appending. A message that does not fit into one frame is bulk: it is
+// not copied but taken frame by frame from the sender's slice, round robin among the bulk
+// messages, after the small ones.
+//
+// An Outbox must be initialised with Init. Its methods may be called concurrently.
+type Outbox struct {
+	conn    net.Conn
+	socket  *socket       // nil if the connection supports blocking writes only
+	tls     *tls.Conn     // nil for plain text
+	batch   *tlsBatchConn // beneath tls
+	timeout time.Duration // of a blocking write; 0 for none
+	failed  func(error)   // called after a failed write, when the outbox is closed
+	account Account       // charged for the buffers
+
+	// Bytes of the frames that may have reached the kernel; with TLS, those that were
+	// encrypted.
+	written atomic.Uint64
+	writers sync.WaitGroup // goroutines that hold the write turn
+
+	mu struct {
+		spin.Mutex
+		writing   bool   // the write turn is taken
+		pending   []byte // frames of the next batch
+		spare     []byte // buffer of the previous batch
+		taken     uint64 // bytes of all batches taken so far
+		bulk      []*Bulk
+		bulkBytes int
+		closed    bool
+		large     int // capacity of a buffer that is being written and will not be kept
+		charged   int // bytes charged to the account
+	}
+	drained sync.Cond // signalled when a batch was taken or the outbox was closed
+}
+
+// A Bulk is the part of a message that has not been sent, after its first frame was
+// appended. The zero value is ready for use with a request or a response; a stream calls
+// InitStream.
+type Bulk struct {
+	lane     uint32
+	sequence uint32
+	rest     []byte        // the sender's; not read once the message is taken or dropped
+	taken    chan struct{} // receives one element when rest is no longer read; may be nil
+	queued   bool
+	stream   bool // the frames are MESSAGE, not DATA
+	more     bool // of a stream's message that continues after this part
+}
+
+// NewBulk returns a Bulk whose Taken channel receives an element.
+func NewBulk() *Bulk { return &Bulk{taken: make(chan struct{}, 1)} }
+
+// InitStream makes b a part of a stream's messages.
+func (b *Bulk) InitStream() { b.stream, b.taken = true, make(chan struct{}, 1) }
+
+// Taken returns the channel that receives one element when the data of the queued message
+// is no longer read, because it was sent or dropped.
+func (b *Bulk) Taken() <-chan struct{} { return b.taken }
+
+// appendFrame appends a frame with the next n bytes.
+func (b *Bulk) appendFrame(dst []byte, n int) []byte {
+	if !b.stream {
+		return wire.AppendData(dst, b.lane, b.sequence, b.rest[:n])
+	}
+	var flags uint8
+	if b.more || n < len(b.rest) {
+		flags = wire.FlagMore
+	}
+	return wire.AppendMessage(dst, b.lane, b.sequence, flags, b.rest[:n])
+}
+
+// Init prepares the outbox of conn, before its first use. timeout limits each blocking
+// write of at most 256 KiB, 0 for no limit. failed is called after a write failed.
+func (o *Outbox) Init(conn net.Conn, account Account, timeout time.Duration, failed func(error)) {
+	if t, ok := conn.(*tls.Conn); ok {
+		if s, ok := t.NetConn().(*tlsBatchConn); ok {
+			o.tls, o.batch, conn = t, s, s.Conn
+		}
+	}
+	o.conn, o.socket, o.account, o.timeout, o.failed = conn, socketOf(conn), account, timeout, failed
+	o.drained.L = &o.mu
+}
+
+// Request appends a request and takes the write turn if it is free. data is read until b
+// is taken or dropped. ticket is the argument of Reached. If writes is true the caller
+// must call Write.
+func (o *Outbox) Request(lane uint32, r wire.Request, method string, metadata, data []byte, b *Bulk) (ticket uint64, writes bool) {
+	first := min(len(data), wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata))
+	o.mu.Lock()
+	defer o.unlock()
+	ticket = o.mu.taken + uint64(len(o.mu.pending))
+	o.mu.pending = wire.AppendRequestWith(o.mu.pending, lane, r, method, metadata, data[:first])
+	o.queueLocked(b, lane, r.Sequence, data[first:])
+	return ticket, o.takeTurnLocked()
+}
+
+// Response appends a response and returns the number of pending bytes. b is used only if
+// the response does not fit into one frame; then data is read until b is taken.
+func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *Bulk) (pending int) {
+	first := min(len(data), wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer))
+	o.mu.Lock()
+	defer o.unlock()
+	o.mu.pending = wire.AppendResponseWith(o.mu.pending, lane, flags, r, header, trailer, data[:first])
+	o.queueLocked(b, lane, r.Sequence, data[first:])
+	return len(o.mu.pending)
+}
+
+func (o *Outbox) queueLocked(b *Bulk, lane, sequence uint32, rest []byte) {
+	if len(rest) == 0 {
+		return
+	}
+	b.lane, b.sequence, b.rest, b.queued = lane, sequence, rest, true
+	if o.mu.closed {
+		o.doneLocked(b)
+		return
+	}
+	o.mu.bulk = append(o.mu.bulk, b)
+	o.mu.bulkBytes += len(rest)
+}
+
+// doneLocked ends a message that is no longer in the queue.
+func (o *Outbox) doneLocked(b *Bulk) {
+	b.rest, b.queued = nil, false
+	if b.taken != nil {
+		b.taken <- struct{}{}
+	}
+}
+
+// Drop removes the rest of a message, so that its data is no longer read.
+func (o *Outbox) Drop(b *Bulk) {
+	o.mu.Lock()
+	o.dropLocked(b)
+	o.mu.Unlock()
+}
+
+func (o *Outbox) dropLocked(b *Bulk) {
+	if !b.queued {
+		return
+	}
+	for i, x := range o.mu.bulk {
+		if x == b {
+			o.mu.bulk = append(o.mu.bulk[:i], o.mu.bulk[i+1:]...)
+			o.mu.bulkBytes -= len(b.rest)
+			break
+		}
+	}
+	o.doneLocked(b)
+}
+
+// Reached reports whether a byte of the frame with this ticket has reached the kernel, or
+// may have, because a blocking write of it is in progress.
+func (o *Outbox) Reached(ticket uint64) bool { return o.written.Load() > ticket }
+
+// unlock ends a change of the buffers and charges the account for their capacity.
+func (o *Outbox) unlock() {
+	if o.mu.closed {
+		o.mu.pending, o.mu.spare, o.mu.large = nil, nil, 0 // nothing is sent any more
+	}
+	o.settleLocked()
+	o.mu.Unlock()
+}
+
+// settleLocked charges the account for the capacity of the buffers, which seldom changes.
+// With TLS each has a second buffer for the encrypted batch.
+func (o *Outbox) settleLocked() {
+	holds := cap(o.mu.pending) + cap(o.mu.spare) + o.mu.large
+	if o.batch != nil {
+		holds *= 2
+	}
+	switch more := int64(holds - o.mu.charged); {
+	case more > 0:
+		o.account.Charge(more)
+	case more < 0:
+		o.account.Release(-more)
+	}
+	o.mu.charged = holds
+}
+
+// Below reports whether less than limit bytes of small messages wait.
+func (o *Outbox) Below(limit int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.mu.pending) < limit
+}
+
+// WaitBelow waits until less than small bytes of small messages, and less than all bytes
+// together, wait to be written, or the outbox is closed.
+func (o *Outbox) WaitBelow(small, all int) {
+	o.mu.Lock()
+	for !o.mu.closed && (len(o.mu.pending) >= small || len(o.mu.pending)+o.mu.bulkBytes >= all) {
+		o.drained.Wait()
+	}
+	o.mu.Unlock()
+}
+
+// Shrink frees the buffers that an idle connection does not need.
+func (o *Outbox) Shrink() {
+	o.mu.Lock()
+	defer o.unlock()
+	if len(o.mu.pending) == 0 {
+		o.mu.pending = nil
+	}
+	o.mu.spare = nil
+	if o.batch != nil {
+		o.batch.shrink()
+	}
+}
+
+// Close drops all frames that have not been taken. The holder of the write turn gives it
+// up. Close is idempotent.
+func (o *Outbox) Close() {
+	o.mu.Lock()
+	defer o.unlock()
+	if o.mu.closed {
+		return
+	}
+	o.mu.closed = true
+	for _, b := range o.mu.bulk {
+		o.doneLocked(b)
+	}
+	o.mu.bulk, o.mu.bulkBytes = nil, 0
+	o.drained.Broadcast()
+}
+
+// Held returns the bytes of the buffers.
+func (o *Outbox) Held() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.charged
+}
+
+// Wait waits until no goroutine of the outbox writes any more. The outbox must be closed.
+func (o *Outbox) Wait() { o.writers.Wait() }

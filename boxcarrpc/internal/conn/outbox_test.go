@@ -1,0 +1,99 @@
+//go:build unix
+
+package conn
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/internal/wire"
+	"docstore/internal/testseed"
+)
+
+// A kernelConn calls write before each write(2).
+type kernelConn struct {
+	write func()
+}
+
+func (c kernelConn) Control(func(fd uintptr)) error   { panic("unused") }
+func (c kernelConn) Read(func(fd uintptr) bool) error { panic("unused") }
+func (c kernelConn) Write(func(fd uintptr) bool) error {
+	c.write()
+	return net.ErrClosed
+}
+
+// If the connection fails during write(2), the request may have reached the server.
+func TestRequestCountsAsSentBeforeWrite(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	var o Outbox
+	o.Init(client, NoAccount{}, 0, func(error) {})
+	during := false
+	o.socket = &socket{conn: kernelConn{func() { during = o.Reached(0) }}}
+	o.Ping(1, 1)
+	o.Flush(false)
+	require.True(t, during, "counted when the write began")
+	require.False(t, o.Reached(0), "the kernel took nothing")
+}
+
+// Reached is true for exactly the requests of which the peer receives a byte.
+func TestReachedMatchesWhatThePeerReceives(t *testing.T) {
+	rng := testseed.Rand(t)
+	for _, waiting := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		peer, err := ln.Accept()
+		require.NoError(t, err)
+		ln.Close()
+		require.NoError(t, conn.(*net.TCPConn).SetWriteBuffer(32<<10))
+		require.NoError(t, peer.(*net.TCPConn).SetReadBuffer(32<<10))
+
+		var o Outbox
+		o.Init(conn, NoAccount{}, 0, func(err error) {
+			if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		if waiting {
+			o.socket = nil
+		}
+		var tickets []uint64
+		var bulk Bulk
+		appended := func() int {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return len(o.mu.pending)
+		}
+		for appended() < 2<<20 { // until the kernel accepts no more
+			data := make([]byte, rng.IntN(20<<10))
+			ticket, writes := o.Request(0, wire.Request{Total: uint32(len(data))}, "m", nil, data, &bulk)
+			tickets = append(tickets, ticket)
+			if writes {
+				o.Write(rng.IntN(2) == 0)
+			}
+		}
+		require.Eventually(t, func() bool { return o.written.Load() > 0 }, 30*time.Second, time.Millisecond)
+		Close(conn)
+		o.Close()
+		o.Wait()
+		came, err := io.Copy(io.Discard, peer)
+		require.NoError(t, err)
+		Close(peer)
+		reached := 0
+		for i, ticket := range tickets {
+			require.Equal(t, uint64(came) > ticket, o.Reached(ticket), "request %d of %d, ticket %d, %d bytes came", i, len(tickets), ticket, came)
+			if o.Reached(ticket) {
+				reached++
+			}
+		}
+		require.NotZero(t, reached)
+		require.Less(t, reached, len(tickets))
+	}
+}
