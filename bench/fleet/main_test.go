@@ -276,7 +276,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"-frontends 0":             "0 frontends",
 		"-policy best":             `no policy "best"`,
 		"-truth -policy slots,p2c": "-truth -policy p2c",
-		"-subset best":             `no algorithm "best"`,
+		"-subset best":             `unknown algorithm "best"`,
 		"-load 3":                  "-load",
 		"-load much":               "-load",
 		"-scenario quake":          "-scenario",

@@ -1,12 +1,10 @@
-// Subsetting measures the subsetting algorithms by the properties that Ward,
-// Wankadia and Guliani define in "Reinventing Backend Subsetting at Google"
-// (2023), prints tables in Markdown, and draws the article's figure 2 anew, and the
-// same for rocksteadier's lots of several sizes.
+// Subsetting measures the subsetting algorithms by the properties of "Reinventing
+// Backend Subsetting at Google" (Ward, Wankadia and Guliani, 2023) and prints Markdown
+// tables. With -pictures it draws the article's figure 2, also for several lot sizes
+// of rocksteadier. The results do not depend on the machine.
 //
 //	go run ./subsetting -pictures ../docs/images
 //	go run ./subsetting -large
-//
-// Nothing in it depends on the machine.
 package main
 
 import (
@@ -21,7 +19,7 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// The pictures' names.
+// File names of the pictures.
 const (
 	balancePicture = "subsetting-balance.png"
 	lotsPicture    = "subsetting-lots.png"
@@ -39,8 +37,8 @@ func main() {
 
 func run(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("subsetting", flag.ContinueOnError)
-	pictures := flags.String("pictures", "", "draw "+balancePicture+" and "+lotsPicture+" into this directory")
-	large := flags.Bool("large", false, "measure 10,000 frontends and 1,000,000 backends instead, some minutes long")
+	pictures := flags.String("pictures", "", "draw "+balancePicture+" and "+lotsPicture+" into this `directory`")
+	large := flags.Bool("large", false, "measure 10,000 frontends and 1,000,000 backends (takes minutes)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -12,8 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// The panels of the picture, a row each: the article's a to d, and rocksteadier
-// and consistent, which it does not show.
+// The rows of panels: the article's a to d, and rocksteadier and consistent.
 var panels = [][]struct {
 	title   string
 	variant int
@@ -30,7 +29,7 @@ const (
 
 var (
 	dots  = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}
-	faint = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28} // where many lie over each other
+	faint = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28} // for overlapping dots
 )
 
 // drawBalance draws utilization against frontends per backend.
@@ -50,8 +49,8 @@ func drawBalance(path string) error {
 	return drawGrid(path, plots)
 }
 
-// drawLots draws the same for lots of several sizes, and their mean utilization
-// against the diversity of the subsets.
+// drawLots draws utilization for several lot sizes, and their mean utilization against
+// the diversity of the subsets.
 func drawLots(path string) error {
 	var drawn []*plot.Plot
 	var places plotter.XYLabels
@@ -90,7 +89,7 @@ func drawGrid(path string, plots [][]*plot.Plot) error {
 		return err
 	}
 	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(file); err != nil {
-		_ = file.Close() // the first error tells
+		_ = file.Close() // err is the cause
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return file.Close()

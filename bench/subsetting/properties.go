@@ -8,17 +8,17 @@ import (
 	"sync"
 
 	"docstore/boxcarrpc/subset"
-	"docstore/internal/subsetmetrics"
+	"docstore/boxcarrpc/subset/subsetmetrics"
 )
 
-// The cases of the article's figure 2: up to so many tasks, subsets of k, and
-// more connections than backends.
+// The cases of the article's figure 2: up to figure2Tasks tasks, subsets of figure2K,
+// and more connections than backends.
 const figure2Tasks, figure2K = 256, 20
 
-// point is one case of figure 2.
+// A point is one case of figure 2.
 type point struct{ ratio, utilization float64 }
 
-// figure2 measures all cases.
+// figure2 measures all cases of figure 2.
 func figure2(v variant) ([]point, error) {
 	a, err := v.algorithm()
 	if err != nil {
@@ -26,7 +26,7 @@ func figure2(v variant) ([]point, error) {
 	}
 	var points []point
 	for backends := figure2K; backends <= figure2Tasks; backends++ {
-		var smaller []float64 // by the number of frontends, unless each needs a look of its own
+		var smaller []float64 // by number of frontends; nil with frontend scaling
 		if !v.options.FrontendScaling {
 			smaller = subsetmetrics.Compute(a, figure2Tasks, backends, figure2K).Utilizations()
 		}
@@ -51,14 +51,14 @@ func meanUtilization(points []point) float64 {
 	return sum / float64(len(points))
 }
 
-// The sets that the other properties are measured on.
+// The sizes for the other properties.
 const (
 	frontends, backends, k = 100, 300, 20
 	restarted              = 20 // consecutive backends
 	manyFrontends          = 1000
 )
 
-// printProperties prints a row of figures for each algorithm.
+// printProperties prints a table with a row for each algorithm.
 func printProperties(out *bytes.Buffer) error {
 	fmt.Fprintf(out, "| algorithm | utilization | distinct of %d | frontends %d to %d | backends %d to %d (ideal %s) | %d to %d (ideal %s) | size %d to %d | spread |\n",
 		manyFrontends, frontends, frontends+1,
@@ -90,15 +90,15 @@ func printProperties(out *bytes.Buffer) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 
-// The lot sizes that are compared.
+// lotSizes are the compared lot sizes.
 var lotSizes = []int{1, 5, 10, 20, 50}
 
 func lotVariant(size int) variant {
 	return variant{title: fmt.Sprintf("L = %d", size), name: "rocksteadier", options: subset.Options{LotSize: size}}
 }
 
-// meanDiversity is the different subsets by the frontend, on average over the cases
-// of figure 2.
+// meanDiversity returns the number of different subsets per frontend, averaged over
+// the cases of figure 2.
 func meanDiversity(v variant) (float64, error) {
 	a, err := v.algorithm()
 	if err != nil {
@@ -115,8 +115,8 @@ func meanDiversity(v variant) (float64, error) {
 	return sum / float64(cases), nil
 }
 
-// tradeOff is how well a variant balances and how different its subsets are, both on
-// average over the cases of figure 2.
+// tradeOff returns the utilization and the diversity of a variant, both averaged over
+// the cases of figure 2.
 func tradeOff(v variant) (utilization, diversity float64, err error) {
 	points, err := figure2(v)
 	if err != nil {
@@ -126,7 +126,7 @@ func tradeOff(v variant) (utilization, diversity float64, err error) {
 	return meanUtilization(points), diversity, err
 }
 
-// printLotSizes prints what rocksteadier gains and loses with larger lots.
+// printLotSizes prints the utilization and diversity of rocksteadier's lot sizes.
 func printLotSizes(out *bytes.Buffer) error {
 	fmt.Fprintf(out, "| lot size | utilization | diversity | distinct of %d, %d backends | and of %d, 50 backends |\n|---|---|---|---|---|\n", manyFrontends, backends, manyFrontends)
 	for _, size := range lotSizes {
@@ -145,7 +145,7 @@ func printLotSizes(out *bytes.Buffer) error {
 	return nil
 }
 
-// printLarge prints how evenly the connections of a very large fleet fall.
+// printLarge prints the distribution of connections in a very large fleet.
 func printLarge(out *bytes.Buffer) error {
 	const frontends, backends = 10_000, 1_000_000
 	fmt.Fprintln(out, "| algorithm | k | mean connections | idle backends | most connections |\n|---|---|---|---|---|")
@@ -168,7 +168,7 @@ func printLarge(out *bytes.Buffer) error {
 	return nil
 }
 
-// connections counts them on all processors.
+// connections counts the connections of each backend, on all processors.
 func connections(a subset.Algorithm, frontends, backends, k int) []int {
 	workers := runtime.GOMAXPROCS(0)
 	counts := make([][]int, workers)

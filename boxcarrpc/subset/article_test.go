@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The examples that the article prints.
+// The article's printed examples.
 
 func TestTable1(t *testing.T) {
 	want := [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 0, 1}, {2, 3, 4, 5}, {6, 7, 8, 9}, {0, 1, 2, 3}}
@@ -16,8 +16,8 @@ func TestTable1(t *testing.T) {
 	}
 }
 
-// dealt is deterministic with the shuffles given as tables.
-func dealt(left uint64, shuffles ...[]uint64) deterministic {
+// withShuffles returns deterministic with the shuffles given as tables.
+func withShuffles(left uint64, shuffles ...[]uint64) deterministic {
 	return deterministic{func(round, n, i uint64) uint64 {
 		all := n + left
 		afterLeft := (round*left + left) % all
@@ -26,16 +26,15 @@ func dealt(left uint64, shuffles ...[]uint64) deterministic {
 }
 
 func TestDeterministicExample(t *testing.T) {
-	a := dealt(2, []uint64{8, 3, 9, 2, 4, 6, 5, 7}, []uint64{9, 7, 1, 6, 0, 5, 4, 8})
+	a := withShuffles(2, []uint64{8, 3, 9, 2, 4, 6, 5, 7}, []uint64{9, 7, 1, 6, 0, 5, 4, 8})
 	for frontend, want := range [][]int{{8, 3, 9, 2}, {4, 6, 5, 7}, {9, 7, 1, 6}, {0, 5, 4, 8}} {
 		require.Equal(t, want, a.Subset(nil, frontend, 4, 10, 4))
 	}
 }
 
-// TestDeterministicWithoutLeftoversChosen is the older form, which shuffles all
-// and leaves over what comes last.
-func TestDeterministicWithoutLeftoversChosen(t *testing.T) {
-	a := dealt(2, []uint64{9, 1, 3, 0, 8, 6, 5, 7, 2, 4}, []uint64{7, 2, 0, 8, 9, 1, 4, 5, 3, 6})
+// The older form shuffles all backends and leaves over the last ones.
+func TestDeterministicWithLastBackendsLeftOver(t *testing.T) {
+	a := withShuffles(2, []uint64{9, 1, 3, 0, 8, 6, 5, 7, 2, 4}, []uint64{7, 2, 0, 8, 9, 1, 4, 5, 3, 6})
 	for frontend, want := range [][]int{{9, 1, 3, 0}, {8, 6, 5, 7}, {7, 2, 0, 8}} {
 		require.Equal(t, want, a.Subset(nil, frontend, 3, 10, 4))
 	}
@@ -58,11 +57,11 @@ func TestOrderOfTen(t *testing.T) {
 	require.Equal(t, []int{0, 8, 4, 2, 6, 1, 9, 5, 3, 7}, ringsteady{}.Subset(nil, 0, 1, 10, 10))
 }
 
-// TestTable3: lots that are shuffled as the table says, in the order of their
-// numbers, and rows in the order of the frontends.
+// TestTable3 has the shuffles of the article's table, with the lots in the order of
+// their numbers and the rows in the order of the frontends.
 func TestTable3(t *testing.T) {
 	table := [10][6]uint64{
-		0: {8, 13, 22, 30, 40, 50}, // where the last row goes on, with the padding behind it
+		0: {8, 13, 22, 30, 40, 50}, // follows the last row
 		3: {4, 14, 21, 39, 46, 52},
 		4: {7, 18, 20, 31, 41, 51},
 		9: {6, 10, 20, 30, 44, 55},
@@ -73,7 +72,7 @@ func TestTable3(t *testing.T) {
 		a.rows[i] = uint64(i)
 	}
 	order := newRing(6)
-	columns := map[uint64]uint64{} // a lot's column, so that they come in order of number
+	columns := map[uint64]uint64{} // column of each lot, in the order of their numbers
 	place := uint64(0)
 	for column := range uint64(6) {
 		var lot uint64
@@ -88,7 +87,7 @@ func TestTable3(t *testing.T) {
 	require.Equal(t, []int{6, 10, 20, 30, 44, 8, 13, 22}, a.Subset(nil, 19, 20, 55, 8))
 }
 
-// TestTable4: the lots come in ringsteady's order for the frontend lot.
+// The lots are in ringsteady's order for the frontend lot.
 func TestTable4(t *testing.T) {
 	a := newRocksteadier(0, 10)
 	for _, frontend := range []int{10, 13, 19} {
@@ -98,9 +97,8 @@ func TestTable4(t *testing.T) {
 	}
 }
 
-// TestFrontendsOfALotShareNothing: as long as a row lasts, frontends of one lot
-// use different backends.
-func TestFrontendsOfALotShareNothing(t *testing.T) {
+// Within a row's length, the frontends of one lot have disjoint subsets.
+func TestFrontendsOfALotHaveDisjointSubsets(t *testing.T) {
 	a := newRocksteadier(7, 10)
 	used := map[int]int{}
 	for frontend := 30; frontend < 40; frontend++ {
@@ -132,7 +130,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestPermutation: every number once, and all places alike often.
+// A permutation has every number once, and is uniform over the keys.
 func TestPermutation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 5, 10, 16, 17, 1000} {
 		p, seen := newPermutation(1, n), map[uint64]bool{}

@@ -7,7 +7,7 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// BenchmarkSubset is one frontend of 10,000 that chooses 100 of 1,000,000
+// BenchmarkSubset computes the subset of one of 10,000 frontends: 100 of 1,000,000
 // backends.
 func BenchmarkSubset(b *testing.B) {
 	const frontends, backends, k = 10_000, 1_000_000, 100

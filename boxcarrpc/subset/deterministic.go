@@ -1,12 +1,12 @@
 package subset
 
-// deterministic deals the backends out in rounds: as many frontends as have
-// subsets without overlap make a round, and each round shuffles anew. What is
-// left over in a round, fewer than k backends, is chosen before the shuffle, and
-// goes around. It is Google's former default, from Beyer et al., "Site
-// Reliability Engineering", chapter 20, with the article's improvement.
+// deterministic assigns the backends in rounds. A round has as many frontends as have
+// disjoint subsets, and its own shuffle. The fewer than k backends that a round leaves
+// over are chosen before the shuffle and rotate from round to round. It is Google's
+// former default, from Beyer et al., "Site Reliability Engineering", chapter 20, with
+// the article's improvement.
 type deterministic struct {
-	// permute returns where the number i of n is in the shuffle of a round.
+	// permute returns the number at index i of a round's shuffle of n numbers.
 	permute func(round, n, i uint64) uint64
 }
 
@@ -27,7 +27,7 @@ func (a deterministic) Subset(dst []int, frontend, frontends, backends, k int) [
 	perRound := q.backends / size
 	left := q.backends % size
 	round, first := q.frontend/perRound, q.frontend%perRound*size
-	afterLeft := (round%q.backends*left + left) % q.backends // they go around
+	afterLeft := (round%q.backends*left + left) % q.backends
 	for i := range size {
 		n := a.permute(round, q.backends-left, first+i)
 		dst = append(dst, int((afterLeft+n)%q.backends))

@@ -1,10 +1,10 @@
-// Package subset chooses which backends a frontend connects to, when there are
-// too many of both for everybody to connect to everybody.
+// Package subset chooses the backends that each frontend connects to, for fleets
+// that are too large for a full mesh.
 //
-// Frontends and backends are tasks numbered from 0. An [Algorithm] tells one
-// frontend which k of the backends it uses, most preferred first, from these
-// numbers alone: all frontends compute their own subset, without talking, and
-// the load on the backends is even because they all use the same rule.
+// Frontends and backends are tasks numbered from 0. An [Algorithm] computes from
+// these numbers alone which k backends one frontend uses, most preferred first.
+// Each frontend computes its own subset without communication. The load on the
+// backends is even because all frontends use the same algorithm.
 //
 //	                          churn with the number of
 //	algorithm      balance  frontends backends subset size  diversity  spread  time
@@ -16,25 +16,25 @@
 //	ringsteady        +         ++       ++        ++          -         ++    k + log(backends)
 //	rocksteadier      +         ++       ++        ++          ++        ++    k + log(backends)
 //
-// From ++, as good as can be, to --, unusable for many. Random's shuffle is keyed
-// and changes little with the number of backends, but wholly where that passes a
-// power of four.
+// The scale runs from ++ (optimal) to -- (unsuitable for most uses). The shuffle of
+// random is keyed: it changes little with the number of backends, except that it
+// changes completely where that number crosses a power of four.
 //
-// They are those of Ward, Wankadia and Guliani, "Reinventing Backend Subsetting
-// at Google", Communications of the ACM 66(5), 2023, which defines the
-// properties; docs/subsetting.md measures them. Rocksteadier is the one to use
-// where both sides have dense numbers. A frontend without a number of its own
-// takes rendezvous with a number made of its name: that needs no coordination.
+// The algorithms and the properties are those of Ward, Wankadia and Guliani,
+// "Reinventing Backend Subsetting at Google", Communications of the ACM 66(5), 2023.
+// docs/subsetting.md has measurements. Use rocksteadier if both sides have dense
+// numbers. A frontend without a number uses rendezvous with a hash of its name as
+// the number, which needs no coordination.
 //
-// What an algorithm returns is part of the protocol: frontends of two builds
-// that differed would break the balance. Generator and shuffle are therefore
-// our own, and golden files hold them fast.
+// The results are part of the protocol: frontends of two builds that computed
+// different subsets would unbalance the load. The package therefore has its own
+// generator and shuffle, and golden files test the results.
 //
-// Numbers outside their range are clamped, because the views of a set that
-// changes lag: a frontend below 0 counts as 0; one not below frontends makes
-// frontends larger; nothing is chosen from no backends, or if k is not positive;
-// k over backends chooses all. Numbers are below [MaxTasks].
+// Arguments outside their range are clamped, because the view of a changing set may
+// be out of date. A negative frontend counts as 0. A frontend at or above frontends
+// raises frontends. The subset is empty if there are no backends or k is not
+// positive, and has all backends if k is larger than their number. Numbers are below
+// [MaxTasks].
 //
-// Concurrency: an Algorithm has no state, and any number of goroutines may use
-// it at once.
+// An Algorithm has no state and is safe for concurrent use.
 package subset

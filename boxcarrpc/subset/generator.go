@@ -2,10 +2,10 @@ package subset
 
 import "math/bits"
 
-// Everything random comes from SplitMix64 (Steele, Lea and Flood, "Fast
-// Splittable Pseudorandom Number Generators", 2014), whose output function also
-// makes a good hash. It is a few lines in any language, which matters because
-// another client has to choose the same subsets.
+// All randomness comes from SplitMix64 (Steele, Lea and Flood, "Fast Splittable
+// Pseudorandom Number Generators", 2014). Its output function is also a good hash. It
+// takes a few lines in any language, so that other clients can compute the same
+// subsets.
 
 // golden is 2^64 divided by the golden ratio.
 const golden = 0x9e3779b97f4a7c15
@@ -28,31 +28,31 @@ func (g *generator) next() uint64 {
 	return mix(uint64(*g))
 }
 
-// below draws a number below n by Lemire's multiplication. It is not corrected
-// for its bias, which is under n/2^64.
+// below draws a number below n by Lemire's multiplication, without correcting the
+// bias, which is under n/2^64.
 func (g *generator) below(n uint64) uint64 {
 	number, _ := bits.Mul64(g.next(), n)
 	return number
 }
 
-// permutation shuffles the numbers below n without a table: a Feistel network
-// (Luby and Rackoff, 1988) on the next power of four, followed until it comes to
-// a number below n (Black and Rogaway, 2002, "cycle walking"), which takes under
-// four steps on average.
+// permutation shuffles the numbers below n without a table. It applies a Feistel
+// network (Luby and Rackoff, 1988) on the next power of four until the result is below
+// n ("cycle walking", Black and Rogaway, 2002), which takes fewer than four steps on
+// average.
 type permutation struct {
 	key, n uint64
 	half   int // bits of half a number
 }
 
-// feistelRounds: four give a pseudorandom permutation; the halves of small n are
-// few bits, and two more even out what is left to see in them.
+// Four Feistel rounds give a pseudorandom permutation. For small n the halves have few
+// bits, and two more rounds remove the remaining pattern.
 const feistelRounds = 6
 
 func newPermutation(key, n uint64) permutation {
 	return permutation{key: key, n: n, half: (bits.Len64(n-1) + 1) / 2}
 }
 
-// at is where the number i, below n, is shuffled to.
+// at returns the number at index i, which is below n.
 func (p permutation) at(i uint64) uint64 {
 	for {
 		mask := uint64(1)<<p.half - 1

@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// consistent puts frontends and backends at random on a circle; a frontend uses
-// the backends clockwise of it. Karger et al., "Consistent Hashing and Random
-// Trees", 1997.
+// consistent places frontends and backends at random on a circle. A frontend uses the
+// backends clockwise of it. Karger et al., "Consistent Hashing and Random Trees", 1997.
 type consistent struct{ seed uint64 }
 
 func (consistent) Name() string { return "consistent" }
 
-// The two kinds of task have positions of their own.
+// The kinds of task, which separate the hashes of frontends and backends.
 const (
 	frontendKind = iota
 	backendKind
@@ -38,17 +37,16 @@ func (a rendezvous) Subset(dst []int, frontend, frontends, backends, k int) []in
 	return appendNearest(dst, q, func(backend uint64) uint64 { return hash1(own, backend) })
 }
 
-// candidate is a backend and how far it is; of equal ones the lower number is
-// nearer.
+// A candidate is a backend with its distance. The lower number breaks ties.
 type candidate struct{ distance, backend uint64 }
 
 func compareCandidates(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.backend, b.backend))
 }
 
-// appendNearest appends the k backends at the smallest distances, nearest first.
-// It looks at each backend once and keeps the nearest in a heap with the
-// farthest on top, which after the first few changes rarely.
+// appendNearest appends the k backends with the smallest distances, nearest first. It
+// visits each backend once and keeps the k nearest in a max-heap, whose top rarely
+// changes after the first few backends.
 func appendNearest(dst []int, q request, distance func(backend uint64) uint64) []int {
 	if q.k == 0 {
 		return dst

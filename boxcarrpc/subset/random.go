@@ -1,6 +1,6 @@
 package subset
 
-// random takes the first k of a shuffle of its own for each frontend.
+// random shuffles the backends separately for each frontend and takes the first k.
 type random struct{ seed uint64 }
 
 func (random) Name() string { return "random" }

@@ -2,10 +2,9 @@ package subset
 
 import "math/bits"
 
-// ringsteady puts frontends and backends on one circle by a low-discrepancy
-// sequence, and a frontend uses the backends clockwise of it: consistent hashing
-// with positions that are spread instead of random. With scaling the positions
-// are moved to be exactly even, in the same order.
+// ringsteady places frontends and backends on one circle by a low-discrepancy
+// sequence. A frontend uses the backends clockwise of it, as in consistent hashing.
+// Scaling moves the positions to even distances and keeps their order.
 type ringsteady struct {
 	backendScaling, frontendScaling bool
 }
@@ -27,10 +26,10 @@ func (a ringsteady) Subset(dst []int, frontend, frontends, backends, k int) []in
 	return dst
 }
 
-// start is the place on the ring of backends from which the frontend looks.
+// start returns the place on the ring of backends where the frontend's subset starts.
 func (a ringsteady) start(r ring, q request) uint64 {
-	position := bits.Reverse64(q.frontend) // unless frontends are scaled
 	if !a.frontendScaling {
+		position := bits.Reverse64(q.frontend)
 		if !a.backendScaling {
 			return r.after(position)
 		}
@@ -43,6 +42,5 @@ func (a ringsteady) start(r ring, q request) uint64 {
 	return startByRank(r, ceilScaled(rank, r.n, q.frontends))
 }
 
-// startByRank is the place of the task that has a rank, counted around the
-// circle.
+// startByRank returns the place of the task with a rank modulo n.
 func startByRank(r ring, rank uint64) uint64 { return r.reversed(r.byRank(rank % r.n)) }

@@ -1,6 +1,6 @@
 package subset
 
-// roundRobin deals the backends out in order, k to each frontend.
+// roundRobin assigns the backends in order, k to each frontend.
 type roundRobin struct{}
 
 func (roundRobin) Name() string { return "roundrobin" }

@@ -7,19 +7,19 @@ import (
 
 // An Algorithm chooses the subset of one frontend.
 type Algorithm interface {
-	// Name is the name by which ByName knows it.
+	// Name returns the name that ByName accepts.
 	Name() string
-	// Subset appends to dst the k backends, of those numbered from 0 to
-	// backends-1, that the frontend of this number is to use among so many
-	// frontends: distinct, and most preferred first.
+	// Subset appends to dst the k distinct backends that the given frontend uses,
+	// most preferred first, and returns the extended slice. Backends are numbered
+	// from 0 to backends-1, frontends from 0 to frontends-1.
 	Subset(dst []int, frontend, frontends, backends, k int) []int
 }
 
 const (
-	// MaxTasks is how many frontends or backends there may be; higher numbers
-	// count as this one.
+	// MaxTasks is the maximum number of frontends and of backends. Higher numbers
+	// count as MaxTasks.
 	MaxTasks = 1<<31 - 1
-	// DefaultLotSize is what the article recommends.
+	// DefaultLotSize is the lot size that the article recommends.
 	DefaultLotSize = 10
 	// MaxLotSize is the largest Options.LotSize.
 	MaxLotSize = 256
@@ -28,21 +28,23 @@ const (
 // Options are an algorithm's parameters. All frontends of a set must use the
 // same. Nil Options are the defaults.
 type Options struct {
-	// Seed makes the random choices of all but roundrobin and ringsteady, which
-	// have none. The default is 0, as good as any.
+	// Seed determines the random choices. Roundrobin and ringsteady have none. The
+	// default is 0.
 	Seed uint64
-	// LotSize is how many tasks rocksteadier shuffles together: more give more
-	// different subsets and less balance. The default is DefaultLotSize.
+	// LotSize is the number of tasks that rocksteadier shuffles together. A larger
+	// lot gives more distinct subsets and less balance. The default is
+	// DefaultLotSize.
 	LotSize int
-	// BackendScaling moves ringsteady's backends to even distances: better
-	// balance for a little churn. Rocksteadier always does that with its lots.
+	// BackendScaling moves ringsteady's backends to even distances, for better
+	// balance and a little more churn. Rocksteadier always scales its lots.
 	BackendScaling bool
-	// FrontendScaling moves ringsteady's frontends, too: ideal balance, but every
-	// frontend that comes or goes changes the others' subsets.
+	// FrontendScaling also moves ringsteady's frontends to even distances. The
+	// balance is ideal, but adding or removing a frontend changes the subsets of
+	// others.
 	FrontendScaling bool
 }
 
-// algorithms makes each algorithm, in the order of doc.go.
+// algorithms lists the constructors in the order of doc.go.
 var algorithms = []struct {
 	name string
 	make func(o Options) Algorithm
@@ -56,7 +58,7 @@ var algorithms = []struct {
 	{"rocksteadier", func(o Options) Algorithm { return newRocksteadier(o.Seed, o.LotSize) }},
 }
 
-// Names are the algorithms that ByName knows.
+// Names returns the names that ByName accepts.
 func Names() []string {
 	names := make([]string, len(algorithms))
 	for i, a := range algorithms {
@@ -65,8 +67,8 @@ func Names() []string {
 	return names
 }
 
-// ByName returns the algorithm with a name; options that it has no use for
-// change nothing. Its error says which name or option is wrong.
+// ByName returns the algorithm with a name. Options of other algorithms have no
+// effect. The error names the invalid name or option.
 func ByName(name string, opts *Options) (Algorithm, error) {
 	var o Options
 	if opts != nil {
@@ -76,18 +78,18 @@ func ByName(name string, opts *Options) (Algorithm, error) {
 		o.LotSize = DefaultLotSize
 	}
 	if o.LotSize < 1 || o.LotSize > MaxLotSize {
-		return nil, fmt.Errorf("subset: a lot size of %d: it must be from 1 to %d", o.LotSize, MaxLotSize)
+		return nil, fmt.Errorf("subset: lot size %d: must be from 1 to %d", o.LotSize, MaxLotSize)
 	}
 	for _, a := range algorithms {
 		if a.name == name {
 			return a.make(o), nil
 		}
 	}
-	return nil, fmt.Errorf("subset: there is no algorithm %q, but %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("subset: unknown algorithm %q: must be one of %s", name, strings.Join(Names(), ", "))
 }
 
-// request is what Subset is asked for, with numbers in their range. If k is 0
-// the others mean nothing.
+// A request has the arguments of Subset, clamped to their ranges. If k is 0 the other
+// fields are unset.
 type request struct {
 	frontend, frontends, backends uint64
 	k                             int

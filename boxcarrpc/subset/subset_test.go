@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/subset"
-	"docstore/internal/subsetmetrics"
+	"docstore/boxcarrpc/subset/subsetmetrics"
 	"docstore/internal/testseed"
 )
 
-var writeGolden = flag.Bool("write-golden", false, "write testdata/golden.txt anew: only for a change of the protocol")
+var writeGolden = flag.Bool("write-golden", false, "rewrite testdata/golden.txt; only for a change of the protocol")
 
-// byName returns an algorithm, with both scalings for "ringsteady+b+f".
+// byName returns an algorithm. The suffixes "+b" and "+f" turn on backend and frontend
+// scaling.
 func byName(t testing.TB, name string) subset.Algorithm {
 	t.Helper()
 	parts := strings.Split(name, "+")
@@ -34,24 +35,24 @@ func byName(t testing.TB, name string) subset.Algorithm {
 	return a
 }
 
-// all are the algorithms and ringsteady's variants.
+// all returns the names of all algorithms and of the variants of ringsteady.
 func all() []string {
 	return append(subset.Names(), "ringsteady+b", "ringsteady+f", "ringsteady+b+f")
 }
 
 func TestByName(t *testing.T) {
 	_, err := subset.ByName("sorted", nil)
-	require.EqualError(t, err, `subset: there is no algorithm "sorted", but random, roundrobin, deterministic, consistent, rendezvous, ringsteady, rocksteadier`)
+	require.EqualError(t, err, `subset: unknown algorithm "sorted": must be one of random, roundrobin, deterministic, consistent, rendezvous, ringsteady, rocksteadier`)
 	for _, size := range []int{-1, subset.MaxLotSize + 1} {
 		_, err = subset.ByName("rocksteadier", &subset.Options{LotSize: size})
-		require.EqualError(t, err, fmt.Sprintf("subset: a lot size of %d: it must be from 1 to 256", size))
+		require.EqualError(t, err, fmt.Sprintf("subset: lot size %d: must be from 1 to 256", size))
 	}
 	_, err = subset.ByName("rocksteadier", nil)
 	require.NoError(t, err)
 }
 
-// TestArguments: whatever the numbers, a subset holds distinct backends of the
-// set, as many as it can, and is appended.
+// A subset has min(k, backends) distinct backends for any arguments, and is appended
+// to dst.
 func TestArguments(t *testing.T) {
 	random := testseed.Rand(t)
 	numbers := []int{math.MinInt, -1, 0, 1, 2, 3, 7, 10, 55, 64, 65, 100}
@@ -89,7 +90,7 @@ func checkSubset(t *testing.T, got []int, backends, k int, format string, args .
 	}
 }
 
-// TestGolden: what is chosen is part of the protocol.
+// The chosen subsets are part of the protocol.
 func TestGolden(t *testing.T) {
 	const file = "golden.txt"
 	var text strings.Builder
@@ -113,8 +114,8 @@ func TestGolden(t *testing.T) {
 	require.False(t, got.Scan())
 }
 
-// TestPrefix: the subset for k begins the one for k+1, so that another size
-// changes no more connections than it must.
+// The subset of size k is a prefix of the subset of size k+1, so that a change of the
+// size changes as few connections as possible.
 func TestPrefix(t *testing.T) {
 	random := testseed.Rand(t)
 	for _, name := range []string{"random", "consistent", "rendezvous", "ringsteady", "ringsteady+b", "ringsteady+f", "ringsteady+b+f", "rocksteadier"} {
@@ -129,9 +130,9 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestOnlyFrontendScalingLooksAtFrontends: else a frontend that comes or goes
-// would change the others' subsets.
-func TestOnlyFrontendScalingLooksAtFrontends(t *testing.T) {
+// Without frontend scaling the number of frontends has no effect: adding or removing
+// one does not change the subsets of others.
+func TestOnlyFrontendScalingDependsOnFrontends(t *testing.T) {
 	for _, name := range all() {
 		a := byName(t, name)
 		_, worst := subsetmetrics.Churn(subsetmetrics.Compute(a, 100, 150, 20), subsetmetrics.Compute(a, 101, 150, 20))
@@ -140,8 +141,8 @@ func TestOnlyFrontendScalingLooksAtFrontends(t *testing.T) {
 	}
 }
 
-// The cases of the article's figure 2: up to so many tasks, where all backends
-// are needed.
+// The cases of the article's figure 2: up to 256 tasks, with more connections than
+// backends.
 const figure2Tasks, figure2K = 256, 20
 
 func TestIdealBalance(t *testing.T) {
@@ -158,9 +159,9 @@ func TestIdealBalance(t *testing.T) {
 	}
 }
 
-// TestFigure2 compares the pictures of the article's figure 2 as it does:
-// deterministic is best on average, backend scaling improves ringsteady where
-// frontends outnumber backends, and random is worst.
+// TestFigure2 checks what the article concludes from its figure 2: deterministic is
+// best on average, backend scaling improves ringsteady if frontends outnumber
+// backends, and random is worst.
 func TestFigure2(t *testing.T) {
 	type mean struct{ all, few, many float64 }
 	means := map[string]mean{}
@@ -194,7 +195,8 @@ func TestFigure2(t *testing.T) {
 	require.InDelta(t, means["ringsteady+b"].all, means["rocksteadier"].all, 0.02, "without significantly degrading")
 }
 
-// TestAsManyFrontendsAsBackends: each starts at the backend of its own number.
+// With as many frontends as backends each frontend starts at the backend with its
+// number.
 func TestAsManyFrontendsAsBackends(t *testing.T) {
 	for _, name := range []string{"ringsteady", "ringsteady+b+f"} {
 		a := byName(t, name)
@@ -211,16 +213,16 @@ func TestAsManyFrontendsAsBackends(t *testing.T) {
 	}
 }
 
-// newConnections are those that a change of the backends brings: to the worst frontend,
-// and their share of all.
+// newConnections returns the connections that a change of the backends adds: the
+// maximum of any frontend, and the share of all connections.
 func newConnections(a subset.Algorithm, frontends, before, after, k int) (worst int, share float64) {
 	share, most := subsetmetrics.Churn(subsetmetrics.Compute(a, frontends, before, k), subsetmetrics.Compute(a, frontends, after, k))
 	return int(math.Round(most * float64(k))), share
 }
 
-// The backends that churn is looked at with: all up to figure2Tasks where positions are
-// computed, some where every backend is hashed.
-func churned(name string) (list []int) {
+// backendCounts returns the numbers of backends for the churn tests: all up to
+// figure2Tasks, or some of them for the slower algorithms that hash every backend.
+func backendCounts(name string) (list []int) {
 	step := 1
 	if name == "consistent" || name == "rendezvous" {
 		step = 29
@@ -231,31 +233,29 @@ func churned(name string) (list []int) {
 	return list
 }
 
-// TestOneMoreBackend: a frontend has at most the new one for one of its own. Where tasks
-// are moved to even distances it may also begin one further, and rocksteadier moves lots
-// so.
+// With one more backend a frontend replaces at most one of its backends. With scaling
+// its start may also move by one; rocksteadier scales its lots.
 func TestOneMoreBackend(t *testing.T) {
 	for name, most := range map[string]int{"consistent": 1, "rendezvous": 1, "ringsteady": 1, "ringsteady+b": 2, "rocksteadier": 2} {
 		a := byName(t, name)
-		for _, backends := range churned(name) {
+		for _, backends := range backendCounts(name) {
 			worst, _ := newConnections(a, figure2Tasks, backends, backends+1, figure2K)
 			require.LessOrEqual(t, worst, most, "%s, %d backends and one more", name, backends)
 		}
 	}
 }
 
-// TestTwiceAsManyBackends: about half of all connections are new; and of each frontend
-// not many more, unless its backends are left to chance. What is more is by how much van
-// der Corput's sequence is uneven: k places in a row have at most log2(k)/3+1 too many of
-// the new ones (Bejian and Faure, 1977, on its discrepancy), and one more where the last
-// lot was padded.
+// When the backends double, about half of all connections are new. For algorithms
+// without random choices the same holds for each frontend, up to the discrepancy of the
+// van der Corput sequence: k consecutive places have at most log2(k)/3+1 too many of the
+// new backends (Bejian and Faure, 1977), plus one if the last lot was padded.
 func TestTwiceAsManyBackends(t *testing.T) {
 	for name, padding := range map[string]float64{"consistent": math.Inf(1), "rendezvous": math.Inf(1), "ringsteady": 0, "ringsteady+b": 0, "rocksteadier": 1} {
 		a := byName(t, name)
 		for _, k := range []int{5, 10, figure2K, 40} {
 			bound := float64(k)/2 + math.Log2(float64(k))/3 + 1 + padding
 			most := 0
-			for _, backends := range churned(name) {
+			for _, backends := range backendCounts(name) {
 				worst, share := newConnections(a, figure2Tasks, max(backends, k), 2*max(backends, k), k)
 				most = max(most, worst)
 				require.Less(t, share, 0.56, "%s, k=%d, %d backends doubled", name, k, backends)
@@ -285,8 +285,8 @@ func TestDiversity(t *testing.T) {
 	}
 }
 
-// TestSpread: of 20 backends among 300, evenly spread subsets have two among any
-// 20 consecutive ones, or three where lots meet.
+// An evenly spread subset of 20 of 300 backends has two of any 20 consecutive
+// backends, or three at the boundary of two lots.
 func TestSpread(t *testing.T) {
 	const frontends, backends, k, width = 300, 300, 20, 20
 	spread := map[string]float64{}

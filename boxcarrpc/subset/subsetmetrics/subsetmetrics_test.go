@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fixed is an algorithm that answers from a table.
+// fixed is an algorithm that returns subsets from a table.
 type fixed [][]int
 
 func (fixed) Name() string { return "fixed" }
@@ -40,7 +40,7 @@ func TestChurn(t *testing.T) {
 	require.Zero(t, IdealBackendChurn(20, 10))
 }
 
-func TestNobody(t *testing.T) {
+func TestNoFrontends(t *testing.T) {
 	for _, s := range []Subsets{Compute(fixed{}, 0, 5, 2), Compute(fixed{{}}, 1, 0, 2)} {
 		require.InDelta(t, 1, s.Utilization(), 0)
 		require.Empty(t, s.Utilizations())

@@ -1,7 +1,6 @@
-// Package subsetmetrics measures the properties of subsetting algorithms as
-// Ward, Wankadia and Guliani define them in "Reinventing Backend Subsetting at
-// Google" (2023). Tests hold the algorithms to them, and the documentation's
-// figures are made of them.
+// Package subsetmetrics measures the properties of subsetting algorithms that Ward,
+// Wankadia and Guliani define in "Reinventing Backend Subsetting at Google" (2023), for
+// the tests of package subset and for the figures in docs/subsetting.md.
 package subsetmetrics
 
 import (
@@ -12,14 +11,14 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// Subsets are the subsets of all frontends of a set.
+// Subsets are the subsets of all frontends.
 type Subsets struct {
-	Backends int   // that there are
-	members  []int // of one subset behind the other
-	size     int   // of each
+	Backends int   // number of backends
+	members  []int // concatenated subsets
+	size     int   // size of each subset
 }
 
-// Compute asks the algorithm for the subset of each frontend.
+// Compute computes the subset of each frontend.
 func Compute(a subset.Algorithm, frontends, backends, k int) Subsets {
 	s := Subsets{Backends: backends, size: min(k, backends)}
 	s.members = make([]int, 0, frontends*s.size)
@@ -41,8 +40,8 @@ func (s Subsets) Connections() []int {
 	return counts
 }
 
-// Utilization is the connections of the busiest backend if all were even,
-// rounded up, divided by those it has: 1 is ideal.
+// Utilization is the number of connections per backend in an even distribution,
+// rounded up, divided by that of the busiest backend: 1 is ideal.
 func (s Subsets) Utilization() float64 {
 	if len(s.members) == 0 {
 		return 1
@@ -51,9 +50,9 @@ func (s Subsets) Utilization() float64 {
 	return float64(even) / float64(slices.Max(s.Connections()))
 }
 
-// Utilizations is the utilization of the first frontend alone, of the first two,
-// and so on: that of smaller sets, if the algorithm does not look at how many
-// frontends there are.
+// Utilizations returns the utilization of the first frontend alone, of the first two,
+// and so on. These are the utilizations of smaller sets if the algorithm does not
+// depend on the number of frontends.
 func (s Subsets) Utilizations() (utilizations []float64) {
 	counts := make([]int, s.Backends)
 	total, most := 0, 0
@@ -69,7 +68,7 @@ func (s Subsets) Utilizations() (utilizations []float64) {
 	return utilizations
 }
 
-// Distinct counts the different subsets, whatever their order.
+// Distinct counts the different subsets, regardless of their order.
 func (s Subsets) Distinct() int {
 	distinct := 0
 	for n := range s.distinct() {
@@ -78,8 +77,8 @@ func (s Subsets) Distinct() int {
 	return distinct
 }
 
-// Diversities is how many different subsets the first frontend alone has, the first
-// two, and so on, by the frontend: 1 if all are different.
+// Diversities returns the number of different subsets per frontend, of the first
+// frontend alone, of the first two, and so on: 1 if all are different.
 func (s Subsets) Diversities() (diversities []float64) {
 	for n := range s.distinct() {
 		diversities = append(diversities, float64(n)/float64(len(diversities)+1))
@@ -87,7 +86,7 @@ func (s Subsets) Diversities() (diversities []float64) {
 	return diversities
 }
 
-// distinct yields the number of different subsets as frontends come.
+// distinct yields the number of different subsets after each frontend.
 func (s Subsets) distinct() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := map[string]bool{}
@@ -105,8 +104,8 @@ func (s Subsets) distinct() iter.Seq[int] {
 	}
 }
 
-// Spread is the largest share of any subset that lies among width consecutive
-// backends, as are restarted together: 1 is a subset that is gone at once.
+// Spread is the largest share of a subset within width consecutive backends, which a
+// rolling restart stops together: 1 is a subset that is lost at once.
 func (s Subsets) Spread(width int) float64 {
 	worst := 0.0
 	for subset := range s.All() {
@@ -122,9 +121,8 @@ func (s Subsets) Spread(width int) float64 {
 	return worst
 }
 
-// Churn compares the subsets of the frontends that there are before and after a
-// change: the share of connections after it that are new, on average and for the
-// worst frontend.
+// Churn returns the share of connections that a change adds, on average and for the
+// worst frontend, of the frontends that exist before and after.
 func Churn(before, after Subsets) (mean, worst float64) {
 	next, stop := iter.Pull(before.All())
 	defer stop()
@@ -150,8 +148,8 @@ func Churn(before, after Subsets) (mean, worst float64) {
 	return float64(made) / float64(connections), worst
 }
 
-// IdealBackendChurn is what no algorithm that keeps the balance can go below
-// when backends are added.
+// IdealBackendChurn is the minimum churn of a balanced algorithm when backends are
+// added.
 func IdealBackendChurn(before, after int) float64 {
 	return max(0, 1-float64(before)/float64(after))
 }
