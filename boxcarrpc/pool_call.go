@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -232,4 +233,121 @@ func (p *Pool) refusal(peer *poolPeer) error {
 		return peer.failure
 	}
 	return nil
+}
+
+// A CallInfo is what goes with a call beside its request and response.
+type CallInfo struct {
+	// Metadata goes with the request.
+	Metadata Metadata
+
+	// The rest is set while the call goes on, and the caller's when it has returned.
+
+	// Header and Trailer came with the response, an error among them; nil if none
+	// did.
+	Header, Trailer Metadata
+	// Server is the one that was asked last, nil if none was.
+	Server *Peer
+	// Slot is the one that the last attempt was on, -1 if there was none.
+	Slot int
+	// Attempts counts how often the request was given to a connection.
+	Attempts int
+}
+
+// CallWith is Call, with what info holds, and fills the rest of info in; nil is
+// like Call. Nothing touches info or reads its Metadata once it has returned.
+func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
+	if p.caller != nil {
+		return p.intercepted(ctx, method, request, dst, info)
+	}
+	return p.callPlain(ctx, method, request, dst, info)
+}
+
+// callPlain is CallWith without interceptors.
+func (p *Pool) callPlain(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
+	if info != nil {
+		*info = CallInfo{Metadata: info.Metadata, Slot: -1}
+		if err := info.Metadata.check(); err != nil {
+			return dst, err
+		}
+	}
+	p.counts.calls.Add(1)
+	out, err := p.call(ctx, method, request, dst, info)
+	if err != nil {
+		p.counts.failed.Add(1)
+		return dst, err
+	}
+	return out, nil
+}
+
+// metadata is what goes with the request.
+func (i *CallInfo) metadata() Metadata {
+	if i == nil {
+		return nil
+	}
+	return i.Metadata
+}
+
+// attempt takes note of an attempt on a lane.
+func (i *CallInfo) attempt(lane *clientLane) {
+	if i != nil {
+		i.Server, i.Slot, i.Header, i.Trailer = lane.transport.server, int(lane.slot), nil, nil
+		i.Attempts++
+	}
+}
+
+// answered takes the metadata of a response.
+func (i *CallInfo) answered(lane *clientLane) {
+	if i != nil {
+		i.Header, i.Trailer = lane.header, lane.trailer
+	}
+	lane.header, lane.trailer = nil, nil
+}
+
+// takeMetadata keeps the metadata of a response for the caller.
+func (l *clientLane) takeMetadata(header, trailer []byte) {
+	l.header, l.trailer = append(Metadata(nil), header...), append(Metadata(nil), trailer...)
+}
+
+// A limited is the context of a call whose own has no deadline: it ends CallTimeout
+// later. Its timer and channel come into being when the call waits for them, which few
+// do: most answers come before. One goroutine uses it.
+type limited struct {
+	context.Context           // the caller's
+	deadline        time.Time // of the call
+	within          context.Context
+	cancel          context.CancelFunc // nil until the call waits
+}
+
+var limitedPool = sync.Pool{New: func() any { return new(limited) }}
+
+// limit is context.WithTimeout for one call. release ends it: nobody may use it any
+// more.
+func limit(ctx context.Context, timeout time.Duration) *limited {
+	l := limitedPool.Get().(*limited)
+	l.Context, l.deadline = ctx, time.Now().Add(timeout)
+	return l
+}
+
+func (l *limited) release() {
+	if l.cancel != nil {
+		l.cancel()
+	}
+	*l = limited{}
+	limitedPool.Put(l)
+}
+
+func (l *limited) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func (l *limited) Done() <-chan struct{} {
+	if l.cancel == nil {
+		l.within, l.cancel = context.WithDeadline(l.Context, l.deadline)
+	}
+	return l.within.Done()
+}
+
+func (l *limited) Err() error {
+	if l.cancel == nil {
+		return l.Context.Err() // who has not waited has not waited for too long
+	}
+	return l.within.Err()
 }
