@@ -111,7 +111,7 @@ func (d *drawing) field(bytes int, format string, args ...any) {
 	meaning := fmt.Sprintf(format, args...)
 	for first := true; first || bytes > 0; first = false {
 		n := min(bytes, perLine)
-		line := fmt.Sprintf("%04x  %-23s  %s", d.at, fmt.Sprintf("% x", d.bytes[d.at:d.at+n]), meaning)
+		line := fmt.Sprintf("%04x  %-16s  %s", d.at, fmt.Sprintf("%x", d.bytes[d.at:d.at+n]), meaning)
 		d.WriteString(strings.TrimRight(line, " ") + "\n")
 		d.at, bytes, meaning = d.at+n, bytes-n, ""
 	}

@@ -26,9 +26,8 @@ func TestPositionBinary(t *testing.T) {
 	require.NoError(t, err)
 	page, err := os.ReadFile("../docs/format/position.md")
 	require.NoError(t, err)
-	for line := range strings.Lines(strings.TrimSuffix(hex.Dump(b), "\n")) {
-		require.Contains(t, string(page), strings.TrimSuffix(line, "\n"))
-	}
+	withoutSpaces := strings.NewReplacer(" ", "")
+	require.Contains(t, withoutSpaces.Replace(string(page)), withoutSpaces.Replace(hex.Dump(b)))
 	var got Position
 	require.NoError(t, got.UnmarshalBinary(b))
 	require.Equal(t, p, got)

@@ -88,7 +88,7 @@ func drawGolden(t testing.TB) string {
 		meaning := fmt.Sprintf(format, args...)
 		for first := true; first || bytes > 0; first = false {
 			n := min(bytes, perLine)
-			line := fmt.Sprintf("%04x  %-23s  %s", at, fmt.Sprintf("% x", b[at:at+n]), meaning)
+			line := fmt.Sprintf("%04x  %-16s  %s", at, fmt.Sprintf("%x", b[at:at+n]), meaning)
 			out.WriteString(strings.TrimRight(line, " ") + "\n")
 			at, bytes, meaning = at+n, bytes-n, ""
 		}

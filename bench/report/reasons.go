@@ -38,16 +38,16 @@ What stands behind them:
 const (
 	writesReason = `with 4,000,000 entries a write takes 0.6 us of processor time, of which most is sorting, hashing, encoding and checksumming what merges write
   again, 2.5 times in all as the article's rule has it. But the two processors are 59 % busy while entries are written, as the writer waits for flushes and their syncs, and a
-  third of the time is the last merge, on one of them: docs/index.md. The probe that the goal was taken from had no checksums, deletes, versions or manifest.`
+  third of the time is the last merge, on one of them: docs/lsm.md. The probe that the goal was taken from had no checksums, deletes, versions or manifest.`
 	hitsReason = `a hit waits for memory: with 4,000,000 entries the 17 lines that it needs of a block take 220 to 310 ns here, of 440 to 510. Nine times
-  Pebble's rate would be as long as that alone; the more entries, the longer each wait. MultiGet overlaps the waits; docs/index.md has the account, and what was tried in vain.`
+  Pebble's rate would be as long as that alone; the more entries, the longer each wait. MultiGet overlaps the waits; docs/lsm.md has the account, and what was tried in vain.`
 	missesReason = `a miss waits for a line of each table's filter. With 10,000,000 entries the filters are 10 MB, which the processor's caches do not keep from one look-up to the
   next; with 1,000,000 it is 15x, with 4,000,000 it was 21x.`
-	limitedReason = `a hit reads 0.67 pages from the disk, where 0.65 is the floor, the part of the blocks that memory has no room for (docs/index.md). What the kernel takes for
+	limitedReason = `a hit reads 0.67 pages from the disk, where 0.65 is the floor, the part of the blocks that memory has no room for (docs/lsm.md). What the kernel takes for
   reading them is the same for all.`
 	limitedWritesReason = `as without the bound, and what merges read has left memory by then: 160 bytes a write come from the disk, for Pebble too.`
 	tailReason          = `the slowest in a thousand are the first look-ups in a block, which verify its checksum, and those beside the kernel's own work. On a processor of its own it is
-  4.0x: docs/index.md.`
+  4.0x: docs/lsm.md.`
 	scanReason = `an iterator hands out copies, as no slice of a mapping may leave the package: a file that is cut must be an error, not a crash.`
 	manyReason = `a third of the processor time of either process goes into threads that wake each other, sleep and wait, and a half is the kernel's: the two
   processes have two processors between them, and each runs out of work every 50 us. With one processor for each process the rate is a tenth higher.
