@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkAppend appends to logs of 64 MiB in a file of the operating system,
-// one after the other.
+// BenchmarkAppend appends to consecutive logs of 64 MiB on the operating system's file
+// system.
 func BenchmarkAppend(b *testing.B) {
 	for _, payloadBytes := range []int{100, 1000, 100_000} {
 		b.Run(fmt.Sprintf("payload=%d", payloadBytes), func(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Each damage is done to a log of 20 records of 1,000 bytes that was never
-// synced, or synced after its 10th record.
+// TestDamage damages a log of 20 records of 1,000 bytes that was never synced, or was
+// synced after its 10th record.
 func TestDamage(t *testing.T) {
 	const records = 20
 	flip := func(b []byte, at int) []byte {
@@ -78,8 +78,8 @@ func TestDamage(t *testing.T) {
 		{name: "record never written", survive: 5, torn: true,
 			damage: func(f *fixture, b []byte) []byte { clear(b[f.starts[5]:f.starts[6]]); return b }},
 
-		// Whole records that no writer makes.
-		{name: "record in the place of the next", survive: 5, err: ErrCorrupt,
+		// Valid records that no writer produces.
+		{name: "record overwritten by the previous one", survive: 5, err: ErrCorrupt,
 			damage: func(f *fixture, b []byte) []byte {
 				copy(b[f.starts[5]:], b[f.starts[4]:f.starts[5]])
 				return b
@@ -106,7 +106,7 @@ func TestDamage(t *testing.T) {
 				return b
 			},
 			offset: func(f *fixture) int { return f.starts[5] }},
-		{name: "mark that tells the future", synced: true, survive: 10, err: ErrCorrupt,
+		{name: "mark that covers bytes after itself", synced: true, survive: 10, err: ErrCorrupt,
 			damage: func(f *fixture, b []byte) []byte {
 				order.PutUint64(b[f.marks[0]+recordHeaderBytes+markOffsetAt:], uint64(f.marks[0])+1)
 				f.seal(b, f.marks[0])
@@ -153,7 +153,7 @@ func TestDamage(t *testing.T) {
 				other.seal(b, start)
 				return flip(b, f.starts[5])
 			}},
-		{name: "log cut within what the mark covers", synced: true, survive: 5, torn: true,
+		{name: "log cut inside the synced part", synced: true, survive: 5, torn: true,
 			damage: func(f *fixture, b []byte) []byte { return b[:f.starts[5]+500] }},
 
 		// The header.
@@ -163,7 +163,7 @@ func TestDamage(t *testing.T) {
 			damage: func(_ *fixture, b []byte) []byte { return b[:headerBytes-1] }},
 		{name: "header only",
 			damage: func(_ *fixture, b []byte) []byte { return b[:headerBytes] }},
-		{name: "header and a piece of a record", torn: true,
+		{name: "header and part of a record", torn: true,
 			damage: func(_ *fixture, b []byte) []byte { return b[:headerBytes+3] }},
 		{name: "header never written", torn: true,
 			damage: func(_ *fixture, b []byte) []byte { clear(b); return b }},
@@ -171,9 +171,9 @@ func TestDamage(t *testing.T) {
 			damage: func(_ *fixture, b []byte) []byte { clear(b[:4096]); return b }},
 		{name: "header page torn", torn: true,
 			damage: func(_ *fixture, b []byte) []byte { clear(b[headerIDAt+5:]); return b }},
-		{name: "header never finished, before what another log held", torn: true,
+		{name: "header not finished, before bytes of a previous log", torn: true,
 			damage: func(_ *fixture, b []byte) []byte { clear(b[headerIDAt+15 : headerBytes]); return b }},
-		{name: "header erased, before what another log held", torn: true,
+		{name: "header erased, before bytes of a previous log", torn: true,
 			damage: func(_ *fixture, b []byte) []byte { clear(b[:headerBytes]); return b }},
 		{name: "header erased below the mark", synced: true, err: ErrCorrupt, offset: func(*fixture) int { return 0 },
 			damage: func(_ *fixture, b []byte) []byte { clear(b[:headerBytes]); return b }},
@@ -243,8 +243,8 @@ func sealedHeader(change func(b []byte)) func(*fixture, []byte) []byte {
 	}
 }
 
-// requireRecovery goes on as a store does: what was replayed and what is new is
-// written to the next log, which has all of it.
+// requireRecovery writes the replayed records and a new one to the next log, as a store
+// does, and requires that log to hold all of them.
 func requireRecovery(t *testing.T, fs vfs.FS, survivors []record) {
 	t.Helper()
 	w, err := Create("next.wal", 8, &Options{FS: fs})
@@ -269,8 +269,8 @@ func requireRecovery(t *testing.T, fs vfs.FS, survivors []record) {
 	requirePrefix(t, all, got)
 }
 
-// Every flip of every byte of a small log gives a prefix of its records or an
-// error; below the mark, an error.
+// TestEveryByteFlipped flips every byte of a small log. Replay must return a prefix of
+// its records or an error; below the mark, an error.
 func TestEveryByteFlipped(t *testing.T) {
 	f := newFixture(t, 6, 10, 3)
 	for at := range f.bytes {
@@ -297,8 +297,8 @@ func TestEveryByteFlipped(t *testing.T) {
 	}
 }
 
-// Every truncation gives the records that are whole. So does a file that keeps
-// its length but not its bytes.
+// TestEveryTruncation requires the complete records after every truncation, and after
+// zeroing the file from every offset.
 func TestEveryTruncation(t *testing.T) {
 	f := newFixture(t, 6, 10, 3)
 	for n := range f.bytes {
@@ -323,7 +323,8 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// A mark is found wherever it lies in the windows of the scan.
+// TestMarkBeyondDamageIsFound places the mark at every position relative to the scan's
+// windows.
 func TestMarkBeyondDamageIsFound(t *testing.T) {
 	for _, distance := range []int{
 		0, 1, windowBytes - 2*markBytes, windowBytes - markBytes - 1, windowBytes - markBytes, windowBytes - markBytes + 1,
@@ -347,10 +348,10 @@ func TestMarkBeyondDamageIsFound(t *testing.T) {
 	}
 }
 
-// TestAMarkInAPayload: where the header of a log is lost, a sync mark in a payload is not
-// taken for one of the log. The mark of a client that does not know the owner made a log
-// that was never synced corrupt.
-func TestAMarkInAPayload(t *testing.T) {
+// TestSyncMarkInPayloadIsIgnored: when the header of a log is lost, a sync mark inside
+// a payload must not count as one of the log. A client could otherwise make a log that
+// was never synced appear corrupt.
+func TestSyncMarkInPayloadIsIgnored(t *testing.T) {
 	theirs, ours := []byte("not the owner"), []byte("owner")
 	for name, test := range map[string]struct {
 		marked []byte // owner of the log that the payload holds
@@ -383,7 +384,7 @@ func TestAMarkInAPayload(t *testing.T) {
 
 			log, err := vfs.ReadFile(mem, "1.wal")
 			require.NoError(t, err)
-			clear(log[:4096]) // the page of the header was never written, or is damaged
+			clear(log[:4096]) // the header page was never written, or is damaged
 			writeFile(t, mem, "damaged.wal", log)
 			result, err := Replay("damaged.wal", o, func(uint64, []byte) error { return nil })
 			require.ErrorIs(t, err, test.err)
@@ -392,8 +393,8 @@ func TestAMarkInAPayload(t *testing.T) {
 	}
 }
 
-// TestALogOfAnotherOwner is corrupt, and not an empty one.
-func TestALogOfAnotherOwner(t *testing.T) {
+// TestLogOfAnotherOwner: Replay reports corruption, not an empty log.
+func TestLogOfAnotherOwner(t *testing.T) {
 	mem := vfs.NewMem()
 	w, err := Create("1.wal", 1, &Options{FS: mem, Owner: []byte("a")})
 	require.NoError(t, err)

@@ -16,10 +16,10 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Random appends and syncs, and after each of them a crash of the process and
-// some losses of power. A dead process leaves everything; a loss of power leaves
-// a prefix that holds at least what was synced. Neither looks like corruption,
-// and the log that comes next takes over.
+// TestRandomCrashes appends and syncs at random and simulates a process crash and power
+// cuts after each operation. A process crash keeps all records; a power cut keeps a
+// prefix with at least the synced ones. Neither is reported as corruption, and a new
+// log can continue with the records.
 func TestRandomCrashes(t *testing.T) {
 	random := testseed.Rand(t)
 	tally := crashtest.NewTally(t, "crashes")
@@ -71,7 +71,7 @@ func TestRandomCrashes(t *testing.T) {
 	}
 }
 
-// What was synced and is damaged after a loss of power is corruption, if the
+// TestDamageAfterCrash: damage to synced records after a power cut is corruption if the
 // mark of that Sync reached the disk.
 func TestDamageAfterCrash(t *testing.T) {
 	random := testseed.Rand(t)
@@ -106,9 +106,10 @@ func TestDamageAfterCrash(t *testing.T) {
 	}
 }
 
-// A log fails in every way at every operation, heals, and another log takes over, in
-// which the power goes. The first failure of an append or a sync is the last word of
-// its log. Everything acknowledged before is there, and at most one record more.
+// TestFaultAtEveryOperation injects each kind of failure at every operation, repairs
+// the disk, continues in another log and cuts the power. A log returns its first
+// failure from all later calls. All acknowledged records survive, and at most one
+// record more.
 func TestFaultAtEveryOperation(t *testing.T) {
 	random := testseed.Rand(t)
 	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
@@ -134,19 +135,19 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	}
 }
 
-// faultyLog is a log on a disk that fails, and the one that follows on it.
+// faultyLog is a log on a disk that fails, and its successor.
 type faultyLog struct {
 	mem     *vfs.Mem
 	random  *rand.Rand
-	largest int  // payload
-	evicts  bool // what was not synced, when it fails
+	largest int  // of a payload, in bytes
+	evicts  bool // the failing disk loses unsynced pages
 	kept    []record
-	synced  int      // of them
-	refused []record // the one whose Append failed, if one did
+	synced  int      // number of synced records
+	refused []record // the record whose Append failed, if any
 }
 
-// write writes and replays d/1.wal until something fails. After the first failure it
-// makes sure that the log stays with it.
+// write writes and replays d/1.wal until an operation fails, and requires the log to
+// return that failure from then on.
 func (l *faultyLog) write(t *testing.T, disk vfs.FS, failure error) error {
 	w, err := Create("d/1.wal", 1, &Options{FS: disk, Capacity: 1 << 20})
 	if err != nil {
@@ -178,8 +179,8 @@ func (l *faultyLog) write(t *testing.T, disk vfs.FS, failure error) error {
 	return err
 }
 
-// goOn begins another log on the healed disk, with what the first is found to hold
-// and more, and cuts the power.
+// goOn continues in another log on the repaired disk, with the surviving records and
+// new ones, and cuts the power.
 func (l *faultyLog) goOn(t *testing.T, crashes *crashtest.Tally) {
 	there, _, err := replayAll(l.mem, "d/1.wal")
 	least := len(l.kept)
@@ -216,7 +217,7 @@ func (l *faultyLog) goOn(t *testing.T, crashes *crashtest.Tally) {
 	}
 }
 
-// A read that fails is an error, and not the end of the log.
+// TestReplayReportsReadErrors: a failed read is an error, not the end of the log.
 func TestReplayReportsReadErrors(t *testing.T) {
 	f := newFixture(t, 400, 1000, 3)
 	mem := vfs.NewMem()
@@ -241,7 +242,8 @@ func TestReplayReportsReadErrors(t *testing.T) {
 	}
 }
 
-// Bytes at random in the place of any part of a log give a prefix or an error.
+// TestRandomDamage overwrites any part of a log with random bytes. Replay returns a
+// prefix or an error.
 func TestRandomDamage(t *testing.T) {
 	random := testseed.Rand(t)
 	f := newFixture(t, 30, 200, 7, 19)

@@ -1,9 +1,9 @@
-// Package wal is an append-only log of checked records: the part of a store
-// that makes a write survive before the store has sorted it into a table.
+// Package wal is an append-only log of checksummed records: it makes a write
+// durable before the store sorts it into a table.
 //
 // # Use
 //
-// One goroutine appends, and after a restart Replay hands the records back:
+// One goroutine appends. After a restart, Replay reads the records back:
 //
 //	w, err := wal.Create("000001.wal", 1, nil)
 //	err = w.Append(sequence, key, value) // survives kill -9
@@ -14,21 +14,21 @@
 //		...
 //	})
 //
-// A log is written once, from Create to Close or to the death of the process.
-// It is never opened for appending again: what follows goes into the next log, under
-// the next number. The file of a log that nobody needs any more may become that of
-// a later one, in the same process: Retire erases the header and keeps the rest,
-// Spare.Create begins the next log over it.
+// A log is written once, from Create to Close or to the death of the process. It is
+// never opened for appending again: later records go into the next log, under the
+// next number. Within one process the file of an obsolete log can be reused for a
+// later one: Retire erases the header and keeps the rest, and Spare.Create begins the
+// next log in the same file.
 //
 // # Concurrency
 //
-// Append is for one goroutine at a time. Sync may run beside Append and beside
-// other Syncs, and so may Size and Fits. Replay may read a log that is being
-// written by this or another process.
+// Append must not be called concurrently with itself. Sync, Size and Fits may be called
+// concurrently with everything. Replay may read a log that this or another process is
+// writing.
 //
 // # Layout
 //
-// A header, and behind it records without gaps. Numbers are little-endian.
+// A header, followed by records without gaps. Numbers are little-endian.
 //
 //	header, 64 bytes
 //	+-------+-----+---------+------+--------+---------+--------+----------+
@@ -42,68 +42,67 @@
 //	|  4  |   4    |  1   |    3     |    8     | length           |
 //	+-----+--------+------+----------+----------+------------------+
 //
-// Type 1 is a record of the caller. Type 2 is a sync mark: "every byte of this
-// log below the offset in my payload is durable". Type 0 is a record that was
-// never written: space that was allocated and not used reads as zeros, or as what a
-// log before this one in the same file left there.
+// Type 1 is a record of the caller. Type 2 is a sync mark: every byte of this log below
+// the offset in its payload is durable. Type 0 is space without a record: allocated and
+// unused space reads as zeros, or as the records of the previous log in the same file.
 //
-// A CRC-32C covers every byte behind it, to the end of the header or record.
-// Those of records go over the log's random id and Options.Owner first, so that the
-// bytes of another log, wherever they may come from, are no records of this one: they
-// have the right CRC if the CRCs of the two ids are equal, one time in four billion.
-// docs/format/wal.md has all of it, byte for byte.
+// A CRC-32C covers all bytes that follow it in the header or record. The CRC of a
+// record starts with the log's random id and Options.Owner, so the bytes of another log
+// fail the check: they pass only if the CRCs of both ids are equal, with probability
+// 2^-32. docs/format/wal.md describes every byte.
 //
 // # Recovery
 //
-// A log ends at its first record that is not valid. What that means depends on
-// how far the log was synced:
+// A log ends at its first invalid record. The meaning of that record depends on the
+// synced offset:
 //
-//   - Above the synced offset it is the torn tail. A process that dies leaves
-//     its last record half copied; a power cut keeps any subset of the pages
-//     that were not synced. Nothing there was promised to survive, and Replay
-//     returns what comes before it, always a prefix of what was appended.
-//   - Below the synced offset it is damage to bytes that were durable once:
-//     Replay returns a *CorruptionError.
+//   - Above the synced offset it is the torn tail. A process that dies can leave a
+//     partly copied last record; a power cut keeps any subset of the unsynced pages.
+//     No byte there was promised to survive. Replay returns the records before it,
+//     which are always a prefix of the appended records.
+//   - Below the synced offset it is damage to durable bytes: Replay returns a
+//     *CorruptionError.
 //
-// Sync appends a mark once the bytes before it are durable. Replay goes
-// on behind the first bad record in search of marks (by the sixteen bytes that
-// all marks have in common, checked by CRC and log id), up to the end of the
-// file. The mark was written after the bytes it tells of were safe, so it
-// proves damage whichever pages around it were lost.
+// Sync appends a mark once the bytes before it are durable. Replay searches for marks
+// behind the first invalid record, up to the end of the file: it looks for the sixteen
+// bytes that all marks share and checks CRC and log id. A mark is written after the
+// bytes that it covers are durable, so it proves damage even if pages around it are
+// lost.
 //
-// The mark of the last Sync is not synced itself; the next Sync does that. If
-// power is lost and the disk damages what that last Sync wrote and loses its mark,
-// then this log alone looks torn. A store notices by the sequence numbers, when
-// a later log or its manifest goes on above the gap.
+// The mark of the last Sync is itself not synced; the next Sync does that. If a power
+// cut loses this mark and the disk damages the bytes that this last Sync made durable,
+// the log looks torn. The store detects the gap by sequence numbers, when a later log
+// or the manifest continues above it.
 //
-// A reader beside a live writer takes the first bad record for the end. If it
-// sees a mark that covers that record, it reads the record once more: a record
-// that the writer has finished since is valid by then.
+// A reader concurrent with the writer takes the first invalid record for the end. If it
+// then finds a mark that covers this record, it reads the record again: the writer has
+// completed it in the meantime.
 //
-// # Files used again
+// # Reused files
 //
-// Whatever pages of a file used again a loss of power takes back to what they were, they
-// hold the end of the log or records of this log. For that
+// After a power cut any page of a reused file may have its old contents. The result is
+// still this log's end or one of this log's records, because:
 //
-//   - the header is zeros, durably, before the file may get the name of another
-//     log. So under that name it has the header of that log or none, and never one of
-//     another number, which would be damage. What ends in a zero where a log id never
-//     does was not written to its end: there is no log, whatever lies behind it;
-//   - records are bound to the id of their log;
-//   - a log with a sync mark is not used again. Where the header is lost marks are
-//     taken at their word for the log that they belong to, and one left behind
-//     would vouch for what is gone.
+//   - The header is zeroed, durably, before the file can get the name of another log.
+//     Under that name the file has the header of that log or none, and never one of
+//     another number, which would be corruption. The last byte of a log id is never
+//     zero, so a header with zero there was not completely written: the log does not
+//     exist, and the bytes behind the header are ignored.
+//   - Records are bound to the id of their log.
+//   - A log with a sync mark is never reused. When a header is lost, Replay trusts the
+//     marks in the file; an old mark would make it report records of the old log as
+//     missing.
 //
-// The owner takes the log's name away before Retire, and gives the file the name of the
-// next log when Spare.Create has written its header. Whoever has replayed a log
-// beside its writer looks for its name then: if it is gone, the log was obsolete
-// and what he read may be another's.
+// The owner removes the log's name before Retire, and renames the file to the name of
+// the next log after Spare.Create has written its header. After replaying a log
+// concurrently with its writer, a reader must check that the name still exists: if it
+// does not, the log was obsolete and the records may belong to another log.
 //
 // # Limits
 //
-// A payload has at most MaxPayloadBytes. A log has the capacity it was created
-// with, because its blocks are allocated at the start; Append answers ErrFull
-// when a record does not fit, and CapacityFor tells what a single large record
-// needs. Each Append leaves room for the marks of the Syncs to come. Sequence
-// numbers start at 1 and rise strictly; whether they may skip is the caller's.
+// A payload has at most MaxPayloadBytes. The capacity of a log is fixed at Create, which
+// allocates its blocks; Append returns ErrFull if a record does not fit, and CapacityFor
+// returns the capacity that a single large record needs. Each Append reserves space for
+// the marks of later Syncs. Sequence numbers start at 1 and increase strictly; gaps are
+// up to the caller.
 package wal

@@ -6,34 +6,32 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Append and Sync.
+// Errors of Append and Sync.
 var (
-	// ErrFull: the record does not fit into what is left of the log. Nothing
-	// was written and the log can still be used.
+	// ErrFull: the record does not fit into the log. Nothing was written; the log
+	// remains usable.
 	ErrFull = errors.New("wal: the log is full")
 	// ErrTooLarge: the payload has more than MaxPayloadBytes.
 	ErrTooLarge = errors.New("wal: the payload is larger than 1 GiB")
-	// ErrSequence: the sequence number is not above that of the record before.
+	// ErrSequence: the sequence number is not greater than the previous one.
 	ErrSequence = errors.New("wal: the sequence number does not rise")
 	// ErrClosed: the Writer was closed.
 	ErrClosed = errors.New("wal: the log is closed")
 )
 
-// Replay.
+// Errors of Replay.
 var (
-	// ErrCorrupt is what every *CorruptionError matches.
+	// ErrCorrupt matches every *CorruptionError.
 	ErrCorrupt = errors.New("wal: corrupt")
-	// ErrNewerVersion: the log is whole, but of a format that this code is too
-	// old to read.
+	// ErrNewerVersion: the log is intact, but its format is newer than this code.
 	ErrNewerVersion = errors.New("wal: the format is newer than this program")
 )
 
-// CorruptionError tells where a log has bytes that it cannot have had when
-// they were last durable.
+// CorruptionError reports damage to bytes of a log that were durable.
 type CorruptionError struct {
 	Path   string
-	Offset int64  // of the header or record that is damaged
-	Reason string // what is wrong there: got and want
+	Offset int64  // of the damaged header or record
+	Reason string // got and want
 }
 
 func (e *CorruptionError) Error() string {

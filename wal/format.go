@@ -14,12 +14,12 @@ import (
 // MaxPayloadBytes is the largest payload of a record.
 const MaxPayloadBytes = 1 << 30
 
-// The header of a log. Its size, and the place of magic, crc and version in it,
-// are the same in every version, so that a newer log is told from a damaged one.
+// The header of a log. Its size and the offsets of magic, crc and version are the same
+// in every version, so a newer log can be distinguished from a damaged one.
 const (
 	magic   = "DOCSWAL\n"
 	version = 0
-	kindLog = 1 // the only kind of file so far
+	kindLog = 1 // the only kind so far
 
 	headerBytes = 64
 
@@ -43,7 +43,7 @@ const (
 	recordSequenceAt = 12
 )
 
-// The types of records.
+// Record types.
 const (
 	typeNone = 0 // never written
 	typeData = 1
@@ -55,11 +55,10 @@ const (
 const (
 	markPayloadBytes = 24
 	markBytes        = recordHeaderBytes + markPayloadBytes
-	markOffsetAt     = 16 // in the payload, behind the log id
+	markOffsetAt     = 16 // in the payload, after the log id
 )
 
-// markPattern is what all marks have behind their CRC, from the length up to
-// the payload.
+// markPattern is the part that all marks share: from the length up to the payload.
 var markPattern = []byte{
 	markPayloadBytes, 0, 0, 0, typeMark, 0, 0, 0,
 	0, 0, 0, 0, 0, 0, 0, 0,
@@ -67,9 +66,9 @@ var markPattern = []byte{
 
 var order = binary.LittleEndian
 
-// logID is drawn at random for each log. Its last byte, behind which a header has zeros
-// only, is not zero: so a header whose writing was cut short is told from one that was
-// damaged.
+// logID is a random id, one per log. Its last byte is never zero, and the rest of the
+// header after it is always zero: a zero last byte shows that the header was not
+// completely written, as opposed to damaged.
 type logID [16]byte
 
 func newLogID() (id logID) {
@@ -78,7 +77,7 @@ func newLogID() (id logID) {
 	return id
 }
 
-// seed is what the CRCs of a log's records start from.
+// seed returns the initial CRC of the log's records.
 func (id logID) seed(owner []byte) uint32 { return checksum.Of(id[:], owner) }
 
 // header is the decoded header of a log.
@@ -100,8 +99,8 @@ func (h header) encode(owner []byte) []byte {
 	return b
 }
 
-// decodeHeader returns the header in b, which has headerBytes. The error is
-// ErrNewerVersion or says what is damaged.
+// decodeHeader decodes b, which has headerBytes. The error is ErrNewerVersion or
+// describes the damage.
 func decodeHeader(b, owner []byte) (header, error) {
 	if got := b[:len(magic)]; string(got) != magic {
 		return header{}, fmt.Errorf("not a write-ahead log: magic %q, want %q", got, magic)
@@ -125,20 +124,19 @@ func decodeHeader(b, owner []byte) (header, error) {
 	}, nil
 }
 
-// putRecordHeader writes the header of a record at the start of b, all but
-// the CRC.
+// putRecordHeader writes a record header without the CRC at the start of b.
 func putRecordHeader(b []byte, kind byte, sequence uint64, length int) {
 	order.PutUint32(b[recordLengthAt:], uint32(length))
 	order.PutUint32(b[recordTypeAt:], uint32(kind)) // and the reserved bytes
 	order.PutUint64(b[recordSequenceAt:], sequence)
 }
 
-// unfinished tells whether what stands in the place of a header was never written to
-// its end. A new file has zeros there, and so has one that Retire has left.
+// unfinished reports whether the header in b was not completely written. A new file has
+// zeros there, as has a file after Retire.
 func unfinished(b []byte) bool { return b[headerReservedAt-1] == 0 }
 
-// decodeMark returns the offset in the payload of a mark that lies at offset at
-// in the log of the given id. A mark can tell only of bytes before itself.
+// decodeMark returns the synced offset in the payload of a mark at offset at of the log
+// with the given id. A mark covers only bytes before itself.
 func decodeMark(payload []byte, id logID, at int64) (synced int64, ok bool) {
 	if len(payload) != markPayloadBytes || !bytes.Equal(payload[:markOffsetAt], id[:]) {
 		return 0, false
@@ -152,5 +150,5 @@ func decodeMark(payload []byte, id logID, at int64) (synced int64, ok bool) {
 
 var zero = []byte{0}
 
-// allZero counts, because that is done many bytes at a time.
+// allZero uses bytes.Count because that is vectorized.
 func allZero(b []byte) bool { return bytes.Count(b, zero) == len(b) }

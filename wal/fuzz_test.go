@@ -12,9 +12,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Whatever the bytes, Replay does not panic, and its memory is bounded by its
-// input. What it returns makes sense, and a log of the records it found gives
-// the same records again.
+// FuzzReplay: for any bytes Replay does not panic and allocates memory in proportion to
+// its input. Its result is consistent, and a log of the records found replays to the
+// same records.
 func FuzzReplay(f *testing.F) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "v0.wal"))
 	require.NoError(f, err)

@@ -12,15 +12,14 @@ import (
 	"docstore/internal/vfs"
 )
 
-// goldenRecords are the records of testdata/v0.wal: each payload as its parts.
+// goldenRecords are the records of testdata/v0.wal, each as the parts of its payload.
 var goldenRecords = [][][]byte{
 	{[]byte("first")},
 	{[]byte("key"), []byte{0, 1, 2, 0xff}, []byte("value")},
 	{},
 }
 
-// makeGolden makes the log that testdata/v0.wal holds: synced after its second
-// record.
+// makeGolden builds the contents of testdata/v0.wal: synced after the second record.
 func makeGolden(t testing.TB) []byte {
 	fs := vfs.NewMem()
 	w, err := create("7.wal", fixtureHeader, Options{FS: fs, Capacity: 4096})
@@ -35,8 +34,9 @@ func makeGolden(t testing.TB) []byte {
 	return b
 }
 
-// The writer makes the golden file, byte for byte, and the reader reads it. With
-// -update it is written anew, which is right only when the version changes.
+// TestGolden requires the writer to produce the golden file byte for byte and the
+// reader to read it. -update rewrites it, which is correct only together with a new
+// version.
 func TestGolden(t *testing.T) {
 	name := filepath.Join("testdata", "v0.wal")
 	if *update {
@@ -59,8 +59,8 @@ func TestGolden(t *testing.T) {
 	}, result)
 }
 
-// The example in the format's page is the golden file. With -update it is
-// written anew.
+// TestFormatPage compares the example in docs/format/wal.md with the golden file.
+// -update rewrites it.
 func TestFormatPage(t *testing.T) {
 	name := filepath.Join("..", "docs", "format", "wal.md")
 	page, err := os.ReadFile(name)
@@ -78,7 +78,7 @@ func TestFormatPage(t *testing.T) {
 	require.Equal(t, want, string(page), "docs/format/wal.md: run go test ./wal -run TestFormatPage -update")
 }
 
-// drawGolden prints the golden log a field a line.
+// drawGolden prints the golden log, one field per line.
 func drawGolden(t testing.TB) string {
 	b := makeGolden(t)
 	var out strings.Builder

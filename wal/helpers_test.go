@@ -13,15 +13,16 @@ import (
 	"docstore/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files and the examples in docs anew")
+var update = flag.Bool("update", false, "rewrite the golden files and the examples in docs")
 
-// record is what was appended or replayed.
+// record is an appended or replayed record.
 type record struct {
 	sequence uint64
 	payload  []byte
 }
 
-// makeRecord returns the record of a sequence number, whose payload is its own.
+// makeRecord returns a record whose payload is determined by its sequence number and
+// size.
 func makeRecord(sequence uint64, payloadBytes int) record {
 	payload := make([]byte, payloadBytes)
 	random := rand.New(rand.NewPCG(sequence, uint64(payloadBytes)))
@@ -51,7 +52,7 @@ func requirePrefix(t testing.TB, want, got []record) {
 	}
 }
 
-// writeFile makes a file of the given bytes.
+// writeFile creates a file with the given contents.
 func writeFile(t testing.TB, fs vfs.FS, name string, data []byte) {
 	t.Helper()
 	f, err := fs.Create(name)
@@ -69,12 +70,12 @@ func replayBytes(t testing.TB, data []byte) ([]record, Result, error) {
 	return replayAll(fs, "1.wal")
 }
 
-// fixture is a log of records of the same size with a fixed header.
+// fixture is a log of equally large records with a fixed header.
 type fixture struct {
 	header  header
 	records []record
 	starts  []int // the offset of each record
-	marks   []int // and of each mark
+	marks   []int // the offset of each mark
 	bytes   []byte
 }
 
@@ -84,8 +85,8 @@ var fixtureHeader = header{
 	id:      logID{0x0f, 0x1e, 0x2d, 0x3c, 0x4b, 0x5a, 0x69, 0x78, 0x87, 0x96, 0xa5, 0xb4, 0xc3, 0xd2, 0xe1, 0xf0},
 }
 
-// newFixture makes a log of n records that is synced after each of the given
-// numbers of records, and closed.
+// newFixture writes a log of n records, synced after each of the given record counts,
+// and closes it.
 func newFixture(t testing.TB, n, payloadBytes int, syncAfter ...int) *fixture {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -110,14 +111,14 @@ func newFixture(t testing.TB, n, payloadBytes int, syncAfter ...int) *fixture {
 	return f
 }
 
-// seal puts the right CRC on a record that was changed.
+// seal recomputes the CRC of a modified record.
 func (f *fixture) seal(b []byte, start int) {
 	total := recordHeaderBytes + int(binary.LittleEndian.Uint32(b[start+recordLengthAt:]))
 	crc := crc32c(f.header.id[:], b[start+recordLengthAt:start+total])
 	binary.LittleEndian.PutUint32(b[start+recordCRCAt:], crc)
 }
 
-// crc32c is the checksum of the specification, by the standard library alone.
+// crc32c computes the checksum of the specification with the standard library only.
 func crc32c(parts ...[]byte) uint32 {
 	return crc32.Checksum(bytes.Join(parts, nil), crc32.MakeTable(crc32.Castagnoli))
 }

@@ -11,28 +11,28 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Result is what Replay found in a log.
+// Result describes a replayed log.
 type Result struct {
-	Number  uint64 // of the log, 0 if it has no valid header
-	First   uint64 // sequence number of the first record, 0 if there is none
-	Last    uint64 // sequence number of the last record, 0 if there is none
+	Number  uint64 // of the log, 0 without a valid header
+	First   uint64 // first sequence number, 0 without records
+	Last    uint64 // last sequence number, 0 without records
 	Records int
 
-	ValidBytes int64 // header, records and marks before the first that is not valid
+	ValidBytes int64 // header, records and marks before the first invalid record
 	Synced     int64 // the highest offset below which the log is known to be durable
-	// Torn tells that something was written behind the last valid record, be it by
-	// an earlier log in the same file, or that there is no valid header. After a clean
-	// end there is nothing, or only space that was never used.
+	// Torn reports that there are bytes after the last valid record, possibly of a
+	// previous log in the same file, or that there is no valid header. After a clean
+	// end the file ends or continues with zeros.
 	Torn bool
 }
 
-// Replay calls fn with each record of a log, in the order in which they were
-// appended, up to the first that is not valid. The payload is valid until fn
-// returns; an error of fn ends Replay and is returned as it is.
+// Replay calls fn for each record of a log in the order of the appends, up to the first
+// invalid record. The payload is valid until fn returns. Replay stops at the first
+// error of fn and returns it unchanged.
 //
-// A torn tail is no error. Damage below the synced offset is a
-// *CorruptionError: the records before it have been handed out, and Result
-// describes them. It needs memory for the largest record and no more.
+// A torn tail is not an error. Damage below the synced offset is a *CorruptionError; fn
+// has received the records before it and Result describes them. Memory use is that of
+// the largest record.
 func Replay(name string, opts *Options, fn func(sequence uint64, payload []byte) error) (Result, error) {
 	o := opts.withDefaults()
 	file, err := o.FS.Open(name)
@@ -49,7 +49,7 @@ func Replay(name string, opts *Options, fn func(sequence uint64, payload []byte)
 	return r.result, err
 }
 
-// replay is one run over a log.
+// replay is the state of one Replay.
 type replay struct {
 	name   string
 	owner  []byte
@@ -64,7 +64,7 @@ func (r *replay) run(number uint64) error {
 	if found, err := r.header(number); err != nil || !found {
 		return err
 	}
-	// The records are read again from the first bad one if a mark covers it.
+	// If a mark covers the first invalid record, read again from there.
 	for last := int64(0); ; last = r.result.ValidBytes {
 		bad, err := r.records()
 		if err != nil {
@@ -83,8 +83,8 @@ func (r *replay) run(number uint64) error {
 	}
 }
 
-// header reads the header. It tells whether there is one: a process can die
-// before it is written, and a power cut can take or tear its page.
+// header reads the header and reports whether there is one: a process can die before it
+// is written, and a power cut can lose or tear its page.
 func (r *replay) header(number uint64) (found bool, err error) {
 	b, err := r.in.at(0, headerBytes+recordHeaderBytes)
 	if err != nil {
@@ -111,9 +111,8 @@ func (r *replay) header(number uint64) (found bool, err error) {
 	return true, nil
 }
 
-// noHeader handles a log without a valid header that a crash may have left so: what
-// lies behind it was never written or is another log's. It holds nothing, unless it was
-// synced once.
+// noHeader handles a log whose header is invalid in a way that a crash can cause. The
+// log is empty, unless a mark shows that it was synced.
 func (r *replay) noHeader(bad error) error {
 	if err := r.scan(0, nil); err != nil {
 		return err
@@ -125,8 +124,8 @@ func (r *replay) noHeader(bad error) error {
 	return nil
 }
 
-// records hands out records up to the first that is not valid, and says what
-// is wrong with that one.
+// records passes records to fn up to the first invalid one and describes why that one
+// is invalid.
 func (r *replay) records() (bad string, err error) {
 	for {
 		bad, err := r.record()
@@ -136,9 +135,9 @@ func (r *replay) records() (bad string, err error) {
 	}
 }
 
-// record handles the record at ValidBytes. If it is not valid, bad says why;
-// a record with a good CRC that makes no sense is an error, since no crash can
-// write one.
+// record handles the record at ValidBytes. If it is invalid, bad says why. A record
+// with a valid CRC and impossible contents is an error, because no crash can produce
+// it.
 func (r *replay) record() (bad string, err error) {
 	at := r.result.ValidBytes
 	b, err := r.in.at(at, recordHeaderBytes)
@@ -160,7 +159,7 @@ func (r *replay) record() (bad string, err error) {
 		return "", r.wrap(err)
 	}
 	if len(b) < total {
-		return "the file ends", nil // it was cut since it was opened
+		return "the file ends", nil // truncated since it was opened
 	}
 	if got, want := checksum.Update(r.seed, b[recordLengthAt:]), order.Uint32(b[recordCRCAt:]); got != want {
 		return fmt.Sprintf("record checksum %08x, want %08x", got, want), nil
@@ -185,7 +184,7 @@ func (r *replay) record() (bad string, err error) {
 
 func (r *replay) data(at int64, sequence uint64, payload []byte) error {
 	if sequence <= r.result.Last {
-		return r.corrupt(at, "sequence number %d behind %d", sequence, r.result.Last)
+		return r.corrupt(at, "sequence number %d after %d", sequence, r.result.Last)
 	}
 	if err := r.fn(sequence, payload); err != nil {
 		return err
@@ -201,15 +200,15 @@ func (r *replay) data(at int64, sequence uint64, payload []byte) error {
 func (r *replay) mark(at int64, sequence uint64, payload []byte) error {
 	synced, ok := decodeMark(payload, r.id, at)
 	if !ok || sequence != 0 {
-		return r.corrupt(at, "a sync mark that makes no sense")
+		return r.corrupt(at, "invalid sync mark")
 	}
 	r.result.Synced = max(r.result.Synced, synced)
 	return nil
 }
 
-// scan looks through the log from an offset to its end, for marks and for
-// whether anything is written there at all. Without an id, because the header
-// is lost, it takes each mark of the owner's logs for one of this log.
+// scan searches the log from an offset to its end for marks and for non-zero bytes. If
+// id is nil, because the header is lost, every mark of the same owner counts as one of
+// this log.
 func (r *replay) scan(from int64, id *logID) error {
 	r.result.Torn = false
 	for at := from; at < r.in.size; {
@@ -222,12 +221,12 @@ func (r *replay) scan(from int64, id *logID) error {
 		if len(b) < windowBytes {
 			return nil
 		}
-		at += windowBytes - (markBytes - 1) // a mark may lie across the end of b
+		at += windowBytes - (markBytes - 1) // a mark may cross the end of b
 	}
 	return nil
 }
 
-// marks takes account of the marks that lie wholly in b, which is at offset at.
+// marks processes the marks that lie completely in b, which is at offset at.
 func (r *replay) marks(at int64, b []byte, id *logID) {
 	for next := 0; ; next++ {
 		i := bytes.Index(b[next:], markPattern)
@@ -258,18 +257,18 @@ func (r *replay) corrupt(offset int64, format string, args ...any) error {
 	return &CorruptionError{Path: r.name, Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
-// windowBytes is what is read from a log at a time.
+// windowBytes is the size of a read.
 const windowBytes = 256 << 10
 
-// window reads a file from front to back through a buffer.
+// window reads a file sequentially through a buffer.
 type window struct {
 	file  vfs.File
-	size  int64  // where the file ends
+	size  int64  // of the file
 	buf   []byte // the bytes of the file from offset start
 	start int64
 }
 
-// at returns n bytes of the file from an offset, fewer if it ends before. They
+// at returns n bytes of the file from an offset, or fewer at the end of the file. They
 // are valid until the next call.
 func (w *window) at(offset int64, n int) ([]byte, error) {
 	n = int(max(0, min(int64(n), w.size-offset)))
@@ -283,7 +282,7 @@ func (w *window) at(offset int64, n int) ([]byte, error) {
 	read, err := w.file.ReadAt(w.buf[:want], offset)
 	w.buf, w.start = w.buf[:read], offset
 	if errors.Is(err, io.EOF) {
-		w.size, err = offset+int64(read), nil // its writer has cut it
+		w.size, err = offset+int64(read), nil // truncated by its writer
 	}
 	if err != nil {
 		return nil, err
@@ -291,5 +290,5 @@ func (w *window) at(offset int64, n int) ([]byte, error) {
 	return w.buf[:min(n, read)], nil
 }
 
-// forget makes the next call of at read from the file.
+// forget discards the buffer: the next call of at reads from the file.
 func (w *window) forget() { w.buf = w.buf[:0] }

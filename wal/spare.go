@@ -6,11 +6,11 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Spare is the file of a log that nobody needs any more, kept for one to come: its
-// pages are there, in memory and in the process's map, where those of a new file have to
-// be found, cleared and mapped, one by one as it is written, and freed with it.
+// Spare is the file of an obsolete log, kept for reuse. Its pages are already
+// allocated, in the page cache and mapped; a new file has to allocate, zero and map
+// each page when it is first written.
 //
-// It is used by one goroutine at a time, and ends with Create or Close.
+// A Spare is not safe for concurrent use. Create or Close ends it.
 type Spare struct {
 	file  vfs.AppendMap
 	owner []byte
@@ -18,15 +18,15 @@ type Spare struct {
 
 var errMarked = errors.New("wal: a log that was synced cannot be used again")
 
-// Reusable tells whether Retire can be of use: no Sync has left a mark in the log, which
-// would vouch there for bytes that are gone, and nothing has failed.
+// Reusable reports whether Retire can succeed: the log has no sync mark, which would
+// claim lost bytes for the next log, and no operation has failed.
 func (w *Writer) Reusable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reusable() == nil
 }
 
-// reusable is called under mu.
+// reusable requires mu.
 func (w *Writer) reusable() error {
 	if w.mu.err == nil && w.mu.synced > 0 {
 		return errMarked
@@ -34,12 +34,11 @@ func (w *Writer) reusable() error {
 	return w.mu.err
 }
 
-// Retire ends a log that nobody needs any more and keeps its file. When it returns nil
-// that is a log without a header, and so without records, also after a loss of power;
-// the Writer is closed, and the file is open in the Spare. After an error the Writer has
-// still to be closed, and the log is as it was or has no header.
+// Retire closes an obsolete log and keeps its file open in the Spare. When it returns
+// nil, the log has no header and so no records, also after a power cut. After an error
+// the Writer must still be closed; the log is unchanged or has no header.
 //
-// Who may be reading the log meanwhile must learn of it: see the package's comment.
+// Concurrent readers must check the log's name: see the package comment.
 func (w *Writer) Retire() (*Spare, error) {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
@@ -55,15 +54,15 @@ func (w *Writer) Retire() (*Spare, error) {
 	return &Spare{w.file, w.owner}, nil
 }
 
-// Capacity is that of a log made of the file, in bytes.
+// Capacity returns the capacity in bytes of a log in this file.
 func (s *Spare) Capacity() int64 { return s.file.Capacity() }
 
-// Create begins a log of the given number in the file. Its header is written when Create
-// returns; the caller gives the file the name of the log, which errors will tell,
-// before anything is appended. After an error the Spare has still to be closed.
+// Create begins a log of the given number in the file and writes its header. The caller
+// must rename the file to name before the first Append; Create uses name only in
+// errors. After an error the Spare must still be closed.
 func (s *Spare) Create(name string, number uint64) (*Writer, error) {
 	return begin(name, newHeader(number), s.owner, s.file)
 }
 
-// Close releases the file and cuts it to nothing.
+// Close truncates the file to zero and closes it.
 func (s *Spare) Close() error { return errors.Wrap(s.file.Close(), "wal: close a spare file") }

@@ -12,16 +12,16 @@ import (
 	"docstore/internal/vfs"
 )
 
-// lives is a file that one log after the other is written to, as a store does it.
+// lives writes consecutive logs to one reused file, as a store does.
 type lives struct {
 	t       *testing.T
 	fs      vfs.FS
 	w       *Writer
 	number  uint64
-	payload int // bytes of each record: those of all lives lie in the same places
+	payload int // bytes of each record, equal in all lives so that records have the same offsets
 
 	appended []record // in this life
-	synced   int      // of them
+	synced   int      // number of synced records
 }
 
 func (l *lives) name() string { return fmt.Sprintf("d/%d.wal", l.number) }
@@ -34,7 +34,7 @@ func (l *lives) begin() {
 	require.NoError(l.t, l.fs.SyncDir("d"))
 }
 
-// again begins the next life, whose sequence numbers are those of the one before.
+// again begins the next life and reuses the sequence numbers of the previous one.
 func (l *lives) again() {
 	before := l.name()
 	require.NoError(l.t, l.fs.Rename(before, "d/spare"))
@@ -59,11 +59,11 @@ func (l *lives) sync() {
 	l.synced = len(l.appended)
 }
 
-// TestAFileOfManyLogs cuts the power before operations on a file that is used again and
-// again, in every way. A page that was not synced goes back to what another
-// log had there, in the very places of the records of this one and with the numbers that
-// should follow: never is it read as one.
-func TestAFileOfManyLogs(t *testing.T) {
+// TestReusedFilePowerCut cuts the power before operations on a file that is reused
+// several times, with every subset of lost pages. An unsynced page has its contents of
+// a previous log, at the offsets and with the sequence numbers of the current log.
+// Replay must never return these records.
+func TestReusedFilePowerCut(t *testing.T) {
 	random := testseed.Rand(t)
 	tally := crashtest.NewTally(t, "crashes")
 	for _, payload := range []int{10, 300, 4096 - recordHeaderBytes, 5000} {
@@ -80,7 +80,7 @@ func TestAFileOfManyLogs(t *testing.T) {
 				clone := mem.CrashClone(way.Keep)
 				names, err := clone.List("d")
 				require.NoError(t, err)
-				for _, name := range names { // a spare file, and whatever a rename that was lost leaves
+				for _, name := range names { // including spare files and the results of lost renames
 					got, _, err := replayAll(clone, "d/"+name)
 					require.NoError(t, err, "%s before %v, %s kept", name, op, way.Name)
 					if way.ProcessOnly && "d/"+name == l.name() && op.Kind == vfs.OpAppend {
@@ -112,7 +112,7 @@ func TestAFileOfManyLogs(t *testing.T) {
 	}
 }
 
-func TestRetireLeavesNothing(t *testing.T) {
+func TestRetireErasesRecords(t *testing.T) {
 	mem := vfs.NewMem()
 	w, err := Create("1.wal", 1, &Options{FS: mem, Capacity: 1000})
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestRetireLeavesNothing(t *testing.T) {
 	require.False(t, w.Reusable())
 	_, err = w.Retire()
 	require.ErrorIs(t, err, ErrClosed)
-	require.NoError(t, w.Close(), "the file is the spare's")
+	require.NoError(t, w.Close(), "the spare owns the file")
 	require.EqualValues(t, 1000, spare.Capacity())
 	got, result, err := replayAll(mem, "1.wal")
 	require.NoError(t, err)
@@ -141,16 +141,16 @@ func TestRetireLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []record{{7, []byte("new")}}, got)
 	require.EqualValues(t, 2, result.Number)
-	require.True(t, result.Torn, "what the other log held")
+	require.True(t, result.Torn, "bytes of the previous log follow")
 	require.NoError(t, w.Close())
 	got, result, err = replayAll(mem, "2.wal")
 	require.NoError(t, err)
 	require.Len(t, got, 1)
-	require.False(t, result.Torn, "Close cuts it off")
+	require.False(t, result.Torn, "Close truncates the file")
 }
 
-// TestASyncedLogIsNotUsedAgain: its mark would vouch for bytes of the next one.
-func TestASyncedLogIsNotUsedAgain(t *testing.T) {
+// TestSyncedLogIsNotReused: its mark would claim durability for bytes of the next log.
+func TestSyncedLogIsNotReused(t *testing.T) {
 	w, err := Create("1.wal", 1, &Options{FS: vfs.NewMem(), Capacity: 1000})
 	require.NoError(t, err)
 	require.NoError(t, w.Append(1, nil))
@@ -158,11 +158,11 @@ func TestASyncedLogIsNotUsedAgain(t *testing.T) {
 	require.False(t, w.Reusable())
 	_, err = w.Retire()
 	require.ErrorIs(t, err, errMarked)
-	require.NoError(t, w.Append(2, nil), "it goes on")
+	require.NoError(t, w.Append(2, nil), "the log remains usable")
 	require.NoError(t, w.Close())
 }
 
-func TestALogThatCannotBeRetired(t *testing.T) {
+func TestRetireAndCreateFail(t *testing.T) {
 	fails := vfs.OpAppendRestart
 	fs := vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == fails {

@@ -71,7 +71,7 @@ func TestAppendAndReplay(t *testing.T) {
 	}
 }
 
-func TestAppendJoinsTheParts(t *testing.T) {
+func TestAppendConcatenatesParts(t *testing.T) {
 	fs := vfs.NewMem()
 	w, err := Create("1.wal", 1, &Options{FS: fs})
 	require.NoError(t, err)
@@ -133,11 +133,11 @@ func TestPayloadLimit(t *testing.T) {
 	assert.ErrorIs(t, w.Append(1, parts...), ErrFull, "the limit itself is allowed")
 	parts[0] = make([]byte, len(parts[0])+1)
 	assert.ErrorIs(t, w.Append(1, parts...), ErrTooLarge)
-	require.NoError(t, w.Append(1, []byte("the log goes on")))
+	require.NoError(t, w.Append(1, []byte("the log remains usable")))
 }
 
-// A log of the capacity for one record takes it, with all the marks that Syncs
-// beside it and after it can write.
+// TestCapacity: a log with the capacity for one record accepts it and all marks of
+// concurrent and later Syncs.
 func TestCapacity(t *testing.T) {
 	for _, size := range []int{0, 1, 100, 70_000} {
 		fs := vfs.NewMem()
@@ -164,7 +164,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// syncHook is a file system whose append maps call before each Sync.
+// syncHook is a file system that calls before ahead of each Sync of an append map.
 type syncHook struct {
 	vfs.FS
 	before func()
@@ -185,9 +185,9 @@ func (m syncHookMap) Sync(through int64) error {
 	return m.AppendMap.Sync(through)
 }
 
-// What is appended while a Sync is under way is not covered by its mark, and
-// fills the log without taking the room of the marks.
-func TestAppendBesideSync(t *testing.T) {
+// TestAppendDuringSync: the mark of a Sync does not cover records appended while it
+// runs, and these records leave the space reserved for marks.
+func TestAppendDuringSync(t *testing.T) {
 	mem := vfs.NewMem()
 	var w *Writer
 	sequence := uint64(0)
@@ -232,7 +232,7 @@ func TestCloseIsIdempotentAndFinal(t *testing.T) {
 	assert.ErrorIs(t, w.Sync(), ErrClosed)
 }
 
-func TestCreateTakesNoExistingFile(t *testing.T) {
+func TestCreateRefusesExistingFile(t *testing.T) {
 	fs := vfs.NewMem()
 	writeFile(t, fs, "1.wal", []byte("something else"))
 	_, err := Create("1.wal", 1, &Options{FS: fs})
@@ -242,7 +242,7 @@ func TestCreateTakesNoExistingFile(t *testing.T) {
 	require.Equal(t, "something else", string(b))
 }
 
-func TestReplayReturnsTheErrorOfTheFunction(t *testing.T) {
+func TestReplayReturnsErrorOfCallback(t *testing.T) {
 	f := newFixture(t, 5, 10)
 	fs := vfs.NewMem()
 	writeFile(t, fs, "1.wal", f.bytes)
@@ -258,14 +258,14 @@ func TestReplayReturnsTheErrorOfTheFunction(t *testing.T) {
 	require.Equal(t, 2, result.Records)
 }
 
-func TestReplayOfAMissingLog(t *testing.T) {
+func TestReplayMissingLog(t *testing.T) {
 	_, _, err := replayAll(vfs.NewMem(), "1.wal")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A reader that meets a record half written, and behind it the mark of a Sync
-// that came since, reads the record again.
-func TestReplayBesideAWriterThatSyncs(t *testing.T) {
+// TestReplayDuringSync: a reader that sees a partly written record and after it the
+// mark of a later Sync reads the record again.
+func TestReplayDuringSync(t *testing.T) {
 	mem := vfs.NewMem()
 	w, err := Create("1.wal", 1, &Options{FS: mem, Capacity: 8 * windowBytes})
 	require.NoError(t, err)
@@ -277,8 +277,8 @@ func TestReplayBesideAWriterThatSyncs(t *testing.T) {
 		}
 	}
 	appendSome(100)
-	// The first read is of the header and the first records, each later one in
-	// a scan or after one.
+	// The first read returns the header and the first records; later reads belong to a
+	// scan or follow one.
 	reads := 0
 	fs := vfs.NewFault(mem, func(op vfs.Op) error {
 		if op.Kind == vfs.OpReadAt {
@@ -301,8 +301,8 @@ func TestReplayBesideAWriterThatSyncs(t *testing.T) {
 	}
 }
 
-// Appends, Syncs, Sizes and Replays at the same time. Each Replay sees a prefix
-// that holds at least what was appended before it began.
+// TestConcurrentUse appends, syncs and replays concurrently. Each Replay returns a
+// prefix with at least the records appended before it began.
 func TestConcurrentUse(t *testing.T) {
 	fs := vfs.NewMem()
 	w, err := Create("1.wal", 1, &Options{FS: fs, Capacity: 1 << 20})
@@ -356,7 +356,8 @@ func TestConcurrentUse(t *testing.T) {
 	require.False(t, result.Torn)
 }
 
-// What Append returned for survives kill -9, on the real file system.
+// TestSurvivesKill: records whose Append returned survive kill -9 on the real file
+// system.
 func TestSurvivesKill(t *testing.T) {
 	const variable = "WAL_TEST_KILLED_WRITER"
 	if name := os.Getenv(variable); name != "" {
@@ -382,7 +383,7 @@ func TestSurvivesKill(t *testing.T) {
 		}
 	}
 	require.NoError(t, child.Process.Kill())
-	for lines.Scan() { // what it still said before it died
+	for lines.Scan() { // output written before the kill
 		if n, err := strconv.Atoi(strings.TrimSpace(lines.Text())); err == nil {
 			acknowledged = n
 		}

@@ -11,12 +11,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// gatherBytes is the size of the buffer in which the parts of a record come
-// together. A record that fits is handed to the file system in one piece.
+// gatherBytes is the size of the buffer in which a record is assembled. A record that
+// fits is written by one call.
 const gatherBytes = 32 << 10
 
-// Writer appends records to a log. The first error of the file is final: every
-// later Append and Sync returns it, and the caller goes on in a new log.
+// Writer appends records to a log. The first error of the file is final: every later
+// Append and Sync returns it, and the caller must continue in a new log.
 type Writer struct {
 	name     string
 	file     vfs.AppendMap
@@ -26,34 +26,34 @@ type Writer struct {
 	capacity int64
 
 	syncing sync.Mutex   // held by Sync and Close; taken before mu
-	size    atomic.Int64 // bytes in the log; changed under mu
+	size    atomic.Int64 // of the log; changed under mu
 
 	mu struct {
 		sync.Mutex
 		buf    []byte // gatherBytes
-		dataTo int64  // end of the last record that is not a mark
-		synced int64  // what the last mark says
+		dataTo int64  // end of the last data record
+		synced int64  // offset in the last mark
 		last   uint64 // sequence number of the last record, 0 before the first
 		err    error  // the first failure, or ErrClosed
 		closed bool
 	}
 }
 
-// CapacityFor returns the capacity that a log needs at least to hold one record
-// with a payload of the given bytes.
+// CapacityFor returns the minimum capacity of a log that holds one record with a
+// payload of payloadBytes.
 func CapacityFor(payloadBytes int) int64 {
 	return headerBytes + int64(recordBytes(uint64(payloadBytes)))
 }
 
-// recordBytes is what a record of the given payload takes from the capacity.
-// It keeps room for two marks: that of a Sync that is under way while the record
-// is appended, and that of the Sync which makes the record durable.
+// recordBytes returns the capacity that a record with the given payload needs. It
+// includes two marks: one for a Sync in progress during the append, one for the Sync
+// that makes the record durable.
 func recordBytes(payloadBytes uint64) uint64 {
 	return recordHeaderBytes + payloadBytes + 2*markBytes
 }
 
-// Create makes a new log of the given number. The file must not exist yet. Its
-// directory is not synced: that is up to the caller, before it relies on Sync.
+// Create creates a log of the given number. The file must not exist. Create does not
+// sync the directory: the caller must do so before it relies on Sync.
 func Create(name string, number uint64, opts *Options) (*Writer, error) {
 	return create(name, newHeader(number), opts.withDefaults())
 }
@@ -77,7 +77,7 @@ func create(name string, h header, o Options) (*Writer, error) {
 	return w, nil
 }
 
-// begin writes the header of a log to a file that nothing was appended to.
+// begin writes the header of a log to an empty file.
 func begin(name string, h header, owner []byte, file vfs.AppendMap) (*Writer, error) {
 	w := &Writer{name: name, file: file, owner: owner, id: h.id, seed: h.id.seed(owner), capacity: file.Capacity()}
 	w.mu.buf = make([]byte, gatherBytes)
@@ -89,11 +89,11 @@ func begin(name string, h header, owner []byte, file vfs.AppendMap) (*Writer, er
 	return w, nil
 }
 
-// Append writes one record, whose payload is the given slices one behind the
-// other. When it returns nil the record survives the death of the process. It
-// keeps none of the slices and allocates nothing.
+// Append writes one record whose payload is the concatenation of the given slices. When
+// it returns nil, the record survives the death of the process. It does not retain the
+// slices and does not allocate.
 //
-// ErrFull, ErrTooLarge and ErrSequence mean that nothing was written.
+// After ErrFull, ErrTooLarge and ErrSequence nothing was written.
 func (w *Writer) Append(sequence uint64, payload ...[]byte) error {
 	var length uint64
 	for _, p := range payload {
@@ -120,17 +120,17 @@ func (w *Writer) Append(sequence uint64, payload ...[]byte) error {
 	return nil
 }
 
-// Fits tells whether a record with a payload of the given bytes has room, unless
-// another goroutine appends one first.
+// Fits reports whether a record with a payload of payloadBytes fits, provided that no
+// other goroutine appends first.
 func (w *Writer) Fits(payloadBytes int) bool {
 	return recordBytes(uint64(payloadBytes)) <= uint64(w.capacity-w.size.Load())
 }
 
-// Size returns the bytes of the log so far: header, records and marks.
+// Size returns the size of the log in bytes: header, records and marks.
 func (w *Writer) Size() int64 { return w.size.Load() }
 
-// Sync makes everything appended before the call survive loss of power, and
-// records in the log how far that is.
+// Sync makes all records appended before the call durable and records the synced offset
+// in the log.
 func (w *Writer) Sync() error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
@@ -142,7 +142,7 @@ func (w *Writer) Sync() error {
 		return err
 	}
 
-	err = w.file.Sync(through) // while Append goes on
+	err = w.file.Sync(through) // Append may run concurrently
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *Writer) Sync() error {
 	return w.mark(through)
 }
 
-// mark notes in the log that it is durable up to the given offset.
+// mark records in the log that it is durable up to the given offset.
 func (w *Writer) mark(through int64) error {
 	if w.mu.err != nil {
 		return w.mu.err
@@ -167,12 +167,12 @@ func (w *Writer) mark(through int64) error {
 	return nil
 }
 
-// write appends a record that is known to fit.
+// write appends a record that fits.
 func (w *Writer) write(kind byte, sequence uint64, length int, payload [][]byte) error {
 	buf, total := w.mu.buf, recordHeaderBytes+length
 
-	// The CRC comes first in the file, so it is taken in a pass of its own. A
-	// record that fits the buffer is then there already.
+	// The CRC precedes the bytes that it covers, so it is computed in a first pass.
+	// After that pass a small record is already assembled in buf.
 	putRecordHeader(buf, kind, sequence, length)
 	crc, skip := w.seed, recordLengthAt
 	_ = gather(buf, payload, func(piece []byte) error {
@@ -200,9 +200,9 @@ func (w *Writer) write(kind byte, sequence uint64, length int, payload [][]byte)
 	return nil
 }
 
-// gather hands a record to emit in pieces of at most len(buf) bytes: the record
-// header that buf begins with, and the payload. Copying through buf also keeps
-// the caller's slices from escaping to the heap.
+// gather passes a record to emit in pieces of at most len(buf) bytes: the record header
+// at the start of buf, then the payload. Copying through buf also keeps the caller's
+// slices from escaping to the heap.
 func gather(buf []byte, payload [][]byte, emit func(piece []byte) error) error {
 	n := recordHeaderBytes
 	for _, p := range payload {
@@ -221,7 +221,7 @@ func gather(buf []byte, payload [][]byte, emit func(piece []byte) error) error {
 	return emit(buf[:n])
 }
 
-// fail makes err the answer to everything that follows, unless there is one.
+// fail makes err the result of all later calls, unless there is an earlier error.
 func (w *Writer) fail(err error) error {
 	if w.mu.err == nil {
 		w.mu.err = err
@@ -229,8 +229,8 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// Close releases the file and cuts it to its size. It does not sync. After it,
-// Append and Sync return ErrClosed.
+// Close truncates the file to the log's size and closes it. It does not sync. Later
+// calls of Append and Sync return ErrClosed.
 func (w *Writer) Close() error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()

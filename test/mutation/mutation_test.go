@@ -36,7 +36,7 @@ var mutations = []mutation{
 	{
 		name: "a record is not bound to its log", file: "wal/format.go",
 		old: "uint32 { return checksum.Of(id[:], owner) }", new: "uint32 { return 0 }",
-		pkg: "./wal", run: "TestAFileOfManyLogs",
+		pkg: "./wal", run: "TestReusedFilePowerCut",
 	},
 	{
 		name: "a reader does not notice that a log is written over", file: "lsm/recover.go",
