@@ -36,8 +36,14 @@ type indexed struct {
 	expires time.Time
 }
 
-// follow reads on from a place as an index does.
+// follow returns the index after up to so many more entries; -1: all.
 func (f *follower) follow(t *testing.T, r *Reader, steps int) follower {
+	next, err := f.tryFollow(r, steps)
+	require.NoError(t, err)
+	return next
+}
+
+func (f *follower) tryFollow(r *Reader, steps int) (follower, error) {
 	next := follower{f.at, maps.Clone(f.index)}
 	errEnough := errors.New("enough")
 	err := r.Scan(context.Background(), f.at, func(e Entry) error {
@@ -52,10 +58,10 @@ func (f *follower) follow(t *testing.T, r *Reader, steps int) follower {
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) {
-		require.NoError(t, err)
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	return next
+	return next, err
 }
 
 func (m *model) write(t *testing.T, w *Writer, count int) {
@@ -87,28 +93,40 @@ func (m *model) live(id string) bool {
 	return ok && !it.deleted && (it.expires.IsZero() || m.now.Before(it.expires))
 }
 
-// requireIndex checks that whoever has read to the end serves what is live and
-// nothing else.
+// requireIndex checks that an index at the end of the queue serves each live document,
+// and nothing else.
 func (m *model) requireIndex(t *testing.T, r *Reader, f follower) {
 	for id := range m.newest {
-		known, ok := f.index[id]
-		if ok && !known.expires.IsZero() && !m.now.Before(known.expires) {
-			ok = false
-		}
-		if !ok {
-			require.False(t, m.live(id), "%s is not in the index", id)
-			continue
-		}
-		document, err := r.DocumentFor(nil, []byte(id), known.address)
-		if m.live(id) {
-			require.NoError(t, err, id)
-			require.Equal(t, m.newest[id].document, string(document))
-			continue
-		}
-		var gone *GoneError
-		require.ErrorAs(t, err, &gone, "%s is deleted", id)
-		require.LessOrEqual(t, gone.Settled.Next.Compare(f.at.Next), 0)
+		require.NoError(t, m.checkID(t, r, f, id))
 	}
+}
+
+// checkID checks what an index that has read the newest entry of an id serves for it. The
+// error is that of the fetch of a live document, which must not say that it is gone.
+func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
+	known, ok := f.index[id]
+	if ok && !known.expires.IsZero() && !m.now.Before(known.expires) {
+		ok = false
+	}
+	if !ok {
+		require.False(t, m.live(id), "%s is not in the index", id)
+		return nil
+	}
+	document, err := r.DocumentFor(nil, []byte(id), known.address)
+	var gone *GoneError
+	isGone := errors.As(err, &gone) && gone.Settled.Next.Compare(f.at.Next) <= 0
+	switch {
+	case !m.live(id):
+		require.Error(t, err, "%s is deleted", id)
+		if isGone {
+			return nil
+		}
+	case err == nil:
+		require.Equal(t, m.newest[id].document, string(document))
+	default:
+		require.False(t, isGone, "%s: %v", id, err)
+	}
+	return err
 }
 
 func TestCompactModel(t *testing.T) {
@@ -144,180 +162,6 @@ func TestCompactModel(t *testing.T) {
 				report := requireSound(t, mem)
 				require.Empty(t, report.Missing)
 			}
-		})
-	}
-}
-
-// TestCompactPartialReplica compacts a random queue in batches of random size. Replicas
-// that have copied only some of the files, but one for each segment, serve the same
-// documents as the source: no deleted document, and each live one. They are looked at
-// after each rewrite.
-func TestCompactPartialReplica(t *testing.T) {
-	random := testseed.Rand(t)
-	mem := newMem(t)
-	m := &model{random: random, now: testStart, newest: map[string]item{}}
-	opts := testOptions(mem)
-	opts.BlockBytes = 1000
-	w := openWriter(t, opts)
-	replicas := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
-	lookAtReplicas := func() {
-		for _, r := range append(replicas, newReplica(t, random)) {
-			r.copySome(t, random, mem)
-			m.requireIndex(t, r.reader, r.index.follow(t, r.reader, -1))
-			requireCache(t, &r.reader.files)
-			r.index = r.index.follow(t, r.reader, random.IntN(300))
-		}
-	}
-	for range 16 {
-		for range 2 + random.IntN(8) {
-			m.write(t, w, 1+random.IntN(30))
-			require.NoError(t, w.Seal())
-		}
-		m.now = m.now.Add(time.Second)
-		renamed := false
-		observed := vfs.NewFault(mem, func(op vfs.Op) error {
-			if renamed { // a rewrite has its name
-				lookAtReplicas()
-			}
-			renamed = op.Kind == vfs.OpRename
-			return nil
-		})
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{
-			FS: observed, MaxDead: 0.01 + 0.3*random.Float64(), DeleteOriginals: random.IntN(2) == 0,
-			MemoryBytes: 100 + random.Int64N(1<<12), Now: func() time.Time { return m.now },
-		})
-		require.NoError(t, err)
-		lookAtReplicas()
-	}
-}
-
-// replica is a copy of a queue under way, and an index that follows it.
-type replica struct {
-	mem    *vfs.Mem
-	reader *Reader
-	index  follower
-}
-
-func newReplica(t *testing.T, random *rand.Rand) *replica {
-	mem := newMem(t)
-	r := openReader(t, mem)
-	r.files.limit = 1 + random.IntN(20)
-	return &replica{mem, r, follower{index: map[string]indexed{}}}
-}
-
-// copySome copies some of the source's files, and what is missing of each segment.
-// At times it then removes what the source no longer has.
-func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
-	names, err := source.List(queueDir)
-	require.NoError(t, err)
-	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	some, covered := random.IntN(len(names)+1), map[SegmentID]bool{}
-	for i, name := range names {
-		f, ok := ParseFileName(name)
-		if !ok {
-			continue
-		}
-		_, err := r.mem.Stat(queueDir + "/" + name)
-		there := err == nil
-		wanted := i < some
-		for n := f.First; n <= f.Last; n++ {
-			wanted = wanted || !there && !covered[n]
-		}
-		if wanted {
-			content, err := vfs.ReadFile(source, queueDir+"/"+name)
-			require.NoError(t, err)
-			require.NoError(t, vfs.WriteFileAtomic(r.mem, queueDir+"/"+name, content))
-		}
-		for n := f.First; n <= f.Last && (wanted || there); n++ {
-			covered[n] = true
-		}
-	}
-	if random.IntN(3) > 0 {
-		return
-	}
-	copied, err := r.mem.List(queueDir)
-	require.NoError(t, err)
-	for _, name := range copied {
-		if !slices.Contains(names, name) {
-			require.NoError(t, r.mem.Remove(queueDir+"/"+name))
-		}
-	}
-}
-
-// TestReplicaServesDeletedDocument: a compaction in two batches rewrites the segment of a
-// document, and then that of its delete. The delete must stay: a replica may have the
-// second rewrite and, of the first segment, the original.
-func TestReplicaServesDeletedDocument(t *testing.T) {
-	for _, memory := range []int64{1, 1 << 20} { // two batches; one
-		mem := newMem(t)
-		w := openWriter(t, testOptions(mem))
-		put := func(items ...item) {
-			for _, it := range items {
-				it.put(t, w)
-			}
-			require.NoError(t, w.Seal())
-		}
-		put(item{id: "deleted", document: "document"}, item{id: "overwritten", document: "old"})
-		put(item{id: "kept", document: "document"})
-		put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "newer"}, item{id: "overwritten", document: "newest"})
-		put(item{id: "last", document: "document"})
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
-		require.NoError(t, err)
-		require.NoError(t, mem.Remove(queueDir+"/0000000001-0000000001.0001.seg"), "not copied yet")
-		index := follower{index: map[string]indexed{}}
-		index = index.follow(t, openReader(t, mem), -1)
-		require.NotContains(t, index.index, "deleted")
-	}
-}
-
-// TestDamagedRewriteDoesNotBringDeletesBack: the source has removed a deleted document
-// with one rewrite and its delete with another. A replica that still has the original
-// file, and of the first rewrite only a damaged copy, must not read the original.
-func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
-	const rewrite = queueDir + "/0000000001-0000000001.0001.seg"
-	for name, damage := range map[string]func(t *testing.T, replica *vfs.Mem){
-		"set aside": func(t *testing.T, replica *vfs.Mem) {
-			require.NoError(t, replica.Rename(rewrite, rewrite+AsideSuffix))
-		},
-		"damaged": func(t *testing.T, replica *vfs.Mem) {
-			content, err := vfs.ReadFile(replica, rewrite)
-			require.NoError(t, err)
-			content[headerBytes/2] ^= 1
-			require.NoError(t, vfs.WriteFileAtomic(replica, rewrite, content))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mem := newMem(t)
-			w := openWriter(t, testOptions(mem))
-			put := func(items ...item) {
-				for _, it := range items {
-					it.put(t, w)
-				}
-				require.NoError(t, w.Seal())
-			}
-			put(item{id: "deleted", document: "document"}, item{id: "kept", document: "document"})
-			put(item{id: "between", document: "document"})
-			put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "old"})
-			put(item{id: "overwritten", document: "newest"})
-			original, err := vfs.ReadFile(mem, queueDir+"/0000000001.seg")
-			require.NoError(t, err)
-			now := testStart
-			for range 4 {
-				now = now.Add(time.Hour)
-				_, err := Compact(context.Background(), queueDir, &CompactOptions{
-					FS: mem, MaxDead: 0.01, MemoryBytes: 1, DeleteOriginals: true, Now: func() time.Time { return now },
-				})
-				require.NoError(t, err)
-			}
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", original))
-			damage(t, mem)
-			var corruption *CorruptionError
-			err = openReader(t, mem).Scan(context.Background(), Position{}, func(e Entry) error {
-				require.NotEqual(t, "deleted", string(e.ID))
-				return nil
-			})
-			require.ErrorAs(t, err, &corruption)
-			require.Contains(t, corruption.Path, rewrite)
 		})
 	}
 }

@@ -1,7 +1,6 @@
-// Package queue keeps documents in a directory of append-only files that are
-// fit to be copied by rsync: each version of a document is written once,
-// sequentially, has a permanent address, and is read back by it in constant
-// time.
+// Package queue stores documents in a directory of append-only segment files that
+// rsync can copy while they are written. Each version of a document is written once,
+// sequentially, has a permanent address, and is read by that address in constant time.
 //
 // A Writer appends documents and deletes:
 //
@@ -10,8 +9,8 @@
 //	err = w.Flush() // from here on it is durable and readers see it
 //	err = w.Close()
 //
-// A Reader, in the same directory or in a copy of it, follows what is appended
-// to build an index, and fetches documents by their addresses:
+// A Reader, of the same directory or of a copy, tails the entries to build an index, and
+// fetches documents by their addresses:
 //
 //	r, err := queue.OpenReader(dir, nil)
 //	err = r.Tail(ctx, queue.Position{}, func(e queue.Entry) error { ... })
@@ -19,149 +18,138 @@
 //
 // # Concurrency
 //
-// A directory has one Writer, guarded by a lock that ends with its process, and
-// any number of Readers. Any number of goroutines may use a Writer or a Reader
-// at once. Appends take a mutex; fetching a document takes no lock. What Entry
-// holds is valid until the function it was passed to returns.
+// A directory has one Writer, enforced by a file lock that the kernel releases when the
+// process ends, and any number of Readers. Writers and Readers are safe for concurrent
+// use. Appends take a mutex; a fetch takes no lock. The slices of an Entry are valid until
+// the function that it was passed to returns.
 //
-// A Writer compresses with all processors and writes in the background: appends
-// go on while blocks are compressed and while Flush waits for the disk, which
-// begins to write as soon as there is a megabyte for it. At most 8 MiB of
-// documents wait for it; then Append waits, too.
+// A Writer compresses on all processors and writes in the background: appends continue
+// while blocks are compressed and while Flush waits for the disk. At most 8 MiB of
+// documents are pending; then Append waits.
 //
 // # Files
 //
-// A queue is a row of segments, numbered from 1 without holes, save where
-// rewrites stand for them (see Space). A sealed one is
-// 0000000001.seg and never changes; the last one may be 0000000002.open, which
-// only grows. LOCK is the writer's lock and need not be copied. 0000000000.head
-// states how far the queue reaches at its source (docs/format/head.md). A segment:
+// A queue is a sequence of segments, numbered from 1 without gaps, except where rewrites
+// replace some of them (see Space). A sealed segment, 0000000001.seg, never changes. The
+// last segment may be open, 0000000002.open, and is only appended to. LOCK is the writer's
+// lock and need not be copied. 0000000000.head states how far the queue reaches at its
+// source (docs/format/head.md). A segment:
 //
 //	+--------+------------+-------+-------+------+-------+------+--------+
 //	| header | dictionary | block | block | mark | block | mark | footer |
 //	+--------+------------+-------+-------+------+-------+------+--------+
 //
 //	header       the queue's id, the segment's number, the codec, and the digest
-//	             of the footer of the segment before
-//	dictionary   what the codec was given beforehand, often nothing
+//	             of the footer of the previous segment
+//	dictionary   the codec's compression dictionary; may be empty
 //	block        a table of entries, ids and a cursor, with a checksum of the
-//	             whole and the checksum of the block before; then the documents,
-//	             each compressed by itself, with a checksum of its own
-//	commit mark  all before it is durable where it was written
+//	             whole and the checksum of the previous block; then the documents,
+//	             each compressed by itself, with its own checksum
+//	commit mark  everything before it was durable at the source
 //	footer       totals; the segment is complete
 //
-// docs/format/segment.md has every byte. An address is the segment's number,
-// the offset of the block in it and the index of the entry in the table. Where
-// a block is going to lie is known before it is compressed, so Append returns
-// the address at once.
+// docs/format/segment.md describes every byte. An address is the segment's number, the
+// offset of the block in the segment, and the index of the entry in the block's table. The
+// offset of a block is known before the block is compressed, so Append returns the address
+// at once.
 //
-// A document's checksum covers its address, id and length besides its bytes: to
-// fetch it the block's table need not be read, and what is returned is the
-// right document or none.
+// A document's checksum covers its address, id, length and bytes. A fetch therefore does
+// not read the whole table of the block, and returns the right document or an error.
 //
-// For use elsewhere a document can be had as it is stored: StoredFor gives its
-// stored form (docs/format/stored.md), which ParseStored verifies and Decoders
-// decode, fetching each dictionary once. Neither end of the way between has to
-// know the segments.
+// Documents can leave the queue in their stored form (docs/format/stored.md): StoredFor
+// returns it, ParseStored verifies it, and Decoders decode it and fetch each dictionary
+// once. A process between the two ends needs no segments.
 //
-// Documents of sealed segments are read from mappings of their files, others by
-// system calls. What is decoded is always a copy that was verified, so it makes
-// no difference to a reader if somebody writes into a mapped file or cuts it.
+// Documents of sealed segments are read from memory mappings, others by system calls.
+// Only verified copies are decoded, so a file that changes or is cut while it is mapped
+// causes an error and no wrong document.
 //
 // # Durability
 //
-// Flush writes the block, makes the file durable, and then writes the commit
-// mark. Readers deliver what stands before a valid mark or footer, so no copy is
-// ever ahead of the source, whatever the source loses. Seal makes everything
-// durable, writes the footer, makes that durable, renames, and makes the name
-// durable. The first failed write is final for a Writer.
+// Flush writes the block, syncs the file, and then writes the commit mark. Readers deliver
+// entries before a valid mark or footer only, so no copy is ever ahead of what the source
+// has on disk. Seal syncs, writes the footer, syncs, renames the file, and syncs the
+// directory. The first write or sync that fails is final for a Writer.
 //
-// A cursor that was set travels with the next block: the place in the input
-// from which to go on is exactly as old as the entries that are there.
+// SetCursor attaches the position in the input to the next block. After a crash it is
+// exactly as old as the entries.
 //
 // # Recovery
 //
-// OpenWriter seals a segment that was left open: it cuts it behind its last
-// whole block, marked or not, and adds the footer. Blocks behind the last mark
-// count only if their documents are whole, too. It never appends to such a
-// file, since copies of what was cut may be about. Damage before a mark is
-// nothing that an unclean stop can cause: then OpenWriter fails and leaves the
-// file alone.
+// OpenWriter seals a segment that was left open: it cuts the file after its last whole
+// block, marked or not, and adds the footer. Blocks after the last mark count only if
+// their documents are whole, too. OpenWriter never appends to such a file, because copies
+// of the cut bytes may exist. A crash cannot cause damage before a mark; OpenWriter reports
+// such damage and does not change the file.
 //
-// OpenWriter refuses a directory with less than the head states, since an address
-// must not name two documents: ErrIncomplete. Truncate takes entries back. It uses no
-// segment number again: a rewrite (see Space) replaces the segments up to the highest
-// and notes the range that was taken back.
+// OpenWriter refuses a directory that has less than the head states (ErrIncomplete),
+// because an address must not name two documents. Truncate removes entries from the end of
+// the queue without reusing segment numbers: a rewrite (see Space) replaces the segments
+// and records the truncated range.
 //
 // # Histories
 //
-// A Position carries a Proof of the content before it: the digest of the segment
-// before and the checksum of the block before. The Tail that starts there compares
-// both with the files. If files are whole and do not match, they belong to another
-// history of the queue, such as a source that was restored from an older copy and
-// written again: ErrForked, at every attempt. A position in a range that was truncated
-// is a *TruncatedError. While the file of the position is missing or shorter, the Tail
-// waits and does not report that it has caught up; after half a minute without a
-// change a shorter file is ErrForked, too. Rewrites hold the digest, the end and the
-// last checksum of each segment that they replace, and the checksum of each block that
-// they keep a part of. A position behind another block in the middle of a segment is
-// proved by the segment before it only.
+// A Position carries a Proof of the content before it: the digest of the previous segment
+// and the checksum of the previous block. A Tail that starts there compares both with the
+// files. If the files are whole and do not match, they belong to another history of the
+// queue, for example because the source was restored from a backup and written again: the
+// error is ErrForked, at every attempt. A position in a truncated range is a
+// *TruncatedError. While the file of the position is missing or too short, the Tail waits
+// and does not report that it has caught up; a short file that has not changed for half a
+// minute is ErrForked, too. A rewrite holds the digest, the end and the last checksum of
+// each segment that it replaces, and the checksum of each original block of which it keeps
+// a part. For a position after any other block in the middle of a segment only the
+// previous segment is compared.
 //
-// # Copies under way
+// # Incomplete copies
 //
-// A reader cannot know how its files are written: by the Writer, by rsync into
-// a new file, or by rsync into the file itself. One rule decides what a wrong
-// or missing byte means: files are filled in order, so before a valid commit
-// mark or footer it is damage, and behind the last of them it is not there yet.
-// Damage ends Tail with a *CorruptionError; a good copy in the damaged file's
-// place lets the next Tail go on. What is not there yet is waited for, and so is
-// a segment whose number is missing. Of one case the rule knows nothing: a
-// damaged footer looks like one that has not arrived. So a sealed segment
-// without footer that has not changed for half a minute while later segments are
-// there is damaged, too.
+// A reader does not know how its files are written: by the Writer, by rsync into a new
+// file, or by rsync --inplace. One rule interprets wrong or missing bytes: files are
+// filled in order, so before a valid commit mark or footer they are damage, and after the
+// last of them they have not arrived yet. Damage ends Tail with a *CorruptionError; after
+// the file has been copied again the next Tail continues. Tail waits for bytes and
+// segments that have not arrived. The rule cannot tell a damaged footer from one that has
+// not arrived. So a sealed segment without a footer that has not changed for half a
+// minute, while later segments exist, counts as damaged.
 //
-// Tail looks for more every ReaderOptions.PollInterval. On Linux inotify has it
-// look at once when a file of the directory is written or put there: a hint, and
-// never needed. Where there is none (another file system, a network's, or a user
-// who has too many watches, which is logged) entries are only seen later, by up to
-// the interval.
+// Tail polls every ReaderOptions.PollInterval. On Linux it also uses inotify, which makes
+// new entries visible at once. Without inotify (network file systems, or no watches left,
+// which is logged) entries are seen up to one interval later.
 //
-// Where 0000000002.seg and 0000000002.open are both there the first is asked
-// first, and the other one where it does not help.
+// If 0000000002.seg and 0000000002.open both exist, the .seg file is read first, and the
+// .open file only if the first does not have the bytes.
 //
 // # Dictionaries
 //
-// s2 and zstd compress small documents far better with a dictionary of typical
-// content. The Writer trains it in the background from a sample of what was
-// appended and uses it from the next segment on; a segment without one ends
-// early when there is one to be had. That delays no document, except that who
-// writes so fast as to have 4 MiB in a segment without one while the first is
-// being trained waits for it, about a tenth of a second, once. A new dictionary
-// takes the place of another only if it stores 3 % less, and one is used only
-// where segments hold at least 16 times its size.
+// s2 and zstd compress small documents far better with a dictionary of typical content.
+// The Writer trains it in the background from a sample of the appended documents and uses
+// it from the next segment on; a segment without dictionary is sealed early when one is
+// ready. Training delays no append, with one exception: a writer that fills 4 MiB of a
+// segment before the first dictionary is ready waits for it once, about 0.1 s. A new
+// dictionary replaces the current one only if it stores 3 % less. Dictionaries are used
+// only if segments are at least 16 times as large.
 //
 // # Space
 //
-// A document that was overwritten or deleted, or has expired, keeps its bytes.
-// Reader.Usage tells how many of each segment's are dead, exactly, from the
-// tables alone and in bounded memory.
+// A document that was overwritten, deleted, or has expired is dead but keeps its bytes.
+// Reader.Usage returns the exact number of dead bytes per segment, from the tables alone
+// and in bounded memory.
 //
-// Compact rewrites runs of sealed segments without what is dead, into files
-// named 0000000003-0000000005.0001.seg: the first rewrite of the segments 3 to 5.
-// What is kept keeps its address. Readers take the rewrite with the highest
-// generation that is whole in the place of the segments, which are removed only
-// when asked. A name of its own, and not the next number, spares the Writer and
-// Compact a counter that both would take from. An address that a rewrite has
-// left out is a *GoneError. With EraseDead it rewrites whatever holds a document
-// that has been dead for long, and each dictionary that may have been made of one.
+// Compact rewrites runs of sealed segments without their dead entries, into files named
+// 0000000003-0000000005.0001.seg: the first rewrite of the segments 3 to 5. Kept entries
+// keep their addresses. Readers use the whole rewrite with the highest generation instead
+// of the segments, which are removed only on request. The file name contains a range and
+// a generation, and not the next segment number, so that the Writer and Compact share no
+// counter. A fetch of an address that a rewrite has left out is a *GoneError. With
+// EraseDead, Compact rewrites every file that holds a document which has been dead for
+// some time, and every dictionary that may have been trained from one.
 //
 // # Repair
 //
-// Repair makes a damaged queue whole again: what can be proved to be right goes
-// into rewrites, at its old addresses. A document that is damaged keeps its entry,
-// so that no older version comes to light, and is a *LostError. Where ids are lost
-// the rewrite has the range of addresses, and what is asked for there is a
-// *LostError, too.
+// Repair writes rewrites with everything in a damaged queue that can be verified, at its
+// old addresses. A damaged document keeps its entry, so that no older version reappears;
+// a fetch of it is a *LostError. Where ids are lost the rewrite records the range of
+// addresses, and a fetch of any of them is a *LostError, too.
 //
 // # Limits
 //
@@ -183,11 +171,10 @@
 //	            for the form in which they leave the queue
 //	segments    files.go names them, segmentwriter.go writes one, segmentfile.go
 //	            and walk.go read it
-//	Writer      writer.go decides where everything lies, writer_block.go holds a
-//	            block on its way, writer_pipeline.go compresses and writes it;
-//	            writer_open.go, writer_restore.go and writer_recover.go continue a
-//	            queue, head_file.go keeps the head, writer_training.go makes
-//	            dictionaries
+//	Writer      writer.go assigns addresses, writer_block.go holds a pending block,
+//	            writer_pipeline.go compresses and writes it; writer_open.go,
+//	            writer_restore.go and writer_recover.go reopen a queue, head_file.go
+//	            maintains the head, writer_training.go trains dictionaries
 //	Reader      fetch.go reads a document from a file, fetch_batch.go many documents,
 //	            fetch_document.go chooses the file; filecache.go, slots.go and
 //	            directory.go keep files and the listing; reader.go has the rest;
