@@ -16,20 +16,20 @@ import (
 const (
 	DefaultMaxInFlight = 64 << 10
 	DefaultMaxClients  = 16 << 10
-	// A burst is by default what comes in this time.
+	// The default burst is the number of requests that the rate allows in this time.
 	burstTime = 100 * time.Millisecond
 )
 
-// A Limiter bounds a rate of requests: whether n may begin now. It must be safe for
-// concurrent use. NewLimiter makes one; a *rate.Limiter of golang.org/x/time/rate
-// is one, too.
+// A Limiter limits a rate of requests: AllowN reports whether n may begin now. It must be
+// safe for concurrent use. NewLimiter makes one; a *rate.Limiter of golang.org/x/time/rate
+// implements it too.
 type Limiter interface {
 	AllowN(now time.Time, n int) bool
 }
 
-// NewLimiter makes a token bucket: perSecond requests in the long run, and burst at
-// once after a rest; 0 is what comes in 100 ms, at least 1. It is one word, and takes
-// no lock.
+// NewLimiter makes a token bucket of perSecond requests on average and of burst requests at
+// once. A burst of 0 means perSecond over 100 ms, at least 1. The limiter is one atomic
+// word and takes no lock.
 func NewLimiter(perSecond float64, burst int) (Limiter, error) {
 	fill(&burst, usualBurst(perSecond))
 	rate, err := core.NewRate(perSecond, burst)
@@ -39,14 +39,14 @@ func NewLimiter(perSecond float64, burst int) (Limiter, error) {
 	return &limiter{rate: rate, start: time.Now()}, nil
 }
 
-// usualBurst is the default of a burst.
+// usualBurst returns the default burst.
 func usualBurst(perSecond float64) int {
 	return max(1, int(min(perSecond*burstTime.Seconds(), core.MaxBurst)))
 }
 
 type limiter struct {
 	rate   core.Rate
-	start  time.Time // the origin of the core's time
+	start  time.Time // start of the core's clock
 	bucket atomic.Int64
 }
 
@@ -61,27 +61,27 @@ func (l *limiter) AllowN(now time.Time, n int) bool {
 	}
 }
 
-// Admission says which requests a server takes. Those that it does not are refused
-// as not processed, before a handler sees them, so that a client's next slot, of
-// another server, serves them; the client then uses this server last for a moment.
-// The zero value of each field means the default.
+// Admission limits the requests that a server accepts. A request above a limit is refused
+// as not processed, before a handler sees it, so that the client retries it on a slot of
+// another server; the client then uses this server last for a moment. The zero value of
+// each field means the default.
 type Admission struct {
-	// MaxInFlight bounds the requests that are being received or in a handler,
-	// and the streams. The default is 65,536; fewer slots or streams bound them
-	// more.
+	// MaxInFlight limits the streams and the requests that are being received or handled.
+	// The default is 65,536; the limits of slots and streams apply as well.
 	MaxInFlight int
-	// Limiter bounds the rate of all requests and streams together. The default
-	// is none.
+	// Limiter limits the rate of all requests and streams together. The default is no
+	// limit.
 	Limiter Limiter
-	// ClientRate bounds the requests and streams of each client, a second. The
-	// default is no bound. A client is known by its IP address, of IPv6 the first
-	// 64 bits; what has none, as a Unix socket, is one client.
+	// ClientRate limits the requests and streams of each client per second. The default is
+	// no limit. A client is identified by its IP address, of IPv6 by the first 64 bits; all
+	// peers without an IP address, as on Unix sockets, are one client.
 	ClientRate float64
-	// ClientBurst is how many requests a client may begin at once after a rest.
-	// The default is what ClientRate lets through in 100 ms, at least 1.
+	// ClientBurst is the number of requests that a client may begin at once. The default is
+	// ClientRate over 100 ms, at least 1.
 	ClientBurst int
-	// MaxClients bounds the clients whose rate is known, at 100 bytes or so each:
-	// then the one that was quiet for longest is forgotten. The default is 16,384.
+	// MaxClients limits the clients whose rates are tracked, at about 100 bytes each. When
+	// there are more, the one that was idle for longest is forgotten. The default is
+	// 16,384.
 	MaxClients int
 }
 
@@ -106,7 +106,7 @@ func (a *Admission) check() error {
 	)
 }
 
-// A refusal is why a server does not take a request.
+// A refusal is the reason why a server does not accept a request.
 type refusal uint8
 
 const (
@@ -126,7 +126,7 @@ const (
 	refusals
 )
 
-// What is told of a refusal: to people, to the client, and in ServerStats.
+// refusalTable has the code and message that the client gets, and the name in ServerStats.
 var refusalTable = [refusals]struct {
 	code    Code
 	message string
@@ -146,7 +146,7 @@ var refusalTable = [refusals]struct {
 	refusedLate:          {CodeDeadlineExceeded, "", "deadline"},
 }
 
-// An admission is a server's state of it.
+// An admission is the state of a server's Admission.
 type admission struct {
 	options  atomic.Pointer[Admission]
 	start    time.Time // the origin of the core's time
@@ -159,13 +159,13 @@ type admission struct {
 	}
 }
 
-// init takes options that have been checked.
+// init sets options that have been checked.
 func (a *admission) init(options Admission) {
 	a.start = time.Now()
 	a.set(&options)
 }
 
-// set takes options that have been checked in the place of others.
+// set replaces the options with others that have been checked.
 func (a *admission) set(options *Admission) {
 	a.clients.Lock()
 	defer a.clients.Unlock()
@@ -175,8 +175,8 @@ func (a *admission) set(options *Admission) {
 	a.options.Store(options)
 }
 
-// SetAdmission changes which requests the server takes from now on. It returns what is
-// wrong with a, and changes nothing then. What is known of clients' rates is forgotten.
+// SetAdmission changes the limits for new requests. It returns an error and changes nothing
+// if a is invalid. The tracked rates of clients are reset.
 func (s *Server) SetAdmission(a Admission) error {
 	a.withDefaults()
 	if err := errors.Join(s.invalid, a.check()); err != nil {
@@ -186,7 +186,8 @@ func (s *Server) SetAdmission(a Admission) error {
 	return nil
 }
 
-// enter takes a request or a stream in, or says why not. What was taken in leaves.
+// enter admits a request or a stream, or returns the reason for refusing it. The caller
+// must call leave once for each that is admitted.
 func (a *admission) enter(now time.Time, client clientKey) refusal {
 	options := a.options.Load()
 	switch {
@@ -194,8 +195,8 @@ func (a *admission) enter(now time.Time, client clientKey) refusal {
 		a.leave()
 		return refusedInFlight
 	case options.ClientRate > 0 && !a.allowClient(now, client):
-		// Before the rate of all, which a client that sends too much is not to use
-		// up for the others.
+		// Checked before the rate of all, so that one client cannot use up the rate of the
+		// others.
 		a.leave()
 		return refusedClientRate
 	case options.Limiter != nil && !options.Limiter.AllowN(now, 1):
@@ -214,7 +215,7 @@ func (a *admission) allowClient(now time.Time, client clientKey) bool {
 	return a.clients.buckets.Take(at, client, 1)
 }
 
-// totals are the refusals by reason, and all of them.
+// totals returns the refusals by reason and in total.
 func (a *admission) totals() (by map[string]uint64, all uint64) {
 	by = make(map[string]uint64)
 	for reason := taken + 1; reason < refusals; reason++ {
@@ -225,10 +226,10 @@ func (a *admission) totals() (by map[string]uint64, all uint64) {
 	return by, all
 }
 
-// A clientKey tells the clients of a server apart.
+// A clientKey identifies a client of a server.
 type clientKey struct {
-	identity string       // who it has proved to be, if it has
-	network  netip.Prefix // else where it is; zero for what has no IP address
+	identity string       // the authenticated identity, if there is one
+	network  netip.Prefix // else the network of its address; zero for peers without an IP address
 }
 
 func clientOf(p *Peer) clientKey {
@@ -238,7 +239,7 @@ func clientOf(p *Peer) clientKey {
 	return clientAt(p.Address)
 }
 
-// clientAt is the client behind an address. Who has one IPv6 address has 2^64.
+// clientAt returns the client at an address. A host with one IPv6 address usually has 2^64.
 func clientAt(address net.Addr) clientKey {
 	port, err := netip.ParseAddrPort(address.String())
 	if err != nil {
@@ -260,58 +261,57 @@ func clientAt(address net.Addr) clientKey {
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
 	c.turn.lastOK = false
 	c.server.admission.refused[why].Add(1)
-	told := refusalTable[why]
+	refusal := refusalTable[why]
 	c.out.Response(lane.number, 0, wire.Response{
 		Sequence: lane.sequence,
-		Total:    uint32(len(told.message)),
+		Total:    uint32(len(refusal.message)),
 		Lowest:   c.lowestFree(),
-		Code:     uint32(told.code),
-	}, nil, nil, []byte(told.message), nil) // fits into one frame
+		Code:     uint32(refusal.code),
+	}, nil, nil, []byte(refusal.message), nil)
 }
 
-// refuseStream answers the opening of a stream that no handler has seen.
+// refuseStream answers an OPEN that no handler has seen.
 func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
 	c.server.admission.refused[why].Add(1)
-	told := refusalTable[why]
-	c.out.Status(number, 0, wire.Status{Sequence: sequence, Code: uint32(told.code), Message: told.message}, nil)
+	refusal := refusalTable[why]
+	c.out.Status(number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil)
 }
 
-// Admit takes in a request that has come by another door than the server's own, as
-// one over gRPC for the same handler: Admission then bounds the requests of all doors
-// together, and ServerStats, and the board tell of them. peer is who asks;
-// its Identity, or else its Address, has the rate of a client. The request is in
-// flight until leave is called, once. An error is an *Error of CodeResourceExhausted
-// that says why the server does not take it, or what is wrong with the server's
-// options; one that drains does take it, since who came by another door has not been
-// told to go elsewhere.
+// Admit admits a request that arrived by another protocol, as over gRPC for the same
+// handler. Admission then limits the requests of all protocols together, and ServerStats
+// and the board count them. peer is the client; the rate of a client goes by its Identity,
+// or else by its Address.
+//
+// The request is in flight until leave is called, once. The error is an *Error of
+// CodeResourceExhausted with the reason, or describes invalid server options. A draining
+// server still admits: clients of other protocols have not been told to use another server.
 func (s *Server) Admit(peer *Peer) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
 	if why := s.admission.enter(time.Now(), clientOf(peer)); why != taken {
 		s.admission.refused[why].Add(1)
-		told := refusalTable[why]
-		return nil, &Error{Code: told.code, Message: told.message}
+		refusal := refusalTable[why]
+		return nil, &Error{Code: refusal.code, Message: refusal.message}
 	}
 	return s.admission.leave, nil
 }
 
-// A client may always have this much, whatever its share: a server with low limits is one
-// with few clients.
+// Lower bounds of a client's share: a server with low limits is one with few clients.
 const (
 	leastSlots   = 1 << 10
 	leastConns   = 1 << 7
 	leastStreams = 1 << 7
 )
 
-// clientShares are what each client of a server has of its connections, slots and
-// streams, and may have. It is guarded by the server's mutex.
+// clientShares counts the connections, slots and streams of each client and limits them. It
+// is guarded by the server's mutex.
 type clientShares struct {
-	conns, slots, streams int // of one client at most
+	conns, slots, streams int // limits of one client
 	clients               map[clientKey]*clientShare
 }
 
-// A clientShare is what one client has.
+// A clientShare counts the connections, slots and streams of one client.
 type clientShare struct {
 	key          clientKey
 	conns, slots int // guarded by the server's mutex
@@ -330,7 +330,7 @@ func newClientShares(o *ServerOptions) clientShares {
 	}
 }
 
-// ofLocked returns what a client has.
+// ofLocked returns the share of a client.
 func (s *clientShares) ofLocked(key clientKey) *clientShare {
 	if share := s.clients[key]; share != nil {
 		return share
@@ -338,7 +338,7 @@ func (s *clientShares) ofLocked(key clientKey) *clientShare {
 	return &clientShare{key: key}
 }
 
-// joinLocked counts a connection of a client.
+// joinLocked adds a connection of a client.
 func (s *clientShares) joinLocked(key clientKey) *clientShare {
 	share := s.ofLocked(key)
 	s.clients[key] = share
@@ -346,22 +346,22 @@ func (s *clientShares) joinLocked(key clientKey) *clientShare {
 	return share
 }
 
-// leaveLocked counts a connection less.
+// leaveLocked removes a connection.
 func (s *clientShares) leaveLocked(share *clientShare) {
 	share.conns--
 	s.forgetLocked(share)
 }
 
-// forgetLocked forgets a client that has nothing. Handlers may hold slots after their
-// connection has ended.
+// forgetLocked deletes the share of a client that has nothing left. Handlers may hold slots
+// after their connection has ended.
 func (s *clientShares) forgetLocked(share *clientShare) {
 	if share.conns == 0 && share.slots == 0 && s.clients[share.key] == share {
 		delete(s.clients, share.key)
 	}
 }
 
-// identify moves a connection, which has no slots and streams yet, to the client that its
-// peer has proved to be. It reports whether that client may have one more.
+// identify moves a connection, which has no slots or streams yet, to the client that it has
+// authenticated as. It reports whether the client is within its share of connections.
 func (s *Server) identify(c *serverConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,85 +9,82 @@ import (
 )
 
 const (
-	// An account takes credit from its budget in chunks, so that the budget's lock is
-	// taken once for each chunk and not for each message.
+	// An account takes credit from its budget in chunks, so that the budget's lock is taken
+	// once per chunk and not per message.
 	budgetChunk = 64 << 10
-	// The first bytes of each account are free of credit: most connections hold less,
-	// and never touch the budget.
+	// The first bytes of each account need no credit: most connections hold less and never
+	// take the budget's lock.
 	budgetFree = 16 << 10
-	// A client may hold this share of the budget, so that several clients must act
-	// together to use it up.
+	// A client may hold this fraction of the budget, so that one client cannot use it up.
 	budgetClients = 8
-	// A peer that takes or sends less than one chunk in this time is slow. When memory
-	// runs short, the peer that is slow for longest is disconnected.
+	// A peer that transfers less than one chunk in this time is slow. When memory runs
+	// short, the peer that has been slow for longest is disconnected.
 	budgetPatience = time.Second
-	// A budget may be exceeded by one message of the largest size, so that a message
-	// larger than the rest of the budget can be finished. Beyond that the slowest peer is
-	// disconnected at once, however short its delay.
+	// The budget may be exceeded by one message of the largest size, so that such a message
+	// can be finished. Above that the slowest peer is disconnected at once.
 	budgetReserve = MaxResponseBytes
 )
 
-// errReservationClosed is the error of a reservation whose connection has ended.
+// errReservationClosed is returned by a reservation whose connection has ended.
 var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
 
-// A Budget bounds the memory that the messages of all peers of a process occupy: bytes
-// received and not yet handled, and bytes that wait to be sent. One Budget may be shared
-// by servers of several protocols. It does only the accounting; its methods may be called
-// concurrently.
+// A Budget limits the memory of the messages of all peers of a process: bytes received and
+// not yet handled, and bytes that wait to be sent. Servers of several protocols may share
+// one Budget. Its methods may be called concurrently.
 //
 // Each connection has an Account. A charge always succeeds, because the bytes exist
-// already; a reservation, for bytes that are about to be made, waits while the client
-// holds its share or the budget is used up. A budget that is exceeded disconnects the
-// peers that are slowest to take or to send their bytes.
+// already. A reservation, for bytes that are about to be allocated, waits while the client
+// holds its share or the budget is used up. When the budget is exceeded, the peers that are
+// slowest to transfer their bytes are disconnected.
 type Budget struct {
 	limit, share int64
-	messages     atomic.Int64 // exact bytes of large requests, answers and streams, for statistics
-	tight        atomic.Bool  // more than half is used: buffers of idle connections are not kept
+	messages     atomic.Int64 // exact bytes of large requests, responses and streams, for statistics
+	tight        atomic.Bool  // more than half is used: idle connections free their buffers
 
 	mu struct {
 		sync.Mutex
 		used    int64 // credit of all accounts
-		ending  int64 // of these, of accounts whose connections are being disconnected
+		ending  int64 // of these, credit of accounts whose connections are being closed
 		cut     uint64
 		clients map[clientKey]*budgetClient
 		freed   chan struct{} // closed when credit is returned; nil while no reservation waits
 	}
 }
 
-// A budgetClient is the accounts of one client. It is guarded by the budget's mutex.
+// A budgetClient is the state of one client. It is guarded by the budget's mutex.
 type budgetClient struct {
 	used     int64
-	accounts int                   // open
-	holders  map[*Account]struct{} // that have credit
+	accounts int                   // number of open accounts
+	holders  map[*Account]struct{} // accounts that have credit
 }
 
-// An Account is the bytes that one connection holds.
+// An Account counts the bytes that the process holds for one connection.
 type Account struct {
 	budget *Budget
-	cut    func() // disconnects the peer
+	cut    func()
 
 	used   atomic.Int64
 	credit atomic.Int64 // written under budget.mu
 
-	waiting atomic.Int64 // bytes that the peer has yet to take, or has begun to send
-	moved   atomic.Int64 // of these, moved since `since`
-	since   atomic.Int64 // when the peer last moved a chunk, in Unix nanoseconds; 0: nothing waits
+	waiting atomic.Int64 // bytes that the peer has yet to read, or has begun to send
+	moved   atomic.Int64 // of these, transferred since `since`
+	since   atomic.Int64 // when the peer last transferred a chunk, in Unix nanoseconds; 0: nothing waits
 
 	// Guarded by budget.mu.
 	key    clientKey
 	client *budgetClient
-	ending bool // the connection is being disconnected
+	ending bool // the connection is being closed
 	closed bool
 }
 
-// BudgetStats is a budget at one moment.
+// BudgetStats are a budget's counters at one moment.
 type BudgetStats struct {
 	Limit        int64
 	Used         int64  // bytes, in chunks of 64 KiB
-	Disconnected uint64 // peers, because the budget was exceeded and they were slow
+	Disconnected uint64 // peers disconnected because the budget was exceeded
 }
 
-// NewBudget returns a budget of some bytes. A client may hold an eighth of it.
+// NewBudget returns a budget of that many bytes. A client may hold an eighth of it.
 func NewBudget(bytes int64) *Budget {
 	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
 	b.mu.clients = make(map[clientKey]*budgetClient)
@@ -101,10 +98,11 @@ func (b *Budget) Stats() BudgetStats {
 	return BudgetStats{Limit: b.limit, Used: b.mu.used, Disconnected: b.mu.cut}
 }
 
-// Open opens an account for a connection of peer. cut must disconnect the peer without
-// waiting; it is called at most once, by any goroutine.
-func (b *Budget) Open(peer *Peer, cut func()) *Account {
-	a := &Account{budget: b, cut: cut}
+// Open opens an account for a connection of peer. disconnect must close the connection
+// without blocking; it is called at most once, by any goroutine, possibly with the caller's
+// locks held.
+func (b *Budget) Open(peer *Peer, disconnect func()) *Account {
+	a := &Account{budget: b, cut: disconnect}
 	a.credit.Store(budgetFree)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +110,7 @@ func (b *Budget) Open(peer *Peer, cut func()) *Account {
 	return a
 }
 
-// Identify moves the account to the client that its peer has proved to be.
+// Identify moves the account to the client that peer has authenticated as.
 func (a *Account) Identify(peer *Peer) { a.move(clientOf(peer)) }
 
 func (a *Account) move(key clientKey) {
@@ -141,7 +139,7 @@ func (b *Budget) joinLocked(a *Account, key clientKey) {
 	a.key, a.client = key, c
 }
 
-// leaveLocked takes an account, with its credit, from its client.
+// leaveLocked removes an account, with its credit, from its client.
 func (b *Budget) leaveLocked(a *Account, credit int64) {
 	c := a.client
 	c.used -= credit
@@ -151,14 +149,14 @@ func (b *Budget) leaveLocked(a *Account, credit int64) {
 	}
 }
 
-// Charge adds bytes that the process holds for the peer.
+// Charge adds n bytes that the process holds for the peer.
 func (a *Account) Charge(n int64) {
 	if a != nil && a.used.Add(n) > a.credit.Load() {
 		a.settle()
 	}
 }
 
-// change charges n bytes, or releases them if n is negative.
+// change charges n bytes, or releases -n bytes if n is negative.
 func (a *Account) change(n int64) {
 	if n >= 0 {
 		a.Charge(n)
@@ -167,19 +165,19 @@ func (a *Account) change(n int64) {
 	}
 }
 
-// chargeMessage is Charge for a part of a message that statistics count.
+// chargeMessage is Charge for messages that BufferBytes of ServerStats counts.
 func (a *Account) chargeMessage(n int64) {
 	a.budget.messages.Add(n)
 	a.Charge(n)
 }
 
-// releaseMessage is Release for what chargeMessage charged.
+// releaseMessage undoes chargeMessage.
 func (a *Account) releaseMessage(n int64) {
 	a.budget.messages.Add(-n)
 	a.Release(n)
 }
 
-// Release takes bytes back that were charged or reserved: they were sent, or freed.
+// Release removes n bytes that were charged or reserved, because they were sent or freed.
 func (a *Account) Release(n int64) {
 	if a == nil {
 		return
@@ -190,14 +188,14 @@ func (a *Account) Release(n int64) {
 	}
 }
 
-// creditFor is the credit that an account with some bytes needs.
+// creditFor returns the credit that an account needs for that many bytes.
 func creditFor(used int64) int64 {
 	chunks := (used - budgetFree + budgetChunk - 1) / budgetChunk
 	return budgetFree + max(chunks, 0)*budgetChunk
 }
 
-// settle makes the credit fit the bytes, and disconnects the slowest peers if the budget
-// is exceeded.
+// settle adapts the credit to the bytes held, and disconnects the slowest peers if the
+// budget is exceeded.
 func (a *Account) settle() {
 	b := a.budget
 	b.mu.Lock()
@@ -224,7 +222,7 @@ func (b *Budget) settleLocked(a *Account) {
 			b.mu.ending += want - credit
 		}
 		if a.closed {
-			continue // its client does not answer for it any more
+			continue // a closed account belongs to no client
 		}
 		a.client.used += want - credit
 		if want > budgetFree {
@@ -236,22 +234,22 @@ func (b *Budget) settleLocked(a *Account) {
 			close(b.mu.freed)
 			b.mu.freed = nil
 		}
-	} // repeat: a charge may have come between the two loads
+	} // repeat: a charge may come between the two loads
 	b.tight.Store(b.mu.used > b.limit/2)
 }
 
-// A connAccount is an Account as the connection layer sees it.
+// A connAccount implements conn.Account.
 type connAccount struct{ *Account }
 
-// Tight implements conn.Account.
+// Tight reports isTight.
 func (a connAccount) Tight() bool { return a.isTight() }
 
 // isTight reports whether more than half of the budget is used, so that idle connections
-// must not keep their buffers.
+// must free their buffers.
 func (a *Account) isTight() bool { return a != nil && a.budget.tight.Load() }
 
-// belowShare reports whether the client holds less than its share without own bytes of this
-// account: one message can always be finished.
+// belowShare reports whether the client holds less than its share, not counting own bytes
+// of this account: one message can always be finished.
 func (a *Account) belowShare(own int64) bool {
 	b := a.budget
 	b.mu.Lock()
@@ -265,9 +263,9 @@ func (a *Account) belowShare(own int64) bool {
 	return false
 }
 
-// Reserve charges bytes that are about to be made. It waits while the client holds its
-// share or the budget is used up, and fails when ctx ends or the connection is closed. The
-// last reservation may exceed the budget, so that a message of any size can be made.
+// Reserve charges n bytes that are about to be allocated. It waits while the client holds
+// its share or the budget is used up, and fails when ctx ends or the connection is closed.
+// The last reservation may exceed the budget, so that a message of any size is possible.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	var timer *time.Timer
 	for {
@@ -279,7 +277,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 			timer = time.NewTimer(budgetPatience / 4)
 			defer timer.Stop()
 		} else {
-			timer.Reset(budgetPatience / 4) // peers become slow without an event
+			timer.Reset(budgetPatience / 4) // a peer becomes slow without an event
 		}
 		select {
 		case <-freed:
@@ -290,13 +288,14 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	}
 }
 
-// TryReserve is Reserve without waiting.
+// TryReserve is Reserve without waiting. It reports whether the bytes were reserved.
 func (a *Account) TryReserve(n int64) bool {
 	freed, err := a.tryReserve(n)
 	return freed == nil && err == nil
 }
 
-// tryReserve reserves, or returns a channel that is closed when another attempt may succeed.
+// tryReserve reserves n bytes, or returns a channel that is closed when another attempt may
+// succeed.
 func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
 	b := a.budget
 	b.mu.Lock()
@@ -320,8 +319,9 @@ func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
 	return freed, nil
 }
 
-// slowLocked returns the accounts to disconnect so that the budget is kept, and the share
-// of the client whose account waits for room, if one does. It marks them as ending.
+// slowLocked returns the accounts to disconnect so that the budget is kept, and so is the
+// share of the client of waits, an account that waits for a reservation, if it is not nil.
+// It marks them as ending.
 func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 	take := func(a *Account, over int64) bool {
 		if a == nil || a == waits {
@@ -339,7 +339,7 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 	if waits != nil && waits.client.used >= b.share {
 		take(slowestOf(nil, waits.client, now), 0)
 	}
-	room := int64(0) // a reservation needs some below the limit
+	room := int64(0) // a reservation needs at least one byte
 	if waits != nil {
 		room = 1
 	}
@@ -355,13 +355,13 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 	return slow
 }
 
-// slowestOf returns the account whose peer has moved nothing for longest.
+// slowestOf returns the account whose peer has made no progress for longest.
 func slowestOf(slowest *Account, c *budgetClient, now time.Time) *Account {
 	for a := range c.holders {
 		if a.ending || a.waiting.Load() <= 0 {
 			continue
 		}
-		a.since.CompareAndSwap(0, now.UnixNano()) // Moved and Await may have crossed
+		a.since.CompareAndSwap(0, now.UnixNano()) // Moved and Await may run concurrently
 		if slowest == nil || a.since.Load() < slowest.since.Load() {
 			slowest = a
 		}
@@ -375,7 +375,7 @@ func disconnect(slow []*Account) {
 	}
 }
 
-// Await notes that the peer is to take n bytes, or has begun to send them.
+// Await records that the peer is to read n bytes, or has begun to send them.
 func (a *Account) Await(n int) {
 	if a != nil && n > 0 && a.waiting.Add(int64(n)) == int64(n) {
 		a.moved.Store(0)
@@ -383,7 +383,7 @@ func (a *Account) Await(n int) {
 	}
 }
 
-// Moved notes that the peer has taken or sent n of the bytes that were awaited.
+// Moved records that n of the awaited bytes were transferred.
 func (a *Account) Moved(n int) {
 	if a == nil || n == 0 {
 		return
@@ -397,8 +397,8 @@ func (a *Account) Moved(n int) {
 	}
 }
 
-// Close closes the account: its bytes no longer count for its client, and count for
-// the budget until they are released. Close is idempotent.
+// Close closes the account. Its bytes no longer count for its client, and count for the
+// budget until they are released. Close is idempotent.
 func (a *Account) Close() {
 	b := a.budget
 	b.mu.Lock()
@@ -412,12 +412,12 @@ func (a *Account) Close() {
 	b.settleLocked(a)
 }
 
-// A large answer is one that does not fit into a frame. Smaller ones are charged when they
-// are copied into a connection's outbox.
+// A large response does not fit into one frame. Smaller ones are charged when they are
+// copied into the outbox of their connection.
 const largeAnswer = 16 << 10
 
-// A Reservation is the memory of the answer to one request, charged to the account of its
-// connection until the answer was sent.
+// A Reservation is the memory for the response to one request. It is charged to the account
+// of the connection until the response was sent.
 type Reservation struct {
 	account *Account
 
@@ -427,22 +427,22 @@ type Reservation struct {
 	}
 }
 
-// reservationKey is the key under which a context has a *Reservation.
 type reservationKey struct{}
 
-// NewReservation returns a context in which Reserve charges the account, for a request that came
-// by another protocol. Release must be called when the answer was sent.
+// NewReservation returns a context in which Reserve charges the account, for a request of
+// another protocol. The caller must call Release when the response was sent.
 func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reservation) {
 	r := &Reservation{account: a}
 	return context.WithValue(ctx, reservationKey{}, r), r
 }
 
-// Reserve is called by a handler before it makes an answer of about n bytes. It waits
-// while the server has no memory for the answer: see ServerOptions.Budget. A handler that has
-// not acted returns the error unchanged: it is marked with NotProcessed, and another server may
-// have the memory. Answers that fit into a frame need no reservation, and Reserve does
-// nothing for them nor without a server's context. A larger answer that was not reserved is
-// charged once it is made.
+// Reserve reserves memory for a response of about n bytes. A handler calls it before it
+// allocates the response. It waits while the server has no memory: see
+// ServerOptions.Budget. A handler that has changed nothing returns the error unchanged: it
+// is marked with NotProcessed, so that the client tries another server.
+//
+// Reserve does nothing for a response that fits into one frame, and without a server's
+// context. A larger response that was not reserved is charged once it exists.
 func Reserve(ctx context.Context, n int) error {
 	r := reservationOf(ctx)
 	if r == nil || n <= largeAnswer {
@@ -461,12 +461,12 @@ func Reserve(ctx context.Context, n int) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:
-		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the answer", cause: err})
+		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the response", cause: err})
 	}
 }
 
-// Hold charges an answer with its real size, after Reserve with an estimate. Servers of this
-// package call it themselves.
+// Hold charges a response with its real size, after Reserve with an estimate. The servers
+// of this package call it themselves.
 func Hold(ctx context.Context, bytes int) {
 	if r := reservationOf(ctx); r != nil {
 		r.Fit(bytes)
@@ -478,10 +478,10 @@ func reservationOf(ctx context.Context) *Reservation {
 	return r
 }
 
-// HasReservation reports whether Reserve reserves with this context.
+// HasReservation reports whether Reserve has an effect with this context.
 func HasReservation(ctx context.Context) bool { return reservationOf(ctx) != nil }
 
-// TryReserve is Reserve without waiting. It reports whether there is memory.
+// TryReserve is Reserve without waiting. It reports whether the memory was reserved.
 func TryReserve(ctx context.Context, n int) bool {
 	r := reservationOf(ctx)
 	if r == nil || n <= largeAnswer {
@@ -499,16 +499,16 @@ func TryReserve(ctx context.Context, n int) bool {
 	return true
 }
 
-// charge adds bytes that were charged to the account.
+// charge records n bytes that were charged to the account.
 func (r *Reservation) charge(n int64) {
 	r.mu.bytes += n
 	r.account.budget.messages.Add(n)
 }
 
-// Fit makes the room that of an answer as it was made, whether reserved or not.
+// Fit changes the reservation to the real size of the response.
 func (r *Reservation) Fit(bytes int) { r.fit(bytes, bytes) }
 
-// fit charges the capacity of an answer that is large.
+// fit charges the capacity of a large response.
 func (r *Reservation) fit(size, capacity int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -521,5 +521,5 @@ func (r *Reservation) fit(size, capacity int) {
 	}
 }
 
-// Release gives the room up. It may be called more than once.
+// Release ends the reservation. It is idempotent.
 func (r *Reservation) Release() { r.fit(0, 0) }

@@ -10,29 +10,29 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A clientState is where a lane is in its life: docs/format/boxcar.md draws that.
+// A clientState is the state of a lane: docs/format/boxcar.md draws the transitions.
 type clientState uint8
 
 const (
 	clientUnleased  clientState = iota
-	clientAsking                // LEASE is on its way
-	clientIdle                  // leased, no request
+	clientAsking                // a LEASE was sent
+	clientIdle                  // leased, without a request
 	clientWaiting               // a caller waits for the response
-	clientAbandoned             // the caller has gone; the response is still awaited
+	clientAbandoned             // the call has returned; the response is still expected
 )
 
 // A clientLane is a lane of a transport and the request on it.
 type clientLane struct {
 	transport *transport
 	number    uint32
-	events    chan event // for the caller of a request: at most one look, then its end
+	events    chan event // sent to the caller: at most one watchContext, then ended
 
 	// Guarded by pool.mu.
-	entry    int32 // in the ladder, -1 if none
-	slot     int32 // the number
+	entry    int32 // index in the ladder, -1 if none
+	slot     int32 // slot number
 	leasedAt int64
 	requests uint64
-	picked   int64 // when a call got it
+	picked   int64 // when a call acquired it
 
 	// Guarded by transport.mu.
 	state           clientState
@@ -40,22 +40,22 @@ type clientLane struct {
 	bulk            conn.Bulk
 	bulky           bool // the request did not fit into one frame
 	ticket          uint64
-	head            bool // the first frame of the response has come
+	head            bool // the first frame of the response was received
 	flags           uint8
 	response        wire.Response
-	dst             []byte   // the caller's, and behind it the response so far; not to be touched once it is abandoned
-	begin           int      // of the response in dst
-	received        uint32   // bytes of the response so far
-	overrun         bool     // the pool had no room for it
-	charged         int64    // bytes of its memory, of the pool's budget
+	dst             []byte // the caller's, followed by the response so far; not touched once abandoned
+	begin           int    // offset of the response in dst
+	received        uint32
+	overrun         bool     // the pool has no memory for the response
+	charged         int64    // bytes charged to the pool's response budget
 	answered        int64    // when the response was complete
 	header, trailer Metadata // of the response
-	failure         error    // the transport ended
-	alone           bool     // the caller waits for the end alone, not for his context
+	failure         error    // why the transport ended
+	alone           bool     // the caller waits for events only, not for its context
 	visited         bool     // by one sweep of the cancel sweeper
 }
 
-// laneLocked returns the lane that a frame is about.
+// laneLocked returns the lane that a frame belongs to.
 func (t *transport) laneLocked(f wire.Frame) (*clientLane, error) {
 	if int(f.Lane) >= len(t.mu.lanes) {
 		return nil, protocolError("%v on lane %d, which was never leased", f.Type, f.Lane)
@@ -63,8 +63,8 @@ func (t *transport) laneLocked(f wire.Frame) (*clientLane, error) {
 	return t.mu.lanes[f.Lane], nil
 }
 
-// lease asks for a slot on a lane that is free. The caller holds pool.mu and
-// knows that there is one, and that the transport has not ended.
+// lease sends a LEASE on an unleased lane. The caller holds pool.mu, the transport has such
+// a lane, and it has not ended.
 func (t *transport) lease(below int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,11 +90,11 @@ func (t *transport) lease(below int32) {
 	t.out.Slot(wire.TypeLease, lane.number, uint32(below))
 	t.out.FlushSoon()
 	if t.turn.take() {
-		t.turn.pass <- struct{}{} // the answer is for nobody who could read it
+		t.turn.pass <- struct{}{} // no caller waits for the answer
 	}
 }
 
-// takeAnswer takes a GRANT or a DENY.
+// takeAnswer handles a GRANT or a DENY.
 func (t *transport) takeAnswer(f wire.Frame) error {
 	slot, err := f.Slot()
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	t.mu.Lock()
 	lane, err := t.laneLocked(f)
 	if err == nil && lane.state != clientAsking {
-		err = protocolError("%v on lane %d, which has not asked", f.Type, f.Lane)
+		err = protocolError("%v on lane %d, which sent no LEASE", f.Type, f.Lane)
 	}
 	if err != nil {
 		t.mu.Unlock()
@@ -124,7 +124,7 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	return nil
 }
 
-// unlease gives the slot of an idle lane back. The caller holds pool.mu.
+// unlease sends a RELEASE for an idle lane. The caller holds pool.mu.
 func (t *transport) unlease(lane *clientLane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,9 +134,9 @@ func (t *transport) unlease(lane *clientLane) {
 	t.out.FlushSoon()
 }
 
-// send puts a request on an idle lane. It fails if the transport has ended, and
-// then nothing was written. The response goes behind dst. alone says that the
-// caller waits for the end alone at first; reads, that he has got the read turn.
+// send sends a request on an idle lane. If the transport has ended it fails, and nothing
+// was written. The response will be appended to dst. alone says that the caller waits for
+// events only at first. reads reports that the caller has the read turn.
 func (l *clientLane) send(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
 	t := l.transport
 	reads, writes, only, err := l.put(method, metadata, request, dst, deadline, alone)
@@ -146,8 +146,8 @@ func (l *clientLane) send(method string, metadata, request, dst []byte, deadline
 	return reads, err
 }
 
-// put appends a request. reads and writes say that the caller has got these turns, only
-// that no other request is under way.
+// put appends a request to the outbox. reads and writes report that the caller has these
+// turns, only that no other request is in flight on the transport.
 func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, writes, only bool, err error) {
 	t := l.transport
 	t.mu.Lock()
@@ -170,8 +170,8 @@ func (l *clientLane) put(method string, metadata, request, dst []byte, deadline 
 	return only && t.turn.take(), writes, only, nil
 }
 
-// abandon gives up the response of a lane, unless it has just come. The lane
-// stays busy until the server has acknowledged.
+// abandon gives up the response of a lane and reports false, unless the response has just
+// arrived. The lane stays busy until the server has acknowledged the CANCEL.
 func (l *clientLane) abandon() (tooLate bool) {
 	t := l.transport
 	t.mu.Lock()
@@ -187,7 +187,7 @@ func (l *clientLane) abandon() (tooLate bool) {
 	return false
 }
 
-// takeResponse takes a RESPONSE.
+// takeResponse handles a RESPONSE.
 func (t *transport) takeResponse(f wire.Frame) error {
 	r, data, err := f.Response()
 	if err != nil {
@@ -207,12 +207,12 @@ func (t *transport) takeResponse(f wire.Frame) error {
 		lane.takeMetadata(f.ResponseMetadata())
 	}
 	if lane.bulky {
-		t.out.Drop(&lane.bulk) // the server has decided without the rest
+		t.out.Drop(&lane.bulk) // the server has answered without the rest of the request
 	}
 	return t.takeBytes(lane, data)
 }
 
-// takeData takes a DATA: more of a response.
+// takeData handles a DATA frame: more of a response.
 func (t *transport) takeData(f wire.Frame) error {
 	sequence, data, err := f.Data()
 	if err != nil {
@@ -231,24 +231,24 @@ func (t *transport) takeData(f wire.Frame) error {
 	return t.takeBytes(lane, data)
 }
 
-// awaitingLocked returns the lane if it awaits this frame: the head of the
-// response to its request, or more of it.
+// awaitingLocked returns the lane if it expects this frame: the first of the response to
+// its request (head is false) or another (head is true).
 func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*clientLane, error) {
 	lane, err := t.laneLocked(f)
 	switch {
 	case err != nil:
 		return nil, err
 	case t.mu.err != nil:
-		return nil, t.mu.err // the callers have their dst back
+		return nil, t.mu.err // the callers own their dst again
 	case lane.state != clientWaiting && lane.state != clientAbandoned,
 		lane.sequence != sequence, lane.head != head:
-		return nil, protocolError("%v %d on lane %d, which does not await it", f.Type, sequence, f.Lane)
+		return nil, protocolError("%v %d on lane %d, which does not expect it", f.Type, sequence, f.Lane)
 	}
 	return lane, nil
 }
 
-// takeBytes adds to a response and, if it is complete, ends its request. It is
-// called with t.mu held and releases it.
+// takeBytes appends to a response and, if it is complete, ends its request. t.mu is held,
+// and released.
 func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lane.received += uint32(len(data))
 	if lane.state == clientWaiting && !lane.overrun {
@@ -281,24 +281,25 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 
 const (
 	// A response up to this size is received whatever the budget holds, so that servers
-	// which send long responses slowly do not make short calls fail. A pool holds at most
-	// as many as it has slots.
+	// that send long responses slowly do not make short calls fail. A pool receives at most
+	// one per slot.
 	freeResponse = 64 << 10
-	// The buffer of a longer response grows from this size as the response arrives: a
-	// server that announces 32 MiB has not sent them yet.
+	// The buffer of a longer response starts with this size and grows as the response
+	// arrives: a server that announces 32 MiB has not sent them yet.
 	firstResponse = 1 << 20
-	// A server may hold this share of the budget, besides one response of any size.
+	// A server may hold this fraction of the budget, and beyond it one response of any
+	// size.
 	serverShare = 2
 )
 
-// A responseBudget bounds the memory of responses that a pool is receiving.
+// A responseBudget limits the memory of the responses that a pool is receiving.
 type responseBudget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take takes n bytes for a response that has own bytes, from a server that holds those of
-// held.
+// take charges n bytes for a response that has own bytes already. held counts the bytes of
+// its server.
 func (b *responseBudget) take(held *atomic.Int64, own, n int64) bool {
 	if b.used.Add(n) <= b.limit {
 		if all := held.Add(n); all <= b.limit/serverShare || all == own+n {
@@ -315,8 +316,8 @@ func (b *responseBudget) give(held *atomic.Int64, n int64) {
 	b.used.Add(-n)
 }
 
-// makeRoom makes room in dst for n more bytes of the response, at most as many as were
-// announced. It gives the response up if the pool has no memory for it.
+// makeRoom grows dst for n more bytes of the response, at most to the announced size. It
+// gives the response up if the pool has no memory for it.
 func (l *clientLane) makeRoom(n int) {
 	got := len(l.dst) - l.begin
 	if len(l.dst)+n <= cap(l.dst) {

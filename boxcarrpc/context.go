@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A callContext is the context of one request in a handler. It has no parent
-// and no value but itself: see incoming.go. Its channel and its timer come into being only when somebody
-// asks for them, because most handlers never look.
+// A callContext is the context of one request in a handler. It has no parent, and no values
+// but those of this package. Its channel and timer are made when they are first used,
+// because most handlers never use them.
 type callContext struct {
 	deadline    time.Time // zero for none
 	peer        *Peer
-	slot        int32 // -1 of a stream
+	slot        int32 // -1 for a stream
 	reservation Reservation
 
 	mu    sync.Mutex
@@ -63,15 +63,15 @@ func (c *callContext) expired(now time.Time) bool {
 	return !c.deadline.IsZero() && !now.Before(c.deadline)
 }
 
-// cancel ends the context; the first cause stays.
+// cancel ends the context. The first cause is kept.
 func (c *callContext) cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancelLocked(cause)
 }
 
-// end ends the context because its call has ended, and returns what goes with the
-// response, nil if nothing does.
+// end ends the context because its call has ended, and returns the metadata of the
+// response, nil if there is none.
 func (c *callContext) end() *callExtra {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,9 +92,7 @@ func (c *callContext) cancelLocked(cause error) {
 	}
 }
 
-// What the context of a handler, or one made of it, knows of the call.
-
-// callKey is the key under which a callContext finds itself.
+// callKey is the context key of the *callContext.
 type callKey struct{}
 
 func callOf(ctx context.Context) *callContext {
@@ -102,8 +100,8 @@ func callOf(ctx context.Context) *callContext {
 	return c
 }
 
-// PeerOf returns the client whose request or stream ctx is of; nil if ctx is not a
-// handler's.
+// PeerOf returns the client of the request or stream of ctx, nil if ctx is not that of a
+// handler.
 func PeerOf(ctx context.Context) *Peer {
 	if c := callOf(ctx); c != nil {
 		return c.peer
@@ -111,8 +109,8 @@ func PeerOf(ctx context.Context) *Peer {
 	return nil
 }
 
-// MetadataOf returns what came with the request or the opening of the stream; nil
-// if nothing did. It must not be changed; it may be kept.
+// MetadataOf returns the metadata of the request or of the opened stream of ctx, nil if
+// there is none. It must not be changed; it may be kept.
 func MetadataOf(ctx context.Context) Metadata {
 	c := callOf(ctx)
 	if c == nil {
@@ -126,8 +124,8 @@ func MetadataOf(ctx context.Context) Metadata {
 	return c.extra.metadata
 }
 
-// SlotOf returns the slot on which the request came; -1 for a stream, which has
-// none, and if ctx is not a handler's.
+// SlotOf returns the slot of the request of ctx; -1 for a stream, which has no slot, and if
+// ctx is not that of a handler.
 func SlotOf(ctx context.Context) int {
 	if c := callOf(ctx); c != nil {
 		return int(c.slot)
@@ -135,18 +133,18 @@ func SlotOf(ctx context.Context) int {
 	return -1
 }
 
-var errNotUnary = errors.New("boxcarrpc: the context is not that of a request; a stream sends metadata itself")
+var errNotUnary = errors.New("boxcarrpc: the context is not that of a request; for a stream use its SendHeader and SetTrailer")
 
-// SetHeader and SetTrailer set what goes with the response to the request that ctx
-// is of, an error among them; the last call counts. Header and trailer are together
-// at most MaxMetadataBytes. Their difference is between the programs: both go with
-// the response. What is set after the handler has returned is lost. The bytes must
-// not be changed. A stream has methods of its own for them.
+// SetHeader sets the header that is sent with the response, also with an error; the last
+// call counts. Header and trailer have at most MaxMetadataBytes together. Both are sent
+// with the response; they differ only in their meaning to the programs. Changes after the
+// handler has returned are lost. header must not be modified after the call. It fails for a
+// stream: see ServerStream.SendHeader.
 func SetHeader(ctx context.Context, header Metadata) error {
 	return setAnswer(ctx, func(e *callExtra) { e.header = header })
 }
 
-// SetTrailer sets the trailer: see SetHeader.
+// SetTrailer sets the trailer: see [SetHeader].
 func SetTrailer(ctx context.Context, trailer Metadata) error {
 	return setAnswer(ctx, func(e *callExtra) { e.trailer = trailer })
 }
@@ -175,7 +173,7 @@ func setAnswer(ctx context.Context, set func(*callExtra)) error {
 	return nil
 }
 
-// A callExtra is what few calls have.
+// A callExtra holds the metadata of a call. Few calls have any.
 type callExtra struct {
 	metadata, header, trailer Metadata
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Code says how a call ended. The numbers are gRPC's, so that a code means the
-// same through any door.
+// Code is the result of a call. The numbers are gRPC's, so that a code means the same in
+// both protocols.
 type Code uint32
 
 // The codes, with gRPC's numbers and meanings.
@@ -46,9 +46,8 @@ func (c Code) String() string {
 	return "code " + strconv.FormatUint(uint64(c), 10)
 }
 
-// blamesServer reports whether an answer with this code says that the server
-// is unwell rather than that the request was. Such an answer does not make a
-// server trusted.
+// blamesServer reports whether an answer with this code indicates a fault of the server and
+// not of the request. Such an answer does not make a server trusted.
 func (c Code) blamesServer() bool {
 	switch c {
 	case CodeUnknown, CodeUnimplemented, CodeInternal, CodeUnavailable, CodeDataLoss, CodeResourceExhausted:
@@ -57,26 +56,26 @@ func (c Code) blamesServer() bool {
 	return false
 }
 
-// mayBeUnprocessed reports whether an answer with this code can mean that no
-// handler has begun with the request.
+// mayBeUnprocessed reports whether an answer with this code can mean that no handler has
+// started the request.
 func (c Code) mayBeUnprocessed() bool {
 	return c == CodeUnavailable || c == CodeResourceExhausted
 }
 
-// An Error is how a call failed.
+// An Error describes a failed call.
 //
-// A handler returns one to choose the code and the message. The Processed field
-// of a handler's error has no effect: the error may come from a call that the
-// handler made after it had changed something. See [NotProcessed].
+// A handler returns one to choose the code and the message. The Processed field of a
+// handler's error has no effect: the error may come from a call that the handler made after
+// it had changed something. See [NotProcessed].
 //
-// Call returns one for every failure of a call that it accepted; errors.As
-// finds it. An Error of CodeDeadlineExceeded matches context.DeadlineExceeded
-// and one of CodeCanceled matches context.Canceled under errors.Is.
+// Call returns one for every failure of a call that it accepted; errors.As finds it. An
+// Error of CodeDeadlineExceeded matches context.DeadlineExceeded and one of CodeCanceled
+// matches context.Canceled under errors.Is.
 type Error struct {
 	Code    Code
 	Message string
-	// Processed is false only when it is certain that no handler has acted on
-	// the request, so that it may be sent again whatever it does. Call sets it.
+	// Processed is false only when it is certain that no handler has acted on the request,
+	// so that it may be sent again even if its method is not idempotent. Call sets it.
 	Processed bool
 
 	cause error
@@ -94,10 +93,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("boxcarrpc: %v: %s: %v", e.Code, e.Message, e.cause)
 }
 
-// Unwrap returns the cause, where there is one on this side of the wire.
+// Unwrap returns the cause, if it is known on this side of the connection.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is matches the context errors that belong to the code.
+// Is reports whether target is the context error of the code.
 func (e *Error) Is(target error) bool {
 	switch e.Code {
 	case CodeDeadlineExceeded:
@@ -108,14 +107,14 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// NotProcessed marks the error of a handler that has not acted on its request.
-// The client then sends the request to another server, whatever the method. The
-// code is that of err if it is CodeResourceExhausted, and CodeUnavailable
-// otherwise; the message is that of err.
+// NotProcessed marks the error of a handler that has not acted on its request. The client
+// then sends the request to another server, even if the method is not idempotent. The code
+// is that of err if it is CodeResourceExhausted, and CodeUnavailable otherwise; the message
+// is that of err.
 //
-// The mark counts only on the error that the handler itself returns. An error
-// that wraps a marked one is not marked, and neither is an error of Call: a
-// server further down cannot speak for this one.
+// The mark counts only on the error that the handler itself returns. An error that wraps a
+// marked one is not marked, and neither is an error of Call: a server further down the
+// chain of calls cannot speak for this one.
 func NotProcessed(err error) error { return &notProcessedError{err} }
 
 type notProcessedError struct{ cause error }
@@ -123,20 +122,20 @@ type notProcessedError struct{ cause error }
 func (e *notProcessedError) Error() string { return e.cause.Error() }
 func (e *notProcessedError) Unwrap() error { return e.cause }
 
-// IsNotProcessed reports whether err is a result of [NotProcessed]. It does not
-// look at the errors that err wraps.
+// IsNotProcessed reports whether err is a result of [NotProcessed]. It ignores the errors
+// that err wraps.
 func IsNotProcessed(err error) bool {
 	_, ok := err.(*notProcessedError) //nolint:errorlint // the mark of a wrapped error does not count
 	return ok
 }
 
-// CodeOf returns the code of an error of this package, of a context's error,
-// and CodeUnknown for any other; CodeOK for nil.
+// CodeOf returns the code of an error of this package or of a context's error, CodeOK for
+// nil, and CodeUnknown for any other error.
 func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
 	}
-	var e *Error // allocated here
+	var e *Error // declared here: it escapes
 	switch {
 	case errors.As(err, &e):
 		return e.Code
@@ -148,33 +147,34 @@ func CodeOf(err error) Code {
 	return CodeUnknown
 }
 
-// What Call may return before a request was sent. Each carries a code, which
-// errors.As and [CodeOf] find.
+// Errors of Call before the request was sent. Each has a code, which errors.As and [CodeOf]
+// find.
 var (
-	// ErrPoolBusy: as many calls as the pool has slots are under way. It comes
-	// at once, so that overload fails fast.
+	// ErrPoolBusy: all slots of the pool are busy. Call returns it at once, so that
+	// overload fails fast.
 	ErrPoolBusy error = &Error{Code: CodeResourceExhausted, Message: "all slots of the pool are busy"}
-	// ErrNoServer: the pool held no slot at all until the caller's context
-	// ended. The error that Call returns matches the context's error too.
+	// ErrNoServer: the pool held no slot until the caller's context ended. The error that
+	// Call returns also matches the context's error.
 	ErrNoServer error = &Error{Code: CodeUnavailable, Message: "no server has given the pool a slot"}
 	// ErrPoolClosed: the pool is closed.
 	ErrPoolClosed error = &Error{Code: CodeCanceled, Message: "the pool is closed"}
 )
 
-// Why a server gives no slot. An ErrNoServer matches one of these, too, if it is known.
+// Reasons why a server grants no slot. An ErrNoServer also matches one of these if the
+// reason is known.
 var (
-	// ErrDraining: the server gives out no slots until it is undrained.
+	// ErrDraining: the server grants no slots until it is undrained.
 	ErrDraining = errors.New("the server is draining")
-	// ErrNotBoxcar: another protocol is spoken at the server's address.
+	// ErrNotBoxcar: the server at the address speaks another protocol.
 	ErrNotBoxcar = errors.New("the server does not speak Boxcar")
 )
 
-// ErrServerClosed is what Serve returns after Shutdown or Close.
+// ErrServerClosed is returned by Serve after Shutdown or Close.
 var ErrServerClosed = errors.New("boxcarrpc: server closed")
 
-// What ends a connection; found in logs and in the causes of errors.
+// Reasons for the end of a connection, used in logs and as causes of errors.
 var (
-	// Not io.EOF, which means that a stream has ended well.
+	// Not io.EOF, which is the regular end of a stream.
 	errClosed    = errors.New("closed by the server")
 	errSilent    = errors.New("peer is silent")
 	errGoingAway = errors.New("peer is going away")

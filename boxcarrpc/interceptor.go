@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// Interceptors are around calls and streams, for what concerns all methods: traces,
-// metrics, logs, checks. On the server they are functions from handler to handler,
-// and see everything that reaches a handler, the methods for tools among it. On the
-// client they are functions from Caller to Caller and from StreamOpener to
-// StreamOpener, and see a call once, whatever the attempts that it takes.
+// Interceptors wrap calls and streams, for tasks that concern all methods: traces, metrics,
+// logs, checks. On the server they map a handler to a handler and see everything that
+// reaches a handler, including the built-in methods. On the client they map a Caller to a
+// Caller and a StreamOpener to a StreamOpener, and see a call once, however many attempts
+// it takes.
 //
-// They are put together once, when the server or the pool is made. Where there are
-// none, nothing is called in their place.
+// They are chained once, when the server or the pool is made. Without interceptors no extra
+// function is called.
 
-// A Caller makes a call: [Pool.CallWith] without interceptors is the innermost one.
-// Interceptors get an info that is never nil; what they put into its Metadata is
-// sent, but not seen by who made the call. It is valid until the Caller returns.
+// A Caller makes a call: [Pool.CallWith] without interceptors is the innermost one. An
+// interceptor always gets an info that is not nil. Metadata that it adds is sent, but is
+// not visible in the caller's CallInfo. info is valid until the Caller returns.
 type Caller func(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error)
 
-// A StreamOpener opens a stream: [Pool.Stream] without interceptors is the innermost
-// one. [ClientStream.OnEnd] tells how it ends.
+// A StreamOpener opens a stream: [Pool.Stream] without interceptors is the innermost one.
+// [ClientStream.OnEnd] reports the end of the stream.
 type StreamOpener func(ctx context.Context, method string, metadata Metadata) (*ClientStream, error)
 
-// chain puts interceptors around something, the first outermost.
+// chain wraps inner in interceptors, the first outermost.
 func chain[T any](inner T, interceptors []func(T) T) T {
 	for i := len(interceptors) - 1; i >= 0; i-- {
 		inner = interceptors[i](inner)
@@ -31,10 +31,10 @@ func chain[T any](inner T, interceptors []func(T) T) T {
 	return inner
 }
 
-// infos are of *CallInfo, for the calls of pools with interceptors.
+// infos holds *CallInfo for the calls of pools with interceptors.
 var infos sync.Pool
 
-// intercepted makes a call by way of the interceptors.
+// intercepted makes a call through the interceptors.
 func (p *Pool) intercepted(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
 	own, ok := infos.Get().(*CallInfo)
 	if !ok {

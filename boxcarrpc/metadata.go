@@ -7,22 +7,23 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// MaxMetadataBytes bounds each block of metadata; header and trailer of a response
+// MaxMetadataBytes is the largest block of metadata. Header and trailer of a response count
 // together.
 const MaxMetadataBytes = wire.MaxMetadataBytes
 
-// Metadata is what goes with a request, a response or a stream beside its data:
-// pairs of a key and a value, in the protocol's form. A key has at least one byte,
-// small letters and hyphens by custom, and may come more than once. The zero
-// Metadata has no pairs, and costs nothing on the wire.
+// Metadata is a list of pairs of a key and a value that is sent with a request, a response
+// or a stream, in its encoding on the wire. A key has at least one byte, by convention
+// lower-case letters and hyphens, and may occur more than once. The zero Metadata has no
+// pairs and adds nothing to a frame.
 //
-// [MaxMetadataBytes] bound a block. What has come from a peer is well formed.
+// A block has at most [MaxMetadataBytes]. Metadata received from a peer is always well
+// formed.
 type Metadata []byte
 
-// Append adds a pair and returns the extended block, like append.
+// Append appends a pair and returns the extended block.
 func (m Metadata) Append(key, value string) Metadata { return wire.AppendPair(m, key, value) }
 
-// Get returns the first value of a key; ok says whether there is one.
+// Get returns the first value of a key. ok reports whether there is one.
 func (m Metadata) Get(key string) (value string, ok bool) {
 	k, v, rest, ok := wire.CutPair(m)
 	for ; ok; k, v, rest, ok = wire.CutPair(rest) {
@@ -33,7 +34,7 @@ func (m Metadata) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
-// All ranges over the pairs in their order, up to what is malformed if anything is.
+// All iterates over the pairs in their order, up to the first malformed one.
 func (m Metadata) All() iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		k, v, rest, ok := wire.CutPair(m)
@@ -42,7 +43,7 @@ func (m Metadata) All() iter.Seq2[string, string] {
 	}
 }
 
-// check reports whether metadata can be sent.
+// check returns an error if the metadata cannot be sent.
 func (m Metadata) check() error {
 	switch {
 	case len(m) == 0 || wire.ValidMetadata(m):
@@ -50,5 +51,5 @@ func (m Metadata) check() error {
 	case len(m) > MaxMetadataBytes:
 		return tooLong("metadata", len(m), MaxMetadataBytes)
 	}
-	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("metadata of %d bytes is not pairs", len(m))}
+	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("metadata of %d bytes is malformed: use Metadata.Append", len(m))}
 }

@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	// A handler that takes longer than this is not for a leader.
+	// A handler that takes longer than this is not run by a leader.
 	quickHandler = 50 * time.Microsecond
-	// A method stays slow until so many of its requests in a row were quick.
+	// A method stays slow until this many of its requests in a row were quick.
 	slowMemory = 16
-	// Of so many methods a server learns; what it is asked for beyond them counts
-	// as slow.
+	// The server tracks this many methods. All others count as slow.
 	maxMethods = 1 << 10
 )
 
-// A method is what a server has learnt of one: whether its handler is quick
-// enough to be run by the leader of a connection, and how large its responses are.
+// A method holds what a server has measured of one method: whether its handler is quick
+// enough to run in the leader of a connection, and the size of its responses.
 type method struct {
 	name     string
-	prefetch func(requests [][]byte) // nil for none
-	slow     atomic.Int32            // quick requests in a row until it counts as quick
+	prefetch func(requests [][]byte) // may be nil
+	slow     atomic.Int32            // quick requests still needed until the method counts as quick
 	buffers  sync.Pool               // of *[]byte, for its responses
-	unfit    atomic.Int64            // bytes of the last response that did not fit; 0 if one was too small since
+	unfit    atomic.Int64            // size of the last response that did not fit; 0 if one was much smaller since
 }
 
 func (m *method) quick() bool { return m.slow.Load() <= 0 }
 
-// took learns from a request. A method that is quick pays nothing for it.
-func (m *method) took(d time.Duration) {
+// record records the duration of a handler. It costs nothing for a method that is quick.
+func (m *method) record(d time.Duration) {
 	switch {
 	case d > quickHandler:
 		m.slow.Store(slowMemory)
@@ -38,8 +37,8 @@ func (m *method) took(d time.Duration) {
 	}
 }
 
-// buffer is for a response. Those of a method come to have the size that its
-// responses need.
+// buffer returns a buffer for a response. The buffers of a method adapt to the size of its
+// responses.
 func (m *method) buffer() *[]byte {
 	if b, ok := m.buffers.Get().(*[]byte); ok {
 		return b
@@ -47,14 +46,14 @@ func (m *method) buffer() *[]byte {
 	return new([]byte)
 }
 
-// keep takes a buffer back after its response has been sent. The response may be
-// the handler's own memory, which is not kept: when responses do not fit again and
-// again, a larger buffer is made for the next.
+// keep returns a buffer to the pool after its response has been sent. The response may be
+// the handler's own memory, which is not kept. If responses repeatedly do not fit, a larger
+// buffer is allocated for the next one.
 func (m *method) keep(b *[]byte, response []byte) {
-	const small = 4 << 10 // is kept although the response was smaller by far
+	const small = 4 << 10 // kept even for much smaller responses
 	switch {
 	case cap(*b) > max(small, 4*len(response)):
-		m.unfit.Store(0) // there are small ones between the large ones
+		m.unfit.Store(0) // small responses occur between the large ones
 		return
 	case len(response) > cap(*b) && m.unfit.Swap(int64(len(response))) >= int64(len(response)/4):
 		*b = make([]byte, 0, len(response)+len(response)/8)
@@ -62,14 +61,14 @@ func (m *method) keep(b *[]byte, response []byte) {
 	m.buffers.Put(b)
 }
 
-// methods are those that a server was asked for.
+// methods are the methods that a server was called with.
 type methods struct {
 	mu       sync.Mutex
 	byName   map[string]*method
 	prefetch map[string]func(requests [][]byte)
 }
 
-// methodNamed is methods.named, for the connection's leader.
+// methodNamed is methods.named with a cache of the last method. Only the leader calls it.
 func (c *serverConn) methodNamed(name []byte) *method {
 	if c.method == nil || string(name) != c.method.name {
 		c.method = c.server.methods.named(name)
@@ -77,8 +76,8 @@ func (c *serverConn) methodNamed(name []byte) *method {
 	return c.method
 }
 
-// named returns the method of this name. Of those beyond the limit each request
-// has its own, which begins as slow.
+// named returns the method of this name. Above the limit it returns a new one, which is
+// slow, for each request.
 func (s *methods) named(name []byte) *method {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// Limits of the protocol, the same on both sides.
+// Limits of the protocol, the same for both sides.
 const (
-	// MaxRequestBytes is the largest request: a document of 16 MiB and what goes
-	// with it.
+	// MaxRequestBytes is the size of the largest request: a document of 16 MiB with its
+	// envelope.
 	MaxRequestBytes = 17 << 20
-	// MaxResponseBytes is the largest response: a batch of documents.
+	// MaxResponseBytes is the size of the largest response: a batch of documents.
 	MaxResponseBytes = 32 << 20
-	// MaxMethodBytes is the longest method name.
+	// MaxMethodBytes is the length of the longest method name.
 	MaxMethodBytes = wire.MaxMethodBytes
-	// MaxMessageBytes is how much of an error's message is sent.
+	// MaxMessageBytes is the length to which the message of an error is cut.
 	MaxMessageBytes = 4 << 10
 )
 
@@ -54,201 +54,196 @@ const (
 	DefaultKeepAlive      = 90 * time.Second
 )
 
-// ServerOptions are a server's limits. The zero value of each field, and a nil
+// ServerOptions configures a server. The zero value of each field, and a nil
 // *ServerOptions, mean the default.
 type ServerOptions struct {
-	// MaxConns bounds the connections; one more is closed when it is accepted.
-	// The default is 16,384.
+	// MaxConns limits the connections; further ones are closed when they are accepted. The
+	// default is 16,384.
 	MaxConns int
-	// MaxLanes bounds the slots that the server gives out, and with them its
-	// requests in flight. The default is 65,536.
+	// MaxLanes limits the slots that the server grants, and thereby its requests in flight.
+	// The default is 65,536.
 	MaxLanes int
-	// MaxLanesPerConn bounds the lanes of one connection. The default is 1,024.
+	// MaxLanesPerConn limits the lanes of one connection. The default is 1,024.
 	MaxLanesPerConn int
-	// MaxRequestBytes bounds a request, and a message of a stream; clients are told
-	// and send none that is longer. The default, and the most, is 17 MiB.
+	// MaxRequestBytes limits a request and a message of a stream. Clients learn it and fail
+	// larger requests themselves. The default and the maximum is 17 MiB.
 	MaxRequestBytes int
-	// Admission bounds requests in flight and their rates.
+	// Admission limits the requests in flight and their rates.
 	Admission Admission
-	// StreamHandler serves streams. The default answers that there are none.
+	// StreamHandler serves streams. The default refuses them.
 	StreamHandler StreamHandler
-	// TLS is asked for the configuration of each connection's TLS, so that
-	// certificates can change: package credentials reads them from files. It must
-	// return the same *tls.Config until something changes. The default is plain text,
-	// which is refused on addresses that other hosts reach unless Insecure asks for it.
+	// TLS returns the TLS configuration of a new connection. It is called for each, so that
+	// certificates can change: package credentials reads them from files. It must return
+	// the same *tls.Config until something changes. The default is plain text, which Serve
+	// refuses on addresses that other hosts can reach unless Insecure is set.
 	TLS func() (*tls.Config, error)
-	// Insecure lets the server serve plain text to other hosts.
+	// Insecure allows plain text to other hosts.
 	Insecure bool
-	// Authenticate says who a client is, for handlers (see PeerOf), admission and
-	// Authorize, or by an error that it is not let in, which is told to it. token is
-	// what it shows, empty if nothing; the peer's Identity is the name in its verified
-	// certificate. It is asked when a connection begins and again every 10 s while that
-	// brings something: a client that is somebody else then, or not let in any more, is
-	// told to go away. The default goes by the certificate, and lets everybody in.
+	// Authenticate returns the identity of a client, for handlers (see PeerOf), admission
+	// and Authorize. An error refuses the client and is sent to it. token is the token that
+	// the client sent, or empty; the peer's Identity is the name in its verified
+	// certificate. It is called when a connection starts, and again every 10 s while the
+	// connection is used: a client that is refused then, or has a different identity, is
+	// told to go away. The default uses the certificate and accepts every client.
 	Authenticate func(peer *Peer, token string) (identity string, err error)
-	// Authorize says by an error that the client of ctx may not call a method. It is
-	// asked for each request and stream, those of tools among them, within the
-	// interceptors. An error without a code is CodePermissionDenied. The default allows
-	// everything.
+	// Authorize returns an error if the client of ctx may not call a method. It is called
+	// for each request and stream, also for built-in methods, inside the interceptors. An
+	// error without a code becomes CodePermissionDenied. The default allows everything.
 	Authorize func(ctx context.Context, method string) error
 	// Operators are the identities that may drain the server: see MethodDrain. Without
-	// Operators and Authenticate a client without an identity may drain it from the
-	// server's own host; set either where a proxy on that host forwards for others. The
-	// default is none.
+	// Operators and Authenticate, a client without an identity may drain the server from
+	// the server's own host; set one of them if a proxy on that host forwards requests of
+	// others. The default is none.
 	Operators []string
-	// Interceptors are around the handler, the first outermost, and
-	// StreamInterceptors around the StreamHandler. The default is none.
+	// Interceptors wrap the handler, the first outermost, and StreamInterceptors wrap the
+	// StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler
 	StreamInterceptors []func(StreamHandler) StreamHandler
-	// Prefetch has a function for each method whose handler mostly waits for memory. It is
-	// told of requests that have come in together on a connection, at most 16 of at most
-	// 4 KiB each, before the handler gets them one by one, and may have fetched what they
-	// need, so that the waits of all are one. Nothing else comes of it: the requests are
-	// taken, refused, cancelled and answered as if it were not there. It is not called
-	// for one that arrives alone, nor on a connection whose last request failed, nor for
-	// a method that Authorize forbids the client, which is asked once for all of them. What it is given is
-	// valid until it returns, and it may run several times at once. It must not block: if
-	// it runs on, as for a page that is not in memory, the connection is served beside it,
-	// and the method counts as slow, of which it is not told for a while. The default is
-	// none.
+	// Prefetch maps a method whose handler mostly waits for cache misses to a function that
+	// prefetches the data for several requests at once, so that their cache misses overlap.
+	// The server calls it with requests that arrived together on a connection, at most 16
+	// of at most 4 KiB each, before it calls the handler for each of them. Nothing else
+	// changes: the requests are admitted, refused, cancelled and answered as without
+	// Prefetch.
+	//
+	// It is not called for a single request, on a connection whose last request failed, or
+	// if Authorize forbids the client the method; Authorize is then called once for all of
+	// them. The requests are valid until it returns. It may be called concurrently and must
+	// not block: if it runs long, as for a page fault, another goroutine serves the
+	// connection, and the method counts as slow and is not prefetched for a while. The
+	// default is none.
 	Prefetch map[string]func(requests [][]byte)
-	// MaxStreams bounds the streams of all connections together; each may hold
-	// 256 KiB that its handler has not received. One more is refused as not
-	// processed. The default is 8,192.
+	// MaxStreams limits the streams of all connections together. Each may hold 256 KiB that
+	// its handler has not received. Further ones are refused as not processed. The default
+	// is 8,192.
 	MaxStreams int
-	// ClientShare is the share of MaxConns, MaxLanes and MaxStreams that one client may
-	// have, so that no client takes all of them. A client is known by its identity, or
+	// ClientShare is the fraction of MaxConns, MaxLanes and MaxStreams that one client may
+	// use, so that no client uses all of them. A client is identified by its identity, or
 	// else by its IP address as in Admission. A client may always have 128 connections,
-	// 1,024 slots and 128 streams. The default is an eighth; 1 is no bound.
+	// 1,024 slots and 128 streams. The default is an eighth; 1 means no limit.
 	ClientShare float64
-	// Budget bounds the memory of messages: requests that are being received or
-	// handled, and answers, messages of streams and control frames that the peers have
-	// not yet taken. It may be shared with servers of other protocols. A client that
-	// holds an eighth of it sends no more large requests. A handler calls Reserve before
-	// it makes a large answer, and waits there. When the budget is exceeded, the slowest
-	// peers are disconnected. The default is a budget of BufferBytes.
+	// Budget limits the memory of messages: requests that are being received or handled,
+	// and responses, messages of streams and control frames that the peers have not read.
+	// Servers of other protocols may share it. The large requests of a client that holds an
+	// eighth of it are refused. A handler calls Reserve before it makes a large response,
+	// and waits there. When the budget is exceeded, the slowest peers are disconnected. The
+	// default is a budget of BufferBytes.
 	Budget *Budget
-	// BufferBytes is the size of the Budget that the server makes if none is given. The
-	// default is 512 MiB.
+	// BufferBytes is the size of the default Budget. The default is 512 MiB.
 	BufferBytes int64
-	// HandshakeTimeout is how long a new connection may take to say hello. The
-	// default is 5 s.
+	// HandshakeTimeout limits the time from accepting a connection to the HELLO of its
+	// client. The default is 5 s.
 	HandshakeTimeout time.Duration
-	// IdleTimeout is how long a connection may be without a byte from its peer,
-	// which a client prevents by keep-alives. The default is 3 minutes.
+	// IdleTimeout limits the time without a byte from the peer. Clients send keep-alives.
+	// The default is 3 minutes.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long a peer may leave the server's bytes unread. The
-	// default is 10 s.
+	// WriteTimeout limits the time in which a peer reads nothing that the server has sent.
+	// The default is 10 s.
 	WriteTimeout time.Duration
-	// Name is what the server calls itself to its clients. The default is the
-	// host's name, a slash and the program's.
+	// Name is the name that clients see. The default is the host name, a slash and the
+	// program name.
 	Name string
-	// Logger gets what an operator should know: connections that ended for a
-	// fault, panics. The default discards it.
+	// Logger logs faults of peers and panics of handlers. The default discards them.
 	Logger *slog.Logger
 }
 
-// A Method is what a pool knows of a method.
+// Method has the options of a method.
 type Method struct {
-	// Idempotent says that doing it twice is as good as once, so that a call
-	// may be sent again when it is not known what became of it.
+	// Idempotent says that the method may be executed more than once. A call is then sent
+	// again also when it may have been processed.
 	Idempotent bool
-	// HedgeAfter is how long a call may take before it is sent to a second server,
-	// too, if a slot of one is free and the retry budget allows it. The first
-	// answer counts. Well above the method's usual times it shortens the worst, for
-	// a few percent more load; the method must be Idempotent. The default is 0:
-	// never.
+	// HedgeAfter is the time after which a call that has no answer is also sent to a second
+	// server, if a slot of one is free and the retry budget allows it. The first answer
+	// counts. A value well above the usual latency of the method shortens the tail for a
+	// few percent more load. The method must be Idempotent. The default is 0: never.
 	HedgeAfter time.Duration
 }
 
-// PoolOptions shape a pool. The zero value of each field, and a nil
-// *PoolOptions, mean the default.
+// PoolOptions configures a pool. The zero value of each field, and a nil *PoolOptions, mean
+// the default.
 type PoolOptions struct {
-	// Size is the number of slots, and so of calls at once. The rule is
+	// Size is the number of slots, and so of concurrent calls. The rule is
 	//
 	//	peak rate x p99 latency x 1.5
 	//
 	// 2,000 calls a second of 20 ms need 60. The default is 64.
 	Size int
-	// SubsetSize is how many servers the pool uses of those that the source tells
-	// of, by their numbers and the client's own; where these differ between clients
-	// the load does, too. If they are all dead, it borrows as many more, twice at
-	// most. The default is 0: all servers, or DefaultSubsetSize if Subset is given.
+	// SubsetSize is the number of servers that the pool uses, chosen by the numbers of the
+	// servers and of the client. The load is even if all clients see the same numbers. If
+	// all servers of the subset are dead, the pool borrows as many more, at most twice. The
+	// default is 0: all servers, or DefaultSubsetSize if Subset is set.
 	SubsetSize int
-	// Subset chooses them. The default is rocksteadier. A pool that is told no
-	// number of its own takes rendezvous instead, with a number made of Name or, if
-	// that is not given, at random.
+	// Subset chooses the servers. The default is rocksteadier. A pool without a number of
+	// its own uses rendezvous instead, keyed by Name or, without a Name, by a random
+	// number.
 	Subset subset.Algorithm
-	// LeaveAfter is how long slots of servers that left the set are used at most,
-	// and up to a tenth more, if no others have replaced them before. Negative means
-	// not at all: then new connections come after the old ones are gone. The default
-	// is 30 s.
+	// LeaveAfter limits the time that slots of servers that left the set are used until
+	// others have replaced them; up to a tenth is added at random. Negative means 0: then
+	// new connections are made after the old ones are closed. The default is 30 s.
 	LeaveAfter time.Duration
-	// MaxWait is how long a first attempt may wait while all slots are busy. The
-	// default is 0: it is refused at once, as in the article.
+	// MaxWait limits the time that a first attempt waits while all slots are busy. The
+	// default is 0: it fails at once, as in the article.
 	MaxWait time.Duration
-	// RetryWait is how long a further attempt may wait for a slot, never past
-	// the deadline. The default is 100 ms.
+	// RetryWait limits the time that a retry waits for a slot, within the deadline. The
+	// default is 100 ms.
 	RetryWait time.Duration
-	// MaxRetries bounds the attempts after the first; negative means none. The
-	// default is 3.
+	// MaxRetries limits the attempts after the first; negative means none. The default is
+	// 3.
 	MaxRetries int
-	// RetryRatio is the share of calls that may be attempted again in the long run,
-	// when servers refuse, break or are slow; hedges count, too. Besides it are 10 a
-	// second, and as many at once as the pool has slots. Negative means no share;
-	// at MaxRetries it is no bound. The default is 0.2.
+	// RetryRatio is the long-term share of calls that may be retried or hedged. In addition
+	// 10 a second are allowed, and bursts of as many as the pool has slots. Negative means
+	// 0; a value of at least MaxRetries means no limit. The default is 0.2.
 	RetryRatio float64
-	// HealthMethod is asked of a server before calls go there, where there are
-	// others, if it is not trusted: new, back from quarantine, or back from being left
-	// out because it failed. The server is well if it answers without an error
-	// within SilenceTimeout; MethodEcho does for one that has nothing better. The
-	// default is none: a call finds out.
+	// HealthMethod is called to check an untrusted server before calls use it, while the
+	// pool has trusted ones: a server that is new, back from quarantine, or ejected for
+	// failures. The server is healthy if it answers without an error within SilenceTimeout;
+	// MethodEcho suits servers without a method for this. The default is none: a call is
+	// the check.
 	HealthMethod string
-	// HealthInterval is how often servers that are trusted are asked, too. The
-	// default is 0: never, since their answers to calls tell.
+	// HealthInterval is the time between checks of trusted servers. The default is 0:
+	// never, since calls check them.
 	HealthInterval time.Duration
-	// Methods tells which methods may be sent again. The default is none: a
-	// request that may have been processed is never repeated.
+	// Methods has the options of methods by name. The default is none: a request that may
+	// have been processed is never repeated.
 	Methods map[string]Method
-	// LanesPerConn bounds the lanes on one connection; 1 is the classic form,
-	// a connection for each slot. The default is 64.
+	// LanesPerConn limits the lanes of one connection; 1 is the form of the article, a
+	// connection for each slot. The default is 64.
 	LanesPerConn int
-	// DialTimeout bounds connecting and the handshake. The default is 1 s.
+	// DialTimeout limits connecting and the handshakes. The default is 1 s.
 	DialTimeout time.Duration
-	// CallTimeout is the deadline of a call whose context has none; negative
-	// means no deadline. The default is 1 minute.
+	// CallTimeout is the timeout of a call whose context has no deadline; negative means
+	// none. The default is 1 minute.
 	CallTimeout time.Duration
-	// SilenceTimeout is how long a connection with something outstanding may
-	// stay without a byte before it counts as broken. It is asked for a sign of
-	// life, and others are used first, after max(50 ms, 4 x the p99 of its
-	// answers), at most half of the timeout. The default is 1 s.
+	// SilenceTimeout limits the time without a byte on a connection that owes an answer;
+	// then the connection counts as broken. It is pinged, and other servers are used first,
+	// after max(50 ms, 4 x the p99 of its answers), at most half of the timeout. The
+	// default is 1 s.
 	SilenceTimeout time.Duration
-	// KeepAlive is how often an idle connection is asked for a sign of life. It
-	// must be well under the servers' IdleTimeout. The default is 90 s: what an idle
-	// client of one server asks for, a better slot, comes before, so that the server is
-	// not woken for both.
+	// KeepAlive is the time after which an idle connection is pinged. It must be well below
+	// the servers' IdleTimeout. The default is 90 s: longer than the minute after which an
+	// idle client of one server asks for a better slot, so that the server is not woken for
+	// both.
 	KeepAlive time.Duration
-	// MaxStreams bounds the streams; each may hold 256 KiB that was not received
-	// from it. One more fails with ErrPoolBusy. The default is 1,024.
+	// MaxStreams limits the streams. Each may hold 256 KiB that was not received from it.
+	// Further ones fail with ErrPoolBusy. The default is 1,024.
 	MaxStreams int
-	// BufferBytes bounds the memory of responses that are being received, of all calls
-	// together, as their bytes arrive. A server may hold half of it, besides one response
-	// of any size; responses up to 64 KiB are not counted. A call above it fails with
+	// BufferBytes limits the memory of all responses that are being received, as their
+	// bytes arrive. One server may use half of it, and beyond it one response of any size;
+	// responses up to 64 KiB are not counted. A call above the limit fails with
 	// CodeResourceExhausted. The default is 512 MiB.
 	BufferBytes int64
-	// TLS is asked for the configuration of each new connection's TLS, so that
+	// TLS returns the TLS configuration of a new connection. It is called for each, so that
 	// certificates can change: package credentials reads them from files. Without a
-	// ServerName in it the server must prove to be the host of its address. The default
-	// is plain text, which is refused to other hosts unless Insecure asks for it: see
-	// ErrPlainText.
+	// ServerName in it, the server must prove to be the host of its address. The default is
+	// plain text, which is refused to other hosts unless Insecure is set: see ErrPlainText.
 	TLS func() (*tls.Config, error)
-	// Insecure lets the pool speak plain text to other hosts. A token is not sent so.
+	// Insecure allows plain text to other hosts. A token is still not sent in plain text.
 	Insecure bool
-	// Token returns what the pool shows a server when a connection begins, at most
-	// MaxTokenBytes, to prove who it is. The default shows nothing.
+	// Token returns the token that authenticates the client on a new connection, at most
+	// MaxTokenBytes. The default sends none.
 	Token func() (string, error)
-	// Interceptors are around every call, the first outermost, and
-	// StreamInterceptors around the opening of every stream. The default is none.
+	// Interceptors wrap every call, the first outermost, and StreamInterceptors wrap the
+	// opening of every stream. The default is none.
 	Interceptors       []func(Caller) Caller
 	StreamInterceptors []func(StreamOpener) StreamOpener
 	// PreferIdle makes the pool use idle servers first. Each response carries the
@@ -260,18 +255,17 @@ type PoolOptions struct {
 	PreferIdle bool
 	// Dialer connects to an address. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
-	// Name is what the client calls itself to its servers. The default is the
-	// host's name, a slash and the program's.
+	// Name is the name that servers see. The default is the host name, a slash and the
+	// program name.
 	Name string
-	// Seed fixes the pool's random choices, for tests. The default is random.
+	// Seed fixes the random choices of the pool, for tests. The default is random.
 	Seed uint64
-	// Logger gets connections that broke and servers that refuse. The default
-	// discards it.
+	// Logger logs broken connections and unhealthy servers. The default discards them.
 	Logger *slog.Logger
 }
 
-// withDefaults returns a copy of o with every zero field filled in, or all that
-// is wrong with it.
+// withDefaults returns a copy of o with the defaults filled in, and all errors in the
+// options.
 func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	var r ServerOptions
 	if o != nil {
@@ -390,7 +384,7 @@ func within[T int | int64 | float64 | time.Duration](name string, value, low, hi
 	return nil
 }
 
-// defaultName is how a process is told from others on the pages for people.
+// defaultName identifies the process on pages and in logs.
 func defaultName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"unicode"
 )
 
-// A Peer is who is at the other end of a connection. It does not change.
+// A Peer describes the other end of a connection. It is immutable.
 type Peer struct {
 	Address net.Addr
-	// Name is what the peer calls itself, as far as it can be printed: it is shown on
-	// pages and terminals. It proves nothing.
+	// Name is the name that the peer gave itself, with unprintable characters replaced, for
+	// pages and terminals. It is not authenticated.
 	Name string
-	// Identity is who the peer has proved to be, empty if it has not: what
-	// ServerOptions.Authenticate says, else the name in its verified certificate.
+	// Identity is the authenticated identity of the peer, or empty: the result of
+	// ServerOptions.Authenticate, else the name in its verified certificate.
 	Identity string
-	// TLS is the state of the connection's TLS, nil without it.
+	// TLS is the state of the TLS connection, nil for plain text.
 	TLS *tls.ConnectionState
 }
 
-// newPeer describes the peer of a connection after its handshakes.
+// newPeer describes the peer of a connection after the handshakes.
 func newPeer(conn net.Conn, name string) *Peer {
 	p := &Peer{Address: conn.RemoteAddr(), Name: strings.Map(printable, name)}
 	if c, ok := conn.(*tls.Conn); ok {
@@ -34,7 +34,7 @@ func newPeer(conn net.Conn, name string) *Peer {
 	return p
 }
 
-// printable replaces what a terminal could take for a command.
+// printable replaces characters that a terminal could interpret as a command.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
@@ -42,7 +42,7 @@ func printable(r rune) rune {
 	return unicode.ReplacementChar
 }
 
-// CertificateName is the identity that a certificate proves: its first URI, as
+// CertificateName returns the identity that a certificate proves: its first URI, as
 // spiffe://example.org/frontend, else its first DNS name, else its common name.
 func CertificateName(c *x509.Certificate) string {
 	switch {

@@ -15,13 +15,12 @@ import (
 	"docstore/boxcarrpc/internal/spin"
 )
 
-// A Pool is a client: a ladder of slots on the servers of a set. It is safe for
-// concurrent use.
+// A Pool is a client: a ladder of slots on a set of servers. It is safe for concurrent use.
 type Pool struct {
 	options PoolOptions
 	caller  Caller       // nil without interceptors
 	opener  StreamOpener // nil without interceptors
-	start   time.Time    // the origin of the core's time
+	start   time.Time    // start of the core's clock
 	buffers responseBudget
 	counts  struct {
 		calls, failed, rejected, retries atomic.Uint64
@@ -30,12 +29,13 @@ type Pool struct {
 
 	unusable chan struct{} // closed when a server cannot be used because of the options
 
-	ctx     context.Context // of everything that the pool does on its own
+	ctx     context.Context // of the pool's own tasks
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup // its goroutines
 	sweeper cancelSweeper
 
-	// The watch over silence runs slowly, because nothing is owed. Changed under mu.
+	// The liveness check runs at its slow rate, because no answer is outstanding. Changed
+	// under mu.
 	livenessCheckSlow atomic.Bool
 
 	mu struct {
@@ -46,45 +46,45 @@ type Pool struct {
 		rng     rand.PCG
 		peers   []*poolPeer // by the core's index; nil where there is none
 		vacant  []int32     // indexes that are free again
-		left    []*poolPeer // servers that left the set and are not yet forgotten
+		left    []*poolPeer // servers that left the set and still have transports
 		subset  *poolSubset // nil: the pool uses every server
-		// Of the last Watch or snapshot, nil after a good one.
+		// The error of the last Watch or snapshot, nil after a good one.
 		sourceFailure error
 		unusable      error // why a server cannot be used with the pool's options
 		open          []*transport
-		entries       []*clientLane // by the ladder's entry
+		entries       []*clientLane // by the ladder's index
 		waiters       []*waiter
 		ready         chan struct{} // closed while a slot is held
-		connected     chan struct{} // closed with the next connection
+		connected     chan struct{} // closed when the next connection is made
 
-		wake *time.Timer // the rover's
-		tick *time.Timer // the watch over silence
+		wake *time.Timer // of the lease seeker
+		tick *time.Timer // of the liveness check
 
-		streams int // of all transports
+		streams int // open on all transports
 
 		leases, swaps, lost, broken uint64
 	}
 }
 
-// A poolPeer is a server as a pool knows it.
+// A poolPeer is the pool's state of one server.
 type poolPeer struct {
 	index      int32
 	server     discovery.Server
 	address    string
 	transports []*transport
-	responses  atomic.Int64 // bytes of the pool's buffers for its responses
+	responses  atomic.Int64 // bytes of its responses in the response budget
 	dialing    bool
-	left       bool  // in the pool's list of those that left
-	leaveAt    int64 // when its transports are closed after it left the set
-	failure    error // of the last dial or transport, nil after a good one
+	left       bool  // it is in the pool's list of left servers
+	leaveAt    int64 // when its transports are closed, after it left the set
+	failure    error // of the last dial or transport, nil after a successful one
 }
 
-// spareEntries are places in the ladder for slots that were replaced while they
-// were busy.
+// spareEntries is the number of additional entries in the ladder, for slots that were
+// replaced while they were busy.
 func spareEntries(size int) int { return 1 + size/8 }
 
-// NewPool makes a pool and begins to fill it with slots on the servers that d
-// reports. opts may be nil. It does not wait for a server: see WaitReady.
+// NewPool returns a pool that leases slots on the servers that d reports, in the
+// background. opts may be nil. It does not wait for a server: see WaitReady.
 func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -126,11 +126,11 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	return p, nil
 }
 
-// now is the core's time.
+// now returns the time of the core's clock.
 func (p *Pool) now() int64 { return int64(time.Since(p.start)) }
 
-// Close ends the pool: calls under way fail, connections are closed. It returns
-// when everything that the pool began has ended, and is idempotent.
+// Close closes the pool: calls in flight fail and connections are closed. It waits for all
+// goroutines of the pool. Close is idempotent.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.mu.closed = true
@@ -174,32 +174,32 @@ func (p *Pool) WaitReady(ctx context.Context) error {
 	}
 }
 
-// PoolStats is a pool at one moment.
+// PoolStats are a pool's gauges and counters at one moment.
 type PoolStats struct {
-	Known      int    // servers that the source tells of
-	Servers    int    // of these, in the pool's set: all, or its subset and what that borrows
-	Borrowed   bool   // the servers of the subset were dead, and others help out
-	Live       int    // of these, neither in quarantine nor being drained
-	Ejected    int    // of these, left out because they fail requests
-	Transports int    // connections open now
-	Size       int    // slots wanted
-	Slots      int    // held now
-	Busy       int    // with a request, or waiting for the end of an abandoned one
-	Waiting    int    // calls that wait for a slot
-	Streams    int    // open, or waiting for the end of an abandoned one
-	Lowest     int    // lowest slot held, -1 if none
-	Highest    int    // highest slot held, -1 if none
-	Calls      uint64 // begun
-	Failed     uint64 // of these, ended with an error of any kind
-	Rejected   uint64 // of these, refused because all slots were busy
-	Retries    uint64 // attempts after a first
-	Unfunded   uint64 // that were not made, because the retry budget was used up
-	Hedges     uint64 // attempts beside a slow one
-	HedgesWon  uint64 // of these, the ones that were answered first
-	Leases     uint64 // slots gained
-	Swaps      uint64 // of these, for a higher one
-	Lost       uint64 // slots lost with their transport or to a panic
-	Broken     uint64 // transports that broke
+	Known      int  // servers that the source reports
+	Servers    int  // of these, in the pool's set: all, or its subset and the borrowed ones
+	Borrowed   bool // the servers of the subset are dead, and others replace them
+	Live       int  // of these, not in quarantine and not draining
+	Ejected    int  // of these, ejected because they fail requests
+	Transports int  // open connections
+	Size       int  // slots that the pool is to hold
+	Slots      int  // slots held
+	Busy       int  // of these, in use by a call or by an abandoned one that the server has not ended
+	Waiting    int
+	Streams    int    // open, and abandoned ones that the server has not ended
+	Lowest     int    // lowest slot number held, -1 if none
+	Highest    int    // highest slot number held, -1 if none
+	Calls      uint64 // calls started
+	Failed     uint64 // of these, failed with any error
+	Rejected   uint64 // of these, failed because all slots were busy
+	Retries    uint64 // attempts after the first of a call
+	Unfunded   uint64 // retries that the retry budget did not allow
+	Hedges     uint64 // second attempts of slow calls
+	HedgesWon  uint64 // of these, answered first
+	Leases     uint64 // slots leased
+	Swaps      uint64 // of these, in exchange for a higher slot
+	Lost       uint64 // slots lost with their transport or because of a panic
+	Broken     uint64 // transports that failed
 }
 
 // Stats returns the pool's counters.
@@ -232,14 +232,14 @@ func (p *Pool) Stats() PoolStats {
 	return r
 }
 
-// finish ends the request of a lane: the slot is kept, unless the server took it
-// away or a better one has replaced it. lowest is the server's lowest free slot
-// as the response told, now the pool's time.
+// finish ends the request of a lane. The slot is kept unless the server withdrew it or a
+// better one has replaced it. lowest is the lowest free slot of the server according to the
+// response; now is the pool's time.
 func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLost bool, lowest uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if lane.entry < 0 {
-		return // lost with its transport
+		return
 	}
 	t := lane.transport
 	entry := lane.entry
@@ -264,14 +264,14 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	}
 	switch {
 	case p.trim() || gone:
-		p.step() // there is room for another slot
+		p.step()
 	case wake:
 		p.arm()
 	}
 	p.serveWaiters()
 }
 
-// drop forgets the lane of an entry that has left the ladder.
+// drop removes the lane of an entry that has left the ladder.
 func (p *Pool) drop(lane *clientLane) {
 	p.mu.entries[lane.entry] = nil
 	lane.entry = -1
@@ -284,14 +284,15 @@ func (p *Pool) drop(lane *clientLane) {
 	}
 }
 
-// giveBack returns the slot of an entry that has left the ladder to its server.
+// giveBack releases the slot of an entry that has left the ladder.
 func (p *Pool) giveBack(lane *clientLane) {
 	p.drop(lane)
 	lane.transport.unlease(lane)
 	p.emptied(lane.transport)
 }
 
-// emptied looks whether a transport has just lost its last lane.
+// emptied records when a transport has no lane and no stream left, and closes it if it is
+// leaving.
 func (p *Pool) emptied(t *transport) {
 	if t.leased > 0 || t.streams > 0 {
 		return
@@ -302,16 +303,16 @@ func (p *Pool) emptied(t *transport) {
 	}
 }
 
-// closeSoon closes a transport from a goroutine of its own, because the caller
-// holds the pool's lock.
+// closeSoon closes a transport in a new goroutine, because the caller holds the pool's
+// lock.
 func (p *Pool) closeSoon(t *transport, cause error) {
 	if !p.mu.closed {
 		p.tasks.Go(func() { t.fail(cause) })
 	}
 }
 
-// dropData gives up the buffer of a response. The caller holds
-// lane.transport.mu, or has the lane after it was done.
+// dropData releases the buffer of a response. The caller holds lane.transport.mu, or owns
+// the lane because its request has ended.
 func (p *Pool) dropData(lane *clientLane) {
 	lane.dst = nil
 	if lane.charged > 0 {

@@ -10,18 +10,18 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// fillWait is the least time that a call waits while the rover is getting the slots it
-// needs: after the loss of a server, or until a server that was not tried has answered.
+// fillWait is the minimum time that a call waits for a slot while the pool is leasing
+// slots: after the loss of a server, or until an untried server has answered.
 const fillWait = time.Second
 
 // A waiter is a call that waits for a slot.
 type waiter struct {
 	tried []int32
-	ready chan *clientLane // gets a busy lane; closed when the pool is
+	ready chan *clientLane // receives an acquired lane; closed with the pool
 }
 
-// acquire takes the best free slot; for a further attempt one of a server that
-// was not tried, if the pool holds any.
+// acquire takes the best free slot, for a retry one of a server that was not tried, and
+// waits for one if that is allowed.
 func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) {
 	p.mu.Lock()
 	if p.mu.closed {
@@ -53,7 +53,7 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 	return p.wait(ctx, w, patience)
 }
 
-// pick takes a slot if one is free. p.mu is held.
+// pick takes a free slot, or returns nil. p.mu is held.
 func (p *Pool) pick(tried []int32) *clientLane {
 	now := p.now()
 	entry, ok := p.mu.ladder.Acquire(now, tried, &p.mu.rng)
@@ -70,8 +70,7 @@ func (p *Pool) picked(now int64, entry int32) *clientLane {
 	return lane
 }
 
-// patience is how long a call may wait for a slot now that there is none for
-// it. p.mu is held.
+// slotWait returns the time for which a call may wait for a slot. p.mu is held.
 func (p *Pool) slotWait(tried []int32) time.Duration {
 	waiting, retry := len(p.mu.waiters), len(tried) > 0
 	switch {
@@ -87,8 +86,8 @@ func (p *Pool) slotWait(tried []int32) time.Duration {
 	return p.options.MaxWait
 }
 
-// wait waits for a slot: while the pool holds none within the context, else
-// with patience.
+// wait waits for a slot: within the context while the pool holds none, else for at most
+// patience.
 func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*clientLane, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -138,8 +137,8 @@ func (p *Pool) wait(ctx context.Context, w *waiter, patience time.Duration) (*cl
 	}
 }
 
-// stopWaiting ends the wait and returns the slot that came at the same moment,
-// if one did, or, as a last resort, any slot at all. p.mu is held, and released.
+// stopWaiting ends the wait. It returns a slot that arrived meanwhile or, if anySlot is
+// set, any free slot, or nil. p.mu is held, and released.
 func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
 	defer p.mu.Unlock()
 	if i := slices.Index(p.mu.waiters, w); i >= 0 {
@@ -149,11 +148,11 @@ func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
 		}
 		return nil
 	}
-	return <-w.ready // nil if the pool has been closed
+	return <-w.ready // nil if the pool is closed
 }
 
-// serveWaiters gives free slots to the calls that wait, the first come first.
-// p.mu is held.
+// serveWaiters gives free slots to waiting calls in the order of their arrival. p.mu is
+// held.
 func (p *Pool) serveWaiters() {
 	for i := 0; i < len(p.mu.waiters) && p.mu.ladder.Free() > 0; {
 		w := p.mu.waiters[i]

@@ -11,28 +11,27 @@ import (
 const (
 	// DefaultRetryRatio is the default of PoolOptions.RetryRatio.
 	DefaultRetryRatio = 0.2
-	// A pool may make so many further attempts a second whatever its calls are.
+	// Retries that a pool may make per second regardless of its calls.
 	retriesPerSecond = 10
 )
 
-// errRetryBudget is why there is no further attempt although the request may be
-// sent again.
+// errRetryBudget is the reason for not making a retry that would be allowed otherwise.
 var errRetryBudget error = &Error{Code: CodeResourceExhausted, Message: "the retry budget is used up"}
 
-// A call is what all attempts of one have in common.
+// A call holds what all attempts of a call share.
 type call struct {
 	method  string
 	request []byte
 	rule    Method
-	info    *CallInfo // nil: nobody asks
-	hedge   *hedge    // nil: none
+	info    *CallInfo // may be nil
+	hedge   *hedge    // may be nil
 }
 
-// attempts sends a request until it is answered or is not to be sent again.
+// attempts sends a request until it is answered or must not be sent again.
 func (p *Pool) attempts(ctx context.Context, c *call, dst []byte) ([]byte, error) {
 	var (
 		few   [4]int32
-		tried = few[:0] // servers
+		tried = few[:0] // indexes of servers
 		last  error
 	)
 	for n := 0; ; n++ {
@@ -57,20 +56,20 @@ func (p *Pool) attempts(ctx context.Context, c *call, dst []byte) ([]byte, error
 	}
 }
 
-// mergeAttemptErrors is the error of an attempt after another: if either may have been
-// processed, the call may.
+// mergeAttemptErrors returns the error of an attempt after another one failed with last. If
+// either may have been processed, so may the call.
 func mergeAttemptErrors(last, err error) error {
 	var before, e *Error
 	if !errors.As(last, &before) || !before.Processed || !errors.As(err, &e) || e.Processed {
 		return err
 	}
-	stained := *e
-	stained.Processed = true
-	return &stained
+	merged := *e
+	merged.Processed = true
+	return &merged
 }
 
-// retrySlotError is the error of a call that got no slot: if it was for a further
-// attempt, what became of the last one says more.
+// retrySlotError returns the error of a call that got no slot. For a retry it includes the
+// error of the last attempt, which says more.
 func retrySlotError(last, err error) error {
 	var e *Error
 	if !errors.As(last, &e) {
@@ -78,24 +77,24 @@ func retrySlotError(last, err error) error {
 	}
 	return &Error{
 		Code:      e.Code,
-		Message:   "no further attempt",
+		Message:   "no retry",
 		Processed: e.Processed,
-		cause:     fmt.Errorf("%w (the attempt before: %w)", err, last),
+		cause:     fmt.Errorf("%w (previous attempt: %w)", err, last),
 	}
 }
 
-// A hedge is a second attempt beside one that takes long. It never waits for a
-// slot, goes to another server than the attempt that it is beside, and is paid for
-// like a further attempt.
+// A hedge is the second attempt of a call whose first one is slow. It never waits for a
+// slot, uses a different server than the first attempt, and counts against the retry
+// budget.
 type hedge struct {
-	peer atomic.Int32 // that the attempt beside it is on, plus one; 0 for none
+	peer atomic.Int32 // index of the first attempt's server plus one; 0 for none
 
-	info CallInfo // its own, as out is
+	info CallInfo
 	out  []byte
 	err  error
 }
 
-// into tells the caller what became of a hedge: where it won, of its answer.
+// fillInfo adds the hedge's attempts to info and, if the hedge won, copies its result.
 func (h *hedge) fillInfo(info *CallInfo, won bool) {
 	if info == nil {
 		return
@@ -107,18 +106,17 @@ func (h *hedge) fillInfo(info *CallInfo, won bool) {
 	info.Attempts = attempts
 }
 
-var errNotHedged = errors.New("no hedge was sent")
+var errNotHedged = errors.New("boxcarrpc: no hedge was sent")
 
-// beside tells on which server the other attempt is.
+// setPrimary records the server of the first attempt.
 func (h *hedge) setPrimary(peer int32) {
 	if h != nil {
 		h.peer.Store(peer + 1)
 	}
 }
 
-// hedged makes a call and, if that takes longer than the method's HedgeAfter, a
-// second attempt beside it. The first answer counts; the other attempt is
-// cancelled, and over when hedged returns.
+// hedged makes a call and, after the method's HedgeAfter, a second attempt. The first
+// answer counts. The other attempt is cancelled, and has ended when hedged returns.
 func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 	ctx, cancel := p.cancellable(ctx)
 	defer cancel()
@@ -152,8 +150,8 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 	return dst, mergeAttemptErrors(h.err, err)
 }
 
-// cancellable is a context for both attempts, which ends CallTimeout later if ctx has
-// no deadline.
+// cancellable returns a context for both attempts. It ends after CallTimeout if ctx has no
+// deadline.
 func (p *Pool) cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
 		return context.WithTimeout(ctx, p.options.CallTimeout)
@@ -172,9 +170,9 @@ func (p *Pool) second(ctx context.Context, c *call) ([]byte, error) {
 	return out, err
 }
 
-// acquireHedge takes the best free slot of another server than peer, if there is
-// one and the budget allows; nil if not, and if there is no peer: the attempt
-// beside has not even got a slot.
+// acquireHedge takes the best free slot of a server other than peer, if the retry budget
+// allows it. It returns nil if there is none, or if peer is negative because the first
+// attempt has no slot yet.
 func (p *Pool) acquireHedge(peer int32) *clientLane {
 	p.mu.Lock()
 	defer p.mu.Unlock()

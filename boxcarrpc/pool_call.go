@@ -11,20 +11,17 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// Call sends a request to the server of the lowest free slot, appends the
-// response to dst and returns the extended slice. On an error it returns dst as
-// it was. Request and the room behind dst must not overlap: the response is
-// written there while it arrives. Nothing reads request or writes to dst after
-// Call has returned.
-// It returns when ctx's deadline passes, and within 20 ms after ctx is cancelled.
+// Call sends a request to the server of the lowest free slot, appends the response to dst
+// and returns the extended slice. On an error it returns dst unchanged. request must not
+// overlap the capacity of dst, to which the response is written while it arrives. Call does
+// not use request or dst after it has returned. It returns when ctx's deadline passes, and
+// within 20 ms after ctx is cancelled.
 //
-// If as many calls as the pool has slots are under way, it fails at once with
-// ErrPoolBusy. If the pool holds no slot at all, it waits within ctx for the
-// first one, and then fails with ErrNoServer. A request that certainly was not
-// processed, or any request of an idempotent method, is sent again on the next
-// best slot of a server that this call has not tried, at most MaxRetries times and
-// within the pool's retry budget.
-// Any other failure is an *Error; see [Error] for what it tells.
+// If all slots of the pool are busy, Call fails at once with ErrPoolBusy. If the pool holds
+// no slot, Call waits within ctx for the first one, and then fails with ErrNoServer. A
+// request that certainly was not processed, or any request of an idempotent method, is sent
+// again on the best slot of a server that this call has not tried, at most MaxRetries times
+// and within the pool's retry budget. Any other failure is an *Error: see [Error].
 func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	return p.CallWith(ctx, method, request, dst, nil)
 }
@@ -47,8 +44,8 @@ func (p *Pool) call(ctx context.Context, method string, request, dst []byte, inf
 	return p.attempts(ctx, &c, dst)
 }
 
-// exchange sends a request on a lane and awaits the response. again says that
-// another server may be asked.
+// exchange sends a request on a lane and waits for the response. again reports whether
+// another server may be tried.
 func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []byte) (out []byte, again bool, err error) {
 	if ctx.Err() != nil {
 		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
@@ -62,12 +59,12 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	if limited {
 		deadline = monotonic(deadline)
 	}
-	// A hedged call is to hear of the other's answer at once.
+	// A hedged call must notice the answer of the other attempt at once.
 	alone := c.hedge == nil && (!limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline)
 	c.info.attempt(lane)
 	reads, err := lane.send(c.method, c.info.metadata(), c.request, dst, deadline, alone)
 	if err != nil {
-		p.lose(lane.transport, err) // who fails it may be about to; no further attempt shall be on it
+		p.lose(lane.transport, err) // before the failing goroutine does, so that no other attempt uses the transport
 		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
 	}
 	switch {
@@ -78,7 +75,7 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	}
 	if !p.await(ctx, lane, alone) {
 		p.overdue(lane.transport, ctx.Err())
-		return dst, false, contextError(ctx, true) // what has not been sent yet may still be
+		return dst, false, contextError(ctx, true) // unsent bytes may still be sent
 	}
 	c.info.answered(lane)
 	if lane.failure != nil {
@@ -90,9 +87,9 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	return p.conclude(ctx, lane, c.rule.Idempotent, dst)
 }
 
-// monotonic returns a deadline that can be compared with the pool's start. One
-// without a monotonic clock reading, as of a parsed time, is one of the wall clock,
-// which may have been set since the pool started.
+// monotonic returns a deadline with a monotonic clock reading. A deadline without one, as
+// of a parsed time, refers to the wall clock, which may have been changed since the pool
+// started.
 func monotonic(deadline time.Time) time.Time {
 	if deadline != deadline.Round(0) {
 		return deadline
@@ -102,10 +99,10 @@ func monotonic(deadline time.Time) time.Time {
 }
 
 func tooLongForServer(t *transport, n int) error {
-	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("request of %d bytes, %s takes %d", n, t.peer.address, t.hello.MaxRequest)}
+	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("request of %d bytes: server %s accepts at most %d", n, t.peer.address, t.hello.MaxRequest)}
 }
 
-// conclude takes the response off a lane and frees it.
+// conclude takes the response from a lane and releases the lane.
 func (p *Pool) conclude(ctx context.Context, lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
 	var (
 		code      = Code(lane.response.Code)
@@ -134,8 +131,8 @@ func (p *Pool) conclude(ctx context.Context, lane *clientLane, idempotent bool, 
 	return dst, again, err
 }
 
-// ownCause is why the caller's context ended, if it did and the server says the
-// same: both watch the deadline, and either may be the first to act on it.
+// ownCause returns the cause of the caller's context if it ended with the code that the
+// server reports: both watch the deadline, and either may act first.
 func ownCause(ctx context.Context, code Code) error {
 	if ctx.Err() != nil && CodeOf(ctx.Err()) == code {
 		return context.Cause(ctx)
@@ -143,7 +140,7 @@ func ownCause(ctx context.Context, code Code) error {
 	return nil
 }
 
-// outcomeOf is what the answer to a request says of its server.
+// outcomeOf returns what an answer means for the ranking of its server.
 func outcomeOf(code Code, processed bool) core.Outcome {
 	switch {
 	case !processed && code.mayBeUnprocessed():
@@ -156,7 +153,7 @@ func outcomeOf(code Code, processed bool) core.Outcome {
 	return core.Success
 }
 
-// broken is the error of a request whose transport ended.
+// broken returns the error of a request whose transport has failed.
 func broken(t *transport, cause error, written bool) error {
 	if errors.Is(cause, ErrPoolClosed) {
 		return &Error{Code: CodeCanceled, Processed: written, cause: ErrPoolClosed}
@@ -169,13 +166,13 @@ func broken(t *transport, cause error, written bool) error {
 	}
 }
 
-// contextError is the error of a call whose context ended.
+// contextError returns the error of a call whose context has ended.
 func contextError(ctx context.Context, processed bool) error {
 	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
 }
 
-// noServer is the error of a call that has waited for a first slot until ctx ended.
-// It says what is wrong with one of the servers or with their source, if known.
+// noServer returns the error of a call that has waited for a first slot until ctx ended,
+// with the last error of a server or of the source, if there is one.
 func (p *Pool) noServer(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +184,7 @@ func (p *Pool) noServer(ctx context.Context) error {
 			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, ctx.Err(), peer.address, reason)
 		}
 		if peer.failure != nil {
-			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // no cause of this error
+			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // its text only: it must not match
 		}
 	}
 	if p.mu.sourceFailure != nil {
@@ -196,11 +193,10 @@ func (p *Pool) noServer(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
 }
 
-// NoServerReason reports why no server gives the pool a slot, when waiting longer is
-// unlikely to help: each server of its set is draining or does not speak Boxcar. The
-// error matches ErrNoServer, and ErrDraining or ErrNotBoxcar. NoServerReason is nil
-// while the pool holds a slot, while it knows no server, and while a server has not
-// answered or may recover by itself.
+// NoServerReason returns why no server grants the pool a slot, if waiting is unlikely to
+// help: each server of its set is draining or does not speak Boxcar. The error matches
+// ErrNoServer, and ErrDraining or ErrNotBoxcar. It is nil while the pool holds a slot,
+// knows no server, or has a server that has not answered or may recover.
 func (p *Pool) NoServerReason() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,8 +219,7 @@ func (p *Pool) NoServerReason() error {
 	return first
 }
 
-// refusal is why a server gives out no slots, if it is one of the reasons that last.
-// p.mu is held.
+// refusal returns why a server grants no slots, if the reason is permanent. p.mu is held.
 func (p *Pool) refusal(peer *poolPeer) error {
 	switch {
 	case p.mu.ladder.Peer(peer.index).Draining:
@@ -235,26 +230,26 @@ func (p *Pool) refusal(peer *poolPeer) error {
 	return nil
 }
 
-// A CallInfo is what goes with a call beside its request and response.
+// A CallInfo carries the metadata of a call and describes how it was served.
 type CallInfo struct {
-	// Metadata goes with the request.
+	// Metadata is sent with the request.
 	Metadata Metadata
 
-	// The rest is set while the call goes on, and the caller's when it has returned.
+	// The other fields are set during the call and may be read when it has returned.
 
-	// Header and Trailer came with the response, an error among them; nil if none
-	// did.
+	// Header and Trailer were received with the response, also with an error; nil if there
+	// were none.
 	Header, Trailer Metadata
-	// Server is the one that was asked last, nil if none was.
+	// Server is the server of the last attempt, nil if there was none.
 	Server *Peer
-	// Slot is the one that the last attempt was on, -1 if there was none.
+	// Slot is the slot of the last attempt, -1 if there was none.
 	Slot int
-	// Attempts counts how often the request was given to a connection.
+	// Attempts is the number of times that the request was sent.
 	Attempts int
 }
 
-// CallWith is Call, with what info holds, and fills the rest of info in; nil is
-// like Call. Nothing touches info or reads its Metadata once it has returned.
+// CallWith is Call with the metadata of info, and fills in the other fields of info. A nil
+// info is allowed. info is not used after CallWith has returned.
 func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
 	if p.caller != nil {
 		return p.intercepted(ctx, method, request, dst, info)
@@ -279,7 +274,7 @@ func (p *Pool) callPlain(ctx context.Context, method string, request, dst []byte
 	return out, nil
 }
 
-// metadata is what goes with the request.
+// metadata returns the metadata of the request.
 func (i *CallInfo) metadata() Metadata {
 	if i == nil {
 		return nil
@@ -287,7 +282,7 @@ func (i *CallInfo) metadata() Metadata {
 	return i.Metadata
 }
 
-// attempt takes note of an attempt on a lane.
+// attempt records an attempt on a lane.
 func (i *CallInfo) attempt(lane *clientLane) {
 	if i != nil {
 		i.Server, i.Slot, i.Header, i.Trailer = lane.transport.server, int(lane.slot), nil, nil
@@ -295,7 +290,7 @@ func (i *CallInfo) attempt(lane *clientLane) {
 	}
 }
 
-// answered takes the metadata of a response.
+// answered records the metadata of a response.
 func (i *CallInfo) answered(lane *clientLane) {
 	if i != nil {
 		i.Header, i.Trailer = lane.header, lane.trailer
@@ -303,25 +298,24 @@ func (i *CallInfo) answered(lane *clientLane) {
 	lane.header, lane.trailer = nil, nil
 }
 
-// takeMetadata keeps the metadata of a response for the caller.
+// takeMetadata copies the metadata of a response.
 func (l *clientLane) takeMetadata(header, trailer []byte) {
 	l.header, l.trailer = append(Metadata(nil), header...), append(Metadata(nil), trailer...)
 }
 
-// A limited is the context of a call whose own has no deadline: it ends CallTimeout
-// later. Its timer and channel come into being when the call waits for them, which few
-// do: most answers come before. One goroutine uses it.
+// A limited is the context of a call whose own context has no deadline: it ends after
+// CallTimeout. Its timer and channel are made when the call waits for them; most answers
+// arrive before. It must be used by one goroutine only.
 type limited struct {
-	context.Context           // the caller's
-	deadline        time.Time // of the call
+	context.Context // the context of the caller
+	deadline        time.Time
 	within          context.Context
-	cancel          context.CancelFunc // nil until the call waits
+	cancel          context.CancelFunc
 }
 
 var limitedPool = sync.Pool{New: func() any { return new(limited) }}
 
-// limit is context.WithTimeout for one call. release ends it: nobody may use it any
-// more.
+// limit is context.WithTimeout for one call. The context must not be used after release.
 func limit(ctx context.Context, timeout time.Duration) *limited {
 	l := limitedPool.Get().(*limited)
 	l.Context, l.deadline = ctx, time.Now().Add(timeout)
@@ -347,7 +341,7 @@ func (l *limited) Done() <-chan struct{} {
 
 func (l *limited) Err() error {
 	if l.cancel == nil {
-		return l.Context.Err() // who has not waited has not waited for too long
+		return l.Context.Err() // the call has not waited yet
 	}
 	return l.within.Err()
 }

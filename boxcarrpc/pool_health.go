@@ -9,7 +9,7 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// checkHealth sends the checks that are due. p.mu is held.
+// checkHealth sends the health checks that are due. p.mu is held.
 func (p *Pool) checkHealth() {
 	for {
 		now := p.now()
@@ -23,7 +23,7 @@ func (p *Pool) checkHealth() {
 	}
 }
 
-// check asks the server of a lane how it is.
+// check sends a health check on a lane.
 func (p *Pool) check(lane *clientLane) {
 	peer := lane.transport.peer
 	ctx, cancel := context.WithTimeout(p.ctx, p.options.SilenceTimeout)
@@ -31,7 +31,7 @@ func (p *Pool) check(lane *clientLane) {
 	c := call{method: p.options.HealthMethod}
 	_, _, err := p.exchange(ctx, lane, &c, nil)
 	if err != nil && p.ctx.Err() == nil {
-		p.options.Logger.Info("server is unwell", "server", peer.address, "error", err)
+		p.options.Logger.Info("health check failed", "server", peer.address, "error", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,8 +39,8 @@ func (p *Pool) check(lane *clientLane) {
 	p.step()
 }
 
-// overdue takes note of a server that did not answer within the caller's deadline.
-// Its slot is busy until it does.
+// overdue records that a server did not answer before the deadline of a call. Its slot is
+// busy until it answers.
 func (p *Pool) overdue(t *transport, err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -52,21 +52,21 @@ func (p *Pool) overdue(t *transport, err error) {
 }
 
 const (
-	// A connection without a slot is kept this long for the rover's next question.
+	// A connection without a slot is kept this long for the next LEASE.
 	idleTransport = 10 * time.Second
-	// How often the transports are looked at, at most, while anything is owed: half
-	// of the shortest silence that makes one suspect. Of 25, 50 and 100 ms none is
-	// cheaper than the others for a lone caller.
+	// Interval of the liveness check while an answer is outstanding: half of the shortest
+	// silence that makes a transport suspect. For a lone caller 25, 50 and 100 ms cost the
+	// same.
 	silenceTick = 25 * time.Millisecond
 )
 
-// errUnused ends a connection that nobody needs.
+// errUnused is the reason for closing an idle connection.
 var errUnused = errors.New("connection without slots")
 
-// tickPause is how often the transports are looked at while anything is owed.
+// tickPause returns the interval of the liveness check while an answer is outstanding.
 func (p *Pool) tickPause() time.Duration { return min(p.options.SilenceTimeout/10, silenceTick) }
 
-// checkLivenessSoon has the watch over silence run at its full pace. p.mu is held.
+// checkLivenessSoon makes the liveness check run at its full rate. p.mu is held.
 func (p *Pool) checkLivenessSoon() {
 	if p.livenessCheckSlow.Load() && !p.mu.closed {
 		p.livenessCheckSlow.Store(false)
@@ -74,8 +74,9 @@ func (p *Pool) checkLivenessSoon() {
 	}
 }
 
-// noteStreamSend tells that something was sent on a stream. If the watch rests it either
-// sees that, or is seen to rest here.
+// noteStreamSend records that a frame was sent on a stream. If the liveness check runs at
+// its slow rate, either its next run sees the send, or noteStreamSend restores the full
+// rate.
 func (t *transport) noteStreamSend() {
 	t.streamSends.Add(1)
 	if p := t.pool; p.livenessCheckSlow.Load() {
@@ -96,8 +97,8 @@ func (p *Pool) setSuspect(t *transport, suspect bool) {
 	p.mu.ladder.SetSuspect(t.peer.index, suspect)
 }
 
-// checkLiveness looks at every transport, asks quiet ones for a sign of life and
-// gives up those that do not answer, and those that are no longer needed.
+// checkLiveness is the timer function of the liveness check. It pings silent transports,
+// fails those that do not answer, and closes those that are no longer needed.
 func (p *Pool) checkLiveness() {
 	p.mu.Lock()
 	if p.mu.closed {
@@ -125,7 +126,7 @@ func (p *Pool) checkLiveness() {
 	}
 }
 
-// inspect looks at one transport and reports whether it is dead.
+// inspect checks one transport and reports whether it is dead.
 func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 	if p.unneeded(t, now) {
 		t.leaving = true
@@ -149,7 +150,7 @@ func (p *Pool) inspect(t *transport, now int64) (dead bool) {
 	return false
 }
 
-// listen asks the core what a transport's silence means. p.mu is held.
+// livenessOf returns what the core concludes from a transport's traffic. p.mu is held.
 func (p *Pool) livenessOf(t *transport, now int64) core.Verdict {
 	traffic := core.Traffic{
 		Received: t.turn.in.Received(),
@@ -164,7 +165,7 @@ func (p *Pool) livenessOf(t *transport, now int64) core.Verdict {
 	return t.liveness.Step(now, traffic)
 }
 
-// heard takes an answer to a ping: a suspect is not one any more.
+// takePong handles a PONG: its transport is no longer suspect.
 func (p *Pool) takePong(t *transport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,15 +174,14 @@ func (p *Pool) takePong(t *transport) {
 	}
 }
 
-// takeNotice takes a server's word that it is about to stop, is being drained, or
-// is not any more.
+// takeNotice handles GOAWAY, DRAIN and UNDRAIN.
 func (p *Pool) takeNotice(t *transport, what wire.Type, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.leaving || t.lost {
 		return
 	}
-	p.options.Logger.Debug("server speaks", "server", t.peer.address, "frame", what, "reason", reason)
+	p.options.Logger.Debug("notice from server", "server", t.peer.address, "frame", what, "reason", reason)
 	switch what {
 	case wire.TypeGoAway:
 		p.goingAway(t)
@@ -196,15 +196,15 @@ func (p *Pool) takeNotice(t *transport, what wire.Type, reason string) {
 	p.serveWaiters()
 }
 
-// goingAway gives back the free slots of a transport at once, the busy ones when
-// they are done, and leaves its server alone for a while. p.mu is held.
+// goingAway gives back the free slots of a transport at once and the busy ones when they
+// are released, and quarantines its server. p.mu is held.
 func (p *Pool) goingAway(t *transport) {
 	p.retire(t)
 	p.mu.ladder.Quarantine(p.now(), t.peer.index, &p.mu.rng)
 }
 
-// setDraining takes note of whether the server of a transport gives out slots. It
-// does not while any of its transports says so. p.mu is held.
+// setDraining records whether the server of a transport grants slots. The server is
+// draining while any of its transports has received DRAIN. p.mu is held.
 func (p *Pool) setDraining(t *transport, draining bool) {
 	if t.draining == draining {
 		return
@@ -218,16 +218,16 @@ func (p *Pool) setDraining(t *transport, draining bool) {
 	}
 }
 
-// retire takes the slots of a transport out of the ladder and closes it when
-// the last of them is done. p.mu is held.
+// retire removes the slots of a transport from the ladder and closes it after the last one
+// is released. p.mu is held.
 func (p *Pool) retire(t *transport) {
 	t.leaving = true
 	p.retireLanes(t)
 	p.emptied(t)
 }
 
-// retireLanes gives back the free slots of a transport at once, the busy ones when
-// they are done. p.mu is held.
+// retireLanes gives back the free slots of a transport at once and the busy ones when they
+// are released. p.mu is held.
 func (p *Pool) retireLanes(t *transport) {
 	for _, lane := range p.lanesOf(t) {
 		if p.mu.ladder.Retire(lane.entry) {
@@ -236,9 +236,8 @@ func (p *Pool) retireLanes(t *transport) {
 	}
 }
 
-// unneeded reports whether a transport has carried nothing for a while, and is not
-// the one on which a server that is being drained will say that it is not any
-// more. p.mu is held.
+// unneeded reports whether a transport has been idle for a while and may be closed. One
+// transport to a draining server stays open, to receive UNDRAIN. p.mu is held.
 func (p *Pool) unneeded(t *transport, now int64) bool {
 	if t.leased > 0 || t.streams > 0 || t.leaving || t.draining && t == t.peer.transports[0] {
 		return false

@@ -12,14 +12,14 @@ import (
 	"docstore/boxcarrpc/internal/conn"
 )
 
-// wakeUp is the rover's timer.
+// wakeUp is the timer function of the lease seeker.
 func (p *Pool) wakeUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.step()
 }
 
-// step does what the rover wants done now. p.mu is held.
+// step does everything that the core wants done now. p.mu is held.
 func (p *Pool) step() {
 	if p.mu.closed {
 		return
@@ -32,13 +32,13 @@ func (p *Pool) step() {
 			break
 		}
 		p.checkLivenessSoon()
-		p.ask(p.mu.peers[index], below)
+		p.requestLease(p.mu.peers[index], below)
 	}
 	p.checkHealth()
 	p.arm()
 }
 
-// arm sets the rover's timer. p.mu is held.
+// arm sets the timer of the lease seeker. p.mu is held.
 func (p *Pool) arm() {
 	if p.mu.closed {
 		return
@@ -51,9 +51,9 @@ func (p *Pool) arm() {
 	}
 }
 
-// ask asks a server for a slot: on the transport with the fewest lanes that has
-// room for one, else on a new one. p.mu is held.
-func (p *Pool) ask(peer *poolPeer, below int32) {
+// requestLease requests a slot: on the transport of the server with the fewest lanes, if
+// one has room, else on a new transport. p.mu is held.
+func (p *Pool) requestLease(peer *poolPeer, below int32) {
 	var best *transport
 	for _, t := range peer.transports {
 		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
@@ -69,7 +69,7 @@ func (p *Pool) ask(peer *poolPeer, below int32) {
 	p.tasks.Go(func() { p.connect(peer) })
 }
 
-// connect makes a new transport and asks on it.
+// connect makes a new transport and requests a slot on it.
 func (p *Pool) connect(peer *poolPeer) {
 	t, err := p.dial(p.ctx, peer)
 	p.mu.Lock()
@@ -112,13 +112,13 @@ func (p *Pool) connect(peer *poolPeer) {
 	p.tasks.Go(t.run)
 }
 
-// answered takes the answer to a question.
+// answered handles the answer to a LEASE.
 func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := lane.transport
 	if !t.asking {
-		return // the transport has ended meanwhile
+		return // the transport has ended
 	}
 	t.asking = false
 	now := p.now()
@@ -137,8 +137,8 @@ func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
 	p.serveWaiters()
 }
 
-// take puts a granted slot into the ladder, or gives it back if the ladder does not
-// want it any more. p.mu is held.
+// take puts a granted slot into the ladder, or gives it back if the ladder no longer needs
+// it. p.mu is held.
 func (p *Pool) take(now int64, lane *clientLane, slot int32) {
 	entry, victim, gone, ok := p.mu.ladder.Grant(now, lane.transport.peer.index, slot, &p.mu.rng)
 	if !ok {
@@ -161,7 +161,7 @@ func (p *Pool) take(now int64, lane *clientLane, slot int32) {
 	}
 }
 
-// lanesOf lists the lanes of a transport that are in the ladder.
+// lanesOf returns the lanes of a transport that are in the ladder.
 func (p *Pool) lanesOf(t *transport) []*clientLane {
 	var lanes []*clientLane
 	for _, lane := range p.mu.entries {
@@ -172,8 +172,8 @@ func (p *Pool) lanesOf(t *transport) []*clientLane {
 	return lanes
 }
 
-// lose takes the slots of a transport that has ended out of the ladder. If it
-// broke, its server goes to quarantine.
+// lose removes the slots of a transport that has ended from the ladder. If the transport
+// failed, its server is quarantined.
 func (p *Pool) lose(t *transport, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

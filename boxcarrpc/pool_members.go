@@ -12,10 +12,10 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// A source that failed is watched again after this time.
+// A source that failed is watched again after this pause.
 const sourcePause = time.Second
 
-// watch follows the source of servers.
+// watch follows the source until the pool is closed.
 func (p *Pool) watch(d discovery.Source) {
 	for p.ctx.Err() == nil {
 		err := d.Watch(p.ctx, p.update)
@@ -25,7 +25,7 @@ func (p *Pool) watch(d discovery.Source) {
 		p.mu.Lock()
 		p.mu.sourceFailure = err
 		p.mu.Unlock()
-		p.options.Logger.Warn("the source of servers ended", "error", err, "retry_in", sourcePause)
+		p.options.Logger.Warn("discovery source failed", "error", err, "retry_in", sourcePause)
 		select {
 		case <-time.After(sourcePause):
 		case <-p.ctx.Done():
@@ -33,7 +33,7 @@ func (p *Pool) watch(d discovery.Source) {
 	}
 }
 
-// update makes the servers of a snapshot the pool's, or a subset of them.
+// update replaces the pool's servers by those of a snapshot, or by a subset of them.
 func (p *Pool) update(s discovery.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *Pool) update(s discovery.Snapshot) {
 	if subset := p.mu.subset; subset != nil {
 		if err := subset.follow(s); err != nil {
 			p.mu.sourceFailure = err
-			p.options.Logger.Error("the set of servers is rejected, the last one stays", "error", err)
+			p.options.Logger.Error("snapshot rejected, keeping the previous servers", "error", err)
 			return
 		}
 		p.adopt(subset.choose())
@@ -55,18 +55,18 @@ func (p *Pool) update(s discovery.Snapshot) {
 	p.step()
 }
 
-// updateBorrowing borrows servers if all of the subset are dead, and gives them back. p.mu
-// is held.
+// updateBorrowing borrows servers if all of the subset are dead, and gives them back when
+// they recover. p.mu is held.
 func (p *Pool) updateBorrowing() {
 	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder.Ladder) {
 		p.adopt(subset.choose())
-		p.options.Logger.Info("the subset has changed its size", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
+		p.options.Logger.Info("subset resized", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
 		p.mu.ladder.RequestNow(p.now())
 	}
 }
 
-// adopt makes these the servers of the pool, the borrowed ones only to help out.
-// p.mu is held.
+// adopt replaces the servers of the pool. The borrowed ones stand in for dead ones. p.mu is
+// held.
 func (p *Pool) adopt(own, borrowed []discovery.Server) {
 	now := p.now()
 	known := make(map[string]*poolPeer, len(p.mu.peers))
@@ -102,7 +102,7 @@ func (p *Pool) adopt(own, borrowed []discovery.Server) {
 	p.forgetLeft(now)
 }
 
-// leastWeight is the weight of the smallest of the servers.
+// leastWeight returns the smallest weight.
 func leastWeight(servers []discovery.Server) float64 {
 	least := math.Inf(1)
 	for _, s := range servers {
@@ -118,7 +118,7 @@ func weightOf(s discovery.Server) float64 {
 	return 1
 }
 
-// leave takes a server out of the set. p.mu is held.
+// leave removes a server from the set. p.mu is held.
 func (p *Pool) leave(now int64, peer *poolPeer) {
 	p.mu.ladder.Leave(peer.index)
 	after := int64(p.options.LeaveAfter)
@@ -129,7 +129,7 @@ func (p *Pool) leave(now int64, peer *poolPeer) {
 	}
 }
 
-// addPeer finds a place for a server.
+// addPeer adds a server.
 func (p *Pool) addPeer(address string) *poolPeer {
 	peer := &poolPeer{index: int32(len(p.mu.peers)), address: address}
 	if n := len(p.mu.vacant); n > 0 {
@@ -146,9 +146,9 @@ func (p *Pool) addPeer(address string) *poolPeer {
 	return peer
 }
 
-// trim gives back slots of servers that left or are borrowed, for each of which
-// another server has answered its first request. It reports whether a slot has left
-// the ladder. p.mu is held.
+// trim gives back a slot of a left or borrowed server for each slot of another server that
+// has answered its first request. It reports whether a slot has left the ladder. p.mu is
+// held.
 func (p *Pool) trim() (gone bool) {
 	for {
 		entry, ok := p.mu.ladder.Trim()
@@ -160,13 +160,13 @@ func (p *Pool) trim() (gone bool) {
 	}
 }
 
-// forgetLeft gives back what is held of servers that left the set long ago, and
-// forgets those of which nothing is held.
+// forgetLeft retires the slots of servers whose LeaveAfter has passed, and removes servers
+// without transports.
 func (p *Pool) forgetLeft(now int64) {
 	p.mu.left = slices.DeleteFunc(p.mu.left, func(peer *poolPeer) bool {
 		switch {
 		case p.mu.ladder.Peer(peer.index).Member:
-			peer.left = false // it is back
+			peer.left = false // it has returned
 			return true
 		case len(peer.transports) == 0 && !peer.dialing:
 			p.mu.ladder.Forget(peer.index)
@@ -184,12 +184,11 @@ func (p *Pool) forgetLeft(now int64) {
 	})
 }
 
-// A poolSubset is which of a source's servers a pool uses. The pool's lock guards
-// it.
+// A poolSubset chooses the servers that a pool uses. It is guarded by the pool's lock.
 type poolSubset struct {
 	core     core.Subset
 	snapshot discovery.Snapshot
-	places   map[int]int // of numbers among the servers; nil where they are equal
+	places   map[int]int // index in snapshot.Servers by number; nil if both are equal
 	servers  []discovery.Server
 }
 
@@ -198,20 +197,20 @@ func newPoolSubset(o PoolOptions, seed uint64) *poolSubset {
 	if algorithm == nil {
 		var err error
 		if algorithm, err = subset.ByName("rocksteadier", nil); err != nil {
-			panic(err) // there is one
+			panic(err) // the name is registered
 		}
 	}
 	key := seed
 	if o.Name != defaultName() {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(o.Name)) // a hash takes anything
+		_, _ = h.Write([]byte(o.Name)) // never fails
 		key = h.Sum64()
 	}
 	return &poolSubset{core: core.NewSubset(algorithm, o.SubsetSize, key)}
 }
 
-// follow takes a snapshot of the source. It rejects one with so many holes that the
-// choice would take long: the pool's lock is held.
+// follow sets the snapshot. It rejects one with so many unused numbers that choosing would
+// take long, since the pool's lock is held.
 func (s *poolSubset) follow(snapshot discovery.Snapshot) error {
 	if limit := discovery.Limit(len(snapshot.Servers)); snapshot.Numbers > limit {
 		highest := discovery.Server{Number: snapshot.Numbers - 1, Address: "no server"}
@@ -237,7 +236,7 @@ func (s *poolSubset) follow(snapshot discovery.Snapshot) error {
 	return nil
 }
 
-// place finds a server by its number.
+// place returns the index of a server by its number.
 func (s *poolSubset) place(number int) (place int, ok bool) {
 	if s.places == nil {
 		return number, number < len(s.snapshot.Servers)
@@ -251,7 +250,7 @@ func (s *poolSubset) exists(number int) bool {
 	return ok
 }
 
-// choose returns the servers to use. Both slices are valid until the next choose.
+// choose returns the servers to use. Both slices are valid until the next call.
 func (s *poolSubset) choose() (own, borrowed []discovery.Server) {
 	numbers, more := s.core.Choose(core.View{
 		Numbers:   s.snapshot.Numbers,

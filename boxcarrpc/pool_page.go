@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// Handler serves a page that shows the pool to people: its ladder, slot by
-// slot, and its servers. It is plain HTML without scripts.
+// Handler serves a plain HTML page with the pool's ladder, slot by slot, and its servers.
 func (p *Pool) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
 		if err := ladderPage.Execute(w, p.view()); err != nil {
-			p.options.Logger.Debug("the ladder's page was not sent", "error", err)
+			p.options.Logger.Debug("cannot send the ladder page", "error", err)
 		}
 	})
 }
@@ -25,11 +24,10 @@ type poolView struct {
 	Stats   PoolStats
 	Slots   []slotView
 	Servers []serverView
-	More    int // servers that are not listed
+	More    int
 }
 
-// pageServers bounds the servers on the page; those with a connection are on it
-// always.
+// pageServers limits the servers on the page. Those with a connection are always listed.
 const pageServers = 500
 
 type slotView struct {
@@ -51,7 +49,7 @@ type serverView struct {
 	State       string
 }
 
-// view copies what the page shows, slots in the order of their use.
+// view returns the content of the page, with the slots in the order of use.
 func (p *Pool) view() poolView {
 	v := poolView{Name: p.options.Name, Stats: p.Stats()}
 	p.mu.Lock()

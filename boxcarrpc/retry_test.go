@@ -31,7 +31,7 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			require.False(t, e.Processed)
-			if e.Message == "no further attempt" {
+			if e.Message == "no retry" {
 				unfunded++
 			}
 		}

@@ -188,7 +188,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 // took learns from what was run in a leader.
 func (c *serverConn) took(m *method, start, end time.Time) {
 	took := end.Sub(start)
-	m.took(took)
+	m.record(took)
 	if took > longHandler {
 		c.server.monitor.noteLong(end)
 	}
@@ -235,7 +235,7 @@ func (l *serverLane) work() {
 	}()
 	answer, flags, data := l.call(start, out)
 	returned = true
-	m.took(time.Since(start))
+	m.record(time.Since(start))
 	bulk, _ := l.respond(answer, flags, data)
 	c.out.Flush(true)
 	c.settle(m, out, data, bulk)

@@ -101,12 +101,12 @@ func TestASlowMethodGoesToWorkersUntilItIsQuickAgain(t *testing.T) {
 	var all methods
 	m := all.named([]byte("m"))
 	require.True(t, m.quick())
-	m.took(quickHandler)
+	m.record(quickHandler)
 	require.True(t, m.quick())
-	m.took(quickHandler + 1)
+	m.record(quickHandler + 1)
 	for range slowMemory {
 		require.False(t, m.quick())
-		m.took(quickHandler)
+		m.record(quickHandler)
 	}
 	require.True(t, m.quick())
 	require.Same(t, m, all.named([]byte("m")))
