@@ -5,40 +5,40 @@ import (
 	"math"
 )
 
-// A Rate is what a token bucket lets through: so many requests a second in the
-// long run, and a burst of so many at once after a rest.
+// A Rate has the parameters of a token bucket: a mean rate of requests and a maximum
+// burst.
 //
-// It is the generic cell rate algorithm (ITU-T I.371): a bucket is one int64, the
-// moment at which it will be full again, and a request moves that by one interval.
-// A bucket that is 0 is full. Time must not be negative.
+// It implements the generic cell rate algorithm (ITU-T I.371). A bucket is an int64, the
+// time at which it is full again; a request adds one interval. The zero bucket is full.
+// Times must not be negative.
 type Rate struct {
 	interval int64 // nanoseconds between two requests
-	depth    int64 // how far ahead of now a bucket may be full again
+	depth    int64 // maximum difference of a bucket from now
 }
 
 // Bounds of a Rate.
 const (
-	MaxRate  = 1e9        // a second
-	MinRate  = 1.0 / 3600 // one an hour
+	MaxRate  = 1e9        // requests per second
+	MinRate  = 1.0 / 3600 // requests per second
 	MaxBurst = 1 << 20    // requests
 )
 
-// NewRate makes a rate of perSecond requests, within MinRate and MaxRate, and a
-// burst of 1 to MaxBurst. The interval is rounded to whole nanoseconds: at a
-// million a second the rate is right to 0.05 %.
+// NewRate returns a rate of perSecond requests, from MinRate to MaxRate, with a burst
+// of 1 to MaxBurst. The interval is rounded to whole nanoseconds: at a million requests
+// per second the rate is accurate to 0.05 %.
 func NewRate(perSecond float64, burst int) (Rate, error) {
 	switch {
 	case !(perSecond >= MinRate && perSecond <= MaxRate):
-		return Rate{}, fmt.Errorf("a rate of %v a second: it must be within 1 an hour and %.0f a second", perSecond, MaxRate)
+		return Rate{}, fmt.Errorf("rate %v per second: must be from 1 per hour to %.0f per second", perSecond, MaxRate)
 	case burst < 1 || burst > MaxBurst:
-		return Rate{}, fmt.Errorf("a burst of %d: it must be within 1 and %d", burst, MaxBurst)
+		return Rate{}, fmt.Errorf("burst %d: must be from 1 to %d", burst, MaxBurst)
 	}
 	interval := int64(math.Round(1e9 / perSecond))
 	return Rate{interval: interval, depth: interval * int64(burst)}, nil
 }
 
-// Take takes n requests out of a bucket, or none if it does not hold so many. It
-// returns the bucket as it is then.
+// Take takes n tokens out of a bucket, or none if it has fewer, and returns the new
+// bucket.
 func (r Rate) Take(now, bucket int64, n int) (after int64, ok bool) {
 	if n > r.Tokens(now, bucket) {
 		return bucket, false
@@ -46,21 +46,20 @@ func (r Rate) Take(now, bucket int64, n int) (after int64, ok bool) {
 	return max(bucket, now) + int64(n)*r.interval, true
 }
 
-// Tokens is how many requests a bucket would let through at once.
+// Tokens returns the number of tokens in a bucket.
 func (r Rate) Tokens(now, bucket int64) int {
 	return int((now + r.depth - max(bucket, now)) / r.interval)
 }
 
-// Buckets are the buckets of clients, or of any other keys, all of one rate.
-// There are at most as many as was said when they were made: then the one that
-// was used longest ago is forgotten, and its client starts with a full one when it
-// comes again. That is no gift to a client that rests for longer than the bucket
-// takes to fill; make room for as many clients as come within that time.
+// Buckets is a bounded set of token buckets by key, all with the same rate. A new key
+// beyond the limit evicts the least recently used bucket; the evicted key starts with a
+// full bucket again. To keep the rate of each client, allow as many buckets as there
+// are clients within the time that a bucket takes to fill.
 type Buckets[K comparable] struct {
 	rate    Rate
 	index   map[K]int32
 	entries []bucketEntry[K]
-	newest  int32 // entries form a ring by their last use; none if it is empty
+	newest  int32 // entries form a ring in the order of their last use; none if empty
 }
 
 type bucketEntry[K comparable] struct {
@@ -69,7 +68,7 @@ type bucketEntry[K comparable] struct {
 	newer, older int32
 }
 
-// NewBuckets makes room for limit buckets, at least 1.
+// NewBuckets returns an empty set of at most limit buckets. limit is at least 1.
 func NewBuckets[K comparable](rate Rate, limit int) Buckets[K] {
 	return Buckets[K]{
 		rate:    rate,
@@ -79,11 +78,10 @@ func NewBuckets[K comparable](rate Rate, limit int) Buckets[K] {
 	}
 }
 
-// Len is how many buckets there are.
+// Len returns the number of buckets.
 func (b *Buckets[K]) Len() int { return len(b.entries) }
 
-// Take takes n requests out of the bucket of a key, or none if it does not hold
-// so many.
+// Take takes n tokens out of the bucket of a key, or none if it has fewer.
 func (b *Buckets[K]) Take(now int64, key K, n int) (ok bool) {
 	i, known := b.index[key]
 	switch {
@@ -98,7 +96,7 @@ func (b *Buckets[K]) Take(now int64, key K, n int) (ok bool) {
 	return ok
 }
 
-// place finds an entry for a new key.
+// place adds a bucket for a new key.
 func (b *Buckets[K]) place(key K) (i int32) {
 	if len(b.entries) < cap(b.entries) {
 		i = int32(len(b.entries))
@@ -114,7 +112,7 @@ func (b *Buckets[K]) place(key K) (i int32) {
 	return i
 }
 
-// link makes an entry that is not in the ring the newest.
+// link inserts an entry into the ring as the newest.
 func (b *Buckets[K]) link(i int32) {
 	e := &b.entries[i]
 	if b.newest == none {

@@ -10,7 +10,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// A bucket of tokens that drip in, kept as they are usually kept.
+// tokens is a token bucket with floating-point tokens, the model for Rate.
 type tokens struct {
 	held, burst, perNano float64
 	at                   int64
@@ -26,7 +26,7 @@ func (b *tokens) take(now int64, n int) bool {
 	return true
 }
 
-func TestABucketIsABucketOfTokens(t *testing.T) {
+func TestRateAgainstTokenBucket(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
 	for range 100 {
 		interval, burst := 1+rng.Int64N(1e7), 1+rng.IntN(50)
@@ -36,13 +36,13 @@ func TestABucketIsABucketOfTokens(t *testing.T) {
 		model := tokens{held: float64(burst), burst: float64(burst), perNano: 1 / float64(interval)}
 		var now, bucket int64
 		for range 1000 {
-			// Whole tokens only: at the edge of one the two may round apart.
+			// Whole tokens only: the two may round fractions differently.
 			now += interval * rng.Int64N(4)
 			n := 1 + rng.IntN(3)
 			after, ok := rate.Take(now, bucket, n)
 			require.Equal(t, model.take(now, n), ok)
 			if !ok {
-				require.Equal(t, bucket, after, "what is refused costs nothing")
+				require.Equal(t, bucket, after, "a refused request takes no tokens")
 			}
 			require.InDelta(t, model.held, rate.Tokens(now, after), 1e-6)
 			bucket = after
@@ -50,7 +50,7 @@ func TestABucketIsABucketOfTokens(t *testing.T) {
 	}
 }
 
-func TestABucketLetsThroughItsBurstAndThenItsRate(t *testing.T) {
+func TestBucketAdmitsBurstThenRate(t *testing.T) {
 	rate, err := NewRate(1000, 10)
 	require.NoError(t, err)
 	var bucket int64
@@ -65,7 +65,7 @@ func TestABucketLetsThroughItsBurstAndThenItsRate(t *testing.T) {
 	}
 	require.Equal(t, 10+999, count(0, 1e9))
 	require.Equal(t, 1000, count(1e9, 2e9))
-	require.Equal(t, 10+999, count(3e9, 4e9), "no more than a burst is saved up")
+	require.Equal(t, 10+999, count(3e9, 4e9), "a bucket holds at most a burst")
 	_, ok := rate.Take(1e18, bucket, 11)
 	require.False(t, ok, "more than the burst")
 	for _, x := range []struct {
@@ -77,8 +77,8 @@ func TestABucketLetsThroughItsBurstAndThenItsRate(t *testing.T) {
 	}
 }
 
-// The bounded set of buckets against a list that is kept in the order of use.
-func TestBucketsForgetTheOneUsedLongestAgo(t *testing.T) {
+// Buckets against a list in the order of use.
+func TestBucketsEvictLeastRecentlyUsed(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
 	for _, limit := range []int{1, 2, 7} {
 		rate, err := NewRate(1, 3)

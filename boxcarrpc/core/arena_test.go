@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkArena steps many ladders over many boards, all carved from a few
-// slices: what a fleet simulator does. A step is a rover's question with its
-// answer, or a request.
+// BenchmarkArena steps many ladders over many boards, all carved from a few slices, as
+// the fleet simulator does. A step is a lease request with its result, or a request.
 func BenchmarkArena(b *testing.B) {
 	for _, size := range []struct{ ladders, boards int }{{100, 10_000}, {10_000, 1_000_000}} {
 		b.Run(fmt.Sprintf("ladders=%d/boards=%d", size.ladders, size.boards), func(b *testing.B) {
@@ -25,8 +24,8 @@ func BenchmarkArena(b *testing.B) {
 }
 
 const (
-	arenaSlots = 100 // of a ladder
-	arenaPeers = 128 // its subset of the boards
+	arenaSlots = 100 // slots of a ladder
+	arenaPeers = 128 // boards that a ladder uses
 )
 
 type arena struct {
@@ -66,7 +65,7 @@ func newArena(ladders, boards int) *arena {
 	return a
 }
 
-// board is the board that a ladder knows by an index of its own.
+// board returns the board of a ladder's peer.
 func (a *arena) board(ladder int, peer int32) *Board {
 	return &a.boards[(ladder*arenaPeers+int(peer))%len(a.boards)]
 }

@@ -7,25 +7,24 @@ import (
 	"docstore/internal/invariants"
 )
 
-// NoSlot stands where a slot number is expected and there is none. It is above
-// every number: a lease below NoSlot takes any slot, and a board whose lowest
-// free slot is NoSlot has none.
+// NoSlot is the absence of a slot number. It is above every number: a lease below
+// NoSlot takes any slot, and a full board has NoSlot as its lowest free slot.
 const NoSlot int32 = math.MaxInt32
 
-// A Board is the slots of a server: which numbers are taken. A number is never
-// taken twice at once.
+// A Board records which slot numbers of a server are taken. At most one lease has a
+// number at a time.
 type Board struct {
-	words []uint64 // a set bit is a taken number; bits from limit on stay set
-	low   int32    // no word before this one has a free bit
+	words []uint64 // a set bit is a taken number; bits from limit on are always set
+	low   int32    // words before this one have no free bit
 	taken int32
 	limit int32
 }
 
-// BoardWords is the length of the slice that a board of so many slots needs.
+// BoardWords returns the length of the slice that a board with this many slots needs.
 func BoardWords(slots int) int { return (slots + 63) / 64 }
 
-// NewBoard makes a board of the numbers 0 to slots-1, all free, in words, which
-// must be zero and have BoardWords(slots) elements. The board keeps it.
+// NewBoard returns a board with the free numbers 0 to slots-1. words must be zero and
+// have BoardWords(slots) elements. The board retains words.
 func NewBoard(words []uint64, slots int) Board {
 	words = words[:BoardWords(slots)]
 	if spare := slots % 64; spare != 0 {
@@ -34,7 +33,7 @@ func NewBoard(words []uint64, slots int) Board {
 	return Board{words: words, limit: int32(slots)}
 }
 
-// LowestFree returns the number that the next lease gets, NoSlot if none.
+// LowestFree returns the lowest free number, NoSlot if there is none.
 func (b *Board) LowestFree() int32 {
 	for ; int(b.low) < len(b.words); b.low++ {
 		if free := ^b.words[b.low]; free != 0 {
@@ -44,8 +43,8 @@ func (b *Board) LowestFree() int32 {
 	return NoSlot
 }
 
-// Lease takes the lowest free number if it is below the given one. If it is
-// not, nothing is taken, and the lowest free number is returned with false.
+// Lease takes the lowest free number if it is below the given one. Otherwise it takes
+// nothing and returns the lowest free number and false.
 func (b *Board) Lease(below int32) (number int32, ok bool) {
 	number = b.LowestFree()
 	if number == NoSlot || number >= below {
@@ -59,7 +58,7 @@ func (b *Board) Lease(below int32) (number int32, ok bool) {
 	return number, true
 }
 
-// marked counts the numbers that are marked as taken.
+// marked counts the taken numbers in words.
 func (b *Board) marked() int {
 	marked := 0
 	for _, word := range b.words {
@@ -84,5 +83,5 @@ func (b *Board) Holds(number int32) bool {
 	return number >= 0 && number < b.limit && b.words[number/64]&(1<<(number%64)) != 0
 }
 
-// Taken is how many numbers are taken.
+// Taken returns the number of taken slots.
 func (b *Board) Taken() int { return int(b.taken) }

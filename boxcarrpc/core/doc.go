@@ -1,55 +1,57 @@
-// Package core decides; it does nothing.
+// Package core implements the rules of Boxcar as state machines without I/O.
 //
-// It holds the rules of Boxcar as state machines: the [Board] of a server, that
-// hands out slot numbers, the [Ladder] of a client, that knows which of its
-// slots is used next, the [LeaseSeeker], that says which server to ask for a better
-// slot and when, [Subset], that says which servers of many a client uses at all,
-// [Liveness], that says when a quiet connection is a dead one, and [Rate] and
-// [Buckets], that say whether a server takes a request.
-// The production client and server are thin shells around them, and a fleet
-// simulator runs the very same types on virtual time.
+//	Board           slot numbers of a server
+//	Ladder          slots of a client, in the order of use
+//	LeaseSeeker     which server to ask for a lower slot, and when
+//	Client          a Ladder with its LeaseSeeker
+//	Subset          which servers of a large set a client uses
+//	RetryBudget     whether a client may retry
+//	Liveness        whether a connection without traffic is dead
+//	Times           percentiles of response times
+//	Rate, Buckets   whether a server admits a request
 //
-// A state machine here has no goroutine, lock, channel, clock or randomness of
-// its own and allocates nothing in a step. Time is an int64 of nanoseconds that
-// the caller passes in, from any origin, never going back; randomness is a
-// [math/rand/v2.PCG] that the caller owns; servers are int32 indexes that the
-// caller gives out; the memory is slices that the caller may carve from one
-// arena. A step returns what is to be done.
+// The client and the server of package boxcarrpc are shells around these types. A fleet
+// simulator runs the same types on virtual time.
 //
-// Concurrency: none. The caller serialises the steps of a value.
+// The types have no goroutines, locks, channels, clocks or random sources, and a step
+// does not allocate. Times are int64 nanoseconds from any origin that the caller passes
+// in and that never decrease. Random numbers come from the caller's
+// [math/rand/v2.PCG]. Servers are int32 indexes that the caller assigns. The memory is
+// slices that the caller may carve from one arena.
 //
-// # The rules
+// A value is not safe for concurrent use.
 //
-// A server's board gives the lowest free number, atomically, if it is below
-// what the client asks for, and else says what the lowest is:
+// # Rules
+//
+// A server's board atomically leases the lowest free number if it is below the limit
+// of the client. Otherwise it returns the lowest free number with the refusal:
 //
 //	taken  0 1 . 3      Lease(below 4) -> 2      Lease(below 2) -> refused, 2
 //
-// A client's ladder orders its free slots
+// A client's ladder orders its free slots and always uses the first:
 //
-//	by rank     servers that look healthy before servers that do not
-//	by number   the lowest first
-//	by rest     among equal numbers the one that has been idle longest
+//	by rank        slots of healthy servers first
+//	by number      lowest first
+//	by idle time   longest first
 //
-// and always uses the first. The last rule matters as much as the first two: a
-// fixed order among equals would send all light traffic to a few servers.
+// The last rule is necessary: a fixed order among equal numbers would send all light
+// traffic to a few servers.
 //
-// The rover asks a server, picked uniformly from the whole set, for a slot
-// below the highest one in the ladder. Where the ladder is full it first asks the
-// servers without a slot in it, since the others report their lowest free slot
-// with each response. If the rover gets a slot, the highest one is given back. Since
-// only a lower number ever replaces a higher one, the sum of the numbers falls with
-// every swap and the swapping comes to an end; a rover whose ladder is flat slows
-// down to a question a minute.
+// The lease seeker asks a server, picked uniformly from the set, for a slot below the
+// highest one in the ladder. If the ladder is full it first asks the servers without a
+// slot in it, because the others report their lowest free slot with each response. A
+// gained slot replaces the highest one, which is given back. Only a lower number
+// replaces a higher one, so the sum of the numbers decreases with every swap and
+// swapping ends. A seeker that gains nothing slows down to a request a minute.
 //
-// # A slow server's share
+// # Share of a slow server
 //
-// A server at half speed, one of ten, of ten clients with twenty slots each, gets of
-// the requests of each other server, by how many slots of a client are busy:
+// Ten clients with twenty slots each use ten servers, one of them at half speed. Its
+// requests relative to another server's, by the number of busy slots of a client:
 //
 //	busy     1     2     5    10    15    20 of 20
 //	share  1.1   0.7  0.59  0.54  0.53  0.53
 //
-// A client that makes one call at a time goes to all servers of which it holds the
-// lowest number in turn, and notices nothing.
+// A client that makes one call at a time uses all servers of its lowest number in
+// turn, whatever their speed.
 package core

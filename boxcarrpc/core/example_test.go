@@ -7,41 +7,39 @@ import (
 	"docstore/boxcarrpc/core"
 )
 
-// A client with room for two slots meets two servers.
+// A client for two slots uses two servers. Another client holds slot 0 of server 0.
 func Example() {
 	const slots = 64
 	servers := []core.Board{
 		core.NewBoard(make([]uint64, core.BoardWords(slots)), slots),
 		core.NewBoard(make([]uint64, core.BoardWords(slots)), slots),
 	}
-	servers[0].Lease(core.NoSlot) // another client was here before
+	servers[0].Lease(core.NoSlot)
 
 	rng := rand.NewPCG(1, 2)
-	ladder := core.NewLadder(2, make([]core.Slot, 3), make([]core.Peer, len(servers)))
-	ladder.Join(0, 0, rng)
-	ladder.Join(0, 1, rng)
-	var seeker core.LeaseSeeker
-	for now := int64(0); now < 1e9; now = seeker.Wake(&ladder) {
-		peer, below, ok := seeker.NextRequest(now, &ladder, rng)
+	client := core.NewClient(2, make([]core.Slot, 3), make([]core.Peer, len(servers)), false)
+	client.Join(0, 0, rng)
+	client.Join(0, 1, rng)
+	for now := int64(0); now < 1e9; now = client.Wake() {
+		peer, below, ok := client.NextRequest(now, rng)
 		if !ok {
 			continue
 		}
 		number, ok := servers[peer].Lease(below)
 		if !ok {
-			seeker.Done(now, &ladder, peer, core.Declined, rng)
+			client.Done(now, peer, core.Declined, rng)
 			continue
 		}
-		_, victim, gone, _ := ladder.Grant(peer, number)
+		_, victim, gone, _ := client.Grant(now, peer, number, rng)
 		if gone {
-			number, peer, _, _, _ := ladder.Slot(victim)
+			number, peer, _, _, _ := client.Slot(victim)
 			servers[peer].Release(number)
 		}
-		seeker.Done(now, &ladder, peer, core.Granted, rng)
 	}
 
-	for ladder.Busy() < 2 {
-		entry, _ := ladder.Acquire(1e9, rng)
-		number, peer, _, _, _ := ladder.Slot(entry)
+	for client.Busy() < 2 {
+		entry, _ := client.Acquire(1e9, nil, rng)
+		number, peer, _, _, _ := client.Slot(entry)
 		fmt.Printf("slot %d of server %d\n", number, peer)
 	}
 	// Output:

@@ -8,10 +8,9 @@ import (
 	"docstore/internal/testseed"
 )
 
-// The figures of the Boxcar article, on virtual time, with the types that
-// production uses. Clients and servers are numbered from 1 there and from 0
-// here. The captions of figures 4 and 8 give client 3 a slot that client 2
-// holds; it is slot 2 on server 2.
+// The figures of the Boxcar article. The article numbers clients and servers from 1,
+// these tests from 0. The captions of figures 4 and 8 are wrong about client 3: it holds
+// slot 2 on server 2.
 
 type slots = [][2]int32 // {number, server}
 
@@ -38,7 +37,7 @@ func TestFigure2And3LowSlotsAreReclaimedAndAllocated(t *testing.T) {
 	f.check()
 }
 
-// figure4 is three clients on two servers.
+// figure4 returns the state of figure 4: three clients on two servers.
 func figure4(t *testing.T) (f *fleet, one, two, three *client) {
 	f = newFleet(t, 2, 3, 2, testseed.PCG(t))
 	one, two, three = f.all[0], f.all[1], f.all[2]
@@ -52,7 +51,7 @@ func figure4(t *testing.T) (f *fleet, one, two, three *client) {
 	return f, one, two, three
 }
 
-// trust lets each client use each server once.
+// trust records a successful request of each client on each server.
 func (f *fleet) trust() {
 	for _, c := range f.all {
 		for i := range c.ladder.extent {
@@ -66,13 +65,13 @@ func TestFigure4ThreeClientsSeekTheBestSlotsOnTwoServers(t *testing.T) {
 	f, _, _, _ := figure4(t)
 	f.settle(rng)
 	for _, c := range f.all {
-		require.Zero(t, c.swaps, "what the figure shows is stable")
+		require.Zero(t, c.swaps, "the figure's state is stable")
 	}
 	f.check()
 }
 
-// figure6 is figure 4 after server 2 was lost and clients 2, 3 and 1 have
-// looked for other slots in this order.
+// figure6 returns the state of figure 6: server 2 of figure 4 was lost, and clients 2, 3
+// and 1 have leased other slots, in this order.
 func figure6(t *testing.T) (f *fleet, one, two, three *client) {
 	f, one, two, three = figure4(t)
 	f.crash(1)
@@ -102,7 +101,8 @@ func TestFigure7And8ClientsConnectToTheBestSlotsAvailable(t *testing.T) {
 	f.check()
 }
 
-// With turns at random the same loss and return end in an allocation as good.
+// In a random order of lease requests the loss and return of a server lead to an
+// equally good allocation.
 func TestFigures5To8InRandomOrder(t *testing.T) {
 	rng := testseed.PCG(t)
 	for range 50 {
@@ -116,14 +116,14 @@ func TestFigures5To8InRandomOrder(t *testing.T) {
 	}
 }
 
-// checkBalanced wants every pool full, each server's slots to be 0 to n-1, and n
-// to differ by at most one, except where the client that could even it out has
-// its full share of the emptier server already.
+// checkBalanced requires that every ladder is full, that the slots of each server are 0
+// to n-1, and that n differs by at most one between servers, unless the client that
+// could balance them is at its limit for the emptier server.
 func (f *fleet) checkBalanced(size int) {
 	f.check()
 	for s := range f.boards {
 		n := int32(f.boards[s].Taken())
-		require.Equal(f.t, n, f.boards[s].LowestFree(), "the slots of server %d have a hole", s)
+		require.Equal(f.t, n, f.boards[s].LowestFree(), "the slots of server %d have a gap", s)
 		for other := range f.boards {
 			if int32(f.boards[other].Taken()) < n-1 {
 				c := f.client(f.owner[s][n-1])

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fleet is clients and servers without a network: every question is answered
-// at once, on virtual time, by the types that production uses.
+// A fleet is clients and servers on virtual time without a network: a lease request is
+// answered at once.
 type fleet struct {
 	t       testing.TB
 	now     int64
@@ -17,7 +17,7 @@ type fleet struct {
 	down    []bool
 	owner   []map[int32]int // of each server: the client that holds a slot
 	all     []*client
-	clients int // that there have ever been
+	clients int // number of clients ever added
 }
 
 type client struct {
@@ -39,7 +39,7 @@ func newFleet(t testing.TB, servers, clients, size int, rng *rand.PCG) *fleet {
 	return f
 }
 
-const fleetServers = 64 // as many as a client of a test fleet can know
+const fleetServers = 64 // maximum number of servers
 
 func (f *fleet) addServer() int32 {
 	f.boards = append(f.boards, NewBoard(make([]uint64, BoardWords(4096)), 4096))
@@ -63,7 +63,7 @@ func (f *fleet) addClient(size int, rng *rand.PCG) *client {
 	return c
 }
 
-// turn lets a client ask one question, at the next moment it wants to.
+// turn advances the time to a client's next lease request and makes it.
 func (f *fleet) turn(c *client) {
 	f.now = max(f.now, c.seeker.Wake(&c.ladder))
 	peer, below, ok := c.seeker.NextRequest(f.now, &c.ladder, c.rng)
@@ -82,11 +82,11 @@ func (f *fleet) turn(c *client) {
 		return
 	}
 	_, held := f.owner[peer][number]
-	require.False(f.t, held, "slot %d of server %d is given out twice", number, peer)
+	require.False(f.t, held, "slot %d of server %d is leased twice", number, peer)
 	f.owner[peer][number] = c.id
 	before, full := c.sum(), c.ladder.Full()
 	entry, victim, gone, ok := c.ladder.Grant(peer, number)
-	require.True(f.t, ok, "the ladder refuses what it has just asked for")
+	require.True(f.t, ok, "the ladder refuses the slot that it requested")
 	require.NotEqual(f.t, entry, victim)
 	if victim >= 0 {
 		old := c.ladder.slots[victim]
@@ -106,7 +106,7 @@ func (f *fleet) giveBack(peer, number int32) {
 	delete(f.owner[peer], number)
 }
 
-// answer ends a request well.
+// answer ends a request successfully.
 func (f *fleet) answer(c *client, entry int32) { f.release(c, entry, Success) }
 
 func (f *fleet) release(c *client, entry int32, outcome Outcome) {
@@ -126,7 +126,7 @@ func (f *fleet) client(id int) *client {
 	return nil
 }
 
-// vanish ends a client: its server reclaims the slots.
+// vanish removes a client: the servers reclaim its slots.
 func (f *fleet) vanish(c *client) {
 	for i := range c.ladder.slots {
 		if s := &c.ladder.slots[i]; s.state != slotUnused {
@@ -137,7 +137,7 @@ func (f *fleet) vanish(c *client) {
 	f.all = slices.DeleteFunc(f.all, func(x *client) bool { return x == c })
 }
 
-// crash ends a server: every client loses its slots there.
+// crash stops a server: every client loses its slots there.
 func (f *fleet) crash(server int32) {
 	f.down[server] = true
 	for _, c := range f.all {
@@ -152,8 +152,8 @@ func (f *fleet) crash(server int32) {
 	}
 }
 
-// recover brings a server back, empty, and waits until all quarantines are over
-// and all clients are about to ask it.
+// recover restarts a server without leases and advances the time until all quarantines
+// are over and all clients are about to ask it.
 func (f *fleet) recover(server int32) {
 	f.down[server] = false
 	f.now += 2 * quarantineLimit
@@ -163,7 +163,7 @@ func (f *fleet) recover(server int32) {
 	f.now += welcomeWithin
 }
 
-// settle lets the clients take random turns until nothing has changed for long.
+// settle makes lease requests of random clients until the slots no longer change.
 func (f *fleet) settle(rng *rand.PCG) {
 	for quiet := 0; quiet < 40*len(f.all)*len(f.boards); quiet++ {
 		c := f.all[uniform(rng, uint64(len(f.all)))]
@@ -182,7 +182,7 @@ func (c *client) sum() (sum int) {
 	return sum
 }
 
-// holds lists the client's slots as {number, server}, ascending.
+// holds returns the client's slots as {number, server}, ascending.
 func (c *client) holds() [][2]int32 {
 	var list [][2]int32
 	for i := range c.ladder.slots {
@@ -194,7 +194,7 @@ func (c *client) holds() [][2]int32 {
 	return list
 }
 
-// give puts a slot into a client's ladder as if it had got it earlier.
+// give leases a given slot for a client.
 func (f *fleet) give(c *client, number, server int32) {
 	b := &f.boards[server]
 	require.False(f.t, b.Holds(number))
@@ -205,7 +205,7 @@ func (f *fleet) give(c *client, number, server int32) {
 	require.True(f.t, ok)
 }
 
-// check compares the books of clients and servers.
+// check compares the records of clients and servers.
 func (f *fleet) check() {
 	total := 0
 	for _, c := range f.all {
@@ -225,7 +225,7 @@ func (f *fleet) check() {
 	require.Equal(f.t, total, taken)
 }
 
-// check compares everything in a ladder that is kept twice.
+// check verifies the redundant fields of a ladder.
 func (l *Ladder) check(t testing.TB) {
 	var held, busy, free int32
 	heldOf := make([]int32, len(l.peers))

@@ -2,31 +2,32 @@ package core
 
 import "math/rand/v2"
 
-// How a server that fails requests is left out. Each server has an average of its
-// failures, in which a request counts an eighth: six failures in a row bring it
-// from none to a half. A server above a half that fails twice as often as the others
-// on average is ejected: its slots rank last, and it is asked for no others, for a
-// pause. Then one request, or a check, finds out: success makes it trusted again,
-// failure ejects it for twice as long. A server that is not trusted yet, or again,
-// is ejected by its first failure, and any by a check that it fails.
+// Outlier ejection. Each server has a moving average of its failure rate in which a
+// request has the weight 1/8: six consecutive failures raise it from 0 to above 1/2. A
+// server is ejected if its rate is at least 1/2 and twice the average of the others.
+// During the ejection its slots rank last and it is not asked for slots. Afterwards one
+// request, or a health check, tests it: a success makes it trusted, a failure ejects it
+// for twice as long. The first failure of an untrusted server ejects it, and so does a
+// failed check of any server.
 //
-// No more than a third of the servers are ejected at once, and at least one may be:
-// where all fail alike it is not the servers.
+// At most a third of the servers, but at least one, are ejected at a time: if most
+// servers fail, the cause is elsewhere.
 const (
-	faultWeight = 8       // a request is the 8th part of the average
+	faultWeight = 8       // inverse weight of a request in the average
 	faultFull   = 1 << 16 // every request has failed
 	faultEject  = faultFull / 2
 	faultRatio  = 2
 	ejectPart   = 3
 
-	ejectBase  = 1e9
+	ejectBase  = 1e9 // nanoseconds, as below
 	ejectLimit = 60e9
 
-	// How long after one check that taught nothing the next may be.
+	// checkAgain is the time between two checks of an untrusted server, or until a
+	// check that found no free slot is tried again.
 	checkAgain = 1e9
 )
 
-// fail draws the conclusion of a failed request.
+// fail records a failed request.
 func (l *Ladder) fail(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	if !p.member {
@@ -38,8 +39,8 @@ func (l *Ladder) fail(now int64, peer int32, rng *rand.PCG) {
 	}
 }
 
-// succeed draws the conclusion of a request that did not fail. A server without
-// any failure of late is ejected for a short time first when it fails again.
+// succeed records a successful request. A server without recent failures starts again
+// with the shortest ejection.
 func (l *Ladder) succeed(p *Peer) {
 	if p.fault == 0 {
 		p.ejection.level = 0
@@ -53,13 +54,13 @@ func (l *Ladder) setFault(p *Peer, fault int32) {
 	p.fault = fault
 }
 
-// isOutlier reports whether a server fails much more than the others.
+// isOutlier reports whether a server fails much more often than the others.
 func (l *Ladder) isOutlier(p *Peer) bool {
 	others := int64(max(l.members-1, 1))
 	return p.fault >= faultEject && int64(p.fault)*others >= faultRatio*(l.faults-int64(p.fault))
 }
 
-// eject leaves a server out, unless too many are.
+// eject ejects a server unless too many are ejected.
 func (l *Ladder) eject(now int64, peer int32, rng *rand.PCG) {
 	if l.peers[peer].ejected || l.members < 2 || l.ejected >= max(1, l.members/ejectPart) {
 		return
@@ -73,7 +74,7 @@ func (l *Ladder) eject(now int64, peer int32, rng *rand.PCG) {
 	l.rerank(peer)
 }
 
-// readmit ends an ejection: the server is to prove itself.
+// readmit ends an ejection. The server is not trusted until a request succeeds.
 func (l *Ladder) readmit(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	p.ejected = false
@@ -81,12 +82,12 @@ func (l *Ladder) readmit(now int64, peer int32, rng *rand.PCG) {
 	l.checkAt = 0
 	l.rerank(peer)
 	if p.live() {
-		l.greet(now, p, rng) // it may hold few slots, or none
+		l.greet(now, p, rng) // the ladder may hold few of its slots, or none
 	}
 }
 
-// absolve forgets what a server has failed.
-func (l *Ladder) absolve(peer int32) {
+// resetFaults clears a server's failure rate and its ejection.
+func (l *Ladder) resetFaults(peer int32) {
 	p := &l.peers[peer]
 	l.setFault(p, 0)
 	p.ejection = backoff{}
@@ -97,14 +98,14 @@ func (l *Ladder) absolve(peer int32) {
 	}
 }
 
-// CheckHealth has servers checked before requests go there that are not trusted:
-// new, back from quarantine, or ejected before; and those with slots besides once
-// in every, if that is above 0, in nanoseconds.
+// CheckHealth enables health checks. Untrusted servers (new, or back from quarantine or
+// ejection) are checked before they get requests. If every is above 0, trusted servers
+// with slots in the ladder are checked at this interval, in nanoseconds.
 func (l *Ladder) CheckHealth(every int64) { l.checks, l.checkEvery, l.checkAt = true, every, 0 }
 
-// Check takes a free slot of a server whose check is due. The caller sends a
-// request that only an unwell server fails, releases the slot with its outcome, and
-// calls Checked, always. It calls Check until there is none, and again when it calls
+// Check takes a free slot of a server whose check is due. The caller sends a request
+// that only an unhealthy server fails, releases the slot with its outcome, and calls
+// Checked in any case. It calls Check until it is not ok, and again whenever it calls
 // LeaseSeeker.NextRequest.
 func (l *Ladder) Check(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	if !l.checks || now < l.checkAt {
@@ -129,24 +130,24 @@ func (l *Ladder) Check(now int64, rng *rand.PCG) (entry int32, ok bool) {
 			pause = l.checkEvery
 		}
 		p.checking, p.checkAt = true, now+jitter(rng, pause)
-		l.checkAt = now // there may be more
+		l.checkAt = now // other checks may be due
 		l.take(entry)
 		return entry, true
 	}
 	return none, false
 }
 
-// Checked ends a check. A server that failed it is ejected.
-func (l *Ladder) Checked(now int64, peer int32, well bool, rng *rand.PCG) {
+// Checked ends a check. It ejects a server that is not healthy.
+func (l *Ladder) Checked(now int64, peer int32, healthy bool, rng *rand.PCG) {
 	p := &l.peers[peer]
 	p.checking = false
 	l.checkAt = 0
-	if !well && p.member {
+	if !healthy && p.member {
 		l.eject(now, peer, rng)
 	}
 }
 
-// freeOf returns the server's first free slot, none if it has none.
+// freeOf returns the server's first free slot, or none.
 func (l *Ladder) freeOf(peer int32) int32 {
 	best := none
 	for i := range l.slots {

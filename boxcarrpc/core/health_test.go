@@ -9,7 +9,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// newPeers makes a ladder of n trusted servers with a slot each.
+// newPeers returns a ladder with a slot of each of n trusted servers.
 func newPeers(n int, rng *rand.PCG) *Ladder {
 	l := NewLadder(n, make([]Slot, n+1), make([]Peer, n))
 	for i := range int32(n) {
@@ -35,15 +35,15 @@ func TestAServerThatFailsSixTimesInARowIsEjected(t *testing.T) {
 	require.True(t, l.Peer(3).Ejected)
 	require.Equal(t, 1, l.Ejected())
 	_, ok := l.Bid(3)
-	require.False(t, ok, "it is not asked for slots")
+	require.False(t, ok, "an ejected server is not asked for slots")
 	for range 9 {
 		entry, ok := l.Acquire(1e9, rng)
 		require.True(t, ok)
 		_, peer, _, _, _ := l.Slot(entry)
-		require.NotEqual(t, int32(3), peer, "its slots rank last")
+		require.NotEqual(t, int32(3), peer, "slots of an ejected server rank last")
 	}
 	entry, ok := l.Acquire(1e9, rng)
-	require.True(t, ok, "and are used when all others are busy")
+	require.True(t, ok, "slots of an ejected server are used when all others are busy")
 	_, peer, _, _, _ := l.Slot(entry)
 	require.Equal(t, int32(3), peer)
 }
@@ -60,7 +60,6 @@ func TestAServerThatFailsNowAndThenIsNotEjected(t *testing.T) {
 	}
 }
 
-// Where all servers fail, or more than the cap, it is not the servers.
 func TestNoMoreThanAThirdIsEjected(t *testing.T) {
 	rng := testseed.PCG(t)
 	for servers, most := range map[int]int{1: 0, 2: 1, 3: 1, 5: 1, 6: 2, 30: 10} {
@@ -73,13 +72,13 @@ func TestNoMoreThanAThirdIsEjected(t *testing.T) {
 		require.LessOrEqual(t, l.Ejected(), most, "of %d", servers)
 		l = newPeers(servers, rng)
 		for i := range int32(servers) {
-			l.fails(1e9, i, 100, rng) // one after another, the worst order
+			l.fails(1e9, i, 100, rng) // one server after another is the worst order
 		}
 		require.Equal(t, most, l.Ejected(), "of %d", servers)
 	}
 }
 
-func TestAnEjectedServerProvesItself(t *testing.T) {
+func TestEjectedServerIsTestedByOneRequest(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := newPeers(10, rng)
 	now, previous := int64(1e9), int64(0)
@@ -96,7 +95,7 @@ func TestAnEjectedServerProvesItself(t *testing.T) {
 		now++
 		l.Advance(now, rng)
 		require.False(t, l.Peer(3).Ejected)
-		require.False(t, l.Peer(3).Trusted, "one request finds out")
+		require.False(t, l.Peer(3).Trusted, "one request tests it")
 		l.fails(now, 3, 1, rng)
 		require.True(t, l.Peer(3).Ejected)
 		previous = pause
@@ -106,19 +105,19 @@ func TestAnEjectedServerProvesItself(t *testing.T) {
 
 	now = l.peers[3].ejection.until
 	l.Advance(now, rng)
-	for range 200 { // well again, for long
+	for range 200 { // healthy for a long time
 		l.RecordOutcome(now, 3, Success, rng)
 	}
 	require.True(t, l.Peer(3).Trusted)
 	require.Zero(t, l.faults)
 	l.fails(now, 3, 6, rng)
-	require.LessOrEqual(t, l.peers[3].ejection.until-now, int64(ejectBase*3/2), "the pauses begin anew")
+	require.LessOrEqual(t, l.peers[3].ejection.until-now, int64(ejectBase*3/2), "the pauses start again at the minimum")
 	l.Leave(3)
 	require.Zero(t, l.Ejected())
 	require.Zero(t, l.faults)
 }
 
-// With checks, no call goes to a server that is not trusted while there are others.
+// With health checks an untrusted server gets no requests while there are others.
 func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := newPeers(3, rng)
@@ -137,7 +136,7 @@ func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
 	}
 	require.Equal(t, none, check(1e9), "all are trusted")
 	l.fails(1e9, 1, 6, rng)
-	require.Equal(t, none, check(1e9), "it is left alone")
+	require.Equal(t, none, check(1e9), "an ejected server is not checked")
 	now := l.peers[1].ejection.until
 	l.Advance(now, rng)
 	for range 2 {
@@ -148,10 +147,10 @@ func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
 		l.Release(now, entry, Success, rng)
 	}
 	require.Equal(t, int32(1), check(now))
-	require.Equal(t, none, check(now), "not again at once")
+	require.Equal(t, none, check(now), "the next check is later")
 	l.RecordOutcome(now, 1, Success, rng)
 	require.True(t, l.Peer(1).Trusted)
-	require.Equal(t, none, check(now+3600e9), "trusted ones are not")
+	require.Equal(t, none, check(now+3600e9), "trusted servers are not checked")
 
 	l.CheckHealth(10e9)
 	seen := map[int32]int{}
@@ -164,7 +163,7 @@ func TestAServerIsCheckedBeforeItIsUsed(t *testing.T) {
 		}
 	}
 	l.Checked(5200e9, 2, false, rng)
-	require.True(t, l.Peer(2).Ejected, "a check that fails is enough")
+	require.True(t, l.Peer(2).Ejected, "one failed check ejects a server")
 	require.Len(t, seen, 3)
 	for _, n := range seen {
 		require.InDelta(t, 10, n, 5)

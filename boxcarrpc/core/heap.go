@@ -1,10 +1,10 @@
 package core
 
-// The free slots are a binary heap: place i holds the entry slots[i].heap, and
-// slots[entry].at is its place. Both live in the slice of slots, so that a
-// ladder is two slices and nothing else.
+// The free slots are a binary heap. Place i of the heap has the entry slots[i].heap, and
+// slots[entry].at is the place of an entry. Both are stored in the slice of slots, so
+// that a ladder has only two slices.
 
-// before is the order of use.
+// before reports whether free slot a is used before free slot b.
 func (l *Ladder) before(a, b int32) bool {
 	s, t := &l.slots[a], &l.slots[b]
 	if s.rank != t.rank {
@@ -73,18 +73,19 @@ func (l *Ladder) down(place int32) {
 	l.put(place, entry)
 }
 
-// The ranks, best first.
+// The ranks of free slots, best first. rankFirst and rankIdle are ranks of one slot,
+// the others of all free slots of a server.
 const (
-	rankFirst uint8 = iota // of a slot: beside those of servers that leave, whose place it is to take
-	rankIdle               // of a slot: its server had little to do just now
+	rankFirst uint8 = iota // to be tried, so that it can replace a slot of a leaving server
+	rankIdle               // the server reported little load
 	rankHealthy
-	rankOnTrial   // another request is finding out
-	rankUnchecked // not trusted, and to be checked
-	rankPaused    // silent, or refused a request lately
+	rankOnTrial   // not trusted; another request is testing the server
+	rankUnchecked // not trusted; a health check is due
+	rankPaused    // suspect, or refused a request recently
 	rankEjected   // fails requests
 )
 
-// rankOf is the rank of a server's free slots.
+// rankOf returns the rank of a server's free slots.
 func (l *Ladder) rankOf(p *Peer) uint8 {
 	switch {
 	case p.ejected:
@@ -99,7 +100,7 @@ func (l *Ladder) rankOf(p *Peer) uint8 {
 	return rankHealthy
 }
 
-// rerank moves the free slots of a server to where its state puts them now.
+// rerank updates the rank of a server's free slots and moves them in the heap.
 func (l *Ladder) rerank(peer int32) {
 	rank := l.rankOf(&l.peers[peer])
 	for i := range l.slots {

@@ -20,59 +20,58 @@ const (
 
 // A Slot is an entry of a ladder. Callers only make slices of it.
 type Slot struct {
-	order    uint64 // of two free slots the one with less has been idle longer
-	loadAt   int64  // of rank rankIdle: when its server said so
+	order    uint64 // the lower of two free slots has been idle longer
+	loadAt   int64  // time of the load report; valid with rankIdle
 	number   int32
-	level    int32 // the number, divided by the server's weight
+	level    int32 // number divided by the server's weight
 	peer     int32
-	at       int32 // a free slot's place in the heap; an unused one's successor
-	heap     int32 // not this slot's: the entry at this place of the heap
-	load     int32 // of rank rankIdle: what its server said
+	at       int32 // a free slot's place in the heap; an unused slot's successor
+	heap     int32 // the entry at this place of the heap, unrelated to this slot
+	load     int32 // reported load; valid with rankIdle
 	state    slotState
 	rank     uint8
 	retiring bool // busy, and leaves the ladder when it is released
 }
 
-// A Ladder is the slots that a client holds, of all servers, and the order in
-// which they are used.
+// A Ladder is the slots that a client holds, of all servers, and the order in which they
+// are used.
 //
-// Entries are named by their index in the slice of slots. An index belongs to a
-// slot from Grant until Lose, or until Retire, Release or a later Grant says
-// that the slot is gone; its number and server can be read until another Grant.
+// An entry is an index in the slice of slots. It belongs to a slot from Grant until
+// Lose, or until Retire, Release or a later Grant returns that the slot is gone. Its
+// number and server can be read until the next Grant.
 type Ladder struct {
 	slots []Slot
 	peers []Peer
 
-	order    uint64
-	size     int32
-	held     int32 // entries in use, retiring ones left out
-	busy     int32 // entries that are busy, retiring ones among them
-	free     int32 // length of the heap
-	unused   int32 // first unused entry
-	members  int32 // servers in the set
-	live     int32 // of these, neither in quarantine nor draining
-	extent   int32 // no peer from here on was ever a member
-	welcomes int32 // peers to be asked first
-	usual    int32 // load that servers report, on average, times usualScale
-	ejected  int32 // servers of the set that are
+	order       uint64
+	size        int32
+	held        int32 // entries in use, without retiring ones
+	busy        int32 // busy entries, including retiring ones
+	free        int32 // length of the heap
+	unused      int32 // first unused entry
+	members     int32 // servers in the set
+	live        int32 // members that are neither in quarantine nor draining
+	extent      int32 // peers from here on were never members
+	welcomes    int32 // peers to be asked before others
+	averageLoad int32 // moving average of reported loads, times averageScale
+	ejected     int32 // ejected members
 
-	welcomeAt  int64 // no welcome is due before
-	liveWeight int64 // of the live servers, in 64ths
-	wake       int64 // no quarantine, pause or ejection ends before
-	faults     int64 // sum of the peers' faults
+	welcomeAt  int64 // lower bound of the peers' welcomeAt
+	liveWeight int64 // sum of the weights of live servers, in 64ths
+	wake       int64 // lower bound of the end of quarantines, pauses and ejections
+	faults     int64 // sum of the peers' fault
 
 	checkEvery int64
-	checkAt    int64 // no check is due before
+	checkAt    int64 // lower bound of the time of the next check
 	checks     bool
 
-	top      int32 // the entry that goes first, if topKnown
+	top      int32 // the entry that is replaced first, if topKnown
 	topKnown bool
 }
 
-// NewLadder makes an empty ladder for size slots. slots needs at least size+1
-// elements: those beyond size hold slots that were replaced while busy, until
-// their requests are done. peers has an element for each index of a server.
-// The ladder keeps both slices.
+// NewLadder returns an empty ladder for size slots. slots has at least size+1 elements;
+// those beyond size hold slots that were replaced while busy, until their requests end.
+// peers has an element for each server index. The ladder retains both slices.
 func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
 	l := Ladder{slots: slots, peers: peers, size: int32(size), wake: never, welcomeAt: never}
 	for i := range slots {
@@ -82,26 +81,26 @@ func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
 	return l
 }
 
-// Size is how many slots the ladder wants.
+// Size returns the number of slots that the ladder is for.
 func (l *Ladder) Size() int { return int(l.size) }
 
-// Held is how many slots the ladder has.
+// Held returns the number of slots in the ladder, without retiring ones.
 func (l *Ladder) Held() int { return int(l.held) }
 
-// Busy is how many slots have a request, retiring ones among them.
+// Busy returns the number of slots with a request, including retiring ones.
 func (l *Ladder) Busy() int { return int(l.busy) }
 
-// Free is how many slots could have a request now.
+// Free returns the number of free slots.
 func (l *Ladder) Free() int { return int(l.free) }
 
-// Full reports whether the ladder has all the slots it wants.
+// Full reports whether the ladder holds at least Size slots.
 func (l *Ladder) Full() bool { return l.held >= l.size }
 
-// hasRoom reports whether there is an entry for another slot.
+// hasRoom reports whether there is an unused entry.
 func (l *Ladder) hasRoom() bool { return l.unused != none }
 
-// Slot tells of an entry in use: its number, its server, whether it has a
-// request, and whether it is to leave.
+// Slot returns an entry's slot number and server, and whether it is busy, retiring, and
+// in use.
 func (l *Ladder) Slot(entry int32) (number, peer int32, busy, retiring, used bool) {
 	s := &l.slots[entry]
 	return s.number, s.peer, s.state == slotBusy, s.retiring, s.state != slotUnused
@@ -120,9 +119,9 @@ func (l *Ladder) Acquire(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	return entry, true
 }
 
-// AcquireOther takes the first free slot of a server that is not among the
-// tried, for a further attempt. If it finds none, other says whether it is
-// worth waiting for one: whether there are slots of other servers, all busy.
+// AcquireOther takes the first free slot of a server outside tried, for a retry. If it
+// is not ok, other reports whether the ladder has busy slots of such servers, so that
+// waiting may help.
 func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry int32, ok, other bool) {
 	l.Advance(now, rng)
 	entry = none
@@ -158,26 +157,25 @@ func (l *Ladder) take(entry int32) {
 	s.state = slotBusy
 	l.busy++
 	if p := &l.peers[s.peer]; !p.trusted && !p.onTrial {
-		// One request finds out; until then the server's other slots are used
-		// only if there are no better ones.
+		// This request tests the server. Its other slots rank lower until it ends.
 		p.onTrial = true
 		l.rerank(s.peer)
 	}
 }
 
-// An Outcome is what a request taught about its server.
+// An Outcome is the result of a request with regard to the server's health.
 type Outcome uint8
 
 // The outcomes of a request whose slot is kept.
 const (
-	Neutral Outcome = iota // nothing, as when it was cancelled
-	Success                // it answers requests well
-	Refused                // it did not begin with the request
-	Failure                // it failed, or did not answer in time
+	Neutral Outcome = iota // no information, as after a cancellation
+	Success                // the server answered
+	Refused                // the server did not start the request
+	Failure                // the request failed or timed out
 )
 
-// Release ends the request of a busy slot. If gone, the slot has left the
-// ladder and the caller gives it back to its server.
+// Release ends the request of a busy slot. If gone, the slot has left the ladder and
+// the caller gives it back to its server.
 func (l *Ladder) Release(now int64, entry int32, outcome Outcome, rng *rand.PCG) (gone bool) {
 	l.Advance(now, rng)
 	s := &l.slots[entry]
@@ -197,7 +195,7 @@ func (l *Ladder) Release(now int64, entry int32, outcome Outcome, rng *rand.PCG)
 	return gone
 }
 
-// RecordOutcome draws the conclusions of a request about its server.
+// RecordOutcome updates the health of a server after a request.
 func (l *Ladder) RecordOutcome(now int64, peer int32, outcome Outcome, rng *rand.PCG) {
 	p := &l.peers[peer]
 	switch outcome {
@@ -226,8 +224,8 @@ func (l *Ladder) endTrial(peer int32) {
 	}
 }
 
-// Lose removes a slot whose lane is no more, whatever it is doing. A request
-// that it had is not released any more.
+// Lose removes a slot whose lane has ended, in any state. A request on it must not be
+// released afterwards.
 func (l *Ladder) Lose(entry int32) {
 	s := &l.slots[entry]
 	switch s.state {
@@ -245,8 +243,8 @@ func (l *Ladder) Lose(entry int32) {
 	l.drop(entry)
 }
 
-// Retire takes a slot out of the ladder: a free one at once, so that the caller
-// gives it back, a busy one when it is released.
+// Retire removes a slot from the ladder. If gone, the slot was free and the caller gives
+// it back; otherwise it is busy and leaves the ladder when it is released.
 func (l *Ladder) Retire(entry int32) (gone bool) {
 	s := &l.slots[entry]
 	if s.retiring || s.state == slotUnused {
@@ -262,22 +260,22 @@ func (l *Ladder) Retire(entry int32) (gone bool) {
 	return true
 }
 
-// leave takes an entry off the counts of what the ladder holds.
+// leave subtracts an entry from the counts of held slots.
 func (l *Ladder) leave(entry int32) {
 	l.held--
 	l.peers[l.slots[entry].peer].held--
 	l.topKnown = false
 }
 
-// drop makes an entry that is not in the heap unused.
+// drop makes an entry unused. It is not in the heap.
 func (l *Ladder) drop(entry int32) {
 	s := &l.slots[entry]
 	s.state, s.retiring = slotUnused, false
 	s.at, l.unused = l.unused, entry
 }
 
-// Bid says below which number a slot of the server would be welcome, NoSlot for
-// any, and whether one would be at all.
+// Bid returns the limit of a lease request to the server: the ladder takes slots below
+// it; NoSlot means any slot. It is not ok if the ladder takes no slot of the server.
 func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	victim, ok := l.victimFor(peer)
 	switch {
@@ -290,8 +288,8 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	return below, below > 0
 }
 
-// victimFor returns the entry that a slot of the server would replace, none if
-// there is room for it.
+// victimFor returns the entry that a slot of the server would replace, or none if there
+// is room. It is not ok if the ladder takes no slot of the server.
 func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
@@ -300,7 +298,7 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	case !l.Full():
 		return none, p.held < l.laneCap(p)
 	case p.held >= l.laneCap(p):
-		// It has its share; only its own highest may become lower.
+		// The server is at its limit: it may replace only its own highest slot.
 		return l.highest(peer), true
 	}
 	victim = l.highest(none)
@@ -310,22 +308,23 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	case v.standing() > p.standing():
 		return none, false
 	case proven && lower:
-		// One slot to answer well; until then the ladder holds one more, see Surplus.
+		// One slot for the request that tests the server. Until it succeeds the
+		// ladder holds one slot more: see Surplus.
 		return none, p.held == 0
 	case proven && p.held > 0:
-		// A server that has yet to answer well gets one slot to do so, not those
-		// of servers that have; but it may be a better one than it has.
+		// An untrusted server has only one slot and does not replace those of
+		// trusted servers. It may lower its own.
 		return l.highest(peer), true
 	}
 	return victim, true
 }
 
-// standing is that of an entry's server.
+// standing returns the standing of an entry's server.
 func (l *Ladder) standing(entry int32) standing { return l.peers[l.slots[entry].peer].standing() }
 
-// Surplus returns an entry to retire, if the ladder holds more than its size for
-// no good reason any more. A slot of a server that has left, or is borrowed, and
-// has answered well stays beside the first of a server that has yet to do so.
+// Surplus returns an entry to retire if the ladder holds too many slots. It may hold one
+// more than its size for each untrusted server whose slot is to replace one of a server
+// with a lower standing.
 func (l *Ladder) Surplus() (entry int32, ok bool) {
 	if l.held <= l.size {
 		return none, false
@@ -340,9 +339,9 @@ func (l *Ladder) Surplus() (entry int32, ok bool) {
 	return victim, l.held-trials > l.size
 }
 
-// highest returns the entry that goes first: of a server that has left, else of
-// one that is borrowed, else of the highest number, else a free one, else of the server with most slots. With
-// a peer it looks at its slots only.
+// highest returns the entry to replace first: of the lowest standing, then of the
+// highest level, then a free one, then of the server with the most slots for its
+// weight. If peer is not none, only the slots of this server are considered.
 func (l *Ladder) highest(peer int32) int32 {
 	if peer == none && l.topKnown {
 		return l.top
@@ -376,13 +375,12 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 	return int64(p.held)*q.weight() > int64(q.held)*p.weight()
 }
 
-// Grant offers the ladder a slot that a server gave. Whether it is welcome is
-// decided now, since the ladder may have changed since the bid: if not ok, the
-// caller hands it back. If it replaces another, victim is that entry, else -1;
-// gone says that the victim has left at once and is to be given back, otherwise
-// it will be when it is released. A number that the ladder already holds of this
-// server is not welcome: a server gives each number once, and one that does not would draw
-// more than its share of the requests.
+// Grant offers the ladder a slot that a server leased. If it is not ok, the caller gives
+// the slot back: the ladder may have changed since Bid. If the slot replaces another,
+// victim is that entry, otherwise -1. If gone, the victim has left the ladder and the
+// caller gives it back; otherwise it leaves when it is released. A number that the
+// ladder holds already is refused: a server that leases a number twice would get more
+// than its share of the requests.
 func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) {
 	victim, ok = l.victimFor(peer)
 	if !ok || l.holds(peer, number) {
@@ -404,8 +402,8 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	s.number, s.level, s.peer, s.state, s.retiring = number, l.peers[peer].level(number), peer, slotFree, false
 	s.rank, s.order = l.rankOf(&l.peers[peer]), l.order
 	if victim == none && l.Full() && s.rank == rankHealthy {
-		// The next request finds out whether another may go for it, or a client with
-		// little to do would keep to servers that leave.
+		// The next request tests the server. Otherwise a client with little load
+		// would continue to use servers that have left.
 		s.rank = rankFirst
 	}
 	l.insert(entry)

@@ -9,8 +9,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// filled returns the one client of a fleet whose ladder is full and whose
-// servers are trusted.
+// filled returns a fleet with one client, whose ladder is full and whose servers are
+// trusted.
 func filled(t *testing.T, servers, size int) (*fleet, *client) {
 	rng := testseed.PCG(t)
 	f := newFleet(t, servers, 1, size, rng)
@@ -23,7 +23,7 @@ func filled(t *testing.T, servers, size int) (*fleet, *client) {
 func TestAtNConcurrentRequestsTheNLowestSlotsAreBusy(t *testing.T) {
 	f, c := filled(t, 5, 30)
 	for n := 1; n <= 30; n++ {
-		// Some come and go before, so that the order of rest is a mixed one.
+		// Some requests before mix the order of idle times.
 		for range n {
 			entry, ok := c.ladder.Acquire(f.now, c.rng)
 			require.True(t, ok)
@@ -62,10 +62,10 @@ func TestAmongEqualNumbersTheOneIdleLongestIsUsed(t *testing.T) {
 	require.Equal(t, order[:10], order[10:20])
 	require.Equal(t, order[:10], order[20:])
 	slices.Sort(order[:10])
-	require.Equal(t, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order[:10], "every server has its turn")
+	require.Equal(t, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order[:10], "every server is used")
 }
 
-func TestAllBusyIsRefused(t *testing.T) {
+func TestAcquireFailsIfAllSlotsAreBusy(t *testing.T) {
 	f, c := filled(t, 2, 4)
 	for range 4 {
 		_, ok := c.ladder.Acquire(f.now, c.rng)
@@ -94,7 +94,7 @@ func TestARetryTakesTheNextBestSlotOfAServerNotTried(t *testing.T) {
 	require.True(t, other, "the third server's other slot")
 	_, ok, other = l.AcquireOther(f.now, tried, c.rng)
 	require.False(t, ok)
-	require.True(t, other, "its slots are busy, and worth waiting for")
+	require.True(t, other, "its slots are busy: waiting helps")
 	tried = append(tried, l.slots[third].peer)
 	_, ok, other = l.AcquireOther(f.now, tried, c.rng)
 	require.False(t, ok)
@@ -112,7 +112,7 @@ func TestAServerThatRefusedRanksLastForAWhile(t *testing.T) {
 	var taken []int32
 	for range 4 {
 		entry, ok := l.Acquire(f.now, c.rng)
-		require.True(t, ok, "its slots are kept, and used when there are no others")
+		require.True(t, ok, "the slots are kept and used if there are no others")
 		order = append(order, l.slots[entry].peer)
 		taken = append(taken, entry)
 	}
@@ -163,7 +163,7 @@ func TestAnUntrustedServerHasOneRequestAtATimeIfThereAreOthers(t *testing.T) {
 	first, _ := l.Acquire(f.now, rng)
 	require.Equal(t, int32(0), l.slots[first].number)
 	second, _ := l.Acquire(f.now, rng)
-	require.Equal(t, int32(10), l.slots[second].number, "slot 1 waits for slot 0's answer")
+	require.Equal(t, int32(10), l.slots[second].number, "slot 1 is not used until slot 0's request ends")
 	f.answer(c, first)
 	l.check(t)
 	for _, want := range []int32{0, 1, 11} {
@@ -185,7 +185,7 @@ func TestABusySlotThatIsReplacedLeavesWithItsRequest(t *testing.T) {
 	require.Equal(t, entry, victim)
 	require.False(t, gone)
 	_, _, _, ok = l.Grant(1, 1)
-	require.False(t, ok, "there is no room until the replaced one is done")
+	require.False(t, ok, "there is no room until the replaced slot's request ends")
 	l.check(t)
 	require.True(t, l.Release(f.now, entry, Success, rng))
 	_, _, gone, ok = l.Grant(1, 1)

@@ -2,31 +2,32 @@ package core
 
 import "math/rand/v2"
 
-// How a rover paces itself, in nanoseconds.
+// The pace of lease requests, in nanoseconds.
 const (
-	restBase    = 50e6 // after a question that gained nothing, doubling
-	restLimit   = 60e9 // to this, on a flat ladder
-	fillLimit   = 1e9  // or to this, while slots are missing
-	swapRest    = 20e6 // after a swap
-	hintWithin  = 100e6
-	fillAtOnce  = 4  // questions under way while slots are missing
-	pickAttempt = 16 // random picks before the servers are counted
+	restBase    = 50e6  // pause after a request that gained nothing; it doubles
+	restLimit   = 60e9  // maximum pause of a full ladder
+	fillLimit   = 1e9   // maximum pause while slots are missing
+	swapRest    = 20e6  // pause after a swap
+	hintWithin  = 100e6 // maximum delay of a request after a hint
+	fillAtOnce  = 4     // concurrent requests while slots are missing
+	pickAttempt = 16    // random picks before all servers are examined
 )
 
-// A LeaseSeeker decides which server a client asks for a slot next, and when.
+// A LeaseSeeker decides which server a client asks for a slot next, and when. The Boxcar
+// article calls it the rover.
 type LeaseSeeker struct {
-	next   int64  // no question of its own before
-	hintAt int64  // no hint is followed, and none is considered, before
-	asking int32  // questions under way
+	next   int64  // time of the next request that is not due to a hint or a new server
+	hintAt int64  // hints are neither followed nor accepted before
+	asking int32  // requests in progress
 	hinted int32  // the server of a hint, plus one; 0 for none
-	round  uint32 // of questions: no server that declines is asked twice in one
-	level  uint8  // questions in a row that gained nothing
+	round  uint32 // a server that declines is asked once in a round
+	level  uint8  // consecutive requests that gained nothing
 }
 
-// NextRequest returns the next question, if one is due: which server to ask for a slot
-// below which number. The caller dials it first where it must, asks, and calls
-// Done, always. It calls NextRequest again at once after a question and after Done,
-// and otherwise at the time that Wake says.
+// NextRequest returns the next lease request if one is due: the server, and the number
+// that the slot must be below. The caller connects if necessary, sends the request, and
+// calls Done in any case. It calls NextRequest again after a request and after Done, and
+// at the time of Wake.
 func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
 	if r.asking >= atOnce(l) {
@@ -41,7 +42,7 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 		if peer == none {
 			switch {
 			case r.asking > 0:
-				r.next = now + restBase // the answer that is awaited comes first
+				r.next = now + restBase // wait for the requests in progress
 			case l.Full():
 				r.rest(restLimit, r.level, now, rng)
 			default:
@@ -60,7 +61,7 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 	return peer, below, true
 }
 
-// atOnce is how many questions may be under way.
+// atOnce returns the maximum number of concurrent requests.
 func atOnce(l *Ladder) int32 {
 	if l.Full() {
 		return 1
@@ -68,8 +69,8 @@ func atOnce(l *Ladder) int32 {
 	return fillAtOnce
 }
 
-// Wake is when NextRequest is to be called again if nothing happens until then. That a
-// slot has left the ladder is something.
+// Wake returns the time of the next call of NextRequest if nothing changes before. A
+// slot that leaves the ladder is a change.
 func (r *LeaseSeeker) Wake(l *Ladder) int64 {
 	if r.asking >= atOnce(l) {
 		return never
@@ -87,17 +88,17 @@ func (r *LeaseSeeker) Wake(l *Ladder) int64 {
 	return wake
 }
 
-// A LeaseResult is how a question ended.
+// A LeaseResult is the result of a lease request.
 type LeaseResult uint8
 
-// The answers.
+// The results of a lease request.
 const (
 	Granted  LeaseResult = iota // the ladder took the slot
-	Declined                    // there was no slot below the number, or the ladder did not want it any more
+	Declined                    // no slot below the number was free, or the ladder did not take it
 	Failed                      // the server could not be asked; it is in quarantine
 )
 
-// Done ends a question.
+// Done ends a lease request.
 func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult, rng *rand.PCG) {
 	p := &l.peers[peer]
 	p.asked = false
@@ -108,7 +109,7 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 	case Declined:
 		p.declined = r.round + 1
 		if l.Full() {
-			p.askedAny = false // there may be slots that are not wanted just now
+			p.askedAny = false // the server may have higher slots
 		}
 	}
 	switch {
@@ -119,26 +120,26 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 	case answer == Declined && p.askedAny:
 		r.short(now, l, rng)
 	default:
-		// Slots are missing, and if the server has declined, then to better
-		// one: the question is from before others were lost.
+		// Slots are missing. If the server declined, the request was for a lower
+		// slot and predates the loss of others.
 		r.next = now
 	}
 }
 
-// RequestNow makes the next question due at once: a slot was lost.
+// RequestNow makes the next request due at once, after a slot was lost.
 func (r *LeaseSeeker) RequestNow(now int64) { r.level, r.next = 0, now }
 
-// Filling reports whether slots are missing and there is hope to get them soon:
-// not as many servers as there are, or fillTries, have declined in a row.
+// Filling reports whether slots are missing and are likely to be found soon: fewer than
+// fillTries consecutive requests have gained nothing.
 func (r *LeaseSeeker) Filling(l *Ladder) bool { return !l.Full() && r.level < fillTries(l) }
 
-// fillTries is how many questions in a row may gain nothing while slots are
-// missing before the rover slows down.
+// fillTries returns how many consecutive requests may gain nothing before the seeker
+// slows down, while slots are missing.
 func fillTries(l *Ladder) uint8 { return uint8(min(l.live, 8)) }
 
-// short goes on after a server had no slot at all although any would have been
-// welcome: at once with other servers, after some of them more and more slowly,
-// and then with this one too.
+// short schedules the next request after a server had no free slot and slots are
+// missing: at once for the first fillTries servers, then with growing pauses and with
+// all servers again.
 func (r *LeaseSeeker) short(now int64, l *Ladder, rng *rand.PCG) {
 	if tries := fillTries(l); r.level >= tries {
 		r.round++
@@ -149,7 +150,7 @@ func (r *LeaseSeeker) short(now int64, l *Ladder, rng *rand.PCG) {
 	r.next = now
 }
 
-// rest backs off after a question that gained nothing.
+// rest backs off after a request that gained nothing.
 func (r *LeaseSeeker) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 	r.next = now + jitter(rng, doubled(restBase, limit, level))
 	if r.level < 62 {
@@ -157,9 +158,9 @@ func (r *LeaseSeeker) rest(limit int64, level uint8, now int64, rng *rand.PCG) {
 	}
 }
 
-// Hint tells that a server's lowest free slot is this one, as each answer to a
-// request does. If that would better the ladder, the server is asked soon, and
-// Wake has changed.
+// Hint reports a server's lowest free slot, which each response carries. If the slot is
+// lower than one in the ladder, the server is asked soon; taken means that Wake has
+// changed.
 func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.PCG) (taken bool) {
 	if now < r.hintAt || !l.Full() || r.hinted != 0 {
 		return false
@@ -167,7 +168,7 @@ func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.P
 	if top := l.highest(none); l.peers[peer].level(lowest) >= l.slots[top].level {
 		return false
 	}
-	// Whatever comes of it, the next hint is looked at after a while.
+	// No other hint is accepted before that time, even if this one is not followed.
 	r.hintAt = now + int64(uniform(rng, hintWithin)) + 1
 	if below, ok := r.bid(l, peer); ok && lowest < below {
 		r.hinted = peer + 1
@@ -175,7 +176,7 @@ func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.P
 	return r.hinted != 0
 }
 
-// hint returns the server of a hint whose time has come.
+// hint returns the server of a hint that is due.
 func (r *LeaseSeeker) hint(now int64, l *Ladder) (peer, below int32) {
 	if r.hinted == 0 || now < r.hintAt {
 		return none, 0
@@ -188,8 +189,7 @@ func (r *LeaseSeeker) hint(now int64, l *Ladder) (peer, below int32) {
 	return none, 0
 }
 
-// welcome returns a server that is new or back and whose time has come, each as
-// likely as the other.
+// welcome returns a uniformly random server of those that are new or back and due.
 func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.welcomes == 0 || now < l.welcomeAt || !l.hasRoom() {
 		return none, 0
@@ -204,7 +204,7 @@ func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below 
 		}
 		bid, ok := r.bid(l, int32(i))
 		if !ok {
-			l.unwelcome(p) // it has nothing to offer that would be wanted
+			l.unwelcome(p) // the ladder takes none of its slots
 			continue
 		}
 		l.welcomeAt = min(l.welcomeAt, p.welcomeAt)
@@ -222,12 +222,11 @@ func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below 
 	return peer, below
 }
 
-// pick returns a server that may be asked, each as likely as the other,
-// connected or not. On a full ladder a round in which all have declined is
-// followed by the next, and a round begins with the servers without a slot in the
-// ladder: the others report their lowest free slot with each response, but
-// these can only be asked. So one of them with a lower slot is found before the
-// questions become rare.
+// pick returns a uniformly random server of those that may be asked, connected or not.
+// With a full ladder a new round begins when all servers have declined. A round starts
+// with the servers without a slot in the ladder: the others report their lowest free
+// slot with each response. A lower slot of one of the former is thus found before
+// requests become rare.
 func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	if l.extent == 0 {
 		return none, 0
@@ -238,7 +237,7 @@ func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 			return peer, below
 		}
 	}
-	// Few may be asked, or none: choose among those that there are.
+	// Few servers may be asked, or none: examine all.
 	if peer, below = r.choose(l, rng); peer == none && l.Full() {
 		r.round++
 		peer, below = r.choose(l, rng)
@@ -246,8 +245,8 @@ func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// choose looks at every server and returns one that may be asked, on a full ladder
-// one without a slot in it if there is one.
+// choose examines all servers and returns a random one that may be asked. With a full
+// ladder it prefers servers without a slot in it.
 func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count, unheld := uint64(0), false
@@ -270,7 +269,7 @@ func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// bid is Bid, for a server that is not being asked already.
+// bid is Bid for a server without a lease request in progress.
 func (r *LeaseSeeker) bid(l *Ladder, peer int32) (below int32, ok bool) {
 	if l.peers[peer].asked {
 		return 0, false
@@ -278,8 +277,8 @@ func (r *LeaseSeeker) bid(l *Ladder, peer int32) (below int32, ok bool) {
 	return l.Bid(peer)
 }
 
-// fresh is bid, for a server that has not declined in this round: where slots
-// are missing, one that has not said that there are none at all.
+// fresh is bid for a server that has not declined in this round. While slots are
+// missing, declining a request for a lower slot does not count.
 func (r *LeaseSeeker) fresh(l *Ladder, peer int32) (below int32, ok bool) {
 	if p := &l.peers[peer]; p.declined == r.round+1 && (p.askedAny || l.Full()) {
 		return 0, false

@@ -9,7 +9,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-func TestEveryPoolEndsFullAndTheServersEven(t *testing.T) {
+func TestPoolsFillAndServersBalance(t *testing.T) {
 	rng := testseed.PCG(t)
 	for _, c := range []struct{ servers, clients, size int }{
 		{1, 1, 1}, {1, 5, 3}, {2, 3, 2}, {3, 4, 6}, {5, 12, 10}, {10, 7, 20}, {20, 30, 4},
@@ -21,8 +21,8 @@ func TestEveryPoolEndsFullAndTheServersEven(t *testing.T) {
 	}
 }
 
-// Servers and clients come and go at random, requests begin and end, and the
-// books of all of them agree after every step.
+// Servers and clients come and go at random, requests start and end. The records of all
+// of them agree after every step.
 func TestNoSlotIsHeldTwice(t *testing.T) {
 	rng := testseed.PCG(t)
 	f := newFleet(t, 4, 6, 8, rng)
@@ -53,7 +53,7 @@ func TestNoSlotIsHeldTwice(t *testing.T) {
 				break
 			}
 			f.crash(server)
-			clear(busy) // which of them were lost does not matter here: end them all
+			clear(busy) // end all requests, not only the lost ones
 			for _, c := range f.all {
 				for i := range c.ladder.slots {
 					if c.ladder.slots[i].state == slotBusy {
@@ -82,7 +82,7 @@ func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
 	f.settle(rng)
 	for _, c := range f.all {
 		swaps := c.swaps
-		for range 20 { // enough to reach the longest rest
+		for range 20 { // until the longest pause
 			f.turn(c)
 		}
 		start := f.now
@@ -90,13 +90,12 @@ func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
 			f.turn(c)
 		}
 		require.Equal(t, swaps, c.swaps)
-		require.InDelta(t, 100*restLimit, f.now-start, 20*restLimit, "a hundred questions take a hundred minutes")
+		require.InDelta(t, 100*restLimit, f.now-start, 20*restLimit, "a hundred lease requests take a hundred minutes")
 	}
 }
 
-// One server of many has something better to offer. Were each question's server
-// picked anew from all, some ladders would ask the others a dozen times while
-// their questions came more and more slowly.
+// One of many servers has a lower slot. If each request picked from all servers, some
+// ladders would ask the others a dozen times while their requests become rarer.
 func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 	rng := testseed.PCG(t)
 	const servers = 30
@@ -110,7 +109,7 @@ func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 		for !c.ladder.Full() {
 			f.turn(c)
 		}
-		for range 5 * servers { // well into the long rests
+		for range 5 * servers { // until the pauses are long
 			f.turn(c)
 		}
 		for s := range f.boards {
@@ -123,13 +122,13 @@ func TestAServerWithABetterSlotIsFoundWithinARound(t *testing.T) {
 		for ; c.swaps == swaps; questions++ {
 			f.turn(c)
 		}
-		require.LessOrEqual(t, questions, 2*servers, "what was left of a round, and the next")
+		require.LessOrEqual(t, questions, 2*servers, "the rest of a round, and the next round")
 	}
 }
 
-// A ladder filled by uniform picks holds no slot of some servers and three of others.
-// The rover asked all alike, more and more rarely, so that a server could get no
-// request for minutes. Now each question of a full ladder finds such a server.
+// A ladder filled by uniform picks holds no slot of some servers and three of others. If
+// all servers were asked alike, a server could get no request for minutes. A full ladder
+// asks the servers without a slot first.
 func TestNoServerStaysUnusedWhileOthersHaveSeveralSlots(t *testing.T) {
 	rng := testseed.PCG(t)
 	for range 300 {
@@ -158,7 +157,7 @@ func TestNoServerStaysUnusedWhileOthersHaveSeveralSlots(t *testing.T) {
 	}
 }
 
-// A server that gives one number many times would draw the requests of all others.
+// A server that leases one number many times would attract all requests.
 func TestANumberIsTakenOncePerServer(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(8, make([]Slot, 9), make([]Peer, 2))
@@ -176,13 +175,13 @@ func TestANumberIsTakenOncePerServer(t *testing.T) {
 	require.True(t, ok)
 	require.False(t, l.Retire(entry), "it is busy")
 	number, peer, _, _, _ := l.Slot(entry)
-	require.False(t, grant(peer, number), "the server still has it given out")
+	require.False(t, grant(peer, number), "the server has not got it back yet")
 	require.True(t, l.Release(0, entry, Success, rng))
 	require.True(t, grant(peer, number))
 	require.Equal(t, 3, l.Held())
 }
 
-func TestTheRoverPicksUniformlyFromTheWholeSet(t *testing.T) {
+func TestLeaseSeekerPicksUniformly(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(1, make([]Slot, 2), make([]Peer, 10))
 	for peer := range int32(10) {
@@ -230,10 +229,10 @@ func TestAReturnedServerIsAskedFirst(t *testing.T) {
 	f.give(c, 6, 1)
 	c.ladder.Quarantine(f.now, 3, rng)
 	c.seeker.next = never
-	f.now = c.seeker.Wake(&c.ladder) // the quarantine ends
+	f.now = c.seeker.Wake(&c.ladder) // end of the quarantine
 	_, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
 	require.False(t, ok)
-	f.now = c.seeker.Wake(&c.ladder) // the jitter too
+	f.now = c.seeker.Wake(&c.ladder) // end of the jitter
 	peer, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
 	require.True(t, ok)
 	require.Equal(t, int32(3), peer)
@@ -259,8 +258,8 @@ func TestNoServerGetsMoreThanTwiceItsShare(t *testing.T) {
 	}
 }
 
-// A server that fails every request always has its lowest slots free. A client
-// that holds slots of servers which work gives it no more than one of them.
+// A server that fails every request always has its lowest slots free. A client that
+// holds slots of healthy servers replaces only one of them.
 func TestABlackHoleGetsOneSlotToProveItself(t *testing.T) {
 	rng := testseed.PCG(t)
 	f := newFleet(t, 4, 1, 8, rng)
@@ -280,10 +279,10 @@ func TestABlackHoleGetsOneSlotToProveItself(t *testing.T) {
 	require.Equal(t, int32(1), c.ladder.peers[hole].held)
 	entry, ok := c.ladder.Acquire(f.now, rng)
 	require.True(t, ok)
-	require.Equal(t, hole, c.ladder.slots[entry].peer, "its slot is the lowest, and is tried")
+	require.Equal(t, hole, c.ladder.slots[entry].peer, "its slot is the lowest and gets one request")
 	f.answer(c, entry)
 	f.settle(rng)
-	require.Greater(t, c.ladder.peers[hole].held, int32(1), "it has answered, and gets its share")
+	require.Greater(t, c.ladder.peers[hole].held, int32(1), "it gets its share after an answer")
 }
 
 func TestASlotOfAServerThatLeftGoesFirst(t *testing.T) {
@@ -295,7 +294,7 @@ func TestASlotOfAServerThatLeftGoesFirst(t *testing.T) {
 		f.give(c, s, s)
 	}
 	c.ladder.Leave(0)
-	require.Equal(t, 3, c.ladder.Held(), "its slots stay until there are others")
+	require.Equal(t, 3, c.ladder.Held(), "its slots stay until others replace them")
 	f.settle(rng)
 	require.Zero(t, c.ladder.peers[0].held)
 	require.Equal(t, slots{{0, 1}, {0, 2}, {1, 1}}, c.holds()[:3:3])
@@ -319,12 +318,12 @@ func TestAHintIsFollowedSoon(t *testing.T) {
 	require.Equal(t, [2]int32{0, 9}, [2]int32{peer, below})
 }
 
-// Slots are lost while a question for a better one is under way. That it is
-// declined says nothing about the hope to fill the ladder.
-func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
+// Slots are lost during a lease request for a lower one. A refusal of this request must
+// not delay the requests for any slot.
+func TestDeclinedSwapDoesNotDelayFilling(t *testing.T) {
 	f, c := filled(t, 2, 4)
 	for s := range f.boards {
-		f.boards[s].Lease(NoSlot) // nothing better is left
+		f.boards[s].Lease(NoSlot) // no lower slot is left
 	}
 	f.now = max(f.now, c.seeker.Wake(&c.ladder)) + restLimit*2
 	peer, below, ok := c.seeker.NextRequest(f.now, &c.ladder, c.rng)
@@ -347,21 +346,21 @@ func TestADeclinedSwapDoesNotSlowDownTheFilling(t *testing.T) {
 	require.True(t, c.ladder.Full())
 }
 
-// A server that has no slots left does not keep a client from asking others.
-func TestAFullServerDoesNotSlowDownTheFilling(t *testing.T) {
+// A full server does not delay lease requests to others.
+func TestFullServerDoesNotDelayFilling(t *testing.T) {
 	rng := testseed.PCG(t)
 	for range 50 {
 		f := newFleet(t, 3, 1, 6, rng)
 		f.boards[1] = NewBoard(nil, 0)
 		c := f.all[0]
-		for !c.ladder.Full() { // two servers of three give it what it wants
+		for !c.ladder.Full() { // two of three servers have free slots
 			f.turn(c)
 			require.Less(t, f.now, int64(20*restBase))
 		}
 	}
 }
 
-func TestARoverNeverSpins(t *testing.T) {
+func TestLeaseSeekerNeverSpins(t *testing.T) {
 	rng := testseed.PCG(t)
 	for _, servers := range []int{0, 1, 3} {
 		f := newFleet(t, servers, 1, 4, rng)

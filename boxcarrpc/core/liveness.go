@@ -1,67 +1,69 @@
 package core
 
-// Liveness tells a quiet connection from a dead one.
+// Liveness detects dead connections by their silence, the time without received bytes.
 //
-// A connection that owes an answer and brings no byte for max(50 ms, 4 x the p99 of
-// its answers), at most half of the timeout, is suspect and is asked for a sign of
-// life; after the whole timeout it is dead. One that owes none, but on which
-// something was said, as a message of a stream, is asked after half of the timeout,
-// any other every keepAlive; then it owes the sign of life. Time counts from step to
-// step, so that all of this may come a step late; while something is owed steps are to
-// come often. Of the time between two no more than a quarter of the timeout counts:
-// longer, this process itself was held up, and may have what it waits for before it.
+//   - With a pending response the connection is suspect, and is pinged, after
+//     max(50 ms, 4 x p99 of its response times), at most half of the timeout. It is
+//     dead after the timeout.
+//   - Without one, but after sending frames that have no response (stream messages),
+//     it is pinged after half of the timeout.
+//   - Otherwise it is pinged every keepAlive.
+//
+// The response to a ping is pending like any other. Liveness evaluates these times in
+// Step, so an action may be late by one step; the caller steps often while Waiting is
+// true. At most a quarter of the timeout counts between two steps: a longer interval
+// means that this process was stalled and may have unread bytes.
 type Liveness struct {
 	timeout, keepAlive int64
 
-	since    int64  // when the silence began to count
-	last     int64  // when the last step was
-	received uint64 // bytes at the last step
-	said     uint64 // when it was last heard
-	waiting  bool   // something was owed or said at the last step
-	pinged   bool   // asked since it was last heard
+	since    int64  // start of the silence
+	last     int64  // time of the last step
+	received uint64 // Traffic.Received at the last step
+	sent     uint64 // Traffic.Sent when bytes were last received
+	waiting  bool   // the last step had a pending response or unanswered frames
+	pinged   bool   // pinged since bytes were last received
 	suspect  bool
 }
 
-// What the p99 of answers has to do with suspicion.
+// A connection is suspect after suspectTimes the p99, at least suspectFloor.
 const (
 	suspectFloor = 50e6 // nanoseconds
 	suspectTimes = 4
 )
 
-// NewLiveness begins to listen to a connection that has brought no byte yet.
-// Times are in nanoseconds.
+// NewLiveness returns the Liveness of a new connection. Times are in nanoseconds.
 func NewLiveness(now, timeout, keepAlive int64) Liveness {
 	return Liveness{timeout: timeout, keepAlive: keepAlive, since: now, last: now}
 }
 
-// A Verdict is what to do about a connection's silence.
+// A Verdict is the state of a connection and the action that it requires.
 type Verdict uint8
 
-// The verdicts. Recovered, Ping and Suspect come once for each silence.
+// The verdicts. Step returns Recovered, Ping and Suspect once for each silence.
 const (
 	Fine      Verdict = iota // nothing to do
-	Recovered                // a suspect was heard again
+	Recovered                // a suspect connection received bytes again
 	Ping                     // send a ping
-	Suspect                  // send a ping, and use other connections first
-	Dead                     // give it up
+	Suspect                  // send a ping and prefer other connections
+	Dead                     // close the connection
 )
 
-// A Traffic is what a step is told of a connection.
+// Traffic describes a connection at a step.
 type Traffic struct {
-	Received uint64 // bytes that it has brought since it was made
-	Sent     uint64 // counts what was sent that has no answer of its own
-	Pending  bool   // an answer, other than to a ping
-	P99      int64  // of its answers, in nanoseconds; looked at if it owes one
+	Received uint64 // total bytes received
+	Sent     uint64 // total frames sent that have no response
+	Pending  bool   // a response is pending, other than to a ping
+	P99      int64  // of the response times, in nanoseconds; used if Pending
 }
 
-// Step looks at the connection.
+// Step returns the verdict on the connection.
 func (s *Liveness) Step(now int64, traffic Traffic) Verdict {
 	if heldUp := now - s.last - s.timeout/4; s.waiting && heldUp > 0 {
 		s.since += heldUp
 	}
 	s.last = now
 	if traffic.Received != s.received {
-		s.received, s.said, s.since, s.pinged = traffic.Received, traffic.Sent, now, false
+		s.received, s.sent, s.since, s.pinged = traffic.Received, traffic.Sent, now, false
 		s.waiting = traffic.Pending
 		if s.suspect {
 			s.suspect = false
@@ -69,32 +71,32 @@ func (s *Liveness) Step(now int64, traffic Traffic) Verdict {
 		}
 		return Fine
 	}
-	owes := traffic.Pending || s.pinged
-	waiting := owes || traffic.Sent != s.said
+	pending := traffic.Pending || s.pinged
+	waiting := pending || traffic.Sent != s.sent
 	if waiting && !s.waiting {
-		s.since = now // the silence before anything was owed does not count
+		s.since = now // the silence before does not count
 	}
 	s.waiting = waiting
-	quiet := now - s.since
+	silence := now - s.since
 	switch {
-	case owes && quiet >= s.timeout:
+	case pending && silence >= s.timeout:
 		return Dead
-	case owes && !s.suspect && quiet >= s.patience(traffic.P99):
+	case pending && !s.suspect && silence >= s.suspectAfter(traffic.P99):
 		s.suspect, s.pinged = true, true
 		return Suspect
-	case !owes && (quiet >= s.keepAlive || waiting && quiet >= s.timeout/2):
+	case !pending && (silence >= s.keepAlive || waiting && silence >= s.timeout/2):
 		s.pinged, s.waiting, s.since = true, true, now
 		return Ping
 	}
 	return Fine
 }
 
-// patience is how long an answer may be owed without suspicion. The ping needs
-// the time until the timeout for its answer.
-func (s *Liveness) patience(p99 int64) int64 {
+// suspectAfter returns the silence after which a connection with a pending response is
+// suspect. It leaves half of the timeout for the response to the ping.
+func (s *Liveness) suspectAfter(p99 int64) int64 {
 	return min(max(suspectFloor, suspectTimes*p99), s.timeout/2)
 }
 
-// Waiting reports whether the connection was to bring something when it was last
-// looked at.
+// Waiting reports whether the last step had a pending response or frames sent since
+// bytes were last received.
 func (s *Liveness) Waiting() bool { return s.waiting }

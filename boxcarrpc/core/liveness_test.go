@@ -7,7 +7,7 @@ import (
 )
 
 func TestLiveness(t *testing.T) {
-	const ms = 1e6 // a step's times are in milliseconds
+	const ms = 1e6 // times of a step are in milliseconds
 	type step struct {
 		now     int64
 		traffic Traffic
@@ -72,16 +72,16 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// A process that was held up, for whatever time, asks before it gives a connection up,
-// and waits for the answer.
-func TestTimeInWhichNobodyLookedIsNoSilence(t *testing.T) {
+// After a stall of any duration the process pings a connection and waits for the answer
+// before it closes the connection.
+func TestStalledProcessKeepsConnections(t *testing.T) {
 	const ms = 1e6
-	for _, heldUp := range []int64{300, 1000, 100_000} {
+	for _, stall := range []int64{300, 1000, 100_000} {
 		s := NewLiveness(0, 1000*ms, 15_000*ms)
 		owing := Traffic{Pending: true}
 		require.Equal(t, Fine, s.Step(10_000*ms, owing))
-		now := 10_000 + heldUp
-		require.Equal(t, Suspect, s.Step(now*ms, owing), "after %d ms", heldUp)
+		now := 10_000 + stall
+		require.Equal(t, Suspect, s.Step(now*ms, owing), "after %d ms", stall)
 		for range 3 {
 			now += 200
 			require.Equal(t, Fine, s.Step(now*ms, owing))
@@ -91,9 +91,8 @@ func TestTimeInWhichNobodyLookedIsNoSilence(t *testing.T) {
 	}
 }
 
-// Whatever happens on a connection, no steps end one that is heard within half of
-// the timeout after each question, and all end one that owes and is silent.
-func TestSilenceNeverEndsOneThatAnswers(t *testing.T) {
+// A connection is never dead if it answers each ping within half of the timeout.
+func TestLivenessKeepsAnsweringConnections(t *testing.T) {
 	const timeout, tick = int64(1e9), int64(25e6)
 	for answerAfter := int64(1); answerAfter < 20; answerAfter++ { // ticks
 		for p99 := int64(0); p99 < 2e9; p99 += 100e6 {
@@ -107,7 +106,7 @@ func TestSilenceNeverEndsOneThatAnswers(t *testing.T) {
 				case Suspect:
 					asked = k
 				case Dead:
-					t.Fatalf("dead at step %d, though it answers after %d steps", k, answerAfter)
+					t.Fatalf("dead at step %d, although it answers after %d steps", k, answerAfter)
 				}
 			}
 		}

@@ -1,38 +1,35 @@
 package core
 
 const (
-	// idleFor is how long a slot is used first because its server was quiet, in
-	// nanoseconds.
+	// idleFor is how long a reported low load ranks a slot first, in nanoseconds.
 	idleFor = 200e6
-	// The usual load is an average over about usualCount reports.
-	usualScale = 1 << 8
-	usualCount = 1 << 5
-	maxLoad    = 1 << 16
+	// The average load is a moving average over about averageCount reports.
+	averageScale = 1 << 8
+	averageCount = 1 << 5
+	maxLoad      = 1 << 16
 )
 
-// ReportLoad tells how many other requests the server of a slot had when it answered
-// the request that was just released. If that is none, or less than servers report
-// on average, the slot ranks first for a little while: of several
-// such slots the one of the least load, of equal ones the one that was heard of
-// last, because what it said is least out of date.
+// ReportLoad records the number of other requests in flight on the server of a slot
+// when it answered the request that was just released. If the load is 0 or below the
+// average of all reports, the slot ranks first for 200 ms. Of several such slots the
+// one with the lowest load is used first; of equal ones, the one reported last.
 //
-// A slot number measures leases, not load: two clients may use one server, each by
-// a low number, while others rest. With this each keeps to servers that it has for
-// itself, as an idle server that joins a queue of its dispatcher does in Lu et al.,
-// "Join-Idle-Queue", 2011, without a message. A client that never calls it has the
-// article's order.
+// A slot number measures leases, not load: two clients may use the same server by low
+// numbers while other servers are idle. With load reports each client stays on idle
+// servers, as in Lu et al., "Join-Idle-Queue", 2011, but without messages. Without them
+// a ladder has the order of the Boxcar article.
 func (l *Ladder) ReportLoad(now int64, entry, load int32) {
 	load = min(max(load, 0), maxLoad)
-	quiet := load == 0 || load*usualScale < l.usual
-	l.usual += (load*usualScale - l.usual) / usualCount
-	if s := &l.slots[entry]; quiet && s.state == slotFree && s.rank == rankHealthy {
+	idle := load == 0 || load*averageScale < l.averageLoad
+	l.averageLoad += (load*averageScale - l.averageLoad) / averageCount
+	if s := &l.slots[entry]; idle && s.state == slotFree && s.rank == rankHealthy {
 		s.rank, s.loadAt, s.load = rankIdle, now, load
 		l.up(s.at)
 	}
 }
 
-// expireLoad puts the first slot, which is of a quiet server, back to its place if
-// what the server said is too long ago.
+// expireLoad resets the rank of the first slot, which is rankIdle, if its load report
+// is older than idleFor, and reports whether it did.
 func (l *Ladder) expireLoad(now int64) bool {
 	s := &l.slots[l.slots[0].heap]
 	if now-s.loadAt <= idleFor {
@@ -43,7 +40,7 @@ func (l *Ladder) expireLoad(now int64) bool {
 	return true
 }
 
-// lessLoaded is the order of slots of quiet servers.
+// lessLoaded is the order of slots of rankIdle.
 func (s *Slot) lessLoaded(t *Slot) bool {
 	switch {
 	case s.load != t.load:

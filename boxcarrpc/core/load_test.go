@@ -8,7 +8,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// use makes one request, whose answer tells of a load, and returns its server.
+// use makes one request, whose response reports the given load, and returns its server.
 func (c *client) use(t *testing.T, f *fleet, load int32) int32 {
 	entry, ok := c.ladder.Acquire(f.now, c.rng)
 	require.True(t, ok)
@@ -19,14 +19,14 @@ func (c *client) use(t *testing.T, f *fleet, load int32) int32 {
 	return peer
 }
 
-func TestAServerThatWasQuietIsUsedFirst(t *testing.T) {
+func TestIdleServerIsUsedFirst(t *testing.T) {
 	f, c := filled(t, 5, 5)
 	first := c.use(t, f, 0)
 	for range 20 {
 		f.now += idleFor
-		require.Equal(t, first, c.use(t, f, 0), "nobody else uses it")
+		require.Equal(t, first, c.use(t, f, 0), "no other client uses it")
 	}
-	// Others use it too: it has its turn like any other.
+	// With load from others it ranks like any other.
 	f.now++
 	require.Equal(t, first, c.use(t, f, 3))
 	second := c.use(t, f, 3)
@@ -36,7 +36,7 @@ func TestAServerThatWasQuietIsUsedFirst(t *testing.T) {
 	require.NotContains(t, []int32{first, second}, third)
 	f.now++
 	require.Equal(t, third, c.use(t, f, 0))
-	// Of several the one that was heard of last.
+	// The latest report is used first.
 	entry, _ := c.ladder.Acquire(f.now, c.rng)
 	f.now++
 	fourth := c.use(t, f, 0)
@@ -47,18 +47,18 @@ func TestAServerThatWasQuietIsUsedFirst(t *testing.T) {
 	require.Equal(t, fourth, c.use(t, f, 3))
 }
 
-func TestWhatAServerSaidIsForgotten(t *testing.T) {
+func TestLoadReportExpires(t *testing.T) {
 	f, c := filled(t, 5, 5)
 	var order []int32
 	for range 5 {
 		order = append(order, c.use(t, f, 0))
 		f.now += idleFor + 1
 	}
-	require.ElementsMatch(t, []int32{0, 1, 2, 3, 4}, order, "a client with few requests uses all in turn")
+	require.ElementsMatch(t, []int32{0, 1, 2, 3, 4}, order, "a client with few requests uses all servers")
 	require.Equal(t, order[0], c.use(t, f, 0))
 }
 
-func TestLessThanTheUsualLoadIsQuiet(t *testing.T) {
+func TestLoadBelowAverageRanksFirst(t *testing.T) {
 	f, c := filled(t, 5, 5)
 	for range 1000 {
 		f.now++
@@ -69,7 +69,7 @@ func TestLessThanTheUsualLoadIsQuiet(t *testing.T) {
 	quiet := c.use(t, f, 6)
 	f.now++
 	require.Equal(t, quiet, c.use(t, f, 6))
-	// The least load first.
+	// The lowest load is used first.
 	entry, _ := c.ladder.Acquire(f.now, c.rng)
 	lessLoaded := c.use(t, f, 2)
 	f.now++
@@ -78,8 +78,8 @@ func TestLessThanTheUsualLoadIsQuiet(t *testing.T) {
 	require.Equal(t, lessLoaded, c.use(t, f, 2))
 }
 
-// A server that is quiet because it fails, or is silent, ranks where it did.
-func TestQuietIsNotHealthy(t *testing.T) {
+// A low load does not raise the rank of a suspect server.
+func TestIdleButSuspectServerRanksLast(t *testing.T) {
 	f, c := filled(t, 3, 3)
 	quiet := c.use(t, f, 0)
 	c.ladder.SetSuspect(quiet, true)
@@ -93,12 +93,12 @@ func TestQuietIsNotHealthy(t *testing.T) {
 	require.NotEqual(t, quiet, c.use(t, f, 9))
 }
 
-// Two busy clients and two that rest share ten servers. Those that rest hold half of
-// the lowest slots, so that the others meet on servers, while some have nothing to do;
-// with the load that servers tell each keeps to servers of its own.
-func TestClientsGetOutOfEachOthersWay(t *testing.T) {
+// Two busy and two idle clients share ten servers. The idle clients hold half of the
+// lowest slots, so that the busy ones share servers while others are idle. With load
+// reports the busy clients use different servers.
+func TestPreferIdleSeparatesClients(t *testing.T) {
 	rng := testseed.PCG(t)
-	met := func(heed bool) (share float64) {
+	shared := func(preferIdle bool) (share float64) {
 		f := newFleet(t, 10, 4, 10, rng)
 		f.trust()
 		f.settle(rng)
@@ -109,7 +109,7 @@ func TestClientsGetOutOfEachOthersWay(t *testing.T) {
 			end   int64
 		}
 		var under []request
-		requests, meetings := 0, 0
+		requests, concurrent := 0, 0
 		for range 4000 {
 			for _, c := range f.all[:2] {
 				for c.ladder.Busy() < 3 {
@@ -118,7 +118,7 @@ func TestClientsGetOutOfEachOthersWay(t *testing.T) {
 					peer := c.ladder.slots[entry].peer
 					requests++
 					if busy[peer] > 0 {
-						meetings++
+						concurrent++
 					}
 					busy[peer]++
 					under = append(under, request{c, entry, f.now + 1e6 + int64(uniform(rng, 8e6))})
@@ -136,19 +136,19 @@ func TestClientsGetOutOfEachOthersWay(t *testing.T) {
 			peer := r.c.ladder.slots[r.entry].peer
 			busy[peer]--
 			f.answer(r.c, r.entry)
-			if heed {
+			if preferIdle {
 				r.c.ladder.ReportLoad(f.now, r.entry, busy[peer])
 			}
 		}
-		return float64(meetings) / float64(requests)
+		return float64(concurrent) / float64(requests)
 	}
 	const fleets = 80
-	alone, told := 0.0, 0.0
+	without, with := 0.0, 0.0
 	for range fleets {
-		alone += met(false) / fleets
-		told += met(true) / fleets
+		without += shared(false) / fleets
+		with += shared(true) / fleets
 	}
-	t.Logf("%.3f of the requests meet another, %.3f with the load told", alone, told)
-	require.Greater(t, alone, 0.1)
-	require.Less(t, told, 0.9*alone) // it is about 0.6 of it, in single fleets up to as much
+	t.Logf("share of requests that find their server busy: %.3f, with load reports %.3f", without, with)
+	require.Greater(t, without, 0.1)
+	require.Less(t, with, 0.9*without) // about 0.6 on average; 1 in some fleets
 }

@@ -5,58 +5,58 @@ import (
 	"slices"
 )
 
-// How long a server is left alone, in nanoseconds: at first, and at most.
+// The first and the maximum duration of quarantines and pauses, in nanoseconds.
 const (
 	quarantineBase  = 100e6 // after a broken connection or a failed dial
 	quarantineLimit = 5e9
-	pauseBase       = 20e6 // after it refused a request
+	pauseBase       = 20e6 // after a refused request
 	pauseLimit      = 2e9
 
-	// A server that is new in the set or back from quarantine is asked first,
-	// within this time, so that not all clients come at once.
+	// A server that is new or back from quarantine is asked before others, within
+	// this time, so that the clients do not all ask it at once.
 	welcomeWithin = 500e6
 )
 
-// A Peer is a server as a ladder knows it. The zero Peer is not in the set.
+// A Peer is the state of a server in a ladder. The zero Peer is not in the set.
 type Peer struct {
-	quarantine backoff // no new lease before it ends
-	pause      backoff // ranks last until it ends
-	ejection   backoff // ranks last, and is not asked, until it ends
-	welcomeAt  int64   // when it is asked first
-	checkAt    int64   // no check before
-	declined   uint32  // the rover's round, plus one, in which it declined
-	fault      int32   // average of its failures, 0 to faultFull
+	quarantine backoff // no lease requests until it ends
+	pause      backoff // slots rank last until it ends
+	ejection   backoff // slots rank last and no lease requests until it ends
+	welcomeAt  int64   // when it is asked before others, if welcome
+	checkAt    int64   // time of the next check
+	declined   uint32  // the lease seeker's round, plus one, in which it declined
+	fault      int32   // moving average of its failures, 0 to faultFull
 	extra      int32   // weight above 1, in 64ths
-	held       int32   // slots in the ladder, retiring ones left out
+	held       int32   // slots in the ladder, without retiring ones
 	member     bool    // in the set
-	borrowed   bool    // of the set, but only until better ones are back
+	borrowed   bool    // in the set until enough servers of the subset are back
 	isolated   bool    // in quarantine
-	draining   bool    // gives out no slots until it says otherwise
-	paused     bool
-	suspect    bool
-	ejected    bool // fails requests
-	checking   bool // a check is under way
-	trusted    bool // has answered a request well since it last broke
-	onTrial    bool // not trusted, and has the one request that finds out
-	asked      bool // the rover waits for its answer
-	askedAny   bool // whether any slot would do, or only a better one
-	welcome    bool // is to be asked first
+	draining   bool    // leases no slots
+	paused     bool    // refused a request recently
+	suspect    bool    // silent
+	ejected    bool    // fails requests
+	checking   bool    // a health check is in progress
+	trusted    bool    // a request has succeeded since it last broke
+	onTrial    bool    // not trusted; one request is testing it
+	asked      bool    // a lease request is in progress
+	askedAny   bool    // the lease request is for any slot, not only for a lower one
+	welcome    bool    // is to be asked before others
 }
 
 // live reports whether the server may be asked for a slot.
 func (p *Peer) live() bool { return p.member && !p.isolated && !p.draining }
 
-// failing reports whether the server has not answered a request well since it
-// broke last, or says that it takes none.
+// failing reports whether the server is draining, or broke and has not answered a
+// request successfully since.
 func (p *Peer) failing() bool { return p.draining || p.quarantine.level > 0 }
 
-// A standing is what right a server has to its slots: those of a lower standing
-// are the first to be replaced, whatever their numbers.
+// A standing is a server's relation to the set. Slots of servers with a lower standing
+// are replaced first, whatever their numbers.
 type standing uint8
 
 const (
 	away     standing = iota // has left the set
-	borrowed                 // in the set until better ones are back
+	borrowed                 // in the set until enough servers of the subset are back
 	owned                    // in the set
 )
 
@@ -70,12 +70,12 @@ func (p *Peer) standing() standing {
 	return owned
 }
 
-// Join puts a server, by an index below the length of the slice of peers, into
-// the set. One that joins a ladder which already holds slots is asked first.
+// Join adds a server to the set. peer is below the length of the slice of peers. If the
+// ladder holds slots, the new server is asked before others.
 func (l *Ladder) Join(now int64, peer int32, rng *rand.PCG) { l.join(now, peer, false, rng) }
 
-// Borrow puts a server into the set that is only to help out: any slot of one that
-// has joined replaces its slots, and it replaces none of theirs.
+// Borrow adds a substitute server to the set. Its slots are replaced by any slot of a
+// joined server and never replace those.
 func (l *Ladder) Borrow(now int64, peer int32, rng *rand.PCG) { l.join(now, peer, true, rng) }
 
 func (l *Ladder) join(now int64, peer int32, borrowed bool, rng *rand.PCG) {
@@ -98,8 +98,8 @@ func (l *Ladder) join(now int64, peer int32, borrowed bool, rng *rand.PCG) {
 	l.topKnown = false
 }
 
-// Leave takes a server out of the set. Its slots stay until others replace
-// them: they are the first to go.
+// Leave removes a server from the set. Its slots stay until others replace them, before
+// the slots of other servers.
 func (l *Ladder) Leave(peer int32) {
 	p := &l.peers[peer]
 	if !p.member {
@@ -110,24 +110,23 @@ func (l *Ladder) Leave(peer int32) {
 	}
 	p.member = false
 	l.members--
-	l.absolve(peer)
+	l.resetFaults(peer)
 	l.unwelcome(p)
 	l.topKnown = false
 }
 
-// Forget makes the index of a server that left and has no slots, not even
-// retiring ones, free for another.
+// Forget frees the index of a server that has left the set and has no slots, including
+// retiring ones.
 func (l *Ladder) Forget(peer int32) { l.peers[peer] = Peer{} }
 
-// Grow moves the peers to a longer slice.
+// Grow copies the peers to a longer slice, which the ladder retains.
 func (l *Ladder) Grow(peers []Peer) {
 	copy(peers, l.peers)
 	l.peers = peers
 }
 
-// Quarantine keeps a server whose connection broke, or could not be made, from
-// being asked for a time that doubles with each repetition. Its slots are the
-// caller's to remove.
+// Quarantine stops lease requests to a server after a broken connection or a failed
+// dial, for a time that doubles with each repetition. The caller removes its slots.
 func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	if p.live() {
@@ -141,8 +140,8 @@ func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	l.rerank(peer)
 }
 
-// SetDraining keeps a server that said so from being asked until it says otherwise,
-// and then has it asked first. Its slots are the caller's to retire.
+// SetDraining stops lease requests to a server while it drains. The caller retires its
+// slots. When draining ends, the server is asked before others.
 func (l *Ladder) SetDraining(now int64, peer int32, draining bool, rng *rand.PCG) {
 	p := &l.peers[peer]
 	was := p.live()
@@ -157,19 +156,21 @@ func (l *Ladder) SetDraining(now int64, peer int32, draining bool, rng *rand.PCG
 	}
 }
 
-// SetSuspect ranks the slots of a server last while it is silent.
+// SetSuspect ranks the slots of a server last while it is suspect.
 func (l *Ladder) SetSuspect(peer int32, suspect bool) {
 	l.peers[peer].suspect = suspect
 	l.rerank(peer)
 }
 
-// Members is how many servers are in the set.
+// Members returns the number of servers in the set.
 func (l *Ladder) Members() int { return int(l.members) }
 
-// Live is how many servers of the set are neither in quarantine nor draining.
+// Live returns the number of servers in the set that are neither in quarantine nor
+// draining.
 func (l *Ladder) Live() int { return int(l.live) }
 
-// AskedOther reports whether a live server outside tried is being asked for a slot.
+// AskedOther reports whether a lease request to a live server outside tried is in
+// progress.
 func (l *Ladder) AskedOther(tried []int32) bool {
 	for i := range l.peers[:l.extent] {
 		if p := &l.peers[i]; p.asked && p.live() && !slices.Contains(tried, int32(i)) {
@@ -179,33 +180,33 @@ func (l *Ladder) AskedOther(tried []int32) bool {
 	return false
 }
 
-// Ejected is how many servers of the set are left out because they fail requests.
+// Ejected returns the number of ejected servers.
 func (l *Ladder) Ejected() int { return int(l.ejected) }
 
-// A PeerInfo is what a ladder knows of a server.
+// PeerInfo is the state of a server.
 type PeerInfo struct {
-	Held     int  // its slots in the ladder, retiring ones left out
+	Held     int  // slots in the ladder, without retiring ones
 	Member   bool // in the set
-	Borrowed bool // of the set, but only until better ones are back
+	Borrowed bool // in the set until enough servers of the subset are back
 	Isolated bool // in quarantine
-	Draining bool // gives out no slots
-	Paused   bool // refused a request lately
+	Draining bool // leases no slots
+	Paused   bool // refused a request recently
 	Ejected  bool // fails requests
 	Suspect  bool // silent
-	Trusted  bool // has answered a request well
+	Trusted  bool // a request has succeeded since it last broke
 }
 
-// Peer tells what the ladder knows of a server.
+// Peer returns the state of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
 	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.isolated, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
 }
 
-// pauseFor ranks a server that refused a request last for a while.
+// pauseFor ranks the slots of a server last for a while after it refused a request.
 func (l *Ladder) pauseFor(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	if p.paused {
-		return // one refusal of many that were under way at once
+		return // another of the requests that were in flight together
 	}
 	p.paused = true
 	p.pause.enter(now, pauseBase, pauseLimit, rng)
@@ -213,8 +214,8 @@ func (l *Ladder) pauseFor(now int64, peer int32, rng *rand.PCG) {
 	l.rerank(peer)
 }
 
-// Advance ends the quarantines, pauses and ejections that are over. Every step that is
-// given a time does it first; it costs a comparison when nothing is due.
+// Advance ends the quarantines, pauses and ejections whose time is over. Every step
+// with a time argument calls it; it costs one comparison if nothing is due.
 func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 	if now < l.wake {
 		return
@@ -251,8 +252,8 @@ func (l *Ladder) Advance(now int64, rng *rand.PCG) {
 	}
 }
 
-// greet has a server asked first: soon where the ladder holds slots, at once
-// where it holds none.
+// greet makes the seeker ask a server before others: within welcomeWithin, or at once
+// if the ladder holds no slots.
 func (l *Ladder) greet(now int64, p *Peer, rng *rand.PCG) {
 	p.welcomeAt = now
 	if l.held > 0 {

@@ -5,11 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// uniform returns a number from 0 to n-1, each as likely as the other. n is at
-// least 1.
+// uniform returns a uniform random number from 0 to n-1. n is at least 1.
 func uniform(rng *rand.PCG, n uint64) uint64 {
-	// Lemire's method: the high word of a product is uniform once the few low
-	// words that would favour some results are thrown away.
+	// Lemire's method: the high word of the product is uniform if the few low words
+	// that cause a bias are rejected.
 	high, low := bits.Mul64(rng.Uint64(), n)
 	if low < n {
 		for unfair := -n % n; low < unfair; {
@@ -19,19 +18,19 @@ func uniform(rng *rand.PCG, n uint64) uint64 {
 	return high
 }
 
-// jitter spreads a pause evenly over half to one and a half of its length, so
-// that clients that were set off together do not act together.
+// jitter returns a uniform random time from 0.5 to 1.5 times pause, so that clients
+// that pause at the same time do not act at the same time.
 func jitter(rng *rand.PCG, pause int64) int64 {
 	return pause/2 + int64(uniform(rng, uint64(pause)+1))
 }
 
-// A backoff is a pause that doubles each time it is entered until it is reset.
+// A backoff is a pause that doubles each time it is entered until level is reset.
 type backoff struct {
 	until int64
 	level uint8
 }
 
-// enter begins a pause of base doubled for each earlier one, at most limit.
+// enter starts a pause of base times two to the level, at most limit, with jitter.
 func (b *backoff) enter(now, base, limit int64, rng *rand.PCG) {
 	b.until = now + jitter(rng, doubled(base, limit, b.level))
 	if b.level < 62 {
@@ -39,7 +38,7 @@ func (b *backoff) enter(now, base, limit int64, rng *rand.PCG) {
 	}
 }
 
-// doubled is base times two to the level, at most limit.
+// doubled returns base times two to the level, at most limit.
 func doubled(base, limit int64, level uint8) int64 {
 	if level >= 62 || base > limit>>level {
 		return limit

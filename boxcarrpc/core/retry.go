@@ -1,35 +1,34 @@
 package core
 
-// A RetryBudget bounds the further attempts of a client to a share of its calls, so
-// that servers in trouble do not get a multiple of their load. Each call pays in
-// its share, time pays in a little, so that a client with few calls may try again
-// too, and a further attempt takes one out when it is queued: those that wait for
-// a slot or for a pause to end are counted before they are sent.
+// A RetryBudget limits the retries of a client to a share of its calls, so that retries
+// do not multiply the load of overloaded servers. Each call deposits the share. Time
+// deposits a constant rate, for clients with few calls. A retry withdraws one attempt
+// when it is queued, so that retries that wait for a slot or a pause count.
 //
 // After Finagle's RetryBudget (twitter/finagle, com.twitter.finagle.service).
 type RetryBudget struct {
-	held    int64 // in billionths of an attempt
+	held    int64 // in billionths of an attempt, like the next three fields
 	limit   int64
 	perCall int64
 	perNano int64
-	at      int64 // when time has paid in last
+	at      int64 // time of the last deposit for elapsed time
 }
 
-// attempt is one, as a budget counts.
+// attempt is one attempt in the unit of RetryBudget.
 const attempt = 1e9
 
-// NewRetryBudget makes a full budget: ratio is the share of calls that may be
-// attempted again, 0 to 100, perSecond what time pays in, and burst, at least 1,
-// how many attempts it holds at most.
+// NewRetryBudget returns a full budget. ratio is the number of retries per call, from 0
+// to 100. perSecond is the number of retries that time deposits per second. burst, at
+// least 1, is the maximum that the budget holds.
 func NewRetryBudget(now int64, ratio float64, perSecond, burst int32) RetryBudget {
 	limit := int64(max(burst, 1)) * attempt
 	return RetryBudget{held: limit, limit: limit, perCall: int64(min(ratio, 100) * attempt), perNano: int64(perSecond), at: now}
 }
 
-// Deposit pays in for a call.
+// Deposit adds the share of a call.
 func (b *RetryBudget) Deposit() { b.held = min(b.held+b.perCall, b.limit) }
 
-// Withdraw takes an attempt out, if there is one.
+// Withdraw takes out an attempt and reports whether the budget held one.
 func (b *RetryBudget) Withdraw(now int64) bool {
 	if elapsed := now - b.at; b.perNano > 0 && elapsed < b.limit/b.perNano {
 		b.held = min(b.held+elapsed*b.perNano, b.limit)

@@ -6,19 +6,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestARetryBudgetIsAShareOfTheCalls(t *testing.T) {
+func TestRetryBudgetIsAShareOfCalls(t *testing.T) {
 	b := NewRetryBudget(0, 0.2, 0, 10)
 	attempts := 0
 	for range 10_000 {
 		b.Deposit()
-		for b.Withdraw(0) { // every call is tried as often as it may be
+		for b.Withdraw(0) { // retry as often as possible
 			attempts++
 		}
 	}
 	require.InDelta(t, 10+2000, attempts, 1)
 }
 
-func TestTimePaysInToARetryBudget(t *testing.T) {
+func TestTimeRefillsRetryBudget(t *testing.T) {
 	b := NewRetryBudget(5e9, 0.2, 10, 3)
 	take := func(now int64) (n int) {
 		for b.Withdraw(now) {
@@ -26,11 +26,11 @@ func TestTimePaysInToARetryBudget(t *testing.T) {
 		}
 		return n
 	}
-	require.Equal(t, 3, take(5e9), "it begins full")
+	require.Equal(t, 3, take(5e9), "a budget starts full")
 	require.Equal(t, 0, take(5e9+99e6))
 	require.Equal(t, 1, take(5e9+100e6))
 	require.Equal(t, 2, take(5e9+300e6))
-	require.Equal(t, 3, take(3600e9), "it holds its burst at most")
+	require.Equal(t, 3, take(3600e9), "a budget holds at most its burst")
 	require.Equal(t, 3, take(never/2))
 	for range 1000 {
 		b.Deposit()

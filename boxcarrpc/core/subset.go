@@ -6,54 +6,52 @@ import (
 	"docstore/boxcarrpc/subset"
 )
 
-// maxBorrowed is how many times its size a subset borrows at most.
+// maxBorrowed is the maximum number of borrowed servers, in multiples of the size.
 const maxBorrowed = 2
 
-// A Subset decides which servers of a numbered set a client uses: size of them, as
-// an algorithm chooses them, and while all of these are dead more of them.
+// A Subset chooses the servers of a numbered set that a client uses: size servers, and
+// more while all of these are dead.
 //
-// A number without a server is skipped: the algorithm is asked for more. If it has the prefix property, as all but roundrobin and
-// deterministic have, the others are still those that it would have chosen. A
-// server that is merely down keeps its place: nobody moves because of it, until
-// the whole subset is down. Then the client borrows the next size, and the next
-// again if these are down too, and no more; it gives them back when half of its
-// own answer requests.
+// A number without a server is skipped and the algorithm is asked for more numbers. For
+// algorithms with the prefix property (all but roundrobin and deterministic) the other
+// choices do not change. A server that is down keeps its place until the whole subset
+// is down. Then the client borrows size servers, and size more if these are down too.
+// It gives them back when half of the own servers answer requests.
 //
-// A client that knows no number of its own takes rendezvous with its key, until
-// it knows one. One that no longer knows its number keeps to the last: what it is
-// connected to stays right as long as nobody else has taken over.
+// A client without a number uses rendezvous with its key. A client that no longer knows
+// its number continues to use the last one.
 type Subset struct {
 	algorithm subset.Algorithm
-	anonymous subset.Algorithm
+	anonymous subset.Algorithm // for a client without a number
 	size      int
 	key       int
-	self      int // -1 until it is known
-	level     int // times that it has borrowed
-	asked     []int
-	had       []int // sorted
+	self      int   // the client's number, -1 if it never had one
+	level     int   // borrowed servers in multiples of size
+	asked     []int // scratch: result of the algorithm
+	had       []int // scratch: sorted choices
 	chosen    []int
 }
 
-// NewSubset makes a subset of size servers, at least 1. key tells the client from
-// others while it has no number.
+// NewSubset returns a subset of size servers, at least 1. key identifies the client while
+// it has no number.
 func NewSubset(algorithm subset.Algorithm, size int, key uint64) Subset {
 	anonymous, err := subset.ByName("rendezvous", nil)
 	if err != nil {
-		panic(err) // there is one
+		panic(err) // the name is valid
 	}
 	return Subset{algorithm: algorithm, anonymous: anonymous, size: size, key: int(key % subset.MaxTasks), self: -1}
 }
 
-// A View is what a client knows of a numbered set.
+// A View is a numbered set of servers as a client knows it.
 type View struct {
 	Numbers   int                   // highest number of a server plus one
-	Self      int                   // the client's own, -1 if it knows none
-	Frontends int                   // how many clients there are, 0 if unknown
-	Exists    func(number int) bool // whether there is a server of that number
+	Self      int                   // the client's number, -1 if unknown
+	Frontends int                   // number of clients, 0 if unknown
+	Exists    func(number int) bool // whether there is a server with this number
 }
 
-// Choose returns the numbers of the servers to use, most preferred first: the
-// client's own, and those that it borrows. Both are valid until the next Choose.
+// Choose returns the numbers of the servers to use, most preferred first: the client's
+// own and the borrowed ones. Both slices are valid until the next Choose.
 func (s *Subset) Choose(v View) (own, borrowed []int) {
 	if v.Self >= 0 {
 		s.self = v.Self
@@ -66,10 +64,10 @@ func (s *Subset) Choose(v View) (own, borrowed []int) {
 	return s.chosen[:count:count], s.chosen[count:]
 }
 
-// choose appends to dst the first numbers that have a server and that dst does not
-// hold yet, until dst has size of them. It doubles the question until the answer is
-// enough, so that all questions together are for less than four times the numbers
-// that the last one needed.
+// choose appends to dst the first numbers that have a server and that are not in dst,
+// until dst has size numbers. It doubles the size that it asks the algorithm for until
+// the result is sufficient, so that it asks for less than four times the necessary
+// numbers in total.
 func (s *Subset) choose(dst []int, v View, size int) []int {
 	algorithm, self := s.algorithm, s.self
 	if self < 0 {
@@ -95,11 +93,11 @@ func (s *Subset) choose(dst []int, v View, size int) []int {
 	}
 }
 
-// UpdateBorrowing looks at the servers of a ladder that were chosen and says whether to
-// choose anew: because all are dead, or enough of them are well again.
-func (s *Subset) UpdateBorrowing(l *Ladder) (again bool) {
+// UpdateBorrowing checks the health of the chosen servers. It returns true if the caller
+// must call Choose again: all servers are dead, or enough of them have recovered.
+func (s *Subset) UpdateBorrowing(l *Ladder) (changed bool) {
 	switch {
-	case s.level < maxBorrowed && l.held == 0 && l.hopeless():
+	case s.level < maxBorrowed && l.held == 0 && l.allFailing():
 		s.level++
 		return true
 	case s.level > 0 && l.recovered():
@@ -109,13 +107,11 @@ func (s *Subset) UpdateBorrowing(l *Ladder) (again bool) {
 	return false
 }
 
-// Borrowed reports whether the subset is larger than its size because its own
-// servers are dead.
+// Borrowed reports whether the subset includes borrowed servers.
 func (s *Subset) Borrowed() bool { return s.level > 0 }
 
-// hopeless reports whether every server of the set has failed since it last
-// answered a request well.
-func (l *Ladder) hopeless() bool {
+// allFailing reports whether the set has servers and all of them are failing.
+func (l *Ladder) allFailing() bool {
 	for i := range l.peers[:l.extent] {
 		if p := &l.peers[i]; p.member && !p.failing() {
 			return false
@@ -124,17 +120,17 @@ func (l *Ladder) hopeless() bool {
 	return l.members > 0
 }
 
-// recovered reports whether at least half of the servers that are not borrowed
-// answer requests well, or there are none.
+// recovered reports whether at least half of the servers that are not borrowed are live
+// and trusted, or there are none.
 func (l *Ladder) recovered() bool {
-	own, well := 0, 0
+	own, healthy := 0, 0
 	for i := range l.peers[:l.extent] {
 		if p := &l.peers[i]; p.standing() == owned {
 			own++
 			if p.trusted && p.live() {
-				well++
+				healthy++
 			}
 		}
 	}
-	return 2*well >= own
+	return 2*healthy >= own
 }

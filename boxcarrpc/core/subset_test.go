@@ -20,13 +20,13 @@ func algorithm(t testing.TB, name string) subset.Algorithm {
 
 func everywhere(int) bool { return true }
 
-// choose returns copies.
+// chosenOf is Choose with copies of the results.
 func (s *Subset) chosenOf(v View) (own, borrowed []int) {
 	own, borrowed = s.Choose(v)
 	return slices.Clone(own), slices.Clone(borrowed)
 }
 
-func TestASubsetSkipsHolesByAskingForMore(t *testing.T) {
+func TestSubsetSkipsMissingNumbers(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
 	for _, name := range subset.Names() {
 		a := algorithm(t, name)
@@ -83,11 +83,12 @@ func TestASubsetWithoutANumberIsKeyed(t *testing.T) {
 	require.Equal(t, algorithm(t, "rocksteadier").Subset(nil, 3, 0, 1000, 20), numbered)
 	view.Self = -1
 	kept, _ := s.chosenOf(view)
-	require.Equal(t, numbered, kept, "a source that no longer knows the number moves nobody")
+	require.Equal(t, numbered, kept, "the last number stays in use")
 }
 
-// A lender is a client with a subset, and servers of which a test knows the state.
-type lender struct {
+// A subsetClient is a client with a subset whose servers succeed and fail as the test
+// says.
+type subsetClient struct {
 	t      *testing.T
 	rng    *rand.PCG
 	now    int64
@@ -96,8 +97,8 @@ type lender struct {
 	ladder Ladder
 }
 
-func newLender(t *testing.T, name string, numbers, size, slots int) *lender {
-	c := &lender{t: t, rng: testseed.PCG(t)}
+func newSubsetClient(t *testing.T, name string, numbers, size, slots int) *subsetClient {
+	c := &subsetClient{t: t, rng: testseed.PCG(t)}
 	c.subset = NewSubset(algorithm(t, name), size, 0)
 	c.view = View{Numbers: numbers, Self: 5, Exists: everywhere}
 	c.ladder = NewLadder(slots, make([]Slot, 2*slots), make([]Peer, numbers))
@@ -105,8 +106,8 @@ func newLender(t *testing.T, name string, numbers, size, slots int) *lender {
 	return c
 }
 
-// adopt puts the subset into the ladder, and returns it.
-func (c *lender) adopt() (own, borrowed []int) {
+// adopt makes the subset the servers of the ladder and returns it.
+func (c *subsetClient) adopt() (own, borrowed []int) {
 	own, borrowed = c.subset.chosenOf(c.view)
 	for _, n := range own {
 		c.ladder.Join(c.now, int32(n), c.rng)
@@ -123,18 +124,18 @@ func (c *lender) adopt() (own, borrowed []int) {
 	return own, borrowed
 }
 
-// lease gives a slot, whose entry is returned; false if it is not welcome.
-func (c *lender) lease(server, number int) (entry int32, ok bool) {
+// lease offers a slot and returns its entry. It is not ok if the ladder refuses it.
+func (c *subsetClient) lease(server, number int) (entry int32, ok bool) {
 	entry, victim, gone, ok := c.ladder.Grant(int32(server), int32(number))
 	if victim != none {
-		require.True(c.t, gone, "nothing is busy here")
+		require.True(c.t, gone, "no slot is busy")
 	}
 	c.ladder.check(c.t)
 	return entry, ok
 }
 
-// succeed has a server answer a request well, and returns how many slots went.
-func (c *lender) succeed(server int) (gone int) {
+// succeed records a successful request and returns how many surplus slots were retired.
+func (c *subsetClient) succeed(server int) (gone int) {
 	c.ladder.RecordOutcome(c.now, int32(server), Success, c.rng)
 	for {
 		entry, ok := c.ladder.Surplus()
@@ -147,7 +148,7 @@ func (c *lender) succeed(server int) (gone int) {
 	}
 }
 
-func (c *lender) crash(server int) {
+func (c *subsetClient) crash(server int) {
 	for i := range c.ladder.slots {
 		if s := &c.ladder.slots[i]; s.state != slotUnused && s.peer == int32(server) {
 			c.ladder.Lose(int32(i))
@@ -157,17 +158,17 @@ func (c *lender) crash(server int) {
 }
 
 // recover ends all quarantines.
-func (c *lender) recover() {
+func (c *subsetClient) recover() {
 	c.now += 2 * quarantineLimit
 	c.ladder.Advance(c.now, c.rng)
 }
 
-func (c *lender) holds(server int) int { return c.ladder.Peer(int32(server)).Held }
+func (c *subsetClient) holds(server int) int { return c.ladder.Peer(int32(server)).Held }
 
-func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
+func TestDeadSubsetBorrowsAtMostTwice(t *testing.T) {
 	for _, name := range subset.Names() {
 		t.Run(name, func(t *testing.T) {
-			c := newLender(t, name, 100, 4, 8)
+			c := newSubsetClient(t, name, 100, 4, 8)
 			own, _ := c.adopt()
 			for _, n := range own {
 				_, ok := c.lease(n, 0)
@@ -177,14 +178,14 @@ func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
 			for _, n := range own[1:] {
 				c.crash(n)
 			}
-			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "one is left: the others keep their places")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "one server is live")
 			c.crash(own[0])
 			require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 			still, borrowed := c.adopt()
 			require.Equal(t, own, still)
 			require.Len(t, distinct(append(still, borrowed...)), 8)
 			c.recover()
-			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "those that were borrowed have not failed, nor have the others answered")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "borrowed servers have not failed, own servers have not answered")
 			for _, n := range borrowed {
 				c.crash(n)
 			}
@@ -195,7 +196,7 @@ func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
 			for _, n := range borrowed {
 				c.crash(n)
 			}
-			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "never more")
+			require.False(t, c.subset.UpdateBorrowing(&c.ladder), "the maximum is borrowed")
 			require.Equal(t, 12, c.ladder.Members())
 			if name != "roundrobin" && name != "deterministic" {
 				require.Equal(t, algorithm(t, name).Subset(nil, 5, 0, 100, 12), append(still, borrowed...))
@@ -204,15 +205,15 @@ func TestADeadSubsetBorrowsTwiceAtMost(t *testing.T) {
 	}
 }
 
-func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
-	c := newLender(t, "rocksteadier", 100, 4, 4)
+func TestSubsetReturnsBorrowedServersWhenHalfRecovered(t *testing.T) {
+	c := newSubsetClient(t, "rocksteadier", 100, 4, 4)
 	own, _ := c.adopt()
 	for _, n := range own {
 		c.crash(n)
 	}
 	require.True(t, c.subset.UpdateBorrowing(&c.ladder))
 	_, borrowed := c.adopt()
-	for _, n := range borrowed { // a flat ladder, and all of it well
+	for _, n := range borrowed { // the ladder is full of slots 0 of trusted servers
 		_, ok := c.lease(n, 0)
 		require.True(t, ok)
 		c.succeed(n)
@@ -225,10 +226,10 @@ func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
 		require.False(t, c.subset.UpdateBorrowing(&c.ladder))
 		below, ok := c.ladder.Bid(int32(n))
 		require.True(t, ok)
-		require.Equal(t, NoSlot, below, "any slot of its own is better than a borrowed one")
+		require.Equal(t, NoSlot, below, "any own slot replaces a borrowed one")
 		_, ok = c.lease(n, 9)
 		require.True(t, ok)
-		require.Equal(t, 5, c.ladder.Held(), "beside the borrowed ones until it has answered")
+		require.Equal(t, 5, c.ladder.Held(), "an extra slot until it has answered")
 		require.Equal(t, 1, c.succeed(n))
 		require.Equal(t, i+1, c.holds(own[0])+c.holds(own[1]))
 	}
@@ -236,11 +237,11 @@ func TestASubsetGivesBackWhenHalfOfItIsWell(t *testing.T) {
 	_, borrowed = c.adopt()
 	require.Empty(t, borrowed)
 	require.False(t, c.subset.Borrowed())
-	require.Equal(t, 4, c.ladder.Held(), "what was borrowed stays until it is replaced")
+	require.Equal(t, 4, c.ladder.Held(), "borrowed slots stay until they are replaced")
 }
 
-func TestABorrowedSlotTakesNoPlaceOfAnOwnOne(t *testing.T) {
-	c := newLender(t, "ringsteady", 10, 2, 2)
+func TestBorrowedSlotDoesNotReplaceOwnSlot(t *testing.T) {
+	c := newSubsetClient(t, "ringsteady", 10, 2, 2)
 	own, _ := c.adopt()
 	for _, n := range own {
 		_, ok := c.lease(n, 7)
@@ -250,14 +251,14 @@ func TestABorrowedSlotTakesNoPlaceOfAnOwnOne(t *testing.T) {
 	other := c.subset.algorithm.Subset(nil, 5, 0, 10, 3)[2]
 	c.ladder.Borrow(c.now, int32(other), c.rng)
 	_, ok := c.lease(other, 3)
-	require.True(t, ok, "a lower number, in the place of another borrowed one")
+	require.True(t, ok, "a lower number replaces another borrowed slot")
 	require.Equal(t, []int{0, 1, 1}, []int{c.holds(own[0]), c.holds(own[1]), c.holds(other)})
 	c.ladder.Leave(int32(own[0]))
 	third := c.subset.algorithm.Subset(nil, 5, 0, 10, 4)[3]
 	c.ladder.Borrow(c.now, int32(third), c.rng)
 	c.ladder.Leave(int32(other))
 	_, ok = c.lease(third, 9)
-	require.True(t, ok, "in the place of one that has left")
+	require.True(t, ok, "replaces a slot of a server that has left")
 	c.ladder.Leave(int32(third))
 	c.ladder.Join(c.now, int32(other), c.rng)
 	_, ok = c.lease(other, 5)
@@ -265,11 +266,12 @@ func TestABorrowedSlotTakesNoPlaceOfAnOwnOne(t *testing.T) {
 	require.Equal(t, []int{1, 1, 0}, []int{c.holds(own[1]), c.holds(other), c.holds(third)})
 	c.ladder.Borrow(c.now, int32(third), c.rng)
 	_, ok = c.lease(third, 0)
-	require.False(t, ok, "both are the client's own")
+	require.False(t, ok, "a borrowed slot does not replace an own one")
 }
 
-// replaceAll has a slot of each server, which has answered, and then other servers.
-func (c *lender) replaceAll() (old, replaced []int) {
+// replaceAll leases a slot of each server, makes all of them trusted, and then changes
+// the set to other servers.
+func (c *subsetClient) replaceAll() (old, replaced []int) {
 	c.t.Helper()
 	old, _ = c.adopt()
 	for _, n := range old {
@@ -282,9 +284,9 @@ func (c *lender) replaceAll() (old, replaced []int) {
 	return old, replaced
 }
 
-// The whole set changes: no old slot goes before a new server has answered.
+// When the whole set changes, each old slot stays until a new server has answered.
 func TestMakeBeforeBreak(t *testing.T) {
-	c := newLender(t, "roundrobin", 40, 10, 10)
+	c := newSubsetClient(t, "roundrobin", 40, 10, 10)
 	old, replaced := c.replaceAll()
 	require.NotContains(t, replaced, old[0])
 	held := func() (sum int) {
@@ -297,7 +299,7 @@ func TestMakeBeforeBreak(t *testing.T) {
 		_, ok := c.lease(n, 30)
 		require.True(t, ok)
 		_, ok = c.lease(n, 31)
-		require.False(t, ok, "one until it has answered")
+		require.False(t, ok, "one slot until it has answered")
 	}
 	require.Equal(t, 10, held())
 	require.Equal(t, 15, c.ladder.Held())
@@ -310,14 +312,14 @@ func TestMakeBeforeBreak(t *testing.T) {
 	for _, n := range replaced[1:5] {
 		if held() > 0 {
 			_, ok := c.lease(n, 31)
-			require.True(t, ok, "a server that has answered replaces at once")
+			require.True(t, ok, "a trusted server replaces slots at once")
 		}
 	}
 	require.Equal(t, 10, c.ladder.Held())
 	for _, n := range replaced[5:] {
 		_, _ = c.lease(n, 32)
 	}
-	for entry := range c.ladder.slots { // the old ones' time is up
+	for entry := range c.ladder.slots { // LeaveAfter is over for the old servers
 		if s := &c.ladder.slots[entry]; s.state != slotUnused && slices.Contains(old, int(s.peer)) {
 			c.ladder.Retire(int32(entry))
 		}
@@ -329,10 +331,10 @@ func TestMakeBeforeBreak(t *testing.T) {
 	require.Equal(t, 10, c.ladder.Held())
 }
 
-// A client that has one request at a time would never use the high slots of new
-// servers, and keep to those that leave.
-func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
-	c := newLender(t, "roundrobin", 40, 10, 10)
+// A client with one request at a time would never use the high slots of new servers and
+// stay on those that left. The new slots rank first once.
+func TestLowLoadClientTriesNewServers(t *testing.T) {
+	c := newSubsetClient(t, "roundrobin", 40, 10, 10)
 	old, replaced := c.replaceAll()
 	for _, n := range replaced {
 		if !c.ladder.hasRoom() {
@@ -347,7 +349,7 @@ func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
 		require.True(t, ok)
 		_, server, _, _, _ := c.ladder.Slot(entry)
 		require.Contains(t, replaced, int(server))
-		require.False(t, tried[server], "once is enough to find out")
+		require.False(t, tried[server], "one request tests a server")
 		tried[server] = true
 		c.ladder.Release(c.now, entry, Failure, c.rng)
 		c.ladder.check(t)
@@ -355,12 +357,12 @@ func TestAClientWithLittleToDoTriesNewServers(t *testing.T) {
 	require.NotEmpty(t, tried)
 	entry, _ := c.ladder.Acquire(c.now, c.rng)
 	_, server, _, _, _ := c.ladder.Slot(entry)
-	require.Contains(t, old, int(server), "as they have failed, the lowest slot is the first again")
+	require.Contains(t, old, int(server), "after the failures the lowest slot is first again")
 }
 
-// A server that is new waits for room in the ladder, and is asked then.
-func TestAWelcomeWaitsForRoom(t *testing.T) {
-	c := newLender(t, "roundrobin", 40, 10, 10)
+// A new server is asked once the ladder has room.
+func TestNewServerIsAskedOnceThereIsRoom(t *testing.T) {
+	c := newSubsetClient(t, "roundrobin", 40, 10, 10)
 	c.ladder = NewLadder(10, make([]Slot, 13), make([]Peer, 40))
 	_, replaced := c.replaceAll()
 	var seeker LeaseSeeker
@@ -383,7 +385,7 @@ func TestAWelcomeWaitsForRoom(t *testing.T) {
 	}
 	require.False(t, c.ladder.hasRoom())
 	require.Len(t, asked, 3)
-	require.Greater(t, seeker.Wake(&c.ladder), c.now, "nothing is to be done before there is room")
+	require.Greater(t, seeker.Wake(&c.ladder), c.now, "no request is due before there is room")
 	for len(asked) < len(replaced) && c.now < 5e9 {
 		for _, n := range replaced {
 			if asked[n] {
@@ -396,7 +398,7 @@ func TestAWelcomeWaitsForRoom(t *testing.T) {
 	require.Len(t, asked, len(replaced))
 }
 
-// A countingAlgorithm adds up how many numbers it was asked for.
+// A countingAlgorithm sums the numbers that it is asked for.
 type countingAlgorithm struct {
 	subset.Algorithm
 	asked int
@@ -407,9 +409,8 @@ func (a *countingAlgorithm) Subset(dst []int, frontend, frontends, backends, k i
 	return a.Algorithm.Subset(dst, frontend, frontends, backends, k)
 }
 
-// A few servers, one with a very high number, and random sets: the work
-// grows with the highest number, not with its square.
-func TestAChoiceIsLinearInTheHighestNumber(t *testing.T) {
+// The work of Choose is linear in the highest number, also with few servers.
+func TestChooseIsLinearInHighestNumber(t *testing.T) {
 	rng := testseed.Rand(t)
 	for _, name := range subset.Names() {
 		for range 10 {

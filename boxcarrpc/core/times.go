@@ -2,9 +2,9 @@ package core
 
 import "math/bits"
 
-// Times is how long answers took of late: a histogram whose counts are halved
-// every timesHalfLife, in steps of an eighth to a quarter of the time, or 2^20 ns.
-// The zero Times is empty.
+// Times is a histogram of recent response times. The counts are halved every
+// timesHalfLife. A bucket's width is an eighth to a quarter of the time, at least
+// 2^20 ns. The zero Times is empty.
 type Times struct {
 	counts [timesBuckets]uint32
 	total  uint32
@@ -13,12 +13,12 @@ type Times struct {
 
 const (
 	timesHalfLife = 10e9
-	timesUnitBits = 20 // a bucket is of 2^20 ns at least, about a millisecond
-	timesMaxBits  = 13 // from 2^12 of these on, 4.3 s, all are one
+	timesUnitBits = 20 // the minimum width is 2^20 ns, about 1 ms
+	timesMaxBits  = 13 // the last bucket starts at 2^12 units, 4.3 s
 	timesBuckets  = 4*(timesMaxBits-2) + 1
 )
 
-// Add counts an answer that took so many nanoseconds. It costs a few itself.
+// Add counts a response that took the given number of nanoseconds.
 func (t *Times) Add(took int64) {
 	if t.total == 1<<32-1 {
 		t.halve()
@@ -27,8 +27,8 @@ func (t *Times) Add(took int64) {
 	t.total++
 }
 
-// timesBucket is linear below four units, and then has four buckets for each
-// power of two.
+// timesBucket returns the bucket of a time. Buckets are linear below four units; above,
+// each power of two has four buckets.
 func timesBucket(took int64) int {
 	units := uint64(max(took, 0)) >> timesUnitBits
 	n := bits.Len64(units)
@@ -41,7 +41,7 @@ func timesBucket(took int64) int {
 	return 4*(n-2) + int(units>>(n-3)&3)
 }
 
-// timesEnd is where a bucket ends.
+// timesEnd returns the end of a bucket in nanoseconds.
 func timesEnd(bucket int) int64 {
 	if bucket < 4 {
 		return int64(bucket+1) << timesUnitBits
@@ -50,8 +50,8 @@ func timesEnd(bucket int) int64 {
 	return int64(4+bucket%4+1) << (n - 3 + timesUnitBits)
 }
 
-// P99 is the time, rounded up to its bucket's end, within which 99 of 100 answers
-// have come; 0 if none have.
+// P99 returns the 99th percentile in nanoseconds, rounded up to the end of its bucket,
+// or 0 if the histogram is empty.
 func (t *Times) P99(now int64) int64 {
 	if now-t.halved >= timesHalfLife {
 		t.halved = now

@@ -34,7 +34,7 @@ func TestTimesBucketsFollowOneAnother(t *testing.T) {
 	for bucket := range timesBuckets {
 		require.Equal(t, bucket, timesBucket(at))
 		end := timesEnd(bucket)
-		if bucket < timesBuckets-1 { // the last has no end
+		if bucket < timesBuckets-1 { // the last bucket is unbounded
 			require.Equal(t, bucket, timesBucket(end-1))
 		}
 		at = end
@@ -43,14 +43,14 @@ func TestTimesBucketsFollowOneAnother(t *testing.T) {
 	require.Zero(t, timesBucket(-1))
 }
 
-func TestTimesForget(t *testing.T) {
+func TestTimesDecay(t *testing.T) {
 	var times Times
 	require.Zero(t, times.P99(0))
 	for range 100 {
 		times.Add(500e6)
 	}
 	require.Greater(t, times.P99(1), int64(500e6))
-	for i := range 20 { // a slow minute is over: a hundred quick answers in each half-life
+	for i := range 20 { // after the slow minute, 100 fast responses in each half-life
 		for range 100 {
 			times.Add(1e6)
 		}
@@ -60,7 +60,7 @@ func TestTimesForget(t *testing.T) {
 	for range 10 {
 		times.halve()
 	}
-	require.Zero(t, times.P99(21*timesHalfLife), "and in the end nothing is known")
+	require.Zero(t, times.P99(21*timesHalfLife), "the histogram becomes empty")
 }
 
 func BenchmarkTimesAdd(b *testing.B) {

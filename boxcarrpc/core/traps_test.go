@@ -9,12 +9,11 @@ import (
 	"docstore/internal/testseed"
 )
 
-// The traps of choosing the lowest slot, each on virtual time with the types that
-// production uses. TestChurnEndsAndAFlatLadderAsksOnceAMinute is another, and
-// TestAStoppedServer.
+// Known problems of using the lowest slot first, on virtual time. See also
+// TestChurnEndsAndAFlatLadderAsksOnceAMinute and TestAStoppedServer.
 
-// A black hole: it fails every request in no time, so that its slots, the lowest,
-// are always free again. Without ejection it gets most of the requests.
+// A black hole fails every request at once, so that its low slots are always free.
+// Without ejection it gets most of the requests.
 func TestTrapABlackHoleIsLeftOut(t *testing.T) {
 	rng := testseed.PCG(t)
 	const servers, clients, size, concurrent = 10, 10, 20, 5
@@ -33,14 +32,14 @@ func TestTrapABlackHoleIsLeftOut(t *testing.T) {
 	const hole = 3
 	w.mean[hole], w.fails[hole] = millisecond/10, true
 	clear(w.begun)
-	const requests = 3000 // of each client: a minute
+	const requests = 3000 // per client: a minute
 	for range requests {
 		for _, c := range f.all {
 			w.run(c, 1)
 		}
 	}
-	// Each client: until it is ejected, with what was under way, and once or twice
-	// after each pause of 1, 2, 4, 8, 16 and 32 seconds, which may be half as long.
+	// Per client: 6 requests until the ejection, those in flight, and one or two after
+	// each ejection of 1, 2, 4, 8, 16 and 32 s, which jitter may halve.
 	require.LessOrEqual(t, w.begun[hole], clients*(6+concurrent+2*8))
 	for s, n := range w.begun {
 		if s != hole {
@@ -48,7 +47,7 @@ func TestTrapABlackHoleIsLeftOut(t *testing.T) {
 		}
 	}
 
-	w.mean[hole], w.fails[hole] = 100*millisecond, false // it is mended
+	w.mean[hole], w.fails[hole] = 100*millisecond, false // the server recovers
 	f.now += 2 * ejectLimit
 	for range 20 {
 		for _, c := range f.all {
@@ -61,11 +60,10 @@ func TestTrapABlackHoleIsLeftOut(t *testing.T) {
 			w.run(c, 1)
 		}
 	}
-	require.InDelta(t, 1, w.share(hole), 0.7, "it has its share again")
+	require.InDelta(t, 1, w.share(hole), 0.7, "the server has its share again")
 }
 
-// A new black hole: nobody has ever got a good answer there, and it offers slot 0
-// to everybody.
+// A new black hole has never answered successfully and offers slot 0 to all clients.
 func TestTrapANewBlackHoleGetsLittle(t *testing.T) {
 	rng := testseed.PCG(t)
 	const servers, clients, size = 10, 10, 20
@@ -89,11 +87,11 @@ func TestTrapANewBlackHoleGetsLittle(t *testing.T) {
 	}
 	require.LessOrEqual(t, w.begun[hole], clients*3)
 	for _, c := range f.all {
-		require.LessOrEqual(t, c.ladder.Peer(int32(hole)).Held, 1, "one slot to prove itself")
+		require.LessOrEqual(t, c.ladder.Peer(int32(hole)).Held, 1, "an untrusted server has one slot")
 	}
 }
 
-// until lets the clients ask when they want to, in the order of time.
+// until makes the clients' lease requests in the order of time.
 func (f *fleet) until(end int64) {
 	for {
 		first := slices.MinFunc(f.all, func(a, b *client) int {
@@ -113,10 +111,9 @@ func (f *fleet) until(end int64) {
 	}
 }
 
-// A restarted server is empty and offers 0, 1, 2 to everybody at once, and so does a
-// new one, of which all clients hear in the same moment. The clients come spread over
-// half a second, it is not flooded with leases, and gets no more than a little over its
-// share of the requests.
+// A restarted or a new server offers its lowest slots to all clients at the same moment.
+// Their lease requests are spread over half a second, and the server gets little more
+// than its share of the requests.
 func TestTrapTheRestartHerd(t *testing.T) {
 	const servers = 10
 	for name, appear := range map[string]func(f *fleet) (server int32){
@@ -134,12 +131,12 @@ func TestTrapTheRestartHerd(t *testing.T) {
 			f := newFleet(t, servers, clients, size, rng)
 			f.trust()
 			f.settle(rng)
-			f.until(f.now + 120e9) // now questions are rare
+			f.until(f.now + 120e9) // lease requests are rare by then
 			server := appear(f)
 			most, leased := f.mostLeasesAtOnce(server)
 			total := f.boards[server].Taken()
-			require.Greater(t, total, clients*size/servers/2, "the clients come")
-			require.LessOrEqual(t, most, total/8, "and not at once: %v", leased[:100])
+			require.Greater(t, total, clients*size/servers/2, "the clients lease slots")
+			require.LessOrEqual(t, most, total/8, "the clients lease slots at once: %v", leased[:100])
 			f.check()
 
 			w := newWork(f, rng)
@@ -158,15 +155,15 @@ func TestTrapTheRestartHerd(t *testing.T) {
 	}
 }
 
-// mostLeasesAtOnce has the clients ask for 10 s, and counts how many slots a server
-// gives out in each 10 ms.
+// mostLeasesAtOnce runs the clients for 10 s and counts the slots that a server leases in
+// each 10 ms.
 func (f *fleet) mostLeasesAtOnce(server int32) (most int, leased []int) {
 	for end := f.now + 10e9; f.now < end; {
 		before := f.boards[server].Taken()
 		f.until(f.now + 10e6)
 		leased = append(leased, f.boards[server].Taken()-before)
 		for _, c := range f.all {
-			if c.ladder.Peer(server).Held > 0 { // a request has found that it is well
+			if c.ladder.Peer(server).Held > 0 { // a request succeeds
 				c.ladder.RecordOutcome(f.now, server, Success, c.rng)
 			}
 		}
@@ -174,10 +171,9 @@ func (f *fleet) mostLeasesAtOnce(server int32) (most int, leased []int) {
 	return slices.Max(leased), leased
 }
 
-// A preference that feeds itself: with a fixed order among equals the first servers
-// get all light traffic, and one that a burst made slow keeps it, because what is
-// slow is what is used. With the one idle longest first every server gets the
-// same, and a server that was slow for a while gets its share again.
+// With a fixed order among equal numbers the first servers would get all light traffic,
+// also while a burst makes them slow. With the longest idle slot first every server gets
+// the same, and a server that was slow gets its share again.
 func TestTrapPreferenceIsNoSelfKeepingOverload(t *testing.T) {
 	rng := testseed.PCG(t)
 	for _, concurrent := range []int{1, 3, 20} {
@@ -197,7 +193,7 @@ func TestTrapPreferenceIsNoSelfKeepingOverload(t *testing.T) {
 		w.mean[7] *= 50 // a burst
 		w.run(c, requests/10)
 		w.mean[7] /= 50
-		w.run(c, requests/10) // what it still had
+		w.run(c, requests/10) // ends its slow requests
 		clear(w.begun)
 		w.run(c, requests)
 		require.InDelta(t, 1, w.share(7), 0.5, "%d at once", concurrent)

@@ -1,21 +1,20 @@
 package core
 
-// Mixed hardware. A server of weight 2 takes twice the load of one of weight 1, so
-// two of its slots are worth one of the other's: a slot's level is its number
-// divided by the weight, rounded down. The ladder orders and compares by level,
-// the server knows numbers only.
+// Servers of different capacity. A server of weight 2 takes twice the load of one of
+// weight 1. A slot's level is its number divided by the server's weight, rounded down.
+// The ladder orders slots by level; servers know numbers only.
 //
 //	weight 1   number  0     1     2          level  0     1     2
 //	weight 2   number  0  1  2  3  4  5       level  0  0  1  1  2  2
 //
-// A weight is a multiple of a 64th, so that sums of weights are exact.
+// Weights are multiples of 1/64, so that their sums are exact.
 const weightUnit = 64
 
-// MaxWeight is the largest weight that is told from larger ones; 1 is the
-// smallest.
+// MaxWeight is the maximum weight; the minimum is 1.
 const MaxWeight = 64
 
-// SetWeight tells the capacity of a server relative to the smallest in the set.
+// SetWeight sets the capacity of a server relative to the smallest server in the set.
+// The weight is clamped to the range from 1 to MaxWeight.
 func (l *Ladder) SetWeight(peer int32, weight float64) {
 	extra := int32((min(max(weight, 1), MaxWeight) - 1) * weightUnit)
 	p := &l.peers[peer]
@@ -39,7 +38,7 @@ func (l *Ladder) SetWeight(peer int32, weight float64) {
 	}
 }
 
-// countLive counts a server that has become live, or is not any more.
+// countLive adds (sign 1) or removes (sign -1) a live server.
 func (l *Ladder) countLive(p *Peer, sign int32) {
 	l.live += sign
 	l.liveWeight += int64(sign) * p.weight()
@@ -47,7 +46,7 @@ func (l *Ladder) countLive(p *Peer, sign int32) {
 
 func (p *Peer) weight() int64 { return weightUnit + int64(p.extra) }
 
-// level is that of a slot of the server.
+// level returns the level of the server's slot with this number.
 func (p *Peer) level(number int32) int32 {
 	if p.extra == 0 {
 		return number
@@ -55,7 +54,7 @@ func (p *Peer) level(number int32) int32 {
 	return int32(int64(number) * weightUnit / p.weight())
 }
 
-// below is the lowest number whose level is not below the given one.
+// below returns the lowest number whose level is at least the given one.
 func (p *Peer) below(level int32) int32 {
 	if p.extra == 0 {
 		return level

@@ -24,7 +24,7 @@ func TestLevelsAndNumbersAgree(t *testing.T) {
 	}
 }
 
-// Of a server of weight 2 two slots are used where of the others one is.
+// Two slots of a server of weight 2 are used for each slot of the others.
 func TestSlotsAreUsedByLevel(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := NewLadder(6, make([]Slot, 7), make([]Peer, 2))
@@ -48,16 +48,15 @@ func TestSlotsAreUsedByLevel(t *testing.T) {
 	require.ElementsMatch(t, [][2]int32{{0, 0}, {1, 0}, {1, 1}}, order[:3])
 	require.ElementsMatch(t, [][2]int32{{0, 1}, {1, 2}, {1, 3}}, order[3:])
 	l.check(t)
-	l.SetWeight(1, 1) // it is found to be like the other
+	l.SetWeight(1, 1)
 	l.check(t)
 	below, ok := l.Bid(0)
 	require.True(t, ok)
-	require.Equal(t, int32(3), below, "its slot 3 is the highest now")
+	require.Equal(t, int32(3), below, "its slot 3 is the highest")
 }
 
-// Mixed hardware: half of the servers have four times the capacity. Their slots are
-// leased, and requests come to them, in that proportion; without weights they get
-// the same as the small ones.
+// Half of the servers have four times the capacity. With weights they have four times
+// the leases and requests; without, they have the same as the others.
 func TestTrapMixedHardware(t *testing.T) {
 	rng := testseed.PCG(t)
 	for _, weighted := range []bool{true, false} {

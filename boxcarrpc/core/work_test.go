@@ -9,14 +9,14 @@ import (
 	"docstore/internal/testseed"
 )
 
-// A work is clients of a fleet that keep a number of requests under way each, on
-// virtual time: whenever one ends the next begins.
+// A work is the requests of a fleet's clients. Each client has a constant number in
+// flight: when one ends, the next begins.
 type work struct {
 	f     *fleet
 	rng   *rand.Rand
-	mean  []float64 // of each server: time to an answer, in nanoseconds; 0 for never
-	begun []int     // of each server: requests
-	fails []bool    // of each server: whether its answers are failures
+	mean  []float64 // by server: mean response time in nanoseconds; 0 for no response
+	begun []int     // by server: requests
+	fails []bool    // by server: whether requests fail
 	busy  map[*client]map[int32]int64
 }
 
@@ -36,7 +36,7 @@ func newWork(f *fleet, rng *rand.PCG) *work {
 	return w
 }
 
-// begin has one more request under way.
+// begin starts a request.
 func (w *work) begin(c *client) {
 	entry, ok := c.ladder.Acquire(w.f.now, c.rng)
 	require.True(w.f.t, ok)
@@ -48,7 +48,7 @@ func (w *work) begin(c *client) {
 	}
 }
 
-// run lets a client end and begin so many requests.
+// run ends a number of a client's requests and begins as many.
 func (w *work) run(c *client, requests int) {
 	for range requests {
 		first := none
@@ -69,7 +69,7 @@ func (w *work) run(c *client, requests int) {
 	}
 }
 
-// share is what a server had of the requests that the others had on average.
+// share returns a server's requests relative to the mean of the others.
 func (w *work) share(server int) float64 {
 	others := 0
 	for s, n := range w.begun {
@@ -80,8 +80,8 @@ func (w *work) share(server int) float64 {
 	return float64(w.begun[server]) * float64(len(w.begun)-1) / float64(others)
 }
 
-// A server at half speed, one of ten, of ten clients with twenty slots each. The table
-// of doc.go is from here, with 200 fleets.
+// One of ten servers has half the speed; ten clients have twenty slots each. The table
+// in doc.go is from this test with 200 fleets.
 func TestTheShareOfAServerAtHalfSpeed(t *testing.T) {
 	rng := testseed.PCG(t)
 	const size, fleets = 20, 10
@@ -115,9 +115,9 @@ func TestTheShareOfAServerAtHalfSpeed(t *testing.T) {
 	}
 }
 
-// A server stops without a word. No client loses more requests to it than it has
-// slots there, none begins there while it is suspect, since others are free, and
-// when it is given up the pools fill with slots of the others.
+// A server stops answering. A client loses at most as many requests as it has slots
+// there, starts none there while the server is suspect, and replaces the slots when the
+// server is dead.
 func TestAStoppedServer(t *testing.T) {
 	rng := testseed.PCG(t)
 	const size, concurrent, stopped = 20, 6, int32(3)
@@ -131,7 +131,7 @@ func TestAStoppedServer(t *testing.T) {
 		}
 		w.run(c, 500)
 	}
-	lost, met := 0, 0
+	lost, affected := 0, 0
 	for _, c := range f.all {
 		w.mean[stopped] = 0
 		before := w.begun[stopped]
@@ -142,31 +142,31 @@ func TestAStoppedServer(t *testing.T) {
 		}
 		if w.begun[stopped] == before {
 			w.mean[stopped] = millisecond
-			continue // it holds none of its low slots
+			continue // the client holds none of the server's low slots
 		}
-		met++
-		silence := NewLiveness(f.now, 1e9, 60e9)
-		listen := func(want Verdict) {
+		affected++
+		liveness := NewLiveness(f.now, 1e9, 60e9)
+		waitFor := func(want Verdict) {
 			traffic := Traffic{Pending: true, P99: 5 * millisecond}
-			for got := Fine; got != want; got = silence.Step(f.now, traffic) {
+			for got := Fine; got != want; got = liveness.Step(f.now, traffic) {
 				require.Equal(t, Fine, got)
 				w.run(c, 1)
 			}
 		}
-		listen(Suspect)
+		waitFor(Suspect)
 		c.ladder.SetSuspect(stopped, true)
 		held := int(c.ladder.peers[stopped].held)
 		require.LessOrEqual(t, w.begun[stopped]-before, held)
 		before = w.begun[stopped]
-		for range concurrent { // the load grows: higher slots are used
+		for range concurrent { // a higher load uses higher slots
 			w.begin(c)
 		}
-		listen(Dead)
-		require.Equal(t, before, w.begun[stopped], "suspect, and asked in vain")
+		waitFor(Dead)
+		require.Equal(t, before, w.begun[stopped], "a suspect server gets no requests")
 		lost += w.lost(c)
 		w.mean[stopped] = millisecond // for the next client
 	}
-	require.NotZero(t, met)
+	require.NotZero(t, affected)
 	require.LessOrEqual(t, lost, f.boards[stopped].Taken())
 	f.crash(stopped)
 	f.settle(rng)
@@ -177,12 +177,11 @@ func TestAStoppedServer(t *testing.T) {
 	}
 }
 
-// A slot number measures leases, not load. Cold clients, which came first, hold the
-// low slots of eight servers of ten and hardly use them, so that a hot one gets lower
-// numbers on the other two, and goes there alone while few of its slots are busy. The
-// bound on a server's slots in a ladder bounds what that does: with all slots busy no
-// server has more than twice its share.
-func TestTheHotAndTheColdClient(t *testing.T) {
+// A slot number measures leases, not load. Idle clients hold the low slots of eight of
+// ten servers. A busy client gets lower numbers on the other two and uses only these at
+// low load. The limit of a server's slots in a ladder bounds the effect: with all slots
+// busy no server has more than twice its share.
+func TestHotClientAmongColdClients(t *testing.T) {
 	rng := testseed.PCG(t)
 	const servers, cold, size = 10, 8, 20
 	f := newFleet(t, servers, 1, size, rng)
@@ -200,7 +199,7 @@ func TestTheHotAndTheColdClient(t *testing.T) {
 	w := newWork(f, rng)
 	w.begin(hot)
 	w.run(hot, 1000)
-	require.Equal(t, make([]int, cold), w.begun[:cold], "nothing goes to where the cold ones hold slots")
+	require.Equal(t, make([]int, cold), w.begun[:cold], "servers of the idle clients get no requests")
 
 	for range size - 1 {
 		w.begin(hot)

@@ -27,10 +27,10 @@ func TestLimitsThatCannotBe(t *testing.T) {
 		{"--max-conns 0: it must be within 1 and 16777216", []string{"--max-conns", "0"}},
 		{"--max-slots -1: it must be", []string{"--max-slots", "-1"}},
 		{"--max-in-flight 0: it must be", []string{"--max-in-flight", "0"}},
-		{"--rate: a rate of -1 a second: it must be within 1 an hour and 1000000000 a second", []string{"--rate", "-1"}},
+		{"--rate: rate -1 per second: must be from 1 per hour to 1000000000 per second", []string{"--rate", "-1"}},
 		{"--rate-burst is a part of --rate; give both", []string{"--rate-burst", "7"}},
-		{"--client-rate: a rate of 2e+09 a second: it must be within", []string{"--client-rate", "2e9"}},
-		{"--client-rate: a burst of -7: it must be within", []string{"--client-rate", "1", "--client-rate-burst", "-7"}},
+		{"--client-rate: rate 2e+09 per second: must be from", []string{"--client-rate", "2e9"}},
+		{"--client-rate: burst -7: must be from", []string{"--client-rate", "1", "--client-rate-burst", "-7"}},
 		{"--client-rate-burst is a part of --client-rate; give both", []string{"--client-rate-burst", "7"}},
 	} {
 		r := run(t.Context(), append(serve, c.args...)...)

@@ -108,7 +108,7 @@ func TestReloadOfWhatIsWrong(t *testing.T) {
 		want  []string
 	}{
 		{[]string{"collection: jobs=" + r.queueOf("jobs"), "memroy: 1GiB", "grace: 5", "rate: -1"},
-			[]string{"did you mean memory?", "write a duration", "--rate: a rate of -1 a second"}},
+			[]string{"did you mean memory?", "write a duration", "--rate: rate -1 per second"}},
 		{[]string{"collection: resumes=" + r.queueOf("resumes")}, []string{"--collection jobs=", "that takes a restart"}},
 		{[]string{"collection: [jobs=" + r.queueOf("jobs") + ", more=" + r.queueOf("none") + "]", "max-in-flight: 3"}, []string{"of collection more: ", "no such file"}},
 	} {

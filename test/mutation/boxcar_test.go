@@ -40,12 +40,12 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "a silent connection is waited for", file: "boxcarrpc/core/liveness.go",
-		old: "	case owes && quiet >= s.timeout:\n		return Dead", new: "	case owes && quiet >= s.timeout:\n		return Fine",
+		old: "	case pending && silence >= s.timeout:\n		return Dead", new: "	case pending && silence >= s.timeout:\n		return Fine",
 		pkg: "./boxcarrpc/core", run: "TestLiveness$",
 	},
 	{
 		name: "a half-open connection is kept", file: "boxcarrpc/core/liveness.go",
-		old: "	case !owes && (quiet >= s.keepAlive || ", new: "	case !owes && (",
+		old: "	case !pending && (silence >= s.keepAlive || ", new: "	case !pending && (",
 		pkg: "./boxcarrpc/core", run: "TestLiveness$",
 	},
 	{
