@@ -10,10 +10,9 @@ const (
 	retryInterval = time.Minute // after a pass that failed
 )
 
-// Start makes the Manager work in the background: a Tick at once and then every
-// second, or without pause while more pages wait to be loaded. report is told of
-// failures. The function that Start returns ends that and waits until it has
-// ended; it may be called again.
+// Start runs the Manager in the background: a Tick at once and then every second, or
+// without pause while more pages wait to be loaded. report receives the errors. stop
+// ends the goroutine and waits for it; it is idempotent.
 func (m *Manager) Start(report func(error)) (stop func()) {
 	quit := make(chan struct{})
 	var done sync.WaitGroup

@@ -37,8 +37,8 @@ func BenchmarkHashKey(b *testing.B) {
 	}
 }
 
-// BenchmarkPage probes pages of 4 KiB that hold as many keys as they may, by way
-// of our code and by way of the library, with keys that are there and not.
+// BenchmarkPage probes full pages of 4 KiB with present and absent keys, with our code
+// and with the library.
 func BenchmarkPage(b *testing.B) {
 	random := testseed.Rand(b)
 	filter := NewBuilder(nil)
@@ -75,7 +75,7 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// BenchmarkMayContain asks a filter of a million keys, hash included.
+// BenchmarkMayContain hashes keys and probes a filter of a million keys.
 func BenchmarkMayContain(b *testing.B) {
 	random := testseed.Rand(b)
 	keys := randomKeys(random, 1_000_000)
@@ -111,7 +111,7 @@ func BenchmarkMayContain(b *testing.B) {
 	}
 }
 
-// BenchmarkBuilder adds keys of a table of a million; an op is a key.
+// BenchmarkBuilder builds a filter of a million keys; an op is a key.
 func BenchmarkBuilder(b *testing.B) {
 	keys := randomKeys(testseed.Rand(b), 1_000_000)
 	builder := NewBuilder(nil)
@@ -127,7 +127,7 @@ func BenchmarkBuilder(b *testing.B) {
 	}
 }
 
-// BenchmarkMissed reports look-ups whose "maybe" came to nothing.
+// BenchmarkMissed reports false "maybe" answers.
 func BenchmarkMissed(b *testing.B) {
 	keys := randomKeys(testseed.Rand(b), 1_000_000)
 	filter := open(b, build(nil, keys))
@@ -137,8 +137,8 @@ func BenchmarkMissed(b *testing.B) {
 	}
 }
 
-// BenchmarkTick is a pass over tables of a hundred million keys in which every
-// page was asked and half are in memory, with nothing to exchange.
+// BenchmarkTick is a pass over tables of a hundred million keys with lookups of every
+// page, half of the pages in memory and nothing to exchange.
 func BenchmarkTick(b *testing.B) {
 	const tables = 100
 	random := testseed.Rand(b)
@@ -171,8 +171,8 @@ func BenchmarkTick(b *testing.B) {
 	b.ReportMetric(float64(m.Stats().Pages), "pages")
 }
 
-// BenchmarkUpdate is the change of tables after a merge of a million keys into
-// ten million, all of whose pages were in memory.
+// BenchmarkUpdate replaces ten million keys, all of whose pages are in memory, after a
+// merge with a million keys.
 func BenchmarkUpdate(b *testing.B) {
 	random := testseed.Rand(b)
 	keys := randomKeys(random, 11_000_000)

@@ -11,29 +11,28 @@ import (
 	"docstore/internal/invariants"
 )
 
-// Builder makes a filter from keys that come in ascending order. It holds the
-// finished pages, about a byte a key with the default options, until Flush or
-// Finish hands them out.
+// Builder builds a filter from keys in ascending order. It holds the finished pages,
+// about a byte per key with the default options, until Flush or Finish.
 type Builder struct {
 	options Options
 	hashes  int
 	perPage int // keys in a full page
 
 	words     []uint64             // the bits of the page being filled
-	oracle    *bloomv3.BloomFilter // the same by way of the library, where invariants are checked
+	oracle    *bloomv3.BloomFilter // the same page built by the library, in invariant builds
 	pageKeys  int
-	separator []byte // of the page being filled
+	separator []byte // of the current page
 
 	last    []byte // the last key of a full page
 	keys    uint64
 	count   uint32 // finished pages
-	flushed int64  // bytes of the finished pages that were handed out
-	pages   []byte // the other finished pages
-	index   []byte // the entries of all of them
+	flushed int64  // bytes returned by Flush
+	pages   []byte // finished pages that were not flushed
+	index   []byte // index entries of all finished pages
 }
 
-// NewBuilder returns an empty Builder. It panics if the options are not valid:
-// see Options.Validate.
+// NewBuilder returns an empty Builder. It panics if opts are invalid: see
+// Options.Validate.
 func NewBuilder(opts *Options) *Builder {
 	if err := opts.Validate(); err != nil {
 		panic(err)
@@ -52,16 +51,15 @@ func NewBuilder(opts *Options) *Builder {
 	return b
 }
 
-// Add puts a key into the filter. Keys come in ascending order, each once; the
-// filter would say "no" to those that do not. Only builds that check invariants
-// (see internal/invariants) notice, and panic. So does every build at a key larger
-// than MaxKeyBytes.
+// Add adds a key. Keys must be unique and in ascending order: otherwise the filter
+// answers "no" for some of them. Only invariant builds (see internal/invariants) detect
+// this and panic. Add panics on a key larger than MaxKeyBytes.
 func (b *Builder) Add(key []byte) {
 	if len(key) > MaxKeyBytes {
 		panic(fmt.Sprintf("bloom: key of %d bytes, want at most %d", len(key), MaxKeyBytes))
 	}
 	if invariants.Enabled && b.keys > 0 && bytes.Compare(key, b.last) <= 0 {
-		panic("bloom: keys do not come in ascending order")
+		panic("bloom: keys are not in ascending order")
 	}
 	if b.pageKeys == b.perPage {
 		b.finishPage()
@@ -77,7 +75,7 @@ func (b *Builder) Add(key []byte) {
 	b.keys++
 }
 
-// separate returns the shortest beginning of key that is above last, which is
+// separate returns the shortest prefix of key that is greater than last. last must be
 // less than key.
 func separate(last, key []byte) []byte {
 	n := 0
@@ -87,11 +85,11 @@ func separate(last, key []byte) []byte {
 	return key[:n+1]
 }
 
-// finishPage encodes the page being filled and begins the next.
+// finishPage encodes the current page and begins the next.
 func (b *Builder) finishPage() {
 	if invariants.Enabled {
 		if !slices.Equal(b.words, b.oracle.BitSet().Words()) {
-			panic("bloom: a page is not the one that bits-and-blooms/bloom/v3 makes")
+			panic("bloom: the page differs from that of bits-and-blooms/bloom/v3")
 		}
 		b.oracle.ClearAll()
 	}
@@ -113,9 +111,9 @@ func (b *Builder) finishPage() {
 	clear(b.words)
 }
 
-// Flush appends the finished pages to dst, returns it and forgets them: they are
-// the beginning of the encoded filter, or follow what Flush returned before. So a
-// large filter can be written while its keys stream out.
+// Flush appends the finished pages to dst, returns it and discards them. The results of
+// consecutive calls are consecutive parts of the encoded filter, so a large filter can
+// be written while its keys are added.
 func (b *Builder) Flush(dst []byte) []byte {
 	dst = append(dst, b.pages...)
 	b.flushed += int64(len(b.pages))
@@ -123,8 +121,8 @@ func (b *Builder) Flush(dst []byte) []byte {
 	return dst
 }
 
-// Finish appends the encoded filter, or what Flush has left of it, to dst and
-// returns it. The Builder is then empty again, ready for another filter.
+// Finish appends the rest of the encoded filter to dst and returns it. The Builder is
+// then empty and can build another filter.
 func (b *Builder) Finish(dst []byte) []byte {
 	if b.pageKeys > 0 {
 		b.finishPage()

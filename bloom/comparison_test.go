@@ -16,12 +16,12 @@ import (
 
 var comparisonFlag = flag.Bool("comparison", false, "run the whole comparison of rankings and print its table")
 
-// A comparison of rankings: a store of tables of 64, 8, 2 and 1 units is read for
-// a while of virtual time, under a ranking that decides which pages are in memory; then
-// table probes per get are counted. All rankings go by the same loader (choose
-// and carryOut, a pass a second), have the same bytes, and see the same look-ups.
+// A comparison simulates a store of tables of 64, 8, 2 and 1 units. It reads for some
+// virtual time under a ranking that decides which pages are in memory, then counts
+// table probes per get. All rankings use the same loader (choose and carryOut, one pass
+// per second), the same memory and the same lookups.
 //
-// Run the whole by
+// Print the complete table with
 //
 //	go test ./bloom -run TestComparison -comparison -v
 type comparison struct {
@@ -30,8 +30,7 @@ type comparison struct {
 	warmUp, measured    int // seconds
 }
 
-// A ranking gives pages their worth and tells when one is worth the place of
-// another.
+// A ranking scores pages and decides whether one page should replace another.
 type ranking struct {
 	name       string
 	worth      func(s *simulation, p *candidate) float64 // nil: usefulness
@@ -44,8 +43,8 @@ func never(_, _ *candidate) bool        { return false }
 var rankings = []ranking{
 	{"useful", nil, worthwhile},
 	{"LRU", lastAsked, anyBetter},
-	{"none", firstAsked, never}, // pages come as they are asked, and stay
-	{"newest", func(*simulation, *candidate) float64 { return 0 }, anyBetter}, // by table, as the first version did
+	{"none", firstAsked, never}, // pages are loaded in the order of their first lookup and stay
+	{"newest", func(*simulation, *candidate) float64 { return 0 }, anyBetter}, // by table
 }
 
 func lastAsked(s *simulation, p *candidate) float64 { return float64(s.last[p.filter][p.page]) }
@@ -57,7 +56,7 @@ func firstAsked(s *simulation, p *candidate) float64 {
 	return math.Inf(-1)
 }
 
-// simulation is a store in miniature: tables, newest first, and their Manager.
+// simulation is a miniature store: tables, newest first, and their Manager.
 type simulation struct {
 	comparison
 	keys    int
@@ -65,7 +64,7 @@ type simulation struct {
 	manager *Manager
 	ranking ranking
 	key     func(i int, missing bool) []byte
-	clock   int64 // look-ups so far
+	clock   int64 // lookups so far
 	first   map[*Filter][]int64
 	last    map[*Filter][]int64
 }
@@ -73,12 +72,12 @@ type simulation struct {
 type simulated struct {
 	filter   *Filter
 	encoded  []byte
-	from, to int // the keys it has
+	from, to int // range of its keys
 	min, max []byte
 }
 
-// timeOrdered keys rise with the time at which they were written; a missing one
-// lies between two that exist.
+// timeOrdered returns keys that increase with the time of writing; a missing key lies
+// between two existing ones.
 func timeOrdered(i int, missing bool) []byte {
 	n := uint64(2 * i)
 	if missing {
@@ -87,12 +86,12 @@ func timeOrdered(i int, missing bool) []byte {
 	return binary.BigEndian.AppendUint64(nil, n)
 }
 
-// hashed keys are in no order.
+// hashed returns keys in random order.
 func hashed(i int, missing bool) []byte {
 	return binary.BigEndian.AppendUint64(nil, avalanche(binary.BigEndian.Uint64(timeOrdered(i, missing))+1))
 }
 
-// tables makes the tables of a store, newest first, without opening their filters.
+// tables builds the tables of a store, newest first, without opening their filters.
 func (c comparison) tables(key func(int, bool) []byte) (tables []simulated) {
 	from := 0
 	for _, units := range []int{64, 8, 2, 1} {
@@ -103,7 +102,7 @@ func (c comparison) tables(key func(int, bool) []byte) (tables []simulated) {
 	return tables
 }
 
-// table makes a table of some keys.
+// table builds a table of the given keys.
 func (c comparison) table(key func(int, bool) []byte, from, to int) simulated {
 	var own [][]byte
 	for i := from; i < to; i++ {
@@ -124,8 +123,8 @@ func (c comparison) start(t testing.TB, key func(int, bool) []byte, tables []sim
 		bytes += table.filter.Stats().PageBytes
 		indexBytes += table.filter.Stats().IndexBytes
 	}
-	// The indexes are the same for all, and larger here than with pages of the
-	// default size: they come on top.
+	// The indexes are the same for all rankings and larger than with the default page
+	// size, so they do not count towards the share.
 	s.manager = NewManager(indexBytes + int64(share*float64(bytes)))
 	s.manager.Track(s.filters()...)
 	return s
@@ -142,7 +141,7 @@ func (s *simulation) filters() (filters []*Filter) {
 	return filters
 }
 
-// second is a pass of the loader.
+// second runs one pass of the loader.
 func (s *simulation) second(t testing.TB) {
 	m := s.manager
 	m.mu.Lock()
@@ -158,8 +157,8 @@ func (s *simulation) second(t testing.TB) {
 	require.NoError(t, err)
 }
 
-// get looks key i up, or one like it that does not exist, and returns how many tables
-// were searched.
+// get looks up key i, or a missing key next to it, and returns the number of tables
+// searched.
 func (s *simulation) get(i int, missing bool) (probes int) {
 	s.clock++
 	key := s.key(i, missing)
@@ -199,7 +198,7 @@ func (s *simulation) run(t testing.TB, seconds int, random *rand.Rand, pick func
 	return float64(probes) / float64(seconds*s.getsPerSecond)
 }
 
-// A workload picks keys, of which the last was written last.
+// A workload picks keys; higher numbers were written later.
 type workload struct {
 	name string
 	key  func(i int, missing bool) []byte
@@ -212,10 +211,11 @@ func uniform(random *rand.Rand, keys int) func() int {
 
 func zipfian(random *rand.Rand, keys int) func() int {
 	z := rand.NewZipf(random, 1.01, 1, uint64(keys-1))
-	return func() int { return int(avalanche(z.Uint64()) % uint64(keys)) } // hot keys lie anywhere
+	return func() int { return int(avalanche(z.Uint64()) % uint64(keys)) } // hot keys are spread over the key range
 }
 
-// newestFirst reads the key written n writes ago with a probability like 1/n.
+// newestFirst reads the key written n writes ago with a probability proportional to
+// 1/n.
 func newestFirst(random *rand.Rand, keys int) func() int {
 	z := rand.NewZipf(random, 1.01, 1, uint64(keys-1))
 	return func() int { return keys - 1 - int(z.Uint64()) }
@@ -228,8 +228,8 @@ var workloads = []workload{
 	{"newest first, hashed keys", hashed, newestFirst},
 }
 
-// Ranking by usefulness needs no more table probes than any other, within 1 %,
-// whatever the reads, the share of missing keys, and the memory.
+// TestComparison: the ranking by usefulness needs at most 1 % more table probes than
+// any other ranking, for every workload, share of missing keys and memory size.
 func TestComparison(t *testing.T) {
 	c := comparison{unitKeys: 300, pageBytes: 64, getsPerSecond: 1000, warmUp: 6, measured: 6}
 	shares, compared := []float64{0.5, 0.25, 0.1}, rankings[:3]
@@ -249,7 +249,7 @@ func TestComparison(t *testing.T) {
 				fmt.Fprintf(&out, "\n%-32s %7.0f%% %6.0f%%", w.name, 100*missing, 100*share)
 				useful := 0.0
 				for i, r := range compared {
-					random := rand.New(rand.NewPCG(1, 2)) // the same look-ups for all
+					random := rand.New(rand.NewPCG(1, 2)) // the same lookups for all
 					s := c.start(t, w.key, tables, r, share)
 					pick := w.pick(random, s.keys)
 					s.run(t, c.warmUp, random, pick, missing)

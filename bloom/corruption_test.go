@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crc32c is the checksum of the specification, by the standard library alone.
+// crc32c computes the checksum of the specification with the standard library only.
 func crc32c(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// sealed puts the right CRCs on an index and a trailer that were changed.
+// sealed recomputes the CRCs of a modified index and trailer.
 func sealed(b []byte) []byte {
 	t := b[len(b)-trailerBytes:]
 	indexBytes := order.Uint64(t[trailerIndexBytesAt:])
@@ -27,7 +27,7 @@ func sealed(b []byte) []byte {
 	return b
 }
 
-// Each damage is done to a filter of 3 pages of 64 bytes.
+// TestDamage damages a filter of 3 pages of 64 bytes.
 func TestDamage(t *testing.T) {
 	keys := numbered("%05d", 150)
 	whole := build(&Options{PageBytes: 64}, keys)
@@ -86,7 +86,7 @@ func TestDamage(t *testing.T) {
 		{"last page of 0 bytes", entry(2, entryBytesAt, set32(0)), ErrCorrupt, entryAt[2]},
 		{"page without keys", entry(1, entryKeysAt, set32(0)), ErrCorrupt, entryAt[1]},
 		{"separator too long", entry(2, entrySeparatorLengthAt, set32(math.MaxUint32)), ErrCorrupt, entryAt[2]},
-		{"separators fall", entry(2, entryHeaderBytes, func(b []byte) { b[0] = 0 }), ErrCorrupt, entryAt[2]},
+		{"separators not increasing", entry(2, entryHeaderBytes, func(b []byte) { b[0] = 0 }), ErrCorrupt, entryAt[2]},
 		{"first separator not empty", entry(0, entrySeparatorLengthAt, set32(1)), ErrCorrupt, entryAt[0]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// requireNoFalseNegative opens and loads a filter whose bytes may be damaged
-// and asks it for the keys that were added. It tells whether all was found well.
+// requireNoFalseNegative opens and loads a possibly damaged filter and probes all added
+// keys. It reports whether no damage was found.
 func requireNoFalseNegative(t *testing.T, data []byte, keys [][]byte, what string) bool {
 	t.Helper()
 	f, err := Open("table", section(data))
@@ -127,7 +127,8 @@ func requireNoFalseNegative(t *testing.T, data []byte, keys [][]byte, what strin
 	return err == nil
 }
 
-// Every flip of every byte is found: by Open, or when the page is loaded.
+// TestEveryByteFlipped: every flipped byte is detected by Open or when the page is
+// loaded.
 func TestEveryByteFlipped(t *testing.T) {
 	keys := numbered("%05d", 150)
 	whole := build(&Options{PageBytes: 64}, keys)
@@ -142,8 +143,8 @@ func TestEveryByteFlipped(t *testing.T) {
 	}
 }
 
-// Every truncation is found, from either end; so is a section that claims to be
-// longer than its file.
+// TestEveryTruncation: truncation at either end is detected, as is a section longer
+// than its file.
 func TestEveryTruncation(t *testing.T) {
 	keys := numbered("%05d", 150)
 	whole := build(&Options{PageBytes: 64}, keys)
@@ -155,7 +156,7 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// sealedScores puts the right CRC on scores that were changed.
+// sealedScores recomputes the CRC of modified scores.
 func sealedScores(b []byte) []byte {
 	if len(b) >= scoresHeaderBytes {
 		order.PutUint32(b[scoresCRCAt:], crc32c(b[scoresVersionAt:]))
@@ -163,7 +164,7 @@ func sealedScores(b []byte) []byte {
 	return b
 }
 
-// Each damage is done to the scores of a filter of 2 pages.
+// TestDamagedScores damages the scores of a filter of 2 pages.
 func TestDamagedScores(t *testing.T) {
 	whole := goldenScores(t)
 	require.NoError(t, NewManager(0).Restore("scores", whole))
@@ -183,12 +184,12 @@ func TestDamagedScores(t *testing.T) {
 		{"version flipped", func(b []byte) []byte { b[scoresVersionAt] ^= 1; return b }, ErrCorrupt, 0},
 		{"newer version", set32(scoresVersionAt, 1), ErrNewerVersion, 0},
 		{"reserved byte set", set32(scoresReservedAt+2, 1), ErrCorrupt, 0},
-		{"filter too many", set32(scoresFiltersAt, 2), ErrCorrupt, len(whole)},
+		{"one filter too many", set32(scoresFiltersAt, 2), ErrCorrupt, len(whole)},
 		{"filters huge", set32(scoresFiltersAt, math.MaxUint32), ErrCorrupt, len(whole)},
 		{"no filters", set32(scoresFiltersAt, 0), ErrCorrupt, filterAt},
-		{"page too many", set32(filterAt+scoresPagesAt, 3), ErrCorrupt, filterAt},
+		{"one page too many", set32(filterAt+scoresPagesAt, 3), ErrCorrupt, filterAt},
 		{"pages huge", set32(filterAt+scoresPagesAt, math.MaxUint32), ErrCorrupt, filterAt},
-		{"page too few", set32(filterAt+scoresPagesAt, 1), ErrCorrupt, talliesAt + tallyBytes},
+		{"one page too few", set32(filterAt+scoresPagesAt, 1), ErrCorrupt, talliesAt + tallyBytes},
 		{"not a number", set32(talliesAt, math.Float32bits(float32(math.NaN()))), ErrCorrupt, filterAt},
 		{"infinite", set32(talliesAt, math.Float32bits(float32(math.Inf(1)))), ErrCorrupt, filterAt},
 		{"huge", set32(talliesAt, math.Float32bits(1<<41)), ErrCorrupt, filterAt},

@@ -1,10 +1,10 @@
-// Package bloom makes the filters that spare a store most of its look-ups: a
-// filter of a table says "no" when a key is surely not in the table, or "maybe".
+// Package bloom provides paged Bloom filters that avoid most table lookups of a store:
+// the filter of a table answers "no" if the table does not have a key, or "maybe".
 //
 // # Use
 //
-// A table's filter is built while its keys stream out in ascending order, and
-// lies in the table's file:
+// The filter of a table is built while the table's keys are written in ascending order,
+// and is stored in the table's file:
 //
 //	builder := bloom.NewBuilder(nil)
 //	for ... {
@@ -12,21 +12,21 @@
 //	}
 //	section = builder.Finish(section)
 //
-// Later it is opened, and given to the store's Manager, which decides what of
-// it is in memory:
+// Later it is opened and passed to the store's Manager, which decides which of its
+// pages are in memory:
 //
 //	manager := bloom.NewManager(budget)
-//	err := manager.Restore(name, scores) // of the last time, if there are any
+//	err := manager.Restore(name, scores) // of the previous run, if any
 //	filter, err := bloom.Open(path, io.NewSectionReader(file, offset, size))
 //	manager.Track(newest, older, oldest)
 //	stop := manager.Start(report)
 //
-// and told of whenever tables come and go:
+// The store reports each change of its tables:
 //
 //	err = manager.Update(newest, merged)
 //
-// A look-up hashes its key once and asks the filter of one table after another.
-// It reports a table that was searched in vain:
+// A lookup hashes its key once and probes the filters of the tables in order. It
+// reports false positives:
 //
 //	h := bloom.HashKey(key)
 //	if probe := filter.Probe(key); probe.MayContain(h) {
@@ -37,63 +37,59 @@
 //
 // # Pages
 //
-// A filter is a sequence of pages. Each page covers a range of the table's keys,
-// and all bits of a key lie in one page. So a page answers by itself, needs one
-// stretch of memory, and is worth keeping or not whatever becomes of the others.
+// A filter is a sequence of pages. Each page covers a range of the table's keys, and
+// all bits of a key are in one page. So each page can be loaded, dropped and probed
+// independently of the others.
 //
-// Each page is a filter of github.com/bits-and-blooms/bloom/v3: the same bits
-// are set for the same keys. We set and probe them with code of our own, which took
-// 18 % off the processor time of writing; builds that check invariants make every
-// page by way of the library, too, and compare. All pages of a filter have the same
-// number of hash functions and, but for the last, the same number of bits, a power of two;
-// the last one is folded in half for as long as its keys allow.
+// Each page is a filter of github.com/bits-and-blooms/bloom/v3: the same bits are set
+// for the same keys. This package sets and probes them with its own code, which reduced
+// the processor time of writing by 18 %; invariant builds also build every page with the
+// library and compare. All pages of a filter have the same number of hash functions
+// and, except for the last, the same number of bits, a power of two. The last page is
+// folded in half as often as its keys allow.
 //
-// A page that is not in memory answers "maybe". No look-up ever loads one.
+// A page that is not in memory answers "maybe". A lookup never loads a page.
 //
 // # Usefulness
 //
-// A Manager keeps the indexes of its filters in memory and, of their pages, as
-// many as its budget has room for: those with the highest
+// A Manager keeps the indexes of its filters in memory and as many pages as fit into
+// its budget: those with the highest
 //
 //	usefulness = requests in the last t seconds x probability of the answer "no"
 //
-// for each byte. "No" is the only answer that spares anything: the filter of the
-// oldest table, which has the key if no other had it, is worth nothing for keys
-// that exist, and much for those that do not. Which are asked for, the Manager
-// learns page by page: from what the pages in memory answer, and from what
-// Missed reports of the others, so that a "maybe" for lack of the page tells
-// neither for it nor against it. t is a minute, over which requests fade.
+// per byte. Only the answer "no" saves work: the filter of the oldest table, which has
+// every key that no newer table has, is useless for keys that exist and useful for keys
+// that do not. The Manager learns the ratio page by page: from the answers of resident
+// pages, and from Missed for the others. A "maybe" for lack of the page has no influence.
+// t is a minute, the time constant of an exponential decay.
 //
-// A few requests are no measure of a page, and so each number is drawn towards
-// the average of its table as far as chance explains the difference. Where keys
-// are hashed, all pages of a table score alike and tables are ranked; where some
-// ranges of keys are hot, pages are.
+// Few requests are a noisy estimate, so each page's number is shrunk towards the average
+// of its table as far as chance explains the difference. With hashed keys all pages of
+// a table score alike and tables are ranked; with hot key ranges, pages are ranked.
 //
-// What is worth nothing is not asked either: to look at bits is to wait for memory. A
-// filter that has said "maybe" a thousand times in turn is presumed to do so, and asked
-// again after the first Missed. So presuming costs at most one search in vain in a
-// thousand look-ups. It goes by stripes of goroutines (internal/stripe).
+// A useless filter is bypassed, because reading its bits is a cache miss: after 1024
+// consecutive correct "maybe" answers the filter presumes "maybe" until the next call of
+// Missed. So bypassing costs at most one unnecessary search per 1024 lookups. It is
+// decided per stripe of goroutines (internal/stripe).
 //
-// A pass a second takes a page in if it is better, by a margin that keeps pages
-// from coming and going, than those that leave for it. It reads a few megabytes at
-// most.
+// Once per second a pass loads pages that are better than the pages they replace by a
+// margin, which avoids pages coming and going. A pass reads at most 4 MiB.
 //
-// The filter of a merged table inherits, for each of its pages, what is known of
-// the pages with the same range of keys that it replaces, and has the best of its pages
-// in memory when Update returns. That of a new table is expected to be
-// asked as often as the newest was so far. Scores and Restore carry the
-// knowledge from one run of the store to the next.
+// The filter of a merged table inherits, for each page, the statistics of the replaced
+// pages with the same key range, and its best pages are in memory when Update returns.
+// A new table is expected to get as many requests as the previous newest one. Scores and
+// Restore carry the statistics across restarts.
 //
-// A page is checked against its CRC when it is loaded. One that is damaged is
-// reported, stays out, and answers "maybe".
+// Each page is checked against its CRC when it is loaded. A damaged page is reported, is
+// not loaded and answers "maybe".
 //
 // # Concurrency
 //
-// HashKey, the methods of Probe, Filter.MayContain and both Stats may be called by many
-// goroutines, also while the Manager loads and drops pages; they take no lock and
-// allocate nothing. A Manager is for many goroutines, too; its methods wait for
-// one another, but Update, Track, SetBudget and Scores for no more than the page
-// that is being read. A Builder is for one goroutine.
+// HashKey, the methods of Probe, Filter.MayContain and both Stats are safe for concurrent
+// use, also while the Manager loads and drops pages; they take no lock and do not
+// allocate. A Manager is safe for concurrent use; its methods exclude each other, but
+// Update, Track, SetBudget and Scores wait for at most one page read. A Builder is not
+// safe for concurrent use.
 //
 // # Layout
 //
@@ -109,20 +105,18 @@
 //	|   8    |   4   |  4   |  4  |        4         |           |
 //	+--------+-------+------+-----+------------------+-----------+
 //
-// A page covers the keys from its separator up to the separator of the next.
-// The trailer holds the parameters and the CRC of the index, and ends in the
-// version and the magic.
+// A page covers the keys from its separator up to the separator of the next page. The
+// trailer holds the parameters and the CRC of the index, and ends with version and magic.
 //
 // # Recovery
 //
-// Nothing of a filter changes once it is written. Open verifies trailer and
-// index and fails with a *CorruptionError; a table whose filter does not open
-// can be read without. Whatever bytes of a filter are wrong, it never answers
-// "no" for a key that was added. Scores that do not decode are done without.
+// A filter is immutable. Open verifies trailer and index and returns a *CorruptionError
+// if they are damaged; the table can be read without its filter. Whichever bytes are
+// damaged, a filter never answers "no" for an added key. Scores that do not decode are
+// ignored.
 //
 // # Limits
 //
-// A page has from 8 bytes to MaxPageBytes, a key at most MaxKeyBytes, a filter
-// at most 2^32-1 pages. The rate of false positives lies between
-// MinFalsePositiveRate and MaxFalsePositiveRate.
+// A page has 8 to MaxPageBytes bytes, a key at most MaxKeyBytes, a filter at most 2^32-1
+// pages. The false positive rate is between MinFalsePositiveRate and MaxFalsePositiveRate.
 package bloom

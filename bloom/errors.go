@@ -6,20 +6,19 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Open, and loading pages.
+// Errors of Open and of loading pages.
 var (
-	// ErrCorrupt is what every *CorruptionError matches.
+	// ErrCorrupt matches every *CorruptionError.
 	ErrCorrupt = errors.New("bloom: corrupt")
-	// ErrNewerVersion: the filter is whole, but of a format that this code is
-	// too old to read.
+	// ErrNewerVersion: the filter is intact, but its format is newer than this code.
 	ErrNewerVersion = errors.New("bloom: the format is newer than this program")
 )
 
-// CorruptionError tells where a filter has bytes that no Builder wrote.
+// CorruptionError reports bytes that no Builder wrote.
 type CorruptionError struct {
 	Path   string
 	Offset int64  // in the file at Path
-	Reason string // what is wrong there: got and want
+	Reason string // got and want
 }
 
 func (e *CorruptionError) Error() string {

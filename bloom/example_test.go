@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	// While the table is written, its keys in ascending order:
+	// While the table is written, in ascending key order:
 	builder := bloom.NewBuilder(nil)
 	for _, key := range []string{"baker", "cook", "gardener"} {
 		builder.Add([]byte(key))
@@ -28,7 +28,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// For each look-up:
+	// For each lookup:
 	table := map[string]bool{"baker": true, "cook": true, "gardener": true}
 	for _, key := range []string{"cook", "pilot"} {
 		h := bloom.HashKey([]byte(key))
@@ -38,14 +38,14 @@ func Example() {
 			continue
 		}
 		if !table[key] {
-			probe.Missed() // the filter did not know
+			probe.Missed() // a false positive, or the page is not in memory
 		}
 		fmt.Println(key, table[key])
 	}
 	stats := filter.Stats()
-	fmt.Println("look-ups spared:", stats.No, "of", stats.Probes)
+	fmt.Println("lookups saved:", stats.No, "of", stats.Probes)
 	// Output:
 	// cook true
 	// pilot is not there
-	// look-ups spared: 1 of 2
+	// lookups saved: 1 of 2
 }

@@ -10,39 +10,37 @@ import (
 	"docstore/internal/stripe"
 )
 
-// Filter is the filter of one table. Its pages come into memory by way of a
-// Manager; until then it answers "maybe".
+// Filter is the filter of one table. A Manager loads its pages into memory; without a
+// page the filter answers "maybe".
 //
-// Look-ups take no lock. The invariants:
+// Lookups take no lock. Invariants:
 //
-//   - Of what a look-up reads only pages[i] ever changes, and what that points to
-//     does not: a look-up loads the pointer once and may use the page for as long
-//     as it likes, dropped or not.
-//   - Only the Manager stores to pages, under its mutex, and stores nothing but
-//     nil or the page whose CRC it has checked. So every answer "no" is true,
-//     whichever moment the look-up saw.
-//   - Counters are only added to by look-ups, and samples only taken away from by
-//     the Manager's Swap: nothing that was counted is lost or counted twice.
+//   - Lookups read only immutable data and the pointers in pages. A lookup loads a
+//     pointer once and may use the page even after it was dropped.
+//   - Only the Manager stores to pages, under its mutex: nil or a page with a valid CRC.
+//     So every answer "no" is correct.
+//   - Lookups only add to counters and samples; only the Manager resets samples, with
+//     Swap. So no lookup is lost or counted twice.
 type Filter struct {
 	path    string
 	section *io.SectionReader
 	hashes  uint64
 	keys    uint64
 	index   index
-	crc     uint32 // of the index; with keys and pages it tells filters apart
+	crc     uint32 // of the index; part of the filter's identity
 
-	pages    []atomic.Pointer[page] // nil for those that are not in memory
-	samples  []sample               // of the look-ups that asked each page
+	pages    []atomic.Pointer[page] // nil if not in memory
+	samples  []sample               // lookups of each page since the last pass
 	counters *[stripe.Count]counters
 
 	// Guarded by the Manager's mutex.
-	tallies []tally // what samples have come to
-	broken  []bool  // pages whose bytes are damaged
+	tallies []tally // accumulated samples
+	broken  []bool  // damaged pages
 }
 
-// Open reads the trailer and the index of a filter and verifies them. Path is
-// the name of the file that the section lies in, for errors. The section is kept
-// and read until a Manager has dropped the filter; it must not change.
+// Open reads and verifies the trailer and the index of a filter. path names the file of
+// the section in errors. The section is read until the Manager drops the filter, and
+// must not change.
 func Open(path string, section *io.SectionReader) (*Filter, error) {
 	f := &Filter{path: path, section: section, counters: new([stripe.Count]counters)}
 	size := section.Size()
@@ -82,8 +80,8 @@ func Open(path string, section *io.SectionReader) (*Filter, error) {
 	return f, nil
 }
 
-// readPage reads page i. A damaged one is marked, so that nobody tries again.
-// The Manager calls it, under its mutex.
+// readPage reads page i. It marks a damaged page, which is then never read again.
+// Called under the Manager's mutex.
 func (f *Filter) readPage(i int) (*page, error) {
 	e := f.index.entries[i]
 	b, err := f.read(e.offset, int64(e.bytes))
@@ -109,7 +107,7 @@ func (f *Filter) read(offset, n int64) ([]byte, error) {
 	return b, nil
 }
 
-// corrupt returns the error for damage at an offset in the section.
+// corrupt returns a CorruptionError for an offset in the section.
 func (f *Filter) corrupt(offset int64, reason error) error {
 	_, base, _ := f.section.Outer()
 	return &CorruptionError{Path: f.path, Offset: base + offset, Reason: reason.Error()}

@@ -24,8 +24,8 @@ func numbered(format string, n int) [][]byte {
 	return sorted(keys)
 }
 
-// Tables of keys of many shapes, around the borders of pages of 64 bytes, which
-// hold 62 keys.
+// keySets returns key sets of many shapes, with sizes around the 62 keys of a page of
+// 64 bytes.
 func keySets(random *rand.Rand) map[string][][]byte {
 	perPage := NewBuilder(&Options{PageBytes: 64}).perPage
 	long := strings.Repeat("common beginning ", 100)
@@ -54,8 +54,8 @@ func keySets(random *rand.Rand) map[string][][]byte {
 	return sets
 }
 
-// A filter never says "no" for a key that was added; and each of its pages has
-// the bits that bloom/v3 sets for the keys of that page.
+// TestPagesAreThoseOfTheLibrary: a filter never answers "no" for an added key, and each
+// page has the bits that bloom/v3 sets for its keys.
 func TestPagesAreThoseOfTheLibrary(t *testing.T) {
 	for name, keys := range keySets(testseed.Rand(t)) {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,7 @@ func TestPagesAreThoseOfTheLibrary(t *testing.T) {
 	}
 }
 
-// Random sets of keys of random shapes against a map, with keys that are near
-// those that are there.
+// TestRandomKeys compares random key sets with a map, probing keys near the added ones.
 func TestRandomKeys(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 30 {
@@ -120,8 +119,8 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// Pages that are full have the rate asked for, within the error of the
-// measurement; the last one, folded, has no higher.
+// TestFalsePositiveRate: full pages have the configured rate, within measurement error;
+// the folded last page has at most that rate.
 func TestFalsePositiveRate(t *testing.T) {
 	random := testseed.Rand(t)
 	const probes = 100_000
@@ -153,7 +152,7 @@ func TestFalsePositiveRate(t *testing.T) {
 	}
 }
 
-// By default a key costs 8.15 bits in full pages.
+// TestBitsPerKey: with the default options a key takes 8.15 bits in full pages.
 func TestBitsPerKey(t *testing.T) {
 	b := NewBuilder(nil)
 	assert.Equal(t, 6, b.hashes)
@@ -207,7 +206,7 @@ func TestBuilderIsReusable(t *testing.T) {
 	}
 }
 
-// Pages that are handed out while keys come are the beginning of the same filter.
+// TestFlush: flushing while keys are added gives the same filter.
 func TestFlush(t *testing.T) {
 	random := testseed.Rand(t)
 	b := NewBuilder(&Options{PageBytes: 64})

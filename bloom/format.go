@@ -10,9 +10,9 @@ import (
 	"docstore/internal/checksum"
 )
 
-// The trailer, the last bytes of a filter. Its size, and the place of crc,
-// version and magic in it, are the same in every version, so that a newer filter
-// is told from a damaged one.
+// The trailer, the last bytes of a filter. Its size and the offsets of crc, version and
+// magic are the same in every version, so a newer filter can be distinguished from a
+// damaged one.
 const (
 	magic    = "DOCBLOOM"
 	version  = 0
@@ -44,11 +44,11 @@ const (
 	entrySeparatorLengthAt = 20
 )
 
-// wordBytes is the size of the smallest page: bloom/v3 keeps bits in words.
+// wordBytes is the size of the smallest page: a word of bloom/v3.
 const wordBytes = 8
 
-// maxHashes is the largest number of hash functions: that of MinFalsePositiveRate
-// and two more.
+// maxHashes is the largest number of hash functions: two more than MinFalsePositiveRate
+// needs.
 const maxHashes = 16
 
 var order = binary.LittleEndian
@@ -78,8 +78,8 @@ func (t trailer) append(dst []byte) []byte {
 	return append(dst, b...)
 }
 
-// decodeTrailer returns the trailer in b, which has trailerBytes. The error is
-// ErrNewerVersion or says what is damaged.
+// decodeTrailer decodes b, which has trailerBytes. The error is ErrNewerVersion or
+// describes the damage.
 func decodeTrailer(b []byte) (trailer, error) {
 	if got := b[trailerMagicAt:]; string(got) != magic {
 		return trailer{}, fmt.Errorf("not a filter: magic %q, want %q", got, magic)

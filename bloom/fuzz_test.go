@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever the bytes, Open and Update do not panic, and their memory is bounded
-// by their input. What opens has sensible figures; and if its trailer is that of
-// the golden file, it has the golden file's keys.
+// FuzzOpen: for any bytes Open and Update do not panic and allocate memory in
+// proportion to their input. A filter that opens has consistent statistics; with the
+// golden trailer it contains the golden keys.
 func FuzzOpen(f *testing.F) {
 	golden := goldenFile(f)
 	f.Add(golden)
@@ -48,7 +48,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Keys of any shape: each is found, on the page that covers it.
+// FuzzBuilder: keys of any shape are found, in the page that covers them.
 func FuzzBuilder(f *testing.F) {
 	f.Add([]byte("one\x01two\x01three\x01\x01"), uint8(0))
 	f.Add(bytes.Repeat([]byte("a\x00b\x01"), 200), uint8(1))
@@ -67,8 +67,8 @@ func FuzzBuilder(f *testing.F) {
 	})
 }
 
-// Whatever the bytes, Restore does not panic, and what it takes is
-// no larger than its input and does not upset the ranking.
+// FuzzRestore: for any bytes Restore does not panic, retains no more than its input and
+// leaves the ranking working.
 func FuzzRestore(f *testing.F) {
 	golden := goldenScores(f)
 	f.Add(golden)

@@ -31,8 +31,9 @@ func goldenFile(t testing.TB) []byte {
 	return golden
 }
 
-// The builder makes the golden file, byte for byte, and it has its keys. With
-// -update it is written anew, which is right only when the version changes.
+// TestGolden requires the builder to produce the golden file byte for byte and the file
+// to contain the keys. -update rewrites it, which is correct only together with a new
+// version.
 func TestGolden(t *testing.T) {
 	golden := goldenFile(t)
 	require.Equal(t, golden, makeGolden(), "the format has changed")
@@ -42,8 +43,8 @@ func TestGolden(t *testing.T) {
 	require.False(t, mayContain(f, []byte("another")))
 }
 
-// scored is a Manager of the golden filter that was asked for all its keys and
-// for one that it lacks.
+// scored returns a Manager of the golden filter with lookups of all its keys and one
+// absent key.
 func scored(t testing.TB) *Manager {
 	f := open(t, makeGolden())
 	m := NewManager(1 << 20)
@@ -65,7 +66,7 @@ func goldenScores(t testing.TB) []byte {
 	return golden
 }
 
-// The same for the scores.
+// TestGoldenScores does the same for the scores.
 func TestGoldenScores(t *testing.T) {
 	golden := goldenScores(t)
 	require.Equal(t, golden, scored(t).Scores(), "the format has changed")
@@ -77,8 +78,8 @@ func TestGoldenScores(t *testing.T) {
 	require.Equal(t, golden, m.Scores())
 }
 
-// The examples in the format's page are the golden files. With -update they are
-// written anew.
+// TestFormatPage compares the examples in docs/format/filter.md with the golden files.
+// -update rewrites them.
 func TestFormatPage(t *testing.T) {
 	name := filepath.Join("..", "docs", "format", "filter.md")
 	page, err := os.ReadFile(name)
@@ -99,7 +100,7 @@ func TestFormatPage(t *testing.T) {
 	require.Equal(t, want, string(page), "docs/format/filter.md: run go test ./bloom -run TestFormatPage -update")
 }
 
-// drawing prints bytes a field a line.
+// drawing prints bytes, one field per line.
 type drawing struct {
 	strings.Builder
 	bytes []byte
@@ -117,7 +118,7 @@ func (d *drawing) field(bytes int, format string, args ...any) {
 	}
 }
 
-// drawScores prints the golden scores a field a line.
+// drawScores prints the golden scores, one field per line.
 func drawScores(t testing.TB) string {
 	d := drawing{bytes: scored(t).Scores()}
 	d.field(8, "magic %q", d.bytes[:8])
@@ -136,7 +137,7 @@ func drawScores(t testing.TB) string {
 	return d.String()
 }
 
-// drawGolden prints the golden filter a field a line.
+// drawGolden prints the golden filter, one field per line.
 func drawGolden() string {
 	b := makeGolden()
 	t := b[len(b)-trailerBytes:]

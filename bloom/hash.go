@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// Hash is a key as filters see it. It is the same for all filters, so that a
-// look-up computes it once and asks every table with it.
+// Hash is the hash of a key. All filters use the same hash, so a lookup computes it
+// once.
 //
-// It holds the four numbers from which bloom/v3 derives all locations of a key,
-// computed here because the library returns them in a slice of its own making
-// only. Tests hold them against the library's.
+// It holds the four numbers from which bloom/v3 derives the locations of a key. They
+// are computed here because the library returns them only in an allocated slice. Tests
+// compare both.
 type Hash struct{ h1, h2, h3, h4 uint64 }
 
-// HashKey hashes a key: murmur3 of 128 bits, over the key and over the key with
-// a byte 1 behind it.
+// HashKey hashes a key with 128-bit murmur3: the key itself, and the key with a byte 1
+// appended.
 func HashKey(key []byte) Hash {
 	var a, b uint64
 	rest := key
@@ -28,13 +28,13 @@ func HashKey(key []byte) Hash {
 	var h Hash
 	h.h1, h.h2 = finish(a^mix1(k1), b^mix2(k2), uint64(len(key)))
 
-	// The same once more, as if the key had another byte 1.
+	// The same with a byte 1 appended to the key.
 	switch n := uint(len(rest)); {
 	case n < 8:
 		k1 |= 1 << (8 * n)
 	case n < 15:
 		k2 |= 1 << (8 * (n - 8))
-	default: // and with it the block is full
+	default: // the appended byte completes the block
 		a, b = mixBlock(a, b, k1, k2|1<<56)
 		k1, k2 = 0, 0
 	}
@@ -78,8 +78,8 @@ func avalanche(x uint64) uint64 {
 	return x
 }
 
-// location is the i-th location of the key, before it is taken modulo the
-// number of bits of a page. It is bloom/v3's.
+// location returns the i-th location of the key, before reduction modulo the bits of a
+// page, as bloom/v3 does.
 func (h Hash) location(i uint64) uint64 {
 	base, step := h.h1, h.h3
 	if i&1 != 0 {

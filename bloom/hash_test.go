@@ -9,8 +9,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// The locations of a key are those of bloom/v3: keys of every length around the
-// blocks of the hash, and long ones.
+// TestLocationsAreThoseOfTheLibrary compares the locations with bloom/v3's for keys of
+// every length around the hash's blocks, and for long keys.
 func TestLocationsAreThoseOfTheLibrary(t *testing.T) {
 	random := testseed.Rand(t)
 	check := func(key []byte) {

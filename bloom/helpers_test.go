@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files and the examples in docs anew")
+var update = flag.Bool("update", false, "rewrite the golden files and the examples in docs")
 
-// randomKeys returns n different keys of 8 bytes, sorted.
+// randomKeys returns n distinct sorted keys of 8 bytes.
 func randomKeys(random *rand.Rand, n int) [][]byte {
 	keys := make([][]byte, n)
 	for i := range keys {
@@ -23,7 +23,7 @@ func randomKeys(random *rand.Rand, n int) [][]byte {
 	return sorted(keys)
 }
 
-// sorted sorts keys and drops those that are equal.
+// sorted sorts keys and removes duplicates.
 func sorted(keys [][]byte) [][]byte {
 	slices.SortFunc(keys, bytes.Compare)
 	return slices.CompactFunc(keys, bytes.Equal)
@@ -38,14 +38,13 @@ func build(opts *Options, keys [][]byte) []byte {
 	return b.Finish(nil)
 }
 
-// section is the section that a filter of the given bytes lies in, behind
-// something else.
+// section returns a section with the given bytes at a non-zero offset of its file.
 func section(data []byte) *io.SectionReader {
 	const base = 100
 	return io.NewSectionReader(bytes.NewReader(append(make([]byte, base), data...)), base, int64(len(data)))
 }
 
-// open opens an encoded filter without any page in memory.
+// open opens an encoded filter with no pages in memory.
 func open(t testing.TB, data []byte) *Filter {
 	t.Helper()
 	f, err := Open("table", section(data))

@@ -9,18 +9,18 @@ import (
 	"sort"
 )
 
-// index tells for each page of a filter where it lies and which keys it covers.
+// index describes the pages of a filter: their offsets and key ranges.
 type index struct {
 	entries []entry
-	// Page i covers the keys from separator i to before separator i+1. The first
-	// separator is empty, and they rise.
-	separators []byte   // one behind the other
-	ends       []int    // where each of them ends
-	shared     int      // bytes that all but the empty one begin with
-	prefixes   []uint64 // the first 8 bytes behind these
-	// Bucket b begins with the prefix prefixes[1] + b<<shift, and holds the last
-	// page whose prefix is below that. With keys that are spread evenly find needs
-	// to look at a page or two from there on; with others at more, by halves.
+	// Page i covers the keys from separator i up to but excluding separator i+1. The
+	// first separator is empty; the others increase.
+	separators []byte   // concatenated
+	ends       []int    // end offset of each separator
+	shared     int      // length of the prefix common to all non-empty separators
+	prefixes   []uint64 // the first 8 bytes after the common prefix
+	// Bucket b begins at the prefix prefixes[1] + b<<shift and holds the last page with
+	// a smaller prefix. With evenly distributed keys find examines one or two pages
+	// from there; otherwise it uses binary search.
 	buckets []uint32
 	shift   uint
 }
@@ -33,7 +33,7 @@ type entry struct {
 	crc    uint32
 }
 
-// append adds an entry in its encoded form to dst.
+// append appends the encoded entry to dst.
 func (e entry) append(dst, separator []byte) []byte {
 	dst = order.AppendUint64(dst, uint64(e.offset))
 	dst = order.AppendUint32(dst, e.bytes)
@@ -43,9 +43,8 @@ func (e entry) append(dst, separator []byte) []byte {
 	return append(dst, separator...)
 }
 
-// decodeIndex returns the index encoded in b, of a filter with the given
-// trailer whose pages together have pagesBytes. If it fails, offset tells where
-// in b.
+// decodeIndex decodes the index b of a filter with the given trailer and pagesBytes
+// bytes of pages. On error, offset is the position in b.
 func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, err error) {
 	if most := len(b) / entryHeaderBytes; uint64(t.pages) > uint64(most) {
 		return index{}, 0, fmt.Errorf("%d pages in an index of %d bytes", t.pages, len(b))
@@ -62,13 +61,13 @@ func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, er
 	for i := range pages {
 		e, separator, ok := decodeEntry(b[offset:])
 		if !ok {
-			return index{}, offset, fmt.Errorf("the entry of page %d goes beyond the index", i)
+			return index{}, offset, fmt.Errorf("the entry of page %d exceeds the index", i)
 		}
 		if err := checkEntry(e, t, next, i == pages-1); err != nil {
 			return index{}, offset, fmt.Errorf("page %d: %w", i, err)
 		}
 		if i == 0 && len(separator) > 0 || i > 0 && bytes.Compare(x.separator(i-1), separator) >= 0 {
-			return index{}, offset, fmt.Errorf("page %d: separators do not rise", i)
+			return index{}, offset, fmt.Errorf("page %d: separator is not greater than the previous one", i)
 		}
 		x.entries = append(x.entries, e)
 		x.separators = append(x.separators, separator...)
@@ -79,7 +78,7 @@ func decodeIndex(b []byte, t trailer, pagesBytes int64) (x index, offset int, er
 	}
 	switch {
 	case offset != len(b):
-		return index{}, offset, fmt.Errorf("%d bytes behind the last entry", len(b)-offset)
+		return index{}, offset, fmt.Errorf("%d bytes after the last entry", len(b)-offset)
 	case next != pagesBytes:
 		return index{}, offset, fmt.Errorf("pages of %d bytes, want %d", next, pagesBytes)
 	case keys != t.keys:
@@ -106,7 +105,7 @@ func decodeEntry(b []byte) (e entry, separator []byte, ok bool) {
 	return e, b[entryHeaderBytes:][:length], true
 }
 
-// checkEntry checks an entry against the page before it, which ends at next.
+// checkEntry validates an entry. next is the end of the previous page.
 func checkEntry(e entry, t trailer, next int64, last bool) error {
 	if e.offset != next {
 		return fmt.Errorf("offset %d, want %d", e.offset, next)
@@ -155,7 +154,7 @@ func (x *index) fillPrefixes() {
 	}
 }
 
-// find returns the page that covers a key. There is at least one page.
+// find returns the page that covers key. The filter must have a page.
 func (x *index) find(key []byte) int {
 	if x.shared > 0 {
 		switch bytes.Compare(key[:min(len(key), x.shared)], x.separators[:x.shared]) {
@@ -182,15 +181,15 @@ func (x *index) find(key []byte) int {
 	if x.prefixes[from] != p {
 		return from
 	}
-	// Several separators may have this prefix.
+	// Several separators can share this prefix.
 	first, _ := slices.BinarySearch(x.prefixes[1:], p)
 	return first + sort.Search(from-first, func(i int) bool {
 		return bytes.Compare(x.separator(first + 1 + i)[x.shared:], key) > 0
 	})
 }
 
-// rank returns where a key lies among the pages: page 2 begins at 2. Within a
-// page all keys lie in its middle.
+// rank returns the position of a key among the pages: page 2 begins at 2. A key inside
+// a page counts as its middle.
 func (x *index) rank(key []byte) float64 {
 	i := x.find(key)
 	if bytes.Equal(x.separator(i), key) {
@@ -199,15 +198,14 @@ func (x *index) rank(key []byte) float64 {
 	return float64(i) + 0.5
 }
 
-// memory is the number of bytes that the index of a filter holds in memory,
-// along with the pointers to its pages and what is counted of them.
+// memory returns the bytes of memory used by a filter's index, page pointers and page
+// counters.
 func (x *index) memory() int64 {
 	const perPage = 24 + 8 + 8 + 8 + 12 + 8 + 1 // entry, end, prefix, pointer, sample, tally, broken
 	return int64(len(x.entries)*perPage + cap(x.separators) + 4*len(x.buckets))
 }
 
-// prefix is the first 8 bytes of a key as a number that orders as they do. Keys
-// that differ in it are ordered by it; others may still differ.
+// prefix returns the first 8 bytes of a key as a number with the same order.
 func prefix(key []byte) uint64 {
 	if len(key) >= 8 {
 		return binary.BigEndian.Uint64(key)

@@ -20,8 +20,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// worths returns what the pages in memory are worth together, and what others
-// could be at best.
+// worths returns the total worth of the resident pages and the best possible total.
 func worths(m *Manager) (resident, best float64) {
 	pages := m.candidates()
 	sum := func() (sum float64) {
@@ -43,10 +42,9 @@ func worths(m *Manager) (resident, best float64) {
 	return resident, sum()
 }
 
-// After a merge, and after a flush, the pages of the new table are in memory at
-// once, as far as those that they replace were useful: look-ups search no more
-// tables than they will when the ranking has learnt anew. Meanwhile
-// the budget is kept, but for the page that is being read.
+// TestNoColdGapAfterMergeAndFlush: after a merge or a flush the useful pages of the new
+// table are in memory at once, so lookups search no more tables than after the ranking
+// has learned. The budget is exceeded at most by the page being read.
 func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
 	for _, w := range workloads {
 		for _, missing := range []float64{0, 0.5, 1} {
@@ -60,7 +58,7 @@ func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
 				checked := func(merged simulated, rest ...simulated) *Filter {
 					reader := readerFunc(func(p []byte, offset int64) (int, error) {
 						if m := s.manager.Stats(); m.ResidentBytes > m.BudgetBytes-m.IndexBytes {
-							t.Errorf("beyond the budget: %+v", m)
+							t.Errorf("over budget: %+v", m)
 						}
 						return bytes.NewReader(merged.encoded).ReadAt(p, offset)
 					})
@@ -72,7 +70,7 @@ func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
 					require.NoError(t, s.manager.Update(s.filters()...))
 					return merged.filter
 				}
-				// The three newest become one; then a new one of a unit comes.
+				// Merge the three newest tables, then add a new one.
 				checked(c.table(w.key, s.tables[2].from, s.tables[0].to), s.tables[3:]...)
 				resident, best := worths(s.manager)
 				assert.GreaterOrEqual(t, resident, 0.95*best, "inherited usefulness in memory")
@@ -95,8 +93,8 @@ func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
 	}
 }
 
-// A store that opens again has the same pages in memory, in passes of bounded
-// size, and a filter that is not its own changes nothing.
+// TestRestore: after a restart the same pages are loaded, in bounded passes; scores of
+// an unknown filter have no effect.
 func TestRestore(t *testing.T) {
 	c := comparison{unitKeys: 600, pageBytes: 64, getsPerSecond: 3000}
 	random := testseed.Rand(t)
@@ -142,8 +140,8 @@ func TestRestore(t *testing.T) {
 	assert.Equal(t, make([]tally, 1), other.tallies)
 }
 
-// In the background pages come in without anybody's asking, a failure is
-// reported and tried again after a while, and stop ends it.
+// TestStart: pages are loaded in the background, a failure is reported and retried
+// later, and stop ends the goroutine.
 func TestStart(t *testing.T) {
 	data := build(&Options{PageBytes: 64}, numbered("%05d", 1000))
 	virtualtime.Test(t, func(t *testing.T) {
@@ -188,7 +186,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// A Tick reads no more than passBytes and says that there is more.
+// TestPassesAreBounded: a Tick reads at most passBytes and reports that pages remain.
 func TestPassesAreBounded(t *testing.T) {
 	opts := &Options{PageBytes: MaxPageBytes, FalsePositiveRate: MinFalsePositiveRate}
 	data := build(opts, numbered("%06d", capacity(4*MaxPageBytes, hashes(MinFalsePositiveRate), MinFalsePositiveRate)+1))
@@ -209,7 +207,7 @@ func TestPassesAreBounded(t *testing.T) {
 	assert.EqualValues(t, 7, m.Stats().Loaded)
 }
 
-// Whoever waits for the Manager gets it after the page that is being read.
+// TestUpdateDoesNotWaitForAPass: a waiting Update runs after at most one page read.
 func TestUpdateDoesNotWaitForAPass(t *testing.T) {
 	data := build(&Options{PageBytes: 64}, numbered("%05d", 1000))
 	var m *Manager

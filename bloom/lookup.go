@@ -6,45 +6,44 @@ import (
 	"docstore/internal/stripe"
 )
 
-// counters count answers. A filter has one for each stripe, away from what look-ups
-// only read, so that goroutines do not wait for each other. Each look-up adds to one
-// number.
+// counters count answers. A filter has one per stripe, on its own cache line, so that
+// goroutines do not contend. Each lookup increments one counter.
 type counters struct {
 	no       atomic.Uint64
 	maybe    atomic.Uint64
 	absent   atomic.Uint64
 	presumed atomic.Uint64
 	missed   atomic.Uint64
-	doubted  atomic.Uint64 // what maybe was when it was last wrong to say so, or not said
+	doubted  atomic.Uint64 // value of maybe at the last wrong "maybe" or the last "no"
 	_        [stripe.LineBytes - 6*8]byte
 }
 
-// presumeAfter is how often a filter says "maybe" in turn, and rightly so, before it is
-// presumed to go on. It bounds what presuming costs: one search in vain in as many
-// look-ups.
+// presumeAfter is the number of consecutive correct "maybe" answers after which the
+// filter is bypassed. It bounds the cost of bypassing: one unnecessary table search per
+// presumeAfter lookups.
 const presumeAfter = 1024
 
-// presumes tells whether the answer is known without the filter's bits. Those of the
-// oldest table, when all keys exist, are nothing but a wait for memory.
+// presumes reports whether "maybe" is presumed without reading the filter's bits. For
+// example, reading the oldest table's filter is only a cache miss when all keys exist.
 func (c *counters) presumes() bool {
-	doubted := c.doubted.Load() // before maybe, which is never less
+	doubted := c.doubted.Load() // before maybe, which is always at least doubted
 	return c.maybe.Load()-doubted >= presumeAfter
 }
 
-// doubt has the filter asked again.
+// doubt ends the bypass.
 func (c *counters) doubt() {
 	if maybe := c.maybe.Load(); c.doubted.Load() != maybe {
 		c.doubted.Store(maybe)
 	}
 }
 
-// sample counts the look-ups that asked a page, since the Manager looked last:
-// all of the first few, then one in sampleInterval, which counts for all of those.
-// So processors do not wait for each other where many ask the few pages of a
-// small table, and nothing is missed where few ask the many of a large one.
+// sample counts the lookups of a page since the last pass of the Manager: the first
+// sampleAll, then every sampleInterval-th with weight sampleInterval. This avoids
+// contention on the few pages of a small table and loses nothing on the many rarely
+// used pages of a large one.
 type sample struct {
 	no     atomic.Uint32
-	maybe  atomic.Uint32 // in memory or not
+	maybe  atomic.Uint32 // page in memory or not
 	missed atomic.Uint32
 }
 
@@ -53,7 +52,7 @@ const (
 	sampleInterval = 32
 )
 
-// count counts a look-up, which is the nth of its kind.
+// count counts the nth lookup of its kind.
 func count(c *atomic.Uint32, n uint64) {
 	if c.Load() < sampleAll {
 		c.Add(1)
@@ -62,26 +61,25 @@ func count(c *atomic.Uint32, n uint64) {
 	}
 }
 
-// MayContain tells whether the table may contain a key with the given hash, by a look at
-// the bits if they are in memory. If it is false the key was not added; if it is true the
-// table has to be asked. A caller that then finds that it has no such key reports so by
-// Missed.
+// MayContain reports whether the table may contain the key with hash h, from the bits
+// of the page if it is in memory. If it returns false, the key was not added. If it
+// returns true, the caller must search the table, and call Missed if the key is not
+// there.
 func (f *Filter) MayContain(h Hash, key []byte) bool { return f.Probe(key).ask(h) }
 
-// Missed is that of a Probe of the key.
+// Missed calls Probe.Missed for key.
 func (f *Filter) Missed(key []byte) { f.Probe(key).Missed() }
 
-// Probe is a look-up under way: it knows the page to ask. One who has many keys to
-// look up finds the pages of all, then fetches what will be asked of all of
-// them, and then asks: the processor fetches them side by side.
+// Probe is a lookup in progress that has located its page. For many keys, create all
+// probes, call Prefetch on all of them, then MayContain: the cache misses overlap.
 type Probe struct {
 	filter   *Filter
-	counters *counters // whoever asks and whoever is doubted is the same
-	at       int       // of the page; -1 if the filter has none
-	page     *page     // nil if it is not in memory
+	counters *counters // the same stripe for MayContain and Missed
+	at       int       // page number, -1 if the filter has no pages
+	page     *page     // nil if not in memory
 }
 
-// Probe begins a look-up of a key.
+// Probe begins a lookup of key.
 func (f *Filter) Probe(key []byte) Probe {
 	c := &f.counters[stripe.Own()]
 	if len(f.pages) == 0 {
@@ -91,16 +89,16 @@ func (f *Filter) Probe(key []byte) Probe {
 	return Probe{f, c, i, f.pages[i].Load()}
 }
 
-// Prefetch has the processor fetch what MayContain will look at.
+// Prefetch prefetches the cache lines that MayContain reads.
 func (p Probe) Prefetch(h Hash) {
 	if p.page != nil && !p.counters.presumes() {
 		p.page.prefetch(h, p.filter.hashes)
 	}
 }
 
-// MayContain is that of the filter, for the hash of the key the probe is of. But a filter
-// that has answered "maybe" a thousand times in turn is presumed to do so again, without
-// a look at its bits, until Missed tells otherwise.
+// MayContain is Filter.MayContain for the probe's key; h must be its hash. After
+// presumeAfter consecutive correct "maybe" answers it returns true without reading the
+// bits, until Missed reports an error.
 func (p Probe) MayContain(h Hash) bool {
 	if c := p.counters; p.page != nil && c.presumes() {
 		count(&p.filter.samples[p.at].maybe, c.presumed.Add(1))
@@ -128,10 +126,9 @@ func (p Probe) ask(h Hash) bool {
 	}
 }
 
-// Missed reports that MayContain was true for a key which the table turned out
-// not to have: because the page was not in memory, by a false positive, or because that
-// was presumed. That is how the ranking learns what a page would be good for that is not
-// in memory. It takes no lock.
+// Missed reports that MayContain returned true but the table does not have the key: the
+// page was not in memory, a false positive, or a presumed answer. The ranking learns
+// from it how useful a page would be in memory. It takes no lock.
 func (p Probe) Missed() {
 	if p.at >= 0 {
 		c := p.counters
@@ -140,25 +137,24 @@ func (p Probe) Missed() {
 	}
 }
 
-// FilterStats describe a filter: what it is, what of it is in memory, and what
-// it has answered since it was opened.
+// FilterStats describes a filter, its resident pages and its answers since it was
+// opened.
 type FilterStats struct {
 	Keys          uint64
 	Pages         int
-	PageBytes     int64 // of all pages
-	IndexBytes    int64 // in memory, always
+	PageBytes     int64 // sum over all pages
+	IndexBytes    int64 // always in memory
 	ResidentPages int
 	ResidentBytes int64 // of the pages in memory
 
 	Probes   uint64 // calls of MayContain
-	No       uint64 // that spared a look-up in the table
-	Absent   uint64 // that were answered "maybe" because the page was not in memory
-	Presumed uint64 // that were answered "maybe" because that had long been the answer
-	Missed   uint64 // that were answered "maybe" though the table has no such key, as reported
+	No       uint64 // answers "no", each of which saved a table lookup
+	Absent   uint64 // answers "maybe" because the page was not in memory
+	Presumed uint64 // answers "maybe" without reading the page
+	Missed   uint64 // answers "maybe" for keys that the table does not have, as reported
 }
 
-// Stats returns the figures of the filter. While look-ups go on, or pages come
-// and go, they are of slightly different moments.
+// Stats returns the filter's statistics. They are not a consistent snapshot.
 func (f *Filter) Stats() FilterStats {
 	s := FilterStats{
 		Keys:       f.keys,

@@ -10,31 +10,30 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// passBytes bounds what a Tick reads.
+// passBytes bounds the bytes read by a Tick.
 const passBytes = 4 << 20
 
-// Manager keeps the filters of a store within a budget of memory. It decides
-// which of their pages are in memory and loads and drops them. Its methods may
-// be called by many goroutines at once.
+// Manager keeps the filters of a store within a memory budget: it decides which pages
+// are in memory, loads and drops them. It is safe for concurrent use.
 type Manager struct {
-	filters atomic.Pointer[[]*Filter] // newest first; the list itself never changes
+	filters atomic.Pointer[[]*Filter] // newest first; the slice is immutable
 	budget  atomic.Int64
 	loaded  atomic.Uint64
 	dropped atomic.Uint64
 
-	// waiting counts those who wait for mu and are in a hurry. Whoever holds it
-	// to load pages stops then, and leaves the rest for later.
+	// waiting counts the calls of lock that wait for mu. A holder that is loading pages
+	// then stops early and leaves the rest to Tick.
 	waiting atomic.Int32
 	mu      struct {
-		sync.Mutex           // held by the one who changes what is in memory
-		ticked     time.Time // when tallies faded last
-		settled    bool      // the last pass left nothing to do, and nothing has changed since
+		sync.Mutex           // held while the set of resident pages changes
+		ticked     time.Time // when tallies last decayed
+		settled    bool      // the last pass found nothing to do, and nothing has changed since
 		restored   map[identity][]tally
 	}
 }
 
-// NewManager returns a Manager without filters that uses at most the given
-// number of bytes. If there is room for no page, all filters answer "maybe".
+// NewManager returns a Manager without filters and with the given budget in bytes.
+// Without space for a page all filters answer "maybe".
 func NewManager(budgetBytes int64) *Manager {
 	m := &Manager{}
 	m.budget.Store(budgetBytes)
@@ -42,26 +41,24 @@ func NewManager(budgetBytes int64) *Manager {
 	return m
 }
 
-// lock takes mu from one who is loading pages.
+// lock acquires mu and interrupts a holder that is loading pages.
 func (m *Manager) lock() {
 	m.waiting.Add(1)
 	m.mu.Lock()
 	m.waiting.Add(-1)
 }
 
-// Update tells the Manager which filters the store has now, that of the newest
-// table first. Filters that are left out lose all pages and are forgotten; from
-// Update's return their sections are not read again, though MayContain still
-// answers. A filter belongs to one Manager and appears once.
+// Update sets the store's filters, newest table first. Filters that are left out lose
+// their pages and are forgotten: after Update returns their sections are not read,
+// though MayContain still answers. A filter must belong to one Manager and appear once.
 //
-// Those that are new inherit the usefulness of the pages they replace: of the
-// filters left out, range of keys by range of keys. Then their pages come into
-// memory, most useful first, as far as they deserve it more than others. At no
-// time is there more in memory than the budget allows, but for the page that is
-// being read. If somebody else waits for the Manager, the rest is left to Tick.
+// New filters inherit the usefulness of the pages that they replace, by key range.
+// Update then loads their most useful pages, as far as they rank above others. Resident
+// pages exceed the budget at most by the page being read. If another call waits for the
+// Manager, Tick loads the rest.
 //
-// An error is about pages that could not be loaded. All others are in place,
-// and the store can go on: a damaged page, reported once, answers "maybe".
+// An error reports pages that could not be loaded. All others are in place and the
+// store can continue: a damaged page is reported once and answers "maybe".
 func (m *Manager) Update(newestFirst ...*Filter) error {
 	m.lock()
 	defer m.mu.Unlock()
@@ -73,8 +70,8 @@ func (m *Manager) Update(newestFirst ...*Filter) error {
 	return err
 }
 
-// Track is Update without loading anything: Tick will. It is for a store that
-// opens and does not want to wait.
+// Track is Update without loading pages, which is left to Tick, so that opening a store
+// is fast.
 func (m *Manager) Track(newestFirst ...*Filter) {
 	m.lock()
 	defer m.mu.Unlock()
@@ -82,8 +79,7 @@ func (m *Manager) Track(newestFirst ...*Filter) {
 	m.shrink()
 }
 
-// track takes over a list of filters and returns those that are new. Called
-// under mu.
+// track replaces the list of filters and returns the new ones. Called under mu.
 func (m *Manager) track(newestFirst []*Filter) (added []*Filter) {
 	before := *m.filters.Load()
 	var removed []*Filter
@@ -113,7 +109,7 @@ func (m *Manager) track(newestFirst []*Filter) (added []*Filter) {
 	return added
 }
 
-// firstOf returns the first of filters that is in a list.
+// firstOf returns the first of filters that is in list.
 func firstOf(filters, list []*Filter) *Filter {
 	for _, f := range filters {
 		if slices.Contains(list, f) {
@@ -123,8 +119,8 @@ func firstOf(filters, list []*Filter) *Filter {
 	return nil
 }
 
-// SetBudget changes the budget. If it is less than what is in memory, the least
-// useful pages go at once; if there is room now, Tick fills it.
+// SetBudget changes the budget. If resident pages exceed it, the least useful are
+// dropped at once; otherwise Tick fills the new space.
 func (m *Manager) SetBudget(budgetBytes int64) {
 	m.lock()
 	defer m.mu.Unlock()
@@ -133,7 +129,7 @@ func (m *Manager) SetBudget(budgetBytes int64) {
 	m.shrink()
 }
 
-// shrink drops pages until the rest is within the budget. Called under mu.
+// shrink drops pages until the rest fits the budget. Called under mu.
 func (m *Manager) shrink() {
 	swaps, _ := choose(m.candidates(), m.room(), 0, worthwhile)
 	for _, s := range swaps {
@@ -141,11 +137,11 @@ func (m *Manager) shrink() {
 	}
 }
 
-// Tick is a pass over all pages at the given time: it takes up what look-ups have
-// counted, lets what was before fade, and exchanges pages in memory for more
-// useful ones that are not. It reads a few megabytes at most; more tells that
-// others wait and it should be called again soon. After an error, which is as
-// Update's, that can wait: the pages it is about are tried again each time.
+// Tick is a pass over all pages: it adds new samples to the tallies, decays older
+// counts, and replaces resident pages by more useful ones. It reads at most passBytes;
+// more reports that pages remain to be loaded and Tick should be called again soon.
+// After an error, which is as in Update, the next call can wait: each call retries the
+// failed pages.
 func (m *Manager) Tick(now time.Time) (more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,9 +156,9 @@ func (m *Manager) Tick(now time.Time) (more bool, err error) {
 	return more && err == nil, err
 }
 
-// count brings the tallies up to date and tells whether anything was asked. Time
-// in which nothing is does not pass: after a quiet night the morning finds what
-// was useful in the evening. Called under mu.
+// count updates the tallies and reports whether there were lookups. Time without
+// lookups does not count: after a quiet night the pages of the evening are still the
+// most useful. Called under mu.
 func (m *Manager) count(now time.Time) bool {
 	elapsed := now.Sub(m.mu.ticked)
 	if m.mu.ticked.IsZero() {
@@ -181,7 +177,7 @@ func (m *Manager) count(now time.Time) bool {
 	return true
 }
 
-// candidates returns all pages that are not damaged. Called under mu.
+// candidates returns all undamaged pages. Called under mu.
 func (m *Manager) candidates() []candidate {
 	filters, n := *m.filters.Load(), 0
 	for _, f := range filters {
@@ -193,7 +189,7 @@ func (m *Manager) candidates() []candidate {
 		useful = usefulness(useful[:0], f.tallies, f.share)
 		perByte := 0.0
 		for i := range f.pages {
-			if i == 0 || i == len(f.pages)-1 { // those between are like the first
+			if i == 0 || i == len(f.pages)-1 { // all pages but the last have the same size
 				perByte = f.perByte(i)
 			}
 			if f.broken[i] {
@@ -209,7 +205,7 @@ func (m *Manager) candidates() []candidate {
 	return pages
 }
 
-// room is what the indexes leave of the budget.
+// room returns the budget minus the size of the indexes.
 func (m *Manager) room() int64 {
 	room := m.budget.Load()
 	for _, f := range *m.filters.Load() {
@@ -218,9 +214,9 @@ func (m *Manager) room() int64 {
 	return room
 }
 
-// carryOut exchanges pages, until somebody is in a hurry. What cannot be read
-// costs no other page its place. The error has the first failure of each
-// filter. Called under mu.
+// carryOut executes swaps until another call waits for mu. A page that cannot be read
+// replaces no other page. The error joins the first failure of each filter. Called
+// under mu.
 func (m *Manager) carryOut(swaps []swap, later bool) (more bool, err error) {
 	failures := map[*Filter]error{}
 	for _, s := range swaps {
@@ -234,7 +230,7 @@ func (m *Manager) carryOut(swaps []swap, later bool) (more bool, err error) {
 		}
 		f := s.in.filter
 		if failure := failures[f]; failure != nil && !errors.Is(failure, ErrCorrupt) {
-			continue // nor could the other pages of this file be read
+			continue // the file's other pages cannot be read either
 		}
 		p, failure := f.readPage(s.in.page)
 		if failure != nil {
@@ -251,7 +247,7 @@ func (m *Manager) carryOut(swaps []swap, later bool) (more bool, err error) {
 	return later, err
 }
 
-// drop takes pages out of memory.
+// drop removes pages from memory.
 func (m *Manager) drop(pages []*candidate) {
 	for _, p := range pages {
 		p.filter.pages[p.page].Store(nil)
@@ -259,7 +255,7 @@ func (m *Manager) drop(pages []*candidate) {
 	m.dropped.Add(uint64(len(pages)))
 }
 
-// dropAll takes all pages of a filter out of memory.
+// dropAll removes all pages of a filter from memory.
 func (m *Manager) dropAll(f *Filter) {
 	for i := range f.pages {
 		if f.pages[i].Swap(nil) != nil {
@@ -268,8 +264,8 @@ func (m *Manager) dropAll(f *Filter) {
 	}
 }
 
-// ManagerStats tell what a Manager's memory is used for. Index and resident
-// bytes together are within the budget, unless the indexes alone exceed it.
+// ManagerStats describe a Manager's memory. IndexBytes + ResidentBytes is within the
+// budget, unless the indexes alone exceed it.
 type ManagerStats struct {
 	BudgetBytes   int64
 	IndexBytes    int64
@@ -278,8 +274,8 @@ type ManagerStats struct {
 	ResidentPages int
 	ResidentBytes int64
 
-	Loaded  uint64 // pages that came into memory
-	Dropped uint64 // pages that went
+	Loaded  uint64 // pages loaded
+	Dropped uint64 // pages dropped
 }
 
 // Stats returns the sums over all filters. It takes no lock.

@@ -16,9 +16,9 @@ import (
 	"docstore/internal/testseed"
 )
 
-// Random changes of the list of tables, under random budgets: memory stays
-// within the budget, after a Tick no room for a page is left where there are
-// more, and the answers are right all the time.
+// TestBudgetIsHonoured changes tables and budgets at random: memory stays within the
+// budget, a Tick leaves no space for another page while there are more, and all answers
+// are correct.
 func TestBudgetIsHonoured(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 20 {
@@ -55,12 +55,12 @@ func TestBudgetIsHonoured(t *testing.T) {
 			s = m.Stats()
 			room := max(0, s.BudgetBytes-s.IndexBytes)
 			require.LessOrEqual(t, s.ResidentBytes, room)
-			require.True(t, s.ResidentPages == s.Pages || s.ResidentBytes+512 > room, "room for a page is left: %+v", s)
+			require.True(t, s.ResidentPages == s.Pages || s.ResidentBytes+512 > room, "space for a page is unused: %+v", s)
 		}
 	}
 }
 
-func TestUpdateForgetsWhatIsLeftOut(t *testing.T) {
+func TestUpdateForgetsOmittedFilters(t *testing.T) {
 	random := testseed.Rand(t)
 	var closed atomic.Bool
 	data := build(nil, randomKeys(random, 5000))
@@ -79,7 +79,7 @@ func TestUpdateForgetsWhatIsLeftOut(t *testing.T) {
 	require.NoError(t, m.Update(newer))
 	closed.Store(true)
 	assert.Zero(t, old.Stats().ResidentPages)
-	assert.True(t, mayContain(old, []byte("any")), "a reader of an older version gets an answer still")
+	assert.True(t, mayContain(old, []byte("any")), "a reader of an older version still gets an answer")
 	assert.Equal(t, 1, m.Stats().Pages)
 	require.NoError(t, m.Update(newer))
 	require.NoError(t, m.Update())
@@ -90,7 +90,8 @@ type readerFunc func(p []byte, offset int64) (int, error)
 
 func (f readerFunc) ReadAt(p []byte, offset int64) (int, error) { return f(p, offset) }
 
-// A damaged page is reported once, stays out and says "maybe"; the others work.
+// TestDamagedPage: a damaged page is reported once, is not loaded and answers "maybe";
+// other pages work.
 func TestDamagedPage(t *testing.T) {
 	keys := numbered("%05d", 150)
 	data := build(&Options{PageBytes: 64}, keys)
@@ -110,8 +111,8 @@ func TestDamagedPage(t *testing.T) {
 	assert.Equal(t, 2, f.Stats().ResidentPages)
 }
 
-// A page that could not be read is tried again by the next Tick.
-func TestReadErrorIsNotForEver(t *testing.T) {
+// TestFailedPageReadIsRetried: the next Tick reads the page again.
+func TestFailedPageReadIsRetried(t *testing.T) {
 	data := build(nil, numbered("%05d", 9000))
 	broken := errors.New("disk")
 	var fails atomic.Bool
@@ -128,7 +129,7 @@ func TestReadErrorIsNotForEver(t *testing.T) {
 	assert.Zero(t, f.Stats().ResidentPages)
 	more, err := m.Tick(time.Unix(1, 0))
 	require.ErrorIs(t, err, broken)
-	assert.False(t, more, "not again at once")
+	assert.False(t, more, "no immediate retry")
 	fails.Store(false)
 	_, err = m.Tick(time.Unix(2, 0))
 	require.NoError(t, err)
@@ -140,8 +141,8 @@ func TestReadErrorIsNotForEver(t *testing.T) {
 	assert.NotErrorIs(t, err, ErrCorrupt)
 }
 
-// Look-ups go on while filters come, go and change places, and never get a
-// wrong "no".
+// TestLookupsDuringUpdates: lookups concurrent with changes of the filter list never
+// get a false negative.
 func TestLookupsDuringUpdates(t *testing.T) {
 	random := testseed.Rand(t)
 	const tables = 6

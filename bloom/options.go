@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// The defaults of Options, and what they may be set to.
+// Defaults and limits of Options.
 const (
 	DefaultFalsePositiveRate = 0.02
 	MinFalsePositiveRate     = 0.0001
@@ -20,18 +20,17 @@ const (
 // MaxKeyBytes is the size of the largest key.
 const MaxKeyBytes = 64 << 10
 
-// Options are how a filter is built. The zero value works, and so does a nil
-// *Options. Filters of different options can be used side by side.
+// Options configure how a filter is built. A nil *Options has all defaults. Filters
+// with different options can be used together.
 type Options struct {
-	// FalsePositiveRate is the share of keys that are not in the table and yet
-	// get the answer "maybe". The default is DefaultFalsePositiveRate.
+	// FalsePositiveRate is the fraction of absent keys for which the filter answers
+	// "maybe". The default is DefaultFalsePositiveRate.
 	FalsePositiveRate float64
-	// PageBytes is the size of a page, a power of two. The default is
-	// DefaultPageBytes.
+	// PageBytes is the size of a page, a power of two. The default is DefaultPageBytes.
 	PageBytes int
 }
 
-// Validate reports all that is wrong with the options.
+// Validate reports all invalid options.
 func (o *Options) Validate() error {
 	filled := o.withDefaults()
 	var faults []error
@@ -60,12 +59,12 @@ func (o *Options) withDefaults() Options {
 	return filled
 }
 
-// hashes is the number of hash functions for a rate of false positives p: the
-// best real number is log2(1/p), of which bloom/v3 takes the ceiling.
+// hashes returns the number of hash functions for a false positive rate p. The optimum
+// is log2(1/p); like bloom/v3 this takes the ceiling.
 func hashes(p float64) int { return int(math.Ceil(math.Log2(1 / p))) }
 
-// capacity is the number of keys after which a page of the given bits is full:
-// the largest n with (1-e^(-kn/m))^k <= p.
+// capacity returns the number of keys that fill a page of the given bits: the largest n
+// with (1-e^(-kn/m))^k <= p.
 func capacity(bits, k int, p float64) int {
 	n := -float64(bits) / float64(k) * math.Log(1-math.Pow(p, 1/float64(k)))
 	return max(1, int(n))

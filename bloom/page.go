@@ -2,16 +2,14 @@ package bloom
 
 import "docstore/internal/prefetch"
 
-// page is a page in memory. It never changes. Its bits are those of a filter of
-// bloom/v3, whose number of bits is a power of two here: a location modulo that
-// number is the location under a mask.
+// page is an immutable page in memory. Its bits are those of a bloom/v3 filter whose
+// number of bits is a power of two, so a location is reduced by a mask.
 type page struct {
 	words []uint64
 	mask  uint64
 }
 
-// decodePage returns the page with the given bytes, whose number is a power of
-// two and at least wordBytes.
+// decodePage decodes b, whose length is a power of two and at least wordBytes.
 func decodePage(b []byte) *page {
 	words := make([]uint64, len(b)/wordBytes)
 	for i := range words {
@@ -20,7 +18,7 @@ func decodePage(b []byte) *page {
 	return &page{words: words, mask: uint64(len(words))*64 - 1}
 }
 
-// appendWords appends words as they lie in a page.
+// appendWords appends words in the encoding of a page.
 func appendWords(dst []byte, words []uint64) []byte {
 	for _, w := range words {
 		dst = order.AppendUint64(dst, w)
@@ -28,9 +26,8 @@ func appendWords(dst []byte, words []uint64) []byte {
 	return dst
 }
 
-// setBits puts a key into the page with the given words. It is Add of bloom/v3,
-// which takes four times as long because it makes a slice of the numbers and
-// divides where a mask does.
+// setBits adds a key to a page. bloom/v3's Add takes four times as long because it
+// allocates a slice and divides instead of masking.
 func setBits(words []uint64, h Hash, hashes uint64) {
 	mask := uint64(len(words))*64 - 1
 	for i := range hashes {
@@ -39,8 +36,8 @@ func setBits(words []uint64, h Hash, hashes uint64) {
 	}
 }
 
-// mayContain looks at all bits before it decides: they are fetched side by side,
-// and the processor has one branch to foresee, not one for each bit.
+// mayContain reads all bits before it decides: the cache misses overlap, and there is
+// one unpredictable branch instead of one per bit.
 func (p *page) mayContain(h Hash, hashes uint64) bool {
 	missing := uint64(0)
 	for i := range hashes {
@@ -56,8 +53,8 @@ func (p *page) prefetch(h Hash, hashes uint64) {
 	}
 }
 
-// fold lays the upper half of a page over the lower one and returns that: it is
-// the filter of the same keys in half the bits.
+// fold ORs the upper half of a page into the lower half and returns it: a filter of the
+// same keys with half the bits.
 func fold(words []uint64) []uint64 {
 	half := len(words) / 2
 	for i := range half {

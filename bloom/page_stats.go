@@ -1,17 +1,16 @@
 package bloom
 
-// PageStats is a page as the ranking sees it.
+// PageStats describes a page for the ranking.
 type PageStats struct {
 	Bytes    int64
 	Resident bool
-	// Usefulness is the number of look-ups in the last minute or so that the page
-	// spared the table, or would have spared it in memory: what pages are ranked
-	// by, for each of their bytes.
+	// Usefulness is the number of table lookups in about the last minute that the page
+	// saved, or would have saved in memory. Pages are ranked by Usefulness per byte.
 	Usefulness float64
 }
 
-// Pages appends what the Manager knows of the pages of f, one of its filters, in the
-// order of their keys. It waits while the Manager loads pages.
+// Pages appends the statistics of the pages of f, one of the Manager's filters, in key
+// order. It waits while the Manager loads pages.
 func (m *Manager) Pages(dst []PageStats, f *Filter) []PageStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestPages: each page tells the look-ups that it spared, or would have, and
-// whether it is in memory.
+// TestPages: Pages reports for each page the saved or savable lookups and whether it is
+// resident.
 func TestPages(t *testing.T) {
 	keys := randomKeys(testseed.Rand(t), 20_000)
 	f := open(t, build(&Options{PageBytes: 4096}, keys))
 	m := NewManager(f.index.memory() + 2*4096)
 	require.NoError(t, m.Update(f))
 	const lookups = 1000
-	for range lookups { // all between the same two keys, and so of the same page
+	for range lookups { // between the same two keys, so on the same page
 		missing := append(slices.Clone(keys[len(keys)-2]), 0)
 		if mayContain(f, missing) {
 			f.Missed(missing)

@@ -8,9 +8,9 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestAFilterThatOnlySaysMaybeIsNotAsked looks up keys that exist, until the answer is
-// presumed, and then one that does not: it is searched for in vain once.
-func TestAFilterThatOnlySaysMaybeIsNotAsked(t *testing.T) {
+// TestFilterIsBypassedAfterCorrectMaybes looks up existing keys until "maybe" is
+// presumed, then a missing key, which causes one unnecessary search.
+func TestFilterIsBypassedAfterCorrectMaybes(t *testing.T) {
 	keys := randomKeys(testseed.Rand(t), 1000)
 	f := load(t, build(nil, keys))
 	missing := []byte("none")
@@ -34,7 +34,7 @@ func TestAFilterThatOnlySaysMaybeIsNotAsked(t *testing.T) {
 
 		p, maybe := ask(missing)
 		require.True(t, maybe, "presumed")
-		require.False(t, mayContain(f, missing), "but the bits say no")
+		require.False(t, mayContain(f, missing), "the bits say no")
 		p.Missed()
 		for range 3 {
 			_, maybe = ask(missing)
@@ -44,8 +44,9 @@ func TestAFilterThatOnlySaysMaybeIsNotAsked(t *testing.T) {
 	require.EqualValues(t, 3, f.Stats().Missed)
 }
 
-// TestANoBreaksTheRow asks for a missing key now and then: nothing is ever presumed.
-func TestANoBreaksTheRow(t *testing.T) {
+// TestNoResetsTheBypass looks up a missing key periodically: no answer is ever
+// presumed.
+func TestNoResetsTheBypass(t *testing.T) {
 	keys := randomKeys(testseed.Rand(t), 1000)
 	f := load(t, build(nil, keys))
 	missing := []byte("none")

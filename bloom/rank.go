@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// candidate is a page that may be in memory, as the ranking sees it.
+// candidate is a page for the ranking.
 type candidate struct {
 	filter   *Filter
 	page     int
 	bytes    int64
-	worth    float64 // usefulness a byte
+	worth    float64 // usefulness per byte
 	resident bool
 }
 
-// swap is a step towards the best pages: one comes in, and others go for it.
+// swap loads one page and drops others to make space for it.
 type swap struct {
-	in  *candidate // nil where pages only go
+	in  *candidate // nil if pages are only dropped
 	out []*candidate
 }
 
-// A page is worth the reading only if it is better by this than those that go
-// for it: by a factor, and by a look-up spared within the window. Otherwise pages
-// of about the same usefulness would come and go with every change of fortune.
+// A page is loaded only if it is better than the pages that it replaces by this factor
+// and by this many saved lookups per window. Otherwise pages of similar usefulness
+// would be exchanged on random fluctuations.
 const (
 	swapFactor = 1.15
 	swapGain   = 1
@@ -32,12 +32,11 @@ func worthwhile(in, out *candidate) bool {
 	return in.worth > swapFactor*out.worth+swapGain/float64(in.bytes)
 }
 
-// choose decides which pages come into memory and which go, in order, such that
-// after each step those in memory have at most the given room. The pages worth
-// most come first, and those worth least go first; among equals, the earlier
-// in the list are preferred. Free room is filled with whatever there is. No more
-// than limit bytes come in; more tells that otherwise there would have been
-// others.
+// choose returns the swaps that bring the most useful pages into memory. After each
+// swap the resident pages fit into room bytes. The most useful pages come in first and
+// the least useful go first; among equals, earlier pages are preferred. Free space is
+// filled with any page. At most limit bytes come in; more reports that the limit
+// excluded pages.
 func choose(pages []candidate, room, limit int64, worthwhile func(in, out *candidate) bool) (swaps []swap, more bool) {
 	inactive := 0
 	for i := range pages {

@@ -11,8 +11,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// pages makes candidates from a drawing: for each its name, worth (of 10 bytes),
-// and * if it is in memory.
+// pages parses candidates: the worth of each (for 10 bytes), and * if it is in memory.
 func pages(drawing string) []candidate {
 	var result []candidate
 	for i, word := range strings.Fields(drawing) {
@@ -27,7 +26,7 @@ func pages(drawing string) []candidate {
 	return result
 }
 
-// draw writes swaps as "+in-out-out", by the positions of pages.
+// draw formats swaps as "+in-out-out", by page positions.
 func draw(swaps []swap) string {
 	var b strings.Builder
 	for _, s := range swaps {
@@ -56,17 +55,17 @@ func TestChoose(t *testing.T) {
 		{"as many as fit", "1 3 2", 29, 100, "+1 +2", false},
 		{"among equals the first", "0 0 0 0", 20, 100, "+0 +1", false},
 		{"the best for the worst", "5 9 1* 3*", 20, 100, "+1-2 +0-3", false},
-		{"not for a little better", "3.2 3*", 10, 100, "", false},
+		{"not for a small gain", "3.2 3*", 10, 100, "", false},
 		{"not for an equal one", "3 3*", 10, 100, "", false},
-		{"not for less than a look-up spared", "0.05 0*", 10, 100, "", false},
-		{"for a look-up spared", "0.11 0*", 10, 100, "+0-1", false},
-		{"free room is used first", "5 4 1*", 20, 100, "+0 +1-2", false},
+		{"not for less than one saved lookup", "0.05 0*", 10, 100, "", false},
+		{"for one saved lookup", "0.11 0*", 10, 100, "+0-1", false},
+		{"free space is used first", "5 4 1*", 20, 100, "+0 +1-2", false},
 		{"no more than the limit", "5 6 7", 100, 20, "+2 +1", true},
-		{"nothing at the limit of nothing", "5", 100, 0, "", true},
-		{"over the budget the worst go", "3* 1* 2*", 15, 100, "-1-2", false},
-		{"over the budget among equals the last go", "1* 1* 1*", 15, 100, "-2-1", false},
-		{"going has no limit", "3* 1* 2* 4", 25, 0, "-1", true},
-		{"no room at all", "3* 1*", -5, 100, "-1-0", false},
+		{"no loads with limit 0", "5", 100, 0, "", true},
+		{"over budget the worst are dropped", "3* 1* 2*", 15, 100, "-1-2", false},
+		{"over budget among equals the last are dropped", "1* 1* 1*", 15, 100, "-2-1", false},
+		{"drops have no limit", "3* 1* 2* 4", 25, 0, "-1", true},
+		{"no space", "3* 1*", -5, 100, "-1-0", false},
 		{"two small ones for a large one", "9 1/2* 2/2*", 10, 100, "+0-1-2", false},
 		{"not if one of them is better", "9 1/2* 9/2*", 10, 100, "", false},
 		{"a smaller one fits", "9 8/2 9*", 15, 100, "+1", false},
@@ -77,8 +76,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Random pages in random room: after each step what is in memory fits, no page
-// goes for one that is not better, and further passes come to an end.
+// TestChooseRandomly: after each swap the resident pages fit, no page replaces a better
+// one, and repeated passes terminate.
 func TestChooseRandomly(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 2000 {
@@ -114,7 +113,7 @@ func TestChooseRandomly(t *testing.T) {
 			continue
 		}
 		for passes := 0; len(swaps) > 0; passes++ {
-			require.Less(t, passes, len(list), "pages come and go")
+			require.Less(t, passes, len(list), "passes do not terminate")
 			swaps, _ = choose(list, room, 1<<40, worthwhile)
 			for _, s := range swaps {
 				for _, out := range s.out {

@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// window is the t of "requests in the last t seconds": a look-up counts in full
-// when it happens, and 1/e of that a window later.
+// window is the time constant of the decay: a lookup counts 1 when it happens and 1/e a
+// window later.
 const window = time.Minute
 
-// tally is what the samples of a page have come to, faded with time. It is what
-// the usefulness of a page is made of:
+// tally accumulates the samples of a page with exponential decay. The usefulness of a
+// page is
 //
 //	requests in the last t seconds x probability of a "no" = misses
 //
-// misses counts the look-ups for keys that the table does not have, whether the
-// page was in memory and said so or the table had to be searched. So a page
-// that is not in memory learns as fast as one that is, and a "maybe" for lack
-// of the page says nothing by itself. requests is there for pages to come: see
-// inherit.
+// misses counts the lookups of keys that the table does not have, whether the page
+// answered "no" or the table was searched. So a page outside memory is ranked as
+// accurately as one in memory, and a "maybe" for lack of the page has no influence.
+// requests is used by inherit.
 type tally struct {
 	requests float32
 	misses   float32
 }
 
-// fade is the factor by which tallies fade in some time.
+// fade returns the decay factor for an elapsed time.
 func fade(elapsed time.Duration) float32 {
 	return float32(math.Exp(-float64(max(0, elapsed)) / float64(window)))
 }
 
-// asked tells whether there are samples to take.
+// asked reports whether there are new samples.
 func (f *Filter) asked() bool {
 	for i := range f.samples {
 		if s := &f.samples[i]; s.no.Load() > 0 || s.maybe.Load() > 0 {
@@ -40,7 +39,7 @@ func (f *Filter) asked() bool {
 	return false
 }
 
-// take moves the samples that were counted since the last time to the tallies.
+// take adds the samples since the last call to the tallies.
 func (f *Filter) take() {
 	for i := range f.samples {
 		s, t := &f.samples[i], &f.tallies[i]
@@ -50,7 +49,7 @@ func (f *Filter) take() {
 	}
 }
 
-// swapZero returns what was counted and sets it to 0, mostly without a write.
+// swapZero returns the count and resets it to 0, without a write if it is 0.
 func swapZero(c *atomic.Uint32) float32 {
 	if c.Load() == 0 {
 		return 0
@@ -58,8 +57,7 @@ func swapZero(c *atomic.Uint32) float32 {
 	return float32(c.Swap(0))
 }
 
-// fade lets all tallies fade. What is left of a single look-up after twenty
-// windows is nothing.
+// fade decays all tallies. A single lookup is rounded to zero after twenty windows.
 func (f *Filter) fade(by float32) {
 	const nothing = 1e-9
 	for i := range f.tallies {
@@ -71,18 +69,16 @@ func (f *Filter) fade(by float32) {
 	}
 }
 
-// usefulness appends, for each page of a filter, the estimate of what its
-// misses are in truth. share tells which share of the table's keys a page has.
+// usefulness appends the estimated true misses of each page of a filter. share returns
+// the fraction of the table's keys that a page has.
 //
-// Few look-ups fall on a page, so that its own number is mostly chance: where
-// keys are asked for in no order, one page looks twice as useful as the next
-// and is not. How far the numbers can be trusted shows in their spread around
-// what the pages would have if the misses of the table fell on its keys
-// evenly. Chance alone (Poisson) makes the sum of the squared distances as large
-// as the sum of the misses; what is beyond comes from the pages being different.
-// So each number is drawn towards the even one by that ratio (the estimator of
-// James and Stein): pages of a table whose keys are hashed score alike, hot ones
-// keep what they have.
+// A page has few lookups, so its own count is mostly chance: with random keys one page
+// can look twice as useful as the next and not be. The variance shows how far the
+// counts can be trusted. If the misses were spread evenly over the keys, chance alone
+// (Poisson) would make the sum of squared deviations equal to the sum of the misses;
+// the excess comes from real differences between pages. Each count is shrunk towards
+// the even one by that ratio (the James-Stein estimator): pages of a table with hashed
+// keys score alike, and hot pages keep their counts.
 func usefulness(dst []float64, tallies []tally, share func(page int) float64) []float64 {
 	var sum, squares float64
 	for i := range tallies {
@@ -103,28 +99,27 @@ func usefulness(dst []float64, tallies []tally, share func(page int) float64) []
 	return dst
 }
 
-// share returns which share of the keys page i has.
+// share returns the fraction of the table's keys in page i.
 func (f *Filter) share(i int) float64 { return float64(f.index.entries[i].keys) / float64(f.keys) }
 
-// perByte returns what a miss of page i is worth for each byte of the page: the
-// probability that it says "no" if it is in memory.
+// perByte returns the value of a miss of page i per byte of the page: the probability
+// that the page answers "no", divided by its size.
 func (f *Filter) perByte(i int) float64 {
 	e := f.index.entries[i]
 	return (1 - falsePositives(float64(e.keys), 8*float64(e.bytes), float64(f.hashes))) / float64(e.bytes)
 }
 
-// falsePositives is the rate of false positives of a page with n keys in m bits
-// and k hash functions.
+// falsePositives returns the false positive rate of n keys in m bits with k hashes.
 func falsePositives(n, m, k float64) float64 { return math.Pow(1-math.Exp(-k*n/m), k) }
 
-// inherit returns tallies for the pages of a new filter. Its table came from the
-// others, and replaces them: a look-up that asked each of these now asks it
-// once, and hits if one of these did. Per page, then,
+// inherit returns tallies for the pages of a new filter whose table replaces those of
+// from: a lookup that searched each of them now searches the new table once, and hits
+// if any of them did. So per page
 //
-//	requests = the largest of theirs    hits = the sum of theirs
+//	requests = max of the replaced    hits = sum over the replaced
 //
-// which is right where their keys lie in the same range (who asked the oldest had
-// asked all) and where they lie in different ones (each was asked alone).
+// which is exact for tables with equal key ranges (a lookup that reached the oldest had
+// passed all others) and for tables with disjoint ranges.
 func inherit(to *index, from []*Filter) []tally {
 	result := make([]tally, len(to.entries))
 	hits := make([]float32, len(result))
@@ -142,10 +137,9 @@ func inherit(to *index, from []*Filter) []tally {
 	return result
 }
 
-// expect returns tallies for the pages of a filter whose table replaces none: it
-// takes the place of the one that was the newest, and so will be asked as often
-// as that. It may have another range of keys: the requests are divided evenly. Of
-// the answers nothing is known: half of them are taken to be "no".
+// expect returns tallies for a filter whose table replaces none. It becomes the newest,
+// so it is expected to get as many requests as the previous newest, evenly spread
+// because its key range may differ. Half of the answers are assumed to be "no".
 func expect(f, older *Filter) []tally {
 	var requests float64
 	for _, t := range older.tallies {
@@ -159,23 +153,23 @@ func expect(f, older *Filter) []tally {
 	return result
 }
 
-// spread divides the tallies of pages among the pages of another filter, in
-// proportion to how much of the other's keys they have in common. All pages of
-// a filter have about as many keys, so that is measured in pages.
+// spread distributes the tallies of pages over the pages of another filter, in
+// proportion to the overlap of their key ranges. All pages of a filter have about as
+// many keys, so overlap is measured in pages.
 func spread(to, from *index, tallies []tally) []tally {
 	result := make([]tally, len(to.entries))
 	if len(result) == 0 || len(tallies) == 0 {
 		return result
 	}
-	ends := make([]float64, len(tallies)+1) // page i lies from ends[i] to ends[i+1]
+	ends := make([]float64, len(tallies)+1) // page i spans ends[i] to ends[i+1]
 	for i := 1; i < len(tallies); i++ {
 		ends[i] = to.rank(from.separator(i))
 	}
 	n := len(tallies)
 	ends[n] = float64(len(result))
 	if n > 2 {
-		// Where the first begins and the last ends is not known. They have as
-		// many keys as their neighbours, and so are taken to be as wide.
+		// The start of the first page and the end of the last are unknown. Assume that
+		// they are as wide as their neighbours.
 		ends[0] = max(0, 2*ends[1]-ends[2])
 		ends[n] = min(ends[n], 2*ends[n-1]-ends[n-2])
 	}
@@ -187,7 +181,7 @@ func spread(to, from *index, tallies []tally) []tally {
 
 // divide adds a tally to the pages between two ranks.
 func divide(pages []tally, t tally, start, end float64) {
-	if end == start { // within a page
+	if end == start { // inside a page
 		i := min(int(start), len(pages)-1)
 		pages[i].requests += t.requests
 		pages[i].misses += t.misses

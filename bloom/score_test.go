@@ -11,8 +11,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// lookUp asks filters, newest first, like a store does, and returns how many tables it had to
-// search. in is the table that has the key, or nil.
+// lookUp probes filters, newest first, as a store does, and returns the number of
+// tables searched. in is the filter of the table that has the key, or nil.
 func lookUp(key []byte, in *Filter, newestFirst ...*Filter) (probes int) {
 	h := HashKey(key)
 	for _, f := range newestFirst {
@@ -28,10 +28,10 @@ func lookUp(key []byte, in *Filter, newestFirst ...*Filter) (probes int) {
 	return probes
 }
 
-// The example of the article's figure 13. Of the jobs 12.5 % are in memory, 12.5 %
-// in the newest index on disk, 25 % in the next, 50 % in the oldest, and one of
-// them has every key. So if a job is not found before, the chance that an index
-// has it is 14.3 %, 33 % and 100 %, and the rest is the probability of a "no".
+// TestFigure13 is the example of the article's figure 13. Of the jobs 12.5 % are in
+// memory, 12.5 % in the newest index on disk, 25 % in the next and 50 % in the oldest,
+// and one of them has every key. So the probabilities that an index has a job not found
+// before are 14.3 %, 33 % and 100 %; the rest is the probability of a "no".
 func TestFigure13(t *testing.T) {
 	const eighth = 500
 	random := testseed.Rand(t)
@@ -59,14 +59,14 @@ func TestFigure13(t *testing.T) {
 		indexBytes += f.Stats().IndexBytes
 	}
 	m := NewManager(indexBytes + filters[0].Stats().PageBytes + filters[1].Stats().PageBytes)
-	require.NoError(t, m.Update(filters[2]), "the oldest, which is of no use here, has the memory")
+	require.NoError(t, m.Update(filters[2]), "the oldest filter, which is useless here, has the memory")
 	require.NoError(t, m.Update(filters...))
 	for _, key := range all { // each once
 		if in := holder[string(key)]; in != nil {
 			lookUp(key, in, filters...)
 		}
 		for _, f := range filters {
-			f.take() // so often that nothing is sampled
+			f.take() // often enough that no lookup is sampled
 		}
 	}
 
@@ -92,10 +92,10 @@ func TestFigure13(t *testing.T) {
 	assert.Zero(t, filters[2].Stats().ResidentPages)
 }
 
-// The oldest table's filter is worth nothing for keys that exist, and much for
-// those that do not; the ranking finds out which are asked for, also while the
-// pages are not in memory.
-func TestTheScoreLearns(t *testing.T) {
+// TestScoreLearns: the oldest table's filter is useless for existing keys and useful
+// for missing ones. The ranking detects which keys are looked up, also for pages
+// outside memory.
+func TestScoreLearns(t *testing.T) {
 	random := testseed.Rand(t)
 	opts := &Options{PageBytes: 128}
 	keys := [2][][]byte{randomKeys(random, 1000), randomKeys(random, 1000)}
@@ -118,12 +118,12 @@ func TestTheScoreLearns(t *testing.T) {
 	assert.Equal(t, newest.Stats().Pages, newest.Stats().ResidentPages, "keys that exist, in the oldest table")
 	assert.Zero(t, oldest.Stats().ResidentPages)
 	for _, x := range usefulness(nil, oldest.tallies, oldest.share) {
-		assert.Zero(t, x, "a maybe for lack of the page is no sign of use")
+		assert.Zero(t, x, "a maybe for lack of the page does not count as useful")
 	}
 
 	for range 300 {
 		for range 500 {
-			lookUp(randomKeys(random, 1)[0], nil, oldest) // out of the newest table's range, say
+			lookUp(randomKeys(random, 1)[0], nil, oldest) // outside the newest table's range, say
 		}
 		second()
 	}
@@ -131,8 +131,8 @@ func TestTheScoreLearns(t *testing.T) {
 	assert.Zero(t, newest.Stats().ResidentPages)
 }
 
-// In pages of the same worth chance makes no differences; where there are some,
-// they are seen.
+// TestUsefulness: pages of equal worth score alike despite chance; real differences
+// remain.
 func TestUsefulness(t *testing.T) {
 	even := func(int) float64 { return 1.0 / 100 }
 	random := testseed.Rand(t)
@@ -144,7 +144,7 @@ func TestUsefulness(t *testing.T) {
 		return high - low
 	}
 	tallies := make([]tally, 100)
-	for range 1000 { // 10 a page, give or take 3
+	for range 1000 { // 10 per page, standard deviation 3
 		tallies[random.IntN(100)].misses++
 	}
 	x := usefulness(nil, tallies, even)
@@ -191,7 +191,7 @@ func TestTalliesFade(t *testing.T) {
 	got := tick(10)
 	assert.EqualValues(t, 100, got.requests)
 	assert.EqualValues(t, 50, got.misses)
-	assert.Equal(t, got, tick(5000), "nobody asked: no time has passed")
+	assert.Equal(t, got, tick(5000), "no lookups: no decay")
 	lookUp([]byte("04999"), f, f) // another page
 	faded := tick(5060)
 	assert.InDelta(t, 100/math.E, float64(faded.requests), 0.1)
@@ -202,7 +202,7 @@ func TestTalliesFade(t *testing.T) {
 	assert.Zero(t, tick(50_000))
 }
 
-// A page with very many look-ups is sampled, and comes out about right.
+// TestSampling: the sampled count of a page with many lookups is about right.
 func TestSampling(t *testing.T) {
 	f := load(t, build(nil, numbered("%03d", 100)))
 	random := testseed.Rand(t)
@@ -219,8 +219,8 @@ func TestSampling(t *testing.T) {
 	assert.InEpsilon(t, n, float64(f.tallies[0].misses), 0.02)
 }
 
-// Tables of the same range: who asked the oldest had asked all. Tables of
-// different ranges: each was asked alone. Both at once as well.
+// TestInherit covers tables with equal key ranges (a lookup of the oldest had passed
+// all), with disjoint ranges, and both.
 func TestInherit(t *testing.T) {
 	opts := &Options{PageBytes: 64} // 62 keys
 	all := numbered("%04d", 620)
@@ -243,7 +243,7 @@ func TestInherit(t *testing.T) {
 
 	got := inherit(out, []*Filter{filter(all, tally{100, 90}), filter(all, tally{90, 60}), filter(all, tally{60, 0})})
 	for _, x := range got {
-		assert.Equal(t, tally{100, 0}, x, "the oldest had all that was left")
+		assert.Equal(t, tally{100, 0}, x, "the oldest had all remaining keys")
 	}
 	got = inherit(out, []*Filter{filter(all, tally{100, 90}), filter(all, tally{90, 60})})
 	for _, x := range got {
@@ -258,13 +258,13 @@ func TestInherit(t *testing.T) {
 	assert.InDelta(t, 5, got[1].misses, 1)
 
 	got = inherit(out, []*Filter{filter(all[:50], tally{100, 50})})
-	assert.InDelta(t, 100, sum(got).requests, 0.01, "one page goes to all that it may cover")
+	assert.InDelta(t, 100, sum(got).requests, 0.01, "one page is divided among all pages that it may cover")
 	assert.Empty(t, inherit(&open(t, build(nil, nil)).index, []*Filter{filter(all, tally{1, 1})}))
 	assert.Equal(t, make([]tally, 10), inherit(out, []*Filter{open(t, build(nil, nil))}))
 	assert.Equal(t, make([]tally, 10), inherit(out, nil))
 }
 
-// Whatever the pages, tallies are divided and none is lost.
+// TestSpreadLosesNothing: for any pages the distributed tallies have the same sum.
 func TestSpreadLosesNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 200 {

@@ -10,8 +10,8 @@ import (
 	"docstore/internal/checksum"
 )
 
-// The scores of a store: a header, then for each filter which one it is and the
-// tallies of its pages.
+// Encoded scores: a header, then for each filter its identity and the tallies of its
+// pages.
 const (
 	scoresMagic   = "DOCSCORE"
 	scoresVersion = 0
@@ -30,7 +30,7 @@ const (
 	scoresKeysAt     = 8
 )
 
-// identity tells filters apart.
+// identity identifies a filter.
 type identity struct {
 	indexCRC uint32
 	pages    uint32
@@ -41,9 +41,8 @@ func (f *Filter) identity() identity {
 	return identity{indexCRC: f.crc, pages: uint32(len(f.pages)), keys: f.keys}
 }
 
-// Scores returns, encoded, what the Manager has learnt about the usefulness of
-// pages, about 8 bytes for each. A store saves it now and then, and gives it to
-// Restore when it opens again.
+// Scores returns the encoded tallies of all pages, about 8 bytes per page. A store
+// saves them periodically and passes them to Restore after a restart.
 func (m *Manager) Scores() []byte {
 	m.lock()
 	defer m.mu.Unlock()
@@ -67,10 +66,9 @@ func (m *Manager) Scores() []byte {
 	return b
 }
 
-// Restore takes what Scores returned. The next Update or Track gives it to those
-// of its filters that had a part in it. path is the name of the file that it
-// comes from, for errors: ErrNewerVersion, or a *CorruptionError. Then the
-// Manager learns anew, and nothing else is lost.
+// Restore decodes the result of Scores. The next Update or Track applies it to the
+// filters that it describes. path names its file in errors, which are ErrNewerVersion
+// or a *CorruptionError; after an error the ranking starts from zero.
 func (m *Manager) Restore(path string, scores []byte) error {
 	restored, at, err := decodeScores(scores)
 	if errors.Is(err, ErrNewerVersion) {
@@ -85,8 +83,8 @@ func (m *Manager) Restore(path string, scores []byte) error {
 	return nil
 }
 
-// decodeScores returns the tallies of each filter. If it fails, offset tells
-// where in b.
+// decodeScores returns the tallies of each filter. On error, offset is the position in
+// b.
 func decodeScores(b []byte) (result map[identity][]tally, offset int, err error) {
 	if len(b) < scoresHeaderBytes || string(b[:len(scoresMagic)]) != scoresMagic {
 		return nil, 0, errors.New("not the scores of filters")
@@ -106,7 +104,7 @@ func decodeScores(b []byte) (result map[identity][]tally, offset int, err error)
 	for range order.Uint32(b[scoresFiltersAt:]) {
 		rest := b[offset:]
 		if len(rest) < scoresFilterBytes {
-			return nil, offset, errors.New("a filter goes beyond the end")
+			return nil, offset, errors.New("a filter exceeds the file")
 		}
 		id := identity{
 			indexCRC: order.Uint32(rest[scoresIndexCRCAt:]),
@@ -132,11 +130,10 @@ func decodeScores(b []byte) (result map[identity][]tally, offset int, err error)
 		offset += scoresFilterBytes + len(tallies)*tallyBytes
 	}
 	if offset != len(b) {
-		return nil, offset, fmt.Errorf("%d bytes behind the last filter", len(b)-offset)
+		return nil, offset, fmt.Errorf("%d bytes after the last filter", len(b)-offset)
 	}
 	return result, 0, nil
 }
 
-// isCount tells whether a number can be a tally's: beyond what a store can be asked
-// in a window, sums could end in infinity.
+// isCount reports whether x is a plausible tally. The upper bound keeps sums finite.
 func isCount(x float32) bool { return x >= 0 && x <= 1<<40 }
