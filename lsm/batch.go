@@ -7,16 +7,16 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// The limits on what can be stored, each with an error of its own.
+// Size limits and their errors.
 const (
 	MaxKeyBytes   = 64 << 10  // ErrKeyTooLarge; the empty key is legal
 	MaxValueBytes = 64 << 20  // ErrValueTooLarge
 	MaxBatchBytes = 256 << 20 // ErrBatchTooLarge, counted as encoded
 )
 
-// A batch is kept in the form in which it goes to the log:
+// Encoding of a batch, also used in the log:
 //
-//	kind u8 = 1 | count u32 | count times: op
+//	kind u8 = 1 | count u32 | count x op
 //	set:    1 u8 | key length uvarint | value length uvarint | key | value
 //	delete: 2 u8 | key length uvarint | key
 const (
@@ -26,24 +26,24 @@ const (
 	opSet    = 1
 	opDelete = 2
 
-	// maxOpOverhead is the most that an op takes beside its key and value.
+	// maxOpOverhead is the maximum size of an op without its key and value.
 	maxOpOverhead = 1 + 2*binary.MaxVarintLen32
 )
 
-// Batch is a sequence of writes that Apply makes visible and durable as one.
-// Of several writes to one key the last counts. The zero Batch is empty and
-// ready for use. A Batch is not for use by several goroutines at once.
+// Batch is a sequence of writes that Apply makes visible and durable atomically. The
+// last of several writes to one key takes effect. The zero Batch is empty and ready to
+// use. A Batch is not safe for concurrent use.
 type Batch struct {
 	data  []byte // header and ops; empty for the zero Batch
 	count int
-	err   error // the first write refused; Apply returns it again
+	err   error // of the first rejected write; Apply returns it, too
 }
 
-// Set adds the write of a value. Key and value are copied. What is over a limit
-// is refused, here and again by Apply.
+// Set adds a write. It copies key and value. Set and later Apply return an error if a
+// limit is exceeded.
 func (b *Batch) Set(key, value []byte) error { return b.add(op{opSet, key, value}) }
 
-// Delete adds the removal of a key, whether or not there is a value for it.
+// Delete adds the deletion of a key, which need not exist.
 func (b *Batch) Delete(key []byte) error { return b.add(op{opDelete, key, nil}) }
 
 func (b *Batch) add(o op) error {
@@ -60,7 +60,7 @@ func (b *Batch) add(o op) error {
 	return nil
 }
 
-// begin checks the limits and makes sure that there is a header.
+// begin checks the limits and adds the header if it is missing.
 func (b *Batch) begin(key []byte, valueBytes int) error {
 	err := checkSizes(key, valueBytes)
 	if err == nil && len(b.data)+len(key)+valueBytes+maxOpOverhead > MaxBatchBytes {
@@ -79,7 +79,7 @@ func (b *Batch) begin(key []byte, valueBytes int) error {
 	return nil
 }
 
-// checkSizes holds a key and the length of a value against their limits.
+// checkSizes checks a key and the length of a value against the limits.
 func checkSizes(key []byte, valueBytes int) error {
 	if len(key) > MaxKeyBytes {
 		return errors.Wrapf(ErrKeyTooLarge, "%d bytes, the limit is %d", len(key), MaxKeyBytes)
@@ -95,30 +95,30 @@ func (b *Batch) Reset() {
 	b.data, b.count, b.err = b.data[:0], 0, nil
 }
 
-// Len is the number of writes in the batch.
+// Len returns the number of writes in the batch.
 func (b *Batch) Len() int { return b.count }
 
-// encoded finishes the header and returns the batch as it goes to the log.
+// encoded completes the header and returns the encoded batch.
 func (b *Batch) encoded() []byte {
 	binary.LittleEndian.PutUint32(b.data[1:], uint32(b.count))
 	return b.data
 }
 
-// op is one write of a batch. Its slices lie in the batch.
+// op is one write of a batch. Its slices refer to the batch.
 type op struct {
 	kind       byte
 	key, value []byte
 }
 
-// opReader steps through the ops of an encoded batch.
+// opReader decodes the ops of an encoded batch.
 type opReader struct {
 	rest  []byte
-	count int // ops still to come
+	count int // remaining ops
 }
 
 var errBadBatch = errors.New("malformed batch")
 
-// decodeBatch checks the header of an encoded batch.
+// decodeBatch decodes the header of a batch.
 func decodeBatch(data []byte) (opReader, error) {
 	if len(data) < batchHeaderBytes {
 		return opReader{}, errors.Wrapf(errBadBatch, "%d bytes", len(data))
@@ -127,14 +127,14 @@ func decodeBatch(data []byte) (opReader, error) {
 		return opReader{}, errors.Wrapf(errBadBatch, "kind %d", data[0])
 	}
 	count := binary.LittleEndian.Uint32(data[1:])
-	// An op takes two bytes or more.
+	// An op has at least two bytes.
 	if count == 0 || uint64(count) > uint64(len(data)-batchHeaderBytes)/2 {
 		return opReader{}, errors.Wrapf(errBadBatch, "%d ops in %d bytes", count, len(data))
 	}
 	return opReader{rest: data[batchHeaderBytes:], count: int(count)}, nil
 }
 
-// checkBatch reads an encoded batch to its end and returns the number of ops.
+// checkBatch decodes a whole batch and returns the number of ops.
 func checkBatch(data []byte) (count int, err error) {
 	r, err := decodeBatch(data)
 	if err != nil {
@@ -147,16 +147,16 @@ func checkBatch(data []byte) (count int, err error) {
 		}
 	}
 	if len(r.rest) != 0 {
-		return 0, errors.Wrapf(errBadBatch, "%d bytes behind the last op", len(r.rest))
+		return 0, errors.Wrapf(errBadBatch, "%d bytes after the last op", len(r.rest))
 	}
 	return count, nil
 }
 
-// next returns the next op. Call it only while count is above 0.
+// next returns the next op. count must be above 0.
 func (r *opReader) next() (op, error) {
 	r.count--
 	if len(r.rest) == 0 {
-		return op{}, errors.Wrap(errBadBatch, "cut short")
+		return op{}, errors.Wrap(errBadBatch, "truncated")
 	}
 	o := op{kind: r.rest[0]}
 	if o.kind != opSet && o.kind != opDelete {
@@ -174,14 +174,14 @@ func (r *opReader) next() (op, error) {
 		}
 	}
 	if keyBytes+valueBytes > len(r.rest) {
-		return op{}, errors.Wrap(errBadBatch, "cut short")
+		return op{}, errors.Wrap(errBadBatch, "truncated")
 	}
 	o.key, r.rest = r.rest[:keyBytes:keyBytes], r.rest[keyBytes:]
 	o.value, r.rest = r.rest[:valueBytes:valueBytes], r.rest[valueBytes:]
 	return o, nil
 }
 
-// length reads a length of at most limit.
+// length decodes a length of at most limit.
 func (r *opReader) length(limit uint64) (int, bool) {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 || n > limit || n > math.MaxInt32 {

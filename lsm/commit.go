@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// maxWaiting is how many full memtables may wait to be written. Writers stop
-	// until one has been. With two of them writing 4 million entries took as much
-	// processor time, and 60 MB more.
+	// maxWaiting is the number of full memtables that may wait for a flush. Writers
+	// stall when there are more. With two, writing 4 million entries took the same
+	// processor time and 60 MB more memory.
 	maxWaiting = 1
-	// maxScratchBytes bounds the buffer of Set and Delete between writes.
+	// maxScratchBytes bounds the buffer that Set and Delete keep between writes.
 	maxScratchBytes = 1 << 20
 )
 
-// Set writes a value for a key. It is one Apply.
+// Set writes a value for a key. It is equivalent to Apply of a batch with one write.
 func (db *DB) Set(key, value []byte) error {
 	if err := checkSizes(key, len(value)); err != nil {
 		return err
@@ -23,7 +23,8 @@ func (db *DB) Set(key, value []byte) error {
 	return db.applyOne(op{opSet, key, value})
 }
 
-// Delete removes a key, whether or not there is a value for it. It is one Apply.
+// Delete deletes a key, which need not exist. It is equivalent to Apply of a batch with
+// one write.
 func (db *DB) Delete(key []byte) error {
 	if err := checkSizes(key, 0); err != nil {
 		return err
@@ -31,16 +32,16 @@ func (db *DB) Delete(key []byte) error {
 	return db.applyOne(op{opDelete, key, nil})
 }
 
-// applyOne commits a single write, encoded in the DB's own batch.
+// applyOne commits a single write, encoded in the DB's scratch batch.
 func (db *DB) applyOne(o op) error {
-	// Where the key goes in the memtable is fetched while the log is written.
+	// Prefetch the key's slot in the memtable while the log is written.
 	hash := hashKey(o.key)
 	if v := db.current.Load(); v != nil {
 		v.memtables[0].versions.prefetchSlot(hash)
 	}
 	db.mu.Lock()
-	// commit reads the batch again after a wait in which it lets go of mu: another
-	// writer must not find it here meanwhile.
+	// commit may release mu to wait and read the batch afterwards, so no other writer
+	// may use this batch.
 	b := db.mu.scratch
 	db.mu.scratch = Batch{}
 	b.Reset()
@@ -57,12 +58,12 @@ func (db *DB) applyOne(o op) error {
 	return db.settle(sequence, err)
 }
 
-// Apply makes the writes of a batch, all or none. When it returns nil they are
-// visible, and survive what Options.Durability says. After an error nothing was
-// written, but for two cases. If the log failed, the writes may be there after a
-// crash that comes before a later write has returned. If a writer at PowerLoss waited
-// for the disk, and that failed or the store was closed, then they are visible, and
-// may or may not survive. The batch is left as it is.
+// Apply applies a batch atomically. When it returns nil the writes are visible and
+// survive as Options.Durability specifies. After an error nothing was written, with two
+// exceptions. If the log failed, a crash before the next successful write may leave the
+// writes. If a PowerLoss writer was waiting for the sync and the sync failed or the
+// store was closed, the writes are visible and may or may not survive. Apply does not
+// modify the batch.
 func (db *DB) Apply(b *Batch) error {
 	if b.err != nil {
 		return b.err
@@ -74,7 +75,7 @@ func (db *DB) Apply(b *Batch) error {
 	return db.settle(sequence, err)
 }
 
-// settle waits until writes up to a sequence number have the durability promised.
+// settle waits until writes up to sequence have the configured durability.
 func (db *DB) settle(sequence uint64, err error) error {
 	if err != nil || db.options.Durability != PowerLoss {
 		return err
@@ -82,9 +83,9 @@ func (db *DB) settle(sequence uint64, err error) error {
 	return db.syncThrough(sequence)
 }
 
-// commit writes a batch to the log, then to the memtable, then shows it. If the
-// batch holds a single write, the caller may give that, too, with the hash of its key, and
-// spare decoding it. Called under mu, which it may let go of while it waits for room.
+// commit appends a batch to the log, applies it to the memtable and makes it visible.
+// For a batch with one write the caller can pass the op and the hash of its key, which
+// avoids decoding. Called under mu, which it may release while it waits for space.
 func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 	if err := db.writeFault(); err != nil || b.count == 0 {
 		return err
@@ -115,7 +116,7 @@ func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 	return nil
 }
 
-// writeFault says why nothing can be written. Called under mu.
+// writeFault returns the reason why writes are impossible. Called under mu.
 func (db *DB) writeFault() error {
 	switch {
 	case db.mu.closing:
@@ -126,9 +127,9 @@ func (db *DB) writeFault() error {
 	return nil
 }
 
-// room returns the memtable to write a batch to, and makes sure that the log
-// has room for it. A memtable exceeds its size only by a batch that is larger by
-// itself, and then holds nothing else. Called under mu.
+// room returns a memtable that has space for the batch, and ensures that the log has
+// space. A memtable exceeds its size only for a batch that is larger than a memtable;
+// it then holds nothing else. Called under mu.
 func (db *DB) room(dataBytes, count int) (*memtable, error) {
 	cost, room := int64(memtableCost(uint64(count), uint64(dataBytes))), writeBytes(count, dataBytes)
 	for {
@@ -148,7 +149,7 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 				return m, nil
 			}
 		case fits && (m.empty() || db.mu.log == nil):
-			// No log yet, or one too small for so large a record.
+			// No log yet, or one too small for this record.
 			if err := db.newLog(dataBytes); err != nil {
 				return nil, err
 			}
@@ -163,27 +164,27 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 	}
 }
 
-// memtableBytes is the size at which a memtable is full.
+// memtableBytes returns the size of a full memtable.
 func (db *DB) memtableBytes() int64 {
 	return db.options.Budget.memtableBytes(db.options.MemtableBytes)
 }
 
-// mostMemtableBytes is the memory that a memtable may take when it is full. Slot
-// tables that have been replaced, slots not used yet and the order of the keys are
-// not part of its size: with small entries they are up to half of it.
+// mostMemtableBytes returns the maximum memory of a full memtable. Replaced slot
+// tables, unused slots and the sorted order are not part of its size; with small
+// entries they are up to half of it.
 func (db *DB) mostMemtableBytes() int64 { return db.memtableBytes() / 2 * 3 }
 
-// oversized reports whether the memtable being filled takes more memory than it may:
-// it holds a large batch, or the share of the budget has become smaller. A new
-// memtable is never oversized: the region that it reuses is at most as large as the
-// share (db.memory.Limit), and its slots are at most half of it (expectedKeys). Called
-// under mu.
+// oversized reports whether the current memtable takes more memory than allowed: it
+// holds a large batch, or the store's share of the budget has shrunk. A new memtable is
+// never oversized: the region that it reuses is at most as large as the share
+// (db.memory.Limit), and its slots are at most half of it (expectedKeys). Called under
+// mu.
 func (db *DB) oversized() bool {
 	return int64(db.current.Load().memtables[0].versions.bytes) > db.mostMemtableBytes()
 }
 
-// fitBudget adapts the store to a memtable size that has changed. It releases spare
-// memory and wakes the flusher, for a memtable that is too large now, and the merger:
+// fitBudget adapts the store to a changed memtable size. It releases spare memory and
+// wakes the flusher, because a memtable may now be too large, and the merger, because
 // the rule counts in memtables.
 func (db *DB) fitBudget() {
 	db.memory.Clear()
@@ -192,8 +193,9 @@ func (db *DB) fitBudget() {
 	db.mu.changed.Broadcast()
 }
 
-// rotate begins a new memtable and hands the old one to the flusher, or waits
-// for it to have fewer. Called under mu; the caller looks again at what it needs.
+// rotate replaces the current memtable and hands it to the flusher, or waits for the
+// flusher if too many memtables wait. Called under mu; the caller must check its
+// condition again.
 func (db *DB) rotate() error {
 	if len(db.current.Load().memtables)-1 >= maxWaiting {
 		return db.awaitTables()
@@ -202,11 +204,11 @@ func (db *DB) rotate() error {
 	return nil
 }
 
-// awaitTables waits for something to change while what is in memory is written to
-// tables, or says why it is not. Called under mu.
+// awaitTables waits for progress while memtables are flushed, or returns the error of
+// the last flush. Called under mu.
 func (db *DB) awaitTables() error {
 	if err := db.mu.flushError; err != nil {
-		return errors.Wrap(err, "lsm: no writes while what is in memory cannot be written to a table")
+		return errors.Wrap(err, "lsm: writes are stopped because memtables cannot be flushed")
 	}
 	start := time.Now()
 	db.mu.changed.Wait()
@@ -215,8 +217,8 @@ func (db *DB) awaitTables() error {
 	return nil
 }
 
-// beginMemtable begins a memtable, which gets a log with its first write. Called
-// under mu.
+// beginMemtable creates a memtable; its log is created by its first write. Called under
+// mu.
 func (db *DB) beginMemtable() *memtable {
 	v := db.current.Load()
 	v.memtables[0].seal()
@@ -225,12 +227,12 @@ func (db *DB) beginMemtable() *memtable {
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.mu.log = nil // the next write begins one
 	db.mu.begun, db.mu.lookAgain = time.Now(), 0
-	db.setView(memtables, v.tables).retire() // never the last reference to a mapping: the new view lists all of it
+	db.setView(memtables, v.tables).retire() // not the last reference to any mapping: the new view lists all of them
 	return fresh
 }
 
-// enlargeMemtable gives the memtable being filled, which is empty, room for the given
-// bytes. Called under mu.
+// enlargeMemtable replaces the current memtable, which is empty, by one with at least
+// room bytes. Called under mu.
 func (db *DB) enlargeMemtable(room int64) *memtable {
 	v := db.current.Load()
 	large := newMemtable(&db.memory, room, db.options.Budget)
@@ -240,7 +242,7 @@ func (db *DB) enlargeMemtable(room int64) *memtable {
 	return large
 }
 
-// readOnlyError says why a DB that is read only does not write.
+// readOnlyError returns the error for a write to a read-only DB.
 func (db *DB) readOnlyError() error {
 	if db.current.Load() == nil {
 		return ErrClosed

@@ -12,10 +12,9 @@ import (
 	"docstore/internal/offheap"
 )
 
-// DB is an open store. All its methods may be called from any number of
-// goroutines at once.
+// DB is an open store. It is safe for concurrent use.
 //
-// Locks are taken in this order: install, syncing, mu. Reading takes none.
+// Lock order: install, syncing, mu. Readers take no lock.
 type DB struct {
 	env     environment
 	options Options
@@ -23,57 +22,57 @@ type DB struct {
 	filters *bloom.Manager
 	share   storeShare // of Options.Budget
 
-	stopFilters func()       // ends the filters' background work
+	stopFilters func()       // stops the filters' background work
 	memory      offheap.Pool // of memtables
 
-	// current is the newest view, nil once the DB is closed.
+	// current is the newest view; nil once the DB is closed.
 	current atomic.Pointer[view]
-	// visible is the sequence number up to which reads see writes. It is
-	// stored after all of a batch is in the memtable.
+	// visible is the sequence number up to which readers see writes. It is stored after
+	// the whole batch is in the memtable.
 	visible atomic.Uint64
 
-	// install is held while the manifest is written and the view changed
-	// accordingly: the list of tables changes under it only.
+	// install is held while the manifest is written and the view is replaced. The list
+	// of tables changes only under it.
 	install sync.Mutex
 	// syncing is held while logs are synced or closed.
 	syncing struct {
 		sync.Mutex
 		through uint64 // writes up to this sequence number are durable
 	}
-	// mu is held by the one who writes, and guards what writing and the
-	// background share.
+	// mu serializes writers and guards the state shared with the background workers.
 	mu struct {
 		sync.Mutex
-		changed sync.Cond // anything below, or the view
+		changed sync.Cond // signals any change of the fields below or of the view
 
-		log        *logFile   // being written; nil until there is something to write
-		logs       []*logFile // with writes that are not in tables, oldest first
-		spare      *spareLog  // for the next log, or nil
+		log        *logFile   // the current log; nil before the first write to it
+		logs       []*logFile // logs with writes that are not in tables, oldest first
+		spare      *spareLog  // file for the next log, or nil
 		scratch    Batch      // of Set and Delete
 		nextNumber uint64
 
 		writes, writtenBytes, logBytes uint64 // see WriteStats
 
-		begun     time.Time     // when the memtable being filled was
-		lookAgain int64         // how full it is when a writer looks whether to slow down
-		flushTook time.Duration // of late, for each memtable's worth that it wrote
+		begun     time.Time     // when the current memtable was created
+		lookAgain int64         // fill of the memtable at which a writer next checks whether to slow down
+		flushTook time.Duration // recent flush time per memtable unit
 		rule      ruleCost      // of the flushes since Open
 
-		// logError is why a log failed, until all that was in memory then is in
-		// tables; goodLog is the number from which on logs are not concerned.
+		// logError is the failure of a log. It is cleared once all writes that were in
+		// memory at that time are in tables. Logs from number goodLog on are not
+		// affected.
 		logError error
 		goodLog  uint64
 
 		flushing, merging, cleaning bool
-		merges                      []*merge // a large one, and those it pauses for
-		flushInputs                 []*table // the newest ones, which the flush under way merges with its memtable
-		flushUnits                  uint64   // what it writes, in memtables
+		merges                      []*merge // a large merge and the merges for which it pauses
+		flushInputs                 []*table // newest tables, which the current flush merges with its memtable
+		flushUnits                  uint64   // size of the current flush in memtables
 		flushError, mergeError      error    // of the last attempt
 		closing                     bool
-		checkpoints                 int // under way: no file may go
+		checkpoints                 int // number of running checkpoints: no file may be removed
 		leftovers                   leftovers
 	}
-	running    bool          // the background does; set before Open returns
+	running    bool          // background workers run; set before Open returns
 	closing    chan struct{} // closed when mu.closing is set
 	background sync.WaitGroup
 	closed     struct {
@@ -83,7 +82,7 @@ type DB struct {
 	counters counters
 }
 
-// acquire returns the current view, held. The caller lets go of it by unref.
+// acquire returns the current view with a reference. The caller must call unref.
 func (db *DB) acquire() (*view, error) {
 	for {
 		v := db.current.Load()
@@ -98,10 +97,10 @@ func (db *DB) acquire() (*view, error) {
 	}
 }
 
-// acquireAt returns a view, held, and a sequence number for which it holds
-// everything. If the view is still the current one after the sequence number
-// was read, it was so when that was read: no memtable had been begun behind it,
-// and no flush or merge had dropped a version that the number needs.
+// acquireAt returns a view with a reference, and a sequence number for which the view
+// is complete. If the view is still current after the sequence number was read, it was
+// current when that was read: no newer memtable existed, and no flush or merge had
+// dropped a version that the number needs.
 func (db *DB) acquireAt() (*view, uint64, error) {
 	for {
 		v, err := db.acquire()
@@ -116,27 +115,27 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 	}
 }
 
-// Get appends the value of a key to dst. On any error it returns dst unchanged;
-// ErrNotFound if there is no value. It allocates nothing if dst has room.
+// Get appends the value of key to dst. On error it returns dst unchanged; the error is
+// ErrNotFound if there is no value. It does not allocate if dst has capacity.
 //
-// ErrNotFound is always based on verified bytes. A value comes from a block that was
-// verified when it was first read: if it was damaged since, Get returns
-// the damaged bytes.
+// ErrNotFound is always based on verified bytes. A value is read from a block that was
+// verified at its first read: if the block was damaged since, Get can return damaged
+// bytes.
 func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	v, err := db.acquire()
 	if err != nil {
 		return dst, err
 	}
-	// The view comes first: what is visible by now and missing in it was
-	// written after Get was called.
+	// Load the view first: a write that is visible now and missing in the view was made
+	// after the call of Get.
 	dst, err = v.get(dst, key, db.visible.Load())
 	v.unref()
 	return dst, err
 }
 
-// GetVerified is Get of a value that is verified now. It takes about half a microsecond
-// longer. It is for a value that the caller cannot check otherwise, such as one that says
-// that a document has expired.
+// GetVerified is Get with verification of the value's block in this call. It takes
+// about half a microsecond longer. Use it for values that the caller cannot check, for
+// example a marker of an expired document.
 func (db *DB) GetVerified(dst, key []byte) ([]byte, error) {
 	v, err := db.acquire()
 	if err != nil {
@@ -147,20 +146,20 @@ func (db *DB) GetVerified(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// setView makes a list of memtables and tables the current view and returns the
-// one it replaced, for the caller to retire outside mu. Called under mu.
+// setView replaces the current view and returns the old one, which the caller must
+// retire outside mu. Called under mu.
 func (db *DB) setView(memtables []*memtable, tables []*table) (old *view) {
 	old = db.current.Swap(newView(memtables, tables))
 	db.mu.changed.Broadcast()
 	return old
 }
 
-// Close ends the background work and releases everything. Writes that have
-// returned are in the log, which the next Open reads, and so nothing is flushed,
-// except at the durability None. Iterators and snapshots answer ErrClosed
-// from now on, and hold on to their mappings until they are closed, too.
+// Close stops the background work and releases all resources. It does not flush,
+// because the next Open replays the logs, except with Durability None. Open iterators
+// and snapshots return ErrClosed from then on; they keep their mappings until they are
+// closed.
 //
-// Close may be called again, and returns the same.
+// Close is idempotent and returns the same error each time.
 func (db *DB) Close() error {
 	db.closed.Do(func() { db.closed.err = db.close() })
 	return db.closed.err
@@ -178,7 +177,7 @@ func (db *DB) close() error {
 	db.mu.Unlock()
 	db.background.Wait()
 
-	// An install by Checkpoint's or Refresh's hand may still be under way.
+	// A Checkpoint or Refresh may still be installing.
 	db.install.Lock()
 	defer db.install.Unlock()
 	db.mu.Lock()
@@ -198,10 +197,10 @@ func (db *DB) close() error {
 	db.stopFilters()
 	if db.running {
 		db.mu.leftovers.filters = true
-		_ = db.cleanUp() // it has no errors of its own
+		_ = db.cleanUp() // cleanUp reports its own errors
 		db.dropSpare()
 	}
-	// Filters are dropped before the mappings that they are loaded from.
+	// Drop filters before the mappings from which they are loaded.
 	err = errors.CombineErrors(err, db.filters.Update())
 	if v != nil {
 		v.retire()

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// A flush or merge that failed is tried again after a while, doubled each time.
+	// Delay before a failed flush or merge is retried, doubled each time.
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 10 * time.Second
 )
 
-// Flush writes what is in memory to a table and waits until that is durable.
+// Flush writes all memtables to tables and waits until they are durable.
 func (db *DB) Flush() error {
 	if db.options.ReadOnly {
 		return db.readOnlyError()
@@ -28,7 +28,7 @@ func (db *DB) Flush() error {
 	}
 	target := db.current.Load().memtables[0]
 	if target.empty() {
-		// What is before it may still be waiting.
+		// Older memtables may still be waiting.
 		target = nil
 	}
 	through := db.visible.Load()
@@ -51,10 +51,9 @@ func (db *DB) Flush() error {
 	}
 }
 
-// WaitIdle returns when nothing is flushed, merged or cleaned up and nothing is
-// due to be.
-// What the memtable being filled holds is not due. If the background fails, it
-// returns that error; if ctx ends, that of ctx.
+// WaitIdle returns when no flush, merge or cleanup runs or is due. The current memtable
+// is not due. If a background task fails, WaitIdle returns its error; if ctx ends, the
+// error of ctx.
 func (db *DB) WaitIdle(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		db.mu.Lock()
@@ -87,8 +86,8 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 	}
 }
 
-// worker runs a background task for as long as the DB is open. due tells under
-// mu whether there is something to do; busy and failed are told how it goes.
+// worker runs a background task while the DB is open. due reports under mu whether
+// there is work. worker stores the state in busy and failed.
 func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, run func() error) {
 	defer db.background.Done()
 	retry := firstRetry
@@ -119,7 +118,7 @@ func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, ru
 			continue
 		}
 		if errors.Is(err, vfs.ErrNoSpace) {
-			db.dropSpare() // what it takes may be all that is missing
+			db.dropSpare() // its space may be sufficient
 		}
 		db.counters.failures.Add(1)
 		db.env.logger.Error("a "+name+" failed and will be tried again",
@@ -132,7 +131,7 @@ func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, ru
 	}
 }
 
-// errClosing ends a flush or merge that Close does not wait for.
+// errClosing aborts a flush or merge when the DB closes.
 var errClosing = errors.New("lsm: closing")
 
 func (db *DB) isClosing() bool {
@@ -144,33 +143,32 @@ func (db *DB) isClosing() bool {
 	}
 }
 
-// memtableDue reports whether a memtable has to become a table: it waits for that, its
-// log failed, or it takes too much memory. Called under mu.
+// memtableDue reports whether a memtable must be flushed: it is full, its log failed,
+// or it takes too much memory. Called under mu.
 func (db *DB) memtableDue() bool {
 	return len(db.current.Load().memtables) > 1 || db.mu.logError != nil || db.oversized()
 }
 
-// flushDue reports whether a memtable has to become a table and there is room for
-// one. Called under mu.
+// flushDue reports whether a memtable must be flushed and the number of tables permits
+// it. Called under mu.
 func (db *DB) flushDue() bool {
 	return db.memtableDue() &&
 		(db.options.MergeRule.excess(db.units(db.current.Load().tables)) < maxExcess || db.mu.mergeError != nil)
 }
 
-// takeNumber returns the number for a new file. Called under mu.
+// takeNumber returns the number of a new file. Called under mu.
 func (db *DB) takeNumber() uint64 {
 	db.mu.nextNumber++
 	return db.mu.nextNumber - 1
 }
 
-// installTable puts a table that is written and durable in the place of a
-// memtable or of merged tables: in the manifest, then in the view. A table
-// without entries stands for nothing.
+// installTable replaces a memtable or merged tables by a durable table: in the
+// manifest, then in the view. A table without entries is omitted.
 //
-// The steps, and what a crash leaves: the directory is synced, so that the table
-// is there before it is named; until the manifest is renamed the store is the
-// old one and the table an orphan; from then on it is the new one, and what was
-// replaced is an orphan. Open removes orphans.
+// Steps and crash states: the directory is synced, so that the table exists before it
+// is named. Until the manifest is renamed, a crash leaves the old store, and the table
+// is an orphan. After that it leaves the new store, and the replaced files are orphans.
+// Open removes orphans.
 func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table) error {
 	db.install.Lock()
 	defer db.install.Unlock()
@@ -184,7 +182,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 		output.ref()
 		defer output.unref()
 	}
-	v := db.current.Load() // its tables change under install only
+	v := db.current.Load() // its tables change only under install
 	tables := replaceTables(v.tables, output, merged)
 
 	db.mu.Lock()
@@ -199,7 +197,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	memtables := db.current.Load().memtables
 	if flushed != nil {
 		memtables = memtables[:len(memtables)-1]
-		db.mu.flushInputs = nil // they leave the list with this view
+		db.mu.flushInputs = nil // no longer in the list of tables
 	}
 	old := db.setView(memtables, tables)
 	left := &db.mu.leftovers
@@ -210,18 +208,18 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	left.filters = true
 	if db.mu.logError != nil && next.firstLog >= db.mu.goodLog {
 		db.mu.logError = nil
-		db.env.logger.Info("writes go on in a new log", "dir", db.env.dir)
+		db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
 	}
 	db.mu.Unlock()
 
-	// The pages of tables that are gone have to be dropped before their mappings.
+	// Drop the filter pages of removed tables before their mappings.
 	db.updateFilters()
 	old.retire()
 	return nil
 }
 
-// openOutput makes a table that was just written ready to be read. What cannot
-// be read back is not installed.
+// openOutput opens a new table for reading. A table that cannot be read is not
+// installed.
 func (db *DB) openOutput(facts tableFacts) (*table, error) {
 	path := db.env.path(tableName(facts.number))
 	err := db.env.fs.SyncDir(db.env.dir)
@@ -233,14 +231,14 @@ func (db *DB) openOutput(facts tableFacts) (*table, error) {
 		_ = db.env.fs.Remove(path)
 		return nil, errors.Wrap(err, "lsm: open a new table")
 	}
-	// Most of what was written is still in memory. Look-ups find it mapped then, and do
-	// not wait for the kernel page by page.
-	_ = t.mapping.Advise(vfs.AdvisePresent) // they can do without
+	// Most of the table is still in the page cache. Mapping it now avoids page faults
+	// in lookups.
+	_ = t.mapping.Advise(vfs.AdvisePresent) // best effort
 	return t, nil
 }
 
-// replaceTables returns tables with output in the place of merged, a run of
-// them, or before all if merged is empty. A nil output takes no place.
+// replaceTables returns tables with output in place of merged, which are consecutive,
+// or before all if merged is empty. output may be nil.
 func replaceTables(tables []*table, output *table, merged []*table) []*table {
 	at := 0
 	if len(merged) > 0 {
@@ -253,8 +251,8 @@ func replaceTables(tables []*table, output *table, merged []*table) []*table {
 	return append(result, tables[at+len(merged):]...)
 }
 
-// describe returns the manifest of the store with the given tables and without
-// a memtable that has become one of them. Called under mu.
+// describe returns the manifest for the given tables, without a memtable that has been
+// flushed to one of them. Called under mu.
 func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 	m := manifest{id: db.env.id, nextNumber: db.mu.nextNumber, firstLog: db.mu.nextNumber}
 	for _, t := range tables {
@@ -276,8 +274,8 @@ func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 	return m
 }
 
-// cutLogs takes the logs that nothing in memory needs off the list. Called
-// under mu.
+// cutLogs removes from the list the logs that no memtable needs, and returns them.
+// Called under mu.
 func (db *DB) cutLogs(firstLog uint64) (obsolete []*logFile) {
 	logs := db.mu.logs
 	n := 0
@@ -288,8 +286,8 @@ func (db *DB) cutLogs(firstLog uint64) (obsolete []*logFile) {
 	return logs[:n]
 }
 
-// dropUnlessNamed removes a table after its manifest could not be written. If
-// the manifest took its place all the same, or cannot be read, the table stays.
+// dropUnlessNamed removes a table after writing its manifest failed. If the manifest
+// was replaced nevertheless, or cannot be read, the table stays.
 func (db *DB) dropUnlessNamed(facts tableFacts) {
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
 	if err == nil && !slices.Contains(m.tables, facts) && facts.entries > 0 {

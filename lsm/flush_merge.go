@@ -7,23 +7,23 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// maxFusedUnits is how many memtables a flush may write at most, in place of one,
-// because the rule would merge the table at once. That is not written then to be read
-// again: of each eight flushes three begin merges as small as this. What is larger
-// would hold up the next flush, and with it writers, for too long.
+// maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
+// rule would merge the new table at once, a combined pass saves writing and reading it:
+// three of eight flushes begin a merge of at most this size. A larger one would delay
+// the next flush, and so writers, for too long.
 const maxFusedUnits = 4
 
-// flush is a flush under way.
+// flush is a flush in progress.
 type flush struct {
 	memtable *memtable
 	number   uint64   // of the table
-	inputs   []*table // the newest ones, merged with the memtable
-	units    uint64   // all that is written, in memtables
-	oldest   bool     // nothing is older than all that
+	inputs   []*table // newest tables, merged with the memtable
+	units    uint64   // size of the output in memtables
+	oldest   bool     // no table is older than the inputs
 }
 
-// flushOldest writes the oldest memtable to a table, and in the same pass merges
-// with it what the rule would merge with that table at once, if it is little.
+// flushOldest writes the oldest memtable to a table. In the same pass it merges the
+// tables that the rule would merge with it at once, if they are small.
 func (db *DB) flushOldest() error {
 	f, err := db.beginFlush()
 	if f == nil {
@@ -36,8 +36,8 @@ func (db *DB) flushOldest() error {
 	start := time.Now()
 	facts, fresh, err := db.writeFlush(f)
 	if err != nil && len(f.inputs) > 0 && !db.isClosing() {
-		// What is wrong may be about a table to be merged, or the room for it.
-		db.env.logger.Warn("a memtable is flushed by itself", "dir", db.env.dir, "error", err)
+		// An input may be damaged, or the disk lacks space for the merge.
+		db.env.logger.Warn("a memtable is flushed without merging", "dir", db.env.dir, "error", err)
 		db.dropInputs(f)
 		facts, fresh, err = db.writeFlush(f)
 	}
@@ -51,7 +51,7 @@ func (db *DB) flushOldest() error {
 	return nil
 }
 
-// beginFlush says what to flush, nil for nothing.
+// beginFlush chooses what to flush; nil if nothing is due.
 func (db *DB) beginFlush() (*flush, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -59,7 +59,7 @@ func (db *DB) beginFlush() (*flush, error) {
 		return nil, nil
 	}
 	if len(db.current.Load().memtables) == 1 {
-		db.beginMemtable() // the one being filled has to go, with its log, even if it is empty
+		db.beginMemtable() // the current memtable must be flushed with its log, even if it is empty
 	}
 	v := db.current.Load()
 	if err := db.mu.mergeError; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
@@ -73,15 +73,15 @@ func (db *DB) beginFlush() (*flush, error) {
 	return f, nil
 }
 
-// fused returns the tables that the rule merges with that of a memtable as soon as it
-// is there, if they are few and no other merge has them. Called under mu.
+// fused returns the tables that the rule would merge at once with the memtable's table,
+// if they are small and no other merge uses them. Called under mu.
 func (db *DB) fused(tables []*table, m *memtable) []*table {
 	if m.empty() || m.used() > db.memtableBytes() || db.mu.mergeError != nil {
 		return nil
 	}
 	limit := uint64(noLimit)
 	for _, other := range db.mu.merges {
-		if i := slices.Index(tables, other.inputs[0]); i >= 0 { // else it is done
+		if i := slices.Index(tables, other.inputs[0]); i >= 0 { // else it has completed
 			tables = tables[:i]
 			limit = min(limit, sumUnits(db.units(other.inputs)))
 		}
@@ -94,7 +94,7 @@ func (db *DB) fused(tables []*table, m *memtable) []*table {
 	return nil
 }
 
-// dropInputs has the memtable flushed by itself.
+// dropInputs restricts the flush to its memtable.
 func (db *DB) dropInputs(f *flush) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -103,7 +103,7 @@ func (db *DB) dropInputs(f *flush) {
 	db.mu.flushInputs, db.mu.flushUnits = nil, 1
 }
 
-// endFlush leaves the tables to merges.
+// endFlush releases the input tables for merges.
 func (db *DB) endFlush() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -111,8 +111,8 @@ func (db *DB) endFlush() {
 	db.mu.changed.Broadcast()
 }
 
-// writeFlush writes the newest version of each key to a table, and tells how many of
-// its bytes are the memtable's. Where nothing is older tombstones have nothing to hide.
+// writeFlush writes the newest version of each key to a table. fresh is the number of
+// its bytes that come from the memtable. Tombstones are dropped if nothing is older.
 func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	m := f.memtable
 	if m.empty() {
@@ -152,7 +152,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	return facts, fresh, nil
 }
 
-// noteFlush counts a flush, and what it merged as a merge.
+// noteFlush counts a flush, and a merge if it had inputs.
 func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
 	db.mu.Lock()
 	db.mu.flushTook = expectFlush(db.mu.flushTook, took/time.Duration(f.units))

@@ -1,20 +1,19 @@
 package lsm
 
-// flushSource hands out the newest version of each key of a memtable that is not written
-// any more.
+// flushSource returns the newest version of each key of a sealed memtable, in key
+// order.
 //
-// Keys that follow each other lie anywhere in memory. So they are fetched ahead, by
-// the window: one by one, each waited for, they took 280 ns in a profile of 4 million
-// writes.
+// Consecutive keys are scattered in memory, so they are prefetched by the window:
+// without that, cache misses took 280 ns per key in a profile of 4 million writes.
 type flushSource struct {
 	versions *versionMap
-	nodes    []orderedNode // not handed out
-	fetched  int           // of these
+	nodes    []orderedNode // not yet returned
+	fetched  int           // number of nodes that are prefetched
 }
 
 const flushWindow = 64
 
-// sortBytes returns the memory that a flushSource takes to sort the keys.
+// sortBytes returns the memory that sorting the keys takes.
 func (m *memtable) sortBytes() int64 { return 2 * orderedNodeBytes * int64(m.versions.count) }
 
 func (m *memtable) flushSource() *flushSource {
@@ -37,7 +36,7 @@ func (s *flushSource) next(dst []entry) ([]entry, error) {
 	return dst, nil
 }
 
-// fetch has the runs of so many keys fetched.
+// fetch prefetches the runs of the next count keys.
 func (s *flushSource) fetch(count int) {
 	for count = min(count, len(s.nodes)); s.fetched < count; s.fetched++ {
 		s.versions.prefetch(s.nodes[s.fetched].node)

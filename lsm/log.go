@@ -10,18 +10,18 @@ import (
 	"docstore/wal"
 )
 
-// logFile is a log that holds writes which are not in tables yet.
+// logFile is a log with writes that are not in tables.
 type logFile struct {
 	number uint64
 	path   string
-	// writer is nil for a log that was there when the store was opened.
+	// writer is nil for a log that existed when the store was opened.
 	writer *wal.Writer
-	bytes  int64 // of such a log
-	// durable is set once all of a log that is not written any more is durable.
+	bytes  int64 // of a log without writer
+	// durable is set once a log that is no longer written is completely durable.
 	// Guarded by DB.syncing.
 	durable bool
-	// named is set once the directory has been synced with the log in it.
-	// Guarded by DB.syncing.
+	// named is set once the directory was synced with the log in it. Guarded by
+	// DB.syncing.
 	named bool
 }
 
@@ -32,8 +32,8 @@ func (l *logFile) close() error {
 	return l.writer.Close()
 }
 
-// newLog begins a log with room for a memtable, or for one record if that is
-// larger. Called under mu.
+// newLog creates a log with space for a memtable, or for one larger record. Called
+// under mu.
 func (db *DB) newLog(recordBytes int) error {
 	number := db.mu.nextNumber
 	db.mu.nextNumber++
@@ -41,9 +41,9 @@ func (db *DB) newLog(recordBytes int) error {
 	writer, err := db.createLog(path, number, max(db.memtableBytes(), wal.CapacityFor(recordBytes)))
 	if err != nil {
 		if gone := db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
-			db.mu.nextNumber = number // so that the next attempt fails with the same words
+			db.mu.nextNumber = number // the next attempt then fails with the same error message
 		}
-		return errors.Wrap(err, "lsm: begin a log")
+		return errors.Wrap(err, "lsm: create a log")
 	}
 	db.mu.log = &logFile{number: number, path: path, writer: writer}
 	db.mu.logs = append(db.mu.logs, db.mu.log)
@@ -53,7 +53,7 @@ func (db *DB) newLog(recordBytes int) error {
 	return nil
 }
 
-// Sync makes all writes that returned before the call survive loss of power.
+// Sync makes all writes that returned before the call survive a power cut.
 func (db *DB) Sync() error {
 	if db.options.ReadOnly {
 		return db.readOnlyError()
@@ -64,13 +64,13 @@ func (db *DB) Sync() error {
 	return db.syncThrough(db.visible.Load())
 }
 
-// errOldLog: a log was there when the store was opened. If a sync of it has failed in
-// the process that wrote it, another one says nothing of that (internal/vfs).
-var errOldLog = errors.New("lsm: whether a log of an earlier process is durable cannot be known")
+// errOldLog: a log existed when the store was opened. A failed sync of it in the
+// process that wrote it is not reported to other processes (internal/vfs).
+var errOldLog = errors.New("lsm: the durability of a log of an earlier process is unknown")
 
-// syncThrough makes the writes up to a sequence number durable. Writers that
-// wait for each other here find, most of them, that it has been done for them. If
-// a log cannot be synced, what is in it becomes durable as a table.
+// syncThrough makes the writes up to a sequence number durable. Of several waiting
+// callers one does the work for all. If a log cannot be synced, its writes are made
+// durable by a flush.
 func (db *DB) syncThrough(sequence uint64) error {
 	failed := db.groupSync(sequence)
 	if !errors.Is(failed, errLogFailed) && !errors.Is(failed, errOldLog) {
@@ -82,8 +82,8 @@ func (db *DB) syncThrough(sequence uint64) error {
 	return nil
 }
 
-// groupSync syncs the logs, oldest first, so that a sync mark in one proves that
-// all before it were durable.
+// groupSync syncs the logs, oldest first, so that a sync mark in one proves that all
+// older logs were durable.
 func (db *DB) groupSync(sequence uint64) error {
 	start := time.Now()
 	db.syncing.Lock()
@@ -139,17 +139,17 @@ func (db *DB) syncLogs(logs []*logFile, active *logFile) error {
 	return nil
 }
 
-// errLogFailed marks what failLogs returns.
+// errLogFailed marks errors of failLogs.
 var errLogFailed = errors.New("lsm: a log failed")
 
-// failLogs gives up the logs there are: one that could not be written or synced may
-// hold anything behind its last good byte, and what the disk has of it nobody knows.
-// So no other log may follow on it, and writes wait until all that is in memory has
-// become tables and the logs are obsolete. Called under mu.
+// failLogs abandons the current logs: after a failed append or sync the contents of a
+// log after its last valid record are unknown. So no other log may follow it, and
+// writes wait until everything in memory is in tables and the logs are obsolete. Called
+// under mu.
 func (db *DB) failLogs(err error) error {
 	err = errors.WithStack(fmt.Errorf("%w: %w", errLogFailed, err))
 	if db.mu.logError == nil {
-		db.env.logger.Error("a log failed; writes wait until what is in memory is in tables", "dir", db.env.dir, "error", err)
+		db.env.logger.Error("a log failed; writes wait until memtables are flushed", "dir", db.env.dir, "error", err)
 		db.mu.logError, db.mu.goodLog = err, db.mu.nextNumber
 		db.mu.log = nil
 		db.mu.changed.Broadcast()

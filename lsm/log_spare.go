@@ -2,26 +2,26 @@ package lsm
 
 import "docstore/wal"
 
-// spareLog is the file of an obsolete log, kept for the next: a tenth of the processor
-// time of 4 million writes went into the pages of new logs. There is one at most, and
-// none of a log that was synced (wal.Writer.Retire).
+// spareLog is the file of an obsolete log, kept for the next log: allocating the pages
+// of new logs took a tenth of the processor time of 4 million writes. There is at most
+// one. A log that was synced is never reused (wal.Writer.Retire).
 //
-// Its life, and what a crash leaves: the log is obsolete, and the manifest that says so
-// durable. It gets the name of a spare file, so that whoever may be reading it
-// finds its name gone (recovery.replay). Its header is erased, durably: whichever name
-// a loss of power leaves it, it holds nothing. For a new log the header is written, and
-// the file renamed: a log, from its name's first moment. Open removes spare files, Close
-// its own.
+// Steps: the manifest that makes the log obsolete is durable. The file is renamed to a
+// spare name, so that a concurrent reader of the log finds its name missing
+// (recovery.replay). Its header is erased, durably: under whichever name a power cut
+// leaves it, it has no records. For a new log the header is written and the file
+// renamed: it is a valid log as soon as it has the name. Open removes spare files, and
+// Close removes its own.
 type spareLog struct {
 	path string
 	file *wal.Spare
 }
 
-// keepSpare makes a log that is obsolete the spare one, if none is kept and it can be
-// used again. Called under syncing.
+// keepSpare keeps an obsolete log as the spare one, if there is none and the file is
+// reusable. Called under syncing.
 func (db *DB) keepSpare(log *logFile) bool {
 	db.mu.Lock()
-	// Where there may be no room for a table nothing is kept.
+	// If there may be no disk space for a table, keep nothing.
 	wanted := db.mu.spare == nil && !db.mu.closing && db.mu.flushError == nil && db.mu.mergeError == nil
 	db.mu.Unlock()
 	if !wanted || log.writer == nil || !log.writer.Reusable() {
@@ -42,8 +42,8 @@ func (db *DB) keepSpare(log *logFile) bool {
 	return true
 }
 
-// createLog makes a log, of the spare file if that fits. One that does not, or cannot
-// be used, goes. Called under mu.
+// createLog creates a log, in the spare file if its size fits. An unusable spare file
+// is removed. Called under mu.
 func (db *DB) createLog(path string, number uint64, capacity int64) (*wal.Writer, error) {
 	if spare := db.mu.spare; spare != nil && capacity <= db.memtableBytes() {
 		db.mu.spare = nil
@@ -62,7 +62,7 @@ func (db *DB) createLog(path string, number uint64, capacity int64) (*wal.Writer
 	return wal.Create(path, number, &wal.Options{FS: db.env.fs, Capacity: capacity, Owner: db.env.id[:]})
 }
 
-// dropSpare removes the spare log, if there is one.
+// dropSpare removes the spare log, if any.
 func (db *DB) dropSpare() {
 	db.mu.Lock()
 	spare := db.mu.spare
@@ -73,8 +73,8 @@ func (db *DB) dropSpare() {
 	}
 }
 
-// removeSpare removes a file that nobody can find any more. What it cannot remove, the
-// next Open does.
+// removeSpare removes an unreferenced spare file. If that fails, the next Open removes
+// it.
 func (db *DB) removeSpare(spare *spareLog) {
 	_ = spare.file.Close()
 	_ = db.env.fs.Remove(spare.path)

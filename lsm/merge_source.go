@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// entrySource hands out entries in the order of their keys, each key once, tombstones
-// too. It is what tables are made of.
+// entrySource returns entries in key order, each key once, including tombstones. Tables
+// are written from it.
 type entrySource interface {
 	// next appends the next entries to dst, some at a time, none at the end. They are
 	// valid until the next call.
 	next(dst []entry) ([]entry, error)
 }
 
-// tableSource hands out the entries of a table, block by block in a verified copy: what
-// a merge writes has a valid checksum of its own.
+// tableSource returns the entries of a table from verified copies of its blocks, so a
+// merge never writes damaged bytes under a valid checksum.
 type tableSource struct {
 	r     *tableReader
 	block int // the next
@@ -33,33 +33,32 @@ func (s *tableSource) next(dst []entry) ([]entry, error) {
 	return s.copy.appendEntries(dst), nil
 }
 
-// mergedSource makes one sequence of several sources. Where they hold the same key, the
-// entry of the newest hides the others.
+// mergedSource merges several sources. The entry of the newest source hides the others
+// with the same key.
 type mergedSource struct {
 	sources []mergeCursor // newest first
-	// order lists the sources that are on an entry, in the order of these entries' keys,
-	// and the newest first among equal ones. There are few: one that is moved on is put
-	// to its place by comparing it with one after the other.
+	// order lists the sources that have an entry, by key and then age, newest first.
+	// There are few sources, so a cursor that advances is inserted by linear search.
 	order  []*mergeCursor
-	used   []*mergeCursor // those whose entries have all been handed out
-	shared int            // bytes that all keys of all sources begin with
+	used   []*mergeCursor // cursors without remaining entries
+	shared int            // length of the prefix common to all keys
 }
 
-// mergeCursor is where a source is.
+// mergeCursor is the position in a source.
 type mergeCursor struct {
 	entrySource
 	age     int // 0 is the newest
 	entries []entry
 	at      int
-	prefix  uint64 // of the key, behind what all keys share
-	bytes   uint64 // of keys and values that were handed out
+	prefix  uint64 // of the key, after the common prefix
+	bytes   uint64 // size of the keys and values returned
 }
 
-// mergeBatch is how many entries a mergedSource hands out at a time, at most.
+// mergeBatch is the maximum number of entries per call of mergedSource.next.
 const mergeBatch = 64
 
-// newMergedSource merges sources given newest first, whose keys all begin with the same
-// bytes, so many of them.
+// newMergedSource merges sources, newest first, whose keys share a prefix of the given
+// length.
 func newMergedSource(sources []entrySource, shared int) *mergedSource {
 	m := &mergedSource{sources: make([]mergeCursor, len(sources)), shared: shared}
 	for i, source := range sources {
@@ -73,8 +72,8 @@ func (m *mergedSource) next(dst []entry) ([]entry, error) {
 	if err := m.refill(); err != nil {
 		return dst, err
 	}
-	// A cursor without entries ends the batch: its next ones would take the place of
-	// those that were handed out.
+	// An exhausted cursor ends the batch: refilling it would overwrite the entries
+	// returned.
 	for n := 0; n < mergeBatch && len(m.order) > 0 && len(m.used) == 0; n++ {
 		c := m.order[0]
 		e, prefix := c.entries[c.at], c.prefix
@@ -88,7 +87,7 @@ func (m *mergedSource) next(dst []entry) ([]entry, error) {
 	return dst, nil
 }
 
-// refill gets the next entries of the cursors that have none left.
+// refill loads the next entries of exhausted cursors.
 func (m *mergedSource) refill() (err error) {
 	for _, c := range m.used {
 		if c.entries, err = c.next(c.entries[:0]); err != nil {
@@ -106,7 +105,7 @@ func (m *mergedSource) refill() (err error) {
 	return nil
 }
 
-// newestShare is the newest source's part of the keys and values handed out.
+// newestShare returns the newest source's fraction of the bytes returned.
 func (m *mergedSource) newestShare() float64 {
 	all := uint64(0)
 	for i := range m.sources {
@@ -115,7 +114,7 @@ func (m *mergedSource) newestShare() float64 {
 	return float64(m.sources[0].bytes) / float64(max(1, all))
 }
 
-// advance moves the first cursor on.
+// advance advances the first cursor.
 func (m *mergedSource) advance() {
 	c := m.order[0]
 	if c.at++; c.at == len(c.entries) {
@@ -133,12 +132,12 @@ func (m *mergedSource) advance() {
 
 func (c *mergeCursor) key() []byte { return c.entries[c.at].key }
 
-// holds tells whether a cursor is on a key.
+// holds reports whether the cursor is at the given key.
 func (c *mergeCursor) holds(prefix uint64, key []byte) bool {
 	return c.prefix == prefix && bytes.Equal(c.key(), key)
 }
 
-// compare is the order of cursors.
+// compare orders cursors by key, then age.
 func (c *mergeCursor) compare(other *mergeCursor) int {
 	switch {
 	case c.prefix < other.prefix:

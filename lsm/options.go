@@ -10,24 +10,23 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Durability says what a write survives once it has returned.
+// Durability determines which crashes a completed write survives.
 type Durability uint8
 
-// The durabilities.
+// Durabilities.
 const (
-	// ProcessCrash: the death of the process, kill -9 included, loses nothing.
-	// A loss of power may lose the newest writes, those since the last Sync at
-	// most, always the newest first.
+	// ProcessCrash: the death of the process, including kill -9, loses nothing. A power
+	// cut can lose writes since the last Sync; the surviving writes are a prefix.
 	ProcessCrash Durability = iota
-	// PowerLoss: a write returns when it is on the disk. Writers that wait at
-	// the same time share one fsync.
+	// PowerLoss: a write returns after it is durable. Concurrent writers share an
+	// fsync.
 	PowerLoss
-	// None: there is no log. What has not been flushed to a table dies with the
-	// process; Close flushes.
+	// None: there is no log. The death of the process loses all writes that were not
+	// flushed to a table. Close flushes.
 	None
 )
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultMemtableBytes     = 64 << 20
 	DefaultFilterBytes       = 64 << 20
@@ -37,41 +36,40 @@ const (
 	maxMemtableBytes = 1 << 30
 )
 
-// Options are how a store is opened. The zero value works, and so does a nil
-// *Options.
+// Options configure a store. A nil *Options has all defaults.
 type Options struct {
-	// MemtableBytes is the memory that is filled with writes before they become
-	// a table, and the unit of the size-tiered rule. Twice as much may be in use,
-	// while a full memtable is written. The default is
-	// DefaultMemtableBytes.
+	// MemtableBytes is the size of a memtable and the unit of the size-tiered rule. Two
+	// memtables can be in use: one is filled while the previous one is flushed. The
+	// default is DefaultMemtableBytes.
 	MemtableBytes int64
-	// FilterBytes is the memory for Bloom filters. The default is
-	// DefaultFilterBytes; below zero there is none, and every table whose key
-	// range fits is searched.
+	// FilterBytes is the memory for Bloom filters. The default is DefaultFilterBytes.
+	// If negative, no filter is kept in memory, and lookups search every table whose
+	// key range includes the key.
 	FilterBytes int64
-	// FalsePositiveRate is the share of look-ups of missing keys that a filter
-	// lets through to its table. The default is DefaultFalsePositiveRate.
+	// FalsePositiveRate is the fraction of lookups of missing keys for which a filter
+	// does not exclude the table. The default is DefaultFalsePositiveRate.
 	FalsePositiveRate float64
-	// MergeRule says when tables are merged. The default is SizeTiered.
+	// MergeRule determines when tables are merged. The default is SizeTiered.
 	MergeRule MergeRule
-	// Durability is what a write survives. The default is ProcessCrash.
+	// Durability determines which crashes a write survives. The default is
+	// ProcessCrash.
 	Durability Durability
-	// ReadOnly opens without a lock and without writing anything, also beside a
-	// writer, after a crash, and where the file system is read-only. What is
-	// seen is the store at the time of Open.
+	// ReadOnly opens the store without locking and without writing, also while another
+	// process writes, after a crash, and on a read-only file system. The DB shows the
+	// state at the time of Open.
 	ReadOnly bool
-	// Follow is ReadOnly of what has been flushed to tables, and has Refresh
-	// take up what a writer has flushed since.
+	// Follow is ReadOnly restricted to flushed tables; Refresh loads the tables that
+	// the writer has flushed since.
 	Follow bool
-	// Budget is the memory that this store shares with others. The default is none.
+	// Budget is memory shared with other stores. The default is none.
 	Budget *Budget
-	// Logger gets what happens in the background. The default drops it.
+	// Logger receives background events. The default discards them.
 	Logger *slog.Logger
 	// FS is the file system. The default is vfs.OS.
 	FS vfs.FS
 }
 
-// resolve fills in the defaults and reports all that is wrong at once.
+// resolve fills in the defaults and reports all invalid options.
 func (o *Options) resolve() (Options, error) {
 	var filled Options
 	if o != nil {
@@ -110,8 +108,7 @@ func (o *Options) resolve() (Options, error) {
 	return filled, err
 }
 
-// environment is what the parts of a store need to know of where they are. It does not
-// change once the store is open.
+// environment describes the store's location. It is immutable once the store is open.
 type environment struct {
 	fs                vfs.FS
 	dir               string
