@@ -31,7 +31,7 @@ const (
 
 // top is the flags of the command.
 type top struct {
-	doors             []string
+	addresses         []string
 	interval, timeout time.Duration
 	once              bool
 	access            httpclient.Flags
@@ -64,7 +64,7 @@ The same and more is on each daemon's page: http://127.0.0.1:7071/ on its host.`
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&t.doors, "http", []string{"127.0.0.1:7071"}, "the daemons' --http, as HOST:PORT or https://HOST:PORT, with commas between them")
+	flags.StringSliceVar(&t.addresses, "http", []string{"127.0.0.1:7071"}, "the daemons' --http, as HOST:PORT or https://HOST:PORT, with commas between them")
 	flags.DurationVar(&t.interval, "interval", time.Second, "how often they are asked")
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
 	flags.BoolVar(&t.once, "once", false, "show one interval and end")
@@ -75,7 +75,7 @@ The same and more is on each daemon's page: http://127.0.0.1:7071/ on its host.`
 // check reports all that is impossible in the flags.
 func (t *top) check() error {
 	var problems []error
-	if len(t.doors) == 0 {
+	if len(t.addresses) == 0 {
 		problems = append(problems, cli.Usagef("--http is empty; write HOST:PORT, or leave it out for 127.0.0.1:7071"))
 	}
 	if t.interval < minTopInterval {
@@ -84,7 +84,7 @@ func (t *top) check() error {
 	if t.timeout <= 0 {
 		problems = append(problems, cli.Usagef("--timeout %s: it must be over 0", t.timeout))
 	}
-	return errors.Join(append(problems, t.access.Check(t.doors...))...)
+	return errors.Join(append(problems, t.access.Check(t.addresses...))...)
 }
 
 // terminalSize is that of standard output.
@@ -95,7 +95,7 @@ func terminalSize() (width, height int, ok bool) {
 
 // reading is what a daemon has said at two moments.
 type reading struct {
-	door        string
+	address     string
 	before, now *livepage.Status // nil: nothing as yet
 	err         error            // why it does not answer now
 }
@@ -106,9 +106,9 @@ func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	defer client.Close()
-	readings := make([]reading, len(t.doors))
-	for i, address := range t.doors {
-		readings[i].door = address
+	readings := make([]reading, len(t.addresses))
+	for i, address := range t.addresses {
+		readings[i].address = address
 	}
 	ticker := time.NewTicker(t.interval)
 	defer ticker.Stop()
@@ -165,7 +165,7 @@ func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Cli
 	}
 	for _, r := range readings {
 		if r.err != nil {
-			return fmt.Errorf("%s does not answer: %w; is docserviced running there, with --http?", r.door, r.err)
+			return fmt.Errorf("%s does not answer: %w; is docserviced running there, with --http?", r.address, r.err)
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (t *top) ask(ctx context.Context, client *httpclient.Client, readings []rea
 }
 
 func (r *reading) ask(ctx context.Context, client *httpclient.Client) {
-	body, err := client.Get(ctx, r.door, "/api/v1/status")
+	body, err := client.Get(ctx, r.address, "/api/v1/status")
 	status := &livepage.Status{}
 	if err == nil {
 		err = json.Unmarshal(body, status)

@@ -35,10 +35,10 @@ func frame(readings []reading, now time.Time) []string {
 func (r *reading) row(row func(string, ...any)) {
 	switch {
 	case r.err != nil:
-		row("%s\tdoes not answer: %v\t", r.door, r.err)
+		row("%s\tdoes not answer: %v\t", r.address, r.err)
 		return
 	case r.now == nil:
-		row("%s\t-\t", r.door)
+		row("%s\t-\t", r.address)
 		return
 	}
 	s := r.now
@@ -49,7 +49,7 @@ func (r *reading) row(row func(string, ...any)) {
 	for _, c := range s.Collections {
 		behind, visible = max(behind, c.LagBytes), max(visible, c.VisibleAfter)
 	}
-	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t", r.door, state(s),
+	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t", r.address, state(s),
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), cli.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }),
 		cli.FormatBytes(behind), visibleAfter(visible))
@@ -107,10 +107,10 @@ func (r *reading) frame(now time.Time) []string {
 		}
 	})
 	f.line("")
-	f.table("door\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {
+	f.table("listener\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {
 		for _, l := range s.Latencies {
 			if l.Total > 0 {
-				row("%s\t%s\t%s\t%s\t%s\t", l.Door, l.Method, cli.FormatCount(int64(math.Round(l.PerSecond))), cli.FormatSeconds(l.P50), cli.FormatSeconds(l.P99))
+				row("%s\t%s\t%s\t%s\t%s\t", l.Listener, l.Method, cli.FormatCount(int64(math.Round(l.PerSecond))), cli.FormatSeconds(l.P50), cli.FormatSeconds(l.P99))
 			}
 		}
 	})

@@ -24,7 +24,7 @@ func moments() (before, now livepage.Status) {
 		return livepage.Status{
 			Time: started.Add(time.Duration(seconds) * time.Second), Started: started, Host: "be-1", Ready: true,
 			Memory:    livepage.Memory{BudgetBytes: 384 << 20, MemtableBytes: 3 << 20, FilterBytes: 1 << 20, GoHeapBytes: 20 << 20},
-			Latencies: []livepage.Latency{{Door: "boxcar", Method: "Get", Total: served, PerSecond: 1999.6, P50: 31e-6, P99: 210e-6}, {Door: "http", Method: "Get"}},
+			Latencies: []livepage.Latency{{Listener: "boxcar", Method: "Get", Total: served, PerSecond: 1999.6, P50: 31e-6, P99: 210e-6}, {Listener: "http", Method: "Get"}},
 			Collections: []livepage.Collection{{
 				Name: "jobs", Ready: true, LagBytes: 2048, VisibleAfter: 0.009,
 				Gets: livepage.Gets{Found: served, NotFound: served / 1000}, Queue: livepage.Queue{Documents: 63_666}, Faults: []livepage.Fault{},
@@ -44,7 +44,7 @@ func moments() (before, now livepage.Status) {
 
 func TestTopFrame(t *testing.T) {
 	before, now := moments()
-	r := reading{door: "be-1:7071", now: &before}
+	r := reading{address: "be-1:7071", now: &before}
 	clock := time.Date(2026, 1, 2, 14, 3, 7, 0, time.UTC)
 	require.Contains(t, strings.Join(frame([]reading{r}, clock), "\n"), "boxcar 127.0.0.1:7070: - requests/s", "one moment has no rates")
 	r.before, r.now = &before, &now
@@ -55,8 +55,8 @@ memory: memtables 3 MiB, filters 1 MiB, merges 0 B, of 384 MiB; Go holds 20 MiB
 collection  documents  found/s  not found/s  unavailable/s  behind  visible after  faults
 jobs        63,666     2,000    2            0              2 KiB   9.0 ms         0
 
-door    method  per second  p50    p99
-boxcar  Get     2,000       31 µs  210 µs
+listener  method  per second  p50    p99
+boxcar    Get     2,000       31 µs  210 µs
 
 slot  client            address     age        requests  per second  errors  state
 0     fe-1 as frontend  10.0.0.7:1  1 min 2 s  13,993    2,000       2       busy
@@ -65,8 +65,8 @@ and 110 more`, strings.Join(frame([]reading{r}, clock), "\n"))
 
 	draining := now
 	draining.Boxcar.Draining = true
-	other := reading{door: "be-2:7071", before: &before, now: &draining}
-	silent := reading{door: "be-3:7071", err: http.ErrServerClosed}
+	other := reading{address: "be-2:7071", before: &before, now: &draining}
+	silent := reading{address: "be-3:7071", err: http.ErrServerClosed}
 	require.Equal(t, `3 daemons, 14:03:07
 
 daemon     state                                 requests/s  p99     in flight  slots  errors/s  refused/s  behind  visible after
@@ -139,7 +139,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}, before, before, now, restarted)
 	var out bytes.Buffer
 	o := top{
-		doors: []string{address}, interval: time.Millisecond, timeout: time.Minute,
+		addresses: []string{address}, interval: time.Millisecond, timeout: time.Minute,
 		size: func() (width, height int, ok bool) { return 40, 3, true },
 	}
 	require.NoError(t, o.run(ctx, &cli.Env{Stdout: &out, Now: time.Now}))

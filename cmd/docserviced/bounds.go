@@ -14,15 +14,15 @@ import (
 
 const (
 	// A connection that is written to in pieces of this size makes progress with each: a
-	// peer that takes less in doorPatience is disconnected.
-	doorWriteBytes = 256 << 10
-	doorPatience   = 10 * time.Second
+	// peer that takes less in connStallTimeout is disconnected.
+	connWriteBytes   = 256 << 10
+	connStallTimeout = 10 * time.Second
 	// The kernel holds this much of what a peer has not yet taken, twice on Linux. More
 	// would be memory outside of the budget.
-	doorSendBuffer = 256 << 10
-	// Of its connections a door gives this share to one client, and to all connections
+	connSendBuffer = 256 << 10
+	// Of its connections a listener gives this share to one client, and to all connections
 	// without proof of the peer's identity.
-	doorShare = 8
+	clientShare = 8
 )
 
 // A boundedListener is a listener of HTTP or gRPC with bounds: of connections, of those of one
@@ -48,23 +48,23 @@ type boundedListener struct {
 // A boundedClient counts the connections of a client.
 type boundedClient struct{ conns, unproved int }
 
-// newDoor bounds a listener; limit is of its connections.
-func (d *daemon) newDoor(l net.Listener, name string, limit int) *boundedListener {
+// newBoundedListener bounds a listener; limit is of its connections.
+func (d *daemon) newBoundedListener(l net.Listener, name string, limit int) *boundedListener {
 	o := &boundedListener{Listener: l, name: name, limit: limit, budget: d.messages, log: d.env.Log}
 	o.mu.conns, o.mu.clients = make(map[string]*boundedConn), make(map[netip.Addr]*boundedClient)
 	return o
 }
 
-// A boundedConn is a connection of a door.
+// A boundedConn is a connection of a listener.
 type boundedConn struct {
 	net.Conn
-	door    *boundedListener
-	account *boxcarrpc.Account
-	client  netip.Addr
-	number  uint64 // in the order of acceptance
-	present bool   // counted; guarded by door.mu
-	proved  bool   // the peer has shown one; guarded by door.mu
-	ending  sync.Once
+	listener *boundedListener
+	account  *boxcarrpc.Account
+	client   netip.Addr
+	number   uint64 // in the order of acceptance
+	present  bool   // counted; guarded by listener.mu
+	proved   bool   // the peer has shown one; guarded by listener.mu
+	ending   sync.Once
 
 	mu struct {
 		sync.Mutex
@@ -85,7 +85,7 @@ func (o *boundedListener) Accept() (net.Conn, error) {
 		if c := o.admit(conn); c != nil {
 			return c, nil
 		}
-		o.log.Debug("connection refused: there are too many", "door", o.name, "peer", conn.RemoteAddr().String())
+		o.log.Debug("connection refused: there are too many", "listener", o.name, "peer", conn.RemoteAddr().String())
 		_ = conn.Close() // an error changes nothing
 	}
 }
@@ -94,9 +94,9 @@ func (o *boundedListener) Accept() (net.Conn, error) {
 // are too many.
 func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(doorSendBuffer) // else the kernel's own bound holds
+		_ = tcp.SetWriteBuffer(connSendBuffer) // else the kernel's own bound holds
 	}
-	c := &boundedConn{Conn: conn, door: o}
+	c := &boundedConn{Conn: conn, listener: o}
 	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		c.client = address.Addr().Unmap()
 	}
@@ -147,7 +147,7 @@ func (o *boundedListener) countLocked(c *boundedConn, n int) {
 // roomLocked reports whether there is room for a connection of a client. victim is the
 // connection that it replaces: the oldest without proof, of the client with most of them.
 func (o *boundedListener) roomLocked(client netip.Addr) (victim *boundedConn, ok bool) {
-	share := max(1, o.limit/doorShare)
+	share := max(1, o.limit/clientShare)
 	has := o.mu.clients[client]
 	ofClient := has != nil && has.conns >= share
 	if !ofClient && len(o.mu.conns) < o.limit && o.mu.unproved < share {
@@ -174,7 +174,7 @@ func (o *boundedListener) find(from net.Addr) *boundedConn {
 
 // prove notes the identity of the peer.
 func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
-	o := c.door
+	o := c.listener
 	o.mu.Lock()
 	known := c.proved
 	if !known && c.present {
@@ -190,18 +190,18 @@ func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
 
 // cut disconnects the peer, because memory is short and it is slow.
 func (c *boundedConn) cut() {
-	c.door.log.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "door", c.door.name, "peer", c.RemoteAddr().String())
+	c.listener.log.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "listener", c.listener.name, "peer", c.RemoteAddr().String())
 	go func() { _ = c.Close() }() // the budget does not wait for it
 }
 
 // Close closes the connection and its account.
 func (c *boundedConn) Close() error {
 	c.ending.Do(func() {
-		c.door.mu.Lock()
+		c.listener.mu.Lock()
 		if c.present {
-			c.door.countLocked(c, -1)
+			c.listener.countLocked(c, -1)
 		}
-		c.door.mu.Unlock()
+		c.listener.mu.Unlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.account.Release(c.mu.received + c.mu.queued)
@@ -211,7 +211,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetDeadline and SetWriteDeadline bound a write besides doorPatience.
+// SetDeadline and SetWriteDeadline bound a write besides connStallTimeout.
 func (c *boundedConn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -229,11 +229,11 @@ func (c *boundedConn) SetWriteDeadline(t time.Time) error {
 // Write writes piece by piece, so that its deadline is about progress.
 func (c *boundedConn) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
-		piece := b[written:min(len(b), written+doorWriteBytes)]
+		piece := b[written:min(len(b), written+connWriteBytes)]
 		c.mu.Lock()
 		by := c.mu.writeBy
 		c.mu.Unlock()
-		if patience := time.Now().Add(doorPatience); by.IsZero() || patience.Before(by) {
+		if patience := time.Now().Add(connStallTimeout); by.IsZero() || patience.Before(by) {
 			by = patience
 		}
 		if err = c.Conn.SetWriteDeadline(by); err != nil {
@@ -249,7 +249,7 @@ func (c *boundedConn) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// boundedConnOf finds the door's connection below TLS.
+// boundedConnOf finds the listener's connection below TLS.
 func boundedConnOf(conn net.Conn) *boundedConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

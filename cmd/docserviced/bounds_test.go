@@ -44,12 +44,12 @@ func fromClient(t *testing.T, n, port int) net.Conn {
 
 func testBounds(limit int, proof bool) *boundedListener {
 	d := &daemon{env: &cli.Env{Log: slog.New(slog.DiscardHandler)}, messages: boxcarrpc.NewBudget(8 << 20)}
-	o := d.newDoor(nil, "test", limit)
+	o := d.newBoundedListener(nil, "test", limit)
 	o.proof = proof
 	return o
 }
 
-func TestOneClientDoesNotTakeAllConnectionsOfADoor(t *testing.T) {
+func TestConnectionLimitPerClient(t *testing.T) {
 	o := testBounds(80, false)
 	port := 0
 	connect := func(client int) *boundedConn { port++; return o.admit(fromClient(t, client, port)) }
@@ -115,7 +115,7 @@ func startWithTokens(t *testing.T) (d *daemon, token string) {
 }
 
 func dialGRPC(t *testing.T, d *daemon) *grpc.ClientConn {
-	conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -125,7 +125,7 @@ func dialGRPC(t *testing.T, d *daemon) *grpc.ClientConn {
 func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
 	d, token := startWithTokens(t)
 	refused := 0
-	for range 2 * grpcMaxConns / doorShare {
+	for range 2 * grpcMaxConns / clientShare {
 		watch, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Watch(shortly(t), new(grpc_health_v1.HealthCheckRequest))
 		require.NoError(t, err)
 		if _, err := watch.Recv(); status.Code(err) == codes.ResourceExhausted {

@@ -46,7 +46,7 @@ type daemonOptions struct {
 	entering        entering
 }
 
-// daemon is everything that serves: the collections, the doors to them, and the
+// daemon is everything that serves: the collections, the listeners to them, and the
 // lock of their directory.
 type daemon struct {
 	env     *cli.Env
@@ -62,14 +62,14 @@ type daemon struct {
 	// scrubTurn bounds the scrubs of all collections to --scrub-rate.
 	scrubTurn chan struct{}
 	// messages bounds the bytes of requests and answers of all clients, by any protocol.
-	messages   *boxcarrpc.Budget
-	service    *docservice.Service
-	boxcar     *boxcarrpc.Server
-	http       *http.Server
-	boxcarDoor net.Listener
-	httpDoor   *boundedListener
-	grpc       *grpc.Server     // nil: none
-	grpcDoor   *boundedListener // nil: none
+	messages       *boxcarrpc.Budget
+	service        *docservice.Service
+	boxcar         *boxcarrpc.Server
+	http           *http.Server
+	boxcarListener net.Listener
+	httpListener   *boundedListener
+	grpc           *grpc.Server     // nil: none
+	grpcListener   *boundedListener // nil: none
 	// Streams of health over gRPC, of clients with proof or that need none, and without.
 	watches, unprovedWatches atomic.Int64
 
@@ -80,7 +80,7 @@ type daemon struct {
 	end     context.CancelFunc
 	ending  atomic.Bool // readiness ends before the service does
 	serving sync.WaitGroup
-	failed  chan struct{} // closed when a door has failed
+	failed  chan struct{} // closed when a listener has failed
 	failure struct {
 		sync.Once
 		err error
@@ -111,7 +111,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.tracing, err = o.tracing.open(d.alive, env); err != nil {
 		return nil, err
 	}
-	if d.boxcarDoor, err = listen("--boxcar", o.boxcar); err != nil {
+	if d.boxcarListener, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
 	quarter := int64(o.memory) / 4
@@ -121,13 +121,13 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.httpDoor = d.newDoor(listener, "http", httpMaxConns)
+	d.httpListener = d.newBoundedListener(listener, "http", httpMaxConns)
 	if o.grpc != "" {
 		if listener, err = listen("--grpc", o.grpc); err != nil {
 			return nil, err
 		}
-		d.grpcDoor = d.newDoor(listener, "grpc", grpcMaxConns)
-		d.grpcDoor.grpc, d.grpcDoor.proof = true, o.security.asksForProof()
+		d.grpcListener = d.newBoundedListener(listener, "grpc", grpcMaxConns)
+		d.grpcListener.grpc, d.grpcListener.proof = true, o.security.asksForProof()
 	}
 	if len(o.memcached) > 0 {
 		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
@@ -148,13 +148,13 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	d.traceBoxcar(options)
 	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", d.service.Handle), metrics.boxcar.Instrument(options))
 	metrics.boxcar.Watch(d.boxcar)
-	if d.grpcDoor != nil {
+	if d.grpcListener != nil {
 		d.grpc = newGRPCServer(d, metrics.timed("grpc", d.service.Handle))
 	}
 	page := livepage.New(newReporter(d, metrics), o.http.lookUps(), env.Log)
 	d.http = newHTTPServer(d, metrics, page)
 	d.serving.Go(func() { page.Run(d.alive) })
-	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarDoor), boxcarrpc.ErrServerClosed) })
+	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarListener), boxcarrpc.ErrServerClosed) })
 	d.serving.Go(func() { d.note(d.serveHTTP(), http.ErrServerClosed) })
 	if d.grpc != nil {
 		d.serving.Go(d.serveGRPC)
@@ -183,12 +183,12 @@ func (d *daemon) addCollection(c collectionFlag) error {
 // serveHTTP serves until the server is closed.
 func (d *daemon) serveHTTP() error {
 	if d.http.TLSConfig != nil {
-		return d.http.ServeTLS(d.httpDoor, "", "")
+		return d.http.ServeTLS(d.httpListener, "", "")
 	}
-	return d.http.Serve(d.httpDoor)
+	return d.http.Serve(d.httpListener)
 }
 
-// listen opens a door; flag says which.
+// listen opens a listener; flag says which.
 func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -200,7 +200,7 @@ func listen(flag, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// note takes down why a door has stopped to serve, unless it was told to.
+// note takes down why a listener has stopped to serve, unless it was told to.
 func (d *daemon) note(err, told error) {
 	if !errors.Is(err, told) {
 		d.failure.Do(func() {
@@ -210,14 +210,14 @@ func (d *daemon) note(err, told error) {
 	}
 }
 
-func (d *daemon) boxcarAddress() string { return d.boxcarDoor.Addr().String() }
-func (d *daemon) httpAddress() string   { return d.httpDoor.Addr().String() }
+func (d *daemon) boxcarAddress() string { return d.boxcarListener.Addr().String() }
+func (d *daemon) httpAddress() string   { return d.httpListener.Addr().String() }
 
-// addresses are where the doors are, for the log.
+// addresses are where the listeners are, for the log.
 func (d *daemon) addresses() []any {
 	r := []any{"boxcar", d.boxcarAddress(), "http", d.options.http.scheme(d.keeper) + "://" + d.httpAddress()}
-	if d.grpcDoor != nil {
-		r = append(r, "grpc", d.grpcDoor.Addr().String())
+	if d.grpcListener != nil {
+		r = append(r, "grpc", d.grpcListener.Addr().String())
 	}
 	return r
 }
@@ -242,14 +242,14 @@ func (d *daemon) stop(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var draining sync.WaitGroup
-	doors := map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown}
+	listeners := map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown}
 	if d.grpc != nil {
-		doors["grpc"] = d.shutdownGRPC
+		listeners["grpc"] = d.shutdownGRPC
 	}
-	for door, shutdown := range doors {
+	for listener, shutdown := range listeners {
 		draining.Go(func() {
 			if err := shutdown(ctx); err != nil {
-				d.env.Log.Warn("requests were cut off", "door", door, "error", err)
+				d.env.Log.Warn("requests were cut off", "listener", listener, "error", err)
 			}
 		})
 	}
@@ -274,12 +274,12 @@ func (d *daemon) close() error {
 		}
 		d.serving.Wait()
 	} else {
-		if d.boxcarDoor != nil {
-			errs = append(errs, d.boxcarDoor.Close())
+		if d.boxcarListener != nil {
+			errs = append(errs, d.boxcarListener.Close())
 		}
-		for _, door := range []*boundedListener{d.httpDoor, d.grpcDoor} {
-			if door != nil {
-				errs = append(errs, door.Close())
+		for _, listener := range []*boundedListener{d.httpListener, d.grpcListener} {
+			if listener != nil {
+				errs = append(errs, listener.Close())
 			}
 		}
 	}

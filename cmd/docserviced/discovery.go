@@ -98,17 +98,17 @@ func (d *daemon) stayEntered(ctx context.Context, e entering) error {
 	return nil
 }
 
-// address is the one to enter for a door.
-func (e *entering) address(door string) (string, error) {
+// address is the one to enter for a listener.
+func (e *entering) address(listener string) (string, error) {
 	if e.advertise != "" {
 		return e.advertise, nil
 	}
-	host, port, err := net.SplitHostPort(door)
+	host, port, err := net.SplitHostPort(listener)
 	if err != nil {
 		return "", err
 	}
 	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-		return door, nil
+		return listener, nil
 	}
 	if host, err = os.Hostname(); err != nil {
 		return "", fmt.Errorf("the host's name: %w; give --advertise", err)

@@ -50,11 +50,11 @@ func TestServeRefusesBadDiscovery(t *testing.T) {
 }
 
 func TestTheAddressToEnter(t *testing.T) {
-	for _, x := range []struct{ advertise, door, want string }{
+	for _, x := range []struct{ advertise, listener, want string }{
 		{"", "10.0.0.7:7070", "10.0.0.7:7070"}, {"be-7.search:7070", "[::]:7070", "be-7.search:7070"},
 	} {
 		e := entering{advertise: x.advertise}
-		got, err := e.address(x.door)
+		got, err := e.address(x.listener)
 		require.NoError(t, err)
 		require.Equal(t, x.want, got)
 	}

@@ -24,7 +24,7 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-// Limits of the gRPC door. Its bytes are in the budget of messages: see grpc_bytes.go.
+// Limits of the gRPC listener. Its bytes are in the budget of messages: see grpc_bytes.go.
 const (
 	grpcMaxConns         = 1 << 10 // one more is closed, or takes the place of one without proof
 	grpcMaxStreams       = 1 << 7  // calls at once on a connection
@@ -46,12 +46,12 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 	command.Flags().StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients in other languages; empty: none")
 }
 
-// newGRPCServer makes the door for clients that speak gRPC and not Boxcar: the
+// newGRPCServer makes the listener for clients that speak gRPC and not Boxcar: the
 // documents, health and reflection. Slots and what follows from them are not
 // there: who has several servers needs a balancer.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.StatsHandler(&grpcCounter{door: d.grpcDoor}),
+		grpc.StatsHandler(&grpcCounter{listener: d.grpcListener}),
 		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // the outermost first
 		grpc.ChainStreamInterceptor(d.admitStream),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
@@ -69,7 +69,7 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 
 // serveGRPC serves until the server is stopped.
 func (d *daemon) serveGRPC() {
-	if err := d.grpc.Serve(d.grpcDoor); err != nil {
+	if err := d.grpc.Serve(d.grpcListener); err != nil {
 		d.note(err, grpc.ErrServerStopped)
 	}
 }
@@ -84,7 +84,7 @@ func (d *daemon) shutdownGRPC(ctx context.Context) error {
 	return nil
 }
 
-// containPanic answers for a handler that has panicked, as the other doors do.
+// containPanic answers for a handler that has panicked, as the other listeners do.
 func (d *daemon) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -137,16 +137,16 @@ func admitWatch(open *atomic.Int64, limit int64, who string) (leave func(), err 
 // proved reports whether the peer of a call has proved who it is, or need not.
 func (d *daemon) proved(ctx context.Context) bool {
 	c := connOf(ctx)
-	if c == nil || !d.grpcDoor.proof {
+	if c == nil || !d.grpcListener.proof {
 		return true
 	}
-	d.grpcDoor.mu.Lock()
-	defer d.grpcDoor.mu.Unlock()
+	d.grpcListener.mu.Lock()
+	defer d.grpcListener.mu.Unlock()
 	return c.proved
 }
 
 // admit takes in a call of a client that may make it, within the limits that it
-// shares with the Boxcar door, or says why not. Every client may ask for the health; the
+// shares with the Boxcar listener, or says why not. Every client may ask for the health; the
 // streams of those without proof are few.
 func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
 	client, err := d.keeper.identify(ctx)
@@ -159,7 +159,7 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return func() {}, nil
 		}
-		if d.grpcDoor.proof && !proved {
+		if d.grpcListener.proof && !proved {
 			return admitWatch(&d.unprovedWatches, grpcUnprovedWatches, "clients without a token or a certificate; show one, or call Check")
 		}
 		return admitWatch(&d.watches, grpcMaxWatches, "clients; call Check")

@@ -20,7 +20,7 @@ const grpcCallBytes = 16 << 10
 
 // Read counts what it reads from a gRPC client.
 func (c *boundedConn) Read(b []byte) (int, error) {
-	if !c.door.grpc {
+	if !c.listener.grpc {
 		return c.Conn.Read(b)
 	}
 	c.changeReceiving(0)
@@ -71,8 +71,8 @@ func (c *boundedConn) sent(n int64) {
 	c.mu.queued -= n
 }
 
-// grpcCounter follows the calls of a gRPC door.
-type grpcCounter struct{ door *boundedListener }
+// grpcCounter follows the calls of a gRPC listener.
+type grpcCounter struct{ listener *boundedListener }
 
 // A grpcCall is a call; its events come one after another.
 type grpcCall struct {
@@ -83,7 +83,7 @@ type grpcCall struct {
 type grpcCallKey struct{}
 
 func (g *grpcCounter) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	if c := g.door.find(info.RemoteAddr); c != nil {
+	if c := g.listener.find(info.RemoteAddr); c != nil {
 		return withConn(ctx, c)
 	}
 	return ctx

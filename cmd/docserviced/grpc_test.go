@@ -26,12 +26,12 @@ import (
 	"docstore/internal/testcert"
 )
 
-// startGRPCDaemon starts a daemon with a gRPC door and connects to that.
+// startGRPCDaemon starts a daemon with a gRPC listener and connects to that.
 func startGRPCDaemon(t *testing.T, o daemonOptions) (*daemon, *grpc.ClientConn) {
 	t.Helper()
 	o.grpc = "127.0.0.1:0"
 	d, _ := startTestDaemon(t, o)
-	conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return d, conn
@@ -92,7 +92,7 @@ func TestGRPC(t *testing.T) {
 	stats, err := docservicepb.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
 	require.NoError(t, err)
 	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
-	assert.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_fetch_seconds_count{door="grpc",method="Get"} 4`)
+	assert.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
 }
 
 func TestGRPCHealth(t *testing.T) {
@@ -171,7 +171,7 @@ func TestGRPCPanic(t *testing.T) {
 func TestGRPCAddressInUse(t *testing.T) {
 	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
 	r := run(t.Context(), "serve", "--collection", "jobs="+t.TempDir(), "--data", t.TempDir(),
-		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpcDoor.Addr().String())
+		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpcListener.Addr().String())
 	require.Equal(t, 1, r.status)
 	require.Contains(t, r.lastLine(), "--grpc")
 	require.Contains(t, r.lastLine(), "in use")
@@ -212,7 +212,7 @@ func TestNode(t *testing.T) {
 		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
 		{[]string{""}, result{1, "", "INVALID_ARGUMENT: docservice: an id has 1 byte to 1 KiB\n"}},
 	} {
-		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpcDoor.Addr().String(), "jobs"}, one.ids...)...))
+		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpcListener.Addr().String(), "jobs"}, one.ids...)...))
 	}
 }
 
@@ -227,7 +227,7 @@ func TestNodeWithTLS(t *testing.T) {
 	d, _ := startTestDaemon(t, o)
 	waitReady(t, d)
 	caFile, tokenFile := ca.File(t, dir, "ca"), testcert.Write(t, dir, "token", []byte(testToken+"\n"))
-	_, port, err := net.SplitHostPort(d.grpcDoor.Addr().String())
+	_, port, err := net.SplitHostPort(d.grpcListener.Addr().String())
 	require.NoError(t, err)
 	get := []string{"localhost:" + port, "jobs", "a"} // Node warns of addresses in certificates
 	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))

@@ -22,7 +22,7 @@ import (
 	"docstore/docservice"
 )
 
-// Limits of the HTTP door. Writing may take long: profiles run for as long as
+// Limits of the HTTP listener. Writing may take long: profiles run for as long as
 // they are asked to, and documents may be large.
 const (
 	httpHeaderTimeout = 5 * time.Second
@@ -89,22 +89,22 @@ func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 const documentsPath = "/documents/"
 
 func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
-	mux, door := http.NewServeMux(), &d.options.http
+	mux, access := http.NewServeMux(), &d.options.http
 	page.Handle(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
-	mux.HandleFunc("GET /collections/{collection}/ids", door.ifLookUps(d.serveIDs))
-	mux.HandleFunc("GET /collections/{collection}/count", door.ifLookUps(d.serveCount))
-	mux.HandleFunc("GET /collections/{collection}/export", door.ifLookUps(d.serveExport))
+	mux.HandleFunc("GET /collections/{collection}/ids", access.ifLookUps(d.serveIDs))
+	mux.HandleFunc("GET /collections/{collection}/count", access.ifLookUps(d.serveCount))
+	mux.HandleFunc("GET /collections/{collection}/export", access.ifLookUps(d.serveExport))
 	mux.Handle("GET /metrics", m.handler())
-	mux.HandleFunc("/debug/pprof/", door.ifDebug(pprof.Index))
-	mux.HandleFunc("/debug/pprof/cmdline", door.ifDebug(pprof.Cmdline))
-	mux.HandleFunc("/debug/pprof/profile", door.ifDebug(pprof.Profile))
-	mux.HandleFunc("/debug/pprof/symbol", door.ifDebug(pprof.Symbol))
-	mux.HandleFunc("/debug/pprof/trace", door.ifDebug(pprof.Trace))
-	mux.HandleFunc("GET /debug/log", door.ifDebug(d.serveLog))
-	mux.HandleFunc("GET /debug/settings", door.ifDebug(d.serveSettings))
-	documents := door.ifLookUps(m.timedHTTP(d.serveDocument))
+	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
+	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))
+	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(pprof.Profile))
+	mux.HandleFunc("/debug/pprof/symbol", access.ifDebug(pprof.Symbol))
+	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(pprof.Trace))
+	mux.HandleFunc("GET /debug/log", access.ifDebug(d.serveLog))
+	mux.HandleFunc("GET /debug/settings", access.ifDebug(d.serveSettings))
+	documents := access.ifLookUps(m.timedHTTP(d.serveDocument))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux tidies paths up ("a//b" becomes "a/b"), which would make one id
 		// of another.

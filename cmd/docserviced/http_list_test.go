@@ -58,7 +58,7 @@ func TestListOverHTTP(t *testing.T) {
 	}
 }
 
-// fetch asks the daemon through its door.
+// fetch asks the daemon through its listener.
 func fetch(t *testing.T, d *daemon, path string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get("http://" + d.httpAddress() + path)

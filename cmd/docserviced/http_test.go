@@ -68,7 +68,7 @@ func TestDocumentsOverHTTP(t *testing.T) {
 		requireMetrics(t, get(handler, "/metrics").Body.String())
 	}
 
-	// And once by the door itself.
+	// And once by the listener itself.
 	response, err := http.Get("http://" + d.httpAddress() + "/documents/jobs/a")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -85,8 +85,8 @@ func requireMetrics(t *testing.T, text string) {
 		`docstore_documents_served_total{answer="found",collection="jobs"} 7`,
 		`docstore_documents_served_total{answer="not_found",collection="jobs"} 2`,
 		`docstore_documents_served_total{answer="error",collection="jobs"} 2`,
-		`docstore_fetch_seconds_count{door="http",method="Get"} 13`,
-		`docstore_fetch_seconds_count{door="boxcar",method="BatchGet"} 0`,
+		`docstore_fetch_seconds_count{listener="http",method="Get"} 13`,
+		`docstore_fetch_seconds_count{listener="boxcar",method="BatchGet"} 0`,
 		`docstore_collection_ready{collection="jobs"} 1`,
 		`docstore_tail_lag_seconds{collection="jobs"} 0`,
 		`docstore_tail_lag_bytes{collection="jobs"} 0`,

@@ -71,7 +71,7 @@ const (
 	inFlightMemory = 8 << 10
 )
 
-// limit applies to the Boxcar door, and to what that admits for others.
+// limit applies to the Boxcar listener, and to what that admits for others.
 func (l *limits) limit(o *boxcarrpc.ServerOptions, memory int64) (err error) {
 	o.MaxConns, o.MaxLanes, o.ClientShare = min(l.conns, int(memory/connMemory)), l.slots, l.clientShare
 	o.Admission, err = l.admission(memory)

@@ -45,7 +45,7 @@ func TestLimitsThatCannotBe(t *testing.T) {
 	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: rate -3 per second")
 }
 
-// The flags reach the server, and bound the Boxcar and the gRPC door together.
+// The flags reach the server, and bound the Boxcar and the gRPC listener together.
 func TestLimitsOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)

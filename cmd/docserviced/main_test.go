@@ -235,15 +235,15 @@ func TestServe(t *testing.T) {
 	require.Regexp(t, `^jobs: sound, verified in \S+\n$`, r.stdout)
 }
 
-// TestAFailedDoorEndsTheDaemon: better restarted than half there.
-func TestAFailedDoorEndsTheDaemon(t *testing.T) {
+// TestFailedListenerStopsDaemon: better restarted than half there.
+func TestFailedListenerStopsDaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
 	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
 	env.Log = env.NewLogger(slog.LevelInfo)
 	d, err := startDaemon(env, testOptions(t, queueDir))
 	require.NoError(t, err)
-	require.NoError(t, d.httpDoor.Close())
+	require.NoError(t, d.httpListener.Close())
 	<-d.failed
 	require.ErrorIs(t, d.stop(time.Second), net.ErrClosed)
 }

@@ -33,8 +33,8 @@ type metrics struct {
 
 // timing is a histogram of metrics.seconds.
 type timing struct {
-	door, method string
-	histogram    prometheus.Histogram
+	listener, method string
+	histogram        prometheus.Histogram
 }
 
 // From 10 us, a document in memory, to 10 s.
@@ -46,9 +46,9 @@ func newMetrics(d *daemon) *metrics {
 		registry: prometheus.NewRegistry(),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "docstore_fetch_seconds",
-			Help:    "How long requests took on this server, by door and method.",
+			Help:    "How long requests took on this server, by listener and method.",
 			Buckets: latencyBuckets,
-		}, []string{"door", "method"}),
+		}, []string{"listener", "method"}),
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
 	m.overHTTP = m.timing("http", "Get")
@@ -58,9 +58,9 @@ func newMetrics(d *daemon) *metrics {
 }
 
 // timing adds the histogram of a method.
-func (m *metrics) timing(door, method string) prometheus.Observer {
-	observer := m.seconds.WithLabelValues(door, method)
-	m.timings = append(m.timings, timing{door, method, observer.(prometheus.Histogram)})
+func (m *metrics) timing(listener, method string) prometheus.Observer {
+	observer := m.seconds.WithLabelValues(listener, method)
+	m.timings = append(m.timings, timing{listener, method, observer.(prometheus.Histogram)})
 	return observer
 }
 
@@ -78,7 +78,7 @@ func (m *metrics) latencies() []livepage.MethodSample {
 			counts[j], before = bucket.GetCumulativeCount()-before, bucket.GetCumulativeCount()
 		}
 		counts[len(latencyBuckets)] = written.GetHistogram().GetSampleCount() - before
-		samples[i] = livepage.MethodSample{Door: t.door, Method: t.method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: counts}}
+		samples[i] = livepage.MethodSample{Listener: t.listener, Method: t.method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: counts}}
 	}
 	return samples
 }
@@ -87,11 +87,11 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// timed measures how long the handler of a door takes.
-func (m *metrics) timed(door string, next boxcarrpc.Handler) boxcarrpc.Handler {
+// timed measures how long the handler of a listener takes.
+func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handler {
 	byMethod := make(map[string]prometheus.Observer)
 	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
-		byMethod[method] = m.timing(door, path.Base(method))
+		byMethod[method] = m.timing(listener, path.Base(method))
 	}
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		started := time.Now()

@@ -72,7 +72,7 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider
 	return trace.NewTracerProvider(options...), nil
 }
 
-// traceBoxcar applies to the Boxcar door, and to what its requests do within.
+// traceBoxcar applies to the Boxcar listener, and to what its requests do within.
 func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
 	if d.tracing == nil {
 		return

@@ -76,7 +76,7 @@ func TestLatenciesOfADaemon(t *testing.T) {
 	for _, sample := range m.latencies() {
 		last = sample
 	}
-	require.Equal(t, "http", last.Door)
+	require.Equal(t, "http", last.Listener)
 	counts := last.Latencies.Counts
 	require.EqualValues(t, 1, counts[1])
 	require.EqualValues(t, 1, counts[len(counts)-1])

@@ -29,7 +29,7 @@ type security struct {
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS on the Boxcar and gRPC doors, and on the HTTP door where other hosts reach it; read again when it changes")
+	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS on the Boxcar and gRPC listeners, and on the HTTP listener where other hosts reach it; read again when it changes")
 	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
 	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of clients, which need a certificate then, or else a token if there is --token-file")
 	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client that is let in by a token; read again when it changes")
@@ -55,8 +55,8 @@ func (s *security) check(boxcar, grpc string) error {
 	if s.insecure && (encrypted || s.tokenFile != "") {
 		problem("--insecure contradicts --tls-cert and --token-file")
 	}
-	for _, door := range [][2]string{{"--boxcar", boxcar}, {"--grpc", grpc}} {
-		flag, address := door[0], door[1]
+	for _, listener := range [][2]string{{"--boxcar", boxcar}, {"--grpc", grpc}} {
+		flag, address := listener[0], listener[1]
 		switch {
 		case address == "" || s.insecure || isLoopback(address):
 		case encrypted && (s.asksForProof() || s.insecureAnonymous):
@@ -105,7 +105,7 @@ func (s *security) open(log *slog.Logger) (*keeper, error) {
 	return k, err
 }
 
-// keep applies to the Boxcar door.
+// keep applies to the Boxcar listener.
 func (k *keeper) keep(o *boxcarrpc.ServerOptions) {
 	o.TLS, o.Insecure, o.Operators = k.tls, k.insecure, k.operators
 	if k.tokens != nil {
@@ -113,7 +113,7 @@ func (k *keeper) keep(o *boxcarrpc.ServerOptions) {
 	}
 }
 
-// tlsFor is the TLS of a door that speaks these protocols.
+// tlsFor is the TLS of a listener that speaks these protocols.
 func (k *keeper) tlsFor(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -129,7 +129,7 @@ func (k *keeper) tlsFor(protocols ...string) *tls.Config {
 	}
 }
 
-// grpcOptions apply to the gRPC door.
+// grpcOptions apply to the gRPC listener.
 func (k *keeper) grpcOptions() []grpc.ServerOption {
 	var options []grpc.ServerOption
 	if k.tls != nil {

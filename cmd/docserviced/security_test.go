@@ -60,8 +60,8 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	require.NoError(t, (&security{certificate: "a", key: "b"}).check("localhost:7070", "[::1]:7072"))
 }
 
-// All doors of a daemon that wants TLS, and a certificate or a token.
-func TestADaemonThatWantsProof(t *testing.T) {
+// All listeners of a daemon that wants TLS, and a certificate or a token.
+func TestDaemonRequiresCredentials(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
@@ -112,7 +112,7 @@ func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key st
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Certificate)
 	dial := func(pairs ...tls.Certificate) *grpc.ClientConn {
-		conn, err := grpc.NewClient(d.grpcDoor.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
+		conn, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
 			&tls.Config{RootCAs: roots, Certificates: pairs, MinVersion: tls.VersionTLS13})))
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.Close() })

@@ -161,11 +161,11 @@ func (o *daemonOptions) check() error {
 	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.entering.check())...)
 }
 
-// checkAddresses reports those of doors that are none.
+// checkAddresses reports those of listeners that are none.
 func (o *daemonOptions) checkAddresses() error {
 	var problems []error
-	for _, door := range [][2]string{{"--boxcar", o.boxcar}, {"--http", o.http.address}, {"--grpc", o.grpc}} {
-		flag, address := door[0], door[1]
+	for _, listener := range [][2]string{{"--boxcar", o.boxcar}, {"--http", o.http.address}, {"--grpc", o.grpc}} {
+		flag, address := listener[0], listener[1]
 		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
 			problems = append(problems, cli.Usagef("%s %q: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
 		}

@@ -64,7 +64,7 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc", run: "TestAGreedyClientHasItsRate",
 	},
 	{
-		name: "the gRPC door has no limits", file: "cmd/docserviced/grpc.go",
+		name: "the gRPC listener has no limits", file: "cmd/docserviced/grpc.go",
 		old: "	if leave, err = d.boxcar.Admit(client); err != nil {", new: "	if leave = func() {}; client == nil {",
 		pkg: "./cmd/docserviced", run: "TestLimitsOfADaemon",
 	},

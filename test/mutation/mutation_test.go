@@ -194,9 +194,9 @@ var mutations = []mutation{
 		pkg: "./boxcarrpc/credentials", run: "TestTokensOfAFile",
 	},
 	{
-		name: "the gRPC door asks for no proof", file: "cmd/docserviced/security.go",
+		name: "the gRPC listener asks for no proof", file: "cmd/docserviced/security.go",
 		old: "	if k.tokens == nil {\n		return client, nil", new: "	if k != nil {\n		return client, nil",
-		pkg: "./cmd/docserviced", run: "TestADaemonThatWantsProof",
+		pkg: "./cmd/docserviced", run: "TestDaemonRequiresCredentials",
 	},
 }
 

@@ -36,10 +36,10 @@ func (s *Sample) collection(name string) (CollectionSample, bool) {
 // BoxcarSample is about the slots.
 type BoxcarSample struct{ Leases, Refused uint64 }
 
-// MethodSample is what a door has done since the daemon started.
+// MethodSample is what a listener has done since the daemon started.
 type MethodSample struct {
-	Door, Method string
-	Latencies    Histogram
+	Listener, Method string
+	Latencies        Histogram
 }
 
 // Histogram counts what took at most each of its bounds, and not at most the bound
@@ -147,7 +147,7 @@ func latencies(samples []Sample) []Latency {
 	seconds := to.Time.Sub(from.Time).Seconds()
 	var result []Latency
 	for i, method := range to.Methods {
-		l := Latency{Door: method.Door, Method: method.Method, Total: method.Latencies.total()}
+		l := Latency{Listener: method.Listener, Method: method.Method, Total: method.Latencies.total()}
 		if seconds > 0 {
 			step := method.Latencies.minus(from.Methods[i].Latencies)
 			l.PerSecond = float64(step.total()) / seconds

@@ -32,7 +32,7 @@ type Memory struct {
 
 // Latency is how long requests of one kind took on this server.
 type Latency struct {
-	Door      string  `json:"door"` // boxcar or http
+	Listener  string  `json:"listener"` // boxcar or http
 	Method    string  `json:"method"`
 	Total     uint64  `json:"total"`
 	PerSecond float64 `json:"per_second"` // over the last ten seconds, and so are the percentiles

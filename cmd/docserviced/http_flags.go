@@ -28,10 +28,10 @@ func (h *httpFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.debug, "http-debug", false, "serve profiles, the recent log and the settings over HTTP to other hosts, too")
 }
 
-// local tells whether only this host reaches the door.
+// local tells whether only this host reaches the listener.
 func (h *httpFlags) local() bool { return isLoopback(h.address) }
 
-// check reports a door that would tell other hosts what is private.
+// check reports a listener that would tell other hosts what is private.
 func (h *httpFlags) check(s *security) error {
 	switch {
 	case h.local() || h.open:
@@ -44,7 +44,7 @@ func (h *httpFlags) check(s *security) error {
 	return nil
 }
 
-// tls is the TLS of the door; nil: plain text. A client without a certificate is let in
+// tls is the TLS of the listener; nil: plain text. A client without a certificate is let in
 // as far as to be told that it needs one, and to ask how the daemon is.
 func (h *httpFlags) tls(k *keeper) *tls.Config {
 	if h.local() || k.tls == nil {
@@ -62,7 +62,7 @@ func (h *httpFlags) tls(k *keeper) *tls.Config {
 	return config
 }
 
-// scheme is that of the door's URLs.
+// scheme is that of the listener's URLs.
 func (h *httpFlags) scheme(k *keeper) string {
 	if h.tls(k) != nil {
 		return "https"

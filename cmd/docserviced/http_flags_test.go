@@ -17,7 +17,7 @@ import (
 )
 
 // What HTTP would tell other hosts without proof is refused, with what to write.
-func TestHTTPDoorFlags(t *testing.T) {
+func TestHTTPFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		want string
@@ -40,16 +40,16 @@ func TestHTTPDoorFlags(t *testing.T) {
 	}
 }
 
-// Paths of the door, by what kind they are.
-var doorPaths = map[string]string{
+// Paths of the listener, by what kind they are.
+var endpointPaths = map[string]string{
 	"/healthz": "health", "/readyz": "health", "/metrics": "figures", "/": "figures", "/api/v1/status": "figures",
 	"/documents/jobs/a": "documents", "/collections/jobs/ids": "documents", "/collections/jobs/count": "documents", "/collections/jobs/export": "documents",
 	"/lookup?collection=jobs&id=a": "documents", "/%64ocuments/jobs/a": "nothing", "/%6Cookup?collection=jobs&id=a": "documents",
 	"/debug/pprof/": "debug", "/debug/pprof/cmdline": "debug", "/%64ebug/pprof/cmdline": "debug", "//debug/pprof/cmdline": "debug", "/debug/log": "debug", "/debug/settings": "debug",
 }
 
-// otherHostsDoor serves on all addresses of this machine, and is asked by loopback.
-func otherHostsDoor(t *testing.T, change func(*daemonOptions)) (base string, log *lockedBuffer) {
+// startPublicHTTP serves on all addresses of this machine, and is asked by loopback.
+func startPublicHTTP(t *testing.T, change func(*daemonOptions)) (base string, log *lockedBuffer) {
 	t.Helper()
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -84,7 +84,7 @@ func answerOf(t *testing.T, client *http.Client, url, user, password string) int
 
 // Documents, and what is for debugging, are not told to other hosts unless that is asked
 // for, however a path is written.
-func TestAnOpenHTTPDoor(t *testing.T) {
+func TestHTTPOpenToOtherHosts(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for name, c := range map[string]struct {
@@ -96,21 +96,21 @@ func TestAnOpenHTTPDoor(t *testing.T) {
 		"debug":   {func(o *daemonOptions) { o.http.debug = true }, map[string]int{"documents": 403, "debug": 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			base, _ := otherHostsDoor(t, func(o *daemonOptions) {
+			base, _ := startPublicHTTP(t, func(o *daemonOptions) {
 				o.http.open = true
 				c.change(o)
 			})
 			c.want["health"], c.want["figures"], c.want["nothing"] = 200, 200, 404
-			for path, kind := range doorPaths {
+			for path, kind := range endpointPaths {
 				require.Equal(t, c.want[kind], answerOf(t, client, base+path, "", ""), path)
 			}
 		})
 	}
 }
 
-// With TLS the door asks who is there: by a certificate, a token, or a token as a
+// With TLS the listener asks who is there: by a certificate, a token, or a token as a
 // browser sends a password. Balancers may ask how the daemon is.
-func TestAnHTTPDoorThatWantsProof(t *testing.T) {
+func TestHTTPRequiresCredentials(t *testing.T) {
 	dir := t.TempDir()
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, dir, "server")
@@ -126,7 +126,7 @@ func TestAnHTTPDoorThatWantsProof(t *testing.T) {
 
 	for name, withToken := range map[string]bool{"tokens and certificates": true, "certificates": false} {
 		t.Run(name, func(t *testing.T) {
-			base, log := otherHostsDoor(t, func(o *daemonOptions) {
+			base, log := startPublicHTTP(t, func(o *daemonOptions) {
 				o.security.certificate, o.security.key, o.security.clientCA = certificate, key, authorities
 				o.http.lookUp, o.http.debug = true, true
 				if withToken {
@@ -134,7 +134,7 @@ func TestAnHTTPDoorThatWantsProof(t *testing.T) {
 				}
 			})
 			require.Contains(t, base, "https://")
-			for path, kind := range doorPaths {
+			for path, kind := range endpointPaths {
 				if kind == "nothing" {
 					continue
 				}
@@ -172,7 +172,7 @@ func TestSettingsShowNoPasswords(t *testing.T) {
 func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, t.TempDir(), "localhost")
-	base, log := otherHostsDoor(t, func(o *daemonOptions) {
+	base, log := startPublicHTTP(t, func(o *daemonOptions) {
 		o.http.open = true
 		o.security = security{certificate: certificate, key: key}
 	})
