@@ -1,6 +1,6 @@
 //go:build !race
 
-// Under the race detector a sync.Pool drops what it is given at random.
+// Under the race detector a sync.Pool drops objects at random.
 
 package docservice
 
@@ -12,7 +12,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// A fetch allocates nothing beyond dst.
+// A fetch allocates only to grow dst.
 func TestGetAllocatesNothing(t *testing.T) {
 	f := newFixture(t, vfs.OS, t.TempDir())
 	f.putMany("a", 100)
@@ -29,8 +29,8 @@ func TestGetAllocatesNothing(t *testing.T) {
 	require.Equal(t, documentOf("a-50"), string(dst))
 }
 
-// What is fetched ahead allocates room for what the index has, once for all.
-func TestFetchAheadAllocatesOnce(t *testing.T) {
+// A prefetch makes one allocation, for the index entries.
+func TestPrefetchAllocatesOnce(t *testing.T) {
 	f := newFixture(t, vfs.OS, t.TempDir())
 	f.putMany("a", 100)
 	f.seal()
@@ -39,5 +39,5 @@ func TestFetchAheadAllocatesOnce(t *testing.T) {
 	for _, id := range []string{"a-1", "a-50", "a-99", "none"} {
 		requests = append(requests, appendID(appendCollection(nil, "jobs"), id))
 	}
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { service.fetchAhead(requests) }), 1.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { service.prefetch(requests) }), 1.0)
 }

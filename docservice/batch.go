@@ -11,14 +11,14 @@ import (
 	"docstore/queue"
 )
 
-// MaxBatchIDs is how many ids may be asked for at once.
+// MaxBatchIDs is the maximum number of ids in a batch.
 const MaxBatchIDs = 1 << 14
 
-// batchWindow is how many ids of a batch go through the cache and the segments
+// batchWindow is the number of ids of a batch that are read from the cache and the segments
 // together.
 const batchWindow = 1024
 
-// Answer is what there is to say about one id of a batch.
+// Answer is the result for one id of a batch.
 type Answer struct {
 	Document []byte // if Err is nil
 	Err      error  // as of Get
@@ -26,39 +26,39 @@ type Answer struct {
 	asStored bool // Document is in its stored form
 }
 
-// A receiver makes of a batch what is wanted of it, in the order of the ids. An answer
-// is appended to dst between begin and end.
+// A receiver encodes the answers of a batch, in the order of the ids. Each answer is
+// appended to dst between begin and end.
 type receiver interface {
-	// reset forgets what it has received.
+	// reset discards the answers received so far.
 	reset()
-	// begin appends what goes before a document.
+	// begin appends the bytes that precede a document.
 	begin(dst []byte) []byte
-	// end completes the answer that begins at start: its document, in the stored form or
-	// not, has been appended, or there is none for the reason of err.
+	// end completes the answer that begins at start. Its document, in the stored form if
+	// asStored, has been appended; if err is not nil there is none.
 	end(dst []byte, start int, asStored bool, err error) []byte
 }
 
 // getMany is Collection.getMany.
-func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, 0, ErrBatchTooLarge
 	}
 	memory.entries = slices.Grow(memory.entries[:0], len(ids))[:len(ids)]
 	clear(memory.entries)
-	b := batch{memory: memory, entries: memory.entries, store: s, ids: ids, cache: s.options.Cache, take: take, to: to, start: len(dst), maxBytes: maxBytes, dst: dst}
-	end := tell.begin(StageIndex)
+	b := batch{memory: memory, entries: memory.entries, store: s, ids: ids, cache: s.options.Cache, accept: accept, to: to, start: len(dst), maxBytes: maxBytes, dst: dst}
+	end := trace.begin(StageIndex)
 	err = b.lookUp()
 	end()
 	if err != nil {
 		return dst, 0, s.answer(indexError(err), queue.Address{})
 	}
 	expected := b.expectedBytes()
-	if take != 0 {
+	if accept != 0 {
 		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
 			return dst, 0, err
 		}
 	}
-	end = tell.begin(StageSegment)
+	end = trace.begin(StageSegment)
 	b.dst = slices.Grow(b.dst, expected)
 	b.readAll()
 	end()
@@ -68,45 +68,45 @@ func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, take queu
 	return b.dst, b.answered, nil
 }
 
-// batch is a GetMany under way.
+// batch is a GetMany in progress.
 type batch struct {
 	memory   *batchMemory
 	store    *store
 	ids      [][]byte
 	entries  []batchEntry // one for each id
-	cache    *Cache       // nil: only the segments are read
-	take     queue.CodecSet
+	cache    *Cache       // nil: none
+	accept   queue.CodecSet
 	to       receiver
 	dst      []byte
 	start    int // where the answers begin in dst
-	at       int // where the present one begins
+	at       int // where the current answer begins
 	maxBytes int // of all answers
 	answered int // ids, from the first one on
 	closed   bool
 }
 
-// batchMemory is what one batch leaves to the next.
+// batchMemory holds the buffers that one batch leaves to the next.
 type batchMemory struct {
 	entries []batchEntry
 	order   []int          // the ids of a window whose documents are read from segments, and its end
 	wanted  []queue.Wanted // these documents
 }
 
-// forget lets go of what is not the memory's own.
+// forget drops the references to memory that the batch does not own.
 func (m *batchMemory) forget() {
 	clear(m.entries)
-	clear(m.wanted[:cap(m.wanted)]) // those of earlier windows, too
+	clear(m.wanted[:cap(m.wanted)]) // earlier windows may have used more
 }
 
-// batchEntry is what is known of one id.
+// batchEntry is the state of one id.
 type batchEntry struct {
 	indexEntry
-	err    error  // of the look-up
-	asked  bool   // the cache has been asked for it
-	cached []byte // what it has
+	err    error  // of the index lookup
+	asked  bool   // requested from the cache
+	cached []byte // the value found there
 }
 
-// lookUp asks the index for all ids.
+// lookUp looks up all ids in the index.
 func (b *batch) lookUp() error {
 	g := b.store.gap.Load() // before the lookup, as in get
 	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
@@ -129,7 +129,7 @@ func (b *batch) lookUp() error {
 	})
 }
 
-// expectedBytes is about what the answers will have, for room to be made at once.
+// expectedBytes estimates the size of all answers, to grow dst once.
 func (b *batch) expectedBytes() int {
 	total := 0
 	for i := range b.entries {
@@ -138,7 +138,7 @@ func (b *batch) expectedBytes() int {
 	return min(total, b.maxBytes)
 }
 
-// readAll answers the first ids: one at least, and as many as fit.
+// readAll answers as many of the first ids as fit, and at least one.
 func (b *batch) readAll() {
 	for from := 0; from < len(b.ids) && b.answered == from; from += batchWindow {
 		to := min(from+batchWindow, len(b.ids))
@@ -209,19 +209,19 @@ func (b *batch) readWindow(from, to int) {
 	}
 	found := uint64(0)
 	b.begin()
-	b.store.queue.StoredForAll(b.dst, wanted, b.take, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
+	b.store.queue.StoredForAll(b.dst, wanted, b.accept, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
 		if err == nil {
 			found++
 		} else {
 			i := order[n]
-			dst, asStored, err = b.store.fetchOther(dst, b.ids[i], b.entries[i].indexEntry, b.take, err)
+			dst, asStored, err = b.store.fetchOther(dst, b.ids[i], b.entries[i].indexEntry, b.accept, err)
 		}
 		b.dst = dst
 		more := b.end(asStored, err) && b.readOthers(order[n+1])
 		b.begin()
 		return b.dst, more
 	})
-	b.dst = b.dst[:b.at] // without what was begun last
+	b.dst = b.dst[:b.at] // drop the unfinished answer
 	b.store.collection.gets.found.Add(found)
 }
 
@@ -229,8 +229,8 @@ func (b *batch) expired(entry *batchEntry) bool {
 	return entry.expiry != 0 && entry.expired(b.store.options.Now())
 }
 
-// readOthers answers the ids before end, none of which is read from a segment unless
-// the cache fails. False: one did not fit.
+// readOthers answers the ids before end that are not read from segments, unless the cache
+// fails. It returns false if an answer did not fit.
 func (b *batch) readOthers(end int) bool {
 	for b.answered < end {
 		entry, id := &b.entries[b.answered], b.ids[b.answered]
@@ -240,9 +240,9 @@ func (b *batch) readOthers(end int) bool {
 		switch {
 		case err != nil:
 		case entry.asked:
-			b.dst, asStored, err = b.store.fetchCached(b.dst, id, entry.indexEntry, b.take, entry.cached)
+			b.dst, asStored, err = b.store.fetchCached(b.dst, id, entry.indexEntry, b.accept, entry.cached)
 		default: // expired
-			b.dst, asStored, err = b.store.fetch(b.dst, id, entry.indexEntry, b.take)
+			b.dst, asStored, err = b.store.fetch(b.dst, id, entry.indexEntry, b.accept)
 		}
 		if !b.end(asStored, err) {
 			return false
@@ -251,13 +251,14 @@ func (b *batch) readOthers(end int) bool {
 	return true
 }
 
-// begin begins the next answer.
+// begin starts the next answer.
 func (b *batch) begin() {
 	b.at = len(b.dst)
 	b.dst = b.to.begin(b.dst)
 }
 
-// end completes the answer that was begun. False: it did not fit, and there is none.
+// end completes the current answer. It returns false, and drops the answer, if it does not
+// fit.
 func (b *batch) end(asStored bool, err error) bool {
 	b.closed = b.closed || err != nil && errors.Is(err, ErrClosed)
 	b.dst = b.to.end(b.dst, b.at, asStored, err)
@@ -269,7 +270,7 @@ func (b *batch) end(asStored bool, err error) bool {
 	return true
 }
 
-// answerList receives answers as they are.
+// answerList collects answers.
 type answerList struct {
 	ends    []int
 	answers []Answer
@@ -285,7 +286,7 @@ func (l *answerList) end(dst []byte, _ int, asStored bool, err error) []byte {
 // reset empties the list.
 func (l *answerList) reset() { l.ends, l.answers = l.ends[:0], l.answers[:0] }
 
-// first returns the first n answers, whose documents begin at start of dst.
+// first returns the first n answers, whose documents start at start of dst.
 func (l *answerList) first(n int, dst []byte, start int) []Answer {
 	for i, end := range l.ends[:n] {
 		if l.answers[i].Err == nil {

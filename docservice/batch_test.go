@@ -12,7 +12,7 @@ import (
 	"docstore/queue"
 )
 
-func TestGetManyAnswersInTheOrderAsked(t *testing.T) {
+func TestGetManyKeepsOrder(t *testing.T) {
 	random := testseed.Rand(t)
 	f := newMemFixture(t)
 	f.putMany("a", 1500)
@@ -48,14 +48,14 @@ func TestGetManyAnswersInTheOrderAsked(t *testing.T) {
 	require.ErrorIs(t, err, ErrBatchTooLarge)
 }
 
-// Whatever the limit, the answers are those for the first ids, and never none.
+// With any limit, the answers are those for the first ids, and at least one.
 func TestGetManyLeavesOutTheLast(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("a", 3000)
 	c := f.ready()
 	var ids [][]byte
 	for i := range 3000 {
-		ids = append(ids, []byte(fmt.Sprintf("a-%d", 2999-i))) // against the order on disk
+		ids = append(ids, []byte(fmt.Sprintf("a-%d", 2999-i))) // reverse of the order on disk
 	}
 	size := len(documentOf("a-2999"))
 	for _, test := range []struct{ maxBytes, want int }{

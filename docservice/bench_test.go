@@ -10,8 +10,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// BenchmarkGet is the whole of what a daemon does for one id, without the
-// network: index, segment, decoding, response.
+// BenchmarkGet measures the work of a daemon for one id without the network: index,
+// segment, decoding, response.
 func BenchmarkGet(b *testing.B) {
 	const documents = 100_000
 	f := newFixture(b, vfs.OS, b.TempDir())

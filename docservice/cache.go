@@ -15,31 +15,30 @@ import (
 	"docstore/queue"
 )
 
-// maxWaitingLoads is how many documents may wait to be put into a server, for
-// each; more are dropped, and counted.
+// maxWaitingLoads is the maximum number of loads queued for one server. Further loads are
+// dropped and counted.
 const maxWaitingLoads = 8192
 
-// maxCacheBatchBytes bounds what is asked of the cache at once: the documents of
-// a batch behind it are read from the segments.
+// maxCacheBatchBytes limits the documents requested from the cache at once. The remaining
+// documents of a batch are read from the segments.
 const maxCacheBatchBytes = 8 << 20
 
-// storedHeaderRoom is what a value has besides the stored bytes.
+// storedHeaderRoom is the maximum size of a value apart from the stored bytes.
 const storedHeaderRoom = 64
 
-// Cache keeps documents of the collections of a process in memcached servers,
-// which others may share. A collection that has one in its options puts each
-// document into it as it tails the queue, asks it first, and reads the segment
-// where it has no answer.
+// Cache keeps documents of the collections of a process in memcached servers, which other
+// processes may share. A collection with a cache stores each document in it while tailing
+// the queue, reads from it first, and reads the segment on a miss.
 //
-// The key is the queue's id and the document's address in hex. What lies at an
-// address never changes, so nothing that is found can be out of date, whoever has
-// put it there and whenever. The value is the document's stored form, whose
-// checksum covers address and id: a wrong value counts as none, is counted in
-// CacheStats.Wrong, and is replaced. The version before goes when another comes
-// or the id is deleted; one that was missed goes when the server needs the room.
+// The key is the queue's id and the document's address in hex. The document at an address
+// never changes, so a cached value cannot be stale. The value is the document's stored
+// form, whose checksum covers address and id: a wrong value is treated as a miss, counted
+// in CacheStats.Wrong, and replaced. When an id is overwritten or deleted, its previous
+// version is removed from the cache; a version whose removal was dropped stays until the
+// server evicts it.
 //
-// Documents too long for an item (memcached.MaxItemBytes) bypass it. So do scans,
-// which would push out what is asked for often.
+// Documents larger than an item (memcached.MaxItemBytes) bypass the cache. So do scans,
+// which would evict frequently read documents.
 type Cache struct {
 	servers *memcached.Servers
 	waiting []chan cacheLoad // for each server
@@ -50,7 +49,7 @@ type Cache struct {
 	hits, misses, wrong, loaded, dropped atomic.Uint64
 }
 
-// cacheLoad is a document to be put into a server, or taken out of it.
+// cacheLoad stores a document in a server or deletes it.
 type cacheLoad struct {
 	store  *store
 	id     string
@@ -58,23 +57,22 @@ type cacheLoad struct {
 	remove bool
 }
 
-// CacheStats count since the cache was opened.
+// CacheStats are counters since the cache was opened.
 type CacheStats struct {
-	Hits   uint64 // documents that it had
-	Misses uint64 // that it had not, while the server was up
-	Wrong  uint64 // that were not what they should be
-	Loaded uint64 // put into it
-	// Dropped were not put into it or taken out of it, because too many were
-	// waiting.
+	Hits   uint64 // documents found
+	Misses uint64 // documents not found while the server was up
+	Wrong  uint64 // values that did not match the document
+	Loaded uint64 // documents stored
+	// Dropped counts stores and deletes dropped because the queue of the server was full.
 	Dropped uint64
-	Refused uint64 // a server did not take them
+	Refused uint64 // documents that a server refused to store
 	// ServersUp of Servers are in use.
 	ServersUp, Servers int
 }
 
-// OpenCache returns a cache in the memcached servers at the addresses, host:port
-// each. They need not be there. The logger, which may be nil, is told when they
-// come and go.
+// OpenCache returns a cache in the memcached servers at the addresses, host:port each. It
+// succeeds even if no server is reachable. The logger, which may be nil, logs when servers
+// become reachable and unreachable.
 func OpenCache(addresses []string, logger *slog.Logger) (*Cache, error) {
 	return openCache(addresses, &memcached.Options{Logger: logger})
 }
@@ -102,7 +100,7 @@ func (c *Cache) Close() error {
 	return c.servers.Close()
 }
 
-// Stats tells how the cache is doing.
+// Stats returns the counters.
 func (c *Cache) Stats() CacheStats {
 	stats := CacheStats{
 		Hits: c.hits.Load(), Misses: c.misses.Load(), Wrong: c.wrong.Load(),
@@ -117,13 +115,13 @@ func (c *Cache) Stats() CacheStats {
 	return stats
 }
 
-// cacheable tells whether the document fits into an item.
+// cacheable reports whether the document fits into an item.
 func (e indexEntry) cacheable() bool {
 	return uint64(e.storedBytes)+storedHeaderRoom <= memcached.MaxItemBytes
 }
 
-// cacheServer is the server that keeps a document of this collection. There is none
-// for one that bypasses the cache, or while the server is away.
+// cacheServer returns the server for a document of this collection. ok is false if the
+// document bypasses the cache or the server is down.
 func (s *store) cacheServer(entry indexEntry) (server int, ok bool) {
 	id := s.queueID.Load()
 	if id == nil || !entry.cacheable() {
@@ -135,7 +133,7 @@ func (s *store) cacheServer(entry indexEntry) (server int, ok bool) {
 	return server, s.options.Cache.servers.Up(server)
 }
 
-// cacheKey is the key of a document for which there is a server.
+// cacheKey returns the key of a cacheable document.
 func (s *store) cacheKey(entry indexEntry) string {
 	var b [26]byte
 	copy(b[:], s.queueID.Load()[:])
@@ -146,52 +144,52 @@ func (s *store) cacheKey(entry indexEntry) string {
 }
 
 // getCached is fetch for a document that may be in the cache.
-func (s *store) getCached(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+func (s *store) getCached(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	server, ok := s.cacheServer(entry)
 	if !ok || s.unsettled.Load().holds(entry.address) {
-		return s.fetch(dst, id, entry, take)
+		return s.fetch(dst, id, entry, accept)
 	}
 	value, ok := s.options.Cache.servers.Get(server, s.cacheKey(entry))
 	if !ok {
 		s.options.Cache.misses.Add(1)
 	}
-	return s.fetchCached(dst, id, entry, take, value)
+	return s.fetchCached(dst, id, entry, accept, value)
 }
 
-// fetchCached is fetch for a document of which the cache has said what it has,
-// nil for nothing.
-func (s *store) fetchCached(dst, id []byte, entry indexEntry, take queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
+// fetchCached is fetch for a document whose value in the cache is cached, nil if it has
+// none.
+func (s *store) fetchCached(dst, id []byte, entry indexEntry, accept queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
 	cache := s.options.Cache
 	if cached != nil && !entry.expired(s.options.Now()) {
-		if out, asStored, ok := s.fromCache(dst, id, entry, take, cached); ok {
+		if out, asStored, ok := s.fromCache(dst, id, entry, accept, cached); ok {
 			cache.hits.Add(1)
 			s.collection.gets.found.Add(1)
 			return out, asStored, nil
 		}
 		cache.wrong.Add(1)
 	}
-	out, asStored, err := s.fetch(dst, id, entry, take)
+	out, asStored, err := s.fetch(dst, id, entry, accept)
 	if err == nil {
 		cache.enqueue(cacheLoad{store: s, id: string(id), entry: entry})
 	}
 	return out, asStored, err
 }
 
-// fromCache appends a document of which the cache has the value. It trusts the
-// value in nothing: if it is not this document, there is none.
-func (s *store) fromCache(dst, id []byte, entry indexEntry, take queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
+// fromCache appends the document of a value of the cache. The value is not trusted: ok is
+// false unless it decodes to the document of this id and address.
+func (s *store) fromCache(dst, id []byte, entry indexEntry, accept queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
 	stored, err := queue.ParseStored(value, id)
 	if err != nil || stored.Address != entry.address {
 		return dst, false, false
 	}
-	if take != 0 && stored.Within(take) {
+	if accept != 0 && stored.Within(accept) {
 		return append(dst, value...), true, true
 	}
 	out, err := s.decoders.Decode(s.alive, dst, stored)
 	return out, false, err == nil
 }
 
-// enqueue puts a load behind those that wait.
+// enqueue adds a load to the queue of its server.
 func (c *Cache) enqueue(load cacheLoad) {
 	server, ok := load.store.cacheServer(load.entry)
 	if !ok {
@@ -204,8 +202,8 @@ func (c *Cache) enqueue(load cacheLoad) {
 	}
 }
 
-// load puts documents into a server and takes them out of it, in the order in
-// which they were enqueued.
+// load stores and deletes the documents of one server in the order in which they were
+// enqueued.
 func (c *Cache) load(server int) {
 	var value []byte
 	for {
@@ -224,7 +222,7 @@ func (c *Cache) load(server int) {
 		var err error
 		value, asStored, err = load.store.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
 		if err != nil || !asStored {
-			continue // whoever asks for it is told why
+			continue // a fetch reports the error
 		}
 		var until time.Time
 		if load.entry.expiry != 0 {
@@ -234,14 +232,14 @@ func (c *Cache) load(server int) {
 			c.loaded.Add(1)
 		}
 		if load.store.isSuperseded(load) {
-			// Its removal may have come before: nobody would ask for it, but what
-			// was deleted is not to stay.
+			// The delete of this version may have run before the store. Delete it again: a
+			// deleted document must not stay in the cache.
 			c.servers.Delete(server, key)
 		}
 	}
 }
 
-// isSuperseded tells whether the index has another document for the id, or none.
+// isSuperseded reports whether the index has another document for the id, or none.
 func (s *store) isSuperseded(load cacheLoad) bool {
 	entry, err := s.lookUp([]byte(load.id))
 	if err != nil {
@@ -250,12 +248,10 @@ func (s *store) isSuperseded(load cacheLoad) bool {
 	return entry.address != load.entry.address
 }
 
-// anyCodec takes documents as they are stored whether or not this build could
-// decode them.
+// anyCodec accepts every stored form, whether or not this build can decode it.
 const anyCodec = ^queue.CodecSet(0)
 
-// cachedBefore returns the entry that the index has for an id, for its document
-// to be taken out of the cache.
+// cachedBefore returns the index entry of an id whose cached document is to be deleted.
 func (s *store) cachedBefore(id []byte) (indexEntry, bool) {
 	entry, err := s.lookUp(id)
 	return entry, err == nil

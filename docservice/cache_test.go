@@ -21,7 +21,7 @@ import (
 	"docstore/queue"
 )
 
-// newCache opens a cache at the servers that finds them back soon.
+// newCache opens a cache that soon detects when servers return.
 func newCache(t testing.TB, servers ...*memcachedtest.Server) *Cache {
 	t.Helper()
 	var addresses []string
@@ -48,14 +48,14 @@ func waitStats(t testing.TB, cache *Cache, what string, wanted func(CacheStats) 
 	require.Eventually(t, func() bool { return wanted(cache.Stats()) }, patience, time.Millisecond, what)
 }
 
-// place is where a document is in the cache.
+// place is the location of a document in the cache.
 type place struct {
 	cache  *Cache
 	server int
 	key    string
 }
 
-// placeOf is the place of the document that an id has now.
+// placeOf returns the place of the current document of an id.
 func placeOf(t testing.TB, c *Collection, id string) place {
 	t.Helper()
 	entry, ok := c.serving.Load().cachedBefore([]byte(id))
@@ -69,7 +69,7 @@ func placeOf(t testing.TB, c *Collection, id string) place {
 
 func (p place) get() ([]byte, bool) { return p.cache.servers.Get(p.server, p.key) }
 
-// The tail loads what is written, in its order, and both servers serve it.
+// The tail stores new documents in both servers, in order.
 func TestCacheIsLoadedByTheTail(t *testing.T) {
 	first, second := memcachedtest.Start(t), memcachedtest.Start(t)
 	f, cache := cachedFixture(t, first, second)
@@ -98,8 +98,8 @@ func TestCacheIsLoadedByTheTail(t *testing.T) {
 	}
 }
 
-// What is served from the cache is the same in every way: singly, in batches, as
-// stored and plain, with a dictionary and without.
+// Documents from the cache are the same in every mode: single and in batches, stored and
+// plain, with a dictionary and without.
 func TestCacheServesEveryClient(t *testing.T) {
 	server := memcachedtest.Start(t, "-m", "256")
 	for _, codec := range []string{"s2", "zstd", "none"} {
@@ -109,7 +109,7 @@ func TestCacheServesEveryClient(t *testing.T) {
 			f.options.Cache = cache
 			client := dial(t, serve(t, f.ready()))
 			for _, client := range []*Client{client, client.Plain()} {
-				for range 2 { // the second time all come from the cache
+				for range 2 { // the second time from the cache
 					var ids []string
 					for i := 0; i < compressedDocuments; i += 1 + compressedDocuments/90 {
 						ids = append(ids, jobs.ID(i+1))
@@ -129,7 +129,7 @@ func TestCacheServesEveryClient(t *testing.T) {
 					require.NoError(t, err)
 					require.True(t, bytes.Equal(documents[lastID], got))
 					loaded := cache.Stats()
-					waitStats(t, cache, "what was missed is loaded", func(s CacheStats) bool {
+					waitStats(t, cache, "misses are loaded", func(s CacheStats) bool {
 						return s.Loaded > 0 && s.Loaded+s.Dropped >= loaded.Misses
 					})
 				}
@@ -140,9 +140,8 @@ func TestCacheServesEveryClient(t *testing.T) {
 	}
 }
 
-// Whatever a server says is under a key, the right document is served; and the
-// next one who asks finds it there.
-func TestCacheThatLies(t *testing.T) {
+// For any wrong value under a key, the right document is served, and the value is replaced.
+func TestCacheWithWrongValues(t *testing.T) {
 	server := memcachedtest.Start(t)
 	f, cache := cachedFixture(t, server)
 	f.putMany("a", 3)
@@ -179,11 +178,11 @@ func TestCacheThatLies(t *testing.T) {
 		}
 		require.Equal(t, before.Wrong+1, cache.Stats().Wrong, "lie %d", i)
 		waitStats(t, cache, "it is replaced", func(s CacheStats) bool { return s.Loaded == before.Loaded+1 })
-		mended, ok := at.get()
+		repaired, ok := at.get()
 		require.True(t, ok)
-		require.Equal(t, good, mended)
+		require.Equal(t, good, repaired)
 	}
-	// The stored form of the same document at another address: a version before.
+	// The stored form of the same document at another address: a previous version.
 	require.NoError(t, c.WaitFor(soon(t), f.put("a-1", "new")))
 	waitStats(t, cache, "the new one is loaded", func(s CacheStats) bool { return s.Loaded == uint64(len(lies))+4 })
 	require.NoError(t, liar.Set(&memcache.Item{Key: placeOf(t, c, "a-1").key, Value: good}))
@@ -205,12 +204,12 @@ func TestCacheBypass(t *testing.T) {
 	stats := cache.Stats()
 	require.EqualValues(t, 1, stats.Hits)
 	require.Zero(t, stats.Misses+stats.Refused)
-	// A scan would push out what is asked for often.
+	// A scan would evict frequently read documents.
 	require.Len(t, scanAll(t, c, ScanOptions{}), 2)
 	require.Equal(t, stats, cache.Stats())
 }
 
-// Expired documents are gone from the cache, too.
+// Expired documents are removed from the cache, too.
 func TestCacheAndExpiry(t *testing.T) {
 	f, cache := cachedFixture(t, memcachedtest.Start(t))
 	f.clock.now = time.Now()
@@ -226,8 +225,8 @@ func TestCacheAndExpiry(t *testing.T) {
 	require.EqualValues(t, 1, cache.Stats().Hits)
 }
 
-// A server that takes nothing holds up nobody: the tail goes on, and what too
-// many were waiting for is dropped.
+// A server that accepts nothing delays neither the tail nor fetches; excess loads are
+// dropped.
 func TestCacheLoadsAreBounded(t *testing.T) {
 	server := memcachedtest.Start(t)
 	cache, err := openCache([]string{server.Address}, &memcached.Options{Timeout: time.Hour, FirstPause: time.Hour})
@@ -239,18 +238,18 @@ func TestCacheLoadsAreBounded(t *testing.T) {
 	f.putMany("a", maxWaitingLoads+1000)
 	c := f.ready()
 	require.GreaterOrEqual(t, cache.Stats().Dropped, uint64(999))
-	server.Kill() // or the load under way would wait for an hour
+	server.Kill() // or the current load would wait for an hour
 	require.NoError(t, c.Close())
 }
 
-// Servers are killed and come back empty while documents change and are asked
-// for: every answer is one that was right at the time.
-func TestCacheServersGoAndCome(t *testing.T) {
+// Servers are killed and return empty while documents change and are read: every answer is
+// a version that was current.
+func TestCacheServersRestart(t *testing.T) {
 	servers := []*memcachedtest.Server{memcachedtest.Start(t), memcachedtest.Start(t)}
 	f, cache := cachedFixture(t, servers...)
 	f.putMany("a", 100)
 	c := f.ready()
-	var version atomic.Int64 // of the document "v", as the index has it at least
+	var version atomic.Int64 // of the document "v": at least this one is in the index
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	for caller := range 4 {
@@ -290,9 +289,9 @@ func TestCacheServersGoAndCome(t *testing.T) {
 	for i := range 4 {
 		change()
 		servers[i%2].Kill()
-		waitStats(t, cache, "one is left alone", func(s CacheStats) bool { change(); return s.ServersUp == 1 })
+		waitStats(t, cache, "one is marked as down", func(s CacheStats) bool { change(); return s.ServersUp == 1 })
 		servers[i%2].Restart()
-		waitStats(t, cache, "both are back", func(s CacheStats) bool { return s.ServersUp == 2 })
+		waitStats(t, cache, "both are up", func(s CacheStats) bool { return s.ServersUp == 2 })
 	}
 	hits := cache.Stats().Hits
 	waitStats(t, cache, "it serves again", func(s CacheStats) bool { return s.Hits > hits+100 })
@@ -301,8 +300,8 @@ func TestCacheServersGoAndCome(t *testing.T) {
 	require.Zero(t, cache.Stats().Wrong)
 }
 
-// BenchmarkCache is a Get and a batch without a cache, with one that has all, and
-// with one whose server is down.
+// BenchmarkCache measures a Get and a batch without a cache, with a cache that holds all
+// documents, and with one whose server is down.
 func BenchmarkCache(b *testing.B) {
 	const documents = 20_000
 	for _, state := range []string{"none", "up", "down"} {
@@ -318,7 +317,7 @@ func BenchmarkCache(b *testing.B) {
 		}
 		c := f.ready()
 		if state == "down" {
-			waitStats(b, f.options.Cache, "it is left alone", func(s CacheStats) bool {
+			waitStats(b, f.options.Cache, "it is marked as down", func(s CacheStats) bool {
 				_, err := c.Get(nil, []byte("a-1"))
 				require.NoError(b, err)
 				return s.ServersUp == 0

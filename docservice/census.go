@@ -10,18 +10,17 @@ import (
 	"docstore/queue"
 )
 
-// Live is what of a segment can still be asked for.
+// Live is the part of a segment that can still be read.
 type Live struct {
 	Documents   int64
-	StoredBytes int64 // compressed; the rest of the segment's is dead
+	StoredBytes int64 // compressed; the other bytes of the segment are dead
 }
 
-// Census counts what is live in each segment, under the number in which it was
-// appended, by going once through the index. It works in steps, as the sweep does,
-// and rests after each for as long as that took, so that it may be asked for at any
-// time: some ten seconds for ten million documents. It holds for the moment of the
-// call, if nothing is appended meanwhile: queue.Reader.Usage is exact in any case, and
-// reads the whole queue.
+// Census counts the live documents of each segment by scanning the index once; documents of
+// a rewrite count for the segment in which they were appended. It works in steps, as the
+// sweep does, and pauses after each step for the time the step took: about ten seconds for
+// ten million documents. The result is exact for the moment of the call if nothing is
+// appended meanwhile; queue.Reader.Usage is always exact, but reads the whole queue.
 func (c *Collection) Census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 	return ask(c, func(s *store) (map[queue.SegmentID]Live, error) { return s.census(ctx) })
 }
@@ -46,11 +45,11 @@ func (s *store) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 	}
 }
 
-// censusStep counts the next entries behind an id. It returns the last of them, nil
-// at the end of the index.
+// censusStep counts the next entries after an id. It returns the last id counted, nil at
+// the end of the index.
 func (s *store) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
 	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
-	defer func() { _ = it.Close() }() // it.Err has told
+	defer func() { _ = it.Close() }() // it.Err was checked
 	for range sweepStepEntries {
 		if !it.Next() {
 			return nil, it.Err()

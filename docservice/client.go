@@ -13,15 +13,15 @@ import (
 	"docstore/queue"
 )
 
-// maxReasks is how often a batch asks again for what was unavailable.
-const maxReasks = 3
+// maxBatchRetries is how often a batch retries the ids that were unavailable.
+const maxBatchRetries = 3
 
-// Client fetches the documents of one collection from the servers of a pool.
-// Its methods may be called from many goroutines at once.
+// Client fetches the documents of one collection from the servers of a pool. Its methods
+// are safe for concurrent use.
 //
-// Documents come as they are stored, and the client decodes them: see decode.go.
-// The pool's options should have Methods: IdempotentMethods(), so that a call
-// whose server dies is repeated on another one.
+// Documents are transferred in their stored form, and the client decodes them: see
+// decode.go. Set PoolOptions.Methods of the pool to IdempotentMethods(), so that a call
+// whose server dies is retried on another one.
 type Client struct {
 	pool       *boxcarrpc.Pool
 	collection string
@@ -29,25 +29,25 @@ type Client struct {
 	decoders   *queue.Decoders
 }
 
-// NewClient makes a client. The pool remains its owner's, to be closed by it.
-// Keep the client: it holds the dictionaries, which a new one has to fetch.
+// NewClient returns a client. The caller still owns the pool and closes it. Reuse the
+// client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
 	c := &Client{pool: pool, collection: collection, accept: queue.BuiltCodecs()}
 	c.decoders = queue.NewDecoders(queue.NewDecoderCache(maxDictionaryBytes), c.dictionary)
 	return c
 }
 
-// Plain returns a client that has the servers decode, for machines that have
-// less processor time to spare than they. Its documents take more of the network
-// and are not verified by the checksum that the writer gave them.
+// Plain returns a client for which the servers decode the documents, for machines with less
+// spare CPU time than the servers. Its documents use more network bandwidth and are not
+// verified against the checksum of the writer.
 func (c *Client) Plain() *Client {
 	return &Client{pool: c.pool, collection: c.collection, decoders: c.decoders}
 }
 
-// Get appends the document with the id to dst. On any error it returns dst
-// unchanged: ErrNotFound; ErrUnavailable if none of the servers asked could
-// give it; ErrBadID; ErrNoCollection; ErrMalformed if what a server sent is no
-// answer or no document of this id; or how the call failed.
+// Get appends the document with the id to dst. On any error it returns dst unchanged:
+// ErrNotFound; ErrUnavailable if no server that was asked could read it; ErrBadID;
+// ErrNoCollection; ErrMalformed if the response is invalid or holds another document; or
+// the error of the call.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	if !validIDBytes(len(id)) {
 		return dst, ErrBadID
@@ -62,7 +62,7 @@ func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error)
 	return out, err
 }
 
-// getPlain is Get of plain bytes.
+// getPlain is Get of the plain bytes.
 func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	request := make([]byte, 0, len(c.collection)+len(id)+maxRequestOverheadBytes)
 	request = appendID(appendCollection(request, c.collection), id)
@@ -79,15 +79,15 @@ func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, e
 		return dst, err
 	}
 	if a.stored != nil {
-		return dst, fmt.Errorf("%w: a stored form where plain bytes were asked for", ErrMalformed)
+		return dst, fmt.Errorf("%w: the server sent a stored form, but plain bytes were requested", ErrMalformed)
 	}
-	// The document is a part of what has been appended: move it to the front.
+	// The document is part of the appended bytes: move it to the front.
 	return response[:len(dst)+copy(body, a.document)], nil
 }
 
-// GetMany fetches many documents and calls fn once for each id, in their order:
-// with the document, which is valid until fn returns, or with an error as of
-// Get. It returns the first error of fn, or what made a call as a whole fail.
+// GetMany fetches many documents and calls fn once for each id, in order: with the
+// document, which is valid until fn returns, or with an error as of Get. It returns the
+// first error of fn, or the error that failed a whole call.
 func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error {
 	m := getClientMemory()
 	defer m.release()
@@ -110,10 +110,9 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 	return nil
 }
 
-// getBatch fetches the documents of the first of the ids: one at least, and as
-// many as fit into one response. What the server that answers does not have is
-// asked for again: if that request meets the same server, it has nothing to
-// answer to it, and the pool goes on to the next.
+// getBatch fetches the documents of the first ids: as many as fit into one response, and at
+// least one. It requests the unavailable ids again: if the pool chooses the same server,
+// that server answers nothing and the pool retries on the next.
 func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([]clientAnswer, error) {
 	answers, err := c.call(ctx, m, ids)
 	if errors.Is(err, ErrUnavailable) {
@@ -122,7 +121,7 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 	if err != nil {
 		return nil, err
 	}
-	for range maxReasks {
+	for range maxBatchRetries {
 		var missing []int
 		var missingIDs []string
 		for i, answer := range answers {
@@ -135,7 +134,7 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 		}
 		more, err := c.call(ctx, new(clientMemory), missingIDs)
 		if errors.Is(err, ErrUnavailable) {
-			break // nobody has any of them
+			break // no server has any of them
 		}
 		if err != nil {
 			return nil, err
@@ -144,16 +143,15 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 			answers[missing[i]] = answer
 		}
 		if len(more) < len(missing) {
-			// From here on they did not fit any more, and what follows can wait.
+			// The answers after this one did not fit. The caller requests them again.
 			answers = answers[:missing[len(more)]]
 		}
 	}
 	return answers, nil
 }
 
-// call is one BatchGet. It answers for the first of the ids, for one at least;
-// if every one of them is unavailable, it fails with ErrUnavailable. The answers
-// are in the memory of m.
+// call is one BatchGet. It answers the first ids, at least one. If all of them are
+// unavailable, it fails with ErrUnavailable. The answers are in the memory of m.
 func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []clientAnswer, err error) {
 	m.request = appendCollection(m.request[:0], c.collection)
 	for _, id := range ids {
@@ -181,7 +179,7 @@ func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []c
 	return answers, nil
 }
 
-// Stats asks one of the servers for its description of the collection.
+// Stats returns the description of the collection by one of the servers.
 func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, error) {
 	request, err := proto.Marshal(&docservicepb.StatsRequest{Collection: c.collection})
 	if err != nil {
@@ -201,14 +199,13 @@ func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, erro
 	return response.GetCollections()[0], nil
 }
 
-// clientAnswer is an answer, and the error that its status stands for.
+// clientAnswer is an answer with the error for its status.
 type clientAnswer struct {
 	answer
 	err error
 }
 
-// isAnswer tells whether an error says something about a document, and not about
-// the call.
+// isAnswer reports whether an error concerns one document and not the call.
 func isAnswer(err error) bool {
 	for _, one := range []error{ErrNotFound, ErrUnavailable, ErrBadID, errAnswerFailed} {
 		if errors.Is(err, one) {
@@ -218,10 +215,10 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// errAnswerFailed is STATUS_ERROR: the server knows why.
-var errAnswerFailed = errors.New("docservice: the server failed to read the document; its log says why")
+// errAnswerFailed is the error for STATUS_ERROR. Only the server's log has the cause.
+var errAnswerFailed = errors.New("docservice: the server failed to read the document; see its log")
 
-// answerError is the error that the status of an id stands for, nil for found.
+// answerError returns the error for the status of an id, nil for found.
 func answerError(status docservicepb.Status, id string) error {
 	switch status {
 	case docservicepb.Status_STATUS_FOUND:
@@ -239,8 +236,8 @@ func answerError(status docservicepb.Status, id string) error {
 	return fmt.Errorf("%w: status %d", ErrMalformed, status)
 }
 
-// clientError gives the failure of a call its meaning. That there is no server
-// at all stays what it is: that is no answer about a document.
+// clientError converts the failure of a call to an error of this package. ErrNoServer stays
+// unchanged: it says nothing about a document.
 func clientError(err error) error {
 	if errors.Is(err, boxcarrpc.ErrNoServer) {
 		return err

@@ -10,15 +10,13 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-// Scan fetches a page: it calls fn for up to o.Limit ids, in the order of their
-// bytes, each with its document, which is valid until fn returns, or with an
-// error as of Get. What one server cannot give the others are asked for. It
-// returns the After of the next page, nil if there is no more, and stops with
-// the first error of fn or what made a call as a whole fail: ErrUnavailable
-// where no server has read its queue to the end.
+// Scan fetches a page: it calls fn for up to o.Limit ids in byte order, each with its
+// document, which is valid until fn returns, or with an error as of Get. Documents that one
+// server cannot read are requested from the others. Scan returns the After of the next
+// page, nil after the last. It stops at the first error of fn, or when a call as a whole
+// fails: with ErrUnavailable if no server has read its queue to the end.
 //
-// Pages come from whichever servers answer, and each shows the ids of its own
-// moment.
+// Each page may come from another server and shows the ids of another moment.
 func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, document []byte, err error) error) (next []byte, err error) {
 	if o.Limit < 0 || o.Limit > MaxScanIDs {
 		return nil, fmt.Errorf("docservice: a page of %d ids: want 1 to %d", o.Limit, MaxScanIDs)
@@ -42,7 +40,7 @@ func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, doc
 			}
 		}
 		switch {
-		case errors.Is(err, ErrNotFound): // it went in between
+		case errors.Is(err, ErrNotFound): // deleted meanwhile
 			continue
 		case err != nil && !isAnswer(err):
 			return nil, err

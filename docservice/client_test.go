@@ -17,11 +17,11 @@ import (
 	"docstore/queue"
 )
 
-// serve serves the collections on a port of their own and returns its address.
+// serve serves the collections on a new port and returns its address.
 func serve(t testing.TB, collections ...*Collection) string {
 	t.Helper()
 	service := NewService(collections...)
-	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Ahead()})
+	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Prefetch()})
 }
 
 func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.ServerOptions) string {
@@ -31,7 +31,7 @@ func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.Serve
 	if opts == nil {
 		opts = &boxcarrpc.ServerOptions{}
 	}
-	// Clients and servers of many tests share the processors.
+	// Many tests share the processors.
 	opts.HandshakeTimeout, opts.WriteTimeout = patience, patience
 	server := boxcarrpc.NewServer(handler, opts)
 	served := make(chan error, 1)
@@ -43,13 +43,14 @@ func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.Serve
 	return listener.Addr().String()
 }
 
-// dial makes a client of the collection "jobs" at the servers.
+// dial returns a client of the collection "jobs" at the servers.
 func dial(t testing.TB, addresses ...string) *Client {
 	t.Helper()
 	pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
 		Size: 8, Methods: IdempotentMethods(),
-		RetryRatio: 3, // some servers here refuse most calls on purpose
-		// A silent connection costs a pool of one server all its slots, and the call fails.
+		RetryRatio: 3, // some servers here refuse most calls
+		// A timeout on the only connection would cost the pool all its slots and fail the
+		// call.
 		DialTimeout: patience, SilenceTimeout: patience,
 	})
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestClientGetMany(t *testing.T) {
 	ctx := soon(t)
 
 	ids := []string{"none", "", strings.Repeat("x", queue.MaxIDBytes+1), "a-1", "a-1"}
-	for i := range MaxBatchIDs { // more than one batch takes
+	for i := range MaxBatchIDs { // more than one batch
 		ids = append(ids, fmt.Sprintf("a-%d", (i*7)%500))
 	}
 	next := 0
@@ -133,7 +134,7 @@ func TestClientGetMany(t *testing.T) {
 	require.ErrorIs(t, err, enough)
 }
 
-// More than a response holds comes in several, in order, whatever the sizes.
+// Documents that exceed one response arrive in several, in order, for any sizes.
 func TestClientGetManyBeyondTheCap(t *testing.T) {
 	f := newMemFixture(t)
 	sizes := []int{1 << 20, queue.MaxDocumentBytes, 3, queue.MaxDocumentBytes, queue.MaxDocumentBytes - 1, 0, 5 << 20}
@@ -158,8 +159,8 @@ func TestClientGetManyBeyondTheCap(t *testing.T) {
 	assert.Equal(t, len(ids), next)
 }
 
-// damagedCopies are two servers of the same queue, of which each has a document
-// that the other has not, and both lack a third.
+// damagedCopies starts two servers of the same queue. Each has a document that the other
+// lacks, and both lack a third.
 func damagedCopies(t *testing.T) (addresses []string) {
 	f, path, good := sealedFixture(t)
 	firstPath, first := f.segment(1)
@@ -177,7 +178,7 @@ func damagedCopies(t *testing.T) (addresses []string) {
 func TestClientAsksTheOtherServer(t *testing.T) {
 	client := dial(t, damagedCopies(t)...)
 	ctx := soon(t)
-	for client.pool.Stats().Transports < 2 { // until both are known, the pool has nobody else to ask
+	for client.pool.Stats().Transports < 2 { // until the pool is connected to both
 		_, err := client.Get(ctx, nil, "first-1")
 		require.NoError(t, err)
 	}

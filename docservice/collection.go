@@ -13,8 +13,8 @@ import (
 	"docstore/queue"
 )
 
-// Collection serves the documents of one queue by their ids. Its methods may
-// be called from many goroutines at once.
+// Collection serves the documents of one queue by their ids. Its methods are safe for
+// concurrent use.
 type Collection struct {
 	name     string
 	dir      string
@@ -24,44 +24,45 @@ type Collection struct {
 
 	alive   context.Context // until Close
 	stop    context.CancelFunc
-	running sync.WaitGroup // the succession
+	running sync.WaitGroup // runReplacement
 	closing sync.Once
-	closed  error // of the first Close
+	closed  error // result of the first Close
 
-	// serving answers. Whoever finds it closed asks the one that has taken its
-	// place, if there is one.
+	// serving is the store that answers. A call that finds it closed retries with the store
+	// that replaced it, if any.
 	serving atomic.Pointer[store]
-	// succession is of another queue in the directory; see succession.go.
-	succession struct {
+	// replacing holds the store that is being built to replace the served one; see
+	// replacement.go.
+	replacing struct {
 		sync.Mutex
-		next *store // nil: none is being indexed
+		next *store // nil: none
 	}
-	// Of the succession alone: rebuilds paces those of damaged indexes, and discards those
-	// of indexes that were to take over. rebuilding is set if a rebuild was under way when
-	// the collection was opened.
+	// Used only by runReplacement: rebuilds limits the rate of rebuilds of damaged indexes,
+	// and discards that of discarded replacements. rebuilding is set if a rebuild was in
+	// progress when the collection was opened.
 	rebuilds   rebuildPace
 	discards   rebuildPace
 	rebuilding bool
 
 	gets getCounters
-	// quarantined counts the files set aside.
+	// quarantined counts the quarantined files.
 	quarantined atomic.Uint64
-	swept       atomic.Uint64 // expired entries taken out of the index
+	swept       atomic.Uint64 // expired entries removed from the index
 	scrub       struct {
 		passes, bytes atomic.Uint64
-		ended         atomic.Int64 // Unix milliseconds; 0: none has
+		ended         atomic.Int64 // Unix milliseconds; 0: none yet
 	}
 }
 
-// getCounters count the ids that were asked for by answer.
+// getCounters count the requested ids by answer.
 type getCounters struct {
 	found, notFound, unavailable, failed atomic.Uint64
 }
 
-// OpenCollection opens the queue in queueDir and its index in dir, which is made
-// if need be and belongs to the collection, and starts to tail the queue into the
-// index. The collection answers at once with what is in the index already; Status
-// tells when it is ready. opts may be nil.
+// OpenCollection opens the queue in queueDir and its index in dir, which is created if
+// necessary and belongs to the collection, and starts to tail the queue into the index. The
+// collection answers at once from the entries already in the index; Status reports when it
+// is ready. opts may be nil.
 func OpenCollection(name, queueDir, dir string, opts *CollectionOptions) (*Collection, error) {
 	c := &Collection{name: name, dir: dir, queueDir: queueDir, options: opts.withDefaults()}
 	c.logger = c.options.Logger.With("collection", name)
@@ -73,11 +74,11 @@ func OpenCollection(name, queueDir, dir string, opts *CollectionOptions) (*Colle
 	}
 	c.serving.Store(s)
 	s.start()
-	c.running.Go(func() { c.runSuccession(c.alive) })
+	c.running.Go(func() { c.runReplacement(c.alive) })
 	return c, nil
 }
 
-// open opens what is served.
+// open opens the store to serve.
 func (c *Collection) open() (*store, error) {
 	if err := vfs.MakeDir(c.options.FS, c.dir); err != nil {
 		return nil, err
@@ -101,24 +102,23 @@ func (c *Collection) open() (*store, error) {
 		if !isDamage(err) {
 			return nil, err
 		}
-		c.logger.Error("the index is damaged; it is set aside and rebuilt from the queue",
+		c.logger.Error("the index is damaged; it is renamed and rebuilt from the queue",
 			"index", number.path(c.dir), "aside", number.path(c.dir)+damagedExtension, "error", err)
 		lost = &Fault{
 			Path: number.path(c.dir) + damagedExtension, Since: c.options.Now(),
 			Reason: "the index was damaged and is rebuilt from the queue: " + err.Error(),
 		}
-		if err := c.setIndexAside(number); err != nil {
+		if err := c.keepDamagedIndex(number); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// Name is the name under which the collection is asked for.
+// Name returns the name under which the collection is served.
 func (c *Collection) Name() string { return c.name }
 
-// Close stops tailing and closes queue and index. Everything after it, calls
-// under way too, fails with ErrClosed. Closing again returns what the first
-// Close did.
+// Close stops tailing and closes queue and index. Later calls and calls in progress fail
+// with ErrClosed. Further calls of Close return the result of the first.
 func (c *Collection) Close() error {
 	c.closing.Do(func() {
 		c.stop()
@@ -131,28 +131,27 @@ func (c *Collection) Close() error {
 	return c.closed
 }
 
-// Get appends the document with the id to dst. On any error it returns dst
-// unchanged: ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or what went
-// wrong.
+// Get appends the document with the id to dst. On any error it returns dst unchanged:
+// ErrNotFound, ErrUnavailable, ErrBadID, ErrClosed, or the read error.
 func (c *Collection) Get(dst, id []byte) ([]byte, error) {
 	return c.GetContext(context.Background(), dst, id)
 }
 
-// GetContext is Get for a request whose answer is the document: it reserves memory for the
-// document with boxcarrpc.Reserve, whose error it may return.
+// GetContext is Get for a request whose response is the document: it reserves memory for
+// the document with boxcarrpc.Reserve and may return the error of Reserve.
 func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, error) {
 	dst, _, err := c.get(ctx, dst, id, 0, nil)
 	return dst, err
 }
 
 // get is store.get.
-func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (result []byte, asStored bool, err error) {
-	if take != 0 || !boxcarrpc.HasReservation(ctx) {
-		return c.getOnce(ctx, dst, id, take, tell)
+func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (result []byte, asStored bool, err error) {
+	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
+		return c.getOnce(ctx, dst, id, accept, trace)
 	}
 	noMemory := decodePlain(ctx, func() int {
 		result = nil
-		result, asStored, err = c.getOnce(ctx, dst, id, take, tell)
+		result, asStored, err = c.getOnce(ctx, dst, id, accept, trace)
 		return len(result) - len(dst)
 	})
 	if noMemory != nil {
@@ -161,21 +160,21 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, take queue.CodecSe
 	return result, asStored, err
 }
 
-// getOnce is get of a document whose length is known, or need not be.
-func (c *Collection) getOnce(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+// getOnce is get for a document whose length is known or need not be reserved.
+func (c *Collection) getOnce(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
-		result, asStored, err := s.get(ctx, dst, id, take, tell)
+		result, asStored, err := s.get(ctx, dst, id, accept, trace)
 		if err == nil || !c.superseded(s, err) {
 			return result, asStored, err
 		}
 	}
 }
 
-// GetMany looks many ids up at once and reads the documents, so that many waits for
-// memory are one, appending them to dst. The answers are in the order of the ids. They
-// may be fewer: if the documents take more than maxBytes, ids at the end are left out,
-// but never the first. The answers' documents are parts of the slice that is returned.
+// GetMany looks up many ids together, so that their cache misses overlap, reads the
+// documents and appends them to dst. The answers are in the order of the ids. If the
+// documents exceed maxBytes, ids at the end are left out, but never the first. The
+// documents of the answers are parts of the returned slice.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
 	var list answerList
 	result, answered, err := c.getMany(context.Background(), dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
@@ -185,15 +184,15 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 	return result, list.first(answered, result, len(dst)), nil
 }
 
-// getMany is store.getMany: the first ids are answered to a receiver, in documents that
-// need no codec but those taken in their stored form.
-func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
-	if take != 0 || !boxcarrpc.HasReservation(ctx) {
-		return c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+// getMany is store.getMany: it passes the answers for the first ids to a receiver.
+// Documents in a codec of accept are passed in their stored form.
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
+	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
+		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
 	noMemory := decodePlain(ctx, func() int {
 		result = nil
-		result, answered, err = c.getManyOnce(ctx, dst, ids, take, maxBytes, tell, memory, to)
+		result, answered, err = c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		return len(result) - len(dst)
 	})
 	if noMemory != nil {
@@ -202,25 +201,25 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, take
 	return result, answered, err
 }
 
-// getManyOnce is getMany of documents whose length is known, or need not be.
-func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, take queue.CodecSet, maxBytes int, tell stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+// getManyOnce is getMany for documents whose length is known or need not be reserved.
+func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
 		to.reset()
-		result, answered, err := s.getMany(ctx, dst, ids, take, maxBytes, tell, memory, to)
+		result, answered, err := s.getMany(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		if err == nil || !c.superseded(s, err) {
 			return result, answered, err
 		}
 	}
 }
 
-// superseded tells whether an error is that the store was closed because another
-// one serves now.
+// superseded reports whether err means that the store was closed because another one has
+// replaced it.
 func (c *Collection) superseded(s *store, err error) bool {
 	return errors.Is(err, ErrClosed) && c.serving.Load() != s
 }
 
-// ask asks what serves, again if something else does by then.
+// ask calls question with the serving store, and again if that store is replaced meanwhile.
 func ask[T any](c *Collection, question func(*store) (T, error)) (T, error) {
 	for {
 		s := c.serving.Load()
@@ -231,8 +230,8 @@ func ask[T any](c *Collection, question func(*store) (T, error)) (T, error) {
 	}
 }
 
-// dictionary returns the dictionary with the hash, ErrUnavailable where no
-// segment here holds it.
+// dictionary returns the dictionary with the hash, ErrUnavailable if no segment here holds
+// it.
 func (c *Collection) dictionary(hash queue.DictionaryHash) ([]byte, error) {
 	return ask(c, func(s *store) ([]byte, error) { return s.dictionary(hash) })
 }

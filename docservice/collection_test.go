@@ -70,8 +70,7 @@ func TestBadIDs(t *testing.T) {
 	requireNone(t, c, strings.Repeat("x", queue.MaxIDBytes), ErrNotFound)
 }
 
-// A machine to which nothing has been copied yet must not tell anybody that a
-// document does not exist.
+// A server to which no segment has been copied must not answer "not found".
 func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	f := newMemFixture(t)
 	c := f.open()
@@ -89,8 +88,8 @@ func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	requireNone(t, c, "2", ErrNotFound)
 }
 
-// Segments may arrive in any order. What is there behind a gap is not lost on
-// those who ask: they are sent elsewhere.
+// Segments may arrive in any order. Documents after a missing segment are unavailable, not
+// "not found".
 func TestSegmentThatArrivesLate(t *testing.T) {
 	source, path, second := sealedFixture(t)
 	source.putMany("third", 100)
@@ -114,7 +113,7 @@ func TestSegmentThatArrivesLate(t *testing.T) {
 	requireNone(t, c, "fourth-1", ErrNotFound)
 }
 
-func TestRestartGoesOnAtThePosition(t *testing.T) {
+func TestRestartContinuesAtPosition(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("first", 500)
 	f.seal()
@@ -135,12 +134,12 @@ func TestRestartGoesOnAtThePosition(t *testing.T) {
 	requireDocument(t, c, "third", "three")
 }
 
-// The position is never ahead of the entries, whenever the machine dies.
+// The position is never ahead of the entries after a crash.
 func TestCrashWhileTailing(t *testing.T) {
 	random := testseed.Rand(t)
 	mem := vfs.NewMem()
 	f := newFixture(t, mem, "/")
-	f.options.MemtableBytes = 16 << 10 // so that tables are written and merged on the way
+	f.options.MemtableBytes = 16 << 10 // so that tables are written and merged
 	c := f.open()
 	want := map[string]string{}
 	for round := range 12 {
@@ -155,7 +154,7 @@ func TestCrashWhileTailing(t *testing.T) {
 		if round%4 == 3 {
 			f.seal()
 		}
-		// The tail is anywhere now.
+		// The tail may be anywhere at this point.
 		for name, clone := range map[string]*vfs.Mem{
 			"process":     mem.ProcessCrashClone(),
 			"power":       mem.CrashClone(vfs.KeepSynced),
@@ -189,7 +188,7 @@ func TestProgressAndLag(t *testing.T) {
 	assert.Zero(t, status.Lag)
 	assert.Equal(t, f.clock.Now(), status.LastAppended)
 	f.clock.advance(time.Hour)
-	assert.Zero(t, c.Status().Lag, "a queue at rest does not lag")
+	assert.Zero(t, c.Status().Lag, "a queue without new entries does not lag")
 
 	stats, err := c.Stats()
 	require.NoError(t, err)
@@ -255,6 +254,6 @@ func TestOpenFails(t *testing.T) {
 	assert.Contains(t, err.Error(), "again")
 	require.NoError(t, c.Close())
 
-	c = f.ready() // what failed has left nothing locked
+	c = f.ready() // the failed opens left nothing locked
 	requireDocument(t, c, "1", "one")
 }

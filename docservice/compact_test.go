@@ -13,9 +13,9 @@ import (
 	"docstore/queue"
 )
 
-// An index entry whose document compaction has left out is not found once the
-// index has read what superseded it, and unavailable before. It is no damage.
-func TestVersionThatIsGone(t *testing.T) {
+// An index entry whose document compaction has left out is not found once the index
+// includes the entry that superseded it, and unavailable before. It is not a fault.
+func TestCompactedVersion(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("1", "one")
 	f.put("2", "two")
@@ -35,7 +35,7 @@ func TestVersionThatIsGone(t *testing.T) {
 	requireDocument(t, c, "1", "one, changed")
 	requireDocument(t, c, "2", "two")
 	document, _, err := c.serving.Load().fetch(nil, []byte("1"), stale, 0)
-	require.NoError(t, err, "the index knows a newer version")
+	require.NoError(t, err, "the index has a newer version")
 	require.Equal(t, "one, changed", string(document))
 
 	var batch lsm.Batch
@@ -53,8 +53,8 @@ func TestVersionThatIsGone(t *testing.T) {
 	c.serving.Load().mu.Unlock()
 }
 
-// rewritten makes a copy of a queue of two rewritten segments and a third one, with
-// or without what was rewritten.
+// rewritten makes a copy of a queue with two rewritten segments and a third one, with or
+// without the rewritten originals.
 func rewritten(t *testing.T, originals bool) (f *fixture, path string, content []byte) {
 	f = newMemFixture(t)
 	for range 2 {
@@ -75,13 +75,13 @@ func rewritten(t *testing.T, originals bool) (f *fixture, path string, content [
 	return f, path, content
 }
 
-// A damaged rewrite is set aside, and what was sound of it served, until it comes
+// A damaged rewrite is quarantined, and its sound documents are served, until it is copied
 // again.
 func TestQuarantineOfARewrite(t *testing.T) {
 	f, path, good := rewritten(t, false)
 	replace(t, f.fs, path, flipped(t, good, documentOf("first-50")))
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	for range 2 { // the second time after a restart
 		require.True(t, f.exists(path+queue.AsideSuffix))
 		requireNone(t, c, "first-50", ErrUnavailable)
@@ -102,12 +102,12 @@ func TestQuarantineOfARewrite(t *testing.T) {
 	require.Contains(t, f.keptResults(), segmentKey{1, 1})
 }
 
-// What a damaged rewrite has replaced serves while it is away, if it is there.
-func TestQuarantineOfARewriteBesideTheOriginals(t *testing.T) {
+// The originals serve while a damaged rewrite is away, if they still exist.
+func TestQuarantineOfRewriteWithOriginals(t *testing.T) {
 	f, path, good := rewritten(t, true)
 	replace(t, f.fs, path, flipped(t, good, documentOf("first-50")))
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	require.True(t, c.Status().Ready)
 	replace(t, f.fs, path, good)
@@ -115,9 +115,9 @@ func TestQuarantineOfARewriteBesideTheOriginals(t *testing.T) {
 	waitFor(t, c, "the copy is sound", noFaults)
 }
 
-// A segment that was set aside has come when a rewrite has that stands for it: its
+// A quarantined segment is no longer awaited when a rewrite that supersedes it arrives: the
 // source was repaired.
-func TestRewriteStandsForWhatWasSetAside(t *testing.T) {
+func TestRewriteSupersedesQuarantinedSegment(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	damaged := flipped(t, good, documentOf("second-50"))
 	replace(t, f.fs, path, damaged)
@@ -130,7 +130,7 @@ func TestRewriteStandsForWhatWasSetAside(t *testing.T) {
 	replace(t, f.fs, path, damaged)
 	f.asCopy()
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	replace(t, f.fs, repaired[0].Rewrite, rewrite)
 	f.waitRemoved(path + queue.AsideSuffix)
 	waitFor(t, c, "nothing is wrong", noFaults)

@@ -21,18 +21,18 @@ import (
 	"docstore/queue"
 )
 
-// moment is a queue at its source at some time.
+// moment is the state of a queue at its source at one time.
 type moment struct {
 	files map[string][]byte // by name
-	state map[string]string // the documents that there are
+	state map[string]string // the documents that exist
 	last  queue.Address
 }
 
-// course is the way of a queue, moment by moment, on a machine of its own.
+// course is the history of a queue, moment by moment.
 type course struct {
 	moments []moment
 	ids     []string
-	// versions are all documents that there were of an id; "" is none.
+	// versions are all documents that an id has ever had; "" means none.
 	versions map[string]map[string]bool
 }
 
@@ -78,7 +78,7 @@ func newCourse(t *testing.T, random *rand.Rand, moments int) *course {
 	return c
 }
 
-// bring is a pass of docstore-sync: what is here becomes what there was at a moment.
+// bring emulates a pass of docstore-sync: the directory gets the files of a moment.
 func (m moment) bring(t *testing.T, disk vfs.FS) {
 	t.Helper()
 	const dir = "/queue"
@@ -118,13 +118,13 @@ func (m moment) bring(t *testing.T, disk vfs.FS) {
 	}
 }
 
-// requireServed waits until a collection has read what there is at a moment, of which
-// it may ask for some files again, and asks it for everything.
+// requireServed waits until a collection has read the queue of a moment, bringing damaged
+// files again, and checks every document.
 func (c *course) requireServed(t *testing.T, collection *Collection, disk vfs.FS, m moment, when string) {
 	t.Helper()
 	waitFor(t, collection, "it is read: "+when, func(s Status) bool {
 		m.bring(t, disk)
-		return m.last.Compare(s.Position.Next) < 0 && s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the pass they stay listed
+		return m.last.Compare(s.Position.Next) < 0 && s.Ready && (len(s.Faults) == 0 || collection.options.VerifyInterval < 0) // without the background pass they stay listed
 	})
 	for _, id := range c.ids {
 		document, err := collection.Get(nil, []byte(id))
@@ -137,8 +137,8 @@ func (c *course) requireServed(t *testing.T, collection *Collection, disk vfs.FS
 	}
 }
 
-// requireHonest asks for some documents, of which any version may be here, or none here
-// and now.
+// requireHonest reads some documents: any version that existed, or "unavailable", is
+// correct.
 func (c *course) requireHonest(t *testing.T, collection *Collection, random *rand.Rand, when string) {
 	t.Helper()
 	for range 8 {
@@ -152,7 +152,7 @@ func (c *course) requireHonest(t *testing.T, collection *Collection, random *ran
 	}
 }
 
-// followOptions are those of a collection whose index is written and merged on the way.
+// followOptions make the index write and merge tables during the test.
 func followOptions(disk vfs.FS, random *rand.Rand) *CollectionOptions {
 	o := &CollectionOptions{
 		FS: disk, MemtableBytes: 4 << 10, PollInterval: time.Millisecond, RetryInterval: time.Millisecond,
@@ -167,25 +167,25 @@ func followOptions(disk vfs.FS, random *rand.Rand) *CollectionOptions {
 	return o
 }
 
-// servingDisk is one with an empty queue.
+// servingDisk returns a disk with an empty queue.
 func servingDisk(t *testing.T) *vfs.Mem {
 	mem := vfs.NewMem()
 	require.NoError(t, vfs.MakeDir(mem, "/queue"))
 	return mem
 }
 
-// TestCrashAtEveryOperation follows a queue and cuts the power before every operation
-// that writes to the disk, of the tail, the index's flushes and merges, and the
-// background pass. What is left answers with what there was or not at all, until the
-// queue has come again, and then with all of it, and goes on.
+// TestCrashAtEveryOperation follows a queue and cuts the power before every write operation
+// of the tail, of the index's flushes and merges, and of the background pass. The state
+// after the crash answers with documents that existed, or "unavailable", until the queue
+// has been copied again; then it answers with all of them.
 func TestCrashAtEveryOperation(t *testing.T) {
 	tally := crashtest.NewTally(t, "crashes")
 	for range crashtest.Share(1, 12) {
 		random := testseed.Rand(t)
 		course := newCourse(t, random, 9)
 		mem := servingDisk(t)
-		sparing := crashtest.Share(8, 1) // one in so many operations is crashed before
-		var one sync.Mutex               // operations are many goroutines'
+		sparing := crashtest.Share(8, 1) // crash before one in so many operations
+		var one sync.Mutex               // many goroutines run operations
 		var cuts []powerCut
 		c, err := OpenCollection("jobs", "/queue", "/index", followOptions(vfs.NewFault(mem, func(op vfs.Op) error {
 			one.Lock()
@@ -214,13 +214,13 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// powerCut is what a crash has left.
+// powerCut is the state of the disk after a crash.
 type powerCut struct {
 	disk *vfs.Mem
 	when string
 }
 
-// requireRecovery opens what a crash has left of a moment.
+// requireRecovery opens the state after a crash that happened at a moment.
 func (c *course) requireRecovery(t *testing.T, disk vfs.FS, reached int, random *rand.Rand, when string) {
 	t.Helper()
 	collection, err := OpenCollection("jobs", "/queue", "/index", followOptions(disk, random))
@@ -233,10 +233,10 @@ func (c *course) requireRecovery(t *testing.T, disk vfs.FS, reached int, random 
 	require.NoError(t, collection.Close(), when)
 }
 
-// TestFaultAtEveryOperation has the disk fail in every way at every operation of a
-// collection, reading ones too. It answers meanwhile with what there is or not at all;
-// when the disk is healed it catches up by itself, or by opening it again if it could
-// not be opened, and then the power goes.
+// TestFaultAtEveryOperation makes the disk fail in every way at every operation of a
+// collection, reads included. Meanwhile the collection answers with existing documents or
+// "unavailable". When the disk works again it catches up automatically, or after a reopen
+// if the open failed. Then the power is cut.
 func TestFaultAtEveryOperation(t *testing.T) {
 	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
 	for _, failure := range crashtest.Failures() {
@@ -258,7 +258,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				m.bring(t, mem)
 				course.requireHonest(t, c, random, when)
 				waitFor(t, c, "it is read, or the disk has failed: "+when, func(s Status) bool {
-					m.bring(t, mem) // what was set aside
+					m.bring(t, mem) // quarantined files
 					return m.last.Compare(s.Position.Next) < 0 || failure.ForEver && disk.Failed() > 0
 				})
 			}

@@ -12,9 +12,9 @@ import (
 	"docstore/queue"
 )
 
-// faultOf describes an error of the queue or the index. at is the address that
-// was to be read, if it was one. Of errors that only differ in the address the
-// description is the same, so that a fault is one however often it is met.
+// faultOf describes an error of the queue or the index. at is the address that was read, if
+// any. Errors that differ only in the address have the same description, so that a fault is
+// recorded once.
 func (s *store) faultOf(err error, at queue.Address) Fault {
 	fault := Fault{Since: s.options.Now()}
 	var inQueue *queue.CorruptionError
@@ -30,12 +30,12 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 	case errors.As(err, &inIndex):
 		fault.Offset, fault.Path, fault.Reason = inIndex.Offset, inIndex.Path, inIndex.Reason
 	case errors.As(err, &unread):
-		fault.Path, fault.Reason = unread.Path, "it cannot be read: it was truncated, or its disk fails"
+		fault.Path, fault.Reason = unread.Path, "reading it failed: it was truncated, or its disk is failing"
 	case errors.Is(err, errIndex):
 		fault.Path, fault.Reason = s.number.path(s.collection.dir), err.Error()
 	case errors.Is(err, queue.ErrForked):
 		fault.Path = s.queueDir
-		fault.Reason = err.Error() + fmt.Sprintf("; put the files back that were here before, or, if the queue is right as it is now, "+
+		fault.Reason = err.Error() + fmt.Sprintf("; restore the files that were here before, or, if this queue is the right one, "+
 			"stop the daemon, remove %s, and start it: the index is rebuilt from the queue", s.collection.dir)
 	case errors.Is(err, queue.ErrTruncated):
 		fault.Path, fault.Reason = s.queueDir, err.Error()
@@ -52,7 +52,7 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 		}
 	default:
 		fault.Path, fault.Reason = s.collection.dir, err.Error()
-		var failed *fs.PathError // as of a full disk
+		var failed *fs.PathError // for example of a full disk
 		if errors.As(err, &failed) {
 			fault.Path = failed.Path
 		}
@@ -60,8 +60,8 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 	return fault
 }
 
-// recordFault records why a document could not be read, and has the background
-// pass look at the segment.
+// recordFault records why a document could not be read, and has the background pass verify
+// the segment.
 func (s *store) recordFault(err error, at queue.Address) {
 	fault := s.faultOf(err, at)
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *store) recordFault(err error, at queue.Address) {
 	s.logDamage(fault)
 	select {
 	case s.recheck <- struct{}{}:
-	default: // it is going to look anyway
+	default: // a check is already pending
 	}
 }
 

@@ -17,8 +17,7 @@ import (
 	"docstore/queue"
 )
 
-// replace puts other bytes in a file's place the way rsync does: under another
-// name, then renamed.
+// replace replaces a file as rsync does: written under another name, then renamed.
 func replace(t testing.TB, fs vfs.FS, path string, content []byte) {
 	t.Helper()
 	incoming := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".incoming")
@@ -30,8 +29,8 @@ func replace(t testing.TB, fs vfs.FS, path string, content []byte) {
 	require.NoError(t, fs.Rename(incoming, path))
 }
 
-// flipped is content with one bit changed in the middle of the first place that
-// holds the bytes.
+// flipped returns content with one bit changed in the middle of the first occurrence of
+// holds.
 func flipped(t *testing.T, content []byte, holds string) []byte {
 	t.Helper()
 	at := bytes.Index(content, []byte(holds))
@@ -68,19 +67,19 @@ func hasFault(segment queue.SegmentID) func(Status) bool {
 
 func noFaults(s Status) bool { return len(s.Faults) == 0 }
 
-// A fetch meets the damage before the background pass does, which then forgets
-// it when a good copy is there.
+// A fetch finds the damage before the background pass. The pass removes the fault when a
+// sound copy has arrived.
 func TestWrongByteInADocument(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	replace(t, f.fs, path, flipped(t, good, documentOf("second-50")))
-	f.options.VerifyInterval = time.Hour // but looks at once when damage is met
+	f.options.VerifyInterval = time.Hour // but runs at once when a fetch finds damage
 	c := f.ready()
 
 	requireNone(t, c, "second-50", ErrUnavailable)
 	requireDocument(t, c, "second-49", documentOf("second-49"))
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 	status := c.Status()
-	assert.True(t, status.Ready, "one document is no reason to be out of service")
+	assert.True(t, status.Ready, "damage of one document leaves the collection ready")
 	require.Len(t, status.Faults, 1)
 	assert.Equal(t, queue.SegmentID(2), status.Faults[0].Segment)
 	assert.Equal(t, path, status.Faults[0].Path)
@@ -92,10 +91,10 @@ func TestWrongByteInADocument(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, answers[0].Err, ErrUnavailable)
 	require.NoError(t, answers[1].Err)
-	assert.Len(t, c.Status().Faults, 1, "met again, it is still one")
+	assert.Len(t, c.Status().Faults, 1, "found again, it is one fault")
 }
 
-// The background pass finds what nobody has asked for, once.
+// The background pass finds damage that no fetch has found, once.
 func TestBackgroundPassFindsDamageAndItsEnd(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	bad := flipped(t, flipped(t, good, documentOf("second-20")), documentOf("second-70"))
@@ -129,12 +128,12 @@ func TestWrongByteInATable(t *testing.T) {
 	assert.Positive(t, status.LagBytes())
 
 	requireDocument(t, c, "first-99", documentOf("first-99"))
-	requireNone(t, c, "second-99", ErrUnavailable) // it may be behind the damage
+	requireNone(t, c, "second-99", ErrUnavailable) // it may be after the damage
 	requireNone(t, c, "none", ErrUnavailable)
 
 	since := status.Faults[0].Since
 	f.clock.advance(time.Minute)
-	waitFor(t, c, "it was tried again", hasFault(2))
+	waitFor(t, c, "the tail has retried", hasFault(2))
 	assert.Equal(t, since, c.Status().Faults[0].Since)
 
 	replace(t, f.fs, path, good)
@@ -145,7 +144,7 @@ func TestWrongByteInATable(t *testing.T) {
 	requireNone(t, c, "none", ErrNotFound)
 }
 
-// A segment that has vanished makes its documents unavailable, until it is back.
+// The documents of a deleted segment are unavailable until it returns.
 func TestMissingSegment(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	c := f.ready()
@@ -155,7 +154,7 @@ func TestMissingSegment(t *testing.T) {
 	c = f.open()
 	requireNone(t, c, "second-1", ErrUnavailable)
 	requireDocument(t, c, "first-1", documentOf("first-1"))
-	waitFor(t, c, "it is missed", func(s Status) bool {
+	waitFor(t, c, "it is missing", func(s Status) bool {
 		return len(s.Faults) == 1 && s.Faults[0].Path == path && strings.Contains(s.Faults[0].Reason, "missing")
 	})
 	replace(t, f.fs, path, good)
@@ -165,8 +164,8 @@ func TestMissingSegment(t *testing.T) {
 	})
 }
 
-// So does one that was not sealed, and that nobody verifies otherwise; and one with a
-// wrong byte, when a good copy has come.
+// The same holds for an open segment, which the background pass does not verify by default,
+// and for one with a wrong byte.
 func TestOpenSegmentThatComesBack(t *testing.T) {
 	f := newMemFixture(t)
 	f.options.VerifyInterval = time.Millisecond
@@ -182,7 +181,7 @@ func TestOpenSegmentThatComesBack(t *testing.T) {
 
 	c = f.open()
 	requireNone(t, c, "second-1", ErrUnavailable)
-	waitFor(t, c, "it is missed", hasFault(2))
+	waitFor(t, c, "it is missing", hasFault(2))
 	replace(t, f.fs, path, content)
 	waitFor(t, c, "it is there", func(s Status) bool { return s.Ready && noFaults(s) })
 	requireDocument(t, c, "second-1", documentOf("second-1"))
@@ -197,8 +196,8 @@ func TestOpenSegmentThatComesBack(t *testing.T) {
 	requireDocument(t, c, "second-1", documentOf("second-1"))
 }
 
-// The queue has gone when the collection is opened, and comes back as it was: nothing is
-// new to the index, and yet it is the end.
+// The queue is missing when the collection is opened, and returns unchanged: the index has
+// no new entries to read, and yet the end is reached.
 func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		f := newMemFixture(t)
@@ -214,7 +213,7 @@ func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 
 		c = f.open()
 		requireNone(t, c, "none", ErrUnavailable)
-		waitFor(t, c, "the tail waits", func(Status) bool { return c.serving.Load().tailState().idle })
+		waitFor(t, c, "the tail is idle", func(Status) bool { return c.serving.Load().tailState().idle })
 		names, err := f.fs.List(away)
 		require.NoError(t, err)
 		for _, name := range names {
@@ -227,8 +226,8 @@ func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// An index that has no room left stops the tail, and nothing is lost by it.
-func TestIndexWithoutRoom(t *testing.T) {
+// A full disk under the index stops the tail; no entry is lost.
+func TestIndexDiskFull(t *testing.T) {
 	var full atomic.Bool
 	fs := vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
 		creates := op.Kind == vfs.OpCreate || op.Kind == vfs.OpCreateAppendMap
@@ -258,7 +257,7 @@ func TestIndexWithoutRoom(t *testing.T) {
 	}
 }
 
-// Damage in the index is an answer for another server to better.
+// Damage in the index makes an id unavailable, so that the client asks another server.
 func TestWrongByteInTheIndex(t *testing.T) {
 	f := newMemFixture(t)
 	f.options.MemtableBytes = 16 << 10
@@ -279,7 +278,7 @@ func TestWrongByteInTheIndex(t *testing.T) {
 			replace(t, f.fs, path, flipped(t, content, "a-1500"))
 		}
 	}
-	f.options.RetryInterval = time.Hour // no index takes its place meanwhile
+	f.options.RetryInterval = time.Hour // no replacement is built meanwhile
 	c = f.ready()
 	requireNone(t, c, "a-1500", ErrUnavailable)
 	status := c.Status()

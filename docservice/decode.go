@@ -12,28 +12,28 @@ import (
 	"docstore/queue"
 )
 
-// Documents travel as they are stored: the daemon copies the bytes of the
-// segment into its answer with their checksum, codec and the hash of their
-// dictionary (docs/format/stored.md), and the client decodes. So a daemon
-// decompresses nothing, and the network carries what the disk holds.
+// Documents are transferred in their stored form: the daemon copies the bytes of the
+// segment to the response, with checksum, codec and the hash of the dictionary
+// (docs/format/stored.md), and the client decodes them. The daemon decompresses nothing,
+// and the network carries the compressed bytes.
 //
-// The client verifies the checksum, which the writer made and which covers the
-// id too. It fetches a dictionary the first time a document names it. Where it
-// cannot decode a document, for want of the dictionary or because the form is a
-// newer one, it asks for that document's plain bytes.
+// The client verifies the checksum, which the writer computed and which covers the id. It
+// fetches a dictionary the first time a document names it. If it cannot decode a document,
+// because the dictionary is missing or the form is newer, it requests the plain bytes of
+// that document.
 
-// maxDictionaryBytes is what a client keeps of dictionaries: two hundred and
-// fifty of those that a writer makes.
+// maxDictionaryBytes limits the dictionaries that a client caches: about 250 of the size
+// that a writer makes.
 const maxDictionaryBytes = 16 << 20
 
-// errUndecoded: the plain bytes have to be asked for.
+// errUndecoded: the caller must request the plain bytes.
 var errUndecoded = errors.New("docservice: the stored form cannot be decoded here")
 
-// errEmpty: an answer is found and holds no document. An empty one is stored raw,
-// so who accepts any codec gets its stored form.
-var errEmpty = fmt.Errorf("%w: found, and no document", ErrMalformed)
+// errEmpty: an answer says found but holds no document. Even an empty document has a stored
+// form, which is sent to a client that accepts any codec.
+var errEmpty = fmt.Errorf("%w: the answer says found, but has no document", ErrMalformed)
 
-// getStored is Get of the stored form, or errUndecoded.
+// getStored is Get of the stored form; it may return errUndecoded.
 func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	m := getClientMemory()
 	defer m.release()
@@ -103,7 +103,7 @@ func (c *Client) decode(ctx context.Context, dst, id, stored []byte) ([]byte, er
 	return dst, fmt.Errorf("%w: %w", errUndecoded, err)
 }
 
-// dictionary asks the servers for a dictionary.
+// dictionary fetches a dictionary from the servers.
 func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]byte, error) {
 	request, err := proto.Marshal(&docservicepb.DictionaryRequest{Collection: c.collection, Hash: hash[:]})
 	if err != nil {
@@ -120,11 +120,11 @@ func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]b
 	return response.GetDictionary(), nil
 }
 
-// clientMemory is what one call leaves to the next.
+// clientMemory holds the buffers that one call leaves to the next.
 type clientMemory struct {
 	request, response []byte
 	answers           []clientAnswer
-	id, document      []byte // what fn of a batch sees
+	id, document      []byte // passed to fn of a batch
 }
 
 var clientMemories = sync.Pool{New: func() any { return new(clientMemory) }}

@@ -19,19 +19,19 @@ import (
 	"docstore/queue"
 )
 
-// compressedDocuments is enough for a dictionary to be trained and used: it is waited
-// for when 2 MiB are there without one.
+// compressedDocuments is enough to train and use a dictionary: the writer trains one after
+// 2 MiB.
 const compressedDocuments = 3_500
 
-// compressedQueue is the files of a queue of made-up jobs, the last of them open, in
-// which the later ones need a dictionary, and what was appended. It is not to be changed.
+// compressedQueue holds the files of a queue of generated jobs, the last file open. The
+// later documents need a dictionary. It must not be modified.
 type compressedQueue struct {
 	files     map[string][]byte
 	documents map[string][]byte
 }
 
-// compressedQueues are made once for each codec, by the first test that needs one:
-// under the race detector training takes long.
+// compressedQueues are made once for each codec, by the first test that needs one: training
+// is slow under the race detector.
 var compressedQueues = func() map[string]func(testing.TB) *compressedQueue {
 	queues := map[string]func(testing.TB) *compressedQueue{}
 	for _, codec := range queue.Codecs() {
@@ -39,7 +39,7 @@ var compressedQueues = func() map[string]func(testing.TB) *compressedQueue {
 		var made *compressedQueue
 		queues[codec] = func(t testing.TB) *compressedQueue {
 			once.Do(func() { made = newCompressedQueue(t, codec) })
-			require.NotNil(t, made, "an earlier test could not make it")
+			require.NotNil(t, made, "an earlier test failed to make it")
 			return made
 		}
 	}
@@ -71,7 +71,7 @@ func newCompressedQueue(t testing.TB, codec string) *compressedQueue {
 	return q
 }
 
-// compressedFixture has such a queue.
+// compressedFixture returns a fixture with a copy of that queue.
 func compressedFixture(t testing.TB, codec string) (f *fixture, documents map[string][]byte) {
 	q := compressedQueues[codec](t)
 	f = newMemFixture(t)
@@ -82,7 +82,7 @@ func compressedFixture(t testing.TB, codec string) (f *fixture, documents map[st
 // lastID is the id of a document that needs a dictionary.
 var lastID = jobs.ID(compressedDocuments)
 
-// between counts the calls of a service by method, and may change what goes on.
+// between counts the calls of a service by method, and may modify responses.
 type between struct {
 	handler  boxcarrpc.Handler
 	calls    sync.Map // method: *atomic.Int64
@@ -107,7 +107,7 @@ func (b *between) count(method string) int64 {
 	return counter.(*atomic.Int64).Load()
 }
 
-func TestDocumentsTravelAsStored(t *testing.T) {
+func TestDocumentsAreTransferredStored(t *testing.T) {
 	for _, codec := range queue.Codecs() {
 		t.Run(codec, func(t *testing.T) {
 			f, documents := compressedFixture(t, codec)
@@ -175,7 +175,8 @@ func TestDocumentsTravelAsStored(t *testing.T) {
 	}
 }
 
-// What a client cannot decode it has the server decode; what is wrong it refuses.
+// If the client cannot decode a document, the server decodes it; invalid responses are
+// errors.
 func TestClientWithoutUsableDictionary(t *testing.T) {
 	f, documents := compressedFixture(t, "s2")
 	c := f.ready()
@@ -200,7 +201,7 @@ func TestClientWithoutUsableDictionary(t *testing.T) {
 		},
 		"newer version": func(method string, body []byte) ([]byte, error) {
 			if a, err := decodeAnswer(body); method == MethodGet && err == nil && a.stored != nil {
-				a.stored[19] = 1 // a part of body
+				a.stored[19] = 1 // part of body
 			}
 			return body, nil
 		},
@@ -230,9 +231,8 @@ func TestClientWithoutUsableDictionary(t *testing.T) {
 	}
 }
 
-// Every byte of an answer changed on the way: an error or the right document.
-// (One bit makes a plain document of a stored one. Boxcar's own checksum is there
-// for that.)
+// For every modified byte of a response the result is an error or the right document. (One
+// bit makes a plain document of a stored one; Boxcar's checksum detects that.)
 func TestClientVerifiesStoredForm(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("1", "the document of 1")
@@ -246,7 +246,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 	for i := range good {
 		for _, flip := range []byte{1, 0x10, 0xff} {
 			service.response = func(_ string, body []byte) ([]byte, error) {
-				if len(body) == len(good) { // not the plain bytes asked for afterwards
+				if len(body) == len(good) { // not the plain bytes requested afterwards
 					body[i] ^= flip
 				}
 				return body, nil
@@ -259,7 +259,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 			}
 		}
 	}
-	// The right form of another document.
+	// A valid stored form of another document.
 	other, err := service.handler(ctx, MethodGet, appendAccept(appendID(appendCollection(nil, "jobs"), "2"), queue.BuiltCodecs()), nil)
 	require.NoError(t, err)
 	service.response = func(string, []byte) ([]byte, error) { return other, nil }
@@ -270,10 +270,10 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 	batch := endAnswer(append(beginAnswer(nil), a.stored...), 0, true)
 	service.response = func(string, []byte) ([]byte, error) { return batch, nil }
 	err = client.GetMany(ctx, []string{"1"}, func(int, []byte, error) error {
-		return fmt.Errorf("nothing may be delivered")
+		return fmt.Errorf("fn must not be called")
 	})
 	require.ErrorIs(t, err, ErrMalformed)
-	// A stored form where plain bytes were asked for.
+	// The server sends a stored form although plain bytes were requested.
 	_, err = client.Plain().Get(ctx, nil, "1")
 	require.ErrorIs(t, err, ErrMalformed)
 }

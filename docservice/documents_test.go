@@ -27,7 +27,7 @@ func TestDocuments(t *testing.T) {
 	assert.Equal(t, codes.NotFound, status.Code(err))
 }
 
-// The mark "not processed" survives the conversion to gRPC's types and back.
+// The mark "not processed" survives the conversion to gRPC's types.
 func TestDocumentsUnavailable(t *testing.T) {
 	d := Documents(func(context.Context, string, []byte, []byte) ([]byte, error) { return nil, callError(ErrUnavailable) })
 	services := boxcargrpc.NewServices(nil)

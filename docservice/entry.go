@@ -21,15 +21,15 @@ const indexEntryBytes = 20
 //	        | u32    | u32    | u16    | u16, 0 | u32    | u32     |
 //	        +--------+--------+--------+--------+--------+---------+
 //
-// No flag has a meaning yet. An entry with a flag is refused: it is from a
-// newer version, and what the flag says may matter.
+// No flag is defined yet. An entry with a flag is from a newer version and is
+// refused.
 type indexEntry struct {
 	address     queue.Address
 	expiry      uint32 // Unix seconds; 0: never
-	storedBytes uint32 // of the document in its segment, compressed
+	storedBytes uint32 // of the compressed document in its segment
 }
 
-// errIndexEntry: a value in the index that this version cannot read.
+// errIndexEntry: the value in the index is of a format that this version cannot read.
 var errIndexEntry = errors.New("docservice: index entry of another version")
 
 // append appends the encoded entry to dst.
@@ -61,14 +61,14 @@ func decodeIndexEntry(b []byte) (indexEntry, error) {
 	}, nil
 }
 
-// expired reports whether the document must not be served any more.
+// expired reports whether the document has expired at now.
 func (e indexEntry) expired(now time.Time) bool {
 	return e.expiry != 0 && now.Unix() >= int64(e.expiry)
 }
 
-// expirySeconds is a time of expiry as an entry holds it: rounded up, so that
-// no document goes early. The zero time is never, and so is a time beyond the
-// year 2106, which the field cannot hold; a time before 1970 has long passed.
+// expirySeconds converts a time of expiry to the field of an entry. It rounds up, so that
+// no document expires early. The zero time means never, and so does a time after the year
+// 2106, which the field cannot hold; a time before 1970 has always expired.
 func expirySeconds(t time.Time) uint32 {
 	if t.IsZero() {
 		return 0

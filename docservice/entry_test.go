@@ -28,7 +28,7 @@ func TestIndexEntryBytes(t *testing.T) {
 	assert.Equal(t, entry, got)
 }
 
-func TestIndexEntryThatIsNone(t *testing.T) {
+func TestMalformedIndexEntry(t *testing.T) {
 	good := indexEntry{storedBytes: 1}.append(nil)
 	for name, b := range map[string][]byte{
 		"empty":    nil,
@@ -53,7 +53,7 @@ func TestExpirySeconds(t *testing.T) {
 	}{
 		{"never", time.Time{}, 0},
 		{"a whole second", time.Unix(1_700_000_000, 0), 1_700_000_000},
-		{"rounded up, so that nothing goes early", time.Unix(1_700_000_000, 1), 1_700_000_001},
+		{"rounded up, so that nothing expires early", time.Unix(1_700_000_000, 1), 1_700_000_001},
 		{"the first second is not never", time.Unix(0, 0), 1},
 		{"before 1970", time.Unix(-5, 0), 1},
 		{"the last that fits", time.Unix(math.MaxUint32, 0), math.MaxUint32},

@@ -2,20 +2,20 @@ package docservice
 
 import "docstore/queue"
 
-// unsettled are rewrites of segments that have left out what a part of the queue
-// supersedes which the index has not followed as yet. Documents in their place are
-// asked of the segments alone: a cache could still have what was left out, because it
-// was deleted and had to be erased.
+// unsettled lists rewrites of segments that have left out documents because of later
+// entries of the queue that the index does not include yet. Documents at addresses in such
+// a rewrite are read from the segments only: the cache may still hold one that was deleted
+// and has to be erased.
 //
-// It is replaced as a whole, by the background pass, and asked by fetches without a
-// lock; nil is the rule.
+// The background pass replaces the list as a whole; fetches read it without a lock. It is
+// nil most of the time.
 type unsettled []unsettledRun
 
 type unsettledRun struct {
 	first, last queue.SegmentID
 }
 
-// holds tells whether a document lies in the place of one of them.
+// holds reports whether an address lies in one of the rewrites.
 func (u *unsettled) holds(at queue.Address) bool {
 	if u == nil {
 		return false
@@ -28,9 +28,9 @@ func (u *unsettled) holds(at queue.Address) bool {
 	return false
 }
 
-// noteUnsettled finds out which rewrites are unsettled. What a rewrite's file says
-// is remembered as long as it is there.
-func (s *store) noteUnsettled(files []segmentFile) {
+// findUnsettled determines which rewrites are unsettled. The contents of a rewrite's header
+// are cached as long as the file exists.
+func (s *store) findUnsettled(files []segmentFile) {
 	position := s.tailState().position
 	var found unsettled
 	there := make(map[string]bool)
@@ -43,7 +43,7 @@ func (s *store) noteUnsettled(files []segmentFile) {
 		if !ok || rewrite.version != f.version {
 			settled, err := queue.Settled(s.options.FS, f.path, f.id)
 			if err != nil {
-				continue // it does not take the place of anything as yet
+				continue // it does not replace a segment yet
 			}
 			rewrite = knownRewrite{f.version, settled}
 			s.rewrites[f.path] = rewrite
@@ -64,7 +64,7 @@ func (s *store) noteUnsettled(files []segmentFile) {
 	s.unsettled.Store(&found)
 }
 
-// knownRewrite is what the file of a rewrite says.
+// knownRewrite is the cached header of a rewrite.
 type knownRewrite struct {
 	version fileVersion
 	settled queue.Position

@@ -13,8 +13,8 @@ import (
 	"docstore/queue"
 )
 
-// erased makes a copy of a queue that has a rewrite without "gone", which was deleted
-// and erased, but not as yet the segment with the delete; memcached has the document.
+// erased makes a copy of a queue with a rewrite that has left out "gone", which was deleted
+// and erased. The copy lacks the segment with the delete, and memcached has the document.
 func erased(t *testing.T) (f *fixture, restOfQueue func()) {
 	source, cache := cachedFixture(t, memcachedtest.Start(t))
 	source.put("gone", documentOf("gone"))
@@ -40,8 +40,8 @@ func erased(t *testing.T) (f *fixture, restOfQueue func()) {
 	return source, func() { replace(t, source.fs, path, content) }
 }
 
-// A daemon that has not come to a delete as yet does not serve from memcached what
-// was erased for it.
+// A daemon that has not read a delete yet must not serve the erased document from
+// memcached.
 func TestErasedDocumentIsNotServedFromTheCache(t *testing.T) {
 	f, rest := erased(t)
 	require.True(t, f.exists(filepath.Join(f.queueDir, "0000000001-0000000001.0001.seg")))
@@ -64,7 +64,8 @@ func TestErasedDocumentIsNotServedFromTheCache(t *testing.T) {
 	require.Equal(t, hits+1, f.options.Cache.Stats().Hits, "the cache is asked again")
 }
 
-// A document that was on its way into memcached when it was deleted does not stay there.
+// A document whose store into memcached was pending when it was deleted does not stay
+// there.
 func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
 	f, cache := cachedFixture(t, memcachedtest.Start(t))
 	f.put("a", documentOf("a"))
@@ -77,7 +78,7 @@ func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.writer.Flush())
 	require.NoError(t, c.WaitFor(soon(t), deleted))
-	cache.enqueue(cacheLoad{store: s, id: "a", entry: entry}) // as of a fetch that began before
+	cache.enqueue(cacheLoad{store: s, id: "a", entry: entry}) // as by a fetch that began before
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 2 })
 	require.Eventually(t, func() bool { _, there := at.get(); return !there }, patience, time.Millisecond)
 }

@@ -2,27 +2,27 @@ package docservice
 
 import "github.com/cockroachdb/errors"
 
-// The answers for an id other than its document. Compare with errors.Is: a
-// client's errors carry what the server said.
+// Results for an id other than its document. Compare with errors.Is: errors of a client
+// wrap the server's message.
 var (
-	// ErrNotFound: there is no such document: never written, deleted or expired.
+	// ErrNotFound: the document was never written, was deleted, or has expired.
 	ErrNotFound = errors.New("docservice: not found")
-	// ErrUnavailable: the document exists, or may exist, but cannot be had here
-	// and now: its bytes are missing or damaged, or the queue has not been read
-	// to its end. Another server may have it.
+	// ErrUnavailable: the document exists, or may exist, but this server cannot read it
+	// now: its bytes are missing or damaged, or the queue has not been read to its end.
+	// Another server may have it.
 	ErrUnavailable = errors.New("docservice: unavailable")
 	// ErrBadID: the id is empty or longer than queue.MaxIDBytes.
-	ErrBadID = errors.New("docservice: an id has 1 byte to 1 KiB")
+	ErrBadID = errors.New("docservice: invalid id: want 1 to 1024 bytes")
 )
 
 // Errors of calls as a whole.
 var (
 	// ErrClosed: the collection has been closed.
 	ErrClosed = errors.New("docservice: collection is closed")
-	// ErrNoCollection: the servers have no collection of that name.
+	// ErrNoCollection: the server has no collection of that name.
 	ErrNoCollection = errors.New("docservice: no such collection")
-	// ErrBatchTooLarge: more than MaxBatchIDs ids at once.
+	// ErrBatchTooLarge: the batch has more than MaxBatchIDs ids.
 	ErrBatchTooLarge = errors.New("docservice: more than 16384 ids in a batch")
-	// ErrMalformed: bytes that are no request or no response of this service.
+	// ErrMalformed: the bytes are not a valid request or response of this service.
 	ErrMalformed = errors.New("docservice: malformed message")
 )

@@ -28,7 +28,7 @@ func Example() {
 	queueDir, jobsDir := filepath.Join(dir, "queue"), filepath.Join(dir, "jobs")
 	ctx := context.Background()
 
-	// What docstore-updater does:
+	// In docstore-updater:
 	writer, err := queue.OpenWriter(queueDir, nil)
 	check(err)
 	defer writer.Close()
@@ -36,7 +36,7 @@ func Example() {
 	check(err)
 	check(writer.Flush())
 
-	// What docserviced does, on another machine:
+	// In docserviced, on another machine:
 	jobs, err := docservice.OpenCollection("jobs", queueDir, jobsDir, nil)
 	check(err)
 	defer jobs.Close()
@@ -47,7 +47,7 @@ func Example() {
 	go server.Serve(listener)
 	defer server.Close()
 
-	// What a front end does:
+	// In a front end:
 	pool, err := boxcarrpc.NewPool(discovery.Static(listener.Addr().String()), &boxcarrpc.PoolOptions{
 		Methods: docservice.IdempotentMethods(),
 	})
@@ -58,7 +58,7 @@ func Example() {
 	fmt.Println(string(document), err)
 	_, err = client.Get(ctx, nil, "4712")
 	fmt.Println(errors.Is(err, docservice.ErrNotFound))
-	// And all ids that begin alike, page by page:
+	// All ids with a prefix, page by page:
 	page := docservice.ScanOptions{Prefix: []byte("47")}
 	for {
 		page.After, err = client.Scan(ctx, page, func(id string, document []byte, err error) error {

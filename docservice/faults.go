@@ -10,31 +10,31 @@ import (
 	"docstore/queue"
 )
 
-// MaxFaults is how many faults a Status lists.
+// MaxFaults is the maximum number of faults in a Status.
 const MaxFaults = 128
 
-// maxSegmentFaults is how many faults are kept of one segment: enough to see
-// what is wrong, and a segment is replaced whole anyway.
+// maxSegmentFaults is the maximum number of faults kept for one segment. A damaged segment
+// is replaced as a whole, so more are of no use.
 const maxSegmentFaults = 16
 
-// Fault is something that is wrong with a collection's files on this machine.
-// It goes away by itself once the file has been replaced by a good copy.
+// Fault is damage in a collection's files on this machine. It is removed once the file has
+// been replaced by a sound copy.
 type Fault struct {
 	Segment queue.SegmentID // 0 if the fault is in no segment
-	Offset  int64           // of the damage in Path, where it has one
+	Offset  int64           // of the damage in Path, if known
 	Path    string
 	Reason  string
 	Since   time.Time
-	// StopsTail: the queue is not read beyond this fault. Other faults make
-	// only the documents they concern unavailable.
+	// StopsTail: the queue is not read beyond this fault. Other faults make only the
+	// documents they concern unavailable.
 	StopsTail bool
-	// content: bytes of the file are wrong, so that another copy would help.
+	// content: bytes of the file are wrong, so another copy would repair it.
 	content bool
-	// notDurable: they are right, and the disk did not take them.
+	// notDurable: the bytes are right, but fsync of the file failed.
 	notDurable bool
 }
 
-// String is one line for logs and people.
+// String returns a one-line description for logs.
 func (f Fault) String() string {
 	effect := "some documents are unavailable"
 	if f.StopsTail {
@@ -49,26 +49,26 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s: segment %d, offset %d: %s (%s)", f.Path, f.Segment, f.Offset, f.Reason, effect)
 }
 
-// same reports whether two faults are one, found twice.
+// same reports whether g is the same fault, found again.
 func (f Fault) same(g Fault) bool {
 	return f.Segment == g.Segment && f.Offset == g.Offset && f.Path == g.Path && f.Reason == g.Reason
 }
 
-// faultList keeps what is wrong: at most one fault that stops the tail, one of
-// the index, and some of each segment. Its owner locks.
+// faultList holds the known faults: at most one that stops the tail, one of the index, and
+// maxSegmentFaults of each segment. The caller provides locking.
 type faultList struct {
 	tail *Fault
 	// index is the first damage found in the index, which is rebuilt because of it.
 	index *Fault
-	// lost says why the index before this one was set aside, until this one has been
-	// built.
+	// lost says why the previous index was discarded; it is kept until the current one is
+	// complete.
 	lost     *Fault
-	head     *Fault // the head file cannot be read
+	head     *Fault // reading the head file failed
 	segments map[queue.SegmentID][]Fault
 }
 
-// setTail records why the tail has stopped. It reports whether that is news:
-// a fault found again keeps its Since.
+// setTail records why the tail has stopped. It reports whether the fault is new; a known
+// fault keeps its Since.
 func (l *faultList) setTail(f Fault) bool {
 	f.StopsTail = true
 	if l.tail != nil && l.tail.same(f) {
@@ -78,15 +78,15 @@ func (l *faultList) setTail(f Fault) bool {
 	return true
 }
 
-// clearTail forgets why the tail had stopped, and reports whether it had.
+// clearTail removes the fault that stopped the tail, and reports whether there was one.
 func (l *faultList) clearTail() bool {
 	had := l.tail != nil
 	l.tail = nil
 	return had
 }
 
-// add records a fault that makes documents unavailable and reports whether it
-// is news. One more than maxSegmentFaults of a segment is not kept, and no news.
+// add records a fault that makes documents unavailable and reports whether it is new. It
+// drops faults in excess of maxSegmentFaults.
 func (l *faultList) add(f Fault) bool {
 	if f.Segment == 0 {
 		if l.index != nil {
@@ -106,10 +106,10 @@ func (l *faultList) add(f Fault) bool {
 	return true
 }
 
-// replace puts what a full check of a file has found in the place of what was
-// known of it, and of what was set aside under its name. It returns what of that
-// is news, and whether the file had faults and now has none.
-func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, mended bool) {
+// replace replaces the known faults of a file, and of its quarantined predecessor, with the
+// result of a full check. It returns the faults that are new, and whether the file had
+// faults and now has none.
+func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, repaired bool) {
 	var known []Fault
 	for id, faults := range l.segments {
 		if id < f.id || id > f.last {
@@ -129,7 +129,7 @@ func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, mended 
 	}
 	for _, fault := range found {
 		if i := slices.IndexFunc(known, fault.same); i >= 0 {
-			l.add(known[i]) // with the time when it was first found
+			l.add(known[i]) // keeps the time when it was first found
 		} else if l.add(fault) {
 			news = append(news, fault)
 		}
@@ -137,7 +137,7 @@ func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, mended 
 	return news, len(known) > 0 && len(found) == 0
 }
 
-// has tells whether any fault of a file is known.
+// has reports whether a fault of the file is known.
 func (l *faultList) has(f segmentFile) bool {
 	for id, faults := range l.segments {
 		if id >= f.id && id <= f.last && slices.ContainsFunc(faults, func(fault Fault) bool { return sameFiles(fault.Path, f) }) {
@@ -147,15 +147,15 @@ func (l *faultList) has(f segmentFile) bool {
 	return false
 }
 
-// sameFiles tells whether a path is that of a file, of the open one that it was
-// before, or of either where it was set aside.
+// sameFiles reports whether path is the file, its earlier open version, or the quarantined
+// copy of either.
 func sameFiles(path string, f segmentFile) bool {
 	other, ok := parseSegmentName(strings.TrimSuffix(filepath.Base(path), queue.AsideSuffix))
 	return ok && other.segmentKey == f.segmentKey
 }
 
-// list returns the faults, the one that stops the tail first and then by
-// segment, as far as MaxFaults goes, and how many more there are.
+// list returns at most MaxFaults faults, the one that stops the tail first and the others
+// ordered by segment, and the number of those left out.
 func (l *faultList) list() (faults []Fault, more int) {
 	if l.tail != nil {
 		faults = append(faults, *l.tail)

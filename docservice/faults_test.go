@@ -21,7 +21,7 @@ func TestFaultListKeepsTheFirstTime(t *testing.T) {
 	assert.Equal(t, first, faults[0].Since)
 	assert.True(t, faults[0].StopsTail)
 
-	assert.True(t, l.setTail(Fault{Segment: 3, Offset: 8, Reason: "short", Since: first}), "another reason is news")
+	assert.True(t, l.setTail(Fault{Segment: 3, Offset: 8, Reason: "short", Since: first}), "another reason is a new fault")
 	assert.True(t, l.clearTail())
 	assert.False(t, l.clearTail())
 	faults, _ = l.list()
@@ -47,10 +47,10 @@ func TestFaultListIsBoundedAndSorted(t *testing.T) {
 	assert.Equal(t, queue.SegmentID(1), faults[2].Segment)
 	assert.Equal(t, queue.SegmentID(2), faults[4].Segment)
 
-	_, mended := l.replace(originalFile(1), nil)
-	assert.True(t, mended)
-	_, mended = l.replace(originalFile(1), nil)
-	assert.False(t, mended, "there was nothing wrong any more")
+	_, repaired := l.replace(originalFile(1), nil)
+	assert.True(t, repaired)
+	_, repaired = l.replace(originalFile(1), nil)
+	assert.False(t, repaired, "there were no faults left")
 	_, after := l.list()
 	assert.Equal(t, more-2, after)
 }
@@ -71,8 +71,8 @@ func TestFaultListReplace(t *testing.T) {
 	l.add(Fault{Segment: 1, Path: sealedName(1), Offset: 10, Since: first})
 	l.add(Fault{Segment: 1, Path: sealedName(1), Offset: 20, Since: first})
 
-	news, mended := l.replace(originalFile(1), []Fault{{Segment: 1, Path: sealedName(1), Offset: 20, Since: later}, {Segment: 1, Path: sealedName(1), Offset: 30, Since: later}})
-	assert.False(t, mended)
+	news, repaired := l.replace(originalFile(1), []Fault{{Segment: 1, Path: sealedName(1), Offset: 20, Since: later}, {Segment: 1, Path: sealedName(1), Offset: 30, Since: later}})
+	assert.False(t, repaired)
 	assert.Equal(t, []Fault{{Segment: 1, Path: sealedName(1), Offset: 30, Since: later}}, news)
 	faults, _ := l.list()
 	assert.Equal(t, []Fault{{Segment: 1, Path: sealedName(1), Offset: 20, Since: first}, {Segment: 1, Path: sealedName(1), Offset: 30, Since: later}}, faults)
@@ -91,8 +91,7 @@ func originalFile(id queue.SegmentID) segmentFile {
 	return segmentFile{segmentKey: segmentKey{id: id}, last: id, path: sealedName(id)}
 }
 
-// A check of one file says nothing of what is wrong with another one that holds
-// the same segment.
+// Checking one file does not change the faults of another file that holds the same segment.
 func TestFaultListReplacesByFile(t *testing.T) {
 	var l faultList
 	rewrite := segmentFile{segmentKey: segmentKey{1, 2}, last: 3, path: "0000000001-0000000003.0002.seg"}
@@ -103,8 +102,8 @@ func TestFaultListReplacesByFile(t *testing.T) {
 	assert.True(t, l.has(rewrite))
 	assert.True(t, l.has(originalFile(2)))
 	assert.False(t, l.has(originalFile(3)))
-	_, mended := l.replace(rewrite, nil)
-	assert.True(t, mended)
+	_, repaired := l.replace(rewrite, nil)
+	assert.True(t, repaired)
 	faults, _ := l.list()
 	assert.Equal(t, []Fault{inOriginal}, faults)
 }

@@ -15,45 +15,45 @@ import (
 	"docstore/queue"
 )
 
-// segmentFile is the file of a segment, or of a rewrite of several, as it lies in
-// the directory now.
+// segmentFile is the file of a segment, or of a rewrite of several segments, in the queue's
+// directory.
 type segmentFile struct {
 	segmentKey
-	last    queue.SegmentID // of a rewrite; else id
+	last    queue.SegmentID // of a rewrite; otherwise id
 	sealed  bool            // by its name
 	path    string
 	version fileVersion
 }
 
-// segmentKey tells the files of a queue apart, but for the open and the sealed one
-// of the same segment.
+// segmentKey identifies a file of a queue. The open and the sealed file of a segment have
+// the same key.
 type segmentKey struct {
-	id         queue.SegmentID // of a rewrite the first
+	id         queue.SegmentID // of a rewrite: the first
 	generation uint32          // of a rewrite; 0: an original
 }
 
-// compareKeys orders by number, and what replaces before what is replaced.
+// compareKeys orders by number; a rewrite comes before the segments it replaces.
 func compareKeys(a, b segmentKey) int {
 	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(b.generation, a.generation))
 }
 
-// standsFor tells whether what is in another file is in this one, too, or was left
-// out of it on purpose.
-func (f segmentFile) standsFor(other segmentFile) bool {
+// supersedes reports whether the file replaces another: it holds the other's documents or
+// left them out intentionally.
+func (f segmentFile) supersedes(other segmentFile) bool {
 	return f.id <= other.id && other.last <= f.last && f.generation >= other.generation
 }
 
-// fileVersion tells a file from another one, or from its own earlier self,
-// under the same name.
+// fileVersion distinguishes a file from another one, or an earlier version, of the same
+// name.
 type fileVersion struct {
 	file     vfs.FileID
 	bytes    int64
 	modified time.Time
 }
 
-// listSegments returns the files of the segments in a queue's directory, and the
-// rewrites, in the order of their numbers; a sealed one supersedes an open one. It
-// opens none. A directory that does not exist yet has none.
+// listSegments returns the segments and rewrites in a queue's directory, ordered by number.
+// A sealed file supersedes an open one. No file is opened. If the directory does not exist,
+// the list is empty.
 func listSegments(files vfs.FS, dir string) ([]segmentFile, error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,23 +85,23 @@ func listSegments(files vfs.FS, dir string) ([]segmentFile, error) {
 	return slices.CompactFunc(segments, func(a, b segmentFile) bool { return a.segmentKey == b.segmentKey }), nil
 }
 
-// sealedName is the name of a sealed segment's file.
+// sealedName returns the file name of a sealed segment.
 func sealedName(id queue.SegmentID) string { return fmt.Sprintf("%010d.seg", id) }
 
-// parseSegmentName reads the names that a queue gives its files.
+// parseSegmentName parses the name of a segment or rewrite.
 func parseSegmentName(name string) (segmentFile, bool) {
 	n, ok := queue.ParseFileName(name)
 	return segmentFile{segmentKey: segmentKey{n.First, n.Generation}, last: n.Last, sealed: n.Sealed}, ok
 }
 
-// bytesBefore returns how many bytes of the files, which are in order, lie before
-// a place in the queue, and how many there are in all. Files that a rewrite has
-// replaced do not count; of a rewrite around the place an even share does.
+// bytesBefore returns the bytes of the files before an address, and the bytes of all files.
+// The files must be in order. Files that a rewrite has replaced do not count; a rewrite
+// that spans the address counts proportionally.
 func bytesBefore(files []segmentFile, at queue.Address) (before, all int64) {
-	var around []segmentFile // rewrites that reach to the file, or beyond
+	var around []segmentFile // rewrites that span the file
 	for _, f := range files {
 		around = slices.DeleteFunc(around, func(r segmentFile) bool { return r.last < f.id })
-		if slices.ContainsFunc(around, func(r segmentFile) bool { return r.standsFor(f) }) {
+		if slices.ContainsFunc(around, func(r segmentFile) bool { return r.supersedes(f) }) {
 			continue
 		}
 		if f.generation > 0 {

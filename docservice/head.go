@@ -11,26 +11,26 @@ import (
 	"docstore/queue"
 )
 
-// The head file says how far the queue reached at its source when the file was written,
-// and docstore-sync copies it before any segment. So a machine that starts empty, or that
-// returns after an absence, knows that it lacks documents: the collection is ready when
-// the tail has reached the end that the first head file named. Later ones do not take
-// that back, but for MaxStaleness. A directory without a head file, from an older updater
-// or a plain copy, is ready at the end of its segments.
+// The head file says how far the queue reached at its source when the file was written;
+// docstore-sync copies it before the segments. A machine that starts empty, or returns
+// after an absence, therefore knows that it lacks documents: the collection becomes ready
+// when the tail reaches the end named by the first head file read. Later head files do not
+// revoke readiness, except through MaxStaleness. Without a head file, from an older updater
+// or a plain copy, the collection is ready at the end of its segments.
 
-// headState is what the head file has said.
+// headState is the state of the head file.
 type headState struct {
-	// target is what the tail must reach for the collection to be ready: End of the
-	// first head file that was read, or of a later one that ends before it, as after
-	// another history has been replaced. Zero: none has been read.
+	// target is the position that the tail must reach for the collection to be ready: the
+	// end named by the first head file, or by a later one if it is earlier, as after a
+	// change of history. Zero: no head file was read.
 	target queue.Position
-	// written is the time in the last one read.
+	// written is the time in the latest head file.
 	written time.Time
-	// failure is why the file could not be read, nil if it was read or does not exist.
+	// failure is the error of reading the head file, nil if it was read or does not exist.
 	failure error
 }
 
-// runHead reads the head file from time to time, and notes whether the tail is idle.
+// runHead reads the head file periodically, and detects that the tail is idle.
 func (s *store) runHead(ctx context.Context) {
 	applied := uint64(0)
 	for sleep(ctx, s.options.RetryInterval) {
@@ -39,14 +39,14 @@ func (s *store) runHead(ctx context.Context) {
 		applied = s.mu.tail.applied
 		s.mu.Unlock()
 		if s.readHead() {
-			at := s.tailState().position // with nothing new behind it the tail has no reason to say so
+			at := s.tailState().position // without new entries the tail does not report this itself
 			s.reachedEnd(at, s.atEnd(at))
 		}
 	}
 }
 
-// readHead reads the head file and notes what it says. That of another queue says nothing
-// about this one. It reports whether the collection may be ready because of it.
+// readHead reads the head file and records its contents. It ignores the head file of
+// another queue. It reports whether the collection may have become ready.
 func (s *store) readHead() (nearer bool) {
 	head, err := queue.ReadHead(s.options.FS, s.queueDir)
 	s.mu.Lock()
@@ -60,7 +60,7 @@ func (s *store) readHead() (nearer bool) {
 		h.failure = err
 		if !failed {
 			s.mu.faults.head = &Fault{Path: filepath.Join(s.queueDir, queue.HeadName), Reason: err.Error(), Since: s.options.Now()}
-			s.logger.Error("the head file of the queue cannot be read", "path", s.mu.faults.head.Path, "error", err)
+			s.logger.Error("reading the head file of the queue failed", "path", s.mu.faults.head.Path, "error", err)
 		}
 	case s.queueID.Load() == nil || *s.queueID.Load() == head.Queue:
 		if h.target.IsZero() || !head.End.IsZero() && head.End.Next.Compare(h.target.Next) < 0 {
@@ -75,8 +75,8 @@ func (s *store) readHead() (nearer bool) {
 	return failed && h.failure == nil || target != h.target
 }
 
-// reaches reports whether a position is at or behind the target. While the file cannot be
-// read and none was read before, none is.
+// reaches reports whether a position is at or after the target. It is false while reading
+// the file fails and no earlier read succeeded.
 func (h *headState) reaches(at queue.Position) bool {
 	if h.target.IsZero() {
 		return h.failure == nil
@@ -84,7 +84,7 @@ func (h *headState) reaches(at queue.Position) bool {
 	return at.Queue == h.target.Queue && at.Next.Compare(h.target.Next) >= 0
 }
 
-// isStale reports whether the last head file is older than a limit; 0 is none.
+// isStale reports whether the latest head file is older than limit; 0 means no limit.
 func (h *headState) isStale(now time.Time, limit time.Duration) bool {
 	return limit > 0 && now.Sub(h.written) > limit
 }

@@ -12,8 +12,8 @@ import (
 	"docstore/queue"
 )
 
-// copyOf is a fixture in memory whose queue is a copy of another one's: of its head, and of
-// the segments up to a number.
+// copyOf makes f a copy of the queue of another fixture: its head, and the segments up to a
+// number.
 func (f *fixture) copyOf(source *fixture, through queue.SegmentID) {
 	f.t.Helper()
 	names, err := source.fs.List(source.queueDir)
@@ -28,7 +28,7 @@ func (f *fixture) copyOf(source *fixture, through queue.SegmentID) {
 	}
 }
 
-// threeSegments is a source with three sealed segments of ten documents.
+// threeSegments returns a source with three sealed segments of ten documents.
 func threeSegments(t *testing.T) *fixture {
 	source := newMemFixture(t)
 	for _, prefix := range []string{"first", "second", "third"} {
@@ -38,9 +38,9 @@ func threeSegments(t *testing.T) *fixture {
 	return source
 }
 
-// TestReadyAtTheEndThatTheHeadNames copies a queue segment by segment. Nothing is "not
-// found" before the end that the head named is read, also after a restart, and what the
-// source appends later does not matter.
+// TestReadyAtTheEndThatTheHeadNames copies a queue segment by segment. No id is "not found"
+// before the end named by the first head file is read, also after a restart; later appends
+// at the source do not matter.
 func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
 	source := threeSegments(t)
 	f := newMemFixture(t)
@@ -69,10 +69,11 @@ func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
 	require.True(t, c.Ready(), "a later head does not end readiness")
 }
 
-// TestMaxStaleness ends readiness when the head is older than the limit, or missing.
+// TestMaxStaleness: the collection is not ready when the head is older than the limit, or
+// missing.
 func TestMaxStaleness(t *testing.T) {
 	f := newMemFixture(t)
-	f.clock.now = time.Now() // the writer of the head has no other clock
+	f.clock.now = time.Now() // the writer of the head uses the real clock
 	f.options.MaxStaleness = time.Hour
 	f.put("id", "document")
 	f.seal()
@@ -92,7 +93,7 @@ func TestMaxStaleness(t *testing.T) {
 	requireNone(t, c, "none", ErrUnavailable)
 }
 
-// TestDamagedHead: where the queue ends is not known until another head has come.
+// TestDamagedHead: the end of the queue is unknown until a sound head file arrives.
 func TestDamagedHead(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("id", "document")
@@ -118,8 +119,8 @@ func TestDamagedHead(t *testing.T) {
 }
 
 // TestForkIsKeptOverRestarts gives an index the files of another history of its queue, of
-// the same sizes. It is not ready, however often it is opened and read, until the files
-// are back. Documents that are unchanged in the files are served.
+// the same sizes. It is not ready, even after restarts, until the right files are back.
+// Documents that are equal in both histories are served.
 func TestForkIsKeptOverRestarts(t *testing.T) {
 	source := newMemFixture(t)
 	source.putMany("common", 10)
@@ -137,7 +138,7 @@ func TestForkIsKeptOverRestarts(t *testing.T) {
 	requireDocument(t, c, "before-1", documentOf("before-1"))
 	f.copyOf(other, 3)
 	for range 3 {
-		waitFor(t, c, "it has forked", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "another history") })
+		waitFor(t, c, "it has forked", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "different histories") })
 		requireNone(t, c, "later-1", ErrUnavailable)
 		requireNone(t, c, "afterr-1", ErrUnavailable)
 		if document, err := c.Get(nil, []byte("before-1")); err == nil { // its file is still open
@@ -157,9 +158,9 @@ func TestForkIsKeptOverRestarts(t *testing.T) {
 	requireNone(t, c, "later-1", ErrNotFound)
 }
 
-// TestTruncatedQueueIsIndexedFromItsStart takes entries back that an index holds. Until
-// another index has been built, nothing is "not found"; then the documents are those that
-// there were before.
+// TestTruncatedQueueIsIndexedFromItsStart truncates entries that an index holds. Until
+// another index has been built, no id is "not found"; then the earlier documents are
+// served.
 func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		f := newMemFixture(t)
@@ -171,7 +172,7 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		at, err := f.writer.Delete([]byte("doc-1"))
 		require.NoError(t, err)
 		f.seal()
-		f.options.RetryInterval = time.Hour // so that no step is taken by itself
+		f.options.RetryInterval = time.Hour // the test takes each step itself
 		c := f.ready()
 		require.NoError(t, c.WaitFor(soon(t), at))
 		requireDocument(t, c, "changed", "bad")
@@ -186,11 +187,11 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		if restart {
 			c = f.open()
 		}
-		waitFor(t, c, "the tail has met it", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "taken back") })
+		waitFor(t, c, "the tail has noticed", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "truncated") })
 		requireNone(t, c, "doc-1", ErrUnavailable)
-		require.NoError(t, c.succeed())
+		require.NoError(t, c.advanceReplacement())
 		require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
-		require.NoError(t, c.succeed())
+		require.NoError(t, c.advanceReplacement())
 		require.NoError(t, c.WaitReady(soon(t)))
 		requireDocument(t, c, "changed", "good")
 		requireDocument(t, c, "doc-1", documentOf("doc-1"))

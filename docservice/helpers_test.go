@@ -14,7 +14,7 @@ import (
 	"docstore/queue"
 )
 
-// clock is a time that tests set.
+// clock is a clock set by tests.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -34,7 +34,7 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// fixture is a queue that is written and served in one place.
+// fixture is a queue that is written and served in one directory.
 type fixture struct {
 	t        testing.TB
 	fs       vfs.FS
@@ -42,7 +42,7 @@ type fixture struct {
 	dir      string
 	clock    *clock
 	writer   *queue.Writer
-	// Options of the collections opened; FS is set.
+	// options of the collections; FS is set.
 	options CollectionOptions
 }
 
@@ -71,13 +71,13 @@ func newFixture(t testing.TB, fs vfs.FS, root string) *fixture {
 	return f
 }
 
-// newMemFixture is a fixture in memory.
+// newMemFixture returns a fixture on an in-memory file system.
 func newMemFixture(t testing.TB) *fixture {
 	return newFixture(t, vfs.NewMem(), string(filepath.Separator))
 }
 
-// queueWriter opens the queue for writing, once. Documents are stored as they are, so
-// that tests find their bytes.
+// queueWriter opens the queue for writing, once. Documents are stored uncompressed, so that
+// tests find their bytes.
 func (f *fixture) queueWriter() *queue.Writer {
 	f.t.Helper()
 	if f.writer == nil {
@@ -113,7 +113,7 @@ func (f *fixture) putMany(prefix string, n int) (last queue.Address) {
 	return last
 }
 
-// documentOf is the document that putMany makes for an id.
+// documentOf returns the document that putMany writes for an id.
 func documentOf(id string) string {
 	return fmt.Sprintf(`{"id":%q,"text":"the document of %s, for ever"}`, id, id)
 }
@@ -123,7 +123,7 @@ func (f *fixture) seal() {
 	require.NoError(f.t, f.queueWriter().Seal())
 }
 
-// open opens the collection; it is closed at the end of the test.
+// open opens the collection and closes it at the end of the test.
 func (f *fixture) open() *Collection {
 	f.t.Helper()
 	c, err := OpenCollection("jobs", f.queueDir, f.dir, &f.options)
@@ -142,23 +142,22 @@ func (f *fixture) ready() *Collection {
 	return c
 }
 
-// patience is how long tests wait for what must come: longer than it takes on any
-// machine, however much else it has to do.
+// patience is the timeout of waits: longer than they take on any loaded machine.
 const patience = 3 * time.Minute
 
-// soon is a context that ends before the test would hang.
+// soon returns a context that ends before the test would hang.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// waitFor waits until a status is as wanted.
+// waitFor waits until the status satisfies wanted.
 func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool) {
 	t.Helper()
 	ctx := soon(t)
 	for {
-		serving := c.serving.Load() // another one may at any time
+		serving := c.serving.Load() // it may be replaced at any time
 		serving.mu.Lock()
 		changed := serving.mu.changed
 		serving.mu.Unlock()
@@ -167,9 +166,9 @@ func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool)
 		}
 		select {
 		case <-changed:
-		case <-time.After(time.Millisecond): // another store may serve, or be on its way
+		case <-time.After(time.Millisecond): // the store may be replaced
 		case <-ctx.Done():
-			require.Fail(t, "waited in vain until "+what, "%+v", c.Status())
+			require.Fail(t, "timed out waiting: "+what, "%+v", c.Status())
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 )
 
 // TestAnHourOfFailures follows a queue for an hour of virtual time on a disk that fails,
-// heals, fills up and has room again at random, while the process is killed now and then,
-// or the power goes. What is answered meanwhile is right or unavailable; when the disk is
-// well in the end, everything is served, and the index is sound.
+// recovers, fills up and is emptied at random, while the process is killed or the power cut
+// now and then. All answers are right or "unavailable"; at the end, with a working disk,
+// everything is served and the index is sound.
 func TestAnHourOfFailures(t *testing.T) {
 	failures, crashes := crashtest.NewTally(t, "failures in hours"), crashtest.NewTally(t, "crashes in hours")
 	for range crashtest.Share(2, 100) {
@@ -33,7 +33,7 @@ func TestAnHourOfFailures(t *testing.T) {
 	}
 }
 
-// hour is an hour in the life of a collection.
+// hour is the state of TestAnHourOfFailures.
 type hour struct {
 	*course
 	t        *testing.T
@@ -50,7 +50,7 @@ type hour struct {
 func (h *hour) run() {
 	h.mem = servingDisk(h.t)
 	h.boot()
-	defer func() { h.collection.Close() }() // of the last one
+	defer func() { h.collection.Close() }() // the last one
 	for _, m := range h.moments {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(h.seconds(10)) {
 			m.bring(h.t, h.mem)
@@ -87,7 +87,7 @@ func (h *hour) seconds(most float64) time.Duration {
 	return time.Duration(h.random.Float64() * most * float64(time.Second))
 }
 
-// boot opens the collection on a disk that is well for now.
+// boot opens the collection on a working disk.
 func (h *hour) boot() {
 	h.disk = crashtest.NewUnsteadyDisk(h.mem)
 	h.options = &CollectionOptions{
@@ -98,7 +98,7 @@ func (h *hour) boot() {
 	require.NoError(h.t, err)
 }
 
-// crash has the process die, or the power go, and starts again.
+// crash kills the process or cuts the power, and starts again.
 func (h *hour) crash() {
 	ways := crashtest.Ways(h.random)
 	way := ways[h.random.IntN(len(ways))]
@@ -109,7 +109,7 @@ func (h *hour) crash() {
 	h.boot()
 }
 
-// requireDiskError makes sure that an error, if there is one, is the disk's.
+// requireDiskError requires that an error, if any, comes from the disk.
 func (h *hour) requireDiskError(err error) {
 	known := err == nil
 	for _, failure := range []error{syscall.EIO, vfs.ErrNoSpace, io.ErrUnexpectedEOF} {

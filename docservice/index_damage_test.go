@@ -16,13 +16,12 @@ import (
 )
 
 // TestDamagedIndexIsNeverWrongAboutAnID damages a table of a served index in place, after
-// all of it has been read and verified, again and again in random ways. Whatever is asked
-// then, a document that exists is found or unavailable, and never "not found", and what
-// was deleted is not found or unavailable.
+// all of it has been read and verified, repeatedly and at random. A document that exists is
+// then found or unavailable, never "not found"; a deleted one is not found or unavailable.
 func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "damaged indexes")
 	f := newFixture(t, vfs.OS, t.TempDir())
-	f.options.RetryInterval = time.Hour // no index takes its place
+	f.options.RetryInterval = time.Hour // no replacement is built
 	const ids = 200
 	exists := func(n int) bool { return n%3 != 0 }
 	idOf := func(n int) []byte { return fmt.Appendf(nil, "doc-%d", n) }
@@ -107,7 +106,7 @@ func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 		_, err = file.WriteAt(sound, 0)
 		require.NoError(t, err)
 		s.mu.Lock()
-		s.mu.faults.index = nil // as if it had not been met
+		s.mu.faults.index = nil // as if it had not been found
 		s.stateChanged()
 		s.mu.Unlock()
 	}

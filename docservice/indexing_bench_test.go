@@ -13,10 +13,9 @@ import (
 	"docstore/queue"
 )
 
-// BenchmarkIndexing builds the index of a queue twice in each round: by a
-// collection that tails it, and by lsm alone, to which the same entries are
-// applied from memory in batches of the same size. The ratio of the rates is
-// what finding the entries in the queue costs.
+// BenchmarkIndexing builds the index of a queue twice per round: by a collection that tails
+// it, and by lsm alone, which applies the same entries from memory in batches of the same
+// size. The ratio of the rates is the cost of reading the entries from the queue.
 func BenchmarkIndexing(b *testing.B) {
 	const documents = 2_000_000
 	dir := b.TempDir()
@@ -27,7 +26,7 @@ func BenchmarkIndexing(b *testing.B) {
 	type pair struct{ id, value []byte }
 	pairs := make([]pair, documents)
 	for i := range pairs {
-		// In no order, as ids arrive.
+		// In random order, as ids arrive.
 		id := fmt.Appendf(nil, "job-%08x", uint32(i)*2654435761)
 		at, err := w.Append(id, []byte(documentOf(string(id))))
 		require.NoError(b, err)

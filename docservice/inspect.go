@@ -11,7 +11,7 @@ import (
 	"docstore/queue"
 )
 
-// Location is where a document is, as the index has it.
+// Location is the address and size of a document according to the index.
 type Location struct {
 	Address     queue.Address
 	StoredBytes int       // compressed
@@ -19,9 +19,9 @@ type Location struct {
 	Expired     bool
 }
 
-// Locate tells where the document with the id is, without reading it. It fails
-// like Get, but for the damage that only reading finds, and counts as no fetch.
-// A document that has expired is located as long as its entry is there.
+// Locate returns the location of the document with the id without reading it. It fails like
+// Get, except for damage that only a read detects, and is not counted as a get. An expired
+// document is located as long as the index has its entry.
 func (c *Collection) Locate(id []byte) (Location, error) {
 	return ask(c, func(s *store) (Location, error) { return s.locate(id) })
 }
@@ -47,7 +47,7 @@ func (s *store) locate(id []byte) (Location, error) {
 	return l, nil
 }
 
-// Version is what the queue says of an id at one moment.
+// Version is one version of a document in the queue.
 type Version struct {
 	Address     queue.Address
 	Appended    time.Time
@@ -56,10 +56,10 @@ type Version struct {
 	StoredBytes int
 }
 
-// Versions calls fn for each version of the id that the segments here hold, oldest
-// first, deletes among them. It reads the tables of the whole queue, no documents:
-// some seconds for each ten million of them, which only a person may ask for. It
-// returns the first error of fn, that of ctx, or queue.Reader.Scan's.
+// Versions calls fn for each version of the id that the segments here hold, deletes
+// included, oldest first. It reads the tables of the whole queue but no documents: a few
+// seconds for every ten million documents. Use it for inspection only. It returns the first
+// error of fn, of ctx, or of queue.Reader.Scan.
 func (c *Collection) Versions(ctx context.Context, id []byte, fn func(Version) error) error {
 	return c.serving.Load().queue.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
 		if !bytes.Equal(e.ID, id) {
@@ -69,8 +69,8 @@ func (c *Collection) Versions(ctx context.Context, id []byte, fn func(Version) e
 	})
 }
 
-// Segments describes the segments that are here, in order. It reads each one's
-// footer.
+// Segments describes the segments in the queue's directory, in order. It reads the footer
+// of each.
 func (c *Collection) Segments() ([]queue.SegmentInfo, error) {
 	return ask(c, (*store).segments)
 }
@@ -83,13 +83,13 @@ func (s *store) segments() ([]queue.SegmentInfo, error) {
 	return segments, errors.Wrapf(err, "collection %s", s.collection.name)
 }
 
-// FilterPages is that of the index.
+// FilterPages returns the filter pages of the index.
 func (c *Collection) FilterPages() []lsm.TableFilter { return c.serving.Load().index.FilterPages() }
 
-// IndexStats is that of the index.
+// IndexStats returns the statistics of the index.
 func (c *Collection) IndexStats() lsm.Stats { return c.serving.Load().index.Stats() }
 
-// Dirs are the directories of the collection: "queue" and "index".
+// Dirs returns the directories of the collection: "queue" and "index".
 func (c *Collection) Dirs() map[string]string {
 	return map[string]string{"queue": c.queueDir, "index": c.dir}
 }

@@ -11,7 +11,7 @@ import (
 	"docstore/queue"
 )
 
-// TestCensusAgreesWithTheQueue counts what is live by the index and by the tables of
+// TestCensusAgreesWithTheQueue counts the live documents by the index and by the tables of
 // the queue.
 func TestCensusAgreesWithTheQueue(t *testing.T) {
 	random := testseed.Rand(t)
@@ -101,7 +101,7 @@ func TestLocateAndVersions(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// TestLocateBeforeTheEnd: what has not been read is not "not found".
+// TestLocateBeforeTheEnd: an unread id is not "not found".
 func TestLocateBeforeTheEnd(t *testing.T) {
 	f := newMemFixture(t)
 	c := f.open() // no segment has arrived
@@ -109,8 +109,8 @@ func TestLocateBeforeTheEnd(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-// TestVisibleAfter is the time from the append to the index. What a new machine finds in
-// its queue was appended long ago, and is not measured.
+// TestVisibleAfter checks the delay from append to index. Entries that were in the queue
+// before the first end are not measured.
 func TestVisibleAfter(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("a", "document")

@@ -20,17 +20,16 @@ import (
 // A collection's directory holds
 //
 //	index-0001/           the index, a store of package lsm
-//	index-0001.verified   which of the queue's segments were found sound (verified.go)
+//	index-0001.verified   the segments that were found sound (verified.go)
 //
-// and, while another queue has come in the place of the one that is served, the
-// same with the next number for that one. The lowest number is what is served;
-// it is removed when the next one takes over. An index that was too damaged to be
-// opened stays as index-0001.damaged, for who wants to know why; it may be deleted.
+// While a replacement is built, the directory holds the same for the next number. The
+// lowest number is served; it is removed when the next one takes over. An index too
+// damaged to be opened is kept as index-0001.damaged for analysis; it may be deleted.
 const (
 	indexPrefix       = "index-"
 	verifiedExtension = ".verified"
 	removedExtension  = ".removed" // of an index that is being removed
-	damagedExtension  = ".damaged" // of one that could not be opened
+	damagedExtension  = ".damaged" // of an index that could not be opened
 )
 
 // indexNumber is the number of an index in the directory of its collection.
@@ -45,8 +44,8 @@ func (n indexNumber) path(dir string) string {
 
 func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
 
-// listIndexes returns the numbers of the indexes in a collection's directory, in
-// order. A directory that does not exist has none.
+// listIndexes returns the numbers of the indexes in a collection's directory, in order. If
+// the directory does not exist, the list is empty.
 func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +65,8 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 	return numbers, nil
 }
 
-// removeLeftovers removes indexes whose removal has begun, as soon as their names say
-// that for good.
+// removeLeftovers deletes the indexes that were renamed for removal, once the rename is
+// durable.
 func removeLeftovers(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	names = slices.DeleteFunc(names, func(name string) bool {
@@ -85,9 +84,9 @@ func removeLeftovers(files vfs.FS, dir string) error {
 	return err
 }
 
-// setIndexAside gives a damaged index a name under which it is not opened, in the place
-// of one that got it before.
-func (c *Collection) setIndexAside(n indexNumber) error {
+// keepDamagedIndex renames a damaged index so that it is not opened again. It replaces one
+// that was renamed before.
+func (c *Collection) keepDamagedIndex(n indexNumber) error {
 	aside := n.path(c.dir) + damagedExtension
 	if err := c.options.FS.RemoveAll(aside); err != nil {
 		return err
@@ -98,10 +97,9 @@ func (c *Collection) setIndexAside(n indexNumber) error {
 	return c.options.FS.SyncDir(c.dir)
 }
 
-// CheckIndex verifies the index in a collection's directory to its last byte, and
-// the one that is to follow it if there is one. The collection may be open. The
-// logger may be nil, and so may progress, which is told how many bytes of tables have
-// been verified.
+// CheckIndex reads and verifies all of the index in a collection's directory, and of its
+// replacement if there is one. The collection may be open. The logger may be nil. progress,
+// if not nil, is called with the bytes of tables verified so far.
 func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64)) error {
 	numbers, err := listIndexes(vfs.OS, dir)
 	if err == nil && len(numbers) == 0 {
@@ -117,10 +115,10 @@ func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64
 // errContinues ends the scan of CheckPosition.
 var errContinues = errors.New("an entry follows")
 
-// CheckPosition checks that the queue in a directory continues what the index in a
-// collection's directory has read. The error matches queue.ErrForked, queue.ErrDiverged or
-// queue.ErrTruncated where it does not, and queue.ErrUnavailable where files are missing.
-// The collection may be open.
+// CheckPosition checks that the queue in queueDir continues the history that the index in
+// dir has read. Otherwise the error matches queue.ErrForked, queue.ErrDiverged or
+// queue.ErrTruncated, or queue.ErrUnavailable if files are missing. The collection may be
+// open.
 func CheckPosition(dir, queueDir string) error {
 	numbers, err := listIndexes(vfs.OS, dir)
 	if err != nil || len(numbers) == 0 {
@@ -145,9 +143,9 @@ func CheckPosition(dir, queueDir string) error {
 	return errors.CombineErrors(err, reader.Close())
 }
 
-// CheckpointIndex makes a collection's directory of what is served in another
-// one's place: its index by hard links, as of lsm.DB.Checkpoint, with its position.
-// The collection may be open. The logger may be nil.
+// CheckpointIndex creates a collection's directory in target with a checkpoint of the
+// served index, made of hard links as by lsm.DB.Checkpoint, and its position. The
+// collection may be open. The logger may be nil.
 func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
@@ -168,11 +166,11 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		// It may be that the next one has taken its place.
+		// The replacement may have taken over meanwhile.
 	}
 }
 
-// withIndex opens an index for fn.
+// withIndex opens an index and calls fn.
 func withIndex(path string, opts *lsm.Options, fn func(*lsm.DB) error) error {
 	index, err := lsm.Open(path, opts)
 	if err != nil {

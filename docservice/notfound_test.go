@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNotFoundNeedsACompleteIndex decides on every kind of evidence with every state of
-// knowledge: not found is answered in one of them alone.
+// TestNotFoundNeedsACompleteIndex tests every kind of evidence with every state of
+// knowledge: exactly one combination is answered "not found".
 func TestNotFoundNeedsACompleteIndex(t *testing.T) {
 	complete := knowledge{reached: true}
 	for bits := range 1 << 7 {
 		k := knowledge{
 			reached: bits&1 != 0, stopped: bits&2 != 0, forked: bits&4 != 0, truncated: bits&8 != 0,
-			damaged: bits&16 != 0, headless: bits&32 != 0, stale: bits&64 != 0,
+			damaged: bits&16 != 0, headUnread: bits&32 != 0, stale: bits&64 != 0,
 		}
 		for _, e := range []evidence{noEntry, noDocument, notSettled} {
 			t.Run(fmt.Sprintf("%+v evidence %d", k, e), func(t *testing.T) {
@@ -31,9 +31,9 @@ func TestNotFoundNeedsACompleteIndex(t *testing.T) {
 	}
 }
 
-// TestAnExpiredEntryIsNotNotFoundBeforeTheEnd: the unread part of the queue may
-// hold a newer version that has not expired.
-func TestAnExpiredEntryIsNotNotFoundBeforeTheEnd(t *testing.T) {
+// TestExpiredEntryIsUnavailableBeforeTheEnd: the unread part of the queue may hold a
+// newer version that has not expired.
+func TestExpiredEntryIsUnavailableBeforeTheEnd(t *testing.T) {
 	f := newMemFixture(t)
 	f.expiring("id", time.Minute)
 	f.seal()
@@ -59,7 +59,7 @@ func TestAnExpiredEntryIsNotNotFoundBeforeTheEnd(t *testing.T) {
 	requireDocument(t, c, "id", documentOf("id"))
 }
 
-// TestRebuildPace rebuilds at once, then ever later on a disk that damages each index.
+// TestRebuildPace: the first rebuild runs at once, later ones at growing intervals.
 func TestRebuildPace(t *testing.T) {
 	var pace rebuildPace
 	now := time.Unix(1_700_000_000, 0)

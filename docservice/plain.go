@@ -7,14 +7,14 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// Documents that are decoded here have a length that is known only afterwards. So that
-// requests for long ones do not take memory before it can be reserved, as many are decoded
-// at a time as keep the processors busy. Clients of this package decode for themselves.
+// decoding limits the documents decoded at the same time to the number of processors. Their
+// length is known only after decoding, so memory cannot be reserved before. Clients of this
+// package decode documents themselves.
 var decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// decodePlain calls read, which decodes documents and returns their bytes, and reserves
-// memory for them as boxcarrpc.Reserve does. If there is none it waits for it and calls read
-// again: read must drop what it has decoded before.
+// decodePlain calls read, which decodes documents and returns their size, and reserves
+// memory for them with boxcarrpc.Reserve. If no memory is free it waits and calls read
+// again; read must then discard what it decoded before.
 func decodePlain(ctx context.Context, read func() (bytes int)) error {
 	for {
 		select {

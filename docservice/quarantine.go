@@ -12,49 +12,46 @@ import (
 	"docstore/queue"
 )
 
-// Quarantine. rsync compares size and time of a file and takes a damaged copy
-// for a good one for ever. Renamed to N.seg.bad it is missing, so that the next
-// pass of rsync brings another copy; until then its sound documents are read
-// where they are.
-//
-// A file is set aside if
-//
-//   - its bytes are wrong, or it ends before the position that was read to (not
-//     if the queue forked, or reading failed);
-//   - it has not changed for QuarantineAfter, so that nobody is writing to it;
-//   - the directory is a copy: where the queue is written there is a LOCK;
-//   - N.seg.bad is not there yet, or is from before this start. A copy that is
-//     damaged again says that the source may be, and to fetch it over and over
-//     would mend nothing. So there is one attempt until a copy is sound; then
-//     N.seg.bad is removed. A loss of power can damage the second copy as it did
-//     the first: so a start makes another attempt. Where it is the disk that did not
-//     take the copy, there is another attempt from time to time.
+// Quarantine. rsync compares the size and time of files, so it never replaces a damaged
+// copy of the same size and time. A damaged file is therefore renamed to N.seg.bad: the
+// next run of rsync copies it again, and until then its sound documents are read from the
+// renamed file.
+// A file is quarantined if
+//   - its bytes are wrong, or it ends before the position read so far (not if the queue
+//     forked, or reading failed);
+//   - it has not changed for QuarantineAfter, so that no process is writing to it;
+//   - the directory is a copy: the directory where the queue is written has a LOCK file;
+//   - N.seg.bad does not exist, or is older than this process. If the second copy is
+//     damaged too, the source may be damaged, and a third would not help. There is one
+//     attempt until a copy is sound; then N.seg.bad is removed. A power loss can damage
+//     the second copy as well, so a restart allows another attempt. After an fsync
+//     failure, attempts are repeated at intervals.
 
-// lockName is the name of the lock in a directory where a queue is written.
+// lockName is the lock file in the directory where a queue is written.
 const lockName = "LOCK"
 
-// quarantine is what the background pass remembers about damaged files.
+// quarantine is the state of the background pass for damaged files.
 type quarantine struct {
 	damaged map[string]sighting  // by path
-	tried   map[string]time.Time // when files were set aside since the start, by path
+	tried   map[string]time.Time // when files were quarantined since the start, by path
 }
 
-// diskRests is how many QuarantineAfters lie between two copies of a file that the disk
-// did not take.
-const diskRests = 12
+// fsyncRetryFactor times QuarantineAfter is the time between two copies of a file whose
+// fsync failed.
+const fsyncRetryFactor = 12
 
-// sighting is a damaged file as it was first seen.
+// sighting is a version of a damaged file and the time when it was first seen.
 type sighting struct {
 	version fileVersion
 	since   time.Time
-	told    bool // why it is not set aside
+	logged  bool // the reason why it is not quarantined
 }
 
-// runQuarantine is one round: awaited copies that have come are noted, damaged
-// files set aside, and what was set aside before removed if a sound copy came.
+// runQuarantine runs one round: it clears awaited files that have arrived, quarantines
+// damaged files, and removes quarantined files after a sound copy arrived.
 func (s *store) runQuarantine(q *quarantine, files []segmentFile) {
 	s.noteArrived(files)
-	if !s.options.Quarantine || s.queueDir != s.collection.queueDir { // nobody brings a queue that was replaced
+	if !s.options.Quarantine || s.queueDir != s.collection.queueDir { // a replaced queue is not copied again
 		return
 	}
 	suspects := s.damagedFiles()
@@ -64,12 +61,12 @@ func (s *store) runQuarantine(q *quarantine, files []segmentFile) {
 		}
 	}
 	for path, fault := range suspects {
-		s.considerDamaged(q, path, fault)
+		s.quarantineIfDue(q, path, fault)
 	}
-	s.removeAside(files)
+	s.removeQuarantined(files)
 }
 
-// damagedFiles are the files with wrong bytes, each with one of its faults.
+// damagedFiles returns the files with wrong bytes, each with one of its faults.
 func (s *store) damagedFiles() map[string]Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +84,8 @@ func (s *store) damagedFiles() map[string]Fault {
 	return found
 }
 
-// considerDamaged sets a damaged file aside once it may be.
-func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
+// quarantineIfDue quarantines a damaged file if the conditions hold.
+func (s *store) quarantineIfDue(q *quarantine, path string, fault Fault) {
 	info, err := s.options.FS.Stat(path)
 	if err != nil {
 		return // it is being replaced
@@ -99,42 +96,43 @@ func (s *store) considerDamaged(q *quarantine, path string, fault Fault) {
 		seen = sighting{version: version, since: time.Now()}
 	}
 	tried := q.tried[path]
-	switch reason := s.keepsDamaged(path, !tried.IsZero() && !fault.notDurable); {
-	case fault.notDurable && time.Since(tried) < diskRests*s.options.QuarantineAfter:
+	switch reason := s.reasonToKeep(path, !tried.IsZero() && !fault.notDurable); {
+	case fault.notDurable && time.Since(tried) < fsyncRetryFactor*s.options.QuarantineAfter:
 	case reason != "":
-		if !seen.told {
-			s.logger.Warn("the damaged file stays where it is", "segment", fault.Segment, "path", path, "reason", reason)
+		if !seen.logged {
+			s.logger.Warn("the damaged file is not quarantined", "segment", fault.Segment, "path", path, "reason", reason)
 		}
-		seen.told = true
+		seen.logged = true
 	case time.Since(seen.since) >= s.options.QuarantineAfter:
-		if err := s.setAside(path, fault); err != nil { // it is tried again in the next round
-			if !seen.told {
-				s.logger.Warn("the damaged file cannot be set aside", "segment", fault.Segment, "path", path, "error", err)
+		if err := s.quarantineFile(path, fault); err != nil { // retried in the next round
+			if !seen.logged {
+				s.logger.Warn("quarantining a damaged file failed; retrying", "segment", fault.Segment, "path", path, "error", err)
 			}
-			seen.told = true
+			seen.logged = true
 		}
 		q.tried[path] = time.Now()
 	}
 	q.damaged[path] = seen
 }
 
-// keepsDamaged says why a damaged file must not be set aside, which it once was, or not.
-func (s *store) keepsDamaged(path string, tried bool) string {
+// reasonToKeep returns why a damaged file must not be quarantined, or "". tried says that
+// it was quarantined before.
+func (s *store) reasonToKeep(path string, tried bool) string {
 	if _, err := s.options.FS.Stat(filepath.Join(s.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
-		return "the queue is written in this directory; docstore-updater check says what is lost"
+		return "the queue is written in this directory; run docstore-updater check to see the damage"
 	}
 	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
-		return "the copy before it was damaged, too: the source may be; docstore-updater check there will tell"
+		return "the previous copy was damaged, too; run docstore-updater check at the source"
 	}
 	return ""
 }
 
-// setAside renames a damaged file. What may lie in it and has not been read is
-// unknown from then on, so an id that is not in the index may exist.
-func (s *store) setAside(path string, fault Fault) error {
+// quarantineFile renames a damaged file. From then on its unread entries are unknown, so an
+// id without an index entry may exist.
+func (s *store) quarantineFile(path string, fault Fault) error {
 	f, ok := parseSegmentName(filepath.Base(path))
 	if !ok {
-		return errors.Newf("%s is no segment", path)
+		return errors.Newf("%s is not a segment", path)
 	}
 	f.path = path
 	end := s.queue.End()
@@ -153,31 +151,32 @@ func (s *store) setAside(path string, fault Fault) error {
 	s.mu.Lock()
 	if err == nil {
 		s.collection.quarantined.Add(1)
-		s.mu.faults.replace(f, []Fault{s.asideFault(f)})
+		s.mu.faults.replace(f, []Fault{s.quarantinedFault(f)})
 	} else if !awaited {
 		delete(s.mu.awaited, f.segmentKey)
 	}
 	s.stateChanged()
 	s.mu.Unlock()
 	if err == nil {
-		s.logger.Error("a damaged file was set aside, so that it is copied again",
+		s.logger.Error("a damaged file was quarantined, so that it is copied again",
 			"segment", fault.Segment, "path", path+queue.AsideSuffix, "offset", fault.Offset, "reason", fault.Reason)
 	}
 	return err
 }
 
-// asideFault stands for a file until its new copy is there.
-func (s *store) asideFault(f segmentFile) Fault {
+// quarantinedFault is the fault that stands for a quarantined file until a new copy
+// arrives.
+func (s *store) quarantinedFault(f segmentFile) Fault {
 	return Fault{
 		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: s.options.Now(),
-		Reason: "damaged and set aside; waiting for another copy",
+		Reason: "damaged and quarantined; waiting for another copy",
 	}
 }
 
-// loadAside notes the segments that an earlier run has set aside and that have
-// not come again.
-func (s *store) loadAside() error {
-	aside, err := s.listAside()
+// loadQuarantined records the segments that an earlier run quarantined and that have not
+// been copied again.
+func (s *store) loadQuarantined() error {
+	aside, err := s.listQuarantined()
 	if err != nil {
 		return err
 	}
@@ -188,16 +187,16 @@ func (s *store) loadAside() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range aside {
-		if !slices.ContainsFunc(files, func(there segmentFile) bool { return there.standsFor(f) }) {
+		if !slices.ContainsFunc(files, func(there segmentFile) bool { return there.supersedes(f) }) {
 			s.mu.awaited[f.segmentKey] = f
-			s.mu.faults.replace(f, []Fault{s.asideFault(f)})
+			s.mu.faults.replace(f, []Fault{s.quarantinedFault(f)})
 		}
 	}
 	return nil
 }
 
-// listAside returns what was set aside, by the paths that it had before.
-func (s *store) listAside() ([]segmentFile, error) {
+// listQuarantined returns the quarantined files with their original paths.
+func (s *store) listQuarantined() ([]segmentFile, error) {
 	names, err := s.options.FS.List(s.queueDir)
 	if err != nil {
 		return nil, err
@@ -213,19 +212,18 @@ func (s *store) listAside() ([]segmentFile, error) {
 	return aside, nil
 }
 
-// noteArrived forgets that files are awaited which are there again, or a rewrite
-// that stands for them.
+// noteArrived removes awaited files that have arrived, or are superseded by a rewrite.
 func (s *store) noteArrived(files []segmentFile) {
 	s.mu.Lock()
 	arrived := false
 	for key, awaited := range s.mu.awaited {
-		i := slices.IndexFunc(files, func(there segmentFile) bool { return there.standsFor(awaited) })
+		i := slices.IndexFunc(files, func(there segmentFile) bool { return there.supersedes(awaited) })
 		if i < 0 {
 			continue
 		}
 		delete(s.mu.awaited, key)
 		arrived = true
-		if !files[i].sealed || files[i].segmentKey != key { // else it is verified, and that says what to think of it
+		if !files[i].sealed || files[i].segmentKey != key { // otherwise the verification decides
 			s.mu.faults.replace(awaited, nil)
 		}
 	}
@@ -235,13 +233,13 @@ func (s *store) noteArrived(files []segmentFile) {
 	}
 	s.mu.Unlock()
 	if arrived {
-		// If it holds nothing that is new, the tail has no reason to say so.
+		// If the file has no new entries, the tail does not report the end itself.
 		s.reachedEnd(at, s.atEnd(at))
 	}
 }
 
-// awaits tells whether a segment that was set aside is missing at a place in
-// the queue or behind it. s.mu must be locked.
+// awaits reports whether a quarantined segment is missing at or after a place in the queue.
+// s.mu must be locked.
 func (s *store) awaits(from queue.SegmentID) bool {
 	for _, f := range s.mu.awaited {
 		if f.last >= from {
@@ -251,11 +249,10 @@ func (s *store) awaits(from queue.SegmentID) bool {
 	return false
 }
 
-// removeAside removes what was set aside of segments that are sound now. While
-// a fault stops the tail nothing goes: the files that are here may be of
-// another queue.
-func (s *store) removeAside(files []segmentFile) {
-	aside, err := s.listAside()
+// removeQuarantined deletes the quarantined files of segments that are sound now. It
+// deletes none while a fault stops the tail: the files may belong to another queue.
+func (s *store) removeQuarantined(files []segmentFile) {
+	aside, err := s.listQuarantined()
 	if err != nil || len(aside) == 0 {
 		return
 	}
@@ -269,13 +266,13 @@ func (s *store) removeAside(files []segmentFile) {
 	}
 	s.mu.Unlock()
 	for _, f := range aside {
-		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.standsFor(f) }) {
+		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.supersedes(f) }) {
 			continue
 		}
 		if err := s.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.logger.Warn("what was set aside cannot be removed", "path", f.path+queue.AsideSuffix, "error", err)
+			s.logger.Warn("deleting a quarantined file failed", "path", f.path+queue.AsideSuffix, "error", err)
 			continue
 		}
-		s.logger.Info("a sound copy has come; what was set aside is removed", "segment", f.id, "path", f.path+queue.AsideSuffix)
+		s.logger.Info("a sound copy arrived; the quarantined file was deleted", "segment", f.id, "path", f.path+queue.AsideSuffix)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"docstore/queue"
 )
 
-// asCopy makes the directory what rsync makes of it elsewhere: without a writer
-// and its lock. Damaged files are set aside at once.
+// asCopy makes the directory a copy as rsync makes it: without a writer and its lock.
+// Damaged files are quarantined at once.
 func (f *fixture) asCopy() {
 	f.t.Helper()
 	require.NoError(f.t, f.writer.Close())
@@ -50,12 +50,12 @@ func quarantined(n uint64) func(Status) bool {
 	return func(s Status) bool { return s.Quarantined == n }
 }
 
-func TestQuarantineServesWhatIsSound(t *testing.T) {
+func TestQuarantineServesSoundDocuments(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.asCopy()
 	replace(t, f.fs, path, flipped(t, good, documentOf("second-50")))
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 
 	for range 2 { // the second time after a restart
 		assert.False(t, f.exists(path))
@@ -78,16 +78,15 @@ func TestQuarantineServesWhatIsSound(t *testing.T) {
 	requireDocument(t, c, "second-49", documentOf("second-49"))
 }
 
-// Where the tail has not read what was set aside, nobody may be told that an id
-// does not exist, after a restart neither.
-func TestQuarantineOfWhatWasNotRead(t *testing.T) {
+// If the tail has not read a quarantined file, no id is "not found", also after a restart.
+func TestQuarantineOfUnreadSegment(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.asCopy()
 	replace(t, f.fs, path, flipped(t, good, "second-50"))
 	c := f.open()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	for range 2 {
-		waitFor(t, c, "the tail waits", func(s Status) bool {
+		waitFor(t, c, "the tail is idle", func(s Status) bool {
 			return len(s.Faults) == 1 && !s.Faults[0].StopsTail && s.Faults[0].Segment == 2
 		})
 		assert.False(t, c.Status().Ready)
@@ -102,10 +101,10 @@ func TestQuarantineOfWhatWasNotRead(t *testing.T) {
 	requireNone(t, c, "none", ErrNotFound)
 }
 
-// TestSegmentThatTheDiskDidNotTake: a sync of it fails once, and from then on every
-// other one would succeed without its bytes. It is copied again before the power takes
-// what is only in memory.
-func TestSegmentThatTheDiskDidNotTake(t *testing.T) {
+// TestSegmentWhoseFsyncFailed: fsync of a segment fails once, and every later fsync
+// succeeds without writing its bytes. The segment is copied again before a power cut loses
+// them.
+func TestSegmentWhoseFsyncFailed(t *testing.T) {
 	mem := vfs.NewMem()
 	var armed atomic.Bool
 	f := newFixture(t, vfs.NewFault(mem, func(op vfs.Op) error {
@@ -121,7 +120,7 @@ func TestSegmentThatTheDiskDidNotTake(t *testing.T) {
 	replace(t, f.fs, path, content)
 	armed.Store(true)
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	require.Contains(t, fmt.Sprint(c.Status().Faults), "waiting for another copy")
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	require.Empty(t, f.keptResults())
@@ -135,7 +134,7 @@ func TestSegmentThatTheDiskDidNotTake(t *testing.T) {
 	require.Equal(t, content, after)
 }
 
-// A source that is damaged itself must not be fetched from for ever.
+// A segment that is damaged at its source is copied again only once.
 func TestQuarantineTriesOnce(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.asCopy()
@@ -143,26 +142,26 @@ func TestQuarantineTriesOnce(t *testing.T) {
 	bad := flipped(t, good, documentOf("second-50"))
 	replace(t, f.fs, path, bad)
 	c := f.ready()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 
 	replace(t, f.fs, path, bad)
-	log.wait(t, "the copy before it was damaged, too")
+	log.wait(t, "the previous copy was damaged, too")
 	assert.True(t, f.exists(path))
 	assert.Equal(t, uint64(1), c.Status().Quarantined)
 	requireNone(t, c, "second-50", ErrUnavailable)
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 
-	// Once more after a restart, before which the power may have gone.
+	// Once more after a restart, because a power loss may have damaged the copy.
 	require.NoError(t, c.Close())
 	c = f.ready()
-	waitFor(t, c, "it is set aside again", quarantined(1))
+	waitFor(t, c, "it is quarantined again", quarantined(1))
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 	replace(t, f.fs, path, good)
 	f.waitRemoved(path + queue.AsideSuffix)
 	requireDocument(t, c, "second-50", documentOf("second-50"))
 
 	replace(t, f.fs, path, bad)
-	waitFor(t, c, "it is set aside once more", quarantined(2))
+	waitFor(t, c, "it is quarantined again", quarantined(2))
 }
 
 func TestQuarantineOfAnOpenSegment(t *testing.T) {
@@ -176,17 +175,17 @@ func TestQuarantineOfAnOpenSegment(t *testing.T) {
 	require.NoError(t, f.fs.Remove(filepath.Join(f.queueDir, sealedName(1))))
 	replace(t, f.fs, path, flipped(t, good, "first-50"))
 	c := f.open()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	assert.False(t, c.Status().Ready)
 
 	replace(t, f.fs, path, good)
 	require.NoError(t, c.WaitReady(soon(t)))
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	waitFor(t, c, "no fault is left", noFaults)
-	assert.True(t, f.exists(path+queue.AsideSuffix), "until the sealed segment has come and is sound")
+	assert.True(t, f.exists(path+queue.AsideSuffix), "until the sealed segment has arrived and is sound")
 }
 
-// A source restored from a backup sealed less than was read from it before.
+// A source restored from a backup has sealed less than was read from it before.
 func TestQuarantineOfADivergedSegment(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("first", 50)
@@ -210,13 +209,13 @@ func TestQuarantineOfADivergedSegment(t *testing.T) {
 	replace(t, f.fs, path, short)
 
 	c = f.open()
-	waitFor(t, c, "it is set aside", quarantined(1))
+	waitFor(t, c, "it is quarantined", quarantined(1))
 	replace(t, f.fs, path, good)
 	require.NoError(t, c.WaitReady(soon(t)))
 	requireDocument(t, c, "second-49", documentOf("second-49"))
 }
 
-// In the directory of the writer the damaged file is the only one there is.
+// In the directory of the writer the damaged file is the only copy.
 func TestNoQuarantineWhereTheQueueIsWritten(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.options.Quarantine, f.options.QuarantineAfter = true, time.Nanosecond
@@ -230,27 +229,27 @@ func TestNoQuarantineWhereTheQueueIsWritten(t *testing.T) {
 	requireNone(t, c, "second-50", ErrUnavailable)
 }
 
-// A file that somebody is still writing to changes, and is left alone.
+// A file that is still being written is not quarantined.
 func TestNoQuarantineOfAFileThatChanges(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.asCopy()
 	f.options.QuarantineAfter = time.Hour
 	replace(t, f.fs, path, good[:len(good)/2])
 	c := f.open()
-	waitFor(t, c, "it is found not to be whole", hasFault(2))
+	waitFor(t, c, "it is found incomplete", hasFault(2))
 	q := &quarantine{damaged: map[string]sighting{}, tried: map[string]time.Time{}}
 	long := time.Now().Add(-2 * time.Hour)
-	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
+	c.serving.Load().quarantineIfDue(q, path, Fault{Segment: 2})
 	seen := q.damaged[path]
 	seen.since = long
 	q.damaged[path] = seen
 	replace(t, f.fs, path, good[:len(good)/2+1])
-	c.serving.Load().considerDamaged(q, path, Fault{Segment: 2})
-	assert.True(t, q.damaged[path].since.After(long), "the time begins anew")
+	c.serving.Load().quarantineIfDue(q, path, Fault{Segment: 2})
+	assert.True(t, q.damaged[path].since.After(long), "the time restarts")
 	assert.True(t, f.exists(path))
 }
 
-// logBuffer is a log that tests wait for.
+// logBuffer is a log with a wait for text.
 type logBuffer struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer

@@ -17,7 +17,7 @@ import (
 	"docstore/queue"
 )
 
-// indexFiles are the files of an index with an extension.
+// indexFiles returns the files of an index with an extension.
 func (f *fixture) indexFiles(n indexNumber, extension string) (paths []string) {
 	f.t.Helper()
 	names, err := f.fs.List(n.path(f.dir))
@@ -30,9 +30,9 @@ func (f *fixture) indexFiles(n indexNumber, extension string) (paths []string) {
 	return paths
 }
 
-// TestDamagedIndexIsMadeAnew: a wrong byte in a table makes some ids unavailable, and
-// others are served, until an index made of the queue has taken its place.
-func TestDamagedIndexIsMadeAnew(t *testing.T) {
+// TestDamagedIndexIsRebuilt: a wrong byte in a table makes some ids unavailable, and others
+// are served, until an index rebuilt from the queue has replaced it.
+func TestDamagedIndexIsRebuilt(t *testing.T) {
 	random := testseed.Rand(t)
 	f := newMemFixture(t)
 	last := f.putMany("doc", 3000)
@@ -43,7 +43,7 @@ func TestDamagedIndexIsMadeAnew(t *testing.T) {
 	require.Len(t, tables, 1)
 	content, err := vfs.ReadFile(f.fs, tables[0])
 	require.NoError(t, err)
-	content[4096+random.IntN(len(content)/4)] ^= 1 << random.IntN(8) // in a block: of them most of it is made
+	content[4096+random.IntN(len(content)/4)] ^= 1 << random.IntN(8) // in a block, as most bytes are
 	replace(t, f.fs, tables[0], content)
 
 	c = f.open()
@@ -59,8 +59,8 @@ func TestDamagedIndexIsMadeAnew(t *testing.T) {
 		require.Equal(t, documentOf(string(id)), string(document))
 	}
 	require.Positive(t, failed)
-	waitFor(t, c, "the index was made anew", func(s Status) bool {
-		return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Successor == nil
+	waitFor(t, c, "the index was rebuilt", func(s Status) bool {
+		return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
 	})
 	require.NoError(t, c.WaitFor(soon(t), last))
 	for i := range 3000 {
@@ -73,7 +73,8 @@ func TestDamagedIndexIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestIndexThatCannotBeOpened is set aside, and the queue is read from its beginning.
+// TestIndexThatCannotBeOpened: the index is renamed, and the queue is read from its
+// beginning.
 func TestIndexThatCannotBeOpened(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("doc", 300)
@@ -88,7 +89,7 @@ func TestIndexThatCannotBeOpened(t *testing.T) {
 	_, err = lsm.Open(firstIndex.path(f.dir), &lsm.Options{FS: f.fs, ReadOnly: true})
 	require.ErrorIs(t, err, lsm.ErrCorrupt)
 
-	for range 2 { // the second time there is one aside already
+	for range 2 { // the second time one was renamed before
 		c = f.ready()
 		requireDocument(t, c, "doc-7", documentOf("doc-7"))
 		require.EqualValues(t, 300, c.Status().Applied)
@@ -99,9 +100,9 @@ func TestIndexThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// TestNothingIsAbsentBeforeTheEnd: an id that is looked up while the queue is being read
-// to its end is there or unavailable, whatever comes in between.
-func TestNothingIsAbsentBeforeTheEnd(t *testing.T) {
+// TestNotFoundOnlyAfterTheEnd: an id that is looked up while the queue is read to its end
+// is found or unavailable, in any interleaving.
+func TestNotFoundOnlyAfterTheEnd(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("a", "document")
 	require.NoError(t, f.writer.Close())
@@ -119,11 +120,11 @@ func TestNothingIsAbsentBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// requireRebuilt waits until an index with the number serves everything again.
+// requireRebuilt waits until an index with the number serves all documents again.
 func (f *fixture) requireRebuilt(c *Collection, number indexNumber, last queue.Address, documents int) {
 	f.t.Helper()
 	waitFor(f.t, c, "the index was rebuilt", func(s Status) bool {
-		return c.serving.Load().number == number && s.Ready && len(s.Faults) == 0 && s.Successor == nil
+		return c.serving.Load().number == number && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
 	})
 	require.NoError(f.t, c.WaitFor(soon(f.t), last))
 	for i := range documents {
@@ -133,14 +134,14 @@ func (f *fixture) requireRebuilt(c *Collection, number indexNumber, last queue.A
 	requireNone(f.t, c, "none", ErrNotFound)
 }
 
-// TestTruncatedTableOfAServedIndex cuts a table under an open collection. A lookup that
-// meets the cut is unavailable, with one fault that names the table, until a rebuilt index
+// TestTruncatedTableOfAServedIndex truncates a table of an open collection. A lookup in the
+// missing part is unavailable, with one fault that names the table, until a rebuilt index
 // serves everything.
 func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	const documents = 3000
 	f := newFixture(t, vfs.OS, t.TempDir())
 	last := f.putMany("doc", documents)
-	f.options.RetryInterval = time.Hour // no index takes its place as yet
+	f.options.RetryInterval = time.Hour // no replacement is built yet
 	c := f.ready()
 	require.NoError(t, c.serving.Load().index.Flush())
 	tables := f.indexFiles(firstIndex, ".table")
@@ -170,14 +171,13 @@ func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	require.Equal(t, tables[0], status.Faults[0].Path)
 	require.Zero(t, status.Gets.Failed)
 
-	require.NoError(t, c.succeed())
+	require.NoError(t, c.advanceReplacement())
 	require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
-	require.NoError(t, c.succeed())
+	require.NoError(t, c.advanceReplacement())
 	f.requireRebuilt(c, firstIndex+1, last, documents)
 }
 
-// TestMissingTableAtTheStart: the index is set aside and rebuilt, with a fault until that
-// is done.
+// TestMissingTableAtTheStart: the index is renamed and rebuilt, with a fault until then.
 func TestMissingTableAtTheStart(t *testing.T) {
 	f := newMemFixture(t)
 	last := f.putMany("doc", 300)
@@ -187,7 +187,7 @@ func TestMissingTableAtTheStart(t *testing.T) {
 	table := f.indexFiles(firstIndex, ".table")[0]
 	require.NoError(t, f.fs.Remove(table))
 	away := f.queueDir + "-away"
-	require.NoError(t, f.fs.Rename(f.queueDir, away)) // nothing can be read as yet
+	require.NoError(t, f.fs.Rename(f.queueDir, away)) // nothing can be read yet
 	require.NoError(t, f.fs.MkdirAll(f.queueDir))
 
 	c = f.open()
@@ -205,15 +205,15 @@ func TestMissingTableAtTheStart(t *testing.T) {
 	f.requireRebuilt(c, firstIndex, last, 300)
 }
 
-// TestRebuildIsResumedByTheNextStart: damage that the next run of the daemon does not meet
-// is not forgotten while the next index is incomplete.
+// TestRebuildIsResumedByTheNextStart: if a restart interrupts a rebuild, it is resumed even
+// if the damage is not found again.
 func TestRebuildIsResumedByTheNextStart(t *testing.T) {
 	f := newMemFixture(t)
 	last := f.putMany("doc", 300)
 	f.options.RetryInterval = time.Hour
 	c := f.ready()
 	c.serving.Load().recordFault(indexError(errors.New("damage")), queue.Address{})
-	require.NoError(t, c.succeed())
+	require.NoError(t, c.advanceReplacement())
 	require.NotNil(t, c.next())
 	require.NoError(t, c.Close())
 

@@ -9,82 +9,78 @@ import (
 	"docstore/queue"
 )
 
-// Limits of a scan over Boxcar. A Collection scans without an end in bounded
-// memory.
+// Limits of a scan over Boxcar. A Collection scans any number of ids in bounded memory.
 const (
-	// DefaultScanIDs is how many ids a page has if no number is asked for.
+	// DefaultScanIDs is the number of ids of a page if the request has no limit.
 	DefaultScanIDs = 1000
-	// MaxScanIDs is how many may be asked for.
+	// MaxScanIDs is the maximum number of ids of a page.
 	MaxScanIDs = 4096
 )
 
-// A scan reads the documents of so many ids at a time, in the order of their
-// addresses, and about so many bytes; a single document may exceed them.
+// A scan reads the documents of scanWindowIDs ids together, in the order of their
+// addresses, up to about scanWindowBytes; a single document may exceed them.
 const (
 	scanWindowIDs   = 256
 	scanWindowBytes = 4 << 20
 )
 
-// ScanOptions say what is scanned. The zero value is everything.
+// ScanOptions select the ids of a scan. The zero value selects all.
 type ScanOptions struct {
-	Prefix []byte // what all ids begin with
-	After  []byte // only ids behind this one
-	// Limit is the most ids wanted. 0 is all of them for a Collection, and
+	Prefix []byte // only ids that begin with it
+	After  []byte // only ids after this one
+	// Limit is the maximum number of ids. 0 means all of them for a Collection, and
 	// DefaultScanIDs for a Client.
 	Limit   int
-	IDsOnly bool // leave the documents out
+	IDsOnly bool // omit the documents
 }
 
-// bounds are the options for the index. The empty key, which is none of the
-// ids, stays outside.
+// bounds returns the bounds for the iterator of the index. They exclude the empty key,
+// which is the position.
 func (o *ScanOptions) bounds() *lsm.IterOptions {
 	lower := make([]byte, 0, len(o.After)+1)
-	lower = append(append(lower, o.After...), 0) // the least key behind After
+	lower = append(append(lower, o.After...), 0) // the least key after After
 	return &lsm.IterOptions{LowerBound: lower, Prefix: o.Prefix}
 }
 
-// Scan calls fn for each id, in the order of their bytes, with its document, or
-// with an error as of Get where it cannot be had; what has been deleted or has
-// expired is passed over. It shows the ids of one moment, each with the document
-// that it had then. id and answer are valid until fn returns, and it returns
-// the first error of fn.
+// Scan calls fn for each id, in byte order, with its document, or with an error as of Get
+// if the document cannot be read; it skips deleted and expired ones. It shows the ids and
+// documents of one moment. id and answer are valid until fn returns. Scan returns the first
+// error of fn.
 //
-// Memory is bounded whatever is scanned, but what the index holds in memory at
-// that moment stays there until the end: fn should not wait without bound.
+// Memory is bounded for any number of ids, but the memtables of that moment are pinned
+// until the scan ends: fn must not block for long.
 //
-// Until the collection is ready, as of Status, Scan fails with ErrUnavailable:
-// what has not been read would be missing. So it does when another queue takes the
-// place of this one.
+// Until the collection is ready, as of Status, Scan fails with ErrUnavailable, because
+// unread entries would be missing. It also fails so when another queue replaces this one.
 func (c *Collection) Scan(ctx context.Context, o ScanOptions, fn func(id []byte, answer Answer) error) error {
 	return c.scan(ctx, o, 0, fn)
 }
 
-// scan is Scan, giving documents that need no codec but those taken in their
-// stored form.
-func (c *Collection) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+// scan is Scan that passes documents in a codec of accept in their stored form.
+func (c *Collection) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
 	s := c.serving.Load()
-	err := s.scan(ctx, o, take, fn)
+	err := s.scan(ctx, o, accept, fn)
 	if c.superseded(s, err) {
 		return errReplaced
 	}
 	return err
 }
 
-// errReplaced ends a scan of which the rest would be of another queue.
-var errReplaced = unavailable(errors.New("another queue has taken the place of the one that was listed"))
+// errReplaced ends a scan whose remaining ids belong to another queue.
+var errReplaced = unavailable(errors.New("the queue was replaced during the scan; start it again"))
 
-func (s *store) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+func (s *store) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
 	if g := s.gap.Load(); g != nil {
 		return g.err
 	}
 	it := s.index.NewIter(o.bounds())
-	defer func() { _ = it.Close() }() // Err has told
+	defer func() { _ = it.Close() }() // Err was checked
 	left := o.Limit
 	deliver := func(id []byte, answer Answer) error {
 		left--
 		return fn(id, answer)
 	}
-	w := scanWindow{store: s, take: take}
+	w := scanWindow{store: s, accept: accept}
 	for o.Limit == 0 || left > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -110,8 +106,7 @@ func (s *store) scan(ctx context.Context, o ScanOptions, take queue.CodecSet, fn
 	}
 }
 
-// Count counts the ids that begin with the prefix: those that Scan would show.
-// It reads no documents.
+// Count counts the ids with the prefix that Scan would show. It reads no documents.
 func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 	var count int64
 	err := c.Scan(ctx, ScanOptions{Prefix: prefix, IDsOnly: true}, func([]byte, Answer) error {
@@ -121,11 +116,11 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 	return count, err
 }
 
-// scanWindow is the ids of a scan whose documents are read together.
+// scanWindow holds the ids of a scan whose documents are read together.
 type scanWindow struct {
 	store     *store
-	take      queue.CodecSet
-	keys      []byte // the ids, one behind the other
+	accept    queue.CodecSet
+	keys      []byte // the ids, concatenated
 	ends      []int
 	ids       [][]byte
 	entries   []batchEntry
@@ -134,8 +129,7 @@ type scanWindow struct {
 	documents []byte
 }
 
-// fill takes the next ids that have not expired, up to the number wanted. It
-// returns false if there are none.
+// fill reads up to wanted ids that have not expired. It returns false if there are none.
 func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	w.keys, w.ends, w.ids, w.entries = w.keys[:0], w.ends[:0], w.ids[:0], w.entries[:0]
 	now := w.store.options.Now()
@@ -151,7 +145,7 @@ func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 		w.entries = append(w.entries, batchEntry{indexEntry: entry, err: err})
 	}
 	start := 0
-	for _, end := range w.ends { // now that keys does not move any more
+	for _, end := range w.ends { // keys is not reallocated from here on
 		w.ids = append(w.ids, w.keys[start:end:end])
 		start = end
 	}
@@ -173,14 +167,14 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 		w.answers.reset()
 		b := batch{
 			memory: &w.memory, store: w.store, ids: w.ids[from:], entries: w.entries[from:],
-			take: w.take, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
+			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
 		}
 		b.readAll()
 		if b.closed {
 			return ErrClosed
 		}
 		for i, answer := range w.answers.first(b.answered, b.dst, 0) {
-			if errors.Is(answer.Err, ErrNotFound) { // it has expired or was compacted away in between
+			if errors.Is(answer.Err, ErrNotFound) { // expired or compacted away meanwhile
 				continue
 			}
 			if err := fn(b.ids[i], answer); err != nil {
@@ -189,7 +183,7 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 		}
 		from += b.answered
 		if w.documents = b.dst; cap(w.documents) > 2*scanWindowBytes {
-			w.documents = nil // a huge document was among them
+			w.documents = nil // do not keep the memory of a huge document
 		}
 	}
 	return nil

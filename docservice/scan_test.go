@@ -20,7 +20,7 @@ import (
 	"docstore/queue"
 )
 
-// scanned is what a scan shows.
+// scanned is one entry of a scan.
 type scanned struct{ id, document string }
 
 func scanAll(t testing.TB, c *Collection, o ScanOptions) (all []scanned) {
@@ -34,7 +34,7 @@ func scanAll(t testing.TB, c *Collection, o ScanOptions) (all []scanned) {
 	return all
 }
 
-// pages are what a client gets page by page.
+// pages returns all entries that a client gets page by page.
 func pages(t testing.TB, client *Client, o ScanOptions) (all []scanned) {
 	t.Helper()
 	for {
@@ -52,7 +52,7 @@ func pages(t testing.TB, client *Client, o ScanOptions) (all []scanned) {
 	}
 }
 
-// What is scanned is what a sorted map would show, whatever is asked.
+// A scan returns the same entries as a sorted map.
 func TestScanModel(t *testing.T) {
 	random := testseed.Rand(t)
 	f := newMemFixture(t)
@@ -129,7 +129,7 @@ func TestScanModel(t *testing.T) {
 	check(50)
 }
 
-// A scan shows one moment, whatever happens meanwhile, and ends with fn's error.
+// A scan shows one moment in spite of concurrent changes, and returns fn's error.
 func TestScanOfOneMoment(t *testing.T) {
 	f := newMemFixture(t)
 	last := f.putMany("a", 2*scanWindowIDs)
@@ -162,8 +162,7 @@ func TestScanOfOneMoment(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A page has as many entries as fit into a response, and large documents come
-// one by one.
+// A page has as many entries as fit into a response; large documents arrive one by one.
 func TestScanPageCap(t *testing.T) {
 	f := newMemFixture(t)
 	var want []scanned
@@ -183,8 +182,8 @@ func TestScanPageCap(t *testing.T) {
 	}
 }
 
-// A document that one server lacks comes from another, and one that all lack is
-// told to be unavailable, in its place.
+// A document that one server lacks is read from another; one that all lack is reported
+// unavailable, in order.
 func TestClientScanAsksTheOtherServer(t *testing.T) {
 	client := dial(t, damagedCopies(t)...)
 	for client.pool.Stats().Transports < 2 {
@@ -208,7 +207,7 @@ func TestClientScanAsksTheOtherServer(t *testing.T) {
 	require.True(t, slices.IsSorted(ids))
 }
 
-// As long as ids may be missing there is no list.
+// A collection that is not ready returns no list.
 func TestScanBeforeReady(t *testing.T) {
 	f := newMemFixture(t) // no segment has arrived
 	c := f.open()

@@ -10,21 +10,20 @@ import (
 	"docstore/queue"
 )
 
-// The scrub reads the whole index over and over, slowly, and verifies it: damage should be
-// known before a lookup needs the damaged block, so that the index is rebuilt in time
-// (succession.go). Each pass begins when the tail has nothing to read. A read error counts
-// as damage.
+// The scrub reads and verifies the whole index continuously at a low rate, to find damage
+// before a lookup needs the damaged block; the index is then rebuilt (replacement.go). Each
+// pass begins when the tail has caught up. A read error counts as damage.
 
-// ScrubState is how far the scrub of the index is.
+// ScrubState is the progress of the scrub of the index.
 type ScrubState struct {
-	Passes uint64    // that have read all of it and found nothing, since the collection was opened
-	Bytes  uint64    // of its tables that were verified since then
-	Ended  time.Time // when the last such pass did; zero: none has
+	Passes uint64    // complete passes without damage since the collection was opened
+	Bytes  uint64    // of tables verified since then
+	Ended  time.Time // end of the last such pass; zero: none yet
 }
 
 // runScrub scrubs until the store is stopped.
 func (s *store) runScrub(ctx context.Context) {
-	for s.waitUntil(ctx, s.tailRests) == nil {
+	for s.waitUntil(ctx, s.tailIdle) == nil {
 		if err := s.scrub(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lsm.ErrClosed) {
 			s.recordFault(indexError(err), queue.Address{})
 		}
@@ -34,11 +33,11 @@ func (s *store) runScrub(ctx context.Context) {
 	}
 }
 
-// scrub is one pass.
+// scrub runs one pass.
 func (s *store) scrub(ctx context.Context) error {
 	select {
-	case s.options.ScrubTurn <- struct{}{}:
-		defer func() { <-s.options.ScrubTurn }()
+	case s.options.ScrubSemaphore <- struct{}{}:
+		defer func() { <-s.options.ScrubSemaphore }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -51,7 +50,7 @@ func (s *store) scrub(ctx context.Context) error {
 	return err
 }
 
-// scrubState describes the scrub.
+// scrubState returns the progress of the scrub.
 func (c *Collection) scrubState() ScrubState {
 	state := ScrubState{Passes: c.scrub.passes.Load(), Bytes: c.scrub.bytes.Load()}
 	if ended := c.scrub.ended.Load(); ended != 0 {

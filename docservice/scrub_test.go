@@ -14,7 +14,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// damageBeneath flips a bit of a file where it lies.
+// damageBeneath flips a bit of a file in place.
 func damageBeneath(t *testing.T, path string, at int64) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -28,9 +28,9 @@ func damageBeneath(t *testing.T, path string, at int64) {
 	require.NoError(t, file.Close())
 }
 
-// TestScrubHasADamagedIndexMadeAnew: nobody asks for what is damaged, in a table or in
-// the manifest, and all the same another index is made beside it and takes its place.
-func TestScrubHasADamagedIndexMadeAnew(t *testing.T) {
+// TestScrubFindsDamagedIndex: without any lookup, damage in a table or in the manifest
+// leads to a rebuilt index.
+func TestScrubFindsDamagedIndex(t *testing.T) {
 	random := testseed.Rand(t)
 	for _, extension := range []string{".table", ""} {
 		f := newFixture(t, vfs.OS, t.TempDir())
@@ -49,8 +49,8 @@ func TestScrubHasADamagedIndexMadeAnew(t *testing.T) {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		damageBeneath(t, path, random.Int64N(info.Size()))
-		waitFor(t, c, "the index was made anew", func(s Status) bool {
-			return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Successor == nil
+		waitFor(t, c, "the index was rebuilt", func(s Status) bool {
+			return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
 		})
 		require.NoError(t, c.WaitFor(soon(t), last))
 		for i := range 3000 {
@@ -60,17 +60,18 @@ func TestScrubHasADamagedIndexMadeAnew(t *testing.T) {
 	}
 }
 
-// TestScrubsTakeTurns: a pass waits for that of another collection that shares the turn.
-func TestScrubsTakeTurns(t *testing.T) {
+// TestScrubsAreSerialized: a pass waits for that of another collection with the same
+// semaphore.
+func TestScrubsAreSerialized(t *testing.T) {
 	f := newMemFixture(t)
-	f.options.ScrubTurn = make(chan struct{}, 1)
+	f.options.ScrubSemaphore = make(chan struct{}, 1)
 	f.put("id", "document")
 	s := f.ready().serving.Load()
-	f.options.ScrubTurn <- struct{}{}
+	f.options.ScrubSemaphore <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, s.scrub(ctx), context.Canceled)
-	<-f.options.ScrubTurn
+	<-f.options.ScrubSemaphore
 	require.NoError(t, s.scrub(t.Context()))
-	require.Empty(t, f.options.ScrubTurn)
+	require.Empty(t, f.options.ScrubSemaphore)
 }

@@ -18,7 +18,7 @@ import (
 	"docstore/queue"
 )
 
-// The methods of the service, as they are called over Boxcar.
+// Methods of the service over Boxcar.
 const (
 	MethodGet        = "/docstore.v1.Documents/Get"
 	MethodBatchGet   = "/docstore.v1.Documents/BatchGet"
@@ -27,21 +27,20 @@ const (
 	MethodStats      = "/docstore.v1.Documents/Stats"
 )
 
-// MaxReplyBytes is the largest response to a BatchGet: what Boxcar carries.
+// MaxReplyBytes is the maximum size of a response, which is that of Boxcar.
 const MaxReplyBytes = boxcarrpc.MaxResponseBytes
 
-// maxScratchBytes is how large a buffer for batches may be to be kept.
+// maxScratchBytes is the maximum size of a buffer that is kept for the next batch.
 const maxScratchBytes = 4 << 20
 
-// IdempotentMethods are the methods that may be repeated on another server, for
-// boxcarrpc.PoolOptions.Methods: those that docservice.proto declares so.
+// IdempotentMethods returns the methods that may be retried on another server, for
+// boxcarrpc.PoolOptions.Methods: those that docservice.proto declares idempotent.
 func IdempotentMethods() map[string]boxcarrpc.Method {
 	return boxcargrpc.Methods(docservicepb.File_docservice_docservicepb_docservice_proto)
 }
 
-// Service answers the calls of docstore.v1.Documents for several collections.
-// It owns none of them: closing them is their owner's, after the server that
-// calls Handle.
+// Service answers the calls of docstore.v1.Documents for several collections. It does not
+// own them: the caller closes them after the server that calls Handle.
 type Service struct {
 	served  atomic.Pointer[served]
 	adding  sync.Mutex
@@ -49,7 +48,7 @@ type Service struct {
 	scratch sync.Pool
 }
 
-// served is the collections of a service at one moment. It is immutable.
+// served is an immutable set of collections.
 type served struct {
 	byName map[string]*Collection
 	list   []*Collection // by name
@@ -63,14 +62,14 @@ func (s *served) names() []string {
 	return names
 }
 
-// batchScratch is the memory of a BatchGet.
+// batchScratch holds the buffers of a BatchGet.
 type batchScratch struct {
 	ids      [][]byte
 	memory   batchMemory
 	response batchResponse
 }
 
-// NewService serves the collections under their names, which must differ.
+// NewService returns a service for the collections, whose names must differ.
 func NewService(collections ...*Collection) *Service {
 	s := &Service{}
 	s.scratch.New = func() any { return new(batchScratch) }
@@ -81,7 +80,7 @@ func NewService(collections ...*Collection) *Service {
 	return s
 }
 
-// Add serves one more collection, of a name that no other has, from now on.
+// Add adds a collection. It panics if another collection has the same name.
 func (s *Service) Add(c *Collection) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
@@ -95,12 +94,12 @@ func (s *Service) Add(c *Collection) {
 	s.served.Store(after)
 }
 
-// Collections are those that are served, in the order of their names. The slice must
-// not be changed.
+// Collections returns the collections ordered by name. The caller must not modify the
+// slice.
 func (s *Service) Collections() []*Collection { return s.served.Load().list }
 
 // Handle is a boxcarrpc.Handler: it appends the response to dst. Its errors are
-// *boxcarrpc.Error; on any of them it returns dst unchanged.
+// *boxcarrpc.Error; on error it returns dst unchanged.
 func (s *Service) Handle(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case MethodGet:
@@ -155,7 +154,7 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	}
 	leftOut := len(ids) - answered
 	if r := &scratch.response; r.unavailable != nil && !r.useful && leftOut == 0 {
-		// Nothing here is of any use to the caller: another server is.
+		// This server can answer none of the ids: the client asks another one.
 		return dst, callError(r.unavailable)
 	}
 	if leftOut > 0 {
@@ -164,18 +163,18 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	return response, nil
 }
 
-// keep keeps what a batch leaves to the next.
+// keep stores the buffers of a batch for the next one.
 func (s *Service) keep(scratch *batchScratch) {
-	clear(scratch.ids) // they are parts of the request
+	clear(scratch.ids) // they refer to the request
 	scratch.ids = scratch.ids[:0]
 	scratch.memory.forget()
 	s.scratch.Put(scratch)
 }
 
-// batchResponse receives a batch as a BatchGetResponse.
+// batchResponse encodes a batch as a BatchGetResponse.
 type batchResponse struct {
-	useful      bool  // one answer is
-	unavailable error // of the first that is not
+	useful      bool  // at least one answer is not unavailable
+	unavailable error // the error of the first unavailable id
 }
 
 func (r *batchResponse) reset() { *r = batchResponse{} }
@@ -202,7 +201,7 @@ func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
 	}
 	var hash queue.DictionaryHash
 	if len(asked.GetHash()) != len(hash) {
-		return dst, callError(fmt.Errorf("%w: the hash of a dictionary has %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
+		return dst, callError(fmt.Errorf("%w: dictionary hash of %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
 	}
 	c, err := s.collection([]byte(asked.GetCollection()))
 	if err != nil {
@@ -215,7 +214,7 @@ func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
 	return marshalAppend(dst, &docservicepb.DictionaryResponse{Dictionary: content})
 }
 
-// marshalAppend appends a response.
+// marshalAppend appends the encoded response.
 func marshalAppend(dst []byte, response proto.Message) ([]byte, error) {
 	result, err := proto.MarshalOptions{}.MarshalAppend(dst, response)
 	if err != nil {
@@ -224,7 +223,7 @@ func marshalAppend(dst []byte, response proto.Message) ([]byte, error) {
 	return result, nil
 }
 
-// errPageFull ends the scan of a page whose next entry does not fit.
+// errPageFull stops the scan at the first entry that does not fit into the page.
 var errPageFull = errors.New("docservice: the page is full")
 
 func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error) {
@@ -233,7 +232,7 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
 	}
 	if asked.GetLimit() > MaxScanIDs {
-		return dst, callError(fmt.Errorf("%w: a limit of %d, over %d", ErrMalformed, asked.GetLimit(), MaxScanIDs))
+		return dst, callError(fmt.Errorf("%w: limit %d exceeds %d", ErrMalformed, asked.GetLimit(), MaxScanIDs))
 	}
 	c, err := s.collection([]byte(asked.GetCollection()))
 	if err != nil {
@@ -294,8 +293,8 @@ func (s *Service) stats(request, dst []byte) ([]byte, error) {
 	return marshalAppend(dst, response)
 }
 
-// collection returns the collection of that name. That there is none is the
-// call's failure, not the answer "not found" for a document.
+// collection returns the collection of that name. An unknown name is an error of the call,
+// not the answer "not found" for a document.
 func (s *Service) collection(name []byte) (*Collection, error) {
 	served := s.served.Load()
 	if c := served.byName[string(name)]; c != nil {
@@ -308,12 +307,12 @@ func (s *Service) collection(name []byte) (*Collection, error) {
 	}
 }
 
-// available tells whether the answer is one that the caller can go by.
+// available reports whether the answer is other than "unavailable" or an error.
 func (a Answer) available() bool {
 	return !errors.Is(a.Err, ErrUnavailable) && !errors.Is(a.Err, ErrClosed)
 }
 
-// status is the answer in protobuf.
+// status returns the answer as a protobuf status.
 func (a Answer) status() docservicepb.Status {
 	switch {
 	case a.Err == nil:
@@ -326,8 +325,8 @@ func (a Answer) status() docservicepb.Status {
 	return docservicepb.Status_STATUS_ERROR
 }
 
-// callError is the failure of a call. An error of this server alone is marked as
-// not processed, so that the pool asks another server.
+// callError converts an error to that of a call. Errors that concern only this server are
+// marked as not processed, so that the pool tries another server.
 func callError(err error) error {
 	code := boxcarrpc.CodeInternal
 	var noMemory *boxcarrpc.Error

@@ -21,13 +21,13 @@ func TestIdempotentMethods(t *testing.T) {
 	}, IdempotentMethods())
 }
 
-// call asks the service and decodes the response with the generated code.
+// call calls the service and decodes the response with the generated code.
 func call(t *testing.T, s *Service, method string, request, response proto.Message) error {
 	t.Helper()
 	body, err := s.Handle(t.Context(), method, marshal(t, request), []byte("before"))
 	require.Equal(t, "before", string(body[:6]))
 	if err != nil {
-		require.Len(t, body, 6, "on an error dst is as it was")
+		require.Len(t, body, 6, "dst is unchanged on error")
 		return err
 	}
 	require.NoError(t, proto.Unmarshal(body[6:], response))
@@ -58,7 +58,7 @@ func TestServiceGet(t *testing.T) {
 	assert.Equal(t, documentOf("first-1"), string(response.GetDocument()))
 
 	response, err = get("none")
-	require.NoError(t, err, "that there is no such document is no failure of the call")
+	require.NoError(t, err, "a missing document does not fail the call")
 	assert.Equal(t, docservicepb.Status_STATUS_NOT_FOUND, response.GetStatus())
 
 	_, err = get("second-50")
@@ -68,7 +68,7 @@ func TestServiceGet(t *testing.T) {
 
 	err = call(t, s, MethodGet, &docservicepb.GetRequest{Collection: "nope", Id: []byte("1")}, nil)
 	requireCode(t, err, boxcarrpc.CodeNotFound)
-	assert.Contains(t, err.Error(), "jobs", "which there are")
+	assert.Contains(t, err.Error(), "jobs", "the error lists the collections")
 	err = call(t, s, "/docstore.v1.Documents/Put", &docservicepb.GetRequest{}, nil)
 	requireCode(t, err, boxcarrpc.CodeUnimplemented)
 	for _, method := range []string{MethodGet, MethodBatchGet, MethodStats} {
@@ -140,7 +140,7 @@ func TestServiceBatchGetUpToTheCap(t *testing.T) {
 	assert.LessOrEqual(t, len(body), MaxReplyBytes)
 	var response docservicepb.BatchGetResponse
 	require.NoError(t, proto.Unmarshal(body, &response))
-	assert.Len(t, response.GetAnswers(), MaxReplyBytes/size-1, "as many as fit beside what goes with them")
+	assert.Len(t, response.GetAnswers(), MaxReplyBytes/size-1, "as many as fit with their overhead")
 	assert.Equal(t, n, len(response.GetAnswers())+int(response.GetLeftOut()))
 	for i, answer := range response.GetAnswers() {
 		assert.Len(t, answer.GetDocument(), size)

@@ -2,26 +2,26 @@ package docservice
 
 import "context"
 
-// Stages of a request, as a Tracer is told of them.
+// Stages of a request, for a Tracer.
 const (
 	StageIndex     = "docstore.index"     // ids become addresses
-	StageMemcached = "docstore.memcached" // a document is asked for there, and read from its segment if it is not there
+	StageMemcached = "docstore.memcached" // a document is read from memcached, or from its segment on a miss
 	StageSegment   = "docstore.segment"   // documents are read from segments
 )
 
-// A Tracer is asked, for each request, what is to be told of its stages; nil: nothing,
-// as of a request that nobody traces. The function that it returns is called when a stage
-// begins, and what that returns when it ends, by the goroutine of the request.
+// A Tracer returns the function that traces one request, nil if the request is not traced.
+// That function is called when a stage begins, and its result when the stage ends, in the
+// goroutine of the request.
 type Tracer func(ctx context.Context) func(stage string) (end func())
 
-// Trace has t told of the requests that Handle answers. It must be called before these
-// come.
+// Trace sets the tracer of the requests that Handle answers. It must be called before the
+// first request.
 func (s *Service) Trace(t Tracer) { s.tracer = t }
 
-// stages tells of the stages of one request; nil tells nobody.
+// stages traces the stages of one request; nil traces nothing.
 type stages func(stage string) (end func())
 
-// stagesOf asks the tracer, if there is one.
+// stagesOf returns the stages of the request of ctx.
 func (s *Service) stagesOf(ctx context.Context) stages {
 	if s.tracer == nil {
 		return nil
@@ -31,9 +31,9 @@ func (s *Service) stagesOf(ctx context.Context) stages {
 
 func (s stages) begin(stage string) (end func()) {
 	if s == nil {
-		return untold
+		return noop
 	}
 	return s(stage)
 }
 
-func untold() {}
+func noop() {}

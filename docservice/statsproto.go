@@ -2,7 +2,7 @@ package docservice
 
 import "docstore/docservice/docservicepb"
 
-// proto is the description in protobuf.
+// proto returns the statistics in protobuf.
 func (s Stats) proto() *docservicepb.CollectionStats {
 	position := s.Status.Position
 	stats := &docservicepb.CollectionStats{

@@ -7,61 +7,57 @@ import (
 	"docstore/queue"
 )
 
-// Status is how a collection is doing now. Asking costs a listing of the
-// queue's directory.
+// Status is the state of a collection. Getting it lists the queue's directory.
 type Status struct {
 	// Ready: the queue has been read to the end that its head file names, no fault has
-	// stopped reading it since, and no damage is known in the index. Only then is an id that
-	// the index lacks answered ErrNotFound, and not ErrUnavailable. Where no segment
-	// has arrived yet there is no such end.
+	// stopped the tail since, and no damage is known in the index. Only then is an id
+	// without an index entry answered ErrNotFound instead of ErrUnavailable. A collection
+	// without any segment is not ready.
 	Ready bool
 	// NotReady is why Ready is false.
 	NotReady string
-	// Position is up to where the queue is in the index.
+	// Position is the end of the part of the queue that the index includes.
 	Position queue.Position
-	// TailedBytes of the PresentBytes of the queue's segments here are in the
-	// index: the progress while a queue is first indexed.
+	// TailedBytes of the PresentBytes of the queue's segments here are in the index: the
+	// progress while a queue is first indexed.
 	TailedBytes, PresentBytes int64
-	// Applied counts the entries put into the index since the collection was
-	// opened.
+	// Applied counts the entries applied to the index since the collection was opened.
 	Applied uint64
-	// LastAppended is when the newest of them was appended to the queue; the
-	// zero time if there is none.
+	// LastAppended is when the newest applied entry was appended to the queue; zero if
+	// there is none.
 	LastAppended time.Time
-	// VisibleAfter is how long the newest of them took from there into the index. It is 0
-	// until one has arrived after the queue was first read to its end.
+	// VisibleAfter is the time from append to index of the newest applied entry. It is 0
+	// until an entry arrives after the queue was first read to its end.
 	VisibleAfter time.Duration
-	// Lag is how old what the index does not hold yet may be: the time since
-	// LastAppended, or 0 if nothing is waiting in the queue.
+	// Lag is the maximum age of the entries not in the index: the time since LastAppended,
+	// or 0 if no entry is waiting.
 	Lag time.Duration
-	// Faults are what is wrong with the files here, at most MaxFaults of them,
-	// and MoreFaults how many more there are.
+	// Faults are the known faults of the files, at most MaxFaults; MoreFaults is the number
+	// of those left out.
 	Faults     []Fault
 	MoreFaults int
-	// Quarantined counts the damaged files set aside since the collection was
-	// opened.
+	// Quarantined counts the files quarantined since the collection was opened.
 	Quarantined uint64
-	// Swept counts the entries of expired documents taken out of the index since
-	// the collection was opened.
+	// Swept counts the entries of expired documents removed from the index since the
+	// collection was opened.
 	Swept uint64
-	// Scrub is of the index.
+	// Scrub is the progress of the scrub of the index.
 	Scrub ScrubState
 	Gets  GetCounts
-	// Successor is another queue that has come in the place of this one and is
-	// being indexed; nil if there is none.
-	Successor *Successor
+	// Replacement is the store that is being built to replace this one; nil if there is
+	// none.
+	Replacement *Replacement
 }
 
-// LagBytes is what of the queue's bytes here is not in the index yet.
+// LagBytes returns the bytes of the queue here that are not in the index yet.
 func (s Status) LagBytes() int64 { return s.PresentBytes - s.TailedBytes }
 
-// GetCounts count the ids that were asked for, by answer, since the collection
-// was opened.
+// GetCounts count the requested ids by answer since the collection was opened.
 type GetCounts struct {
 	Found, NotFound, Unavailable, Failed uint64
 }
 
-// Status tells how the collection is doing. It works after Close, too.
+// Status returns the state of the collection. It works after Close, too.
 func (c *Collection) Status() Status {
 	status := c.serving.Load().status()
 	status.Quarantined, status.Swept = c.quarantined.Load(), c.swept.Load()
@@ -72,20 +68,20 @@ func (c *Collection) Status() Status {
 		Unavailable: c.gets.unavailable.Load(),
 		Failed:      c.gets.failed.Load(),
 	}
-	status.Successor = c.successor()
+	status.Replacement = c.replacement()
 	return status
 }
 
-// status is what of a Status is the store's.
+// status returns the part of a Status that concerns the store.
 func (s *store) status() Status {
 	status := Status{Ready: true}
 	if g := s.gap.Load(); g != nil {
 		status.Ready, status.NotReady = false, g.reason
 	}
-	// The listing first: what arrives meanwhile is at most counted as read.
+	// List the files first: a segment that arrives meanwhile then counts as read at most.
 	files, err := listSegments(s.options.FS, s.queueDir)
 	if err != nil {
-		s.logger.Warn("the queue's directory cannot be listed", "dir", s.queueDir, "error", err)
+		s.logger.Warn("listing the queue's directory failed", "dir", s.queueDir, "error", err)
 	}
 	s.mu.Lock()
 	tail := s.mu.tail
@@ -96,7 +92,7 @@ func (s *store) status() Status {
 	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter
 	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
 	if tail.current {
-		// What lies behind the position is marks and footers.
+		// The rest after the position is marks and footers.
 		status.TailedBytes = status.PresentBytes
 	} else if !tail.appended.IsZero() {
 		status.Lag = max(0, s.options.Now().Sub(tail.appended))
@@ -104,20 +100,20 @@ func (s *store) status() Status {
 	return status
 }
 
-// Stats is a Status with what index and queue say of themselves. It costs more:
-// every segment's footer is looked at.
+// Stats is a Status with statistics of index and queue. It reads the footer of every
+// segment.
 type Stats struct {
 	Name   string
 	Status Status
 	Index  lsm.Stats
-	// Of all segments here, with superseded versions and deletes.
+	// Of all segments here, superseded versions and deletes included.
 	Segments         int
 	SegmentBytes     int64
 	SegmentDocuments int64
 	SegmentDeletes   int64
 }
 
-// Stats describes the collection.
+// Stats returns the statistics of the collection.
 func (c *Collection) Stats() (Stats, error) {
 	segments, err := c.Segments()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"docstore/queue"
 )
 
-// store is one queue and its index: what a collection answers from. One that is to
-// take its place is made beside it; see succession.go.
+// store is one queue and its index, that a collection serves. While a replacement is built,
+// the collection has two; see replacement.go.
 type store struct {
 	collection *Collection
 	number     indexNumber
@@ -25,33 +25,32 @@ type store struct {
 	logger     *slog.Logger
 	index      *lsm.DB
 	queue      *queue.Reader
-	verified   *verifiedFiles // of the background pass, which alone uses it
+	verified   *verifiedFiles // used only by the background pass
 
-	// queueID is the id of the queue once it is known.
+	// queueID is the id of the queue, nil until it is known.
 	queueID   atomic.Pointer[[16]byte]
 	unsettled atomic.Pointer[unsettled]
-	// rewrites is what the background pass knows about the files of rewrites.
+	// rewrites caches the headers of rewrites. Used only by the background pass.
 	rewrites map[string]knownRewrite
-	// openVerified are the open files that the background pass has read, which alone
-	// uses it.
+	// openVerified are the open files that the background pass has read. Used only by it.
 	openVerified map[segmentKey]vfs.FileID
-	// decoders decode documents in their stored form for callers that cannot.
+	// decoders decode documents for callers that do not accept the stored form.
 	decoders *queue.Decoders
 
-	alive   context.Context // until it is stopped
+	alive   context.Context // until the store is stopped
 	stop    context.CancelFunc
 	running sync.WaitGroup // the tail, the background pass, the sweep and the scrub
 
-	// gap is why the index may lack an id that the queue holds; nil: it lacks none.
+	// gap is why the index may lack an id that the queue holds; nil: the index is complete.
 	// stateChanged stores it.
 	gap     atomic.Pointer[gap]
-	recheck chan struct{} // a fetch has found new damage: the pass looks at once
+	recheck chan struct{} // wakes the background pass: a fetch has found damage
 
-	// indexing is held while the index is written, by the tail or by the sweep,
-	// which must know what it removes.
+	// indexing is held by the tail and the sweep while they write to the index. The sweep
+	// must not remove an entry that the tail has just written.
 	indexing struct {
 		sync.Mutex
-		// soonest is of all entries in the index, or earlier.
+		// soonest is at most the earliest expiry of all entries in the index.
 		soonest expiries
 	}
 
@@ -64,18 +63,18 @@ type store struct {
 		// stoppedBy is the error behind the fault that stops the tail, nil if it runs.
 		stoppedBy error
 		head      headState
-		// suspect are the paths of files in which a fetch has found damage since
-		// the background pass last looked.
+		// suspect holds the paths of files in which a fetch has found damage since the
+		// background pass last verified them.
 		suspect map[string]bool
-		// awaited are files that were set aside and have not come again.
+		// awaited are quarantined files that have not been copied again.
 		awaited map[segmentKey]segmentFile
-		// changed is closed, and replaced, when tail or faults have changed.
+		// changed is closed and replaced when tail or faults change.
 		changed chan struct{}
 	}
 }
 
-// openStore opens an index, made if need be, for the queue in queueDir. A new index
-// is for the queue with the id, or where that is zero for whichever is there.
+// openStore opens an index, or creates it, for the queue in queueDir. A new index is for
+// the queue with the id, or for any queue if the id is zero.
 func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte) (*store, error) {
 	path := number.path(c.dir)
 	index, err := lsm.Open(path, &lsm.Options{
@@ -86,7 +85,7 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 		Budget:        c.options.Budget,
 	})
 	if err != nil {
-		return nil, errors.Wrap(err, "opening the index")
+		return nil, errors.Wrap(err, "open the index")
 	}
 	position, err := readPosition(index)
 	if err != nil {
@@ -102,8 +101,8 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 	return s, nil
 }
 
-// newStore makes a store of an open index that has followed the queue to the
-// position. On an error the index stays the caller's.
+// newStore makes a store from an open index that has followed the queue to the position. On
+// error the caller still owns the index.
 func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string, position queue.Position) (_ *store, err error) {
 	s := &store{
 		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
@@ -117,7 +116,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	s.mu.changed = make(chan struct{})
 	s.mu.tail.position = position
 	s.stateChanged()       // before any lookup
-	s.indexing.soonest = 1 // nobody knows: the first pass finds out
+	s.indexing.soonest = 1 // unknown: makes the first pass run
 	s.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
 		FS:           c.options.FS,
 		PollInterval: c.options.PollInterval,
@@ -127,28 +126,28 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	})
 	if err != nil {
 		s.stop()
-		return nil, errors.Wrap(err, "opening the queue")
+		return nil, errors.Wrap(err, "open the queue")
 	}
 	s.decoders = queue.NewDecoders(c.options.Decoders, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
 		return s.queue.Dictionary(nil, hash)
 	})
-	s.noteQueueID(position)
+	s.setQueueID(position)
 	s.readHead() // before the tail can reach anything
 	if c.options.VerifyInterval > 0 {
-		err := s.loadAside()
+		err := s.loadQuarantined()
 		if files, listing := listSegments(c.options.FS, queueDir); err == nil {
-			s.noteUnsettled(files)
+			s.findUnsettled(files)
 			err = listing
 		}
 		if err != nil {
 			s.stop()
-			return nil, errors.CombineErrors(errors.Wrap(err, "listing the queue"), s.queue.Close())
+			return nil, errors.CombineErrors(errors.Wrap(err, "list the queue"), s.queue.Close())
 		}
 	}
 	return s, nil
 }
 
-// start starts to follow the queue.
+// start starts the goroutines.
 func (s *store) start() {
 	s.running.Go(func() { s.runTail(s.alive) })
 	s.running.Go(func() { s.runHead(s.alive) })
@@ -163,24 +162,24 @@ func (s *store) start() {
 	}
 }
 
-// leaveQueue stops to follow the queue and closes it. The index stays open.
+// leaveQueue stops the goroutines and closes the queue. The index stays open.
 func (s *store) leaveQueue() error {
 	s.stop()
 	s.running.Wait()
 	return s.queue.Close()
 }
 
-// close closes queue and index. Everything after it fails with ErrClosed.
+// close closes queue and index. Later operations fail with ErrClosed.
 func (s *store) close() error { return errors.CombineErrors(s.leaveQueue(), s.index.Close()) }
 
-// get is Collection.Get, giving a document that needs no codec but those taken in
-// its stored form, which it reports.
-func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, tell stages) (_ []byte, asStored bool, _ error) {
+// get is Collection.Get. It returns a document in a codec of accept in its stored form and
+// reports that.
+func (s *store) get(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
 		return dst, false, s.answer(ErrBadID, queue.Address{})
 	}
-	g := s.gap.Load() // before the lookup: an entry that the tail adds after it counts as read
-	end := tell.begin(StageIndex)
+	g := s.gap.Load() // load it before the lookup: an entry that the tail applies later counts as read
+	end := trace.begin(StageIndex)
 	entry, err := s.lookUp(id)
 	end()
 	switch {
@@ -189,30 +188,30 @@ func (s *store) get(ctx context.Context, dst, id []byte, take queue.CodecSet, te
 	case err != nil:
 		return dst, false, s.answer(err, queue.Address{})
 	}
-	if take != 0 {
+	if accept != 0 {
 		if err := boxcarrpc.Reserve(ctx, int(entry.storedBytes)); err != nil {
 			return dst, false, err
 		}
 	}
 	if s.options.Cache != nil {
-		defer tell.begin(StageMemcached)()
-		return s.getCached(dst, id, entry, take)
+		defer trace.begin(StageMemcached)()
+		return s.getCached(dst, id, entry, accept)
 	}
-	end = tell.begin(StageSegment)
-	result, asStored, err := s.fetch(dst, id, entry, take)
+	end = trace.begin(StageSegment)
+	result, asStored, err := s.fetch(dst, id, entry, accept)
 	end()
 	return result, asStored, err
 }
 
-// lookUp returns the index entry of an id, lsm.ErrNotFound if there is none, or
-// another error as of indexError.
+// lookUp returns the index entry of an id, lsm.ErrNotFound if there is none, or an error of
+// indexError.
 func (s *store) lookUp(id []byte) (indexEntry, error) {
 	var buffer [indexEntryBytes]byte
 	return parseLookUp(s.index.Get(buffer[:0], id))
 }
 
-// lookUpVerified is lookUp that verifies the entry again. It costs half a microsecond
-// more.
+// lookUpVerified is lookUp that also verifies the checksum of the entry's block. It takes
+// about half a microsecond longer.
 func (s *store) lookUpVerified(id []byte) (indexEntry, error) {
 	var buffer [indexEntryBytes]byte
 	return parseLookUp(s.index.GetVerified(buffer[:0], id))
@@ -226,36 +225,35 @@ func parseLookUp(value []byte, err error) (indexEntry, error) {
 	return entry, indexError(err)
 }
 
-// fetch appends the document of an index entry to dst, as get does. If the id has been
-// overwritten since the entry was read, that is the previous version: what an address
-// names never changes.
-func (s *store) fetch(dst, id []byte, entry indexEntry, take queue.CodecSet) (_ []byte, asStored bool, _ error) {
+// fetch appends the document of an index entry to dst, as get does. If the id was
+// overwritten after the entry was read, it returns the previous version: the document at an
+// address never changes.
+func (s *store) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
 	if entry.expiry != 0 && entry.expired(s.options.Now()) {
-		return s.fetchCurrent(dst, id, entry, take, nil)
+		return s.fetchCurrent(dst, id, entry, accept, nil)
 	}
-	result, asStored, err := s.queue.StoredFor(dst, id, entry.address, take)
+	result, asStored, err := s.queue.StoredFor(dst, id, entry.address, accept)
 	if err == nil {
 		s.collection.gets.found.Add(1)
 		return result, asStored, nil
 	}
-	return s.fetchOther(dst, id, entry, take, err)
+	return s.fetchOther(dst, id, entry, accept, err)
 }
 
-// fetchOther is fetch for an entry whose address the queue could not read, with the
-// queue's error.
-func (s *store) fetchOther(dst, id []byte, entry indexEntry, take queue.CodecSet, err error) (_ []byte, asStored bool, _ error) {
+// fetchOther is fetch for an entry whose address the queue failed to read with err.
+func (s *store) fetchOther(dst, id []byte, entry indexEntry, accept queue.CodecSet, err error) (_ []byte, asStored bool, _ error) {
 	var gone *queue.GoneError
 	if errors.As(err, &gone) || errors.Is(err, queue.ErrDeleted) {
-		return s.fetchCurrent(dst, id, entry, take, gone)
+		return s.fetchCurrent(dst, id, entry, accept, gone)
 	}
 	return dst, false, s.answer(err, entry.address)
 }
 
-// fetchCurrent is fetch for an entry that has no document: it has expired, or its
-// address holds a delete, or compaction has left it out, which is gone. The id's present
-// entry is looked up and verified, because a newer one may have a document, and a
-// damaged one must not hide it.
-func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, take queue.CodecSet, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
+// fetchCurrent is fetch for an entry without a document: it has expired, its address holds
+// a delete, or compaction has left it out (gone). It looks up and verifies the current
+// entry of the id, because a newer entry may have a document, and a damaged entry must not
+// hide it.
+func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, accept queue.CodecSet, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
 	position := s.tailState().position
 	g := s.gap.Load() // before the lookup, as in get
 	present, err := s.lookUpVerified(id)
@@ -264,7 +262,7 @@ func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, take queue.CodecS
 		err = absence(noEntry, g)
 	case err != nil:
 	case present != entry:
-		return s.fetch(dst, id, present, take)
+		return s.fetch(dst, id, present, accept)
 	case gone != nil && !isSettled(gone, position):
 		err = absence(notSettled, g)
 	default:
@@ -274,13 +272,13 @@ func (s *store) fetchCurrent(dst, id []byte, entry indexEntry, take queue.CodecS
 }
 
 // isSettled reports whether an index that has followed the queue to a position includes
-// everything that compaction took into account when it left out a document.
+// everything because of which compaction left out a document.
 func isSettled(gone *queue.GoneError, position queue.Position) bool {
 	return position.Queue == gone.Settled.Queue && position.Next.Compare(gone.Settled.Next) >= 0
 }
 
-// dictionary returns the dictionary with the hash, ErrUnavailable where no
-// segment here holds it.
+// dictionary returns the dictionary with the hash, ErrUnavailable if no segment here holds
+// it.
 func (s *store) dictionary(hash queue.DictionaryHash) ([]byte, error) {
 	content, err := s.queue.Dictionary(nil, hash)
 	switch {
@@ -292,35 +290,35 @@ func (s *store) dictionary(hash queue.DictionaryHash) ([]byte, error) {
 	return content, err
 }
 
-// noteQueueID takes down which queue this is. A position of none does not tell.
-func (s *store) noteQueueID(p queue.Position) {
+// setQueueID records the id of the queue, unless it is known or the position has none.
+func (s *store) setQueueID(p queue.Position) {
 	if s.queueID.Load() == nil && p.Queue != [16]byte{} {
 		s.queueID.Store(&p.Queue)
 		s.queue.Bind(p.Queue)
 	}
 }
 
-// validIDBytes tells whether there can be a document with an id of so many
-// bytes. The index's empty key is no id: the position is kept there.
+// validIDBytes reports whether an id may have n bytes. The empty key of the index holds the
+// position.
 func validIDBytes(n int) bool { return n > 0 && n <= queue.MaxIDBytes }
 
-// isWithdrawn reports whether the queue states that it does not hold the document: a
-// repair has noted it as lost, or a truncation took it back and the index has not
-// followed yet. The files here are sound, so it is no fault.
+// isWithdrawn reports whether the queue states that it does not hold the document: a repair
+// recorded it as lost, or it was truncated and the index has not followed yet. The files
+// are sound, so this is not a fault.
 func isWithdrawn(err error) bool {
 	var lost *queue.LostError
 	return errors.As(err, &lost) || errors.Is(err, queue.ErrTruncated)
 }
 
-// unavailable makes an error that says why a document cannot be had match
-// ErrUnavailable, for the standard library's errors.Is too.
+// unavailable returns an error that matches ErrUnavailable and reason, with errors.Is of
+// the standard library, too.
 func unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
 
-// errIndex is matched by every error that is about reading the index.
-var errIndex = errors.New("docservice: the index cannot be read")
+// errIndex is matched by every error of reading the index.
+var errIndex = errors.New("docservice: reading the index failed")
 
-// indexError returns an error of the index unchanged if it is an answer, and otherwise
-// makes it match errIndex: whatever the reason, the index cannot decide the id.
+// indexError makes an error of the index match errIndex, unless it is an answer: for any
+// reason, the index cannot decide the id.
 func indexError(err error) error {
 	if err == nil || errors.Is(err, lsm.ErrNotFound) || errors.Is(err, lsm.ErrClosed) {
 		return err
@@ -328,9 +326,8 @@ func indexError(err error) error {
 	return fmt.Errorf("%w: %w", errIndex, err)
 }
 
-// answer turns an error of index or queue into one of this package's, counts
-// it, and records the fault that may be behind it. at is the address that was
-// to be read, if it came to that.
+// answer converts an error of index or queue to one of this package, counts it, and records
+// the fault behind it. at is the address that was read, if any.
 func (s *store) answer(err error, at queue.Address) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -340,8 +337,8 @@ func (s *store) answer(err error, at queue.Address) error {
 		s.collection.gets.unavailable.Add(1)
 		return err
 	case errors.Is(err, errIndex), errors.Is(err, queue.ErrUnavailable):
-		// An index that cannot be read makes an id unavailable as well: another
-		// server may have the document.
+		// If the index cannot be read, the id is unavailable as well: another server may
+		// have the document.
 		s.collection.gets.unavailable.Add(1)
 		if !isWithdrawn(err) {
 			s.recordFault(err, at)

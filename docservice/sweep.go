@@ -11,21 +11,20 @@ import (
 	"docstore/queue"
 )
 
-// sweepStepEntries is how many entries of the index a step of the sweep looks
-// at: some milliseconds of work, and the most that the tail has to wait for
-// behind it is the removal of so many.
+// sweepStepEntries is the number of index entries that one step of the sweep examines. A
+// step takes a few milliseconds; the tail waits at most for the removal of that many
+// entries.
 const sweepStepEntries = 4096
 
-// sweepGrace is for how long a document has to have expired before its entry
-// goes: one that is gone does not come back when a clock that was ahead is set
-// right.
+// sweepGrace is the time from the expiry of a document to the removal of its entry. If the
+// clock was ahead and is corrected, a document does not become visible again without its
+// entry.
 const sweepGrace = time.Hour
 
-// runSweep takes the entries of expired documents out of the index, for nobody
-// else would: a document that has expired is not found, but its entry takes
-// space until the id is written again. Each pass goes once through the index, in
-// steps, while the tail has nothing to read, and rests after each for as long
-// as the step took. There is no pass before something is due.
+// runSweep removes the entries of expired documents from the index; otherwise they would
+// take space until the id is written again. Each pass scans the index once, in steps, while
+// the tail has caught up, and pauses after each step for the time the step took. No pass
+// runs before an entry is due.
 func (s *store) runSweep(ctx context.Context) {
 	for sleep(ctx, s.options.SweepInterval) {
 		err := s.sweep(ctx)
@@ -33,14 +32,13 @@ func (s *store) runSweep(ctx context.Context) {
 			s.recordFault(err, queue.Address{})
 		}
 		if err != nil && ctx.Err() == nil {
-			s.logger.Warn("expired documents cannot be taken out of the index; trying again later",
+			s.logger.Warn("removing expired documents from the index failed; retrying later",
 				"interval", s.options.SweepInterval, "error", err)
 		}
 	}
 }
 
-// expiries is the least time of expiry, Unix seconds, of a set of entries; 0 is
-// that none of them expires.
+// expiries is the earliest expiry, in Unix seconds, of a set of entries; 0: none expires.
 type expiries uint32
 
 // add adds an entry to the set.
@@ -50,14 +48,14 @@ func (e *expiries) add(expiry uint32) {
 	}
 }
 
-// sweep makes one pass, if something is due.
+// sweep runs one pass if an entry is due.
 func (s *store) sweep(ctx context.Context) error {
 	now := s.options.Now().Add(-sweepGrace)
 	s.indexing.Lock()
 	known := s.indexing.soonest
 	due := indexEntry{expiry: uint32(known)}.expired(now)
 	if due {
-		s.indexing.soonest = 0 // the tail adds what it writes from here on
+		s.indexing.soonest = 0 // the tail adds the entries that it writes from here on
 	}
 	s.indexing.Unlock()
 	if !due {
@@ -73,12 +71,11 @@ func (s *store) sweep(ctx context.Context) error {
 	return err
 }
 
-// sweepAll goes once through the index, and returns when the first of what
-// stays there expires.
+// sweepAll scans the index once, and returns the earliest expiry of the remaining entries.
 func (s *store) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
 	var after []byte
 	for {
-		if err := s.waitUntil(ctx, s.tailRests); err != nil {
+		if err := s.waitUntil(ctx, s.tailIdle); err != nil {
 			return remaining, err
 		}
 		started := time.Now()
@@ -96,12 +93,12 @@ func (s *store) sweepAll(ctx context.Context, now time.Time) (remaining expiries
 	}
 }
 
-// expired returns the ids that have expired among the next entries of the index,
-// and the last of all those it looked at, nil at the end of the index. It adds
-// the entries that have not to remaining.
+// expired returns the ids that have expired among the next entries of the index, and the
+// last id examined, nil at the end of the index. It adds the expiries of the others to
+// remaining.
 func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
 	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
-	defer func() { _ = it.Close() }() // it.Err has told
+	defer func() { _ = it.Close() }() // it.Err was checked
 	for range sweepStepEntries {
 		if !it.Next() {
 			return ids, nil, indexError(it.Err())
@@ -120,8 +117,8 @@ func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [
 	return ids, last, nil
 }
 
-// removeExpired removes the entries of the ids, unless the tail has put newer
-// ones there that have not expired.
+// removeExpired removes the entries of the ids, except those replaced meanwhile by entries
+// that have not expired.
 func (s *store) removeExpired(ids [][]byte, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -130,7 +127,7 @@ func (s *store) removeExpired(ids [][]byte, now time.Time) error {
 	defer s.indexing.Unlock()
 	var batch lsm.Batch
 	for _, id := range ids {
-		entry, err := s.lookUpVerified(id) // damage must not make it expire
+		entry, err := s.lookUpVerified(id) // damage must not look like an expiry
 		if errors.Is(err, lsm.ErrNotFound) {
 			continue
 		}

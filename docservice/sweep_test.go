@@ -33,14 +33,14 @@ func indexed(t testing.TB, c *Collection) (ids []string) {
 	return ids
 }
 
-func TestSweepTakesOutWhatExpired(t *testing.T) {
+func TestSweepRemovesExpiredEntries(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("stays", "for ever")
 	f.expiring("goes", time.Minute)
 	f.expiring("goes later", time.Minute+time.Second)
 	c := f.ready()
 	position := c.Status().Position
-	require.NoError(t, c.serving.Load().sweep(t.Context())) // finds out what is due when
+	require.NoError(t, c.serving.Load().sweep(t.Context())) // determines the earliest expiry
 	f.clock.advance(time.Minute + sweepGrace - time.Second)
 	require.NoError(t, c.serving.Load().sweep(t.Context()))
 	require.Equal(t, []string{"goes", "goes later", "stays"}, indexed(t, c), "the grace is not over")
@@ -53,8 +53,7 @@ func TestSweepTakesOutWhatExpired(t *testing.T) {
 	require.Equal(t, []string{"stays"}, indexed(t, c))
 	require.EqualValues(t, 2, c.Status().Swept)
 
-	// What is appended meanwhile is found, too, and what the queue holds does
-	// not come back.
+	// Entries appended meanwhile are swept, too, and removed ones do not return.
 	require.NoError(t, c.WaitFor(soon(t), f.expiring("new", time.Minute)))
 	f.clock.advance(time.Minute + sweepGrace)
 	require.NoError(t, c.serving.Load().sweep(t.Context()))
@@ -65,8 +64,7 @@ func TestSweepTakesOutWhatExpired(t *testing.T) {
 	require.NotEqual(t, position, c.Status().Position)
 }
 
-// TestSweepOnlyIfSomethingIsDue looks at what the collection knows of the
-// times of expiry.
+// TestSweepOnlyIfSomethingIsDue checks the recorded earliest expiry.
 func TestSweepOnlyIfSomethingIsDue(t *testing.T) {
 	f := newMemFixture(t)
 	f.put("stays", "for ever")
@@ -84,10 +82,10 @@ func TestSweepOnlyIfSomethingIsDue(t *testing.T) {
 	require.NoError(t, c.Close())
 	f.clock.advance(time.Hour)
 	require.Error(t, c.serving.Load().sweep(t.Context()), "it is closed")
-	require.EqualValues(t, at+3600, c.serving.Load().indexing.soonest, "a pass that fails forgets nothing")
+	require.EqualValues(t, at+3600, c.serving.Load().indexing.soonest, "a failed pass keeps the earliest expiry")
 }
 
-// TestSweepSparesNewerVersions has one arrive between the two halves of a step.
+// TestSweepSparesNewerVersions: a newer version arrives between the two halves of a step.
 func TestSweepSparesNewerVersions(t *testing.T) {
 	f := newMemFixture(t)
 	for _, id := range []string{"deleted", "expired", "extended", "renewed"} {
@@ -114,7 +112,7 @@ func TestSweepSparesNewerVersions(t *testing.T) {
 	require.EqualValues(t, 1, c.Status().Swept)
 }
 
-// TestSweepTakesSteps passes through more entries than a step looks at.
+// TestSweepTakesSteps sweeps more entries than a step examines.
 func TestSweepTakesSteps(t *testing.T) {
 	f := newMemFixture(t)
 	const ids = 2*sweepStepEntries + 10
@@ -132,9 +130,9 @@ func TestSweepTakesSteps(t *testing.T) {
 	require.Len(t, indexed(t, c), ids/2)
 }
 
-// TestSweepBesideTheTail sweeps without a pause while versions come and expire,
-// and compares with a map.
-func TestSweepBesideTheTail(t *testing.T) {
+// TestSweepDuringTail sweeps without a pause while versions arrive and expire, and compares
+// with a map.
+func TestSweepDuringTail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.Seed(t), 1))
 	f := newMemFixture(t)
 	f.options.SweepInterval = time.Nanosecond

@@ -10,31 +10,31 @@ import (
 	"docstore/queue"
 )
 
-// A batch of entries goes to the index when nothing more is waiting in the
-// queue, or when it is this large: large enough that the cost of applying one
-// is small beside its entries', small enough to be no burden on memory.
+// A batch of entries is applied to the index when no entry is waiting in the queue, or when
+// it has this size: large enough to amortize the cost of applying it, and small enough not
+// to use much memory.
 const (
 	maxTailBatchEntries = 4096
 	maxTailBatchBytes   = 1 << 20
 )
 
-// positionKey is where the index keeps how far it has followed the queue. No
-// document has the empty id.
+// positionKey is the index key of the position. No document has the empty id.
 var positionKey = []byte{}
 
-// tailState is how far the tail has come.
+// tailState is the progress of the tail.
 type tailState struct {
-	position queue.Position // in the index
-	// current: nothing was waiting in the queue when it was last looked at.
+	position queue.Position // included in the index
+	// current: no entry was waiting in the queue at the last poll.
 	current bool
-	// idle: nothing was applied for a while, as when the tail waits for a file.
+	// idle: no entry was applied for a while, for example because a file is missing.
 	idle     bool
-	applied  uint64    // entries since the collection was opened
-	appended time.Time // of the newest entry applied, in the queue
-	// reachedEnd: the end of the queue was reached once. An entry from before is as old
-	// as the queue, which says nothing about how soon documents become visible here.
+	applied  uint64    // entries applied since the collection was opened
+	appended time.Time // when the newest applied entry was appended
+	// reachedEnd: the tail has reached the end of the queue once. Entries before that are
+	// as old as the queue and say nothing about the delay until documents are visible.
 	reachedEnd bool
-	// visibleAfter is how long the newest entry since then took to the index; 0 before.
+	// visibleAfter is the delay from append to index of the newest entry after that; 0
+	// before.
 	visibleAfter time.Duration
 }
 
@@ -49,15 +49,14 @@ func readPosition(index *lsm.DB) (queue.Position, error) {
 	}
 	var position queue.Position
 	if err := position.UnmarshalBinary(value); err != nil {
-		return queue.Position{}, errors.Wrap(err, "the stored position")
+		return queue.Position{}, errors.Wrap(err, "read the stored position")
 	}
 	return position, nil
 }
 
-// runTail follows the queue until the collection is closed. An error is
-// recorded as a fault, and what is at the committed position then is tried
-// again and again: a good copy of a damaged segment, or room on the disk, may
-// come at any time.
+// runTail follows the queue until the collection is closed. An error is recorded as a
+// fault, and reading is retried from the committed position: a sound copy of a damaged
+// segment, or free disk space, may arrive at any time.
 func (s *store) runTail(ctx context.Context) {
 	for {
 		err := s.tail(ctx)
@@ -71,7 +70,7 @@ func (s *store) runTail(ctx context.Context) {
 	}
 }
 
-// tail follows the queue from the committed position until something is wrong.
+// tail follows the queue from the committed position until an error.
 func (s *store) tail(ctx context.Context) error {
 	s.mu.Lock()
 	from := s.mu.tail.position
@@ -81,30 +80,30 @@ func (s *store) tail(ctx context.Context) error {
 	if pending.refused {
 		return err
 	}
-	// What came before the fault is as good as ever.
+	// The entries before the fault are valid.
 	if commitErr := pending.commit(); commitErr != nil {
 		return commitErr
 	}
 	return err
 }
 
-// tailBatch gathers entries of the queue for the index.
+// tailBatch collects entries of the queue for the index.
 type tailBatch struct {
 	store    *store
 	batch    lsm.Batch
 	bytes    int            // of ids and values in batch
-	next     queue.Position // behind the last entry in batch
+	next     queue.Position // after the last entry in batch
 	appended time.Time      // of the last entry in batch
 	soonest  expiries       // of the entries in batch
-	refused  bool           // the index did not take a batch: nothing after it may go there
+	refused  bool           // writing a batch failed: no later batch may be written
 	loads    []cacheLoad    // for the cache, of the entries in batch
 	buffer   []byte
 }
 
-// add takes one entry, and commits if none is waiting behind it.
+// add adds an entry, and commits if no entry is waiting.
 func (b *tailBatch) add(e queue.Entry) error {
 	if !validIDBytes(len(e.ID)) {
-		return errors.Wrapf(ErrBadID, "queue entry at %v with an id of %d bytes", e.Address, len(e.ID))
+		return errors.Wrapf(ErrBadID, "queue entry at %v: id of %d bytes", e.Address, len(e.ID))
 	}
 	entry := indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes)}
 	var err error
@@ -129,8 +128,8 @@ func (b *tailBatch) add(e queue.Entry) error {
 	return b.commit()
 }
 
-// noteLoads takes down what an entry means for the cache: the version before goes
-// and the new one comes.
+// noteLoads records the cache operations for an entry: delete the previous version, store
+// the new one.
 func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
 	if before, ok := b.store.cachedBefore(e.ID); ok && before.address != e.Address {
 		b.loads = append(b.loads, cacheLoad{store: b.store, entry: before, remove: true})
@@ -140,8 +139,7 @@ func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
 	}
 }
 
-// commit applies what has been gathered together with the position behind it,
-// in one atomic step.
+// commit applies the collected entries and the position after them atomically.
 func (b *tailBatch) commit() error {
 	entries := b.batch.Len()
 	if entries == 0 {
@@ -156,7 +154,7 @@ func (b *tailBatch) commit() error {
 	}
 	if err != nil {
 		b.refused = true
-		return errors.Wrap(err, "writing to the index")
+		return errors.Wrap(err, "write to the index")
 	}
 	b.store.committed(b.next, entries, b.appended)
 	for _, load := range b.loads {
@@ -168,7 +166,7 @@ func (b *tailBatch) commit() error {
 	return nil
 }
 
-// apply writes to the index entries of which the first expires soonest.
+// apply writes a batch to the index; soonest is the earliest expiry of its entries.
 func (s *store) apply(batch *lsm.Batch, soonest expiries) error {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
@@ -178,7 +176,7 @@ func (s *store) apply(batch *lsm.Batch, soonest expiries) error {
 
 // committed records that the index has followed the queue up to next.
 func (s *store) committed(next queue.Position, entries int, appended time.Time) {
-	s.noteQueueID(next)
+	s.setQueueID(next)
 	s.mu.Lock()
 	s.mu.tail.position = next
 	s.mu.tail.applied += uint64(entries)
@@ -192,27 +190,26 @@ func (s *store) committed(next queue.Position, entries int, appended time.Time) 
 	s.stateChanged()
 	s.mu.Unlock()
 	if resumed {
-		s.logger.Info("the queue is read on", "position", next.Next.String())
+		s.logger.Info("reading the queue again", "position", next.Next.String())
 	}
 }
 
-// tailState tells how far the tail has come.
+// tailState returns the progress of the tail.
 func (s *store) tailState() tailState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.tail
 }
 
-// caughtUp is called by the queue, in the goroutine of the tail, when nothing
-// is waiting; every entry has then been committed, as the last one came with
-// More == false.
+// caughtUp is called by the queue, in the goroutine of the tail, when no entry is waiting.
+// Every entry has then been committed, because the last one had More == false.
 func (s *store) caughtUp(at queue.Position) {
 	s.mu.Lock()
 	reached, headKnown := s.mu.reached, !s.mu.head.target.IsZero()
 	s.mu.Unlock()
 	reached = reached || s.atEnd(at)
 	if !headKnown {
-		s.readHead() // after the segments were listed: it arrives before any of them
+		s.readHead() // after listing the segments: the head file is copied before them
 	}
 	s.mu.Lock()
 	s.mu.tail.current = true
@@ -221,14 +218,14 @@ func (s *store) caughtUp(at queue.Position) {
 	s.stateChanged()
 	s.mu.Unlock()
 	if ready := s.reachedEnd(at, reached); resumed && !ready {
-		s.logger.Info("the queue is read on", "position", at.Next.String())
+		s.logger.Info("reading the queue again", "position", at.Next.String())
 	}
 }
 
-// reachedEnd notes that the tail has read the queue to its end if it stands at the
-// position with nothing waiting, the end of the segments here and not before the end that
-// the head file named, and no segment behind it was set aside. It reports whether
-// that made the collection ready.
+// reachedEnd records that the tail has read the queue to its end, if it has caught up at
+// the position, the position is at the end of the segments here and not before the end that
+// the head file named, and no later segment is quarantined. It reports whether this made
+// the collection ready.
 func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	s.mu.Lock()
 	if atEnd && s.mu.tail.current && s.mu.tail.position.SamePlace(at) && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
@@ -247,21 +244,20 @@ func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
 	return ready
 }
 
-// atEnd tells whether a position is behind everything that is here. Nothing may
-// be waiting and it is not: where no segment has arrived yet, or one is missing
-// before others.
+// atEnd reports whether a position is after all entries here. If no segment has arrived, or
+// one is missing before others, no entry is waiting although the end is not reached.
 func (s *store) atEnd(at queue.Position) bool {
 	end := s.queue.End()
 	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
 }
 
-// tailStopped records why the queue cannot be read on for now.
+// tailStopped records why reading the queue failed.
 func (s *store) tailStopped(err error) {
 	s.mu.Lock()
 	at := s.mu.tail.position.Next
 	s.mu.Unlock()
 	if !errors.Is(err, queue.ErrDiverged) {
-		at = queue.Address{} // the error says where
+		at = queue.Address{} // the error has the address
 	}
 	fault := s.faultOf(err, at)
 	s.mu.Lock()
@@ -271,12 +267,12 @@ func (s *store) tailStopped(err error) {
 	s.stateChanged()
 	s.mu.Unlock()
 	if news {
-		s.logger.Error("the queue cannot be read on; serving what has been read",
+		s.logger.Error("reading the queue failed; serving the entries read so far and retrying",
 			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 	}
 }
 
-// sleep waits, and reports whether the context is still good.
+// sleep waits for d. It returns false if ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -15,53 +15,51 @@ import (
 	"docstore/queue"
 )
 
-// verifiedFiles is what the background pass knows about the files of a queue. What
-// it found sound it keeps in a file, so that it need not read thousands of segments
-// again after a restart. Little-endian:
+// verifiedFiles holds the results of the background pass for the files of a queue. The
+// sound files are saved in a file, so that a restart does not read thousands of segments
+// again. Little-endian:
 //
 //	offset  0     4        12         14     16          32     36          40
 //	        +-----+--------+----------+------+-----------+------+-----------+-------
 //	        | crc | magic  | version  | zero | queue     | rows | zero      | rows
 //	        | u32 | [8]    | u16, 0   | u16  | [16]      | u32  | u32       | 32 each
 //	        +-----+--------+----------+------+-----------+------+-----------+-------
-//
 //	row     0           4            8        16       24            32
 //	        +-----------+------------+--------+--------+-------------+
 //	        | segment   | generation | bytes  | inode  | modified,   |
 //	        | u32       | u32        | u64    | u64    | Unix ns i64 |
 //	        +-----------+------------+--------+--------+-------------+
 //
-// The crc covers all that follows it; segments ascend. A rewrite has the number of
-// the first segment that it replaces, and a generation. A file counts as the one that
-// was verified if it has these, size, inode and time of modification of a row;
-// the device is left out, as many file systems get another number each time they
-// are mounted. Before a file is noted it is synced: otherwise a loss of power could
-// take bytes of it and leave the note. One that cannot be is as good as damaged: after
-// a failed sync none that follows tells whether the disk has its bytes.
-//
-// A file of results that is damaged, of another queue or of another version is as
-// good as none: everything is verified again.
+// The crc covers all bytes after it; segments are in ascending order. A rewrite has the
+// number of the first segment that it replaces, and a generation. A file is the verified
+// one if size, inode and modification time equal those of the row; the device number is
+// ignored, because many file systems get another one at each mount. A file is synced
+// before its row is saved: otherwise a power loss could destroy bytes of the file but not
+// the row. A file whose fsync fails counts as damaged, because a later fsync may succeed
+// without writing the lost bytes.
+// If the saved results are damaged, of another queue or of another version, all files are
+// verified again.
 type verifiedFiles struct {
 	fs      vfs.FS
 	path    string
 	seen    map[segmentKey]finding
-	changes int // of what is to be kept since it was saved
+	changes int // rows changed since the last save
 }
 
-// verifiedFile is a version of a segment's file that was read to its last byte.
+// verifiedFile is a version of a segment's file that was read completely.
 type verifiedFile struct {
 	bytes    int64
 	inode    uint64
 	modified int64 // Unix nanoseconds
 }
 
-// finding is what was found in a file.
+// finding is the result for a file.
 type finding struct {
 	verifiedFile
 	sound   bool
-	durable bool // the file was synced, so that this may be kept
-	// refused is why it could not be, which it must not be tried to again.
-	refused error
+	durable bool // the file was synced, so the row may be saved
+	// syncErr is the error of a failed fsync, which must not be repeated.
+	syncErr error
 }
 
 const (
@@ -69,14 +67,14 @@ const (
 	verifiedVersion     = 0
 	verifiedHeaderBytes = 40
 	verifiedRowBytes    = 32
-	// maxVerifiedRows is more than a queue of 4 GiB segments can have on any disk.
+	// maxVerifiedRows is more than any queue with segments of 4 GiB can have.
 	maxVerifiedRows = 1 << 20
-	// verifiedSaveInterval is after how many sound segments the results are saved
-	// in the middle of a pass: no more have to be read again after a crash.
+	// verifiedSaveInterval is the number of sound segments after which the results are
+	// saved during a pass. After a crash at most that many are read again.
 	verifiedSaveInterval = 64
 )
 
-var errVerifiedRefused = errors.New("docservice: the results of earlier verifications are of no use")
+var errVerifiedUnusable = errors.New("docservice: the saved results of verification are unusable")
 
 func newVerifiedFiles(files vfs.FS, path string) *verifiedFiles {
 	return &verifiedFiles{fs: files, path: path, seen: make(map[segmentKey]finding)}
@@ -86,33 +84,32 @@ func (f segmentFile) verified() verifiedFile {
 	return verifiedFile{bytes: f.version.bytes, inode: f.version.file.Inode, modified: f.version.modified.UnixNano()}
 }
 
-// knows tells whether this very file was read already, whatever was found.
+// knows reports whether this version of the file was read, with any result.
 func (v *verifiedFiles) knows(f segmentFile) bool {
 	return v.seen[f.segmentKey].verifiedFile == f.verified()
 }
 
-// isSound tells whether this very file was read and nothing was wrong.
+// isSound reports whether this version of the file was read and is sound.
 func (v *verifiedFiles) isSound(f segmentFile) bool { return v.knows(f) && v.seen[f.segmentKey].sound }
 
-// note takes down what was found in a file, and makes a sound one durable. The error
-// is that the disk does not take its bytes.
+// note records the result for a file, and syncs a sound file. The error is that of fsync.
 func (v *verifiedFiles) note(f segmentFile, sound bool) error {
 	found := finding{verifiedFile: f.verified(), sound: sound}
 	if v.knows(f) {
-		found.refused = v.seen[f.segmentKey].refused
+		found.syncErr = v.seen[f.segmentKey].syncErr
 	}
-	if sound && found.refused == nil {
-		found.durable, found.refused = syncFile(v.fs, f.path)
+	if sound && found.syncErr == nil {
+		found.durable, found.syncErr = syncFile(v.fs, f.path)
 	}
 	if found.durable || v.seen[f.segmentKey].durable {
 		v.changes++
 	}
 	v.seen[f.segmentKey] = found
-	return found.refused
+	return found.syncErr
 }
 
-// syncFile makes a file durable that somebody else has written. One that cannot be
-// opened is not, for whatever reason, but then no sync has failed.
+// syncFile syncs a file that another process has written. If the file cannot be opened, it
+// is not durable, but there is no error: no fsync has failed.
 func syncFile(files vfs.FS, path string) (durable bool, err error) {
 	file, opening := files.Open(path)
 	if opening != nil {
@@ -123,7 +120,7 @@ func syncFile(files vfs.FS, path string) (durable bool, err error) {
 	return err == nil, err
 }
 
-// retain forgets files that are not there any more.
+// retain removes the results for files that no longer exist.
 func (v *verifiedFiles) retain(files []segmentFile) {
 	there := make(map[segmentKey]bool, len(files))
 	for _, f := range files {
@@ -132,14 +129,14 @@ func (v *verifiedFiles) retain(files []segmentFile) {
 	maps.DeleteFunc(v.seen, func(key segmentKey, _ finding) bool { return !there[key] })
 }
 
-// load reads what an earlier run has found. fs.ErrNotExist: nothing as yet.
+// load reads the results of an earlier run. The error is fs.ErrNotExist if there are none.
 func (v *verifiedFiles) load(id [16]byte) error {
 	info, err := v.fs.Stat(v.path)
 	if err != nil {
 		return err
 	}
 	if info.Size > verifiedHeaderBytes+maxVerifiedRows*verifiedRowBytes {
-		return errors.Wrapf(errVerifiedRefused, "%s has %d bytes", v.path, info.Size)
+		return errors.Wrapf(errVerifiedUnusable, "%s has %d bytes", v.path, info.Size)
 	}
 	content, err := vfs.ReadFile(v.fs, v.path)
 	if err != nil {
@@ -147,14 +144,13 @@ func (v *verifiedFiles) load(id [16]byte) error {
 	}
 	seen, err := parseVerified(content, id)
 	if err != nil {
-		return errors.Wrapf(errVerifiedRefused, "%s: %v", v.path, err)
+		return errors.Wrapf(errVerifiedUnusable, "%s: %v", v.path, err)
 	}
 	v.seen = seen
 	return nil
 }
 
-// save writes which files of the queue were found sound, durably, if that has
-// changed.
+// save durably writes which files of the queue are sound, if that has changed.
 func (v *verifiedFiles) save(id [16]byte) error {
 	if v.changes == 0 {
 		return nil
@@ -190,22 +186,22 @@ func (v *verifiedFiles) append(dst []byte, id [16]byte) []byte {
 	return dst
 }
 
-// parseVerified reads what append wrote for the queue with the id.
+// parseVerified decodes the results for the queue with the id.
 func parseVerified(b []byte, id [16]byte) (map[segmentKey]finding, error) {
 	if len(b) < verifiedHeaderBytes || !bytes.Equal(b[4:12], []byte(verifiedMagic)) {
-		return nil, errors.New("no results of verifications")
+		return nil, errors.New("not a file of verification results")
 	}
 	if got, want := checksum.Of(b[4:]), binary.LittleEndian.Uint32(b); got != want {
-		return nil, fmt.Errorf("the checksum is %08x, its bytes have %08x", want, got)
+		return nil, fmt.Errorf("checksum %08x, want %08x", want, got)
 	}
 	rows := binary.LittleEndian.Uint32(b[32:])
 	switch version := binary.LittleEndian.Uint16(b[12:]); {
 	case version != verifiedVersion:
-		return nil, fmt.Errorf("version %d, this program reads %d", version, verifiedVersion)
+		return nil, fmt.Errorf("version %d, this program reads version %d", version, verifiedVersion)
 	case !bytes.Equal(b[16:32], id[:]):
-		return nil, errors.New("they are of another queue")
+		return nil, errors.New("results for another queue")
 	case uint64(len(b)-verifiedHeaderBytes) != uint64(rows)*verifiedRowBytes:
-		return nil, fmt.Errorf("%d rows in %d bytes", rows, len(b))
+		return nil, fmt.Errorf("%d rows do not match %d bytes", rows, len(b))
 	}
 	seen := make(map[segmentKey]finding, rows)
 	for b := b[verifiedHeaderBytes:]; len(b) > 0; b = b[verifiedRowBytes:] {
@@ -222,26 +218,26 @@ func parseVerified(b []byte, id [16]byte) (map[segmentKey]finding, error) {
 	return seen, nil
 }
 
-// loadVerified loads the results of earlier runs, if there are any for this queue.
+// loadVerified loads the results of earlier runs for this queue.
 func (s *store) loadVerified() {
 	id := s.queueID.Load()
 	if id == nil {
 		return
 	}
 	if err := s.verified.load(*id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.logger.Warn("all segments are verified again", "error", err)
+		s.logger.Warn("loading the results of verification failed; verifying all segments again", "error", err)
 	}
 }
 
-// saveVerified keeps the results for later runs. Where that fails there is only
-// more to read after a restart.
+// saveVerified saves the results for later runs. If that fails, a restart only has more to
+// read.
 func (s *store) saveVerified() {
 	id := s.queueID.Load()
 	if id == nil {
 		return
 	}
 	if err := s.verified.save(*id); err != nil {
-		s.logger.Warn("the results of verifying segments cannot be kept; they are verified again after a restart",
+		s.logger.Warn("saving the results of verification failed; the segments are verified again after a restart",
 			"path", s.verified.path, "error", err)
 	}
 }

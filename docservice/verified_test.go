@@ -18,7 +18,7 @@ import (
 	"docstore/queue"
 )
 
-// keptResults returns what the background pass of a collection has kept.
+// keptResults returns the saved results of the background pass.
 func (f *fixture) keptResults() map[segmentKey]finding {
 	f.t.Helper()
 	content, err := vfs.ReadFile(f.fs, firstIndex.verifiedPath(f.dir))
@@ -36,7 +36,7 @@ func (f *fixture) waitVerified(segments int) {
 	require.Eventually(f.t, func() bool { return len(f.keptResults()) == segments }, patience, time.Millisecond)
 }
 
-// A restart reads only what it has not read before.
+// A restart reads only segments that were not verified before.
 func TestVerifiedSegmentsAreNotReadAgain(t *testing.T) {
 	var mu sync.Mutex
 	read := map[string]int{}
@@ -70,24 +70,23 @@ func TestVerifiedSegmentsAreNotReadAgain(t *testing.T) {
 	f.waitVerified(3)
 	mu.Lock()
 	for _, id := range []queue.SegmentID{1, 2} {
-		require.Less(t, read[sealedName(id)], 10_000, "segment %d: the tail looks where it stands, and nobody else", id)
+		require.Less(t, read[sealedName(id)], 10_000, "segment %d: only the tail reads at its position", id)
 	}
 	mu.Unlock()
 	require.NoError(t, c.Close())
 
-	// Another file under the same name is another matter.
+	// Another file of the same name is verified.
 	path, good := f.segment(1)
 	replace(t, f.fs, path, flipped(t, good, documentOf("first-50")))
 	c = f.ready()
 	waitFor(t, c, "the damage is found", hasFault(1))
 	require.NoError(t, c.Close())
-	require.Len(t, f.keptResults(), 2, "what is damaged is no result to keep")
+	require.Len(t, f.keptResults(), 2, "the result of a damaged file is not saved")
 	c = f.ready()
 	waitFor(t, c, "it is found again", hasFault(1))
 }
 
-// A wrong byte in the results, or a missing one, costs another verification and
-// nothing else.
+// A wrong or missing byte in the saved results only causes another verification.
 func TestDamagedVerificationResults(t *testing.T) {
 	f, _, _ := sealedFixture(t)
 	f.options.VerifyInterval = time.Millisecond
@@ -103,7 +102,7 @@ func TestDamagedVerificationResults(t *testing.T) {
 		t.Helper()
 		replace(t, f.fs, path, damaged)
 		v := newVerifiedFiles(f.fs, path)
-		require.ErrorIs(t, v.load(id), errVerifiedRefused, "byte %d", at)
+		require.ErrorIs(t, v.load(id), errVerifiedUnusable, "byte %d", at)
 		require.Empty(t, v.seen)
 	}
 	for i := range content {
@@ -113,7 +112,7 @@ func TestDamagedVerificationResults(t *testing.T) {
 		refused(content[:i], i)
 	}
 	replace(t, f.fs, path, content)
-	require.ErrorIs(t, newVerifiedFiles(f.fs, path).load([16]byte{1}), errVerifiedRefused, "another queue's")
+	require.ErrorIs(t, newVerifiedFiles(f.fs, path).load([16]byte{1}), errVerifiedUnusable, "another queue's")
 
 	segment, good := f.segment(2)
 	replace(t, f.fs, segment, flipped(t, good, documentOf("second-50")))
@@ -124,9 +123,9 @@ func TestDamagedVerificationResults(t *testing.T) {
 	require.Len(t, f.keptResults(), 1)
 }
 
-// What is kept is true after a loss of power: a segment that has arrived may not
-// be on the disk as yet, and then it must not be noted as sound.
-func TestPowerLossBehindVerification(t *testing.T) {
+// Saved results hold after a power loss: a segment that has arrived may not be on disk yet,
+// and must not be recorded as sound.
+func TestPowerLossAfterVerification(t *testing.T) {
 	random := testseed.Rand(t)
 	source, path, content := sealedFixture(t)
 	firstPath, first := source.segment(1)
@@ -153,14 +152,14 @@ func TestPowerLossBehindVerification(t *testing.T) {
 	}
 }
 
-// TestVerifiedFormatPage compares the example in the description of the format
-// with what is written.
+// TestVerifiedFormatPage compares the example in the description of the format with the
+// written bytes.
 func TestVerifiedFormatPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/format/verified.md")
 	require.NoError(t, err)
 	v := newVerifiedFiles(vfs.NewMem(), "/verified")
 	v.seen[segmentKey{3, 0}] = finding{verifiedFile: verifiedFile{bytes: 64 << 20, inode: 1234, modified: 1_700_000_000_000_000_000}, sound: true, durable: true}
-	v.seen[segmentKey{4, 0}] = finding{sound: true} // could not be synced
+	v.seen[segmentKey{4, 0}] = finding{sound: true} // fsync failed
 	withoutSpaces := strings.NewReplacer(" ", "")
 	dump := withoutSpaces.Replace(hex.Dump(v.append(nil, [16]byte([]byte("0123456789abcdef")))))
 	assert.True(t, strings.Contains(withoutSpaces.Replace(string(page)), dump), dump)

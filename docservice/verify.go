@@ -9,13 +9,12 @@ import (
 	"docstore/queue"
 )
 
-// runVerify is the background pass. It reads each sealed segment in full, once
-// for each version of its file, so that damage is known before somebody asks
-// for a document in it; and again when a fetch has met damage. Of open segments it
-// reads those that a fetch has met damage in. What was found
-// sound is kept over a restart. It is in no hurry: one segment at a time, none
-// while the tail has something to read, and after each as long a rest as it took.
-// Files that rewrites have replaced are let go of, and damaged ones are dealt with.
+// runVerify is the background pass. It reads each sealed segment completely, once for each
+// version of its file, to find damage before a request does, and again when a fetch finds
+// damage. Of the open segments it reads those in which a fetch found damage. Results for
+// sound files survive a restart. It reads one segment at a time, only while the tail has
+// caught up, and pauses after each for the time it took. It also closes files that rewrites
+// have replaced, and quarantines damaged files.
 func (s *store) runVerify(ctx context.Context) {
 	s.loadVerified()
 	defer s.saveVerified()
@@ -33,23 +32,23 @@ func (s *store) runVerify(ctx context.Context) {
 	}
 }
 
-// verifyArrived verifies the segments that have arrived or become suspect since
-// the last time. It returns false when the collection is being closed.
+// verifyArrived verifies the segments that have arrived or become suspect since the last
+// call. It returns false when the collection is being closed.
 func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	files, err := listSegments(s.options.FS, s.queueDir)
 	if err == nil {
 		err = s.queue.DropReplaced()
 	}
 	if err != nil {
-		s.logger.Warn("the queue's directory cannot be listed", "dir", s.queueDir, "error", err)
+		s.logger.Warn("listing the queue's directory failed", "dir", s.queueDir, "error", err)
 		return ctx.Err() == nil
 	}
-	s.noteUnsettled(files)
+	s.findUnsettled(files)
 	for _, f := range files {
-		if !s.isDue(f) || s.foreign(f) {
+		if !s.isDue(f) || s.ofOtherQueue(f) {
 			continue
 		}
-		if s.waitUntil(ctx, s.tailRests) != nil {
+		if s.waitUntil(ctx, s.tailIdle) != nil {
 			return false
 		}
 		started := time.Now()
@@ -58,7 +57,7 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 				s.notDurable(f, err)
 			}
 		} else if err != nil && ctx.Err() == nil {
-			s.logger.Warn("a segment cannot be verified", "segment", f.id, "path", f.path, "error", err)
+			s.logger.Warn("verifying a segment failed", "segment", f.id, "path", f.path, "error", err)
 		}
 		if s.verified.changes >= verifiedSaveInterval {
 			s.saveVerified()
@@ -73,8 +72,8 @@ func (s *store) verifyArrived(ctx context.Context, damaged *quarantine) bool {
 	return true
 }
 
-// isDue tells whether a file is to be verified. An open one, which grows, is only if
-// something is wrong with it, and then once for each file in its place.
+// isDue reports whether a file is to be verified. An open file, which grows, is verified
+// only if it is suspect, and then once.
 func (s *store) isDue(f segmentFile) bool {
 	suspect := s.takeSuspect(f)
 	if f.sealed {
@@ -90,15 +89,15 @@ func (s *store) isDue(f segmentFile) bool {
 	return true
 }
 
-// foreign tells whether a file is another queue's. That one's own pass verifies it.
-func (s *store) foreign(f segmentFile) bool {
+// ofOtherQueue reports whether a file belongs to another queue, whose own pass verifies it.
+func (s *store) ofOtherQueue(f segmentFile) bool {
 	ours := s.queueID.Load()
 	theirs, err := queue.IDOf(s.options.FS, f.path)
 	return err == nil && ours != nil && theirs != *ours
 }
 
-// verify reads one segment in full and puts what is wrong with it in the place
-// of what was known. The error is that it could not be read.
+// verify reads one segment completely and replaces its known faults with the result. The
+// error is that of reading it.
 func (s *store) verify(ctx context.Context, f segmentFile) (sound bool, err error) {
 	report, err := s.queue.VerifyFile(ctx, filepath.Base(f.path))
 	if err != nil {
@@ -109,23 +108,23 @@ func (s *store) verify(ctx context.Context, f segmentFile) (sound bool, err erro
 		found = append(found, s.faultOf(damage, queue.Address{}))
 	}
 	s.mu.Lock()
-	news, mended := s.mu.faults.replace(f, found)
+	news, repaired := s.mu.faults.replace(f, found)
 	s.stateChanged()
 	s.mu.Unlock()
 	for _, fault := range news {
 		s.logDamage(fault)
 	}
-	if mended {
-		s.logger.Info("the segment is sound again", "segment", f.id, "path", f.path)
+	if repaired {
+		s.logger.Info("a damaged segment was replaced by a sound copy", "segment", f.id, "path", f.path)
 	}
 	return len(found) == 0, nil
 }
 
-// notDurable notes as damaged a file that reads well and that the disk did not take.
+// notDurable records as damaged a sound file whose fsync failed.
 func (s *store) notDurable(f segmentFile, err error) {
 	fault := Fault{
 		Segment: f.id, Path: f.path, Since: s.options.Now(), content: true, notDurable: true,
-		Reason: "its bytes are not on the disk, which could not take them: " + err.Error(),
+		Reason: "fsync failed, so its bytes may not be on the disk: " + err.Error(),
 	}
 	s.mu.Lock()
 	news := s.mu.faults.add(fault)
@@ -136,14 +135,12 @@ func (s *store) notDurable(f segmentFile, err error) {
 	}
 }
 
-// tailRests reports whether the tail has nothing to do, or cannot do it. s.mu must be
-// locked.
-func (s *store) tailRests() bool {
+// tailIdle reports whether the tail has caught up or is stopped. s.mu must be locked.
+func (s *store) tailIdle() bool {
 	return s.mu.tail.current || s.mu.tail.idle || s.mu.faults.tail != nil
 }
 
-// takeSuspect tells whether a fetch has met damage in the file since this was
-// asked last.
+// takeSuspect reports whether a fetch has found damage in the file since the last call.
 func (s *store) takeSuspect(f segmentFile) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,13 @@ import (
 	"docstore/queue"
 )
 
-// The messages of Get and BatchGet are encoded and decoded here and not by the
-// generated code, because a document is then read straight into the response
-// and an id is used where it lies in the request: nothing is allocated or
-// copied twice. The bytes are those of docservicepb; the tests hold the two
-// against each other.
+// The messages of Get and BatchGet are encoded and decoded here instead of by the generated
+// code: a document is read directly into the response, and an id is used in place in the
+// request, without allocations or copies. The bytes are those of docservicepb; tests
+// compare the two.
 
-// Field numbers; a GetRequest and a BatchGetRequest have the same, and so have
-// a GetResponse and an Answer.
+// Field numbers. GetRequest and BatchGetRequest have the same, and so have GetResponse and
+// Answer.
 const (
 	fieldCollection protowire.Number = 1
 	fieldID         protowire.Number = 2
@@ -30,21 +29,21 @@ const (
 	fieldAnswers protowire.Number = 1
 	fieldLeftOut protowire.Number = 2
 
-	fieldEntryID protowire.Number = 4 // an Entry is an Answer and this
+	fieldEntryID protowire.Number = 4 // an Entry is an Answer with this field
 
 	fieldEntries protowire.Number = 1
 	fieldNext    protowire.Number = 2
 )
 
-// maxAnswerOverheadBytes is what an Entry of a ScanResponse takes besides its document
-// and id: two tags and two lengths of five bytes, and the status.
+// maxAnswerOverheadBytes is the size of an Entry of a ScanResponse without document and id:
+// two tags, two lengths of five bytes, and the status.
 const maxAnswerOverheadBytes = 1 + 5 + 2 + 1 + 5
 
-// maxLeftOutBytes is what the last field of a BatchGetResponse takes.
+// maxLeftOutBytes is the size of the last field of a BatchGetResponse.
 const maxLeftOutBytes = 1 + 5
 
-// maxRequestOverheadBytes is what a GetRequest takes besides name and id: three
-// tags, two lengths, and the codecs.
+// maxRequestOverheadBytes is the size of a GetRequest without name and id: three tags, two
+// lengths, and the codecs.
 const maxRequestOverheadBytes = 3 + 2*5 + 5
 
 // field is one field of a message.
@@ -77,15 +76,15 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// request is what a GetRequest and a BatchGetRequest say besides ids. The name
-// is part of the message.
+// request holds the fields of a GetRequest or BatchGetRequest except the ids. The name is
+// part of the message.
 type request struct {
 	collection []byte
 	accept     queue.CodecSet
 }
 
-// decodeRequest decodes a GetRequest or a BatchGetRequest: it calls id for each
-// id, which is part of b. Its errors are ErrMalformed and those of id.
+// decodeRequest decodes a GetRequest or a BatchGetRequest: it calls id for each id, which
+// is part of b. It returns ErrMalformed or the error of id.
 func decodeRequest(b []byte, id func([]byte) error) (r request, err error) {
 	for len(b) > 0 {
 		var f field
@@ -136,7 +135,7 @@ func appendCollection(dst []byte, collection string) []byte {
 	return protowire.AppendString(dst, collection)
 }
 
-// appendID appends the id of a GetRequest, or one more of a BatchGetRequest.
+// appendID appends the id of a GetRequest, or one id of a BatchGetRequest.
 func appendID(dst []byte, id string) []byte {
 	dst = protowire.AppendTag(dst, fieldID, protowire.BytesType)
 	return protowire.AppendString(dst, id)
@@ -151,7 +150,7 @@ func appendAccept(dst []byte, accept queue.CodecSet) []byte {
 	return protowire.AppendVarint(dst, uint64(accept))
 }
 
-// documentField is the field of a document, as it is or in its stored form.
+// documentField returns the field number of a document in plain or stored form.
 func documentField(asStored bool) protowire.Number {
 	if asStored {
 		return fieldStored
@@ -159,12 +158,12 @@ func documentField(asStored bool) protowire.Number {
 	return fieldDocument
 }
 
-// foundHeaderBytes is the room that beginFound leaves before the document: status,
-// tag of the document, and its length.
+// foundHeaderBytes is the space that beginFound leaves before the document: status, tag of
+// the document, and its length.
 const foundHeaderBytes = 2 + 1 + lengthRoom
 
-// beginFound appends the beginning of a GetResponse whose document is about to
-// be appended.
+// beginFound appends the first bytes of a GetResponse. The caller then appends the
+// document.
 func beginFound(dst []byte) []byte {
 	dst = protowire.AppendTag(dst, fieldStatus, protowire.VarintType)
 	dst = append(dst, byte(docservicepb.Status_STATUS_FOUND))
@@ -172,20 +171,20 @@ func beginFound(dst []byte) []byte {
 	return append(dst, 0, 0)
 }
 
-// endFound completes the GetResponse that begins at start: it fills in which
-// field the document is, and the length of it.
+// endFound completes the GetResponse that begins at start: it sets the field number and
+// length of the document.
 func endFound(dst []byte, start int, asStored bool) []byte {
 	at := start + foundHeaderBytes - lengthRoom
 	dst[at-1] = byte(protowire.EncodeTag(documentField(asStored), protowire.BytesType))
 	return endLength(dst, at)
 }
 
-// lengthRoom is what is left for a length that is known only when what it is of has
-// been appended: it fits 128 B to 16 KiB.
+// lengthRoom is the space reserved for a length that is not known yet: it fits 128 B to 16
+// KiB.
 const lengthRoom = 2
 
-// endLength fills in the length, for which there is room at an offset, of what has been
-// appended behind it, and moves that if its length is not one of lengthRoom bytes.
+// endLength stores the length of the bytes appended after the reserved space at an offset.
+// It moves the bytes if the length does not take exactly lengthRoom bytes.
 func endLength(dst []byte, at int) []byte {
 	size := len(dst) - at - lengthRoom
 	switch shift := protowire.SizeVarint(uint64(size)) - lengthRoom; {
@@ -200,14 +199,14 @@ func endLength(dst []byte, at int) []byte {
 	return dst
 }
 
-// appendStatus appends a GetResponse or the body of an Answer without document.
+// appendStatus appends a GetResponse or the body of an Answer without a document.
 func appendStatus(dst []byte, status docservicepb.Status) []byte {
 	dst = protowire.AppendTag(dst, fieldStatus, protowire.VarintType)
 	return protowire.AppendVarint(dst, uint64(status))
 }
 
-// beginAnswer appends the beginning of an Answer of a BatchGetResponse whose document
-// is about to be appended: what is in it is a GetResponse.
+// beginAnswer appends the first bytes of an Answer of a BatchGetResponse, which contains a
+// GetResponse. The caller then appends the document.
 func beginAnswer(dst []byte) []byte {
 	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
 	return beginFound(append(dst, 0, 0))
@@ -219,28 +218,27 @@ func endAnswer(dst []byte, start int, asStored bool) []byte {
 	return endLength(endFound(dst, at+lengthRoom, asStored), at)
 }
 
-// appendAnswerStatus appends an Answer without document.
+// appendAnswerStatus appends an Answer without a document.
 func appendAnswerStatus(dst []byte, status docservicepb.Status) []byte {
 	dst = protowire.AppendTag(dst, fieldAnswers, protowire.BytesType)
 	return appendStatus(append(dst, 2), status)
 }
 
-// appendLeftOut appends how many ids at the end have no answer.
+// appendLeftOut appends the number of ids at the end without an answer.
 func appendLeftOut(dst []byte, n int) []byte {
 	dst = protowire.AppendTag(dst, fieldLeftOut, protowire.VarintType)
 	return protowire.AppendVarint(dst, uint64(n))
 }
 
-// answer is a GetResponse or an Answer as it comes. What it holds is part of the
-// message.
+// answer is a decoded GetResponse or Answer. Its fields are parts of the message.
 type answer struct {
 	status   docservicepb.Status
 	document []byte
-	stored   []byte // the document in its stored form, in the place of document
+	stored   []byte // the stored form, instead of document
 }
 
-// appendEntry appends one Entry to a ScanResponse: that of an id alone if there is
-// neither document nor error.
+// appendEntry appends an Entry to a ScanResponse. Without document and error it holds only
+// the id.
 func appendEntry(dst, id []byte, answer Answer) []byte {
 	dst = protowire.AppendTag(dst, fieldEntries, protowire.BytesType)
 	size := 2 + 1 + protowire.SizeBytes(len(id))
@@ -257,7 +255,7 @@ func appendEntry(dst, id []byte, answer Answer) []byte {
 	return protowire.AppendBytes(dst, id)
 }
 
-// appendNext appends where the next page of a ScanResponse goes on.
+// appendNext appends the start of the next page to a ScanResponse.
 func appendNext(dst, after []byte) []byte {
 	dst = protowire.AppendTag(dst, fieldNext, protowire.BytesType)
 	return protowire.AppendBytes(dst, after)
@@ -282,9 +280,8 @@ func decodeAnswer(b []byte) (a answer, err error) {
 	return a, nil
 }
 
-// decodeBatchGetResponse calls add for each answer of a BatchGetResponse, in
-// their order, and returns how many ids were left out. The documents are parts
-// of b.
+// decodeBatchGetResponse calls add for each answer of a BatchGetResponse, in order, and
+// returns the number of ids left out. The documents are parts of b.
 func decodeBatchGetResponse(b []byte, add func(answer) error) (leftOut uint32, err error) {
 	for len(b) > 0 {
 		var f field

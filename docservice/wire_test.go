@@ -20,8 +20,8 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// FuzzDecodeRequest: our decoders accept what the generated code accepts, and
-// see the same in it.
+// FuzzDecodeRequest: the decoders accept the same bytes as the generated code, with the
+// same result.
 func FuzzDecodeRequest(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(f, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1")}))
@@ -61,7 +61,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	})
 }
 
-// FuzzDecodeResponse: the same for what a client decodes.
+// FuzzDecodeResponse: the same for the responses that a client decodes.
 func FuzzDecodeResponse(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(f, &docservicepb.GetResponse{Status: docservicepb.Status_STATUS_FOUND, Document: []byte("{}")}))
@@ -79,8 +79,8 @@ func FuzzDecodeResponse(f *testing.F) {
 		if err == nil {
 			assert.Equal(t, get.GetStatus(), a.status)
 			assert.Equal(t, string(get.GetDocument()), string(a.document))
-			// An empty stored form, which nobody sends, stays one that cannot be decoded: the
-			// generated code has none then, which would be an empty document.
+			// An empty stored form, which no server sends, cannot be decoded; the generated
+			// code treats it as absent, which would mean an empty document.
 			assert.Equal(t, string(get.GetStored()), string(a.stored))
 		}
 
@@ -104,7 +104,7 @@ func FuzzDecodeResponse(f *testing.F) {
 	})
 }
 
-func TestAppendedRequestsAreThoseOfTheGeneratedCode(t *testing.T) {
+func TestRequestsEqualGeneratedCode(t *testing.T) {
 	b := appendID(appendCollection(nil, "jobs"), "1")
 	assert.Equal(t, marshal(t, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1")}), b)
 	assert.Equal(t, marshal(t, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("1"), Accept: 14}), appendAccept(bytes.Clone(b), 14))
@@ -112,8 +112,8 @@ func TestAppendedRequestsAreThoseOfTheGeneratedCode(t *testing.T) {
 	assert.Equal(t, marshal(t, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("1"), []byte("2")}}), b)
 }
 
-// The length of a document takes one to four bytes, and room is left for two:
-// around each border the document must come out whole.
+// The length of a document takes one to four bytes, and two are reserved: the document must
+// be intact around each boundary.
 func TestFoundResponseOfEachLengthOfLength(t *testing.T) {
 	for _, size := range []int{0, 1, 127, 128, 129, 1<<14 - 1, 1 << 14, 1<<14 + 1, 1<<21 - 1, 1 << 21, 16 << 20} {
 		document := bytes.Repeat([]byte{0xa5, 1, 2}, size/3+1)[:size]
@@ -134,13 +134,13 @@ func TestFoundResponseOfEachLengthOfLength(t *testing.T) {
 		assert.True(t, bytes.Equal(document, stored.GetStored()), "size=%d", size)
 		assert.Nil(t, stored.GetDocument())
 		b = endFound(append(beginFound(prefix), document...), len(prefix), false)
-		if size > 0 { // proto.Marshal leaves an empty document out
+		if size > 0 { // proto.Marshal omits an empty document
 			assert.True(t, bytes.Equal(marshal(t, &response), b[len(prefix):]), "size=%d", size)
 		}
 	}
 }
 
-func TestAppendedAnswersAreThoseOfTheGeneratedCode(t *testing.T) {
+func TestAnswersEqualGeneratedCode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	want := &docservicepb.BatchGetResponse{LeftOut: 7}
 	var b []byte

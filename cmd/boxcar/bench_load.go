@@ -13,21 +13,21 @@ import (
 	"docstore/internal/openloop"
 )
 
-// A target is called with an empty slice to append the answer to, and returns it
-// for its next use.
+// A target makes one call. It appends the response to dst, which is empty, and returns dst
+// for reuse.
 type target func(ctx context.Context, dst []byte) ([]byte, error)
 
-// A load is how a target is called.
+// A load defines how a target is called.
 type load struct {
-	rate     float64 // calls a second; 0 for a closed loop
+	rate     float64 // calls per second; 0: closed loop
 	duration time.Duration
 	warmup   time.Duration
 	timeout  time.Duration // of a call
 	callers  int
-	sleep    func(time.Duration) // nil for the kernel's: see openloop.Schedule
+	sleep    func(time.Duration) // nil: that of openloop.Schedule
 }
 
-// A tally is what has been measured, of all callers.
+// A tally is the measurement of all callers.
 type tally struct {
 	mu                     sync.Mutex
 	latency, service, late *hdrhistogram.Histogram
@@ -37,8 +37,8 @@ type tally struct {
 	errors                 map[string]int64
 }
 
-// newTally has room for times up to longest. Below 2 ms they are kept to the
-// microsecond, above to three digits.
+// newTally returns a tally for times up to longest. Times below 2 ms have a resolution of a
+// microsecond, longer ones three digits.
 func newTally(longest time.Duration) *tally {
 	histogram := func() *hdrhistogram.Histogram {
 		return hdrhistogram.New(int64(time.Microsecond), int64(longest), 3)
@@ -46,7 +46,7 @@ func newTally(longest time.Duration) *tally {
 	return &tally{latency: histogram(), service: histogram(), late: histogram(), errors: map[string]int64{}}
 }
 
-// record takes a call.
+// record records a call.
 func (t *tally) record(due, sent, answered time.Time, busy bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *tally) record(due, sent, answered time.Time, busy bool, err error) {
 		d time.Duration
 	}{{t.latency, answered.Sub(due)}, {t.service, answered.Sub(sent)}, {t.late, sent.Sub(due)}} {
 		if x.h.RecordValue(int64(x.d)) != nil {
-			_ = x.h.RecordValue(x.h.HighestTrackableValue()) // this machine slept
+			_ = x.h.RecordValue(x.h.HighestTrackableValue()) // beyond the range: the machine was suspended
 		}
 	}
 	if busy {
@@ -70,7 +70,7 @@ func (t *tally) record(due, sent, answered time.Time, busy bool, err error) {
 	}
 }
 
-// failureOf is the kind of a failure. Messages would be too many.
+// failureOf returns the kind of an error. Messages are too diverse for a summary.
 func failureOf(err error) string {
 	switch {
 	case errors.Is(err, boxcarrpc.ErrPoolBusy):
@@ -86,7 +86,7 @@ func failureOf(err error) string {
 	return err.Error()
 }
 
-// run puts the load on a target, and returns early when ctx ends.
+// run applies the load to a target until its end or that of ctx.
 func (l load) run(ctx context.Context, call target) report {
 	if l.warmup > 0 {
 		warm := l
@@ -108,7 +108,7 @@ func (l load) run(ctx context.Context, call target) report {
 		callers.Go(func() { l.caller(ctx, s, end, t, call) })
 	}
 	callers.Wait()
-	select { // the last call was due a little before the end
+	select { // the last call is due slightly before the end
 	case <-time.After(time.Until(end)):
 	case <-ctx.Done():
 	}
@@ -120,9 +120,9 @@ func (l load) run(ctx context.Context, call target) report {
 	return l.report(t, now.Sub(start), unsent)
 }
 
-// caller makes calls until none are due: those of the schedule, or without one the
-// next when it has the answer to the last. When the callers cannot keep up, what is
-// left after the end and a timeout is not sent any more.
+// caller makes the calls of the schedule, or without one each call after the response to
+// the last. If the callers cannot keep up, calls that are due later than a timeout after
+// the end are not sent.
 func (l load) caller(ctx context.Context, s *openloop.Schedule, end time.Time, t *tally, call target) {
 	var dst []byte
 	for {
@@ -139,7 +139,7 @@ func (l load) caller(ctx context.Context, s *openloop.Schedule, end time.Time, t
 		out, err := call(within, dst[:0])
 		cancel()
 		if ctx.Err() != nil {
-			return // what failed because of that is no answer of the servers
+			return // errors caused by that are not those of servers
 		}
 		t.record(due, sent, time.Now(), due.Before(free), err)
 		dst = out

@@ -10,11 +10,11 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// benchProgressInterval is between two drawings of the line.
+// benchProgressInterval is how often the progress line is updated.
 const benchProgressInterval = 200 * time.Millisecond
 
-// showCalls counts the calls of a target, and shows on the terminal's line how many there
-// were, at what rate, and how long the rest takes, until stop is called.
+// showCalls counts the calls of a target, and shows their number, the rate and the
+// remaining time on the terminal until stop is called.
 func showCalls(env *cli.Env, all time.Duration, call target) (counting target, stop func()) {
 	var calls atomic.Int64
 	var showing sync.WaitGroup
@@ -26,10 +26,10 @@ func showCalls(env *cli.Env, all time.Duration, call target) (counting target, s
 		for {
 			select {
 			case <-ctx.Done():
-				_, _ = fmt.Fprint(env.Stderr, "\r\x1b[K") // a terminal that is gone has nothing to be told
+				_, _ = fmt.Fprint(env.Stderr, "\r\x1b[K") // best effort
 				return
 			case <-ticker.C:
-				_, _ = fmt.Fprint(env.Stderr, callsLine(calls.Load(), env.Now().Sub(began), all)) // as above
+				_, _ = fmt.Fprint(env.Stderr, callsLine(calls.Load(), env.Now().Sub(began), all)) // best effort
 			}
 		}
 	})
@@ -43,7 +43,7 @@ func showCalls(env *cli.Env, all time.Duration, call target) (counting target, s
 	}
 }
 
-// callsLine is the line after a part of the time.
+// callsLine formats the progress line.
 func callsLine(calls int64, elapsed, all time.Duration) string {
 	perSecond := int64(0)
 	if elapsed > 0 {

@@ -15,13 +15,13 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// A report is the result of a bench; its JSON is what --json writes.
+// A report is the result of a bench; --json writes it as JSON.
 type report struct {
 	What     string           `json:"what"`
 	Servers  int              `json:"servers"`
 	Slots    int              `json:"slots"` // held at the end
 	Callers  int              `json:"callers"`
-	Rate     float64          `json:"rate,omitempty"` // asked for; none for a closed loop
+	Rate     float64          `json:"rate,omitempty"` // requested; none for a closed loop
 	Elapsed  time.Duration    `json:"elapsed_ns"`
 	Calls    int64            `json:"calls"`
 	PerSec   float64          `json:"calls_per_second"`
@@ -30,9 +30,9 @@ type report struct {
 	Errors   map[string]int64 `json:"errors,omitempty"`
 	Busy     int64            `json:"due_while_all_callers_were_busy"`
 	Unsent   int64            `json:"never_sent"` // because the callers could not keep up
-	Latency  times            `json:"latency_ns"` // from when a call was due
-	Service  times            `json:"service_ns"` // from when it was sent
-	Late     times            `json:"late_ns"`    // how long it was sent after it was due
+	Latency  times            `json:"latency_ns"` // from the due time
+	Service  times            `json:"service_ns"` // from sending
+	Late     times            `json:"late_ns"`    // from the due time to sending
 }
 
 // times are the percentiles of a histogram.
@@ -50,7 +50,7 @@ func timesOf(h *hdrhistogram.Histogram) times {
 	return times{time.Duration(h.Mean()), at(50), at(90), at(99), at(99.9), time.Duration(h.Max())}
 }
 
-// report sums up a tally.
+// report summarizes a tally.
 func (l load) report(t *tally, elapsed time.Duration, unsent int64) report {
 	calls := t.latency.TotalCount()
 	return report{
@@ -103,7 +103,7 @@ func (r report) print(out *cli.Output, asJSON bool) {
 	}
 }
 
-// row is a line of the table.
+// row formats a row of the table.
 func (t times) row(name string) string {
 	row := name
 	for _, d := range []time.Duration{t.Mean, t.P50, t.P90, t.P99, t.P999, t.Max} {
@@ -112,7 +112,7 @@ func (t times) row(name string) string {
 	return row + "\t"
 }
 
-// roundTime leaves three digits or so.
+// roundTime rounds to about three digits.
 func roundTime(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:

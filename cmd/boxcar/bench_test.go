@@ -19,7 +19,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// stalling answers at once, except that its n-th call takes long.
+// stalling returns a target that answers at once, except that its n-th call takes long.
 func stalling(n int, long time.Duration) target {
 	var calls atomic.Int64
 	return func(_ context.Context, dst []byte) ([]byte, error) {
@@ -30,9 +30,9 @@ func stalling(n int, long time.Duration) target {
 	}
 }
 
-// One answer in a thousand takes 100 ms. The calls that were due meanwhile waited
-// for it, which shows in the open loop only.
-func TestBenchDoesNotHideWhatWaited(t *testing.T) {
+// One response in a thousand takes 100 ms. Only the open loop includes the wait of the
+// calls that were due meanwhile.
+func TestBenchMeasuresFromDueTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), stalling(500, 100*time.Millisecond))
@@ -44,7 +44,7 @@ func TestBenchDoesNotHideWhatWaited(t *testing.T) {
 		require.InDelta(t, 100*time.Millisecond, r.Service.Max, float64(time.Millisecond))
 		require.Zero(t, r.Unsent)
 
-		l.callers = 200 // somebody is always free
+		l.callers = 200 // a caller is always free
 		r = l.run(t.Context(), stalling(500, 100*time.Millisecond))
 		require.Zero(t, r.Busy)
 		require.Less(t, r.Late.Max, time.Microsecond)
@@ -52,7 +52,7 @@ func TestBenchDoesNotHideWhatWaited(t *testing.T) {
 	})
 }
 
-func TestBenchSaysWhatItCouldNotSend(t *testing.T) {
+func TestBenchReportsUnsentCalls(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := load{rate: 1000, duration: time.Second, timeout: time.Second, callers: 1, sleep: time.Sleep}
 		r := l.run(t.Context(), func(_ context.Context, dst []byte) ([]byte, error) {
@@ -76,7 +76,7 @@ func TestBenchWarmsUpAndEndsWithItsContext(t *testing.T) {
 		cut := l.run(ctx, call)
 		require.InDelta(t, r.Calls/2, cut.Calls, 20)
 		require.Equal(t, 500*time.Millisecond, cut.Elapsed)
-		require.Zero(t, cut.Unsent, "what was not due yet is not missing")
+		require.Zero(t, cut.Unsent, "calls that were not due are not missing")
 	})
 }
 
@@ -127,12 +127,12 @@ func TestBenchOfEchoesAndDocuments(t *testing.T) {
 	}
 }
 
-func TestBenchIsUsedWrong(t *testing.T) {
+func TestBenchInvalidFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--rate 0":                            "--rate 0: it must be over 0",
-		"--rate NaN":                          "--rate NaN: it must be over 0",
-		"--rate 10 --closed":                  "--closed has no --rate",
-		"--duration 0s":                       "--duration 0s: it must be over 0",
+		"--rate 0":                            "--rate 0: must be more than 0",
+		"--rate NaN":                          "--rate NaN: must be more than 0",
+		"--rate 10 --closed":                  "--closed excludes --rate",
+		"--duration 0s":                       "--duration 0s: must be more than 0",
 		"--warmup -1s":                        "--warmup -1s",
 		"--timeout 0s":                        "--timeout 0s",
 		"--callers 0":                         "--callers 0",
@@ -159,7 +159,7 @@ func TestBenchIsUsedWrong(t *testing.T) {
 	require.Contains(t, r.stderr, fmt.Sprintf("no server of [127.0.0.1:1] answered within %s", 50*time.Millisecond))
 }
 
-// On a terminal the line tells how far it is, and is wiped in the end.
+// On a terminal the line shows the progress, and is erased at the end.
 func TestBenchShowsItsProgress(t *testing.T) {
 	require.Equal(t, "\r\x1b[Kmeasuring 3,000 calls, 1,500/s, 9s left", callsLine(3000, 2*time.Second, 11*time.Second))
 	require.Equal(t, "\r\x1b[Kmeasuring 0 calls, 0/s, 0s left", callsLine(0, 0, 0))

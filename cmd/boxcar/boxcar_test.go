@@ -101,7 +101,7 @@ func TestGet(t *testing.T) {
 	require.Contains(t, r.stderr, "resumes")
 	r = run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", strings.Repeat("x", queue.MaxIDBytes+1))
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.stderr, "an id has 1 byte to 1 KiB")
+	require.Contains(t, r.stderr, "invalid id: want 1 to 1024 bytes")
 }
 
 func TestMget(t *testing.T) {
@@ -128,10 +128,10 @@ func TestMget(t *testing.T) {
 
 	r := run(t.Context(), "a\n"+strings.Repeat("x", queue.MaxIDBytes+1)+"\n", "mget", "--servers", address, "--collection", "jobs", "-")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "standard input:2: an id has at most 1024 bytes; give an id a line\n", r.stderr)
+	require.Equal(t, "standard input:2: an id has at most 1024 bytes; write one id per line\n", r.stderr)
 }
 
-// TestMgetManyBatches asks for more ids than fit into a batch, in order.
+// TestMgetManyBatches fetches more ids than fit into a batch, in order.
 func TestMgetManyBatches(t *testing.T) {
 	documents := make(map[string]string)
 	var ids strings.Builder
@@ -180,14 +180,14 @@ func TestScan(t *testing.T) {
 	require.Len(t, strings.Split(scan("--ids", "--limit", "1200").stdout, "\n"), 1201)
 }
 
-// TestUnavailable: a damaged document is no document that does not exist.
+// TestUnavailable: a damaged document is not reported as not found.
 func TestUnavailable(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": `{"id":"a"}`, "bad": `{"x":"bbbbbbbb"}`})
 	damage(t, queueDir, "bbbbbbbb")
 	address := serve(t, queueDir)
 	r := run(t.Context(), "", "get", "--servers", address, "--collection", "jobs", "bad")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.stderr, `boxcar: document "bad" is unavailable on every server asked: `)
+	require.Contains(t, r.stderr, `boxcar: document "bad" is unavailable on all servers asked: `)
 
 	r = run(t.Context(), "", "mget", "--servers", address, "--collection", "jobs", "bad", "a")
 	require.Equal(t, cli.ExitFailure, r.status)
@@ -230,10 +230,10 @@ func TestNoServer(t *testing.T) {
 		`context deadline exceeded \(`+address+`: .*refused\)\n$`, r.stderr)
 }
 
-// longTimeout is for commands that are not to wait for it.
+// longTimeout is for commands that must not wait for it.
 const longTimeout = "1h"
 
-// A command whose servers are all draining fails at once and names the reason.
+// A command whose servers are all draining fails at once with the reason.
 func TestGetOfADrainedServer(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": "{}"})
 	first, second := serve(t, queueDir), serve(t, queueDir)
@@ -249,11 +249,11 @@ func TestGetOfADrainedServer(t *testing.T) {
 		}
 		r := run(t.Context(), "", args...)
 		require.Equal(t, result{cli.ExitFailure, "", "boxcar: no server of [" + first + "] gives out slots: " + first + ": the server is draining; " +
-			"name other servers, or have it serve again with boxcar undrain\n"}, r, command)
+			"use other servers, or run boxcar undrain\n"}, r, command)
 	}
 }
 
-// Commands that are given an HTTP server's address say so at once.
+// Commands fail at once if the address is that of an HTTP server.
 func TestHTTPIsNotBoxcar(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
@@ -262,7 +262,7 @@ func TestHTTPIsNotBoxcar(t *testing.T) {
 		r := run(t.Context(), "", append(command, "--servers", address, "--timeout", longTimeout)...)
 		require.Equal(t, cli.ExitFailure, r.status)
 		require.Contains(t, r.stderr, "no server of ["+address+"] speaks Boxcar: "+address+`: handshake: the server does not speak Boxcar: `+
-			`an HTTP server answered "HTTP/1.1 400 Bad Request"; give the address that is docserviced's --boxcar`)
+			`an HTTP server answered "HTTP/1.1 400 Bad Request"; use the address of docserviced --boxcar`)
 	}
 	r := run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--timeout", longTimeout)
 	require.Contains(t, r.stderr, `the server does not speak Boxcar: an HTTP server answered "HTTP/1.1 400 Bad Request"; is it the address`)
@@ -286,14 +286,14 @@ func TestSlots(t *testing.T) {
 	r := run(t.Context(), "", "slots", "--servers", address)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	lines := strings.Split(r.stdout, "\n")
-	// The command may have a slot of its own.
+	// The command itself may hold a slot.
 	require.Regexp(t, "^"+address+` \(.*\): [12] slots?, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
 	require.Regexp(t, `^slot +client +address +age +requests +errors +state$`, lines[1])
 	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +0 +free$`, lines[2])
 }
 
-// TestSlotsOfThoseThatAnswer asks a server that is down, too.
-func TestSlotsOfThoseThatAnswer(t *testing.T) {
+// TestSlotsWithUnreachableServer: slots continues when a server is down.
+func TestSlotsWithUnreachableServer(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": "{}"})
 	first, last := serve(t, queueDir), serve(t, queueDir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -332,10 +332,10 @@ func TestDrain(t *testing.T) {
 
 	r = run(t.Context(), "", "undrain", "--servers", both)
 	require.Equal(t, result{cli.ExitOK, first + ": gives out slots\n" + second + ": gives out slots\n", ""}, r)
-	require.NoError(t, pool.WaitReady(t.Context()), "the client comes back")
+	require.NoError(t, pool.WaitReady(t.Context()), "the client returns")
 }
 
-// What does not end holds the drain up, for as long as was said, and is told.
+// If requests do not end, drain fails after its timeout and reports them.
 func TestDrainGivesUp(t *testing.T) {
 	entered := make(chan struct{})
 	address := serveHandler(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -353,7 +353,7 @@ func TestDrainGivesUp(t *testing.T) {
 	<-entered
 	r := run(t.Context(), "", "drain", "--servers", address, "--timeout", "300ms")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "boxcar: "+address+" still has 1 slot given out and 1 request in flight after 300ms, and goes on draining; see boxcar slots\n", r.stderr)
+	require.Equal(t, "boxcar: "+address+" still has 1 slot given out and 1 request in flight after 300ms, and is still draining; see boxcar slots\n", r.stderr)
 	cancel()
 	<-ended
 	r = run(t.Context(), "", "drain", "--servers", address)

@@ -12,22 +12,22 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// drainPoll is how often a server that is being drained is asked how far it is.
+// drainPoll is how often a draining server is polled.
 const drainPoll = 100 * time.Millisecond
 
 func newDrain(env *cli.Env) *cobra.Command {
 	var o operation
 	command := &cobra.Command{
 		Use:   "drain --servers A,B,...",
-		Short: "Have the clients of servers go elsewhere",
-		Long: `Drain tells servers to give out no more slots. Their clients hear of it, finish
-what is in flight, and go to other servers; the servers go on, and keep their
-connections, until undrain takes it back or they are ended. Drain waits until each
-has no slot given out and no request in flight, and has failed if that takes
-longer than --timeout; the servers then go on draining.
+		Short: "Make clients leave servers",
+		Long: `Drain makes servers stop granting slots. Their clients finish the requests in flight
+and move to other servers. The servers keep running and keep their connections until
+undrain or a shutdown. Drain waits until each server has no slots granted and no
+requests in flight, and fails if that takes longer than --timeout; the servers then
+remain draining.
 
-A docserviced whose clients prove who they are takes this from its --operators only;
-any other, from its own host only.`,
+If clients of a docserviced authenticate, only its --operators may drain it; otherwise
+only clients on the same host may.`,
 		Example: `  boxcar drain
   boxcar drain --servers 127.0.0.1:7070 --timeout 5m`,
 		Args: cobra.NoArgs,
@@ -38,7 +38,7 @@ any other, from its own host only.`,
 			}
 			out := cli.NewOutput(env.Stdout)
 			deadline := time.Now().Add(o.timeout)
-			// All of them first: clients are not to go from one to the next.
+			// Drain all servers first, so that clients do not move from one to the next.
 			for _, server := range servers {
 				if _, err := o.ask(command.Context(), env, server, boxcarrpc.MethodDrain); err != nil {
 					return err
@@ -54,7 +54,7 @@ any other, from its own host only.`,
 			return out.Flush()
 		},
 	}
-	o.addFlags(command, 30*time.Second, "longest to wait for an answer of each, and for what is in flight")
+	o.addFlags(command, 30*time.Second, "timeout of each response, and of the requests in flight")
 	return command
 }
 
@@ -66,11 +66,11 @@ func (o *operation) awaitDrained(ctx context.Context, env *cli.Env, server strin
 		case err != nil:
 			return err
 		case !b.Draining:
-			return fmt.Errorf("%s is not draining any more; was it undrained, or started again?", server)
+			return fmt.Errorf("%s is no longer draining; was it undrained or restarted?", server)
 		case slots == 0 && b.InFlight == 0:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s still has %s given out and %s in flight after %s, and goes on draining; see boxcar slots", server,
+			return fmt.Errorf("%s still has %s given out and %s in flight after %s, and is still draining; see boxcar slots", server,
 				cli.FormatCountOf(int64(slots), "slot", "slots"), cli.FormatCountOf(int64(b.InFlight), "request", "requests"), o.timeout)
 		}
 		select {
@@ -85,12 +85,12 @@ func newUndrain(env *cli.Env) *cobra.Command {
 	var o operation
 	command := &cobra.Command{
 		Use:   "undrain --servers A,B,...",
-		Short: "Have the clients of drained servers come back",
-		Long: `Undrain takes drain back: the servers give out slots again and tell their clients,
-each of which comes at a random moment within half a second.
+		Short: "Make clients return to drained servers",
+		Long: `Undrain ends drain: the servers grant slots again and notify their clients, each of
+which returns at a random time within half a second.
 
-A docserviced whose clients prove who they are takes this from its --operators only;
-any other, from its own host only.`,
+If clients of a docserviced authenticate, only its --operators may undrain it;
+otherwise only clients on the same host may.`,
 		Example: `  boxcar undrain
   boxcar undrain --servers 127.0.0.1:7070`,
 		Args: cobra.NoArgs,
@@ -109,6 +109,6 @@ any other, from its own host only.`,
 			return out.Flush()
 		},
 	}
-	o.addFlags(command, 5*time.Second, "longest to wait for an answer of each")
+	o.addFlags(command, 5*time.Second, "timeout of each response")
 	return command
 }

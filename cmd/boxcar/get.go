@@ -16,8 +16,8 @@ func newGet(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "get --servers A,B,... --collection NAME ID",
 		Short: "Write a document to standard output",
-		Long: `Get writes the document and a newline. Where there is none it says "not found" on
-standard error, and the exit status is 1.`,
+		Long: `Get writes the document and a newline. If there is none, it prints "not found" to
+standard error and exits with status 1.`,
 		Example: `  boxcar get --collection jobs 4711
   boxcar get --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs 4711 | jq .title`,
 		Args: cobra.ExactArgs(1),
@@ -39,7 +39,7 @@ func (c *connection) get(ctx context.Context, env *cli.Env, client *docservice.C
 	case errors.Is(err, docservice.ErrNotFound):
 		return cli.Bare(fmt.Errorf("not found: collection %s has no document %q", c.collection, id))
 	case errors.Is(err, docservice.ErrUnavailable):
-		return fmt.Errorf("document %q is unavailable on every server asked: %w; their /readyz says more", id, err)
+		return fmt.Errorf("document %q is unavailable on all servers asked: %w; see their /readyz", id, err)
 	case err != nil:
 		return c.explain(err)
 	}

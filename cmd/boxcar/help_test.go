@@ -6,5 +6,5 @@ import (
 	"docstore/cmd/internal/cli/clitest"
 )
 
-// TestWhatHelpSays is true of what the commands do, as far as that can be told.
-func TestWhatHelpSays(t *testing.T) { clitest.Help(t, newRoot, "operators") }
+// TestHelpTexts checks the help texts against the commands.
+func TestHelpTexts(t *testing.T) { clitest.Help(t, newRoot, "operators") }

@@ -1,4 +1,4 @@
-// Boxcar fetches documents from the servers that have them.
+// Boxcar fetches documents from docserviced servers, and inspects and drains them.
 package main
 
 import (
@@ -19,10 +19,10 @@ func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "boxcar",
 		Short: "Fetch documents over Boxcar",
-		Long: `Boxcar asks the servers of docserviced for documents, over the protocol in which
-servers hand out numbered slots and clients use the lowest.
+		Long: `Boxcar fetches documents from docserviced servers over the Boxcar protocol, in which
+servers grant numbered slots and clients use the lowest.
 
-Flags may also come from the environment, --servers as BOXCAR_SERVERS, and from a YAML
+Flags can also be set by the environment, --servers as BOXCAR_SERVERS, and by a YAML
 file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
@@ -34,35 +34,35 @@ file with flags as keys, in that order.`,
 	return root
 }
 
-// configPrefix begins the environment variables that flags come from.
+// configPrefix is the prefix of the environment variables of flags.
 const configPrefix = "BOXCAR"
 
-// poolSize is how many slots a command needs, which makes one call at a time:
-// one, and one to go on with when that is lost.
+// poolSize is the number of slots of a command that makes one call at a time: one, and one
+// in reserve if it is lost.
 const poolSize = 2
 
-// connection is the flags of a command that fetches from a collection.
+// connection holds the flags of a command that fetches from a collection.
 type connection struct {
-	reach
+	serverFlags
 	collection string
 }
 
-// addFlags adds the flags, and has what is impossible in them told.
+// addFlags adds the flags and their check.
 func (c *connection) addFlags(command *cobra.Command) {
-	c.reach.addFlags(command.Flags(), 5*time.Second, "longest to wait for an answer")
+	c.serverFlags.addFlags(command.Flags(), 5*time.Second, "timeout of a call")
 	addCollection(command, &c.collection, "collection to fetch from")
 	command.PreRunE = func(*cobra.Command, []string) error { return c.check() }
 }
 
-// addCollection gives a command its --collection.
+// addCollection adds the required flag --collection.
 func addCollection(command *cobra.Command, collection *string, about string) {
 	command.Flags().StringVar(collection, "collection", "", about)
 	if err := command.MarkFlagRequired("collection"); err != nil {
-		panic(err) // the flag was defined a line above
+		panic(err) // the flag was just defined
 	}
 }
 
-// with calls fn with a client when a server has given it a slot, and closes the client.
+// with calls fn with a client once a server has granted a slot, and closes the client.
 func (c *connection) with(ctx context.Context, env *cli.Env, fn func(*docservice.Client) error) error {
 	pool, err := c.newPool(c.servers, &boxcarrpc.PoolOptions{
 		Size:    poolSize,
@@ -80,5 +80,5 @@ func (c *connection) with(ctx context.Context, env *cli.Env, fn func(*docservice
 	return errors.Join(err, pool.Close())
 }
 
-// explain says what a failed call means to the person who made it.
-func (c *connection) explain(err error) error { return c.reach.explain(c.servers, err) }
+// explain converts the error of a call to a message for the user.
+func (c *connection) explain(err error) error { return c.serverFlags.explain(c.servers, err) }

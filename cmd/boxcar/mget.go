@@ -14,27 +14,26 @@ import (
 	"docstore/queue"
 )
 
-// batchIDs is how many documents are asked for at once.
+// batchIDs is the number of documents fetched together.
 const batchIDs = 256
 
 func newMget(env *cli.Env) *cobra.Command {
 	var c connection
 	command := &cobra.Command{
 		Use:   "mget --servers A,B,... --collection NAME ID... | -",
-		Short: "Write many documents to standard output, a line of JSON each",
-		Long: `Mget writes a line for each id, in the order asked. With "-" the ids come from
-standard input, a line each.
+		Short: "Write many documents to standard output, one line of JSON each",
+		Long: `Mget writes a line for each id, in the order of the arguments. With "-" it reads the
+ids from standard input, one per line.
 
-  {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded as it is
-  {"id":"18","found":true,"document_base64":"iVBORw0K"}   anything else, and JSON that
-                                                          fills more than one line
-  {"id":"19","found":false}                               there is none
-  {"id":"20","found":false,"error":"..."}                 it could not be fetched
+  {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
+  {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes, and JSON of more
+                                                          than one line
+  {"id":"19","found":false}                               not found
+  {"id":"20","found":false,"error":"..."}                 the fetch failed
 
 An id that is not UTF-8 is in "id_base64".
 
-The exit status is 1 if a document could not be fetched; one that is not found is
-an answer like any other.`,
+The exit status is 1 if a fetch failed; a document that is not found is not a failure.`,
 		Example: `  boxcar mget --collection jobs 4711 4712
   boxcar mget --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs - < ids.txt`,
 		Args: cobra.MinimumNArgs(1),
@@ -52,14 +51,14 @@ an answer like any other.`,
 	return command
 }
 
-// multiGet fetches and prints.
+// multiGet is one run of the command.
 type multiGet struct {
 	*connection
 	client *docservice.Client
 	out    *cli.Output
 	line   []byte
 	asked  int
-	failed int // could not be fetched
+	failed int // fetches that failed
 }
 
 func (m *multiGet) fromArguments(ctx context.Context, ids []string) error {
@@ -73,8 +72,8 @@ func (m *multiGet) fromArguments(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// fromInput asks as soon as no further id is waiting, so that it can answer a
-// program at the other end of a pipe.
+// fromInput fetches when no further id is waiting, so that it can answer a program at the
+// other end of a pipe.
 func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
 	lines := records.NewLines(in, queue.MaxIDBytes, 0, 0)
 	var ids []string
@@ -87,7 +86,7 @@ func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
 			return fmt.Errorf("reading standard input: %w", err)
 		}
 		if line.Problem != nil {
-			return cli.Bare(fmt.Errorf("standard input:%d: an id has at most %d bytes; give an id a line", line.Number, queue.MaxIDBytes))
+			return cli.Bare(fmt.Errorf("standard input:%d: an id has at most %d bytes; write one id per line", line.Number, queue.MaxIDBytes))
 		}
 		ids = append(ids, string(line.Text))
 		if len(ids) == batchIDs || !lines.Waiting() {
@@ -99,7 +98,7 @@ func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// fetch asks for some ids and prints their lines.
+// fetch fetches some ids and prints their lines.
 func (m *multiGet) fetch(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -130,12 +129,12 @@ func (m *multiGet) print(id string, document []byte, err error) {
 	m.out.Write(m.line)
 }
 
-// couldNotFetch is the error that some of all documents could not be fetched.
+// couldNotFetch returns the error that some of all documents could not be fetched.
 func couldNotFetch(some, all int) error {
 	return fmt.Errorf("%d of %s could not be fetched", some, cli.FormatCountOf(int64(all), "document", "documents"))
 }
 
-// finish returns how all of it went.
+// finish returns the result of the run.
 func (m *multiGet) finish(err error) error {
 	if flushErr := m.out.Flush(); err == nil {
 		err = flushErr

@@ -13,17 +13,17 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// operation is the flags of a command that asks servers about themselves.
-type operation struct{ reach }
+// operation holds the flags of a command that inspects or drains servers.
+type operation struct{ serverFlags }
 
-// addFlags adds the flags, and has what is impossible in them told.
+// addFlags adds the flags and their check.
 func (o *operation) addFlags(command *cobra.Command, timeout time.Duration, about string) {
-	o.reach.addFlags(command.Flags(), timeout, about)
+	o.serverFlags.addFlags(command.Flags(), timeout, about)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 }
 
-// ask opens the stream of a tool on one server and returns the board that it
-// answers with.
+// ask opens the stream of an operation on one server and returns the board with which it
+// answers.
 func (o *operation) ask(ctx context.Context, env *cli.Env, server, method string) (b boxcarrpc.Board, err error) {
 	pool, err := o.newPool([]string{server}, &boxcarrpc.PoolOptions{Size: 1, Logger: env.Log})
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// probePoll is how often a server is asked whether it has the canary.
+	// probePoll is how often a server is asked for the canary.
 	probePoll = 20 * time.Millisecond
-	// canaryLife is when a canary expires, so that none stays for ever.
+	// canaryLife is the time until a canary expires.
 	canaryLife = 24 * time.Hour
-	// maxCommandOutput is how much of what a failed command has printed is told.
+	// maxCommandOutput limits the output of a failed command in the report.
 	maxCommandOutput = 400
 )
 
-// probe is the flags of the command.
+// probe holds the flags of the command.
 type probe struct {
 	operation
 	collection string
@@ -42,19 +42,20 @@ func newProbe(env *cli.Env) *cobra.Command {
 	var p probe
 	command := &cobra.Command{
 		Use:   "probe --servers A,B,... --collection NAME [--append COMMAND]",
-		Short: "Send a canary document the whole way, and say whose fault it is",
-		Long: `Probe asks each server by itself how it is, and for the canary: a document of a
-collection that is there for this. With --append it writes a new one first, so that
-the document goes the whole way, by updater, rsync, daemon and client, and tells how
-long each server took to serve it. COMMAND is run by the shell, and gets the canary
-on its standard input, a line of JSON, to have it appended to the queue.
+		Short: "Send a canary document end to end, and locate faults",
+		Long: `Probe checks each server separately: its state, and the canary, a document of a
+collection that exists for this purpose. With --append it first writes a new canary, so
+that the document passes updater, rsync, daemon and client, and reports how long each
+server took to serve it. The shell runs COMMAND, which gets the canary, a line of JSON,
+on standard input and must append it to the queue.
 
-It then says whose fault it is if something is wrong: "me" is this machine or what
-it was told (no server can be reached, a name or a certificate is wrong), "them" is
-servers that do not answer, are draining, do not follow their queue or have an older
-copy than others, "ingest" is the way before them. The exit status is 0 if all is well, else 1.
+If something is wrong, probe names the part at fault: "me" is this machine or its
+settings (no server is reachable, a name or a certificate is wrong), "them" is servers
+that do not answer, are draining, do not follow their queue or have an older copy than
+others, "ingest" is the path before the servers. The exit status is 0 if no fault is
+found, otherwise 1.
 
-Without --append it tells how old the last canary is, by the clocks of the machine
+Without --append probe reports the age of the last canary, by the clocks of the machine
 that wrote it and of this one. A canary expires after a day.`,
 		Example: `  boxcar probe --collection jobs
   boxcar probe --collection jobs --append 'cat >> /srv/input/jobs.log'    # that docstore-updater follows
@@ -65,16 +66,16 @@ that wrote it and of this one. A canary expires after a day.`,
 			return p.run(command.Context(), env)
 		},
 	}
-	p.addFlags(command, 30*time.Second, "longest to wait for the canary; a server that says nothing for a fifth of it does not answer")
+	p.addFlags(command, 30*time.Second, "timeout of the canary; a server that sends nothing for a fifth of it counts as unreachable")
 	flags := command.Flags()
-	addCollection(command, &p.collection, "collection that the canary is in")
+	addCollection(command, &p.collection, "collection of the canary")
 	flags.StringVar(&p.id, "id", "docstore-canary", "id of the canary")
-	flags.StringVar(&p.command, "append", "", "shell command that appends the line on its standard input to the queue; empty: none is written")
+	flags.StringVar(&p.command, "append", "", "shell command that appends its standard input to the queue; empty: write no canary")
 	flags.BoolVar(&p.json, "json", false, "write the findings as JSON")
 	return command
 }
 
-// canary is what a probe writes and looks for.
+// canary is the document that a probe writes and looks for.
 type canary struct {
 	ID      string    `json:"id"`
 	Nonce   string    `json:"nonce"`
@@ -85,7 +86,7 @@ type canary struct {
 func (p *probe) run(ctx context.Context, env *cli.Env) error {
 	servers, err := p.addresses(ctx, env)
 	if err != nil {
-		return cli.Bare(fmt.Errorf("me: the list of servers cannot be had: %w", err))
+		return cli.Bare(fmt.Errorf("me: getting the list of servers failed: %w", err))
 	}
 	f := findings{Wrote: p.command != ""}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
@@ -98,9 +99,9 @@ func (p *probe) run(ctx context.Context, env *cli.Env) error {
 		f.AppendSeconds = time.Since(began).Seconds()
 	}
 	if f.AppendError != "" {
-		nonce = "" // there is nothing to wait for
+		nonce = "" // no new canary to wait for
 	}
-	f.Servers = make([]probed, len(servers))
+	f.Servers = make([]probeResult, len(servers))
 	var asking sync.WaitGroup
 	for i, server := range servers {
 		asking.Go(func() { f.Servers[i] = p.ask(ctx, env, server, nonce, began) })
@@ -116,7 +117,7 @@ func (p *probe) run(ctx context.Context, env *cli.Env) error {
 	return nil
 }
 
-// append has a canary appended, and returns why that failed.
+// append runs the command and returns why it failed, "" if it succeeded.
 func (p *probe) append(ctx context.Context, nonce string) string {
 	now := time.Now()
 	line, err := json.Marshal(canary{ID: p.id, Nonce: nonce, Sent: now, Expires: now.Add(canaryLife).UTC().Truncate(time.Second)})
@@ -125,7 +126,7 @@ func (p *probe) append(ctx context.Context, nonce string) string {
 	}
 	command := exec.CommandContext(ctx, "sh", "-c", p.command)
 	command.Stdin = bytes.NewReader(append(line, '\n'))
-	command.WaitDelay = time.Second // for what it leaves running
+	command.WaitDelay = time.Second // for processes that it leaves running
 	out, err := command.CombinedOutput()
 	if err == nil {
 		return ""
@@ -134,8 +135,8 @@ func (p *probe) append(ctx context.Context, nonce string) string {
 	return strings.TrimSpace(fmt.Sprintf("%v: %s", err, said[:min(len(said), maxCommandOutput)]))
 }
 
-// ask asks one server everything.
-func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, began time.Time) (found probed) {
+// ask checks one server.
+func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, began time.Time) (found probeResult) {
 	found.Server = server
 	pool, err := p.newPool([]string{server}, &boxcarrpc.PoolOptions{
 		Size: poolSize, Methods: docservice.IdempotentMethods(), Logger: env.Log,
@@ -144,14 +145,14 @@ func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, beg
 		found.Unreachable = err.Error()
 		return found
 	}
-	defer func() { _ = pool.Close() }() // what it has was had
+	defer func() { _ = pool.Close() }() // the calls have returned
 	first, cancel := context.WithTimeout(ctx, p.timeout/5)
 	defer cancel()
 	if err := p.await(first, pool, hasSlot); err != nil {
 		found.Draining = errors.Is(err, boxcarrpc.ErrDraining)
 		found.Unreachable = reasonOf(err)
 		if errors.Is(err, boxcarrpc.ErrNotBoxcar) {
-			found.Unreachable += "; is it the address that is docserviced's --boxcar?"
+			found.Unreachable += "; is it the address of docserviced --boxcar?"
 		}
 		return found
 	}
@@ -167,20 +168,21 @@ func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, beg
 	return found
 }
 
-// outOfTime tells whether the deadline has passed; a call ends there before ctx does.
+// outOfTime reports whether the deadline has passed; a call ends at the deadline slightly
+// before ctx.
 func outOfTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }
 
-// awaitCanary fetches the canary, again and again if one with a nonce is to come.
-func (p *probe) awaitCanary(ctx context.Context, client *docservice.Client, nonce string, began time.Time, found *probed) {
+// awaitCanary fetches the canary, repeatedly if one with a nonce is expected.
+func (p *probe) awaitCanary(ctx context.Context, client *docservice.Client, nonce string, began time.Time, found *probeResult) {
 	for {
 		asked := time.Now()
 		document, err := client.Get(ctx, nil, p.id)
 		took := time.Since(asked)
 		if nonce != "" && err != nil && took < p.timeout/5 && outOfTime(ctx) {
-			return // that the wait for the canary ended while this was under way is not the server's fault
+			return // the timeout of the canary is not the server's fault
 		}
 		found.GetSeconds = took.Seconds()
 		var is canary
@@ -207,9 +209,9 @@ func (p *probe) awaitCanary(ctx context.Context, client *docservice.Client, nonc
 	}
 }
 
-// askStats asks how the server follows its queue. When the time is up it still may
-// answer that.
-func (p *probe) askStats(ctx context.Context, client *docservice.Client, found *probed) {
+// askStats gets the statistics of the server. It may still do so after the timeout of the
+// canary.
+func (p *probe) askStats(ctx context.Context, client *docservice.Client, found *probeResult) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout/5)
 	defer cancel()
 	stats, err := client.Stats(ctx)
@@ -255,8 +257,8 @@ func (p *probe) print(env *cli.Env, f *findings) error {
 	return out.Flush()
 }
 
-// canary is what is known of the canary on a server.
-func (s *probed) canary(wrote bool, now time.Time) string {
+// canary describes the canary on a server.
+func (s *probeResult) canary(wrote bool, now time.Time) string {
 	switch {
 	case s.FreshSeconds > 0:
 		return fmt.Sprintf("served after %.2f s", s.FreshSeconds)

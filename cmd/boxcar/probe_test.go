@@ -13,43 +13,43 @@ import (
 	"docstore/queue"
 )
 
-// Whose fault it is follows from what was found, in each way that things go wrong.
+// The verdict for each kind of fault.
 func TestProbeVerdicts(t *testing.T) {
-	well := probed{Server: "a", Ready: true, FreshSeconds: 1, Position: position{2, 0, 0}}
+	well := probeResult{Server: "a", Ready: true, FreshSeconds: 1, Position: position{2, 0, 0}}
 	other := well
 	other.Server, other.FreshSeconds = "b", 2
-	with := func(change func(*probed)) probed {
+	with := func(change func(*probeResult)) probeResult {
 		s := other
 		s.FreshSeconds = 0
 		change(&s)
 		return s
 	}
-	nothing := func(*probed) {}
-	dead := with(func(s *probed) { s.Unreachable = "connection refused" })
+	nothing := func(*probeResult) {}
+	dead := with(func(s *probeResult) { s.Unreachable = "connection refused" })
 	for name, c := range map[string]struct {
 		found       findings
 		whose, says string
 	}{
-		"all is well":      {findings{Wrote: true, Servers: []probed{well, other}}, "", "2 of 2 servers; the canary was appended in 0.00 s, and served by the last, b, after 2.00 s"},
-		"nothing written":  {findings{Servers: []probed{with(nothing), well}}, "", "2 of 2 servers"},
+		"all is well":      {findings{Wrote: true, Servers: []probeResult{well, other}}, "", "2 of 2 servers; the canary was appended in 0.00 s, and served by the last, b, after 2.00 s"},
+		"nothing written":  {findings{Servers: []probeResult{with(nothing), well}}, "", "2 of 2 servers"},
 		"no server listed": {findings{}, "them", "no server is listed"},
-		"none reached":     {findings{Wrote: true, Servers: []probed{dead, dead}}, "me", "none of 2 servers can be reached from here (connection refused)"},
-		"one is dead":      {findings{Wrote: true, Servers: []probed{well, dead}}, "them", "1 of 2 servers: b: does not answer: connection refused"},
-		"one is draining": {findings{Servers: []probed{well, with(func(s *probed) { s.Draining, s.Unreachable = true, "draining" })}},
-			"them", "1 of 2 servers: b: draining: it gives out no slots; boxcar undrain --servers b has it serve again"},
-		"one is draining, one is dead": {findings{Servers: []probed{dead, with(func(s *probed) { s.Draining, s.Unreachable = true, "draining" })}},
+		"none reached":     {findings{Wrote: true, Servers: []probeResult{dead, dead}}, "me", "none of 2 servers can be reached from here (connection refused)"},
+		"one is dead":      {findings{Wrote: true, Servers: []probeResult{well, dead}}, "them", "1 of 2 servers: b: does not answer: connection refused"},
+		"one is draining": {findings{Servers: []probeResult{well, with(func(s *probeResult) { s.Draining, s.Unreachable = true, "draining" })}},
+			"them", "1 of 2 servers: b: draining: it gives out no slots; run boxcar undrain --servers b"},
+		"one is draining, one is dead": {findings{Servers: []probeResult{dead, with(func(s *probeResult) { s.Draining, s.Unreachable = true, "draining" })}},
 			"them", "2 of 2 servers: b: does not answer: connection refused; b: draining: "},
-		"the command failed": {findings{Wrote: true, AppendError: "exit status 1: locked", Servers: []probed{with(nothing), with(nothing)}},
+		"the command failed": {findings{Wrote: true, AppendError: "exit status 1: locked", Servers: []probeResult{with(nothing), with(nothing)}},
 			"ingest", "could not be appended: exit status 1: locked"},
-		"it reached nobody": {findings{Wrote: true, Servers: []probed{with(nothing), with(nothing)}}, "ingest", "has reached no server"},
-		"an old copy": {findings{Wrote: true, Servers: []probed{well, with(func(s *probed) { s.Position = position{1, 9, 9} })}},
+		"it reached nobody": {findings{Wrote: true, Servers: []probeResult{with(nothing), with(nothing)}}, "ingest", "is on no server"},
+		"an old copy": {findings{Wrote: true, Servers: []probeResult{well, with(func(s *probeResult) { s.Position = position{1, 9, 9} })}},
 			"them", "this copy of the queue ends at 1/9/9, another server's at 2/0/0"},
-		"an index that is behind": {findings{Wrote: true, Servers: []probed{well, with(func(s *probed) { s.LagBytes = 2048 })}}, "them", "the index is 2 KiB behind"},
-		"all indexes are behind":  {findings{Wrote: true, Servers: []probed{with(func(s *probed) { s.LagBytes = 2048 })}}, "them", "the index is 2 KiB behind"},
-		"a tail that stopped":     {findings{Servers: []probed{well, with(func(s *probed) { s.Stopped = "7.seg: bad" })}}, "them", "cannot be read on: 7.seg: bad"},
-		"not ready":               {findings{Servers: []probed{well, with(func(s *probed) { s.Ready = false })}}, "them", "has not read its queue"},
-		"no such collection":      {findings{Servers: []probed{with(func(s *probed) { s.StatsError = "no collection jbos here" })}}, "them", "no collection jbos"},
-		"unavailable":             {findings{Servers: []probed{with(func(s *probed) { s.GetError = "unavailable" })}}, "them", "cannot be fetched: unavailable"},
+		"an index that is behind": {findings{Wrote: true, Servers: []probeResult{well, with(func(s *probeResult) { s.LagBytes = 2048 })}}, "them", "the index is 2 KiB behind"},
+		"all indexes are behind":  {findings{Wrote: true, Servers: []probeResult{with(func(s *probeResult) { s.LagBytes = 2048 })}}, "them", "the index is 2 KiB behind"},
+		"a tail that stopped":     {findings{Servers: []probeResult{well, with(func(s *probeResult) { s.Stopped = "7.seg: bad" })}}, "them", "reading its queue failed: 7.seg: bad"},
+		"not ready":               {findings{Servers: []probeResult{well, with(func(s *probeResult) { s.Ready = false })}}, "them", "has not read its queue"},
+		"no such collection":      {findings{Servers: []probeResult{with(func(s *probeResult) { s.StatsError = "no collection jbos here" })}}, "them", "no collection jbos"},
+		"unavailable":             {findings{Servers: []probeResult{with(func(s *probeResult) { s.GetError = "unavailable" })}}, "them", "fetching the canary failed: unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.found.conclude()
@@ -59,8 +59,8 @@ func TestProbeVerdicts(t *testing.T) {
 	}
 }
 
-// Without --append the last canary is looked at, and with one that cannot be appended
-// nothing is waited for. test/e2e sends canaries the whole way.
+// Without --append the last canary is checked; if the command fails, probe does not wait.
+// test/e2e sends canaries end to end.
 func TestProbe(t *testing.T) {
 	address := serve(t, newQueue(t, map[string]string{"docstore-canary": `{"id":"docstore-canary","nonce":"n","sent":"2026-11-21T10:00:00Z","_expires":"2026-11-22T10:00:00Z"}`}))
 	r := run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs")
@@ -83,32 +83,32 @@ func TestProbe(t *testing.T) {
 	r = run(t.Context(), "", "probe", "--servers", "127.0.0.1:1", "--collection", "jobs", "--timeout", "500ms")
 	require.Contains(t, r.stderr, "me: none of 1 server can be reached from here")
 	r = run(t.Context(), "", "probe", "--servers", "file:/nowhere/servers", "--collection", "jobs", "--timeout", "500ms")
-	require.Contains(t, r.stderr, "me: the list of servers cannot be had: ")
+	require.Contains(t, r.stderr, "me: getting the list of servers failed: ")
 	require.Equal(t, cli.ExitUsage, run(t.Context(), "", "probe", "--collection", "jobs", "--timeout", "0s").status)
 
 	require.Equal(t, cli.ExitOK, run(t.Context(), "", "drain", "--servers", address).status)
 	r = run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--json", "--timeout", "1h")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "them: 1 of 1 server: "+address+": draining: it gives out no slots; boxcar undrain --servers "+address+" has it serve again\n", r.stderr)
+	require.Equal(t, "them: 1 of 1 server: "+address+": draining: it gives out no slots; run boxcar undrain --servers "+address+"\n", r.stderr)
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &found))
 	require.True(t, found.Servers[0].Draining)
 }
 
-// A canary that a server's own queue gets is served after a while, which is told.
+// A canary that is appended to a server's queue is served, and its delay is reported.
 func TestProbeMeasuresFreshness(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": "{}"})
 	address := serve(t, queueDir)
 	log := filepath.Join(t.TempDir(), "log")
 	done := make(chan error, 1)
-	go func() { done <- appendWhatComes(t, log, queueDir) }()
+	go func() { done <- appendFileOnceWritten(t, log, queueDir) }()
 	r := run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--append", "cat > "+log+".next && mv "+log+".next "+log)
 	require.NoError(t, <-done)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr+r.stdout)
 	require.Regexp(t, `served after \d+\.\d\d s`, r.stdout)
 }
 
-// appendWhatComes appends the document in a file once that is there.
-func appendWhatComes(t *testing.T, path, queueDir string) error {
+// appendFileOnceWritten appends the document in a file once the file exists.
+func appendFileOnceWritten(t *testing.T, path, queueDir string) error {
 	document := waitForFile(t, path)
 	writer, err := queue.OpenWriter(queueDir, nil)
 	if err != nil {
@@ -120,7 +120,7 @@ func appendWhatComes(t *testing.T, path, queueDir string) error {
 	return writer.Close()
 }
 
-// waitForFile returns what is in a file once it is there.
+// waitForFile returns the content of a file once it exists.
 func waitForFile(t *testing.T, path string) []byte {
 	for t.Context().Err() == nil {
 		if content, err := os.ReadFile(path); err == nil {

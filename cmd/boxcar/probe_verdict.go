@@ -10,43 +10,44 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// findings is what a probe has found, and what follows from it.
+// findings is the result of a probe.
 type findings struct {
-	Wrote         bool     `json:"wrote"` // a canary
-	AppendSeconds float64  `json:"append_seconds,omitempty"`
-	AppendError   string   `json:"append_error,omitempty"`
-	Servers       []probed `json:"servers"`
-	Whose         string   `json:"whose"` // fault it is: me, them or ingest; empty: all is well
-	Verdict       string   `json:"verdict"`
+	Wrote         bool          `json:"wrote"` // a canary was written
+	AppendSeconds float64       `json:"append_seconds,omitempty"`
+	AppendError   string        `json:"append_error,omitempty"`
+	Servers       []probeResult `json:"servers"`
+	Whose         string        `json:"whose"` // the part at fault: me, them or ingest; empty: no fault
+	Verdict       string        `json:"verdict"`
 }
 
-// probed is what was found of one server. A time of 0 is not known.
-type probed struct {
+// probeResult is the result for one server. A time of 0 is unknown.
+type probeResult struct {
 	Server       string     `json:"server"`
-	Unreachable  string     `json:"unreachable,omitempty"` // why no slot could be had
-	Draining     bool       `json:"draining"`              // that is why
+	Unreachable  string     `json:"unreachable,omitempty"` // why no slot was granted
+	Draining     bool       `json:"draining"`              // the reason is draining
 	EchoSeconds  float64    `json:"echo_seconds,omitempty"`
 	GetSeconds   float64    `json:"get_seconds,omitempty"`
 	GetError     string     `json:"get_error,omitempty"`
-	Sent         *time.Time `json:"sent,omitempty"`          // of the canary that it serves
-	FreshSeconds float64    `json:"fresh_seconds,omitempty"` // from the writing to the serving of the new one
+	Sent         *time.Time `json:"sent,omitempty"`          // time of the served canary
+	FreshSeconds float64    `json:"fresh_seconds,omitempty"` // from writing to serving the new canary
 	StatsError   string     `json:"stats_error,omitempty"`
 	Ready        bool       `json:"ready"`
-	Stopped      string     `json:"stopped,omitempty"` // why it does not read its queue on
+	Stopped      string     `json:"stopped,omitempty"` // why it has stopped reading its queue
 	LagBytes     uint64     `json:"lag_bytes"`
 	Position     position   `json:"position"`
-	State        string     `json:"state"` // in words; "well" if it is
+	State        string     `json:"state"` // a description; "well" if no fault
 }
 
-// position is up to where a server has read its queue: segment, block, index.
+// position is the end of the part of the queue that a server has read: segment, block,
+// index.
 type position [3]uint32
 
 func (p position) String() string { return fmt.Sprintf("%d/%d/%d", p[0], p[1], p[2]) }
 
-// wellState is the state of a server that nothing is wrong with.
+// wellState is the state of a server without a fault.
 const wellState = "well"
 
-// conclude says how each server is and whose fault it is if that is not well.
+// conclude determines the state of each server and the verdict.
 func (f *findings) conclude() {
 	furthest := position{}
 	for _, s := range f.Servers {
@@ -72,58 +73,57 @@ func (f *findings) conclude() {
 	all := len(f.Servers)
 	switch {
 	case all == 0:
-		f.Whose, f.Verdict = "them", "no server is listed at present"
+		f.Whose, f.Verdict = "them", "no server is listed"
 	case unreachable == all:
-		f.Whose, f.Verdict = "me", fmt.Sprintf("none of %s can be reached from here (%s); try it on another machine: if they answer there, "+
+		f.Whose, f.Verdict = "me", fmt.Sprintf("none of %s can be reached from here (%s); run it on another machine: if they answer there, "+
 			"this one's network, names or certificates are at fault", serversOf(all), f.Servers[0].Unreachable)
 	case f.AppendError != "":
 		f.Whose, f.Verdict = "ingest", "the canary could not be appended: "+f.AppendError
 	case f.Wrote && arrived == 0 && f.allOtherwiseWell():
-		f.Whose, f.Verdict = "ingest", "the canary was appended and has reached no server, and none has anything left to read; "+
-			"look at the updater and its log, and at docstore-sync, which copies to all of them"
+		f.Whose, f.Verdict = "ingest", "the canary was appended and is on no server, although all have read their queues to the end; "+
+			"see the log of the updater, and docstore-sync, which copies to all servers"
 	case len(bad) > 0:
 		f.Whose, f.Verdict = "them", fmt.Sprintf("%d of %s: %s", len(bad), serversOf(all), strings.Join(bad, "; "))
 	default:
 		f.Verdict = fmt.Sprintf("%d of %s", all, serversOf(all))
 		if f.Wrote {
-			slowest := slices.MaxFunc(f.Servers, func(a, b probed) int { return cmp.Compare(a.FreshSeconds, b.FreshSeconds) })
+			slowest := slices.MaxFunc(f.Servers, func(a, b probeResult) int { return cmp.Compare(a.FreshSeconds, b.FreshSeconds) })
 			f.Verdict += fmt.Sprintf("; the canary was appended in %.2f s, and served by the last, %s, after %.2f s", f.AppendSeconds, slowest.Server, slowest.FreshSeconds)
 		}
 	}
 }
 
-// allOtherwiseWell tells whether every server that can be reached has read all that it
-// has of the queue.
+// allOtherwiseWell reports whether every reachable server has read all of its queue.
 func (f *findings) allOtherwiseWell() bool {
-	return !slices.ContainsFunc(f.Servers, func(s probed) bool {
+	return !slices.ContainsFunc(f.Servers, func(s probeResult) bool {
 		return s.Unreachable != "" || s.StatsError != "" || s.GetError != "" || s.Stopped != "" || !s.Ready || s.LagBytes > 0
 	})
 }
 
-// stateOf is the state of a server, beside others of which one has read the queue as far
-// as furthest.
-func (f *findings) stateOf(s *probed, furthest position) string {
+// stateOf describes the state of a server; furthest is the furthest position of all
+// servers.
+func (f *findings) stateOf(s *probeResult, furthest position) string {
 	switch {
 	case s.Draining:
-		return "draining: it gives out no slots; boxcar undrain --servers " + s.Server + " has it serve again"
+		return "draining: it gives out no slots; run boxcar undrain --servers " + s.Server
 	case s.Unreachable != "":
 		return "does not answer: " + s.Unreachable
 	case s.StatsError != "":
 		return s.StatsError
 	case s.Stopped != "":
-		return "its queue cannot be read on: " + s.Stopped
+		return "reading its queue failed: " + s.Stopped
 	case !s.Ready:
-		return "it has not read its queue to the end yet, " + cli.FormatBytes(int64(s.LagBytes)) + " are left"
+		return "it has not read its queue to the end yet; " + cli.FormatBytes(int64(s.LagBytes)) + " are left"
 	case s.GetError != "":
-		return "the canary cannot be fetched: " + s.GetError
+		return "fetching the canary failed: " + s.GetError
 	case !f.Wrote || f.AppendError != "" || s.FreshSeconds > 0:
 		return wellState
 	case s.LagBytes > 0:
 		return "the canary is not served: the index is " + cli.FormatBytes(int64(s.LagBytes)) + " behind the queue here"
 	case slices.Compare(s.Position[:], furthest[:]) < 0:
-		return fmt.Sprintf("the canary is not here: this copy of the queue ends at %s, another server's at %s; look at docstore-sync here", s.Position, furthest)
+		return fmt.Sprintf("the canary is not here: this copy of the queue ends at %s, another server's at %s; check docstore-sync on it", s.Position, furthest)
 	}
-	return "the canary is not here, and there is nothing left to read"
+	return "the canary is not here, although the queue is read to its end"
 }
 
 func serversOf(n int) string { return cli.FormatCountOf(int64(n), "server", "servers") }

@@ -15,20 +15,20 @@ func newScan(env *cli.Env) *cobra.Command {
 	var s scan
 	command := &cobra.Command{
 		Use:   "scan --servers A,B,... --collection NAME [--prefix P] [--limit N]",
-		Short: "Write the documents whose ids begin alike, a line of JSON each",
-		Long: `Scan writes a line for each id that begins with the prefix, in the order of their
-bytes: as mget does, or with --ids the id alone. It asks page by page, and each
-page shows the collection as it was when the server made it. Where a server has
-not read its queue to the end the next one is asked.
+		Short: "Write the documents whose ids have a prefix, one line of JSON each",
+		Long: `Scan writes a line for each id with the prefix, in byte order: in the format of mget,
+or with --ids only the id. It reads page by page, and each page shows the collection
+at the time of that request. If a server has not read its queue to the end, scan uses
+the next one.
 
-  {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded as it is
-  {"id":"18","found":true,"document_base64":"iVBORw0K"}   anything else
-  {"id":"20","found":false,"error":"..."}                 it could not be fetched
+  {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
+  {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes
+  {"id":"20","found":false,"error":"..."}                 the fetch failed
   {"id":"17"}                                             with --ids
 
-An id that is not UTF-8 is in "id_base64". To go on where a scan has ended, give
-the last id to --after. The exit status is 1 if a document could not be fetched;
-that there is none with the prefix is an answer like any other.`,
+An id that is not UTF-8 is in "id_base64". To continue an interrupted scan, pass the
+last id to --after. The exit status is 1 if a fetch failed; an empty result is not a
+failure.`,
 		Example: `  boxcar scan --collection jobs --prefix acme- --limit 10
   boxcar scan --collection jobs --ids | wc -l`,
 		Args: cobra.NoArgs,
@@ -42,15 +42,15 @@ that there is none with the prefix is an answer like any other.`,
 	command.PreRunE = func(*cobra.Command, []string) error {
 		err := s.check()
 		if s.limit < 0 {
-			err = errors.Join(err, cli.Usagef("--limit %d: it must be 0, for all, or more", s.limit))
+			err = errors.Join(err, cli.Usagef("--limit %d: must not be negative; 0 means all", s.limit))
 		}
 		return err
 	}
 	flags := command.Flags()
-	flags.StringVar(&s.prefix, "prefix", "", "what the ids begin with; empty is all of them")
-	flags.StringVar(&s.after, "after", "", "only ids behind this one")
-	flags.IntVar(&s.limit, "limit", 0, "how many to write at most; 0 is all")
-	flags.BoolVar(&s.idsOnly, "ids", false, "write the ids without the documents")
+	flags.StringVar(&s.prefix, "prefix", "", "prefix of the ids; empty: all ids")
+	flags.StringVar(&s.after, "after", "", "only ids after this one")
+	flags.IntVar(&s.limit, "limit", 0, "maximum number of ids; 0: all")
+	flags.BoolVar(&s.idsOnly, "ids", false, "write the ids without documents")
 	return command
 }
 
@@ -64,7 +64,7 @@ type scan struct {
 	out    *cli.Output
 	line   []byte
 	shown  int
-	failed int // could not be fetched
+	failed int // fetches that failed
 }
 
 func (s *scan) run(ctx context.Context, env *cli.Env, client *docservice.Client) error {
@@ -88,7 +88,7 @@ func (s *scan) pages(ctx context.Context, client *docservice.Client) error {
 		}
 		next, err := s.page(ctx, client, o)
 		if errors.Is(err, docservice.ErrUnavailable) {
-			return fmt.Errorf("no server can list collection %s: %w; their /readyz says more", s.collection, err)
+			return fmt.Errorf("no server can list collection %s: %w; see their /readyz", s.collection, err)
 		}
 		if err != nil {
 			return s.explain(err)
@@ -101,7 +101,7 @@ func (s *scan) pages(ctx context.Context, client *docservice.Client) error {
 	return nil
 }
 
-// page fetches and writes a page within the time for an answer.
+// page fetches and writes a page within the timeout.
 func (s *scan) page(ctx context.Context, client *docservice.Client, o docservice.ScanOptions) (next []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// security is the flags that say how servers are spoken to.
+// security holds the flags of encryption and authentication.
 type security struct {
 	tls                  bool
 	ca, certificate, key string
@@ -19,22 +19,22 @@ type security struct {
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&s.tls, "tls", false, "speak TLS, and go by the system's authorities if there is no --tls-ca")
-	flags.StringVar(&s.ca, "tls-ca", "", "authorities (PEM) that servers must have a certificate of; implies --tls")
-	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) to show to servers; implies --tls")
-	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
-	flags.StringVar(&s.tokenFile, "token-file", "", "file with the token to show to servers")
-	flags.BoolVar(&s.insecure, "insecure", false, "speak plain text to other hosts")
+	flags.BoolVar(&s.tls, "tls", false, "use TLS, with the system's authorities unless --tls-ca is given")
+	flags.StringVar(&s.ca, "tls-ca", "", "authorities (PEM) of server certificates; implies --tls")
+	flags.StringVar(&s.certificate, "tls-cert", "", "client certificate (PEM); implies --tls")
+	flags.StringVar(&s.key, "tls-key", "", "key of --tls-cert (PEM)")
+	flags.StringVar(&s.tokenFile, "token-file", "", "file with the token for servers")
+	flags.BoolVar(&s.insecure, "insecure", false, "use plain text to other hosts")
 }
 
-// check reports flags that do not go together.
+// check reports conflicting flags.
 func (s *security) check() error {
 	var problems []error
 	if (s.certificate == "") != (s.key == "") {
 		problems = append(problems, cli.Usagef("--tls-cert and --tls-key go together; give both"))
 	}
 	if s.insecure && s.encrypted() {
-		problems = append(problems, cli.Usagef("--insecure contradicts --tls, --tls-ca and --tls-cert; leave it out"))
+		problems = append(problems, cli.Usagef("--insecure contradicts --tls, --tls-ca and --tls-cert; remove it"))
 	}
 	if s.insecure && s.tokenFile != "" {
 		problems = append(problems, cli.Usagef("--insecure contradicts --token-file: a token is not sent in plain text; give --tls-ca instead"))
@@ -44,7 +44,7 @@ func (s *security) check() error {
 
 func (s *security) encrypted() bool { return s.tls || s.ca != "" || s.certificate != "" }
 
-// apply reads the files for a pool.
+// apply reads the files and sets the options of a pool.
 func (s *security) apply(o *boxcarrpc.PoolOptions) (err error) {
 	o.Insecure = s.insecure
 	if s.encrypted() {

@@ -16,10 +16,10 @@ import (
 
 const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
 
-func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
+func TestConflictingSecurityFlags(t *testing.T) {
 	const (
 		apart      = "--tls-cert and --tls-key go together; give both"
-		encrypted  = "--insecure contradicts --tls, --tls-ca and --tls-cert; leave it out"
+		encrypted  = "--insecure contradicts --tls, --tls-ca and --tls-cert; remove it"
 		plainToken = "--insecure contradicts --token-file: a token is not sent in plain text; give --tls-ca instead"
 	)
 	for args, want := range map[string][]string{
@@ -30,7 +30,7 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 		"--insecure --token-file a --tls-cert a": {apart, encrypted, plainToken},
 		"--insecure --tls --timeout 0s --servers /": {
 			`--servers: "/" is no address; give HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://`,
-			"--timeout 0s: it must be over 0", encrypted,
+			"--timeout 0s: must be more than 0", encrypted,
 		},
 	} {
 		r := run(t.Context(), "", append([]string{"slots"}, strings.Fields(args)...)...)
@@ -41,8 +41,8 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 		require.Contains(t, run(t.Context(), "", command, "--help").stdout, "--tls-ca")
 	}
 	for args, want := range map[string]string{
-		"get --collection jobs 1": "another host is not spoken to in plain text; give --tls or --tls-ca, or --insecure if that is meant",
-		"get --collection jobs --token-file " + testcert.Write(t, t.TempDir(), "token", []byte(testToken)) + " 1": "a token is not sent to another host in plain text; give --tls or --tls-ca",
+		"get --collection jobs 1": "refusing plain text to another host; give --tls or --tls-ca, or --insecure if this is intended",
+		"get --collection jobs --token-file " + testcert.Write(t, t.TempDir(), "token", []byte(testToken)) + " 1": "refusing to send a token to another host in plain text; give --tls or --tls-ca",
 	} {
 		r := run(t.Context(), "", append(strings.Fields(args), "--servers", "10.255.255.1:7070", "--timeout", "1h")...)
 		require.Equal(t, cli.ExitUsage, r.status, r.stderr)
@@ -53,7 +53,7 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	require.Contains(t, r.stderr, "no such file")
 }
 
-// Commands against a server that wants TLS and a token.
+// Commands against a server that requires TLS and a token.
 func TestCommandsOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca := testcert.NewCA(t, "CA")
@@ -70,7 +70,7 @@ func TestCommandsOverTLS(t *testing.T) {
 	r := run(t.Context(), "", "slots", "--servers", address, "--tls-ca", authority, "--token-file", token)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, address)
-	pool, err := (&reach{security: security{ca: authority, tokenFile: token}}).newPool([]string{address}, &boxcarrpc.PoolOptions{Name: "holder"})
+	pool, err := (&serverFlags{security: security{ca: authority, tokenFile: token}}).newPool([]string{address}, &boxcarrpc.PoolOptions{Name: "holder"})
 	require.NoError(t, err)
 	defer pool.Close()
 	require.NoError(t, pool.WaitReady(t.Context()))

@@ -16,12 +16,11 @@ func newSlots(env *cli.Env) *cobra.Command {
 	var o operation
 	command := &cobra.Command{
 		Use:   "slots --servers A,B,...",
-		Short: "Show the slots that servers have given out",
-		Long: `Slots asks each server for its board: every slot that is given out, the client
-that holds it, for how long, how many requests it has carried, and how many of these
-were answered with an error. A slot that the command has leased in passing may be
-among them. A server that does not answer does not keep it from asking the others;
-the exit status is 1 then.`,
+		Short: "Show the granted slots of servers",
+		Long: `Slots shows every granted slot of each server: the client that holds it, for how long,
+the number of requests it has carried, and how many of them failed. A slot leased by
+this command may be listed. If a server does not answer, slots continues with the
+others and exits with status 1.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,
@@ -47,7 +46,7 @@ the exit status is 1 then.`,
 			return errors.Join(append(failed, out.Flush())...)
 		},
 	}
-	o.addFlags(command, 5*time.Second, "longest to wait for an answer of each")
+	o.addFlags(command, 5*time.Second, "timeout of each response")
 	return command
 }
 
@@ -78,7 +77,7 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 	return errors.Join(err, table.Flush())
 }
 
-// writerOf is an output that keeps its error, as a writer.
+// writerOf adapts an Output to io.Writer; the Output keeps the error.
 type writerOf struct{ out *cli.Output }
 
 func (w writerOf) Write(p []byte) (int, error) {

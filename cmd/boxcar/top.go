@@ -17,7 +17,7 @@ import (
 	"docstore/cmd/internal/livepage"
 )
 
-// minTopInterval is how often a daemon gathers its status at most.
+// minTopInterval is the minimum interval at which a daemon updates its status.
 const minTopInterval = time.Second
 
 // Control sequences of terminals.
@@ -29,13 +29,13 @@ const (
 	clearBelow = "\x1b[J"
 )
 
-// top is the flags of the command.
+// top holds the flags of the command.
 type top struct {
 	addresses         []string
 	interval, timeout time.Duration
 	once              bool
 	access            httpclient.Flags
-	// size is that of the terminal; false: there is none.
+	// size returns the size of the terminal; ok is false if there is none.
 	size func() (width, height int, ok bool)
 }
 
@@ -43,17 +43,17 @@ func newTop(env *cli.Env) *cobra.Command {
 	t := top{size: terminalSize}
 	command := &cobra.Command{
 		Use:   "top --http A,B,...",
-		Short: "Watch how daemons are doing, in a terminal",
-		Long: `Top asks daemons over HTTP for their status, once an interval, and shows it until
-Ctrl-C: requests and how long they took, how far each collection is behind its queue,
-and the slots that are given out, with their clients. Of several daemons it shows a
-line each. Rates are of the last interval, percentiles of the last ten seconds.
+		Short: "Show the state of daemons in a terminal, continuously",
+		Long: `Top reads the status of daemons over HTTP once per interval, and shows it until Ctrl-C:
+requests and their latency, the lag of each collection, and the granted slots with
+their clients. Several daemons take one line each. Rates are those of the last
+interval, percentiles those of the last ten seconds.
 
-A daemon that does not answer is shown as such, and asked again. With --once, or
-where standard output is no terminal, top shows one interval and ends; the exit
-status is then 1 if a daemon did not answer.
+A daemon that does not answer is marked, and asked again. With --once, or if standard
+output is not a terminal, top shows one interval and exits, with status 1 if a daemon
+did not answer.
 
-The same and more is on each daemon's page: http://127.0.0.1:7071/ on its host.`,
+Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
 		Example: `  boxcar top
   boxcar top --http be-1:7071,be-2:7071 --interval 5s
   boxcar top --http https://be-1:7071 --tls-ca ca.crt --token-file me.token --once`,
@@ -64,40 +64,40 @@ The same and more is on each daemon's page: http://127.0.0.1:7071/ on its host.`
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&t.addresses, "http", []string{"127.0.0.1:7071"}, "the daemons' --http, as HOST:PORT or https://HOST:PORT, with commas between them")
-	flags.DurationVar(&t.interval, "interval", time.Second, "how often they are asked")
-	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "longest to wait for an answer")
-	flags.BoolVar(&t.once, "once", false, "show one interval and end")
+	flags.StringSliceVar(&t.addresses, "http", []string{"127.0.0.1:7071"}, "the daemons' --http, as HOST:PORT or https://HOST:PORT, comma-separated")
+	flags.DurationVar(&t.interval, "interval", time.Second, "update interval")
+	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "timeout of a response")
+	flags.BoolVar(&t.once, "once", false, "show one interval and exit")
 	t.access.Add(flags)
 	return command
 }
 
-// check reports all that is impossible in the flags.
+// check reports all invalid flags.
 func (t *top) check() error {
 	var problems []error
 	if len(t.addresses) == 0 {
-		problems = append(problems, cli.Usagef("--http is empty; write HOST:PORT, or leave it out for 127.0.0.1:7071"))
+		problems = append(problems, cli.Usagef("--http is empty; write HOST:PORT, or omit it for 127.0.0.1:7071"))
 	}
 	if t.interval < minTopInterval {
-		problems = append(problems, cli.Usagef("--interval %s: it must be at least %s", t.interval, minTopInterval))
+		problems = append(problems, cli.Usagef("--interval %s: must be at least %s", t.interval, minTopInterval))
 	}
 	if t.timeout <= 0 {
-		problems = append(problems, cli.Usagef("--timeout %s: it must be over 0", t.timeout))
+		problems = append(problems, cli.Usagef("--timeout %s: must be more than 0", t.timeout))
 	}
 	return errors.Join(append(problems, t.access.Check(t.addresses...))...)
 }
 
-// terminalSize is that of standard output.
+// terminalSize returns the size of the terminal on standard output.
 func terminalSize() (width, height int, ok bool) {
 	width, height, err := term.GetSize(int(os.Stdout.Fd()))
 	return width, height, err == nil
 }
 
-// reading is what a daemon has said at two moments.
+// reading holds the two latest statuses of a daemon.
 type reading struct {
 	address     string
-	before, now *livepage.Status // nil: nothing as yet
-	err         error            // why it does not answer now
+	before, now *livepage.Status // nil: none yet
+	err         error            // why the last request failed
 }
 
 func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
@@ -147,7 +147,7 @@ func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 }
 
-// showOnce shows an interval.
+// showOnce shows one interval.
 func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Client, readings []reading, interval <-chan time.Time) error {
 	t.ask(ctx, client, readings)
 	select {
@@ -171,7 +171,7 @@ func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Cli
 	return nil
 }
 
-// ask asks all daemons at once.
+// ask reads all statuses in parallel.
 func (t *top) ask(ctx context.Context, client *httpclient.Client, readings []reading) {
 	var asking sync.WaitGroup
 	for i := range readings {
@@ -191,10 +191,10 @@ func (r *reading) ask(ctx context.Context, client *httpclient.Client) {
 		return
 	}
 	switch {
-	case r.now != nil && r.now.Time.Equal(status.Time): // it has not gathered another one yet
+	case r.now != nil && r.now.Time.Equal(status.Time): // the status has not been updated yet
 	case r.now != nil && r.now.Started.Equal(status.Started):
 		r.before, r.now = r.now, status
-	default: // the first of a process: its counts began anew
+	default: // the daemon was restarted: its counters were reset
 		r.before, r.now = nil, status
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"docstore/cmd/internal/livepage"
 )
 
-// frame is what top shows: all of one daemon, or a line of each.
+// frame returns the lines of top: all of one daemon, or one line for each of several.
 func frame(readings []reading, now time.Time) []string {
 	if len(readings) == 1 && readings[0].now != nil {
 		return readings[0].frame(now)
@@ -31,7 +31,7 @@ func frame(readings []reading, now time.Time) []string {
 	return f.lines
 }
 
-// row is a daemon in a line.
+// row writes the line of a daemon.
 func (r *reading) row(row func(string, ...any)) {
 	switch {
 	case r.err != nil:
@@ -55,7 +55,7 @@ func (r *reading) row(row func(string, ...any)) {
 		cli.FormatBytes(behind), visibleAfter(visible))
 }
 
-// visibleAfter writes a livepage.Collection's VisibleAfter.
+// visibleAfter formats a livepage.Collection's VisibleAfter.
 func visibleAfter(seconds float64) string {
 	if seconds == 0 {
 		return "-" // not measured yet
@@ -63,7 +63,7 @@ func visibleAfter(seconds float64) string {
 	return cli.FormatSeconds(seconds)
 }
 
-// state is that of a daemon in a word or two.
+// state describes the state of a daemon in one or two words.
 func state(s *livepage.Status) string {
 	faults := 0
 	for _, c := range s.Collections {
@@ -82,7 +82,7 @@ func state(s *livepage.Status) string {
 	return "ready"
 }
 
-// frame is a daemon in full.
+// frame returns all lines of a daemon.
 func (r *reading) frame(now time.Time) []string {
 	s, f := r.now, framed{}
 	b := &s.Boxcar
@@ -119,7 +119,7 @@ func (r *reading) frame(now time.Time) []string {
 	return f.lines
 }
 
-// slots lists what is given out.
+// slots lists the granted slots.
 func (r *reading) slots(f *framed) {
 	before := map[int]livepage.Slot{}
 	if r.before != nil {
@@ -137,7 +137,7 @@ func (r *reading) slots(f *framed) {
 			if s.Identity != "" {
 				client += " as " + s.Identity
 			}
-			// Another lease of the number has counts of its own.
+			// Another lease of the same number has its own counters.
 			if was, ok := before[s.Number]; ok && was.Address == s.Address && was.Age <= s.Age && was.Requests <= s.Requests {
 				perSecond = r.perSecond(s.Requests - was.Requests)
 			}
@@ -150,7 +150,7 @@ func (r *reading) slots(f *framed) {
 	}
 }
 
-// rate is how a count has risen since the reading before, "-" if there was none.
+// rate returns the rate of a counter since the previous reading, "-" if there is none.
 func (r *reading) rate(count func(*livepage.Status) uint64) string {
 	if r.before == nil {
 		return "-"
@@ -158,7 +158,7 @@ func (r *reading) rate(count func(*livepage.Status) uint64) string {
 	return r.perSecond(count(r.now) - min(count(r.before), count(r.now)))
 }
 
-// perSecond is what so many since the reading before are in a second.
+// perSecond converts an increase since the previous reading to a rate.
 func (r *reading) perSecond(n uint64) string {
 	seconds := r.now.Time.Sub(r.before.Time).Seconds()
 	if seconds <= 0 { // its clock was set back
@@ -167,7 +167,7 @@ func (r *reading) perSecond(n uint64) string {
 	return cli.FormatCount(int64(math.Round(float64(n) / seconds)))
 }
 
-// collection is the one of a name; one that was not there has counted nothing.
+// collection returns the collection with a name, or an empty one.
 func collection(s *livepage.Status, name string) livepage.Collection {
 	for _, c := range s.Collections {
 		if c.Name == name {
@@ -184,7 +184,7 @@ func (f *framed) line(format string, args ...any) {
 	f.lines = append(f.lines, fmt.Sprintf(format, args...))
 }
 
-// table adds rows below a head, cells of which are ended by tabs.
+// table adds a table; cells are terminated by tabs.
 func (f *framed) table(head string, rows func(row func(string, ...any))) {
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -196,7 +196,7 @@ func (f *framed) table(head string, rows func(row func(string, ...any))) {
 	}
 }
 
-// fit cuts lines to a terminal's size.
+// fit cuts lines to the size of the terminal.
 func fit(lines []string, width, height int) []string {
 	lines = slices.Clone(lines[:min(len(lines), max(height, 0))])
 	for i, line := range lines {

@@ -17,7 +17,7 @@ import (
 	"docstore/cmd/internal/livepage"
 )
 
-// moments are the statuses of a daemon at two moments, two seconds apart.
+// moments returns two statuses of a daemon, two seconds apart.
 func moments() (before, now livepage.Status) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(seconds int, served uint64, busy bool) livepage.Status {
@@ -83,8 +83,8 @@ func TestTopFit(t *testing.T) {
 	require.Empty(t, fit(lines, 0, 0))
 }
 
-// statusServer answers with one status after the other, the last one for ever, and calls
-// asked with how often it was.
+// statusServer answers with the statuses one after the other, repeating the last, and calls
+// asked with the number of the request.
 func statusServer(t *testing.T, asked func(n int), statuses ...livepage.Status) (address string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -121,12 +121,12 @@ func TestTopOnce(t *testing.T) {
 
 	out.Reset()
 	require.Equal(t, cli.ExitUsage, cli.Run(t.Context(), newRoot, env, []string{"top", "--http", address, "--interval", "10ms", "--token-file", "t"}))
-	require.Equal(t, "boxcar: --interval 10ms: it must be at least 1s; --http "+address+" is plain text, in which no token or certificate is shown; "+
+	require.Equal(t, "boxcar: --interval 10ms: must be at least 1s; --http "+address+" is plain text, over which no token or certificate is sent; "+
 		"write https://HOST:PORT; see boxcar top --help\n", out.String())
 }
 
-// TestTopOnATerminal draws one frame over the other, within the terminal, until it is
-// ended, and leaves the cursor as it was.
+// TestTopOnATerminal draws each frame over the last one, within the terminal, until it is
+// stopped, and restores the cursor.
 func TestTopOnATerminal(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	before, now := moments()
@@ -149,7 +149,7 @@ func TestTopOnATerminal(t *testing.T) {
 	require.True(t, ok)
 	frames := strings.Split(drawn, goHome)[1:]
 	require.Len(t, frames, 4)
-	for i, rate := range []string{": - req", ": - req", ": 2,000 req", ": - req"} { // the same status again tells no rate, nor does another process
+	for i, rate := range []string{": - req", ": - req", ": 2,000 req", ": - req"} { // the same status again, or that of another process, has no rate
 		require.Contains(t, frames[i], rate)
 		lines := strings.Split(frames[i], "\r\n")
 		require.Len(t, lines, 3)

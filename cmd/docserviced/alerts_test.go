@@ -16,7 +16,7 @@ const (
 	dashboardFile = "../../deploy/grafana/docstore.json"
 )
 
-// TestAlerts has promtool read the rules and run their own tests.
+// TestAlerts runs promtool on the rules and their tests.
 func TestAlerts(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
 		command := exec.Command("promtool", args...)
@@ -26,9 +26,9 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertsAndDashboardNameWhatThereIs: each metric is on the page of metrics, which
-// tests hold against the code, and each alert has a section on the page of alerts.
-func TestAlertsAndDashboardNameWhatThereIs(t *testing.T) {
+// TestAlertsAndDashboardUseExistingMetrics: each metric is listed in docs/metrics.md, which
+// other tests compare with the code, and each alert has a section in docs/alerts.md.
+func TestAlertsAndDashboardUseExistingMetrics(t *testing.T) {
 	read := func(name string) string {
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)

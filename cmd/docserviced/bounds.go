@@ -13,42 +13,43 @@ import (
 )
 
 const (
-	// A connection that is written to in pieces of this size makes progress with each: a
-	// peer that takes less in connStallTimeout is disconnected.
+	// Writes are split into pieces of this size. A peer that does not accept a piece within
+	// connStallTimeout is disconnected.
 	connWriteBytes   = 256 << 10
 	connStallTimeout = 10 * time.Second
-	// The kernel holds this much of what a peer has not yet taken, twice on Linux. More
-	// would be memory outside of the budget.
+	// The send buffer of the kernel, which Linux doubles. A larger one would be memory
+	// outside of the budget.
 	connSendBuffer = 256 << 10
-	// Of its connections a listener gives this share to one client, and to all connections
-	// without proof of the peer's identity.
+	// One client may have this fraction of a listener's connections, and so may all
+	// unauthenticated connections together.
 	clientShare = 8
 )
 
-// A boundedListener is a listener of HTTP or gRPC with bounds: of connections, of those of one
-// client, of those without proof, and of bytes, which the budget of messages counts.
+// A boundedListener is a listener for HTTP or gRPC that limits its connections, those of
+// one client, those that are unauthenticated, and their bytes, which the budget of messages
+// counts.
 type boundedListener struct {
 	net.Listener
-	budget *boxcarrpc.Budget
-	log    *slog.Logger
-	name   string
-	limit  int  // of connections
-	proof  bool // peers must show a token or a certificate
-	grpc   bool // the bytes of calls are counted here: see grpc_bytes.go
+	budget      *boxcarrpc.Budget
+	log         *slog.Logger
+	name        string
+	limit       int  // of connections
+	requireAuth bool // peers must present a token or a certificate
+	grpc        bool // the bytes of calls are counted here: see grpc_bytes.go
 
 	mu struct {
 		sync.Mutex
-		conns    map[string]*boundedConn // by the peer's address
-		clients  map[netip.Addr]*boundedClient
-		unproved int // connections without proof
-		accepted uint64
+		conns           map[string]*boundedConn // by the peer's address
+		clients         map[netip.Addr]*boundedClient
+		unauthenticated int // unauthenticated connections
+		accepted        uint64
 	}
 }
 
 // A boundedClient counts the connections of a client.
-type boundedClient struct{ conns, unproved int }
+type boundedClient struct{ conns, unauthenticated int }
 
-// newBoundedListener bounds a listener; limit is of its connections.
+// newBoundedListener limits a listener to limit connections.
 func (d *daemon) newBoundedListener(l net.Listener, name string, limit int) *boundedListener {
 	o := &boundedListener{Listener: l, name: name, limit: limit, budget: d.messages, log: d.env.Log}
 	o.mu.conns, o.mu.clients = make(map[string]*boundedConn), make(map[netip.Addr]*boundedClient)
@@ -58,24 +59,24 @@ func (d *daemon) newBoundedListener(l net.Listener, name string, limit int) *bou
 // A boundedConn is a connection of a listener.
 type boundedConn struct {
 	net.Conn
-	listener *boundedListener
-	account  *boxcarrpc.Account
-	client   netip.Addr
-	number   uint64 // in the order of acceptance
-	present  bool   // counted; guarded by listener.mu
-	proved   bool   // the peer has shown one; guarded by listener.mu
-	ending   sync.Once
+	listener      *boundedListener
+	account       *boxcarrpc.Account
+	client        netip.Addr
+	number        uint64 // in the order of acceptance
+	present       bool   // counted; guarded by listener.mu
+	authenticated bool   // guarded by listener.mu
+	ending        sync.Once
 
 	mu struct {
 		sync.Mutex
-		writeBy   time.Time // as set by the user; zero for none
-		receiving int       // gRPC calls whose request has not come
-		received  int64     // bytes since there were none
-		queued    int64     // bytes of gRPC answers that were not yet written
+		writeBy   time.Time // as set by SetWriteDeadline; zero: none
+		receiving int       // gRPC calls that await their request
+		received  int64     // bytes read since receiving was last 0
+		queued    int64     // bytes of gRPC responses not written yet
 	}
 }
 
-// Accept returns the next connection that is within the bounds.
+// Accept returns the next connection that is within the limits.
 func (o *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := o.Listener.Accept()
@@ -85,16 +86,16 @@ func (o *boundedListener) Accept() (net.Conn, error) {
 		if c := o.admit(conn); c != nil {
 			return c, nil
 		}
-		o.log.Debug("connection refused: there are too many", "listener", o.name, "peer", conn.RemoteAddr().String())
-		_ = conn.Close() // an error changes nothing
+		o.log.Debug("connection refused: too many connections", "listener", o.name, "peer", conn.RemoteAddr().String())
+		_ = conn.Close() // best effort
 	}
 }
 
-// admit accepts a connection, which may replace one without proof. It returns nil if there
-// are too many.
+// admit accepts a connection, possibly in place of an unauthenticated one. It returns nil
+// if there are too many.
 func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(connSendBuffer) // else the kernel's own bound holds
+		_ = tcp.SetWriteBuffer(connSendBuffer) // on error the kernel's limit applies
 	}
 	c := &boundedConn{Conn: conn, listener: o}
 	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
@@ -113,7 +114,7 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	}
 	o.mu.Unlock()
 	if victim != nil {
-		_ = victim.Close() // an error changes nothing
+		_ = victim.Close() // best effort
 	}
 	if !ok {
 		return nil
@@ -121,7 +122,7 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	return c
 }
 
-// countLocked counts a connection, or one less.
+// countLocked adds n, 1 or -1, to the counts of a connection.
 func (o *boundedListener) countLocked(c *boundedConn, n int) {
 	client := o.mu.clients[c.client]
 	if client == nil {
@@ -129,9 +130,9 @@ func (o *boundedListener) countLocked(c *boundedConn, n int) {
 		o.mu.clients[c.client] = client
 	}
 	client.conns += n
-	if o.proof && !c.proved {
-		client.unproved += n
-		o.mu.unproved += n
+	if o.requireAuth && !c.authenticated {
+		client.unauthenticated += n
+		o.mu.unauthenticated += n
 	}
 	if address := c.RemoteAddr().String(); n > 0 {
 		o.mu.conns[address] = c
@@ -144,42 +145,43 @@ func (o *boundedListener) countLocked(c *boundedConn, n int) {
 	}
 }
 
-// roomLocked reports whether there is room for a connection of a client. victim is the
-// connection that it replaces: the oldest without proof, of the client with most of them.
+// roomLocked reports whether a connection of a client may be accepted. victim is the
+// connection that it replaces, if any: the oldest unauthenticated one of the client with
+// most of them.
 func (o *boundedListener) roomLocked(client netip.Addr) (victim *boundedConn, ok bool) {
 	share := max(1, o.limit/clientShare)
 	has := o.mu.clients[client]
 	ofClient := has != nil && has.conns >= share
-	if !ofClient && len(o.mu.conns) < o.limit && o.mu.unproved < share {
+	if !ofClient && len(o.mu.conns) < o.limit && o.mu.unauthenticated < share {
 		return nil, true
 	}
 	most := 0
 	for _, c := range o.mu.conns {
-		unproved := o.mu.clients[c.client].unproved
+		unauthenticated := o.mu.clients[c.client].unauthenticated
 		switch {
-		case !o.proof || c.proved || ofClient && c.client != client || unproved < most:
-		case unproved > most || c.number < victim.number:
-			victim, most = c, unproved
+		case !o.requireAuth || c.authenticated || ofClient && c.client != client || unauthenticated < most:
+		case unauthenticated > most || c.number < victim.number:
+			victim, most = c, unauthenticated
 		}
 	}
 	return victim, victim != nil
 }
 
-// find returns the connection from an address; nil if there is none.
+// find returns the connection from an address, nil if there is none.
 func (o *boundedListener) find(from net.Addr) *boundedConn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.conns[from.String()]
 }
 
-// prove notes the identity of the peer.
-func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
+// markAuthenticated records the identity of the peer.
+func (c *boundedConn) markAuthenticated(peer *boxcarrpc.Peer) {
 	o := c.listener
 	o.mu.Lock()
-	known := c.proved
+	known := c.authenticated
 	if !known && c.present {
 		o.countLocked(c, -1)
-		c.proved, c.present = true, true
+		c.authenticated, c.present = true, true
 		o.countLocked(c, 1)
 	}
 	o.mu.Unlock()
@@ -188,10 +190,10 @@ func (c *boundedConn) prove(peer *boxcarrpc.Peer) {
 	}
 }
 
-// cut disconnects the peer, because memory is short and it is slow.
+// cut disconnects a slow peer because memory is short.
 func (c *boundedConn) cut() {
-	c.listener.log.Warn("connection ended: memory is short and the peer is slow to take or to send its bytes", "listener", c.listener.name, "peer", c.RemoteAddr().String())
-	go func() { _ = c.Close() }() // the budget does not wait for it
+	c.listener.log.Warn("connection closed: memory is short and the peer reads or writes slowly", "listener", c.listener.name, "peer", c.RemoteAddr().String())
+	go func() { _ = c.Close() }() // do not block the budget
 }
 
 // Close closes the connection and its account.
@@ -211,7 +213,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetDeadline and SetWriteDeadline bound a write besides connStallTimeout.
+// SetDeadline and SetWriteDeadline limit a write in addition to connStallTimeout.
 func (c *boundedConn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -226,7 +228,8 @@ func (c *boundedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Write writes piece by piece, so that its deadline is about progress.
+// Write writes in pieces, so that connStallTimeout applies to progress and not to the
+// whole.
 func (c *boundedConn) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
 		piece := b[written:min(len(b), written+connWriteBytes)]
@@ -249,7 +252,7 @@ func (c *boundedConn) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// boundedConnOf finds the listener's connection below TLS.
+// boundedConnOf returns the boundedConn below a TLS connection.
 func boundedConnOf(conn net.Conn) *boundedConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
@@ -258,7 +261,7 @@ func boundedConnOf(conn net.Conn) *boundedConn {
 	return c
 }
 
-// connKey is the key of a context under which it has its *boundedConn.
+// connKey is the context key of the *boundedConn.
 type connKey struct{}
 
 func withConn(ctx context.Context, c *boundedConn) context.Context {

@@ -27,7 +27,7 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-// fromConn is a connection from an address that a test chooses.
+// fromConn is a connection with an address chosen by a test.
 type fromConn struct {
 	net.Conn
 	from net.Addr
@@ -35,17 +35,17 @@ type fromConn struct {
 
 func (c fromConn) RemoteAddr() net.Addr { return c.from }
 
-// fromClient is a connection of client number n.
+// fromClient returns a connection of client number n.
 func fromClient(t *testing.T, n, port int) net.Conn {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return fromConn{near, &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: port}}
 }
 
-func testBounds(limit int, proof bool) *boundedListener {
+func testBounds(limit int, requireAuth bool) *boundedListener {
 	d := &daemon{env: &cli.Env{Log: slog.New(slog.DiscardHandler)}, messages: boxcarrpc.NewBudget(8 << 20)}
 	o := d.newBoundedListener(nil, "test", limit)
-	o.proof = proof
+	o.requireAuth = requireAuth
 	return o
 }
 
@@ -74,34 +74,35 @@ func TestConnectionLimitPerClient(t *testing.T) {
 	require.Zero(t, o.budget.Stats().Used)
 }
 
-// A connection with proof is never closed for one without, which make room for each other.
-func TestConnectionsWithoutProofTakeNoPlace(t *testing.T) {
+// An authenticated connection is never closed in favour of an unauthenticated one;
+// unauthenticated ones replace each other.
+func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	o := testBounds(80, true)
 	port := 0
 	connect := func(client int) *boundedConn { port++; return o.admit(fromClient(t, client, port)) }
-	var proved []*boundedConn
+	var authenticated []*boundedConn
 	for client := range 70 {
 		c := connect(client)
 		require.NotNil(t, c)
-		c.prove(&boxcarrpc.Peer{Identity: fmt.Sprint("client ", client)})
-		proved = append(proved, c)
+		c.markAuthenticated(&boxcarrpc.Peer{Identity: fmt.Sprint("client ", client)})
+		authenticated = append(authenticated, c)
 	}
 	for n := range 500 {
 		require.NotNil(t, connect(100+n%3))
-		require.LessOrEqual(t, o.mu.unproved, 10)
+		require.LessOrEqual(t, o.mu.unauthenticated, 10)
 	}
 	late := connect(50)
 	require.NotNil(t, late)
-	for range 5 { // the flood goes on, and the client that has fewest stays
+	for range 5 { // the flood continues, and the client with the fewest stays
 		connect(100)
 	}
-	late.prove(&boxcarrpc.Peer{Identity: "late"})
-	for _, c := range append(proved, late) {
+	late.markAuthenticated(&boxcarrpc.Peer{Identity: "late"})
+	for _, c := range append(authenticated, late) {
 		require.True(t, c.present)
 	}
 }
 
-// startWithTokens starts a daemon that asks for tokens, and returns the one that it knows.
+// startWithTokens starts a daemon that requires tokens, and returns a valid one.
 func startWithTokens(t *testing.T) (d *daemon, token string) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -121,8 +122,9 @@ func dialGRPC(t *testing.T, d *daemon) *grpc.ClientConn {
 	return conn
 }
 
-// Clients without a token watch the health, few at a time, and lock out none that has one.
-func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
+// Clients without a token can watch the health, a limited number at a time, and do not lock
+// out clients with a token.
+func TestUnauthenticatedWatchesAreLimited(t *testing.T) {
 	d, token := startWithTokens(t)
 	refused := 0
 	for range 2 * grpcMaxConns / clientShare {
@@ -133,7 +135,7 @@ func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, refused)
-	require.LessOrEqual(t, d.unprovedWatches.Load(), int64(grpcUnprovedWatches))
+	require.LessOrEqual(t, d.unauthenticatedWatches.Load(), int64(grpcUnauthenticatedWatches))
 
 	conn := dialGRPC(t, d)
 	ctx := metadata.AppendToOutgoingContext(shortly(t), "authorization", "Bearer "+token)
@@ -141,21 +143,21 @@ func TestWatchesWithoutATokenLockNobodyOut(t *testing.T) {
 		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.NoError(t, err)
 	}
-	for range 2 * grpcUnprovedWatches {
+	for range 2 * grpcUnauthenticatedWatches {
 		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, new(grpc_health_v1.HealthCheckRequest))
 		require.NoError(t, err)
 		if _, err = watch.Recv(); err != nil {
 			require.NoError(t, err, "with a token")
 		}
-		if refused++; refused%50 == 0 { // more than a connection carries
+		if refused++; refused%50 == 0 { // more than fit on one connection
 			conn = dialGRPC(t, d)
 		}
 	}
 	_, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Check(shortly(t), new(grpc_health_v1.HealthCheckRequest))
-	require.NoError(t, err, "every client may ask")
+	require.NoError(t, err, "every client may call Check")
 }
 
-// What gRPC clients send and are sent is in the budget, and all of it is given back.
+// The budget counts the bytes of gRPC requests and responses, and all of them are released.
 func TestBytesOverGRPCAreCounted(t *testing.T) {
 	queueDir := t.TempDir()
 	document := strings.Repeat("x", 1<<20)
@@ -172,7 +174,7 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	require.Error(t, err)
 	require.Eventually(t, func() bool { return d.messages.Stats().Used == 0 }, 10*time.Second, time.Millisecond)
 
-	// A call that is not complete is held.
+	// An incomplete call is held.
 	stream, err := conn.NewStream(shortly(t), &grpc.StreamDesc{ClientStreams: true}, "/docstore.v1.Documents/Get")
 	require.NoError(t, err)
 	require.NoError(t, stream.SendMsg(&docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 3<<20)}))
@@ -181,8 +183,8 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	require.Eventually(t, func() bool { return d.messages.Stats().Used == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// Documents and exports over HTTP that are not read are in the budget until their
-// connections are gone, and other clients are served.
+// The budget counts unread documents and exports over HTTP until their connections are
+// closed; other clients are served meanwhile.
 func TestBytesOverHTTPAreCounted(t *testing.T) {
 	queueDir := t.TempDir()
 	var pairs []string

@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// bundleTimeout is how long the daemon may take for one of the files.
+	// bundleTimeout is the timeout for each file from the daemon.
 	bundleTimeout = 20 * time.Second
 	journalLines  = "5000"
 )
 
-// bundleFlags are those of the command.
+// bundleFlags are the flags of bundle.
 type bundleFlags struct {
 	address, output, dataDir, unit string
 	access                         httpclient.Flags
@@ -37,15 +37,15 @@ func newBundle(env *cli.Env) *cobra.Command {
 	var b bundleFlags
 	command := &cobra.Command{
 		Use:   "bundle",
-		Short: "Gather what helps to find a fault, in one file",
-		Long: `Bundle asks a running daemon over HTTP for its status, readiness, metrics, settings,
-recent log, the stacks of its goroutines and a heap profile, adds the journal of its
-unit and how the machine is, and writes one .tar.gz to be looked at by somebody else.
-Documents, tokens, keys and passwords are not in it: settings name the files of
-secrets, and passwords within URLs are left out.
+		Short: "Collect diagnostics of a daemon in one file",
+		Long: `Bundle collects diagnostics of a running daemon over HTTP: status, readiness, metrics,
+settings, recent log, goroutine stacks and a heap profile. It adds the journal of the
+systemd unit and facts about the machine, and writes one .tar.gz for analysis elsewhere.
+It contains no documents, tokens, keys or passwords: settings name the files of secrets,
+and passwords in URLs are removed.
 
-What cannot be had, because the daemon is down or does not serve /debug there, is
-named in README.txt within and on standard error.`,
+If a part is unavailable, because the daemon is down or does not serve /debug, bundle
+continues without it and names it in README.txt and on standard error.`,
 		Example: `  docserviced bundle
   docserviced bundle --data /var/lib/docstore/index --output /tmp/bundle.tar.gz
   docserviced bundle --http https://be-1:7071 --tls-ca ca.crt --token-file me.token`,
@@ -57,14 +57,14 @@ named in README.txt within and on standard error.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&b.address, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
-	flags.StringVar(&b.output, "output", "", "file to write, which must not be there; empty: docserviced-HOST-TIME.tar.gz in this directory")
-	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list the files of; empty: they are not listed")
-	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit to take the journal of; empty: none")
+	flags.StringVar(&b.output, "output", "", "file to write, which must not exist; empty: docserviced-HOST-TIME.tar.gz")
+	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list its files; empty: do not list them")
+	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit whose journal to include; empty: none")
 	b.access.Add(flags)
 	return command
 }
 
-// fromDaemon are the files that the daemon is asked for.
+// fromDaemon lists the files that are read from the daemon.
 var fromDaemon = []struct{ file, path string }{
 	{"status.json", "/api/v1/status"},
 	{"readyz.json", "/readyz"},
@@ -120,7 +120,8 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	return err
 }
 
-// A bundleWriter writes the archive and keeps the first error and what is missing.
+// A bundleWriter writes the archive. It keeps the first error and the list of missing
+// files.
 type bundleWriter struct {
 	gzip    *gzip.Writer
 	tar     *tar.Writer
@@ -134,13 +135,13 @@ func newBundleWriter(to io.Writer, now time.Time) *bundleWriter {
 	return &bundleWriter{gzip: zipped, tar: tar.NewWriter(zipped), now: now}
 }
 
-// add adds a file, or takes down why it is missing.
+// add adds a file, or records why it is missing.
 func (w *bundleWriter) add(name string, content []byte, missing error) {
 	if missing != nil {
 		w.missing = append(w.missing, withoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
 		return
 	}
-	if filepath.Ext(name) != ".pprof" { // that is compressed
+	if filepath.Ext(name) != ".pprof" { // profiles are compressed
 		content = []byte(withoutPasswords(string(content)))
 	}
 	if w.err == nil {
@@ -155,7 +156,7 @@ func (w *bundleWriter) close() error {
 	return errors.Join(w.err, w.tar.Close(), w.gzip.Close())
 }
 
-// listFiles lists names, sizes and times of files below a directory.
+// listFiles lists names, sizes and times of the files below a directory.
 func listFiles(dir string) (listing []byte, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -165,16 +166,16 @@ func listFiles(dir string) (listing []byte, err error) {
 		if err == nil {
 			listing = fmt.Appendf(listing, "%s %12d %s %s\n", info.Mode(), info.Size(), info.ModTime().UTC().Format(time.RFC3339), path)
 		}
-		return nil // a file that has just gone is not missed
+		return nil // the file was just deleted
 	})
 	return listing, err
 }
 
-// machine is how the machine is: what Linux tells of itself, and this program.
+// machine describes the machine, as far as Linux reports it, and this program.
 func machine() []byte {
 	text := fmt.Appendf(nil, "%s/%s, %d processors\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, path := range []string{"/proc/version", "/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/mounts", "/proc/sys/vm/max_map_count"} {
-		if content, err := os.ReadFile(path); err == nil { // elsewhere than on Linux there are none
+		if content, err := os.ReadFile(path); err == nil { // these exist only on Linux
 			text = fmt.Appendf(text, "\n# %s\n%s", path, content)
 		}
 	}

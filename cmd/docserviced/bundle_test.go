@@ -39,8 +39,8 @@ func readBundle(t *testing.T, path string) map[string]string {
 	}
 }
 
-// A bundle has everything but secrets: neither tokens nor keys, nor passwords within
-// settings, nor documents.
+// A bundle is complete but contains no secrets: no tokens, keys, passwords in settings, or
+// documents.
 func TestBundle(t *testing.T) {
 	const password, document = "hunter2hunter2", "a document that is private"
 	dir, queueDir := t.TempDir(), t.TempDir()
@@ -104,11 +104,11 @@ func TestBundle(t *testing.T) {
 
 	again := run(t.Context(), "bundle", "--http", "127.0.0.1:1", "--output", bundle)
 	require.Equal(t, cli.ExitFailure, again.status)
-	require.Contains(t, again.stderr, "file exists", "nothing is overwritten")
+	require.Contains(t, again.stderr, "file exists", "must not overwrite")
 }
 
-// A daemon that is down is told about as far as that goes.
-func TestBundleOfADaemonThatIsDown(t *testing.T) {
+// A bundle of a stopped daemon contains the available parts.
+func TestBundleOfStoppedDaemon(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	r := run(t.Context(), "bundle", "--http", "127.0.0.1:1", "--unit", "", "--output", bundle)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
@@ -119,5 +119,5 @@ func TestBundleOfADaemonThatIsDown(t *testing.T) {
 
 	r = run(t.Context(), "bundle", "--token-file", "t")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Contains(t, r.stderr, "in which no token or certificate is shown; write https://HOST:PORT")
+	require.Contains(t, r.stderr, "over which no token or certificate is sent; write https://HOST:PORT")
 }

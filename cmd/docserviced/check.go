@@ -20,12 +20,12 @@ func newCheck(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check --data DIR [--collection NAME=QUEUEDIR]...",
 		Short: "Verify the indexes of all collections",
-		Long: `Check reads every index in a data directory and verifies all of it. It tells about
-each on standard output, and exits with status 1 if one is damaged. An index holds
-no documents: delete a damaged one, and the daemon rebuilds it from the queue.
-With --collection it also checks that the queue continues what the index has read: that
-it was not restored from an older copy, rewritten or truncated since.
-The daemon may be running. For queues there is docstore-updater check.`,
+		Long: `Check reads and verifies every index in a data directory. It prints the result for
+each, and exits with status 1 if one is damaged. An index holds no documents: delete a
+damaged one, and the daemon rebuilds it from the queue.
+With --collection it also checks that the queue continues the history that the index has
+read, and was not restored from an older copy, rewritten or truncated since.
+The daemon may be running. To check queues, use docstore-updater check.`,
 		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -43,21 +43,21 @@ The daemon may be running. For queues there is docstore-updater check.`,
 		},
 	}
 	addDataFlag(command, &dataDir)
-	command.Flags().StringArrayVar(&values, "collection", nil, "NAME=QUEUEDIR: compare the index with its queue, too; may be repeated")
+	command.Flags().StringArrayVar(&values, "collection", nil, "NAME=QUEUEDIR: also compare the index with its queue; repeatable")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
 
-// addDataFlag gives a command its --data.
+// addDataFlag adds the required flag --data.
 func addDataFlag(command *cobra.Command, dir *string) {
 	command.Flags().StringVar(dir, "data", "", "directory of the indexes")
 	if err := command.MarkFlagRequired("data"); err != nil {
-		panic(err) // the flag was defined a line above
+		panic(err) // the flag was just defined
 	}
 }
 
-// checkIndexes verifies the indexes in dataDir, and compares those of the collections in
-// queues with the queue in the directory there.
+// checkIndexes verifies the indexes in dataDir, and compares the index of each collection
+// in queues with its queue.
 func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[string]string, quiet bool) error {
 	names, err := listIndexes(dataDir)
 	if err != nil {
@@ -65,7 +65,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 	}
 	for name := range queues {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s holds no index of the collection %s", dataDir, name)
+			return fmt.Errorf("%s has no index of collection %s", dataDir, name)
 		}
 	}
 	out := cli.NewOutput(env.Stdout)
@@ -93,7 +93,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 		if queueDir, ok := queues[name]; ok && err == nil {
 			if err := docservice.CheckPosition(filepath.Join(dataDir, name), queueDir); err != nil {
 				others++
-				out.Printf("%s: the queue in %s does not continue what the index has read: %v\n", name, queueDir, err)
+				out.Printf("%s: the queue in %s does not continue the history of the index: %v\n", name, queueDir, err)
 			}
 		}
 		if err := out.Flush(); err != nil {
@@ -101,11 +101,11 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 		}
 	}
 	if others > 0 && damaged == 0 {
-		return fmt.Errorf("%d of %d queues do not continue their indexes; put the right files back, or, if the queue is right as it is, "+
-			"stop the daemon and delete the index's directory in %s, and it is rebuilt", others, len(queues), dataDir)
+		return fmt.Errorf("%d of %d queues do not continue their indexes; restore the right files, or, if the queue is right, "+
+			"stop the daemon and delete the index's directory in %s to have it rebuilt", others, len(queues), dataDir)
 	}
 	if damaged > 0 {
-		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon, delete their directories, and they are rebuilt", damaged, len(names), dataDir)
+		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon and delete their directories to have them rebuilt", damaged, len(names), dataDir)
 	}
 	return nil
 }

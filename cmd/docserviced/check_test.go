@@ -13,8 +13,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestCheckFindsEveryWrongByte of an index's table, manifest and scores of filters, and
-// every place at which one of them was cut.
+// TestCheckFindsEveryWrongByte changes every byte of an index's table, manifest and filter
+// scores, and truncates each file at every length.
 func TestCheckFindsEveryWrongByte(t *testing.T) {
 	random := testseed.Rand(t)
 	queueDir := t.TempDir()
@@ -51,8 +51,8 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
 }
 
-// TestCheckComparesWithTheQueue: an index whose queue was restored from an older copy and
-// appended to is reported, as is one whose newest segment was removed and replaced.
+// TestCheckComparesWithTheQueue: check reports an index whose queue was restored from an
+// older copy and appended to, and one whose newest segment was replaced.
 func TestCheckComparesWithTheQueue(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -69,8 +69,8 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 	fill(t, older, "c", `{"id":"c"}`)
 	r = check(older)
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue what the index has read: ")
+	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue the history of the index: ")
 	require.Contains(t, r.stdout, "forked")
 	r = run(t.Context(), "check", "--data", o.dataDir, "--collection", "others="+queueDir)
-	require.Contains(t, r.stderr, "holds no index of the collection others")
+	require.Contains(t, r.stderr, "has no index of collection others")
 }

@@ -19,12 +19,12 @@ func newCheckpoint(env *cli.Env) *cobra.Command {
 	var quiet bool
 	command := &cobra.Command{
 		Use:   "checkpoint --data DIR TARGET",
-		Short: "Copy the indexes of all collections, by hard links",
-		Long: `Checkpoint makes the directory TARGET, which a daemon can be given as its --data:
-on another machine it starts from there, and reads only what its queues hold beyond
-that, instead of indexing them from the beginning. The daemon may be running: it
-serves and indexes on. On the same file system TARGET takes hardly any time and
-space, because tables are hard links; elsewhere they are copied.`,
+		Short: "Copy the indexes of all collections with hard links",
+		Long: `Checkpoint copies all indexes to the new directory TARGET, for use as --data of another
+daemon: it continues from there and reads only newer entries of its queues, instead of
+indexing them from the beginning. The daemon may be running. On the same file system
+TARGET takes little time and space, because tables are hard links; elsewhere they are
+copied.`,
 		Example: `  docserviced checkpoint --data /srv/index /srv/index-copy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -36,15 +36,15 @@ space, because tables are hard links; elsewhere they are copied.`,
 	return command
 }
 
-// checkpoint copies all indexes, or none: they are made beside the target and
-// moved there in one step.
+// checkpoint copies all indexes, or none: it writes to a temporary directory next to the
+// target and renames it.
 func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet bool) (err error) {
 	names, err := listIndexes(dataDir)
 	if err != nil {
 		return err
 	}
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists already; give a name that is free", target)
+		return fmt.Errorf("%s already exists; choose another name", target)
 	}
 	building := filepath.Clean(target) + ".building"
 	if err := os.Mkdir(building, 0o777); err != nil {
@@ -64,7 +64,7 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 	done := int64(0)
 	for _, name := range names {
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted before the index of %s; %s was not made", name, target)
+			return fmt.Errorf("interrupted before the index of %s; %s was not created", name, target)
 		}
 		if err := docservice.CheckpointIndex(filepath.Join(dataDir, name), filepath.Join(building, name), env.Log); err != nil {
 			return fmt.Errorf("checkpoint of %s: %w", name, err)
@@ -75,11 +75,12 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 	return moveDir(building, target)
 }
 
-// indexSizes are the bytes of indexes, and of all together, as far as they can be told.
+// indexSizes returns the sizes of the indexes and their sum, as far as they can be
+// determined.
 func indexSizes(dataDir string, names []string) (sizes map[string]int64, total int64) {
 	sizes = make(map[string]int64)
 	for _, name := range names {
-		// What cannot be read is not counted: it is only for the progress.
+		// Errors are ignored: the sizes are only for the progress.
 		_ = filepath.WalkDir(filepath.Join(dataDir, name), func(_ string, entry fs.DirEntry, err error) error {
 			if entry == nil || !entry.Type().IsRegular() {
 				return err

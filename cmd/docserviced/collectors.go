@@ -37,46 +37,46 @@ func boolValue(b bool) float64 {
 }
 
 var (
-	served     = counter("documents_served_total", "Ids that were asked for, by answer.", "collection", "answer")
-	ready      = gauge("collection_ready", "1 if the queue has been read to its end and reading has not stopped since.", "collection")
-	lagSeconds = gauge("tail_lag_seconds", "How old what the index does not hold yet may be.", "collection")
-	lagBytes   = gauge("tail_lag_bytes", "What of the queue's bytes here is not in the index yet.", "collection")
-	applied    = counter("tail_entries_total", "Entries of the queue put into the index.", "collection")
-	segmentAt  = gauge("tail_position_segment", "The segment up to which the queue is in the index.", "collection")
-	blockAt    = gauge("tail_position_block_offset", "The offset of the block in that segment.", "collection")
-	faults     = gauge("faults", "Damage found in files here and not mended yet.", "collection", "effect")
-	faultInfo  = gauge("fault_info", "Always 1, for each fault, at most 128 of a collection.", "collection", "segment", "offset", "path", "reason", "effect")
-	setAside   = counter("files_quarantined_total", "Damaged files of segments set aside, to be copied again.", "collection")
-	swept      = counter("index_expired_entries_removed_total", "Entries of expired documents that the sweep took out of the index.", "collection")
-	scrubbed   = counter("index_scrubbed_bytes_total", "Bytes of the index that the scrub has verified.", "collection")
-	scrubEnded = gauge("index_scrub_ended_timestamp_seconds", "When the scrub last had verified all of the index, Unix time; 0: not since the start.", "collection")
-	segments   = gauge("queue_segments", "Segments of the queue here.", "collection")
-	queueBytes = gauge("queue_bytes", "Their size.", "collection")
-	queueDocs  = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
-	queueDels  = gauge("queue_deletes", "Deletes in them.", "collection")
+	served      = counter("documents_served_total", "Requested ids by answer.", "collection", "answer")
+	ready       = gauge("collection_ready", "1 if the queue has been read to its end and reading has not stopped since.", "collection")
+	lagSeconds  = gauge("tail_lag_seconds", "Maximum age of the entries that are not in the index yet.", "collection")
+	lagBytes    = gauge("tail_lag_bytes", "Bytes of the queue here that are not in the index yet.", "collection")
+	applied     = counter("tail_entries_total", "Entries of the queue applied to the index.", "collection")
+	segmentAt   = gauge("tail_position_segment", "Segment of the tail's position.", "collection")
+	blockAt     = gauge("tail_position_block_offset", "Block offset of the tail's position in that segment.", "collection")
+	faults      = gauge("faults", "Damage found in files here and not repaired yet.", "collection", "effect")
+	faultInfo   = gauge("fault_info", "Always 1 for each fault, at most 128 per collection.", "collection", "segment", "offset", "path", "reason", "effect")
+	quarantined = counter("files_quarantined_total", "Damaged segment files renamed so that they are copied again.", "collection")
+	swept       = counter("index_expired_entries_removed_total", "Entries of expired documents that the sweep removed from the index.", "collection")
+	scrubbed    = counter("index_scrubbed_bytes_total", "Bytes of the index verified by the scrub.", "collection")
+	scrubEnded  = gauge("index_scrub_ended_timestamp_seconds", "Unix time when the scrub last completed the index; 0: not since the start.", "collection")
+	segments    = gauge("queue_segments", "Segments of the queue here.", "collection")
+	queueBytes  = gauge("queue_bytes", "Their size.", "collection")
+	queueDocs   = gauge("queue_documents", "Documents in them, superseded versions included.", "collection")
+	queueDels   = gauge("queue_deletes", "Deletes in them.", "collection")
 )
 
 var (
 	indexTables     = gauge("index_tables", "Tables of the index.", "collection")
 	indexTableBytes = gauge("index_table_bytes", "Their size.", "collection")
-	indexEntries    = gauge("index_entries", "Entries in tables, an id counted again for each table that has it.", "collection")
-	indexLogBytes   = gauge("index_log_bytes", "Logs of what is not in tables yet.", "collection")
+	indexEntries    = gauge("index_entries", "Entries in tables; an id counts once for each table that has it.", "collection")
+	indexLogBytes   = gauge("index_log_bytes", "Bytes of the logs of entries not in tables yet.", "collection")
 	memtableBytes   = gauge("index_memtable_bytes", "Memory of memtables.", "collection")
 	filterBytes     = gauge("index_filter_resident_bytes", "Memory of Bloom filters.", "collection")
 	flushes         = counter("index_flushes_total", "Memtables written to tables.", "collection")
 	merges          = counter("index_merges_total", "Merges of tables.", "collection")
 	mergeBytes      = counter("index_merge_bytes_total", "Bytes written by merges.", "collection")
-	writesStopped   = counter("index_writes_stopped_seconds_total", "For how long the tail had to wait for flushes and merges of the index.", "collection")
-	diskFree        = gauge("disk_free_bytes", "Free space where the queue and the index lie.", "collection", "part")
-	indexProblem    = gauge("index_problem", "1 while the last flush or merge failed or no writes are taken; the log says why.", "collection")
+	writesStopped   = counter("index_writes_stopped_seconds_total", "Time the tail waited for flushes and merges of the index.", "collection")
+	diskFree        = gauge("disk_free_bytes", "Free space of the file systems of queue and index.", "collection", "part")
+	indexProblem    = gauge("index_problem", "1 while the last flush or merge failed or writes are refused; see the log.", "collection")
 )
 
-// collectionCollector asks the collections how they are doing.
+// collectionCollector collects the metrics of the collections.
 type collectionCollector struct{ *daemon }
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, setAside, swept, scrubbed, scrubEnded,
+		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
 		writesStopped, diskFree, indexProblem,
@@ -100,7 +100,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		queueDels.send(to, float64(stats.SegmentDeletes), name)
 		collectIndex(to, name, stats.Index)
 		for part, dir := range collection.Dirs() {
-			if free, err := vfs.OS.FreeBytes(dir); err == nil { // else the directory is gone, which others tell
+			if free, err := vfs.OS.FreeBytes(dir); err == nil { // an error is reported elsewhere
 				diskFree.send(to, float64(free), name, part)
 			}
 		}
@@ -119,7 +119,7 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 	segmentAt.send(to, float64(status.Position.Next.Segment), name)
 	blockAt.send(to, float64(status.Position.Next.Block), name)
 
-	setAside.send(to, float64(status.Quarantined), name)
+	quarantined.send(to, float64(status.Quarantined), name)
 	swept.send(to, float64(status.Swept), name)
 	scrubbed.send(to, float64(status.Scrub.Bytes), name)
 	ended := 0.0
@@ -163,12 +163,12 @@ func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {
 }
 
 var (
-	cacheServers = gauge("memcached_servers", "Memcached servers by whether they are in use.", "state")
-	cacheAsked   = counter("memcached_asked_total", "Documents that Memcached was asked for, by answer; wrong ones were read from the segments instead.", "answer")
-	cacheLoads   = counter("memcached_loads_total", "Documents to be put into Memcached, by what came of it.", "outcome")
+	cacheServers = gauge("memcached_servers", "Memcached servers by state.", "state")
+	cacheAsked   = counter("memcached_asked_total", "Documents requested from Memcached, by answer; wrong ones were read from the segments instead.", "answer")
+	cacheLoads   = counter("memcached_loads_total", "Documents to be stored in Memcached, by outcome.", "outcome")
 )
 
-// cacheCollector asks the cache how it is doing.
+// cacheCollector collects the metrics of the cache.
 type cacheCollector struct{ *daemon }
 
 func (c cacheCollector) Describe(to chan<- *prometheus.Desc) {

@@ -10,7 +10,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// TestConfig prints settings, and reads them again to the same end.
+// TestConfig prints settings, and reads the output with the same result.
 func TestConfig(t *testing.T) {
 	r := run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--memory", "2GiB")
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
@@ -25,5 +25,5 @@ func TestConfig(t *testing.T) {
 	t.Setenv("DOCSERVICED_MEMORY", "1MiB")
 	r = run(t.Context(), "serve", "--collection", "jobs=/srv/jobs", "--data", "/srv/index")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Contains(t, r.lastLine(), "--memory 1MiB: at least 16 MiB are needed")
+	require.Contains(t, r.lastLine(), "--memory 1MiB: must be at least 16 MiB")
 }

@@ -24,10 +24,10 @@ import (
 	"docstore/queue"
 )
 
-// daemonOptions say what a daemon serves and where.
+// daemonOptions configure a daemon.
 type daemonOptions struct {
-	collectionFlags []string         // as they were given
-	collections     []collectionFlag // of these
+	collectionFlags []string         // as given
+	collections     []collectionFlag // parsed
 	quiet           bool
 	limits          limits
 	dataDir         string
@@ -43,25 +43,26 @@ type daemonOptions struct {
 	memcached       []string      // addresses; empty: none
 	security        security
 	tracing         tracing
-	entering        entering
+	registration    registration
 }
 
-// daemon is everything that serves: the collections, the listeners to them, and the
-// lock of their directory.
+// daemon owns all parts of a running daemon: the collections, the listeners, and the lock
+// of the data directory.
 type daemon struct {
 	env     *cli.Env
 	options daemonOptions
-	keeper  *keeper
-	// tracing makes spans; nil: none.
+	auth    *authenticator
+	// tracing creates spans; nil: none.
 	tracing *trace.TracerProvider
 	lock    io.Closer
 	cache   *docservice.Cache // nil: none
 	budget  *lsm.Budget       // of all collections
-	// decoders keeps the dictionaries of all collections, out of the same memory.
+	// decoders caches the dictionaries of all collections, within the same memory.
 	decoders *queue.DecoderCache
-	// scrubTurn bounds the scrubs of all collections to --scrub-rate.
-	scrubTurn chan struct{}
-	// messages bounds the bytes of requests and answers of all clients, by any protocol.
+	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
+	scrubSemaphore chan struct{}
+	// messages limits the bytes of requests and responses of all clients over all
+	// protocols.
 	messages       *boxcarrpc.Budget
 	service        *docservice.Service
 	boxcar         *boxcarrpc.Server
@@ -70,31 +71,31 @@ type daemon struct {
 	httpListener   *boundedListener
 	grpc           *grpc.Server     // nil: none
 	grpcListener   *boundedListener // nil: none
-	// Streams of health over gRPC, of clients with proof or that need none, and without.
-	watches, unprovedWatches atomic.Int64
+	// Open health streams over gRPC of authenticated and of unauthenticated clients. If no
+	// credentials are required, all count as authenticated.
+	watches, unauthenticatedWatches atomic.Int64
 
-	settings atomic.Pointer[[]cli.Setting] // that hold; nil: nobody has said
+	settings atomic.Pointer[[]cli.Setting] // effective; nil: unknown
 	grace    atomic.Int64                  // a time.Duration
 
-	alive   context.Context // until it closes
+	alive   context.Context // until the daemon is closed
 	end     context.CancelFunc
-	ending  atomic.Bool // readiness ends before the service does
+	ending  atomic.Bool // set before the listeners close: /readyz answers 503
 	serving sync.WaitGroup
-	failed  chan struct{} // closed when a listener has failed
+	failed  chan struct{} // closed when a listener fails
 	failure struct {
 		sync.Once
 		err error
 	}
 }
 
-// decoderShare: dictionaries take this part of a quarter of the memory. At the default
+// decoderShare: dictionaries get this fraction of a quarter of the memory. Of the default
 // of 512 MiB that is 32 MiB, 500 dictionaries of the size that a writer makes.
 const decoderShare = 4
 
-// startDaemon opens everything and begins to serve. On an error nothing is left
-// open.
+// startDaemon opens all parts and starts to serve. On error it closes what it opened.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
-	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{}), scrubTurn: make(chan struct{}, 1)}
+	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
 	d.grace.Store(int64(o.grace))
 	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
@@ -105,7 +106,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.lock, err = lockData(o.dataDir); err != nil {
 		return nil, err
 	}
-	if d.keeper, err = o.security.open(env.Log); err != nil {
+	if d.auth, err = o.security.open(env.Log); err != nil {
 		return nil, err
 	}
 	if d.tracing, err = o.tracing.open(d.alive, env); err != nil {
@@ -127,7 +128,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 			return nil, err
 		}
 		d.grpcListener = d.newBoundedListener(listener, "grpc", grpcMaxConns)
-		d.grpcListener.grpc, d.grpcListener.proof = true, o.security.asksForProof()
+		d.grpcListener.grpc, d.grpcListener.requireAuth = true, o.security.requiresCredentials()
 	}
 	if len(o.memcached) > 0 {
 		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
@@ -140,8 +141,8 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		}
 	}
 	metrics := newMetrics(d)
-	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Ahead()}
-	d.keeper.keep(options)
+	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Prefetch()}
+	d.auth.keep(options)
 	if err = o.limits.limit(options, int64(o.memory)); err != nil {
 		return nil, err
 	}
@@ -166,11 +167,11 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 func (d *daemon) addCollection(c collectionFlag) error {
 	options := &docservice.CollectionOptions{
 		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.quarantine, Cache: d.cache,
-		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate), ScrubTurn: d.scrubTurn,
+		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate), ScrubSemaphore: d.scrubSemaphore,
 		MaxStaleness: d.options.maxStaleness,
 	}
 	if options.ScrubInterval == 0 {
-		options.ScrubInterval = -1 // the flag's never
+		options.ScrubInterval = -1 // 0 of the flag means never
 	}
 	collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(d.options.dataDir, c.name), options)
 	if err != nil {
@@ -188,11 +189,11 @@ func (d *daemon) serveHTTP() error {
 	return d.http.Serve(d.httpListener)
 }
 
-// listen opens a listener; flag says which.
+// listen opens a listener; flag is the name of its flag, for errors.
 func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: the address is in use; stop what listens there, or give another", flag, address)
+		return nil, fmt.Errorf("%s %s: the address is in use; stop the process that uses it, or choose another", flag, address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
@@ -200,7 +201,7 @@ func listen(flag, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// note takes down why a listener has stopped to serve, unless it was told to.
+// note records the error of a listener, unless it is the expected one of a shutdown.
 func (d *daemon) note(err, told error) {
 	if !errors.Is(err, told) {
 		d.failure.Do(func() {
@@ -213,16 +214,16 @@ func (d *daemon) note(err, told error) {
 func (d *daemon) boxcarAddress() string { return d.boxcarListener.Addr().String() }
 func (d *daemon) httpAddress() string   { return d.httpListener.Addr().String() }
 
-// addresses are where the listeners are, for the log.
+// addresses returns the addresses of the listeners, for the log.
 func (d *daemon) addresses() []any {
-	r := []any{"boxcar", d.boxcarAddress(), "http", d.options.http.scheme(d.keeper) + "://" + d.httpAddress()}
+	r := []any{"boxcar", d.boxcarAddress(), "http", d.options.http.scheme(d.auth) + "://" + d.httpAddress()}
 	if d.grpcListener != nil {
 		r = append(r, "grpc", d.grpcListener.Addr().String())
 	}
 	return r
 }
 
-// collections are those that are served, in the order of their names.
+// collections returns the served collections ordered by name.
 func (d *daemon) collections() []*docservice.Collection { return d.service.Collections() }
 
 // collection returns the collection of that name, nil if there is none.
@@ -235,8 +236,8 @@ func (d *daemon) collection(name string) *docservice.Collection {
 	return nil
 }
 
-// stop finishes the requests under way within the grace period, and closes
-// everything. It returns why the daemon has failed, if it has.
+// stop finishes the requests in flight within the grace period, and closes everything. It
+// returns the error of a failed listener, if any.
 func (d *daemon) stop(grace time.Duration) error {
 	d.ending.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
@@ -249,7 +250,7 @@ func (d *daemon) stop(grace time.Duration) error {
 	for listener, shutdown := range listeners {
 		draining.Go(func() {
 			if err := shutdown(ctx); err != nil {
-				d.env.Log.Warn("requests were cut off", "listener", listener, "error", err)
+				d.env.Log.Warn("requests in flight were aborted", "listener", listener, "error", err)
 			}
 		})
 	}
@@ -263,7 +264,7 @@ func (d *daemon) stop(grace time.Duration) error {
 	}
 }
 
-// close releases whatever is open, in the order opposite to opening it.
+// close closes the open parts, in reverse order.
 func (d *daemon) close() error {
 	d.end()
 	var errs []error

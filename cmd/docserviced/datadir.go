@@ -19,8 +19,8 @@ import (
 //	NAME/    the directory of the collection NAME (docservice)
 const lockName = "LOCK"
 
-// collectionName is what may name a collection: it becomes a directory, a part
-// of URLs and a label.
+// collectionName matches valid names of collections: they are used as directories, in URLs
+// and as labels.
 var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // collectionFlag is one --collection NAME=QUEUEDIR.
@@ -28,11 +28,10 @@ type collectionFlag struct {
 	name, queueDir string
 }
 
-// parseCollections reads the values of --collection, or says all that is wrong with
-// them.
+// parseCollections parses the values of --collection. It reports all errors together.
 func parseCollections(values []string) ([]collectionFlag, error) {
 	if len(values) == 0 {
-		return nil, cli.Usagef("--collection is missing, there is nothing to serve: give at least one NAME=QUEUEDIR")
+		return nil, cli.Usagef("--collection is missing; give at least one NAME=QUEUEDIR")
 	}
 	var collections []collectionFlag
 	var problems []error
@@ -41,11 +40,11 @@ func parseCollections(values []string) ([]collectionFlag, error) {
 		name, dir, _ := strings.Cut(value, "=")
 		switch {
 		case dir == "":
-			problems = append(problems, cli.Usagef("--collection %s: it must be NAME=QUEUEDIR", value))
+			problems = append(problems, cli.Usagef("--collection %s: must be NAME=QUEUEDIR", value))
 		case !collectionName.MatchString(name) || name == lockName:
-			problems = append(problems, cli.Usagef("--collection %s: a name is up to 64 letters, digits, dots, dashes and underscores, a letter or digit first, and not %s", value, lockName))
+			problems = append(problems, cli.Usagef("--collection %s: a name has up to 64 letters, digits, dots, dashes and underscores, begins with a letter or digit, and is not %s", value, lockName))
 		case seen[name]:
-			problems = append(problems, cli.Usagef("--collection %s: the name is given twice", value))
+			problems = append(problems, cli.Usagef("--collection %s: duplicate name", value))
 		}
 		seen[name] = true
 		collections = append(collections, collectionFlag{name, dir})
@@ -53,15 +52,15 @@ func parseCollections(values []string) ([]collectionFlag, error) {
 	return collections, errors.Join(problems...)
 }
 
-// requireQueues says which queues are not there, and which share a directory with the
-// indexes below dataDir: files of one would be taken for, or copied with, the other's.
+// requireQueues reports missing queues, and queues that overlap the data directory: files
+// of one could be mistaken for, or copied with, files of the other.
 func requireQueues(collections []collectionFlag, dataDir string) error {
 	var problems []error
 	data := realPath(dataDir)
 	for _, c := range collections {
 		queueDir := realPath(c.queueDir)
 		if within(queueDir, data) || within(filepath.Join(data, c.name), queueDir) {
-			problems = append(problems, fmt.Errorf("data directory %s and queue directory %s of collection %s overlap; give another --data", dataDir, c.queueDir, c.name))
+			problems = append(problems, fmt.Errorf("data directory %s and queue directory %s of collection %s overlap; choose another --data", dataDir, c.queueDir, c.name))
 			continue
 		}
 		info, err := os.Stat(c.queueDir)
@@ -69,13 +68,13 @@ func requireQueues(collections []collectionFlag, dataDir string) error {
 			err = errors.New("not a directory")
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("queue directory %s of collection %s: %w; make it, or have rsync make it first", c.queueDir, c.name, err))
+			problems = append(problems, fmt.Errorf("queue directory %s of collection %s: %w; create it, or run rsync first", c.queueDir, c.name, err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// realPath is the absolute path of a directory, which need not exist, without symbolic
+// realPath returns the absolute path of a directory, which need not exist, without symbolic
 // links.
 func realPath(dir string) string {
 	absolute, err := filepath.Abs(dir)
@@ -92,14 +91,14 @@ func realPath(dir string) string {
 	return filepath.Join(realPath(parent), filepath.Base(absolute))
 }
 
-// within reports whether a path is a directory or lies in it.
+// within reports whether path is dir or inside it.
 func within(dir, path string) bool {
 	rest, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rest)
 }
 
-// lockData makes the data directory if need be and takes its lock. Only one
-// process may have a data directory.
+// lockData creates the data directory if necessary and locks it. Only one process may use a
+// data directory.
 func lockData(dir string) (io.Closer, error) {
 	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
 		return nil, err
@@ -107,12 +106,12 @@ func lockData(dir string) (io.Closer, error) {
 	lock, err := vfs.OS.Lock(filepath.Join(dir, lockName), fmt.Sprintf("docserviced, process %d", os.Getpid()))
 	var locked *vfs.LockedError
 	if errors.As(err, &locked) {
-		return nil, fmt.Errorf("data directory %s is in use by %s; stop that, or give another --data", dir, locked.Holder)
+		return nil, fmt.Errorf("data directory %s is in use by %s; stop that process, or choose another --data", dir, locked.Holder)
 	}
 	return lock, err
 }
 
-// listIndexes returns the collections that have an index in a data directory.
+// listIndexes returns the names of the collections with an index in a data directory.
 func listIndexes(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,12 +124,12 @@ func listIndexes(dir string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s holds no index; give the directory that docserviced serve --data was given", dir)
+		return nil, fmt.Errorf("%s has no index; give the --data of docserviced serve", dir)
 	}
 	return names, nil
 }
 
-// moveDir gives a complete directory its final name, durably.
+// moveDir durably renames a complete directory to its final name.
 func moveDir(from, to string) error {
 	if err := vfs.OS.SyncDir(from); err != nil {
 		return err

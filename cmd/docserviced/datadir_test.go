@@ -10,7 +10,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// Indexes among segments, and segments among an index's files, were accepted.
+// Data and queue directories that contain each other are refused.
 func TestDataAndQueuesDoNotOverlap(t *testing.T) {
 	dir := t.TempDir()
 	queueDir := filepath.Join(dir, "queue", "jobs")
@@ -25,13 +25,13 @@ func TestDataAndQueuesDoNotOverlap(t *testing.T) {
 		{"jobs=" + queueDir, filepath.Join(queueDir, "index")},
 		{"jobs=" + queueDir, filepath.Join(link, "new", "index")},
 		{"jobs=" + link, filepath.Join(queueDir, "index")},
-		{"jobs=" + queueDir, filepath.Join(dir, "queue")}, // whose index is made in the queue
-		{"queue=" + queueDir, dir},                        // and here around it
+		{"jobs=" + queueDir, filepath.Join(dir, "queue")}, // the index would be inside the queue
+		{"queue=" + queueDir, dir},                        // the queue would be inside the index
 	} {
 		r := serveWith(c.collection, c.data)
 		require.Equal(t, cli.ExitFailure, r.status, c)
 		require.Contains(t, r.stderr, "data directory "+c.data+" and queue directory ")
-		require.Contains(t, r.stderr, "overlap; give another --data")
+		require.Contains(t, r.stderr, "overlap; choose another --data")
 	}
 	entries, err := os.ReadDir(queueDir)
 	require.NoError(t, err)

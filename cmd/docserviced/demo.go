@@ -25,7 +25,7 @@ const (
 	demoDocuments   = 20_000
 	demoFetches     = 10_000 // by one caller
 	demoCallers     = 64
-	demoFetchesMany = 100_000 // by all of them
+	demoFetchesMany = 100_000 // by all callers
 	demoCollection  = "jobs"
 )
 
@@ -33,18 +33,18 @@ func newDemo(env *cli.Env) *cobra.Command {
 	d := demo{documents: demoDocuments, fetches: demoFetches, fetchesMany: demoFetchesMany}
 	command := &cobra.Command{
 		Use:   "demo [--exit]",
-		Short: "Show the whole way of a document, in one process",
-		Long: `Demo makes up 20,000 job postings, appends them to a queue, indexes and serves
-them, fetches some through a Boxcar client, updates one and deletes one, and says
-how fast all that was. It then serves until Ctrl-C. It uses a temporary directory,
-which it removes in the end, and no network beyond this machine.`,
+		Short: "Run all parts in one process with generated documents",
+		Long: `Demo generates 20,000 job postings, appends them to a queue, indexes and serves them,
+fetches some through a Boxcar client, updates one and deletes one, and prints how long
+each step takes. Then it serves until Ctrl-C. It uses a temporary directory, which it
+removes at the end, and only the loopback network.`,
 		Example: `  docserviced demo`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return d.run(command.Context(), env)
 		},
 	}
-	command.Flags().BoolVar(&d.exit, "exit", false, "leave at the end instead of serving on")
+	command.Flags().BoolVar(&d.exit, "exit", false, "exit at the end instead of serving until Ctrl-C")
 	return command
 }
 
@@ -61,13 +61,13 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context, env *cli.Env) (err error) {
-	d.env, d.out = env.Quiet(), cli.NewOutput(env.Stdout) // the demonstration speaks for itself
+	d.env, d.out = env.Quiet(), cli.NewOutput(env.Stdout) // the demonstration prints its own progress
 	if d.dir, err = os.MkdirTemp("", "docstore-demo-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 
-	d.say("Docstore: the way of a document, in one process.\n")
+	d.say("Docstore: all parts in one process.\n")
 	if err := d.append(ctx); err != nil {
 		return ending(ctx, err)
 	}
@@ -91,19 +91,19 @@ func (d *demo) run(ctx context.Context, env *cli.Env) (err error) {
 			return ending(ctx, err)
 		}
 	}
-	d.lookNext()
+	d.suggest()
 	if d.exit {
 		return d.out.Flush()
 	}
-	d.say("\nServing on; Ctrl-C ends it and removes %s.", d.dir)
+	d.say("\nStill serving; press Ctrl-C to stop and remove %s.", d.dir)
 	select {
 	case <-ctx.Done():
-	case <-d.daemon.failed: // stop says why
+	case <-d.daemon.failed: // stop returns the error
 	}
 	return d.out.Err()
 }
 
-// ending is nil for an error that is only the Ctrl-C in the middle of a step.
+// ending converts an error caused by Ctrl-C to nil.
 func ending(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -111,15 +111,15 @@ func ending(ctx context.Context, err error) error {
 	return nil
 }
 
-// say prints a line at once.
+// say prints a line and flushes it.
 func (d *demo) say(format string, args ...any) {
 	d.out.Printf(format+"\n", args...)
-	_ = d.out.Flush() // the last Flush or Err reports it
+	_ = d.out.Flush() // the last Flush reports the error
 }
 
 func (d *demo) queueDir() string { return filepath.Join(d.dir, "queue") }
 
-// append fills the queue.
+// append writes the documents to the queue.
 func (d *demo) append(ctx context.Context) (err error) {
 	postings := jobs.New(1)
 	documents := make([][]byte, d.documents)
@@ -150,18 +150,18 @@ func (d *demo) append(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.say("1. Append   %s made-up job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), rate(d.documents, elapsed))
-	d.say("            on disk, synced, in %s (%d %% of it) by the codec %s", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
+	d.say("1. Append   %s generated job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), rate(d.documents, elapsed))
+	d.say("            on disk, synced, in %s (%d %% of it) with codec %s", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
 	return nil
 }
 
-// storedBytes is the size of the segments of a queue.
+// storedBytes returns the size of the segments of a queue.
 func storedBytes(dir string) (int64, error) {
 	reader, err := queue.OpenReader(dir, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = reader.Close() }() // it has nothing to tell
+	defer func() { _ = reader.Close() }() // read only
 	segments, err := reader.Segments()
 	var total int64
 	for _, s := range segments {
@@ -170,7 +170,7 @@ func storedBytes(dir string) (int64, error) {
 	return total, err
 }
 
-// rate is "0.31 s, 64,000 documents/s".
+// rate formats a rate, for example "0.31 s, 64,000 documents/s".
 func rate(documents int, elapsed time.Duration) string {
 	return fmt.Sprintf("%.2f s, %s documents/s", elapsed.Seconds(), cli.FormatCount(int64(float64(documents)/elapsed.Seconds())))
 }
@@ -198,13 +198,13 @@ func (d *demo) serve(ctx context.Context) (err error) {
 	return nil
 }
 
-// addressOrAny is the address if it is free, else one with any free port.
+// addressOrAny returns the address if it is free, otherwise one with port 0.
 func addressOrAny(address string) string {
 	listener, err := listen("", address)
 	if err != nil {
 		return "127.0.0.1:0"
 	}
-	_ = listener.Close() // it has accepted nothing
+	_ = listener.Close() // nothing was accepted
 	return address
 }
 
@@ -217,10 +217,10 @@ func whyNot(wanted, got string) string {
 
 func (d *demo) collection() *docservice.Collection { return d.daemon.collections()[0] }
 
-// demoID is the document that the demonstration shows.
+// demoID is the id of the document that the demonstration shows.
 func (d *demo) demoID() string { return jobs.ID(min(4711, d.documents)) }
 
-// fetch shows a document and measures how fast they come.
+// fetch shows a document and measures the rate of fetches.
 func (d *demo) fetch(ctx context.Context) error {
 	document, err := d.client.Get(ctx, nil, d.demoID())
 	if err != nil {
@@ -238,7 +238,7 @@ func (d *demo) fetch(ctx context.Context) error {
 	return nil
 }
 
-// load has callers fetch random documents, each checked to be the one asked for.
+// load makes callers fetch random documents, and checks each document.
 func (d *demo) load(ctx context.Context, callers, fetches int) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -252,7 +252,7 @@ func (d *demo) load(ctx context.Context, callers, fetches int) (time.Duration, e
 				id := jobs.ID(1 + random.IntN(d.documents))
 				document, err := d.client.Get(ctx, buffer[:0], id)
 				if err == nil && !bytes.HasPrefix(document, []byte(`{"id":"`+id+`"`)) {
-					err = fmt.Errorf("asked for %s and got %.60s", id, document)
+					err = fmt.Errorf("requested %s, got %.60s", id, document)
 				}
 				if err != nil {
 					cancel(err)
@@ -288,7 +288,7 @@ func (d *demo) change(ctx context.Context) error {
 		return err
 	}
 	if _, err := d.client.Get(ctx, nil, deleted); !errors.Is(err, docservice.ErrNotFound) {
-		return fmt.Errorf("%s was deleted; fetching it gives %w", deleted, err)
+		return fmt.Errorf("%s was deleted, but fetching it returns: %w", deleted, err)
 	}
 	d.say("5. Change   %s updated, %s deleted; both served %.0f ms after they were written:", d.demoID(), deleted, elapsed.Seconds()*1e3)
 	d.say("            before  %s", shorten(before))
@@ -297,8 +297,8 @@ func (d *demo) change(ctx context.Context) error {
 	return nil
 }
 
-// appendChanges writes as the updater does, and leaves the queue to others. It
-// returns the address of the last change.
+// appendChanges writes as the updater does, and closes the queue. It returns the address of
+// the last change.
 func (d *demo) appendChanges(updated []byte, deleted string) (last queue.Address, err error) {
 	writer, err := queue.OpenWriter(d.queueDir(), &queue.WriterOptions{Logger: d.env.Log})
 	if err != nil {
@@ -314,7 +314,7 @@ func (d *demo) appendChanges(updated []byte, deleted string) (last queue.Address
 	return last, writer.Flush()
 }
 
-// shorten is the beginning of a document, for a line of a terminal.
+// shorten returns the beginning of a document, for a terminal line.
 func shorten(document []byte) string {
 	const width = 100
 	if len(document) <= width {
@@ -323,10 +323,10 @@ func shorten(document []byte) string {
 	return fmt.Sprintf("%s... (%d bytes)", bytes.ToValidUTF8(document[:width], nil), len(document))
 }
 
-// lookNext says what can be tried while the demonstration serves.
-func (d *demo) lookNext() {
+// suggest prints commands to try while the demonstration serves.
+func (d *demo) suggest() {
 	boxcar, http := d.daemon.boxcarAddress(), d.daemon.httpAddress()
-	d.say("6. Look     from another terminal in this directory:")
+	d.say("6. Try      from another terminal in this directory:")
 	for _, command := range []string{
 		fmt.Sprintf("curl http://%s/documents/%s/%s", http, demoCollection, d.demoID()),
 		fmt.Sprintf("curl http://%s/readyz", http),

@@ -21,7 +21,7 @@ func smallDemo(ctx context.Context, t *testing.T, stdout *lockedBuffer, exit boo
 	err := d.run(ctx, env)
 	left, globErr := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	require.NoError(t, globErr)
-	require.Empty(t, left, "the demonstration leaves nothing behind")
+	require.Empty(t, left, "the demonstration must remove its files")
 	return err
 }
 
@@ -30,10 +30,10 @@ func TestDemo(t *testing.T) {
 	require.NoError(t, smallDemo(t.Context(), t, &out, true), out.String())
 	text := out.String()
 	for _, want := range []string{
-		"1. Append   500 made-up job postings", "2. Index ", "3. Serve    Boxcar on 127.0.0.1:", "4. Fetch    job-0000500",
+		"1. Append   500 generated job postings", "2. Index ", "3. Serve    Boxcar on 127.0.0.1:", "4. Fetch    job-0000500",
 		"callers:  1, random documents: 200", "callers: 64, random documents: 640",
 		"5. Change   job-0000500 updated, job-0000001 deleted", `"title":"(filled) `, "job-0000001  not found",
-		"6. Look", "curl http://127.0.0.1:", "/documents/jobs/job-0000500",
+		"6. Try", "curl http://127.0.0.1:", "/documents/jobs/job-0000500",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -44,7 +44,7 @@ func TestDemoServesUntilInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out lockedBuffer
 	go func() {
-		until(ctx, func() bool { return strings.Contains(out.String(), "Ctrl-C ends it") })
+		until(ctx, func() bool { return strings.Contains(out.String(), "press Ctrl-C") })
 		cancel()
 	}()
 	require.NoError(t, smallDemo(ctx, t, &out, false), out.String())

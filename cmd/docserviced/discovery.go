@@ -15,34 +15,34 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// readyPoll is how often a daemon that is to be entered looks whether it is ready.
+// readyPoll is how often a daemon that is to be registered checks whether it is ready.
 const readyPoll = 100 * time.Millisecond
 
-// maxWeight is the largest capacity of a server.
+// maxWeight is the maximum capacity of a server.
 const maxWeight = 1_000_000
 
-// entering is the flags that say where clients find the daemon.
-type entering struct {
+// registration holds the flags of service discovery.
+type registration struct {
 	discovery string
 	advertise string
 	weight    float64
 }
 
-func (e *entering) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&e.discovery, "discovery", "", "where to enter this server once it is ready, for clients to find: "+
+func (e *registration) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&e.discovery, "discovery", "", "where to register this server once it is ready: "+
 		"etcd://HOST:PORT[,...]/PREFIX[?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE], "+
 		"or gossip://HOST:PORT[,...][?bind=HOST:PORT&key-file=FILE]; empty: nowhere")
-	flags.StringVar(&e.advertise, "advertise", "", "address to enter; empty: that of --boxcar, with the host's name where it names none")
-	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server, relative to the others'")
+	flags.StringVar(&e.advertise, "advertise", "", "address to register; empty: that of --boxcar, with the host name if it has none")
+	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server relative to the others")
 }
 
-func (e *entering) check() error {
+func (e *registration) check() error {
 	var problems []error
 	if e.discovery == "" && e.advertise != "" {
-		problems = append(problems, cli.Usagef("--advertise is for --discovery; give both"))
+		problems = append(problems, cli.Usagef("--advertise needs --discovery; give both"))
 	}
 	if !(e.weight > 0 && e.weight <= maxWeight) {
-		problems = append(problems, cli.Usagef("--weight %v: it must be over 0 and at most %d", e.weight, maxWeight))
+		problems = append(problems, cli.Usagef("--weight %v: must be more than 0 and at most %d", e.weight, maxWeight))
 	}
 	if e.discovery != "" {
 		if err := byname.CanRegister(e.discovery); err != nil {
@@ -52,9 +52,9 @@ func (e *entering) check() error {
 	return errors.Join(problems...)
 }
 
-// enter has the daemon entered as soon as it is ready, until leave is called, which
-// waits until it is not any more.
-func (d *daemon) enter(ctx context.Context, e entering) (leave func()) {
+// register registers the daemon as soon as it is ready, until leave is called, which waits
+// until it is unregistered.
+func (d *daemon) register(ctx context.Context, e registration) (leave func()) {
 	if e.discovery == "" {
 		return func() {}
 	}
@@ -72,7 +72,7 @@ func (d *daemon) enter(ctx context.Context, e entering) (leave func()) {
 	}
 }
 
-func (d *daemon) stayEntered(ctx context.Context, e entering) error {
+func (d *daemon) stayEntered(ctx context.Context, e registration) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for !d.readiness().Ready {
@@ -93,13 +93,13 @@ func (d *daemon) stayEntered(ctx context.Context, e entering) error {
 	d.env.Log.Info("entered", "address", address, "discovery", e.discovery)
 	<-ctx.Done()
 	if err := entry.Close(); err != nil {
-		d.env.Log.Warn("others will notice by themselves that this server has gone", "error", err)
+		d.env.Log.Warn("unregistering failed; the registration expires by itself", "error", err)
 	}
 	return nil
 }
 
-// address is the one to enter for a listener.
-func (e *entering) address(listener string) (string, error) {
+// address returns the address to register for a listener.
+func (e *registration) address(listener string) (string, error) {
 	if e.advertise != "" {
 		return e.advertise, nil
 	}

@@ -19,8 +19,8 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A daemon is entered while it serves, and clients find it by the same name.
-func TestServeEntersItself(t *testing.T) {
+// A daemon is registered while it serves, and clients find it by the same name.
+func TestServeRegistersItself(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", "document")
 	seed, boxcar := freePort(t), freePort(t)
@@ -49,16 +49,16 @@ func TestServeRefusesBadDiscovery(t *testing.T) {
 	}
 }
 
-func TestTheAddressToEnter(t *testing.T) {
+func TestAdvertisedAddress(t *testing.T) {
 	for _, x := range []struct{ advertise, listener, want string }{
 		{"", "10.0.0.7:7070", "10.0.0.7:7070"}, {"be-7.search:7070", "[::]:7070", "be-7.search:7070"},
 	} {
-		e := entering{advertise: x.advertise}
+		e := registration{advertise: x.advertise}
 		got, err := e.address(x.listener)
 		require.NoError(t, err)
 		require.Equal(t, x.want, got)
 	}
-	got, err := (&entering{}).address("[::]:7070")
+	got, err := (&registration{}).address("[::]:7070")
 	require.NoError(t, err)
 	require.Regexp(t, `^[^:\[]+:7070$`, got)
 }

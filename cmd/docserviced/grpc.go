@@ -24,35 +24,36 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-// Limits of the gRPC listener. Its bytes are in the budget of messages: see grpc_bytes.go.
+// Limits of the gRPC listener. Its bytes count against the budget of messages: see
+// grpc_bytes.go.
 const (
-	grpcMaxConns         = 1 << 10 // one more is closed, or takes the place of one without proof
-	grpcMaxStreams       = 1 << 7  // calls at once on a connection
+	grpcMaxConns         = 1 << 10 // one more is closed, or replaces an unauthenticated one
+	grpcMaxStreams       = 1 << 7  // concurrent calls of a connection
 	grpcRequestBytes     = 4 << 20
 	grpcHeaderBytes      = 16 << 10
 	grpcHandshakeTimeout = 5 * time.Second
 	grpcIdleTimeout      = 5 * time.Minute
-	grpcMinPing          = 10 * time.Second // more often, and the client is cut off
-	// grpcHealthInterval is how late a watcher of the health may hear of a change.
+	grpcMinPing          = 10 * time.Second // a client that pings more often is disconnected
+	// grpcHealthInterval is the maximum delay of a change for a watcher of the health.
 	grpcHealthInterval = 200 * time.Millisecond
-	// So many streams watch the health at once, at 16 KiB each. Where proof is asked for,
-	// those of clients without it are counted apart, and end after some time.
-	grpcMaxWatches      = 1 << 10
-	grpcUnprovedWatches = 1 << 6
-	grpcUnprovedWatch   = 10 * time.Minute
+	// Limits of concurrent health streams, which take 16 KiB each. If credentials are
+	// required, streams of clients without them are limited separately, in number and
+	// duration.
+	grpcMaxWatches             = 1 << 10
+	grpcUnauthenticatedWatches = 1 << 6
+	grpcUnauthenticatedWatch   = 10 * time.Minute
 )
 
 func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
-	command.Flags().StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients in other languages; empty: none")
+	command.Flags().StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
 }
 
-// newGRPCServer makes the listener for clients that speak gRPC and not Boxcar: the
-// documents, health and reflection. Slots and what follows from them are not
-// there: who has several servers needs a balancer.
+// newGRPCServer returns the gRPC server with documents, health and reflection. It has no
+// slots: clients need a load balancer to use several servers.
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.StatsHandler(&grpcCounter{listener: d.grpcListener}),
-		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // the outermost first
+		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // outermost first
 		grpc.ChainStreamInterceptor(d.admitStream),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
@@ -60,7 +61,7 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 		grpc.ConnectionTimeout(grpcHandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
-	}, d.keeper.grpcOptions()...)...)
+	}, d.auth.grpcOptions()...)...)
 	docservicepb.RegisterDocumentsServer(server, docservice.Documents(handler))
 	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d})
 	reflection.Register(server)
@@ -74,7 +75,7 @@ func (d *daemon) serveGRPC() {
 	}
 }
 
-// shutdownGRPC finishes the calls under way, for as long as ctx allows.
+// shutdownGRPC finishes the calls in flight until ctx ends.
 func (d *daemon) shutdownGRPC(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, d.grpc.Stop)
 	d.grpc.GracefulStop()
@@ -84,12 +85,12 @@ func (d *daemon) shutdownGRPC(ctx context.Context) error {
 	return nil
 }
 
-// containPanic answers for a handler that has panicked, as the other listeners do.
+// containPanic turns a panic of a handler into an error, as the other listeners do.
 func (d *daemon) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			d.env.Log.Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
-			err = status.Error(codes.Internal, "the handler panicked")
+			err = status.Error(codes.Internal, "the handler panicked; see the server's log")
 		}
 	}()
 	return handler(ctx, request)
@@ -125,42 +126,42 @@ func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	return handler(service, stream)
 }
 
-// admitWatch takes in a stream of health, within a limit of those that are open.
+// admitWatch counts a health stream, and refuses it above the limit.
 func admitWatch(open *atomic.Int64, limit int64, who string) (leave func(), err error) {
 	if open.Add(1) > limit {
 		open.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "the health is watched by %d %s", limit, who)
+		return nil, status.Errorf(codes.ResourceExhausted, "too many health streams: the limit is %d %s", limit, who)
 	}
 	return func() { open.Add(-1) }, nil
 }
 
-// proved reports whether the peer of a call has proved who it is, or need not.
-func (d *daemon) proved(ctx context.Context) bool {
+// authenticated reports whether the peer of a call has presented credentials, or needs
+// none.
+func (d *daemon) authenticated(ctx context.Context) bool {
 	c := connOf(ctx)
-	if c == nil || !d.grpcListener.proof {
+	if c == nil || !d.grpcListener.requireAuth {
 		return true
 	}
 	d.grpcListener.mu.Lock()
 	defer d.grpcListener.mu.Unlock()
-	return c.proved
+	return c.authenticated
 }
 
-// admit takes in a call of a client that may make it, within the limits that it
-// shares with the Boxcar listener, or says why not. Every client may ask for the health; the
-// streams of those without proof are few.
+// admit checks the credentials of a call and the limits, which it shares with the Boxcar
+// listener. Every client may call Check; streams of unauthenticated clients are limited.
 func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
-	client, err := d.keeper.identify(ctx)
+	client, err := d.auth.identify(ctx)
 	conn := connOf(ctx)
-	proved := err == nil && client.Identity != ""
-	if proved && conn != nil {
-		conn.prove(client)
+	authenticated := err == nil && client.Identity != ""
+	if authenticated && conn != nil {
+		conn.markAuthenticated(client)
 	}
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return func() {}, nil
 		}
-		if d.grpcListener.proof && !proved {
-			return admitWatch(&d.unprovedWatches, grpcUnprovedWatches, "clients without a token or a certificate; show one, or call Check")
+		if d.grpcListener.requireAuth && !authenticated {
+			return admitWatch(&d.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check")
 		}
 		return admitWatch(&d.watches, grpcMaxWatches, "clients; call Check")
 	}
@@ -176,8 +177,8 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 	return leave, err
 }
 
-// grpcHealth tells in gRPC's terms what /readyz tells, and that the server is being
-// drained: of the server as a whole, "", and of the documents' service.
+// grpcHealth reports over gRPC what /readyz reports, and NOT_SERVING while the server is
+// draining: for the server as a whole, "", and for the document service.
 type grpcHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
 	daemon *daemon
@@ -185,7 +186,7 @@ type grpcHealth struct {
 	mu struct {
 		sync.Mutex
 		status  grpc_health_v1.HealthCheckResponse_ServingStatus
-		changed chan struct{} // nil: nobody has watched
+		changed chan struct{} // nil: no watcher yet
 	}
 }
 
@@ -196,11 +197,11 @@ func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthChec
 	return &grpc_health_v1.HealthCheckResponse{Status: h.status()}, nil
 }
 
-// Watch tells the health now and whenever it has changed, until the daemon ends.
+// Watch sends the health now and whenever it changes, until the daemon ends.
 func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	var end <-chan time.Time
-	if !h.daemon.proved(stream.Context()) {
-		timer := time.NewTimer(grpcUnprovedWatch)
+	if !h.daemon.authenticated(stream.Context()) {
+		timer := time.NewTimer(grpcUnauthenticatedWatch)
 		defer timer.Stop()
 		end = timer.C
 	}
@@ -222,26 +223,26 @@ func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream gr
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		case <-end:
-			return status.Error(codes.Unavailable, "the watch of a client without a token or a certificate has a time limit; watch again")
+			return status.Error(codes.Unavailable, "a health stream without a token or certificate has a time limit; watch again")
 		case <-changed:
 		}
 	}
 }
 
-// latest returns the health and what is closed when it has changed. One goroutine looks for
-// all watchers.
+// latest returns the health and a channel that is closed when it changes. One goroutine
+// polls for all watchers.
 func (h *grpcHealth) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.changed == nil {
 		h.mu.status, h.mu.changed = h.status(), make(chan struct{})
-		h.daemon.serving.Go(h.look)
+		h.daemon.serving.Go(h.poll)
 	}
 	return h.mu.status, h.mu.changed
 }
 
-// look notices changes until the daemon is closed.
-func (h *grpcHealth) look() {
+// poll detects changes until the daemon is closed.
+func (h *grpcHealth) poll() {
 	ticker := time.NewTicker(grpcHealthInterval)
 	defer ticker.Stop()
 	for ending := false; ; {
@@ -273,7 +274,7 @@ func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
 	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
 }
 
-// ready is what /readyz tells, without the reasons.
+// ready is the result of /readyz without the reasons.
 func (d *daemon) ready() bool {
 	return !d.ending.Load() && !slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !c.Ready() })
 }

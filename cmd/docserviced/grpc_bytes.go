@@ -6,19 +6,18 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// grpc-go buffers the bytes of calls itself, so the budget counts them where they enter and
-// leave a connection: bytes that are read are held until no call of the
-// connection awaits its request, and a large answer is held until as many bytes have been
-// written after it.
+// grpc-go buffers the bytes of calls itself, so the budget counts them at the connection:
+// bytes read are charged until no call of the connection awaits its request, and a large
+// response is charged until as many bytes have been written after it.
 
-// grpcLargeAnswer is the size above which answers are counted until they are sent.
+// grpcLargeAnswer is the size above which responses are charged until they are sent.
 const grpcLargeAnswer = 16 << 10
 
-// grpcCallBytes is what a call takes besides its message: a goroutine and a stream. It is
-// charged while the client has not sent the request.
+// grpcCallBytes is the memory of a call besides its message: a goroutine and a stream. It
+// is charged until the request has arrived.
 const grpcCallBytes = 16 << 10
 
-// Read counts what it reads from a gRPC client.
+// Read charges the bytes read from a gRPC client.
 func (c *boundedConn) Read(b []byte) (int, error) {
 	if !c.listener.grpc {
 		return c.Conn.Read(b)
@@ -32,7 +31,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// changeReceiving changes how many calls await their requests. When there are none, no
+// changeReceiving adds to the number of calls that await their request. When it is 0, no
 // bytes of requests are held.
 func (c *boundedConn) changeReceiving(calls int) {
 	c.mu.Lock()
@@ -52,7 +51,7 @@ func (c *boundedConn) changeReceiving(calls int) {
 	}
 }
 
-// queue counts an answer that is about to be written.
+// queue charges a response that is about to be written.
 func (c *boundedConn) queue(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +60,7 @@ func (c *boundedConn) queue(n int) {
 	c.mu.queued += int64(n)
 }
 
-// sent notes that bytes were written.
+// sent releases bytes that were written.
 func (c *boundedConn) sent(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,10 +70,10 @@ func (c *boundedConn) sent(n int64) {
 	c.mu.queued -= n
 }
 
-// grpcCounter follows the calls of a gRPC listener.
+// grpcCounter counts the calls of a gRPC listener.
 type grpcCounter struct{ listener *boundedListener }
 
-// A grpcCall is a call; its events come one after another.
+// A grpcCall is a call; its events are sequential.
 type grpcCall struct {
 	conn      *boundedConn
 	receiving bool
@@ -108,7 +107,7 @@ func (g *grpcCounter) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 }
 
-// receive notes whether the call awaits its request.
+// receive records whether the call awaits its request.
 func (c *grpcCall) receive(now bool) {
 	switch {
 	case now == c.receiving:

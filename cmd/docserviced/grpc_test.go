@@ -26,7 +26,7 @@ import (
 	"docstore/internal/testcert"
 )
 
-// startGRPCDaemon starts a daemon with a gRPC listener and connects to that.
+// startGRPCDaemon starts a daemon with a gRPC listener and connects to it.
 func startGRPCDaemon(t *testing.T, o daemonOptions) (*daemon, *grpc.ClientConn) {
 	t.Helper()
 	o.grpc = "127.0.0.1:0"
@@ -43,7 +43,7 @@ func shortly(t *testing.T) context.Context {
 	return ctx
 }
 
-// The same stub over gRPC and over Boxcar is answered the same.
+// The same stub gets the same answers over gRPC and over Boxcar.
 func TestGRPC(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
@@ -127,7 +127,7 @@ func TestGRPCHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN, response.GetStatus())
 
-	// A drain has clients go elsewhere that look at the health.
+	// Draining makes clients that watch the health use other servers.
 	d.boxcar.Drain()
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
@@ -135,7 +135,7 @@ func TestGRPCHealth(t *testing.T) {
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, now, code)
 
-	// Who watches hears that the daemon ends, and does not hold it up.
+	// Watchers are notified that the daemon stops, and do not delay it.
 	require.NoError(t, d.stop(time.Minute))
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
@@ -177,7 +177,7 @@ func TestGRPCAddressInUse(t *testing.T) {
 	require.Contains(t, r.lastLine(), "in use")
 }
 
-// nodeExample runs a client in another language, the example for Node.
+// nodeExample runs the example client in Node.
 func nodeExample(t *testing.T, args ...string) result {
 	t.Helper()
 	script, err := filepath.Abs("../../examples/node/get.js")
@@ -187,7 +187,7 @@ func nodeExample(t *testing.T, args ...string) result {
 		_, err = os.Stat(filepath.Join(filepath.Dir(script), "node_modules"))
 	}
 	if err != nil && os.Getenv("CI") == "" {
-		t.Skip("Node or the example's packages are not here; make setup installs them")
+		t.Skip("Node or the example's packages are not installed; run make setup")
 	}
 	require.NoError(t, err)
 	var stdout, stderr lockedBuffer
@@ -210,7 +210,7 @@ func TestNode(t *testing.T) {
 	}{
 		{[]string{"ü"}, result{0, "{\"id\":\"ü\"}\n", ""}},
 		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
-		{[]string{""}, result{1, "", "INVALID_ARGUMENT: docservice: an id has 1 byte to 1 KiB\n"}},
+		{[]string{""}, result{1, "", "INVALID_ARGUMENT: docservice: invalid id: want 1 to 1024 bytes\n"}},
 	} {
 		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpcListener.Addr().String(), "jobs"}, one.ids...)...))
 	}
@@ -229,7 +229,7 @@ func TestNodeWithTLS(t *testing.T) {
 	caFile, tokenFile := ca.File(t, dir, "ca"), testcert.Write(t, dir, "token", []byte(testToken+"\n"))
 	_, port, err := net.SplitHostPort(d.grpcListener.Addr().String())
 	require.NoError(t, err)
-	get := []string{"localhost:" + port, "jobs", "a"} // Node warns of addresses in certificates
+	get := []string{"localhost:" + port, "jobs", "a"} // Node warns about IP addresses in certificates
 	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))
 	assert.Equal(t, result{1, "", "UNAUTHENTICATED: a token or a certificate is required\n"}, nodeExample(t, append([]string{"--ca", caFile}, get...)...))
 	refused := nodeExample(t, append([]string{"--token-file", tokenFile}, get...)...)

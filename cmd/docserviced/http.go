@@ -22,28 +22,28 @@ import (
 	"docstore/docservice"
 )
 
-// Limits of the HTTP listener. Writing may take long: profiles run for as long as
-// they are asked to, and documents may be large.
+// Limits of the HTTP listener. The write timeout is long: profiles take as long as
+// requested, and documents may be large.
 const (
 	httpHeaderTimeout = 5 * time.Second
 	httpReadTimeout   = 10 * time.Second
 	httpWriteTimeout  = 2 * time.Minute
 	httpIdleTimeout   = time.Minute
 	httpHeaderBytes   = 64 << 10
-	httpMaxConns      = 1 << 10 // one more is closed; of one client an eighth
-	// A request is charged so much for its buffers.
+	httpMaxConns      = 1 << 10 // one more is closed; one client may have an eighth
+	// Memory charged for the buffers of a request.
 	httpRequestBytes = 32 << 10
-	// A request for documents waits so long for memory, and is then told to come again.
+	// Maximum wait of a request for memory; then it is answered 503.
 	httpMemoryWait = 10 * time.Second
 )
 
-// bounded charges what each request holds to the budget of messages, until its answer has
-// been written.
+// bounded charges the memory of each request to the budget of messages until its response
+// has been written.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r.Context())
 		if c == nil {
-			next.ServeHTTP(w, r) // of a test, without a connection
+			next.ServeHTTP(w, r) // in a test, without a connection
 			return
 		}
 		ctx, room := c.account.NewReservation(r.Context())
@@ -53,8 +53,8 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// reserve waits for the memory of an answer of about n bytes. It answers 503 and returns
-// false if there is none.
+// reserve waits for the memory of a response of about n bytes. If there is none it answers
+// 503 and returns false.
 func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
 	defer cancel()
@@ -65,24 +65,24 @@ func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
 	return true
 }
 
-const noMemory = "there is no memory for the answer: clients hold what --memory allows for answers; ask again"
+const noMemory = "no memory for the response: other responses use what --memory allows; retry"
 
 func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler: bounded(d.options.http.guard(d.keeper, newHTTPHandler(d, m, page))),
+		Handler: bounded(d.options.http.guard(d.auth, newHTTPHandler(d, m, page))),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if c := boundedConnOf(conn); c != nil {
 				return withConn(ctx, c)
 			}
 			return ctx
 		},
-		TLSConfig:         d.options.http.tls(d.keeper),
+		TLSConfig:         d.options.http.tls(d.auth),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout,
 		WriteTimeout:      httpWriteTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(d.env.Log.Handler(), slog.LevelWarn), // else it writes text among JSON
+		ErrorLog:          slog.NewLogLogger(d.env.Log.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
 	}
 }
 
@@ -106,8 +106,7 @@ func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
 	mux.HandleFunc("GET /debug/settings", access.ifDebug(d.serveSettings))
 	documents := access.ifLookUps(m.timedHTTP(d.serveDocument))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A mux tidies paths up ("a//b" becomes "a/b"), which would make one id
-		// of another.
+		// A mux cleans paths ("a//b" becomes "a/b"), which would change an id.
 		if strings.HasPrefix(r.URL.EscapedPath(), documentsPath) {
 			documents(w, r)
 			return
@@ -116,37 +115,37 @@ func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
 	})
 }
 
-// serveLog answers with what was logged last.
+// serveLog returns the recent log.
 func (d *daemon) serveLog(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if d.env.Recent != nil {
-		_, _ = w.Write(d.env.Recent.Bytes()) // who has hung up has nothing to be told
+		_, _ = w.Write(d.env.Recent.Bytes()) // the client may have disconnected
 	}
 }
 
-// serveSettings answers with the settings that hold and their sources.
+// serveSettings returns the effective settings and their sources.
 func (d *daemon) serveSettings(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if settings := d.settings.Load(); settings != nil {
 		for _, s := range *settings {
-			_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, withoutPasswords(s.Value), s.Source) // as above
+			_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, withoutPasswords(s.Value), s.Source) // see serveLog
 		}
 	}
 }
 
-// passwords are those that URLs carry, user:password@.
+// passwords matches user:password@ in URLs.
 var passwords = regexp.MustCompile(`://[^/@\s]*@`)
 
-// withoutPasswords is a setting as it may be shown. Tokens and keys are in files, of
-// which settings have the names.
+// withoutPasswords removes passwords from a setting. Settings contain no tokens and keys,
+// only the names of their files.
 func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
 
-// serveDocument answers with a document. The id is the rest of the path,
-// unescaped, slashes included.
+// serveDocument returns a document. The id is the rest of the path, unescaped, slashes
+// included.
 func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "documents can only be read", http.StatusMethodNotAllowed)
+		http.Error(w, "documents are read-only", http.StatusMethodNotAllowed)
 		return
 	}
 	name, escaped, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), documentsPath), "/")
@@ -157,7 +156,7 @@ func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
 	}
 	collection := d.collection(name)
 	if collection == nil {
-		http.Error(w, fmt.Sprintf("there is no collection %q here", name), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no collection %q", name), http.StatusNotFound)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
@@ -176,11 +175,11 @@ func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", fmt.Sprint(len(document)))
-	_, _ = w.Write(document) // who has hung up has nothing to be told
+	_, _ = w.Write(document) // the client may have disconnected
 }
 
-// To parse a document of 16 MiB takes a tenth of a second: as many are parsed at a time as
-// there are processors, so that calls over Boxcar do not wait behind hundreds.
+// Parsing a document of 16 MiB takes a tenth of a second. The number of parsers is limited
+// to that of processors, so that calls over Boxcar are not delayed.
 var parsing = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 func isJSON(document []byte) bool {
@@ -189,7 +188,7 @@ func isJSON(document []byte) bool {
 	return json.Valid(document)
 }
 
-// answerStatus says an answer other than a document in HTTP.
+// answerStatus returns the HTTP status and text for an error of Get.
 func answerStatus(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, docservice.ErrNotFound):
@@ -214,28 +213,28 @@ type readiness struct {
 
 type collectionReadiness struct {
 	Ready      bool             `json:"ready"`
-	Reason     string           `json:"reason,omitempty"` // why it is not
+	Reason     string           `json:"reason,omitempty"` // why it is not ready
 	Position   string           `json:"position"`
 	LagBytes   int64            `json:"lag_bytes"`
 	LagSeconds float64          `json:"lag_seconds"`
 	Faults     []livepage.Fault `json:"faults"`
 	MoreFaults int              `json:"more_faults,omitempty"`
-	// Successor is another queue that is being indexed to take this one's place.
-	Successor *successorReadiness `json:"successor,omitempty"`
+	// Replacement is a queue that is being indexed to replace this one.
+	Replacement *replacementReadiness `json:"replacement,omitempty"`
 }
 
-type successorReadiness struct {
+type replacementReadiness struct {
 	Queue    string   `json:"queue"`
 	LagBytes int64    `json:"lag_bytes"`
-	Faults   []string `json:"faults"` // why it is not read on
+	Faults   []string `json:"faults"` // the faults that stop it
 }
 
-// serveReady answers 200 once every collection can be relied upon to have what
-// its queue has. A damaged document alone is reported and no reason to take the
-// daemon out of service: the others are fine, and clients ask elsewhere for it.
+// serveReady answers 200 if every collection includes all entries of its queue. Damaged
+// documents are reported but do not make the daemon unready: clients read them from other
+// servers.
 //
-// A drained daemon is ready, because it still answers, except for a probe that asks
-// with ?draining=503: one whose balancer is to send no more requests.
+// A draining daemon is ready, because it still answers, except for a probe with
+// ?draining=503, for balancers that shall stop sending requests.
 func (d *daemon) serveReady(w http.ResponseWriter, r *http.Request) {
 	drainingIsUnready := false
 	switch when := r.URL.Query().Get("draining"); when {
@@ -255,7 +254,7 @@ func (d *daemon) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // who has hung up has nothing to be told
+	_ = encoder.Encode(body) // the client may have disconnected
 }
 
 func (d *daemon) readiness() readiness {
@@ -281,12 +280,12 @@ func describeReadiness(status docservice.Status) collectionReadiness {
 		Faults:     []livepage.Fault{},
 		MoreFaults: status.MoreFaults,
 	}
-	if next := status.Successor; next != nil {
-		r.Successor = &successorReadiness{
+	if next := status.Replacement; next != nil {
+		r.Replacement = &replacementReadiness{
 			Queue: hex.EncodeToString(next.Queue[:]), LagBytes: next.PresentBytes - next.TailedBytes, Faults: []string{},
 		}
 		for _, f := range next.Faults {
-			r.Successor.Faults = append(r.Successor.Faults, f.String())
+			r.Replacement.Faults = append(r.Replacement.Faults, f.String())
 		}
 	}
 	if !r.Ready {
@@ -300,7 +299,7 @@ func describeReadiness(status docservice.Status) collectionReadiness {
 			Segment: uint32(f.Segment), Offset: f.Offset, Path: f.Path, Reason: f.Reason, StopsTail: f.StopsTail, Since: f.Since,
 		})
 		if f.StopsTail && !r.Ready {
-			r.Reason = "the queue cannot be read on: " + f.String()
+			r.Reason = "reading the queue failed: " + f.String()
 		}
 	}
 	return r

@@ -10,43 +10,43 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// httpFlags say where HTTP is served and what of it. On a loopback address, which only
-// this host reaches, all of it is, in plain text. On any other it speaks TLS and asks
-// for a token or a certificate unless it is open, and has documents and what is for
-// debugging only if that is asked for.
+// httpFlags configure the HTTP listener. On a loopback address it serves everything in
+// plain text. On other addresses it requires TLS and credentials unless open is set, and
+// serves documents and debugging endpoints only on request.
 type httpFlags struct {
 	address string
-	open    bool // to whoever asks
-	lookUp  bool // documents, their ids and their lists
-	debug   bool // profiles, the recent log, settings
+	open    bool // without authentication
+	lookUp  bool // serve documents, ids and lists
+	debug   bool // serve profiles, the recent log and settings
 }
 
 func (h *httpFlags) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&h.address, "http", defaultHTTP, "address to serve HTTP on; one that other hosts reach needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
-	flags.BoolVar(&h.open, "http-open", false, "serve HTTP to other hosts without asking who they are, in plain text unless there is --tls-cert")
-	flags.BoolVar(&h.lookUp, "http-lookup", false, "serve documents, ids and exports over HTTP to other hosts, too")
-	flags.BoolVar(&h.debug, "http-debug", false, "serve profiles, the recent log and the settings over HTTP to other hosts, too")
+	flags.StringVar(&h.address, "http", defaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
+	flags.BoolVar(&h.open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
+	flags.BoolVar(&h.lookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
+	flags.BoolVar(&h.debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
 }
 
-// local tells whether only this host reaches the listener.
+// local reports whether the listener is on loopback.
 func (h *httpFlags) local() bool { return isLoopback(h.address) }
 
-// check reports a listener that would tell other hosts what is private.
+// check refuses a configuration that exposes private data to other hosts.
 func (h *httpFlags) check(s *security) error {
 	switch {
 	case h.local() || h.open:
 		return nil
 	case s.certificate == "":
-		return cli.Usagef("--http %s would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if that is meant", h.address)
-	case !s.asksForProof():
-		return cli.Usagef("--http %s would serve whoever asks; give --token-file or --tls-client-ca, or --http-open if that is meant", h.address)
+		return cli.Usagef("--http %s would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if this is intended", h.address)
+	case !s.requiresCredentials():
+		return cli.Usagef("--http %s would serve clients without authentication; give --token-file or --tls-client-ca, or --http-open if this is intended", h.address)
 	}
 	return nil
 }
 
-// tls is the TLS of the listener; nil: plain text. A client without a certificate is let in
-// as far as to be told that it needs one, and to ask how the daemon is.
-func (h *httpFlags) tls(k *keeper) *tls.Config {
+// tls returns the TLS configuration, nil for plain text. The handshake accepts clients
+// without a certificate, so that they get an error response and can read /healthz and
+// /readyz.
+func (h *httpFlags) tls(k *authenticator) *tls.Config {
 	if h.local() || k.tls == nil {
 		return nil
 	}
@@ -62,23 +62,23 @@ func (h *httpFlags) tls(k *keeper) *tls.Config {
 	return config
 }
 
-// scheme is that of the listener's URLs.
-func (h *httpFlags) scheme(k *keeper) string {
+// scheme returns the scheme of the listener's URLs.
+func (h *httpFlags) scheme(k *authenticator) string {
 	if h.tls(k) != nil {
 		return "https"
 	}
 	return "http"
 }
 
-// lookUps tells whether documents are served.
+// lookUps reports whether documents are served.
 func (h *httpFlags) lookUps() bool { return h.lookUp || h.local() }
 
-// ifLookUps is a handler of documents, if these are served.
+// ifLookUps wraps a handler of documents; it answers 403 if they are not served.
 func (h *httpFlags) ifLookUps(next http.HandlerFunc) http.HandlerFunc {
 	return hiddenUnless(h.lookUps(), "--http-lookup", next)
 }
 
-// ifDebug is a handler of what is for debugging, if that is served.
+// ifDebug wraps a handler for debugging; it answers 403 if that is not served.
 func (h *httpFlags) ifDebug(next http.HandlerFunc) http.HandlerFunc {
 	return hiddenUnless(h.debug || h.local(), "--http-debug", next)
 }
@@ -88,20 +88,20 @@ func hiddenUnless(shown bool, flag string, next http.HandlerFunc) http.HandlerFu
 		return next
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "not served on an address that other hosts reach; start the daemon with "+flag+" to have it", http.StatusForbidden)
+		http.Error(w, "not served to other hosts; start the daemon with "+flag+" to enable it", http.StatusForbidden)
 	}
 }
 
-// openPaths are what balancers ask for.
-var openPaths = map[string]bool{"/healthz": true, "/readyz": true}
+// publicPaths are served without authentication, for load balancers.
+var publicPaths = map[string]bool{"/healthz": true, "/readyz": true}
 
-// guard asks for proof before the handler is reached.
-func (h *httpFlags) guard(k *keeper, next http.Handler) http.Handler {
+// guard requires credentials before the handler runs.
+func (h *httpFlags) guard(k *authenticator, next http.Handler) http.Handler {
 	if h.local() || h.open {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !openPaths[r.URL.Path] {
+		if !publicPaths[r.URL.Path] {
 			if err := k.authenticate(r.TLS, tokenOf(r)); err != nil {
 				w.Header().Set("WWW-Authenticate", `Basic realm="docserviced: any name, and the token as the password"`)
 				http.Error(w, err.Error(), http.StatusUnauthorized)
@@ -112,7 +112,8 @@ func (h *httpFlags) guard(k *keeper, next http.Handler) http.Handler {
 	})
 }
 
-// tokenOf is the token of a request: a bearer's, or a password, which browsers ask for.
+// tokenOf returns the token of a request: a bearer token, or the password of basic
+// authentication, for browsers.
 func tokenOf(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

@@ -16,17 +16,18 @@ import (
 	"docstore/internal/testcert"
 )
 
-// What HTTP would tell other hosts without proof is refused, with what to write.
+// Configurations that expose private data to other hosts are refused, with the flags to
+// use.
 func TestHTTPFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		want string
 		args []string
 	}{
-		{"--http :7071 would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if that is meant", nil},
+		{"--http :7071 would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if this is intended", nil},
 		{"--http :7071 would serve other hosts in plain text", []string{"--token-file", "t"}},
 		{"--http :7071 would serve other hosts in plain text", []string{"--insecure"}},
-		{"--http :7071 would serve whoever asks; give --token-file or --tls-client-ca, or --http-open if that is meant", []string{"--tls-cert", "c", "--tls-key", "k"}},
+		{"--http :7071 would serve clients without authentication; give --token-file or --tls-client-ca, or --http-open if this is intended", []string{"--tls-cert", "c", "--tls-key", "k"}},
 	} {
 		r := run(t.Context(), append([]string{"config", "--data", dir, "--collection", "jobs=" + dir, "--http", ":7071"}, c.args...)...)
 		require.Equal(t, cli.ExitUsage, r.status, c.args)
@@ -40,7 +41,7 @@ func TestHTTPFlags(t *testing.T) {
 	}
 }
 
-// Paths of the listener, by what kind they are.
+// endpointPaths are the paths of the listener by kind.
 var endpointPaths = map[string]string{
 	"/healthz": "health", "/readyz": "health", "/metrics": "figures", "/": "figures", "/api/v1/status": "figures",
 	"/documents/jobs/a": "documents", "/collections/jobs/ids": "documents", "/collections/jobs/count": "documents", "/collections/jobs/export": "documents",
@@ -48,7 +49,8 @@ var endpointPaths = map[string]string{
 	"/debug/pprof/": "debug", "/debug/pprof/cmdline": "debug", "/%64ebug/pprof/cmdline": "debug", "//debug/pprof/cmdline": "debug", "/debug/log": "debug", "/debug/settings": "debug",
 }
 
-// startPublicHTTP serves on all addresses of this machine, and is asked by loopback.
+// startPublicHTTP starts a daemon that serves on all addresses of this machine, and returns
+// its URL on loopback.
 func startPublicHTTP(t *testing.T, change func(*daemonOptions)) (base string, log *lockedBuffer) {
 	t.Helper()
 	queueDir := t.TempDir()
@@ -60,10 +62,10 @@ func startPublicHTTP(t *testing.T, change func(*daemonOptions)) (base string, lo
 	waitReady(t, d)
 	_, port, err := net.SplitHostPort(d.httpAddress())
 	require.NoError(t, err)
-	return o.http.scheme(d.keeper) + "://127.0.0.1:" + port, log
+	return o.http.scheme(d.auth) + "://127.0.0.1:" + port, log
 }
 
-// answerOf asks for a path, and requires that no redirection leads anywhere else.
+// answerOf requests a path, and requires that no redirection leads to another host.
 func answerOf(t *testing.T, client *http.Client, url, user, password string) int {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
@@ -82,8 +84,8 @@ func answerOf(t *testing.T, client *http.Client, url, user, password string) int
 	return response.StatusCode
 }
 
-// Documents, and what is for debugging, are not told to other hosts unless that is asked
-// for, however a path is written.
+// Documents and debugging endpoints are not served to other hosts unless enabled, however a
+// path is written.
 func TestHTTPOpenToOtherHosts(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -108,8 +110,8 @@ func TestHTTPOpenToOtherHosts(t *testing.T) {
 	}
 }
 
-// With TLS the listener asks who is there: by a certificate, a token, or a token as a
-// browser sends a password. Balancers may ask how the daemon is.
+// With TLS the listener requires a certificate, a token, or a token sent as a password by a
+// browser. Load balancers may read the health.
 func TestHTTPRequiresCredentials(t *testing.T) {
 	dir := t.TempDir()
 	ca := testcert.NewCA(t, "CA")
@@ -168,7 +170,7 @@ func TestSettingsShowNoPasswords(t *testing.T) {
 	}
 }
 
-// A failed handshake was a line of text in a log of JSON.
+// A failed handshake is logged as JSON, not as a line of text.
 func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, t.TempDir(), "localhost")
@@ -179,7 +181,7 @@ func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "https://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = conn.Write([]byte("this is no TLS\n"))
+	_, err = conn.Write([]byte("this is not TLS\n"))
 	require.NoError(t, err)
 	until(t.Context(), func() bool {
 		return strings.Contains(log.String(), "TLS handshake error from "+conn.LocalAddr().String())

@@ -15,32 +15,31 @@ import (
 	"docstore/docservice"
 )
 
-// exportPatience is how long the reader of an export may leave it lying. An
-// export keeps what the index had in memory when it began, so it is cut off then.
-const exportPatience = 30 * time.Second
+// exportStallTimeout is how long the reader of an export may block it. An export pins the
+// memtables of its start, so a stalled one is aborted.
+const exportStallTimeout = 30 * time.Second
 
-// exportBufferBytes is how much of an export is gathered before it is sent.
+// exportBufferBytes is the size of the buffer of an export.
 const exportBufferBytes = 64 << 10
 
-// exportBytes is what an export holds: the documents that it reads together, while their
+// exportBytes is the memory of an export: the documents that it reads together, while their
 // buffer grows.
 const exportBytes = 8 << 20
 
-// errPageEnds ends a scan behind the ids that were wanted.
+// errPageEnds ends a scan after the requested ids.
 var errPageEnds = errors.New("the page is full")
 
-// listing is what the three questions about many ids have in common.
+// listing holds the parameters of ids, count and export.
 type listing struct {
 	collection *docservice.Collection
 	options    docservice.ScanOptions
 }
 
-// parseListing reads a request's path and query. It answers what is wrong with
-// them and then returns false.
+// parseListing parses path and query of a request. On error it answers and returns false.
 func (d *daemon) parseListing(w http.ResponseWriter, r *http.Request, allowed ...string) (l listing, ok bool) {
 	name := r.PathValue("collection")
 	if l.collection = d.collection(name); l.collection == nil {
-		http.Error(w, fmt.Sprintf("there is no collection %q here", name), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no collection %q", name), http.StatusNotFound)
 		return l, false
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -75,9 +74,8 @@ func (l *listing) parse(query url.Values, allowed []string) error {
 	return nil
 }
 
-// serveIDs lists ids, a page a request: {"ids":[...],"next":"/collections/..."},
-// where next is the request for the next page. An id that is not UTF-8 is
-// {"id_base64":"..."}.
+// serveIDs lists ids, one page per request: {"ids":[...],"next":"/collections/..."}, where
+// next is the URL of the next page. An id that is not UTF-8 is {"id_base64":"..."}.
 func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 	l, ok := d.parseListing(w, r, "prefix", "after", "limit")
 	if !ok {
@@ -119,11 +117,10 @@ func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		body = cli.AppendString(append(body, `,"next":`...), r.URL.Path+"?"+query.Encode())
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, "}\n"...)) // who has hung up has nothing to be told
+	_, _ = w.Write(append(body, "}\n"...)) // the client may have disconnected
 }
 
-// appendListedID appends an id as a string of JSON, or what stands for one that
-// no such string can be.
+// appendListedID appends an id as a JSON string, or as id_base64 if it is not UTF-8.
 func appendListedID(dst []byte, id string) []byte {
 	field := cli.AppendID(nil, id)
 	if value, isText := bytes.CutPrefix(field, []byte(`"id":`)); isText {
@@ -132,7 +129,7 @@ func appendListedID(dst []byte, id string) []byte {
 	return append(append(append(dst, '{'), field...), '}')
 }
 
-// serveCount counts the ids that begin with a prefix: {"count":17}.
+// serveCount counts the ids with a prefix: {"count":17}.
 func (d *daemon) serveCount(w http.ResponseWriter, r *http.Request) {
 	l, ok := d.parseListing(w, r, "prefix")
 	if !ok {
@@ -145,12 +142,12 @@ func (d *daemon) serveCount(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, "{\"count\":%d}\n", count) // who has hung up has nothing to be told
+	_, _ = fmt.Fprintf(w, "{\"count\":%d}\n", count) // the client may have disconnected
 }
 
-// serveExport writes the documents of one moment, a line each as boxcar mget
-// does. Where it has to stop in the middle it breaks the connection off, so that
-// nobody takes a part for the whole.
+// serveExport writes the documents of one moment as lines in the format of boxcar mget. On
+// an error in the middle it aborts the connection, so that the client detects the
+// incomplete export.
 func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	l, ok := d.parseListing(w, r, "prefix", "after", "limit")
 	if !ok {
@@ -159,10 +156,10 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	if !reserve(w, r, exportBytes) {
 		return
 	}
-	patient := &patientWriter{to: w, control: http.NewResponseController(w)}
+	patient := &deadlineWriter{to: w, control: http.NewResponseController(w)}
 	out := bufio.NewWriterSize(patient, exportBufferBytes)
 	var line []byte
-	most := exportBytes // held so far
+	most := exportBytes // reserved so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
 		if answer.Err != nil {
@@ -185,27 +182,27 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// endExport ends one that has failed.
-func (d *daemon) endExport(w http.ResponseWriter, patient *patientWriter, collection string, err error) {
+// endExport ends a failed export.
+func (d *daemon) endExport(w http.ResponseWriter, patient *deadlineWriter, collection string, err error) {
 	if patient.begun {
-		d.env.Log.Warn("an export was broken off", "collection", collection, "error", err)
+		d.env.Log.Warn("an export was aborted", "collection", collection, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 	status, text := answerStatus(err)
 	http.Error(w, text, status)
 }
 
-// patientWriter writes a response of any length, as long as each part of it is
-// taken within exportPatience.
-type patientWriter struct {
+// deadlineWriter writes a response of any length, if the client reads each part within
+// exportStallTimeout.
+type deadlineWriter struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
-	begun   bool // a part has been sent, and with it the status
+	begun   bool // a part, and with it the status, has been sent
 }
 
-func (p *patientWriter) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	p.begun = true
-	if err := p.control.SetWriteDeadline(time.Now().Add(exportPatience)); err != nil {
+	if err := p.control.SetWriteDeadline(time.Now().Add(exportStallTimeout)); err != nil {
 		return 0, err
 	}
 	return p.to.Write(b)

@@ -58,7 +58,7 @@ func TestListOverHTTP(t *testing.T) {
 	}
 }
 
-// fetch asks the daemon through its listener.
+// fetch requests a path from the daemon's listener.
 func fetch(t *testing.T, d *daemon, path string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get("http://" + d.httpAddress() + path)
@@ -70,8 +70,8 @@ func fetch(t *testing.T, d *daemon, path string) (status int, body string) {
 	return response.StatusCode, string(b)
 }
 
-// Pages followed to the end and the export show every id, once, in order; a
-// document that cannot be had is told in its place.
+// All pages together, and the export, list every id once, in order; an unavailable document
+// is reported in its place.
 func TestExportOverHTTP(t *testing.T) {
 	const documents = 2500
 	queueDir := t.TempDir()
@@ -138,8 +138,7 @@ func damageText(t *testing.T, queueDir, text string) {
 	require.Fail(t, "no file holds the text", text)
 }
 
-// Until the queue has been read to its end there is no list that would lack
-// something.
+// Until the queue has been read to its end no list is served, because ids could be missing.
 func TestListBeforeReady(t *testing.T) {
 	d, _ := startTestDaemon(t, testOptions(t, t.TempDir())) // no segment has arrived
 	for _, question := range []string{"ids", "count", "export"} {
@@ -149,16 +148,15 @@ func TestListBeforeReady(t *testing.T) {
 	}
 }
 
-// An export whose reader does not take it is cut off, not cut short: whoever
-// reads it sees that the end is missing.
-func TestExportIsBrokenOff(t *testing.T) {
+// An export whose client stalls is aborted: the client detects that it is incomplete.
+func TestStalledExportIsAborted(t *testing.T) {
 	d, _ := startTestDaemon(t, testOptions(t, t.TempDir()))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		patient := &patientWriter{to: w, control: http.NewResponseController(w)}
+		patient := &deadlineWriter{to: w, control: http.NewResponseController(w)}
 		_, err := patient.Write([]byte("a line\n"))
 		assert.NoError(t, err)
 		assert.NoError(t, http.NewResponseController(w).Flush())
-		d.endExport(w, patient, "jobs", errors.New("the reader is asleep"))
+		d.endExport(w, patient, "jobs", errors.New("the client stalls"))
 	}))
 	defer server.Close()
 	response, err := server.Client().Get(server.URL)

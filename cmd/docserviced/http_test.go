@@ -45,9 +45,9 @@ func TestDocumentsOverHTTP(t *testing.T) {
 		{"/documents/jobs/%C3%BC%20%3F%25", 200, "application/json", `{"id":"ü ?%"}`},
 		{"/documents/jobs/gone", 404, "text/plain; charset=utf-8", "not found\n"},
 		{"/documents/jobs/never", 404, "text/plain; charset=utf-8", "not found\n"},
-		{"/documents/resumes/a", 404, "text/plain; charset=utf-8", "there is no collection \"resumes\" here\n"},
-		{"/documents/jobs/", 400, "text/plain; charset=utf-8", "docservice: an id has 1 byte to 1 KiB\n"},
-		{"/documents/jobs", 400, "text/plain; charset=utf-8", "docservice: an id has 1 byte to 1 KiB\n"},
+		{"/documents/resumes/a", 404, "text/plain; charset=utf-8", "no collection \"resumes\"\n"},
+		{"/documents/jobs/", 400, "text/plain; charset=utf-8", "docservice: invalid id: want 1 to 1024 bytes\n"},
+		{"/documents/jobs", 400, "text/plain; charset=utf-8", "docservice: invalid id: want 1 to 1024 bytes\n"},
 		{"/healthz", 200, "text/plain; charset=utf-8", "ok\n"},
 		{"/nothing", 404, "text/plain; charset=utf-8", "404 page not found\n"},
 	} {
@@ -68,7 +68,7 @@ func TestDocumentsOverHTTP(t *testing.T) {
 		requireMetrics(t, get(handler, "/metrics").Body.String())
 	}
 
-	// And once by the listener itself.
+	// Once over the listener.
 	response, err := http.Get("http://" + d.httpAddress() + "/documents/jobs/a")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -78,7 +78,7 @@ func TestDocumentsOverHTTP(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// requireMetrics looks for what TestDocumentsOverHTTP must have caused.
+// requireMetrics checks the metrics after TestDocumentsOverHTTP.
 func requireMetrics(t *testing.T, text string) {
 	t.Helper()
 	for _, want := range []string{
@@ -144,9 +144,9 @@ func TestReadiness(t *testing.T) {
 	require.True(t, decodeReadiness(t, r).Ending)
 }
 
-// TestDamageIsShown: a wrong byte in a document makes that id unavailable and is
+// TestDamageIsReported: a wrong byte in a document makes that id unavailable and is
 // reported; the daemon stays ready and serves the rest.
-func TestDamageIsShown(t *testing.T) {
+func TestDamageIsReported(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "good", `{"id":"good","x":"aaaaaaaa"}`, "bad", `{"id":"bad","x":"bbbbbbbb"}`)
 	segment := flipInQueue(t, queueDir, "bbbbbbbb")
@@ -168,12 +168,11 @@ func TestDamageIsShown(t *testing.T) {
 	require.Contains(t, metrics, `docstore_faults{collection="jobs",effect="documents_unavailable"} 1`)
 	require.Contains(t, metrics, `docstore_fault_info{collection="jobs",effect="documents_unavailable",offset=`)
 	require.Contains(t, metrics, `docstore_documents_served_total{answer="unavailable",collection="jobs"} 1`)
-	// The fault is shown before it is logged.
+	// The fault is reported before it is logged.
 	until(t.Context(), func() bool { return strings.Contains(log.String(), filepath.Base(segment)) })
 }
 
-// TestStoppedTail: a wrong byte in a table stops the tail there, and that is a
-// reason not to be ready.
+// TestStoppedTail: a wrong byte in a table stops the tail, and the daemon is not ready.
 func TestStoppedTail(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "first", `{"id":"first"}`)
@@ -189,17 +188,17 @@ func TestStoppedTail(t *testing.T) {
 	})
 	jobs := body.Collections["jobs"]
 	require.True(t, jobs.Faults[0].StopsTail)
-	require.Contains(t, jobs.Reason, "the queue cannot be read on: ")
+	require.Contains(t, jobs.Reason, "reading the queue failed: ")
 	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/first").Code)
 	require.Equal(t, http.StatusServiceUnavailable, get(d.http.Handler, "/documents/jobs/second-id-in-a-table").Code)
 	require.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_faults{collection="jobs",effect="tail_stopped"} 1`)
 
-	// Showing progress does not wait for what will not come by itself.
+	// The progress display ends although the queue is not read to its end.
 	showIndexing(t.Context(), d.env, d)
 }
 
-// flipInQueue changes a byte of the first occurrence of text in a queue written
-// without compression that matters, and returns the file.
+// flipInQueue changes a byte of the first occurrence of text in the files of a queue, and
+// returns the file.
 func flipInQueue(t *testing.T, queueDir, text string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(queueDir, "*"))
@@ -217,14 +216,13 @@ func flipInQueue(t *testing.T, queueDir, text string) string {
 	return ""
 }
 
-// Another queue that is on its way is told about, and is no reason to be out of
-// service.
-func TestReadinessTellsOfASuccessor(t *testing.T) {
-	r := describeReadiness(docservice.Status{Ready: true, Successor: &docservice.Successor{
+// A replacement is reported, and the daemon stays ready.
+func TestReadinessReportsReplacement(t *testing.T) {
+	r := describeReadiness(docservice.Status{Ready: true, Replacement: &docservice.Replacement{
 		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []docservice.Fault{{Reason: "it forked", StopsTail: true}},
 	}})
 	require.True(t, r.Ready)
-	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Successor.Queue)
-	require.EqualValues(t, 20, r.Successor.LagBytes)
-	require.Equal(t, []string{"it forked (the queue is not read beyond it)"}, r.Successor.Faults)
+	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Replacement.Queue)
+	require.EqualValues(t, 20, r.Replacement.LagBytes)
+	require.Equal(t, []string{"it forked (the queue is not read beyond it)"}, r.Replacement.Faults)
 }

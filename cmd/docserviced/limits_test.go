@@ -17,21 +17,21 @@ import (
 	"docstore/docservice/docservicepb"
 )
 
-func TestLimitsThatCannotBe(t *testing.T) {
+func TestInvalidLimits(t *testing.T) {
 	dir := t.TempDir()
 	serve := []string{"serve", "--data", dir, "--collection", "jobs=" + dir}
 	for _, c := range []struct {
 		want string
 		args []string
 	}{
-		{"--max-conns 0: it must be within 1 and 16777216", []string{"--max-conns", "0"}},
-		{"--max-slots -1: it must be", []string{"--max-slots", "-1"}},
-		{"--max-in-flight 0: it must be", []string{"--max-in-flight", "0"}},
+		{"--max-conns 0: must be between 1 and 16777216", []string{"--max-conns", "0"}},
+		{"--max-slots -1: must be", []string{"--max-slots", "-1"}},
+		{"--max-in-flight 0: must be", []string{"--max-in-flight", "0"}},
 		{"--rate: rate -1 per second: must be from 1 per hour to 1000000000 per second", []string{"--rate", "-1"}},
-		{"--rate-burst is a part of --rate; give both", []string{"--rate-burst", "7"}},
+		{"--rate-burst needs --rate; give both", []string{"--rate-burst", "7"}},
 		{"--client-rate: rate 2e+09 per second: must be from", []string{"--client-rate", "2e9"}},
 		{"--client-rate: burst -7: must be from", []string{"--client-rate", "1", "--client-rate-burst", "-7"}},
-		{"--client-rate-burst is a part of --client-rate; give both", []string{"--client-rate-burst", "7"}},
+		{"--client-rate-burst needs --client-rate; give both", []string{"--client-rate-burst", "7"}},
 	} {
 		r := run(t.Context(), append(serve, c.args...)...)
 		require.Equal(t, cli.ExitUsage, r.status, c.args)
@@ -40,12 +40,12 @@ func TestLimitsThatCannotBe(t *testing.T) {
 
 	file := filepath.Join(dir, "docserviced.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("max-in-flight: 0\n"), 0o600))
-	require.Contains(t, run(t.Context(), append(serve, "--config", file)...).stderr, "--max-in-flight 0: it must be")
+	require.Contains(t, run(t.Context(), append(serve, "--config", file)...).stderr, "--max-in-flight 0: must be")
 	t.Setenv("DOCSERVICED_CLIENT_RATE", "-3")
 	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: rate -3 per second")
 }
 
-// The flags reach the server, and bound the Boxcar and the gRPC listener together.
+// The flags reach the server, and limit the Boxcar and the gRPC listener together.
 func TestLimitsOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -67,7 +67,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	require.Equal(t, codes.OK, overGRPC())
 	_, err = boxcar.Get(shortly(t), nil, "a")
 	require.NoError(t, err)
-	require.Equal(t, codes.ResourceExhausted, overGRPC(), "the fourth of an address")
+	require.Equal(t, codes.ResourceExhausted, overGRPC(), "the fourth of one address")
 	_, err = boxcar.Get(shortly(t), nil, "a")
 	require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
 	require.Equal(t, uint64(2), d.boxcar.Stats().RefusedBy["client_rate"])
@@ -75,7 +75,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	require.Equal(t, 3, d.boxcar.Stats().Slots)
 
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(shortly(t), nil)
-	require.NoError(t, err, "everybody may ask, always")
+	require.NoError(t, err, "Check is never limited")
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
 
 	var leaves []func()

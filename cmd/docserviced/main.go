@@ -1,5 +1,5 @@
-// Docserviced serves documents by id: it follows queues of documents into
-// indexes, answers over Boxcar, and shows over HTTP how it is doing.
+// Docserviced serves documents by id. It tails queues of documents into indexes, answers
+// over Boxcar and optionally gRPC, and reports its state over HTTP.
 package main
 
 import (
@@ -14,8 +14,8 @@ func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "docserviced",
 		Short: "Serve documents by id",
-		Long: `Docserviced serves the documents of queues that docstore-updater writes, straight
-from the queue's directory or from the copy that rsync makes of it.`,
+		Long: `Docserviced serves the documents of queues that docstore-updater writes, directly from
+the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}

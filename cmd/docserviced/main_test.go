@@ -20,12 +20,12 @@ import (
 	"docstore/queue"
 )
 
-// A probe of memberlist that is under way when it is shut down ends by itself, later.
+// A memberlist probe in progress at shutdown ends later by itself.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-// lockedBuffer is written by a daemon while a test reads it.
+// lockedBuffer is a buffer that a daemon writes to and a test reads.
 type lockedBuffer struct {
 	mu struct {
 		sync.Mutex
@@ -45,7 +45,7 @@ func (b *lockedBuffer) String() string {
 	return b.mu.text.String()
 }
 
-// result is what a command left behind.
+// result is the result of a command.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -58,14 +58,14 @@ func run(ctx context.Context, args ...string) result {
 	return result{status, stdout.String(), stderr.String()}
 }
 
-// lastLine is the error that a command ended with.
+// lastLine returns the last line of standard error, which is the command's error.
 func (r result) lastLine() string {
 	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
 	return lines[len(lines)-1]
 }
 
-// fill appends documents to a queue, given as id, document, id, document. The
-// document "" is a delete.
+// fill appends documents to a queue, given as id, document, id, document. The document ""
+// means a delete.
 func fill(t *testing.T, dir string, pairs ...string) {
 	t.Helper()
 	writer, err := queue.OpenWriter(dir, nil)
@@ -81,7 +81,7 @@ func fill(t *testing.T, dir string, pairs ...string) {
 	require.NoError(t, writer.Close())
 }
 
-// testOptions are those of a daemon on any ports with one collection, "jobs".
+// testOptions returns options of a daemon on free ports with one collection, "jobs".
 func testOptions(t *testing.T, queueDir string) daemonOptions {
 	return daemonOptions{
 		collections: []collectionFlag{{"jobs", queueDir}},
@@ -92,7 +92,7 @@ func testOptions(t *testing.T, queueDir string) daemonOptions {
 	}
 }
 
-// startTestDaemon starts a daemon that the test's end stops.
+// startTestDaemon starts a daemon and stops it at the end of the test.
 func startTestDaemon(t *testing.T, o daemonOptions) (*daemon, *lockedBuffer) {
 	t.Helper()
 	var log lockedBuffer
@@ -114,7 +114,7 @@ func waitReady(t *testing.T, d *daemon) {
 	require.NoError(t, d.collections()[0].WaitReady(t.Context()))
 }
 
-// indexOnce leaves the index of a queue in a data directory.
+// indexOnce creates the index of a queue in a data directory.
 func indexOnce(t *testing.T, o daemonOptions) {
 	t.Helper()
 	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
@@ -125,7 +125,7 @@ func indexOnce(t *testing.T, o daemonOptions) {
 	require.NoError(t, d.stop(time.Second))
 }
 
-// until looks until something has happened.
+// until polls until a condition holds.
 func until(ctx context.Context, happened func() bool) {
 	for !happened() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
@@ -157,19 +157,19 @@ func TestUsage(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Empty(t, entries, "a command that was misused has left something behind")
+	require.Empty(t, entries, "a command with invalid flags must not create files")
 }
 
-// TestMisuseOfServe: all that is impossible is told, by itself or together, in one line.
-func TestMisuseOfServe(t *testing.T) {
+// TestServeReportsAllInvalidFlags: all errors are reported, together, in one line.
+func TestServeReportsAllInvalidFlags(t *testing.T) {
 	dir := t.TempDir()
 	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs", "--memory", "1MiB", "--grace", "-1s", "--http", "7071", "--max-conns", "0",
 		"--rate-burst", "3", "--otlp", "collector", "--weight", "0", "--advertise", "be-1:7070", "--client-rate", "fast")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Equal(t, `docserviced: --client-rate "fast": write a number, such as 0.5 or 2000; --memory 1MiB: at least 16 MiB are needed; --grace -1s: it cannot be negative; `+
-		`--collection jobs: it must be NAME=QUEUEDIR; --http "7071": write an address as HOST:PORT, or :PORT for all of this machine; `+
-		`--max-conns 0: it must be within 1 and 16777216; --rate-burst is a part of --rate; give both; --otlp collector: must be a URL like http://collector:4318; `+
-		`--advertise is for --discovery; give both; --weight 0: it must be over 0 and at most 1000000; see docserviced serve --help`+"\n", r.stderr)
+	require.Equal(t, `docserviced: --client-rate "fast": write a number, such as 0.5 or 2000; --memory 1MiB: must be at least 16 MiB; --grace -1s: must not be negative; `+
+		`--collection jobs: must be NAME=QUEUEDIR; --http "7071": write an address as HOST:PORT, or :PORT for all of this machine; `+
+		`--max-conns 0: must be between 1 and 16777216; --rate-burst needs --rate; give both; --otlp collector: must be a URL like http://collector:4318; `+
+		`--advertise needs --discovery; give both; --weight 0: must be more than 0 and at most 1000000; see docserviced serve --help`+"\n", r.stderr)
 }
 
 func TestHelp(t *testing.T) {
@@ -183,7 +183,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeOpened(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
 	running := testOptions(t, queueDir)
@@ -192,11 +192,11 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		name, problem string
 		change        func(*daemonOptions)
 	}{
-		{"data directory in use", fmt.Sprintf("data directory %s is in use by docserviced, process %d; stop that, or give another --data", running.dataDir, os.Getpid()),
+		{"data directory in use", fmt.Sprintf("data directory %s is in use by docserviced, process %d; stop that process, or choose another --data", running.dataDir, os.Getpid()),
 			func(o *daemonOptions) { o.dataDir = running.dataDir }},
-		{"boxcar address in use", "--boxcar " + d.boxcarAddress() + ": the address is in use; stop what listens there, or give another",
+		{"boxcar address in use", "--boxcar " + d.boxcarAddress() + ": the address is in use; stop the process that uses it, or choose another",
 			func(o *daemonOptions) { o.boxcar = d.boxcarAddress() }},
-		{"http address in use", "--http " + d.httpAddress() + ": the address is in use; stop what listens there, or give another",
+		{"http address in use", "--http " + d.httpAddress() + ": the address is in use; stop the process that uses it, or choose another",
 			func(o *daemonOptions) { o.http.address = d.httpAddress() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -213,11 +213,11 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	require.Contains(t, r.lastLine(), "queue directory "+missing+" of collection jobs: ")
 }
 
-// TestServe runs the command until its context ends, as SIGTERM ends it.
+// TestServe runs the command until its context ends, as on SIGTERM.
 func TestServe(t *testing.T) {
 	queueDir, dataDir := t.TempDir(), t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
-	for range 2 { // the second time the index is there already
+	for range 2 { // the second time with an existing index
 		ctx, cancel := context.WithCancel(t.Context())
 		var stderr lockedBuffer
 		env := &cli.Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}
@@ -235,7 +235,7 @@ func TestServe(t *testing.T) {
 	require.Regexp(t, `^jobs: sound, verified in \S+\n$`, r.stdout)
 }
 
-// TestFailedListenerStopsDaemon: better restarted than half there.
+// TestFailedListenerStopsDaemon: the daemon exits, to be restarted, if a listener fails.
 func TestFailedListenerStopsDaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -260,13 +260,13 @@ func TestCheckpoint(t *testing.T) {
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), target+" exists already")
+	require.Contains(t, r.lastLine(), target+" already exists")
 	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
 
 	o.dataDir = target
 	copied, _ := startTestDaemon(t, o)
 	waitReady(t, copied)
-	require.Zero(t, copied.collections()[0].Status().Applied, "the copy has begun from its position")
+	require.Zero(t, copied.collections()[0].Status().Applied, "the copy must continue at its position")
 	document, err := copied.collections()[0].Get(nil, []byte("a"))
 	require.NoError(t, err)
 	require.Equal(t, `{"id":"a"}`, string(document))
@@ -277,7 +277,7 @@ func TestNoIndexes(t *testing.T) {
 		empty := t.TempDir()
 		r := run(t.Context(), append(args, "--data", empty)...)
 		require.Equal(t, cli.ExitFailure, r.status)
-		require.Equal(t, "docserviced: "+empty+" holds no index; give the directory that docserviced serve --data was given", r.lastLine())
+		require.Equal(t, "docserviced: "+empty+" has no index; give the --data of docserviced serve", r.lastLine())
 	}
 }
 

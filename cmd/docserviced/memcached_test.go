@@ -11,8 +11,8 @@ import (
 	"docstore/docservice/memcached/memcachedtest"
 )
 
-// A daemon with --memcached loads and serves from the real one, and serves on
-// when that is killed.
+// A daemon with --memcached loads a real server and serves from it, and keeps serving when
+// it is killed.
 func TestMemcached(t *testing.T) {
 	server := memcachedtest.Start(t)
 	queueDir := t.TempDir()
@@ -28,10 +28,10 @@ func TestMemcached(t *testing.T) {
 		}, 20*time.Second, 5*time.Millisecond, metric)
 	}
 	requireMetric(`servers{state="up"} 1`)
-	require.Eventually(t, func() bool { // on a busy machine loads and questions may come too late
+	require.Eventually(t, func() bool { // on a busy machine loads may be dropped or late
 		require.Equal(t, `{"id":"a"}`, get(d.http.Handler, "/documents/jobs/a").Body.String())
 		return !strings.Contains(get(d.http.Handler, "/metrics").Body.String(), `docstore_memcached_asked_total{answer="hit"} 0`+"\n")
-	}, 20*time.Second, 5*time.Millisecond, "it is served from there")
+	}, 20*time.Second, 5*time.Millisecond, "documents are served from memcached")
 	server.Kill()
 	for i := range 10 {
 		require.Equal(t, `{"id":"b"}`, get(d.http.Handler, "/documents/jobs/b").Body.String(), fmt.Sprint(i))

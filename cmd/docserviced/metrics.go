@@ -20,8 +20,8 @@ import (
 	"docstore/docservice"
 )
 
-// metrics are what a daemon tells Prometheus. What the parts count already is
-// asked of them when it is scraped; only latencies are measured here.
+// metrics are the Prometheus metrics of a daemon. Counters of other packages are read at
+// each scrape; only latencies are measured here.
 type metrics struct {
 	daemon   *daemon
 	registry *prometheus.Registry
@@ -37,7 +37,7 @@ type timing struct {
 	histogram        prometheus.Histogram
 }
 
-// From 10 us, a document in memory, to 10 s.
+// From 10 us, for a document in memory, to 10 s.
 var latencyBuckets = prometheus.ExponentialBuckets(10e-6, 2, 21)
 
 func newMetrics(d *daemon) *metrics {
@@ -46,7 +46,7 @@ func newMetrics(d *daemon) *metrics {
 		registry: prometheus.NewRegistry(),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "docstore_fetch_seconds",
-			Help:    "How long requests took on this server, by listener and method.",
+			Help:    "Duration of requests on this server, by listener and method.",
 			Buckets: latencyBuckets,
 		}, []string{"listener", "method"}),
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
@@ -64,13 +64,13 @@ func (m *metrics) timing(listener, method string) prometheus.Observer {
 	return observer
 }
 
-// latencies are the histograms as the live page has them.
+// latencies returns the histograms for the live page.
 func (m *metrics) latencies() []livepage.MethodSample {
 	samples := make([]livepage.MethodSample, len(m.timings))
 	for i, t := range m.timings {
 		var written dto.Metric
 		if err := t.histogram.Write(&written); err != nil {
-			panic(err) // a histogram in memory can be written
+			panic(err) // writing to memory does not fail
 		}
 		counts := make([]uint64, len(latencyBuckets)+1)
 		before := uint64(0)
@@ -87,7 +87,7 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// timed measures how long the handler of a listener takes.
+// timed measures the duration of a listener's handler.
 func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handler {
 	byMethod := make(map[string]prometheus.Observer)
 	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
@@ -103,7 +103,7 @@ func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handl
 	}
 }
 
-// observe adds a time to a histogram, with the trace that it is of as its exemplar.
+// observe adds a duration to a histogram, with its trace as exemplar.
 func observe(ctx context.Context, observer prometheus.Observer, took time.Duration) {
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		if histogram, ok := observer.(prometheus.ExemplarObserver); ok {
@@ -114,7 +114,7 @@ func observe(ctx context.Context, observer prometheus.Observer, took time.Durati
 	observer.Observe(took.Seconds())
 }
 
-// timedHTTP measures how long an HTTP handler takes.
+// timedHTTP measures the duration of an HTTP handler.
 func (m *metrics) timedHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -123,10 +123,10 @@ func (m *metrics) timedHTTP(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// newBuildInfo is a metric that is always 1 and says what is running.
+// newBuildInfo returns a metric that is always 1 and has the build as labels.
 func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "docstore_build_info", Help: "Always 1; the labels say which build this is.",
+		Name: "docstore_build_info", Help: "Always 1; the labels identify the build.",
 	}, []string{"version", "commit", "go"})
 	build := cli.ThisBuild()
 	info.WithLabelValues(build.Version, build.Commit, runtime.Version()).Set(1)

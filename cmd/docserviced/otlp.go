@@ -19,16 +19,16 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// otlpGrace is how long the last spans may take to reach the collector.
+// otlpGrace is the maximum time to send the last spans to the collector.
 const otlpGrace = 5 * time.Second
 
-// tracing is the flag that says where spans go.
+// tracing holds the flag of the trace collector.
 type tracing struct{ url string }
 
 func (t *tracing) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&t.url, "otlp", "", "collector of OpenTelemetry that takes OTLP over HTTP, as http://collector:4318; "+
-		"it gets spans of the requests over Boxcar that their clients trace, with one for the index and one for the segments within; "+
-		"OTEL_TRACES_SAMPLER can ask for more")
+	flags.StringVar(&t.url, "otlp", "", "OpenTelemetry collector for OTLP over HTTP, for example http://collector:4318; "+
+		"it receives spans of Boxcar requests that their clients trace, with the stages index and segments; "+
+		"OTEL_TRACES_SAMPLER can select more")
 }
 
 func (t *tracing) check() error {
@@ -42,8 +42,8 @@ func (t *tracing) check() error {
 	return nil
 }
 
-// open makes what makes spans; nil if nothing does. A collector that is not there is
-// no error: spans are lost then, and the log says so.
+// open returns the source of spans, nil if tracing is disabled. An unreachable collector is
+// not an error: its spans are lost and the log says so.
 func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider, error) {
 	if t.url == "" {
 		return nil, nil
@@ -72,7 +72,7 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider
 	return trace.NewTracerProvider(options...), nil
 }
 
-// traceBoxcar applies to the Boxcar listener, and to what its requests do within.
+// traceBoxcar traces the requests of the Boxcar listener and their stages.
 func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
 	if d.tracing == nil {
 		return

@@ -25,8 +25,8 @@ import (
 	"docstore/docservice"
 )
 
-// A collector gets the requests that their clients trace, at the latest when the
-// daemon ends.
+// A collector receives the requests that clients trace, at the latest when the daemon
+// stops.
 func TestSpansReachACollector(t *testing.T) {
 	bodies := make(chan []byte, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestSpansReachACollector(t *testing.T) {
 	require.Contains(t, string(all), "docserviced")
 }
 
-// One trace leads from a client through its slot to the index and the segment, and the
-// histogram of latencies has it as an exemplar.
+// One trace connects a client with its slot, the index and the segment, and the latency
+// histogram has it as exemplar.
 func TestOneTraceFromClientToSegment(t *testing.T) {
 	var mu sync.Mutex
 	spans := map[string]*tracepb.Span{} // by name
@@ -138,7 +138,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 		d.http.Handler.ServeHTTP(w, request)
 		require.Contains(t, w.Body.String(), `{trace_id="`+hex.EncodeToString(asked.GetTraceId())+`"}`)
 	}
-	last := spans["SPAN_KIND_SERVER "+docservice.MethodBatchGet[1:]] // whose stages came last
+	last := spans["SPAN_KIND_SERVER "+docservice.MethodBatchGet[1:]] // of the last call
 	for _, stage := range []string{docservice.StageIndex, docservice.StageSegment} {
 		span := spans["SPAN_KIND_INTERNAL "+stage]
 		require.NotNil(t, span, stage)
@@ -147,7 +147,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	}
 }
 
-func TestTracingThatCannotBe(t *testing.T) {
+func TestInvalidTracingURL(t *testing.T) {
 	dir := t.TempDir()
 	for _, url := range []string{"collector:4318", "ftp://collector", "http://", "http://a b"} {
 		r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+dir, "--otlp", url)
@@ -156,8 +156,8 @@ func TestTracingThatCannotBe(t *testing.T) {
 	}
 }
 
-// A collector that is not there costs spans, and a line in the log.
-func TestACollectorThatIsAway(t *testing.T) {
+// An unreachable collector only loses spans, and is logged.
+func TestUnreachableCollector(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
 	collector := httptest.NewServer(http.NotFoundHandler())

@@ -8,11 +8,11 @@ import (
 	"docstore/docservice"
 )
 
-// progressInterval is how often the collections are asked how far they are.
+// progressInterval is how often the progress is updated.
 const progressInterval = 200 * time.Millisecond
 
-// showIndexing shows how far the first indexing is, until every collection has
-// read its queue to the end or can read no further.
+// showIndexing shows the progress of the first indexing, until every collection has read
+// its queue to the end or is stopped by a fault.
 func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
 	first := sumIndexing(d.collections())
 	if first.settled {
@@ -39,10 +39,10 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
 	}
 }
 
-// showSuccessors shows, until ctx ends, how far other queues are that are indexed in the
-// place of those served, and indexes that are made anew.
-func showSuccessors(ctx context.Context, env *cli.Env, d *daemon) {
-	meters := map[string]*successorMeter{}
+// showReplacements shows, until ctx ends, the progress of replacements: other queues, and
+// indexes that are rebuilt.
+func showReplacements(ctx context.Context, env *cli.Env, d *daemon) {
+	meters := map[string]*replacementMeter{}
 	defer func() {
 		for _, m := range meters {
 			m.Finish()
@@ -52,14 +52,14 @@ func showSuccessors(ctx context.Context, env *cli.Env, d *daemon) {
 	defer ticker.Stop()
 	for {
 		for _, c := range d.collections() {
-			next, m := c.Status().Successor, meters[c.Name()]
+			next, m := c.Status().Replacement, meters[c.Name()]
 			switch {
 			case next == nil && m != nil:
 				m.Finish()
 				delete(meters, c.Name())
 			case next == nil:
 			case m == nil:
-				meters[c.Name()] = &successorMeter{cli.NewMeter(env, "indexing anew "+c.Name(), next.PresentBytes-next.TailedBytes), next.TailedBytes}
+				meters[c.Name()] = &replacementMeter{cli.NewMeter(env, "reindexing "+c.Name(), next.PresentBytes-next.TailedBytes), next.TailedBytes}
 			default:
 				m.SetTotal(next.PresentBytes - m.from)
 				m.Update(0, next.TailedBytes-m.from)
@@ -73,17 +73,17 @@ func showSuccessors(ctx context.Context, env *cli.Env, d *daemon) {
 	}
 }
 
-// successorMeter measures from where the index was when it was first seen.
-type successorMeter struct {
+// replacementMeter measures from the state of the index when it was first seen.
+type replacementMeter struct {
 	*cli.Meter
 	from int64
 }
 
-// indexing is how far all collections are together.
+// indexing is the progress of all collections together.
 type indexing struct {
 	entries         int64
 	tailed, present int64 // bytes of the queues
-	settled         bool  // there is nothing to wait for
+	settled         bool  // the progress is complete or stopped
 }
 
 func sumIndexing(collections []*docservice.Collection) indexing {

@@ -13,7 +13,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// A check tells how far it is on a terminal, and is quiet with --quiet and without one.
+// Check shows progress on a terminal, and none with --quiet or without a terminal.
 func TestCheckShowsItsProgress(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -47,12 +47,12 @@ func TestCheckShowsItsProgress(t *testing.T) {
 	}
 }
 
-// Another queue that is indexed in the place of the one served shows how far it is. Here
-// it is not all there, so that it stays on its way.
-func TestASuccessorShowsItsProgress(t *testing.T) {
+// A replacement shows its progress. Here its queue is incomplete, so that it stays in
+// progress.
+func TestReplacementShowsProgress(t *testing.T) {
 	queueDir, next := t.TempDir(), t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
-	for _, id := range []string{"b", "c", "d"} { // a segment each
+	for _, id := range []string{"b", "c", "d"} { // one segment each
 		fill(t, next, id, `{"id":"`+id+`"}`)
 	}
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
@@ -60,17 +60,17 @@ func TestASuccessorShowsItsProgress(t *testing.T) {
 	for _, segment := range []string{"0000000003.seg", "0000000001.seg"} {
 		require.NoError(t, os.Rename(filepath.Join(next, segment), filepath.Join(queueDir, segment)))
 	}
-	until(t.Context(), func() bool { return d.collections()[0].Status().Successor != nil })
+	until(t.Context(), func() bool { return d.collections()[0].Status().Replacement != nil })
 
 	var shown lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		showSuccessors(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d)
+		showReplacements(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d)
 	}()
-	until(t.Context(), func() bool { return strings.Contains(shown.String(), "indexing anew jobs") })
+	until(t.Context(), func() bool { return strings.Contains(shown.String(), "reindexing jobs") })
 	cancel()
 	<-done
-	require.True(t, strings.HasSuffix(shown.String(), "\n"), "the line is finished")
+	require.True(t, strings.HasSuffix(shown.String(), "\n"), "the line must be terminated")
 }

@@ -18,19 +18,19 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// configPoll is how often the file of settings is looked at.
+// configPoll is how often the file of settings is checked.
 const configPoll = time.Second
 
-// reloadable are the settings that hold at once. Another change takes a restart.
+// reloadable are the settings that take effect at once. Other changes need a restart.
 var reloadable = []string{"collection", cli.LogLevelFlag, "max-in-flight", "rate", "rate-burst", "client-rate", "client-rate-burst", "grace", "quiet"}
 
-// reloader reads the settings of a running daemon again, after SIGHUP and when the file
-// has changed.
+// reloader rereads the settings of a running daemon, after SIGHUP and when the file has
+// changed.
 type reloader struct {
-	command *cobra.Command // as it was started
+	command *cobra.Command // as started
 	env     *cli.Env
 	path    string      // of the file; empty: none
-	seen    os.FileInfo // the file as it was when it was read last
+	seen    os.FileInfo // the file when it was last read
 }
 
 func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
@@ -43,7 +43,7 @@ func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
 	return r, nil
 }
 
-// start watches until stop is called, which waits.
+// start watches until stop is called, which waits for the goroutine.
 func (r *reloader) start(d *daemon) (stop func()) {
 	d.settings.Store(new(cli.Settings(r.command)))
 	hangups := make(chan os.Signal, 1)
@@ -74,8 +74,8 @@ func (r *reloader) start(d *daemon) (stop func()) {
 	}
 }
 
-// changed looks whether the file is another one than when it was looked at last. One
-// that is gone for a moment, while another takes its place, is not.
+// changed reports whether the file differs from the last check. A missing file, while it is
+// being replaced, does not count.
 func (r *reloader) changed() bool {
 	if r.path == "" {
 		return false
@@ -89,7 +89,7 @@ func (r *reloader) changed() bool {
 	return before == nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime())
 }
 
-// reload applies the settings as they are now, or logs why it cannot.
+// reload applies the current settings, or logs the error.
 func (r *reloader) reload(d *daemon) {
 	o := newOptions()
 	fresh := &cobra.Command{Use: r.command.Use}
@@ -99,18 +99,18 @@ func (r *reloader) reload(d *daemon) {
 		err = d.apply(o)
 	}
 	if err != nil {
-		r.env.Log.Error("the settings are not changed: correct them, and they are read again", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.env.Log.Error("reloading the settings failed; nothing was changed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
 	changes, waiting := r.adopt(d, cli.Settings(fresh))
-	r.env.Log.Info("settings were read again", "changed", changes)
+	r.env.Log.Info("settings were reloaded", "changed", changes)
 	if len(waiting) > 0 {
-		r.env.Log.Warn("settings that have changed take a restart", "settings", waiting)
+		r.env.Log.Warn("changed settings need a restart", "settings", waiting)
 	}
 }
 
-// adopt takes down the settings that hold now, and returns what is new in them and what
-// waits for a restart.
+// adopt records the effective settings, and returns those that have changed and those that
+// need a restart.
 func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []string) {
 	before := make(map[string]cli.Setting)
 	for _, setting := range *d.settings.Load() {
@@ -124,12 +124,12 @@ func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []strin
 		change := fmt.Sprintf("%s: %s (was %s)", setting.Name, setting.Value, old.Value)
 		if !slices.Contains(reloadable, setting.Name) {
 			waiting = append(waiting, change)
-			now[i] = old // it holds on
+			now[i] = old // keep the old value
 			continue
 		}
 		changes = append(changes, change)
 		var level slog.Level
-		if setting.Name == cli.LogLevelFlag && level.UnmarshalText([]byte(setting.Value)) == nil { // it has been checked
+		if setting.Name == cli.LogLevelFlag && level.UnmarshalText([]byte(setting.Value)) == nil { // already checked
 			r.env.Level.Set(level)
 		}
 	}
@@ -137,8 +137,8 @@ func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []strin
 	return changes, waiting
 }
 
-// apply has new collections and limits hold. Nothing changes if it fails, but for the
-// collections before one that cannot be opened.
+// apply applies new collections and limits. If it fails nothing changes, except that
+// collections before the failing one stay open.
 func (d *daemon) apply(o *daemonOptions) error {
 	var added []collectionFlag
 	for _, c := range o.collections {
@@ -148,7 +148,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 	}
 	for _, c := range d.options.collections {
 		if !slices.Contains(o.collections, c) {
-			return fmt.Errorf("--collection %s=%s is not there any more, or another: that takes a restart", c.name, c.queueDir)
+			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.name, c.queueDir)
 		}
 	}
 	admission, err := o.limits.admission(int64(o.memory))

@@ -18,14 +18,14 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// reloading is a daemon with a file of settings, and what reads it again.
+// reloading is a daemon with a file of settings and its reloader.
 type reloading struct {
 	*daemon
 	reloader *reloader
 	env      *cli.Env
 	log      *lockedBuffer
 	path     string
-	base     string // of every file
+	base     string // the first lines of every file
 }
 
 func startReloading(t *testing.T, args ...string) *reloading {
@@ -62,7 +62,7 @@ func startReloading(t *testing.T, args ...string) *reloading {
 	return r
 }
 
-// write makes the file anew, as tools do: beside it, and renamed.
+// write replaces the file as editors do: written under another name and renamed.
 func (r *reloading) write(t *testing.T, lines ...string) {
 	t.Helper()
 	next := r.path + ".next"
@@ -77,12 +77,12 @@ func (r *reloading) awaitLog(t *testing.T, text string) {
 	until(t.Context(), func() bool { return strings.Contains(r.log.String(), text) })
 }
 
-// The daemon sees the file change, and what can hold without a restart does.
+// The daemon notices a change of the file and applies the reloadable settings.
 func TestReload(t *testing.T) {
 	r := startReloading(t, "--grace", "3s")
 	r.write(t, "collection:", "  - jobs="+r.queueOf("jobs"), "  - resumes="+r.queueOf("resumes"),
 		"max-in-flight: 7", "client-rate: 1000", "log-level: DEBUG", "memory: 1GiB", "grace: 9s")
-	r.awaitLog(t, "settings that have changed take a restart")
+	r.awaitLog(t, "changed settings need a restart")
 
 	resumes := r.collection("resumes")
 	require.NotNil(t, resumes)
@@ -94,14 +94,14 @@ func TestReload(t *testing.T) {
 	log := r.log.String()
 	require.Contains(t, log, "memory: 1GiB (was 512MiB)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
-	require.Equal(t, 3*time.Second, time.Duration(r.grace.Load()), "the command line wins, now as then")
+	require.Equal(t, 3*time.Second, time.Duration(r.grace.Load()), "the command line takes precedence")
 	settings := get(r.http.Handler, "/debug/settings").Body.String()
 	require.Contains(t, settings, "memory: 512MiB # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)
 }
 
-// Nothing changes by settings that are wrong, and all that is wrong is told.
-func TestReloadOfWhatIsWrong(t *testing.T) {
+// Invalid settings change nothing, and all errors are logged.
+func TestReloadOfInvalidSettings(t *testing.T) {
 	r := startReloading(t)
 	for _, c := range []struct {
 		lines []string
@@ -109,12 +109,12 @@ func TestReloadOfWhatIsWrong(t *testing.T) {
 	}{
 		{[]string{"collection: jobs=" + r.queueOf("jobs"), "memroy: 1GiB", "grace: 5", "rate: -1"},
 			[]string{"did you mean memory?", "write a duration", "--rate: rate -1 per second"}},
-		{[]string{"collection: resumes=" + r.queueOf("resumes")}, []string{"--collection jobs=", "that takes a restart"}},
+		{[]string{"collection: resumes=" + r.queueOf("resumes")}, []string{"--collection jobs=", "restart the daemon"}},
 		{[]string{"collection: [jobs=" + r.queueOf("jobs") + ", more=" + r.queueOf("none") + "]", "max-in-flight: 3"}, []string{"of collection more: ", "no such file"}},
 	} {
 		before := len(r.log.String())
 		r.write(t, c.lines...)
-		until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "the settings are not changed") })
+		until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "reloading the settings failed") })
 		for _, want := range c.want {
 			require.Contains(t, r.log.String()[before:], want)
 		}
@@ -124,7 +124,7 @@ func TestReloadOfWhatIsWrong(t *testing.T) {
 	require.Error(t, r.boxcar.SetAdmission(boxcarrpc.Admission{MaxInFlight: -1}))
 }
 
-// SIGHUP has the settings read again where no file has changed.
+// SIGHUP reloads the settings even if no file has changed.
 func TestHangup(t *testing.T) {
 	r := startReloading(t)
 	t.Setenv("DOCSERVICED_LOG_LEVEL", "WARN")

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// segmentsLife is for how long the description of a queue's segments, which
-	// means looking at each one's footer, serves all who ask.
+	// segmentsLife is how long the description of a queue's segments is cached. Making it
+	// reads the footer of each.
 	segmentsLife = 10 * time.Second
-	// Live bytes are counted when somebody looks and the last count is older than
-	// censusLife, and censusRest times longer ago than it took.
+	// Live bytes are counted on request, if the last count is older than censusLife and
+	// than censusRest times its duration.
 	censusLife = 5 * time.Minute
 	censusRest = 20
-	// shownDocumentBytes is how much of a document the page shows.
+	// shownDocumentBytes limits the part of a document that the page shows.
 	shownDocumentBytes = 256 << 10
-	// Versions of an id are looked for this long, and so many of them.
+	// Limits of the search for versions of an id.
 	versionsTime  = 10 * time.Second
 	shownVersions = 1000
 )
 
-// reporter tells the live page how a daemon is doing.
+// reporter provides the live page with the state of a daemon.
 type reporter struct {
 	*daemon
 	metrics *metrics
@@ -41,7 +41,7 @@ type reporter struct {
 	queues map[*docservice.Collection]*queueReport
 }
 
-// queueReport is what is known of a queue's segments, each part as of its time.
+// queueReport is the cached state of a queue's segments; each part has its time.
 type queueReport struct {
 	listed   time.Time
 	segments []queue.SegmentInfo
@@ -49,14 +49,14 @@ type queueReport struct {
 	took     time.Duration
 	counting bool
 	live     map[queue.SegmentID]docservice.Live
-	stored   map[queue.SegmentID]int64 // bytes of each segment when these were counted
+	stored   map[queue.SegmentID]int64 // bytes of each segment at the time of the count
 }
 
 func newReporter(d *daemon, m *metrics) *reporter {
 	return &reporter{daemon: d, metrics: m, started: time.Now(), queues: make(map[*docservice.Collection]*queueReport)}
 }
 
-// Sample is part of livepage.Source.
+// Sample implements livepage.Source.
 func (r *reporter) Sample() livepage.Sample {
 	boxcar := r.boxcar.Stats()
 	s := livepage.Sample{
@@ -147,8 +147,8 @@ func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collectio
 	return result
 }
 
-// queueReport returns what is known of a collection's segments, lists them anew if that
-// is old, and has live bytes counted if that is.
+// queueReport returns the cached state of a collection's segments. It refreshes the list if
+// it is old, and starts a count of live bytes if that is old.
 func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +171,7 @@ func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 	return *report
 }
 
-// count counts what is live in a collection's segments, until the daemon ends.
+// count counts the live bytes of a collection's segments; it stops when the daemon stops.
 func (r *reporter) count(c *docservice.Collection, report *queueReport) {
 	started := time.Now()
 	segments, err := c.Segments()
@@ -189,7 +189,7 @@ func (r *reporter) count(c *docservice.Collection, report *queueReport) {
 			report.stored[s.ID] = s.StoredBytes
 		}
 	} else if r.alive.Err() == nil {
-		r.env.Log.Warn("live bytes cannot be counted", "collection", c.Name(), "error", err)
+		r.env.Log.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
 	}
 }
 
@@ -204,7 +204,7 @@ func queueStatus(report queueReport) livepage.Queue {
 			Bytes: s.Bytes, Documents: s.Documents, Deletes: s.Deletes, RawBytes: s.RawBytes, StoredBytes: s.StoredBytes,
 			FirstAppended: timeOrNil(s.FirstAppended), LastAppended: timeOrNil(s.LastAppended),
 		}
-		// Bytes that arrived after the census would show as dead.
+		// Bytes that arrived after the census would appear as dead.
 		stored, counted := report.stored[s.ID]
 		segment.Counted = counted && stored == s.StoredBytes
 		for n := s.ID; n <= s.Last && report.live != nil; n++ {
@@ -260,7 +260,7 @@ func indexStatus(stats lsm.Stats, pages []lsm.TableFilter) livepage.Index {
 	return index
 }
 
-// timeOrNil leaves a time that is not known out of JSON.
+// timeOrNil returns nil for the zero time, to omit it from JSON.
 func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -268,12 +268,12 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// LookUp is part of livepage.Source.
+// LookUp implements livepage.Source.
 func (r *reporter) LookUp(ctx context.Context, collection, id string, versions bool) livepage.LookUp {
 	result := livepage.LookUp{Collection: collection, ID: id, VersionsAsked: versions}
 	c := r.collection(collection)
 	if c == nil {
-		result.Problem = "There is no such collection here."
+		result.Problem = "No such collection."
 		return result
 	}
 	location, err := c.Locate([]byte(id))
@@ -290,7 +290,7 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 		_, result.Problem = answerStatus(err)
 	}
 	if location.Expired {
-		result.Problem = "It has expired."
+		result.Problem = "The document has expired."
 	}
 	if versions {
 		r.findVersions(ctx, c, &result)
@@ -316,7 +316,7 @@ func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, r
 	result.MoreVersions = err != nil
 }
 
-// codecOf is the codec of the segment with a number, empty if it is not known.
+// codecOf returns the codec of a segment, empty if it is unknown.
 func (r *reporter) codecOf(c *docservice.Collection, n queue.SegmentID) string {
 	for _, s := range r.queueReport(c).segments {
 		if s.ID <= n && n <= s.Last {
@@ -326,15 +326,15 @@ func (r *reporter) codecOf(c *docservice.Collection, n queue.SegmentID) string {
 	return ""
 }
 
-// shownDocument is a document as the page shows it: as text, cut off where it is too
-// long, or a note where it is not text.
+// shownDocument returns a document as the page shows it: as text, truncated if it is too
+// long, or a note if it is not text.
 func shownDocument(document []byte) (text string, cut bool) {
 	if cut = len(document) > shownDocumentBytes; cut {
 		document = document[:shownDocumentBytes]
 		for len(document) > 0 && !utf8.RuneStart(document[len(document)-1]) {
 			document = document[:len(document)-1]
 		}
-		document = document[:len(document)-1] // the first byte of what may have been cut
+		document = document[:len(document)-1] // the first bytes of a truncated character
 	}
 	if !utf8.Valid(document) {
 		return "The document is not text.", false

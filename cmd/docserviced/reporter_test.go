@@ -20,7 +20,7 @@ func statusOf(t *testing.T, d *daemon) (status livepage.Status) {
 	return status
 }
 
-// TestStatusOfADaemon asks one that has served something.
+// TestStatusOfADaemon reads the status of a daemon that has served requests.
 func TestStatusOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "a", `{"id":"a","again":true}`, "b", "")
@@ -30,7 +30,7 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(d.http.Handler, "/documents/jobs/b").Code)
 
 	var status livepage.Status
-	until(t.Context(), func() bool { // live bytes are counted once somebody looks
+	until(t.Context(), func() bool { // live bytes are counted on request
 		status = statusOf(t, d)
 		return status.Collections[0].Queue.Census != nil
 	})
@@ -63,7 +63,7 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.Contains(t, page.Body.String(), d.boxcarAddress())
 }
 
-// TestLatenciesOfADaemon: what is measured is what is sampled.
+// TestLatenciesOfADaemon compares samples with the measured latencies.
 func TestLatenciesOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -114,5 +114,5 @@ func TestLookUpInADaemon(t *testing.T) {
 	require.Contains(t, body, "deleted")
 	status, body = lookUp("resumes", "a", "")
 	require.Equal(t, http.StatusNotFound, status)
-	require.Contains(t, body, "no such collection")
+	require.Contains(t, body, "No such collection")
 }

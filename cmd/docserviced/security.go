@@ -21,7 +21,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// security is the flags that say who may come in, and how.
+// security holds the flags of authentication and encryption.
 type security struct {
 	certificate, key, clientCA, tokenFile string
 	operators                             []string
@@ -29,16 +29,16 @@ type security struct {
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS on the Boxcar and gRPC listeners, and on the HTTP listener where other hosts reach it; read again when it changes")
-	flags.StringVar(&s.key, "tls-key", "", "key of the certificate (PEM)")
-	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of clients, which need a certificate then, or else a token if there is --token-file")
-	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client that is let in by a token; read again when it changes")
-	flags.StringSliceVar(&s.operators, "operators", nil, "clients that may drain the daemon, as certificates or tokens name them, with commas between")
-	flags.BoolVar(&s.insecure, "insecure", false, "serve plain text to other hosts, to whoever asks, over Boxcar and gRPC")
-	flags.BoolVar(&s.insecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without asking who they are")
+	flags.StringVar(&s.certificate, "tls-cert", "", "certificate (PEM) for TLS over Boxcar and gRPC, and over HTTP unless on loopback; reloaded when it changes")
+	flags.StringVar(&s.key, "tls-key", "", "key of --tls-cert (PEM)")
+	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of client certificates; clients then need a certificate, or a token of --token-file")
+	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client; reloaded when it changes")
+	flags.StringSliceVar(&s.operators, "operators", nil, "clients that may drain the daemon, by name of certificate or token, comma-separated")
+	flags.BoolVar(&s.insecure, "insecure", false, "serve other hosts over Boxcar and gRPC in plain text without authentication")
+	flags.BoolVar(&s.insecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without authentication")
 }
 
-// check reports flags that do not go together. grpc may be empty.
+// check reports conflicting flags. grpc may be empty.
 func (s *security) check(boxcar, grpc string) error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, cli.Usagef(format, args...)) }
@@ -49,8 +49,8 @@ func (s *security) check(boxcar, grpc string) error {
 	if s.clientCA != "" && !encrypted {
 		problem("--tls-client-ca needs --tls-cert and --tls-key")
 	}
-	if len(s.operators) > 0 && !s.asksForProof() {
-		problem("--operators needs --tls-client-ca or --token-file, by which they prove who they are")
+	if len(s.operators) > 0 && !s.requiresCredentials() {
+		problem("--operators needs --tls-client-ca or --token-file to identify them")
 	}
 	if s.insecure && (encrypted || s.tokenFile != "") {
 		problem("--insecure contradicts --tls-cert and --token-file")
@@ -59,29 +59,29 @@ func (s *security) check(boxcar, grpc string) error {
 		flag, address := listener[0], listener[1]
 		switch {
 		case address == "" || s.insecure || isLoopback(address):
-		case encrypted && (s.asksForProof() || s.insecureAnonymous):
+		case encrypted && (s.requiresCredentials() || s.insecureAnonymous):
 		case encrypted:
-			problem("%s %s would serve any client of other hosts; give --tls-client-ca or --token-file, or --insecure-anonymous if that is meant", flag, address)
+			problem("%s %s would serve other hosts without authentication; give --tls-client-ca or --token-file, or --insecure-anonymous if this is intended", flag, address)
 		case s.tokenFile != "":
-			problem("%s %s: tokens would come in plain text; give --tls-cert and --tls-key", flag, address)
+			problem("%s %s would receive tokens in plain text; give --tls-cert and --tls-key", flag, address)
 		default:
-			problem("%s %s would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", flag, address)
+			problem("%s %s would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if this is intended", flag, address)
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// asksForProof tells whether clients must prove who they are.
-func (s *security) asksForProof() bool { return s.clientCA != "" || s.tokenFile != "" }
+// requiresCredentials reports whether clients must authenticate.
+func (s *security) requiresCredentials() bool { return s.clientCA != "" || s.tokenFile != "" }
 
-// isLoopback reports whether only this host reaches an address.
+// isLoopback reports whether an address is on loopback.
 func isLoopback(address string) bool {
 	tcp, err := net.ResolveTCPAddr("tcp", address)
 	return err == nil && tcp.IP.IsLoopback()
 }
 
-// A keeper lets clients in.
-type keeper struct {
+// An authenticator checks the credentials of clients.
+type authenticator struct {
 	tls       func() (*tls.Config, error) // nil: plain text
 	tokens    *credentials.Tokens         // nil: none
 	operators []string
@@ -89,8 +89,8 @@ type keeper struct {
 }
 
 // open reads the files.
-func (s *security) open(log *slog.Logger) (*keeper, error) {
-	k := &keeper{insecure: s.insecure, operators: s.operators}
+func (s *security) open(log *slog.Logger) (*authenticator, error) {
+	k := &authenticator{insecure: s.insecure, operators: s.operators}
 	var err error
 	if s.tokenFile != "" {
 		if k.tokens, err = credentials.OpenTokens(s.tokenFile, log); err != nil {
@@ -105,16 +105,16 @@ func (s *security) open(log *slog.Logger) (*keeper, error) {
 	return k, err
 }
 
-// keep applies to the Boxcar listener.
-func (k *keeper) keep(o *boxcarrpc.ServerOptions) {
+// keep configures the Boxcar listener.
+func (k *authenticator) keep(o *boxcarrpc.ServerOptions) {
 	o.TLS, o.Insecure, o.Operators = k.tls, k.insecure, k.operators
 	if k.tokens != nil {
 		o.Authenticate = k.tokens.Authenticate
 	}
 }
 
-// tlsFor is the TLS of a listener that speaks these protocols.
-func (k *keeper) tlsFor(protocols ...string) *tls.Config {
+// tlsFor returns the TLS configuration of a listener for these protocols.
+func (k *authenticator) tlsFor(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: protocols,
@@ -129,8 +129,8 @@ func (k *keeper) tlsFor(protocols ...string) *tls.Config {
 	}
 }
 
-// grpcOptions apply to the gRPC listener.
-func (k *keeper) grpcOptions() []grpc.ServerOption {
+// grpcOptions returns the options of the gRPC listener.
+func (k *authenticator) grpcOptions() []grpc.ServerOption {
 	var options []grpc.ServerOption
 	if k.tls != nil {
 		options = append(options, grpc.Creds(grpccredentials.NewTLS(k.tlsFor("h2"))))
@@ -138,9 +138,9 @@ func (k *keeper) grpcOptions() []grpc.ServerOption {
 	return options
 }
 
-// identify finds out who makes a call over gRPC, by "authorization: Bearer TOKEN" or by
-// the client's certificate, and whether it may.
-func (k *keeper) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
+// identify returns the client of a gRPC call, by "authorization: Bearer TOKEN" or by its
+// certificate, or an error if it is not allowed.
+func (k *authenticator) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
 	if p, ok := peer.FromContext(ctx); ok {
 		client.Address = p.Addr
@@ -162,9 +162,9 @@ func (k *keeper) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	return client, nil
 }
 
-// authenticate looks at the certificate that a client has shown, and at its token if
-// there is one. state is nil over plain text.
-func (k *keeper) authenticate(state *tls.ConnectionState, token string) error {
+// authenticate checks the certificate of a client, and its token if there is one. state is
+// nil for plain text.
+func (k *authenticator) authenticate(state *tls.ConnectionState, token string) error {
 	var client boxcarrpc.Peer
 	if state != nil && len(state.VerifiedChains) > 0 {
 		client.Identity = boxcarrpc.CertificateName(state.VerifiedChains[0][0])

@@ -26,7 +26,7 @@ import (
 
 const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
 
-func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
+func TestConflictingSecurityFlags(t *testing.T) {
 	dir, queueDir := t.TempDir(), t.TempDir()
 	for _, c := range []struct {
 		want string
@@ -37,12 +37,12 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 		{"--tls-client-ca needs --tls-cert and --tls-key", []string{"--tls-client-ca", "a"}},
 		{"--insecure contradicts --tls-cert and --token-file", []string{"--insecure", "--tls-cert", "a", "--tls-key", "b"}},
 		{"--insecure contradicts --tls-cert and --token-file", []string{"--insecure", "--token-file", "a"}},
-		{"--boxcar :7070 would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if that is meant", []string{"--boxcar", ":7070"}},
+		{"--boxcar :7070 would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if this is intended", []string{"--boxcar", ":7070"}},
 		{"--boxcar 10.0.0.1:7070 would serve other hosts in plain text", []string{"--boxcar", "10.0.0.1:7070"}},
 		{"--grpc :7072 would serve other hosts in plain text", []string{"--grpc", ":7072"}},
-		{"--boxcar :7070 would serve any client of other hosts; give --tls-client-ca or --token-file, or --insecure-anonymous if that is meant", []string{"--boxcar", ":7070", "--tls-cert", "a", "--tls-key", "b"}},
-		{"--grpc :7072 would serve any client of other hosts", []string{"--grpc", ":7072", "--tls-cert", "a", "--tls-key", "b"}},
-		{"--boxcar :7070: tokens would come in plain text; give --tls-cert and --tls-key", []string{"--boxcar", ":7070", "--token-file", "a"}},
+		{"--boxcar :7070 would serve other hosts without authentication; give --tls-client-ca or --token-file, or --insecure-anonymous if this is intended", []string{"--boxcar", ":7070", "--tls-cert", "a", "--tls-key", "b"}},
+		{"--grpc :7072 would serve other hosts without authentication", []string{"--grpc", ":7072", "--tls-cert", "a", "--tls-key", "b"}},
+		{"--boxcar :7070 would receive tokens in plain text; give --tls-cert and --tls-key", []string{"--boxcar", ":7070", "--token-file", "a"}},
 	} {
 		r := run(t.Context(), append([]string{"serve", "--data", dir, "--collection", "jobs=" + queueDir}, c.args...)...)
 		require.Equal(t, cli.ExitUsage, r.status, c.args)
@@ -60,7 +60,7 @@ func TestSecurityFlagsThatDoNotGoTogether(t *testing.T) {
 	require.NoError(t, (&security{certificate: "a", key: "b"}).check("localhost:7070", "[::1]:7072"))
 }
 
-// All listeners of a daemon that wants TLS, and a certificate or a token.
+// All listeners of a daemon that requires TLS and a certificate or token.
 func TestDaemonRequiresCredentials(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
@@ -74,7 +74,7 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 	d, log := startTestDaemon(t, o)
 	waitReady(t, d)
 	var options boxcarrpc.ServerOptions
-	d.keeper.keep(&options)
+	d.auth.keep(&options)
 	require.Equal(t, o.security.operators, options.Operators)
 
 	certificate, key := ca.Files(t, dir, "client")

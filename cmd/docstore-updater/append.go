@@ -17,11 +17,11 @@ import (
 	"docstore/queue"
 )
 
-// minSegmentSize is the least that --segment-size takes. Every segment is a file that is
-// listed, copied and mapped: a queue of 1 GiB has 32,768 of this size.
+// minSegmentSize is the minimum of --segment-size. Every segment is a file that is listed,
+// copied and mapped: a queue of 1 GiB has 32,768 of this size.
 const minSegmentSize = 32 << 10
 
-// appendOptions are the flags of append.
+// appendOptions holds the flags of append.
 type appendOptions struct {
 	queueDir      string
 	format        string
@@ -45,53 +45,52 @@ func newAppend(env *cli.Env) *cobra.Command {
 	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, fs: vfs.OS}
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE...]",
-		Short: "Append documents, deletes and expiries from NDJSON, CSV, JSON or files",
+		Short: "Append documents and deletes from NDJSON, CSV, JSON or files",
 		Long: `Append reads documents from files, or from standard input ("-", or no FILE), and
-appends them to a queue, which is made if need be. What is compressed with gzip
-or zstd is decompressed. The formats are
+appends them to a queue, which it creates if necessary. It decompresses gzip and zstd.
+The formats are
 
-  ndjson  a line is a document, unchanged; blank lines are passed over
-  json    an element of one array is a document, unchanged
-  csv     a row is a document, an object of strings by the names in the first row
+  ndjson  each line is a document, unchanged; blank lines are skipped
+  json    each element of one array is a document, unchanged
+  csv     each row is a document: an object of strings, named by the first row
   tsv     the same with tabs
-  files   FILE is a directory, and each file below it a document: its id is its
-          path there, whatever is in it
+  files   FILE is a directory, and each file below it a document of any content,
+          with its relative path as id
   auto    csv or tsv by the file's name, json if it begins with "[", else ndjson
 
-A document's id is the top-level field "id" (see --id-field): a string, or an
-integer, so that "123" and 123 are one id. A later document of an id takes the
-place of the earlier one. Control fields ask for something else; in tables they
-are columns, and an empty cell asks for nothing:
+A document's id is the top-level field "id" (see --id-field): a string, or an integer,
+so that "123" and 123 are the same id. A later document replaces an earlier one with
+the same id. Control fields have a special meaning; in tables they are columns, and an
+empty cell has no effect:
 
-  {"id": "17", "_delete": true}                            the document goes
-  {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    it is served until then
-  {"id": "17", "_document_base64": "PGh0bWw+"}             the document is these bytes
-  {"_id_base64": "/w==", ...}                              the id is these bytes
+  {"id": "17", "_delete": true}                            delete the document
+  {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    serve it until then
+  {"id": "17", "_document_base64": "PGh0bWw+"}             these bytes are the document
+  {"_id_base64": "/w==", ...}                              these bytes are the id
 
-What a flush has covered is on disk and can be read. Elsewhere than on a terminal
-each flush is logged with the number of documents that it makes durable. Segments
-are sealed by size, by age, and in the end.
+Flushed documents are on disk and can be read. Unless on a terminal, each flush is logged
+with the number of documents made durable. Segments are sealed by size, by age, and at
+the end.
 
-With --follow the last FILE is read on as it grows, until append is ended. When
-another file takes its name, as when logs are rotated, that is read on.
+With --follow append keeps reading the last FILE as it grows, until it is stopped. If
+another file replaces it, as when logs are rotated, it continues with that file.
 
-A record that is no document ends append, unless there is --skip-bad, --bad-lines or
---follow. With the latter two, append sets it aside in a file, durably, as a line of
-JSON with its place, its text and the problem, and continues. The default file is
-bad-lines.ndjson in the queue's directory. At 64 MiB the file is renamed to FILE.1,
-replacing an earlier one. After a crash a record may be in it twice.
+An invalid record stops append, unless --skip-bad, --bad-lines or --follow is given.
+With the latter two, append durably writes the record to a file, as a line of JSON with
+its place, its text and the problem, and continues. The default file is bad-lines.ndjson
+in the queue's directory. At 64 MiB the file is renamed to FILE.1, replacing an earlier
+one. After a crash it may contain a record twice.
 
-With --resume, append goes on behind the last record that the queue holds: give
-the same files in the same order, and new ones behind them. Nothing is lost and
-nothing is appended twice, however the last run ended. Tables, arrays and what is
-compressed are read again up to there. Of a directory, files are passed over whose
-paths come before that place. A pipe cannot be read again: what it brought since
-the last flush may be sent twice, or not at all, as its writer decides (at least
-once, if it sends everything unacknowledged again).
+With --resume append continues after the last record in the queue: give the same files
+in the same order, and new ones after them. However the last run ended, no record is lost
+or appended twice. Tables, arrays and compressed files are read again up to that place;
+in a directory, files whose paths sort before it are skipped. A pipe cannot be read
+again: its writer decides whether records since the last flush are sent twice or not at
+all (at least once, if it resends everything unacknowledged).
 
-SIGINT and SIGTERM end append after the current document, with everything before
-it flushed. The exit status is then 0 if the input may never end (a pipe, or
-with --follow), and 1 if the rest of a file was not read.`,
+SIGINT and SIGTERM stop append after the current document, and everything before it is
+flushed. The exit status is then 0 if the input may be endless (a pipe, or --follow),
+and 1 if the rest of a file was not read.`,
 		Example: `  docstore-updater append --queue /srv/queue/jobs jobs.ndjson.gz
   docstore-updater append --queue /srv/queue/jobs --resume day-*.ndjson
   docstore-updater append --queue /srv/queue/jobs --resume --follow --flush-interval 50ms jobs.log
@@ -106,23 +105,23 @@ with --follow), and 1 if the rest of a file was not read.`,
 	}
 	addQueueFlag(command, &o.queueDir)
 	flags := command.Flags()
-	flags.StringVar(&o.format, "format", string(records.FormatAuto), "what the input is: "+strings.Join(formatNames(), ", "))
-	flags.BoolVar(&o.follow, "follow", false, "go on reading the last file as it grows or is replaced")
+	flags.StringVar(&o.format, "format", string(records.FormatAuto), "format of the input: "+strings.Join(formatNames(), ", "))
+	flags.BoolVar(&o.follow, "follow", false, "keep reading the last file as it grows or is replaced")
 	flags.StringVar(&o.idField, "id-field", "id", "top-level field that holds a document's id")
 	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(queue.Codecs(), ", "))
-	flags.BoolVar(&o.controlFields, "control-fields", true, `let "_delete", "_expires" and the like mean something; false where documents really have such fields`)
-	flags.BoolVar(&o.resume, "resume", false, "go on behind the last record that the queue holds")
-	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and pass over records that are no documents, instead of stopping at the first; true with --follow and --bad-lines")
-	flags.StringVar(&o.badLines, "bad-lines", "", "file that keeps the records that are passed over; with --follow the default is "+badLinesName+" in the queue's directory")
-	flags.DurationVar(&o.flushInterval, "flush-interval", time.Second, "longest that a document waits to be flushed; 0 flushes only at the end and by --flush-every")
-	flags.IntVar(&o.flushEvery, "flush-every", 0, "flush after so many documents and deletes, too; 0 does not count")
-	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed and the next begins")
-	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed, too; 0 is no limit")
-	flags.BoolVar(&o.quiet, "quiet", false, "show no progress, and log nothing but warnings")
+	flags.BoolVar(&o.controlFields, "control-fields", true, `interpret "_delete", "_expires" and so on; false if documents contain such fields`)
+	flags.BoolVar(&o.resume, "resume", false, "continue after the last record in the queue")
+	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and skip invalid records, instead of stopping at the first; default with --follow and --bad-lines")
+	flags.StringVar(&o.badLines, "bad-lines", "", "file for skipped records; the default with --follow is "+badLinesName+" in the queue's directory")
+	flags.DurationVar(&o.flushInterval, "flush-interval", time.Second, "maximum time until a document is flushed; 0: flush only at the end and by --flush-every")
+	flags.IntVar(&o.flushEvery, "flush-every", 0, "also flush after this many documents and deletes; 0: no limit")
+	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed")
+	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed; 0: no limit")
+	flags.BoolVar(&o.quiet, "quiet", false, "do not show progress, and log only warnings")
 	return command
 }
 
-// formatNames are what --format may be.
+// formatNames returns the values of --format.
 func formatNames() (names []string) {
 	for _, format := range append(records.Formats(), formatFiles) {
 		names = append(names, string(format))
@@ -130,7 +129,7 @@ func formatNames() (names []string) {
 	return names
 }
 
-// completeBad settles what becomes of bad records; skipGiven tells whether --skip-bad was
+// completeBad sets the defaults for invalid records; skipGiven says that --skip-bad was
 // given.
 func (o *appendOptions) completeBad(skipGiven bool) error {
 	switch {
@@ -145,7 +144,7 @@ func (o *appendOptions) completeBad(skipGiven bool) error {
 	return nil
 }
 
-// check reports all that is impossible in the flags.
+// check reports all invalid flags.
 func (o *appendOptions) check() error {
 	var problems []error
 	refuse := func(wrong bool, format string, args ...any) {
@@ -156,11 +155,11 @@ func (o *appendOptions) check() error {
 	refuse(o.idField == "", "--id-field is empty; give the name of the field that holds the id")
 	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
 	refuse(!slices.Contains(queue.Codecs(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(queue.Codecs(), ", "))
-	refuse(o.flushInterval < 0, "--flush-interval %s: it cannot be negative", o.flushInterval)
-	refuse(o.flushEvery < 0, "--flush-every %d: it cannot be negative", o.flushEvery)
-	refuse(o.segmentAge < 0, "--segment-age %s: it cannot be negative", o.segmentAge)
+	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
+	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
+	refuse(o.segmentAge < 0, "--segment-age %s: must not be negative", o.segmentAge)
 	refuse(o.segmentSize < minSegmentSize || o.segmentSize > queue.MaxSegmentBytes,
-		"--segment-size %s: it must be from %s to %s", &o.segmentSize, cli.FormatBytes(minSegmentSize), cli.FormatBytes(queue.MaxSegmentBytes))
+		"--segment-size %s: must be between %s and %s", &o.segmentSize, cli.FormatBytes(minSegmentSize), cli.FormatBytes(queue.MaxSegmentBytes))
 	return errors.Join(problems...)
 }
 
@@ -172,7 +171,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if o.quiet {
 		env = env.Quiet()
 	}
-	if err := requireNothingElse(o.fs, o.queueDir); err != nil {
+	if err := requireNoOtherFiles(o.fs, o.queueDir); err != nil {
 		return err
 	}
 	writer, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
@@ -205,12 +204,12 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	return a.run(ctx, inputs)
 }
 
-// skipRead leaves of the inputs what the queue does not hold yet.
+// skipRead drops from the inputs the records that the queue already holds.
 func (o *appendOptions) skipRead(env *cli.Env, inputs []*input, stored []byte) ([]*input, error) {
 	for _, in := range inputs {
 		if !in.stable {
-			env.Log.Warn("a pipe cannot be resumed: after a crash its writer must send again what was not flushed, "+
-				"and some of it may be appended twice", "input", in.name)
+			env.Log.Warn("a pipe cannot be resumed: after a crash its writer must resend unflushed records, "+
+				"and some may be appended twice", "input", in.name)
 		}
 	}
 	if len(stored) == 0 {
@@ -227,8 +226,8 @@ func (o *appendOptions) skipRead(env *cli.Env, inputs []*input, stored []byte) (
 	return rest, err
 }
 
-// appender moves items from the inputs into the queue. It belongs to one
-// goroutine, but for progress.
+// appender moves items from the inputs into the queue. Only one goroutine uses it, except
+// for progress.
 type appender struct {
 	options *appendOptions
 	env     *cli.Env
@@ -236,17 +235,17 @@ type appender struct {
 	meter   *cli.Meter // nil with --quiet
 	started time.Time
 
-	badLines *badLines // nil: bad records are not kept
+	badLines *badLines // nil: invalid records are not kept
 
 	progress  progress
 	reached   reached // ahead of what progress knows, within a batch
 	bytes     int64   // of the input
-	unflushed int     // documents and deletes since --flush-every was last kept
-	broken    bool    // the writer has failed: there is nothing more to do with it
+	unflushed int     // documents and deletes since the last flush by --flush-every
+	broken    bool    // the writer has failed and must not be used
 	encoded   []byte  // the cursor, for the writer
 }
 
-// run appends all inputs. However it ends, everything appended is flushed.
+// run appends all inputs. In any case it flushes everything appended.
 func (a *appender) run(ctx context.Context, inputs []*input) error {
 	p := newProducer(a.env.Stdin, &records.Options{
 		IDField:     a.options.idField,
@@ -293,7 +292,7 @@ func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 			if !more {
 				return nil
 			}
-			<-b.parsed // soon: parsers wait for nobody
+			<-b.parsed // soon: parsers do not block
 			if err := a.appendBatch(ctx, b); err != nil {
 				return err
 			}
@@ -342,19 +341,19 @@ func (a *appender) appendItem(in *input, it *item) error {
 	return nil
 }
 
-// bad passes over a bad record, or is the error that ends everything there.
+// bad skips an invalid record, or returns the error that stops append.
 func (a *appender) bad(in *input, it *item) error {
 	if !a.options.skipBad {
-		return cli.Bare(fmt.Errorf("%s: %w; correct it, or pass over what is wrong with --skip-bad", in.place(it.at), it.problem))
+		return cli.Bare(fmt.Errorf("%s: %w; correct it, or skip invalid records with --skip-bad", in.place(it.at), it.problem))
 	}
 	a.reached.bad++
 	if a.badLines == nil {
-		a.env.Log.Warn("passed over a bad record", "at", in.place(it.at), "problem", it.problem.Error())
+		a.env.Log.Warn("skipped an invalid record", "at", in.place(it.at), "problem", it.problem.Error())
 	}
 	return nil
 }
 
-// flush is flushDurably where documents are appended.
+// flush calls flushDurably in the goroutine that appends.
 func (a *appender) flush() error {
 	a.unflushed = 0
 	a.progress.publish(a.reached)
@@ -363,8 +362,8 @@ func (a *appender) flush() error {
 	return err
 }
 
-// interrupted is how an interrupted run ends: the rest of a file is missing, a
-// pipe or a followed file may have been without end.
+// interrupted returns the result of an interrupted run: an error if the rest of a file was
+// not read, nil for a pipe or a followed file.
 func (a *appender) interrupted(first *input) error {
 	at := a.progress.now()
 	switch {
@@ -373,13 +372,13 @@ func (a *appender) interrupted(first *input) error {
 	case at.in == nil:
 		return fmt.Errorf("interrupted before %s was read", first.name)
 	}
-	return fmt.Errorf("interrupted behind %s; everything up to there is in the queue, go on with --resume", at.in.place(at.behind))
+	return fmt.Errorf("interrupted after %s; the queue holds everything up to there; continue with --resume", at.in.place(at.behind))
 }
 
-// report sums up the run.
+// report logs a summary of the run.
 func (a *appender) report() {
 	if bad := a.reached.bad; bad > 0 {
-		a.env.Log.Warn("bad records were passed over", "records", bad, "kept_in", a.options.badLines)
+		a.env.Log.Warn("invalid records were skipped", "records", bad, "kept_in", a.options.badLines)
 	}
 	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)

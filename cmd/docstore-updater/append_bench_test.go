@@ -10,7 +10,7 @@ import (
 	"docstore/internal/jobs"
 )
 
-// BenchmarkAppend is a whole run of append, from the lines of a file to durable
+// BenchmarkAppend measures a whole run of append, from the lines of a file to durable
 // segments.
 func BenchmarkAppend(b *testing.B) {
 	postings := jobs.New(1)

@@ -25,10 +25,10 @@ func TestBadInput(t *testing.T) {
 		{"not an object", `["a"]`, `not a JSON object`},
 		{"no id", `{"name":"a"}`, `no id: there is no field "id"`},
 		{"empty id", `{"id":""}`, `the id in "id" is empty`},
-		{"long id", `{"id":"` + strings.Repeat("x", queue.MaxIDBytes+1) + `"}`, `the id in "id" has 1025 bytes, and at most 1024 are allowed`},
+		{"long id", `{"id":"` + strings.Repeat("x", queue.MaxIDBytes+1) + `"}`, `the id in "id" has 1025 bytes; the limit is 1024`},
 		{"fraction", `{"id":1.5}`, `the id 1.5 in "id" is a number other than a plain integer: write it as a string`},
 		{"large document", `{"id":"a","x":"` + strings.Repeat("x", queue.MaxDocumentBytes) + `"}`, `the document has 16777233 bytes, and at most 16777216 are allowed`},
-		{"expiry", `{"id":"a","_expires":"soon"}`, `"soon" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
+		{"expiry", `{"id":"a","_expires":"soon"}`, `"soon" in "_expires" is not an RFC 3339 time from 1970 to 2106, for example "2030-12-31T23:59:59Z"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -36,13 +36,13 @@ func TestBadInput(t *testing.T) {
 
 			r := run(t.Context(), nil, "append", "--queue", filepath.Join(dir, "a"), input)
 			require.Equal(t, cli.ExitFailure, r.status)
-			require.Equal(t, input+":3: "+test.problem+"; correct it, or pass over what is wrong with --skip-bad", r.lastLine())
+			require.Equal(t, input+":3: "+test.problem+"; correct it, or skip invalid records with --skip-bad", r.lastLine())
 			require.Equal(t, first+"\n", dump(t, filepath.Join(dir, "a")))
 
 			r = run(t.Context(), nil, "append", "--queue", filepath.Join(dir, "b"), "--skip-bad", input)
 			require.Equal(t, cli.ExitOK, r.status)
-			require.Contains(t, r.stderr, fmt.Sprintf(`"msg":"passed over a bad record","at":%q`, input+":3"))
-			require.Contains(t, r.stderr, `"msg":"bad records were passed over","records":1`)
+			require.Contains(t, r.stderr, fmt.Sprintf(`"msg":"skipped an invalid record","at":%q`, input+":3"))
+			require.Contains(t, r.stderr, `"msg":"invalid records were skipped","records":1`)
 			require.Equal(t, first+"\n"+last+"\n", dump(t, filepath.Join(dir, "b")))
 		})
 	}
@@ -110,7 +110,7 @@ func TestIDField(t *testing.T) {
 	require.Equal(t, input, dump(t, queueDir, "--id-field", "sku"))
 }
 
-func TestInputsAreLookedAtFirst(t *testing.T) {
+func TestInputsAreCheckedFirst(t *testing.T) {
 	dir := t.TempDir()
 	queueDir := filepath.Join(dir, "queue")
 	good := write(t, filepath.Join(dir, "good.ndjson"), `{"id":"a"}`+"\n")
@@ -133,7 +133,7 @@ func TestQueueInUse(t *testing.T) {
 	require.Contains(t, r.lastLine(), fmt.Sprint(os.Getpid()))
 }
 
-// flushLine is what the log says of a flush.
+// flushLine is a log line of a flush.
 type flushLine struct {
 	Msg                string
 	Documents, Deletes int
@@ -171,9 +171,9 @@ func TestFlushesAreAcknowledged(t *testing.T) {
 	require.Empty(t, r.stderr)
 }
 
-// TestAPipeIsFlushedWhileItWaits sends a line and keeps the pipe open until that
-// line can be read from the queue.
-func TestAPipeIsFlushedWhileItWaits(t *testing.T) {
+// TestWaitingPipeIsFlushed sends a line and keeps the pipe open until the line can be read
+// from the queue.
+func TestWaitingPipeIsFlushed(t *testing.T) {
 	for _, end := range []string{"the pipe ends", "interrupted"} {
 		t.Run(end, func(t *testing.T) {
 			queueDir := t.TempDir()
@@ -214,7 +214,7 @@ func TestInterruptedInAFile(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, []string{
 		"docstore-updater: interrupted before " + input + " was read",
-		"docstore-updater: interrupted behind " + input + ":0; everything up to there is in the queue, go on with --resume",
+		"docstore-updater: interrupted after " + input + ":0; the queue holds everything up to there; continue with --resume",
 	}, r.lastLine(), "before the first line was looked at, or after")
 }
 

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// badLinesName is the default file of --bad-lines, in the queue's directory: there the
-	// updater may write, and docstore-sync does not copy it.
+	// badLinesName is the default file of --bad-lines in the queue's directory, which the
+	// updater may write to. docstore-sync does not copy it.
 	badLinesName = "bad-lines.ndjson"
 	// maxBadLinesBytes is the size at which the file is renamed to FILE.1, replacing an
-	// earlier FILE.1, so that a producer of garbage cannot fill the disk.
+	// earlier one. It limits the disk space that invalid input can fill.
 	maxBadLinesBytes = 64 << 20
-	// maxBadText is how much of a bad record is kept: enough to see what it is.
+	// maxBadText is the maximum size of the text kept of an invalid record.
 	maxBadText = 64 << 10
 )
 
-// badLines is the dead-letter file: it keeps the records that append passes over.
+// badLines is the dead-letter file, which keeps the records that append skips.
 //
-// A record is durable in it before anything behind the record is put into the queue, whose
-// cursor then passes the record. After a crash the records behind the cursor are read
-// again, so the file may have a record twice.
+// A record is durable in it before any later record is appended to the queue, whose cursor
+// then passes the record. After a crash the records after the cursor are read again, so the
+// file may contain a record twice.
 type badLines struct {
 	fsys     vfs.FS
 	path     string
@@ -45,7 +45,7 @@ type badLine struct {
 	Base64  []byte    `json:"text_base64,omitempty"` // of text that is not UTF-8
 }
 
-// add takes a record, which sync makes durable.
+// add adds a record; sync makes it durable.
 func (b *badLines) add(now time.Time, in *input, it *item) error {
 	line := badLine{Time: now.UTC(), At: in.place(it.at), Problem: it.problem.Error(), Bytes: len(it.text)}
 	text := it.text[:min(len(it.text), maxBadText)]
@@ -59,8 +59,8 @@ func (b *badLines) add(now time.Time, in *input, it *item) error {
 	return err
 }
 
-// sync makes the added lines durable. It opens the file each time, so that an operator may
-// move the file away at any time.
+// sync makes the added lines durable. It opens the file each time, so an operator may move
+// the file away at any time.
 func (b *badLines) sync() error {
 	dir := filepath.Dir(b.path)
 	info, err := b.fsys.Stat(b.path)
@@ -84,8 +84,8 @@ func (b *badLines) sync() error {
 	return errors.Join(err, file.Close(), b.fsys.SyncDir(dir))
 }
 
-// write appends the added lines to a file of a size. A line that a crash has torn is ended
-// first.
+// write appends the added lines to a file of a given size. It first terminates a line that
+// a crash has torn.
 func (b *badLines) write(file vfs.File, size int64) error {
 	last := []byte{'\n'}
 	if size > 0 {
@@ -103,8 +103,8 @@ func (b *badLines) write(file vfs.File, size int64) error {
 	return file.Sync()
 }
 
-// keepBad makes the batch's bad records durable in the dead-letter file, before any record
-// of the batch is appended.
+// keepBad makes the batch's invalid records durable in the dead-letter file, before any
+// record of the batch is appended.
 func (a *appender) keepBad(b *batch) error {
 	if a.badLines == nil {
 		return nil
@@ -117,7 +117,7 @@ func (a *appender) keepBad(b *batch) error {
 			continue
 		}
 		if err := a.badLines.add(a.env.Now(), b.in, it); err != nil {
-			return fmt.Errorf("keeping the bad record %s: %w", b.in.place(it.at), err)
+			return fmt.Errorf("keeping the invalid record %s: %w", b.in.place(it.at), err)
 		}
 		if records++; first == nil {
 			first = it
@@ -127,9 +127,9 @@ func (a *appender) keepBad(b *batch) error {
 		return nil
 	}
 	if err := a.badLines.sync(); err != nil {
-		return fmt.Errorf("keeping bad records in %s: %w; make room, or name another file with --bad-lines", a.badLines.path, err)
+		return fmt.Errorf("keeping invalid records in %s: %w; free space, or choose another file with --bad-lines", a.badLines.path, err)
 	}
-	a.env.Log.Warn("bad records were set aside", "records", records, "first", b.in.place(first.at),
+	a.env.Log.Warn("invalid records were kept in the dead-letter file", "records", records, "first", b.in.place(first.at),
 		"problem", first.problem.Error(), "file", a.badLines.path)
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 	"docstore/queue"
 )
 
-// keptLines reads a file of bad lines. A line that a crash has torn is left out.
+// keptLines reads a dead-letter file. It omits a torn line.
 func keptLines(fsys vfs.FS, path string) (lines []badLine, err error) {
 	content, err := vfs.ReadFile(fsys, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func keptLines(fsys vfs.FS, path string) (lines []badLine, err error) {
 	return lines, nil
 }
 
-// kept is keptLines where they can be read.
+// kept is keptLines that fails the test on an error.
 func kept(t *testing.T, fsys vfs.FS, path string) []badLine {
 	t.Helper()
 	lines, err := keptLines(fsys, path)
@@ -47,8 +47,8 @@ func kept(t *testing.T, fsys vfs.FS, path string) []badLine {
 	return lines
 }
 
-// A bad line in a followed file ended append, again and again under a supervisor.
-func TestFollowSetsBadLinesAside(t *testing.T) {
+// An invalid line in a followed file must not stop append.
+func TestFollowKeepsBadLines(t *testing.T) {
 	r := newResumer(t)
 	f := follow(t, r, r.file("log", a1))
 	f.expect(a1)
@@ -57,7 +57,7 @@ func TestFollowSetsBadLinesAside(t *testing.T) {
 	result := f.end()
 	require.Equal(t, cli.ExitOK, result.status, result.stderr)
 	require.Contains(t, result.stderr, `"bad_records":4,`)
-	require.Contains(t, result.stderr, `"msg":"bad records were set aside"`)
+	require.Contains(t, result.stderr, `"msg":"invalid records were kept in the dead-letter file"`)
 
 	path := filepath.Join(r.queueDir, badLinesName)
 	lines := kept(t, vfs.OS, path)
@@ -72,7 +72,7 @@ func TestFollowSetsBadLinesAside(t *testing.T) {
 	require.Equal(t, maxBadText+1, lines[3].Bytes)
 	require.Len(t, lines[3].Text, maxBadText)
 
-	// They are behind the cursor: the next run does not meet them.
+	// They are before the cursor: the next run does not read them.
 	f = follow(t, r, f.path)
 	f.append(a3 + "\n")
 	f.expect(a1)
@@ -102,15 +102,15 @@ func TestBadLinesFlag(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Contains(t, r.stderr, "--bad-lines contradicts --skip-bad=false")
 
-	// What cannot be kept is not passed over.
+	// A record that cannot be kept is not skipped.
 	r = appendTo("c", "--bad-lines", filepath.Join(dir, "missing", "file"))
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "keeping bad records in "+filepath.Join(dir, "missing", "file"))
-	require.Contains(t, r.lastLine(), "name another file with --bad-lines")
+	require.Contains(t, r.lastLine(), "keeping invalid records in "+filepath.Join(dir, "missing", "file"))
+	require.Contains(t, r.lastLine(), "choose another file with --bad-lines")
 	require.Empty(t, dump(t, filepath.Join(dir, "c")))
 }
 
-// The file is bounded, and a torn line does not spoil the next one.
+// The size of the file is limited, and a torn line does not affect the next one.
 func TestBadLinesAreBounded(t *testing.T) {
 	disk := vfs.NewMem()
 	require.NoError(t, disk.MkdirAll("/dir"))
@@ -145,8 +145,8 @@ func TestBadLinesAreBounded(t *testing.T) {
 	require.Len(t, kept(t, disk, b.path), before+1)
 }
 
-// After a crash at any operation, in any way, every bad line that the queue's cursor has
-// passed is in the file: it is durable before the cursor is.
+// After a crash at any operation, every invalid line that the queue's cursor has passed is
+// in the file: it is durable before the cursor.
 func TestBadLinesSurviveCrashes(t *testing.T) {
 	random := testseed.Rand(t)
 	tally := crashtest.NewTally(t, "crashes")
@@ -178,16 +178,16 @@ func TestBadLinesSurviveCrashes(t *testing.T) {
 	require.NoError(t, o.run(t.Context(), env, []string{input.path}))
 	passed, err := checkPassed(disk, input)
 	require.NoError(t, err)
-	require.Equal(t, input.bad[:passed], input.bad, "all were passed")
+	require.Equal(t, input.bad[:passed], input.bad, "all were skipped")
 }
 
-// linesWithBad is a file of good and bad lines.
+// linesWithBad is a file of valid and invalid lines.
 type linesWithBad struct {
 	path string
-	bad  []int64 // numbers of bad lines, ascending
+	bad  []int64 // numbers of invalid lines, ascending
 }
 
-// randomInput makes such a file, which ends with a good line. It fills several batches.
+// randomInput makes such a file of several batches, which ends with a valid line.
 func randomInput(t *testing.T, random *rand.Rand) (in linesWithBad) {
 	var text []byte
 	for n := int64(1); len(text) < 3*batchBytes; n++ {
@@ -205,8 +205,8 @@ func randomInput(t *testing.T, random *rand.Rand) (in linesWithBad) {
 	return in
 }
 
-// checkPassed opens the queue of a disk and returns how many bad lines its cursor has
-// passed. It is an error if one of them is not in the file.
+// checkPassed opens the queue of a disk and returns how many invalid lines its cursor has
+// passed. It fails if one of them is not in the file.
 func checkPassed(disk vfs.FS, in linesWithBad) (passed int, err error) {
 	writer, err := queue.OpenWriter("/queue", &queue.WriterOptions{FS: disk})
 	if err != nil {

@@ -15,13 +15,12 @@ func newCheck(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check --queue DIR",
 		Short: "Verify every byte of a queue",
-		Long: `Check reads the whole queue and verifies every header, block, document and
-footer, and that each segment follows the one before it. It lists all damage and
-missing segments on standard output and then exits with status 1. The queue may
-be in use: what is still being written or copied is counted, and no damage. Bytes
-are verified by their checksums, as fast as they can be read; --decode decompresses
-each document, too, which takes ten times as long and tells that the codec has done
-what it should.`,
+		Long: `Check reads the whole queue and verifies every header, block, document and footer, and
+that each segment continues the one before it. It lists all damage and missing segments
+on standard output, and then exits with status 1. The queue may be in use: incomplete
+segments are counted, and are not damage. Check verifies checksums, at the speed of the
+disk; --decode also decompresses each document, which takes ten times as long and
+verifies the codec.`,
 		Example: `  docstore-updater check --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -43,8 +42,8 @@ what it should.`,
 		return printReport(env, dir, report)
 	}
 	addQueueFlag(command, &dir)
-	command.Flags().BoolVar(&decode, "decode", false, "decompress each document, too")
-	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	command.Flags().BoolVar(&decode, "decode", false, "also decompress each document")
+	command.Flags().BoolVar(&quiet, "quiet", false, "do not show progress")
 	return command
 }
 
@@ -69,7 +68,7 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 		return err
 	}
 	if damaged, missing := len(report.Damage)+report.Unlisted, len(report.Missing); damaged+missing > 0 {
-		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from where they are whole, or, at the source, see repair --help",
+		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from a machine where they are intact, or, at the source, see repair --help",
 			dir, cli.FormatCountOf(int64(damaged), "place", "places"), cli.FormatCountOf(int64(missing), "segment", "segments"))
 	}
 	return nil

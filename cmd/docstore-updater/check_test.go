@@ -14,8 +14,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestCheckFindsEveryWrongByte of sealed segments, with every codec, and of a rewrite,
-// and every place at which one of them was cut.
+// TestCheckFindsEveryWrongByte changes every byte of sealed segments, with every codec, and
+// of a rewrite, and truncates them at every length.
 func TestCheckFindsEveryWrongByte(t *testing.T) {
 	random := testseed.Rand(t)
 	dir := t.TempDir()

@@ -20,24 +20,22 @@ func newCompact(env *cli.Env) *cobra.Command {
 	memory := cli.Size(queue.DefaultUsageMemory)
 	command := &cobra.Command{
 		Use:   "compact --queue DIR",
-		Short: "Give back the space of documents that were overwritten or deleted",
-		Long: `Compact rewrites sealed segments of which more than --max-dead is dead: documents
-that a later line overwrote or deleted, or that have expired (see stats --live). What
-is kept keeps its address, so indexes stay as they are. An updater may be writing
-and daemons may be serving meanwhile.
+		Short: "Free the space of overwritten, deleted and expired documents",
+		Long: `Compact rewrites sealed segments of which more than --max-dead is dead: documents that
+were overwritten or deleted later, or have expired (see stats --live). Live documents
+keep their addresses, so indexes remain valid. An updater and daemons may be running.
 
-A rewrite stands beside the segments that it replaces, as FIRST-LAST.GENERATION.seg,
-and is copied like them. Nothing is removed before --delete-after is given: then
-what was replaced goes when its rewrite is that old and sound to its last byte.
-Leave the copies time to fetch the rewrite before, and run compact from time to
-time, since it removes what an earlier run has replaced.
+A rewrite, FIRST-LAST.GENERATION.seg, is written next to the segments that it replaces,
+and is copied like them. Without --delete-after nothing is removed. With it, replaced
+segments are removed once their rewrite is that old and verified. Choose it so that
+copies have time to fetch the rewrite, and run compact regularly: each run removes what
+earlier runs have replaced.
 
---erase-deleted-older-than also rewrites each sealed segment, however little of it is
-dead, that still holds a document which was deleted or overwritten, or has expired,
-that long ago or longer; and each whose dictionary may have been made of one. When
-what was replaced is removed, too, with --delete-after, no byte of such a document is
-left in the directory. A segment that is being written cannot be rewritten: then
-compact says so and exits with status 1.`,
+--erase-deleted-older-than also rewrites each sealed segment that still holds a document
+which was deleted or overwritten, or has expired, at least that long ago, and each whose
+dictionary may contain one. When the replaced segments are removed too, with
+--delete-after, no byte of such a document remains in the directory. A segment that is
+still being written cannot be rewritten: compact then exits with status 1.`,
 		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,
@@ -46,13 +44,13 @@ compact says so and exits with status 1.`,
 	command.PreRunE = func(*cobra.Command, []string) error {
 		var problems []error
 		if !(maxDead > 0 && maxDead <= 1) {
-			problems = append(problems, cli.Usagef("--max-dead %v: it must be a share above 0 and up to 1, such as 0.5", maxDead))
+			problems = append(problems, cli.Usagef("--max-dead %v: must be more than 0 and at most 1, such as 0.5", maxDead))
 		}
 		if deleteAfter < 0 {
-			problems = append(problems, cli.Usagef("--delete-after %s: it cannot be negative", deleteAfter))
+			problems = append(problems, cli.Usagef("--delete-after %s: must not be negative", deleteAfter))
 		}
 		if eraseAfter < 0 {
-			problems = append(problems, cli.Usagef("--erase-deleted-older-than %s: it cannot be negative", eraseAfter))
+			problems = append(problems, cli.Usagef("--erase-deleted-older-than %s: must not be negative", eraseAfter))
 		}
 		return errors.Join(problems...)
 	}
@@ -65,10 +63,10 @@ compact says so and exits with status 1.`,
 	}
 	addQueueFlag(command, &dir)
 	command.Flags().Float64Var(&maxDead, "max-dead", maxDead, "share of a segment that may be dead")
-	command.Flags().DurationVar(&deleteAfter, "delete-after", 0, "remove what was replaced when its rewrite is this old; without it nothing is removed")
-	command.Flags().DurationVar(&eraseAfter, "erase-deleted-older-than", 0, "rewrite whatever holds a document that has been dead for so long; without it only what is worth it")
-	command.Flags().Var(&memory, "memory", "what may be taken to tell what is dead")
-	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress, and log nothing but warnings")
+	command.Flags().DurationVar(&deleteAfter, "delete-after", 0, "remove replaced segments whose rewrite is this old; default: remove nothing")
+	command.Flags().DurationVar(&eraseAfter, "erase-deleted-older-than", 0, "also rewrite segments with documents that have been dead this long")
+	command.Flags().Var(&memory, "memory", "memory for finding dead documents")
+	command.Flags().BoolVar(&quiet, "quiet", false, "do not show progress, and log only warnings")
 	return command
 }
 
@@ -103,7 +101,7 @@ func compact(ctx context.Context, env *cli.Env, dir string, quiet bool, opts *qu
 		return err
 	}
 	if left := report.NotErased; len(left) > 0 {
-		return fmt.Errorf("segment %d of %s holds documents to be erased and is not sealed; seal it (docstore-updater seal, "+
+		return fmt.Errorf("segment %d of %s contains documents to be erased but is not sealed; seal it (docstore-updater seal, "+
 			"when no updater is writing), or wait until it is sealed, and run this again", left[0], dir)
 	}
 	return nil

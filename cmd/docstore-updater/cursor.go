@@ -11,38 +11,36 @@ import (
 	"docstore/internal/vfs"
 )
 
-// cursor is where in its input the updater is. It is stored in the queue with
-// the documents read up to there, so that --resume goes on right behind them.
-//
-// Besides the place it holds enough of the file to notice that another one has
-// taken its name, or that what was read has been changed: checksums of the head
-// of that, and of the line before the place.
+// cursor is the position of the updater in its input. The queue stores it together with
+// the documents read up to there, so that --resume continues right after them.
+// It also identifies the file, to detect that the file was replaced, or that the part read
+// was changed: by checksums of the head of that part and of the last record.
 //
 //	4    "DSUC"
 //	u8   version, 0
-//	u8   flags: 1 the record before the place has no newline, 2 the file ends
-//	     here, 4 the record is the whole file
+//	u8   flags: 1 the last record has no newline, 2 the file ends here, 4 the record
+//	     is the whole file
 //	u64  device     u64  inode
 //	i64  offset     i64  lines, elements or files before the offset
-//	u32  bytes and  u32  CRC-32C of the head of what was read
+//	u32  bytes and  u32  CRC-32C of the head of the part read
 //	u32  bytes and  u32  CRC-32C of the end of the record before the offset
 //	...  absolute path, to the end
 //
-// The head is of the file as it is stored; offset and record are of what it
-// holds, decompressed and, if it is a table, made JSON.
+// The head is that of the stored file; offset and record refer to its contents,
+// decompressed and, for a table, converted to JSON.
 type cursor struct {
 	Path      string
 	File      vfs.FileID
 	Offset    int64 // of the next record
-	Lines     int64 // before it; or elements, or files
+	Lines     int64 // lines, elements or files before Offset
 	NoNewline bool  // the last line read ended with the file
 	AtEnd     bool  // the file ended at Offset
-	WholeFile bool  // it was one document, among others of a directory
+	WholeFile bool  // a document of a directory
 	Head      sample
 	Tail      sample // of the record before Offset
 }
 
-// sample is a piece of a file to know it by.
+// sample identifies a piece of a file.
 type sample struct {
 	Bytes uint32
 	CRC   uint32
@@ -52,9 +50,9 @@ const (
 	cursorMagic      = "DSUC"
 	cursorVersion    = 0
 	cursorFixedBytes = 4 + 2 + 4*8 + 4*4
-	maxCursorPath    = 3 << 10 // a longer path is left out: device and inode tell the file
+	maxCursorPath    = 3 << 10 // a longer path is omitted: device and inode identify the file
 	sampleBytes      = 4 << 10 // at most
-	tailBytes        = 512     // of a record's end: of more the checksum would take as long as the document's own
+	tailBytes        = 512     // limits the cost of the checksum of a record's end
 	cursorNoNewline  = 1
 	cursorAtEnd      = 2
 	cursorWholeFile  = 4
@@ -65,17 +63,17 @@ func sampleOf(b []byte) sample {
 	return sample{Bytes: uint32(len(b)), CRC: checksum.Of(b)}
 }
 
-// tailOf is the sample of a record's end.
+// tailOf returns the sample of a record's end.
 func tailOf(text []byte) sample { return sampleOf(text[max(0, len(text)-tailBytes):]) }
 
-// isTailOf tells whether the sample is of the record's end, whole or at least
-// tailBytes of it: it may be from a time when they were more.
+// isTailOf reports whether the sample matches the end of a record, with all of it or at
+// least tailBytes: earlier versions may have used a larger tailBytes.
 func (s sample) isTailOf(text []byte) bool {
 	bytes := int(s.Bytes)
 	return (bytes == len(text) || bytes >= tailBytes && bytes < len(text)) && sampleOf(text[len(text)-bytes:]) == s
 }
 
-// append encodes the cursor behind dst.
+// append appends the encoded cursor to dst.
 func (c *cursor) append(dst []byte) []byte {
 	var flags byte
 	if c.NoNewline {
@@ -103,15 +101,15 @@ func (c *cursor) append(dst []byte) []byte {
 	return dst
 }
 
-// parseCursor reads what append wrote.
+// parseCursor decodes the result of append.
 func parseCursor(data []byte) (cursor, error) {
 	rest, ours := bytes.CutPrefix(data, []byte(cursorMagic))
 	if ours && len(rest) > 0 && rest[0] > cursorVersion {
 		return cursor{}, fmt.Errorf("the queue's cursor is of version %d, newer than this program; "+
-			"use a newer docstore-updater, or leave --resume out", rest[0])
+			"use a newer docstore-updater, or omit --resume", rest[0])
 	}
 	if !ours || len(data) < cursorFixedBytes || rest[1]&^cursorKnownFlags != 0 {
-		return cursor{}, errors.New("the queue's cursor was not written by docstore-updater; leave --resume out")
+		return cursor{}, errors.New("the queue's cursor was not written by docstore-updater; omit --resume")
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(rest[at:]) }
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(rest[at:]) }
@@ -128,7 +126,7 @@ func parseCursor(data []byte) (cursor, error) {
 	}, nil
 }
 
-// describe names the file for people.
+// describe returns the name of the file for messages.
 func (c *cursor) describe() string {
 	if c.Path == "" {
 		return fmt.Sprintf("the file with inode %d", c.File.Inode)
@@ -145,8 +143,8 @@ func (c *cursor) checkHead(path string) error {
 	return checkSample(file, 0, c.Head)
 }
 
-// check verifies that what the cursor says has been read of a file of lines is
-// still there, and finds the offset of the next line.
+// check verifies that the lines that the cursor has passed are still in the file, and
+// returns the offset of the next line.
 func (c *cursor) check(file io.ReaderAt) (next int64, err error) {
 	end := c.Offset
 	if !c.NoNewline {
@@ -173,7 +171,7 @@ func (c *cursor) check(file io.ReaderAt) (next int64, err error) {
 	return c.Offset + 1, nil
 }
 
-var errChanged = errors.New("what had been read of it has changed since")
+var errChanged = errors.New("the part that was read has changed since")
 
 func checkSample(file io.ReaderAt, offset int64, want sample) error {
 	if offset < 0 || want.Bytes > sampleBytes {

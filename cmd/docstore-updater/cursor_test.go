@@ -15,7 +15,7 @@ func TestTailOfARecord(t *testing.T) {
 		require.Equal(t, min(bytes, tailBytes), int(tail.Bytes))
 		require.True(t, tail.isTailOf(record))
 		if bytes < tailBytes {
-			require.False(t, tail.isTailOf(append([]byte("x"), record...)), "a longer record that ends alike")
+			require.False(t, tail.isTailOf(append([]byte("x"), record...)), "a longer record with the same end")
 		}
 		if bytes > 0 {
 			require.False(t, tail.isTailOf(append(record[:bytes-1:bytes-1], 'x')))
@@ -23,7 +23,7 @@ func TestTailOfARecord(t *testing.T) {
 		}
 	}
 	longer := sampleOf(text[len(text)-sampleBytes:])
-	require.True(t, longer.isTailOf(text), "as taken when tailBytes were more")
+	require.True(t, longer.isTailOf(text), "a sample of a larger tailBytes")
 	require.False(t, longer.isTailOf(text[:len(text)-1]))
 	require.False(t, longer.isTailOf(text[:100]))
 }

@@ -13,9 +13,8 @@ import (
 	"docstore/queue"
 )
 
-// readDirectory sends every regular file below a directory as a document whose
-// id is its path there, in the order of these paths. It is false if the last
-// batch has been sent.
+// readDirectory sends every regular file below a directory as a document with its relative
+// path as id, in the order of the paths. It returns false if no more batches are wanted.
 func (p *producer) readDirectory(ctx context.Context, in *input) bool {
 	at := in.from
 	at.WholeFile = true
@@ -45,8 +44,8 @@ func (p *producer) readDirectory(ctx context.Context, in *input) bool {
 	return p.send(ctx, b) && !failed
 }
 
-// comparePaths orders paths as a walk comes to them: a directory's files before
-// what follows the directory.
+// comparePaths compares paths in the order of a directory walk: a directory's files come
+// before the directory's next sibling.
 func comparePaths(a, b string) int {
 	separator := string(filepath.Separator)
 	return slices.Compare(strings.Split(a, separator), strings.Split(b, separator))

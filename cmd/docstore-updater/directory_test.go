@@ -10,13 +10,13 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// A queue was begun in any directory, among files that have nothing to do with it.
-func TestNoQueueIsBegunAmongOtherFiles(t *testing.T) {
+// No queue is created in a directory with other files.
+func TestQueueDirectoryMustBeEmpty(t *testing.T) {
 	dir := t.TempDir()
 	input := write(t, filepath.Join(dir, "input"), a1+"\n")
 	r := run(t.Context(), nil, "append", "--queue", dir, input)
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Equal(t, "docstore-updater: "+dir+" is no queue and holds other files, such as input; give the directory of a queue, or an empty or new one\n", r.stderr)
+	require.Equal(t, "docstore-updater: "+dir+" is not a queue and contains other files, for example input; give the directory of a queue, or an empty or new one\n", r.stderr)
 	require.NoFileExists(t, filepath.Join(dir, "LOCK"))
 
 	mounted := filepath.Join(dir, "mounted")
@@ -28,7 +28,8 @@ func TestNoQueueIsBegunAmongOtherFiles(t *testing.T) {
 	ok(t, "", "append", "--queue", mounted, input)
 }
 
-// dump wrote documents in base64 whose ids are in another field than "id".
+// Dump finds the id in another field than "id", and does not write such documents in
+// base64.
 func TestDumpFindsTheIDField(t *testing.T) {
 	const packages = `{"Package":"curl","Source":"curl","Version":"8"}` + "\n" + `{"Package":"libc6","Source":"glibc"}` + "\n" + `{"Package":"zip","Source":"zip"}` + "\n"
 	for name, c := range map[string]struct{ lines, idField, want, says string }{
@@ -50,7 +51,7 @@ func TestDumpFindsTheIDField(t *testing.T) {
 			require.Contains(t, r.stderr, c.says)
 			ok(t, r.stdout, "append", "--queue", again, "--id-field", c.idField)
 			require.Equal(t, r.stdout, dump(t, again))
-			require.NotEqual(t, c.want, dump(t, queueDir, "--id-field", "id"), "as it was asked for")
+			require.NotEqual(t, c.want, dump(t, queueDir, "--id-field", "id"), "an explicit --id-field is used")
 		})
 	}
 }

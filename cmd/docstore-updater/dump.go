@@ -21,19 +21,19 @@ func newDump(env *cli.Env) *cobra.Command {
 	d := dumper{env: env}
 	command := &cobra.Command{
 		Use:   "dump --queue DIR",
-		Short: "Write everything in a queue as NDJSON",
-		Long: `Dump writes all entries of a queue to standard output, oldest first, a line
-each: documents as they were appended, and deletes as {"id":"...","_delete":true}.
-A document that no such line can stand for, because it is no JSON, has lines or
-control fields of its own, or does not say its id or expiry, is written as
+		Short: "Write the entries of a queue as NDJSON",
+		Long: `Dump writes all entries of a queue to standard output, oldest first, one per line:
+documents as they were appended, and deletes as {"id":"...","_delete":true}. A document
+for which that is not possible, because it is not JSON, has several lines or control
+fields, or does not contain its id or expiry, is written as
 
   {"id":"...","_expires":"...","_document_base64":"..."}
 
-What append reads of it with the same --id-field makes the same entries again.
-Without --id-field dump looks at the first documents: where all of them have their id in
-one other field, it takes that for the id's, and says so on standard error.
-Documents that are damaged are left out, reported, and make the exit status 1.
-So are, with --control-fields=false, deletes and what would need control fields.
+Append with the same --id-field restores the same entries. Without --id-field dump
+examines the first documents: if all of them have their id in one other field, it uses
+that field, and reports it on standard error.
+Damaged documents are skipped and reported, and make the exit status 1. With
+--control-fields=false so are deletes and documents that need control fields.
 The queue may be in use.`,
 		Example: `  docstore-updater dump --queue /srv/queue/jobs > jobs.ndjson
   docstore-updater dump --queue old | docstore-updater append --queue new --codec zstd`,
@@ -50,7 +50,7 @@ The queue may be in use.`,
 	}
 	addQueueFlag(command, &d.dir)
 	command.Flags().StringVar(&d.idField, "id-field", "id", "top-level field that holds a document's id")
-	command.Flags().BoolVar(&d.controlFields, "control-fields", true, `write "_delete", "_document_base64" and the like; false as given to append`)
+	command.Flags().BoolVar(&d.controlFields, "control-fields", true, `write "_delete", "_document_base64" and so on; use the same value as for append`)
 	return command
 }
 
@@ -64,12 +64,12 @@ type dumper struct {
 	reader         *queue.Reader
 	out            *cli.Output
 	parser         *records.Parser
-	quotedField    []byte // the id's, with its colon
+	quotedField    []byte // the id's field name with quotes and colon
 	document, line []byte
 	leftOut        int64
 }
 
-// run dumps the queue. idFieldGiven tells whether --id-field was given.
+// run dumps the queue. idFieldGiven says that --id-field was given.
 func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 	if err := requireDir(d.dir); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 	if err != nil {
 		return cannotOpen(d.dir, err)
 	}
-	defer func() { _ = reader.Close() }() // it has nothing to tell
+	defer func() { _ = reader.Close() }() // read only
 	d.reader = reader
 	d.out = cli.NewOutput(d.env.Stdout)
 	if !idFieldGiven {
@@ -101,7 +101,7 @@ func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 	return nil
 }
 
-// entry writes one entry. Its error is one of writing, which ends the dump.
+// entry writes one entry. An error of writing stops the dump.
 func (d *dumper) entry(e queue.Entry) error {
 	line, err := d.render(e)
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *dumper) entry(e queue.Entry) error {
 	return d.out.Err()
 }
 
-// render returns the line that append would take for the entry.
+// render returns the line from which append restores the entry.
 func (d *dumper) render(e queue.Entry) ([]byte, error) {
 	if e.Deleted {
 		if !d.controlFields {
@@ -126,18 +126,19 @@ func (d *dumper) render(e queue.Entry) ([]byte, error) {
 	if d.document, err = d.reader.DocumentFor(d.document[:0], e.ID, e.Address); err != nil {
 		return nil, err
 	}
-	problem := d.saysAll(e)
+	problem := d.canBePlain(e)
 	switch {
 	case problem == nil:
 		return d.document, nil
 	case !d.controlFields:
-		return nil, fmt.Errorf("without control fields no line can stand for it: %w", problem)
+		return nil, fmt.Errorf("it cannot be written without control fields: %w", problem)
 	}
 	return d.wrap(e), nil
 }
 
-// saysAll finds what keeps the document's own line from standing for the entry.
-func (d *dumper) saysAll(e queue.Entry) error {
+// canBePlain returns why the document's own line does not restore the entry, nil if it
+// does.
+func (d *dumper) canBePlain(e queue.Entry) error {
 	if bytes.IndexByte(d.document, '\n') >= 0 {
 		return errors.New("the document has more than one line")
 	}
@@ -146,11 +147,11 @@ func (d *dumper) saysAll(e queue.Entry) error {
 	case err != nil:
 		return err
 	case !bytes.Equal(got.ID, e.ID):
-		return fmt.Errorf("the document says that its id is %q", got.ID)
+		return fmt.Errorf("the id in the document is %q", got.ID)
 	case got.Delete || !bytes.Equal(got.Document, d.document):
-		return errors.New("the document would be taken for something else")
+		return errors.New("the document would be read as another entry")
 	case expirySeconds(got.Expires) != expirySeconds(e.Expires):
-		return fmt.Errorf("the document does not say when it expires, %s", e.Expires)
+		return fmt.Errorf("the document does not contain its expiry, %s", e.Expires)
 	}
 	return nil
 }
@@ -182,16 +183,16 @@ func appendBase64(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// quote is a string as JSON.
+// quote returns a string as JSON.
 func quote(s string) []byte {
 	quoted, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // no string is unknown to JSON
+		panic(err) // encoding a string does not fail
 	}
 	return quoted
 }
 
-// expirySeconds is an expiry as precisely as a queue keeps it; 0 is never.
+// expirySeconds converts an expiry to the resolution of a queue; 0 is never.
 func expirySeconds(expires time.Time) int64 {
 	if expires.IsZero() {
 		return 0

@@ -9,14 +9,14 @@ import (
 	"docstore/queue"
 )
 
-// idFieldSample is how many documents dump looks at to find the field of their ids.
+// idFieldSample is the number of documents that dump examines to find the id field.
 const idFieldSample = 100
 
-// errSampled ends a scan behind the sample.
+// errSampled ends the scan after the sample.
 var errSampled = errors.New("sampled")
 
-// findIDField takes another field for the id's if the first documents all have their id in
-// it and in no other field, "id" included. Queues do not say which field append read.
+// findIDField uses another id field if the first documents all have their id in exactly
+// that field, and not in "id". Queues do not record the field that append used.
 func (d *dumper) findIDField(ctx context.Context) error {
 	var candidates map[string]bool // nil before the first document
 	documents := 0
@@ -50,13 +50,13 @@ func (d *dumper) findIDField(ctx context.Context) error {
 	for name := range candidates {
 		if name != d.idField {
 			d.idField = name
-			d.env.Log.Info("the documents' ids are in another field: give append the same --id-field", "id_field", name)
+			d.env.Log.Info("the ids of the documents are in another field; use the same --id-field for append", "id_field", name)
 		}
 	}
 	return nil
 }
 
-// fieldsWith returns the top-level fields of a document whose value is an id, but for
+// fieldsWith returns the top-level fields of a document whose value is the id, except
 // control fields.
 func fieldsWith(id string, document []byte) map[string]bool {
 	var fields map[string]json.RawMessage

@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// progress is what has been appended, as far as the goroutine that appends has made
-// it known. Any may look.
+// progress is the state of appending that other goroutines can read.
 type progress struct {
 	mu      sync.Mutex
 	reached reached
 	flushed int64 // entries acknowledged
 }
 
-// reached is how far that has come.
+// reached is a point that appending has reached.
 type reached struct {
 	documents, deletes int64
-	bad                int64  // records that were passed over
+	bad                int64  // skipped records
 	in                 *input // of the last entry; nil before the first
-	behind             cursor // behind the last entry
+	behind             cursor // after the last entry
 }
 
 func (r *reached) entries() int64 { return r.documents + r.deletes }
 
-// note takes down an entry that has been appended.
+// note records an appended entry.
 func (r *reached) note(in *input, it *item) {
 	if it.entry.Delete {
 		r.deletes++
@@ -53,8 +52,8 @@ func (p *progress) entries() int64 {
 	return now.entries()
 }
 
-// acknowledge takes down that everything up to there is durable. It is false if
-// that was known already.
+// acknowledge records that all entries up to a point are durable. It returns false if that
+// was known.
 func (p *progress) acknowledge(to reached) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,11 +62,11 @@ func (p *progress) acknowledge(to reached) bool {
 	return news
 }
 
-// flushing flushes every --flush-interval in a goroutine of its own, so that
-// reading and appending go on while the disk is waited for.
+// flushing flushes every --flush-interval in a separate goroutine, so that reading and
+// appending continue during fsync.
 type flushing struct {
 	cancel  context.CancelFunc
-	failed  chan error // receives the first error; there is no second one
+	failed  chan error // receives the first error, after which it stops
 	running sync.WaitGroup
 }
 
@@ -96,25 +95,25 @@ func (f *flushing) run(ctx context.Context, a *appender) {
 	}
 }
 
-// stop returns when no flush is under way any more.
+// stop stops the goroutine and waits for a flush in progress.
 func (f *flushing) stop() {
 	f.cancel()
 	f.running.Wait()
 }
 
-// flushDurably makes durable what has been appended so far and acknowledges it.
-// Any goroutine may call it.
+// flushDurably makes durable what has been appended, and acknowledges it. It is safe for
+// concurrent use.
 func (a *appender) flushDurably() error {
 	at := a.progress.now()
 	if err := a.writer.Flush(); err != nil {
-		return fmt.Errorf("flushing %s: %w; what was flushed before is safe", a.options.queueDir, err)
+		return fmt.Errorf("flushing %s: %w; earlier flushes are durable", a.options.queueDir, err)
 	}
 	if !a.progress.acknowledge(at) {
 		return nil
 	}
 	level := slog.LevelInfo
 	if a.env.Terminal {
-		level = slog.LevelDebug // the bar says enough
+		level = slog.LevelDebug // the progress bar shows it
 	}
 	a.env.Log.Log(context.Background(), level, "flushed",
 		"documents", at.documents, "deletes", at.deletes, "bad_records", at.bad, "input", at.in.name, "line", at.behind.Lines, "offset", at.behind.Offset)

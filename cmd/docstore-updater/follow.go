@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// followInterval is how often a followed file is looked at once it has been
-	// read to its end, where the kernel does not tell of a change.
+	// followInterval is the poll interval of a followed file at its end, if the kernel does
+	// not report changes.
 	followInterval = 100 * time.Millisecond
-	// hintPause is how long after a hint it is looked at: others may write into
-	// its directory all the time.
+	// hintPause is the pause between a notification and the check: other files in the
+	// directory may change all the time.
 	hintPause = 2 * time.Millisecond
 )
 
-// lookout waits for more to come. It belongs to one goroutine.
-type lookout struct {
+// fileWatcher waits for changes of a file. It is used by one goroutine.
+type fileWatcher struct {
 	interval time.Duration
-	watch    *vfs.Watch // nil: the kernel does not tell
+	watch    *vfs.Watch // nil: not supported
 }
 
-// newLookout is for a file. What it misses, as on a network's file system, is seen
-// after the interval.
-func newLookout(path string, interval time.Duration) *lookout {
+// newFileWatcher returns a watcher of a file. Changes that the kernel does not report, as
+// on a network file system, are detected by polling.
+func newFileWatcher(path string, interval time.Duration) *fileWatcher {
 	watch, err := vfs.WatchDir(vfs.OS, filepath.Dir(path))
 	if err != nil {
-		watch = nil // looking from time to time has to do
+		watch = nil // poll only
 	}
-	return &lookout{interval: interval, watch: watch}
+	return &fileWatcher{interval: interval, watch: watch}
 }
 
-// wait returns when it is time to look, or with the context's error.
-func (l *lookout) wait(ctx context.Context) error {
+// wait returns when the file should be checked, or with the context's error.
+func (l *fileWatcher) wait(ctx context.Context) error {
 	var hints <-chan struct{}
 	if l.watch != nil {
 		hints = l.watch.C
@@ -60,20 +60,19 @@ func (l *lookout) wait(ctx context.Context) error {
 	}
 }
 
-func (l *lookout) close() {
+func (l *fileWatcher) close() {
 	if l.watch != nil {
-		_ = l.watch.Close() // of a descriptor that nothing is written to
+		_ = l.watch.Close() // read only
 	}
 }
 
-// follower reads a file that grows. It ends where the file was replaced under
-// its name or cut: what was there then has been read whole. It ends early, with
-// the context's error, when that does.
+// follower reads a growing file. It returns io.EOF when the file was replaced or truncated
+// and its old content has been read completely, or the context's error.
 type follower struct {
-	ctx     context.Context
-	file    *os.File
-	path    string
-	lookout *lookout
+	ctx         context.Context
+	file        *os.File
+	path        string
+	fileWatcher *fileWatcher
 
 	offset   int64 // read up to here
 	replaced bool
@@ -86,21 +85,20 @@ func (f *follower) Read(p []byte) (int, error) {
 		if n > 0 || !errors.Is(err, io.EOF) || f.replaced {
 			return n, err
 		}
-		// Whoever has replaced the file wrote to it until then: when that is seen,
-		// the file is read once more.
+		// The file may have been written to until it was replaced: read the rest once more.
 		if f.replaced, err = f.isReplaced(); err != nil {
 			return 0, err
 		}
 		if !f.replaced {
-			if err := f.lookout.wait(f.ctx); err != nil {
+			if err := f.fileWatcher.wait(f.ctx); err != nil {
 				return 0, err
 			}
 		}
 	}
 }
 
-// isReplaced tells whether nothing will be appended to the file any more. While
-// nothing has its name it may still be written to.
+// isReplaced reports whether another file has the name. While no file has it, the old one
+// may still be written to.
 func (f *follower) isReplaced() (bool, error) {
 	own, err := f.file.Stat()
 	if err != nil {
@@ -116,18 +114,18 @@ func (f *follower) isReplaced() (bool, error) {
 	return !os.SameFile(own, named) || own.Size() < f.offset, nil
 }
 
-// successor waits for the file that has taken the place of a followed one.
-func (in *input) successor(ctx context.Context) (*input, error) {
+// nextFile waits for the file that replaces a followed one.
+func (in *input) nextFile(ctx context.Context) (*input, error) {
 	for {
 		next, err := inspect(in.name, in.format)
 		if err == nil {
-			next.lookout = in.lookout
+			next.fileWatcher = in.fileWatcher
 			return next, next.setFollow()
 		}
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if err := in.lookout.wait(ctx); err != nil {
+		if err := in.fileWatcher.wait(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"docstore/queue"
 )
 
-// following is an append --follow that runs, and a reader of its queue.
+// following is a running append --follow with a reader of its queue.
 type following struct {
 	*testing.T
 	resumer *resumer
@@ -27,7 +27,7 @@ type following struct {
 }
 
 func follow(t *testing.T, r *resumer, path string) *following {
-	require.NoError(t, os.MkdirAll(r.queueDir, 0o700)) // for the reader, which may be faster
+	require.NoError(t, os.MkdirAll(r.queueDir, 0o700)) // the reader may start first
 	ctx, stop := context.WithCancel(t.Context())
 	f := &following{T: t, resumer: r, path: path, stop: stop, ended: make(chan result, 1)}
 	go func() {
@@ -36,7 +36,7 @@ func follow(t *testing.T, r *resumer, path string) *following {
 	return f
 }
 
-// expect waits until the queue holds one more document, and compares it.
+// expect waits for the next document in the queue, and compares it.
 func (f *following) expect(want string) {
 	f.Helper()
 	if f.reader == nil {
@@ -69,15 +69,15 @@ func (f *following) append(text string) {
 	require.NoError(f, file.Close())
 }
 
-// TestLookout: on Linux the kernel tells that a file has grown or another one has
-// taken its name; otherwise it is looked at from time to time.
-func TestLookout(t *testing.T) {
+// TestFileWatcher: on Linux the kernel reports that a file has grown or was replaced;
+// otherwise the file is polled.
+func TestFileWatcher(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	often := newLookout(path, time.Millisecond)
+	often := newFileWatcher(path, time.Millisecond)
 	defer often.close()
 	require.NoError(t, often.wait(t.Context()))
 
-	seldom := newLookout(path, 24*time.Hour)
+	seldom := newFileWatcher(path, 24*time.Hour)
 	defer seldom.close()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -92,7 +92,7 @@ func TestLookout(t *testing.T) {
 	require.NoError(t, os.Rename(path+".new", path))
 	require.NoError(t, seldom.wait(t.Context()))
 
-	missing := newLookout(filepath.Join(path, "below a file"), time.Millisecond)
+	missing := newFileWatcher(filepath.Join(path, "below a file"), time.Millisecond)
 	defer missing.close()
 	require.NoError(t, missing.wait(t.Context()))
 }
@@ -105,15 +105,15 @@ func TestFollow(t *testing.T) {
 	f.append(a2[5:] + "\n")
 	f.expect(a2)
 
-	// Rotated: what was still written to the old file is read before the new one.
+	// Rotated: the rest of the old file is read before the new one.
 	f.append(a3 + "\n")
 	require.NoError(t, os.Rename(f.path, f.path+".1"))
-	const long = b1 + "   " // longer than what takes its place below
+	const long = b1 + "   " // longer than its replacement below
 	f.append(long + "\n")
 	f.expect(a3)
 	f.expect(long)
 
-	// Cut, as by copytruncate: it begins anew.
+	// Truncated, as by copytruncate: it is read from the start.
 	require.NoError(t, os.Truncate(f.path, 0))
 	f.append(c1)
 	f.append("\n")
@@ -130,9 +130,9 @@ func TestFollow(t *testing.T) {
 	require.Equal(t, cli.ExitOK, f.end().status)
 }
 
-// TestRotatedWhileAway: the rest of a file that was renamed while nobody
-// followed it is found beside the new one.
-func TestRotatedWhileAway(t *testing.T) {
+// TestRotatedWhileStopped: a file that was renamed while append was not running is found
+// next to the new one.
+func TestRotatedWhileStopped(t *testing.T) {
 	r := newResumer(t)
 	f := follow(t, r, r.file("log", a1))
 	f.expect(a1)
@@ -151,5 +151,5 @@ func TestRotatedWhileAway(t *testing.T) {
 	f.append(b2 + "\n")
 	result := run(t.Context(), nil, "append", "--follow", "--resume", "--queue", r.queueDir, f.path)
 	require.Equal(t, cli.ExitFailure, result.status)
-	require.Contains(t, result.lastLine(), "give the file as it was, or leave --resume out")
+	require.Contains(t, result.lastLine(), "restore the file, or omit --resume")
 }

@@ -32,8 +32,7 @@ func zstded(t *testing.T, text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-// TestFormats: every format brings the same documents, from a file and through
-// a pipe.
+// TestFormats: every format yields the same documents, from a file and from a pipe.
 func TestFormats(t *testing.T) {
 	const want = `{"id":"1","x":"a"}` + "\n" + `{"id":"2","_delete":true}` + "\n"
 	table := "id,x,_delete\n1,a,\n2,,true\n"
@@ -59,12 +58,12 @@ func TestFormats(t *testing.T) {
 
 func TestBadFormats(t *testing.T) {
 	for _, test := range []struct{ file, text, problem string }{
-		{"in.csv", "a,b\n1,2\n", `reading behind %s:0: no id: there is no column "id" among ["a" "b"]`},
-		{"in.csv", "id,x\n1,2\n3\n", `%s:3: it has 1 cells, and the row of names has 2; correct it, or pass over what is wrong with --skip-bad`},
-		{"in.json", `[{"id":"1"},{"id":""}]`, `%s: element 2: the id in "id" is empty; correct it, or pass over what is wrong with --skip-bad`},
-		{"in.json", `[{"id":"1"}`, `reading behind %s: element 1: behind element 1: the stream ends within the array`},
-		{"in.gz", gzipped(t, `{"id":"1"}`+"\n")[:20], `reading behind %s:0: unexpected EOF`},
-		{"in.zst", "\x28\xb5\x2f\xfd\x00\xff", `reading behind %s:0: window size exceeded`},
+		{"in.csv", "a,b\n1,2\n", `reading after %s:0: no id: there is no column "id" among ["a" "b"]`},
+		{"in.csv", "id,x\n1,2\n3\n", `%s:3: the row has 1 cells, the first row has 2; correct it, or skip invalid records with --skip-bad`},
+		{"in.json", `[{"id":"1"},{"id":""}]`, `%s: element 2: the id in "id" is empty; correct it, or skip invalid records with --skip-bad`},
+		{"in.json", `[{"id":"1"}`, `reading after %s: element 1: behind element 1: the stream ends within the array`},
+		{"in.gz", gzipped(t, `{"id":"1"}`+"\n")[:20], `reading after %s:0: unexpected EOF`},
+		{"in.zst", "\x28\xb5\x2f\xfd\x00\xff", `reading after %s:0: window size exceeded`},
 	} {
 		dir := t.TempDir()
 		input := write(t, filepath.Join(dir, test.file), test.text)
@@ -74,55 +73,55 @@ func TestBadFormats(t *testing.T) {
 	}
 }
 
-func TestResumeOfWhatIsReadAgain(t *testing.T) {
+func TestResumeOfRereadInputs(t *testing.T) {
 	t.Run("a table that has grown", func(t *testing.T) {
 		r := newResumer(t)
 		a := write(t, filepath.Join(r.dir, "a.csv"), "id\n\"1\n\"\n2\n")
 		one, two, three := `{"id":"1\n"}`, `{"id":"2"}`, `{"id":"3"}`
-		r.goesOn([]string{one, two}, a)
-		r.goesOn([]string{one, two}, a)
+		r.requireResumed([]string{one, two}, a)
+		r.requireResumed([]string{one, two}, a)
 		write(t, a, "id\n\"1\n\"\n2\n3\n")
-		r.goesOn([]string{one, two, three, b1}, a, r.file("b", b1))
+		r.requireResumed([]string{one, two, three, b1}, a, r.file("b", b1))
 	})
 	t.Run("a last row that has grown", func(t *testing.T) {
 		r := newResumer(t)
 		a := write(t, filepath.Join(r.dir, "a.csv"), "id\n1\n2")
-		r.goesOn([]string{`{"id":"1"}`, `{"id":"2"}`}, a)
+		r.requireResumed([]string{`{"id":"1"}`, `{"id":"2"}`}, a)
 		write(t, a, "id\n1\n23\n")
 		r.refuses("has changed since", a)
 	})
-	t.Run("an array with a bad element, mended", func(t *testing.T) {
+	t.Run("an array whose bad element was corrected", func(t *testing.T) {
 		r := newResumer(t)
 		a := write(t, filepath.Join(r.dir, "a.json"), "["+a1+","+`{"id":7.5}`+","+a3+"]")
 		require.Equal(t, cli.ExitFailure, r.resume(a).status)
 		write(t, a, "["+a1+","+a2+","+a3+"]")
-		r.goesOn([]string{a1, a2, a3}, a)
+		r.requireResumed([]string{a1, a2, a3}, a)
 	})
 	t.Run("compressed lines that have grown", func(t *testing.T) {
 		r := newResumer(t)
 		first := gzipped(t, a1+"\n")
 		a := write(t, filepath.Join(r.dir, "a.gz"), first)
-		r.goesOn([]string{a1}, a)
+		r.requireResumed([]string{a1}, a)
 		write(t, a, first+gzipped(t, a2+"\n"))
-		r.goesOn([]string{a1, a2}, a)
+		r.requireResumed([]string{a1, a2}, a)
 	})
 	t.Run("compressed lines that were replaced", func(t *testing.T) {
 		r := newResumer(t)
 		a := write(t, filepath.Join(r.dir, "a.gz"), gzipped(t, a1+"\n"+a2+"\n"))
-		r.goesOn([]string{a1, a2}, a)
+		r.requireResumed([]string{a1, a2}, a)
 		write(t, a, gzipped(t, a1+"\n"+a3+"\n"))
 		r.refuses("has changed since", a)
 	})
 	t.Run("compressed lines that were cut", func(t *testing.T) {
 		r := newResumer(t)
 		a := write(t, filepath.Join(r.dir, "a.zst"), zstded(t, a1+"\n"+a2+"\n"))
-		r.goesOn([]string{a1, a2}, a)
+		r.requireResumed([]string{a1, a2}, a)
 		write(t, a, zstded(t, a1+"\n"))
 		r.refuses("has changed since", a)
 	})
 }
 
-// writeTree makes files whose text is their name.
+// writeTree creates files whose content is their name.
 func writeTree(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -154,7 +153,7 @@ func TestDirectory(t *testing.T) {
 	require.Len(t, ids(), 5, "it was appended again")
 	writeTree(t, tree, "a/d", "c")
 	ok(t, "", args...)
-	require.Equal(t, `"c"`, ids()[5], "what comes behind the place is new, what comes before is not looked at")
+	require.Equal(t, `"c"`, ids()[5], "files after the place are new, files before it are not read")
 	require.Len(t, ids(), 6)
 
 	r := run(t.Context(), nil, "append", "--queue", queueDir, "--resume", write(t, filepath.Join(dir, "other"), a1))
@@ -166,11 +165,11 @@ func TestBadDirectories(t *testing.T) {
 	dir := t.TempDir()
 	queueDir, tree := filepath.Join(dir, "queue"), filepath.Join(dir, "tree")
 	for problem, args := range map[string][]string{
-		"is not a directory, as --format files needs":                 {"--format", "files", write(t, filepath.Join(dir, "file"), a1)},
-		"make each of them a document with --format files":            {dir},
-		"is no regular file, as --follow needs":                       {"--follow", "--format", "files", dir},
-		"only lines and rows that are not compressed can grow":        {"--follow", write(t, filepath.Join(dir, "a.gz"), gzipped(t, a1))},
-		"only lines and rows that are not compressed can grow; leave": {"--follow", write(t, filepath.Join(dir, "a.json"), "["+a1+"]")},
+		"is not a directory, as --format files needs":            {"--format", "files", write(t, filepath.Join(dir, "file"), a1)},
+		"use --format files to append each as a document":        {dir},
+		"is not a regular file, as --follow needs":               {"--follow", "--format", "files", dir},
+		"only uncompressed lines and rows can be followed":       {"--follow", write(t, filepath.Join(dir, "a.gz"), gzipped(t, a1))},
+		"only uncompressed lines and rows can be followed; omit": {"--follow", write(t, filepath.Join(dir, "a.json"), "["+a1+"]")},
 	} {
 		r := run(t.Context(), nil, append([]string{"append", "--queue", queueDir}, args...)...)
 		require.Equal(t, cli.ExitFailure, r.status)

@@ -13,29 +13,29 @@ import (
 	"docstore/internal/vfs"
 )
 
-// formatFiles is the format of a directory whose files are the documents.
+// formatFiles is the format of a directory of documents.
 const formatFiles records.Format = "files"
 
 // input is a file of records, standard input, or a directory of documents.
 type input struct {
-	name   string // for people
+	name   string // for messages
 	stdin  bool
 	stable bool           // a regular file or a directory, which can be read from the middle again
-	follow bool           // it is read on when it grows, and its successor when it is replaced
-	format records.Format // known for sure once it is open
+	follow bool           // keep reading as the file grows, then the file that replaces it
+	format records.Format // known once it is open
 	size   int64
-	head   []byte  // the first bytes of a regular file, to know it by
-	from   cursor  // where to begin
-	skip   *cursor // what is before it is read and passed over
-	// lookout is for more to come, while a followed file is read.
-	lookout *lookout
+	head   []byte  // the first bytes of a regular file, to identify it
+	from   cursor  // where to start
+	skip   *cursor // skip the records before it
+	// fileWatcher waits for changes while a followed file is read.
+	fileWatcher *fileWatcher
 }
 
-// standardInput is the argument that stands for it.
+// standardInput is the argument for standard input.
 const standardInput = "-"
 
-// listInputs looks at every argument, so that a wrong name is found before
-// anything is appended. No argument means standard input.
+// listInputs checks every argument before anything is appended. No argument means standard
+// input.
 func listInputs(args []string, format records.Format, follow bool) ([]*input, error) {
 	if len(args) == 0 {
 		args = []string{standardInput}
@@ -73,7 +73,7 @@ func inspect(path string, format records.Format) (*input, error) {
 	}
 	if mode.IsDir() != (format == formatFiles) {
 		if mode.IsDir() {
-			return nil, fmt.Errorf("%s is a directory; name the files in it, or make each of them a document with --format files", path)
+			return nil, fmt.Errorf("%s is a directory; name the files in it, or use --format files to append each as a document", path)
 		}
 		return nil, fmt.Errorf("%s is not a directory, as --format files needs", path)
 	}
@@ -117,21 +117,21 @@ func (in *input) setFollow() error {
 	case in.stdin:
 		return nil // it is read until it ends anyway
 	case in.format == formatFiles || !in.stable:
-		return fmt.Errorf("%s is no regular file, as --follow needs; a pipe is read until it ends anyway", in.name)
+		return fmt.Errorf("%s is not a regular file, as --follow needs; a pipe is always read until it ends", in.name)
 	case records.IsCompressed(in.head) || in.format == records.FormatJSON:
-		return fmt.Errorf("%s cannot be followed: only lines and rows that are not compressed can grow; leave --follow out", in.name)
+		return fmt.Errorf("%s cannot be followed: only uncompressed lines and rows can be followed; omit --follow", in.name)
 	}
 	in.follow = true
 	return nil
 }
 
-// seekable tells whether reading can begin in the middle. What is compressed or
-// has a structure around its records is read again from its start.
+// seekable reports whether reading can start in the middle. Compressed and structured
+// inputs are read again from their start.
 func (in *input) seekable() bool {
 	return in.stable && in.format == records.FormatNDJSON && !records.IsCompressed(in.head)
 }
 
-// open opens the records from where the input begins.
+// open opens the records from the start position of the input.
 func (in *input) open(ctx context.Context, stdin io.Reader, options *records.Options) (*records.Stream, io.Closer, error) {
 	if in.stdin {
 		stream, err := in.decode(stdin, options)
@@ -143,7 +143,7 @@ func (in *input) open(ctx context.Context, stdin io.Reader, options *records.Opt
 	}
 	var bytes io.Reader = file
 	if in.follow {
-		bytes = &follower{ctx: ctx, file: file, path: in.name, lookout: in.lookout}
+		bytes = &follower{ctx: ctx, file: file, path: in.name, fileWatcher: in.fileWatcher}
 	}
 	stream, err := in.openAt(file, bytes, options)
 	if err != nil {
@@ -164,7 +164,7 @@ func (in *input) openAt(file *os.File, bytes io.Reader, options *records.Options
 		return stream, err
 	}
 	if err := skipTo(stream, in.skip); err != nil {
-		_ = stream.Close() // what it has to tell, reading has told
+		_ = stream.Close() // read errors were reported
 		return nil, err
 	}
 	return stream, nil
@@ -178,11 +178,10 @@ func (in *input) decode(bytes io.Reader, options *records.Options) (*records.Str
 	return stream, err
 }
 
-// live tells whether more may come while the input is read.
+// live reports whether the input may grow while it is read.
 func (in *input) live() bool { return !in.stable || in.follow }
 
-// atEnd tells whether a record that ends at the offset is the input's last, as
-// far as it has been written.
+// atEnd reports whether a record that ends at the offset is the last one written so far.
 func (in *input) atEnd(stream *records.Stream, offset int64) bool {
 	if !in.follow {
 		return in.stable && stream.AtEnd()
@@ -194,7 +193,7 @@ func (in *input) atEnd(stream *records.Stream, offset int64) bool {
 	return err == nil && info.Size() == offset
 }
 
-// place names a record for people.
+// place describes the place of a record for messages.
 func (in *input) place(at cursor) string {
 	switch in.format {
 	case formatFiles:
@@ -205,7 +204,7 @@ func (in *input) place(at cursor) string {
 	return fmt.Sprintf("%s:%d", in.name, at.Lines)
 }
 
-// totalBytes is how much there is to read; 0 if nobody knows.
+// totalBytes returns the size of the inputs; 0 if it is unknown.
 func totalBytes(inputs []*input) int64 {
 	var total int64
 	for _, in := range inputs {

@@ -1,5 +1,5 @@
-// Docstore-updater writes document queues: it appends documents from files,
-// and checks, dumps, describes and seals what it has written.
+// Docstore-updater appends documents to queues, and checks, compacts, repairs, dumps and
+// describes queues.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() { cli.Main(newRoot) }
 func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "docstore-updater",
-		Short: "Append documents to a queue, and look after it",
+		Short: "Append documents to a queue, and maintain it",
 		Long: `Docstore-updater appends documents to a queue: a directory of immutable segment
 files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
@@ -31,36 +31,36 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 	return root
 }
 
-// addQueueFlag gives a command its --queue.
+// addQueueFlag adds the required flag --queue.
 func addQueueFlag(command *cobra.Command, dir *string) {
 	command.Flags().StringVar(dir, "queue", "", "directory of the queue")
 	if err := command.MarkFlagRequired("queue"); err != nil {
-		panic(err) // the flag was defined a line above
+		panic(err) // the flag was just defined
 	}
 }
 
-// requireDir tells a queue that is not there from one that is empty.
+// requireDir distinguishes a missing queue from an empty one.
 func requireDir(dir string) error {
 	const advice = "give the directory that append writes, or a copy of it"
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("there is no queue %s; %s", dir, advice)
+		return fmt.Errorf("no queue in %s; %s", dir, advice)
 	case err == nil && !info.IsDir():
 		return fmt.Errorf("%s is not a directory; %s", dir, advice)
 	}
 	return err
 }
 
-// queueFile is the name of a file that makes a directory a queue's.
+// queueFile matches the files of a queue.
 var queueFile = regexp.MustCompile(`^(LOCK|\d{10}.*)$`)
 
-// requireNothingElse refuses to begin a queue in a directory of other files. What begins
-// with a dot and the lost+found of a file system may be there.
-func requireNothingElse(fsys vfs.FS, dir string) error {
+// requireNoOtherFiles refuses to create a queue in a directory with other files, except
+// hidden files and lost+found.
+func requireNoOtherFiles(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return nil //nolint:nilerr // opening the queue makes the directory, or fails with the reason
+		return nil //nolint:nilerr // opening the queue creates the directory or reports the error
 	}
 	other := ""
 	for _, name := range names {
@@ -72,20 +72,20 @@ func requireNothingElse(fsys vfs.FS, dir string) error {
 		}
 	}
 	if other != "" {
-		return fmt.Errorf("%s is no queue and holds other files, such as %s; give the directory of a queue, or an empty or new one", dir, other)
+		return fmt.Errorf("%s is not a queue and contains other files, for example %s; give the directory of a queue, or an empty or new one", dir, other)
 	}
 	return nil
 }
 
-// cannotOpen says why a queue cannot be opened, and what to do.
+// cannotOpen adds advice to an error of opening a queue.
 func cannotOpen(dir string, err error) error {
 	switch {
 	case errors.Is(err, queue.ErrLocked):
 		return fmt.Errorf("%w; wait for it to end, or stop it", err)
 	case errors.Is(err, queue.ErrIncomplete):
-		return err // it says what to do
+		return err // it has advice
 	case errors.Is(err, queue.ErrCorrupt):
-		return fmt.Errorf("opening the queue %s: %w; repair --help says what to do", dir, err)
+		return fmt.Errorf("opening the queue %s: %w; see repair --help", dir, err)
 	}
 	return fmt.Errorf("opening the queue %s: %w", dir, err)
 }

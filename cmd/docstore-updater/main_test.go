@@ -17,8 +17,8 @@ import (
 	"docstore/queue"
 )
 
-// asCommand in the environment makes the test binary the command itself, for
-// tests that kill it.
+// asCommand in the environment makes the test binary run the command, for tests that kill
+// it.
 const asCommand = "DOCSTORE_UPDATER_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// result is what a command left behind.
+// result is the result of a command.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -42,7 +42,7 @@ func run(ctx context.Context, stdin io.Reader, args ...string) result {
 	return result{status, stdout.String(), stderr.String()}
 }
 
-// ok runs the command and expects success.
+// ok runs the command and requires success.
 func ok(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	r := run(t.Context(), strings.NewReader(stdin), args...)
@@ -50,7 +50,7 @@ func ok(t *testing.T, stdin string, args ...string) result {
 	return r
 }
 
-// lastLine is the error that a command ended with.
+// lastLine returns the last line of standard error, which is the command's error.
 func (r result) lastLine() string {
 	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
 	return lines[len(lines)-1]
@@ -96,17 +96,17 @@ func TestUsage(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Empty(t, entries, "a command that was misused has left something behind")
+	require.Empty(t, entries, "a command with invalid flags must not create files")
 }
 
-// TestMisuseOfAppend: all that is impossible is told in one line.
-func TestMisuseOfAppend(t *testing.T) {
+// TestAppendReportsAllInvalidFlags: all errors are reported in one line.
+func TestAppendReportsAllInvalidFlags(t *testing.T) {
 	r := run(t.Context(), strings.NewReader(""), "append", "--codec", "zip", "--format", "xml", "--id-field", "", "--flush-interval", "-1s", "--segment-age", "old", "--segment-size", "5GiB", "--flush-evry", "3")
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Equal(t, `docstore-updater: unknown flag --flush-evry; did you mean --flush-every?; --segment-age "old": write a duration, such as 250ms, 10s or 1h30m; `+
 		`--id-field is empty; give the name of the field that holds the id; --format xml: write one of `+strings.Join(formatNames(), ", ")+
-		`; --codec zip: this build has `+strings.Join(queue.Codecs(), ", ")+`; --flush-interval -1s: it cannot be negative; `+
-		`--segment-size 5GiB: it must be from 32 KiB to 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
+		`; --codec zip: this build has `+strings.Join(queue.Codecs(), ", ")+`; --flush-interval -1s: must not be negative; `+
+		`--segment-size 5GiB: must be between 32 KiB and 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
 }
 
 func TestHelp(t *testing.T) {
@@ -129,7 +129,7 @@ func TestNoSuchQueue(t *testing.T) {
 	for _, command := range []string{"check", "dump", "stats", "seal"} {
 		r := run(t.Context(), nil, command, "--queue", missing)
 		require.Equal(t, cli.ExitFailure, r.status)
-		require.Equal(t, "docstore-updater: there is no queue "+missing+"; give the directory that append writes, or a copy of it\n", r.stderr)
+		require.Equal(t, "docstore-updater: no queue in "+missing+"; give the directory that append writes, or a copy of it\n", r.stderr)
 		require.NoDirExists(t, missing)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"docstore/queue"
 )
 
-// maxParsers parse at a time: what they make of records one goroutine appends, and
-// it cannot do more than that.
+// maxParsers is the maximum number of parser goroutines: more would outpace the single
+// goroutine that appends.
 const maxParsers = 4
 
-// startParsers has batches parsed until there are no more. The function that it
-// returns says so, and waits for the last.
+// startParsers starts the parsers. The function that it returns ends the input and waits
+// for them.
 func (p *producer) startParsers() (stop func()) {
 	var running sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), maxParsers) {
@@ -32,7 +32,7 @@ func (p *producer) startParsers() (stop func()) {
 	}
 }
 
-// parse finds out what the batch's records ask for.
+// parse parses the batch's records.
 func (b *batch) parse(parser *records.Parser) {
 	for i := range b.items {
 		it := &b.items[i]

@@ -10,47 +10,47 @@ import (
 	"docstore/queue"
 )
 
-// maxRecordBytes is the largest record that is read: one whose document is in
-// base64, with a long id and an expiry.
+// maxRecordBytes is the maximum size of a record: a document in base64 with a long id and
+// an expiry.
 const maxRecordBytes = (queue.MaxDocumentBytes+2)/3*4 + 2*queue.MaxIDBytes + 1<<10
 
 const (
-	batchBytes  = 256 << 10 // of records fill a batch
-	maxIdle     = 1 << 20   // a batch's buffer over this is not kept for another
-	batchesWait = 4         // read ahead of the writer, parsed or not
+	batchBytes  = 256 << 10 // size of a full batch
+	maxIdle     = 1 << 20   // a larger buffer is not reused
+	batchesWait = 4         // batches read ahead of the writer
 )
 
-// item is what one record asks for.
+// item is the entry that one record requests.
 type item struct {
 	text    []byte // the record, in its batch
 	entry   records.Entry
-	at      cursor // behind the record
-	problem error  // what is wrong with the record; there is no entry then
+	at      cursor // after the record
+	problem error  // why the record is invalid; there is no entry then
 }
 
-// batch is records on their way from the reader by a parser to the writer. It
-// belongs to one of them at a time.
+// batch is a batch of records on the way from the reader through a parser to the writer.
+// One of them owns it at a time.
 type batch struct {
 	in     *input
 	items  []item
 	start  int64 // offset in the input before the first record
 	room   []byte
-	err    error         // reading ended with it, behind the items
-	parsed chan struct{} // receives when the items have their entries; has room for that
+	err    error         // ended reading, after the items
+	parsed chan struct{} // capacity 1: receives when the items have been parsed
 }
 
-// producer makes items of the records of all inputs, one input after the other,
-// while earlier ones are appended:
+// producer converts the records of all inputs to items, one input after the other, while
+// earlier items are appended:
 //
-//	        batches, to whichever is free
+//	        batches, to any free parser
 //	reader ------------------------------> parsers
 //	   |                                      | parsed
 //	   |   the same batches, in order         v
 //	   +----------------------------------> writer
 //
-// One goroutine reads, since where a record ends is known when it has been read;
-// what is in it is found by several. The writer takes the batches as they were
-// read, each when it has been parsed, and so all is as if one goroutine did it.
+// One goroutine reads, because the end of a record is known only when it has been read;
+// several parse. The writer takes the batches in the order of reading, each after it has
+// been parsed, so the result is that of a single goroutine.
 type producer struct {
 	stdin      io.Reader
 	options    *records.Options
@@ -73,9 +73,9 @@ func newProducer(stdin io.Reader, options *records.Options) *producer {
 	}
 }
 
-// start begins to read. The function that it returns ends that. It waits for
-// the end, unless a pipe is read: there a read may never return, and the
-// goroutines end with the process or the pipe.
+// start starts to read. The function that it returns stops reading and waits for the
+// goroutines, unless a pipe is read: a read from it may never return, and the goroutines
+// end with the pipe or the process.
 func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go p.run(ctx, inputs)
@@ -87,13 +87,12 @@ func (p *producer) start(ctx context.Context, inputs []*input) (stop func()) {
 			}
 		}
 		for range p.filled {
-			// What is left is not wanted; the channel closes with the goroutines.
+			// Discard the remaining batches; the channel is closed by the goroutines.
 		}
 	}
 }
 
-// run sends the records of the inputs until they end, an input cannot be read,
-// or ctx ends.
+// run sends the records of the inputs until they end, reading fails, or ctx ends.
 func (p *producer) run(ctx context.Context, inputs []*input) {
 	defer close(p.filled)
 	defer p.startParsers()()
@@ -105,15 +104,15 @@ func (p *producer) run(ctx context.Context, inputs []*input) {
 	p.complete = true
 }
 
-// read sends the records of one input, and of those that follow it under its
-// name. It is false if nothing is to be read any more.
+// read sends the records of one input, and of the files that replace it. It returns false
+// if reading is to stop.
 func (p *producer) read(ctx context.Context, in *input) bool {
 	if in.format == formatFiles {
 		return p.readDirectory(ctx, in)
 	}
 	if in.follow {
-		in.lookout = newLookout(in.name, followInterval)
-		defer in.lookout.close() // that of its successors, too
+		in.fileWatcher = newFileWatcher(in.name, followInterval)
+		defer in.fileWatcher.close() // also that of its replacements
 	}
 	for {
 		if !p.readFile(ctx, in) {
@@ -122,7 +121,7 @@ func (p *producer) read(ctx context.Context, in *input) bool {
 		if !in.follow {
 			return true
 		}
-		next, err := in.successor(ctx)
+		next, err := in.nextFile(ctx)
 		if err != nil {
 			return p.sendError(ctx, in, err)
 		}
@@ -136,7 +135,7 @@ func (p *producer) readFile(ctx context.Context, in *input) bool {
 		return p.sendError(ctx, in, fmt.Errorf("opening %s: %w", in.name, err))
 	}
 	defer file.Close()
-	defer func() { _ = stream.Close() }() // what it has to tell, reading has told
+	defer func() { _ = stream.Close() }() // read errors were reported
 	at := in.from
 	for {
 		b := p.newBatch(in)
@@ -146,9 +145,9 @@ func (p *producer) readFile(ctx context.Context, in *input) bool {
 		if ended {
 			b.err = nil
 		} else if b.err != nil {
-			b.err = fmt.Errorf("reading behind %s: %w", in.place(at), b.err)
+			b.err = fmt.Errorf("reading after %s: %w", in.place(at), b.err)
 		}
-		failed := b.err != nil // the batch is not ours any more once it is sent
+		failed := b.err != nil // the batch must not be used after it is sent
 		if !p.sendToParse(ctx, b) || failed {
 			return false
 		}
@@ -158,16 +157,16 @@ func (p *producer) readFile(ctx context.Context, in *input) bool {
 	}
 }
 
-// fill reads records into a batch until it is full, the stream ends, or more
-// may be long in coming.
+// fill reads records into a batch until it is full, the stream ends, or the next record may
+// take long.
 func (p *producer) fill(b *batch, stream *records.Stream, at *cursor) error {
 	for len(b.room) < p.batchBytes {
 		record, err := stream.Next()
 		if err != nil {
 			return err
 		}
-		text := b.keep(record.Text) // at once: to tell whether it ends, the stream may read on
-		at.moveBehind(record, b.in.head)
+		text := b.keep(record.Text) // now: the stream may read more to detect its end
+		at.moveAfter(record, b.in.head)
 		at.AtEnd = b.in.atEnd(stream, at.Offset)
 		b.items = append(b.items, item{text: text, at: *at, problem: record.Problem})
 		if b.in.live() && !stream.Waiting() {
@@ -177,18 +176,18 @@ func (p *producer) fill(b *batch, stream *records.Stream, at *cursor) error {
 	return nil
 }
 
-// moveBehind makes the cursor the place behind a record of a file whose first
-// bytes are given. It samples nothing beyond that place: what comes behind it
-// may still be changed, as a bad line has to be.
-func (c *cursor) moveBehind(record records.Record, head []byte) {
+// moveAfter moves the cursor after a record of a file whose first bytes are head. It
+// samples no bytes after that place, because they may change, as when an invalid line is
+// corrected.
+func (c *cursor) moveAfter(record records.Record, head []byte) {
 	c.Offset, c.Lines, c.NoNewline = record.End, record.Number, !record.Newline
 	if int(c.Head.Bytes) < len(head) {
 		c.Head = sampleOf(head[:min(c.Offset, int64(len(head)))])
 	}
 }
 
-// keep copies bytes into the batch's room. When the room moves to grow, earlier
-// slices keep the old one alive.
+// keep copies bytes into the batch's buffer. If the buffer is reallocated, earlier slices
+// keep the old one.
 func (b *batch) keep(bytes []byte) []byte {
 	start := len(b.room)
 	b.room = append(b.room, bytes...)
@@ -205,7 +204,7 @@ func (p *producer) newBatch(in *input) *batch {
 	}
 }
 
-// recycle gives a batch back whose slices nobody needs any more.
+// recycle returns a batch whose slices are no longer used.
 func (p *producer) recycle(b *batch) {
 	if cap(b.room) > maxIdle {
 		return
@@ -216,18 +215,19 @@ func (p *producer) recycle(b *batch) {
 	}
 }
 
-// sendToParse has a batch parsed and sends it. It is false if nobody wants more.
+// sendToParse sends a batch to the parsers and the writer. It returns false if reading is
+// to stop.
 func (p *producer) sendToParse(ctx context.Context, b *batch) bool {
 	return offer(ctx, p.unparsed, b) && offer(ctx, p.filled, b)
 }
 
-// send sends a batch whose items have their entries.
+// send sends a parsed batch.
 func (p *producer) send(ctx context.Context, b *batch) bool {
 	b.parsed <- struct{}{}
 	return offer(ctx, p.filled, b)
 }
 
-// sendError sends why nothing more is read, and is false.
+// sendError sends the error that ended reading, and returns false.
 func (p *producer) sendError(ctx context.Context, in *input, err error) bool {
 	b := p.newBatch(in)
 	b.err = err
@@ -235,7 +235,8 @@ func (p *producer) sendError(ctx context.Context, in *input, err error) bool {
 	return false
 }
 
-// offer is false if ctx ends: a batch's error is most likely that, and no news.
+// offer sends a batch. It returns false if ctx ended; an error of the batch is then
+// probably that of ctx.
 func offer(ctx context.Context, to chan<- *batch, b *batch) bool {
 	if ctx.Err() != nil {
 		return false

@@ -18,15 +18,15 @@ import (
 	"docstore/queue"
 )
 
-// oneByOne is what a producer should make of a stream: it reads and parses one
-// record after the other. It is the items, and the error behind them.
+// oneByOne is the reference for a producer: it reads and parses the records sequentially,
+// and returns the items and the error after them.
 func oneByOne(stream []byte, format records.Format) (items []item, failure error) {
 	in := &input{stdin: true, format: format}
 	s, err := in.decode(bytes.NewReader(stream), nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // reading has told
+	defer func() { _ = s.Close() }() // read errors were reported
 	parser := records.NewParser(testParsing)
 	var at cursor
 	for {
@@ -37,7 +37,7 @@ func oneByOne(stream []byte, format records.Format) (items []item, failure error
 		if err != nil {
 			return items, err
 		}
-		at.moveBehind(record, nil)
+		at.moveAfter(record, nil)
 		at.Tail = tailOf(record.Text)
 		it := item{text: bytes.Clone(record.Text), at: at, problem: record.Problem}
 		if it.problem == nil {
@@ -49,7 +49,7 @@ func oneByOne(stream []byte, format records.Format) (items []item, failure error
 
 var testParsing = &records.Options{MaxIDBytes: queue.MaxIDBytes}
 
-// requireAsOneByOne reads a stream through a producer of batches of a size.
+// requireAsOneByOne compares a producer with batches of batchBytes to oneByOne.
 func requireAsOneByOne(t *testing.T, stream []byte, format records.Format, batchBytes int) {
 	t.Helper()
 	want, failure := oneByOne(stream, format)
@@ -61,7 +61,7 @@ func requireAsOneByOne(t *testing.T, stream []byte, format records.Format, batch
 	var err error
 	for b := range p.filled {
 		<-b.parsed
-		require.NoError(t, err, "nothing follows an error")
+		require.NoError(t, err, "no batch may follow an error")
 		for i := range b.items {
 			require.Less(t, n, len(want), "too many records")
 			requireSameItem(t, &want[n], &b.items[i])
@@ -79,7 +79,7 @@ func requireAsOneByOne(t *testing.T, stream []byte, format records.Format, batch
 
 func requireSameItem(t *testing.T, want, got *item) {
 	t.Helper()
-	got.at.AtEnd = false // not looked at above
+	got.at.AtEnd = false // not set by oneByOne
 	same := want.at == got.at && (want.problem == nil) == (got.problem == nil) &&
 		bytes.Equal(want.entry.ID, got.entry.ID) && bytes.Equal(want.entry.Document, got.entry.Document) &&
 		want.entry.Delete == got.entry.Delete && want.entry.Expires.Equal(got.entry.Expires)
@@ -91,9 +91,9 @@ func requireSameItem(t *testing.T, want, got *item) {
 	}
 }
 
-// TestALineEndsWhereTheReadBufferDoes: what was read to learn whether the file ends
-// there took the line's place, so that it was no JSON any more, or another document.
-func TestALineEndsWhereTheReadBufferDoes(t *testing.T) {
+// TestLineEndsAtReadBufferEnd: bytes read to detect the end of the file must not overwrite
+// the line.
+func TestLineEndsAtReadBufferEnd(t *testing.T) {
 	var lines strings.Builder
 	for i := range 1 << 10 {
 		fmt.Fprintf(&lines, `{"id":"%01014d"}`+"\n", i)
@@ -105,8 +105,7 @@ func TestALineEndsWhereTheReadBufferDoes(t *testing.T) {
 	require.Equal(t, lines.String(), dump(t, queueDir))
 }
 
-// TestRandomRecords: whatever is in a stream and wherever batches end, it is as if
-// one goroutine read it.
+// TestRandomRecords compares the producer with oneByOne for random streams and batch sizes.
 func TestRandomRecords(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 6 {
@@ -123,8 +122,7 @@ func TestRandomRecords(t *testing.T) {
 	}
 }
 
-// randomRecord is a line with something or nothing wrong with it, some as long as
-// several batches.
+// randomRecord returns a valid or invalid line, sometimes as long as several batches.
 func randomRecord(r *rand.Rand, i int) []byte {
 	text := strings.Repeat("x", r.IntN(300))
 	switch r.IntN(400) {
@@ -133,7 +131,7 @@ func randomRecord(r *rand.Rand, i int) []byte {
 	case 1, 2, 3:
 		return nil // blank
 	case 4, 5, 6:
-		return []byte(text) // no JSON
+		return []byte(text) // not JSON
 	case 7, 8:
 		return fmt.Appendf(nil, `{"id":"%d","t":"%s"`, i, text)
 	case 9:
@@ -149,7 +147,7 @@ func randomRecord(r *rand.Rand, i int) []byte {
 	return fmt.Appendf(nil, `{"id":"%d","t":"%s"}`, i, text)
 }
 
-// FuzzProduce is TestRandomRecords for streams of any kind.
+// FuzzProduce is TestRandomRecords for arbitrary streams.
 func FuzzProduce(f *testing.F) {
 	formats := records.Formats()
 	for _, seed := range []string{

@@ -12,7 +12,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// TestProgress: a bar on a terminal, none elsewhere, and with --quiet nothing at all.
+// TestProgress: a bar on a terminal, none elsewhere, and no output with --quiet.
 func TestProgress(t *testing.T) {
 	started := time.Now()
 	for command, bar := range map[string]string{"append": "appending", "check": "checking", "compact": "compacting", "repair": "repairing"} {
@@ -24,7 +24,7 @@ func TestProgress(t *testing.T) {
 				}
 				var stdout, stderr bytes.Buffer
 				env := &cli.Env{Stdin: strings.NewReader(a1), Stdout: &stdout, Stderr: &stderr, Terminal: terminal,
-					Now: func() time.Time { return started }} // no time passes, so a meter shows the end alone
+					Now: func() time.Time { return started }} // no time passes, so a meter shows only the end
 				require.Equal(t, cli.ExitOK, cli.Run(t.Context(), newRoot, env, append([]string{command, "--queue", dir}, flags...)), stderr.String())
 				require.NotContains(t, stdout.String(), bar)
 				return stderr.String()

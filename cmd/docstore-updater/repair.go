@@ -17,28 +17,28 @@ func newRepair(env *cli.Env) *cobra.Command {
 	var dryRun, quiet bool
 	command := &cobra.Command{
 		Use:   "repair --queue DIR",
-		Short: "Make a damaged queue whole again, without what is lost",
-		Long: `Repair verifies the whole queue at its source and saves what can be saved of
-damaged and missing segments, so that the updater and the daemons go on. It is the
-last resort: if a copy of the queue on any other machine has the segment whole,
-copy that back instead, and nothing is lost.
+		Short: "Repair a damaged queue and list what is lost",
+		Long: `Repair verifies the whole queue at its source and saves the readable entries of damaged
+and missing segments, so that the updater and the daemons can continue. Use it as the
+last resort: if a copy of the queue on another machine has the segment intact, copy it
+back instead, and nothing is lost.
 
-What is whole keeps its address. It goes into a rewrite, FIRST-LAST.GENERATION.seg,
-which is copied to the other machines like any segment; the damaged file keeps its
-bytes as NAME.seg.damaged. What is lost is listed on standard output:
+Readable entries keep their addresses. They are written to a rewrite,
+FIRST-LAST.GENERATION.seg, which is copied to the other machines like any segment; the
+damaged file is kept as NAME.seg.damaged. Losses are listed on standard output:
 
-  lost: document "17" at 3/128/4          it is unavailable until it is appended, or
-                                          deleted, again
-  lost: all from 3/128/0 to before        nobody knows what stood there: documents,
-        3/4096/0                          newer versions and deletes
+  lost: document "17" at 3/128/4          unavailable until it is appended or deleted
+                                          again
+  lost: all from 3/128/0 to before        unknown entries: documents, newer versions
+        3/4096/0                          and deletes
   lost: perhaps "18" at 3/128/5           an id that was read from damaged bytes
 
-Where a delete or a newer version is lost together with its id, an index that is made
-of the queue anew serves the version before it. Append such documents or deletes
-again. What the input still holds behind the last place that is known, append
---resume appends again by itself.
+If a delete or a newer version is lost together with its id, an index that is rebuilt
+from the queue serves the previous version. Append such documents or deletes again.
+Records that the input still holds after the last known place are appended again by
+append --resume.
 
-No updater may be writing, daemons may go on. With --dry-run nothing is changed.`,
+No updater may be writing; daemons may be running. With --dry-run nothing is changed.`,
 		Example: `  docstore-updater repair --queue /srv/queue/jobs --dry-run
   docstore-updater repair --queue /srv/queue/jobs > lost.txt`,
 		Args: cobra.NoArgs,
@@ -47,8 +47,8 @@ No updater may be writing, daemons may go on. With --dry-run nothing is changed.
 		},
 	}
 	addQueueFlag(command, &dir)
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and lost, and change nothing")
-	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be done and lost, and change nothing")
+	command.Flags().BoolVar(&quiet, "quiet", false, "do not show progress")
 	return command
 }
 
@@ -82,14 +82,14 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 	case err == nil && len(repaired) == 0:
 		out.Printf("nothing is damaged\n")
 	case dryRun:
-		out.Printf("nothing was changed; without --dry-run it is done\n")
+		out.Printf("nothing was changed; run without --dry-run to repair\n")
 	}
 	if flushErr := out.Flush(); flushErr != nil {
 		return flushErr
 	}
 	if unknown > 0 {
-		env.Log.Warn("deletes and newer versions may be among what is lost without its id: "+
-			"an index that is made anew serves the versions before them", "places", unknown)
+		env.Log.Warn("entries lost without ids may include deletes and newer versions: "+
+			"an index that is rebuilt serves the versions before them", "places", unknown)
 	}
 	if errors.Is(err, queue.ErrLocked) {
 		return cannotOpen(dir, err)
@@ -113,7 +113,7 @@ func printRepaired(out *cli.Output, file queue.RepairedFile, dryRun bool) {
 	}
 	switch {
 	case file.Rewrite == "":
-		out.Printf("%s: damaged, and not needed: what it holds is whole elsewhere\n", file.Path)
+		out.Printf("%s: damaged, and not needed: its entries are intact elsewhere\n", file.Path)
 		return
 	case file.Missing:
 		out.Printf("%s: missing", file.Path)

@@ -50,7 +50,7 @@ func TestRepair(t *testing.T) {
 	require.Contains(t, ok(t, "", "check", "--queue", dir).stdout, "1 of the documents were lost")
 	ok(t, `{"id":"b","x":2}`, "append", "--queue", dir)
 	r = run(t.Context(), nil, "dump", "--queue", dir)
-	require.Equal(t, cli.ExitFailure, r.status, "what is lost is left out")
+	require.Equal(t, cli.ExitFailure, r.status, "lost documents are skipped")
 	require.Contains(t, r.stderr, "lost to damage")
 	require.Equal(t, `{"id":"a","x":1}`+"\n"+`{"id":"d"}`+"\n"+`{"id":"b","x":2}`+"\n", r.stdout)
 

@@ -29,7 +29,7 @@ func TestSealAndStats(t *testing.T) {
 	require.Contains(t, ok(t, "", "stats", "--queue", queueDir).stdout, "open")
 	require.Equal(t, someLines, dump(t, queueDir))
 	ok(t, "", "seal", "--queue", queueDir)
-	ok(t, "", "seal", "--queue", queueDir) // there is nothing left to seal
+	ok(t, "", "seal", "--queue", queueDir) // nothing left to seal
 	require.Equal(t, someLines, dump(t, queueDir))
 
 	var stats queueStats
@@ -50,8 +50,8 @@ func TestSealAndStats(t *testing.T) {
 	require.Regexp(t, `^the queue ends at 1/[0-9]+/0$`, lines[3])
 }
 
-// TestStatsLive accounts for a queue in which of five documents one was
-// overwritten, one deleted and one has expired.
+// TestStatsLive checks a queue in which one of five documents was overwritten, one deleted
+// and one has expired.
 func TestStatsLive(t *testing.T) {
 	queueDir := t.TempDir()
 	ok(t, `{"id":"a","x":1}
@@ -89,8 +89,8 @@ func TestStatsLive(t *testing.T) {
 	require.Contains(t, r.lastLine(), "segment 1 is missing")
 }
 
-// TestStatsLiveOfRewrites: a rewrite stands for several segments, and what is live
-// in any of them counts.
+// TestStatsLiveOfRewrites: a rewrite replaces several segments, and the live bytes of all
+// of them count.
 func TestStatsLiveOfRewrites(t *testing.T) {
 	queueDir := t.TempDir()
 	for i := range 4 {
@@ -152,7 +152,7 @@ func TestCheck(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "damaged: ")
 	require.Contains(t, r.stdout, segments[0])
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 place and lacks 0 segments; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 1 place and lacks 0 segments; copy these segments from a machine where they are intact, or, at the source, see repair --help", r.lastLine())
 
 	r = run(t.Context(), nil, "dump", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
@@ -170,12 +170,11 @@ func TestCheckNamesMissingSegments(t *testing.T) {
 	r := run(t.Context(), nil, "check", "--queue", queueDir)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "missing: segment 2\n")
-	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segment; copy these segments from where they are whole, or, at the source, see repair --help", r.lastLine())
+	require.Equal(t, "docstore-updater: "+queueDir+" is damaged in 0 places and lacks 1 segment; copy these segments from a machine where they are intact, or, at the source, see repair --help", r.lastLine())
 }
 
-// TestDumpIsTakenBackWhole fills a queue as other programs may, and as append
-// does.
-func TestDumpIsTakenBackWhole(t *testing.T) {
+// TestDumpRoundTrip fills a queue as other programs may, and as append does.
+func TestDumpRoundTrip(t *testing.T) {
 	queueDir := t.TempDir()
 	writer, err := queue.OpenWriter(queueDir, nil)
 	require.NoError(t, err)
@@ -219,12 +218,12 @@ func TestDumpIsTakenBackWhole(t *testing.T) {
 
 	r := run(t.Context(), nil, "dump", "--queue", queueDir, "--control-fields=false")
 	require.Equal(t, cli.ExitFailure, r.status)
-	for _, reason := range []string{"not JSON", "more than one line", `its id is \"another\"`, "does not say when it expires", "a delete needs control fields"} {
+	for _, reason := range []string{"not JSON", "more than one line", `the id in the document is \"another\"`, "does not contain its expiry", "a delete needs control fields"} {
 		require.Contains(t, r.stderr, reason)
 	}
 }
 
-// contents are the entries of a queue, in words.
+// contents returns the entries of a queue as text.
 func contents(t *testing.T, queueDir string) (all []string) {
 	t.Helper()
 	reader, err := queue.OpenReader(queueDir, nil)

@@ -12,9 +12,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// resume drops what has been read of the inputs up to the cursor: the inputs
-// before the cursor's, and the beginning of that one. What a pipe brings is new
-// each time and stays.
+// resume drops the part of the inputs before the cursor: earlier inputs, and the beginning
+// of the cursor's. A pipe has new content each time and is kept.
 func resume(inputs []*input, at cursor) ([]*input, error) {
 	var rest []*input
 	for i, in := range inputs {
@@ -25,21 +24,20 @@ func resume(inputs []*input, at cursor) ([]*input, error) {
 			if old, err := findReplaced(in, at); err != nil || old != nil {
 				return append(append(rest, old), inputs[i:]...), err
 			}
-			return append(rest, inputs[i:]...), in.goOn(at)
+			return append(rest, inputs[i:]...), in.resumeAt(at)
 		case at.within(in):
-			return append(rest, inputs[i:]...), in.goOn(at)
+			return append(rest, inputs[i:]...), in.resumeAt(at)
 		}
 	}
 	if !at.AtEnd {
-		return nil, fmt.Errorf("the last run ended in the middle of %s, behind line %d, and that file is not among those given; "+
-			"give it before new ones, or leave --resume out", at.describe(), at.Lines)
+		return nil, fmt.Errorf("the last run ended in the middle of %s, after line %d, and that file is not among the arguments; "+
+			"give it before new ones, or omit --resume", at.describe(), at.Lines)
 	}
 	return inputs, nil
 }
 
-// findReplaced looks beside a followed file for the one that was read under its
-// name and has been renamed since, as rotated logs are. It is nil if there is
-// none.
+// findReplaced returns the renamed file that was read under the name of a followed file, as
+// for rotated logs, nil if there is none.
 func findReplaced(in *input, at cursor) (*input, error) {
 	dir := filepath.Dir(in.from.Path)
 	entries, err := os.ReadDir(dir)
@@ -56,15 +54,14 @@ func findReplaced(in *input, at cursor) (*input, error) {
 		if err != nil {
 			return nil, err
 		}
-		return old, old.goOn(at)
+		return old, old.resumeAt(at)
 	}
 	return nil, nil
 }
 
-// within tells whether the cursor is a place in the input. For a file, the same
-// one under another name counts; so does another one under the same name,
-// because it takes the place of the one that was read: goOn then finds out what
-// has become of that.
+// within reports whether the cursor refers to the input. For a file, the same file under
+// another name counts; so does another file under the same name, which resumeAt then
+// compares with the part read.
 func (c *cursor) within(in *input) bool {
 	if c.WholeFile != (in.format == formatFiles) {
 		return false
@@ -75,14 +72,14 @@ func (c *cursor) within(in *input) bool {
 	if c.Path == in.from.Path {
 		return true
 	}
-	// An inode number is given anew when its file is deleted: the head tells.
+	// Inode numbers are reused after a delete: compare the head.
 	return c.File == in.from.File && c.File != (vfs.FileID{}) && c.checkHead(in.name) == nil
 }
 
-// goOn sets the input to begin at the cursor.
-func (in *input) goOn(at cursor) error {
+// resumeAt makes the input start at the cursor.
+func (in *input) resumeAt(at cursor) error {
 	if err := in.tryGoOn(at); err != nil {
-		return fmt.Errorf("%s: cannot go on behind line %d, at byte %d: %w; give the file as it was, or leave --resume out",
+		return fmt.Errorf("%s: cannot continue after line %d, at byte %d: %w; restore the file, or omit --resume",
 			in.name, at.Lines, at.Offset, err)
 	}
 	return nil
@@ -111,7 +108,7 @@ func (in *input) tryGoOn(at cursor) error {
 	return nil
 }
 
-// skipTo passes over the records up to the cursor.
+// skipTo skips the records up to the cursor.
 func skipTo(stream records.Reader, at *cursor) error {
 	for {
 		record, err := stream.Next()

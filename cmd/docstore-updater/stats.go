@@ -20,17 +20,16 @@ func newStats(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "stats --queue DIR",
 		Short: "Describe the segments of a queue",
-		Long: `Stats lists the segments of a queue: how many documents and deletes each holds,
-how many bytes the documents have raw and stored, and from when they are. Of a
-segment that is not sealed, what is committed counts. The queue may be in use. The
-last line is the position of its end, which truncate takes.
+		Long: `Stats lists the segments of a queue: the number of documents and deletes in each, their
+raw and stored bytes, and their time range. Of a segment that is not sealed, the
+committed part counts. The queue may be in use. The last line is the position of the
+queue's end, as truncate takes it.
 
-With --live it also says how much of that is still of use, exactly: which stored
-bytes are of documents that can be asked for, and which are dead, because a later
-line overwrote or deleted the document, or it has expired. That reads the tables
-of the whole queue, no documents, and takes 67 bytes of memory for an id; where
-that is more than --memory, it reads them several times. What is committed
-meanwhile is neither live nor dead.`,
+With --live it also counts the live bytes exactly: stored bytes of documents that can
+still be read are live, those of overwritten, deleted and expired documents are dead. It
+reads the tables of the whole queue, but no documents, and takes 67 bytes of memory per
+id; if that is more than --memory, it reads them several times. Entries that are
+committed meanwhile are neither live nor dead.`,
 		Example: `  docstore-updater stats --queue /srv/queue/jobs
   docstore-updater stats --queue /srv/queue/jobs --json | jq .totals
   docstore-updater stats --queue /srv/queue/jobs --live`,
@@ -50,22 +49,22 @@ meanwhile is neither live nor dead.`,
 	}
 	addQueueFlag(command, &dir)
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	command.Flags().BoolVar(&live, "live", false, "account for live and dead bytes")
-	command.Flags().Var(&memory, "memory", "what --live may take")
+	command.Flags().BoolVar(&live, "live", false, "count live and dead bytes")
+	command.Flags().Var(&memory, "memory", "memory for --live")
 	return command
 }
 
-// queueStats is what stats prints.
+// queueStats is the output of stats.
 type queueStats struct {
 	Segments []segmentStats `json:"segments"`
 	Totals   totals         `json:"totals"`
-	// End is the position behind the last entry; truncate takes it.
+	// End is the position after the last entry; truncate accepts it.
 	End string `json:"end,omitempty"`
 }
 
 type segmentStats struct {
 	Segment         queue.SegmentID `json:"segment"`
-	LastSegment     queue.SegmentID `json:"last_segment,omitempty"` // of those that a rewrite stands for
+	LastSegment     queue.SegmentID `json:"last_segment,omitempty"` // of those that a rewrite replaces
 	Generation      uint32          `json:"generation,omitempty"`   // of a rewrite
 	Sealed          bool            `json:"sealed"`
 	Codec           string          `json:"codec"`
@@ -91,7 +90,7 @@ type counts struct {
 	*usage
 }
 
-// usage is what --live adds.
+// usage is the additional output of --live.
 type usage struct {
 	LiveDocuments int64 `json:"live_documents"`
 	LiveBytes     int64 `json:"live_bytes"`
@@ -120,13 +119,13 @@ func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryB
 	if err != nil {
 		return nil, cannotOpen(dir, err)
 	}
-	defer func() { _ = reader.Close() }() // it has nothing to tell
+	defer func() { _ = reader.Close() }() // read only
 	stats := &queueStats{Segments: []segmentStats{}}
 	var used []queue.Usage // ascending
 	if live {
 		stats.Totals.usage = new(usage)
 		if used, err = reader.Usage(ctx, env.Now(), memoryBytes); err != nil {
-			return nil, fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats tells of what can be read", dir, err)
+			return nil, fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats lists the readable segments", dir, err)
 		}
 	}
 	segments, err := reader.Segments()
@@ -142,8 +141,7 @@ func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryB
 	return stats, nil
 }
 
-// usageOf adds up what was accounted for of a file's segments: a rewrite stands for
-// several.
+// usageOf adds up the usage of the segments of a file: a rewrite replaces several.
 func usageOf(s queue.SegmentInfo, used []queue.Usage) (sum usage) {
 	for _, u := range used {
 		if s.ID <= u.Segment && u.Segment <= s.Last {
@@ -214,7 +212,7 @@ func (q *queueStats) print(env *cli.Env) error {
 	return err
 }
 
-// name is the segment's number; of a rewrite, those of the segments it stands for.
+// name returns the segment's number, or for a rewrite those of the segments it replaces.
 func (s *segmentStats) name() string {
 	if s.Generation == 0 {
 		return fmt.Sprint(s.Segment)

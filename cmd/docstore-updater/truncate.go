@@ -17,27 +17,26 @@ func newTruncate(env *cli.Env) *cobra.Command {
 	var opts queue.TruncateOptions
 	command := &cobra.Command{
 		Use:   "truncate --queue DIR --to SEGMENT|POSITION",
-		Short: "Take back the newest entries of a queue",
-		Long: `Truncate takes back all entries behind a segment or a position, for example those
-of a bad ingest. With --to 8 the queue ends with segment 8; with --to 8/4096/2 it
-ends before the entry at this address. "stats" prints the position of the end of a
-queue: note it before an ingest.
+		Short: "Remove the newest entries of a queue",
+		Long: `Truncate removes all entries after a segment or from a position on, for example those
+of a bad ingest. With --to 8 the queue ends with segment 8; with --to 8/4096/2 it ends
+before the entry at this address. "stats" prints the position of the end of a queue:
+record it before an ingest.
 
-Do not remove segments by hand. If it was done, or an older copy was restored, the
-updater refuses the queue, and truncate puts it in order: the numbers of the
-segments that are missing are not used again.
+Do not remove segments by hand. If that was done, or an older copy was restored, the
+updater refuses the queue. Truncate then repairs it: the numbers of the missing
+segments are not used again.
 
-A rewrite, FIRST-LAST.GENERATION.seg, replaces the segments that are taken back and
-holds the entries to be kept of the first of them. It is copied like any segment.
-Then these segments are removed. Daemons that have read further build their index
-again from the queue. "append --resume" continues behind the last whole block that
-is kept.
+A rewrite, FIRST-LAST.GENERATION.seg, replaces the truncated segments and holds the
+remaining entries of the first of them. It is copied like any segment. Then these
+segments are removed. Daemons that have read further rebuild their index from the queue.
+"append --resume" continues after the last whole block that is kept.
 
-Compact drops versions that newer entries have replaced. If these newer entries are
-to be taken back, truncate refuses: the older versions do not come back. With
---lose-compacted it takes them back all the same; append these documents again.
+Compact drops versions that newer entries have replaced. If these newer entries are to
+be removed, truncate refuses, because the older versions cannot be restored. With
+--lose-compacted it removes them anyway; append these documents again.
 
-No updater may be writing. Daemons may run. With --dry-run nothing is changed.`,
+No updater may be writing. Daemons may be running. With --dry-run nothing is changed.`,
 		Example: `  docstore-updater truncate --queue /srv/queue/jobs --to 8 --dry-run
   docstore-updater truncate --queue /srv/queue/jobs --to 8/4096/0`,
 		Args: cobra.NoArgs,
@@ -51,16 +50,16 @@ No updater may be writing. Daemons may run. With --dry-run nothing is changed.`,
 		return truncate(command.Context(), env, dir, from, &opts)
 	}
 	addQueueFlag(command, &dir)
-	command.Flags().StringVar(&to, "to", "", "last segment to keep, or the position where the queue is to end")
+	command.Flags().StringVar(&to, "to", "", "last segment to keep, or new position of the queue's end")
 	if err := command.MarkFlagRequired("to"); err != nil {
-		panic(err) // the flag was defined a line above
+		panic(err) // the flag was just defined
 	}
-	command.Flags().BoolVar(&opts.DryRun, "dry-run", false, "say what would be done, and change nothing")
-	command.Flags().BoolVar(&opts.LoseCompacted, "lose-compacted", false, "allow that versions dropped by compact do not come back")
+	command.Flags().BoolVar(&opts.DryRun, "dry-run", false, "show what would be done, and change nothing")
+	command.Flags().BoolVar(&opts.LoseCompacted, "lose-compacted", false, "accept that versions dropped by compact are not restored")
 	return command
 }
 
-// parseTruncateTo returns the first address to be taken back.
+// parseTruncateTo returns the first address to be removed.
 func parseTruncateTo(to string) (queue.Address, error) {
 	if !strings.Contains(to, "/") {
 		n, err := strconv.ParseUint(to, 10, 32)
@@ -85,9 +84,9 @@ func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address,
 		return cannotOpen(dir, err)
 	}
 	out := cli.NewOutput(env.Stdout)
-	did, removed := "taken back", "removed"
+	did, removed := "removed from the queue", "removed"
 	if opts.DryRun {
-		did, removed = "would be taken back", "would be removed"
+		did, removed = "would be removed from the queue", "would be removed"
 	}
 	out.Printf("%s from %s to before %s %s\n", cli.FormatCountOf(report.Entries, "entry", "entries"), report.From, report.To, did)
 	for _, n := range report.Missing {

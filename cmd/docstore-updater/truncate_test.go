@@ -12,8 +12,7 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// TestTruncate takes back an ingest, and puts a queue in order from which the newest
-// segment was removed.
+// TestTruncate removes an ingest, and repairs a queue whose newest segment was deleted.
 func TestTruncate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "queue")
 	input := filepath.Join(t.TempDir(), "input")
@@ -33,17 +32,17 @@ func TestTruncate(t *testing.T) {
 	require.Equal(t, cli.ExitOK, ingest(5).status)
 
 	dry := ok(t, "", "truncate", "--queue", dir, "--to", stats.End, "--dry-run").stdout
-	require.Contains(t, dry, "2 entries from "+stats.End+" to before 4/0/0 would be taken back\n")
+	require.Contains(t, dry, "2 entries from "+stats.End+" to before 4/0/0 would be removed from the queue\n")
 	require.Contains(t, dry, "0000000003.seg would be removed\n")
 	require.Contains(t, dry, "nothing was changed\n")
 	require.NotEqual(t, good, dump(t, dir))
 	out := ok(t, "", "truncate", "--queue", dir, "--to", stats.End).stdout
-	require.Contains(t, out, "2 entries from "+stats.End+" to before 4/0/0 taken back\n")
+	require.Contains(t, out, "2 entries from "+stats.End+" to before 4/0/0 removed from the queue\n")
 	require.Contains(t, out, "the queue ends at "+stats.End+"\n")
 	require.Equal(t, good, dump(t, dir))
 	ok(t, "", "check", "--queue", dir)
 
-	// The input is mended and appended from where the queue ends.
+	// The input is corrected and appended from the end of the queue.
 	lines[3], lines[4] = `{"id":"a","good":1}`, `{"id":"d"}`
 	require.Equal(t, cli.ExitOK, ingest(5).status)
 	require.Equal(t, strings.Join(lines, "\n")+"\n", dump(t, dir))

@@ -8,20 +8,19 @@ import (
 	"strconv"
 )
 
-// Limits on what a server may answer. The client library believes a server that
-// announces a value of gigabytes, and allocates it before the first byte has come.
+// Limits on the responses of a server. The client library trusts the announced length of a
+// value: it allocates gigabytes before the first byte arrives.
 const (
-	// maxReplyBytes is what may come in answer to one command: twice what a batch
-	// asks for.
+	// maxReplyBytes limits the response to one command: twice the size of a batch.
 	maxReplyBytes = 16 << 20
-	// maxLineBytes is a key of 250 bytes and some numbers, or an error.
+	// maxLineBytes fits a key of 250 bytes and some numbers, or an error.
 	maxLineBytes = 2 << 10
 )
 
-var errReply = errors.New("memcached: the server's answer is beyond all bounds")
+var errReply = errors.New("memcached: the server's response exceeds the limits")
 
-// dialBounded connects to a server so that reading fails where its answers break the
-// limits, before the client library has seen the line that does.
+// dialBounded connects to a server. Reads of the connection fail if a response exceeds the
+// limits, before the client library sees the offending line.
 func dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -31,13 +30,13 @@ func dialBounded(ctx context.Context, network, address string) (net.Conn, error)
 	return &boundedConn{Conn: conn}, nil
 }
 
-// boundedConn reads along what a server says in memcached's text protocol: lines, of
-// which one that begins with VALUE says how many bytes come behind it.
+// boundedConn parses the responses of memcached's text protocol as they are read: lines, of
+// which one that begins with VALUE announces the length of the bytes that follow.
 type boundedConn struct {
 	net.Conn
 	reply int64  // bytes since the last command
-	line  []byte // of the line that is being read
-	value int64  // bytes of a value that are still to come
+	line  []byte // of the current line
+	value int64  // bytes of a value not read yet
 }
 
 func (c *boundedConn) Write(b []byte) (int, error) {
@@ -53,7 +52,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// follow takes what has come, and reports whether it keeps within the limits.
+// follow parses received bytes, and reports whether they are within the limits.
 func (c *boundedConn) follow(b []byte) bool {
 	for len(b) > 0 {
 		if c.value > 0 {

@@ -14,7 +14,8 @@ import (
 	"docstore/docservice/memcached"
 )
 
-// impostor answers every command with the same bytes, in pieces of a size.
+// impostor starts a server that answers every command with the same bytes, in pieces of a
+// size.
 func impostor(t *testing.T, answer []byte, piece int) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,9 +49,9 @@ func impostor(t *testing.T, answer []byte, piece int) (address string) {
 	return listener.Addr().String()
 }
 
-// A server that announces, or sends, more than it was ever given costs no memory and
-// counts as away.
-func TestAnswersBeyondAllBounds(t *testing.T) {
+// A server that announces or sends more than any stored value costs no memory and is marked
+// as down.
+func TestResponsesBeyondLimits(t *testing.T) {
 	value := append(append([]byte("VALUE key 0 1000000\r\n"), make([]byte, 1_000_000)...), "\r\n"...)
 	for name, answer := range map[string][]byte{
 		"a value of gigabytes":     []byte("VALUE key 0 4000000000\r\n"),
@@ -65,7 +66,7 @@ func TestAnswersBeyondAllBounds(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range memcached.FailuresToOpen {
-				getMany(s, "key", "other") // some may have come before it went wrong
+				getMany(s, "key", "other") // some values may arrive before the error
 			}
 			runtime.ReadMemStats(&after)
 			require.False(t, s.Up(0))
@@ -74,9 +75,9 @@ func TestAnswersBeyondAllBounds(t *testing.T) {
 	}
 }
 
-// However an answer is cut into pieces on its way, a good one comes through.
-func TestAnswersInPieces(t *testing.T) {
-	largest := bytes.Repeat([]byte("VALUE x 0 9999999999\r\n"), memcached.MaxItemBytes/22) // looks like what it is not
+// A valid response is read however it is split into pieces.
+func TestResponsesInPieces(t *testing.T) {
+	largest := bytes.Repeat([]byte("VALUE x 0 9999999999\r\n"), memcached.MaxItemBytes/22) // looks like protocol lines
 	for _, piece := range []int{1, 2, 3, 7, 20, 1 << 20} {
 		value := largest
 		if piece < 20 {

@@ -16,36 +16,35 @@ import (
 
 // Limits and defaults.
 const (
-	// DefaultTimeout is how long a call may take. A server in the same data
-	// centre takes a hundredth of it.
+	// DefaultTimeout is the maximum duration of a call. A server in the same data centre
+	// takes a hundredth of it.
 	DefaultTimeout = 50 * time.Millisecond
-	// FailuresToOpen is how many calls in a row fail before a server is left alone.
+	// FailuresToOpen is the number of consecutive failures that mark a server as down.
 	FailuresToOpen = 3
-	// MaxPause is the longest time between two questions whether it is back.
+	// MaxPause is the maximum time between two probes.
 	MaxPause = 30 * time.Second
-	// MaxItemBytes is the longest value that is kept: memcached's own limit of
-	// 1 MiB, less what it needs for key and header.
+	// MaxItemBytes is the maximum length of a value: memcached's limit of 1 MiB less the
+	// space for key and header.
 	MaxItemBytes = 1<<20 - 1<<10
-	// MaxIdleConnections to each server are kept for the next call.
+	// MaxIdleConnections is the number of idle connections kept to each server.
 	MaxIdleConnections = 64
 
 	firstPause = time.Second
 )
 
-// Options say how servers are used. Nil and zero values are the defaults.
+// Options configure the use of servers. Nil and zero values select the defaults.
 type Options struct {
-	// Timeout of each call. The default is DefaultTimeout.
+	// Timeout is the maximum duration of a call. The default is DefaultTimeout.
 	Timeout time.Duration
-	// FirstPause is how long a server that has failed is left alone before it is
-	// asked again; each time that it is still away the pause doubles, up to
-	// MaxPause, and so it does if it goes again within MaxPause. The default is a
-	// second.
+	// FirstPause is the time from the failure of a server to the first probe. It doubles
+	// after each failed probe, up to MaxPause, and also if the server fails again within
+	// MaxPause. The default is one second.
 	FirstPause time.Duration
-	// Logger is told when a server goes and comes. The default is silence.
+	// Logger logs when a server goes down and comes up. The default discards the log.
 	Logger *slog.Logger
 }
 
-// Servers are memcached servers.
+// Servers is a set of memcached servers.
 type Servers struct {
 	servers []*server
 	closing sync.Once
@@ -55,21 +54,20 @@ type Servers struct {
 	refused atomic.Uint64
 }
 
-// server is one of them, and whether it is in use.
+// server is one server and its state.
 type server struct {
 	address string
 	seed    uint64
 	client  *memcache.Client
 	logger  *slog.Logger
-	pause   time.Duration // the first
+	pause   time.Duration // the first pause
 
 	away     atomic.Bool
-	failures atomic.Int32  // in a row
-	gone     chan struct{} // has room for one: wakes the goroutine that asks whether it is back
+	failures atomic.Int32  // consecutive
+	gone     chan struct{} // capacity 1: wakes the goroutine that probes the server
 }
 
-// New returns the servers at the addresses, host:port each. Whether they are
-// there shows when they are used.
+// New returns the servers at the addresses, host:port each. It does not connect to them.
 func New(addresses []string, opts *Options) (*Servers, error) {
 	var o Options
 	if opts != nil {
@@ -85,7 +83,7 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if len(addresses) == 0 {
-		return nil, errors.New("memcached: no server is given")
+		return nil, errors.New("memcached: no server address")
 	}
 	s := &Servers{alive: make(chan struct{})}
 	seen := make(map[string]bool)
@@ -94,7 +92,7 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 			return nil, fmt.Errorf("memcached: server %q: %w; want host:port", address, err)
 		}
 		if seen[address] {
-			return nil, fmt.Errorf("memcached: server %q is given twice", address)
+			return nil, fmt.Errorf("memcached: duplicate server address %q", address)
 		}
 		seen[address] = true
 		list := new(memcache.ServerList)
@@ -114,8 +112,8 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 	return s, nil
 }
 
-// Close ends the goroutines and closes the connections that are idle. Nothing
-// may be called later but Close.
+// Close stops the goroutines and closes idle connections. Only Close may be called
+// afterwards.
 func (s *Servers) Close() error {
 	s.closing.Do(func() { close(s.alive) })
 	s.probing.Wait()
@@ -128,7 +126,7 @@ func (s *Servers) Close() error {
 
 func hash(text string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(text)) // it never fails
+	_, _ = h.Write([]byte(text)) // never fails
 	return h.Sum64()
 }
 
@@ -140,11 +138,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Len is the number of servers.
+// Len returns the number of servers.
 func (s *Servers) Len() int { return len(s.servers) }
 
-// Server is the number, from 0, of the server that keeps the key with the hash.
-// Programs that share servers must hash alike.
+// Server returns the number, from 0, of the server to which the key with the hash belongs.
+// Programs that share servers must compute the same hashes.
 func (s *Servers) Server(hash uint64) int {
 	if len(s.servers) == 1 {
 		return 0
@@ -158,13 +156,13 @@ func (s *Servers) Server(hash uint64) int {
 	return best
 }
 
-// Up tells whether a server is in use.
+// Up reports whether a server is up.
 func (s *Servers) Up(server int) bool { return !s.servers[server].away.Load() }
 
-// Refused counts the values that a server in use did not take.
+// Refused returns the number of values that a server refused to store.
 func (s *Servers) Refused() uint64 { return s.refused.Load() }
 
-// Get returns the value of a key from its server. The value is the caller's.
+// Get returns the value of a key from its server. The caller owns the value.
 func (s *Servers) Get(server int, key string) (value []byte, ok bool) {
 	one := s.servers[server]
 	if one.away.Load() {
@@ -177,7 +175,7 @@ func (s *Servers) Get(server int, key string) (value []byte, ok bool) {
 	return item.Value, true
 }
 
-// GetMany calls fn for those of the keys that the server has, in any order.
+// GetMany calls fn for each of the keys that the server has, in any order.
 func (s *Servers) GetMany(server int, keys []string, fn func(key string, value []byte)) {
 	one := s.servers[server]
 	if len(keys) == 0 || one.away.Load() {
@@ -190,8 +188,8 @@ func (s *Servers) GetMany(server int, keys []string, fn func(key string, value [
 	}
 }
 
-// Set has a key's server keep a value of up to MaxItemBytes until the time, the
-// zero time for ever, or until it needs the room. It tells whether the server took it.
+// Set stores a value of up to MaxItemBytes until the time, the zero time meaning no expiry.
+// The server may evict it earlier. Set reports whether the server stored it.
 func (s *Servers) Set(server int, key string, value []byte, until time.Time) bool {
 	one := s.servers[server]
 	if len(value) > MaxItemBytes || one.away.Load() {
@@ -199,7 +197,7 @@ func (s *Servers) Set(server int, key string, value []byte, until time.Time) boo
 	}
 	item := &memcache.Item{Key: key, Value: value}
 	if seconds := until.Unix(); !until.IsZero() && seconds == int64(int32(seconds)) {
-		item.Expiration = int32(max(1, seconds)) // as Unix time: it lies more than a month behind 1970
+		item.Expiration = int32(max(1, seconds)) // as Unix time, since it is more than a month
 	}
 	err := one.client.Set(item)
 	if err != nil && !one.failed(err) {
@@ -208,15 +206,15 @@ func (s *Servers) Set(server int, key string, value []byte, until time.Time) boo
 	return err == nil
 }
 
-// Delete makes a key not be there.
+// Delete deletes a key.
 func (s *Servers) Delete(server int, key string) {
 	if one := s.servers[server]; !one.away.Load() {
 		one.failed(one.client.Delete(key))
 	}
 }
 
-// failed takes down how a call went, and tells whether the server failed. One that
-// answers is there, whatever it says.
+// failed records the result of a call, and reports whether the server failed. A server that
+// answers with an error has not failed.
 func (s *server) failed(err error) bool {
 	if err == nil || errors.Is(err, memcache.ErrCacheMiss) || strings.Contains(err.Error(), "SERVER_ERROR") {
 		if s.failures.Load() != 0 {
@@ -225,7 +223,7 @@ func (s *server) failed(err error) bool {
 		return false
 	}
 	if s.failures.Add(1) >= FailuresToOpen && !s.away.Swap(true) {
-		s.logger.Warn("the server does not answer; it is left alone until it does", "error", err)
+		s.logger.Warn("the server does not answer; it is marked as down", "error", err)
 		select {
 		case s.gone <- struct{}{}:
 		default:
@@ -234,10 +232,10 @@ func (s *server) failed(err error) bool {
 	return true
 }
 
-// bringBack waits until the server has gone, and then until it is back.
+// bringBack waits until the server is down, and probes it until it is up.
 func (s *server) bringBack(closed <-chan struct{}) {
-	var pause time.Duration // the first one of this time
-	var back time.Time      // when it was taken into use last
+	var pause time.Duration // the first pause of this outage
+	var back time.Time      // when it last came up
 	for {
 		select {
 		case <-s.gone:
@@ -253,7 +251,7 @@ func (s *server) bringBack(closed <-chan struct{}) {
 				timer.Stop()
 				return
 			}
-			_ = s.client.Close() // connections of before; it answers or it does not
+			_ = s.client.Close() // connections from before the outage
 			if s.client.Ping() == nil {
 				break
 			}
@@ -265,10 +263,9 @@ func (s *server) bringBack(closed <-chan struct{}) {
 	}
 }
 
-// pauseAfter is how long a server is left alone at first when it has gone, which was
-// left alone for before at first the last time and has been in use since. One that
-// answers the question whether it is back, and no other, is soon gone again; callers
-// wait for it until that is found out, so it is left alone for longer each time.
+// pauseAfter returns the first pause of an outage: before is the first pause of the
+// previous one, and inUse the time the server was up since. A server that answers only
+// probes soon fails again, and callers wait for it each time, so its first pause grows.
 func (s *server) pauseAfter(before, inUse time.Duration) time.Duration {
 	if inUse > MaxPause {
 		return s.pause

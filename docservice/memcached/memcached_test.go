@@ -33,7 +33,7 @@ func getMany(s *memcached.Servers, keys ...string) map[string][]byte {
 	return values
 }
 
-// patience is how long tests wait for what must come, however slow the machine is.
+// patience is the timeout of waits, long enough for a slow machine.
 const patience = 3 * time.Minute
 
 // eventually waits until something holds.
@@ -54,7 +54,7 @@ func TestServers(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "value of key-7", string(value))
 	s.Delete(0, "key-7")
-	s.Delete(0, "key-7") // is gone already
+	s.Delete(0, "key-7") // already deleted
 	_, ok = s.Get(0, "key-7")
 	require.False(t, ok)
 	values := getMany(s, append(keys, "none")...)
@@ -66,7 +66,7 @@ func TestServers(t *testing.T) {
 	require.False(t, ok, "it has expired")
 	require.True(t, s.Set(0, "late", []byte("x"), time.Unix(1<<33, 0)))
 	_, ok = s.Get(0, "late")
-	require.True(t, ok, "beyond what an item can say it does not expire")
+	require.True(t, ok, "a time beyond the range of an item means no expiry")
 
 	largest := make([]byte, memcached.MaxItemBytes)
 	require.True(t, s.Set(0, "largest", largest, time.Time{}))
@@ -74,7 +74,8 @@ func TestServers(t *testing.T) {
 	require.Zero(t, s.Refused())
 }
 
-// The servers share the keys, and one more takes its part and moves no others.
+// The keys are distributed over the servers; an added server takes its share and moves no
+// other keys.
 func TestKeysOfServers(t *testing.T) {
 	two, three := open(t, "127.0.0.1:1", "127.0.0.1:2"), open(t, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
 	count := make([]int, 3)
@@ -90,7 +91,7 @@ func TestKeysOfServers(t *testing.T) {
 	}
 }
 
-// A server that refuses an item is not away.
+// A server that refuses an item is not down.
 func TestRefusedItem(t *testing.T) {
 	server := memcachedtest.Start(t, "-I", "512k")
 	s := open(t, server.Address)
@@ -102,21 +103,21 @@ func TestRefusedItem(t *testing.T) {
 	require.True(t, s.Set(0, "small", []byte("x"), time.Time{}))
 }
 
-// A server that is killed is left alone and comes back, empty; so does one that
-// is stopped, with what it had.
-func TestServerGoesAndComes(t *testing.T) {
+// A killed server is marked as down and comes back empty; a stopped one comes back with its
+// items.
+func TestServerRestarts(t *testing.T) {
 	server := memcachedtest.Start(t)
 	s := open(t, server.Address)
 	require.True(t, s.Set(0, "key", []byte("value"), time.Time{}))
 	server.Kill()
-	eventually(t, "the server is left alone", func() bool { s.Get(0, "key"); return !s.Up(0) })
+	eventually(t, "the server is down", func() bool { s.Get(0, "key"); return !s.Up(0) })
 	_, ok := s.Get(0, "key")
 	require.False(t, ok)
 	require.False(t, s.Set(0, "key", []byte("value"), time.Time{}))
 	s.Delete(0, "key")
 	require.Empty(t, getMany(s, "key"))
 	server.Restart()
-	eventually(t, "the server is back", func() bool { return s.Up(0) })
+	eventually(t, "the server is up", func() bool { return s.Up(0) })
 	_, ok = s.Get(0, "key")
 	require.False(t, ok, "it has come back empty")
 	require.True(t, s.Set(0, "key", []byte("value"), time.Time{}))
@@ -127,19 +128,19 @@ func TestServerHangs(t *testing.T) {
 	s, err := memcached.New([]string{server.Address}, &memcached.Options{Timeout: 20 * time.Millisecond, FirstPause: time.Millisecond})
 	require.NoError(t, err)
 	defer s.Close()
-	eventually(t, "a value is kept", func() bool { return s.Set(0, "key", []byte("value"), time.Time{}) })
+	eventually(t, "a value is stored", func() bool { return s.Set(0, "key", []byte("value"), time.Time{}) })
 	server.Signal(syscall.SIGSTOP)
-	eventually(t, "the server is left alone", func() bool { s.Get(0, "key"); return !s.Up(0) })
+	eventually(t, "the server is down", func() bool { s.Get(0, "key"); return !s.Up(0) })
 	server.Signal(syscall.SIGCONT)
-	eventually(t, "the server is back with what it had", func() bool {
+	eventually(t, "the server is up with its items", func() bool {
 		value, ok := s.Get(0, "key")
 		return ok && string(value) == "value"
 	})
 }
 
-// Many callers meet a server that goes and comes; none of them gets anything
-// wrong, and the last finds it back.
-func TestManyCallersWhileServerGoesAndComes(t *testing.T) {
+// Many callers use a server that stops and restarts; none of them gets a wrong value, and
+// in the end it is up.
+func TestConcurrentCallersWhileServerRestarts(t *testing.T) {
 	server := memcachedtest.Start(t)
 	s := open(t, server.Address)
 	stop := make(chan struct{})
@@ -165,15 +166,15 @@ func TestManyCallersWhileServerGoesAndComes(t *testing.T) {
 	}
 	for range 3 {
 		server.Kill()
-		eventually(t, "the server is left alone", func() bool { return !s.Up(0) })
+		eventually(t, "the server is down", func() bool { return !s.Up(0) })
 		server.Restart()
-		eventually(t, "the server is back", func() bool { return s.Up(0) })
+		eventually(t, "the server is up", func() bool { return s.Up(0) })
 	}
 	close(stop)
 	running.Wait()
 }
 
-// What speaks another language is away, not a cause of harm.
+// A server of another protocol is marked as down and does no harm.
 func TestNoMemcached(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

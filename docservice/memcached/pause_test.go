@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server that goes again and again is left alone for longer each time, one that was
-// in use for long as at the first time.
+// The first pause grows for a server that fails repeatedly, and is reset for one that was
+// up for long.
 func TestPauseAfter(t *testing.T) {
 	s := server{pause: time.Second}
 	pause := time.Duration(0)

@@ -85,7 +85,7 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	require.NoError(t, file.Close())
 
 	d.waitLog("the index is damaged and is rebuilt from the queue")
-	d.waitLog("another index is served from")
+	d.waitLog("serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.stop(t)
@@ -126,7 +126,7 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	}
 	compareBatches(t, client, expected(documents))
 	d.waitLog("the index is damaged and is rebuilt from the queue")
-	d.waitLog("another index is served from")
+	d.waitLog("serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.stop(t)

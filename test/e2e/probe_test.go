@@ -55,7 +55,7 @@ func TestProbe(t *testing.T) {
 	updater.kill()
 	status, out, problem = probe("8s", canary)
 	require.Equal(t, 1, status, out)
-	require.Contains(t, problem, "ingest: the canary was appended and has reached no server")
+	require.Contains(t, problem, "ingest: the canary was appended and is on no server")
 
 	daemons[1].kill()
 	status, out, problem = probe("8s", "")

@@ -144,14 +144,14 @@ var mutations = []mutation{
 		pkg: "./docservice", run: "TestCrash|TestFault",
 	},
 	{
-		name: "another queue's files pass for those of the one served", file: "docservice/store.go",
+		name: "files of another queue are read as those of the served one", file: "docservice/store.go",
 		old: "		s.queue.Bind(p.Queue)\n", new: "",
 		pkg: "./docservice", run: "TestAnotherQueueOverwritesTheOneServed",
 	},
 	{
-		name: "a segment is noted as sound before it is durable", file: "docservice/verified.go",
-		old: "found.durable, found.refused = syncFile(v.fs, f.path)", new: "found.durable = true",
-		pkg: "./docservice", run: "TestPowerLossBehindVerification",
+		name: "a segment is recorded as sound before it is durable", file: "docservice/verified.go",
+		old: "found.durable, found.syncErr = syncFile(v.fs, f.path)", new: "found.durable = true",
+		pkg: "./docservice", run: "TestPowerLossAfterVerification",
 	},
 	{
 		name: "the scrub of the index reads and does not verify", file: "lsm/scrub.go",

@@ -11,9 +11,8 @@ import (
 //
 //	{"id":"17","found":true,"document":{"title":"..."}}
 //
-// JSON is embedded as it is. What a reader of lines of JSON would not get back
-// byte by byte, documents that are something else or fill more than one line,
-// goes into "document_base64", and an id that is not UTF-8 into "id_base64".
+// JSON is embedded unchanged. Documents that are not JSON or have several lines are
+// encoded as "document_base64", and an id that is not UTF-8 as "id_base64".
 func AppendFound(dst []byte, id string, document []byte) []byte {
 	dst = append(AppendID(append(dst, '{'), id), `,"found":true,`...)
 	if bytes.IndexByte(document, '\n') < 0 && utf8.Valid(document) && json.Valid(document) {
@@ -24,8 +23,8 @@ func AppendFound(dst []byte, id string, document []byte) []byte {
 	return append(dst, "\"}\n"...)
 }
 
-// AppendNotFound appends the line for an id without a document: why it cannot be
-// had, or "" if there is none.
+// AppendNotFound appends the line for an id without a document. reason is why the fetch
+// failed, or "" if the document does not exist.
 //
 //	{"id":"19","found":false}
 //	{"id":"20","found":false,"error":"..."}

@@ -1,16 +1,14 @@
-// Package cli is what the commands share: exit statuses and errors of one line,
-// logging for people and for machines, ending on a signal, progress of long
-// jobs, and flags that take sizes.
-//
-// A command is a function that builds its cobra commands around an Env, so that
-// tests run it as often as they like with their own input and output:
+// Package cli contains the code that the commands share: exit statuses and one-line
+// errors, logging for people and for machines, signals, progress of long jobs, settings,
+// and flags for sizes.
+// A command is a function that builds its cobra commands around an Env, so that tests can
+// run it any number of times with their own input and output:
 //
 //	func main() { cli.Main(newRoot) }
-//
 //	func newRoot(env *cli.Env) *cobra.Command
 //
-// Exit statuses: 0 is success, 1 is failure, 2 is a command line that cannot be
-// understood. An error is one line on standard error: what, where, what to do.
+// Exit statuses: 0 is success, 1 is failure, 2 is an invalid command line. An error is one
+// line on standard error: what failed, where, what to do.
 package cli
 
 import (
@@ -36,24 +34,23 @@ const (
 // LogLevelFlag is a flag of every command.
 const LogLevelFlag = "log-level"
 
-// Env is what surrounds a command while it runs.
+// Env is the environment of a running command.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Terminal tells that a person reads standard error.
+	// Terminal says that standard error is a terminal.
 	Terminal bool
-	// Log is ready once flags are parsed, and logs what Level lets through, which
-	// may change.
+	// Log can be used once flags are parsed. It logs at Level, which may change.
 	Log   *slog.Logger
 	Level slog.LevelVar
-	// Recent keeps what was logged last; nil: nothing does.
+	// Recent keeps the recent log; nil: not kept.
 	Recent *RecentLog
 	// Now is the clock of rates and progress.
 	Now func() time.Time
 }
 
-// Main runs the command of this process and exits with its status. SIGINT and
-// SIGTERM end the context; a second one ends the process at once.
+// Main runs the command of this process and exits with its status. SIGINT and SIGTERM
+// cancel the context; a second signal kills the process.
 func Main(newRoot func(*Env) *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -81,10 +78,10 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newMan(root))
 
-	// What goes wrong before a command's own code runs is a matter of usage.
+	// Errors before a command's own code runs are usage errors.
 	running := false
 	addLogging(env, root, func() { running = true })
-	tellAll(root, args)
+	reportAllErrors(root, args)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
@@ -95,10 +92,10 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	return report(env.Stderr, command, err)
 }
 
-// addLogging gives the command tree its --log-level, and makes the logger when
-// a command is about to run.
+// addLogging adds --log-level to the command tree, and creates the logger when a command is
+// about to run.
 func addLogging(env *Env, root *cobra.Command, started func()) {
-	root.PersistentFlags().TextVar(&env.Level, LogLevelFlag, &env.Level, "least important messages to log: DEBUG, INFO, WARN or ERROR")
+	root.PersistentFlags().TextVar(&env.Level, LogLevelFlag, &env.Level, "minimum level of log messages: DEBUG, INFO, WARN or ERROR")
 	env.Log = env.NewLogger(&env.Level)
 	wrap(root, started)
 }
@@ -115,7 +112,7 @@ func wrap(command *cobra.Command, started func()) {
 	}
 }
 
-// NeedsCommand is the RunE of a command that only holds other commands.
+// NeedsCommand is the RunE of a command that only contains other commands.
 func NeedsCommand(command *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return Usagef("a command is missing")

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testEnv collects output and has a clock that stands still until it is moved.
+// testEnv collects output and has a clock that tests move.
 type testEnv struct {
 	Env
 	out, err bytes.Buffer
@@ -56,9 +56,9 @@ func TestExitStatusAndErrors(t *testing.T) {
 		{"placed", ExitFailure, "wrapped: file:7: wrong\n"},
 		{"misused", ExitUsage, "tool: --n is odd; see tool misused --help\n"},
 		{"good --n x", ExitUsage, `tool: --n "x": write a whole number; see tool good --help` + "\n"},
-		{"good --unknown", ExitUsage, "tool: unknown flag --unknown; --help lists what there is; see tool good --help\n"},
+		{"good --unknown", ExitUsage, "tool: unknown flag --unknown; see --help for the list; see tool good --help\n"},
 		{"good a b", ExitUsage, `tool: too many or too few arguments, "a" "b"; write tool good [ID]; see tool good --help` + "\n"},
-		{"nonsense", ExitUsage, "tool: unknown command nonsense; --help lists what there is; see tool --help\n"},
+		{"nonsense", ExitUsage, "tool: unknown command nonsense; see --help for the list; see tool --help\n"},
 		{"", ExitUsage, "tool: a command is missing; see tool --help\n"},
 		{"good --log-level loud", ExitUsage, `tool: --log-level "loud": write DEBUG, INFO, WARN or ERROR; see tool good --help` + "\n"},
 	} {
@@ -135,7 +135,7 @@ func TestMeterOnTerminal(t *testing.T) {
 			m := NewMeter(&env.Env, "appending", test.total)
 			env.now = env.now.Add(time.Second)
 			m.Update(test.documents, test.bytes)
-			m.Update(test.documents, test.bytes) // too soon to be drawn again
+			m.Update(test.documents, test.bytes) // too soon for an update
 			require.Regexp(t, "^\r"+test.want+` *$`, env.err.String())
 			m.Finish()
 			require.Equal(t, 2, strings.Count(env.err.String(), "\r"))
@@ -144,7 +144,7 @@ func TestMeterOnTerminal(t *testing.T) {
 	}
 }
 
-// Without a terminal there is nothing to see, and nothing is drawn.
+// Without a terminal nothing is drawn.
 func TestMeterOffTerminal(t *testing.T) {
 	env := newTestEnv()
 	m := NewMeter(&env.Env, "appending", 1000)

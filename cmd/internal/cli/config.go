@@ -13,31 +13,30 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ConfigFlag names the file that WithConfig reads.
+// ConfigFlag is the name of the flag for the file that WithConfig reads.
 const ConfigFlag = "config"
 
-// Sources of a setting, but for a file, which is named with its line.
+// Sources of a setting. A file is named with the line.
 const (
 	sourceDefault = "default"
 	sourceFlag    = "flag"
 )
 
-// Setting is the value of a flag and where it came from.
+// Setting is the value of a flag and its source.
 type Setting struct {
 	Name, Value, Source string
 }
 
-// WithConfig lets the flags of a command come from elsewhere, too. In order, the first
-// that says something wins: the command line; environment variables, --log-level as
-// PREFIX_LOG_LEVEL; the YAML file that --config names, with flags as keys and lists
-// for those that may be repeated; the default. A variable or key that is no flag is
-// refused, and so is a value that a flag does not take: all of them at once, each
-// with its place and what to write instead.
+// WithConfig lets the flags of a command also come from other sources. In order of
+// precedence: the command line; environment variables, --log-level as PREFIX_LOG_LEVEL; the
+// YAML file of --config, with flags as keys and lists for repeatable flags; the default.
+// Unknown variables and keys, and invalid values, are errors; all are reported together,
+// each with its place and a correction.
 //
-// prefix is that of the variables, such as DOCSERVICED. A variable that is a flag of
-// another command of the same program is passed over. The PreRunE that the command has
-// comes behind, to find what is impossible in the values, and is reported along with
-// the rest. The settings are there once the command runs: see Settings.
+// prefix is that of the variables, for example DOCSERVICED. A variable for a flag of
+// another command of the same program is ignored. The command's own PreRunE runs
+// afterwards, to check the values, and its error is reported with the others. The settings
+// are complete when the command runs: see Settings.
 func WithConfig(command *cobra.Command, prefix string) {
 	command.Flags().String(ConfigFlag, "", "YAML file of settings, with these flags as keys")
 	check := command.PreRunE
@@ -50,8 +49,8 @@ func WithConfig(command *cobra.Command, prefix string) {
 	}
 }
 
-// Settings are the effective values of a command's flags, sorted by name, with their
-// sources. A flag that was not given by WithConfig is one of the command line.
+// Settings returns the effective values of a command's flags, sorted by name, with their
+// sources. A flag that WithConfig did not set has the command line as source.
 func Settings(command *cobra.Command) []Setting {
 	var settings []Setting
 	command.Flags().VisitAll(func(f *pflag.Flag) {
@@ -69,31 +68,31 @@ func Settings(command *cobra.Command) []Setting {
 	return settings
 }
 
-// sourceAnnotation is where a flag remembers what set it.
+// sourceAnnotation is the annotation of a flag for its source.
 const sourceAnnotation = "docstore_source"
 
-// configure sets the flags that the command line left alone.
+// configure sets the flags that are not on the command line.
 func configure(command *cobra.Command, prefix string, environ []string) error {
 	flags := command.Flags()
 	problems := fromEnvironment(command, prefix, environ)
-	if path, _ := flags.GetString(ConfigFlag); path != "" { // the flag is there and a string
+	if path, _ := flags.GetString(ConfigFlag); path != "" { // the flag exists and is a string
 		problems = append(problems, fromFile(flags, path)...)
 	}
 	return errors.Join(problems...)
 }
 
-// Again makes the settings of a command that runs anew, from the same command line and
-// from the environment and the file as they are now, in the flags of fresh, which is to
-// be another instance of it. Its error is what WithConfig would refuse.
+// Again recomputes the settings of a running command, from the same command line and the
+// current environment and file, into the flags of fresh, another instance of the command.
+// It returns the errors that WithConfig reports.
 func Again(running, fresh *cobra.Command) error {
 	level := slog.LevelInfo
-	if fresh.Flags().Lookup(LogLevelFlag) == nil { // it is one of the root's
+	if fresh.Flags().Lookup(LogLevelFlag) == nil { // it is a flag of the root
 		fresh.Flags().TextVar(&level, LogLevelFlag, level, "")
 	}
 	var err error
 	running.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Changed || len(f.Annotations[sourceAnnotation]) > 0 {
-			return // it is not from the command line
+			return // not from the command line
 		}
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -109,7 +108,7 @@ func Again(running, fresh *cobra.Command) error {
 	return fresh.PreRunE(fresh, nil)
 }
 
-// variableOf is the environment variable of a flag.
+// variableOf returns the environment variable of a flag.
 func variableOf(prefix, name string) string {
 	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
@@ -134,7 +133,7 @@ func fromEnvironment(command *cobra.Command, prefix string, environ []string) (p
 			continue
 		}
 		if f.Changed {
-			continue // the command line says otherwise
+			continue // the command line takes precedence
 		}
 		if err := set(flags, f, []string{value}, name, name); err != nil {
 			problems = append(problems, err)
@@ -153,7 +152,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 		return []error{fmt.Errorf("%s: %w", path, err)}
 	}
 	if len(document.Content) == 0 {
-		return nil // empty, or nothing but comments
+		return nil // empty, or only comments
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
@@ -175,7 +174,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 			problems = append(problems, fmt.Errorf("%s: %w", place, unknown("key", key.Value, mapKeys(known))))
 			continue
 		case seen[key.Value]:
-			problems = append(problems, fmt.Errorf("%s: %s is there twice; make it a list, or take one out", place, key.Value))
+			problems = append(problems, fmt.Errorf("%s: duplicate key %s; write a list, or remove one", place, key.Value))
 			continue
 		}
 		seen[key.Value] = true
@@ -185,7 +184,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 			continue
 		}
 		if f.Changed {
-			continue // the command line or the environment says otherwise
+			continue // the command line or the environment takes precedence
 		}
 		if err := set(flags, f, values, place, place+": "+f.Name); err != nil {
 			problems = append(problems, err)
@@ -194,13 +193,12 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 	return problems
 }
 
-// scalars are the value of a key, or the values of its list, as they would be written
-// on a command line.
+// scalars returns the value of a key, or the values of its list, as on a command line.
 func scalars(node *yaml.Node) ([]string, error) {
 	switch node.Kind {
 	case yaml.ScalarNode:
 		if node.Tag == "!!null" {
-			return nil, errors.New("has no value; write one, or take the line out")
+			return nil, errors.New("has no value; write one, or remove the line")
 		}
 		return []string{node.Value}, nil
 	case yaml.SequenceNode:
@@ -218,8 +216,7 @@ func scalars(node *yaml.Node) ([]string, error) {
 	return nil, errors.New("want a value or a list of values")
 }
 
-// set gives a flag its values, which come from source. written is what is told with
-// what is wrong.
+// set sets a flag to values from source. written is the place for error messages.
 func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, source, written string) error {
 	list, repeatable := f.Value.(pflag.SliceValue)
 	if len(values) != 1 && !repeatable {
@@ -247,12 +244,12 @@ func mapKeys(m map[string]*pflag.Flag) []string {
 	return keys
 }
 
-// A name is suggested if it differs by one mistake, and by one more for each six letters:
-// "serv" is serve and "memroy" memory, but "list" is not slots.
+// A name is suggested if it differs by one mistake, plus one for each six letters: for
+// "serv" serve and for "memroy" memory, but not slots for "list".
 const lettersPerMistake = 6
 
-// unknown is the error for a name that is not known. It suggests the known one that was
-// probably meant, if any is close enough.
+// unknown returns the error for an unknown name. It suggests the closest known name, if one
+// is close enough.
 func unknown(what, name string, known []string) error {
 	closest, least := "", len(strings.TrimLeft(name, "-"))/lettersPerMistake+2
 	for _, candidate := range known {
@@ -263,11 +260,11 @@ func unknown(what, name string, known []string) error {
 	if closest != "" {
 		return fmt.Errorf("unknown %s %s; did you mean %s?", what, name, closest)
 	}
-	return fmt.Errorf("unknown %s %s; --help lists what there is", what, name)
+	return fmt.Errorf("unknown %s %s; see --help for the list", what, name)
 }
 
-// distance is how many bytes have to be inserted, removed, replaced or swapped with their
-// neighbour to make b of a (optimal string alignment).
+// distance returns the number of bytes to insert, remove, replace or swap with a neighbour
+// to change a to b (optimal string alignment).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -292,11 +289,11 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// AppendSettings appends settings as YAML that WithConfig reads, each with its source as
-// a comment.
+// AppendSettings appends settings as YAML for WithConfig, each with its source as a
+// comment.
 func AppendSettings(dst []byte, command *cobra.Command) ([]byte, error) {
 	for _, s := range Settings(command) {
-		node := &yaml.Node{Kind: yaml.ScalarNode, Value: s.Value} // as it is: true, not "true"
+		node := &yaml.Node{Kind: yaml.ScalarNode, Value: s.Value} // unquoted: true, not "true"
 		if s.Value == "" {
 			node.Style = yaml.DoubleQuotedStyle
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// configured runs a command with flags of each kind, and returns its settings as a
-// file and what it was told.
+// configured runs a command with flags of each kind, and returns its settings as YAML and
+// its error.
 func configured(t *testing.T, file string, environ []string, args ...string) (settings, problem string) {
 	t.Helper()
 	for _, variable := range environ {
@@ -39,7 +39,7 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 		}}
 		memory := Size(64 << 20)
 		flags := command.Flags()
-		flags.StringArray("collection", nil, "collections that are served")
+		flags.StringArray("collection", nil, "collections to serve")
 		flags.StringSlice("memcached", nil, "")
 		flags.Var(&memory, "memory", "")
 		flags.Duration("grace", time.Second, "")
@@ -59,7 +59,7 @@ func TestConfigSources(t *testing.T) {
 	var settings string
 	t.Run("all of them", func(t *testing.T) { settings = testConfigSources(t) })
 
-	// What it prints is a file that says the same.
+	// The output is a file with the same settings.
 	again, problem := configured(t, settings, nil)
 	require.Empty(t, problem)
 	require.Contains(t, again, "- resumes=/srv/resumes")
@@ -86,7 +86,7 @@ quiet: true
 	return settings
 }
 
-// TestConfigRefused: everything wrong is told at once, with its place.
+// TestConfigRefused: all errors are reported together, with their places.
 func TestConfigRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, file string
@@ -101,12 +101,12 @@ func TestConfigRefused(t *testing.T) {
 			"FILE:3: grace: write one value, not a list",
 			"FILE:4: quiet: want a value or a list of values",
 		}},
-		{"twice", "collection: a=b\nmemory: 1GiB\nmemory: 2GiB\n", nil, []string{"FILE:3: memory is there twice"}},
-		{"no value", "collection:\n", nil, []string{"FILE:1: collection: has no value; write one, or take the line out"}},
-		{"nothing close", "xyzzy: 1\n", nil, []string{"FILE:1: unknown key xyzzy; --help lists what there is"}},
+		{"twice", "collection: a=b\nmemory: 1GiB\nmemory: 2GiB\n", nil, []string{"FILE:3: duplicate key memory"}},
+		{"no value", "collection:\n", nil, []string{"FILE:1: collection: has no value; write one, or remove the line"}},
+		{"nothing close", "xyzzy: 1\n", nil, []string{"FILE:1: unknown key xyzzy; see --help for the list"}},
 		{"no mapping", "- a\n- b\n", nil, []string{`FILE:1: want lines of the form "flag: value"`}},
 		{"no YAML", "a: b: c\n", nil, []string{"FILE: yaml: "}},
-		{"nothing given", "# nothing\n", nil, []string{"--collection is missing: give the collections that are served"}},
+		{"nothing given", "# nothing\n", nil, []string{"--collection is missing: give the collections to serve"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, problem := configured(t, test.file, test.environ)
@@ -130,8 +130,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// A variable may be a flag of another command of the program, and what a command finds
-// impossible is told along with what cannot be read.
+// A variable may be for a flag of another command, and errors of the command's own check
+// are reported with the others.
 func TestConfigOfSeveralCommands(t *testing.T) {
 	t.Setenv("TESTD_COLLECTION", "jobs")
 	t.Setenv("TESTD_SERVRES", "a")

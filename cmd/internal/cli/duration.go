@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FormatDuration writes a duration with two units at most: "3 h 12 min".
+// FormatDuration formats a duration with at most two units: "3 h 12 min".
 func FormatDuration(d time.Duration) string {
 	switch d = max(0, d); {
 	case d >= 24*time.Hour:
@@ -19,7 +19,7 @@ func FormatDuration(d time.Duration) string {
 	return FormatSeconds(d.Seconds())
 }
 
-// FormatSeconds writes seconds in the unit that fits.
+// FormatSeconds formats seconds in a suitable unit.
 func FormatSeconds(s float64) string {
 	switch {
 	case s <= 0:

@@ -9,18 +9,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usageError is a command line that cannot be understood.
+// usageError is an error of the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// Usagef is an error in how a command was called: the exit status is 2, and the
-// message points at --help.
+// Usagef returns an error of the command line: the exit status is 2, and the message refers
+// to --help.
 func Usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
-// IsUsage tells whether an error is one in how a command was called.
+// IsUsage reports whether an error is one of the command line.
 func IsUsage(err error) bool {
 	var usage usageError
 	return errors.As(err, &usage)
@@ -31,12 +31,12 @@ type bareError struct{ error }
 
 func (e bareError) Unwrap() error { return e.error }
 
-// Bare makes an error that is printed as it is, without the command's name in
-// front: a line that begins with the place it is about, as compilers print it.
+// Bare returns an error that is printed without the command's name: a line that begins with
+// a place in a file, as compilers print it.
 func Bare(err error) error { return bareError{err} }
 
-// report prints the one line of an error and returns the exit status. Where
-// standard error cannot be written the status is all that is left to tell.
+// report prints the line of an error and returns the exit status. If standard error cannot
+// be written, only the status remains.
 func report(w io.Writer, command *cobra.Command, err error) int {
 	message := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 	var bare bareError

@@ -9,8 +9,7 @@ import (
 	"sync"
 )
 
-// NewLogger returns a logger to standard error: short lines for a person at a
-// terminal, and JSON otherwise.
+// NewLogger returns a logger to standard error: short lines on a terminal, JSON otherwise.
 func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	out := e.Stderr
@@ -23,8 +22,7 @@ func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, options))
 }
 
-// Quiet returns the same surroundings with a logger that drops what is less than
-// a warning.
+// Quiet returns a copy of the environment whose logger drops messages below WARN.
 func (e *Env) Quiet() *Env {
 	return &Env{
 		Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr, Terminal: e.Terminal, Now: e.Now, Recent: e.Recent,
@@ -32,13 +30,13 @@ func (e *Env) Quiet() *Env {
 	}
 }
 
-// clearLine moves to the start of the terminal's line and wipes it, so that a
-// message does not run into a progress bar; the bar draws itself anew below.
+// clearLine clears the terminal's line, so that a message does not mix with a progress bar;
+// the bar is drawn again below.
 const clearLine = "\r\x1b[K"
 
 // terminalHandler prints "15:04:05 WARN message key=value".
 type terminalHandler struct {
-	// attributes renders what follows the message; it writes into buffer.
+	// attributes formats the attributes; it writes to buffer.
 	attributes slog.Handler
 	shared     *terminalShared
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newMan is a hidden command that writes a man page for each command, for packages.
+// newMan returns a hidden command that writes a man page for each command, for packages.
 func newMan(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
@@ -17,14 +17,14 @@ func newMan(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			root.DisableAutoGenTag = true
 			keepIndents(root)
-			date := ThisBuild().Time // the same page from the same source
+			date := ThisBuild().Time // reproducible output
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Docstore", Date: &date}, args[0])
 		},
 	}
 }
 
-// keepIndents has what is indented in descriptions stay as it is: to the man pages'
-// generator that takes four spaces more than these have.
+// keepIndents keeps indented text in descriptions unchanged: the generator of the man pages
+// needs four more spaces.
 func keepIndents(command *cobra.Command) {
 	command.Long = strings.ReplaceAll(command.Long, "\n  ", "\n      ")
 	for _, child := range command.Commands() {

@@ -7,18 +7,17 @@ import (
 	"github.com/cheggaaa/pb/v3"
 )
 
-// barInterval is between two drawings of a bar.
+// barInterval is the minimum time between two updates of a bar.
 const barInterval = 100 * time.Millisecond
 
-// barTemplate shows what is known: without a total there is no bar to fill and
-// no time that remains.
+// barTemplate and its variant without a total, which has no bar and no remaining time.
 const (
 	barTemplate        = `{{string . "label"}} {{string . "documents"}}{{counters .}} {{bar .}} {{percent . "%.0f%%"}} {{string . "rate"}} {{string . "left"}}`
 	barTemplateNoTotal = `{{string . "label"}} {{string . "documents"}}{{counters .}} {{string . "rate"}} {{etime .}}`
 )
 
-// Meter shows on a terminal how far a long job has come: a bar, the rate, and how long the
-// rest takes. It belongs to one goroutine.
+// Meter shows the progress of a long job on a terminal: a bar, the rate, and the remaining
+// time. It is used by one goroutine.
 type Meter struct {
 	env     *Env
 	total   int64
@@ -29,8 +28,8 @@ type Meter struct {
 	documents, bytes int64
 }
 
-// NewMeter begins to measure a job of so many bytes, 0 if nobody knows. It is nil, and so
-// shows nothing, where there is no terminal; for --quiet a command makes none.
+// NewMeter starts a meter for a job of totalBytes, 0 if unknown. Without a terminal it
+// returns nil, which shows nothing; for --quiet a command creates none.
 func NewMeter(env *Env, label string, totalBytes int64) *Meter {
 	if !env.Terminal {
 		return nil
@@ -45,15 +44,15 @@ func NewMeter(env *Env, label string, totalBytes int64) *Meter {
 		SetTemplateString(template).
 		Set(pb.Terminal, true).
 		Set(pb.Bytes, true).
-		Set(pb.Static, true). // drawn by Update alone
+		Set(pb.Static, true). // drawn only by Update
 		Set("label", label).
-		SetWriter(env.Stderr). // after the settings, which it takes over
+		SetWriter(env.Stderr). // must be set after the other settings
 		Start()
 	return m
 }
 
-// Update says how much has been done since the start of the job. A job that
-// counts bytes alone leaves documents 0.
+// Update sets how much has been done since the start. Jobs that count only bytes pass 0
+// documents.
 func (m *Meter) Update(documents, bytes int64) {
 	if m == nil {
 		return
@@ -68,7 +67,7 @@ func (m *Meter) Update(documents, bytes int64) {
 	m.shown = now
 }
 
-// SetTotal corrects the number of bytes of the whole job.
+// SetTotal changes the total number of bytes.
 func (m *Meter) SetTotal(totalBytes int64) {
 	if m == nil {
 		return
@@ -77,7 +76,7 @@ func (m *Meter) SetTotal(totalBytes int64) {
 	m.bar.SetTotal(totalBytes)
 }
 
-// Finish shows the last state; the job is done or has been given up.
+// Finish draws the final state, also of a job that was aborted.
 func (m *Meter) Finish() {
 	if m == nil {
 		return
@@ -85,7 +84,7 @@ func (m *Meter) Finish() {
 	m.draw(m.env.Now())
 	m.bar.Write()
 	m.bar.Finish()
-	_, _ = fmt.Fprintln(m.env.Stderr) // a terminal that is gone has nothing to be told
+	_, _ = fmt.Fprintln(m.env.Stderr) // best effort
 }
 
 func (m *Meter) draw(now time.Time) {
@@ -101,7 +100,7 @@ func (m *Meter) draw(now time.Time) {
 	m.bar.Set("rate", FormatCount(m.perSecond(m.documents, now))+"/s")
 }
 
-// perSecond is a rate over the whole job.
+// perSecond returns the average rate since the start.
 func (m *Meter) perSecond(n int64, now time.Time) int64 {
 	seconds := now.Sub(m.started).Seconds()
 	if seconds <= 0 {
@@ -110,7 +109,7 @@ func (m *Meter) perSecond(n int64, now time.Time) int64 {
 	return int64(float64(n) / seconds)
 }
 
-// remaining is how long the rest takes at the rate so far.
+// remaining estimates the remaining time from the average rate.
 func (m *Meter) remaining(now time.Time) (time.Duration, bool) {
 	if m.bytes <= 0 {
 		return 0, false

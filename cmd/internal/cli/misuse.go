@@ -10,13 +10,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tellAll has each command below the root tell everything that is wrong with how it was
-// called at once, where cobra stops at the first thing: flags that there are none of,
-// values that cannot be read, flags and arguments that are missing or too many, and
-// what the command's PreRunE finds, which is settings from elsewhere and values that
-// are impossible, by themselves or together.
-func tellAll(root *cobra.Command, line []string) {
-	root.Args = cobra.ArbitraryArgs // its RunE says which command it does not know
+// reportAllErrors makes each command below the root report all errors of its command line
+// together, while cobra stops at the first: unknown flags, invalid values, missing flags,
+// missing or excess arguments, and errors of the command's PreRunE, which reads other
+// sources and checks the values.
+func reportAllErrors(root *cobra.Command, line []string) {
+	root.Args = cobra.ArbitraryArgs // its RunE reports the unknown command
 	for _, command := range root.Commands() {
 		arguments, further := command.Args, command.PreRunE
 		command.Args = cobra.ArbitraryArgs
@@ -29,7 +28,7 @@ func tellAll(root *cobra.Command, line []string) {
 		if err != nil {
 			return first
 		}
-		if c == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") { // flags of a command that there is none of
+		if c == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") { // flags of an unknown command
 			return NeedsCommand(c, rest)
 		}
 		given, problems := readFlags(c.Flags(), rest)
@@ -40,13 +39,13 @@ func tellAll(root *cobra.Command, line []string) {
 	})
 }
 
-// misuse is what is wrong with a call but for flags that cannot be read.
+// misuse returns the errors of a command line except those of parsing flags.
 func misuse(c *cobra.Command, given []string, arguments cobra.PositionalArgs, further func(*cobra.Command, []string) error) error {
 	var problems []error
 	if arguments != nil && given != nil && arguments(c, given) != nil {
 		problems = append(problems, wrongArguments(c, given))
 	}
-	if further != nil { // it may set flags that are missing on the command line
+	if further != nil { // it may set required flags
 		problems = append(problems, further(c, given))
 	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -69,9 +68,9 @@ func wrongArguments(c *cobra.Command, given []string) error {
 	return Usagef("too many or too few arguments, %s; write %s", strings.Join(quoted, " "), use)
 }
 
-// readFlags reads a command line of which a flag could not be read, to its end, and
-// sets the flags that can be. It returns the arguments between them, nil if that cannot
-// be told, since a flag that nobody knows may have a value.
+// readFlags parses a command line with invalid flags to its end, and sets the valid flags.
+// It returns the arguments between them, nil if they are ambiguous because an unknown flag
+// may have a value.
 func readFlags(flags *pflag.FlagSet, line []string) (arguments []string, problems []error) {
 	type setting struct {
 		flag  *pflag.Flag
@@ -102,7 +101,7 @@ func readFlags(flags *pflag.FlagSet, line []string) (arguments []string, problem
 	}
 	for _, s := range settings {
 		if flags.Lookup(s.flag.Name) != s.flag {
-			continue // an unknown one
+			continue // an unknown flag
 		}
 		if err := flags.Set(s.flag.Name, s.value); err != nil {
 			problems = append(problems, wrongValue("--"+s.flag.Name, s.flag, s.value, err))
@@ -114,17 +113,17 @@ func readFlags(flags *pflag.FlagSet, line []string) (arguments []string, problem
 	return arguments, problems
 }
 
-// unfinished is what is wrong where a command line cannot be read on.
+// unfinished returns the error of a command line that ends too early.
 func unfinished(err error) error {
 	var valueless *pflag.ValueRequiredError
 	if errors.As(err, &valueless) {
-		return fmt.Errorf("--%s has no value behind it", valueless.GetFlag().Name)
+		return fmt.Errorf("--%s needs a value", valueless.GetFlag().Name)
 	}
 	return err
 }
 
-// addUnknown makes a flag that nobody knows known, so that what follows can be read, and
-// returns what is wrong with it.
+// addUnknown defines an unknown flag, so that parsing can continue, and returns the error
+// for it.
 func addUnknown(reading *pflag.FlagSet, missing *pflag.NotExistError) error {
 	var names []string
 	reading.VisitAll(func(f *pflag.Flag) {
@@ -138,7 +137,7 @@ func addUnknown(reading *pflag.FlagSet, missing *pflag.NotExistError) error {
 	if letters != "" {
 		f.Name, f.Shorthand = "-"+name, name
 		if len(letters) > 1 {
-			f.NoOptDefVal = "" // it takes the other letters for its value
+			f.NoOptDefVal = "" // the other letters are its value
 		}
 		written, _, _ = strings.Cut("-"+letters, "=")
 	}
@@ -146,17 +145,17 @@ func addUnknown(reading *pflag.FlagSet, missing *pflag.NotExistError) error {
 	return unknown("flag", written, names)
 }
 
-// wanted is what to write for a flag, by its type.
+// wanted describes valid values by type of flag.
 var wanted = map[string]string{
 	"bool":        "true or false",
 	"int":         "a whole number",
 	"float64":     "a number, such as 0.5 or 2000",
 	"duration":    "a duration, such as 250ms, 10s or 1h30m",
 	"size":        "a size, such as 64MiB, 1.5GB or 4096",
-	"stringSlice": "values with commas between them and no quotation marks",
+	"stringSlice": "comma-separated values without quotation marks",
 }
 
-// wrongValue says what to write instead of a value that a flag does not take.
+// wrongValue returns the error for an invalid value, with a correction.
 func wrongValue(place string, f *pflag.Flag, value string, err error) error {
 	want := wanted[f.Value.Type()]
 	if f.Name == LogLevelFlag {
@@ -164,7 +163,7 @@ func wrongValue(place string, f *pflag.Flag, value string, err error) error {
 	}
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%s %q: it is too large; write a smaller number", place, value)
+		return fmt.Errorf("%s %q: too large; write a smaller number", place, value)
 	case want == "":
 		return fmt.Errorf("%s %q: %w", place, value, err)
 	}

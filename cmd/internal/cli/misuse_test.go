@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMisuseIsToldAtOnce: whatever is wrong with flags, arguments, the environment and
-// the file is one line, each with what to write instead.
-func TestMisuseIsToldAtOnce(t *testing.T) {
+// TestAllErrorsAreReported: all errors of flags, arguments, the environment and the file
+// are in one line, each with a correction.
+func TestAllErrorsAreReported(t *testing.T) {
 	newRoot := func(*Env) *cobra.Command {
 		root := &cobra.Command{Use: "tool", RunE: NeedsCommand}
 		serve := &cobra.Command{Use: "serve --data DIR ID", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return nil }}
@@ -53,9 +53,9 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 			`--rate "x": write a number, such as 0.5 or 2000`,
 			`--callers "many": write a whole number`,
 			`--quiet "perhaps": write true or false`,
-			`--servers "a\"b": write values with commas between them and no quotation marks`,
+			`--servers "a\"b": write comma-separated values without quotation marks`,
 			`--memory "lots": write a size, such as 64MiB, 1.5GB or 4096`,
-			`--callers "99999999999999999999": it is too large; write a smaller number`,
+			`--callers "99999999999999999999": too large; write a smaller number`,
 		}},
 		{"flags, environment, file and what is impossible", []string{"--config", path, "--callers", "many", "--memory", "1KiB", "id"}, []string{"TOOL_GRACE=5", "TOOL_MEMROY=1"}, []string{
 			`--callers "many": write a whole number`,
@@ -70,7 +70,7 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 			`unknown flag --memroy; did you mean --memory?`,
 			`unknown flag --qiet; did you mean --quiet?`,
 			`unknown flag -rate; did you mean --rate?`,
-			`unknown flag -x; --help lists what there is`,
+			`unknown flag -x; see --help for the list`,
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
 		}},
 		{"arguments", []string{"a", "b"}, nil, []string{
@@ -82,11 +82,11 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 			`an argument is missing; write tool serve --data DIR ID`,
 		}},
 		{"a value is missing", []string{"id", "--grace", "5", "--data"}, nil, []string{
-			`--data has no value behind it`,
+			`--data needs a value`,
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
 			`--data is missing: give the directory of the indexes`,
 		}},
-		// What was read before the wrong flag is not read twice.
+		// Values before the invalid flag are not set twice.
 		{"a list before a wrong flag", []string{"--data", "d", "--collection", "a", "--grace", "5", "id"}, nil, []string{
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
 		}},
@@ -105,7 +105,7 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 	for args, want := range map[string]string{
 		"serv --data x":          "tool: unknown command serv; did you mean serve?; see tool --help\n",
 		"--log-level DEBUG serv": "tool: unknown command serv; did you mean serve?; see tool --help\n",
-		"--nonsense":             "tool: unknown flag --nonsense; --help lists what there is; see tool --help\n",
+		"--nonsense":             "tool: unknown flag --nonsense; see --help for the list; see tool --help\n",
 	} {
 		env := newTestEnv()
 		require.Equal(t, ExitUsage, Run(t.Context(), newRoot, &env.Env, strings.Fields(args)))
@@ -113,7 +113,7 @@ func TestMisuseIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// A name is suggested for a slip of the fingers, not for another word.
+// A name is suggested for a typing error, not for another word.
 func TestOnlyCloseNamesAreSuggested(t *testing.T) {
 	commands := []string{"get", "mget", "scan", "slots", "drain", "undrain", "probe", "top", "bench", "append", "check", "compact",
 		"dump", "repair", "seal", "stats", "serve", "bundle", "checkpoint", "config", "demo"}
@@ -124,6 +124,6 @@ func TestOnlyCloseNamesAreSuggested(t *testing.T) {
 		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; did you mean "+meant+"?")
 	}
 	for _, name := range []string{"list", "put", "find", "ping", "query", "delete", "count", "start", "remove", "version", "backup", "import", "export", "show"} {
-		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; --help lists what there is")
+		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; see --help for the list")
 	}
 }

@@ -32,10 +32,10 @@ func (o *Output) Printf(format string, args ...any) {
 	}
 }
 
-// Err is the first error of writing, as far as it is known before Flush.
+// Err returns the first write error known so far; Flush may find another.
 func (o *Output) Err() error { return o.wrapped() }
 
-// Flush writes what is buffered and returns the first error of all.
+// Flush writes the buffer and returns the first error.
 func (o *Output) Flush() error {
 	if o.err == nil {
 		o.err = o.buffer.Flush()

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// recentLogBytes is how much a RecentLog keeps.
+// recentLogBytes is the size of a RecentLog.
 const recentLogBytes = 256 << 10
 
-// RecentLog keeps the last lines that were logged, up to 256 KiB. The zero value is
-// empty, and it is safe for concurrent use.
+// RecentLog keeps the latest lines of a log, up to 256 KiB. The zero value is empty. It is
+// safe for concurrent use.
 type RecentLog struct {
 	mu struct {
 		sync.Mutex
@@ -19,7 +19,7 @@ type RecentLog struct {
 	}
 }
 
-// Write keeps a line, as a logger writes it.
+// Write adds a line, as written by a logger.
 func (r *RecentLog) Write(line []byte) (int, error) {
 	mu := &r.mu
 	mu.Lock()
@@ -35,7 +35,7 @@ func (r *RecentLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Bytes is what is kept, oldest first.
+// Bytes returns the lines, oldest first.
 func (r *RecentLog) Bytes() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

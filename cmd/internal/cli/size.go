@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Size is a flag's number of bytes: "64MiB", "64MB", "1.5G", "4096". The units
-// with an i are powers of 1,024, those with a plain B powers of 1,000; a letter
-// alone (K, M, G, T) is a power of 1,024.
+// Size is a flag for a number of bytes: "64MiB", "64MB", "1.5G", "4096". Units with an i,
+// and single letters (K, M, G, T), are powers of 1,024; units with only a B are powers of
+// 1,000.
 type Size int64
 
 var sizeUnits = []struct {
@@ -22,7 +22,7 @@ var sizeUnits = []struct {
 	{"B", 1}, {"", 1},
 }
 
-// Set parses a size; it is part of pflag.Value.
+// Set parses a size; it implements pflag.Value.
 func (s *Size) Set(text string) error {
 	upper := strings.ToUpper(strings.TrimSpace(text))
 	for _, unit := range sizeUnits {
@@ -41,13 +41,13 @@ func (s *Size) Set(text string) error {
 	return fmt.Errorf("%q is not a size such as 64MiB, 64MB or 4096", text)
 }
 
-// Type is what help calls a size; it is part of pflag.Value.
+// Type is the name of the type in help texts; it implements pflag.Value.
 func (s *Size) Type() string { return "size" }
 
-// String is the size in the largest unit that leaves a number of at least 1.
+// String formats the size in the largest unit with a number of at least 1.
 func (s *Size) String() string { return strings.Replace(FormatBytes(int64(*s)), " ", "", 1) }
 
-// FormatBytes writes a number of bytes for people: "1.5 GiB".
+// FormatBytes formats a number of bytes: "1.5 GiB".
 func FormatBytes(n int64) string {
 	const units = "KMGT"
 	if n < 1<<10 {
@@ -60,7 +60,7 @@ func FormatBytes(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit:unit+1] + "iB"
 }
 
-// FormatCount writes a number with commas between its thousands.
+// FormatCount formats a number with commas between thousands.
 func FormatCount(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""
@@ -73,7 +73,7 @@ func FormatCount(n int64) string {
 	return sign + digits
 }
 
-// FormatCountOf writes a number of things by their name for one and for several.
+// FormatCountOf formats a number with a noun in singular or plural.
 func FormatCountOf(n int64, one, several string) string {
 	if n == 1 {
 		return "1 " + one

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// What scripts/package sets with -ldflags -X: the version of the package, and commit and
-// its time for builds that cannot read version control. Empty: Go's build information says.
+// Set by scripts/package with -ldflags -X: the version of the package, and commit and
+// commit time for builds without version control. Empty: use Go's build information.
 var packageVersion, packageCommit, packageTime string
 
-// A Build is what a program was built of.
+// A Build describes the sources of a program.
 type Build struct {
 	Version string    // of the package or module, "(devel)" without one
-	Commit  string    // its first twelve digits, or "unknown"
-	Time    time.Time // of the commit, the Unix epoch where that is not known
+	Commit  string    // twelve digits, or "unknown"
+	Time    time.Time // of the commit; the Unix epoch if unknown
 }
 
 // ThisBuild describes the running program.
@@ -32,7 +32,7 @@ func ThisBuild() Build {
 	return b
 }
 
-// Version names this build: version and commit, and the Go that made it.
+// Version describes this build: version, commit and Go version.
 func Version() string {
 	b := ThisBuild()
 	return fmt.Sprintf("%s (commit %s, %s %s/%s)", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -60,7 +60,7 @@ func describeBuild(info *debug.BuildInfo) Build {
 	return b
 }
 
-// setTime sets the time if the text is one.
+// setTime sets the time if the text is a valid time.
 func (b *Build) setTime(text string) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		b.Time = at

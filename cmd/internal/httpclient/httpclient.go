@@ -19,28 +19,28 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// MaxAnswerBytes is how much of an answer is taken.
+// MaxAnswerBytes limits the size of a response.
 const MaxAnswerBytes = 64 << 20
 
-// Flags say how daemons are asked.
+// Flags are the flags for access to daemons.
 type Flags struct {
 	CA, Certificate, Key, TokenFile string
 }
 
-// Add adds the flags to a command's.
+// Add adds the flags to those of a command.
 func (f *Flags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.CA, "tls-ca", "", "authorities (PEM) that the daemon must have a certificate of; empty: the system's")
-	flags.StringVar(&f.Certificate, "tls-cert", "", "certificate (PEM) to show to the daemon")
-	flags.StringVar(&f.Key, "tls-key", "", "key of the certificate (PEM)")
-	flags.StringVar(&f.TokenFile, "token-file", "", "file with the token to show to the daemon")
+	flags.StringVar(&f.CA, "tls-ca", "", "authorities (PEM) of the daemon's certificate; empty: those of the system")
+	flags.StringVar(&f.Certificate, "tls-cert", "", "client certificate (PEM)")
+	flags.StringVar(&f.Key, "tls-key", "", "key of --tls-cert (PEM)")
+	flags.StringVar(&f.TokenFile, "token-file", "", "file with the token for the daemon")
 }
 
-// Check reports all that does not go together, with the addresses or by itself.
+// Check reports all conflicts of the flags with each other and with the addresses.
 func (f *Flags) Check(addresses ...string) error {
 	var problems []error
 	for _, address := range addresses {
 		if !encrypted(address) && *f != (Flags{}) {
-			problems = append(problems, cli.Usagef("--http %s is plain text, in which no token or certificate is shown; write https://HOST:PORT", address))
+			problems = append(problems, cli.Usagef("--http %s is plain text, over which no token or certificate is sent; write https://HOST:PORT", address))
 		}
 	}
 	if (f.Certificate == "") != (f.Key == "") {
@@ -51,7 +51,7 @@ func (f *Flags) Check(addresses ...string) error {
 
 func encrypted(address string) bool { return strings.HasPrefix(address, "https://") }
 
-// URL is what an address stands for.
+// URL returns the base URL for an address.
 func URL(address string) string {
 	if address = strings.TrimSuffix(address, "/"); strings.Contains(address, "://") {
 		return address
@@ -59,18 +59,18 @@ func URL(address string) string {
 	return "http://" + address
 }
 
-// A Client asks daemons. It is safe for concurrent use.
+// A Client reads from daemons. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	token func() (string, error) // nil: none
 }
 
-// Open reads the files that the flags name. An answer may take timeout.
+// Open reads the files of the flags. timeout applies to each request.
 func (f *Flags) Open(timeout time.Duration, logger *slog.Logger) (*Client, error) {
 	transport := &http.Transport{}
 	c := &Client{http: &http.Client{Transport: transport, Timeout: timeout}}
 	if *f == (Flags{}) {
-		return c, nil // by the system's authorities, if over TLS
+		return c, nil // over TLS, with the system's authorities
 	}
 	configure, err := credentials.ClientTLS(credentials.Files{CA: f.CA, Certificate: f.Certificate, Key: f.Key}, logger)
 	if err != nil {
@@ -85,11 +85,11 @@ func (f *Flags) Open(timeout time.Duration, logger *slog.Logger) (*Client, error
 	return c, err
 }
 
-// Close lets go of connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Get asks the daemon at an address for what it has at a path. A daemon that is not ready
-// says why with 503, which is an answer like any other.
+// Get returns the content of a path of the daemon at an address. Status 503 is not an
+// error: a daemon that is not ready answers with the reason.
 func (c *Client) Get(ctx context.Context, address, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, URL(address)+path, nil)
 	if err != nil {

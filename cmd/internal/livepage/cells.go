@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// heatCells is how many cells show the pages of a filter: neighbours share one where
-// there are more.
+// heatCells is the maximum number of cells of a filter; if it has more pages, neighbours
+// share a cell.
 const heatCells = 96
 
-// cell is some pages of filters that are shown as one.
+// cell shows one or more filter pages.
 type cell struct {
 	Pages      int
-	Resident   float64 // the share of their bytes that is in memory
-	Usefulness float64 // of each of their pages, on average
-	Heat       float64 // the same between 0 and 1, on a logarithmic scale common to all cells
-	Fell       bool    // less of it is in memory than a while ago
+	Resident   float64 // fraction of their bytes in memory
+	Usefulness float64 // average of their pages
+	Heat       float64 // Usefulness on a logarithmic scale from 0 to 1, common to all cells
+	Fell       bool    // less of it is in memory than before
 }
 
-// cells divides pages evenly among at most n cells, keeping their order.
+// cells divides pages evenly among at most n cells, in order.
 func cells(pages []FilterPage, n int) []cell {
 	n = min(n, len(pages))
 	result := make([]cell, n)
@@ -39,26 +39,25 @@ func cells(pages []FilterPage, n int) []cell {
 	return result
 }
 
-// heatRow is the filter of a table, in cells.
+// heatRow shows the filter of a table.
 type heatRow struct {
 	Table uint64
 	Cells []cell
 }
 
-// heatMap is the filters of an index: table by table, and all pages in the order of
-// their usefulness, in which the budget is a line.
+// heatMap shows the filters of an index: by table, and all pages ordered by usefulness with
+// the memory budget as a line.
 type heatMap struct {
 	Rows    []heatRow
 	Ranking []cell
-	// Budget is the share of the ranking that the budget has room for, at most 1.
+	// Budget is the fraction of the ranking that fits into the budget, at most 1.
 	Budget float64
 }
 
-// residency is which share of each cell was in memory, by table.
+// residency is the fraction of each cell in memory, by table.
 type residency map[uint64][]float64
 
-// newHeatMap arranges the filters of an index; before is what was resident a while
-// ago.
+// newHeatMap arranges the filters of an index; before is the previous residency.
 func newHeatMap(f *Filter, before residency) heatMap {
 	var m heatMap
 	var all []FilterPage
@@ -100,7 +99,7 @@ func (m *heatMap) each(fn func(*cell)) {
 	}
 }
 
-// residency is what is resident now.
+// residency returns the current residency.
 func (m *heatMap) residency() residency {
 	r := make(residency, len(m.Rows))
 	for _, row := range m.Rows {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Charts are drawn in these units and stretched to the width there is.
+// Charts are drawn in these units and scaled to the available width.
 const (
-	chartWidth  = 300 // a unit a sample
+	chartWidth  = 300 // one unit per sample
 	chartHeight = 60
 )
 
@@ -19,15 +19,14 @@ type series struct {
 	Values []float64 // oldest first
 }
 
-// A scale places a value between the bottom, 0, and the top of a chart, 1, which is where
-// the highest is.
+// A scale maps a value to a height between 0 and 1; the highest value has height 1.
 type scale func(v, highest float64) float64
 
-// fromZero is the scale of rates and amounts.
+// fromZero is the linear scale, for rates and amounts.
 func fromZero(v, highest float64) float64 { return v / highest }
 
-// byRatio is the scale of latencies, which differ by factors, so that one slow moment
-// does not press all others to the ground: from a microsecond on, each factor is as high.
+// byRatio is a logarithmic scale from a microsecond on, for latencies: a single slow moment
+// does not flatten all others.
 func byRatio(v, highest float64) float64 {
 	const lowest = 1e-6
 	if highest <= lowest {
@@ -36,8 +35,8 @@ func byRatio(v, highest float64) float64 {
 	return max(0, math.Log(max(v, lowest)/lowest)/math.Log(highest/lowest))
 }
 
-// chart draws lines over the last five minutes, newest at the right edge, all on one
-// scale, and says their last and highest values in words.
+// chart draws lines over the last five minutes on a common scale, newest on the right, and
+// prints their latest and highest values.
 func chart(title string, format func(float64) string, scale scale, lines ...series) template.HTML {
 	highest := 0.0
 	for _, line := range lines {
@@ -64,7 +63,7 @@ func chart(title string, format func(float64) string, scale scale, lines ...seri
 	return template.HTML(b.String())
 }
 
-// legend names the lines with their last values.
+// legend lists the lines with their latest values.
 func legend(lines []series, format func(float64) string) string {
 	var b strings.Builder
 	for i, line := range lines {
@@ -75,7 +74,7 @@ func legend(lines []series, format func(float64) string) string {
 	return b.String()
 }
 
-// points are the corners of a line.
+// points returns the points of a line.
 func points(values []float64, highest float64, scale scale) string {
 	if highest == 0 {
 		highest = 1
@@ -95,13 +94,13 @@ type bar struct {
 	Bytes int64
 }
 
-// barPart is one in its place, in per mille of the whole bar.
+// barPart is a positioned bar, in per mille of the whole.
 type barPart struct {
 	bar
 	X, Width float64
 }
 
-// stack lays out parts of a whole; what exceeds it is cut off at its end.
+// stack lays out parts of a whole; the excess is cut off.
 func stack(whole int64, parts ...bar) []barPart {
 	var placed []barPart
 	at := 0.0

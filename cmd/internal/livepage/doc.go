@@ -1,19 +1,17 @@
-// Package livepage is what a daemon shows of itself: a page for people, kept
-// current, and the same as JSON for machines.
+// Package livepage serves the state of a daemon: a page for people, updated
+// continuously, and the same as JSON for machines.
 //
-//	daemon -> Source.Status -> Page -+-> GET /               the page, whole, without scripts
-//	             |                   +-> GET /live           server-sent events: sections that changed
+//	daemon -> Source.Status -> Page -+-> GET /               the complete page, without scripts
+//	             |                   +-> GET /live           server-sent events: changed sections
 //	             |                   +-> GET /api/v1/status  Status as JSON
-//	             +-> Source.LookUp ----> GET /lookup         one document: where it is, what it is
+//	             +-> Source.LookUp ----> GET /lookup         one document and its location
 //
-// The page is one template of sections, each rendered by itself. A browser gets all
-// of them with the first request; its script then listens to /live and replaces the
-// sections that come, so that script and server know no layout twice. Everything is
-// embedded: nothing comes from elsewhere, and the content security policy forbids it.
-//
-// A status is gathered at most once a second however many look, and not at all while
-// nobody does. Only the few numbers behind the graphs are sampled all the time, by
-// Page.Run: five minutes of them are kept.
-//
-// The package knows of storage and network nothing but the numbers in Status.
+// The page is one template of sections, each rendered separately. A browser gets all of
+// them with the first request; its script then listens to /live and replaces the sections
+// that it receives, so only the server knows the layout. All assets are embedded, and the
+// content security policy forbids others.
+// A status is computed at most once per second for any number of viewers, and never
+// without viewers. Only the few numbers behind the graphs are sampled continuously, by
+// Page.Run, and kept for five minutes.
+// The package depends on storage and network only through the numbers in Status.
 package livepage

@@ -16,7 +16,7 @@ import (
 func TestQuantile(t *testing.T) {
 	bounds := []float64{1, 2, 4, 8}
 	h := Histogram{bounds, []uint64{0, 100, 0, 0, 0}}
-	require.InDelta(t, 1.414, h.quantile(0.5), 0.001, "in the middle of its bucket, by ratio")
+	require.InDelta(t, 1.414, h.quantile(0.5), 0.001, "in the middle of its bucket, logarithmically")
 	h = Histogram{bounds, []uint64{50, 0, 50, 0, 0}}
 	require.InDelta(t, 1, h.quantile(0.5), 0.001)
 	require.InDelta(t, 3.92, h.quantile(0.985), 0.05)
@@ -26,11 +26,11 @@ func TestQuantile(t *testing.T) {
 
 func histogram(counts ...uint64) Histogram { return Histogram{[]float64{1e-3, 1e-2}, counts} }
 
-// TestLatencies: figures are of the last ten seconds only.
+// TestLatencies: latencies cover only the last ten seconds.
 func TestLatencies(t *testing.T) {
 	var samples []Sample
 	for i := range uint64(30) {
-		h := histogram(100*i, 0, 0) // fast ones
+		h := histogram(100*i, 0, 0) // fast requests
 		if i >= 15 {
 			h = histogram(1500, 200*(i-15), 0)
 		}
@@ -42,7 +42,7 @@ func TestLatencies(t *testing.T) {
 	require.InDelta(t, 200, l[0].PerSecond, 1e-9)
 	require.Greater(t, l[0].P50, 1e-3)
 	require.Empty(t, latencies(nil))
-	require.Zero(t, latencies(samples[:1])[0].PerSecond, "one sample is no rate")
+	require.Zero(t, latencies(samples[:1])[0].PerSecond, "one sample has no rate")
 
 	require.Len(t, percentile(samples, 0.5), 29)
 	require.Less(t, percentile(samples, 0.5)[0], 1e-3)
@@ -60,7 +60,7 @@ func (s *countingSource) Sample() Sample {
 	return Sample{Time: time.Now(), Collections: []CollectionSample{{Name: "jobs", Found: uint64(10 * s.samples.Add(1))}}}
 }
 
-// TestFiveMinutesAreKept, no more.
+// TestFiveMinutesAreKept: older samples are dropped.
 func TestFiveMinutesAreKept(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		source := &countingSource{}
@@ -160,9 +160,9 @@ func TestStack(t *testing.T) {
 	require.InDelta(t, 500, parts[1].Width, 1e-9, "what exceeds the whole is cut off")
 }
 
-// TestACollectionThatCame shows from when it was there, and moves the others' figures
-// nowhere, whatever their order is.
-func TestACollectionThatCame(t *testing.T) {
+// TestAddedCollection: a collection appears from its first sample on, and does not affect
+// the others, in any order.
+func TestAddedCollection(t *testing.T) {
 	var samples []Sample
 	for i := range 4 {
 		s := Sample{Time: time.Unix(int64(i), 0), Collections: []CollectionSample{{Name: "jobs", Found: uint64(10 * i)}}, Boxcar: BoxcarSample{Leases: uint64(i), Refused: uint64(2 * i)}}
@@ -179,11 +179,11 @@ func TestACollectionThatCame(t *testing.T) {
 	require.Equal(t, []float64{2, 2, 2}, refusedPerSecond(samples))
 }
 
-// A slow moment leaves what came before it and behind it to be told apart.
+// A single slow moment does not flatten the values before and after it.
 func TestByRatio(t *testing.T) {
 	require.InDelta(t, 1, byRatio(0.01, 0.01), 1e-9)
 	require.InDelta(t, 0.5, byRatio(100e-6, 0.01), 1e-9, "two of four decades")
-	require.Zero(t, byRatio(0, 0.01), "nothing was asked")
+	require.Zero(t, byRatio(0, 0.01), "no requests")
 	require.Zero(t, byRatio(0, 0))
 	require.InDelta(t, 0.01, fromZero(100e-6, 0.01), 1e-9)
 }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeDaemon is a Source that tells what a test has put there.
+// fakeDaemon is a Source with values set by a test.
 type fakeDaemon struct {
 	mu     sync.Mutex
 	status Status
@@ -58,7 +58,7 @@ func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions b
 	return found
 }
 
-// someStatus has a bit of everything.
+// someStatus returns a status with all parts.
 func someStatus() Status {
 	census := time.Now()
 	return Status{
@@ -106,7 +106,7 @@ func get(t *testing.T, url string) (status int, header http.Header, text string)
 	return response.StatusCode, response.Header, string(body)
 }
 
-func TestPageShowsWhatTheDaemonTells(t *testing.T) {
+func TestPageShowsStatus(t *testing.T) {
 	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
 	status, header, body := get(t, server.URL)
 	require.Equal(t, http.StatusOK, status)
@@ -119,7 +119,7 @@ func TestPageShowsWhatTheDaemonTells(t *testing.T) {
 	} {
 		assert.Contains(t, body, want)
 	}
-	require.NotContains(t, body, "http://", "nothing comes from elsewhere")
+	require.NotContains(t, body, "http://", "no external resources")
 
 	_, _, body = get(t, server.URL+"/?client=other")
 	require.Contains(t, body, "127.0.0.1:6")
@@ -133,7 +133,7 @@ func TestPageShowsWhatTheDaemonTells(t *testing.T) {
 	}
 }
 
-// TestEmptyPage: a daemon that has just started has nothing to show, and does.
+// TestEmptyPage shows a daemon that has just started.
 func TestEmptyPage(t *testing.T) {
 	_, server := newTestPage(t, &fakeDaemon{status: Status{Collections: []Collection{{Name: "jobs", Reason: "the queue is being read"}}}})
 	status, _, body := get(t, server.URL)
@@ -143,7 +143,7 @@ func TestEmptyPage(t *testing.T) {
 	}
 }
 
-// TestOneStatusServesAll: however many ask, the daemon is asked once a second.
+// TestOneStatusServesAll: for any number of viewers the status is computed once per second.
 func TestOneStatusServesAll(t *testing.T) {
 	d := &fakeDaemon{status: someStatus()}
 	p, _ := newTestPage(t, d)
@@ -196,7 +196,7 @@ func TestLookUp(t *testing.T) {
 	require.NotContains(t, recorder.Body.String(), "/lookup")
 }
 
-// readEvents reads server-sent events until one of the name has come, and returns its
+// readEvent reads server-sent events up to the next one with the name, and returns its
 // data.
 func readEvent(t *testing.T, lines *bufio.Scanner, name string) string {
 	t.Helper()
@@ -247,7 +247,7 @@ func TestLive(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestSectionsAreOnThePage: each has an element that the script can fill.
+// TestSectionsAreOnThePage: each section has an element that the script can fill.
 func TestSectionsAreOnThePage(t *testing.T) {
 	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
 	_, _, body := get(t, server.URL)
@@ -271,18 +271,17 @@ func TestTooManyViewers(t *testing.T) {
 	}
 	status, _, body := get(t, server.URL+"/live")
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Contains(t, body, "64 others are watching")
+	require.Contains(t, body, "64 viewers")
 	p.removeViewer()
 	require.True(t, p.addViewer())
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Live bytes that were not counted were shown as 0.0 %, and what a new machine had found in
-// its queue as visible after minutes.
-func TestWhatIsNotKnownIsNotShownAsZero(t *testing.T) {
+// Values that are not known, such as live bytes before a count, are not shown as 0.
+func TestUnknownValuesAreNotZero(t *testing.T) {
 	status := someStatus()
 	jobs := &status.Collections[0]
-	jobs.Queue.Segments = append(jobs.Queue.Segments, Segment{First: 4, Last: 4, Codec: "s2", StoredBytes: 10}) // has come since
+	jobs.Queue.Segments = append(jobs.Queue.Segments, Segment{First: 4, Last: 4, Codec: "s2", StoredBytes: 10}) // has arrived since
 	jobs.VisibleAfter = 0
 	var page bytes.Buffer
 	require.NoError(t, templates.ExecuteTemplate(&page, "queues", view{Status: status}))

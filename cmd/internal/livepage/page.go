@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// statusLife is for how long a status serves all who ask.
+	// statusLife is how long a status is reused.
 	statusLife = time.Second
-	// fellAfter is between two looks at what filters have in memory: what has
-	// left since the one before shows as fallen out.
+	// fellAfter is the interval of checking which parts of filters are in memory; parts
+	// that left since the previous check are marked.
 	fellAfter = 10 * time.Second
-	// liveWriteTimeout is how long a viewer may take nothing of what is sent.
+	// liveWriteTimeout is how long a viewer may block a write.
 	liveWriteTimeout = 10 * time.Second
-	// MaxViewers bounds those who follow the page at one time; others are
-	// answered 503 and see the page as it was when they loaded it.
+	// MaxViewers is the maximum number of live viewers; others are answered 503 and keep
+	// the page as loaded.
 	MaxViewers = 64
 )
 
-// Source is the daemon. Its methods are called by many goroutines.
+// Source is the daemon. Its methods must be safe for concurrent use.
 type Source interface {
-	// Status tells everything but latencies, which are the Page's to work out.
+	// Status returns the state of the daemon, except latencies, which Page computes.
 	Status() Status
-	// Sample is called every second and has to be cheap.
+	// Sample is called every second and must be cheap.
 	Sample() Sample
-	// LookUp looks for a document; versions asks for its history, too.
+	// LookUp looks up a document; versions also requests its history.
 	LookUp(ctx context.Context, collection, id string, versions bool) LookUp
 }
 
 //go:embed assets
 var assets embed.FS
 
-// Page serves what a Source tells. Its paths are those of Handle.
+// Page serves the state of a Source.
 type Page struct {
 	source   Source
 	logger   *slog.Logger
@@ -52,12 +52,12 @@ type Page struct {
 		status  *view
 		viewers int
 		looked  time.Time
-		before  map[string]residency // by collection, at looked and the look before
+		before  map[string]residency // by collection, at looked and at the check before
 		current map[string]residency
 	}
 }
 
-// New makes a Page. lookUps allows documents to be looked up.
+// New returns a Page. lookUps enables the lookup of documents.
 func New(source Source, lookUps bool, logger *slog.Logger) *Page {
 	return &Page{source: source, logger: logger, lookUps: lookUps}
 }
@@ -85,7 +85,7 @@ func (p *Page) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 }
 
-// headers allow the page what it needs, and nothing from elsewhere.
+// headers restricts the page to its own resources.
 func headers(w http.ResponseWriter, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -103,7 +103,7 @@ func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	headers(w, "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes()) // who has hung up has nothing to be told
+	_, _ = w.Write(b.Bytes()) // the client may have disconnected
 }
 
 func (p *Page) serveStatus(w http.ResponseWriter, _ *http.Request) {
@@ -113,12 +113,12 @@ func (p *Page) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	headers(w, "application/json")
-	_, _ = w.Write(append(body, '\n')) // as above
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
 func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 	if !p.lookUps {
-		http.Error(w, "documents cannot be looked up here: the daemon was not started with that", http.StatusForbidden)
+		http.Error(w, "documents cannot be looked up: the daemon was started without --http-lookup", http.StatusForbidden)
 		return
 	}
 	query := r.URL.Query()
@@ -134,19 +134,18 @@ func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 	if !result.Found {
 		w.WriteHeader(http.StatusNotFound)
 	}
-	_, _ = w.Write(b.Bytes()) // as above
+	_, _ = w.Write(b.Bytes()) // the client may have disconnected
 }
 
 func (p *Page) failed(w http.ResponseWriter, err error) {
-	p.logger.Error("the page cannot be shown", "error", err)
-	http.Error(w, "the page cannot be shown: "+err.Error(), http.StatusInternalServerError)
+	p.logger.Error("rendering the page failed", "error", err)
+	http.Error(w, "rendering the page failed: "+err.Error(), http.StatusInternalServerError)
 }
 
-// serveLive sends the sections that have changed, each second, until the viewer
-// goes.
+// serveLive sends the changed sections each second until the viewer disconnects.
 func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
 	if !p.addViewer() {
-		http.Error(w, fmt.Sprintf("%d others are watching, which is the most; reload to see what is new", MaxViewers), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("too many live viewers: %d viewers is the limit; reload for updates", MaxViewers), http.StatusServiceUnavailable)
 		return
 	}
 	defer p.removeViewer()
@@ -158,7 +157,7 @@ func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
 	for {
 		events, err := p.events(p.view().selecting(r), sent)
 		if err != nil {
-			p.logger.Error("the page cannot be kept current", "error", err)
+			p.logger.Error("updating the page failed", "error", err)
 			return
 		}
 		if err := control.SetWriteDeadline(time.Now().Add(liveWriteTimeout)); err != nil {
@@ -194,8 +193,8 @@ func (p *Page) removeViewer() {
 	p.mu.viewers--
 }
 
-// events renders all sections and returns those that differ from what was sent as
-// server-sent events, named after them.
+// events renders all sections and returns those that differ from sent as server-sent events
+// with their names.
 func (p *Page) events(v view, sent map[string]string) ([]byte, error) {
 	var events, section bytes.Buffer
 	for _, name := range sections {
@@ -220,23 +219,23 @@ func (p *Page) events(v view, sent map[string]string) ([]byte, error) {
 	return events.Bytes(), nil
 }
 
-// view is what the templates show.
+// view is the input of the templates.
 type view struct {
 	Status
 	Samples []Sample
-	Heat    []heatMap // of each collection
+	Heat    []heatMap // by collection
 	LookUps bool
 	LookUp  *LookUp
-	Client  string // whose slots alone are shown; empty: all
+	Client  string // show only the slots of this client; empty: all
 }
 
-// selecting is the view as a request wants it.
+// selecting applies the parameters of a request.
 func (v view) selecting(r *http.Request) view {
 	v.Client = r.URL.Query().Get("client")
 	return v
 }
 
-// view returns the status for now.
+// view returns the current view.
 func (p *Page) view() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()

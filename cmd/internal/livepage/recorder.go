@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A sample is taken every second, and five minutes of them are kept. Rates and
-// percentiles in figures are over the last ten seconds.
+// A sample is taken every second and kept for five minutes. Rates and percentiles in
+// figures cover the last ten seconds.
 const (
 	sampleInterval = time.Second
 	sampleCount    = 300
 	figureSamples  = 10
 )
 
-// Sample is what is taken down every second: totals, so that a sample that was
-// missed only makes a longer step.
+// Sample holds the values recorded every second. They are totals, so a missed sample only
+// makes a longer step.
 type Sample struct {
 	Time        time.Time
-	Methods     []MethodSample     // always the same ones in the same order
-	Collections []CollectionSample // to which others may come
+	Methods     []MethodSample     // always the same methods in the same order
+	Collections []CollectionSample // others may be added
 	Boxcar      BoxcarSample
 }
 
-// collection is the one of a name; false if there was none.
+// collection returns the collection with the name; false if there is none.
 func (s *Sample) collection(name string) (CollectionSample, bool) {
 	for _, c := range s.Collections {
 		if c.Name == name {
@@ -33,23 +33,23 @@ func (s *Sample) collection(name string) (CollectionSample, bool) {
 	return CollectionSample{}, false
 }
 
-// BoxcarSample is about the slots.
+// BoxcarSample holds the totals of slots.
 type BoxcarSample struct{ Leases, Refused uint64 }
 
-// MethodSample is what a listener has done since the daemon started.
+// MethodSample holds the latencies of a method since the start of the daemon.
 type MethodSample struct {
 	Listener, Method string
 	Latencies        Histogram
 }
 
-// Histogram counts what took at most each of its bounds, and not at most the bound
-// before; the last count is of what took longer than all.
+// Histogram counts the values up to each bound and above the previous one; the last count
+// is that of values above all bounds.
 type Histogram struct {
 	Bounds []float64 // seconds, ascending; shared, never changed
-	Counts []uint64  // one more than bounds
+	Counts []uint64  // one more than Bounds
 }
 
-// CollectionSample is about a collection.
+// CollectionSample holds the totals of a collection.
 type CollectionSample struct {
 	Name         string
 	Found        uint64
@@ -57,7 +57,7 @@ type CollectionSample struct {
 	VisibleAfter float64 // seconds
 }
 
-// recorder keeps the last samples.
+// recorder keeps the latest samples.
 type recorder struct {
 	mu      sync.Mutex
 	samples []Sample // oldest first
@@ -73,17 +73,17 @@ func (r *recorder) add(s Sample) {
 	r.samples = append(r.samples, s)
 }
 
-// history returns the samples there are.
+// history returns the samples.
 func (r *recorder) history() []Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Sample(nil), r.samples...)
 }
 
-// last returns at most the last n+1 samples: n steps.
+// last returns at most the last n+1 samples, for n steps.
 func last(samples []Sample, n int) []Sample { return samples[max(0, len(samples)-n-1):] }
 
-// minus is what was counted between two samples.
+// minus returns the counts between two samples.
 func (h Histogram) minus(before Histogram) Histogram {
 	counts := make([]uint64, len(h.Counts))
 	for i := range counts {
@@ -110,9 +110,9 @@ func (h Histogram) total() (n uint64) {
 	return n
 }
 
-// quantile estimates below which latency a share q of what was counted lies, taking
-// it to be spread evenly on a scale of ratios within its bucket. It is 0 if nothing was
-// counted, and the last bound if the answer lies beyond that.
+// quantile estimates the latency below which a fraction q of the values lies, assuming a
+// logarithmic distribution within its bucket. It is 0 without values, and the last bound if
+// the result is above it.
 func (h Histogram) quantile(q float64) float64 {
 	rank := q * float64(h.total())
 	if rank == 0 {
@@ -137,7 +137,7 @@ func (h Histogram) quantile(q float64) float64 {
 	return h.Bounds[len(h.Bounds)-1]
 }
 
-// latencies are the figures of each method, of the last samples.
+// latencies returns the figures of each method for the latest samples.
 func latencies(samples []Sample) []Latency {
 	if len(samples) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func latencies(samples []Sample) []Latency {
 	return result
 }
 
-// steps calls fn for each two samples that follow each other.
+// steps calls fn for each pair of consecutive samples.
 func steps(samples []Sample, fn func(from, to *Sample, seconds float64) float64) []float64 {
 	var values []float64
 	for i := 1; i < len(samples); i++ {
@@ -170,7 +170,7 @@ func steps(samples []Sample, fn func(from, to *Sample, seconds float64) float64)
 	return values
 }
 
-// stepsOf is steps of a collection, from when there was one.
+// stepsOf is steps for a collection, from its first sample on.
 func stepsOf(samples []Sample, collection string, fn func(from, to CollectionSample, seconds float64) float64) []float64 {
 	for len(samples) > 0 {
 		if _, there := samples[0].collection(collection); there {
@@ -185,15 +185,15 @@ func stepsOf(samples []Sample, collection string, fn func(from, to CollectionSam
 	})
 }
 
-// documentsPerSecond is the rate of documents found in a collection over time.
+// documentsPerSecond returns the rate of found documents of a collection over time.
 func documentsPerSecond(samples []Sample, collection string) []float64 {
 	return stepsOf(samples, collection, func(from, to CollectionSample, seconds float64) float64 {
 		return float64(to.Found-from.Found) / seconds
 	})
 }
 
-// leasesPerSecond and refusedPerSecond are the churn of slots and what was refused over
-// time.
+// leasesPerSecond and refusedPerSecond return the rates of slot leases and of refused
+// requests over time.
 func leasesPerSecond(samples []Sample) []float64 {
 	return steps(samples, func(from, to *Sample, seconds float64) float64 {
 		return float64(to.Boxcar.Leases-from.Boxcar.Leases) / seconds
@@ -206,7 +206,7 @@ func refusedPerSecond(samples []Sample) []float64 {
 	})
 }
 
-// percentile is that of all requests of each step.
+// percentile returns a percentile of the latency of all requests over time.
 func percentile(samples []Sample, q float64) []float64 {
 	return steps(samples, func(from, to *Sample, _ float64) float64 {
 		var all Histogram
@@ -217,7 +217,7 @@ func percentile(samples []Sample, q float64) []float64 {
 	})
 }
 
-// requestsPerSecond is the rate of all requests over time.
+// requestsPerSecond returns the rate of all requests over time.
 func requestsPerSecond(samples []Sample) []float64 {
 	return steps(samples, func(from, to *Sample, seconds float64) float64 {
 		var n uint64
@@ -228,12 +228,12 @@ func requestsPerSecond(samples []Sample) []float64 {
 	})
 }
 
-// visibleAfter is the freshness of a collection over time.
+// visibleAfter returns the append-to-index delay of a collection over time.
 func visibleAfter(samples []Sample, collection string) []float64 {
 	return stepsOf(samples, collection, func(_, to CollectionSample, _ float64) float64 { return to.VisibleAfter })
 }
 
-// lagBytes is what of the queue was not in the index, over time.
+// lagBytes returns the bytes of the queue that were not in the index, over time.
 func lagBytes(samples []Sample, collection string) []float64 {
 	return stepsOf(samples, collection, func(_, to CollectionSample, _ float64) float64 { return float64(to.LagBytes) })
 }

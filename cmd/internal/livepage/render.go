@@ -12,11 +12,11 @@ import (
 	"docstore/cmd/internal/cli"
 )
 
-// sections are the parts of the page that are kept current, by the names of their
-// templates, which are the ids of their elements.
+// sections are the parts of the page that are updated: names of templates and ids of
+// elements.
 var sections = []string{"state", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar"}
 
-// shownSegments and shownSlots bound what the page lists; the status has all.
+// shownSegments and shownSlots limit the lists on the page; the status has all entries.
 const (
 	shownSegments = 60
 	shownSlots    = 200
@@ -49,7 +49,7 @@ var functions = template.FuncMap{
 // cellWidth is the distance between the cells of a heat map.
 const cellWidth = 10
 
-// number converts what templates have.
+// number converts the types used in templates.
 func number(v any) float64 {
 	switch v := v.(type) {
 	case int:
@@ -61,7 +61,7 @@ func number(v any) float64 {
 	case float64:
 		return v
 	}
-	panic(fmt.Sprintf("livepage: %T is no number", v))
+	panic(fmt.Sprintf("livepage: %T is not a number", v))
 }
 
 func formatBytes(v any) string { return cli.FormatBytes(int64(number(v))) }
@@ -76,7 +76,7 @@ func formatPercent(part, whole float64) string {
 
 func perSecond(v float64) string { return cli.FormatCount(int64(math.Round(v))) + "/s" }
 
-// figures are the graphs at the head of the page.
+// figures returns the graphs at the top of the page.
 func figures(v view) []template.HTML {
 	charts := []template.HTML{
 		chart("Requests", perSecond, fromZero, series{"", requestsPerSecond(v.Samples)}),
@@ -92,7 +92,7 @@ func figures(v view) []template.HTML {
 	return charts
 }
 
-// memoryBar is where the budget goes.
+// memoryBar shows the use of the memory budget.
 func memoryBar(m Memory) []barPart {
 	return stack(m.BudgetBytes,
 		bar{"memtables", "m1", m.MemtableBytes},
@@ -100,8 +100,7 @@ func memoryBar(m Memory) []barPart {
 		bar{"merges", "m3", m.MergeBytes})
 }
 
-// tableBar is a table of an index with the width of its bar, in per mille of the
-// largest.
+// tableBar is a table of an index with the width of its bar, in per mille of the largest.
 type tableBar struct {
 	Table
 	Width float64
@@ -119,17 +118,17 @@ func tableBars(tables []Table) []tableBar {
 	return bars
 }
 
-// segmentRow is a segment, or a number of older ones that are shown as one.
+// segmentRow is a segment, or several older ones combined.
 type segmentRow struct {
 	Segment
 	Name  string
-	Older int     // segments in this row beside the first; 0: it is one
+	Older int     // further segments in this row
 	Live  float64 // width of the live part, in per mille of the largest row
 	Dead  float64
 }
 
-// segmentRows lists the newest segments first, and all that there are no rows for in
-// the last one.
+// segmentRows lists the newest segments first, with the remaining ones combined in the last
+// row.
 func segmentRows(segments []Segment) []segmentRow {
 	rows := make([]segmentRow, 0, min(len(segments), shownSegments+1))
 	for i, s := range slices.Backward(segments) {
@@ -175,13 +174,13 @@ func segmentName(s Segment) string {
 	return name
 }
 
-// board is the slots that are shown.
+// board holds the slots to show.
 type board struct {
 	Slots []Slot
 	More  int
 }
 
-// shownBoard picks the slots of a client, or all; not more than the page lists.
+// shownBoard selects the slots of a client, or all, up to the limit of the page.
 func shownBoard(b Boxcar, client string) board {
 	shown := board{More: b.More}
 	for _, s := range b.Slots {
@@ -196,19 +195,19 @@ func shownBoard(b Boxcar, client string) board {
 	return shown
 }
 
-// client is one that holds slots.
+// client is a client that holds slots.
 type client struct {
 	Name        string
 	Slots, Busy int
 	Requests    uint64
 	Errors      uint64
-	Ladder      string // the numbers of its slots here
+	Ladder      string // the numbers of its slots
 }
 
-// shownNumbers bounds the numbers in a client's ladder.
+// shownNumbers limits the slot numbers listed for a client.
 const shownNumbers = 24
 
-// clients are those that hold slots, most of them first.
+// clients returns the clients that hold slots, those with most slots first.
 func clients(b Boxcar) []client {
 	at := map[string]int{}
 	var found []client

@@ -2,9 +2,9 @@ package livepage
 
 import "time"
 
-// Status is what a daemon tells of itself at one moment: the body of
-// /api/v1/status. Names and meanings stay; more may come. Bytes are bytes, totals
-// count since the daemon started, and durations are seconds.
+// Status is the state of a daemon at one moment: the body of /api/v1/status. Existing
+// fields keep their names and meanings; new ones may be added. Totals count since the start
+// of the daemon, and durations are in seconds.
 type Status struct {
 	Time        time.Time    `json:"time"`
 	Host        string       `json:"host"`
@@ -18,24 +18,24 @@ type Status struct {
 	Boxcar      Boxcar       `json:"boxcar"`
 }
 
-// Memory is the budget of a daemon and where it goes.
+// Memory is the memory budget of a daemon and its use.
 type Memory struct {
 	BudgetBytes   int64 `json:"budget_bytes"`   // of memtables, filters and merges
 	MemtableBytes int64 `json:"memtable_bytes"` // pinned ones included
-	PinnedBytes   int64 `json:"pinned_bytes"`   // of these, held by snapshots and iterators, as if they were full
+	PinnedBytes   int64 `json:"pinned_bytes"`   // part of them held by snapshots and iterators, counted as full
 	MergeBytes    int64 `json:"merge_bytes"`
 	FilterBytes   int64 `json:"filter_bytes"`
 	RequestBytes  int64 `json:"request_bytes"` // requests being received
 	RequestBudget int64 `json:"request_budget_bytes"`
-	GoHeapBytes   int64 `json:"go_heap_bytes"` // what Go's memory management holds in all
+	GoHeapBytes   int64 `json:"go_heap_bytes"` // memory held by the Go runtime
 }
 
-// Latency is how long requests of one kind took on this server.
+// Latency holds the latencies of one kind of requests on this server.
 type Latency struct {
-	Listener  string  `json:"listener"` // boxcar or http
+	Listener  string  `json:"listener"` // boxcar, http or grpc
 	Method    string  `json:"method"`
 	Total     uint64  `json:"total"`
-	PerSecond float64 `json:"per_second"` // over the last ten seconds, and so are the percentiles
+	PerSecond float64 `json:"per_second"` // this and the percentiles: over the last ten seconds
 	P50       float64 `json:"p50_seconds"`
 	P99       float64 `json:"p99_seconds"`
 }
@@ -44,26 +44,26 @@ type Latency struct {
 type Collection struct {
 	Name         string     `json:"name"`
 	Ready        bool       `json:"ready"`
-	Reason       string     `json:"reason,omitempty"` // why it is not
-	Position     string     `json:"position"`         // up to where the queue is in the index
+	Reason       string     `json:"reason,omitempty"` // why it is not ready
+	Position     string     `json:"position"`         // end of the part of the queue in the index
 	LagBytes     int64      `json:"lag_bytes"`
 	LagDocuments int64      `json:"lag_documents"` // estimated from the bytes
 	LagSeconds   float64    `json:"lag_seconds"`
-	LastAppended *time.Time `json:"last_appended,omitempty"` // of what is in the index
-	VisibleAfter float64    `json:"visible_after_seconds"`   // from there to the index; 0: none since the queue was first read to its end
+	LastAppended *time.Time `json:"last_appended,omitempty"` // of the newest entry in the index
+	VisibleAfter float64    `json:"visible_after_seconds"`   // from append to index; 0: none since the queue was first read to its end
 	Gets         Gets       `json:"gets"`
 	Applied      uint64     `json:"entries_applied"`
 	Swept        uint64     `json:"expired_entries_removed"`
 	Quarantined  uint64     `json:"files_quarantined"`
 	Scrubbed     uint64     `json:"index_bytes_scrubbed"`
-	ScrubEnded   *time.Time `json:"index_scrub_ended,omitempty"` // when all of the index had been verified
+	ScrubEnded   *time.Time `json:"index_scrub_ended,omitempty"` // end of the last complete scrub
 	Faults       []Fault    `json:"faults"`
 	MoreFaults   int        `json:"more_faults,omitempty"`
 	Queue        Queue      `json:"queue"`
 	Index        Index      `json:"index"`
 }
 
-// Gets counts ids that were asked for, by answer.
+// Gets counts requested ids by answer.
 type Gets struct {
 	Found       uint64 `json:"found"`
 	NotFound    uint64 `json:"not_found"`
@@ -71,7 +71,7 @@ type Gets struct {
 	Failed      uint64 `json:"failed"`
 }
 
-// Fault is damage in a file that has not been mended.
+// Fault is unrepaired damage in a file.
 type Fault struct {
 	Segment   uint32    `json:"segment,omitempty"`
 	Offset    int64     `json:"offset"`
@@ -81,20 +81,20 @@ type Fault struct {
 	Since     time.Time `json:"since"`
 }
 
-// Queue is the segments of a collection that are here.
+// Queue describes the segments of a collection.
 type Queue struct {
 	Bytes     int64     `json:"bytes"`
 	Documents int64     `json:"documents"` // superseded versions included
 	Deletes   int64     `json:"deletes"`
 	Segments  []Segment `json:"segments"`
-	// Census is when live bytes were counted last; nil: not yet.
+	// Census is when live bytes were last counted; nil: not yet.
 	Census *time.Time `json:"census,omitempty"`
 }
 
 // Segment is a file of the queue.
 type Segment struct {
 	First         uint32     `json:"first"`
-	Last          uint32     `json:"last"` // above first in a rewrite of several
+	Last          uint32     `json:"last"` // more than first in a rewrite of several segments
 	Generation    uint32     `json:"generation,omitempty"`
 	Sealed        bool       `json:"sealed"`
 	Codec         string     `json:"codec"`
@@ -103,8 +103,8 @@ type Segment struct {
 	Deletes       int64      `json:"deletes"`
 	RawBytes      int64      `json:"raw_bytes"`
 	StoredBytes   int64      `json:"stored_bytes"`
-	Counted       bool       `json:"counted"`    // by the census, and unchanged since: else live bytes and documents are not known
-	LiveBytes     int64      `json:"live_bytes"` // of the stored ones, at the time of the census
+	Counted       bool       `json:"counted"`    // counted by the census and unchanged since; otherwise live bytes and documents are unknown
+	LiveBytes     int64      `json:"live_bytes"` // of the stored bytes, at the time of the census
 	LiveDocuments int64      `json:"live_documents"`
 	FirstAppended *time.Time `json:"first_appended,omitempty"`
 	LastAppended  *time.Time `json:"last_appended,omitempty"`
@@ -112,9 +112,9 @@ type Segment struct {
 
 // Index is the LSM tree of a collection.
 type Index struct {
-	Entries          uint64  `json:"entries"` // an id counted again for each table that has it
+	Entries          uint64  `json:"entries"` // an id counts once for each table that has it
 	Tables           []Table `json:"tables"`  // newest first
-	Merges           []Merge `json:"merges"`  // under way
+	Merges           []Merge `json:"merges"`  // in progress
 	MemtableBytes    int64   `json:"memtable_bytes"`
 	MemtablesWaiting int     `json:"memtables_waiting"`
 	LogBytes         int64   `json:"log_bytes"`
@@ -135,13 +135,13 @@ type Table struct {
 	Bytes      uint64 `json:"bytes"`
 	Units      uint64 `json:"units"` // in memtables
 	Probes     uint64 `json:"filter_probes"`
-	Spared     uint64 `json:"filter_spared"` // of these, look-ups that the filter spared the table
+	Spared     uint64 `json:"filter_spared"` // lookups in which the filter avoided reading the table
 	Pages      int    `json:"filter_pages"`
 	Resident   int    `json:"filter_pages_resident"`
 	Merging    bool   `json:"merging"`
 }
 
-// Merge is a merge of tables under way.
+// Merge is a merge of tables in progress.
 type Merge struct {
 	Tables       []uint64  `json:"tables"`
 	InputBytes   uint64    `json:"input_bytes"`
@@ -159,24 +159,24 @@ type Filter struct {
 	Resident      int    `json:"resident"`
 	Loaded        uint64 `json:"loaded"`
 	Dropped       uint64 `json:"dropped"`
-	// Tables has the pages of each table, in cells; it is for the page alone.
+	// Tables has the pages of each table; it is used only by the page.
 	Tables []FilterPages `json:"-"`
 }
 
-// FilterPages is the filter of a table, page by page in the order of keys.
+// FilterPages is the filter of a table, page by page in key order.
 type FilterPages struct {
 	Table uint64
 	Pages []FilterPage
 }
 
-// FilterPage is what is known of a page.
+// FilterPage describes a page.
 type FilterPage struct {
 	Bytes      int64
 	Resident   bool
-	Usefulness float64 // look-ups in the last minute that it spares, or would in memory
+	Usefulness float64 // table reads per minute that it avoids, or would if it were in memory
 }
 
-// Boxcar is the server of the protocol.
+// Boxcar describes the Boxcar server.
 type Boxcar struct {
 	Address     string `json:"address"`
 	Draining    bool   `json:"draining"`
@@ -188,9 +188,9 @@ type Boxcar struct {
 	Requests    uint64 `json:"requests"`
 	Errors      uint64 `json:"errors"`
 	Refused     uint64 `json:"refused"`
-	// RefusedBy is why, without reasons that there were none of.
+	// RefusedBy counts refusals by reason, without zeros.
 	RefusedBy map[string]uint64 `json:"refused_by"`
-	Leases    uint64            `json:"leases"` // slots given out
+	Leases    uint64            `json:"leases"` // slots granted
 	Denied    uint64            `json:"leases_denied"`
 	Panics    uint64            `json:"panics"`
 	Faults    uint64            `json:"faults"`
@@ -198,11 +198,11 @@ type Boxcar struct {
 	More      int               `json:"more_slots,omitempty"`
 }
 
-// Slot is one that is given out.
+// Slot is a granted slot.
 type Slot struct {
 	Number   int     `json:"slot"`
 	Client   string  `json:"client"`
-	Identity string  `json:"identity,omitempty"` // who the client has proved to be
+	Identity string  `json:"identity,omitempty"` // authenticated identity of the client
 	Address  string  `json:"address"`
 	Age      float64 `json:"age_seconds"`
 	Requests uint64  `json:"requests"`
@@ -210,7 +210,7 @@ type Slot struct {
 	Busy     bool    `json:"busy"`
 }
 
-// LookUp is what is known of an id.
+// LookUp is the result of a lookup.
 type LookUp struct {
 	Collection, ID string
 	Found          bool
@@ -221,13 +221,13 @@ type LookUp struct {
 	Bytes          int
 	Expires        time.Time // zero: never
 	Document       string
-	Cut            bool // the document is longer than what is shown
+	Cut            bool // the shown document is truncated
 	Versions       []Version
 	VersionsAsked  bool
-	MoreVersions   bool // there are more, or the time was up
+	MoreVersions   bool // there are more, or the search timed out
 }
 
-// Version is what the queue says of an id at one moment.
+// Version is one version of an id in the queue.
 type Version struct {
 	Address     string
 	Appended    time.Time

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// array makes records of the elements of a JSON array.
+// array reads the elements of a JSON array as records.
 type array struct {
 	ahead   *limiter
 	decoder *json.Decoder
@@ -50,28 +50,28 @@ func (a *array) open() error {
 	first, err := a.decoder.Token()
 	switch {
 	case errors.Is(err, io.EOF):
-		return io.EOF // nothing but blanks: no records
+		return io.EOF // only white space: no records
 	case err != nil:
 		return describe(err)
 	case first != json.Delim('['):
-		return fmt.Errorf("a JSON array begins with [, not with %v", first)
+		return fmt.Errorf("a JSON array must begin with [, not with %v", first)
 	}
 	a.opened = true
 	return nil
 }
 
-// close reads what follows the last element. It returns io.EOF if all is well.
+// close reads the rest after the last element. It returns io.EOF if that is valid.
 func (a *array) close() error {
 	if _, err := a.decoder.Token(); err != nil {
 		return fmt.Errorf("behind element %d: %w", a.number, describe(err))
 	}
 	if _, err := a.decoder.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more follows the array, at byte %d", a.decoder.InputOffset())
+		return fmt.Errorf("unexpected data after the array, at byte %d", a.decoder.InputOffset())
 	}
 	return io.EOF
 }
 
-// describe says what an early end of the stream means.
+// describe explains an early end of the stream.
 func describe(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the stream ends within the array")
@@ -79,7 +79,7 @@ func describe(err error) error {
 	return err
 }
 
-// Waiting is false: the decoder does not tell.
+// Waiting returns false: the decoder does not report its state.
 func (a *array) Waiting() bool { return false }
 
 func (a *array) AtEnd() bool { return !a.decoder.More() }

@@ -16,7 +16,7 @@ func TestArray(t *testing.T) {
 		{"none", " [ ] \n", nil},
 		{"elements are as written", "[{\"a\" : 1},\n {\"b\":[\n2]} ]", []string{`{"a" : 1}`, "{\"b\":[\n2]}"}},
 		{"any elements", `["a",1,null]`, []string{`"a"`, "1", "null"}},
-		{"too long", `["` + strings.Repeat("x", testLimit) + `",1]`, []string{"!it has over 1048576 bytes, the limit", "1"}},
+		{"too long", `["` + strings.Repeat("x", testLimit) + `",1]`, []string{"!the record is longer than the limit of 1048576 bytes", "1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.want, texts(t, open(t, strings.NewReader(test.text), "in", FormatAuto)))
@@ -48,8 +48,8 @@ func TestBadArrays(t *testing.T) {
 		{`[1,]`, "element 2: invalid character ']' looking for beginning of value"},
 		{`[x]`, "element 1: invalid character 'x' looking for beginning of value"},
 		{`[1}`, "behind element 1: invalid character '}' after array element"},
-		{`[1] [2]`, "more follows the array, at byte 5"},
-		{`{"a":1}`, "a JSON array begins with [, not with {"},
+		{`[1] [2]`, "unexpected data after the array, at byte 5"},
+		{`{"a":1}`, "a JSON array must begin with [, not with {"},
 		{`x`, "invalid character 'x' looking for beginning of value"},
 	} {
 		t.Run(test.text, func(t *testing.T) {

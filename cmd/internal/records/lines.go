@@ -11,8 +11,8 @@ const readBufferBytes = 256 << 10
 
 var byteOrderMark = []byte("\ufeff")
 
-// Lines splits a stream into lines. A line over the limit takes no more memory
-// than one within it.
+// Lines splits a stream into lines. A line over the limit takes no more memory than one
+// within it.
 type Lines struct {
 	in     *bufio.Reader
 	limit  int
@@ -21,14 +21,14 @@ type Lines struct {
 	long   []byte // a line that is longer than the buffer
 }
 
-// NewLines reads lines of up to limit bytes. Its first line begins at the given
-// offset of the stream and follows as many lines as number says.
+// NewLines reads lines of up to limit bytes. The first line begins at the given offset of
+// the stream, after number lines.
 func NewLines(r io.Reader, limit int, offset, number int64) *Lines {
 	return &Lines{in: bufio.NewReaderSize(r, readBufferBytes), limit: limit, number: number, end: offset}
 }
 
-// Next returns the next line that is not blank; io.EOF when there is none. The
-// last line of a stream need not end with a newline.
+// Next returns the next line that is not blank, io.EOF at the end. The last line of a
+// stream need not end with a newline.
 func (l *Lines) Next() (Record, error) {
 	for {
 		line, err := l.readLine()
@@ -47,14 +47,13 @@ func isBlankLine(text []byte) bool {
 	return true
 }
 
-// Waiting tells whether a whole line is in memory already, so that Next will
-// not wait for the stream.
+// Waiting reports whether a whole line is in memory, so that Next does not block.
 func (l *Lines) Waiting() bool {
-	buffered, _ := l.in.Peek(l.in.Buffered()) // no more than there is: no error
+	buffered, _ := l.in.Peek(l.in.Buffered()) // within the buffer: no error
 	return bytes.IndexByte(buffered, '\n') >= 0
 }
 
-// AtEnd tells whether the stream has ended; it waits for the stream to tell.
+// AtEnd reports whether the stream has ended; it may block.
 func (l *Lines) AtEnd() bool {
 	_, err := l.in.Peek(1)
 	return errors.Is(err, io.EOF)
@@ -75,7 +74,7 @@ func (l *Lines) readLine() (Record, error) {
 	line := Record{Number: l.number, End: l.end, Newline: err == nil}
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	if l.number == 1 {
-		text = bytes.TrimPrefix(text, byteOrderMark) // some editors put one before the first line
+		text = bytes.TrimPrefix(text, byteOrderMark) // some editors write one
 	}
 	if over || len(text) > l.limit {
 		line.Problem = tooLong(l.limit)
@@ -85,8 +84,8 @@ func (l *Lines) readLine() (Record, error) {
 	return line, nil
 }
 
-// readLong gathers the rest of a line that does not fit into the buffer, but
-// keeps no more of it than the limit and a newline.
+// readLong reads the rest of a line that does not fit into the buffer. It keeps at most the
+// limit and a newline.
 func (l *Lines) readLong(start []byte) (text []byte, over bool, err error) {
 	l.long = append(l.long[:0], start...)
 	for {

@@ -48,7 +48,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestLinesGoOnFromAnOffset(t *testing.T) {
+func TestLinesFromOffset(t *testing.T) {
 	const input = "first\nsecond\nthird\n"
 	all := readAll(t, NewLines(strings.NewReader(input), testLimit, 0, 0))
 	rest := readAll(t, NewLines(strings.NewReader(input[all[0].End:]), testLimit, all[0].End, all[0].Number))
@@ -80,7 +80,7 @@ func TestEndlessLineTakesLittleMemory(t *testing.T) {
 	line, err := r.Next()
 	runtime.ReadMemStats(&after)
 	require.NoError(t, err)
-	require.EqualError(t, line.Problem, "it has over 1048576 bytes, the limit")
+	require.EqualError(t, line.Problem, "the record is longer than the limit of 1048576 bytes")
 	require.Equal(t, int64(1<<30), line.End)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*testLimit))
 }
@@ -123,8 +123,7 @@ func TestWaitingAndAtEnd(t *testing.T) {
 	require.True(t, r.AtEnd())
 }
 
-// TestRandomLines splits random text at random places and compares with
-// strings.Split.
+// TestRandomLines splits random text at random places and compares with strings.Split.
 func TestRandomLines(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 200 {

@@ -14,12 +14,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Format is how records follow each other in a stream.
+// Format is the format of a stream of records.
 type Format string
 
-// The formats. FormatAuto stands for the one that a stream seems to have: what
-// is named .csv or .tsv is a table, what begins with "[" is an array, and
-// anything else is lines.
+// The formats. FormatAuto detects the format: a file named .csv or .tsv is a table, a
+// stream that begins with "[" is an array, others are lines.
 const (
 	FormatAuto   Format = "auto"
 	FormatNDJSON Format = "ndjson"
@@ -28,16 +27,16 @@ const (
 	FormatTSV    Format = "tsv"
 )
 
-// Formats are the formats that Open knows.
+// Formats returns the formats that Open supports.
 func Formats() []Format {
 	return []Format{FormatAuto, FormatNDJSON, FormatJSON, FormatCSV, FormatTSV}
 }
 
 const (
-	// maxZstdWindow bounds the memory that a zstd stream may ask for. It is what
-	// zstd itself accepts without being asked for more (its --long=27).
+	// maxZstdWindow limits the memory of a zstd stream. It is the limit of zstd itself with
+	// --long=27.
 	maxZstdWindow = 128 << 20
-	// maxLeadingBlanks are looked through for the first character of a stream.
+	// maxLeadingBlanks limits the search for the first character of a stream.
 	maxLeadingBlanks = 4 << 10
 )
 
@@ -46,14 +45,13 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// IsCompressed tells whether Open would decompress a stream that begins with
-// these bytes.
+// IsCompressed reports whether Open decompresses a stream that begins with these bytes.
 func IsCompressed(head []byte) bool {
 	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic)
 }
 
-// Detect is the format of a decompressed stream with the given name that begins
-// with these bytes.
+// Detect returns the format of a decompressed stream with the given name that begins with
+// these bytes.
 func Detect(name string, head []byte) Format {
 	name = strings.ToLower(name)
 	for _, suffix := range []string{".gz", ".zst"} {
@@ -72,18 +70,18 @@ func Detect(name string, head []byte) Format {
 	return FormatNDJSON
 }
 
-// Stream reads the records of an opened stream. It belongs to one goroutine.
+// Stream reads the records of an opened stream. It is used by one goroutine.
 type Stream struct {
 	Reader
-	Format       Format    // the one that was found, if it was FormatAuto
+	Format       Format    // the detected format for FormatAuto
 	decompressor io.Closer // nil if there is none
 }
 
-// Open reads a stream from its first byte, decompressing it if need be. The
-// name serves FormatAuto; limit is the largest record in bytes.
+// Open opens a stream at its first byte, decompressing it if necessary. FormatAuto uses the
+// name; limit is the maximum size of a record in bytes.
 func Open(r io.Reader, name string, format Format, limit int, options *Options) (*Stream, error) {
 	if !slices.Contains(Formats(), format) {
-		return nil, fmt.Errorf("there is no format %q, but %v", format, Formats())
+		return nil, fmt.Errorf("unknown format %q: want one of %v", format, Formats())
 	}
 	in, decompressor, err := decompress(bufio.NewReaderSize(r, readBufferBytes))
 	if err != nil {
@@ -93,7 +91,7 @@ func Open(r io.Reader, name string, format Format, limit int, options *Options) 
 		format = Detect(name, peekText(in))
 	}
 	if format != FormatNDJSON && beginsWith(in, byteOrderMark) {
-		_, _ = in.Discard(len(byteOrderMark)) // they have just been looked at
+		_, _ = in.Discard(len(byteOrderMark)) // they are buffered
 	}
 	s := &Stream{Format: format, decompressor: decompressor}
 	switch format {
@@ -107,7 +105,7 @@ func Open(r io.Reader, name string, format Format, limit int, options *Options) 
 	return s, nil
 }
 
-// Close ends the decompression. What the stream was opened on stays open.
+// Close ends the decompression. It does not close the underlying reader.
 func (s *Stream) Close() error {
 	if s.decompressor == nil {
 		return nil
@@ -115,8 +113,8 @@ func (s *Stream) Close() error {
 	return s.decompressor.Close()
 }
 
-// decompress looks at no more bytes than it takes to tell: the next ones of a
-// pipe may be long in coming.
+// decompress peeks only at the bytes needed to detect the compression: further bytes of a
+// pipe may be delayed.
 func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
 	switch {
 	case beginsWith(in, gzipMagic):
@@ -145,8 +143,8 @@ func beginsWith(in *bufio.Reader, magic []byte) bool {
 	return true
 }
 
-// peekText returns the beginning of a stream up to its first character that is
-// no blank. An error shows again when the stream is read.
+// peekText returns the beginning of a stream up to its first character that is not white
+// space. Errors are reported by the next read.
 func peekText(in *bufio.Reader) []byte {
 	for n := 1; ; n++ {
 		head, err := in.Peek(n)
@@ -156,21 +154,20 @@ func peekText(in *bufio.Reader) []byte {
 	}
 }
 
-// limiter passes on a stream until it runs too far ahead of the records taken
-// from it: the libraries that split tables and arrays would gather a record of
-// any size, and one whose end is missing never ends.
+// limiter reads a stream until it is too far ahead of the records returned: the libraries
+// that split tables and arrays would otherwise buffer a record of any size, and an
+// unterminated one never ends.
 type limiter struct {
 	in     io.Reader
 	limit  int
 	passed int64
-	taken  int64 // offset behind the last record
+	taken  int64 // offset after the last record
 }
 
-// aheadFactor: the libraries' buffers double to hold a record, and are then
-// filled.
+// aheadFactor: the libraries double their buffers to hold a record, and then fill them.
 const aheadFactor = 4
 
-var errEndless = errors.New("a record has no end: is a quote missing")
+var errEndless = errors.New("a record does not end: is a quote missing")
 
 func (l *limiter) Read(p []byte) (int, error) {
 	if l.passed-l.taken > aheadFactor*int64(l.limit)+readBufferBytes {

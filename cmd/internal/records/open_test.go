@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a stream that is read to its end in the test.
+// open opens a stream that the test reads to its end.
 func open(t *testing.T, r io.Reader, name string, format Format) *Stream {
 	t.Helper()
 	s, err := Open(r, name, format, testLimit, nil)
@@ -25,7 +25,7 @@ func open(t *testing.T, r io.Reader, name string, format Format) *Stream {
 	return s
 }
 
-// texts reads a stream and returns its records' texts, or problems after "!".
+// texts reads a stream and returns the texts of its records, or problems after "!".
 func texts(t *testing.T, r Reader) (all []string) {
 	t.Helper()
 	for _, record := range readAll(t, r) {
@@ -55,7 +55,7 @@ func zstded(text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-func TestOpenFindsOut(t *testing.T) {
+func TestOpenDetectsFormat(t *testing.T) {
 	const (
 		lines = `{"id":"a"}` + "\n" + `{"id":"b"}` + "\n"
 		array = `[{"id":"a"}, {"id":"b"}]`
@@ -97,7 +97,7 @@ func TestOpenFindsOut(t *testing.T) {
 		})
 	}
 	_, err := Open(strings.NewReader(""), "in", "xml", testLimit, nil)
-	require.EqualError(t, err, `there is no format "xml", but [auto ndjson json csv tsv]`)
+	require.EqualError(t, err, `unknown format "xml": want one of [auto ndjson json csv tsv]`)
 }
 
 func TestConcatenatedMembers(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCutAndDamagedCompression(t *testing.T) {
 			require.Error(t, readToEnd(whole[:cut]), "cut to %d of %d bytes", cut, len(whole))
 		}
 		damaged := []byte(whole)
-		damaged[len(damaged)-5] ^= 1 // in a checksum, or in what it covers
+		damaged[len(damaged)-5] ^= 1 // in a checksum, or in data covered by it
 		require.Error(t, readToEnd(string(damaged)))
 	}
 	require.ErrorIs(t, readToEnd("\x28\xb5\x2f\xfd\x00\xff"), zstd.ErrWindowSizeExceeded, "a window of terabytes")
@@ -138,9 +138,8 @@ func readToEnd(stream string) error {
 	}
 }
 
-// TestOpenAsksForNoMoreThanItNeeds: the next bytes of a pipe may be long in
-// coming.
-func TestOpenAsksForNoMoreThanItNeeds(t *testing.T) {
+// TestOpenReadsNoMoreThanNeeded: further bytes of a pipe may be delayed.
+func TestOpenReadsNoMoreThanNeeded(t *testing.T) {
 	in, out := io.Pipe()
 	go func() {
 		_, _ = out.Write([]byte("{}\n"))
@@ -172,8 +171,8 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzOpen: whatever the stream, records end where they say, in order, and
-// records without a problem are what the format promises.
+// FuzzOpen: for any stream, records end at their offsets, in order, and valid records
+// conform to the format.
 func FuzzOpen(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"a"}` + "\n", `[{"id":"a"},{"id":"b"}]`, "id,x\na,1\n", gzipped("a\nb\n"), zstded(`["a"]`), "\ufeff[", "id\n\"",
@@ -188,7 +187,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		defer func() { _ = s.Close() }() // it repeats the error of reading
+		defer func() { _ = s.Close() }() // repeats the read error
 		end := int64(0)
 		for {
 			record, err := s.Next()

@@ -13,22 +13,21 @@ import (
 	"unicode/utf8"
 )
 
-// Entry is what a record asks for. Its slices are valid as long as the text that
-// was parsed: they lie in it, or are their own where it had to be decoded.
+// Entry is the entry that a record requests. Its slices are parts of the parsed text, or
+// separate if they had to be decoded, and are valid as long as the text.
 type Entry struct {
 	ID       []byte
 	Document []byte    // nil with Delete
-	Delete   bool      // the id goes
-	Expires  time.Time // the zero Time: never
+	Delete   bool      // delete the document
+	Expires  time.Time // zero: never
 }
 
-// Options tell how records are to be understood.
+// Options configure the parsing of records.
 type Options struct {
 	IDField string // the field that holds the id; the default is "id"
-	// PlainFields makes the control fields like any other, for documents that
-	// really have such fields.
+	// PlainFields disables control fields, for documents that contain such fields.
 	PlainFields bool
-	MaxIDBytes  int // longest id; 0 sets no limit
+	MaxIDBytes  int // maximum length of an id; 0: no limit
 }
 
 func (o *Options) withDefaults() Options {
@@ -44,7 +43,7 @@ func (o *Options) withDefaults() Options {
 
 // The control fields.
 const (
-	controlInitial = '_' // of all of them
+	controlInitial = '_' // first byte of all of them
 
 	deleteField     = "_delete"
 	expiresField    = "_expires"
@@ -60,18 +59,18 @@ func isControl(name string) bool {
 	return false
 }
 
-// Parser takes entries from records. It belongs to one goroutine.
+// Parser extracts entries from records. It is used by one goroutine.
 type Parser struct {
 	options Options
 	scanner scanner
-	initial [256]bool // what a name that matters begins with, escaped or not
+	initial [256]bool // first bytes of the names that matter, escaped or not
 
-	// The values as written; nil where the field is missing.
+	// The values as written; nil if the field is missing.
 	id, id64, deletes, expires, document64 []byte
-	name                                   []byte // room for one that had to be unescaped
+	name                                   []byte // buffer for an unescaped name
 }
 
-// NewParser returns a parser; nil options are the defaults.
+// NewParser returns a parser; nil options select the defaults.
 func NewParser(options *Options) *Parser {
 	p := &Parser{options: options.withDefaults()}
 	p.initial[p.options.IDField[0]] = true
@@ -80,7 +79,7 @@ func NewParser(options *Options) *Parser {
 	return p
 }
 
-// Parse reads the text of one record. Its error says what is wrong with it.
+// Parse parses the text of one record. The error says what is invalid.
 func (p *Parser) Parse(text []byte) (Entry, error) {
 	p.id, p.id64, p.deletes, p.expires, p.document64 = nil, nil, nil, nil, nil
 	s := &p.scanner
@@ -98,10 +97,10 @@ func (p *Parser) Parse(text []byte) (Entry, error) {
 	return p.entry(text)
 }
 
-// duplicateError is a field that is there twice: which of the two is meant?
+// duplicateError is the error of a field that occurs twice.
 type duplicateError struct{ field string }
 
-func (e *duplicateError) Error() string { return fmt.Sprintf("the field %q is there twice", e.field) }
+func (e *duplicateError) Error() string { return fmt.Sprintf("duplicate field %q", e.field) }
 
 func asProblem(err error) error {
 	var duplicate *duplicateError
@@ -111,7 +110,7 @@ func asProblem(err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// notObject tells other JSON from what is no JSON at all.
+// notObject distinguishes other JSON values from invalid JSON.
 func notObject(s *scanner) error {
 	err := s.value()
 	if s.skipBlanks(); err == nil && s.at < len(s.data) {
@@ -123,15 +122,15 @@ func notObject(s *scanner) error {
 	return errors.New("not a JSON object")
 }
 
-// mayWant is false of nearly all names that do not matter, so that they cost nothing.
+// mayWant is a fast filter: it returns false for nearly all names that do not matter.
 func (p *Parser) mayWant(name []byte) bool { return len(name) > 0 && p.initial[name[0]] }
 
-// take notes the fields that matter.
+// take records the values of the fields that matter.
 func (p *Parser) take(name, value []byte) error {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		unescaped, ok := unescape(p.name[:0], name)
 		if !ok {
-			return nil // not Unicode: none of the names that matter
+			return nil // not Unicode: not one of the names that matter
 		}
 		p.name, name = unescaped, unescaped
 	}
@@ -187,8 +186,7 @@ func (p *Parser) entry(text []byte) (e Entry, err error) {
 	return e, nil
 }
 
-// parseID64 decodes an id that is no text; the id field, if there is one, is a
-// field like any other then.
+// parseID64 decodes an id that is not text; the id field is then a normal field.
 func (p *Parser) parseID64() (id []byte, err error) {
 	if id, err = decode64(id64Field, p.id64); err != nil {
 		return nil, err
@@ -201,16 +199,16 @@ func (p *Parser) checkID(field string, id []byte) error {
 		return fmt.Errorf("the id in %q is empty", field)
 	}
 	if limit := p.options.MaxIDBytes; limit > 0 && len(id) > limit {
-		return fmt.Errorf("the id in %q has %d bytes, and at most %d are allowed", field, len(id), limit)
+		return fmt.Errorf("the id in %q has %d bytes; the limit is %d", field, len(id), limit)
 	}
 	return nil
 }
 
-// decode64 returns what a string in base64 stands for; never nil without an error.
+// decode64 decodes a base64 string; the result is not nil unless there is an error.
 func decode64(field string, value []byte) ([]byte, error) {
 	if len(value) >= 2 && value[0] == '"' {
 		text, ok := value[1:len(value)-1], true
-		if bytes.IndexByte(text, '\\') >= 0 { // as \/, which some writers put for /
+		if bytes.IndexByte(text, '\\') >= 0 { // for example \/, which some encoders write for /
 			text, ok = unescape(nil, text)
 		}
 		decoded := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
@@ -218,7 +216,7 @@ func decode64(field string, value []byte) ([]byte, error) {
 			return decoded[:n], nil
 		}
 	}
-	return nil, fmt.Errorf("%q is no string of base64 as RFC 4648 has it, padded with =", field)
+	return nil, fmt.Errorf("%q is not a padded base64 string (RFC 4648)", field)
 }
 
 func (p *Parser) parseID() ([]byte, error) {
@@ -243,8 +241,8 @@ func (p *Parser) parseID() ([]byte, error) {
 	return id, p.checkID(field, id)
 }
 
-// parseString returns what a string means; false if that is not Unicode.
-// Putting replacement characters, as many readers do, would make one id of two.
+// parseString decodes a JSON string; ok is false if it is not Unicode. Replacement
+// characters, as many parsers insert, would make two ids equal.
 func parseString(value []byte) ([]byte, bool) {
 	text := value[1 : len(value)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
@@ -277,14 +275,14 @@ func parseExpires(value []byte) (time.Time, error) {
 		expires, err = time.Parse(time.RFC3339, text)
 	}
 	if err != nil || expires.Unix() <= 0 || expires.Unix() > math.MaxUint32 {
-		return time.Time{}, fmt.Errorf("%.60s in %q is no time from 1970 to 2106 as RFC 3339 writes it, such as %q",
+		return time.Time{}, fmt.Errorf("%.60s in %q is not an RFC 3339 time from 1970 to 2106, for example %q",
 			value, expiresField, "2030-12-31T23:59:59Z")
 	}
 	return expires, nil
 }
 
-// unescape appends what the inside of a valid JSON string means to dst. It is
-// false if there is half of a surrogate pair, which means nothing.
+// unescape appends the decoded inside of a valid JSON string to dst. It returns false for
+// an unpaired surrogate.
 func unescape(dst, text []byte) ([]byte, bool) {
 	for len(text) > 0 {
 		if text[0] != '\\' {

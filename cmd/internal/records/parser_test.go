@@ -82,7 +82,7 @@ func TestParseBadLines(t *testing.T) {
 		{"two arrays", `[] []`, `not JSON: byte 4 is '[' where the end of the record should be`},
 		{"no id", `{}`, `no id: there is no field "id"`},
 		{"empty id", `{"id":""}`, `the id in "id" is empty`},
-		{"long id", `{"id":"` + strings.Repeat("x", 1025) + `"}`, `the id in "id" has 1025 bytes, and at most 1024 are allowed`},
+		{"long id", `{"id":"` + strings.Repeat("x", 1025) + `"}`, `the id in "id" has 1025 bytes; the limit is 1024`},
 		{"fraction", `{"id":1.5}`, `the id 1.5 in "id" is a number other than a plain integer: write it as a string`},
 		{"exponent", `{"id":1e3}`, `the id 1e3 in "id" is a number other than a plain integer: write it as a string`},
 		{"negative zero", `{"id":-0}`, `the id -0 in "id" is a number other than a plain integer: write it as a string`},
@@ -92,18 +92,18 @@ func TestParseBadLines(t *testing.T) {
 		{"half a pair and text", `{"id":"\ud800abcdef"}`, `the id in "id" is not valid Unicode`},
 		{"two high halves", `{"id":"\ud800\ud800"}`, `the id in "id" is not valid Unicode`},
 		{"not UTF-8", "{\"id\":\"\xff\"}", `the id in "id" is not valid Unicode`},
-		{"two ids", `{"id":"a","id":"b"}`, `the field "id" is there twice`},
-		{"two ids, one escaped", `{"id":"a","\u0069d":"b"}`, `the field "id" is there twice`},
+		{"two ids", `{"id":"a","id":"b"}`, `duplicate field "id"`},
+		{"two ids, one escaped", `{"id":"a","\u0069d":"b"}`, `duplicate field "id"`},
 		{"delete what", `{"id":"a","_delete":"yes"}`, `"_delete" is neither true nor false`},
-		{"document not in base64", `{"id":"a","_document_base64":"a"}`, `"_document_base64" is no string of base64 as RFC 4648 has it, padded with =`},
-		{"document no string", `{"id":"a","_document_base64":7}`, `"_document_base64" is no string of base64 as RFC 4648 has it, padded with =`},
-		{"two documents", `{"id":"a","_document_base64":"","_document_base64":""}`, `the field "_document_base64" is there twice`},
-		{"id not in base64", `{"id":"a","_id_base64":"\ud800"}`, `"_id_base64" is no string of base64 as RFC 4648 has it, padded with =`},
+		{"document not in base64", `{"id":"a","_document_base64":"a"}`, `"_document_base64" is not a padded base64 string (RFC 4648)`},
+		{"document no string", `{"id":"a","_document_base64":7}`, `"_document_base64" is not a padded base64 string (RFC 4648)`},
+		{"two documents", `{"id":"a","_document_base64":"","_document_base64":""}`, `duplicate field "_document_base64"`},
+		{"id not in base64", `{"id":"a","_id_base64":"\ud800"}`, `"_id_base64" is not a padded base64 string (RFC 4648)`},
 		{"empty id in base64", `{"_id_base64":""}`, `the id in "_id_base64" is empty`},
-		{"long id in base64", `{"_id_base64":"` + strings.Repeat("eHh4", 342) + `"}`, `the id in "_id_base64" has 1026 bytes, and at most 1024 are allowed`},
-		{"expires when", `{"id":"a","_expires":"tomorrow"}`, `"tomorrow" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
-		{"expires number", `{"id":"a","_expires":17}`, `17 in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
-		{"expires too late", `{"id":"a","_expires":"2107-01-01T00:00:00Z"}`, `"2107-01-01T00:00:00Z" in "_expires" is no time from 1970 to 2106 as RFC 3339 writes it, such as "2030-12-31T23:59:59Z"`},
+		{"long id in base64", `{"_id_base64":"` + strings.Repeat("eHh4", 342) + `"}`, `the id in "_id_base64" has 1026 bytes; the limit is 1024`},
+		{"expires when", `{"id":"a","_expires":"tomorrow"}`, `"tomorrow" in "_expires" is not an RFC 3339 time from 1970 to 2106, for example "2030-12-31T23:59:59Z"`},
+		{"expires number", `{"id":"a","_expires":17}`, `17 in "_expires" is not an RFC 3339 time from 1970 to 2106, for example "2030-12-31T23:59:59Z"`},
+		{"expires too late", `{"id":"a","_expires":"2107-01-01T00:00:00Z"}`, `"2107-01-01T00:00:00Z" in "_expires" is not an RFC 3339 time from 1970 to 2106, for example "2030-12-31T23:59:59Z"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := NewParser(&Options{MaxIDBytes: 1024}).Parse([]byte(test.line))
@@ -122,8 +122,8 @@ func TestParserIsReusable(t *testing.T) {
 	require.False(t, got.Delete)
 }
 
-// FuzzParse holds the parser against encoding/json: the same texts are JSON, and
-// ids and control fields mean the same.
+// FuzzParse compares the parser with encoding/json: both accept the same texts, with the
+// same ids and control fields.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"a","_delete":true}`, `{"id":-12e+5,"_expires":"2030-06-01T14:00:00+02:00"}`,
@@ -141,7 +141,7 @@ func FuzzParse(f *testing.F) {
 			decoder.UseNumber()
 			require.NoError(t, decoder.Decode(&fields))
 			if fields["_id_base64"] != nil || fields["_document_base64"] != nil {
-				return // no other reader knows what they mean
+				return // encoding/json has no equivalent
 			}
 			require.Equal(t, got.Delete, got.Document == nil)
 			switch id := fields["id"].(type) {
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, fields["_delete"] == true, got.Delete)
 			return
 		}
-		if strings.HasPrefix(err.Error(), "not JSON") { // or something else is wrong before that shows
+		if strings.HasPrefix(err.Error(), "not JSON") { // another error may come first
 			require.False(t, json.Valid(line), "%v", err)
 		}
 	})

@@ -5,9 +5,8 @@ import (
 	"math/bits"
 )
 
-// plainEnd returns where the bytes of text from at on stop to mean themselves
-// within a JSON string: at the first quote, backslash or control character, or at
-// the end of text.
+// plainEnd returns the offset of the first quote, backslash or control character of text
+// from at on, or the length of text.
 func plainEnd(text []byte, at int) int {
 	at = plainBlocks(text, at)
 	for at < len(text) && plain[text[at]] {
@@ -16,7 +15,7 @@ func plainEnd(text []byte, at int) int {
 	return at
 }
 
-// plain are the bytes that mean themselves.
+// plain marks the bytes that need no escape.
 var plain = func() (table [256]bool) {
 	for c := 0x20; c < len(table); c++ {
 		table[c] = c != '"' && c != '\\'
@@ -24,8 +23,8 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// plainWords is plainEnd as far as it goes by eight bytes at a time: it stops where
-// plainEnd does, or before fewer than eight.
+// plainWords is plainEnd in steps of eight bytes: it stops where plainEnd does, or when
+// fewer than eight bytes are left.
 func plainWords(text []byte, at int) int {
 	for ; len(text)-at >= 8; at += 8 {
 		if marks := special(binary.LittleEndian.Uint64(text[at:])); marks != 0 {
@@ -35,15 +34,15 @@ func plainWords(text []byte, at int) int {
 	return at
 }
 
-const eachByte = 0x0101010101010101 // times a byte: that byte eight times
+const eachByte = 0x0101010101010101 // times a byte: eight copies of it
 
-// special sets the top bit of the first byte of word, counted from the lowest, that
-// is not plain; behind it, it may set those of plain ones, too. Zero: all are plain.
+// special sets the top bit of the lowest byte of word that is not plain; it may set top
+// bits of higher plain bytes, too. Zero: all are plain.
 //
-// Take n away from each byte of a word: one of 0x80 or more aside, a byte's top bit
-// is set then if it was less than n, and as long as none was, no byte borrows from
-// the next. A byte equals another if their difference by xor is less than 1. After
-// "Determine if a word has a byte less than n", Anderson, Bit Twiddling Hacks.
+// If n is subtracted from each byte of a word, the top bit of a byte below 0x80 is set if
+// it was less than n, and as long as none was, no byte borrows from the next. Two bytes are
+// equal if their xor is less than 1. After "Determine if a word has a byte less than n",
+// Anderson, Bit Twiddling Hacks.
 func special(word uint64) uint64 {
 	control := word - 0x20*eachByte
 	quote := (word ^ '"'*eachByte) - eachByte

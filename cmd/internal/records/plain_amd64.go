@@ -1,7 +1,7 @@
 package records
 
-// plainBlocks is plainWords for sixteen bytes at a time, by instructions that every
-// processor of this kind has (SSE2).
+// plainBlocks is plainWords in steps of sixteen bytes with SSE2, which every amd64
+// processor has.
 //
 //go:noescape
 func plainBlocks(text []byte, at int) int

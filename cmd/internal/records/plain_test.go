@@ -9,8 +9,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestPlainEnd compares with a look at every byte: each one at each place of a word,
-// among all others, and random texts.
+// TestPlainEnd compares with a byte-wise search: each byte at each place of a word, among
+// all others, and random texts.
 func TestPlainEnd(t *testing.T) {
 	slow := func(text []byte, at int) int {
 		for at < len(text) && text[at] >= 0x20 && text[at] != '"' && text[at] != '\\' {

@@ -6,27 +6,26 @@ import (
 
 // Record is one record of a stream.
 type Record struct {
-	Number  int64  // of its line, or of the element of an array; from 1
-	End     int64  // offset of the byte behind it in the (decompressed) stream
+	Number  int64  // of the line or array element, from 1
+	End     int64  // offset of the byte after it in the (decompressed) stream
 	Text    []byte // JSON; valid until the next call of Next or AtEnd
-	Newline bool   // it is a line that ends with a newline, and not with the stream
-	Problem error  // why there is no Text, although the stream goes on
+	Newline bool   // it is a line that ends with a newline
+	Problem error  // why there is no Text; the next record can be read
 }
 
 // Reader reads the records of a stream.
 type Reader interface {
-	// Next returns the next record; io.EOF when there is none. After any other
-	// error the stream cannot be read further.
+	// Next returns the next record, io.EOF at the end. After any other error the stream
+	// cannot be read further.
 	Next() (Record, error)
-	// Waiting tells whether a whole record may be in memory already, so that Next
-	// will hardly wait for the stream.
+	// Waiting reports whether a whole record may be in memory, so that Next probably does
+	// not block.
 	Waiting() bool
-	// AtEnd tells whether the stream has ended; it waits for the stream to tell,
-	// and may read on for that.
+	// AtEnd reports whether the stream has ended; it may block and read ahead.
 	AtEnd() bool
 }
 
-// tooLong is the problem of a record over a reader's limit.
+// tooLong is the problem of a record over the limit.
 func tooLong(limit int) error {
-	return fmt.Errorf("it has over %d bytes, the limit", limit)
+	return fmt.Errorf("the record is longer than the limit of %d bytes", limit)
 }

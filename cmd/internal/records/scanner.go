@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// maxDepth is how deep arrays and objects may nest, as in encoding/json.
+// maxDepth is the maximum nesting of arrays and objects, as in encoding/json.
 const maxDepth = 10_000
 
-// scanner validates JSON from left to right. It accepts what json.Valid does: a
-// string's bytes need not be UTF-8.
+// scanner validates JSON from left to right. It accepts the same texts as json.Valid:
+// strings need not be UTF-8.
 type scanner struct {
 	data  []byte
 	at    int // the next byte
@@ -18,7 +18,7 @@ type scanner struct {
 
 var errDepth = errors.New("nested too deep")
 
-// fail describes the byte at which the text stopped to be JSON.
+// fail returns the error for the current byte, which is not valid JSON.
 func (s *scanner) fail(want string) error {
 	if s.at >= len(s.data) {
 		return fmt.Errorf("it ends where %s should follow", want)
@@ -34,7 +34,7 @@ func (s *scanner) skipBlanks() {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// accept consumes c if it comes next.
+// accept consumes c if it is the next byte.
 func (s *scanner) accept(c byte) bool {
 	if s.at < len(s.data) && s.data[s.at] == c {
 		s.at++
@@ -43,8 +43,7 @@ func (s *scanner) accept(c byte) bool {
 	return false
 }
 
-// object scans an object. If p is not nil it is told of each of its own fields that
-// it may want.
+// object scans an object. If p is not nil, it passes the fields that p may want to p.
 func (s *scanner) object(p *Parser) error {
 	if s.depth++; s.depth > maxDepth {
 		return errDepth
@@ -127,7 +126,7 @@ func (s *scanner) array() error {
 	}
 }
 
-// value scans any value; blanks before it have been skipped.
+// value scans any value; white space before it has been skipped.
 func (s *scanner) value() error {
 	if s.at >= len(s.data) {
 		return s.fail("a value")
@@ -168,7 +167,7 @@ func (s *scanner) string() error {
 	return s.restOfString()
 }
 
-// restOfString scans what is behind the plain beginning of a string.
+// restOfString scans the rest of a string after its plain beginning.
 func (s *scanner) restOfString() error {
 	for s.at < len(s.data) {
 		switch s.data[s.at] {

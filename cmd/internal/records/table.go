@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// table makes records of the rows of a table whose first row names the columns,
-// quoted as RFC 4180 says; a line's end within a cell becomes "\n".
+// table reads the rows of a table as records. The first row has the names of the columns;
+// cells are quoted as in RFC 4180, and a line break within a cell becomes "\n".
 type table struct {
-	in      *bufio.Reader // what rows reads: it takes a large enough buffer as its own
+	in      *bufio.Reader // read by rows, which uses it directly because its buffer is large enough
 	ahead   *limiter
 	rows    *csv.Reader
 	limit   int
@@ -26,10 +26,10 @@ type table struct {
 	encoder *json.Encoder // into text
 }
 
-// column is one of a table.
+// column is a column of the table.
 type column struct {
 	name    string
-	key     string // the field as it stands in the record, with its colon
+	key     string // the field name in the record, with its colon
 	control bool
 }
 
@@ -72,15 +72,14 @@ func (t *table) Next() (Record, error) {
 	return record, nil
 }
 
-// endless tells whether a missing quote has made one cell of several rows: what
-// has been taken for its text may be any number of them.
+// endless reports whether a missing quote may have merged several rows into one cell.
 func endless(problem *csv.ParseError) bool {
 	return errors.Is(problem, csv.ErrQuote) && problem.Line > problem.StartLine
 }
 
 func (t *table) explain(problem *csv.ParseError, cells []string) error {
 	if errors.Is(problem, csv.ErrFieldCount) {
-		return fmt.Errorf("it has %d cells, and the row of names has %d", len(cells), len(t.columns))
+		return fmt.Errorf("the row has %d cells, the first row has %d", len(cells), len(t.columns))
 	}
 	return fmt.Errorf("line %d, column %d: %w", problem.Line, problem.Column, problem.Err)
 }
@@ -94,7 +93,7 @@ func (t *table) readNames() error {
 	columns := make([]column, len(names))
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("two columns are named %q", name)
+			return fmt.Errorf("duplicate column %q", name)
 		}
 		t.text.Reset()
 		if err := t.encode(name); err != nil {
@@ -109,7 +108,7 @@ func (t *table) readNames() error {
 	return nil
 }
 
-// object writes a row as JSON.
+// object encodes a row as JSON.
 func (t *table) object(cells []string) ([]byte, error) {
 	t.text.Reset()
 	t.text.WriteByte('{')
@@ -135,7 +134,7 @@ func (t *table) object(cells []string) ([]byte, error) {
 	return t.text.Bytes(), nil
 }
 
-// encode appends a string to the text.
+// encode appends a JSON string to the text.
 func (t *table) encode(s string) error {
 	if !utf8.ValidString(s) {
 		return errors.New("not UTF-8")
@@ -146,7 +145,7 @@ func (t *table) encode(s string) error {
 }
 
 func (t *table) Waiting() bool {
-	buffered, _ := t.in.Peek(t.in.Buffered()) // no more than there is: no error
+	buffered, _ := t.in.Peek(t.in.Buffered()) // within the buffer: no error
 	return bytes.IndexByte(buffered, '\n') >= 0
 }
 

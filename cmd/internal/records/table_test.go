@@ -24,16 +24,16 @@ func TestTable(t *testing.T) {
 		{"delete", "17,,,true\n", `{"id":"17","title":"","_delete":true}`},
 		{"no delete", "17,,,false\n", `{"id":"17","title":"","_delete":false}`},
 		{"delete what", "17,,,yes\n", `{"id":"17","title":"","_delete":"yes"}`},
-		{"short row", "17,Cook\n", `!it has 2 cells, and the row of names has 4`},
-		{"long row", "17,Cook,,,5\n", `!it has 5 cells, and the row of names has 4`},
+		{"short row", "17,Cook\n", `!the row has 2 cells, the first row has 4`},
+		{"long row", "17,Cook,,,5\n", `!the row has 5 cells, the first row has 4`},
 		{"stray quote", "17,5\" disk,,\n", `!line 2, column 5: bare " in non-quoted-field`},
 		{"not UTF-8", "17,\xff,,\n", `!the cell in "title": not UTF-8`},
-		{"large", "17," + strings.Repeat("x", testLimit) + ",,\n", "!it has over 1048576 bytes, the limit"},
+		{"large", "17," + strings.Repeat("x", testLimit) + ",,\n", "!the record is longer than the limit of 1048576 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := []string{test.want}
 			rows := test.rows
-			if strings.HasSuffix(rows, "\n") { // what comes behind is read whatever was wrong
+			if strings.HasSuffix(rows, "\n") { // the rows after it are read in any case
 				rows += "18,Baker,,\n"
 				want = append(want, `{"id":"18","title":"Baker"}`)
 			}
@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 func TestTableNames(t *testing.T) {
 	for _, test := range []struct{ name, table, want string }{
 		{"no id", "a,b\n1,2\n", `no id: there is no column "id" among ["a" "b"]`},
-		{"twice", "id,a,a\n1,2,3\n", `two columns are named "a"`},
+		{"twice", "id,a,a\n1,2,3\n", `duplicate column "a"`},
 		{"not UTF-8", "id,\xff\n1,2\n", `the name of column 2: not UTF-8`},
 		{"stray quote", "id,\"a\"b\"\n", `parse error on line 1, column 6: extraneous or missing " in quoted-field`},
 	} {
@@ -57,8 +57,8 @@ func TestTableNames(t *testing.T) {
 	require.Equal(t, []string{`{"_id_base64":"/w=="}`}, texts(t, open(t, strings.NewReader("_id_base64\n/w==\n"), "in.csv", FormatAuto)))
 }
 
-// TestCellWithoutEnd: the rows that a missing quote has swallowed must not be
-// passed over as one bad row.
+// TestCellWithoutEnd: rows merged by a missing quote must not be skipped as one invalid
+// row.
 func TestCellWithoutEnd(t *testing.T) {
 	for _, table := range []string{"id,x\n1,\"a\n2,b\n3,c\n", "id,x\n1,\"a\n2,b\n3,\"c\n"} {
 		_, err := open(t, strings.NewReader(table), "in.csv", FormatAuto).Next()

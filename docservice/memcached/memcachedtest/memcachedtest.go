@@ -13,15 +13,15 @@ import (
 
 // Server is a memcached process.
 type Server struct {
-	Address string // where it listens, after a restart too
+	Address string // the same after a restart
 
 	t       testing.TB
 	args    []string
 	command *exec.Cmd
 }
 
-// Start runs a server until the test ends, with further arguments if any. It
-// fails the test where memcached is not installed: make setup installs it.
+// Start runs a server, with further arguments if any, until the test ends. It fails the
+// test if memcached is not installed; make setup installs it.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func (s *Server) Kill() {
 		return
 	}
 	require.NoError(s.t, s.command.Process.Kill())
-	_ = s.command.Wait() // it says that it was killed
+	_ = s.command.Wait() // reports the kill
 	s.command = nil
 }
 

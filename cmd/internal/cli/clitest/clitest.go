@@ -1,4 +1,4 @@
-// Package clitest checks what the commands say about themselves.
+// Package clitest checks the help texts of the commands.
 package clitest
 
 import (
@@ -17,10 +17,9 @@ import (
 
 var flagsIn = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// Help requires of each command below a root that it describes itself, that what it says
-// names no flag that there is none of, that its examples are command lines that it
-// understands, and that its man page has all of its flags. others are flags of other
-// programs that it may name.
+// Help requires of each command below a root that it has descriptions, that they name only
+// existing flags, that its examples are valid command lines, and that its man page lists
+// all of its flags. others are flags of other programs that the descriptions may name.
 func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string) {
 	t.Helper()
 	man := t.TempDir()
@@ -39,7 +38,7 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 			require.NotEmpty(t, command.Short)
 			require.NotEmpty(t, command.Long)
 			for _, name := range flagsIn.FindAllStringSubmatch(command.Long+command.Use, -1) {
-				require.True(t, anywhere[name[1]], "its help speaks of --%s", name[1])
+				require.True(t, anywhere[name[1]], "the help names an unknown flag --%s", name[1])
 			}
 			for _, line := range examples(command.Example) {
 				checkExample(t, newRoot, command.CommandPath(), line)
@@ -54,7 +53,7 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 	}
 }
 
-// examples are the command lines of an example, those of several lines joined.
+// examples returns the command lines of an example, with continuation lines joined.
 func examples(text string) (lines []string) {
 	for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n") {
 		if line = strings.TrimSpace(line); line != "" {
@@ -64,18 +63,18 @@ func examples(text string) (lines []string) {
 	return lines
 }
 
-// quoted are the words of a shell that have blanks in them.
+// quoted matches shell words with blanks.
 var quoted = regexp.MustCompile(`'[^']*'`)
 
-// checkExample requires that a command understands a command line, as far as that can be
-// told without running it.
+// checkExample requires that a command line is valid, as far as that can be checked without
+// running it.
 func checkExample(t *testing.T, newRoot func(*cli.Env) *cobra.Command, path, line string) {
 	t.Helper()
 	line, _, _ = strings.Cut(quoted.ReplaceAllString(line, "QUOTED"), "#")
 	line, _, _ = strings.Cut(line, "|")
 	line, _, _ = strings.Cut(line, ">")
 	line, _, _ = strings.Cut(line, "<")
-	require.True(t, strings.HasPrefix(line, path), "%s: an example is of another command: %s", path, line)
+	require.True(t, strings.HasPrefix(line, path), "%s: the example is for another command: %s", path, line)
 	root := newRoot(&cli.Env{})
 	root.PersistentFlags().String(cli.LogLevelFlag, "", "")
 	command, args, err := root.Find(strings.Fields(line)[1:])

@@ -19,10 +19,9 @@ import (
 	"docstore/queue"
 )
 
-// queueFiles writes a queue of sealed segments, each from a list of ids, and
-// returns the files. The document of an id is the same in every segment but for
-// the mark, so that two queues have different documents of one length for an id
-// at one address.
+// queueFiles writes a queue of sealed segments, each from a list of ids, and returns the
+// files. The documents of an id differ only in the mark and segment, so that two queues
+// have different documents of the same length for an id at one address.
 func queueFiles(t *testing.T, mark string, segments ...[]string) map[string][]byte {
 	t.Helper()
 	f := newMemFixture(t)
@@ -41,12 +40,12 @@ func queueFiles(t *testing.T, mark string, segments ...[]string) map[string][]by
 	return files
 }
 
-// marked is the document of an id in a segment of a queue that is marked.
+// marked returns the document of an id in a segment of a queue with a mark.
 func marked(id, mark string, segment int) string {
 	return fmt.Sprintf(`{"id":%q,"queue":%q,"segment":%d}`, id, mark, segment)
 }
 
-// bring puts files into the queue's directory, those that are named or all.
+// bring copies files into the queue's directory, the named ones or all.
 func (f *fixture) bring(files map[string][]byte, names ...string) {
 	f.t.Helper()
 	for name, content := range files {
@@ -61,7 +60,7 @@ func (f *fixture) bring(files map[string][]byte, names ...string) {
 	require.NoError(f.t, f.fs.SyncDir(f.queueDir))
 }
 
-// moveAside moves the files of a queue as docstore-sync does.
+// moveAside moves the files of a queue to ReplacedDir, as docstore-sync does.
 func (f *fixture) moveAside(files map[string][]byte) {
 	f.t.Helper()
 	dir := filepath.Join(f.queueDir, ReplacedDir)
@@ -72,8 +71,8 @@ func (f *fixture) moveAside(files map[string][]byte) {
 	require.NoError(f.t, f.fs.SyncDir(dir))
 }
 
-// Two queues: in the second one "both" is written twice, the first time where the
-// first queue has it, and only the second time counts.
+// twoQueues returns two queues: in the second one "both" is written twice, first at the
+// address where the first queue has it; only the second version is current.
 func twoQueues(t *testing.T) (one, two map[string][]byte) {
 	one = queueFiles(t, "one", []string{"both", "a-1", "a-2"}, []string{"a-3"}, []string{"a-4"})
 	two = queueFiles(t, "two", []string{"both", "b-1", "b-2"}, []string{"b-3"}, []string{"both"})
@@ -86,7 +85,7 @@ func (f *fixture) requireSecondQueue(c *Collection) {
 	f.t.Helper()
 	waitFor(f.t, c, "the other queue is served", func(s Status) bool {
 		_, err := c.Locate([]byte("b-1"))
-		return s.Ready && s.Successor == nil && err == nil
+		return s.Ready && s.Replacement == nil && err == nil
 	})
 	requireDocument(f.t, c, "both", marked("both", "two", 3))
 	requireDocument(f.t, c, "b-1", marked("b-1", "two", 1))
@@ -96,9 +95,8 @@ func (f *fixture) requireSecondQueue(c *Collection) {
 	require.Empty(f.t, c.Status().Faults)
 }
 
-// Somebody copies another queue over the one that is served. What is gone is
-// unavailable, and nothing of the other passes for it, until the whole other one is
-// here.
+// Another queue is copied over the served one. Missing documents are unavailable, and no
+// document of the other queue is served until it is complete.
 func TestAnotherQueueOverwritesTheOneServed(t *testing.T) {
 	one, two := twoQueues(t)
 	f := newMemFixture(t)
@@ -108,15 +106,15 @@ func TestAnotherQueueOverwritesTheOneServed(t *testing.T) {
 	f.bring(two, "0000000001.seg", "0000000002.seg") // and segment 3 is still the first one's
 	c = f.open()
 	waitFor(t, c, "the other one is read", func(s Status) bool {
-		return s.Successor != nil && len(s.Successor.Faults) == 1 && strings.Contains(s.Successor.Faults[0].Reason, "forked")
+		return s.Replacement != nil && len(s.Replacement.Faults) == 1 && strings.Contains(s.Replacement.Faults[0].Reason, "forked")
 	})
-	requireNone(t, c, "both", ErrUnavailable) // not what the other has at its address
+	requireNone(t, c, "both", ErrUnavailable) // not the other queue's document at its address
 	requireNone(t, c, "a-3", ErrUnavailable)
 	requireDocument(t, c, "a-4", marked("a-4", "one", 3))
 
 	f.bring(two, thirdSegment)
 	f.requireSecondQueue(c)
-	waitFor(t, c, "the index before is removed", func(Status) bool {
+	waitFor(t, c, "the old index is removed", func(Status) bool {
 		numbers, err := listIndexes(f.fs, f.dir)
 		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex + 1})
 	})
@@ -126,8 +124,8 @@ func TestAnotherQueueOverwritesTheOneServed(t *testing.T) {
 	f.requireSecondQueue(c)
 }
 
-// Where the files of the queue before are kept, nothing is missing meanwhile, after
-// a restart neither.
+// If the files of the old queue are kept, all documents stay available, also after a
+// restart.
 func TestQueueIsServedUntilAnotherHasBeenRead(t *testing.T) {
 	one, two := twoQueues(t)
 	f := newMemFixture(t)
@@ -136,11 +134,11 @@ func TestQueueIsServedUntilAnotherHasBeenRead(t *testing.T) {
 	f.bring(one)
 	c := f.ready()
 	f.moveAside(one)
-	f.bring(two, "0000000001.seg", thirdSegment) // the second is still on its way
+	f.bring(two, "0000000001.seg", thirdSegment) // the second has not arrived yet
 
 	for round := range 2 {
 		waitFor(t, c, "the other one is read", func(s Status) bool {
-			return s.Ready && s.Successor != nil && s.Successor.TailedBytes > 0 &&
+			return s.Ready && s.Replacement != nil && s.Replacement.TailedBytes > 0 &&
 				c.serving.Load().queueDir == filepath.Join(f.queueDir, ReplacedDir)
 		})
 		for i, ids := range [][]string{{"both", "a-1", "a-2"}, {"a-3"}, {"a-4"}} {
@@ -160,30 +158,30 @@ func TestQueueIsServedUntilAnotherHasBeenRead(t *testing.T) {
 	f.waitRemoved(filepath.Join(f.queueDir, ReplacedDir))
 }
 
-// The queue comes back, and the other one is given up; so it is for a third.
-func TestOtherQueueGoesAgain(t *testing.T) {
+// The first queue returns, and the replacement is discarded; likewise for a third queue.
+func TestReplacementIsDiscarded(t *testing.T) {
 	one, two := twoQueues(t)
 	f := newMemFixture(t)
 	f.bring(one)
 	c := f.ready()
 	f.bring(two, "0000000001.seg")
-	waitFor(t, c, "another has come", func(s Status) bool { return s.Successor != nil })
+	waitFor(t, c, "another has arrived", func(s Status) bool { return s.Replacement != nil })
 	f.bring(one)
-	waitFor(t, c, "it has gone again", func(s Status) bool { return s.Successor == nil })
+	waitFor(t, c, "it is discarded", func(s Status) bool { return s.Replacement == nil })
 	requireDocument(t, c, "both", marked("both", "one", 1))
 	require.True(t, c.Status().Ready)
 
 	third := queueFiles(t, "three", []string{"c-1"}, []string{"c-2"}, []string{"c-3"})
 	f.bring(third, "0000000001.seg")
-	waitFor(t, c, "a third has come", func(s Status) bool { return s.Successor != nil && s.Successor.Queue != [16]byte{} })
+	waitFor(t, c, "a third has arrived", func(s Status) bool { return s.Replacement != nil && s.Replacement.Queue != [16]byte{} })
 	require.NoError(t, c.Close())
-	f.bring(two) // in the place of the third, while the daemon is down
+	f.bring(two) // instead of the third, while the daemon is down
 	c = f.open()
 	f.requireSecondQueue(c)
 	requireNone(t, c, "c-1", ErrNotFound)
 }
 
-// Callers notice nothing of the moment in which another queue takes over.
+// Callers see no error when another queue takes over.
 func TestTakeOverUnderLoad(t *testing.T) {
 	one, two := twoQueues(t)
 	f := newMemFixture(t)
@@ -198,7 +196,7 @@ func TestTakeOverUnderLoad(t *testing.T) {
 		callers.Go(func() {
 			for !ended.Load() {
 				document, err := c.Get(nil, []byte("both"))
-				if !errors.Is(err, ErrUnavailable) { // as while the files are being moved
+				if !errors.Is(err, ErrUnavailable) { // while the files are being moved
 					assert.NoError(t, err)
 					assert.True(t, right[string(document)], string(document))
 				}
@@ -220,8 +218,8 @@ func TestTakeOverUnderLoad(t *testing.T) {
 	require.Zero(t, c.Status().Gets.Failed)
 }
 
-// A list that is under way when another queue takes over fails: the rest would be
-// of the other one.
+// A scan in progress when another queue takes over fails: the rest would belong to the
+// other queue.
 func TestTakeOverWhileListing(t *testing.T) {
 	var many []string
 	for i := range 2 * scanWindowIDs {
@@ -242,9 +240,9 @@ func TestTakeOverWhileListing(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-// Whenever the machine dies while another queue comes and takes over, the one or the
-// other is served afterwards, and in the end the other.
-func TestCrashDuringSuccession(t *testing.T) {
+// After a crash at any step of a replacement one of the two queues is served, and in the
+// end the new one.
+func TestCrashDuringReplacement(t *testing.T) {
 	one, two := twoQueues(t)
 	random := testseed.Rand(t)
 	for k := int64(1); ; k++ {
@@ -272,12 +270,12 @@ func TestCrashDuringSuccession(t *testing.T) {
 		require.Eventually(t, func() bool { return crashed.Load() || served() }, patience, 100*time.Microsecond)
 		clone := mem.CrashClone(vfs.KeepRandom(random.Uint64()))
 		done := !crashed.Load()
-		_ = c.Close() // it may have failed with the disk
+		_ = c.Close() // it may fail with the disk
 
 		after := newFixture(t, clone, string(filepath.Separator))
 		d := after.open()
 		document, err := d.Get(nil, []byte("both"))
-		if err == nil { // an index that the crash took everything of reads the other queue at once, and serves what it has read
+		if err == nil { // an index that lost everything in the crash reads the other queue at once and serves its entries
 			require.Contains(t, []string{marked("both", "one", 1), marked("both", "two", 1), marked("both", "two", 3)}, string(document))
 		} else {
 			require.ErrorIs(t, err, ErrUnavailable)
@@ -285,7 +283,7 @@ func TestCrashDuringSuccession(t *testing.T) {
 		after.requireSecondQueue(d)
 		require.NoError(t, d.Close())
 		if done {
-			require.Greater(t, k, int64(5), "there were steps to be interrupted")
+			require.Greater(t, k, int64(5), "steps were interrupted")
 			return
 		}
 	}

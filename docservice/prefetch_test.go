@@ -14,8 +14,8 @@ import (
 	"docstore/queue"
 )
 
-// Whatever is fetched ahead, each get has the answer that it has by itself.
-func TestFetchAheadChangesNoAnswer(t *testing.T) {
+// Prefetching does not change the answer of any get.
+func TestPrefetchChangesNoAnswer(t *testing.T) {
 	random := testseed.Rand(t)
 	f := newFixture(t, vfs.OS, t.TempDir()) // segments are mapped
 	f.putMany("a", 500)
@@ -31,7 +31,7 @@ func TestFetchAheadChangesNoAnswer(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, o.Close()) })
 	require.NoError(t, o.WaitReady(soon(t)))
 	service := NewService(c, o)
-	require.Contains(t, service.Ahead(), MethodGet)
+	require.Contains(t, service.Prefetch(), MethodGet)
 
 	oneRequest := func() []byte {
 		collection, id := "jobs", fmt.Sprint("a-", random.IntN(520))
@@ -63,7 +63,7 @@ func TestFetchAheadChangesNoAnswer(t *testing.T) {
 	for from := range 8 {
 		running.Go(func() {
 			for at := from; at+16 <= len(requests); at += 8 {
-				service.fetchAhead(requests[at : at+16])
+				service.prefetch(requests[at : at+16])
 				for i := at; i < at+16; i++ {
 					assert.Equal(t, alone[i], handle(requests[i]))
 				}
@@ -73,11 +73,11 @@ func TestFetchAheadChangesNoAnswer(t *testing.T) {
 	running.Wait()
 	require.Greater(t, c.gets.found.Load(), before)
 	counted := c.gets.found.Load()
-	service.fetchAhead(requests[:16])
-	require.Equal(t, counted, c.gets.found.Load(), "nothing was got")
+	service.prefetch(requests[:16])
+	require.Equal(t, counted, c.gets.found.Load(), "no document was read")
 
 	require.NoError(t, c.Close())
-	service.fetchAhead(requests[:16])
+	service.prefetch(requests[:16])
 	for i := range requests[:16] {
 		if handle(requests[i]) != alone[i] {
 			require.Contains(t, handle(requests[i]).err, ErrClosed.Error())

@@ -13,50 +13,46 @@ import (
 	"docstore/queue"
 )
 
-// Succession. An ingest host that is built anew makes another queue, with an id of
-// its own and other documents at the same addresses. When its first segment stands
-// in the directory in the place of ours, it is indexed beside what is served, and
-// takes over once it has been read to the end of what is here. Until then the queue
-// of before is served as far as its bytes are there: nothing of the other one passes
-// for it, since its reader is bound to its id.
-//
-// Who lets another queue in moves the files of the one before to ReplacedDir first,
-// as docstore-sync does: then nothing is missing meanwhile. It is removed with the
-// index of before.
-//
-//	   in the directory      in ReplacedDir     served from     indexed beside
+// Replacement of a queue. A rebuilt ingest host creates another queue, with a new id and
+// other documents at the same addresses. When the first segment in the directory belongs
+// to another queue, that queue is indexed while the old one is served. It takes over when
+// it has been read to the end of the segments here. Until then the old queue is served
+// from the files that are left; its reader is bound to its id, so it never reads a file of
+// the new queue.
+// The program that copies another queue into the directory moves the files of the old one
+// to ReplacedDir first, as docstore-sync does, so that all documents stay available.
+// ReplacedDir is deleted together with the old index.
+//	   in the directory      in ReplacedDir     served from     being indexed
 //	1  A's files                                A's files
-//	2  being moved           some of A's        what is open
+//	2  moving                some of A's        open files
 //	3  B's files             A's files          ReplacedDir     B
 //	4  B's files             removed            B's files
-//
-// An index that is found to be damaged is succeeded in the same way, by one that is
-// made anew of the same queue, while what can be read of it is served.
-//
-// Every change of a name in this leaves what a daemon that is started then makes out
-// by the ids alone: index-0001 with A's position is what is served, index-0002 what
-// comes. It takes over in the moment when index-0001 is renamed.
+// A damaged index is replaced in the same way, by a new index of the same queue. The
+// readable entries of the damaged one are served until then.
+// After a crash at any step the ids alone determine the state: index-0001 has the position
+// of queue A and is served, index-0002 is the replacement. The rename of index-0001 is the
+// commit point of the takeover.
 
-// ReplacedDir is where in a queue's directory the files of the queue lie whose place
-// another one has taken.
+// ReplacedDir is the directory in a queue's directory that holds the files of a replaced
+// queue.
 const ReplacedDir = ".replaced"
 
-// A damaged index is rebuilt at once, unless the one before it was rebuilt within the last
-// minRebuildPause. Every further rebuild doubles that time, up to maxRebuildPause: a disk
-// that damages each index must not spend its life on building them, and a machine with a
+// A damaged index is rebuilt at once, unless the previous rebuild was within
+// minRebuildPause. Each further rebuild doubles that time, up to maxRebuildPause: a failing
+// disk that damages every index would otherwise cause continuous rebuilds. A server with a
 // damaged index is not ready until it is rebuilt.
 const (
 	minRebuildPause = time.Minute
 	maxRebuildPause = time.Hour
 )
 
-// rebuildPace says when an index may be built again because the one before failed.
+// rebuildPace limits the rate of rebuilds.
 type rebuildPace struct {
 	last  time.Time // zero: never
 	pause time.Duration
 }
 
-// allow reports whether an index may be rebuilt now, and counts that it is.
+// allow reports whether an index may be rebuilt now, and counts the rebuild.
 func (p *rebuildPace) allow(now time.Time) bool {
 	rested := now.Sub(p.last)
 	switch {
@@ -71,37 +67,37 @@ func (p *rebuildPace) allow(now time.Time) bool {
 	return true
 }
 
-// Successor is another queue that has come in the place of the one that is served,
-// and is being indexed; or the same, whose index was damaged and is made anew.
-type Successor struct {
-	Queue [16]byte // its id
+// Replacement is a store that is being built to replace the served one: another queue that
+// was found in the directory, or the same queue whose index was damaged.
+type Replacement struct {
+	Queue [16]byte // id of the queue
 	// TailedBytes of the PresentBytes of its segments are in its index.
 	TailedBytes, PresentBytes int64
-	// Faults are what keeps it from being read.
+	// Faults are the damage that prevents it from being read.
 	Faults []Fault
 }
 
-// runSuccession looks from time to time which queue the directory holds.
-func (c *Collection) runSuccession(ctx context.Context) {
+// runReplacement checks periodically which queue the directory holds.
+func (c *Collection) runReplacement(ctx context.Context) {
 	problem := ""
 	for sleep(ctx, c.options.RetryInterval) {
-		err := c.succeed()
+		err := c.advanceReplacement()
 		switch {
 		case err == nil:
 			problem = ""
 		case ctx.Err() == nil && err.Error() != problem:
 			problem = err.Error()
-			c.logger.Error("the next index cannot be built or cannot take over; trying again", "error", err)
+			c.logger.Error("building or activating the replacement index failed; retrying", "error", err)
 		}
 	}
 }
 
-// succeed takes the next step, if there is one.
-func (c *Collection) succeed() error {
+// advanceReplacement takes the next step of a replacement, if one is due.
+func (c *Collection) advanceReplacement() error {
 	serving, next := c.serving.Load(), c.next()
 	id := serving.queueID.Load()
 	if id == nil {
-		return nil // whichever comes is the one
+		return nil // the first queue that arrives is served
 	}
 	here, err := c.queueIn(c.queueDir)
 	if err != nil {
@@ -113,17 +109,17 @@ func (c *Collection) succeed() error {
 	}
 	switch {
 	case next != nil && (ours || theirs) && here != *next.queueID.Load():
-		return c.discardNext(next, "it has gone again")
-	case next != nil && next.isUseless(c.options.Now()) && c.discards.allow(c.options.Now()):
+		return c.discardNext(next, "its files are gone")
+	case next != nil && next.cannotComplete(c.options.Now()) && c.discards.allow(c.options.Now()):
 		return c.discardNext(next, "its index cannot be completed")
 	case next == nil && theirs:
-		c.logger.Warn("another queue has come; it is served when it has been read to its end",
+		c.logger.Warn("found another queue; it is served when it has been read to its end",
 			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
 		return c.openNext(serving, here)
 	case next == nil && ours && serving.stopped(isTruncation):
 		return c.openNext(serving, here)
 	case next == nil && ours && serving.indexDamaged() && !serving.stopped(isFork) && c.rebuilds.allow(c.options.Now()):
-		c.logger.Error("the index is damaged and is rebuilt from the queue; what can be read of it is served until then",
+		c.logger.Error("the index is damaged and is rebuilt from the queue; its readable entries are served until then",
 			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
 	case next == nil && ours && c.rebuilding:
@@ -135,8 +131,8 @@ func (c *Collection) succeed() error {
 	return nil
 }
 
-// queueIn returns the id of the queue that the first segment in a directory is of,
-// zero where there is none, or none whose header can be read.
+// queueIn returns the id of the queue to which the first segment in a directory belongs. It
+// is zero if there is no segment with a readable header.
 func (c *Collection) queueIn(dir string) ([16]byte, error) {
 	names, err := c.options.FS.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,13 +153,13 @@ func (c *Collection) queueIn(dir string) ([16]byte, error) {
 	return [16]byte{}, nil
 }
 
-// follow has what is served be read where its files are.
+// follow reopens the served queue if its files were moved.
 func (c *Collection) follow(serving *store, here bool) error {
 	dir := c.queueDir
 	if !here {
 		dir = filepath.Join(c.queueDir, ReplacedDir)
 		if id, err := c.queueIn(dir); err != nil || id != *serving.queueID.Load() {
-			return err // it is nowhere else
+			return err // its files are in neither directory
 		}
 	}
 	if dir == serving.queueDir {
@@ -176,13 +172,13 @@ func (c *Collection) follow(serving *store, here bool) error {
 	moved.inherit(serving)
 	c.serving.Store(moved)
 	err = serving.leaveQueue()
-	moved.inherit(serving) // what the tail has added until it ended
+	moved.inherit(serving) // changes until the tail ended
 	moved.start()
-	c.logger.Info("the queue that is served lies elsewhere now", "dir", dir)
+	c.logger.Info("the files of the served queue were moved; reading them there", "dir", dir)
 	return err
 }
 
-// inherit takes over the state of the store that has read the same queue elsewhere.
+// inherit copies the state of a store that has read the same queue in another directory.
 func (s *store) inherit(from *store) {
 	from.mu.Lock()
 	tail, reached, faults := from.mu.tail, from.mu.reached, from.mu.faults
@@ -195,39 +191,39 @@ func (s *store) inherit(from *store) {
 	s.stateChanged()
 }
 
-// next is the store that is to take over, nil if there is none.
+// next returns the store that is being built, nil if there is none.
 func (c *Collection) next() *store {
-	c.succession.Lock()
-	defer c.succession.Unlock()
-	return c.succession.next
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
+	return c.replacing.next
 }
 
 func (c *Collection) setNext(next *store) {
-	c.succession.Lock()
-	defer c.succession.Unlock()
-	c.succession.next = next
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
+	c.replacing.next = next
 }
 
-// openNext starts to build the index that follows the served one, of the queue with the
-// id, or resumes to.
+// openNext opens the next index for the queue with the id, new or partly built, and starts
+// to build it.
 func (c *Collection) openNext(serving *store, id [16]byte) error {
 	number := serving.number + 1
-	next, err := c.partNext(number, id)
+	next, err := c.openPartialNext(number, id)
 	if err == nil && next == nil {
 		next, err = c.openStore(number, c.queueDir, id)
 	}
 	return c.startNext(next, err)
 }
 
-// resumeRebuild resumes the rebuild of an index that the last run of the daemon began: the
-// damage may be where no lookup meets it again soon.
+// resumeRebuild resumes the rebuild of an index that an earlier run began. It does not wait
+// until the damage is found again.
 func (c *Collection) resumeRebuild(serving *store, id [16]byte) error {
-	return c.startNext(c.partNext(serving.number+1, id))
+	return c.startNext(c.openPartialNext(serving.number+1, id))
 }
 
-// partNext opens an index, which may be partly built, for the queue with the id. It
-// removes a damaged one and one of another queue, and then returns nil.
-func (c *Collection) partNext(number indexNumber, id [16]byte) (*store, error) {
+// openPartialNext opens an index, possibly partly built, for the queue with the id. If the
+// index is damaged or of another queue, it deletes it and returns nil.
+func (c *Collection) openPartialNext(number indexNumber, id [16]byte) (*store, error) {
 	next, err := c.openStore(number, c.queueDir, id)
 	switch {
 	case isDamage(err):
@@ -238,42 +234,41 @@ func (c *Collection) partNext(number indexNumber, id [16]byte) (*store, error) {
 	return next, err
 }
 
-// startNext has a store follow the queue, if there is one.
+// startNext starts a store, if there is one.
 func (c *Collection) startNext(next *store, err error) error {
 	if next == nil || err != nil {
 		return err
 	}
-	c.logger.Warn("an index is built from the queue, to take over when it is complete", "index", next.number.path(c.dir))
+	c.logger.Warn("building an index from the queue; it takes over when it is complete", "index", next.number.path(c.dir))
 	c.setNext(next)
 	next.start()
 	return nil
 }
 
-// isDamage reports whether an error of opening or reading an index is that it is damaged or
-// cannot be read, or that its position is not one: another one is then built from the
-// queue.
+// isDamage reports whether an error of opening or reading an index means that the index is
+// damaged or unreadable, or that its position is invalid, so that it has to be rebuilt from
+// the queue.
 func isDamage(err error) bool {
 	return errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, lsm.ErrUnreadable) || errors.Is(err, queue.ErrCorrupt)
 }
 
-// discardNext gives up the store that is being indexed.
+// discardNext closes and deletes the store that is being built.
 func (c *Collection) discardNext(next *store, reason string) error {
 	c.setNext(nil)
-	c.logger.Warn("the other queue is given up", "queue", hex.EncodeToString(next.queueID.Load()[:]), "reason", reason)
+	c.logger.Warn("the replacement is discarded", "queue", hex.EncodeToString(next.queueID.Load()[:]), "reason", reason)
 	return errors.CombineErrors(next.close(), c.removeIndex(next.number))
 }
 
-// takeOver has the next one serve in the place of the one before, and removes what
-// that one leaves.
+// takeOver makes the next store the served one, and closes and deletes the old one.
 func (c *Collection) takeOver(next *store) error {
-	if err := next.index.Flush(); err != nil { // now it takes power losses, too
+	if err := next.index.Flush(); err != nil { // from here on it survives a power loss
 		return err
 	}
 	before := c.serving.Load()
 	c.serving.Store(next)
 	c.setNext(nil)
 	id := next.queueID.Load()
-	c.logger.Info("another index is served from", "index", next.number.path(c.dir), "queue", hex.EncodeToString(id[:]))
+	c.logger.Info("serving another index", "index", next.number.path(c.dir), "queue", hex.EncodeToString(id[:]))
 	err := errors.CombineErrors(before.close(), c.removeIndex(before.number))
 	if c.options.Quarantine && *before.queueID.Load() != *id {
 		err = errors.CombineErrors(err, c.options.FS.RemoveAll(filepath.Join(c.queueDir, ReplacedDir)))
@@ -281,7 +276,7 @@ func (c *Collection) takeOver(next *store) error {
 	return err
 }
 
-// removeIndex removes an index, in one step as far as the next start is concerned.
+// removeIndex deletes an index. The rename makes the deletion atomic.
 func (c *Collection) removeIndex(n indexNumber) error {
 	path := n.path(c.dir)
 	err := c.options.FS.Rename(path, path+removedExtension)
@@ -298,22 +293,22 @@ func (c *Collection) removeIndex(n indexNumber) error {
 	return errors.CombineErrors(err, removeLeftovers(c.options.FS, c.dir))
 }
 
-// successor describes the queue that is to take over, nil if there is none.
-func (c *Collection) successor() *Successor {
+// replacement describes the store that is being built, nil if there is none.
+func (c *Collection) replacement() *Replacement {
 	next := c.next()
 	if next == nil {
 		return nil
 	}
 	status := next.status()
-	return &Successor{
+	return &Replacement{
 		Queue: *next.queueID.Load(), TailedBytes: status.TailedBytes, PresentBytes: status.PresentBytes, Faults: status.Faults,
 	}
 }
 
-// isUseless reports whether the index of a store cannot be completed by reading on. Files
-// that do not belong together may be on their way to be exchanged, so that a fork has to
-// last.
-func (s *store) isUseless(now time.Time) bool {
+// cannotComplete reports whether tailing cannot complete the index of a store. A fork must
+// persist for minRebuildPause, because files of a queue may be in the middle of an
+// exchange.
+func (s *store) cannotComplete(now time.Time) bool {
 	if s.indexDamaged() || s.stopped(isTruncation) {
 		return true
 	}
@@ -322,24 +317,25 @@ func (s *store) isUseless(now time.Time) bool {
 	return isFork(s.mu.stoppedBy) && s.mu.faults.tail != nil && now.Sub(s.mu.faults.tail.Since) >= minRebuildPause
 }
 
-// stopped reports whether the tail is stopped by an error of a kind.
+// stopped reports whether an error of a kind has stopped the tail.
 func (s *store) stopped(isKind func(error) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return isKind(s.mu.stoppedBy)
 }
 
-// isFork reports whether an error says that the queue here has another history than the
-// index.
+// isFork reports whether an error says that the queue here and the index have different
+// histories.
 func isFork(err error) bool {
 	return errors.Is(err, queue.ErrForked) || errors.Is(err, queue.ErrDiverged)
 }
 
-// isTruncation reports whether an error says that entries of the index were taken back.
+// isTruncation reports whether an error says that the index holds entries that were
+// truncated.
 func isTruncation(err error) bool { return errors.Is(err, queue.ErrTruncated) }
 
-// indexDamaged reports whether damage has been found in the index since it was opened: by
-// a lookup, a scan or the scrub, or by a merge, whose damage it records.
+// indexDamaged reports whether damage was found in the index since it was opened, by a
+// lookup, a scan, the scrub or a merge. It records the damage found by a merge.
 func (s *store) indexDamaged() bool {
 	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) || errors.Is(problem, lsm.ErrUnreadable) {
 		s.recordFault(indexError(problem), queue.Address{})
