@@ -45,9 +45,36 @@ and from the files ~/.aws/credentials and ~/.aws/config.`,
 	command.RunE = func(command *cobra.Command, args []string) error {
 		return checkBucket(command.Context(), env, args[0], opts)
 	}
+	addS3Flags(command, &opts)
+	return command
+}
+
+// addS3Flags adds the flags of a store other than AWS.
+func addS3Flags(command *cobra.Command, opts *bucket.Options) {
 	command.Flags().StringVar(&opts.Endpoint, "s3-endpoint", "", "URL of an S3-compatible store other than AWS")
 	command.Flags().BoolVar(&opts.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
-	return command
+}
+
+// bucketFlags are the flags of a command that works on a collection in a bucket.
+type bucketFlags struct {
+	url     string
+	options bucket.Options
+}
+
+func (f *bucketFlags) add(command *cobra.Command) {
+	command.Flags().StringVar(&f.url, "bucket", "", "URL of the collection: s3://BUCKET/PREFIX or file:///DIRECTORY")
+	if err := command.MarkFlagRequired("bucket"); err != nil {
+		panic(err) // the flag was defined a line above
+	}
+	addS3Flags(command, &f.options)
+}
+
+func (f *bucketFlags) open(ctx context.Context) (*bucket.Client, error) {
+	b, err := bucket.Open(ctx, f.url, f.options)
+	if err != nil {
+		return nil, cli.Usagef("%w", err)
+	}
+	return b, nil
 }
 
 // checkBucket prints the findings of bucket.Check.

@@ -287,6 +287,8 @@ func TestOpenRefusesInvalidURLs(t *testing.T) {
 		require.ErrorContains(t, err, want, url)
 		require.NotContains(t, err.Error(), "secret")
 	}
-	_, err := bucket.Open(t.Context(), "s3://docs", bucket.Options{MaxRequests: -1})
+	_, err := bucket.Open(t.Context(), "file:///no/such/parent", bucket.Options{})
+	require.ErrorIs(t, err, bucket.ErrNoBucket)
+	_, err = bucket.Open(t.Context(), "s3://docs", bucket.Options{MaxRequests: -1})
 	require.ErrorContains(t, err, "must not be negative")
 }

@@ -44,7 +44,7 @@ var _ Bucket = (*Dir)(nil)
 func OpenDir(fsys vfs.FS, root string) (*Dir, error) {
 	d := &Dir{fs: fsys, root: root}
 	if _, err := fsys.Stat(filepath.Dir(root)); err != nil {
-		return nil, errors.Mark(errors.Wrapf(err, "bucket: open %s: create its parent directory or mount it", root), ErrNoBucket)
+		return nil, errors.Wrapf(ErrNoBucket, "open %s: create its parent directory or mount it (%v)", root, err)
 	}
 	if err := d.makeDir(d.path(tempDir)); err != nil {
 		return nil, err

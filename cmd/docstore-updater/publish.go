@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/cmd/internal/cli"
+	"docstore/queue/publish"
+)
+
+func newPublish(env *cli.Env) *cobra.Command {
+	var dir string
+	var flags bucketFlags
+	var quiet bool
+	command := &cobra.Command{
+		Use:   "publish --queue DIR --bucket URL",
+		Short: "Upload the sealed segments of a queue to an object store",
+		Long: `Publish uploads the sealed segments of a queue that the bucket lacks, and commits a
+numbered manifest that lists all of them. "manifests" lists the manifests, "restore"
+makes a queue from one. Entries in the open segment are not published: run "seal"
+before, or wait until the segment is full.
+
+The prefix in the URL is the collection. The first publish to it runs "bucket check"
+and refuses a store that fails. Updaters may be writing. Of two processes that publish
+to one collection, the one that started last succeeds. If nothing was sealed since the
+last publish, no manifest is committed.
+
+Publish refuses a queue that lacks entries of the newest manifest, such as one that
+was restored from an older copy.`,
+		Example: `  docstore-updater publish --queue /srv/queue/jobs --bucket s3://company-docs/jobs
+  docstore-updater publish --queue /srv/queue/jobs --bucket file:///mnt/shared/jobs`,
+		Args: cobra.NoArgs,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := requireDir(dir); err != nil {
+			return err
+		}
+		return publishQueue(command.Context(), env, dir, &flags, quiet)
+	}
+	addQueueFlag(command, &dir)
+	flags.add(command)
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	return command
+}
+
+func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, quiet bool) error {
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	progress := &transferMeter{env: env, quiet: quiet, label: "uploading"}
+	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress.update})
+	if err != nil {
+		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
+	}
+	defer p.Close()
+	published, err := p.Publish(ctx)
+	progress.finish()
+	if err != nil {
+		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
+	}
+	m := published.Manifest
+	out := cli.NewOutput(env.Stdout)
+	if published.New {
+		out.Printf("manifest %d: %s, %s, %s, %s uploaded\n", m.Number, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
+			cli.FormatCountOf(m.Documents, "document", "documents"), cli.FormatBytes(m.Bytes()), cli.FormatBytes(published.Uploaded))
+	} else {
+		out.Printf("manifest %d has all sealed segments already\n", m.Number)
+	}
+	return out.Flush()
+}
+
+// transferMeter shows the progress of transfers once their total is known.
+type transferMeter struct {
+	env   *cli.Env
+	quiet bool
+	label string
+	meter *cli.Meter
+}
+
+func (t *transferMeter) update(done, total int64) {
+	if t.meter == nil && !t.quiet {
+		t.meter = cli.NewMeter(t.env, t.label, total)
+	}
+	t.meter.Update(0, done)
+}
+
+func (t *transferMeter) finish() { t.meter.Finish() }
+
+func newManifests(env *cli.Env) *cobra.Command {
+	var flags bucketFlags
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "manifests --bucket URL",
+		Short: "List the manifests of a collection in an object store",
+		Long: `Manifests lists the manifests that publish has committed, the newest last: number,
+time, files, bytes, documents and deletes. With --json it prints one object per line.`,
+		Example: `  docstore-updater manifests --bucket s3://company-docs/jobs`,
+		Args:    cobra.NoArgs,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		return listManifests(command.Context(), env, &flags, asJSON)
+	}
+	flags.add(command)
+	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	return command
+}
+
+// manifestLine is a line of manifests --json.
+type manifestLine struct {
+	Number    uint64    `json:"number"`
+	Time      time.Time `json:"time"`
+	Files     int       `json:"files"`
+	Bytes     int64     `json:"bytes"`
+	Documents int64     `json:"documents"`
+	Deletes   int64     `json:"deletes"`
+}
+
+func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON bool) error {
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	newest, err := publish.FindManifest(ctx, b, 0, env.Now)
+	if err != nil {
+		return fmt.Errorf("list the manifests of %s: %w", flags.url, err)
+	}
+	lines := make([]manifestLine, newest.Number)
+	for m, err := range publish.Manifests(ctx, b, newest) {
+		if err != nil {
+			return fmt.Errorf("list the manifests of %s: %w", flags.url, err)
+		}
+		lines[m.Number-1] = manifestLine{m.Number, m.Time, len(m.Files), m.Bytes(), m.Documents, m.Deletes}
+	}
+	out := cli.NewOutput(env.Stdout)
+	if !asJSON {
+		out.Printf("%8s  %-20s  %7s  %10s  %14s  %12s\n", "MANIFEST", "TIME", "FILES", "BYTES", "DOCUMENTS", "DELETES")
+	}
+	for _, l := range lines {
+		if asJSON {
+			text, err := json.Marshal(l)
+			if err != nil {
+				return err
+			}
+			out.Printf("%s\n", text)
+			continue
+		}
+		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, cli.FormatBytes(l.Bytes), cli.FormatCount(l.Documents), cli.FormatCount(l.Deletes))
+	}
+	return out.Flush()
+}
+
+func newRestore(env *cli.Env) *cobra.Command {
+	var dir string
+	var flags bucketFlags
+	var number uint64
+	var quiet bool
+	command := &cobra.Command{
+		Use:   "restore --bucket URL --queue DIR [--to MANIFEST]",
+		Short: "Make a queue from a manifest in an object store",
+		Long: `Restore downloads the files of a manifest, the newest unless --to names another, into
+a new or empty directory, and verifies the digest of each. If it is interrupted, run it
+again: files that are complete are kept. The directory is then a queue: "append
+--resume" continues it where the manifest ends. Entries that were not published are
+not restored.`,
+		Example: `  docstore-updater restore --bucket s3://company-docs/jobs --queue /srv/queue/jobs`,
+		Args:    cobra.NoArgs,
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		return restoreQueue(command.Context(), env, dir, &flags, number, quiet)
+	}
+	addQueueFlag(command, &dir)
+	flags.add(command)
+	command.Flags().Uint64Var(&number, "to", 0, "number of the manifest; 0 is the newest")
+	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	return command
+}
+
+func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, number uint64, quiet bool) error {
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := publish.FindManifest(ctx, b, number, env.Now)
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", flags.url, err)
+	}
+	progress := &transferMeter{env: env, quiet: quiet, label: "downloading"}
+	err = publish.Restore(ctx, b, m, dir, &publish.Options{Progress: progress.update})
+	progress.finish()
+	if err != nil {
+		return fmt.Errorf("restore manifest %d of %s: %w", m.Number, flags.url, err)
+	}
+	out := cli.NewOutput(env.Stdout)
+	out.Printf("manifest %d restored into %s: %s, %s, %s\n", m.Number, dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
+		cli.FormatCountOf(m.Documents, "document", "documents"), cli.FormatBytes(m.Bytes()))
+	return out.Flush()
+}

@@ -1,0 +1,38 @@
+package publish
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/errors"
+)
+
+var (
+	// ErrFenced: another publisher has taken over the collection.
+	ErrFenced = errors.New("publish: another publisher has taken over the collection")
+	// ErrRefused: the state of the bucket or the queue does not allow the operation; the
+	// message says why, and what to do.
+	ErrRefused = errors.New("publish: refused")
+	// ErrCorrupt: an object is damaged, or not the one that its name or a reference says.
+	ErrCorrupt = errors.New("publish: corrupt")
+	// ErrNewerVersion: an object was written by a newer version of this package. It is not
+	// damaged.
+	ErrNewerVersion = errors.New("publish: format is newer than this program")
+)
+
+// markedError is an error with a message that matches one of the errors above.
+type markedError struct {
+	mark    error
+	message string
+}
+
+func (e *markedError) Error() string { return e.message }
+
+func (e *markedError) Is(target error) bool { return target == e.mark }
+
+func refused(format string, args ...any) error {
+	return &markedError{ErrRefused, "publish: " + fmt.Sprintf(format, args...)}
+}
+
+func corrupt(format string, args ...any) error {
+	return &markedError{ErrCorrupt, "publish: " + fmt.Sprintf(format, args...)}
+}

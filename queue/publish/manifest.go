@@ -1,0 +1,201 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"docstore/queue"
+	"docstore/queue/bucket"
+
+	"github.com/cockroachdb/errors"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Limits of a manifest.
+const (
+	// MaxFiles bounds the files of a manifest.
+	MaxFiles = 1_000_000
+	// MaxManifestBytes bounds the encoded manifest.
+	MaxManifestBytes = 64 << 20
+	// maxDecodedBytes bounds the JSON of a manifest.
+	maxDecodedBytes = 512 << 20
+
+	manifestFormat = 1
+)
+
+// Manifest lists the sealed files of a queue at one moment. It never changes.
+type Manifest struct {
+	Format int    `json:"format"`
+	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
+	Number uint64 `json:"number"`
+	// Previous is the manifest with the number before, whose entries this one continues.
+	Previous Ref       `json:"previous"`
+	Time     time.Time `json:"time"`
+	// Sealed is the last sealed segment, and SealedFooter identifies its content: later
+	// manifests continue it.
+	Sealed       uint32 `json:"sealed"`
+	SealedFooter string `json:"sealed_footer"` // queue.FooterDigest in hexadecimal digits
+	// Documents and Deletes count the entries of all files.
+	Documents int64  `json:"documents"`
+	Deletes   int64  `json:"deletes"`
+	Files     []File `json:"files"` // sorted by name
+}
+
+// File is a sealed segment, or a rewrite of a range of segments.
+type File struct {
+	Name   string `json:"name"` // in the queue's directory
+	Size   int64  `json:"size"` // bytes
+	Digest Digest `json:"digest"`
+	Footer string `json:"footer"` // queue.FooterDigest in hexadecimal digits
+}
+
+// object returns the name of the file's object, which depends on its content only.
+func (f File) object() string { return "file/" + f.Digest.String() }
+
+// Bytes returns the size of all files.
+func (m *Manifest) Bytes() int64 {
+	var sum int64
+	for _, f := range m.Files {
+		sum += f.Size
+	}
+	return sum
+}
+
+// validate returns an error unless the fields are within their limits.
+func (m *Manifest) validate() error {
+	if m.Format > manifestFormat {
+		return errors.Wrapf(ErrNewerVersion, "manifest %d has format %d", m.Number, m.Format)
+	}
+	switch {
+	case m.Format < 1 || m.Number == 0 || m.Previous.Number != m.Number-1:
+		return corrupt("manifest %d has format %d and follows manifest %d", m.Number, m.Format, m.Previous.Number)
+	case m.Documents < 0 || m.Deletes < 0:
+		return corrupt("manifest %d has %d documents and %d deletes", m.Number, m.Documents, m.Deletes)
+	case len(m.Files) > MaxFiles:
+		return corrupt("manifest %d has %d files, more than %d", m.Number, len(m.Files), MaxFiles)
+	}
+	last := ""
+	for _, f := range m.Files {
+		if name, ok := queue.ParseFileName(f.Name); !ok || !name.Sealed || f.Name <= last {
+			return corrupt("manifest %d lists %q after %q: want names of sealed files in ascending order", m.Number, f.Name, last)
+		}
+		if f.Size <= 0 || f.Size > queue.MaxSegmentBytes {
+			return corrupt("manifest %d lists %s with %d bytes", m.Number, f.Name, f.Size)
+		}
+		last = f.Name
+	}
+	return nil
+}
+
+// object returns the name of the manifest's object.
+func (r Ref) object() string { return fmt.Sprintf("manifest/%010d-%s", r.Number, r.Digest) }
+
+// encode returns the manifest's object and a reference to it.
+func (m *Manifest) encode() ([]byte, Ref, error) {
+	m.Format = manifestFormat
+	if err := m.validate(); err != nil {
+		return nil, Ref{}, err
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, Ref{}, err
+	}
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, Ref{}, err
+	}
+	data := encoder.EncodeAll(text, nil)
+	if len(data) > MaxManifestBytes {
+		return nil, Ref{}, refused("the manifest of %d files would have %d bytes, more than %d: use larger segments", len(m.Files), len(data), MaxManifestBytes)
+	}
+	return data, Ref{m.Number, sha256.Sum256(data)}, nil
+}
+
+// decodeManifest is the inverse of encode.
+func decodeManifest(data []byte, ref Ref) (*Manifest, error) {
+	if digest := Digest(sha256.Sum256(data)); digest != ref.Digest {
+		return nil, corrupt("manifest %d has the digest %s, want %s", ref.Number, digest, ref.Digest)
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxDecodedBytes))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	text, err := decoder.DecodeAll(data, nil)
+	if err != nil {
+		return nil, corrupt("manifest %d: %v", ref.Number, err)
+	}
+	m := new(Manifest)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, corrupt("manifest %d: %v", ref.Number, err)
+	}
+	if m.Number != ref.Number {
+		return nil, corrupt("the object of manifest %d holds manifest %d", ref.Number, m.Number)
+	}
+	return m, m.validate()
+}
+
+// readManifest reads a manifest of a bucket. ErrCorrupt: its digest is not that of ref.
+func readManifest(ctx context.Context, b bucket.Bucket, ref Ref) (*Manifest, error) {
+	data, err := bucket.ReadAll(ctx, b, ref.object(), MaxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	return decodeManifest(data, ref)
+}
+
+// putManifest stores a manifest. The object's name depends on its content, so one that
+// exists is the same.
+func putManifest(ctx context.Context, b bucket.Bucket, data []byte, ref Ref) error {
+	err := b.Put(ctx, ref.object(), bytes.NewReader(data), int64(len(data)))
+	if errors.Is(err, bucket.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// Manifests iterates over a manifest and those before it, newest first.
+func Manifests(ctx context.Context, b bucket.Bucket, newest *Manifest) iter.Seq2[*Manifest, error] {
+	return func(yield func(*Manifest, error) bool) {
+		for m := newest; yield(m, nil) && m.Previous.Number > 0; {
+			var err error
+			if m, err = readManifest(ctx, b, m.Previous); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// FindManifest returns the manifest with a number, or the newest one for 0.
+func FindManifest(ctx context.Context, b bucket.Bucket, number uint64, now func() time.Time) (*Manifest, error) {
+	log, err := OpenLog(ctx, b, now)
+	if err != nil {
+		return nil, err
+	}
+	record, err := log.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if record.Head.Number == 0 {
+		return nil, refused("the bucket has no manifests: check the URL, or publish a queue to it")
+	}
+	if number > record.Head.Number {
+		return nil, refused("there is no manifest %d; the newest is %d", number, record.Head.Number)
+	}
+	newest, err := readManifest(ctx, b, record.Head)
+	if err != nil || number == 0 {
+		return newest, err
+	}
+	for m, err := range Manifests(ctx, b, newest) {
+		if err != nil || m.Number == number {
+			return m, err
+		}
+	}
+	return nil, corrupt("the chain of manifests ends before number %d", number)
+}

@@ -1,0 +1,301 @@
+package publish
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/bucket"
+
+	"github.com/cockroachdb/errors"
+	"golang.org/x/sync/errgroup"
+)
+
+// concurrentFiles is how many files are digested and uploaded at the same time. The bucket
+// limits its requests itself.
+const concurrentFiles = 8
+
+// Options configure a Publisher and a Restore. Nil and zero values are the defaults.
+type Options struct {
+	// FS is the file system of the queue. The default is vfs.OS.
+	FS vfs.FS
+	// Now is the clock. The default is time.Now.
+	Now func() time.Time
+	// Progress receives the bytes of files that are done, of a total.
+	Progress func(done, total int64)
+}
+
+func (o *Options) withDefaults() Options {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.FS == nil {
+		options.FS = vfs.OS
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Progress == nil {
+		options.Progress = func(int64, int64) {}
+	}
+	return options
+}
+
+// Publisher uploads the sealed files of a queue and commits manifests. A bucket has one
+// publisher: each that is opened takes over from the one before, whose commits then fail
+// with ErrFenced.
+type Publisher struct {
+	bucket  bucket.Bucket
+	log     *Log
+	reader  *queue.Reader
+	dir     string
+	queue   string
+	owner   string
+	options Options
+}
+
+// Published is the result of Publish.
+type Published struct {
+	Ref      Ref
+	Manifest *Manifest
+	New      bool  // false: nothing has changed since the manifest before
+	Uploaded int64 // bytes
+}
+
+// OpenPublisher takes over the collection in a bucket for the queue in dir. If the bucket
+// has no collection yet, it proves with bucket.Check that the store can hold one.
+func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Options) (*Publisher, error) {
+	p := &Publisher{bucket: b, dir: dir, owner: rand.Text(), options: opts.withDefaults()}
+	var err error
+	if p.reader, err = queue.OpenReader(dir, &queue.ReaderOptions{FS: p.options.FS}); err != nil {
+		return nil, err
+	}
+	if err := p.open(ctx); err != nil {
+		_ = p.reader.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Publisher) open(ctx context.Context) error {
+	files, err := p.reader.Sealed()
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.dir)
+	}
+	id, err := queue.IDOf(p.options.FS, filepath.Join(p.dir, files[0].Name))
+	if err != nil {
+		return err
+	}
+	p.queue = hex.EncodeToString(id[:])
+	if p.log, err = OpenLog(ctx, p.bucket, p.options.Now); err != nil {
+		return err
+	}
+	if err := p.checkNewBucket(ctx); err != nil {
+		return err
+	}
+	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner) })
+	return err
+}
+
+// checkNewBucket proves that a bucket without commits can hold a collection.
+func (p *Publisher) checkNewBucket(ctx context.Context) error {
+	record, err := p.log.Load(ctx)
+	if err != nil || record.Epoch > 0 {
+		return err
+	}
+	findings, err := bucket.Check(ctx, p.bucket)
+	if err != nil {
+		return err
+	}
+	if err := bucket.Deviations(findings); err != nil {
+		return refused("the store cannot hold a collection: %v", err)
+	}
+	return nil
+}
+
+// Close releases the queue.
+func (p *Publisher) Close() error { return p.reader.Close() }
+
+// Publish uploads the sealed files that the bucket lacks and commits a manifest of all
+// sealed files. If they are those of the head, it commits nothing.
+func (p *Publisher) Publish(ctx context.Context) (Published, error) {
+	files, err := p.reader.Sealed()
+	if err != nil {
+		return Published{}, err
+	}
+	if len(files) == 0 {
+		return Published{}, refused("%s has no sealed segment", p.dir)
+	}
+	if err := settled(files); err != nil {
+		return Published{}, err
+	}
+	record, err := p.log.Load(ctx)
+	if err != nil {
+		return Published{}, err
+	}
+	parent := new(Manifest)
+	if record.Head.Number > 0 {
+		if parent, err = readManifest(ctx, p.bucket, record.Head); err != nil {
+			return Published{}, err
+		}
+		if err := p.continues(parent, files); err != nil {
+			return Published{}, err
+		}
+	}
+	m, uploaded, err := p.upload(ctx, parent, files)
+	if err != nil {
+		return Published{}, err
+	}
+	if slices.Equal(m.Files, parent.Files) {
+		return Published{Ref: record.Head, Manifest: parent}, nil
+	}
+	m.Number, m.Previous = record.Head.Number+1, record.Head
+	data, ref, err := m.encode()
+	if err != nil {
+		return Published{}, err
+	}
+	if err := putManifest(ctx, p.bucket, data, ref); err != nil {
+		return Published{}, err
+	}
+	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.commit(p.owner, m, ref.Digest) })
+	return Published{Ref: ref, Manifest: m, New: true, Uploaded: uploaded}, err
+}
+
+// settled returns an error if a rewrite has left out entries because of later ones that are
+// not in a sealed file: without those, documents would be missing.
+func settled(files []queue.SealedFile) error {
+	last := files[len(files)-1].Last
+	for _, f := range files {
+		if f.Settled.Segment > last {
+			return refused("compact has written %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", f.Name)
+		}
+	}
+	return nil
+}
+
+// continues returns an error unless the queue holds everything that the head lists: an
+// older copy and another history are refused.
+func (p *Publisher) continues(head *Manifest, files []queue.SealedFile) error {
+	last := files[len(files)-1].Last
+	if queue.SegmentID(head.Sealed) > last {
+		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", p.dir, last, head.Number, head.Sealed)
+	}
+	footer, err := p.reader.FooterOf(queue.SegmentID(head.Sealed))
+	if err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(footer[:]); footer != (queue.FooterDigest{}) && got != head.SealedFooter {
+		return refused("segment %d of the queue in %s has the digest %s, and manifest %d has %s: the queue was restored from an older copy and written again; run docstore-updater restore into a new directory, or publish to another prefix", head.Sealed, p.dir, got, head.Number, head.SealedFooter)
+	}
+	return nil
+}
+
+// upload makes a manifest without numbers, and puts the files that parent does not list
+// into the bucket.
+func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.SealedFile) (*Manifest, int64, error) {
+	known := make(map[string]File, len(parent.Files))
+	for _, f := range parent.Files {
+		known[f.Name] = f
+	}
+	m := &Manifest{Queue: p.queue, Time: p.options.Now().UTC().Round(0), Files: make([]File, len(files))}
+	var total int64
+	var fresh []int
+	for i, f := range files {
+		footer := hex.EncodeToString(f.Footer[:])
+		m.Documents, m.Deletes = m.Documents+f.Documents, m.Deletes+f.Deletes
+		m.Sealed, m.SealedFooter = uint32(f.Last), footer
+		if old, ok := known[f.Name]; ok && old.Size == f.Size && old.Footer == footer {
+			m.Files[i] = old
+			continue
+		}
+		m.Files[i] = File{Name: f.Name, Size: f.Size, Footer: footer}
+		fresh = append(fresh, i)
+		total += f.Size
+	}
+	last := files[len(files)-1]
+	footer, err := p.reader.FooterOf(last.Last)
+	if err != nil {
+		return nil, 0, err
+	}
+	m.SealedFooter = hex.EncodeToString(footer[:])
+
+	var done progress
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrentFiles)
+	for _, i := range fresh {
+		group.Go(func() error {
+			if err := p.uploadFile(ctx, &m.Files[i]); err != nil {
+				return errors.Wrapf(err, "publish %s", m.Files[i].Name)
+			}
+			done.add(m.Files[i].Size, total, p.options.Progress)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, 0, err
+	}
+	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return m, total, nil
+}
+
+// uploadFile computes the digest of a file and puts it into the bucket.
+func (p *Publisher) uploadFile(ctx context.Context, f *File) error {
+	file, err := p.options.FS.Open(filepath.Join(p.dir, f.Name))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if n, err := io.Copy(hash, contextReader{ctx, io.NewSectionReader(file, 0, f.Size)}); err != nil || n != f.Size {
+		return errors.CombineErrors(err, errors.Newf("publish: read %d bytes, want %d", n, f.Size))
+	}
+	hash.Sum(f.Digest[:0])
+	err = p.bucket.Put(ctx, f.object(), file, f.Size)
+	if !errors.Is(err, bucket.ErrExist) {
+		return err
+	}
+	info, err := p.bucket.Head(ctx, f.object())
+	if err == nil && info.Size != f.Size {
+		err = corrupt("object %s has %d bytes, want %d: delete it and publish again", f.object(), info.Size, f.Size)
+	}
+	return err
+}
+
+// contextReader ends with the context's error.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// progress adds up the bytes that concurrent transfers report.
+type progress struct {
+	mu   sync.Mutex
+	done int64
+}
+
+func (p *progress) add(bytes, total int64, report func(done, total int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += bytes
+	report(p.done, total)
+}
