@@ -133,7 +133,7 @@ var refusalTable = [refusals]struct {
 	name    string
 }{
 	refusedStopping:      {CodeUnavailable, "the server is shutting down", "stopping"},
-	refusedNotAdmitted:   {CodeUnavailable, "the client is not let in any more", "unwelcome"},
+	refusedNotAdmitted:   {CodeUnavailable, "the client is no longer authenticated", "unwelcome"},
 	refusedDraining:      {CodeUnavailable, "the server is being drained", "draining"},
 	refusedBuffers:       {CodeResourceExhausted, "the server has no room for another request of the client", "buffers"},
 	refusedInFlight:      {CodeResourceExhausted, "the server has too many requests in flight", "in_flight"},

@@ -196,7 +196,7 @@ func TestMaxRequestBytesBoundsRequests(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.Call(t.Context(), "m", make([]byte, limit+1), nil)
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
-	require.ErrorContains(t, err, "request of 1001 bytes, "+s.address+" takes 1000")
+	require.ErrorContains(t, err, "request of 1001 bytes: server "+s.address+" accepts at most 1000")
 	stream, err := p.Stream(t.Context(), "echo", nil)
 	require.NoError(t, err)
 	defer stream.Close()

@@ -17,11 +17,11 @@ const (
 // A cancelSweeper makes calls that take long notice the end of their contexts.
 //
 // Waiting for two channels costs a caller more than waiting for one: with 64 callers it
-// took 10 % of a client's processor time. Most answers come soon, so a call first waits
-// for its answer only. The sweeper runs every ownReading while calls wait; a call that
-// is visited by two sweeps is told to wait for its context as well. A call may therefore
-// notice its cancellation up to two sweeps late. If the deadline is near, the call waits
-// for its context from the start.
+// took 10 % of a client's processor time. Most answers come soon, so a call first waits for
+// its answer only. The sweeper runs every ownReading while calls wait; a call that two
+// sweeps have visited also waits for its context. A call may therefore notice its
+// cancellation up to two sweeps late. If the deadline is near, the call waits for its
+// context from the start.
 type cancelSweeper struct {
 	timer      *time.Timer
 	running    atomic.Bool // the timer is set

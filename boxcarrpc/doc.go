@@ -1,10 +1,10 @@
-// Package boxcarrpc is an RPC in which clients balance the load by themselves:
-// servers number their slots, and every request goes out on the lowest-numbered
-// free slot that its client holds.
+// Package boxcarrpc is an RPC library in which clients balance the load themselves:
+// servers number their slots, and a client sends each request on the lowest-numbered free
+// slot that it holds.
 //
-// It follows Indeed's Boxcar ("Boxcar: A self-balancing distributed services
-// protocol"). There is no balancer between client and server, no measurement of
-// load and no configuration of shares.
+// It implements Indeed's Boxcar ("Boxcar: A self-balancing distributed services
+// protocol"). There is no load balancer between client and server, no load measurement and
+// no configuration of shares.
 //
 // # Use
 //
@@ -25,43 +25,42 @@
 //
 // # Concurrency
 //
-// Server and Pool are safe for concurrent use. A server runs handlers
-// concurrently, at most one for each slot that it has given out. Call may be
-// used by any number of goroutines; as many at a time as the pool has slots are
-// served and the rest are refused at once. A handler begins on the goroutine that
-// reads its connection, and may take its time: then another goroutine reads on.
-// Handlers that wait for memory can have it fetched for all requests that have arrived
-// together: see ServerOptions.Prefetch.
+// Server and Pool are safe for concurrent use. A server runs handlers concurrently, at
+// most one for each granted slot. Call may be used by any number of goroutines; a pool
+// serves as many at a time as it has slots and refuses the others at once. A handler
+// starts on the goroutine that reads its connection. If it takes long, another goroutine
+// reads on. Handlers that mostly wait for cache misses can prefetch the data of all
+// requests that arrived together: see ServerOptions.Prefetch.
 //
 // # Slots
 //
-// A slot is a lane of a connection: connections carry many lanes, each lane one
-// request at a time. A server gives a new lane its lowest free number; no number
-// is held twice at once. A client holds a ladder of Size slots, always uses the
-// free one with the lowest number, among equals the one idle longest, and in the
-// background asks servers picked at random for lower numbers than its highest:
+// A slot is a lane of a connection. A connection carries many lanes, each lane one request
+// at a time. A server gives a new lane its lowest free number; a number is held at most
+// once at a time. A client holds a ladder of Size slots and uses the free one with the
+// lowest number, among equals the one that was idle longest. In the background it asks
+// random servers for numbers lower than its highest:
 //
 //	ladder of a client          slot  0  0  0  1  1  2
 //	                          server  c  a  b  c  a  b
 //	                                  ^ the next request   ^ replaced first
 //
-// With n calls under way exactly the n lowest slots are busy. A slow server's
-// slots are busy for longer, so that more requests find their way to others; a
-// dead server's slots are gone at once. A slot number measures how many slots
-// were leased, not load. Where a server has twice the discovery.Server.Weight of
-// another, two of its numbers count as one.
+// With n calls in flight exactly the n lowest slots are busy. The slots of a slow server
+// are busy for longer, so more requests go to other servers; the slots of a dead server
+// are gone at once. A slot number measures how many slots were leased, not load. If a
+// server has twice the discovery.Server.Weight of another, two of its numbers count as
+// one.
 //
 // # Subsets
 //
-// A client need not use all servers. With PoolOptions.SubsetSize it uses as many,
-// which package subset chooses by the numbers of both sides, evenly over all
-// clients. When the set changes the pool connects to new servers first, and leaves
-// an old one when a new one has answered, or after 30 s. A server that is merely
-// down keeps its place; if the whole subset is, the pool borrows others.
+// A client need not use all servers. With PoolOptions.SubsetSize it uses that many, which
+// package subset chooses by the numbers of both sides, evenly over all clients. When the
+// set changes, the pool connects to new servers first, and leaves an old one when a new
+// one has answered, or after 30 s. A server that is down keeps its place; if the whole
+// subset is down, the pool borrows others.
 //
 // # The protocol
 //
-// Frames of at most 32 KiB with a checksum; docs/format/boxcar.md draws each.
+// Frames of at most 32 KiB with a checksum; docs/format/boxcar.md specifies each.
 //
 //	client                                     server
 //	  HELLO  version, features, limits   ->
@@ -84,131 +83,125 @@
 //		message, err = stream.Receive(message[:0])
 //	}
 //
-// and on the server ServerOptions.StreamHandler. Streams share connections with
-// calls, but take no slot: a watch that lasts for hours would sit on the lowest.
-// They have a limit of their own and count as requests in flight. Each may have
-// 256 KiB under way in each direction that its receiver has not taken; there is
-// no such limit for a connection, so that one which is not read stops its own
-// sender and nobody else. A stream that is silent is no fault. That its server is
-// gone is found after one and a half SilenceTimeouts if something is sent on it, and
-// else by the keep-alives.
+// On the server, ServerOptions.StreamHandler serves streams. They share connections with
+// calls but take no slot: a watch that lasts for hours would occupy the lowest. They have
+// their own limit and count as requests in flight. Each may have 256 KiB in flight in each
+// direction that its receiver has not taken. There is no such limit for a connection, so a
+// stream that is not read stops its own sender only. A silent stream is not a fault. The
+// failure of its server is detected within one and a half SilenceTimeouts if something is
+// sent on it, and by keep-alives otherwise.
 //
 // # Draining
 //
-// Server.Shutdown ends a server, Server.Drain empties it for the time being: both
-// tell the clients, which give back their slots as they become idle and go
-// elsewhere, while requests in flight finish. Undrain, or a server that begins
-// anew, has them come back, each at a random moment within half a second.
+// Server.Shutdown stops a server gracefully; Server.Drain empties a server that keeps
+// running. Both inform the clients, which release their slots as they become idle and use
+// other servers, while requests in flight finish. After Undrain or a restart the clients
+// return, each at a random time within half a second.
 //
 // # Metadata
 //
-// Pairs of keys and values can go with a request and its response, and with the
-// ends of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. What has none costs
-// nothing for it. A handler's context also knows who asks: see [PeerOf].
+// Key-value pairs can be sent with a request and its response, and with the opening and
+// the status of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. Without metadata
+// there is no cost. The context of a handler also has the client: see [PeerOf].
 //
 // # Interceptors
 //
-// What concerns all methods, as traces and metrics, goes around them: see [Caller],
-// [StreamOpener] and the options named Interceptors. What has none pays nothing.
+// Interceptors wrap all calls and streams, for traces and metrics: see [Caller],
+// [StreamOpener] and the options named Interceptors. Without them there is no cost.
 //
 // # Security
 //
-// Within a host connections are plain text. With others they are TLS, or plain text
-// where Insecure asks for it. Package credentials keeps certificates and tokens in
-// files, which are read again when they change. A client proves who it is once for
-// each connection, by a certificate or a token; handlers find that in [Peer], rates
-// of admission go by it, and ServerOptions.Authorize decides by method. See
-// docs/security.md.
+// Within a host, connections are plain text. Between hosts they use TLS, or plain text if
+// Insecure is set. Package credentials reads certificates and tokens from files, and reads
+// them again when they change. A client authenticates once per connection, by a
+// certificate or a token. Handlers find its identity in [Peer], admission limits its rate,
+// and ServerOptions.Authorize decides by method. See docs/security.md.
 //
-// # Tools
+// # Built-in methods
 //
-// Every server answers [MethodBoard] with its slots and [MethodEcho] with the
-// request, and is drained by [MethodDrain]; Pool.Handler shows a client's ladder.
+// Every server answers [MethodBoard] with its slots and [MethodEcho] with the request, and
+// is drained by [MethodDrain]. Pool.Handler shows the ladder of a client.
 //
 // # Guarantees
 //
-//   - Every call ends, within its deadline, with the handler's answer or with an
+//   - Every call ends, within its deadline, with the handler's response or with an
 //     error that says whether the request may have been processed.
-//   - A request is sent again, or to a second server beside a slow one, only if it
-//     certainly was not processed, or its method was declared idempotent; and no
-//     oftener than a share of the calls: see PoolOptions.RetryRatio.
-//   - Nothing reads the request or writes to dst once Call has returned.
-//   - A frame that was changed on its way ends its connection; its content is
-//     not used.
-//   - A connection that speaks nonsense, or nothing, or does not read, costs
-//     itself and bounded memory: a [Budget] counts the bytes that peers hold until they
-//     are sent, and disconnects the slowest peers when it is exceeded.
+//   - A request is retried, or hedged to a second server, only if it certainly was not
+//     processed or its method is idempotent, and within a limit: see
+//     PoolOptions.RetryRatio.
+//   - Call does not use the request or dst after it has returned.
+//   - A corrupted frame ends its connection; its content is not used.
+//   - A connection that sends invalid frames, sends nothing or reads nothing costs itself
+//     and bounded memory: a [Budget] counts the bytes that peers hold until they are
+//     sent, and disconnects the slowest peers when it is exceeded.
 //   - One client has at most ServerOptions.ClientShare of the connections, slots and
 //     streams of a server, and an eighth of its Budget.
 //
 // # What costs a slot
 //
-// A broken connection, or one that is silent for a second, costs all of its slots,
-// and its server gets no new questions for a pause that doubles from 100 ms to 5 s.
-// A handler's panic costs the slot. Errors, deadlines and refusals cost none: a
-// server that refuses ("not processed"), or fails a stream before it has sent
-// anything, ranks last for a pause that doubles from 20 ms to 2 s, and a cancelled
-// lane is busy until the server has acknowledged.
+// A connection that fails, or that is silent for a second, loses all of its slots, and its
+// server is quarantined for a pause that doubles from 100 ms to 5 s. A panic of a handler
+// costs the slot. Errors, deadlines and refusals cost none: a server that refuses ("not
+// processed"), or fails a stream before it has sent anything, ranks last for a pause that
+// doubles from 20 ms to 2 s. The lane of a cancelled call is busy until the server has
+// acknowledged.
 //
-// A server that fails requests although others do not is left out: after six
-// failures in a row, or when more than half of its requests fail and twice as many
-// as of the others on average, its slots rank last and it is asked for no others,
-// for a pause that doubles from 1 s to a minute. Then one request finds out, or a
-// check where PoolOptions.HealthMethod names one. It keeps its slots, no more than a
-// third of the servers are left out at once, and where all fail alike none is.
-// Errors that blame the server count (unknown, unimplemented, internal, unavailable,
-// data loss), panics, and answers that are not there at the caller's deadline.
+// A server that fails requests while others do not is ejected: after six failures in a
+// row, or when more than half of its requests fail and twice as many as of the others on
+// average. Its slots rank last and no others are requested for a pause that doubles from
+// 1 s to a minute. Then one call checks it, or a health check if
+// PoolOptions.HealthMethod is set. It keeps its slots. At most a third of the servers are
+// ejected at once, and none if all fail alike. Errors that indicate a fault of the server
+// count (unknown, unimplemented, internal, unavailable, data loss), and so do panics and
+// answers that are missing at the caller's deadline.
 //
-// Time in which the client itself was held up, as by a limit of its processor time,
-// does not count as silence: it asks, and waits for the answer.
+// Time during which the client itself did not run, as under a CPU limit, does not count
+// as silence: the client pings and waits for the answer.
 //
-// A connection that owes an answer and brings no byte for 50 ms, or for four times
-// what 99 % of its answers took of late, is pinged, and its server ranks last until
-// it is heard.
+// A connection that owes an answer and delivers no byte for 50 ms, or for four times the
+// recent p99 of its answers, is pinged, and its server ranks last until a byte arrives.
 //
 // # Limits
 //
-// Requests of 17 MiB, responses of 32 MiB, methods of 1 KiB, messages of errors of
-// 4 KiB, metadata of 16 KiB, 65,536 lanes and as many streams on a connection,
-// 16 million slots on a server; the options bound connections, lanes and buffered
-// bytes below that. An idle connection costs a server 8 KB of memory, 21 KB
-// with TLS. The kernel holds about 128 KiB of what a connection has received, so
-// that a connection brings at most that much in a round trip.
+// Requests of 17 MiB, responses of 32 MiB, method names of 1 KiB, error messages of 4 KiB,
+// metadata of 16 KiB, 65,536 lanes and as many streams on a connection, 16 million slots
+// on a server. The options limit connections, lanes and buffered bytes further. An idle
+// connection takes 8 KB of memory in a server, 21 KB with TLS. The kernel buffers about
+// 128 KiB of received bytes, so a connection delivers at most that much per round trip.
 //
-// docs/boxcar-speed.md has what calls cost, beside other ways to make them.
+// docs/boxcar-speed.md has the cost of calls compared with other libraries.
 //
 // # Reading the source
 //
-// The rules are state machines in package core, without I/O; this package is a
-// shell of sockets, timers and locks around them. The way of a call:
+// The rules are state machines in package core, without I/O; this package adds sockets,
+// timers and locks. The path of a call:
 //
 //	Pool.Call                                   Handler
 //	  |  ^                                        ^  |
 //	pool_call.go     one attempt                server_call.go  the lane, its request
-//	pool_acquire.go  the best free slot           ^  |          and answer
+//	pool_acquire.go  the best free slot           ^  |          and response
 //	client_lane.go   the lane and its request     |  |
 //	transport.go     the connection             server_conn.go  the connection
-//	read_turn.go     who reads it               server_turn.go  who reads it, and runs
-//	  |  ^                                        ^  |          quick handlers;
-//	  |  ^                                        ^  |          server_ahead.go
-//	outbox.go, write_turn.go: who writes        the same on this side
-//	frame_reader.go: what was read                ^  |
-//	  |  ^                                        |  |
+//	read_turn.go     which goroutine reads      server_turn.go  which goroutine reads,
+//	  |  ^                                        ^  |          and runs quick handlers
+//	internal/conn    batches of frames, TCP or TLS
+//	  |  ^                                        ^  |
 //	  |  +----------------------------------------|--+
 //	  +-------------------------------------------+
-//	     TCP, or TLS above it (tlsBatchConn.go); the frames are internal/wire's
 //
-// The other files named pool_ are what a pool does beside: leasing (pool_rover.go),
-// retries and hedges, silence, health, draining, the set of servers. Streams are in
-// stream.go and the files of that name. The packages, an arrow being an import:
+// The other files named pool_ contain what a pool does in the background: leasing, health,
+// draining, the set of servers. pool_attempts.go has retries and hedges. Streams are in
+// stream.go, stream_client.go and stream_server.go. The packages, where an arrow is an
+// import:
 //
-//	boxcargrpc   boxcarprom   boxcarotel   credentials    doors: gRPC, Prometheus,
+//	boxcargrpc   boxcarprom   boxcarotel   credentials    gRPC, Prometheus,
 //	     |            |            |            |         OpenTelemetry, files
 //	     +------------+-----+------+------------+
 //	                        v
-//	                    boxcarrpc -----> discovery       who the servers are
-//	                        |   -------> internal/wire   the bytes
-//	                        v
+//	                    boxcarrpc -----> discovery       the addresses of the servers
+//	                     |     |  -----> internal/wire   the encoding of frames
+//	                     |     |  -----> internal/conn   batches, sockets
+//	                     v     v
 //	                      core ------> subset            slots, ladder, lease seeker,
 //	                                                     liveness, health; subsets
 package boxcarrpc

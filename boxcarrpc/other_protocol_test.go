@@ -110,7 +110,7 @@ func waitBriefly(t *testing.T, p *Pool) error {
 
 // A server that ends connections or is silent may be one of ours in trouble.
 func TestATroubledServerIsNotTakenForAStranger(t *testing.T) {
-	require.Contains(t, notReady(t, nil, listenAs(t, func(net.Conn) {})), "the server ended the connection before its HELLO")
+	require.Contains(t, notReady(t, nil, listenAs(t, func(net.Conn) {})), "server closed the connection before its HELLO")
 	silent := listenAs(t, saying(""))
 	require.Contains(t, notReady(t, &PoolOptions{DialTimeout: time.Millisecond}, silent), "did not answer within 1ms")
 }

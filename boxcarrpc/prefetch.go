@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// ServerOptions.Prefetch is told of at most so many requests at once: more than a
-	// processor fetches lines of memory at a time, and few enough that these are still in
-	// its cache when their handler comes.
+	// ServerOptions.Prefetch gets at most this many requests at once: more cache lines than
+	// a processor fetches at a time, and few enough that they are still in its cache when
+	// the handlers run.
 	maxPrefetch = 16
-	// It is told of no request that is longer.
+	// Longer requests are not prefetched.
 	maxPrefetchBytes = smallRequest
 )
 
-// Requests that a leader has read together would wait for memory one after the other,
-// each in its handler. ServerOptions.Prefetch can have the waits of all be one. It is told of
-// the requests while they lie in the read buffer, before the first of them is taken: so it
-// has no part in what becomes of them, which is as if it were not there.
+// Without Prefetch, requests that a leader has read together wait for memory one after
+// another, each in its handler. ServerOptions.Prefetch lets their cache misses overlap. It
+// sees the requests in the read buffer, before the first of them is handled, so it does not
+// change how they are served.
 //
-// A handler of several requests, with as many answers, would do nothing twice. But
-// admission, deadlines, authorisation, interceptors and errors are of one request each,
-// and one that waits for a page would hold up those that came with it. What docservice
-// does twice, a look-up in memory that has just been fetched, is a twentieth of its time.
+// A handler of several requests with several responses would not look anything up twice.
+// But admission, deadlines, authorisation, interceptors and errors belong to single
+// requests, and one page fault would delay all requests of a batch. The second lookup, in
+// memory that was just fetched, costs docservice a twentieth of its time.
 
-// prefetchRequests tells ServerOptions.Prefetch of the requests in the read buffer, if there are
-// several. It reports whether the turn is still the caller's.
+// prefetchRequests calls ServerOptions.Prefetch for the requests in the read buffer, if
+// there are several. It reports whether the caller still has the read turn.
 func (c *serverConn) prefetchRequests() (leads bool) {
 	b := c.in.Unread()
 	if len(b) > c.turn.notPrefetched || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
@@ -46,8 +46,8 @@ func (c *serverConn) prefetchRequests() (leads bool) {
 	return c.runPrefetch(a)
 }
 
-// A prefetchBatch is requests for one method that arrived together. They are copies: when a
-// follower takes the turn over, it reads into the buffer that they came in.
+// A prefetchBatch holds requests for one method that arrived together. They are copies: a
+// follower that takes over the turn reads into the same read buffer.
 type prefetchBatch struct {
 	method   *method
 	requests [][]byte
@@ -61,8 +61,8 @@ func (a *prefetchBatch) free() {
 	prefetchBatches.Put(a)
 }
 
-// gather looks at the first frames of b and returns what is behind them. What is wrong
-// with one is found when it is taken.
+// gather adds the requests among the first frames of b and returns the rest of b. Malformed
+// frames are reported later, when they are handled.
 func (a *prefetchBatch) gather(c *serverConn, b []byte) (rest []byte) {
 	for range maxPrefetch {
 		f, n, err := wire.PeekFrame(b)
@@ -84,7 +84,7 @@ func (a *prefetchBatch) gather(c *serverConn, b []byte) (rest []byte) {
 	return b
 }
 
-// add adds a request, if it is for the method of the others.
+// add adds a request if it is for the same method as the others.
 func (a *prefetchBatch) add(m *method, request []byte) {
 	if m.prefetch == nil || a.method != nil && a.method != m {
 		return
@@ -95,8 +95,8 @@ func (a *prefetchBatch) add(m *method, request []byte) {
 	a.requests = append(a.requests, a.bytes[start:len(a.bytes):len(a.bytes)])
 }
 
-// runPrefetch tells of requests in the leader, as serve runs a handler. If that ends the
-// goroutine the watch gives the turn to a follower.
+// runPrefetch calls the prefetch function in the leader, as serve calls a handler. If the
+// function ends its goroutine, the handler monitor gives the turn to a follower.
 func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	start := c.turn.clock
 	number := c.turn.begin(&c.server.monitor, c)
@@ -117,8 +117,8 @@ func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	return leads
 }
 
-// protect turns a panic into a line for the operator: the requests have lost nothing.
-// It asks Authorize once for all of the requests, which are for one method.
+// protect calls the prefetch function and logs a panic, which does not affect the requests.
+// It calls Authorize once for all of the requests, which are for one method.
 func (a *prefetchBatch) protect(c *serverConn) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -12,61 +12,60 @@ import (
 )
 
 const (
-	// A caller reads for himself at least this long, and at most twice as long,
-	// before he leaves it to the transport's reader. While he reads he does not
-	// see that his context was cancelled: that is how late he may be.
+	// A caller reads for itself at least this long, and at most twice as long, before it
+	// leaves the reading to the transport's reader. Meanwhile it does not notice the
+	// cancellation of its context: this is the maximum delay.
 	ownReading = 10 * time.Millisecond
-	// When nobody has read for this long, or twice as long, the transport's
-	// reader does.
+	// The transport's reader takes a free turn when no caller has used it for this long, or
+	// for twice as long.
 	idleReading = 20 * time.Millisecond
 )
 
-// The read turn of a transport: who reads takes the frames of all. The
-// transport has a reader, a goroutine of its own, for when there is nobody
-// better. With many callers under way that is best, because one read brings
-// the answers of many. A lone caller would pay for it with two changes of
-// goroutine, so he reads for himself:
+// The read turn of a transport is the right to read from it. The holder handles the frames
+// of all callers. The transport has a reader, a goroutine for this. With many concurrent
+// callers the reader is best, because one read delivers the answers of many. A lone caller
+// would pay for it with two goroutine switches, so it reads for itself:
 //
-//   - A caller who has sent his request while no other is under way takes the
-//     turn if it is free. When he has his answer he frees it, or, if others have
-//     come meanwhile, passes it to the reader; to the reader too, if his answer
-//     takes longer than he may read.
-//   - The reader frees the turn when what it has read was the answer of a lone
-//     caller. It takes it back when it has been free and unused for a while, so
-//     that the end of the connection and what the server says unasked is seen.
+//   - A caller that has sent its request while no other is in flight takes the turn
+//     if it is free. When it has its answer it frees the turn, or passes it to the
+//     reader if there are other requests by then or if it has read for its maximum
+//     time.
+//   - The reader frees the turn when it has read the answer of a lone caller. It
+//     takes the turn back when it has been free and unused for a while, to notice
+//     the end of the connection and notices from the server.
 //
-// Simpler was a reader that always reads and a writer that always writes, which
+// The simpler design was a goroutine that always reads and one that always writes, which
 // every call of a lone caller woke: server_turn.go has the figures.
 //
 // Invariants:
 //
-//   - Only the holder touches in, answers, bulk and armed. held is set before he does
-//     and cleared, or passed on through the channel, after.
-//   - With a request outstanding the turn is held: taking it while it is free
-//     and the first request is begun are one step under transport.mu, and so are
-//     freeing it and the look that nothing is outstanding.
-//   - The holder never waits for anything but the connection.
+//   - Only the holder uses in, answers, bulk and armed. held is set before, and
+//     cleared or passed on through the channel after.
+//   - While a request is outstanding the turn is held: taking it while it is free
+//     and starting the first request are one step under transport.mu, and so are
+//     freeing it and checking that nothing is outstanding.
+//   - The holder waits for nothing but the connection.
 type readTurn struct {
 	in      conn.Reader
-	answers int           // to callers, since the turn was taken or the last read
-	bulk    bool          // some of a large answer came since the reader last looked
-	armed   time.Time     // the connection's read deadline; zero for none
-	clock   int64         // the pool's time as of the last read
-	pass    chan struct{} // gives the turn to the reader
+	answers int           // answers to callers since the turn was taken or the last read
+	bulk    bool          // a part of a large response arrived since the reader last checked
+	armed   time.Time     // read deadline of the connection; zero for none
+	clock   int64         // pool time of the last read
+	pass    chan struct{} // passes the turn to the reader
 	ended   chan struct{} // closed when the transport has ended
 
 	// Guarded by transport.mu.
 	held  bool
-	taken uint64 // how often callers have taken it
+	taken uint64 // number of times that callers have taken it
 }
 
 func (r *readTurn) init(nc net.Conn) {
 	r.in.Init(nc, conn.NoAccount{})
 	r.pass, r.ended = make(chan struct{}, 1), make(chan struct{})
-	r.held = true // by whoever makes the transport, and then by its reader
+	r.held = true // by the goroutine that makes the transport, then by its reader
 }
 
-// take takes the turn for a caller, if it is free. transport.mu is held.
+// take takes the turn for a caller if it is free. transport.mu is held.
 func (r *readTurn) take() bool {
 	if r.held {
 		return false
@@ -76,8 +75,8 @@ func (r *readTurn) take() bool {
 	return true
 }
 
-// takeUnused takes the turn for the reader if no caller has taken it since it
-// was that often.
+// takeUnused takes the turn for the reader if it is free and no caller has taken it since
+// *taken was set.
 func (t *transport) takeUnused(taken *uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +88,7 @@ func (t *transport) takeUnused(taken *uint64) bool {
 	return unused
 }
 
-// free gives the turn up, if there is nothing to read for.
+// free gives up the turn if no answer is outstanding.
 func (t *transport) free() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +99,7 @@ func (t *transport) free() bool {
 	return true
 }
 
-// run is the reader. It ends with the transport.
+// run is the reader goroutine. It ends with the transport.
 func (t *transport) run() {
 	defer t.ended()
 	timer := time.NewTimer(idleReading)
@@ -122,14 +121,15 @@ func (t *transport) run() {
 	}
 }
 
-// ended waits until nobody writes any more. Who ends the transport may not have closed
-// the outbox yet: until then a writer may still begin.
+// ended waits until the transport has ended and no goroutine writes any more. The goroutine
+// that ends the transport may not have closed the outbox yet: until then a writer may still
+// start.
 func (t *transport) ended() {
 	<-t.turn.ended
 	t.out.Wait()
 }
 
-// readForAll is the reader's turn. It returns false when the transport has ended.
+// readForAll is the turn of the reader. It returns false when the transport has ended.
 func (t *transport) readForAll() bool {
 	if err := t.arm(time.Time{}); err != nil {
 		t.fail(err)
@@ -143,7 +143,7 @@ func (t *transport) readForAll() bool {
 		}
 		if t.turn.bulk {
 			t.turn.bulk = false
-			runtime.Gosched() // whose small answer came beside it goes before the next
+			runtime.Gosched() // callers with small answers run before the next read
 		}
 		if err == nil {
 			err = t.read()
@@ -155,8 +155,7 @@ func (t *transport) readForAll() bool {
 	}
 }
 
-// readFor is the turn of a lone caller: until his answer has come, or for as long
-// as he may.
+// readFor is the turn of a lone caller: until its answer has come, or for its maximum time.
 func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 	now := t.pool.start.Add(time.Duration(lane.picked))
 	if err := t.arm(ownDeadline(now, t.turn.armed, deadline)); err != nil {
@@ -185,8 +184,8 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 	}
 }
 
-// ownDeadline is until when a caller reads for himself: as the connection is
-// armed, if that will do, because setting it costs.
+// ownDeadline returns the read deadline of a caller that reads for itself: the present one
+// if it is suitable, because setting it is expensive.
 func ownDeadline(now, armed, deadline time.Time) time.Time {
 	until := armed
 	if left := until.Sub(now); left < ownReading || left > 2*ownReading {
@@ -198,7 +197,7 @@ func ownDeadline(now, armed, deadline time.Time) time.Time {
 	return until
 }
 
-// arm sets the connection's read deadline, if it is another.
+// arm sets the connection's read deadline, if it differs.
 func (t *transport) arm(until time.Time) error {
 	if until.Equal(t.turn.armed) {
 		return nil
@@ -214,7 +213,7 @@ func (t *transport) read() error {
 	return err
 }
 
-// takeBuffered takes the whole frames that have been read.
+// takeBuffered handles the whole frames in the buffer.
 func (t *transport) takeBuffered() error {
 	for {
 		f, ok, err := t.turn.in.Buffered()
@@ -227,7 +226,7 @@ func (t *transport) takeBuffered() error {
 	}
 }
 
-// endOfReading ends the transport. Nobody gets the turn any more.
+// endOfReading fails the transport. The turn stays taken.
 func (t *transport) endOfReading(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errClosed

@@ -62,7 +62,7 @@ func announce(nc net.Conn, announced chan<- struct{}) {
 // other servers fail, and costs what it has sent.
 func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
 	bad, announced := announcer(t)
-	p := newPool(t, &PoolOptions{Size: 8, BufferBytes: 16 << 20, CallTimeout: time.Minute}, bad)
+	p := newPool(t, &PoolOptions{Size: 8, BufferBytes: 16 << 20, CallTimeout: time.Minute, MaxWait: time.Minute}, bad)
 	full(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -16,30 +16,29 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// MaxTokenBytes bounds the token that a client shows.
+// MaxTokenBytes is the size of the largest token.
 const MaxTokenBytes = wire.MaxTokenBytes
 
-// A client is authenticated again this long after the last time, when it sends
-// something: a token that was taken back or a certificate that has expired ends its
-// connections.
+// A client that is active is authenticated again after this time: a revoked token or an
+// expired certificate ends its connections.
 const reauthenticateEvery = 10 * time.Second
 
 var (
-	// errTLS is a handshake that failed.
+	// errTLS is a failed TLS handshake.
 	errTLS = errors.New("TLS handshake")
-	// errNotAdmitted is a client whom the server does not let in.
-	errNotAdmitted = errors.New("not let in")
+	// errNotAdmitted is a client that the server refuses.
+	errNotAdmitted = errors.New("client refused")
 
-	errNoTLS = errors.New("there is no configuration")
+	errNoTLS = errors.New("TLS function returned no configuration")
 )
 
-// ErrPlainText is why a pool cannot use a server on another host: it has neither TLS nor
-// Insecure. NewPool returns it where the source has fixed addresses; otherwise calls that
-// have no slot fail with it at once.
-var ErrPlainText error = plainTextError("another host is not spoken to in plain text: set PoolOptions.TLS, or Insecure if that is meant")
+// ErrPlainText is returned when a pool has neither TLS nor Insecure and a server is on
+// another host: by NewPool if the source has fixed addresses, otherwise at once by calls
+// while the pool holds no slot.
+var ErrPlainText error = plainTextError("plain text to another host is not allowed: set PoolOptions.TLS, or Insecure to allow it")
 
 // errPlainToken matches ErrPlainText.
-var errPlainToken error = plainTextError("a token is not sent to another host in plain text: set PoolOptions.TLS")
+var errPlainToken error = plainTextError("a token cannot be sent to another host in plain text: set PoolOptions.TLS")
 
 type plainTextError string
 
@@ -47,34 +46,36 @@ func (e plainTextError) Error() string { return string(e) }
 
 func (plainTextError) Is(target error) bool { return target == ErrPlainText }
 
-// tlsConfig is the configuration of a server's connections, which asks for that of
-// each; nil for plain text.
+// tlsConfig returns the configuration of a server's connections, which calls TLS for each;
+// nil for plain text.
 func (o *ServerOptions) tlsConfig() *tls.Config {
 	if o.TLS == nil {
 		return nil
 	}
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS13, // of this one, which is never used
+		MinVersion:         tls.VersionTLS13, // required by linters; this configuration is not used itself
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.TLS() },
 	}
 }
 
-// checkListener refuses to serve plain text to other hosts unless that was asked for.
+// checkListener returns an error if the listener would serve plain text to other hosts
+// although Insecure is not set.
 func (s *Server) checkListener(l net.Listener) error {
 	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {
 		return nil
 	}
-	return fmt.Errorf("boxcarrpc: %v would serve other hosts in plain text: set ServerOptions.TLS, or Insecure if that is meant", l.Addr())
+	return fmt.Errorf("boxcarrpc: serve %v: plain text to other hosts is not allowed: set ServerOptions.TLS, or Insecure to allow it", l.Addr())
 }
 
-// handshakeTLS makes the connection's TLS, if it has any, within its deadline.
+// handshakeTLS completes the TLS handshake, if the connection uses TLS, within its
+// deadline.
 func (c *serverConn) handshakeTLS() error {
 	if conn, ok := c.conn.(*tls.Conn); ok {
 		err := conn.HandshakeContext(context.Background())
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil {
-			// The client may be one of ours. The end tells it, too.
-			_, _ = plain.Conn.Write(wire.AppendReason(nil, wire.TypeGoAway, "this server speaks TLS only"))
+			// The client may be a Boxcar client without TLS.
+			_, _ = plain.Conn.Write(wire.AppendReason(nil, wire.TypeGoAway, "this server requires TLS"))
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errTLS, err)
@@ -83,7 +84,7 @@ func (c *serverConn) handshakeTLS() error {
 	return nil
 }
 
-// authenticate finds out who the client is, and whether it may come in.
+// authenticate identifies the client and decides whether to accept it.
 func (c *serverConn) authenticate(name, token string) error {
 	peer := newPeer(c.conn, name)
 	c.peer = peer
@@ -97,18 +98,19 @@ func (c *serverConn) authenticate(name, token string) error {
 	c.client, c.authenticated = clientOf(peer), time.Now()
 	c.account.Identify(peer)
 	if !c.server.identify(c) {
-		return fmt.Errorf("%w: the client has %d connections, the most that one client may have", errNotAdmitted, c.server.shares.conns)
+		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, c.server.shares.conns)
 	}
 	return nil
 }
 
-// enforceAuth stops the connection of a client that is not welcome any more, as if the
-// server stopped: the requests that it has just sent are refused as not processed, so
-// that a client that has another token by now loses nothing. Its streams end.
+// enforceAuth reauthenticates the client from time to time. It stops the connection of a
+// client that is refused, as if the server stopped: requests just received are refused as
+// not processed, so that a client that has a new token by now loses nothing. Its streams
+// end.
 //
-// The leader authenticates as it runs a handler: if that takes long, as with a
-// server of tokens on another host, a follower reads on meanwhile. enforceAuth reports
-// whether the turn is still the caller's.
+// The leader authenticates as it runs a handler: if that takes long, as with an
+// authentication server on another host, a follower reads on. enforceAuth reports whether
+// the caller still has the turn.
 func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
 	if now.Sub(c.authenticated) < reauthenticateEvery || !c.checking.CompareAndSwap(false, true) {
 		return true
@@ -126,7 +128,7 @@ func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
 	return leads
 }
 
-// stopNotAdmitted stops the connection of a client for a reason that it is not let in.
+// stopNotAdmitted stops the connection of a client that is refused.
 func (c *serverConn) stopNotAdmitted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,11 +139,11 @@ func (c *serverConn) stopNotAdmitted(err error) {
 	}
 }
 
-// reauthenticate authenticates the client again. It must be who it was.
+// reauthenticate authenticates the client again. Its identity must be unchanged.
 func (c *serverConn) reauthenticate(now time.Time) error {
 	if state := c.peer.TLS; state != nil && len(state.VerifiedChains) > 0 {
 		if end := state.VerifiedChains[0][0].NotAfter; now.After(end) {
-			return fmt.Errorf("its certificate was valid until %v", end)
+			return fmt.Errorf("certificate expired at %v", end)
 		}
 	}
 	check := c.server.options.Authenticate
@@ -150,12 +152,12 @@ func (c *serverConn) reauthenticate(now time.Time) error {
 	}
 	identity, err := check(newPeer(c.conn, c.peer.Name), c.token)
 	if err == nil && identity != c.peer.Identity {
-		err = fmt.Errorf("it is %q now", identity)
+		err = fmt.Errorf("identity changed to %q", identity)
 	}
 	return err
 }
 
-// authorized puts the hook of authorisation around a handler.
+// authorized calls allow before a handler, if it is not nil.
 func authorized(allow func(context.Context, string) error, next Handler) Handler {
 	if allow == nil {
 		return next
@@ -168,7 +170,7 @@ func authorized(allow func(context.Context, string) error, next Handler) Handler
 	}
 }
 
-// authorizedStream puts the hook of authorisation around a handler of streams.
+// authorizedStream calls allow before a handler of streams, if it is not nil.
 func authorizedStream(allow func(context.Context, string) error, next StreamHandler) StreamHandler {
 	if allow == nil {
 		return next
@@ -181,7 +183,7 @@ func authorizedStream(allow func(context.Context, string) error, next StreamHand
 	}
 }
 
-// denied gives an error of the hook a code, if it has none.
+// denied adds a code to an error of Authorize that has none.
 func denied(err error) error {
 	var e *Error
 	if errors.As(err, &e) || IsNotProcessed(err) {
@@ -190,11 +192,11 @@ func denied(err error) error {
 	return &Error{Code: CodePermissionDenied, Message: err.Error(), Processed: true}
 }
 
-// HasTLS reports whether everything that the pool sends is encrypted by its own TLS.
+// HasTLS reports whether the pool encrypts its connections by TLS itself.
 func (p *Pool) HasTLS() bool { return p.options.TLS != nil }
 
-// secure makes a new connection of the pool fit for what is to be said on it, and
-// returns the token to show. Nothing has been sent yet.
+// secure sets up TLS on a new connection and returns the token to send. Nothing has been
+// sent yet.
 func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {
 	if p.options.TLS != nil {
 		if conn, err = clientTLS(ctx, conn, address, p.options.TLS); err != nil {
@@ -221,9 +223,9 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secur
 	return conn, token, nil
 }
 
-// checkTransport rejects options that do not let the pool speak to its servers, as far
-// as that is known before the first connection: where the source has fixed addresses,
-// and no Dialer of the program connects elsewhere.
+// checkTransport returns an error if the options do not allow the pool to use its servers,
+// as far as that is known before the first connection: if the source has fixed addresses
+// and the Dialer is the default.
 func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 	if o.TLS != nil {
 		config, err := o.TLS()
@@ -242,7 +244,7 @@ func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 	for _, address := range fixed.Addresses() {
 		host, err := netip.ParseAddrPort(address)
 		switch {
-		case err != nil || host.Addr().Unmap().IsLoopback(): // of a name nothing is known yet
+		case err != nil || host.Addr().Unmap().IsLoopback(): // host names are checked when connected
 		case o.Token != nil:
 			return fmt.Errorf("boxcarrpc: PoolOptions.Token: %s: %w", address, errPlainToken)
 		default:
@@ -252,8 +254,8 @@ func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 	return nil
 }
 
-// clientTLS makes the TLS of a connection. The server must prove to be the host of
-// the address, unless the configuration says otherwise.
+// clientTLS completes the TLS handshake of a connection. The server must prove to be the
+// host of the address, unless the configuration has a ServerName.
 func clientTLS(ctx context.Context, nc net.Conn, address string, source func() (*tls.Config, error)) (*tls.Conn, error) {
 	config, err := source()
 	if err != nil {
@@ -279,7 +281,7 @@ func clientTLS(ctx context.Context, nc net.Conn, address string, source func() (
 	case errors.As(err, &plain):
 		return nil, noHello(plain.RecordHeader[:], err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return nil, fmt.Errorf("the server ended the connection; does it serve TLS? %w", err)
+		return nil, fmt.Errorf("server closed the connection; does it serve TLS? %w", err)
 	}
 	return nil, err
 }

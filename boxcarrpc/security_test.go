@@ -127,7 +127,7 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 		"no certificate":      {certs.client(t, ""), s.address, "certificate required"},
 		"another server":      {wrongName, s.address, "not be-7.example"},
 		"TLS to plain text":   {certs.client(t, "frontend"), plain.address, "does it serve TLS?"},
-		"plain text to TLS":   {nil, s.address, "the server says: this server speaks TLS only"},
+		"plain text to TLS":   {nil, s.address, "server refused the connection: this server requires TLS"},
 		"an address of names": {certs.client(t, ""), "localhost:" + port, "certificate required"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 	}
 	l := listen()
 	require.NoError(t, l.Close()) // to accept on it would be another error
-	require.ErrorContains(t, NewServer(echo, nil).Serve(l), "[::]:7070 would serve other hosts in plain text")
+	require.ErrorContains(t, NewServer(echo, nil).Serve(l), "serve [::]:7070: plain text to other hosts is not allowed")
 	l = listen()
 	s := serveOn(t, l, echo, &ServerOptions{Insecure: true})
 	address := l.Listener.Addr().String()
@@ -184,9 +184,9 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 		return last.Load(), nil
 	}
 	token := func() (string, error) { return "0123456789abcdef", nil }
-	require.Contains(t, notReady(t, &PoolOptions{Dialer: far}, address), "not spoken to in plain text")
+	require.Contains(t, notReady(t, &PoolOptions{Dialer: far}, address), "plain text to another host is not allowed")
 	require.Zero(t, last.Load().written.Load())
-	require.Contains(t, notReady(t, &PoolOptions{Dialer: far, Token: token, Insecure: true}, address), "a token is not sent")
+	require.Contains(t, notReady(t, &PoolOptions{Dialer: far, Token: token, Insecure: true}, address), "a token cannot be sent")
 	require.Zero(t, last.Load().written.Load())
 	p := newPool(t, &PoolOptions{Dialer: far, Insecure: true}, address)
 	_, err := p.Call(t.Context(), "m", nil, nil)
@@ -207,15 +207,15 @@ func TestATransportThatCannotWorkIsToldAtOnce(t *testing.T) {
 		opts   *PoolOptions
 		want   string // empty for none
 	}{
-		"far":               {far, nil, "PoolOptions.TLS: 10.0.0.1:7070: another host is not spoken to"},
+		"far":               {far, nil, "PoolOptions.TLS: 10.0.0.1:7070: plain text to another host"},
 		"far, insecure":     {far, &PoolOptions{Insecure: true}, ""},
-		"far, with a token": {far, &PoolOptions{Insecure: true, Token: fixed("x")}, "PoolOptions.Token: 10.0.0.1:7070: a token is not sent"},
+		"far, with a token": {far, &PoolOptions{Insecure: true, Token: fixed("x")}, "PoolOptions.Token: 10.0.0.1:7070: a token cannot be sent"},
 		"far, by a dialer":  {far, &PoolOptions{Dialer: newPipes().dial}, ""},
 		"a pattern":         {discovery.Pattern("10.0.0.%d:7070", 3), nil, "PoolOptions.TLS: 10.0.0.0:7070"},
 		"a pattern of none": {discovery.Pattern("10.0.0.%d:7070", 0), nil, ""},
 		"near":              {near, nil, ""},
 		"TLS that fails":    {near, &PoolOptions{TLS: failing}, "PoolOptions.TLS: disk on fire"},
-		"TLS without any":   {near, &PoolOptions{TLS: nothing}, "PoolOptions.TLS: there is no configuration"},
+		"TLS without any":   {near, &PoolOptions{TLS: nothing}, "PoolOptions.TLS: TLS function returned no configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewPool(test.source, test.opts)
@@ -279,8 +279,8 @@ func TestTokensSayWhoAClientIs(t *testing.T) {
 		require.Equal(t, want, string(out))
 	}
 	for want, opts := range map[string]*PoolOptions{
-		"the server says: not let in: who are you?": {Token: fixed("sesame, open"), TLS: certs.client(t, "")},
-		"not let in":     {TLS: certs.client(t, "")},
+		"server refused the connection: client refused: who are you?": {Token: fixed("sesame, open"), TLS: certs.client(t, "")},
+		"client refused": {TLS: certs.client(t, "")},
 		"token: no file": {Token: func() (string, error) { return "", errors.New("no file") }, TLS: certs.client(t, "")},
 		"token of 8193":  {Token: fixed(strings.Repeat("x", MaxTokenBytes+1)), TLS: certs.client(t, "")},
 	} {

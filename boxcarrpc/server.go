@@ -13,23 +13,22 @@ import (
 	"docstore/boxcarrpc/internal/conn"
 )
 
-// A Handler serves one request: it appends the response to dst and returns the
-// extended slice, or an error, which becomes the answer: an *Error with its
-// code and message, anything else with CodeUnknown and its text. request is
-// valid until the handler returns. ctx ends when the client cancels, when the
-// request's deadline passes and when the connection breaks.
+// A Handler serves one request. It appends the response to dst and returns the extended
+// slice, or an error: an *Error is sent with its code and message, any other error with
+// CodeUnknown and its text. request is valid until the handler returns. ctx ends when the
+// client cancels, when the request's deadline passes and when the connection fails.
 //
-// Handlers run concurrently, at most one for each slot given out. One that
-// panics answers with CodeInternal and costs the client the slot.
+// Handlers run concurrently, at most one for each granted slot. A panic is answered with
+// CodeInternal and costs the client the slot.
 type Handler func(ctx context.Context, method string, request, dst []byte) ([]byte, error)
 
-// A Server gives out slots and serves the requests that come in on them.
+// A Server grants slots and serves the requests on them. It is safe for concurrent use.
 type Server struct {
 	handler   Handler
 	streams   StreamHandler
 	tls       *tls.Config // nil for plain text
 	options   ServerOptions
-	invalid   error // what is wrong with the options
+	invalid   error // the errors in the options
 	budget    *Budget
 	shares    clientShares
 	workers   workers
@@ -38,7 +37,7 @@ type Server struct {
 	admission admission
 	warnings  warnLimit
 
-	lowest atomic.Int32 // the board's lowest free slot, for every response
+	lowest atomic.Int32 // the board's lowest free slot, sent with every response
 	counts struct {
 		requests, errors, panics, accepted, faults atomic.Uint64
 		streams, tools                             atomic.Int64
@@ -51,38 +50,38 @@ type Server struct {
 		denied    uint64
 		listeners map[net.Listener]struct{}
 		conns     map[*serverConn]struct{}
-		draining  bool // gives out no slots
-		stopping  bool // draining, and ends with its last connection
+		draining  bool // grants no slots
+		stopping  bool // draining, and stops when its last connection ends
 		closed    bool
 		empty     chan struct{} // closed when stopping and no connection is left
 	}
-	serving    sync.WaitGroup // connections
-	boards     sync.Mutex     // one board is made at a time: it is large where there are many slots
-	announcing sync.Mutex     // held while connections are told of a change of draining or stopping
+	serving    sync.WaitGroup // counts connections
+	boards     sync.Mutex     // limits MethodBoard to one at a time: a board can be large
+	announcing sync.Mutex     // held while connections are informed of a change of draining or stopping
 }
 
-// ServerStats is a server at one moment.
+// ServerStats are a server's gauges and counters at one moment.
 type ServerStats struct {
-	Connections int               // open now
-	Slots       int               // given out now
-	LowestFree  int               // the slot that the next lane gets; MaxLanes if there is none
-	Draining    bool              // it gives out no slots: see Drain
-	InFlight    int               // requests being received or in a handler now, and streams
-	Streams     int               // of these, streams
-	Leases      uint64            // slots given out
-	Denied      uint64            // questions for a slot below some number that got none
-	Requests    uint64            // requests that reached a handler
-	Errors      uint64            // of these, answered with an error
+	Connections int    // open connections
+	Slots       int    // granted slots
+	LowestFree  int    // the slot that the next lane gets; MaxLanes if none is free
+	Draining    bool   // no slots are granted: see Drain
+	InFlight    int    // requests that are being received or handled, and streams
+	Streams     int    // of these, streams
+	Leases      uint64 // slots granted
+	Denied      uint64 // LEASE requests that were denied
+	Requests    uint64 // requests that reached a handler
+	Errors      uint64
 	Panics      uint64            // of these, ended by a panic
-	Refused     uint64            // requests and streams refused as not processed, before any handler
+	Refused     uint64            // requests and streams refused as not processed, before a handler
 	RefusedBy   map[string]uint64 // of these, by reason
 	Accepted    uint64            // connections accepted
-	Faults      uint64            // connections ended for a fault of the peer
-	BufferBytes int64             // held by requests and by answers that are not yet sent, beyond 4 KiB each
+	Faults      uint64            // connections ended because of a fault of the peer
+	BufferBytes int64             // bytes of requests, and of responses not yet sent, above 4 KiB each
 }
 
-// NewServer makes a server of h; opts may be nil. What is wrong with the
-// options is reported by Serve.
+// NewServer returns a server that calls h. opts may be nil; Serve returns the errors in
+// them.
 func NewServer(h Handler, opts *ServerOptions) *Server {
 	s := &Server{}
 	s.options, s.invalid = opts.withDefaults()
@@ -107,9 +106,9 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	return s
 }
 
-// Serve accepts connections from l until Shutdown or Close, and then returns
-// ErrServerClosed; any other error is the listener's. It closes l. A server may
-// serve several listeners at once.
+// Serve accepts connections from l until Shutdown or Close and then returns
+// ErrServerClosed; any other error is the listener's. It closes l. A server may serve
+// several listeners concurrently.
 func (s *Server) Serve(l net.Listener) error {
 	defer conn.Close(l)
 	if s.invalid != nil {
@@ -134,17 +133,17 @@ func (s *Server) Serve(l net.Listener) error {
 		case !temporary(err):
 			return err
 		}
-		// Most likely out of file descriptors: others may close some.
+		// Most likely out of file descriptors: other connections may close.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.options.Logger.Warn("cannot accept a connection", "error", err, "retry_in", pause)
 		time.Sleep(pause)
 	}
 }
 
-// usable reports whether the options were good.
+// usable reports whether the options are valid.
 func (s *Server) usable() bool { return s.invalid == nil }
 
-// temporary reports whether an error of Accept may pass.
+// temporary reports whether Accept may succeed after err.
 func temporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
@@ -172,7 +171,7 @@ func (s *Server) isClosed() bool {
 	return s.mu.stopping || s.mu.closed
 }
 
-// accept begins to serve a connection, or closes it if there are too many.
+// accept serves a connection, or closes it if there are too many.
 func (s *Server) accept(nc net.Conn) {
 	s.counts.accepted.Add(1)
 	peer := &Peer{Address: nc.RemoteAddr()}
@@ -183,10 +182,10 @@ func (s *Server) accept(nc net.Conn) {
 		conn.Close(nc)
 	case len(s.mu.conns) >= s.options.MaxConns:
 		conn.Close(nc)
-		s.warn(nc.RemoteAddr(), "connections", "connection refused: there are too many", "limit", s.options.MaxConns, "peer", peer.Address)
+		s.warn(nc.RemoteAddr(), "connections", "connection refused: too many connections", "limit", s.options.MaxConns, "peer", peer.Address)
 	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
 		conn.Close(nc)
-		s.warn(nc.RemoteAddr(), "connections of a client", "connection refused: the client has too many", "limit", s.shares.conns, "peer", peer.Address)
+		s.warn(nc.RemoteAddr(), "connections of a client", "connection refused: too many connections of this client", "limit", s.shares.conns, "peer", peer.Address)
 	default:
 		c := newServerConn(s, nc, peer)
 		c.share = s.shares.joinLocked(clientOf(peer))
@@ -197,7 +196,7 @@ func (s *Server) accept(nc net.Conn) {
 	}
 }
 
-// gone forgets a connection.
+// removeConn removes a connection that has ended.
 func (s *Server) removeConn(c *serverConn) {
 	defer s.serving.Done()
 	s.mu.Lock()
@@ -217,8 +216,8 @@ func (s *Server) closeEmptyLocked() {
 	}
 }
 
-// Close ends every connection at once and the contexts of all requests. It does
-// not wait for handlers that go on nevertheless. Close is idempotent.
+// Close closes every connection at once and ends the contexts of all requests. It does not
+// wait for handlers that ignore their context. Close is idempotent.
 func (s *Server) Close() error {
 	if !s.usable() {
 		return nil
@@ -244,7 +243,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// lease takes a slot for a lane of a client.
+// lease grants a slot below a number to a lane of a client, if one is free.
 func (s *Server) lease(below int32, share *clientShare) (number int32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +261,7 @@ func (s *Server) lease(below int32, share *clientShare) (number int32, ok bool) 
 	return number, ok
 }
 
-// reclaim makes a slot free again.
+// reclaim frees a slot.
 func (s *Server) reclaim(number int32, share *clientShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,8 +271,7 @@ func (s *Server) reclaim(number int32, share *clientShare) {
 	s.lowest.Store(s.mu.board.LowestFree())
 }
 
-// Stats returns the server's counters. They are read one after another, while
-// the server goes on.
+// Stats returns the server's gauges and counters. They are not read at one instant.
 func (s *Server) Stats() ServerStats {
 	if !s.usable() {
 		return ServerStats{}

@@ -12,20 +12,21 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// smallRequest is the size up to which a request is not worth an account.
+// smallRequest is the size up to which requests are not limited by the budget or counted in
+// statistics.
 const smallRequest = 4 << 10
 
 type laneState uint8
 
 const (
 	laneIdle      laneState = iota
-	laneReceiving           // some of a request has arrived
-	laneRunning             // its handler runs, or waits for a worker
+	laneReceiving           // a part of a request was received
+	laneRunning             // its handler runs or waits for a worker
 )
 
-// A serverLane is a leased lane of a connection and the request on it. It is
-// guarded by the connection's mutex, except that the request belongs to the
-// worker while the state is laneRunning.
+// A serverLane is a leased lane of a connection and the request on it. It is guarded by the
+// connection's mutex, except that the request belongs to the worker while the state is
+// laneRunning.
 type serverLane struct {
 	conn   *serverConn
 	number uint32
@@ -33,20 +34,20 @@ type serverLane struct {
 	leased time.Time
 	state  laneState
 
-	requests uint64 // since it was leased
-	errors   uint64 // of these, answered with one
+	requests uint64
+	errors   uint64 // of these, answered with an error
 
 	sequence uint32
 	method   *method
-	total    uint32 // bytes of the request
+	total    uint32 // size of the request
 	request  *[]byte
-	metadata int   // bytes
-	charged  int64 // bytes of the request's memory, as charged
+	metadata int   // size of the metadata
+	charged  int64 // bytes charged to the account
 	began    time.Time
 	ctx      *callContext
 }
 
-// request takes a REQUEST.
+// request handles a REQUEST.
 func (c *serverConn) request(f wire.Frame) error {
 	r, method, data, err := f.Request()
 	if err != nil {
@@ -93,8 +94,8 @@ func (c *serverConn) request(f wire.Frame) error {
 	return nil
 }
 
-// data takes a DATA: more of a request. What belongs to a request that has been
-// refused or cancelled is passed over.
+// data handles a DATA frame: more of a request. It ignores frames of a request that was
+// refused or cancelled.
 func (c *serverConn) data(f wire.Frame) error {
 	sequence, data, err := f.Data()
 	if err != nil {
@@ -134,7 +135,7 @@ func (c *serverConn) startIfComplete(lane *serverLane) {
 	c.turn.ready = lane
 }
 
-// cancel takes a CANCEL. One that comes too late is passed over.
+// cancel handles a CANCEL. It ignores one that comes too late.
 func (c *serverConn) cancel(f wire.Frame) error {
 	sequence, err := f.Cancel()
 	if err != nil {
@@ -157,8 +158,8 @@ func (c *serverConn) cancel(f wire.Frame) error {
 	return nil
 }
 
-// charge charges the memory of a request as it has become. That of small requests is not
-// in the statistics.
+// charge adjusts the charge to the memory of the request. Small requests do not count in
+// statistics.
 func (l *serverLane) charge() {
 	n := int64(cap(*l.request) + l.metadata)
 	if n == l.charged {
@@ -175,7 +176,7 @@ func (l *serverLane) charge() {
 	l.charged = n
 }
 
-// dropRequest frees what a request that was taken holds.
+// dropRequest frees the memory of an admitted request.
 func (l *serverLane) dropRequest() {
 	l.conn.server.admission.leave()
 	l.conn.account.Moved(int(l.total) - len(*l.request))
@@ -188,19 +189,19 @@ func (l *serverLane) dropRequest() {
 	l.request = nil
 }
 
-// A bulkAnswer is an answer of several frames and the memory reserved for it.
+// A bulkAnswer is a response of several frames and the memory reserved for it.
 type bulkAnswer struct {
 	*conn.Bulk
 	reservation *Reservation
 }
 
-// respond ends the request of a running lane with an answer: the lane is idle,
-// or gone, when it returns. An answer that is bulk is returned, and reads data
-// until settle returns. pending is how much waits to be written.
+// respond ends the request of a running lane: the lane is idle, or gone, when it returns. A
+// response of several frames is returned as bulk; its data is read until settle returns.
+// pending is the number of bytes that wait to be written.
 func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkAnswer, pending int) {
 	c, s := l.conn, l.conn.server
 	var header, trailer Metadata
-	if extra := l.ctx.end(); extra != nil { // whoever still waits for it shall end
+	if extra := l.ctx.end(); extra != nil { // also ends goroutines that wait for the context
 		header, trailer = extra.header, extra.trailer
 	}
 	answer.Total = uint32(len(data))
@@ -208,8 +209,8 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
 		bulk = &bulkAnswer{conn.NewBulk(), &l.ctx.reservation}
 	}
-	// In one step, as the client sees it: the lane is free for the next request
-	// with the response, and a slot that is lost is not given out before it.
+	// Atomically for the client: the lane is free for the next request together with the
+	// response, and a lost slot is not granted again before it.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.dropRequest()
@@ -239,8 +240,8 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	return bulk, pending
 }
 
-// settle waits until a bulk response, if there is one, has been taken, and keeps
-// the buffer of the response for another one.
+// settle waits until a bulk response has been taken, if there is one, and keeps the
+// response's buffer for reuse.
 func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswer) {
 	if bulk != nil {
 		<-bulk.Taken()
@@ -253,7 +254,7 @@ func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswe
 	m.keep(out, data)
 }
 
-// call calls the handler and puts its answer into the terms of the wire.
+// call calls the handler and encodes its result.
 func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, flags uint8, data []byte) {
 	s := l.conn.server
 	if l.ctx.expired(now) {
@@ -265,8 +266,8 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 	if err == nil && uint64(len(data)) > uint64(l.conn.maxResponse) {
 		err = &Error{
 			Code:    CodeResourceExhausted,
-			Message: fmt.Sprintf("response of %d bytes, the client takes %d", len(data), l.conn.maxResponse),
-			// It would be as large on any other server.
+			Message: fmt.Sprintf("response of %d bytes: the client accepts at most %d", len(data), l.conn.maxResponse),
+			// Another server would return the same.
 			Processed: true,
 		}
 	}
@@ -284,7 +285,7 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 	return wire.Response{Code: uint32(code)}, flags, []byte(wire.Cut(message, MaxMessageBytes))
 }
 
-// describe puts a handler's error into the terms of the wire.
+// describe encodes a handler's error.
 func describe(err error) (code Code, message string, processed bool) {
 	code, message = CodeOf(err), err.Error()
 	if code == CodeOK {
@@ -306,7 +307,7 @@ func describe(err error) (code Code, message string, processed bool) {
 	return code, message, false
 }
 
-// protect calls the handler and turns a panic into an error.
+// protect calls the handler and converts a panic to an error.
 func (l *serverLane) protect(dst []byte) (data []byte, panicked bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// A frame that has begun must be complete after this time.
+	// A frame must be complete after this time.
 	frameTimeout = 10 * time.Second
-	// A request of several frames must be complete after this time; it is looked
-	// at every stallCheck.
+	// A request of several frames must be complete after this time. It is checked every
+	// stallCheck.
 	requestTimeout = 60 * time.Second
 	stallCheck     = 5 * time.Second
 )
 
-// errProtocol is a frame that is well formed and has no business here.
+// errProtocol is a well-formed frame that is not allowed in its context.
 var errProtocol = errors.New("protocol error")
 
 func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
 }
 
-// A serverConn is a connection as the server sees it. Its leader takes frames
-// off it and serves them: see server_turn.go.
+// A serverConn is a connection of a server. Its leader reads frames and serves them: see
+// server_turn.go.
 type serverConn struct {
 	server      *Server
 	conn        net.Conn
@@ -42,30 +42,30 @@ type serverConn struct {
 	turn        serverTurn
 	account     *Account
 	share       *clientShare
-	maxResponse uint32 // largest response that the client takes
-	peer        *Peer  // its name is known from its HELLO on
+	maxResponse uint32 // largest response that the client accepts
+	peer        *Peer  // its name is known after its HELLO
 	client      clientKey
-	method      *method // of the last request: most of them are equal
+	method      *method // of the last request, as a cache
 	greeted     bool
 
-	token         string      // that the client has shown, if it is asked about again
-	authenticated time.Time   // when it was last; the leader's
-	checking      atomic.Bool // it is being authenticated again
+	token         string      // of the client, for reauthentication
+	authenticated time.Time   // time of the last authentication; used by the leader only
+	checking      atomic.Bool // reauthentication is in progress
 
-	partialSince time.Time // when the frame in the buffer began; zero if none
-	idleSet      time.Time // when the read deadline was last set for idleness
-	checked      time.Time // when the requests were last looked at
+	partialSince time.Time // when the first part of the buffered frame was read; zero if none
+	idleSet      time.Time // when the read deadline for idleness was last set
+	checked      time.Time // time of the last checkStalled
 
 	mu struct {
 		sync.Mutex
 		lanes    []*serverLane   // by lane number; nil where there is no lease
 		streams  []*ServerStream // by number; nil where none is open
-		running  int             // requests and streams whose handler runs, responses that are not yet taken
-		open     bool            // its HELLO has been sent
-		draining bool            // new requests are refused
-		stopping bool            // and it ends when those in flight have
-		stopped  refusal         // why
-		drainBy  time.Time       // when it ends at the latest; zero while it need not
+		running  int             // running handlers of requests and streams, and responses not yet taken
+		open     bool            // the server's HELLO has been sent
+		draining bool
+		stopping bool      // and the connection closes when those in flight have ended
+		stopped  refusal   // the reason for stopping
+		drainBy  time.Time // when it is closed at the latest; zero while not stopping
 		closed   bool
 	}
 }
@@ -83,18 +83,18 @@ func newServerConn(s *Server, nc net.Conn, peer *Peer) *serverConn {
 	return c
 }
 
-// cutOff disconnects the peer, which is the slowest when memory is short. It does so in a
-// goroutine: the caller may hold the lock of an outbox, even of this one, whose buffer it
-// charges.
+// cutOff disconnects the peer because memory is short and it is the slowest. It uses a
+// goroutine, because the caller may hold the lock of an outbox, even of this connection's,
+// whose buffer it charges.
 func (c *serverConn) cutOff() { go c.disconnect() }
 
 func (c *serverConn) disconnect() {
-	c.server.warn(c.conn.RemoteAddr(), "memory", "connection ended: memory is short and the peer is slow to take or to send its bytes", "peer", c.conn.RemoteAddr().String())
+	c.server.warn(c.conn.RemoteAddr(), "memory", "connection closed: memory is short and the peer is slow to read or to send", "peer", c.conn.RemoteAddr().String())
 	c.out.Close()
 	conn.Close(c.conn)
 }
 
-// report logs why the connection ended: a fault of the peer as a warning, within the
+// report logs the end of the connection: a fault of the peer as a warning, subject to the
 // limit for warnings.
 func (c *serverConn) report(err error) {
 	attributes := []any{"peer", c.conn.RemoteAddr().String(), "name", c.peer.Name, "reason", err}
@@ -107,7 +107,7 @@ func (c *serverConn) report(err error) {
 	c.server.warn(c.conn.RemoteAddr(), kind, "connection ended", attributes...)
 }
 
-// faultOf names the kind of fault for which a connection ended, empty for none.
+// faultOf returns the kind of fault that err is, empty for none.
 func (c *serverConn) faultOf(err error) (kind string) {
 	var timeout net.Error
 	switch {
@@ -129,7 +129,7 @@ func (c *serverConn) isStopping() bool {
 	return c.mu.stopping
 }
 
-// handshake exchanges hellos, before anybody else writes.
+// handshake exchanges HELLOs, before anything else is written.
 func (c *serverConn) handshake() error {
 	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
 	if err := c.conn.SetDeadline(deadline); err != nil {
@@ -138,7 +138,7 @@ func (c *serverConn) handshake() error {
 	if err := c.handshakeTLS(); err != nil {
 		return err
 	}
-	c.in.BeforeRead = nil // the deadline stands
+	c.in.BeforeRead = nil // keep the deadline of the handshake
 	f, err := c.in.Next()
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
@@ -151,7 +151,7 @@ func (c *serverConn) handshake() error {
 		return err
 	}
 	if err := c.authenticate(hello.Name, hello.Token); err != nil {
-		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the end tells it, too
+		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the client may also just see the connection end
 		return err
 	}
 	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
@@ -178,7 +178,7 @@ func (c *serverConn) handshake() error {
 	return nil
 }
 
-// commonVersion checks that the peer speaks a version that this side speaks.
+// commonVersion returns an error if both sides have no protocol version in common.
 func commonVersion(peer wire.Hello) error {
 	if min(peer.Version, wire.Version) < max(peer.OldestVersion, wire.OldestVersion) {
 		return fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d",
@@ -187,8 +187,8 @@ func commonVersion(peer wire.Hello) error {
 	return nil
 }
 
-// beforeRead sets the deadline of the next read, and holds the reader back
-// while the peer does not take its answers.
+// beforeRead sets the deadline of the next read. It waits while the peer does not read its
+// responses.
 func (c *serverConn) beforeRead(partial bool) error {
 	c.holdBack()
 	now := time.Now()
@@ -218,11 +218,11 @@ func (c *serverConn) beforeRead(partial bool) error {
 	return nil
 }
 
-// holdBack waits while the peer leaves too many bytes of this connection unread.
+// holdBack waits while too many bytes for the peer are unread.
 func (c *serverConn) holdBack() { c.out.WaitBelow(c.unreadLimit(), int(c.account.budget.share)) }
 
-// unreadLimit returns how many bytes of small messages the peer may leave unread before no
-// more of its frames are read.
+// unreadLimit returns the number of unread bytes of small messages at which no more frames
+// of the peer are read.
 func (c *serverConn) unreadLimit() int {
 	if c.account.isTight() {
 		return maxUnreadTight
@@ -230,7 +230,7 @@ func (c *serverConn) unreadLimit() int {
 	return maxUnread
 }
 
-// checkStalled looks for requests that take too long to arrive.
+// checkStalled returns an error if a request takes too long to arrive.
 func (c *serverConn) checkStalled(now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,8 +267,7 @@ func (c *serverConn) frame(f wire.Frame) error {
 	return c.streamFrame(f)
 }
 
-// shrink gives back the memory of a busy time. It is called for the frames that an
-// idle client sends.
+// shrink frees the buffers of a busy time. It is called for frames that idle clients send.
 func (c *serverConn) shrink() {
 	c.mu.Lock()
 	running := c.mu.running
@@ -279,7 +278,7 @@ func (c *serverConn) shrink() {
 	}
 }
 
-// laneLocked returns the leased lane with this number.
+// laneLocked returns the leased lane with this number, or nil.
 func (c *serverConn) laneLocked(number uint32) *serverLane {
 	if int(number) < len(c.mu.lanes) {
 		return c.mu.lanes[number]
@@ -326,8 +325,8 @@ func (c *serverConn) release(f wire.Frame) error {
 	return nil
 }
 
-// end gives back the slots of idle lanes and cancels the requests in handlers,
-// which give back theirs when they return.
+// end gives back the slots of idle lanes and cancels the requests in handlers; their slots
+// are given back when the handlers return.
 func (c *serverConn) end() {
 	c.out.Close()
 	c.mu.Lock()
@@ -349,7 +348,7 @@ func (c *serverConn) end() {
 	c.endStreamsLocked()
 }
 
-// lowestFree is what every response tells.
+// lowestFree returns the lowest free slot, as responses carry it.
 func (c *serverConn) lowestFree() uint32 {
 	if lowest := c.server.lowest.Load(); lowest != core.NoSlot {
 		return uint32(lowest)

@@ -8,21 +8,20 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// How long a connection without work waits for its client to close it when the
-// server stops.
+// The time that an idle connection of a stopping server waits for its client to close it.
 const drainGrace = time.Second
 
-// Drain has the clients go elsewhere, while the server goes on: it gives out no
-// more slots and tells every client, also those that connect later. They give
-// back their slots as they become idle and keep a connection, on which they hear
-// of Undrain. Requests in flight finish; what crosses the word on its way is
-// refused as not processed, so that it is sent elsewhere. Drain does not wait: the
-// server is drained when ServerStats has no Slots and nothing InFlight. It is
-// idempotent. See also Shutdown, which drains a server in order to end it.
+// Drain makes the clients use other servers while the server keeps running: it grants no
+// more slots and informs every client, including those that connect later. Clients release
+// their slots as they become idle and keep one connection, on which they learn of Undrain.
+// Requests in flight finish; requests that cross the notice are refused as not processed
+// and retried elsewhere. Drain does not wait: the server is drained when ServerStats has no
+// Slots and nothing InFlight. It is idempotent. Shutdown drains a server in order to stop
+// it.
 func (s *Server) Drain() { s.setDraining(true) }
 
-// Undrain takes Drain back: clients come again within half a second, each at a
-// random moment. It does nothing once Shutdown was called.
+// Undrain undoes Drain: clients return within half a second, each at a random time. It does
+// nothing after Shutdown.
 func (s *Server) Undrain() { s.setDraining(false) }
 
 func (s *Server) setDraining(draining bool) {
@@ -39,17 +38,16 @@ func (s *Server) setDraining(draining bool) {
 	s.mu.draining = draining
 	conns := s.connsLocked()
 	s.mu.Unlock()
-	for _, c := range conns { // not under the lock: a connection takes it under its own
+	for _, c := range conns { // without s.mu: a connection locks it under its own mutex
 		c.setDraining(draining)
 	}
 	s.options.Logger.Info("draining", "on", draining)
 }
 
-// Shutdown drains the server in order to end it: it stops to accept connections,
-// tells every client that it is going away, answers new requests as not
-// processed, so that they are sent elsewhere, lets those in flight finish, and
-// returns when all connections are closed. If ctx ends first it returns its error
-// and leaves the rest to Close.
+// Shutdown stops the server gracefully. It closes the listeners, tells every client that it
+// is going away, refuses new requests as not processed so that they are retried elsewhere,
+// waits for those in flight and returns when all connections are closed. If ctx ends first
+// it returns the error of ctx; call Close then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.usable() {
 		return nil
@@ -85,7 +83,7 @@ func (s *Server) stop() {
 	}
 }
 
-// connsLocked lists the connections.
+// connsLocked returns the connections.
 func (s *Server) connsLocked() []*serverConn {
 	conns := make([]*serverConn, 0, len(s.mu.conns))
 	for c := range s.mu.conns {
@@ -94,15 +92,15 @@ func (s *Server) connsLocked() []*serverConn {
 	return conns
 }
 
-// state is what a new connection tells its client.
+// state is sent to the client of a new connection.
 func (s *Server) state() (draining, stopping bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.draining, s.mu.stopping
 }
 
-// greet opens the connection's outbox: its HELLO has been sent. What changes the
-// server's state from here on is told to the connection.
+// greet marks the connection as open, since its HELLO has been sent. From here on it is
+// informed of changes of the server's state.
 func (c *serverConn) greet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +114,7 @@ func (c *serverConn) greet() {
 	}
 }
 
-// setDraining tells the client that the server is being drained, or no longer.
+// setDraining tells the client that the server is draining, or no longer.
 func (c *serverConn) setDraining(draining bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,13 +136,13 @@ func (c *serverConn) setDrainingLocked(draining bool) {
 	c.out.FlushSoon()
 }
 
-// stop tells the client that the server is going away. One that has not said
-// HELLO has a last moment to do so, and hears it then.
+// stop tells the client that the server is going away. A client that has not sent HELLO
+// gets drainGrace to do so.
 func (c *serverConn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.open {
-		_ = c.conn.SetReadDeadline(time.Now().Add(drainGrace)) // fails on a closed connection only
+		_ = c.conn.SetReadDeadline(time.Now().Add(drainGrace)) // only fails if the connection is closed
 		return
 	}
 	c.stopLocked(refusedStopping)
@@ -160,7 +158,7 @@ func (c *serverConn) stopLocked(why refusal) {
 	c.expectCloseLocked()
 }
 
-// admitLocked takes a request or a stream in, or says why not.
+// admitLocked admits a request or a stream, or returns the reason for refusing it.
 func (c *serverConn) admitLocked() refusal {
 	switch {
 	case c.mu.stopping:
@@ -171,8 +169,8 @@ func (c *serverConn) admitLocked() refusal {
 	return c.server.admission.enter(c.turn.clock, c.client)
 }
 
-// expectCloseLocked gives a connection without work a last moment for its client to
-// close it, if the server stops, and tells the reader, which may be waiting.
+// expectCloseLocked gives the client of an idle connection drainGrace to close it, if the
+// server stops, and wakes the reader.
 func (c *serverConn) expectCloseLocked() {
 	if c.mu.stopping && c.mu.running == 0 && c.mu.drainBy.IsZero() {
 		c.mu.drainBy = time.Now().Add(drainGrace)

@@ -12,48 +12,47 @@ import (
 	"time"
 )
 
-// Methods that every server has, beside its handler's, for tools. Whoever may
-// call the server may call them.
+// Built-in methods of every server, for tools. Every client may call them.
 const (
-	// MethodBoard answers with the server's [Board], in JSON. It can also be asked
-	// by way of a stream, which takes no slot.
+	// MethodBoard returns the server's [Board] in JSON. It is also available as a stream,
+	// which takes no slot.
 	MethodBoard = "/boxcar.v1.Server/Board"
-	// MethodEcho answers with the request, for probes and for measuring.
+	// MethodEcho returns the request, for probes and measurements.
 	MethodEcho = "/boxcar.v1.Server/Echo"
 )
 
-// maxBoardSlots bounds the slots that a Board lists: about 1.5 MB of JSON, for whoever may
-// connect may ask for it.
+// maxBoardSlots limits the slots in a Board to about 1.5 MB of JSON, since every client may
+// ask for one.
 const maxBoardSlots = 8 << 10
 
-// boardSlotBytes is about what a slot takes in a Board in JSON.
+// boardSlotBytes is the approximate size of a slot in JSON.
 const boardSlotBytes = 200
 
-// A Board is the slots of a server at one moment. Connections are looked at one
-// after another, while the server goes on.
+// A Board lists the granted slots of a server. The connections are read one after another,
+// not at one instant.
 type Board struct {
 	Name       string      `json:"name"`
 	LowestFree int         `json:"lowest_free"`
 	Draining   bool        `json:"draining"`
-	InFlight   int         `json:"in_flight"` // requests being received or in a handler, and streams
+	InFlight   int         `json:"in_flight"` // requests that are being received or handled, and streams
 	Streams    int         `json:"streams"`
-	Slots      []BoardSlot `json:"slots"` // given out, by number
-	More       int         `json:"more"`  // that are not listed: there are too many
+	Slots      []BoardSlot `json:"slots"` // granted slots, by number
+	More       int         `json:"more"`  // number of slots that are not listed
 }
 
-// A BoardSlot is a slot that is given out.
+// A BoardSlot is a granted slot.
 type BoardSlot struct {
 	Number   int           `json:"slot"`
-	Client   string        `json:"client"`             // what the client calls itself
-	Identity string        `json:"identity,omitempty"` // who it has proved to be
-	Address  string        `json:"address"`            // of the client
+	Client   string        `json:"client"`             // the name that the client gave itself
+	Identity string        `json:"identity,omitempty"` // the authenticated identity
+	Address  string        `json:"address"`
 	Age      time.Duration `json:"age_ns"`
 	Requests uint64        `json:"requests"` // since the slot was leased
 	Errors   uint64        `json:"errors"`   // of these, answered with an error
 	Busy     bool          `json:"busy"`
 }
 
-// withTools is the handler of a server: h and the methods for tools.
+// withTools returns a handler that serves the built-in methods and passes others to h.
 func (s *Server) withTools(h Handler) Handler {
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		switch method {
@@ -78,13 +77,13 @@ func (s *Server) marshalBoard(ctx context.Context) ([]byte, error) {
 	return json.Marshal(s.Board())
 }
 
-// load is how many requests the server has. A stream may rest for long, and tells
-// nothing.
+// load returns the requests in flight. Streams do not count, since they may be idle for
+// long.
 func (s *Server) load() uint32 {
 	return uint32(max(s.admission.inFlight.Load()-s.counts.streams.Load(), 0))
 }
 
-// Board lists the slots that the server has given out.
+// Board returns the granted slots of the server.
 func (s *Server) Board() Board {
 	stats := s.Stats()
 	b := Board{Name: s.options.Name, LowestFree: stats.LowestFree, Draining: stats.Draining, InFlight: stats.InFlight, Streams: stats.Streams}
@@ -92,7 +91,7 @@ func (s *Server) Board() Board {
 	conns := s.connsLocked()
 	s.mu.Unlock()
 	now := time.Now()
-	for _, c := range conns { // not under the lock: a connection takes it under its own
+	for _, c := range conns { // without s.mu: a connection locks it under its own mutex
 		b.Slots = c.appendSlots(b.Slots, now)
 	}
 	slices.SortFunc(b.Slots, func(x, y BoardSlot) int { return cmp.Compare(x.Number, y.Number) })
@@ -116,26 +115,25 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 	return dst
 }
 
-// Methods by which a server is controlled. They are streams, because a server that
-// is being drained gives out no slots: the client opens one, and receives the
-// [Board] as it is then, in JSON. ServerOptions.Operators may use
-// them, and, while the server identifies no clients, any client on its own host.
+// Methods that drain a server. They are streams, because a draining server grants no slots:
+// the client opens a stream and receives the resulting [Board] in JSON. They are allowed to
+// ServerOptions.Operators and, while the server does not identify clients, to any client on
+// its own host.
 const (
-	// MethodDrain has the server call Drain.
+	// MethodDrain calls Server.Drain.
 	MethodDrain = "/boxcar.v1.Server/Drain"
-	// MethodUndrain has the server call Undrain.
+	// MethodUndrain calls Server.Undrain.
 	MethodUndrain = "/boxcar.v1.Server/Undrain"
 )
 
-// Tools are served beside the streams, so that a server with too much to do can still be
-// looked at and drained, within bounds of their own: a board is long where there are
-// many slots, and whoever may connect may ask for it.
+// Built-in streams have separate limits, so that an overloaded server can be inspected and
+// drained. They are limited because a board can be large and every client may ask for one.
 const (
 	maxTools = 16
 	toolTime = 10 * time.Second
 )
 
-// admitTool takes a stream of a tool in, or says why not. What was taken in leaves.
+// admitTool admits a built-in stream or returns the reason for refusing it.
 func (s *Server) admitTool() refusal {
 	if s.counts.tools.Add(1) > maxTools {
 		s.counts.tools.Add(-1)
@@ -144,13 +142,13 @@ func (s *Server) admitTool() refusal {
 	return taken
 }
 
-// isTool reports whether every server has this stream, whatever it serves besides
-// and whatever state it is in.
+// isTool reports whether a stream is built in, and served in every state of the server.
 func isTool(method string) bool {
 	return method == MethodDrain || method == MethodUndrain || method == MethodBoard
 }
 
-// withToolStreams is the handler of a server's streams: h and the tools.
+// withToolStreams returns a handler that serves the built-in streams and passes others to
+// h.
 func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
 	return func(ctx context.Context, method string, stream *ServerStream) error {
 		if stream.tool {
@@ -160,7 +158,7 @@ func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
 	}
 }
 
-// serveTool serves a stream of a tool.
+// serveTool serves a built-in stream.
 func (s *Server) serveTool(stream *ServerStream) error {
 	if stream.method != MethodBoard {
 		if err := s.mayOperate(stream.conn.peer); err != nil {
@@ -175,8 +173,8 @@ func (s *Server) serveTool(stream *ServerStream) error {
 	return stream.Send(board)
 }
 
-// mayOperate reports an error if a client may not drain the server. The address alone
-// says little: a proxy on the server's host forwards for other hosts.
+// mayOperate returns an error if a client may not drain the server. A local address alone
+// is not sufficient: a proxy on the server's host may forward requests of other hosts.
 func (s *Server) mayOperate(client *Peer) error {
 	o := &s.options
 	anonymous := client.Identity == "" && o.Authenticate == nil && len(o.Operators) == 0
@@ -185,14 +183,14 @@ func (s *Server) mayOperate(client *Peer) error {
 	}
 	return &Error{
 		Code: CodePermissionDenied,
-		Message: fmt.Sprintf("%q at %v may not drain the server: it must be one of the operators, "+
-			"or on the server's host where the server identifies no clients", client.Identity, client.Address),
+		Message: fmt.Sprintf("client %q at %v may not drain the server: it must be one of the operators, "+
+			"or local if the server identifies no clients", client.Identity, client.Address),
 		Processed: true,
 	}
 }
 
-// isLocal reports whether an address is one of this host that no other reaches.
-// What is not of TCP, as a Unix socket or a pipe, is.
+// isLocal reports whether only this host can reach an address. Addresses of Unix sockets
+// and pipes are local.
 func isLocal(address net.Addr) bool {
 	if !strings.HasPrefix(address.Network(), "tcp") {
 		return true

@@ -11,74 +11,74 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// The leader of a connection is the worker that holds its read turn. It reads
-// what has come, runs the handler of each request itself, and sends all the
-// answers in one write when there is no whole frame left to serve. So a batch
-// of requests costs one read, one write and no change of goroutine.
+// The leader of a connection is the worker that holds its read turn. It reads the available
+// bytes, runs the handler of each request itself, and sends all responses in one write when
+// no whole frame is left. So a batch of requests costs one read, one write and no goroutine
+// switch.
 //
-// A handler that takes its time must not hold up the others. If one runs on for
-// a tick of the watch, the watch gives the turn to a follower, another worker:
-// that sends the answers finished so far, serves the unstarted rest of the batch
-// and reads on. The former leader finishes its one request and is a worker like
-// any. Methods that were slow lately are not tried: each of their requests goes
-// to a worker at once.
+// A slow handler must not delay the others. If one runs for a tick of the handler monitor,
+// the monitor gives the turn to a follower, another worker: it sends the responses finished
+// so far, serves the rest of the batch and reads on. The former leader finishes its one
+// request and becomes an ordinary worker. Methods that were slow recently run in a worker
+// from the start.
 //
-// Simpler was a worker for every request, a goroutine that reads and one that
-// writes, on the client too. In three interleaved runs of bench/rpcbench on 2 busy
-// processors that had, against the bare echo with one caller, 0.45, 0.60 and 0.66
-// of its rate, and this 0.73, 0.89 and 0.94; with 64 callers 296,000, 219,000 and
-// 322,000 calls a second, and this 388,000, 432,000 and 408,000.
+// The simpler design was a worker for each request and one goroutine each for reading and
+// writing, on the client too. In three interleaved runs of bench/rpcbench on 2 busy
+// processors it reached 0.45, 0.60 and 0.66 of the rate of a bare echo with one caller, and
+// this design 0.73, 0.89 and 0.94; with 64 callers 296,000, 219,000 and 322,000 calls a
+// second, and this design 388,000, 432,000 and 408,000.
 //
 // Invariants:
 //
-//   - Only the leader touches in, method, partialSince, idleSet, checked, ready,
+//   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
 //     number, clock, held, notPrefetched and lastOK.
-//   - running is 0 unless the leader is in a handler; then it is the number of
-//     that run, and no two runs have the same. Who swaps it back to 0 has the
-//     turn: the leader after the handler, or the watch for a follower. The other
-//     of the two finds it changed and touches nothing of the turn any more.
-//   - The leader waits for nothing but the connection: to read, and, above the
-//     output budget, to write. For a bulk answer it passes the turn on first.
+//   - running is 0 unless the leader runs a handler; then it is the number of that
+//     run, and no two runs have the same number. The goroutine that swaps it back
+//     to 0 has the turn: the leader after the handler, or the monitor for a
+//     follower. The other one finds it changed and no longer uses the turn.
+//   - The leader waits for nothing but the connection: to read and, above the
+//     output limit, to write. It passes the turn on before it waits for a bulk
+//     response.
 type serverTurn struct {
-	ready  *serverLane // its request is complete: to be served next
-	number uint64      // of the last run of a handler
-	clock  time.Time   // as of the last read, or the end of the last handler
-	held   time.Time   // when the first answer was finished that is not yet sent; zero if none
+	ready  *serverLane // its request is complete and is served next
+	number uint64
+	clock  time.Time // time of the last read or of the end of the last handler
+	held   time.Time // when the first unsent response was finished; zero if none
 
-	frames        uint // taken
+	frames        uint // handled
 	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
-	lastOK        bool // the last request got an answer without an error
+	lastOK        bool // the last request succeeded
 
 	running   atomic.Uint64
-	crowded   atomic.Bool // requests waited behind others since the last tick
+	crowded   atomic.Bool // requests have waited behind others since the last tick
 	monitored atomic.Bool // the handler monitor checks the connection
-	seen      uint64      // the watch's: running at the last tick
-	idle      int         // the watch's: ticks without a run
+	seen      uint64      // running at the last tick; used by the monitor only
+	idle      int         // ticks without a handler; used by the monitor only
 }
 
 const (
-	// A connection is not read while its peer leaves so many bytes of small messages
-	// unread: answers of one frame, answers to PING and to LEASE. A batch of answers to
-	// a busy client has less.
+	// A connection is not read while its peer leaves this many bytes of small messages
+	// unread: responses of one frame and answers to PING and LEASE. A batch of responses to
+	// a busy client is smaller.
 	maxUnread = 1 << 20
-	// The same while the budget is tight: many peers may do it at once.
+	// The same while the budget is tight: many peers may do this at once.
 	maxUnreadTight = 16 << 10
-	// The unread bytes are looked at again after so many frames: one batch that was read
-	// may ask for many answers.
+	// The unread bytes are checked after this many frames: one batch of frames may cause
+	// many responses.
 	framesUnread = 16
 )
 
-// errOvertaken ends a leader's turn, not the connection.
+// errOvertaken ends the turn of a leader, not the connection.
 var errOvertaken = errors.New("a follower has the turn")
 
-// work leads the connection.
+// work is the leader of the connection.
 func (c *serverConn) work() {
 	var err error
 	if !c.greeted {
 		err = c.handshake()
 	}
 	if err == nil {
-		c.out.Flush(false) // what the leader before had finished
+		c.out.Flush(false) // responses of the previous leader
 		c.holdBack()
 		c.turn.held, c.turn.clock = time.Time{}, time.Now()
 		err = c.lead()
@@ -96,7 +96,7 @@ func (c *serverConn) work() {
 	c.server.removeConn(c)
 }
 
-// lead serves frames until the connection ends or somebody else has the turn.
+// lead serves frames until the connection ends or a follower has the turn.
 func (c *serverConn) lead() error {
 	for {
 		if !c.prefetchRequests() {
@@ -135,8 +135,8 @@ func (c *serverConn) lead() error {
 	}
 }
 
-// serveReady serves the request that the last frame has completed, if it has.
-// It reports whether the turn is still the caller's.
+// serveReady serves the request that the last frame has completed, if any. It reports
+// whether the caller still has the turn.
 func (c *serverConn) serveReady() (leads bool) {
 	lane := c.turn.ready
 	switch c.turn.ready = nil; {
@@ -185,7 +185,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	return leads
 }
 
-// took learns from what was run in a leader.
+// took records the duration of a function that ran in the leader.
 func (c *serverConn) took(m *method, start, end time.Time) {
 	took := end.Sub(start)
 	m.record(took)
@@ -194,8 +194,8 @@ func (c *serverConn) took(m *method, start, end time.Time) {
 	}
 }
 
-// hold keeps finished answers for the end of the batch, if that is not far and they
-// are not many. now is the leader's clock.
+// hold delays responses until the end of the batch, unless they have waited for long or are
+// large. now is the leader's clock.
 func (c *serverConn) hold(now time.Time, pending int) {
 	c.turn.clock = now
 	switch {
@@ -207,7 +207,7 @@ func (c *serverConn) hold(now time.Time, pending int) {
 	}
 }
 
-// begin marks the leader as being in a handler.
+// begin marks the leader as running a handler.
 func (t *serverTurn) begin(m *handlerMonitor, c *serverConn) (number uint64) {
 	t.number++
 	number = t.number
@@ -215,7 +215,7 @@ func (t *serverTurn) begin(m *handlerMonitor, c *serverConn) (number uint64) {
 		t.crowded.Store(true)
 		m.shortenTick()
 	}
-	t.running.Store(number) // from here on the turn may be a follower's
+	t.running.Store(number) // from here on a follower may have the turn
 	if !t.monitored.Load() {
 		m.add(c)
 	}
@@ -241,9 +241,8 @@ func (l *serverLane) work() {
 	c.settle(m, out, data, bulk)
 }
 
-// quit answers for a handler that ends its goroutine, from a deferred function.
-// The goroutine is lost, and the method counts as slow, so that it costs no
-// leader soon again.
+// quit responds for a handler that ended its goroutine, in a deferred function. The method
+// then counts as slow, so that it does not end another leader soon.
 func (l *serverLane) quit() {
 	l.method.slow.Store(slowMemory)
 	l.conn.server.counts.panics.Add(1)

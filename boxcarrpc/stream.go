@@ -12,46 +12,45 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A stream is what both ends of a stream are made of: messages on their way out,
-// for which the peer has given credit, and messages that have come in, for which
-// this side has. Nothing is taken from a connection without credit, and nobody
-// waits for it while he holds a turn, so a stream that is not read holds up
-// no other.
+// A stream is the common part of both ends of a stream: outgoing messages, for which the
+// peer has given credit, and incoming messages, for which this side has. Nothing is
+// accepted without credit, and no goroutine waits for credit while it holds a turn, so a
+// stream that is not read delays no other.
 //
-// Locks: stream.mu before the outbox's; no other is taken under it.
+// Lock order: stream.mu, the outbox's. No other lock is taken under stream.mu.
 type stream struct {
 	out        *conn.Outbox
-	account    *Account // is charged for messages that were not received; nil for none
+	account    *Account // charged for messages that were not received by the program; nil for none
 	number     uint32
 	sequence   uint32
-	maxMessage int             // largest that may be received
-	ctx        context.Context // over when the stream is, or is to end early
+	maxMessage int             // size of the largest incoming message
+	ctx        context.Context // ends when the stream is over or is to end early
 
-	arrived chan struct{} // gets an element when there is something to receive
-	allowed chan struct{} // gets an element when there is credit to send
+	arrived chan struct{} // receives an element when there is something to receive
+	allowed chan struct{} // receives an element when there is credit to send
 
-	sending sync.Mutex // one message at a time, and so no two pieces of two
+	sending sync.Mutex // one message at a time, so that parts of two do not mix
 	bulk    conn.Bulk
-	prompt  atomic.Bool // the next message is the first, or the first after one was received
+	prompt  atomic.Bool // the next message is the first, or the first since one was received
 
 	mu struct {
 		sync.Mutex
-		credit  int // bytes that the peer takes
-		window  int // bytes that the peer may still send
-		taken   int // bytes received that the peer does not know of yet
+		credit  int // bytes that may be sent
+		window  int
+		taken   int // bytes received for which the peer has no new credit yet
 		pieces  []piece
-		next    int    // of pieces: the first that was not received
-		data    []byte // of the pieces
-		charged int    // bytes of both
-		start   int    // of the next piece in data
-		ended   bool   // the peer sends no more messages
-		over    bool   // nothing is sent any more
-		failure error  // why it is over; nil if it ended well
-		tooLong bool   // a message was; nothing is received after it, since its rest would look like another
+		next    int    // index of the first piece that was not received
+		data    []byte // data of the pieces
+		charged int    // bytes charged for both
+		start   int    // offset of the next piece in data
+		ended   bool
+		over    bool  // nothing is sent any more
+		failure error // why it is over; nil if it ended without error
+		tooLong bool  // a message was too long; nothing is received after it, since its rest would look like another message
 	}
 }
 
-// A piece is the data of one MESSAGE.
+// A piece is the data of one MESSAGE frame.
 type piece struct {
 	size int
 	more bool
@@ -65,7 +64,7 @@ func (s *stream) init(out *conn.Outbox, number, sequence uint32, maxMessage int)
 	s.prompt.Store(true)
 }
 
-// notify puts an element into a channel of one, if it has none.
+// notify sends an element on a channel of capacity 1, if it is empty.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -73,9 +72,9 @@ func notify(c chan struct{}) {
 	}
 }
 
-// The frames of the peer; whoever holds the read turn calls these.
+// Frames of the peer. Only the holder of the read turn calls these methods.
 
-// takeMessage takes a MESSAGE.
+// takeMessage handles a MESSAGE.
 func (s *stream) takeMessage(data []byte, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *stream) takeMessage(data []byte, more bool) error {
 	return nil
 }
 
-// chargeLocked charges the memory of messages that were not received.
+// chargeLocked charges the memory of messages that were not received by the program.
 func (s *stream) chargeLocked() {
 	holds := cap(s.mu.data) + cap(s.mu.pieces)*int(unsafe.Sizeof(piece{}))
 	if s.account != nil && holds != s.mu.charged {
@@ -113,7 +112,7 @@ func (s *stream) forget() {
 	s.chargeLocked()
 }
 
-// takeCredit takes a CREDIT.
+// takeCredit handles a CREDIT.
 func (s *stream) takeCredit(n uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *stream) takeCredit(n uint32) error {
 	return nil
 }
 
-// takeEnd takes an END: the peer sends no more messages.
+// takeEnd handles an END: the peer sends no more messages.
 func (s *stream) takeEnd() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +138,8 @@ func (s *stream) takeEnd() error {
 
 // Receiving.
 
-// receive appends the next message to dst. It returns io.EOF after the last one
-// if the stream did not fail.
+// receive appends the next message to dst. It returns io.EOF after the last one if the
+// stream did not fail.
 func (s *stream) receive(dst []byte) ([]byte, error) {
 	out := dst
 	for {
@@ -157,7 +156,7 @@ func (s *stream) receive(dst []byte) ([]byte, error) {
 		select {
 		case <-s.arrived:
 		case <-s.ctx.Done():
-			// What the peer sent before it ended the stream still counts.
+			// Messages that arrived before the end of the stream still count.
 			if out, done, err = s.takePieces(out, len(dst)); err != nil {
 				return dst, err
 			} else if !done {
@@ -168,8 +167,8 @@ func (s *stream) receive(dst []byte) ([]byte, error) {
 	}
 }
 
-// takePieces appends what has come of the next message. done says that this was
-// the end of it. The peer gets new credit when half of the window is used up.
+// takePieces appends the available pieces of the next message. done reports that the
+// message is complete. The peer gets new credit when half of the window is used.
 func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err error) {
 	s.mu.Lock()
 	for s.mu.next < len(s.mu.pieces) && !done {
@@ -187,7 +186,7 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 		s.mu.taken += wire.MessageCost(p.size)
 		done = !p.more
 	}
-	if s.mu.next > len(s.mu.pieces)/2 { // so that none is moved often
+	if s.mu.next > len(s.mu.pieces)/2 { // so that each byte is moved once on average
 		s.mu.pieces = s.mu.pieces[:copy(s.mu.pieces, s.mu.pieces[s.mu.next:])]
 		s.mu.data = s.mu.data[:copy(s.mu.data, s.mu.data[s.mu.start:])]
 		s.mu.next, s.mu.start = 0, 0
@@ -214,7 +213,7 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 	return dst, done, err
 }
 
-// cause is why the stream is over or about to be.
+// cause returns why the stream is over or about to be.
 func (s *stream) cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +228,7 @@ func (s *stream) cause() error {
 
 // Sending.
 
-// send sends a message and returns when nothing reads it any more.
+// send sends a message and returns when message is no longer read.
 func (s *stream) send(message []byte) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -268,8 +267,8 @@ func (s *stream) awaitCredit(n int) (allowed int, err error) {
 	}
 }
 
-// affordable is how many of n bytes may be sent with some credit, as the outbox
-// cuts them, and what they cost. A message of no bytes is a MESSAGE, too.
+// affordable returns how many of n bytes may be sent with some credit, given how the outbox
+// cuts them into frames, and their cost. An empty message is a MESSAGE frame, too.
 func affordable(n, credit int) (allowed, cost int, ok bool) {
 	if n == 0 {
 		cost = wire.MessageCost(0)
@@ -282,7 +281,7 @@ func affordable(n, credit int) (allowed, cost int, ok bool) {
 	return allowed, cost, allowed > 0
 }
 
-// sendPiece sends some of a message, for which there is credit.
+// sendPiece sends a part of a message, for which there is credit.
 func (s *stream) sendPiece(data []byte, more bool) error {
 	s.mu.Lock()
 	if s.mu.over {
@@ -291,8 +290,8 @@ func (s *stream) sendPiece(data []byte, more bool) error {
 	}
 	copied := s.out.Message(&s.bulk, s.number, s.sequence, data, more)
 	s.mu.Unlock()
-	// An answer goes out at once. After one message follow others, as likely as not, and
-	// a goroutine writes what has come together when it has its turn.
+	// The first message after one was received is sent at once. After another message more
+	// are likely to follow, and a goroutine writes them together when it is scheduled.
 	if prompt := s.prompt.Swap(false); copied && !prompt {
 		s.out.FlushSoon()
 		return nil
@@ -311,8 +310,8 @@ func (s *stream) sendPiece(data []byte, more bool) error {
 	}
 }
 
-// finish ends what is sent: nothing goes out after last has appended the frame
-// that says so. It reports whether this was the first call.
+// finish ends the sending side: nothing is sent after the frame that last appends. It
+// reports whether this was the first call.
 func (s *stream) finish(failure error, last func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

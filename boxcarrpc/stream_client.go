@@ -12,32 +12,33 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A ClientStream is a stream as the one who opened it sees it. One goroutine at
-// a time may receive and another may send. It must be received from until an
-// error, or closed, or its context ended; else it is open for ever.
+// A ClientStream is the client's side of a stream. One goroutine at a time may receive and
+// another may send. The caller must receive until an error, call Close, or end the context;
+// otherwise the stream stays open.
 type ClientStream struct {
 	stream
 	transport *transport
 	cancel    context.CancelFunc
-	stop      func() bool // leaves the end of the context unnoticed
+	stop      func() bool // unregisters abandon from the context
 
-	ticket uint64 // of the OPEN
+	ticket uint64
 
-	begun   chan struct{} // closed when the header has come, or cannot any more
-	answer  sync.Once     // closes begun
-	header  Metadata      // read when begun is closed
+	begun   chan struct{} // closed when the header has arrived or cannot arrive any more
+	answer  sync.Once
+	header  Metadata      // valid when begun is closed
 	closed  bool          // no more messages are sent; guarded by mu
 	onEnd   []func(error) // guarded by mu
 	trailer Metadata      // guarded by mu
 }
 
-// A streamTable is the streams of a transport by number, guarded by its mutex.
+// A streamTable holds the streams of a transport by number. It is guarded by the
+// transport's mutex.
 type streamTable struct {
 	open     []*ClientStream // nil where there is none
 	sequence uint32
 }
 
-// open opens a stream; nil if the transport has ended.
+// open opens a stream. It returns nil if the transport has ended.
 func (t *transport) open(ctx context.Context, method string, metadata []byte) *ClientStream {
 	s := &ClientStream{transport: t, begun: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -67,16 +68,16 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 	s.stop = context.AfterFunc(ctx, s.abandon)
 	t.mu.Unlock()
 	if pass {
-		t.turn.pass <- struct{}{} // the messages come unasked: the reader reads for all
+		t.turn.pass <- struct{}{} // messages arrive at any time: the reader reads
 	}
 	t.out.Flush(true)
 	t.noteStreamSend()
 	return s
 }
 
-// Receive appends the server's next message to dst. When the server has ended
-// the stream it returns io.EOF if that was well, else an *Error; on any error it
-// returns dst as it was, and the stream is over.
+// Receive appends the server's next message to dst. When the server has ended the stream it
+// returns io.EOF for success, else an *Error. On any error it returns dst unchanged, and
+// the stream is over.
 func (s *ClientStream) Receive(dst []byte) ([]byte, error) {
 	out, err := s.receive(dst)
 	if err != nil {
@@ -85,22 +86,22 @@ func (s *ClientStream) Receive(dst []byte) ([]byte, error) {
 	return out, err
 }
 
-// Send sends a message of at most MaxRequestBytes, or what the server takes. It waits while the server has
-// not received the 256 KiB before it. Nothing reads message after it has
-// returned; the server need not have got it then. When the stream is over it
-// returns the error that Receive returns at its end.
+// Send sends a message of at most MaxRequestBytes, or the server's limit. It waits while
+// the server has not received the 256 KiB before it. message is not used after Send has
+// returned; the server may receive it later. When the stream is over, Send returns the
+// error that Receive returns at its end.
 func (s *ClientStream) Send(message []byte) error {
 	if limit := s.transport.hello.MaxRequest; uint64(len(message)) > uint64(limit) {
 		return tooLong("message", len(message), int(limit))
 	}
-	s.transport.noteStreamSend() // a dead server may never let it go
+	s.transport.noteStreamSend() // before: a dead server may block it
 	err := s.send(message)
-	s.transport.noteStreamSend() // it may have waited for credit before
+	s.transport.noteStreamSend() // after: it may have waited for credit
 	return err
 }
 
-// CloseSend tells the server that there are no more messages; it waits for a
-// Send under way. It may be called more than once.
+// CloseSend tells the server that there are no more messages. It waits for a Send in
+// progress. It is idempotent.
 func (s *ClientStream) CloseSend() {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -117,8 +118,8 @@ func (s *ClientStream) CloseSend() {
 	}
 }
 
-// Header waits for the metadata that the server sent before its first message;
-// nil if it sent none. It must not be changed.
+// Header waits for the metadata that the server sends before its first message; nil if it
+// sends none. It must not be modified.
 func (s *ClientStream) Header() (Metadata, error) {
 	select {
 	case <-s.begun:
@@ -133,27 +134,27 @@ func (s *ClientStream) Header() (Metadata, error) {
 	}
 }
 
-// Peer is the server of the stream.
+// Peer returns the server of the stream.
 func (s *ClientStream) Peer() *Peer { return s.transport.server }
 
-// Trailer is the metadata that came with the status, once Receive has returned an
-// error; nil if there was none. It must not be changed.
+// Trailer returns the metadata of the status, once Receive has returned an error; nil if
+// there is none. It must not be modified.
 func (s *ClientStream) Trailer() Metadata {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trailer
 }
 
-// Close gives the stream up, if it is not over: its handler's context ends.
-// Close is idempotent.
+// Close ends the stream if it is not over: the context of its handler ends. Close is
+// idempotent.
 func (s *ClientStream) Close() {
 	s.stop()
 	s.abandon()
 }
 
-// OnEnd has fn called when the stream is over, with the error with which it failed,
-// nil if it ended well: at once if it is already. fn must not wait for anything; it
-// runs where the stream's connection is read.
+// OnEnd registers fn to be called when the stream is over, with the error of the stream,
+// nil for success. If the stream is over already, fn is called at once. fn must not block:
+// it may run in the reader of the connection.
 func (s *ClientStream) OnEnd(fn func(error)) {
 	s.mu.Lock()
 	over, failure := s.mu.over, s.mu.failure
@@ -166,7 +167,7 @@ func (s *ClientStream) OnEnd(fn func(error)) {
 	}
 }
 
-// callOnEnd calls what OnEnd was given. The stream is over.
+// callOnEnd calls the functions registered by OnEnd. The stream is over.
 func (s *ClientStream) callOnEnd() {
 	s.mu.Lock()
 	told, failure := s.onEnd, s.mu.failure
@@ -177,8 +178,8 @@ func (s *ClientStream) callOnEnd() {
 	}
 }
 
-// abandon ends the stream on this side. Its number stays taken until the server
-// has ended it, too.
+// abandon ends the stream on this side. Its number stays in use until the server has ended
+// it, too.
 func (s *ClientStream) abandon() {
 	s.cancel()
 	first := s.finish(contextError(s.ctx, true), func() {
@@ -192,7 +193,7 @@ func (s *ClientStream) abandon() {
 	}
 }
 
-// streamFrame takes a frame of a stream.
+// streamFrame handles a frame of a stream.
 func (t *transport) streamFrame(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeHeader:
@@ -229,7 +230,7 @@ func (t *transport) streamFrame(f wire.Frame) error {
 	return protocolError("%v from a server", f.Type)
 }
 
-// onStream calls take with the stream that a frame is about.
+// onStream calls take with the stream that a frame belongs to.
 func (t *transport) onStream(f wire.Frame, sequence uint32, take func(*ClientStream) error) error {
 	t.mu.Lock()
 	var s *ClientStream
@@ -253,7 +254,7 @@ func (s *ClientStream) takeHeader(metadata []byte) error {
 	return err
 }
 
-// hasBegun reports whether the server has sent anything.
+// hasBegun reports whether the server has sent a header or a message.
 func (s *ClientStream) hasBegun() bool {
 	select {
 	case <-s.begun:
@@ -263,14 +264,14 @@ func (s *ClientStream) hasBegun() bool {
 	}
 }
 
-// takeStatus ends the stream.
+// takeStatus handles a STATUS: it ends the stream.
 func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []byte) {
 	t, code := s.transport, Code(status.Code)
 	t.mu.Lock()
 	t.mu.streams.open[s.number] = nil
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
-	// Whatever the server says: what it has answered in part is not to be asked for anew.
+	// A stream that was answered in part must not be repeated, whatever the server says.
 	processed = processed || s.hasBegun()
 	var failure error
 	if code != CodeOK {
@@ -278,10 +279,10 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 	}
 	outcome := outcomeOf(code, processed)
 	if code == CodeDeadlineExceeded {
-		outcome = core.Neutral // a stream may well last until then
+		outcome = core.Neutral // a stream may last until its deadline
 	}
 	if code.blamesServer() && !s.hasBegun() {
-		// A server that fails streams at once has the fewest and would get all new
+		// A server that fails all streams at once would have the fewest, and get all new
 		// ones.
 		outcome = core.Refused
 	}
@@ -290,7 +291,7 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 	t.pool.streamsEnded(t, 1)
 }
 
-// end ends the stream because the server did, or its transport.
+// end ends the stream because the server or the transport has ended it.
 func (s *ClientStream) end(failure error, trailer []byte) {
 	first := s.finish(failure, func() {
 		s.mu.ended = true
@@ -316,15 +317,15 @@ func (t *transport) failStreams(cause error) {
 	t.pool.streamsEnded(t, len(open))
 }
 
-// Stream opens a stream to the server that has the fewest of the pool's, among
-// equals the one that got none for longest; servers that are silent or refuse
-// come last. It takes no slot. metadata goes with it.
+// Stream opens a stream to the server with the fewest streams of the pool, among equals the
+// one that got none for longest. Servers that are silent or refuse requests come last. The
+// stream takes no slot. metadata is sent with it.
 //
-// It does not wait for the server: whether that has taken the stream is told by
-// Receive. It waits within ctx for a first connection, as Call does. ctx is of
-// the stream as a whole: its deadline travels with it, without one there is
-// none. More than MaxStreams fail with ErrPoolBusy. A stream is never tried
-// again by the pool; an [Error] with Processed false says that the caller may.
+// Stream does not wait for the server: Receive reports whether the server has accepted the
+// stream. It waits within ctx for a first connection, as Call does. ctx applies to the
+// whole stream: its deadline is sent to the server; without one there is none. Above
+// MaxStreams it fails with ErrPoolBusy. The pool never retries a stream; an [Error] with
+// Processed false says that the caller may.
 func (p *Pool) Stream(ctx context.Context, method string, metadata Metadata) (*ClientStream, error) {
 	if p.opener != nil {
 		return p.opener(ctx, method, metadata)
@@ -362,12 +363,12 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 		if s := t.open(ctx, method, metadata); s != nil {
 			return s, nil
 		}
-		p.streamsEnded(t, 1) // the transport has just ended
+		p.streamsEnded(t, 1) // the transport has ended
 	}
 }
 
-// streamTransport reserves a stream on the best transport. If there is none,
-// connected is closed with the next connection.
+// streamTransport reserves a stream on the best transport. If there is none, connected is
+// closed with the next connection.
 func (p *Pool) streamTransport() (t *transport, connected <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -403,7 +404,7 @@ func (p *Pool) streamTransport() (t *transport, connected <-chan struct{}, err e
 	return best, p.mu.connected, nil
 }
 
-// streamsBefore reports whether a stream is better opened on a than on b.
+// streamsBefore reports whether a is better than b for a new stream.
 func (p *Pool) streamsBefore(a, b *transport) bool {
 	if x, y := p.streamRank(a), p.streamRank(b); x != y {
 		return x < y
@@ -411,7 +412,7 @@ func (p *Pool) streamsBefore(a, b *transport) bool {
 	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
 }
 
-// streamRank ranks the server of a transport.
+// streamRank ranks the server of a transport; 0 is best.
 func (p *Pool) streamRank(t *transport) int {
 	switch info := p.mu.ladder.Peer(t.peer.index); {
 	case !info.Member, info.Isolated, info.Draining:
@@ -424,7 +425,7 @@ func (p *Pool) streamRank(t *transport) int {
 	return 0
 }
 
-// streamsEnded forgets n streams of a transport.
+// streamsEnded removes n streams of a transport.
 func (p *Pool) streamsEnded(t *transport, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -433,7 +434,7 @@ func (p *Pool) streamsEnded(t *transport, n int) {
 	p.emptied(t)
 }
 
-// learnFromStream draws the conclusions of a stream about its server.
+// learnFromStream records the outcome of a stream for its server.
 func (p *Pool) learnFromStream(t *transport, outcome core.Outcome) {
 	if outcome == core.Neutral {
 		return

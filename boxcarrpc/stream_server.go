@@ -12,19 +12,19 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A StreamHandler serves one stream, of any kind: it receives until io.EOF,
-// sends as it likes, and what it returns is the status of the stream, as for a
-// [Handler]. ctx ends as a Handler's does; the stream's methods fail then.
+// A StreamHandler serves one stream, of any kind: it receives until io.EOF and sends
+// messages in any order. Its result is the status of the stream, as for a [Handler]. ctx
+// ends as that of a Handler does; then the stream's methods fail.
 //
-// Every stream has a goroutine. A panic answers with CodeInternal.
+// Every stream has a goroutine. A panic is answered with CodeInternal.
 type StreamHandler func(ctx context.Context, method string, stream *ServerStream) error
 
-// A ServerStream is a stream as its handler sees it. One goroutine at a time may
-// receive and another may send; nobody uses it once the handler has returned.
+// A ServerStream is the handler's side of a stream. One goroutine at a time may receive and
+// another may send. It must not be used after the handler has returned.
 type ServerStream struct {
 	stream
 	conn   *serverConn
-	tool   bool // served by the server itself, and not counted
+	tool   bool // a built-in stream, which is not counted
 	method string
 	call   callContext
 
@@ -40,17 +40,17 @@ var (
 	errHeaderLate = errors.New("boxcarrpc: the header must be sent once, before the first message")
 )
 
-// Metadata is what the client sent with the opening of the stream, nil if
-// nothing. It must not be changed.
+// Metadata returns the metadata with which the client opened the stream, nil if there is
+// none. It must not be modified.
 func (s *ServerStream) Metadata() Metadata { return MetadataOf(&s.call) }
 
-// Receive appends the client's next message to dst. It returns io.EOF when the
-// client has sent its last one; on an error it returns dst as it was.
+// Receive appends the client's next message to dst. It returns io.EOF after the last one.
+// On an error it returns dst unchanged.
 func (s *ServerStream) Receive(dst []byte) ([]byte, error) { return s.receive(dst) }
 
-// Send sends a message of at most MaxResponseBytes. It waits while the client
-// has not received the 256 KiB before it. Nothing reads message after it has
-// returned; the client need not have got it then.
+// Send sends a message of at most MaxResponseBytes. It waits while the client has not
+// received the 256 KiB before it. message is not used after Send has returned; the client
+// may receive it later.
 func (s *ServerStream) Send(message []byte) error {
 	if limit := s.conn.maxResponse; uint64(len(message)) > uint64(limit) {
 		return tooLong("message", len(message), int(limit))
@@ -90,8 +90,8 @@ func (s *ServerStream) SendHeader(metadata Metadata) error {
 	return nil
 }
 
-// SetTrailer sets the metadata that is sent with the status; the last call
-// counts. The bytes must not be changed after it.
+// SetTrailer sets the metadata that is sent with the status; the last call counts. The
+// metadata must not be modified after it.
 func (s *ServerStream) SetTrailer(metadata Metadata) error {
 	if err := metadata.check(); err != nil {
 		return err
@@ -110,8 +110,8 @@ func tooLong(what string, n, limit int) error {
 	}
 }
 
-// streamFrame takes a frame of a stream. What comes for one that is over crossed
-// its STATUS and is passed over.
+// streamFrame handles a frame of a stream. It ignores frames that crossed the stream's
+// STATUS.
 func (c *serverConn) streamFrame(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeOpen:
@@ -144,7 +144,7 @@ func (c *serverConn) streamFrame(f wire.Frame) error {
 	return protocolError("%v from a client", f.Type)
 }
 
-// onStream calls take with the stream that a frame is about, if it is open.
+// onStream calls take with the stream that a frame belongs to, if it is open.
 func (c *serverConn) onStream(f wire.Frame, sequence uint32, take func(*ServerStream) error) error {
 	if int(f.Lane) >= c.server.options.MaxStreams {
 		return protocolError("%v on stream %d of at most %d", f.Type, f.Lane, c.server.options.MaxStreams)
@@ -161,7 +161,7 @@ func (c *serverConn) onStream(f wire.Frame, sequence uint32, take func(*ServerSt
 	return take(s)
 }
 
-// open takes an OPEN.
+// open handles an OPEN.
 func (c *serverConn) open(f wire.Frame) error {
 	head, method, metadata, err := f.Open()
 	if err != nil {
@@ -206,7 +206,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	return nil
 }
 
-// admitStreamLocked takes a stream in, or says why not.
+// admitStreamLocked admits a stream or returns the reason for refusing it.
 func (c *serverConn) admitStreamLocked() refusal {
 	s := c.server
 	if s.options.StreamHandler == nil {
@@ -232,8 +232,7 @@ func (c *serverConn) admitStreamLocked() refusal {
 	return why
 }
 
-// endStreamsLocked ends the contexts of all streams, because their connection has
-// ended.
+// endStreamsLocked ends the contexts of all streams, because their connection has ended.
 func (c *serverConn) endStreamsLocked() {
 	for _, s := range c.mu.streams {
 		if s != nil {
@@ -257,7 +256,7 @@ func (s *ServerStream) work() {
 	err = s.protect()
 }
 
-// protect calls the handler and turns a panic into an error.
+// protect calls the handler and converts a panic to an error.
 func (s *ServerStream) protect() (err error) {
 	server := s.conn.server
 	defer func() {
@@ -270,8 +269,8 @@ func (s *ServerStream) protect() (err error) {
 	return server.streams(s.ctx, s.method, s)
 }
 
-// end ends the stream with its status. As the client sees it the number is free
-// with the STATUS.
+// end ends the stream with its status. For the client, the number is free once the STATUS
+// has arrived.
 func (s *ServerStream) end(err error) {
 	c, status, flags := s.conn, wire.Status{Sequence: s.sequence}, uint8(wire.FlagProcessed)
 	if err != nil {

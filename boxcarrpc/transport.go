@@ -13,44 +13,44 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// A transport is a connection of a pool. Callers write to it and read from it in
-// turns: see write_turn.go and read_turn.go.
+// A transport is a connection of a pool. Callers write to it and read from it in turns: see
+// internal/conn and read_turn.go.
 //
-// Locks: pool.mu before transport.mu before the outbox's.
+// Lock order: pool.mu, transport.mu, the outbox's.
 type transport struct {
 	pool   *Pool
 	peer   *poolPeer
 	conn   net.Conn
 	out    conn.Outbox
 	turn   readTurn
-	hello  wire.Hello // the server's
+	hello  wire.Hello // of the server
 	server *Peer
 
-	outstanding atomic.Int32  // answers that the server owes, ends of streams among them, pongs left out
-	streamSends atomic.Uint64 // counts what was sent on streams, which is never answered as such
+	outstanding atomic.Int32  // outstanding answers, including ends of streams, excluding PONGs
+	streamSends atomic.Uint64 // frames sent on streams, which are not answered
 
 	// Guarded by pool.mu.
-	leased    int   // lanes that are leased or being asked for
-	streams   int   // open, or not yet ended by the server
-	streamed  int64 // when the last was opened
+	leased    int   // lanes that are leased or have sent a LEASE
+	streams   int   // streams that are open or not yet ended by the server
+	streamed  int64 // when the last stream was opened
 	liveness  core.Liveness
-	idleSince int64 // when the last lane went; meaningless while there are any
-	leaving   bool  // no more lanes; it ends with its last one
-	draining  bool  // the server gives out no slots, and will say when it does again
-	lost      bool  // its slots have left the ladder
-	asking    bool  // the rover's question is under way on it
-	suspect   bool  // silent
+	idleSince int64 // when the last lane was released; meaningless while there are lanes
+	leaving   bool  // gets no more lanes and closes with its last one
+	draining  bool  // the server grants no slots until it sends UNDRAIN
+	lost      bool
+	asking    bool // a LEASE is outstanding
+	suspect   bool // it is silent
 
 	mu struct {
 		spin.Mutex
 		lanes   []*clientLane
 		streams streamTable
-		times   core.Times // of answers
-		err     error      // why it ended
+		times   core.Times // response times
+		err     error
 	}
 }
 
-// dial connects to a server and exchanges hellos.
+// dial connects to a server and exchanges HELLOs.
 func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.DialTimeout)
 	defer cancel()
@@ -59,11 +59,11 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 		return nil, err
 	}
 	conn.Tune(nc)
-	// The handshakes end with their context, whatever the server does.
+	// The handshakes end with the context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { conn.Close(nc) })
 	t, err := p.greet(ctx, peer, nc)
 	if !stop() && !errors.Is(err, ErrNotBoxcar) {
-		err = fmt.Errorf("the server accepted the connection and did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
+		err = fmt.Errorf("server accepted the connection but did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
 	}
 	if err != nil {
 		conn.Close(nc)
@@ -100,7 +100,7 @@ func (t *transport) handshake(token string) error {
 	}
 	if f.Type == wire.TypeGoAway {
 		reason, err := f.Reason()
-		return errors.Join(err, fmt.Errorf("the server says: %s", reason))
+		return errors.Join(err, fmt.Errorf("server refused the connection: %s", reason))
 	}
 	if f.Type != wire.TypeHello {
 		return protocolError("%v before HELLO", f.Type)
@@ -112,7 +112,7 @@ func (t *transport) handshake(token string) error {
 	return commonVersion(t.hello)
 }
 
-// maxLanes is how many lanes both sides allow.
+// maxLanes returns the number of lanes that both sides allow.
 func (t *transport) maxLanes() int {
 	return min(t.pool.options.LanesPerConn, int(t.hello.MaxLanes))
 }
@@ -127,7 +127,7 @@ func (t *transport) frame(f wire.Frame) error {
 		return t.takeAnswer(f)
 	case wire.TypePing:
 		token, err := f.Ping()
-		// A server that asks and does not read gets no more answers.
+		// A server that sends PINGs and does not read gets no more PONGs.
 		if err == nil && t.out.Below(conn.MaxReadBuffer) {
 			t.out.Ping(wire.TypePong, token)
 			t.out.FlushSoon()
@@ -147,7 +147,7 @@ func (t *transport) frame(f wire.Frame) error {
 	return t.streamFrame(f)
 }
 
-// shrink gives back the memory of a busy time, if that is over. The caller has the
+// shrink frees the buffers of a busy time if no answer is outstanding. The caller has the
 // read turn.
 func (t *transport) shrink() {
 	if t.outstanding.Load() == 0 {
@@ -156,8 +156,8 @@ func (t *transport) shrink() {
 	}
 }
 
-// fail ends the transport. Its slots leave the ladder before any caller hears of
-// it, so that no further attempt is made on it. Only the first cause counts.
+// fail closes the transport. Its slots leave the ladder before any caller is notified, so
+// that no retry uses it. Only the first cause is kept.
 func (t *transport) fail(cause error) {
 	t.mu.Lock()
 	if t.mu.err != nil {

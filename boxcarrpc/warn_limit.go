@@ -8,14 +8,14 @@ import (
 
 const (
 	// One line is logged for each peer and kind of fault in this time: a client that
-	// connects in a loop must not fill the log.
+	// reconnects in a loop must not fill the log.
 	warnEvery = time.Minute
-	// So many pairs of a peer and a kind are remembered. The faults of further peers
-	// share one line in that time.
+	// Pairs of a peer and a kind that are tracked. The faults of further peers share one
+	// line in that time.
 	maxWarned = 256
 )
 
-// A warnLimit decides which faults of peers are logged. Counters have all of them.
+// A warnLimit limits the log lines about faults of peers. Counters include all faults.
 type warnLimit struct {
 	mu struct {
 		sync.Mutex
@@ -25,14 +25,14 @@ type warnLimit struct {
 
 type warnKey struct{ host, kind string }
 
-// warned is when a line was logged, and how many faults were not logged since.
+// warned has the time of the last line and the number of faults since that were not logged.
 type warned struct {
 	at         time.Time
 	suppressed int
 }
 
-// allow reports whether a fault is logged, and how many like it were not since the last
-// line. kind is one of a few.
+// allow reports whether to log a fault, and how many of its kind were not logged since the
+// last line.
 func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppressed int, ok bool) {
 	host, _, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -60,8 +60,8 @@ func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppres
 	return last.suppressed, true
 }
 
-// forget drops the keys whose next fault is logged anyway, except that of the peers
-// beyond the limit, which has a count to report.
+// forget deletes the entries whose time is over, except the shared one, whose count is
+// still to be logged.
 func (w *warnLimit) forget(now time.Time) {
 	for key, last := range w.mu.seen {
 		if key != (warnKey{}) && now.Sub(last.at) >= warnEvery {
@@ -70,7 +70,7 @@ func (w *warnLimit) forget(now time.Time) {
 	}
 }
 
-// warn logs a fault of a peer, unless others of this kind were logged just now.
+// warn logs a fault of a peer, unless one of its kind was logged recently.
 func (s *Server) warn(peer net.Addr, kind, message string, attributes ...any) {
 	if suppressed, ok := s.warnings.allow(time.Now(), peer, kind); ok {
 		s.options.Logger.Warn(message, append(attributes, "kind", kind, "suppressed", suppressed)...)

@@ -4,22 +4,22 @@ import (
 	"sync"
 )
 
-// workers are goroutines that lead connections and run slow handlers. One that
-// has nothing to do waits for a while's work: the latest to stop is the first to
-// go on, since its stack is warm.
+// workers are the goroutines that lead connections and run slow handlers. An idle worker
+// waits for more work; the last one to become idle is used first, because its stack is
+// warm.
 type workers struct {
 	mu     sync.Mutex
 	idle   []chan job
 	closed bool
 }
 
-// A job is what a worker does.
+// A job is work for a worker.
 type job interface{ work() }
 
-// maxIdleWorkers bounds the goroutines that wait.
+// maxIdleWorkers limits the goroutines that wait for work.
 const maxIdleWorkers = 256
 
-// run has a job done by some worker.
+// run runs a job in a worker.
 func (w *workers) run(j job) {
 	w.mu.Lock()
 	if n := len(w.idle); n > 0 {
@@ -33,7 +33,7 @@ func (w *workers) run(j job) {
 	go w.loop(j)
 }
 
-// loop does jobs until there are enough workers without it.
+// loop runs jobs until enough other workers are idle.
 func (w *workers) loop(j job) {
 	jobs := make(chan job, 1)
 	for ; j != nil; j = <-jobs {
@@ -60,11 +60,10 @@ func (w *workers) close() {
 
 const (
 	newBuffer     = 256      // bytes
-	maxKeptBuffer = 64 << 10 // the largest that is kept for another use
+	maxKeptBuffer = 64 << 10 // the largest buffer that is reused
 )
 
-// Small requests have buffers of their own, so that many of them do not hold the
-// memory of large ones.
+// Small requests have their own pool, so that they do not hold the memory of large ones.
 var smallBuffers, largeBuffers = sync.Pool{New: newRequestBuffer}, sync.Pool{New: newRequestBuffer}
 
 func newRequestBuffer() any {
@@ -72,7 +71,7 @@ func newRequestBuffer() any {
 	return &b
 }
 
-// requestBuffer returns a buffer for a request of this size.
+// requestBuffer returns a buffer for a request of that size.
 func requestBuffer(size int) *[]byte {
 	if size <= smallRequest {
 		return smallBuffers.Get().(*[]byte)

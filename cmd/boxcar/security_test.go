@@ -80,7 +80,7 @@ func TestCommandsOverTLS(t *testing.T) {
 		"the token is not known":          {"--tls-ca", authority, "--token-file", wrong},
 		"a token or a certificate":        {"--tls-ca", authority},
 		"unknown authority":               {"--tls", "--token-file", token},
-		"this server speaks TLS only":     {"--token-file", token},
+		"this server requires TLS":        {"--token-file", token},
 		"is one running there, and servi": {"--insecure"},
 	} {
 		r := run(t.Context(), "", append([]string{"slots", "--servers", address, "--timeout", "1s"}, args...)...)

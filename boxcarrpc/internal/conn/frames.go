@@ -2,8 +2,8 @@ package conn
 
 import "docstore/boxcarrpc/internal/wire"
 
-// SmallMessage is the size up to which a message of a stream is copied. Above it a write
-// of its own costs less than half of the copying and sending.
+// SmallMessage is the size up to which a message of a stream is copied. For a larger one, a
+// separate write costs less than half of sending it.
 const SmallMessage = 8 << 10
 
 // At most this much of a batch is small messages of streams.

@@ -9,9 +9,9 @@ import (
 const (
 	// Receive buffer of the kernel. A small response behind a large one waits for at most
 	// this much, and not for the megabytes to which the kernel would grow the buffer. It
-	// limits a connection to this much in one round trip: 128 MB/s at 1 ms. With half of
-	// it large responses lose a third of their throughput on one machine; with twice as
-	// much, small responses beside large ones are slower than on a connection of their own.
+	// limits a connection to this much in one round trip: 128 MB/s at 1 ms. With half of it
+	// large responses lose a third of their throughput on one machine; with twice as much,
+	// small responses wait longer behind large ones than on a separate connection.
 	receiveBytes = 128 << 10
 	// Unsent bytes at which the kernel accepts no more, so that frames wait in the Outbox,
 	// where small ones go before bulk.

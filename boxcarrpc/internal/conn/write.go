@@ -25,16 +25,17 @@ const (
 // The write turn is the right to write to the connection. A goroutine that has appended
 // frames flushes: if the turn is free it takes the turn and writes everything that is
 // pending, including frames that others append meanwhile; otherwise the holder finds the
-// frames. A caller writes only what the kernel accepts without blocking. A goroutine of
-// the outbox takes over the turn if the kernel accepts no more, if frames keep coming, and
-// on connections that support blocking writes only.
+// frames. A caller writes only what the kernel accepts without blocking. A goroutine of the
+// outbox takes over the turn if the kernel accepts no more, if frames keep coming, and on
+// connections that support blocking writes only.
 //
 // Invariants, where mu.writing is the turn:
 //
 //   - Only its holder calls take and writes to the connection.
 //   - The turn is given up under mu, with nothing pending or the outbox closed. So
 //     appended frames always have a holder, or a sender that has yet to flush.
-//   - Once the outbox is closed nobody can take the turn, so writers.Wait returns.
+//   - Once the outbox is closed no goroutine can take the turn, so writers.Wait
+//     returns.
 
 // Flush sends the pending frames. Set gather if other goroutines are likely to append
 // frames soon: Flush then yields first, so that one write can carry them all. The caller
@@ -107,12 +108,12 @@ func (o *Outbox) handOver(rest []byte) {
 	o.writers.Go(func() { o.writeAll(rest) })
 }
 
-// writeAll writes the rest of a batch and then everything that is pending, until nothing
-// is left or a write fails. A batch without bulk is first written without blocking, which
-// is cheaper: see readNow. A batch with bulk is written by a blocking call, so that the
+// writeAll writes the rest of a batch and then everything that is pending, until nothing is
+// left or a write fails. A batch without bulk is first written without blocking, which is
+// cheaper: see readNow. A batch with bulk is written by a blocking call, so that the
 // processor is free for small calls meanwhile. Before each batch writeAll yields, so that
 // goroutines that are about to append small frames can do it first. Together with the same
-// yield in the reader that cuts the p99 of small calls beside large ones by a third.
+// yield in the reader that cuts the p99 of small calls that run with large ones by a third.
 func (o *Outbox) writeAll(batch []byte) {
 	for {
 		var err error

@@ -16,15 +16,14 @@ const (
 	MaxNameBytes   = 255
 	MaxReasonBytes = 255
 	MaxTokenBytes  = 8 << 10
-	MaxLanes       = 1 << 16 // lane numbers are below; those of streams, too
-	MaxSlots       = 1 << 24 // slot numbers are below
+	MaxLanes       = 1 << 16 // exclusive limit of lane and stream numbers
+	MaxSlots       = 1 << 24 // exclusive limit of slot numbers
 	NoSlot         = 1<<31 - 1
 )
 
-// Type is the kind of a frame. The zero Type is never sent.
+// Type is the type of a frame. The zero Type is never sent.
 type Type uint8
 
-// The types.
 const (
 	TypeHello    Type = 1
 	TypeLease    Type = 2
@@ -62,9 +61,9 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// Flags of RESPONSE; STATUS has the first of them.
+// Flags of RESPONSE. STATUS has FlagProcessed only.
 const (
-	// FlagProcessed: a handler has begun with the request.
+	// FlagProcessed: a handler has started the request.
 	FlagProcessed = 1 << 0
 	// FlagSlotLost: the lane and its slot end with this response.
 	FlagSlotLost = 1 << 1
@@ -73,10 +72,10 @@ const (
 // FlagMetadata is a flag of REQUEST and RESPONSE: metadata comes before the data.
 const FlagMetadata = 1 << 2
 
-// FlagMore is the flag of MESSAGE: the message goes on in the next one.
+// FlagMore is a flag of MESSAGE: the next MESSAGE continues the message.
 const FlagMore = 1 << 0
 
-// flagsOf are the flags that a frame may have.
+// flagsOf has the valid flags of each type of frame.
 func flagsOf(t Type) uint8 {
 	switch t {
 	case TypeRequest:
@@ -91,8 +90,8 @@ func flagsOf(t Type) uint8 {
 	return 0
 }
 
-// ErrMalformed is matched by every error of this package: the bytes are not
-// what the protocol allows, and the connection is of no more use.
+// ErrMalformed is matched by every error of this package: the bytes violate the protocol,
+// and the connection must be closed.
 var ErrMalformed = errors.New("malformed frame")
 
 func malformed(format string, args ...any) error {
@@ -101,7 +100,7 @@ func malformed(format string, args ...any) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Frame is one frame as it was parsed. Payload lies in the parsed bytes.
+// A Frame is a parsed frame. Payload refers to the parsed bytes.
 type Frame struct {
 	Type    Type
 	Flags   uint8
@@ -109,28 +108,28 @@ type Frame struct {
 	Payload []byte
 }
 
-// ParseFrame takes the first frame off b and returns its length. A length of 0
-// without an error says that b does not hold a whole frame yet. It never asks
-// for more bytes than a frame may have.
+// ParseFrame parses the first frame of b and returns its length. A length of 0 without an
+// error means that b does not hold a whole frame yet. It never requires more bytes than the
+// largest frame has.
 func ParseFrame(b []byte) (f Frame, n int, err error) {
 	if f, n, err = PeekFrame(b); n == 0 {
 		return f, n, err
 	}
 	if got, want := crc32.Checksum(b[4:n], castagnoli), binary.LittleEndian.Uint32(b); got != want {
-		return Frame{}, 0, malformed("checksum of %v is %08x, the frame says %08x", f.Type, got, want)
+		return Frame{}, 0, malformed("checksum of %v is %08x, the frame has %08x", f.Type, got, want)
 	}
 	return f, n, nil
 }
 
-// PeekFrame is ParseFrame without a look at the checksum, for what a frame that was
-// changed on its way cannot harm.
+// PeekFrame is ParseFrame without verifying the checksum. The result must only be used for
+// hints, because the frame may be corrupt.
 func PeekFrame(b []byte) (f Frame, n int, err error) {
 	if len(b) < HeaderSize {
 		return Frame{}, 0, nil
 	}
 	length := binary.LittleEndian.Uint32(b[4:])
 	f = Frame{Lane: binary.LittleEndian.Uint32(b[8:]), Type: Type(b[12]), Flags: b[13]}
-	// What can be told from the header is told before more bytes are awaited.
+	// Errors in the header are reported before the payload has arrived.
 	switch {
 	case length > MaxPayload:
 		return Frame{}, 0, malformed("payload of %d bytes, at most %d are allowed", length, MaxPayload)
@@ -153,8 +152,8 @@ func PeekFrame(b []byte) (f Frame, n int, err error) {
 	return f, n, nil
 }
 
-// hasLane reports whether frames of this type belong to a lane or a stream; the
-// others belong to the connection.
+// hasLane reports whether frames of this type belong to a lane or a stream; others belong
+// to the connection.
 func (t Type) hasLane() bool {
 	switch t {
 	case TypeHello, TypeGoAway, TypePing, TypePong, TypeDrain, TypeUndrain:

@@ -6,33 +6,33 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of the protocol that this package speaks, and
-// OldestVersion the oldest that it understands. Version 0 may still change.
+// Version is the protocol version of this package, and OldestVersion the oldest that it
+// understands. Version 0 may still change.
 const (
 	Version       = 0
 	OldestVersion = 0
 )
 
-// Magic begins the payload of HELLO. Its newline makes a server of a text protocol,
-// such as HTTP, answer at once instead of waiting for the end of a line.
+// Magic starts the payload of HELLO. Its newline makes a server of a text protocol, such as
+// HTTP, answer at once instead of waiting for the end of a line.
 const Magic = "BXC\n"
 
 // A Hello is the first frame in each direction.
 type Hello struct {
-	Version       uint16 // the newest that the sender speaks
-	OldestVersion uint16 // the oldest
-	Features      uint64 // bits of what else it can do; unknown ones are ignored
-	MaxLanes      uint32 // how many lanes the connection may have
-	MaxRequest    uint32 // largest request that the sender takes; 0 from a client
-	MaxResponse   uint32 // largest response that the sender takes; 0 from a server
-	MaxStreams    uint32 // how many streams the connection may have at once; 0 from a client
-	Name          string // for people
-	Token         string // by which the client proves who it is; empty from a server
+	Version       uint16 // newest version of the sender
+	OldestVersion uint16 // oldest version of the sender
+	Features      uint64 // optional features as bits; unknown ones are ignored
+	MaxLanes      uint32 // maximum number of lanes of the connection
+	MaxRequest    uint32 // size of the largest request that the sender accepts; 0 from a client
+	MaxResponse   uint32 // size of the largest response that the sender accepts; 0 from a server
+	MaxStreams    uint32 // maximum number of concurrent streams of the connection; 0 from a client
+	Name          string // shown on pages and in logs
+	Token         string // authenticates the client; empty from a server
 }
 
 const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 4 + 1 + 2
 
-// AppendHello appends a HELLO. Its name has at most MaxNameBytes, its token
+// AppendHello appends a HELLO. The name has at most MaxNameBytes, the token at most
 // MaxTokenBytes.
 func AppendHello(dst []byte, h Hello) []byte {
 	dst, start := begin(dst, TypeHello, 0, 0)
@@ -51,8 +51,7 @@ func AppendHello(dst []byte, h Hello) []byte {
 	return seal(dst, start)
 }
 
-// Hello reads the payload of a HELLO. Bytes after the token are a newer
-// version's and are passed over.
+// Hello parses a HELLO. Bytes after the token belong to a newer version and are ignored.
 func (f Frame) Hello() (Hello, error) {
 	p := f.Payload
 	switch {
@@ -85,15 +84,14 @@ func (f Frame) sized(want int) error {
 	return malformed("payload of %v has %d bytes, needs %d", f.Type, len(f.Payload), want)
 }
 
-// AppendSlot appends a LEASE, GRANT or DENY: the frames that carry one slot
-// number, NoSlot among them.
+// AppendSlot appends a LEASE, GRANT or DENY, which carry a slot number or NoSlot.
 func AppendSlot(dst []byte, t Type, lane, slot uint32) []byte {
 	dst, start := begin(dst, t, 0, lane)
 	dst = binary.LittleEndian.AppendUint32(dst, slot)
 	return seal(dst, start)
 }
 
-// Slot reads the payload of a LEASE, GRANT or DENY.
+// Slot parses a LEASE, GRANT or DENY.
 func (f Frame) Slot() (uint32, error) {
 	if len(f.Payload) != 4 {
 		return 0, f.sized(4)
@@ -122,7 +120,7 @@ func AppendCancel(dst []byte, lane, sequence uint32) []byte {
 	return seal(dst, start)
 }
 
-// Cancel reads the payload of a CANCEL.
+// Cancel parses a CANCEL.
 func (f Frame) Cancel() (sequence uint32, err error) {
 	if len(f.Payload) != 4 {
 		return 0, f.sized(4)
@@ -137,7 +135,7 @@ func AppendPing(dst []byte, t Type, token uint64) []byte {
 	return seal(dst, start)
 }
 
-// Ping reads the payload of a PING or a PONG.
+// Ping parses a PING or a PONG.
 func (f Frame) Ping() (token uint64, err error) {
 	if len(f.Payload) != 8 {
 		return 0, f.sized(8)
@@ -145,16 +143,16 @@ func (f Frame) Ping() (token uint64, err error) {
 	return binary.LittleEndian.Uint64(f.Payload), nil
 }
 
-// AppendReason appends a GOAWAY, DRAIN or UNDRAIN with a reason for people, cut
-// to MaxReasonBytes.
+// AppendReason appends a GOAWAY, DRAIN or UNDRAIN with a reason to show, cut to
+// MaxReasonBytes.
 func AppendReason(dst []byte, t Type, reason string) []byte {
 	dst, start := begin(dst, t, 0, 0)
 	dst = append(dst, Cut(reason, MaxReasonBytes)...)
 	return seal(dst, start)
 }
 
-// Cut returns the first bytes of a text, limit at most, without a part of a
-// character at the end.
+// Cut returns the first bytes of a text, at most limit, without a partial UTF-8 sequence at
+// the end.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -164,10 +162,10 @@ func Cut(text string, limit int) string {
 			return text[:end]
 		}
 	}
-	return text[:limit] // it is no UTF-8
+	return text[:limit] // not UTF-8
 }
 
-// Reason reads the payload of a GOAWAY, DRAIN or UNDRAIN.
+// Reason parses a GOAWAY, DRAIN or UNDRAIN.
 func (f Frame) Reason() (reason string, err error) {
 	if len(f.Payload) > MaxReasonBytes {
 		return "", malformed("reason of %v has %d bytes", f.Type, len(f.Payload))
@@ -178,31 +176,31 @@ func (f Frame) Reason() (reason string, err error) {
 // A Request is the head of a REQUEST.
 type Request struct {
 	Sequence uint32
-	Total    uint32        // bytes of the request, in this frame and the DATA after it
-	Budget   time.Duration // what is left until the deadline; 0 for none
+	Total    uint32        // size of the request, in this frame and the following DATA
+	Budget   time.Duration // time until the deadline; 0 for none
 }
 
 const requestSize = 4 + 4 + 8 + 2
 
-// RequestRoom is how much data fits into a REQUEST of this method, without
-// metadata.
+// RequestRoom returns the number of data bytes that fit into a REQUEST of this method
+// without metadata.
 func RequestRoom(method string) int { return MaxPayload - requestSize - len(method) }
 
-// What fits into the other frames that carry data, into a RESPONSE without
+// Data bytes that fit into the other frames that carry data, for a RESPONSE without
 // metadata.
 const (
 	DataRoom     = MaxPayload - 4
 	ResponseRoom = MaxPayload - responseSize
 )
 
-// AppendRequest appends a REQUEST with the first of its data, at most
-// RequestRoom. The method has at most MaxMethodBytes.
+// AppendRequest appends a REQUEST with the first bytes of its data, at most RequestRoom.
+// The method has at most MaxMethodBytes.
 func AppendRequest(dst []byte, lane uint32, r Request, method string, data []byte) []byte {
 	return AppendRequestWith(dst, lane, r, method, nil, data)
 }
 
-// AppendRequestWith appends a REQUEST with metadata, if there is any, and the first
-// of its data, at most what is left of RequestRoom.
+// AppendRequestWith appends a REQUEST with metadata, if there is any, and the first bytes
+// of its data, at most RequestRoom less RequestMetadataBytes.
 func AppendRequestWith(dst []byte, lane uint32, r Request, method string, metadata, data []byte) []byte {
 	var flags uint8
 	if len(metadata) > 0 {
@@ -221,8 +219,8 @@ func AppendRequestWith(dst []byte, lane uint32, r Request, method string, metada
 	return seal(dst, start)
 }
 
-// Request reads a REQUEST; method and data lie in the frame. What metadata there
-// is RequestMetadata returns.
+// Request parses a REQUEST; method and data refer to the frame. RequestMetadata returns its
+// metadata.
 func (f Frame) Request() (r Request, method, data []byte, err error) {
 	p := f.Payload
 	if len(p) < requestSize {
@@ -258,7 +256,7 @@ func AppendData(dst []byte, lane, sequence uint32, data []byte) []byte {
 	return seal(dst, start)
 }
 
-// Data reads a DATA; data lies in the frame.
+// Data parses a DATA; data refers to the frame.
 func (f Frame) Data() (sequence uint32, data []byte, err error) {
 	if len(f.Payload) < 4 {
 		return 0, nil, f.sized(4)
@@ -266,28 +264,27 @@ func (f Frame) Data() (sequence uint32, data []byte, err error) {
 	return binary.LittleEndian.Uint32(f.Payload), f.Payload[4:], nil
 }
 
-// A Response is the head of a RESPONSE. Its flags are the frame's.
+// A Response is the head of a RESPONSE. Its flags are those of the frame.
 type Response struct {
 	Sequence uint32
-	Total    uint32 // bytes of the response or message, in this frame and the DATA after it
-	Lowest   uint32 // the server's lowest free slot, NoSlot if it has none
+	Total    uint32 // size of the response or message, in this frame and the following DATA
+	Lowest   uint32 // lowest free slot of the server, NoSlot if there is none
 	Code     uint32 // below 2^16
-	Load     uint32 // other requests that the server has, MaxLoad if more
+	Load     uint32 // other requests in flight on the server, at most MaxLoad
 }
 
-// MaxLoad is the largest load that is told from larger ones.
+// MaxLoad is the largest load that is sent; it stands for larger ones too.
 const MaxLoad = 1<<16 - 1
 
 const responseSize = 16
 
-// AppendResponse appends a RESPONSE with the first of its data, at most
-// ResponseRoom.
+// AppendResponse appends a RESPONSE with the first bytes of its data, at most ResponseRoom.
 func AppendResponse(dst []byte, lane uint32, flags uint8, r Response, data []byte) []byte {
 	return AppendResponseWith(dst, lane, flags, r, nil, nil, data)
 }
 
-// AppendResponseWith appends a RESPONSE with metadata, if there is any, and the
-// first of its data, at most what is left of ResponseRoom.
+// AppendResponseWith appends a RESPONSE with metadata, if there is any, and the first bytes
+// of its data, at most ResponseRoom less ResponseMetadataBytes.
 func AppendResponseWith(dst []byte, lane uint32, flags uint8, r Response, header, trailer, data []byte) []byte {
 	if len(header)+len(trailer) > 0 {
 		flags |= FlagMetadata
@@ -305,8 +302,8 @@ func AppendResponseWith(dst []byte, lane uint32, flags uint8, r Response, header
 	return seal(dst, start)
 }
 
-// Response reads a RESPONSE; data lies in the frame. What metadata there is
-// ResponseMetadata returns.
+// Response parses a RESPONSE; data refers to the frame. ResponseMetadata returns its
+// metadata.
 func (f Frame) Response() (r Response, data []byte, err error) {
 	p := f.Payload
 	if len(p) < responseSize {

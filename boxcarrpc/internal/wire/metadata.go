@@ -2,15 +2,15 @@ package wire
 
 import "encoding/binary"
 
-// Metadata is pairs of a key, of at least one byte, and a value, each of the two
-// behind its length as a uvarint:
+// Metadata is a list of pairs of a key, of at least one byte, and a value, each preceded by
+// its length as a uvarint:
 //
 //	key length, key, value length, value, key length, ...
 //
-// A block of no bytes has no pairs.
+// An empty block has no pairs.
 
-// MaxMetadataBytes bounds each block of metadata, or, of a RESPONSE, its two
-// together.
+// MaxMetadataBytes is the size of the largest block of metadata, or of the two blocks of a
+// RESPONSE together.
 const MaxMetadataBytes = 16 << 10
 
 // AppendPair appends a pair to a block.
@@ -19,7 +19,8 @@ func AppendPair(dst []byte, key, value string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(value))), value...)
 }
 
-// CutPair takes the first pair off a block; ok is false if there is no whole one.
+// CutPair returns the first pair of a block and the rest; ok is false if there is no whole
+// pair.
 func CutPair(b []byte) (key, value, rest []byte, ok bool) {
 	if key, b, ok = cutString(b); !ok || len(key) == 0 {
 		return nil, nil, nil, false
@@ -36,7 +37,7 @@ func cutString(b []byte) (s, rest []byte, ok bool) {
 	return b[n:][:length:length], b[n:][length:], true
 }
 
-// ValidMetadata reports whether a block is pairs and not too long.
+// ValidMetadata reports whether a block is well formed and not too long.
 func ValidMetadata(b []byte) bool {
 	ok := len(b) <= MaxMetadataBytes
 	for ok && len(b) > 0 {
@@ -45,18 +46,18 @@ func ValidMetadata(b []byte) bool {
 	return ok
 }
 
-// checkMetadata is the error of a block that is not valid.
+// checkMetadata returns an error if a block is not valid.
 func (f Frame) checkMetadata(b []byte) error {
 	switch {
 	case len(b) > MaxMetadataBytes:
 		return malformed("metadata of %v has %d bytes, at most %d are allowed", f.Type, len(b), MaxMetadataBytes)
 	case !ValidMetadata(b):
-		return malformed("metadata of %v is not pairs", f.Type)
+		return malformed("metadata of %v is not a list of pairs", f.Type)
 	}
 	return nil
 }
 
-// RequestMetadataBytes is what metadata takes of the room of a REQUEST.
+// RequestMetadataBytes returns the bytes of a REQUEST that metadata takes.
 func RequestMetadataBytes(metadata []byte) int {
 	if len(metadata) == 0 {
 		return 0
@@ -64,7 +65,7 @@ func RequestMetadataBytes(metadata []byte) int {
 	return 2 + len(metadata)
 }
 
-// ResponseMetadataBytes is what metadata takes of the room of a RESPONSE.
+// ResponseMetadataBytes returns the bytes of a RESPONSE that metadata takes.
 func ResponseMetadataBytes(header, trailer []byte) int {
 	if len(header)+len(trailer) == 0 {
 		return 0
@@ -78,7 +79,7 @@ func appendRequestMetadata(dst, metadata []byte) []byte {
 	return append(dst, metadata...)
 }
 
-// cutRequestMetadata takes it off what is behind the method.
+// cutRequestMetadata splits the payload after the method into metadata and data.
 func (f Frame) cutRequestMetadata(p []byte) (metadata, data []byte, err error) {
 	if f.Flags&FlagMetadata == 0 {
 		return nil, p, nil
@@ -94,8 +95,8 @@ func (f Frame) cutRequestMetadata(p []byte) (metadata, data []byte, err error) {
 	return metadata, data, f.checkMetadata(metadata)
 }
 
-// RequestMetadata returns the metadata of a REQUEST that Request has read; it lies
-// in the frame.
+// RequestMetadata returns the metadata of a REQUEST that Request has parsed; it refers to
+// the frame.
 func (f Frame) RequestMetadata() []byte {
 	length := int(binary.LittleEndian.Uint16(f.Payload[requestSize-2:]))
 	metadata, _, _ := f.cutRequestMetadata(f.Payload[requestSize+length:])
@@ -109,7 +110,7 @@ func appendResponseMetadata(dst, header, trailer []byte) []byte {
 	return append(append(dst, header...), trailer...)
 }
 
-// cutResponseMetadata takes it off what is behind the head.
+// cutResponseMetadata splits the payload after the head into metadata and data.
 func (f Frame) cutResponseMetadata(p []byte) (header, trailer, data []byte, err error) {
 	if f.Flags&FlagMetadata == 0 {
 		return nil, nil, p, nil
@@ -131,8 +132,8 @@ func (f Frame) cutResponseMetadata(p []byte) (header, trailer, data []byte, err 
 	return header, trailer, data, err
 }
 
-// ResponseMetadata returns the metadata of a RESPONSE that Response has read; it
-// lies in the frame.
+// ResponseMetadata returns the metadata of a RESPONSE that Response has parsed; it refers
+// to the frame.
 func (f Frame) ResponseMetadata() (header, trailer []byte) {
 	header, trailer, _, _ = f.cutResponseMetadata(f.Payload[responseSize:])
 	return header, trailer

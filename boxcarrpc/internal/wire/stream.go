@@ -7,9 +7,9 @@ import (
 
 // Limits of streams.
 const (
-	// Window is the credit that each side of a stream begins with.
+	// Window is the initial credit of each side of a stream, in bytes.
 	Window = 256 << 10
-	// MaxStatusBytes bounds the message of a STATUS.
+	// MaxStatusBytes is the length of the longest message of a STATUS.
 	MaxStatusBytes = 4 << 10
 )
 
@@ -20,17 +20,17 @@ const (
 	statusSize  = 4 + 4 + 2
 )
 
-// MessageRoom is how much data fits into a MESSAGE.
+// MessageRoom is the number of data bytes that fit into a MESSAGE.
 const MessageRoom = MaxPayload - messageSize
 
-// MessageCost is what a MESSAGE with n bytes of data takes of the credit: its
-// whole length, so that empty ones are not free.
+// MessageCost returns the credit that a MESSAGE with n bytes of data takes: its whole
+// length, so that empty messages are not free.
 func MessageCost(n int) int { return HeaderSize + messageSize + n }
 
 // An Open is the head of an OPEN.
 type Open struct {
 	Sequence uint32
-	Budget   time.Duration // what is left until the deadline; 0 for none
+	Budget   time.Duration // time until the deadline; 0 for none
 }
 
 // AppendOpen appends an OPEN. The method has at most MaxMethodBytes, the
@@ -45,7 +45,7 @@ func AppendOpen(dst []byte, number uint32, o Open, method string, metadata []byt
 	return seal(dst, start)
 }
 
-// Open reads an OPEN; method and metadata lie in the frame.
+// Open parses an OPEN; method and metadata refer to the frame.
 func (f Frame) Open() (o Open, method, metadata []byte, err error) {
 	p := f.Payload
 	if len(p) < openSize {
@@ -74,7 +74,7 @@ func AppendHeader(dst []byte, number, sequence uint32, metadata []byte) []byte {
 	return seal(dst, start)
 }
 
-// Header reads a HEADER; the metadata lies in the frame.
+// Header parses a HEADER; the metadata refers to the frame.
 func (f Frame) Header() (sequence uint32, metadata []byte, err error) {
 	if len(f.Payload) < 4 {
 		return 0, nil, f.sized(4)
@@ -90,7 +90,7 @@ func AppendMessage(dst []byte, number, sequence uint32, flags uint8, data []byte
 	return seal(dst, start)
 }
 
-// Message reads a MESSAGE; data lies in the frame.
+// Message parses a MESSAGE; data refers to the frame.
 func (f Frame) Message() (sequence uint32, data []byte, err error) {
 	if len(f.Payload) < messageSize {
 		return 0, nil, f.sized(messageSize)
@@ -106,7 +106,7 @@ func AppendCredit(dst []byte, number, sequence, n uint32) []byte {
 	return seal(dst, start)
 }
 
-// Credit reads a CREDIT of 1 to Window bytes.
+// Credit parses a CREDIT of 1 to Window bytes.
 func (f Frame) Credit() (sequence, n uint32, err error) {
 	if len(f.Payload) != creditSize {
 		return 0, 0, f.sized(creditSize)
@@ -118,15 +118,14 @@ func (f Frame) Credit() (sequence, n uint32, err error) {
 	return binary.LittleEndian.Uint32(f.Payload), n, nil
 }
 
-// AppendSequence appends an END or a RESET: the frames of a stream that say
-// nothing else.
+// AppendSequence appends an END or a RESET, which carry a sequence number only.
 func AppendSequence(dst []byte, t Type, number, sequence uint32) []byte {
 	dst, start := begin(dst, t, 0, number)
 	dst = binary.LittleEndian.AppendUint32(dst, sequence)
 	return seal(dst, start)
 }
 
-// Sequence reads an END or a RESET.
+// Sequence parses an END or a RESET.
 func (f Frame) Sequence() (uint32, error) {
 	if len(f.Payload) != 4 {
 		return 0, f.sized(4)
@@ -134,7 +133,7 @@ func (f Frame) Sequence() (uint32, error) {
 	return binary.LittleEndian.Uint32(f.Payload), nil
 }
 
-// A Status is how a stream ended. Its flags are the frame's.
+// A Status is the result of a stream. Its flags are those of the frame.
 type Status struct {
 	Sequence uint32
 	Code     uint32
@@ -152,7 +151,7 @@ func AppendStatus(dst []byte, number uint32, flags uint8, s Status, trailer []by
 	return seal(dst, start)
 }
 
-// Status reads a STATUS; the trailer lies in the frame.
+// Status parses a STATUS; the trailer refers to the frame.
 func (f Frame) Status() (s Status, trailer []byte, err error) {
 	p := f.Payload
 	if len(p) < statusSize {
