@@ -1,11 +1,12 @@
-// Frontend is a search site's front end, as small as it can be: it has the ids of a
-// page of results, fetches their documents with one call, and renders what it got,
-// whatever became of single documents.
+// Frontend is a minimal front end of a search site, in a module of its own: it has the ids
+// of a page of results, fetches their documents with one call, and renders the page even
+// if single documents are missing.
 //
-//	go run ./examples/frontend --servers 127.0.0.1:7070 --collection jobs
+//	cd examples/frontend
+//	go run . --servers 127.0.0.1:7070 --collection jobs
 //	curl 'http://127.0.0.1:8080/search?q=job-00000'
 //
-// In place of a search engine it lists ids that begin with q.
+// Instead of calling a search engine it lists the ids with the prefix q.
 package main
 
 import (
@@ -29,26 +30,26 @@ import (
 
 const (
 	resultsPerPage = 50
-	// pageTimeout is what a page's documents may take. A user waits no longer.
+	// pageTimeout is the timeout for the documents of a page.
 	pageTimeout = 500 * time.Millisecond
-	// hedgeAfter is well above the usual time of a page: the few calls that take longer
-	// are sent to a second server, too.
+	// hedgeAfter is well above the usual duration of a call: the few calls that take longer
+	// are also sent to a second server.
 	hedgeAfter = 50 * time.Millisecond
-	// poolSize is how many calls there may be at once: peak rate x p99 x 1.5. For 1,000
-	// pages a second, of two calls of 20 ms each, that is 60.
+	// poolSize is the maximum number of concurrent calls: peak rate x p99 x 1.5. For 1,000
+	// pages per second with two calls of 20 ms each it is 60.
 	poolSize = 60
 )
 
-// A frontend has one pool of connections for the life of the process, and one client for
-// each collection, which keeps the dictionaries that documents are compressed with.
+// A frontend has one pool for the life of the process, and one client for each collection,
+// which caches the compression dictionaries.
 type frontend struct {
 	pool      *boxcarrpc.Pool
 	documents *docservice.Client
 }
 
 func newFrontend(servers []string, collection string, logger *slog.Logger) (*frontend, error) {
-	// All of the service's methods may be asked again elsewhere when a server dies, and
-	// these may be asked twice when one is slow.
+	// All methods of the service are idempotent: they may be retried when a server dies, and
+	// hedged when one is slow.
 	methods := docservice.IdempotentMethods()
 	for name, method := range methods {
 		method.HedgeAfter = hedgeAfter
@@ -56,7 +57,7 @@ func newFrontend(servers []string, collection string, logger *slog.Logger) (*fro
 	}
 	pool, err := boxcarrpc.NewPool(discovery.Static(servers...), &boxcarrpc.PoolOptions{
 		Size:    poolSize,
-		MaxWait: 20 * time.Millisecond, // a short queue, for bursts; more is refused at once
+		MaxWait: 20 * time.Millisecond, // a short queue for bursts; further calls fail at once
 		Methods: methods,
 		Name:    "frontend",
 		Logger:  logger,
@@ -70,7 +71,7 @@ func newFrontend(servers []string, collection string, logger *slog.Logger) (*fro
 func (f *frontend) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /search", f.serveSearch)
-	mux.Handle("GET /boxcar", f.pool.Handler()) // this client's ladder of slots, for people
+	mux.Handle("GET /boxcar", f.pool.Handler()) // this client's slots, for debugging
 	return mux
 }
 
@@ -95,10 +96,10 @@ func (f *frontend) serveSearch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(results) // who has hung up has nothing to be told
+	_ = json.NewEncoder(w).Encode(results) // the client may have disconnected
 }
 
-// search is where a search engine would be asked.
+// search stands for the call of a search engine.
 func (f *frontend) search(ctx context.Context, q string) (ids []string, err error) {
 	_, err = f.documents.Scan(ctx, docservice.ScanOptions{Prefix: []byte(q), Limit: resultsPerPage, IDsOnly: true},
 		func(id string, _ []byte, _ error) error {
@@ -108,8 +109,8 @@ func (f *frontend) search(ctx context.Context, q string) (ids []string, err erro
 	return ids, err
 }
 
-// results fetches a page of documents with one call. A document that is missing leaves a
-// hole in the page, and does not fail it.
+// results fetches the documents of a page with one call. A missing document does not fail
+// the page.
 func (f *frontend) results(ctx context.Context, ids []string) ([]result, error) {
 	results := make([]result, len(ids))
 	err := f.documents.GetMany(ctx, ids, func(i int, document []byte, err error) error {
@@ -117,23 +118,23 @@ func (f *frontend) results(ctx context.Context, ids []string) ([]result, error) 
 		switch {
 		case errors.Is(err, docservice.ErrNotFound): // deleted since the search engine saw it
 			results[i].Missing = "gone"
-		case err != nil: // no server has it whole; the next try may find one
+		case err != nil: // no server could read it; a later call may succeed
 			results[i].Missing = "unavailable"
 		case !json.Valid(document):
 			results[i].Missing = "not JSON"
 		default:
-			results[i].Document = append(json.RawMessage(nil), document...) // it is valid until fn returns
+			results[i].Document = append(json.RawMessage(nil), document...) // valid only until fn returns
 		}
 		return nil
 	})
 	return results, err
 }
 
-// fail says in HTTP why a page could not be made.
+// fail answers with the HTTP status for an error.
 func fail(w http.ResponseWriter, err error) {
 	status := http.StatusBadGateway
 	switch {
-	case errors.Is(err, boxcarrpc.ErrPoolBusy): // more pages at once than the pool has room for
+	case errors.Is(err, boxcarrpc.ErrPoolBusy): // too many concurrent pages
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
@@ -142,7 +143,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 func main() {
-	servers := flag.String("servers", "127.0.0.1:7070", "addresses of docserviced, with commas between")
+	servers := flag.String("servers", "127.0.0.1:7070", "addresses of docserviced, comma-separated")
 	collection := flag.String("collection", "jobs", "collection to fetch from")
 	listen := flag.String("listen", "127.0.0.1:8080", "address to serve on")
 	flag.Parse()
@@ -158,14 +159,14 @@ func run(servers []string, collection, listen string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.pool.Close() }() // the process ends
+	defer func() { _ = f.pool.Close() }() // the process exits
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := f.pool.WaitReady(ready); err != nil {
 		return err
 	}
 	server := &http.Server{Addr: listen, Handler: f.handler(), ReadHeaderTimeout: time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // the next line tells
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // reported by ListenAndServe
 	fmt.Printf("http://%s/search?q=\n", listen)
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

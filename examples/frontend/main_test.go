@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve serves 60 documents until the test ends.
+// serve serves 60 documents until the test ends, and returns the address.
 func serve(t *testing.T) (address string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func serve(t *testing.T) (address string) {
 		_, err := writer.Append(fmt.Appendf(nil, "job-%02d", i), fmt.Appendf(nil, `{"id":"job-%02d"}`, i))
 		require.NoError(t, err)
 	}
-	_, err = writer.Append([]byte("other"), []byte("no JSON"))
+	_, err = writer.Append([]byte("other"), []byte("not JSON"))
 	require.NoError(t, err)
 	require.NoError(t, writer.Close())
 	jobs, err := docservice.OpenCollection("jobs", dir, filepath.Join(t.TempDir(), "index"), nil)
@@ -49,7 +49,7 @@ func serve(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-func TestAPageOfResults(t *testing.T) {
+func TestPageOfResults(t *testing.T) {
 	f, err := newFrontend([]string{serve(t)}, "jobs", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer f.pool.Close()
@@ -64,7 +64,7 @@ func TestAPageOfResults(t *testing.T) {
 	require.Equal(t, `{"id":"job-49"}`, string(results[49].Document))
 
 	results, err = f.results(t.Context(), []string{"job-01", "job-99", "other"})
-	require.NoError(t, err, "a hole does not fail a page")
+	require.NoError(t, err, "a missing document does not fail a page")
 	require.Equal(t, []result{{ID: "job-01", Document: json.RawMessage(`{"id":"job-01"}`)}, {ID: "job-99", Missing: "gone"}, {ID: "other", Missing: "not JSON"}}, results)
 
 	w = httptest.NewRecorder()
@@ -72,7 +72,7 @@ func TestAPageOfResults(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 }
 
-func TestPagesThatCannotBeMade(t *testing.T) {
+func TestErrors(t *testing.T) {
 	f, err := newFrontend([]string{"127.0.0.1:1"}, "jobs", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer f.pool.Close()

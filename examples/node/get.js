@@ -5,11 +5,11 @@
 //   npm ci
 //   node get.js 127.0.0.1:7072 jobs ID...
 //
-// and from one on another host, which has --tls-cert and --token-file:
+// and from a daemon on another host with --tls-cert and --token-file:
 //
 //   node get.js --ca ca.crt --token-file frontend.token docs-1:7072 jobs ID...
 //
-// It writes each document and a newline. The exit status is 1 if one was not found
+// It writes each document and a newline. The exit status is 1 if a document was not found
 // or a call failed.
 'use strict';
 
@@ -20,7 +20,7 @@ const grpc = require('@grpc/grpc-js');
 const protoLoader = require('@grpc/proto-loader');
 
 const PROTO = path.join(__dirname, '../../docservice/docservicepb/docservice.proto');
-const MAX_RESPONSE_BYTES = 32 * 1024 * 1024; // what a batch may have; gRPC's default is 4 MiB
+const MAX_RESPONSE_BYTES = 32 * 1024 * 1024; // the limit of a batch; gRPC's default is 4 MiB
 const TIMEOUT_MS = 5_000;
 
 function connect(address, options) {
@@ -31,7 +31,7 @@ function connect(address, options) {
   });
 }
 
-// credentials are plain text, or TLS, and a token with that.
+// credentials returns plain text, or TLS with an optional token.
 function credentials({ ca, 'token-file': tokenFile }) {
   if (ca === undefined) {
     if (tokenFile !== undefined) throw new Error('--token-file needs --ca: a token is not sent in plain text');
@@ -47,7 +47,7 @@ function credentials({ ca, 'token-file': tokenFile }) {
   );
 }
 
-// call makes a promise of a unary call.
+// call returns the promise of a unary call.
 function call(client, method, request) {
   return new Promise((resolve, reject) => {
     client[method](request, { deadline: Date.now() + TIMEOUT_MS }, (error, response) => {
@@ -77,14 +77,14 @@ async function main() {
     while (ids.length > 0) {
       const { answers } = await call(client, 'BatchGet', { collection, ids: ids.map((id) => Buffer.from(id)) });
       for (const answer of answers) status = Math.max(status, show(ids.shift(), answer));
-    } // what did not fit into one response is asked for again
+    } // request again the ids that did not fit into one response
     return status;
   } finally {
     client.close();
   }
 }
 
-// show writes a document, or what is the matter with it.
+// show writes a document, or its status to standard error.
 function show(id, answer) {
   if (answer.status !== 'STATUS_FOUND') {
     console.error(`${id}: ${answer.status.replace('STATUS_', '').replace('_', ' ').toLowerCase()}`);

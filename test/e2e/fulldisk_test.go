@@ -161,7 +161,7 @@ func TestFullDiskUnderTheCopy(t *testing.T) {
 			}
 			time.Sleep(20 * pollInterval) // for several passes
 			require.Equal(t, "docstore-sync: no space left on device: "+target+" has no space for the files of "+source+
-				" has; copying continues when there is room\n", sync.output.String())
+				"; copying continues when there is space\n", sync.output.String())
 			require.NoError(t, os.Remove(ballast))
 			for !strings.Contains(sync.output.String(), "docstore-sync: copying again\n") {
 				time.Sleep(pollInterval)

@@ -33,10 +33,15 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries = dir
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "docstore/cmd/...", "docstore/examples/...")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
-			return 1
+		output := dir + string(filepath.Separator)
+		for _, args := range [][]string{
+			{"build", "-o", output, "docstore/cmd/...", "docstore/examples/..."},
+			{"build", "-C", "../../examples/frontend", "-o", output, "."}, // another module
+		} {
+			if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "go %v: %v\n%s", args, err, out)
+				return 1
+			}
 		}
 		return m.Run()
 	}())
