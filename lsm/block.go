@@ -7,24 +7,24 @@ import (
 	"docstore/internal/checksum"
 )
 
-// A block of a table may be followed by padding, zeros. It is of one of two kinds. In
-// both,
+// A block of a table can be followed by padding, which is zero. There are two kinds of
+// blocks, with the same header:
 //
 //	block   crc | length u32 | kind u8 | reserved u8 | key bytes u16 | count u32 | values crc | body
 //
-// The crc also covers which block it is: it is that of the table's header from the
-// version on, the number of the block u32, the last key of the block before it, and the
-// block from the length on, without the values of an even block. These have the values
-// crc, so that the keys, which prove what a table does not hold, can be verified alone.
-// It is zero in a mixed block.
+// The crc also covers the block's identity: the bytes of the table's header from the
+// version on, the number of the block u32, the last key of the previous block, and the
+// block from the length on, without the values of an even block. Those have the values
+// crc, so that the keys, which prove absence, can be verified alone. The values crc of
+// a mixed block is zero.
 //
-// In an even block all keys have one length, which the header tells, all values have
-// one, which follows from the block's, and there is no tombstone. So an entry is
-// found by a multiplication, and a search touches nothing but keys:
+// In an even block all keys have the length in the header, all values have one length,
+// which follows from the block's length, and there is no tombstone. So an entry is
+// located by a multiplication, and a search reads only keys:
 //
 //	even    count x key | count x value
 //
-// Any other block is mixed, and has no key bytes in its header:
+// All other blocks are mixed. Their header has zero key bytes:
 //
 //	mixed   count x entry offset u32 | entries
 //	entry   key length uvarint | value length<<1 + tombstone uvarint | key | value
@@ -34,27 +34,27 @@ const (
 
 	blockHeaderBytes = 20
 	valuesCRCAt      = 16
-	// pageBytes is what the kernel maps, and reads from the disk, at once.
+	// pageBytes is the unit in which the kernel maps and reads.
 	pageBytes = 4 << 10
-	// blockTargetBytes is the size at which a block is closed. An entry that is
-	// larger by itself gets a block of its own.
+	// blockTargetBytes is the size at which a block is closed. A larger entry gets a
+	// block of its own.
 	blockTargetBytes = pageBytes
-	// maxPaddingBytes may lie behind a block, zeros, so that the next one does not
-	// cross the end of a page.
+	// maxPaddingBytes is the maximum padding after a block that keeps the next block
+	// from crossing a page boundary.
 	maxPaddingBytes = pageBytes / 32
 
-	// maxEntryBytes is the most that an entry of a mixed block takes beside key
-	// and value, its offset included.
+	// maxEntryBytes is the maximum size of an entry in a mixed block without key and
+	// value, including its offset.
 	maxEntryBytes = 4 + 3 + 4
 )
 
-// entry is one entry of a table. Its slices lie in the mapping.
+// entry is an entry of a table. Its slices refer to the mapping.
 type entry struct {
 	key, value []byte
 	tombstone  bool
 }
 
-// block is a block whose header has been checked.
+// block is a block with a verified header.
 type block struct {
 	data       []byte // the whole of it
 	count      int
@@ -62,14 +62,14 @@ type block struct {
 	valueBytes int // of each value of an even block
 }
 
-// parseBlock checks the header of the block that is all of b but padding.
+// parseBlock checks the header of the block in b, which may end with padding.
 func parseBlock(b []byte) (block, *formatFault) {
 	if len(b) < blockHeaderBytes {
-		return block{}, &formatFault{reason: "block cut short"}
+		return block{}, &formatFault{reason: "truncated block"}
 	}
 	length := uint64(order.Uint32(b[4:])) + 8
 	if length < blockHeaderBytes || length > uint64(len(b)) || uint64(len(b))-length > maxPaddingBytes {
-		return block{}, &formatFault{reason: "block of another length than the index says"}
+		return block{}, &formatFault{reason: "block length differs from the index"}
 	}
 	b = b[:length]
 	kind, count, body := order.Uint32(b[8:]), uint64(order.Uint32(b[12:])), length-blockHeaderBytes
@@ -89,8 +89,8 @@ func parseBlock(b []byte) (block, *formatFault) {
 	return block{}, &formatFault{reason: "block of an unknown kind"}
 }
 
-// head returns the part of the block that has the crc: header and keys of an even block,
-// all of a mixed one.
+// head returns the part of the block covered by the crc: header and keys of an even
+// block, all of a mixed block.
 func (b block) head() []byte {
 	if b.keyBytes == 0 {
 		return b.data
@@ -98,26 +98,27 @@ func (b block) head() []byte {
 	return b.data[:blockHeaderBytes+b.count*b.keyBytes]
 }
 
-// values returns the part of the block that has the values crc.
+// values returns the part of the block covered by the values crc.
 func (b block) values() []byte { return b.data[len(b.head()):] }
 
-// headIsValid compares the crc. seed is the checksum of what it covers before the block.
+// headIsValid verifies the crc. seed is the checksum of the covered bytes before the
+// block.
 func (b block) headIsValid(seed uint32) bool {
 	return order.Uint32(b.data) == checksum.Update(seed, b.head()[4:])
 }
 
-// valuesAreValid compares the values crc, which headIsValid has verified.
+// valuesAreValid verifies the values crc. headIsValid must have returned true.
 func (b block) valuesAreValid() bool {
 	return order.Uint32(b.data[valuesCRCAt:]) == checksum.Of(b.values())
 }
 
-// setChecksums sets both. seed is that of headIsValid.
+// setChecksums sets both checksums. seed is that of headIsValid.
 func (b block) setChecksums(seed uint32) {
 	order.PutUint32(b.data[valuesCRCAt:], checksum.Of(b.values()))
 	order.PutUint32(b.data, checksum.Update(seed, b.head()[4:]))
 }
 
-// checkEntries checks that every entry lies where it should, in order.
+// checkEntries checks the positions and the order of all entries.
 func (b block) checkEntries() *formatFault {
 	if b.keyBytes == 8 {
 		if !b.wordsRise() {
@@ -145,12 +146,13 @@ func (b block) checkEntries() *formatFault {
 		last = key
 	}
 	if b.keyBytes == 0 && at != len(b.data) {
-		return &formatFault{reason: "block with bytes behind its last entry"}
+		return &formatFault{reason: "block with bytes after its last entry"}
 	}
 	return nil
 }
 
-// wordsRise tells whether the keys of an even block, of eight bytes each, are in order.
+// wordsRise reports whether the keys of an even block with keys of eight bytes are in
+// order.
 func (b block) wordsRise() bool {
 	keys := b.data[blockHeaderBytes : blockHeaderBytes+8*b.count]
 	last := binary.BigEndian.Uint64(keys)
@@ -190,14 +192,14 @@ func (b block) entryAt(at int) (e entry, size int, ok bool) {
 	}, int(end), true
 }
 
-// evenKey returns a key of an even block; of a mixed one, nothing.
+// evenKey returns a key of an even block; nil for a mixed block.
 func (b block) evenKey(i int) []byte {
 	at := blockHeaderBytes + i*b.keyBytes
 	return b.data[at : at+b.keyBytes : at+b.keyBytes]
 }
 
-// entry returns an entry. ok is false only if the block was damaged after it was
-// verified.
+// entry returns an entry. ok is false only if the block was damaged after its
+// verification.
 func (b block) entry(i int) (e entry, ok bool) {
 	if b.keyBytes == 0 {
 		e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
@@ -247,8 +249,8 @@ func (b block) key(i int) []byte {
 	return e.key
 }
 
-// search returns the index of the first entry at or above key, count if there
-// is none, and whether it is key itself.
+// search returns the index of the first entry with a key of at least key, or count, and
+// whether the keys are equal.
 func (b block) search(key []byte) (index int, found bool) {
 	if b.keyBytes == 8 && len(key) == 8 {
 		return b.searchWords(binary.BigEndian.Uint64(key))
@@ -268,8 +270,8 @@ func (b block) search(key []byte) (index int, found bool) {
 	return low, false
 }
 
-// searchWords is search in an even block whose keys have eight bytes. It halves
-// without a branch that depends on what it finds: the processor could not foresee it.
+// searchWords is search for an even block with keys of eight bytes. It is branch-free:
+// the branch would be unpredictable.
 func (b block) searchWords(key uint64) (index int, found bool) {
 	keys := b.data[blockHeaderBytes : blockHeaderBytes+8*b.count]
 	low := 0

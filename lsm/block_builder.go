@@ -7,30 +7,30 @@ import (
 	"docstore/internal/checksum"
 )
 
-// blockBuilder makes a block of entries as they come, behind what a buffer holds
-// already. It expects the block to be even and full: then keys and values go to where
-// they will lie. If an entry comes that makes it mixed, what there is moves.
+// blockBuilder builds a block in place at the end of a buffer. It assumes that the
+// block will be even and full and writes keys and values at their final positions; an
+// entry that makes the block mixed causes a copy.
 type blockBuilder struct {
 	buf   []byte // the block begins at start
 	start int
 
 	entries              int
-	bytes                int // of all keys and values
+	bytes                int // size of all keys and values
 	keyBytes, valueBytes int // of the first entry
 	mixed                bool
-	valuesAt             int // of an even block
+	valuesAt             int // start of the values of an even block
 
-	offsets []uint32 // of a mixed block's entries, from the first of them on
-	body    []byte   // these
+	offsets []uint32 // of the entries of a mixed block, relative to body
+	body    []byte   // entries of a mixed block
 }
 
-// begin begins a block behind what buf holds.
+// begin begins a block at the end of buf.
 func (b *blockBuilder) begin(buf []byte) {
 	b.buf, b.start, b.entries, b.bytes = buf, len(buf), 0, 0
 }
 
-// add adds an entry, unless the block would be over its target with it. An empty
-// block takes any that is not large.
+// add adds an entry and reports whether it fit into the target size. An empty block
+// accepts any entry that is not large.
 func (b *blockBuilder) add(e *entry) bool {
 	size := b.bytes + len(e.key) + len(e.value)
 	if b.entries == 0 || b.mixed || len(e.key) != b.keyBytes || len(e.value) != b.valueBytes || e.tombstone {
@@ -43,7 +43,7 @@ func (b *blockBuilder) add(e *entry) bool {
 	return true
 }
 
-// put adds an entry to an even block that has room for it.
+// put adds an entry to an even block with space for it.
 func (b *blockBuilder) put(e *entry, size int) {
 	copy(b.buf[b.start+blockHeaderBytes+b.entries*b.keyBytes:], e.key)
 	copy(b.buf[b.valuesAt+b.entries*b.valueBytes:], e.value)
@@ -70,7 +70,7 @@ func (b *blockBuilder) addSlowly(e *entry, size int) bool {
 	return true
 }
 
-// mix makes an even block a mixed one.
+// mix converts an even block to a mixed one.
 func (b *blockBuilder) mix() {
 	b.mixed, b.offsets, b.body = true, b.offsets[:0], b.body[:0]
 	keys, values := b.buf[b.start+blockHeaderBytes:], b.buf[b.valuesAt:]
@@ -87,7 +87,7 @@ func (b *blockBuilder) putMixed(e *entry) {
 	b.body = append(appendEntryHead(b.body, e), e.value...)
 }
 
-// finish ends the block and returns it, and the buffer that it is the end of. seed is
+// finish completes the block and returns it and the buffer that ends with it. seed is
 // that of block.headIsValid.
 func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 	kind := uint32(kindMixed)
@@ -101,7 +101,7 @@ func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 	} else {
 		kind = kindEven | uint32(b.keyBytes)<<16
 		keysEnd := b.start + blockHeaderBytes + b.entries*b.keyBytes
-		if b.valuesAt > keysEnd { // it is not full
+		if b.valuesAt > keysEnd { // not full
 			copy(b.buf[keysEnd:], b.buf[b.valuesAt:b.valuesAt+b.entries*b.valueBytes])
 		}
 		b.buf = b.buf[:keysEnd+b.entries*b.valueBytes]
@@ -116,14 +116,14 @@ func (b *blockBuilder) finish(seed uint32) (built block, buf []byte) {
 	return built, b.buf
 }
 
-// putBlockHeader writes the header of a block of the given length without its checksums.
+// putBlockHeader writes a block header without its checksums.
 func putBlockHeader(b []byte, length int, kind uint32, count int) {
 	order.PutUint32(b[4:], uint32(length-8))
 	order.PutUint32(b[8:], kind)
 	order.PutUint32(b[12:], uint32(count))
 }
 
-// appendEntryHead appends what an entry of a mixed block has before its value.
+// appendEntryHead appends the encoding of an entry of a mixed block up to its value.
 func appendEntryHead(dst []byte, e *entry) []byte {
 	packed := uint64(len(e.value)) << 1
 	if e.tombstone {
@@ -134,7 +134,7 @@ func appendEntryHead(dst []byte, e *entry) []byte {
 	return append(dst, e.key...)
 }
 
-// isLarge tells whether an entry has a block of its own, over the target.
+// isLarge reports whether an entry exceeds the target and so gets its own block.
 func isLarge(e *entry) bool {
 	size := blockHeaderBytes + len(e.key) + len(e.value)
 	if e.tombstone || len(e.key) == 0 {

@@ -8,25 +8,25 @@ import (
 	"docstore/internal/checksum"
 )
 
-// blockCopy is a copy of a block in memory whose checksum has been verified.
+// blockCopy is a copy of a block in memory with a verified checksum.
 //
-// The bytes of a mapping may change at any time: a page that was verified once may be
-// damaged in memory, or read again from a failing disk. So whatever must be right is
-// read from a copy: the entries that iterators and merges see, and every block that
-// answers that a key is absent or deleted.
+// The bytes of a mapping can change at any time: a verified page can be damaged in
+// memory, or be read again from a failing disk. So everything that must be correct is
+// read from a copy: the entries of iterators and merges, and every block that proves
+// that a key is absent or deleted.
 //
-// The checksum covers the table, the number of the block and the last key of the block
-// before it. A valid copy is therefore the block that was asked for, not another valid
-// block in its place, and it holds every key of the table above before and up to its
-// own last key. The mapped index only says where to look.
+// The checksum covers the table, the number of the block and the last key of the
+// previous block. So a valid copy is the requested block and not another valid block,
+// and it holds every key of the table above before and up to its own last key. The
+// mapped index is only a hint.
 type blockCopy struct {
 	block
-	before []byte // the last key of the block before; empty for the first block
+	before []byte // last key of the previous block; empty for the first block
 	buf    []byte // number u32 | before | block | padding
 }
 
 // keptCopyBytes bounds the buffer of a copy that is kept for reuse. Only the block of a
-// large entry needs more.
+// large entry is larger.
 const keptCopyBytes = 16 << 10
 
 var blockCopies = sync.Pool{New: func() any { return new(blockCopy) }}
@@ -67,7 +67,7 @@ func (r *tableReader) read(c *blockCopy, i int) error {
 }
 
 // readKeys is read without the values of an even block, for a block that read has
-// verified once. Where values are long it takes a tenth of the time.
+// verified before. With long values it takes a tenth of the time.
 func (r *tableReader) readKeys(c *blockCopy, i int) error {
 	start, end := r.blockRange(i)
 	mapped := r.data[start:end]
@@ -81,8 +81,8 @@ func (r *tableReader) readKeys(c *blockCopy, i int) error {
 	return nil
 }
 
-// copyBlock makes c a copy of the first n bytes of block i, which is mapped, and verifies
-// what headIsValid does.
+// copyBlock copies the first n bytes of mapped block i to c and verifies them like
+// headIsValid.
 func (r *tableReader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *formatFault {
 	c.reset()
 	if i > 0 {
@@ -105,11 +105,11 @@ func (r *tableReader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *form
 	return nil
 }
 
-// isVerified tells whether read has verified a block since the table was opened.
+// isVerified reports whether read has verified a block since the table was opened.
 func (r *tableReader) isVerified(i int) bool { return r.verified[i/32].Load()&(1<<(i%32)) != 0 }
 
-// checkContents checks what a block with a valid checksum holds. It finds a fault of the
-// program that wrote the table, so once for each block is enough.
+// checkContents checks the contents of a block with a valid checksum. Only a bug of the
+// writing program can violate them, so it runs once per block.
 func (r *tableReader) checkContents(c *blockCopy, i int) *formatFault {
 	if fault := c.checkEntries(); fault != nil {
 		return fault
@@ -119,15 +119,15 @@ func (r *tableReader) checkContents(c *blockCopy, i int) *formatFault {
 	}
 	first, last := c.key(0), c.key(c.count-1)
 	if i == 0 && !bytes.Equal(first, r.minKey) || i > 0 && bytes.Compare(first, c.before) <= 0 {
-		return &formatFault{reason: "the first key of a block is not where the index has it"}
+		return &formatFault{reason: "first key of a block differs from the index"}
 	}
 	if !bytes.Equal(last, r.lastKey(i)) || i == r.blocks-1 && !bytes.Equal(last, r.maxKey) {
-		return &formatFault{reason: "the index has another last key of a block"}
+		return &formatFault{reason: "last key of a block differs from the index"}
 	}
 	return nil
 }
 
-// readFor makes c a verified copy of block i, which find returned for a key.
+// readFor makes c a verified copy of block i, which find returned for key.
 func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
 	if err := r.read(c, i); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
 	return r.leadsTo(c, i, key)
 }
 
-// leadsTo checks that a key, if it is not below the least of the table, can be in no
-// block but i. c is a verified copy of block i.
+// leadsTo checks that key can be only in block i, unless it is below the table's
+// smallest key. c is a verified copy of block i.
 func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
 	if i > 0 && bytes.Compare(key, c.before) <= 0 || bytes.Compare(key, c.key(c.count-1)) > 0 {
 		return r.corrupt(int(r.footer.index.offset), "the index leads to the wrong block")
@@ -159,9 +159,9 @@ func (r *tableReader) searchCopy(i int, key []byte) (e entry, found bool, err er
 	return entry{key: bytes.Clone(e.key), value: bytes.Clone(e.value), tombstone: e.tombstone}, true, nil
 }
 
-// confirmAbsent makes sure that a block, which find returned for a key and read has
-// verified once, does not hold the key. If it does, the mapping held other bytes a moment
-// ago, and the entry is that of a copy.
+// confirmAbsent verifies that a block, which find returned for key and read has
+// verified before, does not have the key. If it does, the mapping changed in the
+// meantime, and the entry is returned from a copy.
 func (r *tableReader) confirmAbsent(i int, key []byte) (e entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()

@@ -6,33 +6,32 @@ import (
 	"time"
 )
 
-// Budget is memory that several stores share: memtables, those that snapshots
-// and iterators hold on to included, filter pages, and what merges build. It has fixed
-// parts, so that no store can take what another counts on:
+// Budget is a memory limit shared by several stores, for memtables (including those
+// pinned by snapshots and iterators), filter pages and merge buffers. It has fixed
+// parts:
 //
-//   - 3/8 for the memtables being filled or waiting to be written: of each of n
-//     stores two, which are filled up to 1/(8n) of the budget, or less if its
-//     Options.MemtableBytes say so, and take up to half as much again;
-//   - 3/8 for memtables that snapshots and iterators pin, and for the filters and
-//     indexes of tables that merges are writing. A snapshot or iterator that would
-//     exceed this is refused with ErrBudget; what merges need beyond it filters
-//     yield for as long;
-//   - 2/8 for filter pages, and the indexes of these. Every second, and whenever a
-//     store is opened or closed, they are divided anew: each store gets as its
-//     filters are asked, but not more than all of them take or its
-//     Options.FilterBytes. What is left over all get alike.
+//   - 3/8 for memtables that are filled or wait for a flush: two for each of n stores.
+//     A memtable is full at 1/(8n) of the budget, or at Options.MemtableBytes if that is
+//     less, and takes up to half as much again.
+//   - 3/8 for memtables pinned by snapshots and iterators, and for the filters and
+//     indexes of tables being written by merges. A snapshot or iterator that exceeds
+//     this part fails with ErrBudget. If merges exceed it, the part for filter pages is
+//     reduced meanwhile.
+//   - 2/8 for filter pages and their indexes, divided among the stores every second and
+//     whenever a store is opened or closed: in proportion to the load of their filters,
+//     but at most what their filters need and Options.FilterBytes. The rest is divided
+//     evenly.
 //
 // The size of memtables adapts when a store is opened or closed: a memtable that is
-// too large then is flushed, and spare memory is released. A batch larger than a
-// memtable exceeds the budget until it has been written to a table, which begins at
-// once.
+// then too large is flushed, and spare memory is released. A batch larger than a
+// memtable exceeds the budget until it is flushed, which starts at once.
 //
-// A Budget may be used by many goroutines. The nil *Budget has no bound.
+// A Budget is safe for concurrent use. A nil *Budget has no limit.
 type Budget struct {
 	bytes   int64
 	stores  atomic.Int64
-	used    atomic.Int64 // by memtables, and by spare memory for the next ones
-	pinned  atomic.Int64 // of those, by ones that are pinned, as if they were full
+	used    atomic.Int64 // by memtables and spare memory for the next ones
+	pinned  atomic.Int64 // part of used: pinned memtables, counted as if full
 	merging atomic.Int64 // by merges
 
 	mu struct {
@@ -42,22 +41,22 @@ type Budget struct {
 	}
 }
 
-// NewBudget returns a budget of the given bytes.
+// NewBudget returns a budget of the given size in bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 
-// Bytes is the size of the budget.
+// Bytes returns the size of the budget.
 func (b *Budget) Bytes() int64 { return b.bytes }
 
-// BudgetStats is where the memory of a Budget goes, in bytes.
+// BudgetStats is the use of a Budget, in bytes.
 type BudgetStats struct {
 	Bytes     int64 // the budget
-	Memtables int64 // pinned ones, spare memory and the sorting of keys by flushes included
-	Pinned    int64 // of these, as if they were full
+	Memtables int64 // including pinned ones, spare memory and sort buffers of flushes
+	Pinned    int64 // part of Memtables, counted as if full
 	Merges    int64 // filters and indexes of tables being written by merges
-	Filters   int64 // pages in memory and their indexes
+	Filters   int64 // resident pages and their indexes
 }
 
-// Stats tells where the memory goes, of all stores.
+// Stats returns the memory use of all stores.
 func (b *Budget) Stats() BudgetStats {
 	s := BudgetStats{Bytes: b.bytes, Memtables: b.used.Load(), Pinned: b.pinned.Load(), Merges: b.merging.Load()}
 	b.mu.Lock()
@@ -69,14 +68,14 @@ func (b *Budget) Stats() BudgetStats {
 	return s
 }
 
-// grow counts memory of memtables.
+// grow adds memory of memtables.
 func (b *Budget) grow(bytes int64) {
 	if b != nil {
 		b.used.Add(bytes)
 	}
 }
 
-// memtableBytes bounds the size of a memtable.
+// memtableBytes returns the size of a memtable, at most want.
 func (b *Budget) memtableBytes(want int64) int64 {
 	if b == nil {
 		return want
@@ -84,7 +83,7 @@ func (b *Budget) memtableBytes(want int64) int64 {
 	return max(minMemtableBytes, min(want, b.bytes/8/max(1, b.stores.Load())))
 }
 
-// merge counts what a merge takes, and what it gives back as negative.
+// merge adds memory of a merge; negative bytes release it.
 func (b *Budget) merge(bytes int64) {
 	if b != nil {
 		b.merging.Add(bytes)
@@ -92,8 +91,7 @@ func (b *Budget) merge(bytes int64) {
 	}
 }
 
-// pin counts a memtable that will not go before a snapshot does, unless there
-// is no room for it.
+// pin reserves memory for a pinned memtable, and reports whether there was enough.
 func (b *Budget) pin(bytes int64) bool {
 	if b == nil {
 		return true

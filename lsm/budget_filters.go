@@ -7,18 +7,18 @@ import (
 	"docstore/bloom"
 )
 
-// divideInterval is how often the memory for filters is divided anew.
+// divideInterval is the interval at which the filter memory is divided.
 const divideInterval = time.Second
 
-// storeShare is a store's part of a Budget. Guarded by Budget.mu.
+// storeShare is a store's share of a Budget. Guarded by Budget.mu.
 type storeShare struct {
 	filters *bloom.Manager
 	most    int64         // Options.FilterBytes
-	probes  func() uint64 // of the filters there are, so far
+	probes  func() uint64 // of the present filters since they were opened
 	resized func()        // called when the size of memtables has changed
 
 	probed uint64  // as of the last division
-	load   float64 // probes between divisions; fades
+	load   float64 // probes between divisions, decaying
 }
 
 // join adds a store.
@@ -30,7 +30,7 @@ func (b *Budget) join(s *storeShare) {
 	b.resize(1, func(shares []*storeShare) []*storeShare { return append(shares, s) })
 }
 
-// leave takes a store out, whose filters have gone.
+// leave removes a store whose filters are dropped.
 func (b *Budget) leave(s *storeShare) {
 	if b == nil {
 		return
@@ -40,8 +40,8 @@ func (b *Budget) leave(s *storeShare) {
 	})
 }
 
-// resize changes the number of stores and the list of their shares, and has all stores
-// adapt to that.
+// resize changes the number of stores and the list of shares, and makes all stores
+// adapt.
 func (b *Budget) resize(stores int64, change func([]*storeShare) []*storeShare) {
 	b.stores.Add(stores)
 	b.mu.Lock()
@@ -49,13 +49,13 @@ func (b *Budget) resize(stores int64, change func([]*storeShare) []*storeShare) 
 	shares := slices.Clone(b.mu.shares)
 	b.mu.Unlock()
 	for _, s := range shares {
-		s.resized() // takes locks of its store, and so not under mu
+		s.resized() // takes locks of its store, so not under mu
 	}
 	b.divide(time.Now(), true)
 }
 
-// divide gives each store its part of the memory for filters, if that is due or
-// something has changed.
+// divide divides the filter memory among the stores, if that is due or something has
+// changed.
 func (b *Budget) divide(now time.Time, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Budget) divide(now time.Time, changed bool) {
 	for i, s := range b.mu.shares {
 		if due {
 			probes := s.probes()
-			if probes > s.probed { // else tables have gone, with what they counted
+			if probes > s.probed { // else tables were removed with their counts
 				s.load += float64(probes - s.probed)
 			}
 			s.probed, s.load = probes, s.load/2
@@ -80,7 +80,7 @@ func (b *Budget) divide(now time.Time, changed bool) {
 	}
 	over := max(0, b.pinned.Load()+b.merging.Load()-b.bytes*3/8)
 	parts := divideFilters(max(0, b.bytes/4-over), needs)
-	// Those that lose come first, so that the sum never exceeds the whole.
+	// Reduce shares first, so that the sum never exceeds the total.
 	for _, gains := range []bool{false, true} {
 		for i, s := range b.mu.shares {
 			if before := s.filters.Stats().BudgetBytes; parts[i] != before && parts[i] > before == gains {
@@ -90,16 +90,16 @@ func (b *Budget) divide(now time.Time, changed bool) {
 	}
 }
 
-// filterNeed is what a store could do with.
+// filterNeed is the input of divideFilters for one store.
 type filterNeed struct {
-	load      float64 // how much its filters are asked
-	all, most int64   // bytes: of all its filters; that it may have
+	load      float64 // rate of probes
+	all, most int64   // bytes: size of all its filters; limit
 }
 
-// divideFilters divides bytes among stores by their loads, none getting more than
-// all its filters take. A store that nobody asks has a tenth of the average load, so
-// that it is not cold when it is asked. What is left over goes to all alike, up to
-// what each may have: filters to come have room.
+// divideFilters divides bytes among stores in proportion to their loads, up to the size
+// of each store's filters. A store's weight is at least a tenth of the average load, so
+// that an idle store is not cold. The rest is divided evenly, up to each store's limit,
+// as space for future filters.
 func divideFilters(bytes int64, needs []filterNeed) []int64 {
 	parts := make([]int64, len(needs))
 	average := 0.0
@@ -118,8 +118,8 @@ func divideFilters(bytes int64, needs []filterNeed) []int64 {
 	return parts
 }
 
-// pour adds bytes to parts in proportion to weights, to none more than it has room
-// for, and returns how many it could.
+// pour adds bytes to parts in proportion to weights, limited by room, and returns the
+// number of bytes added.
 func pour(bytes int64, weights []float64, room, parts []int64) (poured int64) {
 	open := make([]int, len(parts))
 	for i := range open {

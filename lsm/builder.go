@@ -8,17 +8,17 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Builder makes a store of input that is sorted already: one table, written once.
-// It is for one goroutine.
+// Builder creates a store with one table from sorted input. It is not safe for
+// concurrent use.
 type Builder struct {
 	env    environment
 	lock   io.Closer
 	writer *tableWriter
-	err    error // the first; final
+	err    error // the first error; final
 }
 
-// NewBuilder begins a store in a directory that holds none, or one that nothing
-// was ever flushed or logged to. Anything else is ErrExists.
+// NewBuilder begins a store in a directory without a store, or with an empty one to
+// which nothing was ever written. Otherwise the error is ErrExists.
 func NewBuilder(dir string, opts *Options) (*Builder, error) {
 	o, err := opts.resolve()
 	if err != nil {
@@ -40,7 +40,7 @@ func NewBuilder(dir string, opts *Options) (*Builder, error) {
 	return b, nil
 }
 
-// begin opens the directory as the empty store that it stays until Finish.
+// begin creates an empty store, which remains until Finish.
 func (b *Builder) begin(o Options) error {
 	db := newDB(b.env.dir, o)
 	err := db.open()
@@ -56,7 +56,8 @@ func (b *Builder) begin(o Options) error {
 	return err
 }
 
-// Set adds a value. Its key must be above the one before it, or it is ErrOutOfOrder.
+// Set adds a value. The error is ErrOutOfOrder if key is not greater than the previous
+// one.
 func (b *Builder) Set(key, value []byte) error {
 	if b.err == nil {
 		b.err = checkSizes(key, len(value))
@@ -67,8 +68,8 @@ func (b *Builder) Set(key, value []byte) error {
 	return b.err
 }
 
-// Finish makes the store: it is there, all of it and durable, when Finish returns
-// nil. After an error there is an empty store.
+// Finish completes the store. When it returns nil, the store is durable. After an error
+// the directory has an empty store.
 func (b *Builder) Finish() error {
 	if b.err != nil {
 		return b.err
@@ -95,7 +96,7 @@ func (b *Builder) Finish() error {
 	return b.Close()
 }
 
-// Close gives up, unless Finish was called. It may be called again.
+// Close aborts unless Finish was called. It is idempotent.
 func (b *Builder) Close() error {
 	if b.writer != nil {
 		b.writer.abandon()

@@ -10,15 +10,14 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Check reads all files of the store and verifies everything that can be: each
-// checksum, the order of keys and sequence numbers, all counts and bounds, that
-// the filters deny no key, that the logs follow on the tables. It goes on beside
-// reads and writes and reports all that is wrong, joined, each as a
-// *CorruptionError where it is one.
+// Check reads all files of the store and verifies them: checksums, the order of keys
+// and sequence numbers, counts and bounds, that the filters exclude no key of their
+// tables, and that the logs continue the tables. It can run concurrently with reads and
+// writes. It joins all errors; damage is a *CorruptionError.
 func (db *DB) Check() error { return db.CheckWith(nil) }
 
-// CheckWith is Check that tells how many bytes of the tables' it has verified, which is
-// nearly all of its work. progress may be nil.
+// CheckWith is Check with a progress callback, which receives the verified and the
+// total bytes of tables. progress may be nil.
 func (db *DB) CheckWith(progress func(done, total int64)) error {
 	present, err := db.acquire()
 	if err != nil {
@@ -41,7 +40,7 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 			}
 			return nil
 		}))
-		done = before + int64(len(t.data)) // also where it is damaged
+		done = before + int64(len(t.data)) // also if it is damaged
 		if db.isClosing() {
 			return ErrClosed
 		}
@@ -50,7 +49,7 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 	return errors.Join(append(found, db.checkManifest()...)...)
 }
 
-// checkManifest verifies the manifest and the logs that follow on it.
+// checkManifest verifies the manifest and the logs after it.
 func (db *DB) checkManifest() []error {
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
 	if err != nil || db.options.Follow {
@@ -63,11 +62,11 @@ func (db *DB) checkManifest() []error {
 	return db.checkLogs(logsOf(names, m.firstLog))
 }
 
-// checkTable verifies a table as if it had just been opened, and tells of the bytes that
-// have been; tell's error ends it. With keys it brings the whole filter into memory and
-// makes sure that it denies no key. It reads by way of the table's mapping: beside a
-// writer its name may have gone.
-func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) error {
+// checkTable verifies a table as if it had just been opened. It passes the number of
+// verified bytes to report, whose error ends it. With keys it loads the whole filter and
+// checks that it excludes no key. It reads the table's existing mapping, because a
+// concurrent writer may have removed its name.
+func (db *DB) checkTable(t *table, keys bool, report func(bytes int64) error) error {
 	r := &tableReader{path: t.path, facts: t.facts, data: t.data}
 	if err := r.guard(func() error { return r.open(db.env.id) }); err != nil {
 		return err
@@ -78,7 +77,7 @@ func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) erro
 	}
 	mayContain := func([]byte) bool { return true }
 	if keys {
-		// With room for all pages none may be left out.
+		// With memory for all pages, every page must load.
 		manager := bloom.NewManager(int64(r.footer.filter.length) + filter.Stats().IndexBytes)
 		defer func() { _ = manager.Update() }()
 		if err := manager.Update(filter); err != nil {
@@ -86,10 +85,10 @@ func (db *DB) checkTable(t *table, keys bool, tell func(bytes int64) error) erro
 		}
 		mayContain = func(key []byte) bool { return filter.MayContain(bloom.HashKey(key), key) }
 	}
-	return r.check(mayContain, tell)
+	return r.check(mayContain, report)
 }
 
-// filterFault turns an error of reading the filter into one that names the table.
+// filterFault converts an error of reading the filter to one that names the table.
 func (r *tableReader) filterFault(err error) error {
 	if errors.Is(err, vfs.ErrFault) {
 		return r.failed(err)
@@ -97,10 +96,10 @@ func (r *tableReader) filterFault(err error) error {
 	return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 }
 
-// check verifies the filter's bytes and all entries.
-func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes int64) error) error {
-	told := teller{tell: tell}
-	if err := r.guard(func() error { return r.checkFilterBytes(&told) }); err != nil {
+// check verifies the bytes of the filter and all entries.
+func (r *tableReader) check(mayContain func(key []byte) bool, report func(bytes int64) error) error {
+	reporter := progressReporter{report: report}
+	if err := r.guard(func() error { return r.checkFilterBytes(&reporter) }); err != nil {
 		return err
 	}
 	var got tableFacts
@@ -111,7 +110,7 @@ func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes in
 	for ok := it.first(); ok; ok = it.next() {
 		if block != it.index {
 			block = it.index
-			if err := told.add(uint64(len(it.block.data))); err != nil {
+			if err := reporter.add(uint64(len(it.block.data))); err != nil {
 				return err
 			}
 		}
@@ -121,9 +120,9 @@ func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes in
 		case got.entries > 0 && bytes.Compare(last, key) >= 0:
 			return r.corrupt(0, "keys out of order in block %d", it.index)
 		case got.entries == 0 && !bytes.Equal(key, r.minKey):
-			return r.corrupt(0, "the first key is not the least")
+			return r.corrupt(0, "the first key is not the smallest")
 		case !mayContain(key):
-			return r.corrupt(int(r.footer.filter.offset), "the filter denies a key of block %d", it.index)
+			return r.corrupt(int(r.footer.filter.offset), "the filter excludes a key of block %d", it.index)
 		}
 		last = append(last[:0], key...)
 		got.entries++
@@ -143,16 +142,16 @@ func (r *tableReader) check(mayContain func(key []byte) bool, tell func(bytes in
 			got.entries, got.tombstones, got.keyBytes, got.valueBytes,
 			want.entries, want.tombstones, want.keyBytes, want.valueBytes)
 	}
-	return told.end(uint64(len(r.data)))
+	return reporter.end(uint64(len(r.data)))
 }
 
-// checkFilterBytes compares the checksum of the filter.
-func (r *tableReader) checkFilterBytes(told *teller) error {
+// checkFilterBytes verifies the checksum of the filter.
+func (r *tableReader) checkFilterBytes(reporter *progressReporter) error {
 	rest, crc := r.section(r.footer.filter), uint32(0)
 	for len(rest) > 0 {
-		part := rest[:min(tellBytes, len(rest))]
+		part := rest[:min(progressBytes, len(rest))]
 		crc = checksum.Update(crc, part)
-		if err := told.add(uint64(len(part))); err != nil {
+		if err := reporter.add(uint64(len(part))); err != nil {
 			return err
 		}
 		rest = rest[len(part):]
@@ -163,35 +162,35 @@ func (r *tableReader) checkFilterBytes(told *teller) error {
 	return nil
 }
 
-// tellBytes are verified between one tell and the next.
-const tellBytes = 256 << 10
+// progressBytes is the minimum number of verified bytes between two progress reports.
+const progressBytes = 256 << 10
 
-// teller tells of bytes that have been verified when they are enough.
-type teller struct {
-	tell          func(bytes int64) error
-	told, pending uint64
+// progressReporter batches reports of verified bytes.
+type progressReporter struct {
+	report            func(bytes int64) error
+	reported, pending uint64
 }
 
-func (t *teller) add(bytes uint64) error {
-	if t.pending += bytes; t.pending < tellBytes {
+func (p *progressReporter) add(bytes uint64) error {
+	if p.pending += bytes; p.pending < progressBytes {
 		return nil
 	}
-	return t.flush()
+	return p.flush()
 }
 
-// end tells of what is left of all.
-func (t *teller) end(all uint64) error {
-	t.pending = all - t.told
-	return t.flush()
+// end reports the rest of all bytes.
+func (p *progressReporter) end(all uint64) error {
+	p.pending = all - p.reported
+	return p.flush()
 }
 
-func (t *teller) flush() error {
-	bytes := t.pending
-	t.told, t.pending = t.told+bytes, 0
-	return t.tell(int64(bytes))
+func (p *progressReporter) flush() error {
+	bytes := p.pending
+	p.reported, p.pending = p.reported+bytes, 0
+	return p.report(int64(bytes))
 }
 
-// checkLogs reads the logs. A log that goes meanwhile had become a table.
+// checkLogs verifies the logs. A log that vanishes meanwhile became obsolete.
 func (db *DB) checkLogs(numbers []uint64) (found []error) {
 	for _, number := range numbers {
 		r := &recovery{db: db, log: &logFile{number: number, path: db.env.path(logName(number))}}

@@ -12,19 +12,20 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Checkpoint makes dir a store of its own that holds everything written before
-// the call: hard links to the tables where dir lies on the same file system,
-// copies where it does not. The statistics of the filters are copied too. It flushes
-// first, and may run while the store is written. A dir that exists is ErrExists.
+// Checkpoint creates in dir a separate store with everything written before the call.
+// Tables are hard links if dir is on the same file system, copies otherwise. Filter
+// statistics are copied, too. Checkpoint flushes first. The store can be written
+// meanwhile. If dir exists, the error is ErrExists.
 //
-// A read-only DB makes a checkpoint of what it shows, also while another process writes:
-// what it has read from logs becomes tables of the checkpoint, and the store itself is
-// not changed.
+// A read-only DB creates a checkpoint of the state that it shows, also while another
+// process writes: writes from logs become tables of the checkpoint, and the store
+// itself is not changed.
 //
-// The checkpoint is built in dir.checkpoint-tmp, synced, and renamed last: after a
-// crash there is all of it or none. The directory is locked while a checkpoint is built,
-// and a second Checkpoint of the same dir is ErrLocked. What a crash has left in it the
-// next attempt removes. One that holds other files is refused and left as it is.
+// The checkpoint is built in dir.checkpoint-tmp, synced, and renamed last: a crash
+// leaves either no checkpoint or a complete one. The directory is locked meanwhile; a
+// concurrent Checkpoint of the same dir returns ErrLocked. The next attempt removes the
+// files that a crash left there. If the directory has files of other kinds, Checkpoint
+// returns an error and does not change it.
 func (db *DB) Checkpoint(dir string) error {
 	fsys, dir := db.env.fs, filepath.Clean(dir)
 	if _, err := fsys.Stat(dir); err == nil {
@@ -48,7 +49,7 @@ func (db *DB) Checkpoint(dir string) error {
 	if err != nil {
 		return errors.Wrap(err, "lsm: checkpoint")
 	}
-	defer lock.Close() // after the rename: until then no other process may remove files
+	defer lock.Close() // after the rename: until then it protects the files
 	if err = db.fillCheckpoint(tmp, v, m); err == nil {
 		err = fsys.Rename(tmp, dir)
 		if errors.Is(err, fs.ErrExist) {
@@ -61,17 +62,17 @@ func (db *DB) Checkpoint(dir string) error {
 	return errors.Wrap(fsys.SyncDir(filepath.Dir(dir)), "lsm: checkpoint")
 }
 
-// checkpointSuffix is appended to the name of a checkpoint that is being built.
+// checkpointSuffix is appended to the name of a checkpoint in progress.
 const checkpointSuffix = ".checkpoint-tmp"
 
-// beginCheckpoint makes the directory in which a checkpoint is built, and locks it. It
-// removes what an earlier attempt has left there, but no file of another kind.
+// beginCheckpoint creates and locks the directory of a checkpoint in progress. It
+// removes the files of an earlier attempt, but no others.
 func beginCheckpoint(fsys vfs.FS, dir string) (lock io.Closer, err error) {
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return nil, err
 	}
 	if _, err := checkpointLeftovers(fsys, dir); err != nil {
-		return nil, err // without a LOCK in a directory that is not a checkpoint's
+		return nil, err // before creating LOCK in a foreign directory
 	}
 	if lock, err = lockDir(fsys, dir); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func beginCheckpoint(fsys vfs.FS, dir string) (lock io.Closer, err error) {
 	return lock, nil
 }
 
-// checkpointLeftovers lists the files of an unfinished checkpoint, without its lock. A
+// checkpointLeftovers lists the files of an unfinished checkpoint except its lock. A
 // file of another kind is an error.
 func checkpointLeftovers(fsys vfs.FS, dir string) (left []string, err error) {
 	names, err := fsys.List(dir)
@@ -111,11 +112,11 @@ func checkpointLeftovers(fsys vfs.FS, dir string) (left []string, err error) {
 	return left, nil
 }
 
-// keepFiles returns a view of the present tables and a manifest of them, and sees to
-// it that no file goes before releaseFiles. The view of a read-only DB has memtables,
-// too, which nobody writes to; its files may go, since they are another's.
+// keepFiles returns a view of the current tables and a manifest of them, and prevents
+// the removal of files until releaseFiles. The view of a read-only DB includes its
+// memtables, which are immutable; it cannot prevent the writer from removing files.
 func (db *DB) keepFiles() (*view, manifest, error) {
-	// Under install no file is between its manifest and the leftovers.
+	// Under install, no file is between its manifest and the leftovers.
 	db.install.Lock()
 	defer db.install.Unlock()
 	present, err := db.acquire()
@@ -143,8 +144,7 @@ func (db *DB) releaseFiles(v *view) {
 	db.mu.changed.Broadcast()
 }
 
-// fillCheckpoint makes dir a store of what the view holds, whose tables the manifest
-// lists.
+// fillCheckpoint makes dir a store with the contents of the view; m lists its tables.
 func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 	env := db.env
 	env.dir = dir
@@ -169,7 +169,7 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 		m.nextNumber++
 	}
 	m.firstLog = m.nextNumber // it has no logs
-	// What is known about filters goes along, so that the checkpoint opens warm.
+	// With the filter statistics the checkpoint opens warm.
 	if err := vfs.WriteFileAtomic(env.fs, env.path(filtersName), db.filters.Scores()); err != nil {
 		return err
 	}
@@ -179,8 +179,8 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 	return m.write(env.fs, env.path(manifestName))
 }
 
-// copyTable puts a table into another directory. One that a writer has merged and
-// removed meanwhile is still there for who has it mapped.
+// copyTable copies a table to another directory. If the writer has removed the file,
+// the contents are still mapped.
 func (db *DB) copyTable(to *environment, t *table) error {
 	target := to.path(tableName(t.facts.number))
 	err := to.fs.Link(t.path, target)
@@ -196,7 +196,8 @@ func (db *DB) copyTable(to *environment, t *table) error {
 	if err != nil {
 		return err
 	}
-	// By its name it was found, and names are the writer's: it has to be the same.
+	// The file was opened by name, and the writer may have replaced it: verify that it
+	// is the same table.
 	r, err := openTableReader(to, t.facts, vfs.AdviseNormal)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (db *DB) copyTable(to *environment, t *table) error {
 	return nil
 }
 
-// writeMemtable makes a table of a memtable that nobody writes to.
+// writeMemtable writes a sealed memtable to a table.
 func (db *DB) writeMemtable(to *environment, number uint64, m *memtable) (tableFacts, error) {
 	w, err := newTableWriter(to, number, false)
 	if err != nil {
@@ -237,7 +238,7 @@ func copyFile(fsys vfs.FS, target, source string) error {
 	return writeDurably(fsys, target, io.NewSectionReader(from, 0, info.Size))
 }
 
-// writeDurably makes a durable file.
+// writeDurably creates a file and syncs it.
 func writeDurably(fsys vfs.FS, target string, content io.Reader) error {
 	to, err := fsys.Create(target)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestCheckpointOfAReader(t *testing.T) {
 			require.ErrorIs(t, reader.Checkpoint(name), ErrExists)
 			shown := reader.current.Load()
 			require.NoError(t, reader.Close())
-			require.True(t, shown.gone.Load(), "tables stay mapped")
+			require.True(t, shown.released.Load(), "tables stay mapped")
 			require.ErrorIs(t, reader.Checkpoint("closed"), ErrClosed)
 			requireCheckpoint(t, mem, name, want)
 		}

@@ -10,12 +10,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// mergeStepBytes is how much of a table is written between two looks at what
-// else there is to do.
+// mergeStepBytes is the number of bytes that a merge writes before it checks for other
+// work.
 const mergeStepBytes = 1 << 20
 
-// lastingUnits is the size in memtables from which on a table lasts: it is merged again
-// when as much has been written once more.
+// lastingUnits is the size in memtables from which on a table counts as long-lived: it
+// is merged again only after as much has been written.
 const lastingUnits = 16
 
 // units returns the sizes of tables in memtables.
@@ -27,15 +27,15 @@ func (db *DB) units(tables []*table) []uint64 {
 	return units
 }
 
-// mergeDue tells whether the rule wants a merge. Called under mu.
+// mergeDue reports whether the rule requires a merge. Called under mu.
 func (db *DB) mergeDue() bool {
 	inputs, _ := db.dueMerge(nil)
 	return len(inputs) > 0
 }
 
-// dueMerge returns the tables of the merge that is due, and whether nothing is older:
-// of all that a flush under way does not take; beside a merge that is under
-// way, of those that are newer than its inputs, and smaller together. Called under mu.
+// dueMerge returns the tables of the due merge, and whether no table is older. Inputs
+// of the current flush are excluded. If a merge of the tables underWay is running, it
+// considers only newer tables with a smaller total size. Called under mu.
 func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
 	tables := db.current.Load().tables
 	end, limit := len(tables), uint64(noLimit)
@@ -47,11 +47,11 @@ func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
 	return free[first:behind], underWay == nil && behind == len(free)
 }
 
-// mergeNewer does the merges that dueMerge tells of.
+// mergeNewer runs the merges that dueMerge returns.
 //
-// There is one merge at a time on the disk, but a large one pauses for the
-// small ones that become due meanwhile: so flushes go on during a large merge,
-// and the number of tables stays what the rule makes it.
+// Merges run one at a time, but a large merge pauses for smaller ones that become due:
+// so flushes continue during a large merge, and the number of tables stays as the rule
+// requires.
 func (db *DB) mergeNewer(underWay []*table) error {
 	for {
 		m, oldest := db.beginMerge(underWay)
@@ -66,8 +66,7 @@ func (db *DB) mergeNewer(underWay []*table) error {
 	}
 }
 
-// merge makes one table of a run of tables, in one pass. Tombstones go if
-// nothing is older than the run.
+// merge merges consecutive tables into one. Tombstones are dropped if oldest is set.
 func (db *DB) merge(m *merge, oldest bool) error {
 	start, inputs := time.Now(), m.inputs
 	if err := db.roomForMerge(inputs); err != nil {
@@ -105,11 +104,10 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	return nil
 }
 
-// tableSources returns what tables hold, and what is to be called when nobody
-// reads it any more.
+// tableSources opens tables for a merge; release closes them.
 func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func(), err error) {
 	var readers []*tableReader
-	memory := int64(0) // of the filter and index of the output, at most
+	memory := int64(0) // maximum size of the output's filter and index
 	release = func() {
 		db.options.Budget.merge(-memory)
 		for _, r := range readers {
@@ -117,7 +115,7 @@ func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func
 		}
 	}
 	for _, t := range inputs {
-		// A mapping of its own, to be read in order; its blocks are verified anew.
+		// A separate mapping with read-ahead; its blocks are verified again.
 		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
 		if err != nil {
 			release()
@@ -131,18 +129,18 @@ func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func
 	return sources, release, nil
 }
 
-// merge is a merge under way. Its inputs are not held, as the view that lists them
-// would keep memtables, too: a merge reads through mappings of its own, and nobody
-// else takes them off the list.
+// merge is a merge in progress. It does not reference a view, which would retain
+// memtables, too: a merge reads through its own mappings, and no other goroutine
+// removes its inputs from the list.
 type merge struct {
 	inputs []*table // newest first
-	number uint64   // of the table they become
-	bytes  uint64   // of keys and values in them
+	number uint64   // of the output table
+	bytes  uint64   // of the inputs' keys and values
 	done   atomic.Uint64
 	begun  time.Time
 }
 
-// beginMerge announces the merge that is due, if there is one.
+// beginMerge registers the due merge, if any.
 func (db *DB) beginMerge(underWay []*table) (m *merge, oldest bool) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -164,9 +162,9 @@ func (db *DB) endMerge(m *merge) {
 	db.mu.merges = slices.DeleteFunc(db.mu.merges, func(other *merge) bool { return other == m })
 }
 
-// roomForMerge makes sure, before anything is written, that the disk has room for
-// a merge of tables whose keys all differ, and beside it for the log and the table of
-// a memtable: writes are worth more than a merge.
+// roomForMerge checks before a merge that the disk has space for its output, assuming
+// distinct keys, plus the log and table of a memtable: writes have priority over
+// merges.
 func (db *DB) roomForMerge(inputs []*table) error {
 	need := 2 * db.memtableBytes()
 	for _, t := range inputs {
@@ -182,7 +180,7 @@ func (db *DB) roomForMerge(inputs []*table) error {
 	return nil
 }
 
-// sharedBytes is how many bytes all keys of tables begin with.
+// sharedBytes returns the length of the prefix common to all keys of the tables.
 func sharedBytes(tables []*table) int {
 	first := tables[0].minKey
 	shared := len(first)
@@ -192,8 +190,8 @@ func sharedBytes(tables []*table) int {
 	return shared
 }
 
-// fillTable writes what a source holds, without tombstones if so asked. Now and
-// then it calls pause, if that is not nil, and looks whether the DB closes.
+// fillTable writes the entries of a source, optionally without tombstones. At every
+// mergeStepBytes it checks whether the DB is closing and calls pause, if not nil.
 func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool, pause func() error) error {
 	var batch []entry
 	for {

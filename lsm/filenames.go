@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// The files of a store:
+// Files of a store:
 //
-//	LOCK              locked by the DB that writes, and names it
-//	MANIFEST          which tables and logs make up the store
-//	FILTERS           what look-ups have taught about filters; may be missing
+//	LOCK              locked by the writing DB, and names it
+//	MANIFEST          the tables and logs of the store
+//	FILTERS           scores of filter pages; optional
 //	0000000007.table  a table
 //	0000000008.log    a log
-//	0000000008.spare  what was a log, for one to come
+//	0000000008.spare  an obsolete log kept for reuse
 //
-// Tables and logs share one sequence of numbers, none of which is used twice.
+// Tables and logs share one sequence of numbers. No number is used twice.
 const (
 	lockName     = "LOCK"
 	manifestName = "MANIFEST"
@@ -33,7 +33,7 @@ func tableName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits
 func logName(number uint64) string   { return fmt.Sprintf("%0*d%s", numberDigits, number, logSuffix) }
 func spareName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, spareSuffix) }
 
-// parseName reads what tableName, logName and spareName made.
+// parseName parses the results of tableName, logName and spareName.
 func parseName(name, suffix string) (number uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) < numberDigits {

@@ -10,9 +10,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// trackFilters gives the filters of a store that opens to their manager, with
-// what an earlier run has learnt about them. Their pages come into memory in the
-// background.
+// trackFilters passes the filters of a store being opened to their manager, with the
+// scores of an earlier run. Pages are loaded in the background.
 func (db *DB) trackFilters() {
 	path := db.env.path(filtersName)
 	scores, err := vfs.ReadFile(db.env.fs, path)
@@ -20,12 +19,12 @@ func (db *DB) trackFilters() {
 		err = db.filters.Restore(path, scores)
 	}
 	if err != nil && !isNotExist(err) {
-		db.env.logger.Warn("which filter pages are useful has to be learnt anew", "dir", db.env.dir, "error", err)
+		db.env.logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", db.env.dir, "error", err)
 	}
 	db.filters.Track(db.current.Load().filters()...)
 }
 
-// startFilters begins the background work on filters, until stopFilters.
+// startFilters starts the background work on filters; stopFilters stops it.
 func (db *DB) startFilters() {
 	stop := db.filters.Start(db.reportFilters)
 	budget := db.options.Budget
@@ -33,7 +32,7 @@ func (db *DB) startFilters() {
 		db.stopFilters = stop
 		return
 	}
-	budget.divide(time.Now(), true) // what the filters take is known by now
+	budget.divide(time.Now(), true) // the size of the filters is known now
 	quit := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -55,7 +54,7 @@ func (db *DB) startFilters() {
 	}
 }
 
-// filterProbes is how often the filters were asked.
+// filterProbes returns the number of probes of the present filters.
 func (db *DB) filterProbes() (probes uint64) {
 	v, err := db.acquire()
 	if err != nil {
@@ -68,8 +67,8 @@ func (db *DB) filterProbes() (probes uint64) {
 	return probes
 }
 
-// updateFilters tells the manager that tables have come or gone. The pages of
-// those that are gone are out of memory when it returns.
+// updateFilters reports changed tables to the manager. When it returns, no page of a
+// removed table is in memory.
 func (db *DB) updateFilters() {
 	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
 		db.reportFilters(err)
@@ -80,15 +79,15 @@ func (db *DB) reportFilters(err error) {
 	db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
 }
 
-// saveFilters writes down what is known about filters. A store can do without,
-// so a failure is not the caller's.
+// saveFilters saves the scores of filter pages. They are optional, so a failure is only
+// logged.
 func (db *DB) saveFilters() {
 	if err := vfs.WriteFileAtomic(db.env.fs, db.env.path(filtersName), db.filters.Scores()); err != nil {
 		db.env.logger.Warn("the scores of filter pages could not be saved", "dir", db.env.dir, "error", err)
 	}
 }
 
-// checkFilters verifies what is written down about filters.
+// checkFilters verifies the saved scores.
 func (db *DB) checkFilters() error {
 	path := db.env.path(filtersName)
 	scores, err := vfs.ReadFile(db.env.fs, path)
@@ -96,7 +95,7 @@ func (db *DB) checkFilters() error {
 		return nil
 	}
 	if err != nil {
-		return errors.Wrap(err, "lsm: read what is known about filters")
+		return errors.Wrap(err, "lsm: read the filter scores")
 	}
 	err = bloom.NewManager(0).Restore(path, scores)
 	var damage *bloom.CorruptionError

@@ -7,12 +7,12 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// readAttempts is how often a reader tries to open what a writer keeps changing.
+// readAttempts bounds the attempts to open a store that its writer keeps changing.
 const readAttempts = 100
 
-// openReadOnly opens what is there, without a lock and without writing. A file
-// may vanish between the reading of the manifest and its opening, if a writer is
-// at work; then a newer manifest names its successor.
+// openReadOnly opens the store without locking or writing. If the store's writer
+// removes a file between the reading of the manifest and the opening of the file,
+// openReadOnly retries with the new manifest.
 func openReadOnly(dir string, o Options) (*DB, error) {
 	var err error
 	for range readAttempts {
@@ -30,7 +30,7 @@ func openReadOnly(dir string, o Options) (*DB, error) {
 	return nil, err
 }
 
-// openPresent loads what the present manifest names.
+// openPresent loads the current manifest.
 func (db *DB) openPresent() (manifest, error) {
 	m, err := readManifest(db.env.fs, db.env.path(manifestName))
 	if isNotExist(err) {
@@ -50,7 +50,8 @@ func (db *DB) openPresent() (manifest, error) {
 	if err != nil {
 		return m, errors.Wrap(err, "lsm: list the store")
 	}
-	// Logs go after the manifest has changed. If it has not, all are listed.
+	// Logs are removed after the manifest has changed. If it has not, all logs are
+	// listed.
 	if now, err := readManifest(db.env.fs, db.env.path(manifestName)); err != nil {
 		return m, err
 	} else if !now.sameFiles(&m) {
@@ -59,13 +60,12 @@ func (db *DB) openPresent() (manifest, error) {
 	return m, db.replayLogs(logsOf(names, m.firstLog), nil)
 }
 
-// errChanged says that a writer changed the store while it was being opened.
+// errChanged: a writer changed the store while it was being opened.
 var errChanged = errors.New("lsm: the store changes faster than it can be opened")
 
-// Refresh takes up what the writer has flushed since Open or the last Refresh,
-// and tells whether there was anything. It needs Options.Follow; without it
-// there is nothing to take up, and nothing happens. Snapshots and iterators keep
-// what they have.
+// Refresh loads the tables that the writer has flushed since Open or the last Refresh,
+// and reports whether there were any. Without Options.Follow it does nothing. Snapshots
+// and iterators keep their state.
 func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 	db.install.Lock()
 	defer db.install.Unlock()
@@ -87,7 +87,7 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 		v := db.current.Load()
 		switch {
 		case m.id != db.env.id:
-			return false, errors.Newf("lsm: another store has taken the place of the one at %s", db.env.dir)
+			return false, errors.Newf("lsm: the store at %s was replaced by another one", db.env.dir)
 		case db.lists(v, m):
 			return false, nil
 		case attempt > 0 && m.sameFiles(&last):
@@ -101,7 +101,7 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 	return false, err
 }
 
-// lists tells whether a view has the tables of a manifest.
+// lists reports whether a view has exactly the tables of a manifest.
 func (db *DB) lists(v *view, m manifest) bool {
 	have := manifest{tables: make([]tableFacts, len(v.tables))}
 	for i, t := range v.tables {

@@ -1,15 +1,15 @@
 package lsm
 
-// indexBuilder makes the index of a table.
+// indexBuilder builds the index of a table.
 type indexBuilder struct {
 	records []byte
 	keys    []byte
 }
 
-// add adds a block that begins at an offset of the file.
+// add adds a block at an offset of the file.
 func (x *indexBuilder) add(offset uint64, lastKey []byte) {
 	x.keys = append(x.keys, lastKey...)
-	x.records = order.AppendUint64(x.records, 0) // the prefix, when all keys are known
+	x.records = order.AppendUint64(x.records, 0) // prefix, set by finish
 	x.records = order.AppendUint64(x.records, offset)
 	x.records = order.AppendUint64(x.records, uint64(len(x.keys)))
 }
@@ -17,7 +17,7 @@ func (x *indexBuilder) add(offset uint64, lastKey []byte) {
 // blocks returns the number of blocks so far.
 func (x *indexBuilder) blocks() int { return len(x.records) / indexRecordBytes }
 
-// lastKey returns the last key of the last block; nil if there is no block.
+// lastKey returns the last key of the last block; nil without blocks.
 func (x *indexBuilder) lastKey() []byte {
 	if x.blocks() < 2 {
 		return x.keys

@@ -8,27 +8,26 @@ import (
 	"docstore/internal/invariants"
 )
 
-// IterOptions bound an iterator. The zero value does not, and neither does a nil
-// *IterOptions. All that is given holds at once.
+// IterOptions restrict an iterator. A nil *IterOptions does not. All given restrictions
+// apply.
 type IterOptions struct {
-	// LowerBound is the least key that may be shown; nil for none.
+	// LowerBound is the smallest key returned; nil for none.
 	LowerBound []byte
-	// UpperBound is above every key that may be shown; nil for none.
+	// UpperBound is above all keys returned; nil for none.
 	UpperBound []byte
-	// Prefix is what every key shown begins with.
+	// Prefix is the prefix of all keys returned.
 	Prefix []byte
 }
 
-// Iterator steps over the keys of a store and their values, in the order of
-// bytes.Compare, as they were when it was made. It is for one goroutine, and
-// must be closed.
+// Iterator iterates over the keys and values of a store in the order of bytes.Compare,
+// as of its creation. It is not safe for concurrent use, and must be closed.
 //
-// A new iterator is on no entry: Next goes to the first, Prev to the last. The
-// same holds behind either end, so that after Next has returned false Prev
-// shows the last entry.
+// A new iterator has no position: Next moves to the first entry, Prev to the last. The
+// same holds past either end: after Next has returned false, Prev moves to the last
+// entry.
 type Iterator struct {
 	db           *DB
-	pin          *pin // nil if there never was one, or if closed
+	pin          *pin // nil if it failed or was closed
 	source       *mergingIterator
 	lower, upper []byte // nil for none
 	place        place
@@ -37,19 +36,19 @@ type Iterator struct {
 	failure      error
 }
 
-// place says where an iterator is.
+// place is the position of an iterator.
 type place uint8
 
 const (
 	placeNew    place = iota
 	placeOn           // on an entry
 	placeBefore       // before the first
-	placeBehind       // behind the last
+	placeBehind       // after the last
 )
 
-// NewIter makes an iterator of the present state. If the DB is closed, or if
-// what the iterator would keep in memory exceeds Options.Budget, then it is
-// empty and Err returns ErrClosed or ErrBudget. Close it in any case.
+// NewIter returns an iterator over the current state. If the DB is closed, or if the
+// memtables of the iterator exceed Options.Budget, the iterator is empty and Err
+// returns ErrClosed or ErrBudget. The iterator must always be closed.
 func (db *DB) NewIter(o *IterOptions) *Iterator {
 	p, err := db.pin()
 	return newIterator(db, p, err, o)
@@ -73,7 +72,8 @@ func newIterator(db *DB, p *pin, err error, o *IterOptions) *Iterator {
 	return it
 }
 
-// prefixEnd returns the least key above all keys with a prefix, nil if there is none.
+// prefixEnd returns the smallest key above all keys with a prefix, nil if there is
+// none.
 func prefixEnd(prefix []byte) []byte {
 	for n := len(prefix); n > 0; n-- {
 		if prefix[n-1] != 0xff {
@@ -85,7 +85,7 @@ func prefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// First goes to the least key.
+// First moves to the smallest key.
 func (it *Iterator) First() bool {
 	if it.lower != nil {
 		return it.seek(false, it.lower)
@@ -93,7 +93,7 @@ func (it *Iterator) First() bool {
 	return it.read(false, 1, it.source.first)
 }
 
-// Last goes to the greatest key.
+// Last moves to the greatest key.
 func (it *Iterator) Last() bool {
 	if it.upper != nil {
 		return it.seek(true, it.upper)
@@ -101,7 +101,7 @@ func (it *Iterator) Last() bool {
 	return it.read(true, 1, it.source.last)
 }
 
-// SeekGE goes to the least key that is not below key.
+// SeekGE moves to the smallest key that is at least key.
 func (it *Iterator) SeekGE(key []byte) bool {
 	if it.lower != nil && bytes.Compare(key, it.lower) < 0 {
 		key = it.lower
@@ -109,7 +109,7 @@ func (it *Iterator) SeekGE(key []byte) bool {
 	return it.seek(false, key)
 }
 
-// SeekLT goes to the greatest key below key.
+// SeekLT moves to the greatest key below key.
 func (it *Iterator) SeekLT(key []byte) bool {
 	if it.upper != nil && bytes.Compare(key, it.upper) > 0 {
 		key = it.upper
@@ -117,7 +117,7 @@ func (it *Iterator) SeekLT(key []byte) bool {
 	return it.seek(true, key)
 }
 
-// Next goes to the next greater key.
+// Next moves to the next greater key.
 func (it *Iterator) Next() bool {
 	switch it.place {
 	case placeOn:
@@ -128,7 +128,7 @@ func (it *Iterator) Next() bool {
 	return it.First()
 }
 
-// Prev goes to the next smaller key.
+// Prev moves to the next smaller key.
 func (it *Iterator) Prev() bool {
 	switch it.place {
 	case placeOn:
@@ -139,7 +139,8 @@ func (it *Iterator) Prev() bool {
 	return it.Last()
 }
 
-// seek goes to the least key not below the given one, or to the greatest below it.
+// seek moves to the smallest key that is at least key, or backward to the greatest
+// below it.
 func (it *Iterator) seek(backward bool, key []byte) bool {
 	return it.read(backward, 1, func() bool {
 		if backward {
@@ -149,7 +150,7 @@ func (it *Iterator) seek(backward bool, key []byte) bool {
 	})
 }
 
-// step goes on from an entry.
+// step moves from an entry to the next.
 func (it *Iterator) step(backward bool) bool {
 	if !it.open(backward) {
 		return false
@@ -158,7 +159,7 @@ func (it *Iterator) step(backward bool) bool {
 	switch {
 	case a.step(backward):
 		return it.show()
-	case backward != a.backward: // back from the first that was read ahead
+	case backward != a.backward: // return to the first entry that was read ahead
 		key, _ := a.shown()
 		key = bytes.Clone(key)
 		return it.read(backward, 1, func() bool {
@@ -174,7 +175,7 @@ func (it *Iterator) step(backward bool) bool {
 	return it.read(backward, 2*a.want, it.source.next)
 }
 
-// endOf is where an iterator is that has found nothing in a direction.
+// endOf returns the place after the end in a direction.
 func endOf(backward bool) place {
 	if backward {
 		return placeBefore
@@ -182,10 +183,10 @@ func endOf(backward bool) place {
 	return placeBehind
 }
 
-// open tells whether the iterator may go on; if not, it is at an end. What it has
-// shown is not valid any more.
+// open reports whether the iterator can move; if not, it is put at an end. It
+// invalidates the current entry.
 func (it *Iterator) open(backward bool) bool {
-	if invariants.Enabled { // who keeps Key or Value beyond this call keeps nothing
+	if invariants.Enabled { // detects callers that keep Key or Value beyond this call
 		invariants.Spoil(it.key)
 		invariants.Spoil(it.value)
 		it.key, it.value = nil, nil
@@ -200,7 +201,7 @@ func (it *Iterator) open(backward bool) bool {
 	return true
 }
 
-// read positions the source, and reads entries from there on, up to a number.
+// read positions the source and reads up to want entries from there.
 func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 	if !it.open(backward) {
 		return false
@@ -216,7 +217,7 @@ func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 	return it.show()
 }
 
-// gather copies entries from the one that the source is on, if it has found one. The
+// gather copies entries, beginning with the current one of the source if found. The
 // source stays on the last of them.
 func (it *Iterator) gather(found bool) {
 	a := it.ahead
@@ -233,7 +234,7 @@ func (it *Iterator) gather(found bool) {
 	a.ended, a.failure = true, it.source.err()
 }
 
-// within tells whether a key is on the near side of the bound ahead.
+// within reports whether a key is within the bound in the current direction.
 func (it *Iterator) within(key []byte) bool {
 	if it.ahead.backward {
 		return it.lower == nil || bytes.Compare(key, it.lower) >= 0
@@ -241,26 +242,28 @@ func (it *Iterator) within(key []byte) bool {
 	return it.upper == nil || bytes.Compare(key, it.upper) < 0
 }
 
-// show is on the entry that was read ahead.
+// show moves to the entry that was read ahead.
 func (it *Iterator) show() bool {
 	it.place = placeOn
 	it.key, it.value = it.ahead.shown()
-	if invariants.Enabled { // copies, to be spoilt: the entry may be shown again
+	if invariants.Enabled { // copies that can be overwritten: the entry may be returned again
 		it.key, it.value = bytes.Clone(it.key), bytes.Clone(it.value)
 	}
 	return true
 }
 
-// Valid tells whether the iterator is on an entry.
+// Valid reports whether the iterator is on an entry.
 func (it *Iterator) Valid() bool { return it.place == placeOn && it.Err() == nil }
 
-// Key returns the key of the entry, valid until the next positioning call, or Close.
+// Key returns the key of the entry. It is valid until the next positioning call or
+// Close.
 func (it *Iterator) Key() []byte { return it.key }
 
-// Value returns the value of the entry, valid until the next positioning call, or Close.
+// Value returns the value of the entry. It is valid until the next positioning call or
+// Close.
 func (it *Iterator) Value() []byte { return it.value }
 
-// Err tells why the last positioning call found nothing; nil at an end.
+// Err returns the reason why the last positioning call failed; nil at an end.
 func (it *Iterator) Err() error {
 	if it.failure == nil && it.pin != nil && it.db.current.Load() == nil {
 		return ErrClosed

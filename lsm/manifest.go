@@ -12,9 +12,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// The manifest says what makes up the store. It is written whole and put in the
-// place of the old one by a rename, which is the commit point of every flush and
-// merge; docs/format/manifest.md draws it:
+// The manifest lists the files of the store. It is replaced atomically by a rename,
+// which is the commit point of every flush and merge; docs/format/manifest.md:
 //
 //	magic 8 | crc | version u16 | kind u16 = 1 | store id 16 | next number u64 |
 //	last sequence u64 | first log u64 | count u32 | reserved u32 | count x table
@@ -27,7 +26,7 @@ const (
 	manifestHeaderBytes = 64
 	manifestTableBytes  = 8*8 + 2*4
 
-	// maxManifestTables is far above what the planner lets come together.
+	// maxManifestTables is far above the number of tables that the planner permits.
 	maxManifestTables = 1 << 16
 )
 
@@ -35,9 +34,9 @@ var manifestMagic = [8]byte{'L', 'S', 'M', 'm', 'a', 'n', 'i', 'f'}
 
 type manifest struct {
 	id           storeID
-	nextNumber   uint64       // above that of every file that the store ever had
-	lastSequence uint64       // of what is in tables; the logs go on from there
-	firstLog     uint64       // logs of lower numbers are obsolete
+	nextNumber   uint64       // above that of every file that the store has had
+	lastSequence uint64       // last write in tables; the logs continue from there
+	firstLog     uint64       // logs with lower numbers are obsolete
 	tables       []tableFacts // newest first
 }
 
@@ -68,14 +67,14 @@ func (m *manifest) encode() []byte {
 	}
 	order.PutUint32(b[8:], checksum.Of(b[12:]))
 	if invariants.Enabled {
-		if _, fault := decodeManifest(b); fault != nil { // tables out of order, or overlapping
-			panic("lsm: a manifest that cannot be true: " + fault.reason)
+		if _, fault := decodeManifest(b); fault != nil { // for example overlapping tables
+			panic("lsm: inconsistent manifest: " + fault.reason)
 		}
 	}
 	return b
 }
 
-// decodeManifest reads a manifest and makes sure that it can be true.
+// decodeManifest decodes a manifest and checks its consistency.
 func decodeManifest(b []byte) (manifest, *formatFault) {
 	var m manifest
 	if len(b) < manifestHeaderBytes {
@@ -102,14 +101,14 @@ func decodeManifest(b []byte) (manifest, *formatFault) {
 		}
 		t.footerCRC = order.Uint32(record[64:])
 		if t.number >= m.nextNumber || t.firstSequence > t.lastSequence || t.lastSequence > newer || t.firstSequence == 0 {
-			return m, &formatFault{reason: fmt.Sprintf("table %d contradicts the rest", t.number)}
+			return m, &formatFault{reason: fmt.Sprintf("table %d is inconsistent with the rest", t.number)}
 		}
 		newer = t.firstSequence - 1
 	}
 	return m, nil
 }
 
-// readManifest reads the manifest of a store; fs.ErrNotExist if there is none.
+// readManifest reads a store's manifest. The error is fs.ErrNotExist if there is none.
 func readManifest(fsys vfs.FS, path string) (manifest, error) {
 	b, err := vfs.ReadFile(fsys, path)
 	if err != nil {
@@ -125,18 +124,18 @@ func readManifest(fsys vfs.FS, path string) (manifest, error) {
 	return manifest{}, errors.WithStack(&CorruptionError{Path: path, Reason: fault.reason})
 }
 
-// write makes m the manifest of the directory, durably. After an error the old
-// one or the new one may be there.
+// write durably replaces the manifest. After an error the file has the old or the new
+// contents.
 func (m *manifest) write(fsys vfs.FS, path string) error {
 	return errors.Wrap(vfs.WriteFileAtomic(fsys, path, m.encode()), "lsm: write the manifest")
 }
 
-// sameTables tells whether two manifests name the same tables.
+// sameTables reports whether two manifests list the same tables.
 func (m *manifest) sameTables(o *manifest) bool {
 	return slices.Equal(m.tables, o.tables)
 }
 
-// sameFiles tells whether two manifests name the same tables and logs.
+// sameFiles reports whether two manifests list the same tables and logs.
 func (m *manifest) sameFiles(o *manifest) bool {
 	return m.id == o.id && m.sameTables(o) && m.firstLog == o.firstLog
 }

@@ -13,9 +13,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Open opens the store in a directory, and makes both if they are not there.
-// One DB at a time may have a directory open for writing: another is ErrLocked.
-// With ReadOnly or Follow nothing is made: no store is ErrNoStore.
+// Open opens the store in a directory, and creates directory and store if they do not
+// exist. If another DB has the directory open for writing, the error is ErrLocked. With
+// ReadOnly or Follow nothing is created; a missing store is ErrNoStore.
 func Open(dir string, opts *Options) (*DB, error) {
 	o, err := opts.resolve()
 	if err != nil {
@@ -45,7 +45,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	return db, nil
 }
 
-// newDB returns a DB with nothing in it and nothing running.
+// newDB returns an empty DB without background work.
 func newDB(dir string, o Options) *DB {
 	db := &DB{
 		env:     environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger},
@@ -55,7 +55,7 @@ func newDB(dir string, o Options) *DB {
 	db.mu.changed.L = &db.mu.Mutex
 	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
-	db.stopFilters = func() {} // until they are started
+	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
 	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
 	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.fitBudget}
@@ -63,7 +63,7 @@ func newDB(dir string, o Options) *DB {
 	return db
 }
 
-// open brings the DB to the state that the directory holds.
+// open loads the state of the directory.
 func (db *DB) open() error {
 	path := db.env.path(manifestName)
 	m, err := readManifest(db.env.fs, path)
@@ -91,8 +91,8 @@ func (db *DB) open() error {
 	return db.replayLogs(logsOf(names, m.firstLog), db.flushOldest)
 }
 
-// checkPresent reports a table that the manifest names and the directory lacks as
-// corruption. The caller holds the directory's lock, so that nothing else removes tables.
+// checkPresent returns a CorruptionError if a table of the manifest is missing. The
+// caller holds the directory's lock, so no other process removes tables.
 func (db *DB) checkPresent(m manifest, names []string) error {
 	for _, facts := range m.tables {
 		if name := tableName(facts.number); !slices.Contains(names, name) {
@@ -102,8 +102,8 @@ func (db *DB) checkPresent(m manifest, names []string) error {
 	return nil
 }
 
-// load makes the tables of a manifest, which is one of this store, the DB's. It takes
-// over those of an older view that are still in use, and replaces the view.
+// load opens the tables of a manifest of this store and replaces the view. It reuses
+// the tables in have that are still listed.
 func (db *DB) load(m manifest, have []*table) error {
 	tables, err := db.openTables(m.tables, have)
 	if err != nil {
@@ -122,7 +122,7 @@ func (db *DB) load(m manifest, have []*table) error {
 	return nil
 }
 
-// openTables opens the tables of a manifest, or takes those that are open already.
+// openTables opens the tables of a manifest that are not in have.
 func (db *DB) openTables(all []tableFacts, have []*table) (tables []*table, err error) {
 	opened := make([]*table, 0, len(all))
 	for _, facts := range all {
@@ -143,8 +143,8 @@ func (db *DB) openTables(all []tableFacts, have []*table) (tables []*table, err 
 	return tables, nil
 }
 
-// createStore writes the manifest of an empty store. Tables or logs without a
-// manifest are not overwritten: something took it away.
+// createStore writes the manifest of an empty store. If there are tables or logs, the
+// manifest was lost, and they are not overwritten.
 func createStore(env *environment) (manifest, error) {
 	names, err := env.fs.List(env.dir)
 	if err != nil {
@@ -165,7 +165,7 @@ func createStore(env *environment) (manifest, error) {
 	return m, m.write(env.fs, env.path(manifestName))
 }
 
-// nextNumber is above every number that was ever used.
+// nextNumber returns a number above every number in use.
 func nextNumber(m manifest, names []string) uint64 {
 	next := m.nextNumber
 	for _, name := range names {
@@ -190,10 +190,10 @@ func logsOf(names []string, first uint64) []uint64 {
 	return logs
 }
 
-// removeOrphans removes what a crash left behind: files of this store's making
-// that the manifest does not name. Others are none of its business. Before the first
-// goes the manifest's own name is made durable: the process that gave it may have died
-// before, and the manifest of before may name what is an orphan now.
+// removeOrphans removes files of this store that the manifest does not name, which a
+// crash left behind. It ignores foreign files. It first syncs the directory: the
+// process that renamed the manifest may have died before the sync, and the previous
+// manifest may name the orphans.
 func (db *DB) removeOrphans(m manifest, names []string) error {
 	orphans := orphansOf(m, names)
 	if len(orphans) == 0 {
@@ -227,7 +227,7 @@ func orphansOf(m manifest, names []string) (orphans []string) {
 	return orphans
 }
 
-// lockDir takes the lock of a directory.
+// lockDir locks a directory.
 func lockDir(fsys vfs.FS, dir string) (lock interface{ Close() error }, err error) {
 	lock, err = fsys.Lock(filepath.Join(dir, lockName), vfs.Holder(time.Now()))
 	if errors.Is(err, vfs.ErrLocked) {

@@ -3,53 +3,52 @@ package lsm
 import "time"
 
 const (
-	// The merges that are due slow writers down from slowExcess tables on, and stop
-	// flushes, and so writers, at maxExcess. Without pressure a large merge and the
-	// small ones for which it pauses leave about ten more tables than the rule.
+	// Writers are slowed from slowExcess tables above the rule's number on, and flushes
+	// stop at maxExcess, which stops writers. Without pressure a large merge and the
+	// merges for which it pauses leave about ten tables above the rule.
 	slowExcess = 16
 	maxExcess  = 48
-	// crowdedFlushes is how many times as long as a flush a memtable takes to fill
-	// just before writers stop: a memtable is merged about as often as the number of
-	// memtables in the store has bits.
+	// crowdedFlushes is the time to fill a memtable just before writers stop, in flush
+	// times: a memtable is merged about log2(memtables in the store) times.
 	crowdedFlushes = 16
 
-	// freeFill is the part of a memtable that is filled at any speed while the one
-	// before it is written: bursts cost nothing.
+	// freeFill is the fraction of a memtable that can be filled without delay while the
+	// previous one is flushed, so that short bursts are not delayed.
 	freeFill = 0.5
-	// Delays are long enough to be few and for the clock of the operating system to
-	// keep them, and short enough that none stands out.
+	// A delay is at least leastDelay, so that there are few and the timer is accurate,
+	// and at most mostDelay, which bounds the latency of a write.
 	leastDelay = time.Millisecond
 	mostDelay  = 20 * time.Millisecond
-	// paceSteps is how often a writer looks at the clock while it fills a memtable,
-	// and so more than the number of its delays.
+	// paceSteps is the number of times that a writer checks the clock while it fills a
+	// memtable, and so the maximum number of its delays.
 	paceSteps = 64
 )
 
-// pace is what the speed of writers depends on.
+// pace is the input of the write delay.
 //
-// A memtable must not be full before the one that waits is a table, or else its
-// writer stops for as long as that takes. So the writer is made to fill it no faster
-// than a flush is expected to go: in small delays all along instead of a stop at the
-// end. The same holds, with flushes taken to be slower, when merges lag behind.
+// If the current memtable is full before the waiting one is flushed, writers stall for
+// the rest of the flush. Instead, writers are delayed so that they fill it no faster
+// than the flush is expected to take. The same is done, with longer flush times, when
+// merges lag behind.
 //
-// Of 4 million writes to a disk that takes 100 MB/s the longest took 255 ms without
-// delays and 22 to 44 ms with them, and all of them, with merges, as long.
+// For 4 million writes to a disk of 100 MB/s the longest write took 255 ms without
+// delays and 22 to 44 ms with them; the total time including merges was equal.
 type pace struct {
-	filled  float64       // part of the memtable being filled
-	elapsed time.Duration // since it was begun
-	flush   time.Duration // that the flush under way is expected to take
-	waiting bool          // the memtable before it is not yet a table
-	excess  int           // tables over what the rule leaves
+	filled  float64       // fraction of the current memtable
+	elapsed time.Duration // since it was created
+	flush   time.Duration // expected time of the current flush
+	waiting bool          // the previous memtable is not flushed
+	excess  int           // tables above the number that the rule leaves
 }
 
-// delay is how long the next write should wait.
+// delay returns the delay of the next write.
 func (p pace) delay() time.Duration {
 	crowd := min(1, max(0, float64(p.excess-slowExcess)/(maxExcess-slowExcess)))
 	if !p.waiting && crowd == 0 {
 		return 0
 	}
 	flush := p.flush
-	if p.waiting && p.elapsed > flush { // it may take as long again
+	if p.waiting && p.elapsed > flush { // assume that it takes as long again
 		flush = 2 * p.elapsed
 	}
 	free := freeFill * (1 - crowd)
@@ -61,15 +60,15 @@ func (p pace) delay() time.Duration {
 	return 0
 }
 
-// expectFlush is how long the next flush is expected to take after one that was
-// expected to take some time took another. It believes a slow one at once and quick
-// ones by and by, as merges slow some flushes down.
+// expectFlush returns the expected time of the next flush, given the previous
+// expectation and the last flush. A slower flush counts fully, a faster one by a
+// quarter, because merges slow down some flushes.
 func expectFlush(expected, took time.Duration) time.Duration {
 	return max(took, expected-(expected-took)/4)
 }
 
-// slowDown delays the write about to be done, if it should be, and tells whether
-// it let go of mu for that. Called under mu.
+// slowDown delays the next write if necessary, and reports whether it released mu.
+// Called under mu.
 func (db *DB) slowDown(filled int64) (waited bool) {
 	full := db.memtableBytes()
 	db.mu.lookAgain = filled + full/paceSteps

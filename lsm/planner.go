@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// MergeRule says when tables are merged. The two others are what the size-tiered rule
-// is measured against: of n memtables it writes each about log n times and leaves
-// about log n tables; merging always leaves one table and writes each n/2 times on
-// average; merging never writes each once and leaves n.
+// MergeRule determines when tables are merged. MergeAlways and MergeNever are for
+// comparison: of n memtables SizeTiered writes each about log n times and leaves about
+// log n tables; MergeAlways writes each n/2 times on average and leaves one table;
+// MergeNever writes each once and leaves n tables.
 type MergeRule uint8
 
-// The rules.
+// Merge rules.
 const (
 	SizeTiered MergeRule = iota
 	MergeAlways
 	MergeNever
 )
 
-// plan says which tables are due to be merged into one, as planMerge does.
+// plan returns the tables to be merged, as planMerge does.
 func (r MergeRule) plan(units []uint64, limit uint64) (begin, end int) {
 	switch r {
 	case MergeAlways:
@@ -41,29 +41,29 @@ func (r MergeRule) plan(units []uint64, limit uint64) (begin, end int) {
 // with sizes in memtables, rounded. In bytes, two tables that ought to be equal
 // never are, and a sequence of slightly falling sizes would never be merged.
 
-// tableUnits is the size of a table in memtables, rounded, at least 1.
+// tableUnits returns the size of a table in memtables, rounded, at least 1.
 func tableUnits(cost, memtableBytes uint64) uint64 {
 	return max(1, (cost+memtableBytes/2)/memtableBytes)
 }
 
-// noLimit lets a merge be as large as the rule wants.
+// noLimit permits merges of any size.
 const noLimit = math.MaxUint64
 
-// planMerge says which tables are due to be merged into one, given the sizes of
-// all from the newest to the oldest: those from begin up to, not including, end.
-// Nothing is due if both are 0.
+// planMerge returns the tables to be merged next, given the sizes of all tables from
+// newest to oldest: those from begin up to but excluding end. If nothing is due, both
+// are 0.
 //
-// What is merged stays below limit. Beside a large merge only smaller ones are done:
-// one as large would be merged again as soon as the large one is ready, and so
-// written twice where the rule writes once (10 million entries were written up to
-// 5.0 times instead of 3.7).
+// The sum of the inputs is below limit. During a large merge only smaller ones are
+// done: an equally large one would be merged again as soon as the large one is done,
+// and so be written twice instead of once (10 million entries were written up to 5.0
+// times instead of 3.7).
 //
-// It is the rule, stepped through from the oldest table to the newest, as if each
-// had waited for the merges before it: so many flushes that waited for one merge leave
-// the tables that the rule would have left, and not one of their sum, after which
-// the next such sum would stay beside it (2, 3, 4, 5 and 6 instead of 4 and 16). Of
-// the merges that it finds the one of the newest tables is done first. If nothing is
-// due, sizes rise strictly from newest to oldest, which bounds the number of tables.
+// planMerge applies the rule from the oldest table to the newest, as if each had waited
+// for the merges before it. So flushes that accumulate during a merge leave the same
+// tables as without it, and not one table of their total size, which would prevent
+// later merges (tables of 2, 3, 4, 5 and 6 instead of 4 and 16). Of the merges found,
+// the one of the newest tables is done first. If nothing is due, sizes increase
+// strictly from newest to oldest, which bounds the number of tables.
 func planMerge(units []uint64, limit uint64) (begin, end int) {
 	type run struct {
 		begin, end int
@@ -98,8 +98,8 @@ func sumUnits(units []uint64) (all uint64) {
 	return all
 }
 
-// excess is how many tables there are over those that the rule leaves once all
-// merges are done that are due.
+// excess returns the number of tables above those that the rule leaves after all due
+// merges.
 func (r MergeRule) excess(units []uint64) int {
 	left := slices.Clone(units)
 	for {

@@ -8,28 +8,27 @@ import (
 	"docstore/wal"
 )
 
-// errGap ends the replay of a log whose next record does not follow what was
-// recovered so far.
+// errGap ends the replay of a log whose next record does not follow the recovered
+// records.
 var errGap = errors.New("lsm: gap in the sequence of writes")
 
-// recovery is one replay of all logs into memtables.
+// recovery replays the logs into memtables.
 type recovery struct {
 	db *DB
-	// flushOldest writes the oldest memtable to a table, so that no more than a
-	// writer may have are in memory; nil if read-only.
+	// flushOldest flushes the oldest memtable, which bounds memory; nil if read-only.
 	flushOldest func() error
-	flushed     uint64 // sequence number up to which tables have all
+	flushed     uint64 // sequence number up to which all writes are in tables
 	log         *logFile
 	inLog       int // records read from log
 }
 
-// replayLogs brings the writes of the logs back into memory. It stops at the
-// first gap in their sequence: loss of power may take the tail of one log and
-// spare the next. The logs behind the gap are removed, so that no later Open takes
-// them for the continuation of newer writes.
+// replayLogs applies the writes of the logs to memtables. It stops at the first gap in
+// their sequence: a power cut can lose the tail of one log and keep the next. It drops
+// the logs after the gap, so that no later Open takes them for the continuation of
+// newer writes.
 //
-// A sync mark in a log proves that all logs before it were durable, so one behind the
-// gap proves that durable writes are missing.
+// A sync mark in a log proves that all older logs were durable. So a mark after the gap
+// proves that durable writes are missing.
 func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	r := &recovery{db: db, flushOldest: flushOldest, flushed: db.visible.Load()}
 	gap := false
@@ -53,7 +52,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 			return r.describe(err)
 		}
 		if gap {
-			db.env.logger.Warn("the newest writes were lost in a crash; a log behind them is dropped",
+			db.env.logger.Warn("the newest writes were lost in a crash; a later log is dropped",
 				"log", r.log.path, "after", db.visible.Load())
 		}
 	}
@@ -63,10 +62,9 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	return nil
 }
 
-// replay reads the log. While it does, a writer, also this DB in a Check, can make the
-// log obsolete and write the next one over it, but not before the name of the log is
-// gone. What was read is then not to be relied on, and the error is that the file does
-// not exist.
+// replay reads the log. Meanwhile a writer (also this DB, during a Check) can make the
+// log obsolete and reuse its file, but only after it has removed the log's name. Then
+// the records are unreliable and the error is that the file does not exist.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
 	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
 	if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
@@ -75,7 +73,7 @@ func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.R
 	return result, err
 }
 
-// record takes a record of the log.
+// record applies a record of the log.
 func (r *recovery) record(sequence uint64, payload []byte) error {
 	db := r.db
 	count, err := checkBatch(payload)
@@ -86,8 +84,8 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 	case sequence > want && r.inLog == 0:
 		return errGap
 	case sequence+uint64(count)-1 <= r.flushed:
-		// An earlier recovery filled several memtables from this log, and not
-		// all of them have become tables.
+		// An earlier recovery filled several memtables from this log, and only some
+		// were flushed.
 		r.inLog++
 		return nil
 	case sequence != want:
@@ -116,7 +114,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 	return nil
 }
 
-// nextMemtable begins a memtable, after writing one out if too many wait.
+// nextMemtable creates a memtable, and flushes one first if too many wait.
 func (r *recovery) nextMemtable() (*memtable, error) {
 	db := r.db
 	if r.flushOldest != nil && len(db.current.Load().memtables)-1 >= maxWaiting {
@@ -129,7 +127,7 @@ func (r *recovery) nextMemtable() (*memtable, error) {
 	return db.beginMemtable(), nil
 }
 
-// dropLogs writes all memtables out and lets go of all logs.
+// dropLogs flushes all memtables and makes all logs obsolete.
 func (db *DB) dropLogs(flushOldest func() error) error {
 	if !db.current.Load().memtables[0].empty() {
 		if _, err := (&recovery{db: db, flushOldest: flushOldest}).nextMemtable(); err != nil {
@@ -148,7 +146,7 @@ func (r *recovery) corrupt(format string, args ...any) error {
 	return errors.WithStack(&CorruptionError{Path: r.log.path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// describe makes an error of package wal one of this package.
+// describe converts an error of package wal.
 func (r *recovery) describe(err error) error {
 	var damage *wal.CorruptionError
 	switch {
@@ -157,7 +155,7 @@ func (r *recovery) describe(err error) error {
 	case errors.Is(err, wal.ErrNewerVersion):
 		return errors.WithStack(fmt.Errorf("%w: %w", ErrNewerVersion, err))
 	case errors.Is(err, errGap):
-		return r.corrupt("begins behind write %d, though what lies between was synced", r.db.visible.Load())
+		return r.corrupt("begins after write %d, but the writes between were synced", r.db.visible.Load())
 	}
 	return err
 }

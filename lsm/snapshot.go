@@ -2,8 +2,8 @@ package lsm
 
 import "sync/atomic"
 
-// pin is a hold on a state of the store for as long as its owner likes: a view,
-// with memtables that count to the budget, and a sequence number.
+// pin is a long-term reference to a state of the store: a view, whose memtables count
+// to the budget, and a sequence number.
 type pin struct {
 	view     *view
 	sequence uint64
@@ -11,7 +11,7 @@ type pin struct {
 	budget   *Budget
 }
 
-// pin holds the present state.
+// pin pins the current state.
 func (db *DB) pin() (*pin, error) {
 	v, sequence, err := db.acquireAt()
 	if err != nil {
@@ -20,7 +20,7 @@ func (db *DB) pin() (*pin, error) {
 	return db.pinView(v, sequence)
 }
 
-// pinView makes a pin of a view that is held, and lets go of it after an error.
+// pinView makes a pin of a referenced view; on error it releases the reference.
 func (db *DB) pinView(v *view, sequence uint64) (*pin, error) {
 	p := &pin{view: v, sequence: sequence, budget: db.options.Budget}
 	for _, m := range v.memtables {
@@ -33,7 +33,7 @@ func (db *DB) pinView(v *view, sequence uint64) (*pin, error) {
 	return p, nil
 }
 
-// release lets go. Only once.
+// release releases the pin. It must be called once.
 func (p *pin) release() {
 	for _, m := range p.counted {
 		m.unpin()
@@ -41,26 +41,25 @@ func (p *pin) release() {
 	p.view.unref()
 }
 
-// Snapshot is the store as it was when NewSnapshot was called. Its methods may
-// be called from many goroutines at once. Tables and memtables that it needs
-// stay until it is closed.
+// Snapshot is the state of the store at the call of NewSnapshot. It is safe for
+// concurrent use. Its tables and memtables are retained until it is closed.
 type Snapshot struct {
 	db     *DB
-	pin    *pin // nil if there is an err
+	pin    *pin // nil if err is set
 	err    error
 	closed atomic.Bool
 }
 
-// NewSnapshot takes a snapshot. If the DB is closed, or if what the snapshot
-// would keep in memory exceeds Options.Budget, then every use of it returns
-// ErrClosed or ErrBudget. Close it in any case.
+// NewSnapshot returns a snapshot. If the DB is closed, or if the memtables of the
+// snapshot exceed Options.Budget, all its methods return ErrClosed or ErrBudget. The
+// snapshot must always be closed.
 func (db *DB) NewSnapshot() *Snapshot {
 	p, err := db.pin()
 	return &Snapshot{db: db, pin: p, err: err}
 }
 
-// hold makes sure that the view is not let go of during a call: whoever is counted
-// before closed is set is counted before Close counts the pin out.
+// hold prevents the release of the view during a call: a reader counted before closed
+// is set is counted before Close releases the pin.
 func (s *Snapshot) hold() error {
 	if s.err != nil {
 		return s.err
@@ -73,7 +72,7 @@ func (s *Snapshot) hold() error {
 	return nil
 }
 
-// Get is DB.Get of the snapshot.
+// Get is DB.Get at the snapshot.
 func (s *Snapshot) Get(dst, key []byte) ([]byte, error) {
 	if err := s.hold(); err != nil {
 		return dst, err
@@ -83,7 +82,7 @@ func (s *Snapshot) Get(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// NewIter is DB.NewIter of the snapshot. The iterator may outlive the snapshot.
+// NewIter is DB.NewIter at the snapshot. The iterator may outlive the snapshot.
 func (s *Snapshot) NewIter(o *IterOptions) *Iterator {
 	if err := s.hold(); err != nil {
 		return &Iterator{db: s.db, failure: err}
@@ -92,7 +91,7 @@ func (s *Snapshot) NewIter(o *IterOptions) *Iterator {
 	return newIterator(s.db, p, err, o)
 }
 
-// Close lets go of what the snapshot holds. It may be called again.
+// Close releases the snapshot. It is idempotent.
 func (s *Snapshot) Close() error {
 	if !s.closed.Swap(true) && s.pin != nil {
 		s.pin.release()

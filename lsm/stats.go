@@ -7,36 +7,36 @@ import (
 	"docstore/bloom"
 )
 
-// Stats is what a store holds and what it has done since it was opened.
+// Stats describes a store and its activity since it was opened.
 type Stats struct {
 	Tables []TableStats    // newest first
-	Merges []MergeProgress // under way: a large one, and those it pauses for
+	Merges []MergeProgress // in progress: a large merge and the merges for which it pauses
 
-	MemtableBytes    int64 // memory of memtables, those waiting to be written included
-	MemtablesWaiting int   // full, not yet written
-	LogBytes         int64 // of the logs whose writes are not in tables
+	MemtableBytes    int64 // memory of memtables, including waiting ones
+	MemtablesWaiting int   // full, not yet flushed
+	LogBytes         int64 // of logs with writes that are not in tables
 
 	Filter bloom.ManagerStats
 
 	Writes  WriteStats
-	Pinned  int64 // bytes of Options.Budget for memtables held by snapshots and iterators of all its stores
-	Problem error // why the last flush or merge failed or no writes are taken; nil if all is well
+	Pinned  int64 // bytes of Options.Budget for memtables pinned by snapshots and iterators of all its stores
+	Problem error // why the last flush or merge failed or writes are stopped; nil if healthy
 }
 
-// TableStats is about one table.
+// TableStats describes a table.
 type TableStats struct {
 	Number     uint64
-	Entries    uint64 // tombstones included
+	Entries    uint64 // including tombstones
 	Tombstones uint64
 	Bytes      uint64 // of the file
 	Units      uint64 // size in memtables, rounded, as the size-tiered rule sees it
-	// Filter counts pages, and look-ups that asked the filter: Filter.No of
-	// them it spared the table.
+	// Filter describes the filter's pages and lookups; Filter.No is the number of
+	// lookups in the table that it saved.
 	Filter bloom.FilterStats
 }
 
-// MergeProgress is a merge under way. What it writes is not more than what it reads,
-// and less where keys were overwritten.
+// MergeProgress describes a merge in progress. It writes at most InputBytes, less if
+// keys were overwritten.
 type MergeProgress struct {
 	Tables       []uint64 // their numbers, newest first
 	InputBytes   uint64   // of keys and values in them
@@ -44,15 +44,15 @@ type MergeProgress struct {
 	Begun        time.Time
 }
 
-// TableFilter is the filter of a table, page by page.
+// TableFilter describes the filter of a table.
 type TableFilter struct {
 	Table uint64            // its number
 	Pages []bloom.PageStats // in the order of their keys
 }
 
-// FilterPages tells which pages of the filters are in memory, and what they are
-// good for; newest table first. It waits while pages are loaded, and costs some
-// 50 ns a page: a page is 4 KiB of filter, some 4,000 entries.
+// FilterPages describes the pages of all filters, newest table first. It waits while
+// pages are loaded and takes about 50 ns per page; a page is 4 KiB, about 4,000
+// entries.
 func (db *DB) FilterPages() []TableFilter {
 	v, err := db.acquire()
 	if err != nil {
@@ -76,20 +76,18 @@ type WriteStats struct {
 	Syncs        uint64 // group commits
 	SyncTime     time.Duration
 	Flushes      uint64
-	FlushBytes   uint64 // of tables, as far as they came from memory
+	FlushBytes   uint64 // of tables, from memtables
 	RuleBytes    uint64 // of the tables that the size-tiered rule alone would have written
-	Merges       uint64 // flushes that merged included
-	MergeBytes   uint64 // of tables, as far as they came from other tables
-	Failures     uint64 // flushes and merges that failed
-	// Writers are slowed down by short delays before they fill a memtable while the
-	// one before it is not yet a table, or while many merges are due, and stop where
-	// that was not enough.
+	Merges       uint64 // including flushes that merged
+	MergeBytes   uint64 // of tables, from other tables
+	Failures     uint64 // failed flushes and merges
+	// Writers are delayed while they fill a memtable before the previous one is
+	// flushed, or while many merges are due. They stall when that was not sufficient.
 	Delays, Stalls       uint64
 	DelayTime, StallTime time.Duration
 }
 
-// Amplification is the bytes written to tables for each byte that was flushed
-// to one: the measure that the size-tiered rule is about. The log comes on top.
+// Amplification returns the bytes written to tables per flushed byte, without logs.
 func (w WriteStats) Amplification() float64 {
 	if w.FlushBytes == 0 {
 		return 0
@@ -109,7 +107,7 @@ func (w WriteStats) RuleAmplification() float64 {
 	return float64(w.RuleBytes) / float64(w.FlushBytes)
 }
 
-// counters are those that Stats reads.
+// counters are the counters behind Stats.
 type counters struct {
 	syncs, syncNanos    atomic.Uint64
 	flushes, flushBytes atomic.Uint64
@@ -119,7 +117,7 @@ type counters struct {
 	stalls, stallNanos  atomic.Uint64
 }
 
-// Stats tells what the store holds and does. A closed one holds nothing.
+// Stats returns the current statistics. A closed store has none.
 func (db *DB) Stats() Stats {
 	c := &db.counters
 	s := Stats{

@@ -8,33 +8,31 @@ import (
 	"docstore/internal/vfs"
 )
 
-// view is what makes up the store at a moment: an immutable list of memtables
-// and tables. Every flush, merge and new memtable makes another.
+// view is a version of the store: an immutable list of memtables and tables. Every
+// flush, merge and new memtable creates another.
 //
-// Readers hold one without a lock, and without writing where another reader does.
-// The invariants:
+// Readers reference a view without a lock and without writing to a shared cache line.
+// Invariants:
 //
-//   - A view holds a reference to each of its tables and memtables until it is let go
-//     of; a table without references is unmapped. So whoever holds a view may read
-//     its tables.
-//   - A view is let go of once, after its maker has retired it, at a moment when no
-//     reader holds it.
-//   - A reader of the DB's view counts itself, and then looks whether the view is
-//     still the DB's. If it is, it was not retired when the reader was counted: the DB
-//     stores a newer view before it retires one. If it is not, the reader did not
-//     look at it, and tries again with the newer one.
-//   - One more reader of a view that is held may be counted at any time.
-//   - The view struct itself is kept by the garbage collector for as long as
-//     somebody has its address, so counting readers of a dead one is harmless.
+//   - A view has a reference to each of its tables and memtables until it is released; a
+//     table without references is unmapped. So a reader of a view may read its tables.
+//   - A view is released exactly once, after it is retired and has no readers.
+//   - A reader of the DB's current view increments its reader count and then checks that
+//     the view is still current. If it is, it was not retired when the reader was
+//     counted, because the DB stores a newer view before it retires the old one. If it
+//     is not, the reader retries with the newer view.
+//   - While a view has a reader, more readers may be added at any time.
+//   - The view struct is garbage-collected, so counting readers of a released view is
+//     harmless.
 type view struct {
-	memtables []*memtable // newest first; in a DB that writes, [0] is being filled
+	memtables []*memtable // newest first; in a DB open for writing [0] is the current one
 	tables    []*table    // newest first
 	readers   stripe.Readers
 	retired   atomic.Bool
-	gone      atomic.Bool
+	released  atomic.Bool
 }
 
-// newView returns a view that its caller has to retire.
+// newView returns a view that the caller must retire.
 func newView(memtables []*memtable, tables []*table) *view {
 	v := &view{memtables: memtables, tables: tables}
 	for _, m := range memtables {
@@ -46,30 +44,30 @@ func newView(memtables []*memtable, tables []*table) *view {
 	return v
 }
 
-// tablesOnly returns a view of the tables of one that the caller holds, for
-// work that takes its time and must not keep memtables. The caller has to retire it.
+// tablesOnly returns a view of the tables of v, which the caller references.
+// Long-running work uses it to avoid pinning memtables. The caller must retire it.
 func (v *view) tablesOnly() *view { return newView(nil, v.tables) }
 
-// ref counts one more reader.
+// ref adds a reader.
 func (v *view) ref() { v.readers.Enter() }
 
-// unref counts one less.
+// unref removes a reader.
 func (v *view) unref() {
 	v.readers.Leave()
 	if v.retired.Load() {
-		v.letGo()
+		v.releaseIfUnused()
 	}
 }
 
-// retire has the view let go of as soon as no reader holds it. For who made it, once
-// no new reader can find it.
+// retire releases the view as soon as it has no readers. The view's creator calls it
+// once no new reader can find the view.
 func (v *view) retire() {
 	v.retired.Store(true)
-	v.letGo()
+	v.releaseIfUnused()
 }
 
-func (v *view) letGo() {
-	if !v.readers.None() || v.gone.Swap(true) {
+func (v *view) releaseIfUnused() {
+	if !v.readers.None() || v.released.Swap(true) {
 		return
 	}
 	for _, m := range v.memtables {
@@ -80,7 +78,7 @@ func (v *view) letGo() {
 	}
 }
 
-// get appends to dst what a key held at a sequence number.
+// get appends to dst the value of key at a sequence number.
 func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
 		if found.tombstone {
@@ -100,7 +98,7 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	return result, err
 }
 
-// getVerified is get of a value that is verified now.
+// getVerified is get with verification of the value's block.
 func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
 		if found.tombstone {
@@ -111,7 +109,7 @@ func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 	return v.getOneByOne(dst, key, (*table).getVerified)
 }
 
-// getOneByOne asks each table by itself, so that an error names the table.
+// getOneByOne guards each table separately, so that an error names the table.
 func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key []byte) (entry, bool, error)) ([]byte, error) {
 	h := bloom.HashKey(key)
 	for _, t := range v.tables {
@@ -179,7 +177,7 @@ func (v *view) filters() []*bloom.Filter {
 	return filters
 }
 
-// iterator merges all there is at a sequence number, tombstones included.
+// iterator merges all entries at a sequence number, including tombstones.
 func (v *view) iterator(sequence uint64) *mergingIterator {
 	sources := make([]internalIterator, 0, len(v.memtables)+len(v.tables))
 	for _, m := range v.memtables {
