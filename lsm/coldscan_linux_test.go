@@ -49,7 +49,7 @@ func coldScanWaits(t *testing.T, path string, n int, backward, readsAhead bool) 
 	require.NoError(t, err)
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 	require.NoError(t, file.Close())
-	db.current.Load().tables[0].lookUps = readsAhead
+	db.current.Load().tables[0].randomAccess = readsAhead
 
 	it := db.NewIter(nil)
 	move, step := it.First, it.Next

@@ -8,62 +8,62 @@ import (
 	"docstore/internal/offheap"
 )
 
-// memtable holds the newest writes in memory, every version of them, so that a
-// snapshot that pins it finds what was there at its sequence number. Overwritten
-// versions go when the memtable becomes a table.
+// memtable holds the newest writes in memory, with all versions of each key, so that a
+// snapshot that pins it finds the values at its sequence number. The flush drops
+// overwritten versions.
 //
 // One goroutine at a time applies batches; any number read, without locks.
 type memtable struct {
 	versions *versionMap
-	// firstSequence and lastSequence are those of the oldest and newest write, 0
-	// if there is none. What look-ups read, the first, and what each write changes,
-	// the last, lie apart. The last is for the goroutine that fills the memtable and for
-	// who comes after it.
+	// firstSequence and lastSequence are the sequence numbers of the oldest and newest
+	// write, 0 if there is none. They are on different cache lines, because lookups
+	// read the first and each write changes the last. lastSequence may be read by the
+	// goroutine that fills the memtable, and by all once it is sealed.
 	firstSequence atomic.Uint64
 	order         memtableOrder
 	bytes         atomic.Int64 // memory taken
 
-	// log is the oldest log that holds writes of this memtable, 0 if none does.
-	// Set before the memtable is filled, by the goroutine that fills it.
+	// log is the number of the oldest log with writes of this memtable, 0 if there is
+	// none. The writer sets it before it fills the memtable.
 	log          uint64
 	lastSequence uint64
-	// sealed is lastSequence once no more is written, 0 before.
+	// sealed is lastSequence once the memtable is sealed, 0 before.
 	sealed atomic.Uint64
 
 	refs   atomic.Int32 // views that list it
 	budget *Budget
 	pinned struct {
 		sync.Mutex
-		count int   // open snapshots and iterators that read it
+		count int   // open snapshots and iterators that pin it
 		bytes int64 // counted to the budget for them
 	}
 }
 
-// memtableEntryBytes is about what a new key takes beside key and value.
+// memtableEntryBytes is the approximate overhead of a new key.
 const memtableEntryBytes = 40
 
-// memtableCost is about what count entries take in a memtable. It is also the
-// measure of tables in the size-tiered rule, which counts in memtables.
+// memtableCost returns the approximate size of count entries in a memtable. The
+// size-tiered rule measures tables with it, too.
 func memtableCost(count uint64, keyAndValueBytes uint64) uint64 {
 	return count*memtableEntryBytes + keyAndValueBytes
 }
 
-// newMemtable returns an empty memtable with room for the given bytes: see writeBytes.
+// newMemtable returns an empty memtable with room bytes: see writeBytes.
 func newMemtable(pool *offheap.Pool, room int64, budget *Budget) *memtable {
 	return newMemtableFor(0, pool, room, budget)
 }
 
-// newMemtableFor returns an empty memtable whose slot table need not grow before it
-// holds the given number of keys.
+// newMemtableFor returns an empty memtable whose slot table holds the given number of
+// keys without growing.
 func newMemtableFor(keys int, pool *offheap.Pool, room int64, budget *Budget) *memtable {
 	m := &memtable{budget: budget}
 	m.versions = newVersionMap(pool, int(room), keys, m.grow)
 	return m
 }
 
-// expectedKeys returns how many keys the next memtable will hold if its entries are
-// like those of m and it is full at the given bytes. m can be larger than that: it
-// held a large batch, or the share of the budget has become smaller.
+// expectedKeys returns the number of keys in the next memtable if its entries resemble
+// those of m and it is full at fullBytes. m can be larger than that: it held a large
+// batch, or the share of the budget has shrunk.
 func (m *memtable) expectedKeys(fullBytes int64) int {
 	keys := m.versions.count
 	if used := m.used(); used > fullBytes {
@@ -72,26 +72,25 @@ func (m *memtable) expectedKeys(fullBytes int64) int {
 	return keys
 }
 
-// writeBytes is the room that a batch of count writes needs at most. What used tells
+// writeBytes returns the maximum size of a batch of count writes in a memtable. used
 // grows by less than memtableCost.
 func writeBytes(count, dataBytes int) int64 { return int64(count)*maxRunBytes + int64(dataBytes) }
 
-// room is what there is room for. Only for the goroutine that applies batches.
+// room returns the free space in bytes. Only for the writer.
 func (m *memtable) room() int64 { return m.versions.room() }
 
-// grow counts memory that the memtable has taken.
+// grow counts memory that the memtable has allocated.
 func (m *memtable) grow(bytes int) {
 	m.bytes.Add(int64(bytes))
 	m.budget.grow(int64(bytes))
 }
 
-// used returns the number of bytes that the entries need. Only for the goroutine that
-// applies batches.
+// used returns the number of bytes that the entries need. Only for the writer.
 func (m *memtable) used() int64 { return m.versions.used() }
 
 func (m *memtable) empty() bool { return m.firstSequence.Load() == 0 }
 
-// apply adds the ops of a checked batch under the sequence numbers from first on.
+// apply applies the ops of a checked batch with sequence numbers from first on.
 func (m *memtable) apply(batch []byte, first uint64) error {
 	ops, err := decodeBatch(batch)
 	if err != nil {
@@ -121,17 +120,17 @@ func (m *memtable) apply(batch []byte, first uint64) error {
 	return nil
 }
 
-// applyWindow is how many ops of a batch have their places fetched side by side.
+// applyWindow is the number of ops of a batch whose slots are prefetched together.
 const applyWindow = 16
 
-// prefetch has fetched what add reads first for a key, and returns the key's hash.
+// prefetch prefetches the slot of a key and returns the key's hash.
 func (m *memtable) prefetch(key []byte) (hash uint32) {
 	hash = hashKey(key)
 	m.versions.prefetchSlot(hash)
 	return hash
 }
 
-// add is apply for a single op, whose key has the given hash.
+// add applies a single op whose key has the given hash.
 func (m *memtable) add(o op, hash uint32, sequence uint64) {
 	m.versions.add(hash, o.key, memVersion{sequence, o.kind == opDelete, o.value})
 	m.noteSequences(sequence, sequence)
@@ -144,26 +143,24 @@ func (m *memtable) noteSequences(first, last uint64) {
 	m.lastSequence = last
 }
 
-// concerns tells whether anything in the memtable was written up to a sequence number.
+// concerns reports whether the memtable has writes up to a sequence number.
 func (m *memtable) concerns(sequence uint64) bool {
 	first := m.firstSequence.Load()
 	return first != 0 && first <= sequence
 }
 
-// get returns the version of a key that was current at a sequence number. hash is
-// that of hashKey.
+// get returns the version of a key at a sequence number. hash is hashKey(key).
 func (m *memtable) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
 	return m.versions.get(hash, key, sequence)
 }
 
-// seal is called by the goroutine that fills the memtable, before others find it behind
-// a newer one.
+// seal ends writing. The writer calls it before the memtable gets a successor.
 func (m *memtable) seal() { m.sealed.Store(m.lastSequence) }
 
 func (m *memtable) ref() { m.refs.Add(1) }
 
-// unref gives the memory back when no view lists the memtable. A reader holds a view
-// that lists the memtable, and no slice of its memory leaves the package.
+// unref releases the memory when no view lists the memtable. Readers reference such a
+// view, and no slice of the memory leaves the package.
 func (m *memtable) unref() {
 	left := m.refs.Add(-1)
 	invariants.References(int64(left), "a memtable")
@@ -173,8 +170,8 @@ func (m *memtable) unref() {
 	}
 }
 
-// pin counts one more snapshot or iterator that keeps the memtable, unless the
-// budget has no room for that. fullBytes is what a memtable grows to.
+// pin counts a snapshot or iterator that pins the memtable, and reports whether the
+// budget permits it. fullBytes is the maximum size of a memtable.
 func (m *memtable) pin(fullBytes int64) bool {
 	if m.budget == nil {
 		return true

@@ -7,30 +7,28 @@ import (
 	"sync"
 )
 
-// memtableOrder is the order of a memtable's keys. It is made when an iterator
-// asks for it, of the keys that came since the last one asked: they become a
-// sorted run, which is merged with runs that are not larger. So there are about
-// as many runs as the number of keys has bits at most, and a key takes part in as
-// many merges, however often iterators are made.
+// memtableOrder is the sorted order of a memtable's keys. It is computed when an
+// iterator needs it: the keys added since the last time become a sorted run, which is
+// merged with runs that are not larger. So the number of runs, and the number of merges
+// of each key, is at most about log2(keys), however often iterators are created.
 //
-// A run never changes. No two hold the same key.
+// Runs are immutable and have no key in common.
 type memtableOrder struct {
-	sync.Mutex                 // of those who make iterators; writers and look-ups pass by
-	next       ref             // what has not been sorted yet
-	writes     uint64          // that have been
+	sync.Mutex                 // for the creation of iterators; writers and lookups do not take it
+	next       ref             // end of the sorted part
+	writes     uint64          // number of writes in the sorted part
 	runs       [][]orderedNode // larger ones first
 }
 
-// orderedNode is a key of the versionMap and its prefix, or that of what is behind
-// the bytes which all keys share.
+// orderedNode is a key of the versionMap and its prefix after the common prefix.
 type orderedNode struct {
 	prefix uint64
 	node   ref
 }
 
-// newNodes appends the keys of the next so many runs, from one on, to nodes, in no
-// order, and tells where to go on. All these runs have to be visible. Prefixes are of what
-// is behind the bytes to skip, with which all keys begin.
+// newNodes appends the keys in the given number of runs from a ref on to nodes,
+// unordered, and returns the ref after them. All these runs must be visible. Prefixes
+// are taken after skip bytes, which all keys share.
 func (m *versionMap) newNodes(nodes []orderedNode, from ref, runs uint64, skip int) (all []orderedNode, next ref) {
 	for range runs {
 		version := from + 4
@@ -44,7 +42,7 @@ func (m *versionMap) newNodes(nodes []orderedNode, from ref, runs uint64, skip i
 	return nodes, from
 }
 
-// sorted returns the nodes in the order of their keys.
+// sorted sorts nodes by key.
 func (m *versionMap) sorted(nodes []orderedNode) []orderedNode {
 	sortByPrefix(nodes)
 	for begin := 0; begin < len(nodes); {
@@ -62,7 +60,7 @@ func (m *versionMap) sorted(nodes []orderedNode) []orderedNode {
 	return nodes
 }
 
-// before is the order of nodes by their keys.
+// before orders nodes by key.
 func (m *versionMap) before(a, b orderedNode) bool {
 	if a.prefix != b.prefix {
 		return a.prefix < b.prefix
@@ -70,8 +68,8 @@ func (m *versionMap) before(a, b orderedNode) bool {
 	return bytes.Compare(m.key(a.node), m.key(b.node)) < 0
 }
 
-// runs returns sorted runs that together hold all keys which are visible at a sequence
-// number, which is not above that of the newest visible write.
+// runs returns sorted runs with all keys visible at a sequence number, which must not
+// exceed that of the newest visible write.
 func (m *memtable) runs(sequence uint64) [][]orderedNode {
 	o := &m.order
 	o.Lock()
@@ -112,8 +110,8 @@ func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
 	return append(append(merged, a...), b...)
 }
 
-// iterators step, together, over the keys of a memtable as they were at a
-// sequence number.
+// iterators returns iterators that together cover the keys of a memtable at a sequence
+// number.
 func (m *memtable) iterators(sequence uint64) []internalIterator {
 	var its []internalIterator
 	for _, run := range m.runs(sequence) {
@@ -122,12 +120,12 @@ func (m *memtable) iterators(sequence uint64) []internalIterator {
 	return its
 }
 
-// runIterator steps over the keys of a run as they were at a sequence number.
+// runIterator iterates over the keys of a run at a sequence number.
 type runIterator struct {
 	versions *versionMap
 	nodes    []orderedNode
 	sequence uint64
-	at       int // of the node shown; beyond either end on none
+	at       int // current node; before or after all if there is none
 	current  entry
 }
 
@@ -140,7 +138,7 @@ func (it *runIterator) seekLT(key []byte) bool { return it.backward(it.search(ke
 func (it *runIterator) next() bool { return it.forward(it.at + 1) }
 func (it *runIterator) prev() bool { return it.backward(it.at - 1) }
 
-// search returns the index of the first node at or above key.
+// search returns the index of the first node with a key of at least key.
 func (it *runIterator) search(key []byte) int {
 	prefix := keyPrefix(key)
 	return sort.Search(len(it.nodes), func(i int) bool {
@@ -152,7 +150,7 @@ func (it *runIterator) search(key []byte) int {
 	})
 }
 
-// forward stops at the first node from the given one on that has a version old enough.
+// forward moves to the first node from at on that has a visible version.
 func (it *runIterator) forward(at int) bool {
 	for ; at < len(it.nodes); at++ {
 		if it.show(at) {
@@ -173,7 +171,7 @@ func (it *runIterator) backward(at int) bool {
 	return false
 }
 
-// show goes to a node, if that has a version old enough.
+// show moves to a node if it has a visible version.
 func (it *runIterator) show(at int) bool {
 	node := it.nodes[at].node
 	v, ok := it.versions.versionAt(node, it.sequence)
@@ -183,7 +181,7 @@ func (it *runIterator) show(at int) bool {
 	return ok
 }
 
-// A seek in a run is a search by halves: each step depends on the one before.
+// Prefetching is impossible in a binary search: each step depends on the previous one.
 func (it *runIterator) prefetchIndex([]byte) {}
 func (it *runIterator) prefetchBlock([]byte) {}
 

@@ -6,11 +6,11 @@ import (
 	"docstore/internal/vfs"
 )
 
-// internalIterator steps over entries in the order of their keys, each key once,
-// tombstones too. It can be positioned anywhere and steps both ways. A new one is not on an
-// entry. Positioning calls return whether they found one; next and prev may be called only
-// while on one. What an entry refers to is valid until the next positioning call. Calls of
-// prefetchIndex and prefetchBlock belong inside vfs.Guard.
+// internalIterator iterates over entries in key order, each key once, including
+// tombstones. It can be positioned anywhere and moves in both directions; a new one has
+// no position. Positioning calls report whether there is an entry; next and prev
+// require a current entry. Entries are valid until the next positioning call.
+// prefetchIndex and prefetchBlock must be called inside vfs.Guard.
 type internalIterator interface {
 	first() bool
 	last() bool
@@ -18,21 +18,21 @@ type internalIterator interface {
 	seekLT(key []byte) bool
 	next() bool
 	prev() bool
-	// prefetchIndex and then prefetchBlock have fetched what a seek of a key is going to
-	// read.
+	// prefetchIndex and then prefetchBlock prefetch the memory that a seek of key
+	// reads.
 	prefetchIndex(key []byte)
 	prefetchBlock(key []byte)
-	// shown returns where the entry that it is on is told, always the same place.
+	// shown returns the current entry, always at the same address.
 	shown() *entry
 	err() error
 }
 
-// mergingIterator makes one sequence of several. Where they hold the same key,
-// the entry of the newest hides the others. next goes on in the direction that the
-// first call had: forwards from first and seekGE, backwards from last and seekLT.
+// mergingIterator merges several iterators. The entry of the newest source hides the
+// others with the same key. next moves in the direction of the last positioning call:
+// forwards after first and seekGE, backwards after last and seekLT.
 //
-// Its sources that are on an entry form a heap, newest first among equal keys, so that
-// the entry shown is that of the root.
+// Sources with a current entry form a heap, newest first among equal keys; its root is
+// the current entry.
 type mergingIterator struct {
 	sources  []mergeSource // newest first
 	heap     []*mergeSource
@@ -42,14 +42,14 @@ type mergingIterator struct {
 
 type mergeSource struct {
 	internalIterator
-	*entry     // that the source is on
+	*entry     // current entry of the source
 	age    int // 0 is the newest
-	// rank is the order of entries as far as the first bytes of their keys tell: the
-	// prefix, or backwards its complement.
+	// rank orders entries by the first bytes of their keys: the prefix, or its
+	// complement when moving backwards.
 	rank uint64
 }
 
-// newMergingIterator merges sources given newest first.
+// newMergingIterator merges sources, newest first.
 func newMergingIterator(sources []internalIterator) *mergingIterator {
 	m := &mergingIterator{
 		sources: make([]mergeSource, len(sources)),
@@ -79,9 +79,10 @@ func (m *mergingIterator) seekLT(key []byte) bool {
 	return m.restart(true, func(it internalIterator) bool { return it.seekLT(key) })
 }
 
-// prefetch has fetched what the sources read to seek a key, of all of them side by side.
+// prefetch prefetches the memory that a seek of key reads in all sources, so that cache
+// misses overlap.
 func (m *mergingIterator) prefetch(key []byte) {
-	_ = vfs.Guard(func() { // the seek meets the same fault
+	_ = vfs.Guard(func() { // the seek reports the fault
 		for i := range m.sources {
 			m.sources[i].prefetchIndex(key)
 		}
@@ -100,7 +101,7 @@ func (m *mergingIterator) release() {
 	}
 }
 
-// restart positions every source anew and builds the heap.
+// restart positions all sources and builds the heap.
 func (m *mergingIterator) restart(backward bool, position func(internalIterator) bool) bool {
 	m.backward, m.failure, m.heap = backward, nil, m.heap[:0]
 	for i := range m.sources {
@@ -126,7 +127,7 @@ func (m *mergingIterator) err() error      { return m.failure }
 
 func (m *mergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
 
-// load takes up the entry that a source has come to.
+// load updates the rank of a source that has moved.
 func (m *mergingIterator) load(source *mergeSource) {
 	source.rank = keyPrefix(source.key)
 	if m.backward {
@@ -134,9 +135,9 @@ func (m *mergingIterator) load(source *mergeSource) {
 	}
 }
 
-// next goes on from the key shown: every source that is on it is moved. The key
-// stays readable meanwhile: equal keys leave the heap one by one from the root,
-// and the next root is compared before the source that holds the key is moved.
+// next moves past the current key in all sources that have it. The key remains readable
+// meanwhile: sources with equal keys leave the heap one by one from the root, and the
+// next root is compared before the source that holds the key is moved.
 func (m *mergingIterator) next() bool {
 	for m.failure == nil {
 		root := m.heap[0]
@@ -149,8 +150,8 @@ func (m *mergingIterator) next() bool {
 	return m.found()
 }
 
-// hides tells whether another source is on the root's key. If so it is one of
-// the root's children.
+// hides reports whether another source has the root's key. If so, it is a child of the
+// root.
 func (m *mergingIterator) hides(root *mergeSource) bool {
 	for _, child := range m.heap[1:min(3, len(m.heap))] {
 		if child.rank == root.rank && bytes.Equal(child.key, root.key) {
@@ -197,7 +198,7 @@ func (m *mergingIterator) sink(i int) {
 	}
 }
 
-// before is the order of the heap.
+// before orders the heap.
 func (m *mergingIterator) before(a, b *mergeSource) bool {
 	if a.rank != b.rank {
 		return a.rank < b.rank
@@ -205,7 +206,7 @@ func (m *mergingIterator) before(a, b *mergeSource) bool {
 	return m.beforeByKey(a, b)
 }
 
-// beforeByKey is before for keys of one prefix.
+// beforeByKey is before for keys with equal prefixes.
 func (m *mergingIterator) beforeByKey(a, b *mergeSource) bool {
 	order := bytes.Compare(a.key, b.key)
 	if order == 0 {

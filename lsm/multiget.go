@@ -6,13 +6,13 @@ import (
 	"docstore/internal/vfs"
 )
 
-// MultiGet looks up several keys in one state of the store and calls fn once for
-// each, with its index in keys and its value or error, in any order. The value
-// is valid until fn returns. An error of fn ends MultiGet and is returned.
+// MultiGet looks up several keys in one state of the store. It calls fn once per key,
+// in any order, with the key's index and its value or error. The value is valid until
+// fn returns. MultiGet stops at the first error of fn and returns it.
 //
-// It takes less time than as many calls of Get. These wait for memory most of the
-// time, once for each step of each look-up. MultiGet makes each step for many keys
-// before the next: the processor fetches what these need side by side.
+// It is faster than the same number of calls of Get, which spend most of their time on
+// cache misses, one after the other. MultiGet takes each step for many keys before the
+// next step, so that their cache misses overlap.
 func (db *DB) MultiGet(keys [][]byte, fn func(i int, value []byte, err error) error) error {
 	v, sequence, err := db.acquireAt()
 	if err != nil {
@@ -38,32 +38,32 @@ func (db *DB) MultiGet(keys [][]byte, fn func(i int, value []byte, err error) er
 	return nil
 }
 
-// groupKeys is how many keys take each step together: more than the lines that a
-// processor fetches at a time, and few enough that what was fetched is still
-// in its cache when it is needed.
+// groupKeys is the number of keys looked up together: more than the cache lines that a
+// processor fetches concurrently, and few enough that prefetched lines remain in the
+// cache.
 const groupKeys = 32
 
-// group is keys that are looked up together.
+// group is a group of keys looked up together.
 type group struct {
 	count   int
 	lookups [groupKeys]lookup
-	// Numbers of lookups; pointers would move the group to the heap.
-	open  [groupKeys]uint8 // that nothing newer has answered
-	asked [groupKeys]uint8 // of these, those the present memtable or table has to answer
+	// Indexes of lookups; pointers would move the group to the heap.
+	open  [groupKeys]uint8 // not answered by a newer memtable or table
+	asked [groupKeys]uint8 // subset that the current memtable or table must answer
 }
 
-// lookup is the state of looking up one key.
+// lookup is the lookup of one key.
 type lookup struct {
 	key     []byte
-	memHash uint32 // of the key, for memtables
+	memHash uint32 // hash of the key for memtables
 
 	hash  bloom.Hash
-	probe bloom.Probe // of the present table's filter
-	place uint64      // of the key in the present table's index
-	at    int         // of the block in the present table
+	probe bloom.Probe // of the current table's filter
+	place uint64      // prefix of the key in the current table's index
+	at    int         // block in the current table
 
 	answered bool
-	table    *table // that has the answer; nil for a memtable
+	table    *table // table with the answer; nil for a memtable
 	entry    entry  // the answer
 	err      error  // or why there is none
 }
@@ -75,7 +75,7 @@ func (l *lookup) answer(e entry, err error) {
 	l.answered, l.entry, l.err = true, e, err
 }
 
-// value appends the answer to dst.
+// value appends the result to dst.
 func (l *lookup) value(dst []byte) (value []byte, err error) {
 	if l.err != nil {
 		return dst, l.err
@@ -87,7 +87,7 @@ func (l *lookup) value(dst []byte) (value []byte, err error) {
 	return value, nil
 }
 
-// find looks up keys in a view as of a sequence number.
+// find looks up keys in a view at a sequence number.
 func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	g.count = len(keys)
 	open := g.open[:0]
@@ -121,7 +121,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 		l := &g.lookups[i]
 		switch {
 		case l.answered:
-		case fault != nil: // each by itself, so that only those fail that have to
+		case fault != nil: // retry one by one, so that only affected keys fail
 			value, err := v.get(nil, l.key, sequence)
 			l.answer(entry{value: value}, err)
 		default:
@@ -130,7 +130,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	}
 }
 
-// askMemtable looks up keys in a memtable and returns those that it does not answer.
+// askMemtable looks up keys in a memtable and returns the unanswered ones.
 func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []uint8) {
 	for _, i := range open {
 		m.versions.prefetchSlot(g.lookups[i].memHash)
@@ -155,7 +155,7 @@ func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []
 	return left
 }
 
-// askTable looks up keys in a table and returns those that it does not answer.
+// askTable looks up keys in a table and returns the unanswered ones.
 func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 	left = open[:0]
 	asked := g.asked[:0]

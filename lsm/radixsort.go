@@ -7,17 +7,16 @@ import (
 )
 
 const (
-	// radixMinimum is the number of nodes from which on counting bits is faster
-	// than comparing.
+	// radixMinimum is the number of nodes from which on radix sort is faster than
+	// comparison sort.
 	radixMinimum = 256
-	// maxDigitBits bounds the number of places that a pass writes to side by side.
+	// maxDigitBits bounds the number of buckets of a pass.
 	maxDigitBits = 11
 )
 
-// sortByPrefix sorts nodes by the prefixes of their keys, those of equal ones in no
-// order. It counts, in two passes, as many of the highest bits in which prefixes differ as
-// the number of nodes has, and a few more: of random keys few are equal then, and
-// nodes that are, are sorted by themselves.
+// sortByPrefix sorts nodes by prefix, in any order among equal ones. Two radix passes
+// sort by the highest differing bits: log2(nodes) and a few more, so that few random
+// keys remain equal; those are sorted by comparison.
 func sortByPrefix(nodes []orderedNode) {
 	if len(nodes) < radixMinimum {
 		sortFew(nodes)
@@ -30,14 +29,14 @@ func sortFew(nodes []orderedNode) {
 	slices.SortFunc(nodes, func(a, b orderedNode) int { return cmp.Compare(a.prefix, b.prefix) })
 }
 
-// sortMany needs as much spare room as there are nodes.
+// sortMany needs spare to be as long as nodes.
 func sortMany(nodes, spare []orderedNode) {
 	some, all := uint64(0), ^uint64(0)
 	for i := range nodes {
 		some |= nodes[i].prefix
 		all &= nodes[i].prefix
 	}
-	top := bits.Len64(some &^ all) // above it prefixes are equal
+	top := bits.Len64(some &^ all) // prefixes are equal above it
 	if top == 0 {
 		return
 	}
@@ -63,8 +62,7 @@ func sortMany(nodes, spare []orderedNode) {
 	}
 }
 
-// sortDigit puts nodes into dst in the order of some bits of their prefixes, those of
-// equal ones as they were.
+// sortDigit is a stable counting sort of nodes into dst by some bits of their prefixes.
 func sortDigit(dst, nodes []orderedNode, shift, digit int) {
 	var places [1 << maxDigitBits]uint32
 	mask := uint64(1)<<digit - 1

@@ -2,45 +2,43 @@ package lsm
 
 import "sync"
 
-// What an iterator reads ahead: twice as much each time that it goes on in one
-// direction, up to these bounds, since one who has asked for a few entries most likely
-// asks for more. To step into the mappings and out of them again costs more than to
-// copy an entry.
+// Bounds of an iterator's read-ahead. It doubles with each read in the same direction,
+// because an iterator that has read a few entries most likely reads more. Entering and
+// leaving the guarded mapping costs more than copying an entry.
 const (
 	maxAheadEntries = 64
 	maxAheadBytes   = 16 << 10
 )
 
-// readAhead is entries that were copied out of the mappings together. They follow each
-// other in the store, in the direction in which they were read.
+// readAhead holds consecutive entries that were copied out of the mappings together.
 type readAhead struct {
 	backward bool
-	want     int    // how many were to be read, at most
-	bytes    []byte // keys and values, each value behind its key
+	want     int    // maximum number of entries
+	bytes    []byte // keys and values, each value after its key
 	ends     [maxAheadEntries]struct{ key, value uint32 }
 	count    int
-	at       int // of the entry shown
+	at       int // current entry
 
-	// ended is set if none is behind the last one, for the reason that failure tells:
-	// nil is an end or a bound.
+	// ended is set if there is no entry after the last one, because of failure, or an
+	// end or bound if failure is nil.
 	ended   bool
 	failure error
 }
 
-// readAheads are those of iterators that were closed. For a scan of fifty entries, to
-// make one and let it grow took as long as the scan.
+// readAheads are those of closed iterators. Allocating and growing one took as long as
+// a scan of fifty entries.
 var readAheads = sync.Pool{New: func() any { return new(readAhead) }}
 
-// reset forgets everything, to read entries in a direction.
+// reset discards all entries and sets the direction.
 func (a *readAhead) reset(backward bool, want int) {
 	a.backward, a.want, a.count, a.at = backward, min(want, maxAheadEntries), 0, 0
 	a.ended, a.failure = false, nil
-	if a.bytes = a.bytes[:0]; cap(a.bytes) > 2*maxAheadBytes { // it was a large value
+	if a.bytes = a.bytes[:0]; cap(a.bytes) > 2*maxAheadBytes { // had a large value
 		a.bytes = nil
 	}
 }
 
-// add copies an entry and tells whether there is room for more.
+// add copies an entry and reports whether there is space for more.
 func (a *readAhead) add(e *entry) bool {
 	end := &a.ends[a.count]
 	a.count++
@@ -51,7 +49,7 @@ func (a *readAhead) add(e *entry) bool {
 	return a.count < a.want && len(a.bytes) < maxAheadBytes
 }
 
-// step shows the next entry in a direction, if it is there.
+// step moves to the next entry in a direction, if it was read.
 func (a *readAhead) step(backward bool) bool {
 	to := a.at + 1
 	if backward != a.backward {
@@ -64,7 +62,7 @@ func (a *readAhead) step(backward bool) bool {
 	return true
 }
 
-// shown returns the entry shown.
+// shown returns the current entry.
 func (a *readAhead) shown() (key, value []byte) {
 	start := uint32(0)
 	if a.at > 0 {

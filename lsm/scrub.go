@@ -8,19 +8,18 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Scrub is a Check for the background of a server. It reads no more than so many bytes
-// a second, which takes hours where there are many, needs no memory to speak of, and
-// holds on to one table at a time, so that merges go on to free space. It returns the
-// first damage, as a *CorruptionError where it is one. bytesPerSecond must be positive.
+// Scrub is a Check for background use by a server. It reads at most bytesPerSecond,
+// which must be positive, so it can take hours. It needs little memory and references
+// one table at a time, so that merges can free space. It returns the first damage, as a
+// *CorruptionError.
 //
-// It leaves out tables that are made meanwhile, and those that a merge reads to their
-// ends meanwhile: the next Scrub is for these. Of filters it compares the checksums
-// alone, and nothing of what is known about them, which a store can do without. What of
-// a table is in the page cache it verifies there: damage beneath shows when the kernel
+// It does not verify tables that are created or merged while it runs; the next Scrub
+// does. It verifies only the checksums of filters, and not the filter scores. It reads
+// tables through the page cache: damage on the disk is detected only after the kernel
 // has dropped the page.
 //
-// verified is told of the bytes of tables that have been verified since it was told
-// last. It may be nil.
+// verified is called with the bytes of tables verified since its last call. It may be
+// nil.
 func (db *DB) Scrub(ctx context.Context, bytesPerSecond int64, verified func(bytes int64)) error {
 	rest := func(bytes int64) error {
 		if verified != nil {
@@ -49,7 +48,7 @@ func (db *DB) Scrub(ctx context.Context, bytesPerSecond int64, verified func(byt
 	return errors.Join(db.checkManifest()...)
 }
 
-// pause waits, unless the store or ctx ends.
+// pause waits for d, unless the store or ctx ends.
 func (db *DB) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -63,7 +62,7 @@ func (db *DB) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tableNumbers are those of the present tables.
+// tableNumbers returns the numbers of the current tables.
 func (db *DB) tableNumbers() (numbers []uint64, err error) {
 	v, err := db.acquire()
 	if err != nil {
@@ -76,7 +75,7 @@ func (db *DB) tableNumbers() (numbers []uint64, err error) {
 	return numbers, nil
 }
 
-// holdTable returns a table, held, or nil if there is none of the number any more.
+// holdTable returns a reference to a table, nil if it no longer exists.
 func (db *DB) holdTable(number uint64) (*table, error) {
 	v, err := db.acquire()
 	if err != nil {

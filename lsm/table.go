@@ -13,11 +13,11 @@ import (
 // table is a table of the store, shared by the views that list it.
 type table struct {
 	*tableReader
-	filter *bloom.Filter // nil if it could not be opened: then every key may be there
+	filter *bloom.Filter // nil if it could not be opened: every key may exist then
 	refs   atomic.Int32  // views that list the table
 }
 
-// openTable opens a table for look-ups.
+// openTable opens a table for lookups.
 func openTable(env *environment, facts tableFacts) (*table, error) {
 	r, err := openTableReader(env, facts, vfs.AdviseRandom)
 	if err != nil {
@@ -45,10 +45,10 @@ func (t *table) unref() {
 	}
 }
 
-// get looks up a key. It waits for memory up to three times: for the filter, for a
-// record of the index, and for the block, of which what it needs is fetched side by side.
-// To fetch the record before the filter has answered made hits 2 % faster, and misses,
-// which need none, 19 % slower.
+// get looks up a key. It has up to three dependent cache misses: the filter, a record
+// of the index, and the block, whose lines are prefetched together. Prefetching the
+// record before the filter's answer made hits 2 % faster and misses, which do not need
+// it, 19 % slower.
 func (t *table) get(h bloom.Hash, key []byte) (e entry, found bool, err error) {
 	prefix, covered := t.place(key)
 	if !covered {

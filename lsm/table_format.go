@@ -7,21 +7,21 @@ import (
 	"docstore/internal/checksum"
 )
 
-// A table is written once and never changed. docs/format/table.md draws it:
+// A table is immutable. Its format (docs/format/table.md):
 //
 //	header | block ... | index | filter | properties | footer
 //
 //	header      magic 8 | crc | version u16 | kind u16 = 1 | number u64 | store id 16 | reserved u64
-//	block       block.go draws it
+//	block       see block.go
 //	index       count u32 | shared u32 | count x (prefix u64, block offset u64, key end u64) | last keys of the blocks
-//	filter      as package bloom writes it
+//	filter      see package bloom
 //	properties  entries u64 | tombstones u64 | key bytes u64 | value bytes u64 |
 //	            first sequence u64 | last sequence u64 | min key length u32 | max key length u32 | min key | max key
 //	footer      magic 8 | crc | version u16 | kind u16 = 2 | 3 x (offset u64, length u64, crc, reserved u32) | file bytes u64
 //
-// Numbers are little-endian, a crc is a CRC-32C of the bytes behind it to the
-// end of its part; those of index, filter and properties lie in the footer. That of a
-// block also covers which block of which table it is.
+// Numbers are little-endian. A crc is a CRC-32C of the bytes after it to the end of its
+// part; those of index, filter and properties are in the footer. The crc of a block
+// also covers its identity.
 const (
 	tableVersion = 0
 
@@ -43,35 +43,35 @@ var (
 	order       = binary.LittleEndian
 )
 
-// storeID tells the files of one store from those of another.
+// storeID identifies the store of a file.
 type storeID [16]byte
 
-// tableFacts is what the manifest says of a table.
+// tableFacts is the manifest's description of a table.
 type tableFacts struct {
 	number        uint64
 	fileBytes     uint64
-	entries       uint64 // tombstones too
+	entries       uint64 // including tombstones
 	tombstones    uint64
-	keyBytes      uint64 // of all entries, as given
+	keyBytes      uint64 // total size of the keys
 	valueBytes    uint64
-	firstSequence uint64 // of the writes that the table holds what is left of
+	firstSequence uint64 // oldest write in the table
 	lastSequence  uint64
-	footerCRC     uint32 // tells the very file: the footer covers the whole of it
+	footerCRC     uint32 // identifies the file: the footer covers all other parts
 }
 
-// cost is what the entries would take in a memtable: the table's size in the
+// cost returns the size of the entries in a memtable, which is the table's size in the
 // size-tiered rule.
 func (f *tableFacts) cost() uint64 {
 	return memtableCost(f.entries, f.keyBytes+f.valueBytes)
 }
 
-// section says where one of the parts behind the blocks lies.
+// section locates one of the parts after the blocks.
 type section struct {
 	offset, length uint64
 	crc            uint32
 }
 
-// footer is the last part of a table, and where reading one begins.
+// footer is the last part of a table. Readers decode it first.
 type footer struct {
 	index, filter, properties section
 	fileBytes                 uint64
@@ -91,15 +91,14 @@ func encodeTableHeader(number uint64, id storeID) []byte {
 // headerCRC returns the checksum of a table's header.
 func headerCRC(header []byte) uint32 { return order.Uint32(header[8:]) }
 
-// formatFault is what a decoder found. The reader makes a CorruptionError of it,
-// or ErrNewerVersion.
+// formatFault is the error of a decoder. The reader converts it to a CorruptionError or
+// ErrNewerVersion.
 type formatFault struct {
 	reason string
 	newer  bool
 }
 
-// checkPreamble checks what every part with a magic begins with: the magic, the
-// CRC of all behind it, version and kind.
+// checkPreamble verifies the beginning of a part: magic, CRC, version and kind.
 func checkPreamble(b []byte, magic [8]byte, version, kind uint16) *formatFault {
 	switch {
 	case !bytes.Equal(b[:8], magic[:]):
@@ -130,8 +129,8 @@ func (f *footer) encode() []byte {
 	return b
 }
 
-// decodeFooter decodes the footer of a file of the given size and makes sure that
-// the sections fill what lies between the blocks and it.
+// decodeFooter decodes the footer of a file of the given size and checks that the
+// sections fill the space between the blocks and the footer.
 func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
 	var f footer
 	if fault := checkPreamble(b, footerMagic, tableVersion, kindTableFooter); fault != nil {
@@ -139,7 +138,7 @@ func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
 	}
 	f.fileBytes = order.Uint64(b[16+3*sectionBytes:])
 	if f.fileBytes != fileBytes {
-		return f, &formatFault{reason: "the file has another size than its footer says"}
+		return f, &formatFault{reason: "file size differs from the footer"}
 	}
 	end := fileBytes - tableFooterBytes
 	for i, s := range [...]*section{&f.properties, &f.filter, &f.index} {
@@ -156,7 +155,7 @@ func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
 	return f, nil
 }
 
-// tableProperties sums up the entries of a table.
+// tableProperties summarizes the entries of a table.
 type tableProperties struct {
 	entries, tombstones         uint64
 	keyBytes, valueBytes        uint64
@@ -178,7 +177,7 @@ func (p *tableProperties) encode() []byte {
 func decodeProperties(b []byte) (tableProperties, *formatFault) {
 	var p tableProperties
 	if len(b) < propertiesHeaderBytes {
-		return p, &formatFault{reason: "properties cut short"}
+		return p, &formatFault{reason: "truncated properties"}
 	}
 	for i, v := range [...]*uint64{&p.entries, &p.tombstones, &p.keyBytes, &p.valueBytes, &p.firstSequence, &p.lastSequence} {
 		*v = order.Uint64(b[8*i:])
@@ -190,7 +189,7 @@ func decodeProperties(b []byte) (tableProperties, *formatFault) {
 	}
 	p.minKey, p.maxKey = bytes.Clone(keys[:minBytes]), bytes.Clone(keys[minBytes:])
 	if p.entries == 0 || p.tombstones > p.entries || p.firstSequence > p.lastSequence || bytes.Compare(p.minKey, p.maxKey) > 0 {
-		return p, &formatFault{reason: "properties contradict themselves"}
+		return p, &formatFault{reason: "inconsistent properties"}
 	}
 	return p, nil
 }

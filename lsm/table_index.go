@@ -8,34 +8,32 @@ import (
 	"docstore/internal/prefetch"
 )
 
-// tableIndex finds the block of a key. It is the mapped index of a table, and over
-// it, in memory, a table of the upper bits of the keys: four bytes for two to four
-// blocks.
+// tableIndex finds the block of a key. It consists of the mapped index of a table and
+// of buckets in memory, which take four bytes for two to four blocks.
 //
-// What all keys of the table begin with is left out of it; of the rest a record
-// holds the first eight bytes as a number, its prefix. buckets says for each value
-// that the upper bits of a prefix can have, from the least key's on, which is the
-// first block whose last key has these bits or more. Keys that are spread evenly
-// are so found with one look at the records; with others more blocks share their
-// upper bits, at worst all, and are searched by halves.
+// The prefix common to all keys of the table is left out. A record has the next eight
+// bytes as a number, its prefix. For each value of the upper bits of a prefix, starting
+// at the smallest key's, buckets has the first block whose last key has at least these
+// bits. With evenly distributed keys, find reads one record; otherwise more blocks, at
+// worst all, share their upper bits, and find uses binary search.
 //
-// The records and keys are mapped and may be damaged after parseIndex has checked them.
-// So every access is within bounds whatever they hold, and a result is only a hint: the
-// block itself proves that it is the one that a key can be in.
+// Records and keys are mapped and can be damaged after parseIndex has checked them. So
+// all accesses are bounds-checked, and a result is only a hint: the block itself proves
+// that it is the right one.
 type tableIndex struct {
 	records []byte
-	keys    []byte // the last key of each block, one behind the other
+	keys    []byte // the last key of each block, concatenated
 	blocks  int
-	shared  int    // bytes that all keys begin with
-	least   uint64 // prefix of the least key
-	// greatest is the prefix of the greatest key, which is the last block's.
+	shared  int    // length of the prefix common to all keys
+	least   uint64 // prefix of the smallest key
+	// greatest is the prefix of the greatest key, the last block's last key.
 	greatest uint64
 	shift    uint
 	buckets  []uint32
 }
 
-// commonPrefix returns the number of bytes that two keys, and so all between
-// them, begin with.
+// commonPrefix returns the length of the common prefix of two keys, and so of all keys
+// between them.
 func commonPrefix(a, b []byte) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -60,11 +58,11 @@ func (x *tableIndex) lastKey(i int) []byte {
 	return x.keys[start:end]
 }
 
-// parseIndex checks an index of a table whose blocks fill its file up to an offset,
-// and whose keys lie between two.
+// parseIndex checks the index of a table whose blocks end at blocksEnd and whose keys
+// are between minKey and maxKey.
 func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableIndex, reason string) {
 	if len(index) < indexHeaderBytes {
-		return x, "index cut short"
+		return x, "truncated index"
 	}
 	count := uint64(order.Uint32(index))
 	if count == 0 || count > uint64(len(index)-indexHeaderBytes)/indexRecordBytes {
@@ -76,7 +74,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		blocks: int(count), shared: commonPrefix(minKey, maxKey),
 	}
 	if uint64(order.Uint32(index[4:])) != uint64(x.shared) {
-		return x, "index that leaves out another beginning than the keys have"
+		return x, "index with a wrong length of the common prefix"
 	}
 	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
 	last := minKey
@@ -100,7 +98,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		last = key
 	}
 	if keyEnd != uint64(len(x.keys)) || !bytes.Equal(last, maxKey) {
-		return x, "index that does not end where it should"
+		return x, "index with a wrong end"
 	}
 	x.least, x.greatest = keyPrefix(minKey[x.shared:]), keyPrefix(maxKey[x.shared:])
 	x.fillBuckets()
@@ -122,8 +120,8 @@ func (x *tableIndex) fillBuckets() {
 
 func (x *tableIndex) bucket(prefix uint64) int { return int((prefix - x.least) >> x.shift) }
 
-// place returns the prefix of a key and whether the key lies between the least and
-// the greatest of the table. If it does not, there is no prefix.
+// place returns the prefix of a key, and whether the key is between the smallest and
+// greatest key of the table. If not, the prefix is undefined.
 func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
 	rest := key
 	if n := r.shared; n > 0 {
@@ -139,9 +137,8 @@ func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
 	return prefix, bytes.Compare(key, r.minKey) >= 0 && bytes.Compare(key, r.maxKey) <= 0
 }
 
-// find returns the first block whose last key is at or above key, which has a place.
-// It halves without a branch that depends on what it finds: the processor could not
-// foresee it.
+// find returns the first block whose last key is at least key, for a key with a place.
+// It is a branch-free binary search: the branch would be unpredictable.
 func (x *tableIndex) find(prefix uint64, key []byte) int {
 	b := x.bucket(prefix)
 	low, high := int(x.buckets[b]), x.blocks-1
@@ -167,7 +164,7 @@ func (x *tableIndex) find(prefix uint64, key []byte) int {
 	})
 }
 
-// prefetchRecord has fetched what find reads of the records for the prefix of a key.
+// prefetchRecord prefetches the records that find reads for a prefix.
 func (x *tableIndex) prefetchRecord(prefix uint64) {
 	first := indexRecordBytes * int(x.buckets[x.bucket(prefix)])
 	prefetch.Bytes(x.records[first:min(first+2*indexRecordBytes, len(x.records))])

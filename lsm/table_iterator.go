@@ -2,15 +2,15 @@ package lsm
 
 import "docstore/internal/prefetch"
 
-// tableIterator steps over the entries of a table, block by block in a verified copy.
-// The entry that it shows lies in the copy. Its positioning calls guard the mapping.
+// tableIterator iterates over the entries of a table, in verified copies of its blocks.
+// The current entry refers to the copy. Positioning calls guard the mapping.
 type tableIterator struct {
 	r       *tableReader
-	index   int        // of the block
+	index   int        // number of the block
 	block   *blockCopy // nil until the first positioning call
-	at      int        // of the entry in the block
-	run     int        // blocks that were read one behind the other
-	asked   uint64     // for blocks from here on the disk has been asked
+	at      int        // index of the entry in the block
+	run     int        // number of consecutive blocks read
+	asked   uint64     // read-ahead was requested from this block on
 	current entry
 	failure error
 }
@@ -33,7 +33,7 @@ func (it *tableIterator) seekGE(key []byte) bool {
 		return false
 	}
 	it.at, _ = it.block.search(key)
-	return it.show() // the block's last key is at or above key
+	return it.show() // the block's last key is at least key
 }
 
 func (it *tableIterator) seekLT(key []byte) bool {
@@ -78,8 +78,8 @@ func (it *tableIterator) prev() bool {
 	return it.show()
 }
 
-// seek reads the block that a key can be in, or the first one if the key is below the
-// least. There is none if the key is above the greatest.
+// seek reads the block that can have a key, or the first one if key is below the
+// smallest. There is none if key is above the greatest.
 func (it *tableIterator) seek(key []byte) bool {
 	return it.load(func() error {
 		if it.index = it.r.findBlock(key); it.index == it.r.blocks {
@@ -89,7 +89,7 @@ func (it *tableIterator) seek(key []byte) bool {
 	})
 }
 
-// enter shows the first or last entry of a block; there is none at either end.
+// enter moves to the first or last entry of a block; there is none past either end.
 func (it *tableIterator) enter(index int, last bool) bool {
 	it.index, it.failure = index, nil
 	if index < 0 || index >= it.r.blocks || !it.load(func() error { return it.read(last) }) {
@@ -102,30 +102,30 @@ func (it *tableIterator) enter(index int, last bool) bool {
 	return it.show()
 }
 
-// read reads the current block and prefetches what a scan will read next.
+// read reads the current block and prefetches the block that a scan reads next.
 func (it *tableIterator) read(backward bool) error {
 	if err := it.r.read(it.block, it.index); err != nil {
 		return err
 	}
 	it.readAhead(backward)
-	if backward && it.index > 0 { // forwards the processor prefetches by itself
+	if backward && it.index > 0 { // the processor prefetches forward scans
 		start, end := it.r.blockRange(it.index - 1)
 		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
 	}
 	return nil
 }
 
-// A scan of what is not in memory would wait for the disk at each page: the mapping is
-// for look-ups, and the kernel does not read ahead in it. So who has read a few blocks one
-// behind the other has the next ones read in the background.
+// A scan of a table outside the page cache would wait for the disk at each page: the
+// mapping is for lookups, so the kernel does not read ahead. After a few consecutive
+// blocks the next ones are therefore read in the background.
 const (
 	readAheadAfter = 4
 	readAheadBytes = 512 << 10
 )
 
-// readAhead asks for what lies behind the block that was entered, in a direction.
+// readAhead requests the blocks after the current one, in a direction.
 func (it *tableIterator) readAhead(backward bool) {
-	if it.run++; it.run < readAheadAfter || !it.r.lookUps {
+	if it.run++; it.run < readAheadAfter || !it.r.randomAccess {
 		return
 	}
 	start, end := it.r.blockRange(it.index)
@@ -142,17 +142,17 @@ func (it *tableIterator) readAhead(backward bool) {
 		from, to = it.asked, min(end+readAheadBytes, it.r.footer.index.offset)
 	}
 	if to < from+readAheadBytes/2 && from > 0 && to < it.r.footer.index.offset || from >= to {
-		return // there is enough ahead, or nothing more
+		return // enough is requested, or nothing is left
 	}
 	it.asked = to
 	if backward {
 		it.asked = from
 	}
-	_ = it.r.mapping.WillRead(int64(from), int64(to)) // all is read as well without
+	_ = it.r.mapping.WillRead(int64(from), int64(to)) // only an optimization
 }
 
-// load runs a function that sets index and reads the block, and returns whether there
-// is one.
+// load runs read, which sets index and reads the block, and reports whether there is an
+// entry.
 func (it *tableIterator) load(read func() error) bool {
 	if it.block == nil {
 		it.block = newBlockCopy()

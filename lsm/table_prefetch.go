@@ -6,21 +6,21 @@ import (
 	"docstore/internal/prefetch"
 )
 
-// What is fetched of a block ahead, at most. Larger keys and values are read so
-// long that it would be no gain.
+// Maximum prefetch of a block. Larger keys and values take so long to read that
+// prefetching gains nothing.
 const (
 	prefetchedKeyBytes   = 8 * prefetch.LineBytes
 	prefetchedValueBytes = 16 * prefetch.LineBytes
 )
 
-// meanEntry is the mean of a table's entries. Where they are all alike, it tells what
-// lies where in a block before the block is there.
+// meanEntry is the mean size of a table's entries. If all have the same size, it
+// predicts the layout of a block before the block is read.
 type meanEntry struct {
 	key, value, bytes float64
-	// slack is how many values a key's is likely to lie away, at most, from where it
-	// would be if keys were spread evenly: half the root of the entries of a block.
+	// slack is the typical distance, in values, of a key from its position with evenly
+	// distributed keys: half the square root of the entries of a block.
 	slack float64
-	large bool // more values would have to be fetched than it is worth
+	large bool // too many values would have to be prefetched
 }
 
 func newMeanEntry(f tableFacts) meanEntry {
@@ -32,7 +32,7 @@ func newMeanEntry(f tableFacts) meanEntry {
 	return m
 }
 
-// prefetchKeys has fetched what a search of a block reads first: of an even one, the
+// prefetchKeys prefetches what a search of a block reads first: in an even block, the
 // keys.
 func (r *tableReader) prefetchKeys(i int) {
 	start, end := r.blockRange(i)
@@ -40,9 +40,8 @@ func (r *tableReader) prefetchKeys(i int) {
 	prefetch.Bytes(r.data[start:min(start+blockHeaderBytes+min(keys, prefetchedKeyBytes), end)])
 }
 
-// prefetchValue has fetched where the value of a key is likely to lie in an even
-// block: a key is about as far into it as it is between the last keys of the block
-// before and of this.
+// prefetchValue prefetches the likely position of a key's value in an even block, by
+// interpolating the key between the last keys of the previous block and this one.
 func (r *tableReader) prefetchValue(i int, prefix uint64) {
 	m := &r.mean
 	if m.large {
@@ -53,7 +52,7 @@ func (r *tableReader) prefetchValue(i int, prefix uint64) {
 		before = r.prefix(i - 1)
 	}
 	start, end := r.blockRange(i)
-	count := math.Floor(float64(end-start-blockHeaderBytes) / m.bytes) // padding is less than an entry
+	count := math.Floor(float64(end-start-blockHeaderBytes) / m.bytes) // padding is smaller than an entry
 	at := count * float64(prefix-before) / float64(r.prefix(i)-before+1)
 	values := float64(start+blockHeaderBytes) + count*m.key
 	from := max(values+(at-m.slack)*m.value, float64(start))

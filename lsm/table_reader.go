@@ -12,30 +12,30 @@ import (
 	"docstore/internal/vfs"
 )
 
-// tableReader reads a mapped table. Its methods read the mapping, and some return slices
-// of it, so calls belong inside guard or vfs.Guard.
+// tableReader reads a mapped table. Its methods read the mapping, and some return
+// slices of it, so they must be called inside guard or vfs.Guard.
 //
-// The index is verified when the table is opened, a block when it is first read. What is
+// The index is verified when the table is opened, a block when it is first read. Bytes
 // read from the mapping after that may be damaged: see blockCopy.
 type tableReader struct {
-	path    string
-	mapping vfs.Mapping
-	data    []byte
-	footer  footer
-	facts   tableFacts
-	minKey  []byte
-	maxKey  []byte
-	mean    meanEntry
-	lookUps bool // it is read here and there: the kernel does not read ahead
+	path         string
+	mapping      vfs.Mapping
+	data         []byte
+	footer       footer
+	facts        tableFacts
+	minKey       []byte
+	maxKey       []byte
+	mean         meanEntry
+	randomAccess bool // random access: the kernel does not read ahead
 	tableIndex
-	headerCRC uint32          // begins the checksum of each block
-	verified  []atomic.Uint32 // a bit for each block
+	headerCRC uint32          // prefix of the checksum of each block
+	verified  []atomic.Uint32 // a bit per block
 }
 
-// openTableReader maps the table that facts tell of and verifies all but its blocks
-// and its filter.
+// openTableReader maps the table described by facts and verifies all of it except
+// blocks and filter.
 func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
-	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), lookUps: advice == vfs.AdviseRandom}
+	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), randomAccess: advice == vfs.AdviseRandom}
 	file, err := env.fs.Open(r.path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: open a table")
@@ -46,7 +46,7 @@ func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *
 		return nil, errors.Wrap(err, "lsm: open a table")
 	}
 	if uint64(info.Size) != facts.fileBytes || facts.fileBytes < tableHeaderBytes+tableFooterBytes {
-		return nil, r.corrupt(0, "%d bytes, the manifest says %d", info.Size, facts.fileBytes)
+		return nil, r.corrupt(0, "%d bytes, want %d by the manifest", info.Size, facts.fileBytes)
 	}
 	if r.mapping, err = file.Map(info.Size); err != nil {
 		return nil, errors.Wrapf(err, "lsm: map %s", r.path)
@@ -78,7 +78,7 @@ func (r *tableReader) open(id storeID) error {
 	at := len(r.data) - tableFooterBytes
 	last := bytes.Clone(r.data[at:])
 	if got := order.Uint32(last[8:]); got != r.facts.footerCRC {
-		return r.corrupt(at, "footer checksum %#x, the manifest says %#x", got, r.facts.footerCRC)
+		return r.corrupt(at, "footer checksum %#x, want %#x by the manifest", got, r.facts.footerCRC)
 	}
 	f, fault := decodeFooter(last, uint64(len(r.data)))
 	if fault != nil {
@@ -95,14 +95,14 @@ func (r *tableReader) open(id storeID) error {
 	}
 	if p.entries != r.facts.entries || p.tombstones != r.facts.tombstones ||
 		p.firstSequence != r.facts.firstSequence || p.lastSequence != r.facts.lastSequence {
-		return r.corrupt(int(f.properties.offset), "the properties are not what the manifest says")
+		return r.corrupt(int(f.properties.offset), "properties differ from the manifest")
 	}
 	r.minKey, r.maxKey = p.minKey, p.maxKey
 	return r.loadIndex()
 }
 
-// loadIndex checks that the blocks fill what lies before the index, and that
-// their last keys fill what lies behind its records, in ascending order.
+// loadIndex checks that the blocks fill the file up to the index, that their last keys
+// fill the index after its records, and that these keys are in ascending order.
 func (r *tableReader) loadIndex() error {
 	var reason string
 	at := r.footer.index.offset
@@ -116,8 +116,8 @@ func (r *tableReader) loadIndex() error {
 
 func (r *tableReader) section(s section) []byte { return r.data[s.offset : s.offset+s.length] }
 
-// findBlock returns the first block whose last key is at or above key, or the
-// number of blocks.
+// findBlock returns the first block whose last key is at least key, or the number of
+// blocks.
 func (r *tableReader) findBlock(key []byte) int {
 	if prefix, covered := r.place(key); covered {
 		return r.find(prefix, key)
@@ -128,7 +128,7 @@ func (r *tableReader) findBlock(key []byte) int {
 	return r.blocks
 }
 
-// blockRange returns where a block lies; nowhere if the index is damaged there.
+// blockRange returns the position of a block; empty if the index is damaged there.
 func (r *tableReader) blockRange(i int) (start, end uint64) {
 	start, end = r.blockOffset(i), r.footer.index.offset
 	if i+1 < r.blocks {
@@ -140,7 +140,7 @@ func (r *tableReader) blockRange(i int) (start, end uint64) {
 	return start, end
 }
 
-// block returns a block in the mapping. It was verified when it was first read.
+// block returns a block in the mapping, and verifies it at its first read.
 func (r *tableReader) block(i int) (block, error) {
 	if !r.isVerified(i) {
 		if err := r.verify(i); err != nil {
@@ -162,8 +162,8 @@ func (r *tableReader) verify(i int) error {
 	return r.read(c, i)
 }
 
-// search looks up a key in the block that find returned for it. A value is returned where
-// it lies in the mapping. That there is none, or a tombstone, is confirmed in a copy.
+// search looks up a key in the block that find returned for it. A value is returned as
+// a slice of the mapping. Absence or a tombstone is confirmed in a copy.
 func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error) {
 	b, err := r.block(i)
 	if err != nil {
@@ -177,8 +177,8 @@ func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error)
 	return r.confirmAbsent(i, key)
 }
 
-// guard runs fn, which reads the table. A memory fault becomes a *ReadError, and an
-// access out of bounds a *CorruptionError.
+// guard runs fn, which reads the table. It converts a memory fault to a *ReadError and
+// an access out of bounds to a *CorruptionError.
 func (r *tableReader) guard(fn func() error) (err error) {
 	if fault := vfs.Guard(func() { err = fn() }); fault != nil {
 		return r.failed(fault)
@@ -186,7 +186,7 @@ func (r *tableReader) guard(fn func() error) (err error) {
 	return err
 }
 
-// failed turns an error of vfs.Guard around reading the table into one that names it.
+// failed converts an error of vfs.Guard to one that names the table.
 func (r *tableReader) failed(fault error) error {
 	if errors.Is(fault, vfs.ErrBounds) {
 		return r.corrupt(0, "changed while it was read: %v", fault)
@@ -194,7 +194,7 @@ func (r *tableReader) failed(fault error) error {
 	return errors.WithStack(&ReadError{Path: r.path, Err: fault})
 }
 
-// close unmaps the table. There must be no reader.
+// close unmaps the table. There must be no readers.
 func (r *tableReader) close() { _ = r.mapping.Close() }
 
 func (r *tableReader) corrupt(offset int, format string, args ...any) error {
@@ -208,7 +208,7 @@ func (r *tableReader) fault(offset int, f *formatFault) error {
 	return r.corrupt(offset, "%s", f.reason)
 }
 
-// guardedReader reads from a mapping like a file.
+// guardedReader is an io.ReaderAt of a mapping.
 type guardedReader struct{ data []byte }
 
 func (g guardedReader) ReadAt(p []byte, offset int64) (n int, err error) {

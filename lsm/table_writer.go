@@ -10,21 +10,21 @@ import (
 	"docstore/internal/vfs"
 )
 
-// tableWriter writes a table in one pass: it makes blocks of the entries, an index of
-// these and a filter. Any failure is final; the owner then calls abandon.
+// tableWriter writes a table in one pass: blocks, their index and a filter. Errors are
+// final; the owner must then call abandon.
 type tableWriter struct {
 	fs     vfs.FS
 	path   string
 	file   vfs.File
 	number uint64
 
-	headerCRC  uint32 // begins the checksum of each block
-	bound      []byte // scratch of blockSeed
+	headerCRC  uint32 // prefix of the checksum of each block
+	bound      []byte // scratch buffer of blockSeed
 	output     *tableOutput
 	joined     bool   // the output has ended
-	writeBytes int    // of one write
-	part       []byte // being filled
-	offset     uint64 // of part in the file, a multiple of writeBytes
+	writeBytes int    // size of a write
+	part       []byte // buffer being filled
+	offset     uint64 // offset of part in the file, a multiple of writeBytes
 	block      blockBuilder
 	index      indexBuilder
 	filter     *bloom.Builder
@@ -32,7 +32,7 @@ type tableWriter struct {
 	lastKey    []byte
 }
 
-// newTableWriter begins a table; lasting tells whether it will not be merged soon.
+// newTableWriter creates a table; lasting means that it will not be merged soon.
 func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter, error) {
 	path := env.path(tableName(number))
 	file, err := env.fs.Create(path)
@@ -52,13 +52,13 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 	return w, nil
 }
 
-// add appends an entry, whose key must be above the last one.
+// add appends an entry, whose key must be greater than the last one.
 func (w *tableWriter) add(e *entry) error {
 	p := &w.properties
 	if p.entries == 0 {
 		p.minKey = bytes.Clone(e.key)
 	} else if bytes.Compare(w.lastKey, e.key) >= 0 {
-		return errors.Wrapf(ErrOutOfOrder, "%.64q behind %.64q in %s", e.key, w.lastKey, w.path)
+		return errors.Wrapf(ErrOutOfOrder, "%.64q after %.64q in %s", e.key, w.lastKey, w.path)
 	}
 	if w.block.entries == 0 || !w.block.add(e) {
 		if err := w.beginBlock(e); err != nil {
@@ -75,7 +75,7 @@ func (w *tableWriter) add(e *entry) error {
 	return nil
 }
 
-// beginBlock ends the block before, if there is one, and begins another with an entry.
+// beginBlock completes the current block, if any, and begins another with an entry.
 func (w *tableWriter) beginBlock(e *entry) error {
 	if err := w.endBlock(); err != nil {
 		return err
@@ -86,13 +86,13 @@ func (w *tableWriter) beginBlock(e *entry) error {
 	w.makeRoom(partOverhang)
 	w.pad()
 	w.block.begin(w.part)
-	w.block.add(e) // an empty block takes it
+	w.block.add(e) // an empty block accepts any entry that is not large
 	return nil
 }
 
-// pad leaves the rest of a page empty if it is short: the next block would cross its end.
-// So a look-up in even entries that fill a block of about a page touches one page,
-// and has one read from the disk.
+// pad skips the rest of a page if it is small, because the next block would cross the
+// page's end. So a lookup in even entries that fill blocks of about a page touches one
+// page, and reads one from the disk.
 func (w *tableWriter) pad() {
 	var zeros [maxPaddingBytes]byte
 	if rest := pageBytes - int(w.end()%pageBytes); rest <= maxPaddingBytes {
@@ -100,10 +100,10 @@ func (w *tableWriter) pad() {
 	}
 }
 
-// end is where what there is so far ends in the file, but for the block being made.
+// end returns the file offset after the completed blocks.
 func (w *tableWriter) end() uint64 { return w.offset + uint64(len(w.part)) }
 
-// endBlock ends the block being made, if there is one, and hands over what is enough.
+// endBlock completes the current block, if any, and passes full parts to the output.
 func (w *tableWriter) endBlock() error {
 	if w.block.entries == 0 {
 		return nil
@@ -116,7 +116,7 @@ func (w *tableWriter) endBlock() error {
 	return w.handOver()
 }
 
-// addLarge makes a block of one entry.
+// addLarge writes a block of one entry.
 func (w *tableWriter) addLarge(e *entry) error {
 	seed := w.blockSeed()
 	w.index.add(w.end(), e.key)
@@ -124,18 +124,18 @@ func (w *tableWriter) addLarge(e *entry) error {
 	return w.write(largeBlock(e, seed), e.value)
 }
 
-// blockSeed returns the checksum of what the checksum of the next block covers before
-// the block.
+// blockSeed returns the checksum of the bytes before the block that the next block's
+// checksum covers.
 func (w *tableWriter) blockSeed() uint32 {
 	w.bound = order.AppendUint32(w.bound[:0], uint32(w.index.blocks()))
 	w.bound = append(w.bound, w.index.lastKey()...)
 	return checksum.Update(w.headerCRC, w.bound)
 }
 
-// added is the number of bytes of keys and values so far.
+// added returns the size of the keys and values added.
 func (w *tableWriter) added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }
 
-// write appends what need not be in one part.
+// write appends pieces.
 func (w *tableWriter) write(pieces ...[]byte) error {
 	for _, piece := range pieces {
 		for len(piece) > 0 {
@@ -151,7 +151,7 @@ func (w *tableWriter) write(pieces ...[]byte) error {
 	return nil
 }
 
-// handOver hands over what fills a write, if there is so much.
+// handOver passes full writes to the output.
 func (w *tableWriter) handOver() error {
 	if len(w.part) < w.writeBytes {
 		return nil
@@ -164,7 +164,7 @@ func (w *tableWriter) handOver() error {
 	return err
 }
 
-// makeRoom makes sure that the part being filled has room for so many bytes more.
+// makeRoom grows the current part to have space for bytes more.
 func (w *tableWriter) makeRoom(bytes int) {
 	if cap(w.part)-len(w.part) >= bytes {
 		return
@@ -176,17 +176,17 @@ func (w *tableWriter) makeRoom(bytes int) {
 	w.part = append(make([]byte, 0, room), w.part...)
 }
 
-// join hands over the rest and waits until it is written.
+// join passes the rest to the output and waits until it is written.
 func (w *tableWriter) join() error {
 	if len(w.part) > 0 {
-		_, _ = w.output.handOver(w.part) // finish has the error
+		_, _ = w.output.handOver(w.part) // finish reports the error
 	}
 	w.joined = true
 	return w.output.finish()
 }
 
-// finish writes what lies behind the blocks and makes the file durable; the
-// directory is the caller's. A table without entries is abandoned and has no facts.
+// finish writes the parts after the blocks and syncs the file; the caller must sync the
+// directory. A table without entries is abandoned and has no facts.
 func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, error) {
 	p := &w.properties
 	if p.entries == 0 {
@@ -236,11 +236,11 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 	}, nil
 }
 
-// abandon removes what was written. What it cannot remove, the next Open does.
+// abandon removes the file. If that fails, the next Open removes it.
 func (w *tableWriter) abandon() {
 	if !w.joined {
 		w.joined = true
-		_ = w.output.finish() // nobody wants the table any more
+		_ = w.output.finish() // the table is not needed any more
 	}
 	if w.file != nil {
 		_ = w.file.Close()

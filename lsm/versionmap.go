@@ -12,99 +12,100 @@ import (
 )
 
 // versionMap is an unordered map from keys to chains of versions, newest first.
-// What orders its keys, when that is asked for, is memtableOrder.
+// memtableOrder sorts its keys when necessary.
 //
-// It is an open-addressing hash table of keys. A slot, 0 if it is empty, is
+// It is an open-addressing hash table of keys. A slot, 0 if empty, is
 //
 //	hash u32 | key's ref u32
 //
-// and its home is given by the upper bits of the hash: a larger table is filled from
-// a smaller one in order, and without a look at any key. Keys and versions are runs
-// that lie one behind the other in one piece of memory, each from a multiple of four
-// on. The first version of a key lies in its run, any later one in a run of its own:
+// Its home position is given by the upper bits of the hash, so a larger table is filled
+// from a smaller one in order and without reading keys. Keys and versions are
+// consecutive runs in one region of memory, each aligned to four bytes. The first
+// version of a key is in its key's run, later ones are in runs of their own:
 //
 //	key's run:     newest version's ref u32 | key length u32 | key | version
 //	version's run: laterVersion u32 | version
 //	version:       sequence u32 | older version's ref u32 | length<<1 + tombstone u32 | value
 //
-// A ref is an offset. Sequence numbers are counted from that of the first write.
+// A ref is an offset. Sequence numbers are relative to the first write.
 //
 // Concurrency: one goroutine writes, any number read, without locks.
-//   - A run is written whole before the atomic store that makes it reachable: that
-//     of the newest version of its key, or that of the key's slot. It is never written
-//     again, but for a key's newest version.
-//   - Each write adds one run. So who knows up to which sequence number writes are
-//     visible knows how many runs there are to be stepped over.
-//   - A slot goes from empty to a key once and never changes again. Nothing is
-//     ever removed.
-//   - A larger table holds all of the smaller one before it is published, and only
-//     it is written from then on. So who loads the table after the sequence number
-//     up to which writes are visible finds all of these, even if the table is
-//     replaced while it is searched.
+//
+//   - A run is complete before the atomic store that makes it reachable: that of its
+//     key's newest version or that of the key's slot. It is never written again, except
+//     for a key's newest version.
+//   - Each write adds one run. So the visible sequence number determines the number of
+//     visible runs.
+//   - A slot changes from empty to a key once and never again. Nothing is removed.
+//   - A larger slot table has all keys of the smaller one before it is published, and
+//     from then on only the larger one is written. So a reader that loads the table after
+//     the visible sequence number finds all visible keys, even if the table is replaced
+//     during the search.
 type versionMap struct {
 	slots  atomic.Pointer[slotTable]
 	memory offheap.Region
 	data   []byte // of memory
-	end    int    // of the runs
-	taken  int    // bytes of memory that were ever touched
-	bytes  int    // of all memory, as told to grown
-	count  int    // of keys
-	needed uint   // bits of the smallest slot table that holds count keys
-	shared int    // bytes that all keys begin with
+	end    int    // end of the runs
+	taken  int    // bytes of memory ever touched
+	bytes  int    // bytes of all memory, as reported to grown
+	count  int    // number of keys
+	needed uint   // log2 of the smallest slot table that holds count keys
+	shared int    // length of the prefix common to all keys
 	first  uint64 // sequence number of the first write
 
 	pool   *offheap.Pool
-	tables []offheap.Region // of the slots; smaller ones may still be read
+	tables []offheap.Region // slots; readers may still use the smaller ones
 	grown  func(bytes int)
 }
 
 type slotTable struct {
-	slots []atomic.Uint64 // a power of two
-	shift uint            // a hash shifted right by it is its home
+	slots []atomic.Uint64 // the length is a power of two
+	shift uint            // hash >> shift is the home position
 }
 
-// ref names a key or a version: where it begins in data.
+// ref is the offset of a key or version in data.
 type ref uint32
 
-// noRef is the end of a chain, and the newest version of a key not yet published.
+// noRef ends a chain, and is the newest version of a key that is not yet published.
 const noRef ref = 0
 
 const (
 	runAlignment = 4
 	firstRun     = runAlignment // 0 is noRef
 
-	laterVersion = 1<<32 - 1 // no ref of a version
+	laterVersion = 1<<32 - 1 // not the ref of any version
 
 	keyHeaderBytes     = 4 + 4
 	versionHeaderBytes = 4 + 4 + 4
 
-	// maxRunBytes is the most that a write takes beside key and value.
+	// maxRunBytes is the maximum size of a write without key and value.
 	maxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
 
 	slotBytes     = 8
 	firstSlotBits = 6
 
-	// sparseBytes is the part of a map that is not worth huge pages if it holds no more.
+	// sparseBytes is the part of a map without huge pages, which small maps do not
+	// exceed.
 	sparseBytes = 2 << 20
 )
 
-// Refs reach as far as memtables and batches need, those of the shortest ops included.
+// Refs are large enough for all memtables and batches, including those of the shortest
+// ops.
 const (
 	_ = uint32(maxMemtableBytes + firstRun)
 	_ = uint32(MaxBatchBytes/2*maxRunBytes + MaxBatchBytes + firstRun)
 )
 
-// hashSeed makes where a key goes differ from process to process, so that nobody
-// can choose keys that all go to one place.
+// hashSeed is random per process, so that clients cannot choose keys that collide.
 var hashSeed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
-// newVersionMap returns an empty map with room for runs of the given bytes and slots
-// for the given number of keys. It calls grown with the memory that it takes.
+// newVersionMap returns an empty map with capacity bytes for runs and slots for the
+// given number of keys. It calls grown with the memory allocated.
 func newVersionMap(pool *offheap.Pool, capacity, keys int, grown func(bytes int)) *versionMap {
 	m := &versionMap{end: firstRun, needed: firstSlotBits, pool: pool, grown: grown}
-	// A reused region is not cleared: nothing reads a run before it is written.
+	// A reused region is not cleared: runs are written before they are read.
 	m.memory, m.taken = pool.New(firstRun+capacity, sparseBytes)
 	m.take(m.taken)
 	m.data = m.memory.Bytes()
@@ -122,7 +123,7 @@ func (m *versionMap) take(bytes int) {
 	m.grown(bytes)
 }
 
-// keysOf returns how many keys a slot table of the given bits holds: two thirds of its
+// keysOf returns the capacity of a slot table of the given bits: two thirds of its
 // slots.
 func keysOf(bits uint) int { return 1 << bits / 3 * 2 }
 
@@ -135,7 +136,7 @@ func (m *versionMap) newSlots(bits uint) *slotTable {
 	return &slotTable{slots: unsafe.Slice(first, 1<<bits), shift: 32 - bits}
 }
 
-// keyPrefix returns the first eight bytes of a key as a number of the same order.
+// keyPrefix returns the first eight bytes of a key as a number with the same order.
 func keyPrefix(key []byte) uint64 {
 	if len(key) >= 8 {
 		return binary.BigEndian.Uint64(key)
@@ -145,24 +146,24 @@ func keyPrefix(key []byte) uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-// used returns the number of bytes that the entries need. It does not count slots
-// that the map began with and does not need yet. Only for the goroutine that writes.
+// used returns the number of bytes that the entries need, without initial slots that
+// are not needed yet. Only for the writer.
 func (m *versionMap) used() int64 { return int64(m.end) + slotBytes<<m.needed }
 
-// room is how many bytes of runs there is room for. Only for the goroutine that writes.
+// room returns the free space for runs in bytes. Only for the writer.
 func (m *versionMap) room() int64 { return int64(len(m.data) - m.end) }
 
-// release gives the memory back. The map must not be used afterwards.
+// release frees the memory. The map must not be used afterwards.
 func (m *versionMap) release() {
 	last := len(m.tables) - 1
 	for _, table := range m.tables[:last] {
-		table.Release() // the next map begins with one as large as the last
+		table.Release() // the next map starts with one of the last size
 	}
 	m.pool.Release(m.tables[last], len(m.tables[last].Bytes()))
 	m.pool.Release(m.memory, m.taken)
 }
 
-// word is the word at the start of a run that is reachable.
+// word returns the first word of a reachable run.
 func (m *versionMap) word(r ref) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&m.data[r : r+4][0]))
 }
@@ -173,7 +174,7 @@ func (m *versionMap) key(r ref) []byte {
 	return b[keyHeaderBytes : keyHeaderBytes+n : keyHeaderBytes+n]
 }
 
-// find returns a key and true, or the empty slot where it belongs.
+// find returns a key and true, or the empty slot for it.
 func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (at ref, slot *atomic.Uint64, found bool) {
 	mask := uint32(len(t.slots) - 1)
 	for home := hash >> t.shift; ; home++ {
@@ -188,7 +189,7 @@ func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (at ref, slot *
 	}
 }
 
-// get returns the newest version of a key that is not newer than sequence.
+// get returns the newest version of a key up to a sequence number.
 func (m *versionMap) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
 	at, _, found := m.find(m.slots.Load(), hash, key)
 	if !found {
@@ -197,17 +198,17 @@ func (m *versionMap) get(hash uint32, key []byte, sequence uint64) (memVersion, 
 	return m.versionAt(at, sequence)
 }
 
-// A look-up waits for memory twice: for the slot, and for key and version, which most
-// likely are one run. prefetchSlot and prefetchRun have these fetched for a key, one
-// step after the other, so that who looks up many keys waits for all at once.
+// A lookup has two dependent cache misses: the slot, then key and version, which
+// usually are one run. prefetchSlot and prefetchRun prefetch these in separate steps,
+// so that the cache misses of many lookups overlap.
 
 func (m *versionMap) prefetchSlot(hash uint32) {
 	t := m.slots.Load()
 	prefetch.Of(&t.slots[hash>>t.shift])
 }
 
-// prefetchRun has the first key with a hash fetched, most likely the right one, and
-// tells whether there is one: if not, then the map does not hold the key.
+// prefetchRun prefetches the first key with a hash, usually the right one, and reports
+// whether there is one: if not, the map does not have the key.
 func (m *versionMap) prefetchRun(hash uint32) bool {
 	t := m.slots.Load()
 	mask := uint32(len(t.slots) - 1)
@@ -223,18 +224,18 @@ func (m *versionMap) prefetchRun(hash uint32) bool {
 	}
 }
 
-// prefetch has fetched what most likely is all of a run.
+// prefetch prefetches most runs completely.
 func (m *versionMap) prefetch(r ref) {
 	prefetch.Bytes(m.data[r:min(int(r)+prefetchedEntryBytes, len(m.data))])
 }
 
-// prefetchNewest has the newest version of a key fetched, whose run is there already.
+// prefetchNewest prefetches the newest version of a key whose run is in the cache.
 func (m *versionMap) prefetchNewest(r ref) { m.prefetch(ref(m.word(r).Load())) }
 
-// prefetchedEntryBytes is what is fetched of a key, and of its newest version, ahead.
+// prefetchedEntryBytes is the prefetched size of a key with its newest version.
 const prefetchedEntryBytes = 3 * prefetch.LineBytes
 
-// memVersion is what a key held from some sequence number on. value lies in data.
+// memVersion is a version of a key. value refers to data.
 type memVersion struct {
 	sequence  uint64
 	tombstone bool
@@ -244,7 +245,7 @@ type memVersion struct {
 // newest returns the newest version of a key.
 func (m *versionMap) newest(at ref) memVersion { return m.version(ref(m.word(at).Load())) }
 
-// versionAt returns the newest version of a key that is not newer than sequence.
+// versionAt returns the newest version of a key up to a sequence number.
 func (m *versionMap) versionAt(at ref, sequence uint64) (memVersion, bool) {
 	for r := ref(m.word(at).Load()); r != noRef; {
 		if v := m.version(r); v.sequence <= sequence {
@@ -263,8 +264,8 @@ func (m *versionMap) version(r ref) memVersion {
 	return memVersion{sequence, packed&1 != 0, b[versionHeaderBytes:end:end]}
 }
 
-// add puts a version in front of those of its key. Its sequence number must be above
-// all that were added before, and room enough for maxRunBytes, key and value.
+// add adds the newest version of a key. Its sequence number must be greater than all
+// previous ones, and room must be at least maxRunBytes, key and value.
 func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 	if m.end == firstRun {
 		m.first = v.sequence
@@ -300,8 +301,8 @@ func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 	slot.Store(uint64(hash)<<32 | uint64(run))
 }
 
-// sharedKey is what all keys begin with. Only for the goroutine that writes, or when
-// none does any more.
+// sharedKey returns the prefix common to all keys. Only for the writer, or after
+// sealing.
 func (m *versionMap) sharedKey() []byte {
 	if m.count == 0 {
 		return nil
@@ -328,12 +329,12 @@ func (m *versionMap) putVersion(r ref, v memVersion, older ref) {
 	}
 }
 
-// runEnd is where the run behind that of a version begins.
+// runEnd returns the start of the run after that of a version.
 func runEnd(version ref, valueBytes int) int {
 	return (int(version) + versionHeaderBytes + valueBytes + runAlignment - 1) &^ (runAlignment - 1)
 }
 
-// grow replaces the table by one of twice its size.
+// grow replaces the slot table by one of twice the size.
 func (m *versionMap) grow(old *slotTable) *slotTable {
 	t := m.newSlots(32 - old.shift + 1)
 	mask := uint32(len(t.slots) - 1)
