@@ -21,11 +21,10 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestTablesDamagedInPlace damages the files of the tables of an open store, one after
-// the other and each in another way, before and after blocks were verified, under
-// iterators and while merges run. Every answer is right, or an error that names the
-// damaged table. When the files are repaired, everything is right: no merge has written
-// damaged bytes to a new table.
+// TestTablesDamagedInPlace damages the tables of an open store one after the other, in
+// different ways, before and after blocks are verified, under iterators and during
+// merges. Every result is correct or an error that names the damaged table. After the
+// repair everything is correct: no merge has written damaged bytes to a new table.
 func TestTablesDamagedInPlace(t *testing.T) {
 	tally := crashtest.NewTally(t, "tables damaged in place")
 	for range crashtest.Share(3, 300) {
@@ -39,7 +38,7 @@ func TestTablesDamagedInPlace(t *testing.T) {
 	}
 }
 
-// attack is a store under attack, and what it should hold.
+// attack is a store whose tables are damaged, and its expected contents.
 type attack struct {
 	t      *testing.T
 	random *rand.Rand
@@ -48,11 +47,11 @@ type attack struct {
 	db     *DB
 	key    func(i int) []byte
 	value  func() int // length of the next filler
-	writes uint64     // rounds of them
+	writes uint64     // number of rounds
 	state  map[string]string
 }
 
-// attackKeys is how many keys there may be.
+// attackKeys is the maximum number of keys.
 const attackKeys = 1500
 
 func newAttack(t *testing.T, random *rand.Rand, dir string) *attack {
@@ -82,8 +81,7 @@ func newAttack(t *testing.T, random *rand.Rand, dir string) *attack {
 	return a
 }
 
-// write sets and deletes some keys. Each value proves that it is one of its key's, though
-// it may be an older one.
+// write sets and deletes some keys. Each value identifies its key and round.
 func (a *attack) write() {
 	a.writes++
 	for range 100 + a.random.IntN(500) {
@@ -112,7 +110,7 @@ func (a *attack) round() {
 	victim := v.tables[a.random.IntN(len(v.tables))]
 	other := v.tables[a.random.IntN(len(v.tables))]
 	r := newReader(a.t, a.db, maps.Clone(a.state), victim.path)
-	if a.random.IntN(2) == 0 { // else blocks are verified as they are met
+	if a.random.IntN(2) == 0 { // else blocks are verified when they are read
 		a.read(r, attackKeys/2)
 	}
 	snapshot := a.db.NewSnapshot()
@@ -135,13 +133,13 @@ func (a *attack) round() {
 		r.checked(a.db.Check(), d.changed && !a.merges())
 		r.checked(a.db.Scrub(a.t.Context(), unlimited, nil), d.changed && !a.merges())
 	}
-	if a.random.IntN(3) == 0 { // a flush or merge reads the table, and may still when it is repaired
+	if a.random.IntN(3) == 0 { // a flush or merge reads the table, possibly until after the repair
 		a.write()
 		r.honest(a.db.Flush())
 		a.read(newReader(a.t, a.db, a.state, victim.path), 100)
 	}
 	d.undo()
-	// No damaged byte is cached: all is right at once.
+	// No damaged byte is cached: all results are correct at once.
 	r = newReader(a.t, a.db, a.state, "no table is damaged")
 	a.read(r, 50)
 	r.seek(nil, false, len(r.sorted)+1)
@@ -149,7 +147,7 @@ func (a *attack) round() {
 
 func (a *attack) merges() bool { return a.o.MergeRule != MergeNever }
 
-// checked makes sure that a check has found damage, unless the table may be gone.
+// checked requires that a check has found damage, unless the table may be removed.
 func (r *reader) checked(err error, found bool) {
 	if found {
 		require.Error(r.t, err)
@@ -159,7 +157,7 @@ func (r *reader) checked(err error, found bool) {
 	}
 }
 
-// read looks up keys in every way.
+// read looks up keys in all ways.
 func (a *attack) read(r *reader, n int) {
 	for n > 0 {
 		keys := make([][]byte, 1+a.random.IntN(2*groupKeys))
@@ -175,7 +173,7 @@ func (a *attack) read(r *reader, n int) {
 	}
 }
 
-// readSnapshot looks up keys in a snapshot and scans all of it.
+// readSnapshot looks up keys in a snapshot and scans it.
 func (a *attack) readSnapshot(r *reader, s *Snapshot) {
 	for range 20 {
 		key := a.key(a.random.IntN(attackKeys))
@@ -191,7 +189,7 @@ func (a *attack) readSnapshot(r *reader, s *Snapshot) {
 	}
 }
 
-// finish opens the store again and reads all of it.
+// finish reopens the store and reads all of it.
 func (a *attack) finish() {
 	require.NoError(a.t, a.db.Close())
 	a.db = open(a.t, a.dir, a.o)
@@ -203,12 +201,12 @@ func (a *attack) finish() {
 	r.seek(nil, false, len(r.sorted)+1)
 }
 
-// damage changes a file that is mapped.
+// damage is a file that is modified while it is mapped.
 type damage struct {
 	t       *testing.T
 	file    *os.File
-	whole   []byte // what it holds
-	changed bool   // some byte of what it holds is another one now, or gone
+	whole   []byte // original contents
+	changed bool   // the contents differ
 	name    string
 }
 
@@ -226,8 +224,8 @@ func openDamage(t *testing.T, path string) *damage {
 
 func (d *damage) close() { require.NoError(d.t, d.file.Close()) }
 
-// do damages the file in one of many ways, most of the time within a part of the table
-// that is picked first.
+// do damages the file in a random way, usually within a randomly chosen part of the
+// table.
 func (d *damage) do(random *rand.Rand, victim, other *table) {
 	size := len(d.whole)
 	index, filter := int(victim.footer.index.offset), int(victim.footer.filter.offset)
@@ -272,14 +270,14 @@ func (d *damage) do(random *rand.Rand, victim, other *table) {
 // undo repairs the file.
 func (d *damage) undo() { d.write(d.whole) }
 
-// write makes the file hold b. At no time is it shorter than both contents are.
+// write replaces the contents by b. The file is never shorter than both contents.
 func (d *damage) write(b []byte) {
 	_, err := d.file.WriteAt(b, 0)
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.file.Truncate(int64(len(b))))
 }
 
-// TestTablesDamagedAtAnyMoment damages and repairs tables again and again while other
+// TestTablesDamagedAtAnyMoment damages and repairs tables repeatedly while other
 // goroutines read.
 func TestTablesDamagedAtAnyMoment(t *testing.T) {
 	tally := crashtest.NewTally(t, "tables damaged while they were read")
@@ -311,8 +309,8 @@ func TestTablesDamagedAtAnyMoment(t *testing.T) {
 	}
 }
 
-// hurriedRead looks up keys until done is closed; once if it is nil. Any table may be
-// damaged at any moment.
+// hurriedRead looks up keys until done is closed, or once if it is nil. Any table may
+// be damaged at any time.
 func (a *attack) hurriedRead(random *rand.Rand, done chan struct{}) {
 	for {
 		key := a.key(random.IntN(attackKeys))
@@ -349,7 +347,7 @@ func (a *attack) hurriedRead(random *rand.Rand, done chan struct{}) {
 	}
 }
 
-// hurriedAnswer makes sure that an answer is right or an error that names a table.
+// hurriedAnswer requires that a result is correct or an error that names a table.
 func (a *attack) hurriedAnswer(key, value []byte, err error, verified bool) {
 	want, there := a.state[string(key)]
 	switch {
@@ -359,7 +357,7 @@ func (a *attack) hurriedAnswer(key, value []byte, err error, verified bool) {
 		}
 	case errors.Is(err, ErrNotFound):
 		if there {
-			a.t.Errorf("%q is there and was not found", key)
+			a.t.Errorf("%q exists and was not found", key)
 		}
 	case !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnreadable):
 		a.t.Errorf("%q: %+v", key, err)

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The work of the article: random keys of 8 bytes, values of 96.
+// The workload of the article: random keys of 8 bytes, values of 96 bytes.
 const benchValueBytes = 96
 
 func benchKey(dst []byte, i uint64) []byte {
-	// A bijection, so that keys differ and are in no order.
+	// A bijection, so keys are distinct and unordered.
 	i = (i ^ i>>33) * 0xff51afd7ed558ccd
 	i = (i ^ i>>33) * 0xc4ceb9fe1a85ec53
 	return binary.BigEndian.AppendUint64(dst[:0], i^i>>33)
@@ -92,12 +92,12 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkMultiGet looks up the same keys one by one and together; its figures are
-// of one key.
+// BenchmarkMultiGet looks up the same keys one by one and together; results are per
+// key.
 func BenchmarkMultiGet(b *testing.B) {
 	b.Run("in=table", func(b *testing.B) { benchmarkMultiGet(b, filled(b, 2_000_000), 2_000_000) })
 	b.Run("in=memtable", func(b *testing.B) {
-		const n = 180_000 // most of what goes into one
+		const n = 180_000 // nearly fills one
 		db := open(b, b.TempDir(), nil)
 		fill(b, db, n)
 		require.Empty(b, db.Stats().Tables)
@@ -105,8 +105,8 @@ func BenchmarkMultiGet(b *testing.B) {
 	})
 }
 
-// BenchmarkMiss looks up keys that are not there. Without filters each lookup searches
-// every table, as after a false positive of each filter.
+// BenchmarkMiss looks up missing keys. Without filters each lookup searches every
+// table, as after a false positive of every filter.
 func BenchmarkMiss(b *testing.B) {
 	const n, size = 1_000_000, 50
 	for _, filters := range []bool{true, false} {
@@ -151,7 +151,7 @@ func BenchmarkMiss(b *testing.B) {
 	}
 }
 
-// BenchmarkSeek makes an iterator, goes to a random key, and reads some entries.
+// BenchmarkSeek creates an iterator, seeks a random key and reads some entries.
 func BenchmarkSeek(b *testing.B) {
 	const n = 1_000_000
 	db := filled(b, n)

@@ -37,7 +37,7 @@ const (
 	// pageBytes is the unit in which the kernel maps and reads.
 	pageBytes = 4 << 10
 	// blockTargetBytes is the size at which a block is closed. A larger entry gets a
-	// block of its own.
+	// separate block.
 	blockTargetBytes = pageBytes
 	// maxPaddingBytes is the maximum padding after a block that keeps the next block
 	// from crossing a page boundary.

@@ -12,9 +12,10 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestTablesOfAllShapesOfKeys looks up, in tables of many blocks, every key and
-// what lies beside it: keys that are even and uneven, spread and crowded, and with
-// long common beginnings, so that an index's buckets help a lot, or not at all.
+// TestTablesOfAllShapesOfKeys looks up every key and its neighbours in tables of many
+// blocks: keys of equal and different lengths, spread and clustered, with and without
+// long common prefixes, so that the buckets of the index range from very useful to
+// useless.
 func TestTablesOfAllShapesOfKeys(t *testing.T) {
 	r := testseed.Rand(t)
 	for name, key := range map[string]func(i int) []byte{
@@ -42,9 +43,9 @@ func TestTablesOfAllShapesOfKeys(t *testing.T) {
 	}
 }
 
-// TestABlockOfAPageLiesInOne has blocks that almost fill a page: all but the first
-// few lie in one, and what is between them is zero. Others take little more room.
-func TestABlockOfAPageLiesInOne(t *testing.T) {
+// TestBlocksDoNotCrossPages: blocks that almost fill a page each lie in one, except the
+// first few, with zeros between them. Smaller blocks are barely padded.
+func TestBlocksDoNotCrossPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		keyBytes, valueBytes, perBlock int
 		padded                         bool
@@ -140,8 +141,8 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 }
 
-// A block whose checksum is right, and whose keys are not in order, is found out.
-func TestABlockOutOfOrder(t *testing.T) {
+// TestBlockOutOfOrder: a block with a valid checksum and unordered keys is detected.
+func TestBlockOutOfOrder(t *testing.T) {
 	for _, keyBytes := range []int{4, 8, 16} {
 		for _, mixed := range []bool{false, true} {
 			keys := []int{1, 2, 3, 4, 5}
@@ -166,7 +167,7 @@ func TestABlockOutOfOrder(t *testing.T) {
 	}
 }
 
-// buildBlock makes a block of entries that are even, in either form.
+// buildBlock builds an even or mixed block.
 func buildBlock(entries []entry, mixed bool) []byte {
 	var b blockBuilder
 	b.begin(nil)

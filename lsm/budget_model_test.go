@@ -15,16 +15,17 @@ import (
 type budgetedStore struct {
 	db   *DB
 	name string
-	// due is the number of flushes that a store with a private budget of the same share
-	// needs: what was written, in memtables of the size that was right at the time.
+	// due is the number of flushes that the writes require with a private budget of the
+	// same share: the bytes written, in memtables of the size at that time.
 	due float64
-	// changes counts the changes of the share since the store was opened. Each may cost
-	// one flush: a memtable that has become too large, or a log that has become too small.
+	// changes is the number of changes of the share since the store was opened. Each
+	// may cause a flush: of a memtable that is now too large, or of a log that is too
+	// small.
 	changes int
 	keys    int
 }
 
-// closedStore is one that may be opened again. Its logs hold what was in memory.
+// closedStore is a store that can be opened again. Its logs hold the unflushed writes.
 type closedStore struct {
 	name     string
 	inMemory int64 // bytes
@@ -41,7 +42,7 @@ type budgetModel struct {
 	made   int
 }
 
-// share is the size of a memtable, which is what the documentation of Budget says.
+// share is the size of a memtable as documented for Budget.
 func (b *budgetModel) share() int64 {
 	return max(minMemtableBytes, b.budget.Bytes()/8/max(1, int64(len(b.open))))
 }
@@ -76,7 +77,7 @@ func (b *budgetModel) closeStore(i int) {
 	b.shareChanged()
 }
 
-// fill writes entries of one shape, which take so many memtables.
+// fill writes entries of equal size that fill the given number of memtables.
 func (b *budgetModel) fill(s *budgetedStore, memtables float64) {
 	keyBytes, valueBytes := 8+b.r.IntN(20), b.r.IntN(100)
 	for until := s.due + memtables; s.due < until; {
@@ -87,7 +88,7 @@ func (b *budgetModel) fill(s *budgetedStore, memtables float64) {
 	}
 }
 
-// writeBatch applies one batch that may be much larger than a memtable.
+// writeBatch applies one batch, which can be much larger than a memtable.
 func (b *budgetModel) writeBatch(s *budgetedStore, memtables float64) {
 	var batch Batch
 	for cost := uint64(0); float64(cost) < memtables*float64(b.share()); cost += memtableCost(1, 10) {
@@ -95,11 +96,11 @@ func (b *budgetModel) writeBatch(s *budgetedStore, memtables float64) {
 		require.NoError(b.t, batch.Set(fmt.Appendf(nil, "%010d", s.keys), nil))
 	}
 	require.NoError(b.t, s.db.Apply(&batch))
-	s.due += max(memtables, 1) // it is flushed by itself
+	s.due += max(memtables, 1) // flushed separately
 }
 
-// check makes sure that no store flushed more than twice as often as one with a private
-// budget, and that idle stores keep to their part of the budget.
+// check requires that no store flushed more than twice as often as one with a private
+// budget, and that idle stores stay within their part of the budget.
 func (b *budgetModel) check() {
 	for _, s := range b.open {
 		require.NoError(b.t, s.db.WaitIdle(b.t.Context()))
@@ -107,14 +108,14 @@ func (b *budgetModel) check() {
 		require.LessOrEqual(b.t, float64(flushes), 2*s.due+float64(s.changes)+1,
 			"flushes of %s with %d stores, whose writes fill %.1f memtables", s.name, len(b.open), s.due)
 	}
-	// Of each store the memtable being filled and spare memory for the next one.
+	// Per store, the current memtable and spare memory for the next one.
 	most := 2 * int64(len(b.open)) * (b.share()/2*3 + 4<<10)
 	require.LessOrEqual(b.t, b.budget.Stats().Memtables, most, "%d stores", len(b.open))
 }
 
-// TestBudgetModel: whatever stores that share a budget do, and however many they
-// become, their memtables stay in their part of it and none flushes much more often than
-// the size of its memtables requires.
+// TestBudgetModel: whatever stores that share a budget do, and however many they are,
+// their memtables stay within their part of the budget, and none flushes much more
+// often than the size of its memtables requires.
 func TestBudgetModel(t *testing.T) {
 	r := testseed.Rand(t)
 	b := &budgetModel{t: t, r: r, fs: vfs.NewMem(), budget: NewBudget(int64(512<<10) << r.IntN(4))}
@@ -140,10 +141,10 @@ func TestBudgetModel(t *testing.T) {
 	require.Zero(t, b.budget.Stats().Memtables)
 }
 
-// TestAStoreIsFullBeforeItFlushes: a store flushed after every write when its share of
-// the budget was much smaller than before, or after one large batch, because the slot
-// table of the last memtable alone was larger than a memtable.
-func TestAStoreIsFullBeforeItFlushes(t *testing.T) {
+// TestStoreFlushesOnlyFullMemtables: a store flushed after every write when its share
+// of the budget had shrunk, or after one large batch, because the slot table of the
+// last memtable alone was larger than a memtable.
+func TestStoreFlushesOnlyFullMemtables(t *testing.T) {
 	const keys = 20_000
 	fill := func(db *DB) (flushes uint64) {
 		require.NoError(t, db.WaitIdle(t.Context()))

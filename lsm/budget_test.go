@@ -19,12 +19,12 @@ func TestDivideFilters(t *testing.T) {
 		want  []int64
 	}{
 		"nobody":                      {100, nil, []int64{}},
-		"enough for all, and some":    {100, []filterNeed{{1, 10, 1000}, {9, 20, 1000}}, []int64{45, 55}},
+		"more than all need":          {100, []filterNeed{{1, 10, 1000}, {9, 20, 1000}}, []int64{45, 55}},
 		"by load":                     {100, []filterNeed{{10, 1000, 1000}, {30, 1000, 1000}}, []int64{25, 75}},
-		"small ones leave theirs":     {100, []filterNeed{{50, 10, 1000}, {50, 1000, 1000}}, []int64{10, 90}},
-		"a store that nobody asks":    {2100, []filterNeed{{0, 5000, 5000}, {1000, 5000, 5000}}, []int64{100, 2000}},
-		"nobody asks":                 {100, []filterNeed{{0, 1000, 1000}, {0, 1000, 1000}}, []int64{50, 50}},
-		"never more than a store may": {100, []filterNeed{{1, 5, 10}, {1, 5, 20}}, []int64{10, 20}},
+		"small stores get their size": {100, []filterNeed{{50, 10, 1000}, {50, 1000, 1000}}, []int64{10, 90}},
+		"an idle store":               {2100, []filterNeed{{0, 5000, 5000}, {1000, 5000, 5000}}, []int64{100, 2000}},
+		"all idle":                    {100, []filterNeed{{0, 1000, 1000}, {0, 1000, 1000}}, []int64{50, 50}},
+		"at most the limit":           {100, []filterNeed{{1, 5, 10}, {1, 5, 20}}, []int64{10, 20}},
 		"nothing to divide":           {0, []filterNeed{{1, 5, 10}}, []int64{0}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, divideFilters(c.bytes, c.needs)) })
@@ -45,9 +45,9 @@ func TestDivideFilters(t *testing.T) {
 	}
 }
 
-// TestBudgetFollowsNeed has stores of different size and load share a budget, and
-// sees that the busy one gets more of it, then another, and that all of them
-// together keep to it.
+// TestBudgetFollowsNeed: of stores of different size and load that share a budget, the
+// busiest gets the most, also after another one becomes the busiest, and the total
+// stays within the budget.
 func TestBudgetFollowsNeed(t *testing.T) {
 	budget := NewBudget(512 << 10)
 	var stores []*DB
@@ -72,7 +72,7 @@ func TestBudgetFollowsNeed(t *testing.T) {
 	for _, db := range stores {
 		require.NoError(t, db.Flush())
 		require.NoError(t, db.WaitIdle(t.Context()))
-		require.Greater(t, db.Stats().Filter.PageBytes, budget.Bytes()/4/3, "not all filters have room")
+		require.Greater(t, db.Stats().Filter.PageBytes, budget.Bytes()/4/3, "the filters must exceed the budget")
 	}
 	now := time.Now().Add(time.Hour)
 	for busy := range stores {
@@ -92,8 +92,8 @@ func TestBudgetFollowsNeed(t *testing.T) {
 	}
 }
 
-// TestLogsTakeNoMoreThanTheirMemtables: a log's room on the disk is allocated ahead, so
-// it follows the budget, as memtables do.
+// TestLogsTakeNoMoreThanTheirMemtables: the disk space of a log is preallocated, so it
+// follows the budget like memtables.
 func TestLogsTakeNoMoreThanTheirMemtables(t *testing.T) {
 	fs, budget := vfs.NewMem(), NewBudget(1<<20)
 	db := open(t, "db", &Options{FS: fs, Budget: budget})

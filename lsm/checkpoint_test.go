@@ -13,8 +13,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// requireCheckpoint opens a checkpoint as a store of its own, which has to hold a
-// state, to check out and to take writes.
+// requireCheckpoint opens a checkpoint and requires that it has a state, passes Check
+// and accepts writes.
 func requireCheckpoint(t *testing.T, fsys vfs.FS, dir string, want map[string]string) {
 	t.Helper()
 	db, err := Open(dir, &Options{FS: fsys, MemtableBytes: minMemtableBytes})
@@ -32,10 +32,10 @@ func requireCheckpoint(t *testing.T, fsys vfs.FS, dir string, want map[string]st
 	require.NoError(t, db.Close())
 }
 
-// TestCheckpointOfAReader: a read-only DB makes a checkpoint of what it shows, with
-// what is in logs only, and whether or not the tables it has open are still there.
-func TestCheckpointOfAReader(t *testing.T) {
-	for n := range uint64(2) { // few keys, and many: see history
+// TestCheckpointOfReader: a read-only DB creates a checkpoint of the state that it
+// shows, including writes in logs, whether or not its tables were removed meanwhile.
+func TestCheckpointOfReader(t *testing.T) {
+	for n := range uint64(2) { // few and many keys: see history
 		r := testseed.Rand(t)
 		h := newHistory(r.Uint64()<<1|n, 300)
 		mem := vfs.NewMem()
@@ -75,16 +75,16 @@ func TestCheckpointOfAReader(t *testing.T) {
 			require.ErrorIs(t, reader.Checkpoint("closed"), ErrClosed)
 			requireCheckpoint(t, mem, name, want)
 		}
-		require.Positive(t, vanished, "no reader had a table that was merged away")
+		require.Positive(t, vanished, "no table of a reader was merged")
 		got, err := read(db)
 		require.NoError(t, err)
-		require.Equal(t, h.stateAt(written)["key00"], got["key00"], "the store goes on")
+		require.Equal(t, h.stateAt(written)["key00"], got["key00"], "the store is still writable")
 	}
 }
 
-// TestCheckpointsWhileAWriterWrites, on real files and mapped logs: each checkpoint is
-// the state after some write, none older than what had returned when it began.
-func TestCheckpointsWhileAWriterWrites(t *testing.T) {
+// TestCheckpointsDuringWrites, on real files and mapped logs: each checkpoint is the
+// state after some write, at least the last one that had returned when it began.
+func TestCheckpointsDuringWrites(t *testing.T) {
 	dir := t.TempDir()
 	h := history{seed: testseed.Rand(t).Uint64() | 1}
 	db := open(t, dir+"/db", &Options{MemtableBytes: minMemtableBytes})
@@ -124,9 +124,9 @@ func TestCheckpointsWhileAWriterWrites(t *testing.T) {
 	}
 }
 
-// TestCheckpointOfAReaderOnAFailingDisk: at whichever operation the disk fails, there
-// is the whole checkpoint or none, and the next attempt succeeds.
-func TestCheckpointOfAReaderOnAFailingDisk(t *testing.T) {
+// TestCheckpointOfReaderOnFailingDisk: a failure at any operation leaves a complete
+// checkpoint or none, and the next attempt succeeds.
+func TestCheckpointOfReaderOnFailingDisk(t *testing.T) {
 	for k := 0; ; k++ {
 		mem := vfs.NewMem()
 		db := open(t, "db", &Options{FS: mem})
@@ -151,7 +151,7 @@ func TestCheckpointOfAReaderOnAFailingDisk(t *testing.T) {
 		want := map[string]string{"table": "1", "log": "2"}
 		if operations <= k {
 			require.NoError(t, err)
-			require.Greater(t, k, 10, "the disk was hardly asked for anything")
+			require.Greater(t, k, 10, "too few operations")
 			requireCheckpoint(t, mem, "copy", want)
 			return
 		}
@@ -165,9 +165,8 @@ func TestCheckpointOfAReaderOnAFailingDisk(t *testing.T) {
 	}
 }
 
-// TestCheckpointTakesNoOtherTable: what has been put in a table's place is not taken
-// for it.
-func TestCheckpointTakesNoOtherTable(t *testing.T) {
+// TestCheckpointDetectsReplacedTable: a table replaced by another file is not copied.
+func TestCheckpointDetectsReplacedTable(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, dir := range []string{"db", "other"} {
 		db := open(t, dir, &Options{FS: mem})
@@ -183,9 +182,9 @@ func TestCheckpointTakesNoOtherTable(t *testing.T) {
 	require.True(t, isNotExist(err))
 }
 
-// TestCheckpointLeavesForeignFilesAlone: Checkpoint used to remove DIR.tmp, whoever it
-// belonged to.
-func TestCheckpointLeavesForeignFilesAlone(t *testing.T) {
+// TestCheckpointKeepsForeignFiles: Checkpoint used to remove DIR.tmp, even if it was
+// not its own.
+func TestCheckpointKeepsForeignFiles(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
 	set(t, db, "a", "1")
@@ -202,9 +201,9 @@ func TestCheckpointLeavesForeignFilesAlone(t *testing.T) {
 	require.Equal(t, []string{"letters.txt"}, namesIn(t, o.FS, "copy.tmp", ""))
 }
 
-// TestCheckpointRemovesWhatACrashLeft: an unfinished checkpoint does not keep tables on
-// the disk, and the next attempt does not take its files for its own.
-func TestCheckpointRemovesWhatACrashLeft(t *testing.T) {
+// TestCheckpointRemovesLeftoversOfCrash: an unfinished checkpoint does not retain
+// tables, and the next attempt does not use its files.
+func TestCheckpointRemovesLeftoversOfCrash(t *testing.T) {
 	mem := vfs.NewMem()
 	db := open(t, "db", &Options{FS: mem})
 	set(t, db, "a", "1")
@@ -227,8 +226,9 @@ func TestCheckpointRemovesWhatACrashLeft(t *testing.T) {
 	require.True(t, isNotExist(err))
 }
 
-// TestOneCheckpointOfADirectoryAtATime: the second does not touch the files of the first.
-func TestOneCheckpointOfADirectoryAtATime(t *testing.T) {
+// TestConcurrentCheckpointsOfOneDirectory: the second does not change the files of the
+// first.
+func TestConcurrentCheckpointsOfOneDirectory(t *testing.T) {
 	mem := vfs.NewMem()
 	other := open(t, "other", &Options{FS: mem})
 	set(t, other, "a", "2")

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAColdScanReadsAhead scans a table that is not in memory, both ways: it waits for the
-// disk for a small part of its pages, and without reading ahead for most of them.
-func TestAColdScanReadsAhead(t *testing.T) {
+// TestColdScanReadsAhead scans a table outside the page cache in both directions: it
+// waits for the disk for few of its pages, and without read-ahead for most of them.
+func TestColdScanReadsAhead(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir, nil)
 	const n = 100_000
@@ -26,20 +26,20 @@ func TestAColdScanReadsAhead(t *testing.T) {
 	require.Len(t, db.Stats().Tables, 1)
 	table := db.current.Load().tables[0]
 	path, blocks := table.path, table.blocks
-	require.NoError(t, db.Close()) // what is mapped stays in memory
+	require.NoError(t, db.Close()) // mapped pages stay in the page cache
 	for _, backward := range []bool{false, true} {
 		without := coldScanWaits(t, path, n, backward, false)
 		with := coldScanWaits(t, path, n, backward, true)
 		t.Logf("backward %v: %d blocks, %d waits without reading ahead, %d with", backward, blocks, without, with)
 		require.Less(t, with, blocks/4, "backward %v", backward)
 		if without < blocks/2 {
-			t.Skip("a scan that does not read ahead waits as little here: the test's directory lies in memory, or its disk keeps nobody waiting")
+			t.Skip("a scan without read-ahead does not wait either: the test's directory is in memory or on a fast disk")
 		}
 	}
 }
 
-// coldScanWaits scans a store of one table of n entries, of which hardly anything is in
-// memory, and returns how many pages it waited for the disk for.
+// coldScanWaits scans a store with one table of n entries, nearly all outside the page
+// cache, and returns the number of major faults.
 func coldScanWaits(t *testing.T, path string, n int, backward, readsAhead bool) int {
 	t.Helper()
 	db, err := Open(filepath.Dir(path), nil)
@@ -68,7 +68,8 @@ func coldScanWaits(t *testing.T, path string, n int, backward, readsAhead bool) 
 	return waited
 }
 
-// majorFaults counts the pages that this process has waited for the disk for.
+// majorFaults returns the number of pages for which this process has waited for the
+// disk.
 func majorFaults(t *testing.T) int {
 	t.Helper()
 	var usage syscall.Rusage

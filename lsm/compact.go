@@ -14,7 +14,7 @@ import (
 // work.
 const mergeStepBytes = 1 << 20
 
-// lastingUnits is the size in memtables from which on a table counts as long-lived: it
+// lastingUnits is the minimum size in memtables of a long-lived table: it
 // is merged again only after as much has been written.
 const lastingUnits = 16
 

@@ -18,7 +18,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// A value that verifies itself: round | checksum of key and round | filler.
+// selfVerifying returns a value: round | checksum of key and round | filler.
 func selfVerifying(key []byte, round uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, round)
 	b = binary.LittleEndian.AppendUint32(b, checksum.Of(key, b))
@@ -36,8 +36,8 @@ func verifySelf(key, value []byte) (round uint64, err error) {
 	return round, nil
 }
 
-// TestConcurrency has writers, readers, iterators, snapshots, flushes, checks,
-// checkpoints and followers at work at once, and closes the store under them.
+// TestConcurrency runs writers, readers, iterators, snapshots, flushes, checks,
+// checkpoints and followers concurrently, and closes the store while they run.
 func TestConcurrency(t *testing.T) {
 	r := testseed.Rand(t)
 	for range crashtest.Share(1, 100) {
@@ -48,7 +48,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 const (
-	pairs  = 200 // pairs of keys that are always written as one
+	pairs  = 200 // pairs of keys that are written in one batch
 	rounds = 20  // of each writer
 )
 
@@ -63,7 +63,7 @@ func concurrency(t *testing.T, r *rand.Rand, durability Durability) {
 
 	var writers, others sync.WaitGroup
 	var done atomic.Bool
-	written := make([]atomic.Uint64, pairs) // rounds that have been acknowledged
+	written := make([]atomic.Uint64, pairs) // acknowledged rounds
 	for w := range 2 {
 		writers.Go(func() {
 			var b Batch
@@ -82,7 +82,7 @@ func concurrency(t *testing.T, r *rand.Rand, durability Durability) {
 			}
 		})
 	}
-	// task runs until all is written, then until the store is closed.
+	// task runs until all writes are done, or until the store is closed.
 	task := func(name string, seed uint64, once func(r *rand.Rand) error) {
 		others.Go(func() {
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -154,7 +154,7 @@ func concurrency(t *testing.T, r *rand.Rand, durability Durability) {
 	require.NoError(t, db.Close())
 }
 
-// getPair makes sure that a key holds what was written in a round or later.
+// getPair requires that a key has a value of round least or later.
 func getPair(db interface {
 	Get(dst, key []byte) ([]byte, error)
 }, key []byte, least uint64) error {
@@ -172,7 +172,7 @@ func getPair(db interface {
 	return err
 }
 
-// comparePair makes sure that both keys of a pair are of one batch.
+// comparePair requires that both keys of a pair are of one batch.
 func comparePair(s *Snapshot, i int) error {
 	var got [2]uint64
 	first, second := pair(i)
@@ -205,7 +205,7 @@ func walkPairs(it *Iterator, backwards bool) error {
 	for ok := move(); ok; ok = step() {
 		key := string(it.Key())
 		if last != "" && (key > last) == backwards {
-			return errors.Newf("%q behind %q", key, last)
+			return errors.Newf("%q after %q", key, last)
 		}
 		last = key
 		round, err := verifySelf(it.Key(), it.Value())

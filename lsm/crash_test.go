@@ -24,13 +24,13 @@ import (
 	"docstore/internal/vfs"
 )
 
-// history is the workload of the crash and fault tests: write i is a batch that
-// sets "counter" to i and changes other keys in a way that depends on i alone. With
-// every other seed they are few, which are overwritten all the time, or many and
-// large, so that tables grow and merges are due that no flush does by the way.
+// history is the workload of the crash and fault tests: write i is a batch that sets
+// "counter" to i and changes other keys depending on i alone. Depending on the seed
+// there are few keys, which are overwritten repeatedly, or many large ones, so that
+// tables grow and merges run in addition to those in flushes.
 type history struct {
 	seed   uint64
-	states []map[string]string // after write i, as far as computed in advance
+	states []map[string]string // after write i, as far as computed
 }
 
 func newHistory(seed uint64, writes int) history {
@@ -62,7 +62,7 @@ func (h history) batch(i int) *Batch {
 				value[j] = byte(r.Uint32())
 			}
 			if r.IntN(4) == 0 {
-				value = slices.Concat(value, syncedLog()) // with a sync mark, which must not count
+				value = slices.Concat(value, syncedLog()) // its sync mark must be ignored
 			}
 			_ = b.Set(key, value)
 		}
@@ -70,7 +70,7 @@ func (h history) batch(i int) *Batch {
 	return b
 }
 
-// syncedLog is a small log of another store, as a backup of it might be stored as a value.
+// syncedLog is a small log of another store, for example a backup stored as a value.
 var syncedLog = sync.OnceValue(func() []byte {
 	content, err := os.ReadFile(filepath.Join("..", "wal", "testdata", "v0.wal"))
 	if err != nil {
@@ -79,7 +79,7 @@ var syncedLog = sync.OnceValue(func() []byte {
 	return content
 })
 
-// apply changes a state as write i does.
+// apply applies write i to a state.
 func (h history) apply(state map[string]string, i int) {
 	ops, err := decodeBatch(h.batch(i).encoded())
 	for err == nil && ops.count > 0 {
@@ -92,7 +92,7 @@ func (h history) apply(state map[string]string, i int) {
 	}
 }
 
-// stateAt is what the first n writes make.
+// stateAt returns the state after the first n writes.
 func (h history) stateAt(n int) map[string]string {
 	if n < len(h.states) {
 		return h.states[n]
@@ -104,7 +104,7 @@ func (h history) stateAt(n int) map[string]string {
 	return state
 }
 
-// read returns all that a store holds.
+// read returns the contents of a store.
 func read(db *DB) (map[string]string, error) {
 	state := map[string]string{}
 	it := db.NewIter(nil)
@@ -114,8 +114,8 @@ func read(db *DB) (map[string]string, error) {
 	return state, errors.CombineErrors(it.Err(), it.Close())
 }
 
-// verifyPrefix opens a store and makes sure that it holds the first n writes of
-// a history for some n from least to most, checks out, and can be written to.
+// verifyPrefix opens a store and checks that it has the first n writes of a history for
+// some n from least to most, passes Check, and accepts writes.
 func (h history) verifyPrefix(fsys vfs.FS, o Options, least, most int) error {
 	o.FS = fsys
 	last := -1
@@ -148,8 +148,8 @@ func (h history) verifyPrefix(fsys vfs.FS, o Options, least, most int) error {
 	return nil
 }
 
-// TestCrash takes the disk away before every operation on the file system, in
-// several ways, and opens what is left.
+// TestCrash simulates several kinds of crashes before every file operation and opens
+// the remaining files.
 func TestCrash(t *testing.T) {
 	for name, durability := range map[string]Durability{"process crash": ProcessCrash, "power loss": PowerLoss, "none": None} {
 		t.Run(name, func(t *testing.T) {
@@ -164,16 +164,16 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashingStore is a store whose disk is looked at before its operations.
+// crashingStore is a store whose disk is cloned before its operations.
 type crashingStore struct {
 	history
 	t     *testing.T
 	tally *crashtest.Tally
 	mem   *vfs.Mem
 	o     Options
-	// So many writes have been begun, have returned, and are durable.
+	// Number of writes that were begun, have returned, and are durable.
 	begun, acknowledged, synced atomic.Int64
-	reused                      atomic.Int64 // logs whose file was kept for another
+	reused                      atomic.Int64 // logs whose file was kept for reuse
 
 	one sync.Mutex
 	r   *rand.Rand
@@ -208,11 +208,11 @@ func (c *crashingStore) run() {
 	require.Equal(t, c.o.Durability == ProcessCrash, c.reused.Load() > 0)
 }
 
-// crash opens what each way of a crash at this moment leaves.
+// crash opens the files that each kind of crash leaves at this moment.
 func (c *crashingStore) crash(op vfs.Op) {
 	c.one.Lock()
 	defer c.one.Unlock()
-	sparing := crashtest.Share(12, 1) // one in so many operations is crashed before
+	sparing := crashtest.Share(12, 1) // one in so many operations is preceded by a crash
 	if race.Enabled {
 		sparing = 48
 	}
@@ -262,10 +262,10 @@ func (h history) crashRecovery(t *testing.T, tally *crashtest.Tally, mem *vfs.Me
 	}
 }
 
-// TestFault has a disk fail in every way at every operation, and heal while the store is
-// open. Every write that was acknowledged is there, and none that was refused, but
-// perhaps for one that a log refused and no write followed; and so it is when the power
-// goes after that.
+// TestFault injects each kind of disk failure at every operation, and repairs the disk
+// while the store is open. All acknowledged writes survive, also a power cut after
+// that. No failed write is visible, except possibly one that failed in the log and was
+// not followed by another write.
 func TestFault(t *testing.T) {
 	r := testseed.Rand(t)
 	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
@@ -287,7 +287,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// faultyStore is a store on a disk that fails, and what it should hold.
+// faultyStore is a store on a failing disk, and its expected contents.
 type faultyStore struct {
 	history
 	t       *testing.T
@@ -298,7 +298,7 @@ type faultyStore struct {
 	db      *DB
 	next    int // write
 	state   map[string]string
-	maybe   map[string]string // with the write whose log failed; nil: there is none
+	maybe   map[string]string // with the write whose log failed; nil if there is none
 }
 
 func (f *faultyStore) run(crashes *crashtest.Tally) {
@@ -309,9 +309,9 @@ func (f *faultyStore) run(crashes *crashtest.Tally) {
 		f.requireFailure(err)
 	} else {
 		f.write(60)
-		if f.r.IntN(2) == 0 { // or a new process finds the disk healed
+		if f.r.IntN(2) == 0 { // or reopen it after the repair
 			f.disk.Heal()
-			for f.db.Flush() != nil { // until the flusher has tried again
+			for f.db.Flush() != nil { // until the flusher has retried
 			}
 			f.maybe = nil
 			f.write(10)
@@ -343,14 +343,14 @@ func (f *faultyStore) run(crashes *crashtest.Tally) {
 	require.NoError(f.t, f.db.Close())
 }
 
-// requireFailure makes sure that an error is the disk's.
+// requireFailure requires that an error is the injected one.
 func (f *faultyStore) requireFailure(err error) {
 	if err != nil {
 		require.ErrorIs(f.t, err, f.failure.Err)
 	}
 }
 
-// write makes n writes, some of which may fail. After those it reads.
+// write makes n writes, of which some may fail, and reads after the failures.
 func (f *faultyStore) write(n int) {
 	for range n {
 		f.next++
@@ -360,7 +360,7 @@ func (f *faultyStore) write(n int) {
 		err := f.db.Apply(f.batch(f.next))
 		if err == nil {
 			f.apply(f.state, f.next)
-			f.maybe = nil // what it followed on is not in that log any more
+			f.maybe = nil // the log of the failed write is obsolete
 			continue
 		}
 		f.requireFailure(err)
@@ -372,16 +372,16 @@ func (f *faultyStore) write(n int) {
 			f.apply(f.maybe, f.next)
 		}
 		got, err := read(f.db)
-		require.NoError(f.t, err, "reads go on")
+		require.NoError(f.t, err, "reads still work")
 		require.Equal(f.t, f.state, got)
 	}
 }
 
 const childDir = "LSM_TEST_CHILD_DIR"
 
-// child writes a history until it is killed, and tells how far it has come.
+// child writes a history until it is killed, and prints its progress.
 func child(dir string) {
-	db, err := Open(filepath.Join(dir, "db"), &Options{MemtableBytes: 16 << 10}) // a merge is under way most of the time
+	db, err := Open(filepath.Join(dir, "db"), &Options{MemtableBytes: 16 << 10}) // merges run most of the time
 	if err != nil {
 		panic(err)
 	}
@@ -399,8 +399,8 @@ func child(dir string) {
 	}
 }
 
-// TestKill9LosesNothing kills a process that writes, flushes and merges on the real disk,
-// again and again, and reads after each kill what it has left.
+// TestKill9LosesNothing repeatedly kills a process that writes, flushes and merges on
+// the real disk, and reads the store after each kill.
 func TestKill9LosesNothing(t *testing.T) {
 	r, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")
 	for range crashtest.Share(1, 15) {
@@ -413,8 +413,8 @@ func TestKill9LosesNothing(t *testing.T) {
 	}
 }
 
-// killChild has a child go on with the store in dir and kills it after it has told of
-// so many writes. It returns the last one that it told of.
+// killChild starts a child that continues the store in dir and kills it after the given
+// number of acknowledged writes. It returns the last acknowledged write.
 func killChild(t *testing.T, dir string, writes int) (acknowledged int) {
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), childDir+"="+dir)
@@ -439,8 +439,8 @@ func killChild(t *testing.T, dir string, writes int) (acknowledged int) {
 	return acknowledged
 }
 
-// requireAcknowledged makes sure that a store holds a beginning of the child's writes,
-// those that were acknowledged at least.
+// requireAcknowledged requires that a store has a prefix of the child's writes with at
+// least the acknowledged ones.
 func requireAcknowledged(t *testing.T, dir string, acknowledged int) {
 	db, err := Open(filepath.Join(dir, "db"), &Options{ReadOnly: true})
 	require.NoError(t, err)

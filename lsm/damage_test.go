@@ -16,9 +16,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// twoTables returns a store of an older and a newer table, of several blocks each, whose
-// blocks have all been verified, and what it holds. The newer table has other values for
-// some keys of the older one, and tombstones for others.
+// twoTables returns a store with an older and a newer table of several verified blocks
+// each, and its contents. The newer table overwrites some keys of the older one and
+// deletes others.
 func twoTables(t *testing.T, key func(i int) []byte) (*DB, map[string]string) {
 	t.Helper()
 	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever, FilterBytes: -1})
@@ -74,7 +74,7 @@ func newReader(t *testing.T, db *DB, state map[string]string, path string) *read
 	return r
 }
 
-// honest makes sure that an error names the damaged table.
+// honest requires that an error names the damaged table.
 func (r *reader) honest(err error) {
 	var damage *CorruptionError
 	var unreadable *ReadError
@@ -88,13 +88,13 @@ func (r *reader) honest(err error) {
 	}
 }
 
-// answer makes sure that an answer is right, or an error that names the damaged table. A
-// value that is found may be damaged, but not an older one: GetVerified makes sure.
+// answer requires that a result is correct or an error that names the damaged table. A
+// value of Get may be damaged but not outdated, which is checked with GetVerified.
 func (r *reader) answer(key, value []byte, err error) {
 	want, there := r.state[string(key)]
 	switch {
 	case errors.Is(err, ErrNotFound):
-		require.False(r.t, there, "%q is there and was not found", key)
+		require.False(r.t, there, "%q exists and was not found", key)
 	case err != nil:
 		r.honest(err)
 	case !there || want != string(value):
@@ -114,7 +114,7 @@ func (r *reader) get(key []byte) {
 	want, there := r.state[string(key)]
 	switch {
 	case errors.Is(err, ErrNotFound):
-		require.False(r.t, there, "%q is there and was not found", key)
+		require.False(r.t, there, "%q exists and was not found", key)
 	case err != nil:
 		r.honest(err)
 	default:
@@ -129,7 +129,7 @@ func (r *reader) multiGet(keys [][]byte) {
 	}))
 }
 
-// seek positions an iterator and goes some steps on.
+// seek positions an iterator and moves it some steps.
 func (r *reader) seek(key []byte, backward bool, steps int) {
 	it := r.db.NewIter(nil)
 	defer it.Close()
@@ -142,14 +142,14 @@ func (r *reader) seek(key []byte, backward bool, steps int) {
 	}
 }
 
-// walk makes sure that an iterator shows the key of an index and those after it.
+// walk requires that an iterator returns the key at an index and those after it.
 func (r *reader) walk(it *Iterator, ok bool, at int, backward bool, steps int) {
 	step, next := it.Next, 1
 	if backward {
 		step, next = it.Prev, -1
 	}
 	for ; ok && steps > 0; ok, at, steps = step(), at+next, steps-1 {
-		require.True(r.t, at >= 0 && at < len(r.sorted), "the iterator shows %q", it.Key())
+		require.True(r.t, at >= 0 && at < len(r.sorted), "the iterator returns %q", it.Key())
 		require.Equal(r.t, r.sorted[at], string(it.Key()))
 		require.Equal(r.t, r.state[r.sorted[at]], string(it.Value()), "value of %q", it.Key())
 	}
@@ -160,8 +160,8 @@ func (r *reader) walk(it *Iterator, ok bool, at int, backward bool, steps int) {
 	}
 }
 
-// TestNotFoundNeverRestsOnDamagedBytes flips bits of tables whose blocks have all been
-// verified. Every answer is right, or an error that names the table.
+// TestNotFoundNeverRestsOnDamagedBytes flips bits in tables with verified blocks. Every
+// result is correct or an error that names the table.
 func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 	for name, key := range keyShapes {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 				r := newReader(t, db, state, table.path)
 				for at := 0; at < len(table.data); at += crashtest.Share(3, 1) {
 					was := table.data[at]
-					table.data[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may mark a tombstone
-					// Keys of the byte's neighbourhood, as far as it is a block's.
+					table.data[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may be that of a tombstone
+					// Keys near the damaged byte, if it is in a block.
 					near := int(float64(at) / float64(len(table.data)) * 600)
 					keys := make([][]byte, 8)
 					for i := range keys {
@@ -190,9 +190,9 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 	}
 }
 
-// TestDamageIsFoundByEveryLookUpOfItsBlock clears a key of a verified block: the key is
-// not "not found", whether it is asked for alone or among others.
-func TestDamageIsFoundByEveryLookUpOfItsBlock(t *testing.T) {
+// TestLookupDetectsDamagedKey clears a key of a verified block: Get and MultiGet return
+// an error and not "not found".
+func TestLookupDetectsDamagedKey(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.current.Load().tables[1]
 	key := keyShapes["even"](301)
@@ -213,9 +213,9 @@ func TestDamageIsFoundByEveryLookUpOfItsBlock(t *testing.T) {
 	require.ErrorIs(t, it.Err(), ErrCorrupt)
 }
 
-// TestAValueIsVerifiedOnDemand damages a value of a verified block: Get returns the
-// damaged bytes, GetVerified does not.
-func TestAValueIsVerifiedOnDemand(t *testing.T) {
+// TestGetVerifiedDetectsDamagedValue damages a value of a verified block: Get returns
+// the damaged bytes, GetVerified an error.
+func TestGetVerifiedDetectsDamagedValue(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.current.Load().tables[1]
 	at := bytes.Index(table.data, []byte("old0301"))
@@ -231,8 +231,8 @@ func TestAValueIsVerifiedOnDemand(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound, "deleted")
 }
 
-// TestInsertedBytesDoNotPanic inserts a few bytes anywhere into tables whose blocks have
-// all been verified, so that everything behind them is out of place.
+// TestInsertedBytesDoNotPanic inserts a few bytes into tables with verified blocks, so
+// that the rest of the table is shifted.
 func TestInsertedBytesDoNotPanic(t *testing.T) {
 	for name, key := range keyShapes {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 				whole := bytes.Clone(table.data)
 				for range crashtest.Share(100, 5000) {
 					at, n := random.IntN(len(whole)), 1+random.IntN(4)
-					if random.IntN(2) == 0 { // the index lies behind the blocks
+					if random.IntN(2) == 0 { // the index follows the blocks
 						at = int(table.footer.index.offset) + random.IntN(int(table.footer.index.length))
 					}
 					n = copy(table.data[at:], randomBytes(random, n))
@@ -272,9 +272,9 @@ func randomBytes(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// TestABlockInAnothersPlaceIsFound copies a valid block of the table over another one of
-// the same length, and blocks of the older table over those of the newer one.
-func TestABlockInAnothersPlaceIsFound(t *testing.T) {
+// TestBlockOverwrittenByAnotherBlock copies a valid block over another one of the same
+// length, in the same table and from the older to the newer table.
+func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever})
 	key := keyShapes["even"]
 	state := map[string]string{}
@@ -293,7 +293,7 @@ func TestABlockInAnothersPlaceIsFound(t *testing.T) {
 	whole := bytes.Clone(newer.data)
 	copy(newer.data[tableHeaderBytes:blocksEnd], older.data[tableHeaderBytes:])
 	_, err := db.Get(nil, key(1))
-	require.ErrorIs(t, err, ErrCorrupt, "the old value in the place of the new one")
+	require.ErrorIs(t, err, ErrCorrupt, "old value instead of the new one")
 	r.seek(nil, false, 600)
 	copy(newer.data, whole)
 
@@ -305,9 +305,9 @@ func TestABlockInAnothersPlaceIsFound(t *testing.T) {
 	}
 }
 
-// TestAnAccessOutOfBoundsIsCorruptionOfTheTable: bounds are checked, and should a check
-// be missing, the table is named and the process survives.
-func TestAnAccessOutOfBoundsIsCorruptionOfTheTable(t *testing.T) {
+// TestAccessOutOfBoundsIsCorruption: if a bounds check is missing, the error names the
+// table and the process survives.
+func TestAccessOutOfBoundsIsCorruption(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["words"])
 	table := db.current.Load().tables[0]
 	beyond := len(table.data) + 1

@@ -200,7 +200,7 @@ func (db *DB) close() error {
 		_ = db.cleanUp() // cleanUp reports its own errors
 		db.dropSpare()
 	}
-	// Drop filters before the mappings from which they are loaded.
+	// Filters are loaded from the mappings, so drop the filters first.
 	err = errors.CombineErrors(err, db.filters.Update())
 	if v != nil {
 		v.retire()

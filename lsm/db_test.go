@@ -104,7 +104,7 @@ func TestLimitsOnBothSides(t *testing.T) {
 	require.ErrorIs(t, b.Set(key, nil), ErrKeyTooLarge)
 	require.ErrorIs(t, db.Apply(&b), ErrKeyTooLarge, "a refused write is not dropped in silence")
 	b.Reset()
-	b.data = make([]byte, MaxBatchBytes-1000-maxOpOverhead) // as if so much were in it
+	b.data = make([]byte, MaxBatchBytes-1000-maxOpOverhead) // simulates a large batch
 	require.ErrorIs(t, b.Set(nil, value[:1001]), ErrBatchTooLarge)
 	require.ErrorIs(t, db.Apply(&b), ErrBatchTooLarge)
 	b.err = nil
@@ -128,7 +128,7 @@ func TestNilAndFaultyOptions(t *testing.T) {
 	require.Contains(t, fmt.Sprintf("%+v", err), "unknown durability")
 }
 
-func TestASecondWriterIsRefusedAndToldWho(t *testing.T) {
+func TestSecondWriterIsRefusedAndFirstIsNamed(t *testing.T) {
 	o := memOptions()
 	open(t, "db", o)
 	_, err := Open("db", o)
@@ -200,7 +200,7 @@ func TestDurabilityNoneFlushesAtClose(t *testing.T) {
 	require.NotEmpty(t, db.Stats().Tables)
 }
 
-func TestOverwritesAndTombstonesGoWithTheMerge(t *testing.T) {
+func TestMergeDropsOverwritesAndTombstones(t *testing.T) {
 	db := open(t, "db", memOptions())
 	for round := range 4 {
 		for i := range 100 {
@@ -221,7 +221,7 @@ func TestOverwritesAndTombstonesGoWithTheMerge(t *testing.T) {
 	require.NoError(t, it.Close())
 }
 
-func TestASnapshotSeesItsMomentThroughFlushesAndMerges(t *testing.T) {
+func TestSnapshotIsUnchangedByFlushesAndMerges(t *testing.T) {
 	db := open(t, "db", memOptions())
 	set(t, db, "a", "old")
 	set(t, db, "b", "old")
@@ -250,7 +250,7 @@ func TestASnapshotSeesItsMomentThroughFlushesAndMerges(t *testing.T) {
 	requireMissing(t, db, "b")
 }
 
-func TestMergedFilesGoAtOnceThoughAnIteratorReadsThem(t *testing.T) {
+func TestMergedFilesAreUnlinkedWhileIteratorReadsThem(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
 	set(t, db, "a", "1")
@@ -392,7 +392,7 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesAFailure(t *testing.T) {
+func TestFailedFlushIsLogged(t *testing.T) {
 	var lines bytes.Buffer
 	o := memOptions()
 	failing := true

@@ -1,5 +1,5 @@
-// Package lsm is an ordered key/value store on disk that is written sequentially
-// only: a log-structured merge tree with the size-tiered rule of Indeed's docstore.
+// Package lsm is an ordered key/value store on disk: a log-structured merge tree with
+// the size-tiered merge rule of Indeed's docstore. All writes are sequential.
 //
 // # Use
 //
@@ -8,22 +8,22 @@
 //	value, err = db.Get(value[:0], key) // ErrNotFound if there is none
 //	err = db.Close()
 //
-// Keys are ordered by their bytes; the empty key is one like any other. Apply
-// writes a Batch, all of it or nothing. NewIter goes through the keys forwards and
-// backwards, NewSnapshot keeps the present state readable, MultiGet looks up many
-// keys in one state, Checkpoint makes a store of its own by hard links, Check reads
-// and verifies everything, NewBuilder makes a store of sorted input. Options.ReadOnly
-// opens a store beside its writer, Options.Follow goes on seeing what it flushes.
+// Keys are ordered bytewise; the empty key is valid. Apply writes a Batch atomically.
+// NewIter iterates over the keys in both directions, NewSnapshot keeps the current state
+// readable, MultiGet looks up many keys in one state, Checkpoint creates a second store
+// with hard links, Check reads and verifies everything, NewBuilder creates a store from
+// sorted input. Options.ReadOnly opens a store while another process writes it;
+// Options.Follow also allows to refresh to the newest flushed state.
 //
 // # Concurrency
 //
-// A DB and a Snapshot may be used by any number of goroutines; a Batch, an Iterator
-// and a Builder by one at a time. Reading takes no lock and is never held up by
-// writes, flushes or merges. Writers take turns. One DB at a time may have a
-// directory open for writing, of all processes; any number may read it.
+// A DB and a Snapshot are safe for concurrent use; a Batch, an Iterator and a Builder are
+// not. Reads take no lock and do not wait for writes, flushes or merges. Writes are
+// serialized. Only one DB, of all processes, can have a directory open for writing; any
+// number can read it.
 //
-// No slice of a mapped file leaves the package: Get copies to its caller's
-// buffer, an iterator to its own.
+// No slice of a mapped file leaves the package: Get copies to the caller's buffer, an
+// iterator to its own.
 //
 // # How it works
 //
@@ -39,50 +39,47 @@
 //	                                                     v
 //	                                                one larger table
 //
-// A write goes to the log, then to the memtable, a hash table that keeps every
-// version of a key until it is flushed, and sorts its keys then and for iterators.
-// A full memtable waits while the next one is filled, and becomes a table: a sorted
-// file of the newest version of each key, with an index of its blocks and a Bloom
-// filter, written in one pass. If the rule would merge it at once with a few small ones,
-// it is written merged. While one waits, or many merges are due, writers are delayed a
-// little so that they need not stop; they stop before a second one waits. Stats tells
-// both. A batch larger than a memtable gets a memtable and a log of its size for
-// itself.
+// A write goes to the log, then to the memtable, a hash table that keeps all versions of
+// a key until it is flushed; it sorts its keys for flushes and iterators. A full memtable
+// waits for a flush while the next one is filled. A flush writes the newest version of
+// each key to a sorted file, with an index of its blocks and a Bloom filter, in one pass.
+// If the rule would merge this table at once with a few small ones, the flush writes the
+// merged table. While a memtable waits, or many merges are due, writers are delayed
+// slightly so that they need not stall; they stall before a second memtable waits. Stats
+// reports both. A batch larger than a memtable gets its own memtable and log.
 //
-// A look-up asks the memtables and then the tables, newest first, passing over
-// tables whose range of keys or whose filter excludes the key. The key is hashed
-// once for all filters.
+// A lookup searches the memtables and then the tables, newest first, skipping tables
+// whose key range or filter excludes the key. The key is hashed once for all filters.
 //
-// Which tables to merge says planMerge, unless Options.MergeRule says otherwise:
-// those at the new end whose sum is at least the size of the next, in memtables,
-// rounded. So n memtables are written about
-// log n times, and there are about log n tables. Merges run in the background, one
-// at a time; a large one pauses for small ones, so that neither flushes nor the
-// number of tables wait for it. A tombstone goes when nothing older can hold its key.
+// planMerge chooses the tables to be merged, unless Options.MergeRule says otherwise: the
+// newest tables whose total size is at least the size of the next one, in memtables,
+// rounded. So n memtables are each written about log n times, and there are about log n
+// tables. Merges run in the background, one at a time; a large one pauses for small ones,
+// so that flushes do not wait and the number of tables does not grow. A tombstone is
+// dropped when no older table can have its key.
 //
-// A large value is written like any other: it counts to its memtable's size, has a block
-// of its own, and merges copy it as often as the rule says. To give each value over an
-// eighth of a memtable a table of its own would make it a unit, however small: eight of
-// them would be merged as eight full memtables are, and a table each would have to be
-// asked by look-ups.
+// A large value is written like any other: it counts to its memtable's size, has its own
+// block, and is copied by merges as often as the rule requires. A separate table for each
+// value over an eighth of a memtable would count as a unit: eight of them would be merged
+// like eight full memtables, and lookups would search more tables.
 //
-// A snapshot or iterator holds a view, an immutable list of memtables and tables,
-// and a sequence number. A file that is not needed any more is unlinked at once, and
-// unmapped when the last view that lists it is let go of.
+// A snapshot or iterator references a view, which is an immutable list of memtables and
+// tables, and a sequence number. An obsolete file is unlinked at once, and unmapped when
+// the last view that lists it is released.
 //
 // # On disk
 //
 //	LOCK              locked by the writer, and names it
-//	MANIFEST          the tables, the first log that counts, the store's id
-//	FILTERS           what look-ups have taught about filters; may be missing
+//	MANIFEST          the tables, the first log in use, the store's id
+//	FILTERS           scores of filter pages; optional
 //	0000000007.table  docs/format/table.md
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
-//	0000000003.spare  what was a log, until the next is written over it; one at most
+//	0000000003.spare  an obsolete log kept for reuse; at most one
 //
-// Every byte is under a CRC-32C, or zero. Open verifies the manifest and the index of each
-// table. A block is verified when it is first read. Memory and disks may damage it after
-// that, so ErrNotFound, iterators, merges, Check and GetVerified read verified copies of
-// blocks. Only a value that Get or MultiGet finds may be damaged.
+// Every byte is covered by a CRC-32C or is zero. Open verifies the manifest and the index
+// of each table. A block is verified when it is first read. Memory and disks can damage
+// it later, so ErrNotFound, iterators, merges, Check and GetVerified read verified copies
+// of blocks. Only a value returned by Get or MultiGet can be damaged.
 //
 // A damaged file is a *CorruptionError. A table that cannot be read, because it was
 // truncated or its disk fails, is a *ReadError. Both name the file. A file by a newer
@@ -90,32 +87,30 @@
 //
 // # Recovery
 //
-// What a write survives says Options.Durability. Only logs go without fsync: a table
-// and its directory are synced before the manifest names it, and the manifest is
-// in place, synced, before anything it replaces is unlinked. It is replaced by a
-// rename, so a crash at any point leaves the old store or the new one, and orphans
-// that the next Open removes.
+// Options.Durability determines which crashes a write survives. Only logs are written
+// without fsync: a table and its directory are synced before the manifest names it, and
+// the manifest is replaced and synced before the files it makes obsolete are unlinked. It
+// is replaced by a rename, so a crash at any point leaves the old or the new store, and
+// orphans that the next Open removes.
 //
-// Open replays the logs into memtables. Writes have consecutive numbers, and replay
-// stops at the first gap, within a log or between two: what is recovered is always
-// what was written up to some moment. What lies behind a gap is dropped for good,
-// unless a log there was synced: then something is missing that was durable, which
-// is corruption.
+// Open replays the logs into memtables. Writes have consecutive numbers, and replay stops
+// at the first gap, within a log or between two: the recovered writes are always a prefix
+// of all writes. Later records are dropped permanently, unless a later log was synced:
+// then durable writes are missing, which is corruption.
 //
-// A log that cannot be written or synced is never written or synced again, and no
-// log follows on it: the write that met it fails, and the next ones wait until all
-// that is in memory has become tables and the log is obsolete. What Sync could not
-// make durable in a log it makes durable so. If a table cannot be written, because
-// the disk is full, that is tried again after a while that doubles up to ten seconds;
-// as soon as memtables cannot wait any more writes fail with the reason, and they go
-// on by themselves once it has gone. A merge does not begin unless there is room for
-// it beside a log and a flush. Reads go on in all these cases.
+// A log whose append or sync failed is never written or synced again, and no log follows
+// it: the write that failed returns the error, and later writes wait until all memtables
+// are flushed and the log is obsolete. Sync then makes the writes durable by the same
+// flush. If a table cannot be written, because the disk is full, the flush is retried
+// with delays of up to ten seconds; once no more memtables can wait, writes fail with the
+// error of the flush, and succeed again after it is resolved. A merge does not begin
+// unless the disk has space for it, a log and a flush. Reads work in all these cases.
 //
 // # Limits
 //
 // A key has at most MaxKeyBytes (64 KiB), a value MaxValueBytes (64 MiB), a batch
-// MaxBatchBytes (256 MiB). Memory is up to two memtables, those that snapshots and
-// iterators hold on to, and Options.FilterBytes; a Budget bounds these for several
-// stores together. Indexes are mapped, not read into memory. With 48
-// tables over those that the rule leaves flushes stop until merges have caught up.
+// MaxBatchBytes (256 MiB). Memory is used for up to two memtables, those pinned by
+// snapshots and iterators, and Options.FilterBytes; a Budget limits these for several
+// stores together. Indexes are mapped, not read into memory. When there are 48 tables
+// more than the rule leaves, flushes stop until merges have caught up.
 package lsm

@@ -24,7 +24,7 @@ func namesIn(t *testing.T, fsys vfs.FS, dir, suffix string) (found []string) {
 	return found
 }
 
-func TestOrphansGoAndForeignFilesStay(t *testing.T) {
+func TestOpenRemovesOrphansAndKeepsForeignFiles(t *testing.T) {
 	o := memOptions()
 	db, err := Open("db", o)
 	require.NoError(t, err)
@@ -42,10 +42,10 @@ func TestOrphansGoAndForeignFilesStay(t *testing.T) {
 	require.EqualValues(t, 901, db.mu.nextNumber, "no number is used twice")
 }
 
-// TestPowerLossBehindAnOpenAfterAKill: a process dies between the renaming of a manifest
-// and the sync of the directory, the next one opens the store, and the power goes. Of the
-// changes of names any may be lost, so none of Open's may come before those of the dead
-// are durable.
+// TestPowerLossBehindAnOpenAfterAKill: a process dies between renaming the manifest and
+// syncing the directory, the next process opens the store, and the power is cut. Any of
+// the unsynced changes of names may be lost, so Open must sync those of the dead
+// process before its own changes.
 func TestPowerLossBehindAnOpenAfterAKill(t *testing.T) {
 	mem := vfs.NewMem()
 	renamed := false
@@ -70,7 +70,7 @@ func TestPowerLossBehindAnOpenAfterAKill(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingFileIsNamed(t *testing.T) {
 	o := memOptions()
 	db, err := Open("db", o)
 	require.NoError(t, err)
@@ -94,10 +94,10 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "MANIFEST is corrupt at offset 0: missing, though there is "+tableName(2))
 }
 
-func TestReplayStopsAtAGapAndDropsWhatIsBehindIt(t *testing.T) {
+func TestReplayStopsAtGapAndDropsLaterLogs(t *testing.T) {
 	o := &Options{FS: vfs.NewMem(), MemtableBytes: minMemtableBytes}
 	h := history{seed: 5}
-	// The flusher is kept from working, so that there are several logs.
+	// Block the flusher, so that there are several logs.
 	gate := vfs.NewFault(o.FS, func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, tableSuffix) {
 			return vfs.ErrNoSpace
@@ -129,20 +129,20 @@ func TestReplayStopsAtAGapAndDropsWhatIsBehindIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state, again)
 		require.NoError(t, db.Close())
-		require.Empty(t, namesIn(t, o.FS, "db", logSuffix), "what is behind the gap must not come back")
+		require.Empty(t, namesIn(t, o.FS, "db", logSuffix), "logs after the gap must not be replayed later")
 	}
 	require.NotEmpty(t, state)
 	require.NotEqual(t, fmt.Sprint(last), state["counter"])
 }
 
-// TestALostLogThatWasSyncedIsCorruption: the sync mark of any later log proves that the
-// lost one was durable. Only the log next to the gap used to be searched for marks, and
-// the last mark of each log but the newest may itself be lost.
-func TestALostLogThatWasSyncedIsCorruption(t *testing.T) {
-	for lostMarks := range 3 { // of the logs behind the lost one
+// TestLossOfSyncedLogIsCorruption: the sync mark of any later log proves that the lost
+// log was durable. Only the log next to the gap used to be searched for marks, and the
+// last mark of each log but the newest may itself be lost.
+func TestLossOfSyncedLogIsCorruption(t *testing.T) {
+	for lostMarks := range 3 { // of the logs after the lost one
 		o := memOptions()
 		mem := o.FS
-		o.FS = vfs.NewFault(mem, func(op vfs.Op) error { // so that all logs stay
+		o.FS = vfs.NewFault(mem, func(op vfs.Op) error { // keeps all logs
 			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, tableSuffix) {
 				return vfs.ErrNoSpace
 			}
@@ -185,7 +185,7 @@ func TestRecoveryKeepsToTheMemtableSize(t *testing.T) {
 		set(t, db, fmt.Sprintf("key%04d", i), "value")
 	}
 	require.NoError(t, db.Close())
-	for range 2 { // the log is of several memtables, some of them tables by now
+	for range 2 { // the log covers several memtables, of which some are flushed
 		db, err = Open("db", &Options{FS: mem, MemtableBytes: 16 << 10})
 		require.NoError(t, err)
 		require.LessOrEqual(t, db.Stats().MemtableBytes, (maxWaiting+1)*db.mostMemtableBytes())
@@ -230,7 +230,7 @@ func TestReadOnlyWritesNothingAndNeedsNoLock(t *testing.T) {
 	require.False(t, changed)
 }
 
-func TestFollowTakesUpWhatWasFlushed(t *testing.T) {
+func TestRefreshShowsFlushedWrites(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
 	follower := open(t, "db", &Options{FS: o.FS, Follow: true})

@@ -10,8 +10,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// What look-ups teach about filters survives a restart and a checkpoint; without the file it is
-// learnt anew, and damaged it costs nothing else.
+// TestFilterScoresAreKept: filter scores survive a restart and a checkpoint; if their
+// file is missing or damaged, the ranking starts from zero.
 func TestFilterScoresAreKept(t *testing.T) {
 	o := memOptions()
 	db, err := Open("db", o)
@@ -21,7 +21,7 @@ func TestFilterScoresAreKept(t *testing.T) {
 		set(t, db, fmt.Sprint("key", i), "value")
 	}
 	require.NoError(t, db.Flush())
-	require.NoError(t, db.WaitIdle(t.Context())) // the filters learn of the table behind Flush
+	require.NoError(t, db.WaitIdle(t.Context())) // the manager gets the table's filter after Flush
 	for i := range 100 {
 		_, err := db.Get(nil, fmt.Append(nil, "key", i))
 		require.NoError(t, err)
@@ -53,8 +53,9 @@ func TestFilterScoresAreKept(t *testing.T) {
 	require.ErrorIs(t, db.Check(), ErrCorrupt)
 }
 
-// A search in vain is reported to the filter that could not spare it.
-func TestSearchesInVainAreReported(t *testing.T) {
+// TestMissedLookupsAreReported: a table search without result is reported to its
+// filter.
+func TestMissedLookupsAreReported(t *testing.T) {
 	o := memOptions()
 	o.FilterBytes = -1 // no page is ever in memory
 	db := open(t, "db", o)

@@ -16,9 +16,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestFlushesMergeWhatTheRuleWouldMergeAtOnce counts tables as they are written: those
-// of up to maxFusedUnits are never written to be merged at once, and what is there after
-// each flush is what the rule leaves, a table for each bit of the number of flushes.
+// TestFlushesMergeWhatTheRuleWouldMergeAtOnce counts the tables created: those of up to
+// maxFusedUnits are never created only to be merged at once, and after each flush the
+// tables are those of the rule, one for each bit set in the number of flushes.
 func TestFlushesMergeWhatTheRuleWouldMergeAtOnce(t *testing.T) {
 	created := 0
 	o := memOptions()
@@ -39,7 +39,7 @@ func TestFlushesMergeWhatTheRuleWouldMergeAtOnce(t *testing.T) {
 		require.NoError(t, db.WaitIdle(t.Context()))
 		want++
 		if n&-n > maxFusedUnits {
-			want++ // the flush, and then the merge
+			want++ // the flush, then the merge
 		}
 		db.mu.Lock()
 		require.Equal(t, want, created, "tables written by %d flushes", n)
@@ -58,9 +58,9 @@ func TestFlushesMergeWhatTheRuleWouldMergeAtOnce(t *testing.T) {
 	require.NoError(t, db.Check())
 }
 
-// TestADamagedTableDoesNotStopFlushes has a table that cannot be merged in the way of
-// a flush that would.
-func TestADamagedTableDoesNotStopFlushes(t *testing.T) {
+// TestDamagedTableDoesNotStopFlushes: a flush that would merge a damaged table writes
+// its memtable alone.
+func TestDamagedTableDoesNotStopFlushes(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
 	set(t, db, "a", "old")
@@ -82,8 +82,8 @@ func TestADamagedTableDoesNotStopFlushes(t *testing.T) {
 	require.Len(t, db.Stats().Tables, 4)
 }
 
-// sliceSource is an entrySource of a sorted list, some entries at a time, which may fail
-// at its end.
+// sliceSource is an entrySource of a sorted slice that returns some entries at a time,
+// and optionally an error at its end.
 type sliceSource struct {
 	entries []entry
 	failure error
@@ -98,8 +98,8 @@ func (s *sliceSource) next(dst []entry) ([]entry, error) {
 	return dst, nil
 }
 
-// TestMergedSource merges sources that hold some of the same keys, all of which begin
-// with the same bytes: the newest has its way, and a failure ends it all.
+// TestMergedSource merges sources with common keys and a common prefix: the newest
+// entry wins, and an error of a source ends the merge.
 func TestMergedSource(t *testing.T) {
 	r := testseed.Rand(t)
 	failure := errors.New("a source failed")
@@ -144,7 +144,7 @@ func TestMergedSource(t *testing.T) {
 			}
 			require.NoError(t, err)
 			if len(batch) == 0 {
-				require.Negative(t, fails, "it failed and nobody was told")
+				require.Negative(t, fails, "the failure was not returned")
 				require.Equal(t, model, got)
 				break
 			}

@@ -36,7 +36,7 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 	return facts, b
 }
 
-// goldenBlock makes an even block.
+// goldenBlock builds an even block.
 func goldenBlock() []byte {
 	return buildBlock([]entry{
 		{key: []byte("apple"), value: []byte("red")},
@@ -56,8 +56,8 @@ func goldenBatch(t testing.TB) []byte {
 	return batch.encoded()
 }
 
-// TestGolden holds what is written against the files of this version, which
-// every later version has to read.
+// TestGolden compares the writer's output with the files of this version, which every
+// later version must read.
 func TestGolden(t *testing.T) {
 	_, table := goldenTable(t)
 	for name, b := range map[string][]byte{"table-v0": table, "block-v0": goldenBlock(), "manifest-v0": goldenManifest(t), "batch-v0": goldenBatch(t)} {
@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestFormatPages makes sure that the byte examples in docs/format are true.
+// TestFormatPages checks the byte examples in docs/format.
 func TestFormatPages(t *testing.T) {
 	_, table := goldenTable(t)
 	for _, example := range []struct {
@@ -87,7 +87,7 @@ func TestFormatPages(t *testing.T) {
 	}
 }
 
-func TestANewerVersionIsNotCorruption(t *testing.T) {
+func TestNewerVersionIsNotCorruption(t *testing.T) {
 	newer := func(b []byte) []byte {
 		order.PutUint16(b[12:], 1)
 		order.PutUint32(b[8:], checksum.Of(b[12:]))
@@ -103,8 +103,8 @@ func TestANewerVersionIsNotCorruption(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorrupt)
 }
 
-// damages are what happens to a byte of a file, how often in continuous integration, and
-// under the race detector.
+// damages are the modifications of a byte and the share tested in continuous
+// integration and under the race detector.
 var damages = []struct {
 	name            string
 	do              func(b []byte, at int) []byte
@@ -115,8 +115,8 @@ var damages = []struct {
 	{"cut", func(b []byte, at int) []byte { return b[:at] }, 5, 50},
 }
 
-// TestEveryByteDamaged damages every byte of a store of several blocks, one at a
-// time, and cuts its files anywhere. What is read is right, or there is an error that
+// TestEveryByteDamaged damages every byte of a store of several blocks, one at a time,
+// and truncates its files at every offset. Reads are correct or return an error that
 // names the file.
 func TestEveryByteDamaged(t *testing.T) {
 	fsys := vfs.NewMem()
@@ -183,8 +183,8 @@ func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
 	require.NoError(t, f.Close())
 }
 
-// requireHonest reads a store of which one file is damaged in every way. The end of a log
-// that was cut is gone as it may be after a loss of power, with the write that is in it.
+// requireHonest reads a store with one damaged file in every way. A truncated log may
+// have lost its last write, as after a power cut.
 func requireHonest(t *testing.T, fsys vfs.FS, name, what string, want map[string]string) {
 	_, isLog := parseName(name, logSuffix)
 	torn := maps.Clone(want)
@@ -219,7 +219,7 @@ func requireHonest(t *testing.T, fsys vfs.FS, name, what string, want map[string
 		_, err := db.Get(nil, []byte(key))
 		require.True(t, errors.Is(err, ErrNotFound) || !sound(err))
 	}
-	// The mark of a log's last sync tells nothing that the records do not.
+	// The mark of a log's last sync repeats what the records prove.
 	if !isLog {
 		require.ErrorIs(t, db.Check(), ErrCorrupt, "%s: damage that Check does not find", what)
 	}
@@ -228,7 +228,7 @@ func requireHonest(t *testing.T, fsys vfs.FS, name, what string, want map[string
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add(goldenManifest(f))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= 12 { // let it get behind the checksum
+		if len(b) >= 12 { // pass the checksum
 			order.PutUint32(b[8:], checksum.Of(b[12:]))
 		}
 		if m, fault := decodeManifest(b); fault == nil {
@@ -252,7 +252,7 @@ func FuzzDecodeBatch(f *testing.F) {
 	})
 }
 
-// FuzzBlock reads a block as if its checksum were right.
+// FuzzBlock reads a block as if its checksum were valid.
 func FuzzBlock(f *testing.F) {
 	f.Add(goldenBlock())
 	_, table := goldenTable(f)
@@ -266,7 +266,7 @@ func FuzzBlock(f *testing.F) {
 			at, found := b.search(b.key(i))
 			require.True(t, found)
 			require.Equal(t, i, at)
-			at, _ = b.search(append(bytes.Clone(b.key(i)), 0)) // the least key above it
+			at, _ = b.search(append(bytes.Clone(b.key(i)), 0)) // the smallest key above it
 			require.Equal(t, i+1, at)
 			e, ok := b.entry(i)
 			require.True(t, ok)
@@ -275,7 +275,7 @@ func FuzzBlock(f *testing.F) {
 	})
 }
 
-// FuzzTable reads a table whose checksums have been made right.
+// FuzzTable reads a table with recomputed checksums.
 func FuzzTable(f *testing.F) {
 	facts, table := goldenTable(f)
 	f.Add(table)

@@ -271,7 +271,7 @@ func (it *Iterator) Err() error {
 	return it.failure
 }
 
-// Close lets go of what the iterator holds. It may be called again.
+// Close releases the iterator. It is idempotent.
 func (it *Iterator) Close() error {
 	if it.pin != nil {
 		it.source.release()

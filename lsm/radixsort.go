@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// radixMinimum is the number of nodes from which on radix sort is faster than
+	// radixMinimum is the minimum number of nodes for which radix sort is faster than
 	// comparison sort.
 	radixMinimum = 256
 	// maxDigitBits bounds the number of buckets of a pass.

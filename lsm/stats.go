@@ -98,7 +98,7 @@ func (w WriteStats) Amplification() float64 {
 // RuleAmplification is what Amplification would be if each merge were done as soon as
 // the size-tiered rule wants it, on an empty store without overwrites, and with the
 // flush that begins a merge counted as part of it, as in the article on docstore. The
-// store writes such a flush to a table of its own if the merge is a large one, which
+// store writes such a flush to a separate table if the merge is a large one, which
 // must not hold up writers.
 func (w WriteStats) RuleAmplification() float64 {
 	if w.FlushBytes == 0 {

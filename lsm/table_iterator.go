@@ -10,7 +10,7 @@ type tableIterator struct {
 	block   *blockCopy // nil until the first positioning call
 	at      int        // index of the entry in the block
 	run     int        // number of consecutive blocks read
-	asked   uint64     // read-ahead was requested from this block on
+	asked   uint64     // offset up to which read-ahead was requested; backwards, from which
 	current entry
 	failure error
 }

@@ -25,7 +25,7 @@ type mutation struct {
 var mutations = []mutation{
 	{
 		name: "the log is not synced", file: "wal/writer.go",
-		old: "err = w.file.Sync(through) // while Append goes on", new: "err = nil",
+		old: "err = w.file.Sync(through) // Append may run concurrently", new: "err = nil",
 		pkg: "./wal", run: "TestRandomCrashes",
 	},
 	{
