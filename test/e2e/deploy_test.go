@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -61,8 +62,8 @@ func TestSyncScriptUsage(t *testing.T) {
 		"an unknown option":          {[]string{"--fast", "a", "b"}, 2, "--fast: no such option"},
 		"no value":                   {[]string{"--interval"}, 2, "--interval needs a value"},
 		"no number":                  {[]string{"--interval", "--once", "a", "b"}, 2, "not a number"},
-		"no directory":               {[]string{"a", filepath.Join(copied, "none")}, 1, "is no directory"},
-		"a writer's":                 {[]string{"a", written}, 1, "is being written"},
+		"no directory":               {[]string{"a", filepath.Join(copied, "none")}, 1, "is not a directory"},
+		"a writer's":                 {[]string{"a", written}, 1, "is written by docstore-updater"},
 		"a source that is not there": {[]string{"--once", filepath.Join(copied, "none"), copied}, 1, "cannot list"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,34 @@ func TestOneSyncScriptToATarget(t *testing.T) {
 	require.Len(t, segments(t, target), 1)
 }
 
-// TestSyncScriptDelete: what the source no longer has goes only if asked.
+// TestSyncScriptResumesPartialFile: rsync leaves a partial file when a transfer is
+// interrupted or the disk is full. Some versions of rsync cannot resume from a file in
+// their partial directory: the transfer fails its verification, every time.
+func TestSyncScriptResumesPartialFile(t *testing.T) {
+	t.Parallel()
+	source, target := t.TempDir(), t.TempDir()
+	name := sealSegment(t, source, corpus(t)[:2000])
+	want, err := os.ReadFile(filepath.Join(source, name))
+	require.NoError(t, err)
+	partialDir := filepath.Join(target, ".sync", "partial")
+	require.NoError(t, os.MkdirAll(partialDir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(partialDir, name), want[:2*len(want)/3], 0o600))
+	r := resumeReplica(t, source, target)
+	copied := filepath.Join(target, name)
+	for {
+		if got, err := os.ReadFile(copied); err == nil {
+			require.Equal(t, want, got)
+			break
+		}
+		require.Empty(t, r.script.output.String())
+		time.Sleep(pollInterval)
+	}
+	r.stop()
+	require.Less(t, r.sent(t), int64(len(want)/2), "two thirds are not sent again")
+}
+
+// TestSyncScriptDelete: a segment that the source has deleted is deleted from the copy only
+// with --delete.
 func TestSyncScriptDelete(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:300]
