@@ -13,13 +13,13 @@ import (
 // segment.
 type SegmentID uint32
 
-// Address is the permanent name of one version of a document, or of one
-// delete. Addresses are given out in ascending order, so of two addresses of
-// the same id the greater one is the newer version.
+// Address is the permanent address of one version of a document, or of one delete.
+// Addresses are assigned in ascending order: of two addresses of the same id the greater
+// one is the newer version.
 type Address struct {
 	Segment SegmentID
 	Block   uint32 // offset of the block in its segment, in bytes
-	Index   uint16 // which of the block's entries
+	Index   uint16 // of the entry in the block
 }
 
 // Compare orders addresses by age: negative if a is older than b.
@@ -31,7 +31,7 @@ func (a Address) Compare(b Address) int {
 	)
 }
 
-// IsZero tells whether a is the zero Address, which names nothing.
+// IsZero reports whether a is the zero Address, which names nothing.
 func (a Address) IsZero() bool { return a == Address{} }
 
 // String is "segment/block/index", all decimal.
@@ -51,17 +51,17 @@ func ParseAddress(s string) (Address, error) {
 	}
 	a := Address{Segment: SegmentID(parts[0]), Block: uint32(parts[1]), Index: uint16(parts[2])}
 	if !ok || a.Segment == 0 {
-		return Address{}, fmt.Errorf("queue: address %q: want SEGMENT/BLOCK/INDEX, such as 3/128/0", s)
+		return Address{}, fmt.Errorf("queue: address %q: want SEGMENT/BLOCK/INDEX, for example 3/128/0", s)
 	}
 	return a, nil
 }
 
-// Position is a place between two entries of a queue: all entries before Next
-// have been read. The zero Position is the start of any queue.
+// Position is a place between two entries of a queue: all entries before Next have been
+// read. The zero Position is the start of any queue.
 //
-// A Position also identifies the content before Next, so that a reader detects
-// a queue whose content was replaced. Two Positions at one place are equal
-// unless less is known of the content in one of them: see SamePlace.
+// A Position also identifies the content before Next, so that a reader detects a queue
+// whose content was replaced. Two Positions at one place are equal unless one of them
+// identifies less of the content: see SamePlace.
 type Position struct {
 	Queue [16]byte // the queue's id; zero only in the zero Position
 	Next  Address  // of the next entry, existing or future
@@ -71,11 +71,11 @@ type Position struct {
 // Proof identifies the content before a Position. Zero fields are unknown and
 // match any content.
 type Proof struct {
-	// Footer is the first half of the digest of the segment before Next.Segment:
-	// of its footer, as the header of Next.Segment holds it. Segment 1 has none.
+	// Footer is the first half of the digest of the previous segment's footer, as the
+	// header of Next.Segment holds it. Segment 1 has none.
 	Footer FooterDigest
-	// Chain is the checksum of the last block of Next.Segment that the Position
-	// is behind or inside of. It covers the checksums of all blocks before it.
+	// Chain is the checksum of the last block of Next.Segment that begins before the
+	// Position. It covers the checksums of all blocks before it.
 	Chain uint32
 }
 

@@ -17,7 +17,7 @@ import (
 //	 6  count u16        entries, at least 1
 //	 8  table bytes u32
 //	12  data bytes u32   of the documents as stored
-//	16  previous u32     checksum of the block before; of the header in the first
+//	16  previous u32     checksum of the previous block; of the header in the first
 //	20  appended i64     when the first entry was appended, Unix milliseconds
 //	28  cursor bytes u16
 //	30  zero [2]
@@ -32,8 +32,8 @@ import (
 //	          the ids
 //	          the cursor
 //
-// Ends count from the start of the data and from the start of the ids, so an
-// entry and the one before it tell where its id and document lie.
+// Ends count from the start of the data and from the start of the ids. So an entry and
+// its predecessor give the location of its id and document.
 type blockHeader struct {
 	crc         uint32
 	expiries    bool
@@ -46,8 +46,7 @@ type blockHeader struct {
 	cursorBytes int
 }
 
-// originOffset is where the entries and expiry times end, from the start of the
-// block.
+// originOffset is the offset in the block of the end of the entries and expiry times.
 func (h *blockHeader) originOffset() int64 {
 	width := int64(entryBytes)
 	if h.expiries {
@@ -56,7 +55,7 @@ func (h *blockHeader) originOffset() int64 {
 	return blockHeaderBytes + width*int64(h.count)
 }
 
-// idsOffset is where the ids begin, from the start of the block.
+// idsOffset is the offset in the block of the ids.
 func (h *blockHeader) idsOffset() int64 {
 	offset := h.originOffset()
 	if h.relocated {
@@ -70,7 +69,7 @@ func (h *blockHeader) idBytes() int64 {
 	return h.dataOffset() - h.idsOffset() - int64(h.cursorBytes)
 }
 
-// dataOffset is where the documents begin, from the start of the block.
+// dataOffset is the offset in the block of the documents.
 func (h *blockHeader) dataOffset() int64 { return blockHeaderBytes + int64(h.tableBytes) }
 
 // size is the length of the block in the file.
@@ -94,13 +93,12 @@ func (h *blockHeader) put(b []byte) {
 	little.PutUint16(b[30:], 0)
 }
 
-// parseBlockHeader reads the header in b, which has blockHeaderBytes bytes. It
-// checks what can be checked without the table: that the lengths fit each other
-// and the limits.
+// parseBlockHeader parses the header in b, which has blockHeaderBytes bytes. It checks
+// everything that does not need the table: the lengths against each other and the limits.
 func parseBlockHeader(b []byte) (blockHeader, error) {
 	var h blockHeader
 	if frameType(b[4]) != frameBlock {
-		return h, fmt.Errorf("no block: its type is %d", b[4])
+		return h, fmt.Errorf("frame has type %d, want a block", b[4])
 	}
 	h.crc = little.Uint32(b)
 	h.expiries = b[5]&blockHasExpiries != 0
@@ -126,7 +124,7 @@ func parseBlockHeader(b []byte) (blockHeader, error) {
 	return h, nil
 }
 
-// entry is what a block's table says of a document.
+// entry is an entry of a block's table.
 type entry struct {
 	idStart, idEnd   uint32 // in the ids
 	start, end       uint32 // in the data
@@ -153,7 +151,7 @@ func (e *entry) deleted() bool   { return e.rawAndFlags&flagDeleted != 0 }
 func (e *entry) storedRaw() bool { return e.rawAndFlags&flagStoredRaw != 0 }
 func (e *entry) lost() bool      { return e.rawAndFlags&flagLost != 0 }
 
-// hasCoded tells whether there is a document to be decoded.
+// hasCoded reports whether the entry has a compressed document.
 func (e *entry) hasCoded() bool { return e.rawAndFlags&entryFlagsMask == 0 }
 
 // rawBytes is the length of the document before compression.
@@ -162,8 +160,8 @@ func (e *entry) rawBytes() int { return int(e.rawAndFlags & rawBytesMask) }
 // storedBytes is the length of the document in the file.
 func (e *entry) storedBytes() int { return int(e.end - e.start) }
 
-// check verifies that the entry fits its block and the limits, so that whatever
-// is computed from it lies inside the block.
+// check verifies the entry against its block and the limits, so that every offset
+// computed from it lies inside the block.
 func (e *entry) check(h *blockHeader) error {
 	switch {
 	case e.start > e.end || e.end > h.dataBytes:
@@ -217,7 +215,7 @@ func (b *block) parse() error {
 		return errors.New("entries do not fill the block")
 	}
 	if at, end := b.origin(Address{}); h.relocated && end <= at.Block {
-		return fmt.Errorf("in its original segment the block is said to lie from %d to %d", at.Block, end)
+		return fmt.Errorf("block has the original offsets %d to %d", at.Block, end)
 	}
 	for i := range h.count - 1 {
 		if h.relocated && b.index(i) >= b.index(i+1) {
@@ -244,8 +242,8 @@ func (b *block) index(i int) uint16 {
 	return little.Uint16(b.bytes[b.originOffset()+originBytes+originalIndexBytes*int64(i):])
 }
 
-// origin is where a block stands that was found at a place: of a relocated one,
-// where it stood in its original segment. end is the offset behind it there.
+// origin returns the original address of a block that was found at an address, which
+// differs if the block is relocated, and the offset of its end in the original segment.
 func (b *block) origin(at Address) (_ Address, end uint32) {
 	if !b.relocated {
 		return at, at.Block + uint32(b.size())

@@ -12,19 +12,19 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Report is what a check has found.
+// Report is the result of a check.
 type Report struct {
 	Segments  int
 	Blocks    int64
 	Entries   int64
 	Documents int64
 	Deletes   int64
-	Lost      int64 // of the documents: a repair has noted them as lost
+	Lost      int64 // documents that a repair has recorded as lost
 	Bytes     int64 // read and verified
-	// Unfinished is the number of bytes behind the last commit mark of segments
-	// that are being written or copied. They are no damage.
+	// Unfinished is the number of bytes after the last commit mark of segments that are
+	// being written or copied. They are not damage.
 	Unfinished int64
-	Missing    []SegmentID        // between or before the segments that are there
+	Missing    []SegmentID        // numbers with neither a segment nor a rewrite
 	Damage     []*CorruptionError // in the order of segments and offsets
 	Unlisted   int                // damage beyond the first maxDamage
 }
@@ -32,22 +32,22 @@ type Report struct {
 // maxDamage bounds the damage that a report lists.
 const maxDamage = 10000
 
-// CheckOptions say how a queue is checked. Nil and zero values are the defaults.
+// CheckOptions configure Check. Nil and zero values are the defaults.
 type CheckOptions struct {
-	// FS is where the directory lies. The default is vfs.OS.
+	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// Decode also decompresses each document. That tells whether the codec has done
-	// what it should; for damage the checksums suffice, and it takes ten times as
-	// long. Documents of a codec that this build lacks are left out.
+	// Decode also decompresses each document. This verifies the codec; damage is found by
+	// the checksums alone. It takes ten times as long. Documents of a codec that this
+	// build lacks are skipped.
 	Decode bool
-	// Progress is told of the bytes that have been verified, of how many in all.
+	// Progress is called with the number of bytes verified so far and in total.
 	Progress func(done, total int64)
 }
 
-// Check verifies every byte of the queue in dir: headers and dictionaries, the
-// chain of blocks and segments, tables, each document, marks and footers, all by
-// their checksums. It finds all damage and not only the first, with all
-// processors. It needs no lock and may run while the queue is written or copied.
+// Check verifies every byte of the queue in dir by its checksums: headers and
+// dictionaries, the chain of blocks and segments, tables, documents, marks and footers.
+// It finds all damage and not only the first, using all processors. It needs no lock and
+// may run while the queue is written or copied.
 func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) {
 	c := checker{fs: vfs.OS, dir: dir, atOnce: 2 * runtime.GOMAXPROCS(0)}
 	if opts != nil {
@@ -56,7 +56,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			c.fs = opts.FS
 		}
 	}
-	head, err := c.head() // before the listing, which may grow
+	head, err := c.head() // read before the listing, so that the listing has at least its segments
 	if err != nil {
 		return c.report, err
 	}
@@ -86,7 +86,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 	}
 	c.missing(&l, expected, max(l.last(), head.Highest)+1)
 	for _, run := range l.rewrites {
-		// Where there is none a higher generation has come.
+		// If it does not exist any more, a higher generation has replaced it.
 		if err := c.rewrite(ctx, run); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return c.report, err
 		}
@@ -110,8 +110,8 @@ func (c *checker) head() (Head, error) {
 	return head, nil
 }
 
-// findTruncated notes which entries were taken back. What is left of the files that
-// held them is not part of the chain any more.
+// findTruncated records the segments with truncated entries. Files that are left of them
+// are not part of the chain.
 func (c *checker) findTruncated(l *listing) {
 	for _, run := range l.rewrites {
 		if s, err := openSegmentFile(c.fs, run.path(c.dir), run.first); err == nil {
@@ -123,9 +123,9 @@ func (c *checker) findTruncated(l *listing) {
 	}
 }
 
-// follows notes the digest of segment n that a file has: its own, or that of the
-// segment before it. Two files that have different ones belong to different
-// histories; damage is where it is reported of the second.
+// follows records the digest of segment n that a file holds: its own, or that of the
+// previous segment. Two different digests belong to different histories; damage is the
+// report if this file is the second.
 func (c *checker) follows(n SegmentID, d digest, damage CorruptionError) {
 	if n == 0 || d == (digest{}) {
 		return
@@ -141,8 +141,8 @@ func (c *checker) follows(n SegmentID, d digest, damage CorruptionError) {
 	}
 }
 
-// missing lists the segments from one number to before another that neither lie
-// there nor are in a rewrite.
+// missing lists the segments from one number to before another that have neither a file
+// nor a rewrite.
 func (c *checker) missing(l *listing, from, to SegmentID) {
 	for n := from; n < to && len(c.report.Missing) < maxDamage; n++ {
 		if !l.rewritten(n) {
@@ -160,7 +160,7 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	defer s.file.Close()
 	c.report.Segments++
 	if s.header.rewrites != run {
-		c.damage(s.corruption(0, errors.New("header is that of another rewrite")))
+		c.damage(s.corruption(0, errors.New("header names another rewrite")))
 		return nil
 	}
 	if err := c.beginning(s); err != nil {
@@ -186,17 +186,17 @@ type checker struct {
 	dir      string
 	progress func(done, total int64)
 	total    int64 // bytes of all files
-	done     int64 // verified or passed over
+	done     int64 // verified or skipped
 	report   Report
 	queue    *[16]byte // of the first file
-	// digests of segments, by the files in which they were found first.
+	// digests are those of the segments, with the file in which each was found first.
 	digests   map[SegmentID]segmentDigest
 	truncated []addressRange
 	decode    bool
-	decoder   decoder       // nil: checksums have to do
-	blocks    []*blockCheck // under way, in their order
+	decoder   decoder       // nil: documents are not decoded
+	blocks    []*blockCheck // being verified, in file order
 	spare     []*blockCheck
-	atOnce    int // blocks may be under way; 0: each is done with before the next
+	atOnce    int // blocks are verified at once; 0: one after the other
 }
 
 func (c *checker) damage(found ...*CorruptionError) {
@@ -211,7 +211,7 @@ func (c *checker) read(bytes int64) {
 	c.skip(bytes)
 }
 
-// skip counts bytes that are done with.
+// skip counts bytes that are not verified.
 func (c *checker) skip(bytes int64) {
 	c.done += bytes
 	if c.progress != nil {
@@ -219,7 +219,7 @@ func (c *checker) skip(bytes int64) {
 	}
 }
 
-// segment verifies one segment: of two files the sealed one. The error is about
+// segment verifies one segment: if it has two files, the sealed one. The error is about
 // reading it, or ErrNewerVersion.
 func (c *checker) segment(ctx context.Context, n SegmentID) error {
 	err := fs.ErrNotExist
@@ -249,7 +249,7 @@ func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
 	return c.frames(ctx, s, suffix == sealedSuffix)
 }
 
-// unopened reports a file that could not be opened for the sake of its bytes.
+// unopened reports a file that could not be opened because of its content.
 func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) error {
 	var corruption *CorruptionError
 	switch {
@@ -270,7 +270,7 @@ func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) err
 	return nil
 }
 
-// beginning verifies the file's place in the chain of segments, and the dictionary.
+// beginning verifies that the file continues the chain of segments, and its dictionary.
 func (c *checker) beginning(s *segmentFile) error {
 	if c.queue == nil {
 		c.queue = &s.header.queue
@@ -296,22 +296,22 @@ func (c *checker) beginning(s *segmentFile) error {
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
-	case errors.Is(err, errIncomplete): // frames will tell
+	case errors.Is(err, errIncomplete): // frames reports it
 	case err != nil:
 		return err
 	}
 	return nil
 }
 
-// takenBack reports whether entries at the end of segment n were taken back. A file
-// with them, and a head from before, are not part of the chain any more.
+// takenBack reports whether entries at the end of segment n were truncated. A file with
+// them, and a head from before the truncation, are not part of the chain.
 func (c *checker) takenBack(n SegmentID) bool {
 	return slices.ContainsFunc(c.truncated, func(r addressRange) bool {
 		return r.from.Segment <= n && n < r.to.Segment
 	})
 }
 
-// chained notes the digests that the file has.
+// chained records the digests that the file holds.
 func (c *checker) chained(s *segmentFile) {
 	c.follows(s.number-1, s.header.previous, CorruptionError{Path: s.path, Segment: s.number})
 	if s.footer == nil {
@@ -322,7 +322,7 @@ func (c *checker) chained(s *segmentFile) {
 	}
 }
 
-// frames verifies the frames, and where one is damaged goes on behind it.
+// frames verifies the frames, and continues after damage.
 func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error {
 	defer c.dropBlocks()
 	var b block
@@ -362,14 +362,14 @@ func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error
 	}
 }
 
-// resume lists the damage at w.next and moves w behind it. It returns true if
-// there is nothing behind.
+// resume lists the damage at w.next and moves w past it. It returns true if nothing
+// follows.
 func (c *checker) resume(s *segmentFile, w *walk, damage error, sealed bool) (bool, error) {
 	var corruption *CorruptionError
-	if !errors.As(damage, &corruption) { // the right bytes may be on their way
+	if !errors.As(damage, &corruption) { // the bytes may not have arrived
 		c.report.Unfinished += s.limit() - w.marked.end
 		if sealed {
-			c.damage(s.corruption(w.next, errors.New("sealed segment is not whole from here on: its footer is missing or damaged")))
+			c.damage(s.corruption(w.next, errors.New("sealed segment is incomplete from here on: its footer is missing or damaged")))
 		}
 		return true, nil
 	}

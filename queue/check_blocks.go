@@ -2,19 +2,19 @@ package queue
 
 import "errors"
 
-// blockCheck is a block whose documents are being verified, by a goroutine of its
-// own while the frames behind it are read.
+// blockCheck is a block whose documents are verified by a goroutine while the checker
+// reads the following frames.
 type blockCheck struct {
 	block  block
 	offset int64
-	done   chan struct{} // receives when the rest is set
+	done   chan struct{} // receives when the fields below are set
 	bad    []*CorruptionError
 	err    error
 }
 
-// startBlock verifies the documents of the block at offset, which it takes over:
-// b is another, empty block afterwards. What is found of it and of blocks before
-// it is reported then or by finishBlocks, in order.
+// startBlock verifies the documents of the block at offset, which it takes over: b is
+// another, empty block afterwards. The results for it and for earlier blocks are reported
+// in order, now or by finishBlocks.
 func (c *checker) startBlock(s *segmentFile, b *block, offset int64) error {
 	k := &blockCheck{done: make(chan struct{}, 1)}
 	if n := len(c.spare); n > 0 {
@@ -39,8 +39,7 @@ func (c *checker) startBlock(s *segmentFile, b *block, offset int64) error {
 	return c.finishBlocks(c.atOnce)
 }
 
-// finishBlocks reports what was found in the blocks under way, until no more than
-// some are left.
+// finishBlocks reports the results of blocks until at most left are being verified.
 func (c *checker) finishBlocks(left int) error {
 	for len(c.blocks) > left {
 		k := c.blocks[0]
@@ -57,7 +56,7 @@ func (c *checker) finishBlocks(left int) error {
 	return nil
 }
 
-// dropBlocks waits for the blocks under way, of which nobody wants to know.
+// dropBlocks waits for the blocks being verified and discards their results.
 func (c *checker) dropBlocks() {
 	for _, k := range c.blocks {
 		<-k.done

@@ -17,29 +17,29 @@ const (
 	codecZstd codecID = 3
 )
 
-// encoder compresses documents one by one, for many goroutines at once.
+// encoder compresses documents one by one. It is safe for concurrent use.
 type encoder interface {
-	// encode appends the document compressed to dst. False: it could not, and
-	// the document is better stored as it is.
+	// encode appends the compressed document to dst. False: the document must be stored
+	// uncompressed.
 	encode(dst, document []byte) ([]byte, bool)
 }
 
-// decoder undoes an encoder, for many goroutines at once.
+// decoder decompresses documents. It is safe for concurrent use.
 type decoder interface {
-	// decode appends the rawBytes bytes of the document to dst, or fails if
-	// stored decodes to more or fewer. It never needs more memory than a few
-	// times rawBytes, whatever stored holds.
+	// decode appends the rawBytes bytes of the document to dst, or fails if stored
+	// decodes to another length. Its memory is bounded by a small multiple of rawBytes,
+	// whatever stored contains.
 	decode(dst, stored []byte, rawBytes int) ([]byte, error)
 }
 
-// codec is a way to compress documents. Where it knows no dictionaries, train
-// is nil and the dictionary it is given is empty.
+// codec is a compression codec. If it supports no dictionaries, train is nil and the
+// dictionary that it is given is empty.
 type codec struct {
 	id         codecID
 	name       string
 	newEncoder func(dictionary []byte) (encoder, error)
 	newDecoder func(dictionary []byte) (decoder, error)
-	// decoderBytes is what a decoder takes besides its dictionary.
+	// decoderBytes is the memory of a decoder without its dictionary.
 	decoderBytes int64
 	// train makes a dictionary of about size bytes from sample documents.
 	train func(sample [][]byte, size int) ([]byte, error)
@@ -79,10 +79,10 @@ func codecByID(id codecID) (codec, error) {
 	return codec{}, fmt.Errorf("segment is compressed with codec %d: %w", id, ErrUnknownCodec)
 }
 
-// errDecodedLength: a document decodes to another length than its entry says.
-var errDecodedLength = errors.New("document decodes to another length than it had")
+// errDecodedLength: a document decodes to another length than its entry states.
+var errDecodedLength = errors.New("document decodes to a wrong length")
 
-// String is the codec's name, also of one that this build leaves out.
+// String is the codec's name, also of a codec that this build lacks.
 func (id codecID) String() string {
 	switch id {
 	case codecNone:

@@ -10,18 +10,17 @@ import (
 	"github.com/rasky/go-lzo"
 )
 
-// lzoCodec is LZO1X, which the original document store used, by
-// github.com/rasky/go-lzo. That library is under the GPL: the build tag nolzo
-// leaves it out. It is handled with care:
+// lzoCodec is LZO1X, which the original document store used, by github.com/rasky/go-lzo.
+// That library is under the GPL; the build tag nolzo leaves it out. Its defects are
+// contained:
 //
-//   - it decodes at least one valid stream wrongly, so what is encoded is
-//     decoded and compared before it counts;
-//   - it takes no limit for what it puts out and a few bytes can grow 255-fold
-//     each, so lzoDecodedBytes walks the stream first and adds up;
-//   - it panics on some damaged streams, so a panic is an error, and what it
-//     cannot encode is stored as it is;
-//   - it fails on readers that return less than they are asked for, so it reads
-//     from memory.
+//   - it decodes at least one valid stream wrongly, so every encoded document is decoded
+//     and compared before it is used;
+//   - it has no output limit, and each input byte can decode to 255, so lzoDecodedBytes
+//     computes the length of the output first;
+//   - it panics on some damaged streams, so a panic is an error, and a document that it
+//     cannot encode is stored uncompressed;
+//   - it fails on readers that return less than requested, so it reads from memory.
 var lzoCodec = codec{
 	id:         codecLZO,
 	name:       "lzo",
@@ -33,13 +32,13 @@ func init() { codecs = append(codecs, lzoCodec) }
 
 type lzoCoder struct{}
 
-var errLZO = errors.New("document is no valid lzo stream")
+var errLZO = errors.New("document is not a valid lzo stream")
 
 func (c lzoCoder) encode(dst, document []byte) ([]byte, bool) {
 	return c.encodeWith(lzo.Compress1X, dst, document)
 }
 
-// encodeWith trusts nothing that compress does.
+// encodeWith verifies the output of compress.
 func (c lzoCoder) encodeWith(compress func([]byte) []byte, dst, document []byte) (out []byte, ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -2,23 +2,23 @@
 
 package queue
 
-// lzoDecodedBytes tells how many bytes an LZO1X stream decodes to, without
-// decoding it: it reads the instructions and adds up their lengths. False: the
-// stream has no end, does not end with its last byte, or decodes to more than a
-// document may have.
+// lzoDecodedBytes returns the decoded length of an LZO1X stream without decoding it: it
+// adds up the lengths of the instructions. False: the stream has no end, does not end
+// with its last byte, or decodes to more than MaxDocumentBytes.
 //
 // The instructions, by their first byte (from the Linux kernel's
-// Documentation/staging/lzo.rst); where the state is 0, none of the literals
-// before were part of an instruction:
+// Documentation/staging/lzo.rst). In state 0 the previous instruction was not followed by
+// literals:
 //
 //	0..15   in state 0: 3 + L literals; otherwise a match of 2 bytes, or of 3
-//	        behind a run of literals
+//	        after a run of literals
 //	16..31  a match of 2 + (3 bits) bytes, far away; at distance 0 the end
 //	32..63  a match of 2 + (5 bits) bytes
 //	64..255 a match of 3 to 8 bytes
 //
-// A length of 0 goes on: each further zero byte adds 255, and the first other
-// byte ends it. The last two bits of a match are how many literals follow it.
+// A length of 0 is extended: each zero byte that follows adds 255, and the first other
+// byte ends the length. The last two bits of a match are the number of literals that
+// follow it.
 func lzoDecodedBytes(stream []byte) (int, bool) {
 	p := lzoParser{in: stream}
 	if len(stream) > 0 && stream[0] > 17 {
@@ -37,18 +37,18 @@ func lzoDecodedBytes(stream []byte) (int, bool) {
 	return 0, false
 }
 
-// lzoRun is the state behind a run of four literals or more.
+// lzoRun is the state after a run of four literals or more.
 const lzoRun = 4
 
 type lzoParser struct {
 	in     []byte
 	out    int
-	state  int // how many literals came last, at most lzoRun
+	state  int // number of literals that came last, at most lzoRun
 	failed bool
 }
 
-// instruction reads the rest of the instruction that begins with op. It returns
-// true at the end of the stream.
+// instruction reads the rest of the instruction that begins with op. It returns true at
+// the end of the stream.
 func (p *lzoParser) instruction(op int) bool {
 	var trailing, length int
 	switch {
@@ -85,7 +85,7 @@ func (p *lzoParser) instruction(op int) bool {
 	return false
 }
 
-// length reads what follows a length of few bits, whose largest value is most.
+// length reads the extension of a length whose field has a maximum of most.
 func (p *lzoParser) length(bits, most int) int {
 	if bits != 0 {
 		return bits

@@ -15,7 +15,7 @@ import (
 // TestLZOBomb: a few bytes that would become many are refused before they are
 // decoded.
 func TestLZOBomb(t *testing.T) {
-	// A literal, then a match whose length goes on for 60,000 zero bytes.
+	// A literal, then a match whose length continues for 60,000 zero bytes.
 	bomb := append([]byte{18, 'x', 32}, make([]byte, 60_000)...)
 	bomb = append(bomb, 1, 0, 0, 17, 0, 0)
 	n, ok := lzoDecodedBytes(bomb)

@@ -1,6 +1,6 @@
 package queue
 
-// noneCodec stores every document as it is.
+// noneCodec stores every document uncompressed.
 var noneCodec = codec{
 	id:         codecNone,
 	name:       "none",

@@ -7,14 +7,13 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// S2 with a dictionary, decoded. The library decodes that in plain Go, a byte slice's
-// copy for each of the few bytes that most steps are about; here what is short is
-// copied in a fixed number of bytes, and what is too much is overwritten by the next
-// step. The tests hold the two against each other, whatever the bytes.
+// A decoder for S2 with a dictionary. The library's decoder copies a slice for the few
+// bytes of a typical element. This one copies short elements in a fixed number of bytes;
+// the next element overwrites the excess. The tests compare the two on arbitrary input.
 //
-// A block is its decoded length as a varint, and then elements, each with a kind in the
-// two lowest bits of its tag (the format of Snappy, in which S2 gives a copy from
-// offset 0 a meaning):
+// A block is its decoded length as a varint, followed by elements. The two lowest bits of
+// an element's tag are its kind (the format of Snappy; in S2 a copy from offset 0 is a
+// repeat):
 //
 //	0  literal: length - 1 in the six bits above, or if these are 60 to 63 in 1 to 4
 //	   bytes that follow; then the bytes themselves
@@ -24,8 +23,8 @@ import (
 //	2  copy: length - 1 in the six bits above, offset in two bytes
 //	3  copy: the same with an offset of four bytes
 //
-// An offset beyond the beginning of what comes out counts from the end of the
-// dictionary, and then all of the copy lies in there.
+// An offset beyond the start of the output counts from the end of the dictionary; then
+// the whole copy lies in the dictionary.
 const (
 	s2Literal = 0
 	s2Near    = 1
@@ -33,22 +32,22 @@ const (
 	s2Farther = 3
 )
 
-// s2Wide is how many bytes are copied at once, wanted or not.
+// s2Wide is the number of bytes copied at once, regardless of the element's length.
 const s2Wide = 32
 
-// s2MaxDictionaryFrom is the last place of what comes out that may refer to the
+// s2MaxDictionaryFrom is the last output offset at which a copy may refer to the
 // dictionary.
 const s2MaxDictionaryFrom = 1<<16 - 1
 
 // s2Decoder decodes blocks with a dictionary.
 type s2Decoder struct {
 	dictionary []byte
-	padded     []byte // the dictionary and s2Wide more bytes
-	offset     int    // that a first repeat means
+	padded     []byte // the dictionary and s2Wide bytes of padding
+	offset     int    // of a repeat before any copy
 }
 
-// newS2Decoder takes a dictionary in the form that s2.NewDict has found valid: the
-// place of the first repeat as a varint, and the bytes.
+// newS2Decoder takes a dictionary that s2.NewDict has accepted: the offset of the first
+// repeat as a varint, and the content.
 func newS2Decoder(dictionary []byte) *s2Decoder {
 	repeat, n := binary.Uvarint(dictionary)
 	content := dictionary[n:]
@@ -70,8 +69,8 @@ func (d *s2Decoder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	return out, nil
 }
 
-// elements decodes the elements of a block into dst, which has the length of what comes
-// out. It reports whether they were valid and filled it.
+// elements decodes the elements of a block into dst, which has the decoded length. It
+// reports whether they are valid and fill dst.
 func (d *s2Decoder) elements(dst, src []byte) bool {
 	dictionary, padded, offset := d.dictionary, d.padded, d.offset
 	at, from := 0, 0
@@ -99,7 +98,7 @@ func (d *s2Decoder) elements(dst, src []byte) bool {
 				continue
 			}
 		}
-		// Which of the two common kinds it is nobody can foresee, so that does not branch.
+		// Branch-free: a branch on the two common kinds would be unpredictable.
 		length := int(s2Lengths[tag])
 		near := 0
 		if len(src)-from >= 4 {
@@ -142,11 +141,11 @@ func (d *s2Decoder) elements(dst, src []byte) bool {
 	return at == len(dst)
 }
 
-// s2MaxShortLiteral is the longest literal whose length the tag has.
+// s2MaxShortLiteral is the longest literal whose length is in the tag.
 const s2MaxShortLiteral = 60
 
-// s2LiteralLength is the length of a literal in the n bytes at from, and where it begins;
-// 0 if they are not there.
+// s2LiteralLength returns the length of a literal, from the n bytes at from, and the
+// offset of the literal; 0 if the bytes are missing.
 func s2LiteralLength(src []byte, from, n int) (length, begin int) {
 	if n > len(src)-from {
 		return 0, from
@@ -154,10 +153,10 @@ func s2LiteralLength(src []byte, from, n int) (length, begin int) {
 	return int(s2Length(src[from:from+n])) + 1, from + n
 }
 
-// s2RepeatBase is what the length of a repeat begins with that n more bytes have.
+// s2RepeatBase is the base of a repeat's length, by the number of extra length bytes.
 var s2RepeatBase = [4]int{0, 8, 4 + 1<<8, 4 + 1<<16}
 
-// s2Length is a length of 1 to 4 bytes.
+// s2Length decodes a length of 1 to 4 bytes.
 func s2Length(b []byte) uint32 {
 	var n uint32
 	for i, one := range b {
@@ -166,8 +165,8 @@ func s2Length(b []byte) uint32 {
 	return n
 }
 
-// copyForward copies the beginning of b, byte by byte, to offset and behind it, so that it
-// repeats what it writes where that is more than offset bytes.
+// copyForward copies the beginning of b to offset, byte by byte to the end of b, so that
+// it repeats its own output if that is longer than offset.
 func copyForward(b []byte, offset int) {
 	if len(b) <= 2*offset {
 		copy(b[offset:], b)
@@ -178,8 +177,8 @@ func copyForward(b []byte, offset int) {
 	}
 }
 
-// copyWide copies s2Wide bytes, the second half after the first: a source that begins
-// half as far before dst, or farther, gives what a copy byte by byte would.
+// copyWide copies s2Wide bytes in two halves, the second after the first. If src begins
+// at least half as far before dst, the result is that of a copy byte by byte.
 func copyWide(dst, src []byte) {
 	dst, src = dst[:s2Wide], src[:s2Wide]
 	first := *(*[s2Wide / 2]byte)(src)
@@ -188,8 +187,9 @@ func copyWide(dst, src []byte) {
 	*(*[s2Wide / 2]byte)(dst[s2Wide/2:]) = second
 }
 
-// s2Copy reads the copy element at from: its length, its offset, which may be the last
-// one, and where the next element is. The offset is 0 if it is none.
+// s2Copy parses the copy element at from: its length, its offset, which may be the last
+// one, and the offset of the next element. The copy offset is 0 if the element is
+// invalid.
 func s2Copy(src []byte, from, last int) (length, offset, next int) {
 	tag, rest := src[from], src[from+1:]
 	switch kind := tag & 3; {
@@ -213,8 +213,8 @@ func s2Copy(src []byte, from, last int) (length, offset, next int) {
 	return 0, 0, 0
 }
 
-// Of a tag of kind 1 or 2 its length, the high bits of its offset, and those of the bytes
-// behind it that are the offset. Of others there is no offset.
+// By tag: the length of a copy of kind 1 or 2, the high bits of its offset, and a mask of
+// the following bytes that belong to the offset.
 var (
 	s2Lengths [256]uint8
 	s2High    [256]uint16

@@ -8,12 +8,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdCodec is Zstandard, a frame a document, without the four bytes of magic
-// that begin each ("magicless" in zstd's own terms), without a checksum of its
-// own and with a dictionary id of one byte. It takes the third of four levels,
-// "better": with a dictionary that takes twice as long as the fastest, for a
-// twentieth less, and fetches as fast. The level between the two takes as long as
-// this one and stores hardly less than the fastest.
+// zstdCodec is Zstandard with one frame a document, without the four bytes of magic
+// ("magicless" in zstd's terms), without zstd's checksum, and with a dictionary id of one
+// byte. It uses the third of four levels, "better": with a dictionary it takes twice as
+// long as the fastest, stores 5 % less, and decodes as fast. The second level takes as
+// long as the third and stores hardly less than the first.
 var zstdCodec = codec{
 	id:         codecZstd,
 	name:       "zstd",
@@ -27,12 +26,12 @@ var zstdCodec = codec{
 const (
 	zstdMagic        = "\x28\xb5\x2f\xfd"
 	zstdLevel        = zstd.SpeedBetterCompression
-	zstdDictionaryID = 1 // each decoder knows one dictionary, so all may be the same
-	// zstdWindowBytes bounds how far back a match can lie and with it the memory
-	// of the encoder; documents of a megabyte are not what this is for.
+	zstdDictionaryID = 1 // each decoder has one dictionary, so a constant is enough
+	// zstdWindowBytes bounds the distance of a match and with it the memory of the
+	// encoder. Documents are expected to be smaller.
 	zstdWindowBytes = 256 << 10
-	// zstdDecoderBytes is what a decoder takes besides its dictionary: 38 KiB where one
-	// goroutine decodes at a time, and more where several do.
+	// zstdDecoderBytes estimates the memory of a decoder without its dictionary: 38 KiB
+	// for one goroutine at a time, more for several.
 	zstdDecoderBytes = 64 << 10
 )
 
@@ -76,7 +75,7 @@ type zstdDecoder struct{ *zstd.Decoder }
 
 func newZstdDecoder(dictionary []byte) (decoder, error) {
 	options := []zstd.DOption{
-		zstd.WithDecoderConcurrency(0), // one for each processor
+		zstd.WithDecoderConcurrency(0), // one per processor
 		zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(MaxDocumentBytes),
 		zstd.WithDecodeAllCapLimit(true),
@@ -96,7 +95,7 @@ func (d zstdDecoder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	defer s.release()
 	s.bytes = append(append(s.bytes[:0], zstdMagic...), stored...)
 	dst = slices.Grow(dst, rawBytes)
-	// The capacity is the limit: a frame that holds more is an error.
+	// The capacity is the limit: a longer frame is an error.
 	out, err := d.DecodeAll(s.bytes, dst[len(dst):len(dst):len(dst)+rawBytes])
 	if err != nil {
 		return dst, err

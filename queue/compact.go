@@ -13,72 +13,71 @@ import (
 )
 
 const (
-	compactLockName = "COMPACT" // one compaction at a time
-	// compactBytesPerID bounds what an id takes while it is found out what of it
-	// is superfluous: 36 bytes in a map that is at least 7/16 full.
+	compactLockName = "COMPACT" // held by the running compaction
+	// compactBytesPerID bounds the memory of an id while a batch is planned: 36 bytes
+	// in a map that is at least 7/16 full.
 	compactBytesPerID = 90
 )
 
-// CompactOptions say what Compact does. Nil and zero values are the defaults.
+// CompactOptions configure Compact. Nil and zero values are the defaults.
 type CompactOptions struct {
-	// FS is where the directory lies. The default is vfs.OS.
+	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// MaxDead is the share of a segment's stored bytes that may be dead, 0 to 1,
-	// before it is rewritten. The default is DefaultMaxDead.
+	// MaxDead is the fraction of a segment's stored bytes that may be dead before it is
+	// rewritten, 0 to 1. The default is DefaultMaxDead.
 	MaxDead float64
-	// EraseDead rewrites every sealed segment that holds a document which has been
-	// dead for at least EraseAfter: deleted, overwritten or expired; and every one
-	// whose dictionary may have been made of such a document.
+	// EraseDead rewrites every sealed segment with a document that has been dead
+	// (deleted, overwritten or expired) for at least EraseAfter, and every segment whose
+	// dictionary may have been trained from such a document.
 	EraseDead  bool
 	EraseAfter time.Duration
-	// DeleteOriginals removes what a rewrite has replaced when the rewrite is at
-	// least DeleteAfter old. Without it nothing is ever removed.
+	// DeleteOriginals removes replaced files when their rewrite is at least DeleteAfter
+	// old. Without it no file is removed.
 	DeleteOriginals bool
 	DeleteAfter     time.Duration
-	// MemoryBytes bounds what ids are kept in. The default is DefaultUsageMemory.
+	// MemoryBytes bounds the memory for ids. The default is DefaultUsageMemory.
 	MemoryBytes int64
-	// Progress is told of the bytes of the files that were rewritten, and of the
-	// rewrites that were verified before anything is removed for their sake, of how
-	// many in all as far as is known by then.
+	// Progress is called with the bytes of the files that have been rewritten, and of the
+	// rewrites that have been verified before a removal, so far and in total as far as it
+	// is known.
 	Progress func(done, total int64)
-	// Logger is told of each rewrite and removal. The default is silence.
+	// Logger logs each rewrite and removal. The default discards them.
 	Logger *slog.Logger
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 
-	dictionaryBytes int // size to train to; 0 is the default
+	dictionaryBytes int // size of trained dictionaries; 0 is the default
 }
 
-// DefaultMaxDead is the share of dead bytes from which on a segment is rewritten.
+// DefaultMaxDead is the default of CompactOptions.MaxDead.
 const DefaultMaxDead = 0.5
 
-// CompactReport is what Compact has done.
+// CompactReport is the result of Compact.
 type CompactReport struct {
-	Replaced     int   // segments and rewrites that have a rewrite in their place now
-	Rewrites     int   // written
+	Replaced     int   // segments and rewrites that were replaced
+	Rewrites     int   // number of rewrites written
 	BytesBefore  int64 // of the files that were replaced
 	BytesAfter   int64 // of the rewrites
 	Deleted      int   // files
 	DeletedBytes int64
-	// NotErased are the segments that are not sealed and hold documents to be
-	// erased, with EraseDead. They can be rewritten when they are sealed.
+	// NotErased are the open segments with documents to be erased, with EraseDead. They
+	// can be rewritten after they are sealed.
 	NotErased []SegmentID
 }
 
-// Compact rewrites sealed segments of which more than MaxDead is dead, and merges
-// small rewrites. What is kept has its address as before. It may run while a Writer
-// appends and Readers read, and may be ended at any time; one runs at a time, the
-// other gets ErrLocked.
+// Compact rewrites sealed segments in which more than MaxDead is dead, and merges small
+// rewrites. Kept entries keep their addresses. It may run while a Writer appends and
+// Readers read, and may be stopped at any time. Only one runs at a time; another gets
+// ErrLocked.
 //
-// The newest segment with entries, and what is newer, is rewritten only by
-// EraseDead. Damaged documents end Compact with a *CorruptionError; what was
-// rewritten before stays.
+// The newest segment with entries, and segments after it, are rewritten only by
+// EraseDead. A damaged document ends Compact with a *CorruptionError; completed rewrites
+// stay.
 //
-// What was erased is in no file of the directory when the files that were replaced
-// are removed, too (DeleteOriginals). The ids of deletes stay as long as they have
-// something to delete. A Writer that is open may still train a dictionary from
-// documents that were erased meanwhile, or go on with one: another EraseDead finds
-// the segments that have it.
+// An erased document is in no file of the directory after the replaced files are removed,
+// too (DeleteOriginals). The ids of deletes stay as long as there may be something to
+// delete. An open Writer may still train a dictionary from documents that have been
+// erased, or continue to use one: a later EraseDead finds the segments that contain it.
 func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactReport, error) {
 	c := compaction{dir: dir}
 	if opts != nil {
@@ -107,9 +106,9 @@ type compaction struct {
 	options CompactOptions
 	reader  *Reader
 	report  CompactReport
-	// done of total bytes are what Progress is told.
+	// done and total are the arguments of Progress.
 	done, total int64
-	lost        SegmentID // the first segment of which a repair has noted losses; 0: none
+	lost        SegmentID // the first segment with losses recorded by a repair; 0: none
 }
 
 func (c *compaction) complete() {
@@ -164,7 +163,7 @@ func (c *compaction) run(ctx context.Context) error {
 	return c.deleteReplaced(ctx, now)
 }
 
-// pass tells that bytes are done with.
+// pass counts bytes that have been processed.
 func (c *compaction) pass(bytes int64) {
 	c.done += bytes
 	if c.options.Progress != nil {
@@ -172,9 +171,9 @@ func (c *compaction) pass(bytes int64) {
 	}
 }
 
-// clearUp removes what a compaction or repair that was ended has left behind. Before
-// anything relies on the names that it has given they are made durable: otherwise a
-// loss of power could take a rewrite, and keep that what it stands for was removed.
+// clearUp removes incomplete rewrites of an earlier compaction or repair. It first makes
+// the names of complete rewrites durable: otherwise a power loss could remove a rewrite
+// after the files that it replaces.
 func clearUp(fsys vfs.FS, dir string) error {
 	if err := fsys.SyncDir(dir); err != nil {
 		return err
@@ -193,8 +192,7 @@ func clearUp(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// survey describes what may be rewritten, in order: the sealed files that count,
-// and what of them is dead.
+// survey describes the files that may be rewritten, in order, and their dead bytes.
 func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) {
 	infos, err := c.reader.Segments()
 	if err != nil {
@@ -228,7 +226,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 			newest: i >= newest,
 		}
 		for len(usage) > 0 && usage[0].Segment <= p.last {
-			if p.covers(usage[0].Segment) { // else its file could not be described just now
+			if p.covers(usage[0].Segment) { // otherwise its file could not be described
 				p.account(&usage[0])
 			}
 			usage = usage[1:]
@@ -247,12 +245,12 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 }
 
 // deletesStay returns the first segment whose deletes, and those of all later segments,
-// must be kept whatever they delete; 0 means none. Two cases need them. A replaced file
-// is still in the directory: a replica may have that file and lack its rewrite. A repair
-// has noted losses: an index may have read an entry that was lost since.
+// must be kept even if they delete nothing; 0: none. There are two reasons. A replaced
+// file is still in the directory: a replica may have that file and lack its rewrite. A
+// repair has recorded losses: an index may have read an entry that was lost later.
 //
-// The answer holds for the files as they are. Each rewrite replaces more of them, so
-// every batch asks again, after it has read the queue.
+// The answer is valid for the current files. Each rewrite replaces more of them, so every
+// batch asks again, after it has read the queue.
 func (c *compaction) deletesStay() (SegmentID, error) {
 	l, err := c.reader.list()
 	if err != nil {

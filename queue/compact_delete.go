@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// oldestReplaced is the first segment number of the files that a rewrite of a
-// higher generation stands for.
+// oldestReplaced returns the first segment number of the files that a rewrite of a higher
+// generation replaces.
 func (l *listing) oldestReplaced() (oldest SegmentID, ok bool) {
 	for _, r := range l.rewrites {
 		for _, n := range l.numbers {
@@ -29,8 +29,8 @@ func (l *listing) oldestReplaced() (oldest SegmentID, ok bool) {
 	return oldest, ok
 }
 
-// deleteReplaced removes the files whose rewrite is old enough, each rewrite
-// verified to its last byte before.
+// deleteReplaced removes the files whose rewrite is old enough. It verifies every byte of
+// a rewrite first.
 func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
 	l, err := c.reader.list()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
 		}
 		old, err := c.oldAndSound(ctx, r, now)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed a moment ago for the sake of a higher generation
+			continue // removed in favor of a higher generation
 		}
 		if err != nil {
 			return err
@@ -61,8 +61,8 @@ func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
 	return c.options.FS.SyncDir(c.dir)
 }
 
-// replacedBy are the names of the files that a rewrite stands for, those that were
-// set aside among them.
+// replacedBy returns the names of the files that a rewrite replaces, including
+// quarantined ones.
 func (l *listing) replacedBy(r rewriteRun) (names []string) {
 	for _, n := range l.numbers {
 		if r.covers(n) && l.sealed[n] {
@@ -87,7 +87,7 @@ func (c *compaction) remove(name string) error {
 	path := filepath.Join(c.dir, name)
 	info, err := c.options.FS.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // for the sake of a higher generation
+		return nil // removed in favor of a higher generation
 	}
 	if err != nil {
 		return err
@@ -101,7 +101,8 @@ func (c *compaction) remove(name string) error {
 	return nil
 }
 
-// oldAndSound tells whether a rewrite may stand alone.
+// oldAndSound reports whether the files that a rewrite replaces may be removed. The error
+// is the first damage.
 func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Time) (bool, error) {
 	p := part{rewriteRun: r}
 	s, err := p.open(c.options.FS, c.dir)

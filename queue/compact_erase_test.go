@@ -142,7 +142,7 @@ func TestEraseModel(t *testing.T) {
 	}
 }
 
-// TestEraseNewestSegment: a queue of one segment goes on behind its rewrite, with
+// TestEraseNewestSegment: a queue of one segment continues after its rewrite, with
 // its cursor, even if nothing of it is left but the last delete.
 func TestEraseNewestSegment(t *testing.T) {
 	mem := newMem(t)
@@ -175,7 +175,7 @@ func TestEraseNewestSegment(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestEraseWhatRepairLeft: the damaged file that repair has set aside goes, too.
+// TestEraseWhatRepairLeft: the damaged file that repair has quarantined goes, too.
 func TestEraseWhatRepairLeft(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -196,8 +196,8 @@ func TestEraseWhatRepairLeft(t *testing.T) {
 	require.Empty(t, filesWith(t, mem, "secret"))
 }
 
-// TestWriterLeavesErasedDictionary: a Writer does not go on with a dictionary that
-// was made of documents which were erased since, but does with any other.
+// TestWriterLeavesErasedDictionary: a Writer does not continue with a dictionary that
+// was trained from documents which were erased since, but does with any other.
 func TestWriterLeavesErasedDictionary(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)

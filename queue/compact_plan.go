@@ -2,43 +2,43 @@ package queue
 
 import "slices"
 
-// part is a sealed file that counts: an original or a rewrite, which of an
-// original is of generation 0.
+// part is a sealed file in use: an original, of generation 0, or a rewrite.
 type part struct {
 	rewriteRun
 	encoding
-	sampled      rewriteRun // what its dictionary was made of
+	sampled      rewriteRun // the segments that its dictionary was trained from
 	entries      int64
 	bytes        int64 // of the file
 	stored, live int64 // bytes of documents and deletes
-	erase        bool  // it holds something that must go
-	newest       bool  // it has the newest entries, or none and is behind them
+	erase        bool  // it has documents to be erased
+	newest       bool  // it has the newest entries, or is after them
 }
 
-// encoding is what the documents of a file are stored with. They can be taken
-// over as they are only where it is the same.
+// encoding is the codec and dictionary of a file. Documents can be copied unchanged only
+// between files of the same encoding.
 type encoding struct {
 	codec      string
 	dictionary DictionaryHash
-	// tainted: the dictionary must go, and so each document is encoded anew.
+	// tainted: the dictionary must be replaced, so each document is encoded again.
 	tainted bool
 }
 
-// account adds what a segment of the part holds.
+// account adds the usage of a segment of the part.
 func (p *part) account(u *segmentUsage) {
 	p.stored += u.StoredBytes + u.deleteBytes
 	p.live += u.LiveBytes + u.needed
 	p.erase = p.erase || u.erasable
 }
 
-// due tells whether the part is to be rewritten for its own sake.
+// due reports whether the part has to be rewritten, independent of its neighbors.
 func (p *part) due(maxDead float64) bool {
 	return p.erase || !p.newest && float64(p.stored-p.live) > maxDead*float64(p.stored)
 }
 
-// markTainted finds the parts whose dictionary may hold pieces of a document that
-// is to be erased or was left out by a rewrite before: it was made of segments of
-// which one has to be rewritten, or was rewritten since, or nobody knows what of.
+// markTainted finds the parts whose dictionary may contain pieces of a document that is
+// to be erased or that an earlier rewrite has dropped. That is the case if the segments
+// it was trained from are unknown, or if one of them has to be rewritten or has been
+// rewritten since.
 func markTainted(parts []part) {
 	for again := true; again; {
 		again = false
@@ -53,20 +53,20 @@ func markTainted(parts []part) {
 			}
 			if known[p.sampled] {
 				p.erase, p.tainted, p.dictionary = true, true, DictionaryHash{}
-				again = true // what was made of this one is tainted, too
+				again = true // dictionaries trained from this part are tainted, too
 			}
 		}
 	}
 }
 
-// taints tells whether a dictionary must go that was made of some segments.
+// taints reports whether a dictionary trained from the sampled segments is tainted.
 func taints(parts []part, sampled rewriteRun) bool {
 	return sampled.first == 0 || slices.ContainsFunc(parts, func(p part) bool {
 		return p.overlaps(sampled) && (p.erase || p.generation > sampled.generation)
 	})
 }
 
-// plannedRun is a row of files to be rewritten into one.
+// plannedRun is a sequence of files to be rewritten into one.
 type plannedRun struct{ parts []part }
 
 func (r *plannedRun) first() SegmentID { return r.parts[0].first }
@@ -86,7 +86,7 @@ func (r *plannedRun) live() (sum int64) {
 	return sum
 }
 
-// bytes are those of the files.
+// bytes is the size of the files.
 func (r *plannedRun) bytes() (sum int64) {
 	for _, p := range r.parts {
 		sum += p.bytes
@@ -94,7 +94,7 @@ func (r *plannedRun) bytes() (sum int64) {
 	return sum
 }
 
-// generation is above that of all that the run replaces.
+// generation is higher than that of every file of the run.
 func (r *plannedRun) generation() uint32 {
 	var highest uint32
 	for _, p := range r.parts {
@@ -103,20 +103,19 @@ func (r *plannedRun) generation() uint32 {
 	return highest + 1
 }
 
-// takes tells whether the run may go on with a part.
+// takes reports whether the run may be extended by a part.
 func (r *plannedRun) takes(p *part, maxBytes int64) bool {
 	return r.last()+1 == p.first && r.parts[0].encoding == p.encoding && r.live()+p.live <= maxBytes
 }
 
-// mergeAtLeast rewrites that lie side by side are merged if together they are no
-// larger than maxBytes. A document is so written once more each time that its
-// file becomes four times as large.
+// mergeAtLeast adjacent rewrites are merged if their total is at most maxBytes. So a
+// document is written again only when its file grows fourfold.
 const mergeAtLeast = 4
 
-// planRewrites puts the parts, which are in order, into runs: each part of which
-// more than maxDead is dead or that must go, with its neighbours if these are to
-// be rewritten, too, and have the same encoding, as long as what is live has no
-// more than maxBytes; and small rewrites of the same encoding.
+// planRewrites groups the parts, which are in order, into runs. A part is rewritten if
+// more than maxDead of it is dead or if something in it must be erased. Adjacent parts of
+// the same encoding that are rewritten form one run of at most maxBytes live bytes.
+// Adjacent small rewrites of the same encoding are merged.
 func planRewrites(parts []part, maxDead float64, maxBytes int64) []plannedRun {
 	var runs []plannedRun
 	var small plannedRun // rewrites that may be merged

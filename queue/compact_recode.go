@@ -5,19 +5,17 @@ import (
 	"time"
 )
 
-// transcoder encodes documents anew, without the dictionary that they were stored
-// with.
+// transcoder encodes documents again, without the dictionary of their file.
 type transcoder struct {
 	codec   codec
 	encoder encoder
-	from    *segmentFile // that decoder is of
+	from    *segmentFile // the file of decoder
 	decoder decoder
-	raw     []byte // room for a document as it was appended
-	stored  []byte // and as it is going to be stored
+	raw     []byte // buffer for an uncompressed document
+	stored  []byte // buffer for the encoded document
 }
 
-// decode returns a document of a file as it was appended, valid until the next
-// call.
+// decode returns the uncompressed document, valid until the next call.
 func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, error) {
 	if e.storedRaw() {
 		return document, nil
@@ -37,8 +35,8 @@ func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, 
 	return t.raw, err
 }
 
-// recode returns a document as it is stored from now on, valid until the next
-// call, and its length and flags.
+// recode returns the document in its new encoding, valid until the next call, with its
+// length and flags.
 func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored []byte, rawAndFlags uint32, err error) {
 	raw, err := t.decode(s, e, document)
 	if err != nil {
@@ -52,8 +50,8 @@ func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored [
 	return t.stored, rawAndFlags, nil
 }
 
-// train makes the dictionary of a rewrite from the documents that it keeps, so
-// that it holds nothing of any other; none where they are too few for one.
+// train trains the dictionary of a rewrite from the documents that it keeps, so that it
+// contains nothing of any other. It returns none if there are too few documents.
 func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
 	c, err := codecByID(id)
 	if err != nil {
@@ -79,7 +77,7 @@ func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.coder.from = nil // files are opened anew
+	w.coder.from = nil // the files are reopened
 	var content []byte
 	if bytes >= dictionaryShare*size {
 		better, err := improve(c, nil, documents.documents, size)

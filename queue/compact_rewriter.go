@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// rewriter takes over what a rewrite has to keep of a run.
+// rewriter copies the entries that a rewrite keeps of a run.
 type rewriter struct {
 	*compaction
 	run         plannedRun
@@ -18,7 +18,7 @@ type rewriter struct {
 
 	file  *rewriteFile
 	kept  relocated
-	coder *transcoder // nil: documents are taken over as they are stored
+	coder *transcoder // nil: documents keep their encoding
 }
 
 func (w *rewriter) rewrite(ctx context.Context) error {
@@ -37,12 +37,12 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 	w.report.BytesAfter += w.file.size
 	w.report.Replaced += len(w.run.parts)
 	w.report.BytesBefore += w.run.bytes()
-	w.pass(before + w.run.bytes() - w.done) // what is in no block
+	w.pass(before + w.run.bytes() - w.done) // bytes outside of blocks
 	w.options.Logger.Info("segments rewritten", "path", w.file.path(), "bytes", w.file.size)
 	return nil
 }
 
-// begin takes over how the run is chained, its cursor, and what of it was lost.
+// begin copies the chain, the cursor and the lost ranges of the run.
 func (w *rewriter) begin(ctx context.Context) error {
 	var header segmentHeader
 	var dictionary []byte
@@ -84,8 +84,8 @@ func (w *rewriter) begin(ctx context.Context) error {
 	return err
 }
 
-// chainInto adds to the table of a rewrite what it keeps of a file that it replaces:
-// its segments, the ranges that were lost or truncated, and its cursor if it has one.
+// chainInto adds to the table of a rewrite the state of a file that it replaces: its
+// segments, the lost and truncated ranges, and its cursor if it has one.
 func (s *segmentFile) chainInto(table *relocations) error {
 	if s.relocations != nil {
 		table.originals = append(table.originals, s.relocations.originals...)
@@ -109,13 +109,13 @@ func (s *segmentFile) chainInto(table *relocations) error {
 	return nil
 }
 
-// keeping is what becomes of an entry.
+// keeping is the decision on an entry.
 type keeping uint8
 
 const (
-	keepNot    keeping = iota
-	keepWhole          // as it is
-	keepDelete         // without a document, as a delete
+	keepNot keeping = iota
+	keepWhole
+	keepDelete // without a document, as a delete
 )
 
 func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) keeping {
@@ -126,7 +126,7 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 		return keepNot
 	case !e.deleted() && !expired:
 		return keepWhole
-	case at == w.newest: // readers know by it where the queue ends
+	case at == w.newest: // marks the end of the queue for readers
 		return keepDelete
 	case !w.keepDeletes && (v.first == 0 || v.first >= w.run.first()):
 		return keepNot
@@ -134,7 +134,7 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 	return keepDelete
 }
 
-// takeOver writes what is to be kept of a block.
+// takeOver writes the kept entries of a block.
 func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) error {
 	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
 	w.kept.reset(at, end, b.chain(), b.appended)
@@ -161,8 +161,8 @@ func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) 
 	return w.file.write(&w.kept)
 }
 
-// eachKept calls fn for each entry of a block that is to be kept, with its
-// document, verified. What is kept as a delete comes as one.
+// eachKept calls fn for each kept entry of a block, with its verified document. An entry
+// that is kept as a delete is passed as one.
 func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 	fn func(place Address, e *entry, id, document []byte, expires time.Time) error) error {
 	data := getScratch()
@@ -192,7 +192,7 @@ func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 	return nil
 }
 
-// damagedEntry is what is wrong with a document of the block at offset.
+// damagedEntry is the error for a damaged document of the block at offset.
 func (s *segmentFile) damagedEntry(b *block, e *entry, offset int64, id []byte, reason error) error {
 	c := s.corruption(offset+b.dataOffset()+int64(e.start), reason)
 	c.ID = string(id)

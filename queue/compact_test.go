@@ -371,8 +371,8 @@ func TestPlanRewrites(t *testing.T) {
 	require.Empty(t, names(small(1, 10), small(2, 10), of(3, 9, 9), small(4, 10), small(5, 10)), "not side by side")
 }
 
-// TestPlanTaints: a dictionary must go that was made of what must go, and what was
-// made of the documents that are encoded anew for that.
+// TestPlanTaints: a dictionary must go that was trained from what must go, and what was
+// made of the documents that are encoded again for that.
 func TestPlanTaints(t *testing.T) {
 	of := func(n SegmentID, sampled rewriteRun) part {
 		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: DictionaryHash{1}}, sampled: sampled}

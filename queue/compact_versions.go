@@ -9,8 +9,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// rewriteAll finds out what the runs have to keep, in one pass over the tables
-// of the queue, and rewrites them.
+// rewriteAll determines the entries to keep of the runs, in one pass over the tables of
+// the queue, and writes the rewrites.
 func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time.Time) error {
 	versions := map[idHash]*version{}
 	for _, run := range runs {
@@ -54,10 +54,10 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 	return nil
 }
 
-// version is what the queue holds of an id.
+// version is the state of an id in the queue.
 type version struct {
 	newest Address
-	first  SegmentID // with a document of it; 0 is none
+	first  SegmentID // the first segment with a document of it; 0: none
 }
 
 func hashID(id []byte) idHash {
@@ -65,8 +65,8 @@ func hashID(id []byte) idHash {
 	return idHash(sum[:16])
 }
 
-// eachBlock calls fn for each block of the files of a run, with its original
-// address and where it lies.
+// eachBlock calls fn for each block of the files of a run, with its original address and
+// its offset in the file.
 func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segmentFile, b *block, at Address, offset int64) error) error {
 	var b block
 	for _, p := range run.parts {

@@ -147,7 +147,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestCrashWhileFlushesRunBesideAppends: blocks wait behind marks that are not
+// TestCrashWhileFlushesRunBesideAppends: blocks wait after marks that are not
 // written yet when the power goes. What a Flush has covered is there, and the cursor
 // is that of the last entry.
 func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
@@ -207,7 +207,7 @@ func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 	}
 }
 
-// requireRecovery opens the queue that a crash has left, goes on with it and
+// requireRecovery opens the queue that a crash has left, continues with it and
 // checks that nothing is lost that was flushed or seen.
 func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string) {
 	t.Helper()
@@ -272,7 +272,7 @@ func TestCrashInRecovery(t *testing.T) {
 
 // TestFaultAtEveryOperation has a disk fail in every way at every operation: the writer
 // says so at once, stays with it and gives up its lock. When the disk is healed the next
-// writer finds everything and goes on, and then the power goes.
+// writer finds everything and continues, and then the power goes.
 func TestFaultAtEveryOperation(t *testing.T) {
 	random := testseed.Rand(t)
 	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
@@ -312,7 +312,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	}
 }
 
-// requireGoesOn recovers a queue whose disk was healed, goes on, and cuts the power.
+// requireGoesOn recovers a queue whose disk was healed, continues, and cuts the power.
 func requireGoesOn(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
 	t.Helper()
 	w, err := OpenWriter(queueDir, crashOptions(mem))
@@ -331,7 +331,7 @@ func requireGoesOn(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, cra
 	requireRecovery(t, mem.CrashClone(way.Keep), h, 0, when+", healed, "+way.Name)
 }
 
-// TestUnfinishedBlockIsCutAway leaves each possible part of a block behind.
+// TestUnfinishedBlockIsCutAway leaves each possible part of a block after.
 func TestUnfinishedBlockIsCutAway(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))

@@ -16,7 +16,7 @@ import (
 )
 
 // smallQueue writes two small segments: one with a dictionary where the codec
-// takes one, a cursor, expiries and a delete; and one behind it. The last is
+// takes one, a cursor, expiries and a delete; and one after it. The last is
 // left open if so asked. It returns the files by their names.
 func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []item) {
 	mem := newMem(t)
@@ -88,7 +88,7 @@ var damages = []struct {
 }
 
 // TestEveryByteDamaged damages each byte of each file: the answer is the right
-// one or an error, and a check finds the damage. What stands behind a checksum
+// one or an error, and a check finds the damage. What stands after a checksum
 // is the same for every codec, so the others get by with fewer cases.
 func TestEveryByteDamaged(t *testing.T) {
 	for _, codec := range Codecs() {
@@ -323,7 +323,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		r := openReader(t, memWith(t, map[string][]byte{"0000000001.seg": files["0000000002.seg"]}))
 		_, err := tryScan(r, Position{})
 		require.ErrorIs(t, err, ErrCorrupt)
-		require.ErrorContains(t, err, "header is that of segment 2")
+		require.ErrorContains(t, err, "header names segment 2")
 		_, err = r.Document(nil, Address{1, items[7].at.Block, items[7].at.Index})
 		require.ErrorIs(t, err, ErrUnavailable)
 	})

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// DecoderCache keeps decoders with their dictionaries, up to a number of bytes. Readers
-// and Decoders may share one; those of different queues, too, since a dictionary is
-// known by the hash of its bytes. Looking up takes no lock.
+// DecoderCache caches decoders with their dictionaries, up to a number of bytes. Readers
+// and Decoders may share one, also those of different queues, because a dictionary is
+// identified by the hash of its bytes. A lookup takes no lock.
 type DecoderCache struct {
 	maxBytes int64
-	clock    atomic.Int64                                // counts the decoders ever kept
-	current  atomic.Pointer[map[decoderKey]*keptDecoder] // never changed, only replaced
+	clock    atomic.Int64                                // number of decoders ever cached
+	current  atomic.Pointer[map[decoderKey]*keptDecoder] // immutable; replaced as a whole
 	mu       struct {
-		sync.Mutex // guards the replacement of current, too
+		sync.Mutex // also guards the replacement of current
 		bytes      int64
 	}
 }
@@ -27,29 +27,28 @@ type decoderKey struct {
 	dictionary DictionaryHash
 }
 
-// keptDecoder is a decoder and when, by the clock, it was used last.
+// keptDecoder is a decoder and the time, by the clock, of its last use.
 type keptDecoder struct {
 	decoder decoder
 	bytes   int64
 	used    atomic.Int64
 }
 
-// NewDecoderCache returns a cache that keeps decoders of up to maxBytes, and at least
-// one.
+// NewDecoderCache returns a cache of up to maxBytes. It keeps at least one decoder.
 func NewDecoderCache(maxBytes int64) *DecoderCache {
 	c := &DecoderCache{maxBytes: maxBytes}
 	c.current.Store(&map[decoderKey]*keptDecoder{})
 	return c
 }
 
-// Bytes is what the decoders take that are kept.
+// Bytes returns the memory of the cached decoders.
 func (c *DecoderCache) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.bytes
 }
 
-// get returns a decoder, or nil if it is not kept.
+// get returns a cached decoder, or nil.
 func (c *DecoderCache) get(key decoderKey) decoder {
 	kept := (*c.current.Load())[key]
 	if kept == nil {
@@ -61,8 +60,8 @@ func (c *DecoderCache) get(key decoderKey) decoder {
 	return kept.decoder
 }
 
-// keep makes the decoder for a dictionary and keeps it. To make room it drops the ones
-// that were not used for longest.
+// keep makes the decoder for a dictionary and caches it. It evicts the least recently
+// used ones.
 func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
 	codec, err := codecByID(key.codec)
 	if err != nil {
@@ -92,13 +91,13 @@ func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
 		c.mu.bytes -= there.bytes
 	}
 	kept.used.Store(c.clock.Load())
-	c.clock.Add(1) // whatever is used from now on is newer
+	c.clock.Add(1) // later uses are newer
 	next[key] = kept
 	c.current.Store(&next)
 	return decoder, nil
 }
 
-// of returns the decoder of a file's documents.
+// of returns the decoder for the documents of a file.
 func (c *DecoderCache) of(s *segmentFile) (decoder, error) {
 	key := decoderKey{s.header.codec, s.header.dictionary.hash}
 	if d := c.get(key); d != nil {
@@ -118,11 +117,10 @@ func (c *DecoderCache) of(s *segmentFile) (decoder, error) {
 	return d, nil
 }
 
-// Decoders decode documents from their stored form far from the segments. They
-// fetch a dictionary when a document first needs it, once however many
-// documents wait for it, verify it by its hash, and keep it. Their methods may
-// be called from many goroutines at once; once a dictionary is there, Decode
-// takes no lock.
+// Decoders decode documents in their stored form where the segments are not available.
+// They fetch a dictionary when a document first needs it, once for concurrent calls,
+// verify it by its hash, and cache it. They are safe for concurrent use; with a cached
+// dictionary Decode takes no lock.
 type Decoders struct {
 	cache *DecoderCache
 	fetch func(context.Context, DictionaryHash) ([]byte, error)
@@ -134,13 +132,13 @@ type Decoders struct {
 
 // comingDecoder is a decoder that a call of Decode is making.
 type comingDecoder struct {
-	done    chan struct{} // closed when the rest is set
+	done    chan struct{} // closed when the fields below are set
 	decoder decoder
 	err     error
 }
 
-// NewDecoders returns decoders that are kept in the cache. fetch returns the dictionary
-// with the hash, or an error that Decode then returns, wrapped.
+// NewDecoders returns Decoders that use the cache. fetch returns the dictionary with the
+// hash; Decode wraps its errors.
 func NewDecoders(cache *DecoderCache, fetch func(context.Context, DictionaryHash) ([]byte, error)) *Decoders {
 	d := &Decoders{cache: cache, fetch: fetch}
 	d.mu.coming = make(map[decoderKey]*comingDecoder)
@@ -148,9 +146,9 @@ func NewDecoders(cache *DecoderCache, fetch func(context.Context, DictionaryHash
 }
 
 // Decode appends the document to dst. On any error it returns dst unchanged:
-// ErrUnknownCodec if this build lacks the codec, ErrNoDictionary if the
-// dictionary cannot be had, what ctx says while it is waited for, or ErrCorrupt
-// if what is stored does not decode.
+// ErrUnknownCodec if this build lacks the codec, ErrNoDictionary if the dictionary is not
+// available, the error of ctx while waiting for it, or ErrCorrupt if the stored bytes do
+// not decode.
 func (d *Decoders) Decode(ctx context.Context, dst []byte, s Stored) ([]byte, error) {
 	if s.raw() {
 		return append(dst, s.document()...), nil
@@ -167,7 +165,7 @@ func (d *Decoders) Decode(ctx context.Context, dst []byte, s Stored) ([]byte, er
 	return out, nil
 }
 
-// get returns a decoder. The first call that needs one makes it, and others wait.
+// get returns a decoder. The first call that needs it makes it; concurrent calls wait.
 func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 	for {
 		if kept := d.cache.get(key); kept != nil {
@@ -175,7 +173,7 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 		}
 		d.mu.Lock()
 		coming := d.mu.coming[key]
-		if coming == nil && d.cache.get(key) != nil { // it was made a moment ago
+		if coming == nil && d.cache.get(key) != nil { // made since the first lookup
 			d.mu.Unlock()
 			continue
 		}
@@ -198,11 +196,11 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 		if !errors.Is(coming.err, context.Canceled) && !errors.Is(coming.err, context.DeadlineExceeded) {
 			return nil, coming.err
 		}
-		// The call that made it was canceled, and this one was not: it tries again.
+		// Only the context of the call that made it has ended: try again.
 	}
 }
 
-// errNotMade is the error of waiting calls if making the decoder has panicked.
+// errNotMade is the error of waiting calls if making the decoder panics.
 var errNotMade = errors.New("queue: decoder was not made")
 
 // make makes a decoder, for all calls that wait for it.
@@ -241,7 +239,7 @@ func (d *Decoders) dictionary(ctx context.Context, hash DictionaryHash) ([]byte,
 	case len(content) > maxDictionaryBytes:
 		err = fmt.Errorf("it has %d bytes, more than %d", len(content), maxDictionaryBytes)
 	case hashDictionary(content) != hash:
-		err = fmt.Errorf("what came has the hash %s", hashDictionary(content))
+		err = fmt.Errorf("the fetched bytes have the hash %s", hashDictionary(content))
 	}
 	if err != nil {
 		return nil, &markedError{mark: ErrNoDictionary, detail: hash.String(), reason: err}

@@ -6,36 +6,35 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// How dictionaries come about. A segment begins with the dictionary there is, and
-// a better one is trained in the background, from a sample of the documents that
-// went by, for the segment after. That delays no document; but before the first
-// dictionary of a queue, somebody who writes very fast is held up once, for what
-// is left of the twentieth of a second that the training takes, rather than let
-// run on for long without one (patienceShare).
+// Dictionary training. Each segment begins with the current dictionary. A better one for
+// the next segment is trained in the background, from a sample of the appended documents.
+// This delays no append, with one exception: before the first dictionary of a queue is
+// ready, a fast writer waits for it once, up to a twentieth of a second, so that no long
+// segment is written without a dictionary (patienceShare).
 const (
-	// defaultDictionaryBytes is the size trained to; s2 takes no more.
+	// defaultDictionaryBytes is the size of trained dictionaries, the maximum of s2.
 	defaultDictionaryBytes = 64 << 10
-	// dictionaryShare: a dictionary stands in each segment that uses it, so it
-	// is worth its place only where the documents are many times its size.
+	// dictionaryShare: each segment contains its dictionary, so segments have to be at
+	// least so many times as large as the dictionary.
 	dictionaryShare = 16
-	// dictionaryGainPercent: a new dictionary has to store this much less than
-	// the one in use, or that one stays: readers keep one in memory, not two.
+	// dictionaryGainPercent: a new dictionary has to store this much less than the
+	// current one to replace it, because readers cache every dictionary in use.
 	dictionaryGainPercent = 3
-	// sampleShare: so many times the dictionary's size are sampled.
+	// sampleShare is the size of the sample in dictionary sizes.
 	sampleShare = 16
-	// firstShare: a queue's first dictionary is trained when so many times its
-	// size have gone by: it is smaller and half as long in training as the next
-	// one, and stores a thirtieth more, but far less than none at all.
+	// firstShare: the first dictionary of a queue is trained after so many times its size
+	// have been appended. It trains in half the time of later ones and stores 3 % more,
+	// but far less than no dictionary.
 	firstShare = 8
-	// maxFruitless: there is a training in 2^maxFruitless segments at least.
+	// maxFruitless: at least one in 2^maxFruitless segments is followed by a training.
 	maxFruitless = 6
-	// patienceShare: a segment without a dictionary grows to so many times the
-	// size of one while the first is being trained; then the training is waited
-	// for.
+	// patienceShare: while the first dictionary is trained, a segment without one grows
+	// to so many times its size; then the Writer waits for the training.
 	patienceShare = 2 * dictionaryShare
-	// maxSampleDocumentBytes: a longer document would fill the sample by itself.
+	// maxSampleDocumentBytes: longer documents are not sampled, because they would fill
+	// the sample.
 	maxSampleDocumentBytes = 16 << 10
-	// minSampleDocuments: from fewer there is nothing to learn.
+	// minSampleDocuments is the least number of documents to train from.
 	minSampleDocuments = 16
 )
 
@@ -49,7 +48,7 @@ type dictionary struct {
 	bytes   []byte
 	hash    DictionaryHash
 	encoder encoder
-	sampled rewriteRun // the segments whose documents it was made of, see segmentHeader
+	sampled rewriteRun // the segments that it was trained from, see segmentHeader
 }
 
 func newDictionary(c codec, content []byte) (*dictionary, error) {
@@ -60,20 +59,20 @@ func newDictionary(c codec, content []byte) (*dictionary, error) {
 	return &dictionary{bytes: content, hash: hashDictionary(content), encoder: enc}, nil
 }
 
-// sample keeps documents spread evenly over all that went by: each stride-th of
-// them, and whenever it is full it drops every other one and doubles the stride.
+// sample keeps documents spread evenly over all that were appended: every stride-th one.
+// When it is full it drops every other document and doubles the stride.
 type sample struct {
 	limit     int        // bytes
-	from      rewriteRun // the segments that the documents are of
+	from      rewriteRun // the segments of the documents
 	documents [][]byte
 	bytes     int
 	stride    int
-	skip      int // documents to pass before the next one is kept
+	skip      int // documents to skip before the next one is kept
 }
 
 func newSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
 
-// add takes the next document, which stands in the segment.
+// add offers the next document, which is in segment n.
 func (s *sample) add(n SegmentID, document []byte) {
 	if s.from.first == 0 {
 		s.from.first = n
@@ -105,13 +104,12 @@ func (s *sample) add(n SegmentID, document []byte) {
 	s.documents = kept
 }
 
-// improve trains a dictionary from a sample and returns it if it is worth more
-// than the one in use, which may be empty, and nil otherwise. It learns from every
-// other document and compares by the rest.
+// improve trains a dictionary from every other document and compares it with the current
+// one, which may be empty, on the rest. It returns nil if the gain is too small.
 func improve(c codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
 	defer func() {
-		// The trainer is a library fed with whatever people store. What it
-		// cannot take must not end the process: go on with what there is.
+		// The trainer is a library that gets arbitrary documents. A panic must not end
+		// the process: the current dictionary stays in use.
 		if p := recover(); p != nil {
 			better, err = nil, errors.Newf("training a dictionary: %v", p)
 		}
@@ -148,7 +146,7 @@ func improve(c codec, inUse []byte, documents [][]byte, size int) (better *dicti
 	return trained, nil
 }
 
-// storedBytes is what the documents take with the encoder.
+// storedBytes is the encoded size of the documents.
 func storedBytes(enc encoder, documents [][]byte) int {
 	var total int
 	var out []byte

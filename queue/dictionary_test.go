@@ -48,7 +48,7 @@ func TestDictionary(t *testing.T) {
 			hashes := map[DictionaryHash]bool{}
 			with := 0
 			for _, info := range infos[1:] {
-				if info.DictionaryBytes == 0 { // the first behind a short one
+				if info.DictionaryBytes == 0 { // the first after a short one
 					assert.Less(t, info.RawBytes, int64(dictionaryShare*6<<10))
 					continue
 				}

@@ -8,8 +8,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// directory keeps the listing of a queue's directory. Listing takes milliseconds where
-// there are thousands of segments; a kept listing costs one stat of the directory.
+// directory caches the listing of a queue's directory. Listing takes milliseconds with
+// thousands of segments; validating a cached listing takes one stat.
 type directory struct {
 	fs      vfs.FS
 	path    string
@@ -17,36 +17,37 @@ type directory struct {
 	current atomic.Pointer[keptListing]
 }
 
-// keptListing is a listing that does not change any more.
+// keptListing is an immutable listing.
 type keptListing struct {
 	listing
-	info   vfs.Info  // of the directory, taken before it was listed
-	listed time.Time // when it was listed, after info was taken
+	info   vfs.Info  // of the directory, from before the listing
+	listed time.Time // time of the listing, after info
 }
 
 const (
-	// listingMaxAge bounds how long a listing is kept. The modification time of a
-	// directory has a granularity of up to two seconds on some file systems, and a
-	// network file system may report an old one.
+	// listingMaxAge bounds the use of a listing. The modification time of a directory has
+	// a granularity of up to two seconds on some file systems, and a network file system
+	// may report an old one.
 	listingMaxAge = time.Second
-	// timestampTick is longer than two changes of a directory can have the same
-	// modification time on a local disk: the kernel's clock ticks every 1 to 10 ms.
+	// timestampTick exceeds the granularity of modification times on a local disk: the
+	// kernel's clock ticks every 1 to 10 ms.
 	timestampTick = 50 * time.Millisecond
 )
 
-// current tells whether the listing may still be right: the directory has not changed
-// by what its description says.
+// current reports whether the listing may be used: it is young, and the modification time
+// of the directory is the same.
 func (k *keptListing) current(info vfs.Info, now time.Time) bool {
 	age := now.Sub(k.listed)
 	return sameFile(k.info, info) && age >= 0 && age < listingMaxAge
 }
 
-// settled tells whether any change after the listing has changed the modification time.
+// settled reports whether every change after the listing also changes the modification
+// time.
 func (k *keptListing) settled() bool { return k.listed.Sub(k.info.ModTime) >= timestampTick }
 
-// look returns a listing. If it is to be certain, it has every change that was made
-// before the call, as far as the file system reports changes. If not, a change in the
-// same tick of the file system's clock as the one before may be missing.
+// look returns a listing. A certain one has every change made before the call, as far as
+// the file system reports changes. Otherwise a change in the same clock tick as an
+// earlier one may be missing.
 func (d *directory) look(certain bool) (*keptListing, error) {
 	if k, err := d.kept(certain); k != nil || err != nil {
 		return k, err
@@ -68,7 +69,7 @@ func (d *directory) look(certain bool) (*keptListing, error) {
 	return k, nil
 }
 
-// kept returns the kept listing if it will do, else nil.
+// kept returns the cached listing if it can be used, otherwise nil.
 func (d *directory) kept(certain bool) (*keptListing, error) {
 	k := d.current.Load()
 	if k == nil || certain && !k.settled() {

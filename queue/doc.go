@@ -95,10 +95,10 @@
 // queue, for example because the source was restored from a backup and written again: the
 // error is ErrForked, at every attempt. A position in a truncated range is a
 // *TruncatedError. While the file of the position is missing or too short, the Tail waits
-// and does not report that it has caught up; a short file that has not changed for half a
+// and does not report that it has caught up; a short file without changes for half a
 // minute is ErrForked, too. A rewrite holds the digest, the end and the last checksum of
-// each segment that it replaces, and the checksum of each original block of which it keeps
-// a part. For a position after any other block in the middle of a segment only the
+// each segment that it replaces, and the checksum of each original block that it keeps a
+// part of. For a position after any other block in the middle of a segment only the
 // previous segment is compared.
 //
 // # Incomplete copies
@@ -109,7 +109,7 @@
 // last of them they have not arrived yet. Damage ends Tail with a *CorruptionError; after
 // the file has been copied again the next Tail continues. Tail waits for bytes and
 // segments that have not arrived. The rule cannot tell a damaged footer from one that has
-// not arrived. So a sealed segment without a footer that has not changed for half a
+// not arrived. So a sealed segment without a footer and without changes for half a
 // minute, while later segments exist, counts as damaged.
 //
 // Tail polls every ReaderOptions.PollInterval. On Linux it also uses inotify, which makes

@@ -15,7 +15,7 @@ import (
 // Reading one document from one file. A fetch has three steps, and each tells the next
 // where to read:
 //
-//	find     the relocations of a rewrite give the block; an original needs no look-up
+//	find     the relocations of a rewrite give the block; an original needs no lookup
 //	locate   the block's header and table give the id and the stored bytes
 //	read     copies id and stored bytes, and verifies the document's checksum
 //
@@ -29,10 +29,10 @@ type request struct {
 	r    *Reader
 	id   []byte // nil: any id
 	at   Address
-	take CodecSet // codecs of which the caller takes the stored form
+	take CodecSet // codecs that the caller can decode: it gets the stored form
 	dst  []byte   // the document is appended to it; unchanged on any error
 
-	asStored bool // result: dst has the stored form
+	asStored bool // result: the stored form was appended
 	// tried is an open file that did not have the document, and reason is why.
 	tried  *cachedFile
 	reason error
@@ -136,8 +136,8 @@ func (s *segmentFile) guard(fn func() error) (err error) {
 // errNotInBlock: the table of a block, which was not verified, lacks the entry.
 var errNotInBlock = errors.New("queue: block lacks the entry")
 
-// locate completes l, of which it has the block, for the entry with the address. It
-// checks that the entry's id and stored bytes lie inside the block.
+// locate sets the fields of l other than block, which is that of the address. It checks
+// that the entry's id and stored bytes lie inside the block.
 func (l *location) locate(w *window, at Address) error {
 	s := w.file
 	switch {
@@ -172,7 +172,7 @@ func (l *location) locate(w *window, at Address) error {
 		}
 	}
 	if index >= h.count {
-		return errors.Newf("queue: address %s lies behind the block's %d entries", at, h.count)
+		return errors.Newf("queue: address %s is after the block's %d entries", at, h.count)
 	}
 	first := max(index-1, 0)
 	if view, err = w.view(l.block+blockHeaderBytes+entryBytes*int64(first), entryBytes*(index-first+1)); err != nil {

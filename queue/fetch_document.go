@@ -159,7 +159,7 @@ func (q *request) documentIn(c candidate, keep bool) (hasEntry bool, err error) 
 	default:
 		defer files.put(f)
 		if c.run.generation > 0 && f.header.rewrites != c.run {
-			return false, f.corruption(0, errors.New("header is that of another rewrite"))
+			return false, f.corruption(0, errors.New("header names another rewrite"))
 		}
 		err = q.fetch(f.segmentFile)
 		if keep && (isAnswer(err) || isFinal(err)) {

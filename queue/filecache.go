@@ -14,35 +14,35 @@ import (
 const (
 	// maxOpenFiles bounds the mapped files of a Reader: a quarter of the mappings that
 	// Linux gives a process by default (vm.max_map_count, 65,530). With segments of the
-	// default size it is 1 TiB of documents. Beyond it the files that were not used for
-	// longest are closed and opened again.
+	// default size it is 1 TiB of documents. Beyond it the least recently used files are
+	// closed, and reopened on demand.
 	maxOpenFiles = 16 << 10
-	// unmappedWeight is how many mapped files an unmapped one counts for: it holds a
-	// descriptor, of which a process has fewer. 1,024 of them fill the cache.
+	// unmappedWeight is the weight of an unmapped file, which holds a file descriptor, in
+	// mapped files. 1,024 of them fill the cache.
 	unmappedWeight = 16
 )
 
-// cachedFile is an open segment or rewrite. It is closed when it has no user any more;
-// the cache itself is one of the users.
+// cachedFile is an open segment or rewrite with a reference count. It is closed when the
+// count becomes zero. The cache holds one reference.
 type cachedFile struct {
 	*segmentFile
 	users atomic.Int64
-	// touched: it was used since the cache last looked for a file to close.
+	// touched: the file was used since the clock hand last passed it.
 	touched atomic.Bool
-	// renewal is when to look whether the sealed file has taken this one's place,
-	// if it is not sealed; Unix nanoseconds.
+	// renewal is the time, in Unix nanoseconds, of the next check whether an unsealed
+	// file has been replaced by the sealed one.
 	renewal atomic.Int64
 
-	// Of the cache, guarded by its mutex.
-	segments []SegmentID // whose slots have the file
+	// Guarded by the mutex of the cache.
+	segments []SegmentID // whose slots refer to the file
 	place    int         // in the ring, from 1; 0: the file is not in the cache
 }
 
-// renewalInterval is how often it is looked whether a segment that documents are
-// fetched from was sealed: then it can be mapped.
+// renewalInterval is the interval of checks whether a segment that documents are fetched
+// from has been sealed. A sealed segment can be mapped.
 const renewalInterval = time.Second
 
-// mayBeSealed tells whether it is time to look for the sealed file.
+// mayBeSealed reports whether it is time to check for the sealed file.
 func (f *cachedFile) mayBeSealed() bool {
 	if f.footer != nil {
 		return false
@@ -51,7 +51,7 @@ func (f *cachedFile) mayBeSealed() bool {
 	return now >= due && f.renewal.CompareAndSwap(due, now+int64(renewalInterval))
 }
 
-// weight is what the file takes of maxOpenFiles.
+// weight is the file's share of maxOpenFiles.
 func (f *cachedFile) weight() int {
 	if f.mapping == nil {
 		return unmappedWeight
@@ -59,7 +59,7 @@ func (f *cachedFile) weight() int {
 	return 1
 }
 
-// acquire adds a user. False: the file has none any more and is closed.
+// acquire adds a reference. False: there was none any more and the file is closed.
 func (f *cachedFile) acquire() bool {
 	for {
 		users := f.users.Load()
@@ -74,19 +74,19 @@ func (f *cachedFile) acquire() bool {
 
 // fileCache keeps files open, each once: a rewrite has the documents of many segments.
 //
-// The slots say which file has the documents of a segment. Looking there takes no lock.
-// A file found there may have been closed in between; then it has no users, and it is
-// not used. Which file to close is decided by the clock algorithm: the files form a
-// ring, and a hand moves round it, past the files that were used since it last came by.
+// The slots map a segment to the file with its documents. A lookup takes no lock. A file
+// that has been closed since it was found has no references and is not used. The clock
+// algorithm decides which file to close: a hand moves around a ring of the files and
+// skips those that were used since it last passed.
 type fileCache struct {
 	fs       vfs.FS
 	dir      string
 	limit    int // maxOpenFiles, or less in tests
 	decoders *DecoderCache
 	slots    slotTable
-	bound    atomic.Pointer[[16]byte] // the queue whose files alone are opened; nil: any
+	bound    atomic.Pointer[[16]byte] // only files of this queue are opened; nil: any
 	mu       struct {
-		sync.Mutex // guards changes of the slots, too
+		sync.Mutex // also guards changes of the slots
 		closed     bool
 		files      map[string]*cachedFile // by path
 		ring       []*cachedFile          // the same files
@@ -100,7 +100,7 @@ func (c *fileCache) init(fsys vfs.FS, dir string, decoders *DecoderCache) {
 	c.mu.files = map[string]*cachedFile{}
 }
 
-// get returns the open file of a segment, to be put back, or nil.
+// get returns the open file of a segment, or nil. The caller puts it back.
 func (c *fileCache) get(n SegmentID) *cachedFile {
 	f := c.slots.get(n)
 	if f == nil || !f.acquire() {
@@ -112,19 +112,19 @@ func (c *fileCache) get(n SegmentID) *cachedFile {
 	return f
 }
 
-// put gives back what get or open returned.
+// put releases a file that get or open returned.
 func (c *fileCache) put(f *cachedFile) {
 	if f.users.Add(-1) == 0 {
 		_ = f.close() // it was read only
 	}
 }
 
-// errUnchanged: the file is the one that was tried.
+// errUnchanged: the file is the same as tried.
 var errUnchanged = errors.New("queue: the file has not changed since it was tried")
 
-// open returns the file with the path as it is now, to be put back. It is of the
-// segment with the number, or a rewrite whose first segment that is. tried, if not nil,
-// was used already; if that is the file, the error is errUnchanged.
+// open returns the file that the path names now. The caller puts it back. number is the
+// segment, or the first segment of a rewrite. The error is errUnchanged if the file is
+// the one in tried.
 func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cachedFile, error) {
 	info, err := c.fs.Stat(path)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cac
 	return f, nil
 }
 
-// opened is open from the cache, or nil.
+// opened returns the file from the cache, or nil.
 func (c *fileCache) opened(path string, info vfs.Info) *cachedFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +163,8 @@ func (c *fileCache) opened(path string, info vfs.Info) *cachedFile {
 	return f
 }
 
-// renew returns the sealed file in the place of f, which it puts back, and f
-// itself if there is none.
+// renew puts f back and returns the sealed file that replaces it, or returns f if there
+// is none.
 func (c *fileCache) renew(f *cachedFile) *cachedFile {
 	sealed, err := c.open(segmentPath(c.dir, f.number, sealedSuffix), f.number, f)
 	switch {
@@ -179,8 +179,8 @@ func (c *fileCache) renew(f *cachedFile) *cachedFile {
 	return sealed
 }
 
-// keep puts a file that open returned into the cache, for a segment that it holds, in
-// the place of the file that was there. The file stays the caller's to put back.
+// keep puts a file that open returned into the cache, as the file of segment n. The
+// caller still has to put the file back.
 func (c *fileCache) keep(f *cachedFile, n SegmentID) {
 	c.mu.Lock()
 	var left []*cachedFile
@@ -204,8 +204,8 @@ func (c *fileCache) keep(f *cachedFile, n SegmentID) {
 	}
 }
 
-// The methods below need the mutex held. What they take out of the cache is to be put
-// back when the mutex is released.
+// The methods below require the mutex. The caller puts the files that they remove back
+// after it has released the mutex.
 
 // add puts a file into the ring.
 func (c *fileCache) add(f *cachedFile) {
@@ -216,7 +216,7 @@ func (c *fileCache) add(f *cachedFile) {
 	c.mu.weight += f.weight()
 }
 
-// remove takes a file out of the cache, which it returns.
+// remove removes a file from the cache and returns it.
 func (c *fileCache) remove(f *cachedFile) *cachedFile {
 	for _, n := range f.segments {
 		c.slots.set(n, nil)
@@ -233,8 +233,8 @@ func (c *fileCache) remove(f *cachedFile) *cachedFile {
 	return f
 }
 
-// setSlot gives a segment's slot to a file. A file that has no slot left by that is taken
-// out of the cache and returned.
+// setSlot makes f the file of a segment. If the previous file has no other segment, it is
+// removed from the cache and returned.
 func (c *fileCache) setSlot(n SegmentID, f *cachedFile) *cachedFile {
 	old := c.slots.get(n)
 	if old == f {
@@ -252,7 +252,7 @@ func (c *fileCache) setSlot(n SegmentID, f *cachedFile) *cachedFile {
 	return c.remove(old)
 }
 
-// victim is the file to be closed next, another one than the newest.
+// victim returns the file to be closed next, which is not the newest.
 func (c *fileCache) victim(newest *cachedFile) *cachedFile {
 	for {
 		c.mu.hand = (c.mu.hand + 1) % len(c.mu.ring)
@@ -267,18 +267,18 @@ func (c *fileCache) close() {
 	c.take(func(*cachedFile) bool { return true }, true)
 }
 
-// drop takes the originals and the older rewrites out of the cache that a rewrite
-// stands for: what it does not hold is not to be served any more.
+// drop removes the files that a rewrite replaces from the cache: entries that the rewrite
+// has left out must not be served any more.
 func (c *fileCache) drop(run rewriteRun) {
 	c.take(func(f *cachedFile) bool { return run.covers(f.number) && f.header.rewrites.generation < run.generation }, false)
 }
 
-// take takes files out of the cache: those for which the function returns true.
+// take removes the files for which the function returns true.
 func (c *fileCache) take(which func(*cachedFile) bool, closed bool) {
 	var taken []*cachedFile
 	c.mu.Lock()
 	c.mu.closed = c.mu.closed || closed
-	for _, f := range slices.Backward(c.mu.ring) { // remove moves the last one to its place
+	for _, f := range slices.Backward(c.mu.ring) { // remove moves the last file into the gap
 		if which(f) {
 			taken = append(taken, c.remove(f))
 		}
@@ -289,7 +289,7 @@ func (c *fileCache) take(which func(*cachedFile) bool, closed bool) {
 	}
 }
 
-// replacedBy are the rewrites in a listing that take the place of open files.
+// replacedBy returns the listed rewrites that replace open files.
 func (c *fileCache) replacedBy(l *listing) map[rewriteRun]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,8 +304,8 @@ func (c *fileCache) replacedBy(l *listing) map[rewriteRun]bool {
 	return found
 }
 
-// withDictionary returns an open file that holds the dictionary with the hash, to be put
-// back, or nil.
+// withDictionary returns an open file with the dictionary, or nil. The caller puts it
+// back.
 func (c *fileCache) withDictionary(hash DictionaryHash) *cachedFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()

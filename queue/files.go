@@ -20,16 +20,15 @@ const (
 	nameDigits   = 10
 )
 
-// suffixes are the names to try for a segment, in this order. Sealing renames
-// the open file, maybe just after it was found that there is no sealed one: so
-// where there is neither, the sealed one is tried again.
+// suffixes are tried in this order for a segment. Sealing renames the open file, maybe
+// after the sealed one was found missing; so the sealed one is tried again.
 var suffixes = []string{sealedSuffix, openSuffix, sealedSuffix}
 
 func segmentPath(dir string, n SegmentID, suffix string) string {
 	return filepath.Join(dir, fmt.Sprintf("%0*d%s", nameDigits, uint32(n), suffix))
 }
 
-// parseName reads the name of a segment's file.
+// parseName parses the name of a segment's file.
 func parseName(name string) (n SegmentID, suffix string, ok bool) {
 	digits, suffix := name[:min(nameDigits, len(name))], name[min(nameDigits, len(name)):]
 	if suffix != sealedSuffix && suffix != openSuffix && suffix != newSuffix {
@@ -42,16 +41,15 @@ func parseName(name string) (n SegmentID, suffix string, ok bool) {
 	return SegmentID(number), suffix, true
 }
 
-// FileName is what the name of a file in a queue's directory says of the segments
-// in it.
+// FileName is the information in the name of a segment's or rewrite's file.
 type FileName struct {
-	First, Last SegmentID // the same in an original
+	First, Last SegmentID // equal for an original
 	Generation  uint32    // of a rewrite; 0: an original
 	Sealed      bool
 }
 
-// ParseFileName reads the name of a segment's file or of a rewrite's, without its
-// directory. False: it is none of these.
+// ParseFileName parses the base name of a segment's or rewrite's file. False: it is
+// neither.
 func ParseFileName(name string) (FileName, bool) {
 	if r, ok := parseRewriteName(name); ok {
 		return FileName{First: r.first, Last: r.last, Generation: r.generation, Sealed: true}, true
@@ -60,7 +58,7 @@ func ParseFileName(name string) (FileName, bool) {
 	return FileName{First: n, Last: n, Sealed: suffix == sealedSuffix}, ok && suffix != newSuffix
 }
 
-// asideName reads the name of a file that was set aside.
+// asideName parses the name of a quarantined file or of one that Repair has replaced.
 func asideName(name string) (FileName, bool) {
 	for _, suffix := range []string{AsideSuffix, DamagedSuffix} {
 		if before, ok := strings.CutSuffix(name, suffix); ok {
@@ -70,15 +68,15 @@ func asideName(name string) (FileName, bool) {
 	return FileName{}, false
 }
 
-// listing is which segments a directory has.
+// listing lists the files of a queue's directory.
 type listing struct {
 	numbers  []SegmentID // ascending
 	sealed   map[SegmentID]bool
 	open     map[SegmentID]bool
-	rewrites []rewriteRun // by their names, in the order of their first segments
-	reach    []SegmentID  // the highest segment of each rewrite and those before it
-	aside    []string     // names of files that were set aside
-	unborn   []string     // names of files left behind by a writer that stopped early
+	rewrites []rewriteRun // from their names, in the order of their first segments
+	reach    []SegmentID  // the highest segment of each rewrite and of those listed before it
+	aside    []string     // names of quarantined files and of files that Repair replaced
+	unborn   []string     // names of files left after by a writer that stopped early
 }
 
 func list(fsys vfs.FS, dir string) (listing, error) {
@@ -122,8 +120,7 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 	return l, nil
 }
 
-// last is the highest segment number, rewritten ones among them; 0 if there is
-// none.
+// last returns the highest segment number, including replaced segments; 0: there is none.
 func (l *listing) last() SegmentID {
 	var last SegmentID
 	if n := len(l.numbers); n > 0 {
@@ -135,10 +132,10 @@ func (l *listing) last() SegmentID {
 	return last
 }
 
-// after tells whether a higher number than n is there.
+// after reports whether a segment with a number above n exists.
 func (l *listing) after(n SegmentID) bool { return l.last() > n }
 
-// places are the numbers of the originals and the first ones of the rewrites.
+// places returns the numbers of the originals and the first numbers of the rewrites.
 func (l *listing) places() []SegmentID {
 	places := slices.Clone(l.numbers)
 	for _, r := range l.rewrites {
@@ -148,5 +145,5 @@ func (l *listing) places() []SegmentID {
 	return slices.Compact(places)
 }
 
-// rewritten tells whether a rewrite says that it holds segment n.
+// rewritten reports whether a listed rewrite has segment n.
 func (l *listing) rewritten(n SegmentID) bool { return len(l.covering(n)) > 0 }

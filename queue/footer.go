@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// totals count what a segment holds.
+// totals count the content of a segment.
 type totals struct {
 	blocks    uint32
 	lastBlock uint32 // offset of the last block; 0 is none
@@ -14,7 +14,7 @@ type totals struct {
 	documents uint64 // entries that are not deletes
 	raw       uint64 // bytes of the documents as appended
 	stored    uint64 // bytes of the documents as stored
-	first     int64  // when the first block's first entry was appended, Unix milliseconds
+	first     int64  // time of the first block's first entry, Unix milliseconds
 	last      int64  // the same of the last block
 }
 
@@ -37,8 +37,8 @@ func (t *totals) add(offset int64, b *block) {
 	}
 }
 
-// segmentFooter ends a sealed segment. It takes the place of the commit mark of
-// everything before it.
+// segmentFooter ends a sealed segment. It is also the commit mark of everything before
+// it.
 //
 //	 0  crc u32         of all that follows
 //	 4  type u8         3
@@ -61,7 +61,7 @@ type segmentFooter struct {
 	chain   uint32
 	queue   [16]byte
 	segment SegmentID
-	// relocations is where the frames of a rewrite end; 0 in an original.
+	// relocations is the offset of the end of a rewrite's frames; 0 in an original.
 	relocations uint32
 	totals
 }
@@ -86,25 +86,25 @@ func (f *segmentFooter) append(dst []byte) []byte {
 	return append(dst, b[:]...)
 }
 
-// digest is what the next segment's header holds of this one.
+// digest is the digest of this footer in the header of the next segment.
 func (f *segmentFooter) digest() digest {
 	return sha256.Sum256(f.append(nil))
 }
 
-// parseFooter reads the footer in b, which was found at offset.
+// parseFooter parses the footer in b, which was found at offset.
 func parseFooter(b []byte, offset int64) (segmentFooter, error) {
 	var f segmentFooter
 	switch {
 	case len(b) != footerBytes || frameType(b[4]) != frameFooter:
 		return f, errors.New("no footer")
 	case !frameIntact(b):
-		return f, errors.New("footer's checksum is wrong")
+		return f, errors.New("footer has a wrong checksum")
 	case !allZero(b[5:8]):
 		return f, errors.New("reserved bytes of the footer are not zero")
 	}
 	f.offset = little.Uint32(b[8:])
 	if int64(f.offset) != offset {
-		return f, fmt.Errorf("footer lies at %d, was written for %d", offset, f.offset)
+		return f, fmt.Errorf("footer is at offset %d, was written for %d", offset, f.offset)
 	}
 	f.chain = little.Uint32(b[12:])
 	f.queue = [16]byte(b[16:])
@@ -121,7 +121,7 @@ func parseFooter(b []byte, offset int64) (segmentFooter, error) {
 	return f, nil
 }
 
-// commitMark says that everything before it is durable where it was written.
+// commitMark states that everything before it was durable at the source.
 //
 //	 0  crc u32      of all that follows
 //	 4  type u8      2
@@ -152,12 +152,12 @@ func checkMark(b []byte, offset int64) error {
 	case !allZero(b[5:8]):
 		return errors.New("reserved bytes of the commit mark are not zero")
 	case int64(little.Uint32(b[8:])) != offset:
-		return fmt.Errorf("commit mark lies at %d, was written for %d", offset, little.Uint32(b[8:]))
+		return fmt.Errorf("commit mark is at offset %d, was written for %d", offset, little.Uint32(b[8:]))
 	}
 	return nil
 }
 
-// limit is where the segment's frames end.
+// limit is the end of the segment's frames.
 func (f *segmentFooter) limit() int64 {
 	if f.relocations > 0 {
 		return int64(f.relocations)

@@ -6,22 +6,22 @@ import (
 	"docstore/internal/checksum"
 )
 
-// formatVersion is the version of the segments this package writes. It reads
-// this version and no other.
+// formatVersion is the version of segments that this package writes, and the only one
+// that it reads.
 const formatVersion = 0
 
 // Sizes of the fixed parts of a segment, in bytes.
 const (
 	headerBytes      = 128 // the segment's header, without the dictionary
 	blockHeaderBytes = 32
-	entryBytes       = 16 // an entry of a block's table
-	expiryBytes      = 4  // more of them in a block where anything expires
+	entryBytes       = 16 // an entry in a block's table
+	expiryBytes      = 4  // more per entry if any entry of the block expires
 	markBytes        = 16
 	footerBytes      = 96
-	frameHeadBytes   = blockHeaderBytes // enough of any frame to know its size
+	frameHeadBytes   = blockHeaderBytes // contains the size of any frame
 )
 
-// frameType is the byte that says what a frame is.
+// frameType is the type byte of a frame.
 type frameType uint8
 
 const (
@@ -29,30 +29,29 @@ const (
 	frameBlock  frameType = 1
 	frameMark   frameType = 2
 	frameFooter frameType = 3
-	// frameRelocations stands before the footer of a rewrite.
+	// frameRelocations precedes the footer of a rewrite.
 	frameRelocations frameType = 4
 )
 
-// maxBlockFileBytes bounds a block in the file: as many of the smallest
-// entries as fit, or one of the largest.
+// maxBlockFileBytes bounds the size of a block in the file: the maximum number of the
+// smallest entries, or one of the largest.
 const maxBlockFileBytes = blockHeaderBytes + MaxBlockEntries*(entryBytes+expiryBytes) +
 	MaxBlockBytes + MaxIDBytes + MaxCursorBytes + MaxDocumentBytes
 
 var little = binary.LittleEndian
 
-// sealFrame writes the checksum of everything behind the first four bytes of
-// frame into those four.
+// sealFrame writes the checksum of a frame into its first four bytes. It covers all bytes
+// after them.
 func sealFrame(frame []byte) {
 	little.PutUint32(frame, checksum.Update(0, frame[4:]))
 }
 
-// frameIntact tells whether the checksum in the first four bytes of frame is
-// that of the rest.
+// frameIntact verifies the checksum of a frame.
 func frameIntact(frame []byte) bool {
 	return little.Uint32(frame) == checksum.Update(0, frame[4:])
 }
 
-// allZero tells whether b holds nothing but zeros.
+// allZero reports whether every byte of b is zero.
 func allZero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {
@@ -62,35 +61,35 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// Bits of an entry's third word: the document's length before compression,
-// and what became of it. The bits between are zero.
+// Bits of an entry's third word: the length of the uncompressed document and its flags.
+// The remaining bits are zero.
 const (
 	rawBytesMask   = 1<<25 - 1
 	flagDeleted    = 1 << 31 // a delete: no document
-	flagStoredRaw  = 1 << 30 // the document lies there as it was appended
+	flagStoredRaw  = 1 << 30 // the document is stored uncompressed
 	flagLost       = 1 << 29 // the document was lost to damage; only in a rewrite
 	entryFlagsMask = flagDeleted | flagStoredRaw | flagLost
 )
 
-// blockHasExpiries is the bit of a block's flags that says a column of expiry
-// times stands behind the entries.
+// blockHasExpiries is the flag of a block with a column of expiry times after the
+// entries.
 const blockHasExpiries = 1 << 0
 
-// blockRelocated is the bit of a block's flags that says it stands in a rewrite:
-// its origin and a column of original indexes stand behind the expiry times.
+// blockRelocated is the flag of a block in a rewrite: its origin and a column of original
+// indexes follow the expiry times.
 const blockRelocated = 1 << 1
 
-// Sizes of what a relocated block has more.
+// Sizes of the additional fields of a relocated block.
 const (
 	originBytes        = 16
 	originalIndexBytes = 2
 )
 
-// placeBytes is the size of what a document's checksum covers before its id.
+// placeBytes is the size of the place, which a document's checksum covers before its id.
 const placeBytes = 14
 
-// putPlace writes a document's address, length and flags to the beginning of b,
-// in the form in which its checksum covers them.
+// putPlace writes the place of a document to the beginning of b: its address, length and
+// flags.
 func putPlace(b []byte, a Address, rawAndFlags uint32) {
 	little.PutUint32(b[0:], uint32(a.Segment))
 	little.PutUint32(b[4:], a.Block)
@@ -98,17 +97,17 @@ func putPlace(b []byte, a Address, rawAndFlags uint32) {
 	little.PutUint32(b[10:], rawAndFlags)
 }
 
-// documentCRC is the checksum of a document: of its permanent address, its
-// length and flags, its id and its stored bytes. What is fetched with it is the
-// right document, whole, at its own place.
+// documentCRC returns the checksum of a document. It covers the permanent address, length
+// and flags, the id and the stored bytes, so a document that passes is the right one,
+// unchanged.
 func documentCRC(a Address, rawAndFlags uint32, id, stored []byte) uint32 {
-	s := getScratch() // an array of its own would escape: crc32 sums through a function variable
+	s := getScratch() // a local array would escape: crc32 calls through a function variable
 	defer s.release()
 	return sumDocument(s.sized(placeBytes+len(id)), a, rawAndFlags, id, stored)
 }
 
-// sumDocument is documentCRC for who has room for place and id: one piece takes less
-// time to sum than two.
+// sumDocument is documentCRC with memory for the place and id. Checksumming them in one
+// piece is faster than in two.
 func sumDocument(room []byte, a Address, rawAndFlags uint32, id, stored []byte) uint32 {
 	putPlace(room, a, rawAndFlags)
 	n := placeBytes + copy(room[placeBytes:], id)

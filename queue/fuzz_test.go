@@ -72,7 +72,7 @@ func mend(content []byte) []byte {
 
 // FuzzSegment reads any bytes as a segment. What is delivered can be fetched or
 // is unavailable, twice the same; a check that finds nothing wrong is right; and
-// a writer refuses the file or goes on behind what readers see.
+// a writer refuses the file or continues after what readers see.
 func FuzzSegment(f *testing.F) {
 	for _, codec := range Codecs() {
 		files, _ := smallQueue(f, codec, true)

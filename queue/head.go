@@ -11,21 +11,21 @@ import (
 	"docstore/internal/vfs"
 )
 
-// HeadName is the name of the head file in a queue's directory. It sorts before
-// every segment, so that a copy in the order of names takes it first.
+// HeadName is the name of the head file in a queue's directory. It sorts before every
+// segment, so that a copy in name order transfers it first.
 const HeadName = "0000000000.head"
 
-// Head states what a queue holds at its source. The Writer keeps it in a file that
-// tells a copy which entries have yet to arrive. It outlives the segments, so that no
-// segment number is used twice. docs/format/head.md describes the file.
+// Head states the extent of a queue at its source. The Writer maintains it in a file,
+// which tells a copy which entries have yet to arrive. The file outlives the segments, so
+// that no segment number is used twice. docs/format/head.md describes it.
 type Head struct {
 	Queue   [16]byte
-	Highest SegmentID // the highest number of any segment there ever was
-	// Sealed is the last sealed segment and Digest the SHA-256 of its footer; zero:
-	// none is sealed.
+	Highest SegmentID // the highest segment number ever used
+	// Sealed is the last sealed segment and Digest the SHA-256 of its footer; zero: no
+	// segment is sealed.
 	Sealed SegmentID
 	Digest [32]byte
-	End    Position  // behind the last committed entry; zero: there is none
+	End    Position  // after the last committed entry; zero: there is none
 	Time   time.Time // when the file was written, to the millisecond
 }
 
@@ -33,8 +33,8 @@ const (
 	headVersion = 0
 	headTitle   = "docstore queue head, version %d\n"
 	headFields  = "queue %x\nhighest %d\nsealed %d\ndigest %x\nend %d/%d/%d\nfooter %x\nchain %08x\ntime %d\n"
-	headCRC     = "crc %08x\n" // of all bytes before; the last line in every version
-	// maxHeadBytes is more than a head of any version has.
+	headCRC     = "crc %08x\n" // of all previous bytes; the last line in every version
+	// maxHeadBytes exceeds the size of a head of any version.
 	maxHeadBytes = 4 << 10
 )
 
@@ -74,7 +74,7 @@ func parseHead(b []byte) (Head, error) {
 	copy(h.End.Proof.Footer[:], footer)
 	h.Time = time.UnixMilli(millis)
 	if !bytes.Equal(h.encode(), b) {
-		return Head{}, errors.New("it is not in the form in which it was written")
+		return Head{}, errors.New("it is not in the canonical form")
 	}
 	if !end.IsZero() {
 		h.End.Queue = h.Queue
@@ -82,8 +82,8 @@ func parseHead(b []byte) (Head, error) {
 	return h, nil
 }
 
-// ReadHead reads the head file of the queue in dir. fs.ErrNotExist: there is none.
-// *CorruptionError: it is damaged.
+// ReadHead reads the head file of the queue in dir. The error matches fs.ErrNotExist if
+// there is none, and is a *CorruptionError if it is damaged.
 func ReadHead(fsys vfs.FS, dir string) (Head, error) {
 	path := filepath.Join(dir, HeadName)
 	file, err := fsys.Open(path)

@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// headInterval is the least time between two heads that are written because
-	// entries were committed. A copy learns of new entries that much later at most.
+	// headInterval is the minimum time between two heads that are written because of
+	// commits. It is also the maximum delay until a copy learns of new entries.
 	headInterval = time.Second
-	// headIdleInterval is how often an idle Writer writes the head. Its time tells
-	// a copy that the source is alive; more often would only cause transfers.
+	// headIdleInterval is the interval at which an idle Writer writes the head. Its time
+	// shows a copy that the source is alive; a shorter interval would only cause
+	// transfers.
 	headIdleInterval = 10 * time.Second
 )
 
-// headFile is the head of a directory that is being written.
+// headFile maintains the head of a directory that is being written.
 type headFile struct {
 	Head
 	fs      vfs.FS
 	dir     string
 	now     func() time.Time
-	durable bool // the file on disk is durable, and so is its name
+	durable bool // the file on disk and its name are durable
 }
 
-// committed notes that all blocks of a segment are committed.
+// committed records that all blocks of a segment are committed.
 func (h *headFile) committed(s *segmentWriter) {
 	if s.end > 0 {
 		h.End = Position{
@@ -39,8 +40,8 @@ func (h *headFile) committed(s *segmentWriter) {
 	}
 }
 
-// refresh writes the head if the file is at least as old as the interval. It does
-// not make it durable: after a loss of power the file may be damaged.
+// refresh writes the head if the file is at least as old as the interval. It does not
+// sync: after a power loss the file may be damaged.
 func (h *headFile) refresh(interval time.Duration) error {
 	if age := h.now().Sub(h.Time); h.Highest == 0 || 0 <= age && age < interval {
 		return nil
@@ -73,8 +74,8 @@ func (h *headFile) save(durably bool) error {
 	return h.fs.Rename(temporary, path)
 }
 
-// headOf is the head of a directory that is not being written. Its file is not
-// written yet.
+// headOf returns the head of a directory that is not being written. Its file has yet to
+// be written.
 func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 	r, err := OpenReader(dir, &ReaderOptions{FS: fsys})
 	if err != nil {
@@ -104,8 +105,8 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 	return h, nil
 }
 
-// openWhole opens the file that holds a segment: the rewrite that replaces it, the
-// sealed one or the open one.
+// openWhole opens the file of a segment: the rewrite that replaces it, the sealed file,
+// or the open one.
 func (r *Reader) openWhole(l *listing, n SegmentID) (*segmentFile, error) {
 	s, _, err := l.openCovering(r.options.FS, r.dir, n)
 	if s != nil || err != nil {
@@ -114,24 +115,24 @@ func (r *Reader) openWhole(l *listing, n SegmentID) (*segmentFile, error) {
 	return openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffixOf(l, n)), n)
 }
 
-// incomplete is ErrIncomplete with the two ways out. keep is the last segment that
-// is complete, or the address up to which the entries are.
+// incomplete is ErrIncomplete with the two remedies. keep is the last complete segment,
+// or the address before which the entries are complete.
 func incomplete(dir string, keep any, format string, args ...any) error {
 	return &markedError{mark: ErrIncomplete, detail: fmt.Sprintf(format, args...) + fmt.Sprintf(
-		". Addresses must not be used twice. Put the newer files back; or take their entries back for good: "+
+		". Addresses must not be used twice. Restore the newer files, or discard their entries: "+
 			"docstore-updater truncate --queue %s --to %v", dir, keep)}
 }
 
-// readHead reads the head of the directory and refuses a directory that has less
-// than it states. Where the head is missing or damaged there is nothing to compare
-// with: it is made again from the directory.
+// readHead reads the head of the directory and refuses a directory that has less than it
+// states. If the head is missing or damaged, it is created again from the directory
+// without this check.
 func (w *Writer) readHead(l *listing) (Head, error) {
 	head, err := ReadHead(w.options.FS, w.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.last() == 0:
 		return Head{}, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrCorrupt):
-		w.options.Logger.Warn("the head file is missing or damaged and is made again from the segments; "+
+		w.options.Logger.Warn("the head file is missing or damaged and is created again from the segments; "+
 			"whether the newest segments were removed cannot be checked", "queue", w.dir, "error", err)
 		return Head{}, nil
 	case err != nil:
@@ -140,11 +141,11 @@ func (w *Writer) readHead(l *listing) (Head, error) {
 	return head, verifyHead(w.options.FS, w.dir, l, &head)
 }
 
-// verifyHead returns ErrIncomplete if the directory has less than the head states.
-// It does not look into an open segment.
+// verifyHead returns ErrIncomplete if the directory has less than the head states. It
+// does not read an open segment.
 func verifyHead(fsys vfs.FS, dir string, l *listing, head *Head) error {
 	if last := l.last(); last < head.Highest {
-		return incomplete(dir, last, "segment %d is missing, and there was one", last+1)
+		return incomplete(dir, last, "segment %d is missing", last+1)
 	}
 	return verifySealed(fsys, dir, l, head)
 }
@@ -157,13 +158,13 @@ func verifySealed(fsys vfs.FS, dir string, l *listing, head *Head) error {
 	s, _, err := l.openCovering(fsys, dir, head.Sealed)
 	if s == nil && err == nil {
 		if !l.sealed[head.Sealed] {
-			return incomplete(dir, head.Sealed-1, "segment %d is missing or not sealed, and it was", head.Sealed)
+			return incomplete(dir, head.Sealed-1, "segment %d was sealed and is missing or open", head.Sealed)
 		}
 		s, err = openSegmentFile(fsys, segmentPath(dir, head.Sealed, sealedSuffix), head.Sealed)
 	}
 	if err != nil {
 		if isContent(err) {
-			return nil // whether it can be read is checked elsewhere
+			return nil // damage is reported elsewhere
 		}
 		return err
 	}
@@ -175,7 +176,7 @@ func verifySealed(fsys vfs.FS, dir string, l *listing, head *Head) error {
 		return nil
 	}
 	if got := s.digestOf(head.Sealed); got != (digest{}) && got != head.Digest {
-		return incomplete(dir, head.Sealed-1, "%s is not the segment that was sealed: its footer has the digest %x, and that one had %x",
+		return incomplete(dir, head.Sealed-1, "%s is another segment than the one that was sealed: its footer has the digest %x, want %x",
 			s.path, got[:16], head.Digest[:16])
 	}
 	return nil

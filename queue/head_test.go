@@ -160,7 +160,7 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 	})
 }
 
-// requireHeadBefore reads a head that may lag behind the directory.
+// requireHeadBefore reads a head that may lag after the directory.
 func requireHeadBefore(t *testing.T, mem *vfs.Mem) Head {
 	t.Helper()
 	head, err := ReadHead(mem, queueDir)

@@ -17,10 +17,10 @@ const maxDictionaryBytes = 256 << 10
 // digest is the SHA-256 of a footer.
 type digest [sha256.Size]byte
 
-// half is the part of a digest that a Proof holds.
+// half returns the part of a digest that a Proof holds.
 func (d digest) half() FooterDigest { return FooterDigest(d[:]) }
 
-// DictionaryHash names a dictionary: the first half of the SHA-256 of its bytes.
+// DictionaryHash identifies a dictionary: the first half of the SHA-256 of its bytes.
 type DictionaryHash [16]byte
 
 // String is the hash in hex.
@@ -43,15 +43,15 @@ func hashDictionary(dictionary []byte) DictionaryHash {
 //	37  flags u8             bit 0: a rewrite that erases
 //	38  zero [2]
 //	40  created i64          Unix milliseconds
-//	48  previous [32]        SHA-256 of the footer of the segment before; zero in segment 1
+//	48  previous [32]        SHA-256 of the previous segment's footer; zero in segment 1
 //	80  rewrites first u32   the run of segments this one replaces; zero: none
 //	84  rewrites last u32
-//	88  generation u32       the higher one wins
+//	88  generation u32       the highest one is read
 //	92  dictionary bytes u32
-//	96  dictionary hash [16] names and verifies the dictionary
-//	112 sampled first u32    the segments whose documents the dictionary was made of,
-//	116 sampled last u32     as they were in rewrites of at most the generation; zero:
-//	120 generation u32       nobody knows
+//	96  dictionary hash [16] identifies and verifies the dictionary
+//	112 sampled first u32    the segments that the dictionary was trained from, as they
+//	116 sampled last u32     were in rewrites of at most the generation; zero: unknown
+//	120 generation u32
 //	124 zero [4]
 type segmentHeader struct {
 	crc        uint32
@@ -66,8 +66,8 @@ type segmentHeader struct {
 		hash  DictionaryHash
 	}
 	sampled rewriteRun
-	// erases: what the rewrite has left out is not to be anywhere any more, in a
-	// dictionary neither.
+	// erases: entries that the rewrite has left out must not remain anywhere, also not in
+	// a dictionary.
 	erases bool
 }
 
@@ -78,8 +78,8 @@ func (h *segmentHeader) firstFrame() int64 {
 	return headerBytes + int64(h.dictionary.bytes)
 }
 
-// setDictionary names the dictionary that is going to follow the header. What it
-// was made of is another matter.
+// setDictionary sets the dictionary that follows the header, but not the segments it was
+// trained from.
 func (h *segmentHeader) setDictionary(content []byte) {
 	h.dictionary.bytes, h.dictionary.hash = uint32(len(content)), DictionaryHash{}
 	if len(content) > 0 {
@@ -87,7 +87,7 @@ func (h *segmentHeader) setDictionary(content []byte) {
 	}
 }
 
-// encode returns the header's bytes and notes their checksum.
+// encode returns the header's bytes and sets its checksum.
 func (h *segmentHeader) encode() []byte {
 	var b [headerBytes]byte
 	copy(b[:], segmentMagic)
@@ -114,11 +114,11 @@ func (h *segmentHeader) encode() []byte {
 	return b[:]
 }
 
-// parseHeader reads the header in b, which has headerBytes bytes. What is wrong
-// with it is a plain error, except that a newer version is ErrNewerVersion.
+// parseHeader parses the header in b, which has headerBytes bytes. A newer version is
+// ErrNewerVersion; other errors are plain.
 //
-// Magic, checksum, version and header bytes keep their places and the checksum
-// its meaning in every version, so that a newer one is never taken for damage.
+// Magic, checksum, version and header bytes have the same place, and the checksum the
+// same meaning, in every version, so that a newer version is never mistaken for damage.
 func parseHeader(b []byte) (segmentHeader, error) {
 	var h segmentHeader
 	if string(b[:8]) != segmentMagic {
@@ -135,7 +135,7 @@ func parseHeader(b []byte) (segmentHeader, error) {
 		}
 	}
 	if version != formatVersion {
-		return h, fmt.Errorf("segment is of version %d, this program reads %d: %w", version, formatVersion, ErrNewerVersion)
+		return h, fmt.Errorf("segment has version %d, this program reads %d: %w", version, formatVersion, ErrNewerVersion)
 	}
 	h.queue = [16]byte(b[16:])
 	h.segment = SegmentID(little.Uint32(b[32:]))
@@ -152,7 +152,7 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	case b[37]&^headerErases != 0 || !allZero(b[38:40]) || !allZero(b[124:]):
 		return h, fmt.Errorf("reserved bytes are not zero")
 	case h.rewrites != rewriteRun{} && (h.rewrites.first != h.segment || !h.rewrites.valid()):
-		return h, fmt.Errorf("segment %d says that it rewrites %d to %d as generation %d",
+		return h, fmt.Errorf("segment %d states an invalid rewrite of %d to %d, generation %d",
 			h.segment, h.rewrites.first, h.rewrites.last, h.rewrites.generation)
 	case h.segment == 0:
 		return h, fmt.Errorf("segment number is 0")

@@ -6,12 +6,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Bind has documents be fetched only from segments of the queue with the id. Where
-// one queue's directory may come to hold another one's files, the two can have the
-// same id at the same address, in different versions.
+// Bind restricts fetches to segments of the queue with the id. It is needed if files of
+// another queue may be copied into the directory: both queues can have the same id at the
+// same address.
 func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
 
-// admits checks that a file is of the queue that the cache is bound to.
+// admits returns an error if the cache is bound to another queue than the file's.
 func (c *fileCache) admits(s *segmentFile) error {
 	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
 		return forked(s, *bound)

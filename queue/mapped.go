@@ -2,19 +2,15 @@ package queue
 
 import "docstore/internal/vfs"
 
-// Mapped segments. Documents of a sealed segment are read from a mapping of its
-// file, which saves the system calls. Its bytes are only ever copied out, in
-// copyMapped, and what is made of them is made of the copy: it is the copy that
-// the checksum is computed of and that is decoded. So it makes no difference if
-// somebody writes into the file, as rsync --inplace does over a segment that was
-// sealed before: such bytes fail their checksum, as they would had they been
-// read. A file that is cut under its mapping is a signal, which vfs.Guard makes
-// an error.
+// Mapped segments. Documents of a sealed segment are read from a mapping of its file,
+// without system calls. Bytes are copied before they are verified or decoded, so a
+// concurrent write to the file (rsync --inplace) is detected as a wrong checksum. Access
+// to a file that was cut raises a signal, which vfs.Guard turns into an error.
 //
-// A segment without a valid footer grows, and is read by system calls.
+// A segment without a valid footer grows and is read by system calls.
 
-// mapSealed maps a sealed segment for fetching. Where that cannot be done, for
-// want of address space, say, it is read by system calls.
+// mapSealed maps a sealed segment for fetches. If that fails, for lack of address space
+// for example, the file is read by system calls.
 func (s *segmentFile) mapSealed() {
 	if s.footer == nil {
 		return
@@ -23,9 +19,8 @@ func (s *segmentFile) mapSealed() {
 	if err != nil {
 		return
 	}
-	// Look-ups are scattered. A document that is not in memory brings 12 KiB of its
-	// segment there and takes 0.15 ms; with the kernel's reading around it, 500 KiB
-	// and twice the time.
+	// Lookups are scattered. With random access a page fault reads 12 KiB and takes 0.15
+	// ms; with readahead it reads 500 KiB and takes twice as long.
 	_ = mapping.Advise(vfs.AdviseRandom)
 	s.mapping = mapping
 	_ = s.file.Close() // a mapping needs no descriptor
@@ -35,7 +30,7 @@ func (s *segmentFile) mapSealed() {
 	}
 }
 
-// close closes the file. Nobody may be reading.
+// close closes the file. There must be no concurrent reads.
 func (s *segmentFile) close() error {
 	if s.mapping != nil {
 		return s.mapping.Close()
@@ -43,7 +38,7 @@ func (s *segmentFile) close() error {
 	return s.file.Close()
 }
 
-// copyMapped is readAt from the mapping, and the only place that touches it.
+// copyMapped is readAt for a mapped file.
 func (s *segmentFile) copyMapped(p []byte, offset int64) error {
 	mapped := s.mapping.Bytes()
 	if offset < 0 || offset > int64(len(mapped)) || int64(len(p)) > int64(len(mapped))-offset {

@@ -58,7 +58,7 @@ func TestParseAddress(t *testing.T) {
 }
 
 // twoHistories are queues with the same id and the same entries up to common, and
-// other entries of the same sizes behind them. Entry i of both is at one address.
+// other entries of the same sizes after them. Entry i of both is at one address.
 // seal: the segment of the last common entry is sealed before they part.
 func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]item, common int) {
 	for h := range histories {
@@ -91,7 +91,7 @@ func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]
 
 // TestForkIsReportedAtEveryAttempt takes positions of one history of a queue to the
 // files of another one: a source that was restored from an older copy and written
-// again. A reader behind the point where the histories part never continues.
+// again. A reader after the point where the histories part never continues.
 func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 	for _, seal := range []bool{true, false} {
 		t.Run(fmt.Sprint("sealed before=", seal), func(t *testing.T) {

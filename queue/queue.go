@@ -7,16 +7,15 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Limits. Each is checked before anything is written and after anything is
-// read.
+// Limits. Each is checked before a write and after a read.
 const (
 	MaxIDBytes       = 1 << 10   // an id
 	MaxDocumentBytes = 16 << 20  // a document
-	MaxBlockBytes    = 1 << 20   // ids and documents of a block, unless it holds a single entry
+	MaxBlockBytes    = 1 << 20   // ids and documents of a block with more than one entry
 	MaxBlockEntries  = 1<<16 - 1 // entries of a block
 	MaxCursorBytes   = 4 << 10   // a cursor
 	MinSegmentBytes  = 1 << 10   // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
-	MaxSegmentBytes  = 4 << 30   // a segment file, and so every offset in it fits in 32 bits
+	MaxSegmentBytes  = 4 << 30   // a segment file; every offset in it fits in 32 bits
 )
 
 // Defaults of the options.
@@ -28,84 +27,81 @@ const (
 	DefaultDecoderBytes = 64 << 20
 )
 
-// Record is a document, or a delete, on its way into the queue.
+// Record is a document or a delete to be appended.
 type Record struct {
 	ID       []byte // 1 to MaxIDBytes bytes
 	Document []byte // 0 to MaxDocumentBytes bytes
-	// Expires is when the document stops being served, to the second; the zero
-	// time is never. The queue stores and reports it and does nothing else.
+	// Expires is the time at which the document expires, with a resolution of a second;
+	// the zero time is never. The queue stores and reports it and does nothing else.
 	Expires time.Time
-	// Delete is the news that there is no document of this id any more. Document
-	// and Expires must be zero.
+	// Delete deletes the id. Document and Expires must be zero.
 	Delete bool
-	// Cursor is SetCursor in one step with the entry: no Flush of another goroutine
-	// comes between the two. Nil leaves the cursor as it is.
+	// Cursor is set together with the entry, as by SetCursor, so that no Flush of another
+	// goroutine comes in between. Nil keeps the current cursor.
 	Cursor []byte
 }
 
-// Entry is what tailing tells of one document or delete. ID is valid until the
-// function it was passed to returns.
+// Entry describes a document or delete to the function passed to Tail. ID is valid until
+// that function returns.
 type Entry struct {
 	ID          []byte
 	Address     Address
-	Next        Position  // go on from here after this entry
+	Next        Position  // resume here after this entry
 	Deleted     bool      // the id was deleted; there is no document
 	Expires     time.Time // zero: never
 	Appended    time.Time // when the first entry of its block was appended
-	StoredBytes int       // the document as it lies in the segment
-	More        bool      // another entry waits right behind; false: commit now
+	StoredBytes int       // the compressed size of the document
+	More        bool      // another entry follows at once; false: commit now
 }
 
-// WriterOptions say how a queue is written. Nil and zero values are the
-// defaults.
+// WriterOptions configure a Writer. Nil and zero values are the defaults.
 type WriterOptions struct {
-	// FS is where the directory lies. The default is vfs.OS.
+	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
 	// Codec compresses the documents: one of Codecs(). The default is
 	// DefaultCodec.
 	Codec string
-	// BlockBytes is how many bytes of ids and documents close a block, up to
+	// BlockBytes is the size in ids and documents at which a block is closed, up to
 	// MaxBlockBytes. The default is DefaultBlockBytes.
 	BlockBytes int
-	// SegmentBytes is the size of its file at which a segment is sealed, give
-	// or take a block, from MinSegmentBytes to MaxSegmentBytes. The default is
-	// DefaultSegmentBytes.
+	// SegmentBytes is the file size at which a segment is sealed, give or take a block,
+	// from MinSegmentBytes to MaxSegmentBytes. The default is DefaultSegmentBytes.
 	SegmentBytes int64
-	// SegmentAge seals a segment when its first entry is this old. It is looked
-	// at by Append, Put, Delete and Flush: who wants it kept while nothing
-	// arrives calls Flush from time to time. The default is no limit.
+	// SegmentAge seals a segment when its first entry is this old. Append, Put, Delete
+	// and Flush check it; a caller that may stop appending calls Flush from time to time.
+	// The default is no limit.
 	SegmentAge time.Duration
-	// Logger is told of recoveries and new dictionaries. The default is silence.
+	// Logger logs recoveries and new dictionaries. The default discards them.
 	Logger *slog.Logger
 	// Now is the clock. Any goroutine may call it. The default is time.Now.
 	Now func() time.Time
 
-	headTime        func() time.Time         // tests need a clock of the head that does not move Now
-	newQueueID      func() ([16]byte, error) // tests need the same one again
-	dictionaryBytes int                      // size to train to; 0 is the default, negative is never
+	headTime        func() time.Time         // for tests: the clock of the head, separate from Now
+	newQueueID      func() ([16]byte, error) // for tests: a fixed id
+	dictionaryBytes int                      // size of trained dictionaries; 0: the default; negative: none is trained
 }
 
-// ReaderOptions say how a queue is read. Nil and zero values are the defaults.
+// ReaderOptions configure a Reader. Nil and zero values are the defaults.
 type ReaderOptions struct {
-	// FS is where the directory lies. The default is vfs.OS.
+	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// PollInterval is how often Tail looks for more when nothing is waiting. On
-	// Linux, with FS vfs.OS, it also looks when the kernel tells of a change.
-	// The default is DefaultPollInterval.
+	// PollInterval is the interval at which Tail looks for new entries. On Linux, with FS
+	// vfs.OS, it also looks when the kernel reports a change. The default is
+	// DefaultPollInterval.
 	PollInterval time.Duration
-	// OnCaughtUp is called from Tail, in its goroutine, each time nothing is
-	// waiting any more: at its start, behind each entry with More == false, and when
-	// the segment of the position has come, which was away, and has nothing new.
+	// OnCaughtUp is called in Tail's goroutine each time no entry is pending: at its
+	// start, after each entry with More == false, and when the missing segment of the
+	// position has arrived and has no new entries.
 	OnCaughtUp func(Position)
-	// Logger is told of files that were replaced. The default is silence.
+	// Logger logs files that were replaced. The default discards them.
 	Logger *slog.Logger
-	// Decoders keeps the dictionaries of the segments. Readers may share it. The
+	// Decoders caches the decoders with their dictionaries. Readers may share it. The
 	// default is a cache of DefaultDecoderBytes.
 	Decoders *DecoderCache
 }
 
-// SegmentInfo describes a segment as it lies in the directory. Of a segment
-// that is not sealed, only what is committed counts.
+// SegmentInfo describes a segment in the directory. Of an open segment only committed
+// entries count.
 type SegmentInfo struct {
 	ID              SegmentID
 	Last            SegmentID // of the segments that a rewrite replaces; else ID
@@ -125,6 +121,6 @@ type SegmentInfo struct {
 	LastAppended    time.Time // start of the last block
 
 	dictionary DictionaryHash
-	sampled    rewriteRun // what the dictionary was made of
-	lost       SegmentID  // the first of which a repair has noted losses; 0: none
+	sampled    rewriteRun // the segments that the dictionary was trained from
+	lost       SegmentID  // the first segment with losses recorded by a repair; 0: none
 }

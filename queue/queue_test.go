@@ -112,7 +112,7 @@ func posting(n int) string {
 		r.Uint64())
 }
 
-// scan returns all entries that are committed behind a position.
+// scan returns all entries that are committed after a position.
 func scan(t testing.TB, r *Reader, from Position) []item {
 	items, err := tryScan(r, from)
 	require.NoError(t, err)

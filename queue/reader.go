@@ -14,8 +14,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Reader reads the queue in a directory, while it is written or arrives there
-// by copying. Any number of goroutines may use it at once.
+// Reader reads the queue in a directory, also while it is written or copied. It is safe
+// for concurrent use.
 type Reader struct {
 	dir     string
 	options ReaderOptions
@@ -23,12 +23,12 @@ type Reader struct {
 	listed  directory
 	done    chan struct{} // closed by Close
 	closing sync.Once
-	// unwatched: it was logged that the directory cannot be watched.
+	// unwatched: it has been logged that the directory cannot be watched.
 	unwatched atomic.Bool
 }
 
-// OpenReader opens the queue in dir for reading. The directory must exist; it
-// may be empty as yet.
+// OpenReader opens the queue in dir for reading. The directory must exist; it may be
+// empty.
 func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 	r := &Reader{dir: dir, done: make(chan struct{})}
 	if opts != nil {
@@ -48,7 +48,7 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 		return nil, errors.Wrap(err, "queue: opening for reading")
 	}
 	if !info.Dir {
-		return nil, errors.Newf("queue: opening for reading: %s is no directory", dir)
+		return nil, errors.Newf("queue: opening for reading: %s is not a directory", dir)
 	}
 	if r.options.Decoders == nil {
 		r.options.Decoders = NewDecoderCache(DefaultDecoderBytes)
@@ -58,8 +58,8 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 	return r, nil
 }
 
-// Close releases the files. Tail and Scan end with ErrClosed, and so does
-// everything called later. Close may be called more than once.
+// Close releases the files. Tail and Scan end with ErrClosed, as do later calls. Close is
+// idempotent.
 func (r *Reader) Close() error {
 	r.closing.Do(func() {
 		close(r.done)
@@ -77,21 +77,20 @@ func (r *Reader) isClosed() bool {
 	}
 }
 
-// Document appends the document at the address to dst. On any error it returns
-// dst unchanged. It takes the same time wherever the document lies, and
-// allocates nothing if dst has room, unless the codec does (lzo) or the document
-// takes more than a megabyte as stored.
+// Document appends the document at the address to dst. On any error it returns dst
+// unchanged. It takes constant time, and allocates nothing if dst has enough capacity,
+// unless the codec does (lzo) or the document takes more than a megabyte as stored.
 //
-// ErrDeleted: the address is that of a delete. ErrUnavailable: the document is
-// not to be had here and now.
+// ErrDeleted: the address is that of a delete. ErrUnavailable: the document cannot be
+// read from the files in the directory.
 func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
 	q := request{r: r, at: a, dst: dst}
 	err := q.document()
 	return q.dst, err
 }
 
-// DocumentFor is Document, but if the address is that of another id the answer
-// is ErrUnavailable.
+// DocumentFor is Document, but returns ErrUnavailable if the address is that of another
+// id.
 func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	if len(id) == 0 {
 		return dst, ErrIDEmpty
@@ -101,8 +100,8 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	return q.dst, err
 }
 
-// Segments describes the segments that are there, in order. One that cannot be
-// read is left out: Check says what is wrong with it.
+// Segments describes the segments in the directory, in order. It omits segments that
+// cannot be read; Check reports them.
 func (r *Reader) Segments() ([]SegmentInfo, error) {
 	l, err := r.list()
 	if err != nil {
@@ -133,8 +132,7 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 	return infos, nil
 }
 
-// list returns the segments that the directory has. Others may have the same listing: it
-// must not be changed.
+// list returns the listing of the directory. It may be shared and must not be changed.
 func (r *Reader) list() (listing, error) {
 	if r.isClosed() {
 		return listing{}, ErrClosed
@@ -146,8 +144,8 @@ func (r *Reader) list() (listing, error) {
 	return k.listing, nil
 }
 
-// survey opens the segment and finds out what of it is committed. Where both
-// files are there it takes the sealed one, unless only the open one is of use.
+// survey opens the segment and finds the end of its committed frames. If both files exist
+// it takes the sealed one, unless only the open one is readable.
 func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 	var first error
 	for i, suffix := range suffixes {
@@ -176,8 +174,8 @@ func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 	return nil, nil, first
 }
 
-// isContent tells whether an error is about the bytes of a file, and not about
-// reading it.
+// isContent reports whether an error is about the bytes of a file, and not about reading
+// it.
 func isContent(err error) bool {
 	return errors.Is(err, errIncomplete) || errors.Is(err, ErrCorrupt)
 }
@@ -211,9 +209,8 @@ func describe(s *segmentFile, w *walk) SegmentInfo {
 	return info
 }
 
-// End returns the position behind the last committed entry in the directory, the
-// same as its Entry.Next. It is the zero Position if there are no entries, or none
-// that can be read.
+// End returns the position after the last committed entry in the directory, equal to its
+// Entry.Next. It is the zero Position if there are no readable entries.
 func (r *Reader) End() Position {
 	l, err := r.list()
 	if err != nil {
@@ -234,7 +231,7 @@ func (r *Reader) End() Position {
 			}
 			last = w.marked.lastBlock
 		}
-		end, ok := s.positionBehind(last)
+		end, ok := s.positionAfter(last)
 		s.file.Close()
 		if ok {
 			return end
@@ -243,9 +240,9 @@ func (r *Reader) End() Position {
 	return Position{}
 }
 
-// positionBehind is the position behind the block at an offset of this file, which
-// is its last one; 0: it has no block.
-func (s *segmentFile) positionBehind(last uint32) (Position, bool) {
+// positionAfter returns the position after the block at an offset, the last one of this
+// file; 0: it has no block.
+func (s *segmentFile) positionAfter(last uint32) (Position, bool) {
 	var b block
 	if last == 0 {
 		return Position{}, false
@@ -255,13 +252,13 @@ func (s *segmentFile) positionBehind(last uint32) (Position, bool) {
 	}
 	at, _ := b.origin(Address{Segment: s.number, Block: last})
 	return Position{
-		Queue: s.header.queue, Next: s.behind(&b, at),
+		Queue: s.header.queue, Next: s.afterBlock(&b, at),
 		Proof: Proof{Footer: s.before(at.Segment).half(), Chain: b.chain()},
 	}, true
 }
 
-// VerifyFile verifies every byte of one file of the directory, by its name. The
-// error is about reading it; what is wrong with it is in the report.
+// VerifyFile verifies every byte of one file of the directory, by its name. Damage is in
+// the report; the error is about reading the file.
 func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 	if r.isClosed() {
 		return Report{}, ErrClosed
@@ -273,7 +270,7 @@ func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 	}
 	n, suffix, ok := parseName(name)
 	if !ok {
-		return Report{}, errors.Newf("queue: %q is no name of a segment's file", name)
+		return Report{}, errors.Newf("queue: %q is not the name of a segment's file", name)
 	}
 	err := c.file(ctx, n, suffix)
 	return c.report, err

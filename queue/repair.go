@@ -15,22 +15,22 @@ import (
 	"docstore/internal/vfs"
 )
 
-// DamagedSuffix ends the name that Repair gives a file which a rewrite has taken
-// the place of. It is no part of the queue any more.
+// DamagedSuffix ends the name that Repair gives a file which a rewrite has replaced.
+// Readers ignore such a file.
 const DamagedSuffix = ".damaged"
 
-// RepairOptions say how a queue is repaired. Nil and zero values are the defaults.
+// RepairOptions configure Repair. Nil and zero values are the defaults.
 type RepairOptions struct {
-	// FS is where the directory lies. The default is vfs.OS.
+	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// DryRun finds out and reports all, and changes nothing. It needs no lock.
+	// DryRun reports everything and changes nothing. It needs no lock.
 	DryRun bool
-	// OnLoss is told of each loss. Its error ends Repair. The ID is valid until it
+	// OnLoss is called for each loss. Its error ends Repair. The ID is valid until it
 	// returns.
 	OnLoss func(Loss) error
-	// Progress is told of the bytes that have been read, of how many to be read.
+	// Progress is called with the number of bytes read so far and in total.
 	Progress func(done, total int64)
-	// Logger is told of each file. The default is silence.
+	// Logger logs each file. The default discards the messages.
 	Logger *slog.Logger
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
@@ -38,38 +38,37 @@ type RepairOptions struct {
 
 // RepairedFile is a file that was damaged, or segments that are missing.
 type RepairedFile struct {
-	Path        string // of a missing segment, the one that it had
+	Path        string // of a missing segment, its former path
 	First, Last SegmentID
 	Missing     bool
-	// Rewrite is the file that takes its place. Empty: what the damaged file itself
-	// had replaced, or was replaced by, is there and whole.
+	// Rewrite is the file that replaces it. Empty: no rewrite is needed, because the
+	// files that the damaged one had replaced, or its own replacement, are whole.
 	Rewrite string
 	Damage  []*CorruptionError // the first maxDamage
-	// Kept entries are as they were. LostDocuments have kept their ids, and are
-	// unavailable. Of LostRanges nobody knows what stood there.
+	// Kept entries are unchanged. The entries of LostDocuments keep their ids, and the
+	// documents are unavailable. The contents of LostRanges are unknown.
 	Kept, LostDocuments int64
 	LostRanges          int
-	// UnprovenExpiries of the Kept lay in damaged bytes.
+	// UnprovenExpiries is the number of Kept entries whose expiry was read from damaged
+	// bytes.
 	UnprovenExpiries int64
 }
 
-// Repair makes a queue whole again at its source, where nobody has a good copy of
-// what is damaged: first look for one, since what Repair cannot prove to be right
-// is lost.
+// Repair makes a damaged queue readable at its source. Use it only if no undamaged copy
+// of the files exists: everything that Repair cannot verify is lost.
 //
-// It verifies every byte, and puts what can be saved of each damaged or missing
-// segment into a rewrite (see Compact) with its addresses as they were, so that
-// readers and copies go on. The damaged file keeps its bytes under another name,
-// with DamagedSuffix.
+// It verifies every byte, and writes the verified entries of each damaged or missing
+// segment into a rewrite (see Compact) at their old addresses, so that readers and copies
+// continue. The damaged file is renamed with DamagedSuffix.
 //
-// A document that is damaged keeps its entry: its id is unavailable until it is
-// appended or deleted again. Where a table is damaged ids are lost, and with them
-// deletes and newer versions: an index that is made of the queue from then on has
-// for such an id the version before, if there was one. An index that knew better
-// stays as it is: addresses that were lost are unavailable.
+// A damaged document keeps its entry: its id is unavailable until it is appended or
+// deleted again. If a table is damaged, ids are lost, and with them deletes and newer
+// versions: an index that is built from the queue afterwards has an older version of such
+// an id, if there is one. An existing index is not affected: lost addresses are
+// unavailable.
 //
-// Nobody may be writing: ErrLocked. In a copy of a queue, which has no LOCK,
-// Repair refuses. ErrForked: a segment that is whole belongs to another history.
+// No Writer may be open: ErrLocked. Repair refuses a copy of a queue, which has no LOCK.
+// ErrForked: an undamaged segment belongs to another history.
 func Repair(ctx context.Context, dir string, opts *RepairOptions) ([]RepairedFile, error) {
 	r := repairer{dir: dir}
 	if opts != nil {
@@ -91,13 +90,13 @@ type repairer struct {
 	dir         string
 	options     RepairOptions
 	listing     listing
-	head        Head  // zero: there is none, or it is damaged
+	head        Head  // zero: missing or damaged
 	done, total int64 // bytes read, and to be read
 
-	places   []*place // what holds the segments, in order
-	spare    []*place // damaged files whose segments are whole elsewhere
+	places   []*place // files of the segments, in order
+	spare    []*place // damaged files whose segments are in other, undamaged files
 	queue    [16]byte
-	known    []knownDictionary // of other segments; nil: not looked for yet
+	known    []knownDictionary // of other segments; nil: not read yet
 	repaired []RepairedFile
 }
 
@@ -120,11 +119,11 @@ func (r *repairer) complete() {
 	}
 }
 
-// lockSource keeps writers and compactions out of a queue that is written here.
+// lockSource locks the source of a queue against writers and compactions.
 func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err error) {
 	if _, err := fsys.Stat(filepath.Join(dir, lockName)); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Newf("queue: %s has no %s, so it is a copy: change the queue at its source; "+
-			"if this is to be the source from now on, make an empty %[2]s", dir, lockName)
+		return nil, errors.Newf("queue: %s has no %s, so it is a copy: run this at the source of the queue; "+
+			"to make this directory the source, create an empty %[2]s", dir, lockName)
 	}
 	writer, err := lockDir(fsys, dir, now)
 	if err != nil {
@@ -156,12 +155,12 @@ func (r *repairer) run(ctx context.Context) error {
 	if err := r.identify(); err != nil {
 		return err
 	}
-	var previous digest // of the segment before
+	var previous digest // of the previous segment
 	for i, p := range r.places {
 		next := r.previousOf(i + 1)
 		if p.header != nil && p.header.previous != previous || p.digest != nil && next != nil && *p.digest != *next {
-			return &markedError{mark: ErrForked, detail: p.path + " does not follow the segment before it, or the segment behind it or " +
-				"the head file names another one: they belong to different histories of the queue"}
+			return &markedError{mark: ErrForked, detail: p.path + " does not follow the previous segment, or the next segment or " +
+				"the head file names another segment: they belong to different histories of the queue"}
 		}
 		if !p.damaged() {
 			if p.digest != nil {
@@ -175,7 +174,7 @@ func (r *repairer) run(ctx context.Context) error {
 		}
 	}
 	for _, p := range r.spare {
-		if err := r.setAside(p); err != nil {
+		if err := r.renameDamaged(p); err != nil {
 			return err
 		}
 		r.repaired = append(r.repaired, p.report())
@@ -183,7 +182,7 @@ func (r *repairer) run(ctx context.Context) error {
 	return r.saveHead()
 }
 
-// saveHead makes the head file again, of the segments as they are now.
+// saveHead writes the head file again, for the current segments.
 func (r *repairer) saveHead() error {
 	if r.options.DryRun || len(r.places) == 0 || len(r.repaired) == 0 && r.head.Highest > 0 {
 		return nil
@@ -195,7 +194,7 @@ func (r *repairer) saveHead() error {
 	return head.save(true)
 }
 
-// identify finds out which queue it is.
+// identify determines the id of the queue.
 func (r *repairer) identify() error {
 	named := false
 	for _, p := range r.places {
@@ -203,7 +202,7 @@ func (r *repairer) identify() error {
 			continue
 		}
 		if named && p.header.queue != r.queue {
-			return &markedError{mark: ErrForked, detail: p.path + " is of another queue than the segments before it"}
+			return &markedError{mark: ErrForked, detail: p.path + " belongs to another queue than the previous segments"}
 		}
 		r.queue, named = p.header.queue, true
 	}
@@ -218,15 +217,15 @@ func (r *repairer) identify() error {
 		if named = s.footer != nil; named {
 			r.queue = s.footer.queue
 		} else {
-			r.queue = s.header.queue // to be proved
+			r.queue = s.header.queue // not verified yet
 		}
 		s.file.Close()
 	}
 	return nil
 }
 
-// previousOf is the digest of the segment before a place, as the place's header or
-// the head file has it; nil: unknown.
+// previousOf returns the digest of the segment before a place, from the place's header or
+// the head file; nil: unknown.
 func (r *repairer) previousOf(i int) *digest {
 	if i == len(r.places) {
 		if last := r.places[i-1]; last.run.last != r.head.Sealed || last.truncated {
@@ -241,8 +240,8 @@ func (r *repairer) previousOf(i int) *digest {
 	return &r.places[i].header.previous
 }
 
-// repair writes the rewrite of a damaged or missing place, and returns the digest
-// that the segment behind it goes on from.
+// repair writes the rewrite of a damaged or missing place. It returns the digest that the
+// header of the next segment must have.
 func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *digest) (digest, error) {
 	report := p.report()
 	header := segmentHeader{
@@ -250,7 +249,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 		rewrites: rewriteRun{p.run.first, p.run.last, r.listing.highestGeneration(p.run) + 1},
 	}
 	if header.rewrites.generation > maxGeneration {
-		return previous, errors.Newf("%s: it was rewritten %d times, and cannot be once more", p.path, maxGeneration)
+		return previous, errors.Newf("%s has the highest possible generation, %d, and cannot be rewritten", p.path, maxGeneration)
 	}
 	v := &salvage{loss: r.options.OnLoss}
 	var s *segmentFile
@@ -282,7 +281,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	if err := out.finish(); err != nil {
 		return previous, err
 	}
-	if err := r.setAside(p); err != nil {
+	if err := r.renameDamaged(p); err != nil {
 		return previous, err
 	}
 	report.Rewrite = out.path()
@@ -298,8 +297,8 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	return out.table.last().digest, nil
 }
 
-// prepare finds out with what the documents can be decoded, and where the frames
-// begin. It completes the header of the rewrite.
+// prepare finds the dictionary and the start of the frames, and completes the header of
+// the rewrite.
 func (r *repairer) prepare(v *salvage, p *place, header *segmentHeader) (dictionary []byte, err error) {
 	v.done = Address{Segment: p.run.first}
 	if p.missing {
@@ -331,8 +330,8 @@ func (r *repairer) prepare(v *salvage, p *place, header *segmentHeader) (diction
 
 // fill runs the salvage and completes the relocations of the rewrite.
 func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest, table *relocations) error {
-	behind := Address{Segment: p.run.last + 1}
-	table.settled = behind
+	after := Address{Segment: p.run.last + 1}
+	table.settled = after
 	footer := segmentFooter{queue: r.queue, segment: p.run.last}
 	if !p.missing {
 		if err := v.run(ctx); err != nil {
@@ -343,10 +342,10 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 		}
 		table.cursor = v.cursor
 	}
-	if err := v.account(behind); err != nil {
+	if err := v.account(after); err != nil {
 		return err
 	}
-	// Of segments that are missing only the digest of the last one may be known.
+	// Of missing segments only the digest of the last one may be known.
 	table.originals, table.lost = make([]original, p.run.last-p.run.first+1), v.lost
 	table.last().digest = footer.digest()
 	if p.run.generation > 0 {
@@ -358,9 +357,8 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 	return nil
 }
 
-// takeOverTable takes over what the relocations of a damaged rewrite say. Where
-// they are damaged nobody knows when what it left out was superseded, only that
-// it was before now.
+// takeOverTable copies the relocations of a damaged rewrite. If they are damaged, it is
+// unknown when the dropped entries were superseded, except that it was before now.
 func (r *repairer) takeOverTable(v *salvage, table *relocations) {
 	before := v.table
 	if v.s.footer != nil {
@@ -378,8 +376,8 @@ func (r *repairer) takeOverTable(v *salvage, table *relocations) {
 	})
 }
 
-// finish decides whether anything may have stood behind the last whole frame, and
-// completes the footer that the segment has, or had, or might have had.
+// finish decides whether entries may have followed the last whole frame, and completes
+// the footer that the segment has or would have had.
 func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
 	original := p.run.generation == 0
 	footer.offset, footer.chain, footer.totals = uint32(v.good), v.chain, v.totals
@@ -390,7 +388,7 @@ func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
 			return v.account(Address{Segment: v.s.number, Block: found.offset})
 		}
 	case p.open:
-		v.damaged = false // what was not committed is nobody's loss
+		v.damaged = false // uncommitted bytes are no loss
 	case !original:
 		v.damaged = v.damaged || v.table == nil
 	case next != nil && footer.digest() == *next || v.footerIsDamaged():
@@ -401,8 +399,9 @@ func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
 	return nil
 }
 
-// footerIsDamaged tells whether what follows the last whole frame, to the end of
-// the file, was a footer, or the beginning of one: it names its place or that frame.
+// footerIsDamaged reports whether the bytes from the last whole frame to the end of the
+// file were a footer or the beginning of one: they contain their own offset or the offset
+// of that frame.
 func (v *salvage) footerIsDamaged() bool {
 	b := make([]byte, markBytes)
 	left := v.s.info.Size - v.good
@@ -412,8 +411,8 @@ func (v *salvage) footerIsDamaged() bool {
 	return (left == footerBytes || frameType(b[4]) == frameFooter) && (little.Uint32(b[8:]) == uint32(v.good) || little.Uint32(b[12:]) == v.chain)
 }
 
-// setAside gives a damaged file its other name.
-func (r *repairer) setAside(p *place) error {
+// renameDamaged renames a damaged file with DamagedSuffix.
+func (r *repairer) renameDamaged(p *place) error {
 	if r.options.DryRun || p.missing {
 		return nil
 	}

@@ -5,59 +5,58 @@ import (
 	"slices"
 )
 
-// salvage reads all of a damaged segment that can be proved to be what was
-// written. What the proofs are:
+// salvage reads everything from a damaged segment that can be verified. The evidence is:
 //
-//   - a block whose table has its checksum, where the frames before it end;
-//   - elsewhere, found by looking at every byte, only if the checksum of one of
-//     its entries is right, too: that covers the block's own address, so the
-//     image of a block inside a document does not pass;
-//   - a commit mark, footer or relocations, which hold their own offset;
-//   - an entry of a damaged table whose own checksum is right, see salvageEntries;
+//   - a block whose table has the right checksum, if it follows the previous frames;
+//   - a block elsewhere, found by looking at every byte, only if the checksum of one of its
+//     entries is right, too: that covers the block's own address, so a copy of a block
+//     inside a document is not accepted;
+//   - a commit mark, footer or relocations, which contain their own offset;
+//   - an entry of a damaged table with the right checksum, see salvageEntries;
 //   - a document by its entry's checksum.
 type salvage struct {
 	s        *segmentFile
-	opaque   bool // nothing is left to decode documents with
+	opaque   bool // codec or dictionary is lost, so documents cannot be decoded
 	loss     func(Loss) error
 	write    func(*relocated) error
 	progress func(bytes int64)
 
-	done    Address // everything before is written or reported
+	done    Address // every address before it is written or reported
 	damaged bool    // since done
 	block   block
 	kept    relocated
 
-	offset   int64  // where the frames end that were read so far
-	good     int64  // behind the last whole one
+	offset   int64  // of the end of the frames read so far
+	good     int64  // end of the last whole frame
 	chain    uint32 // checksum of the last whole block
 	totals   totals // of the whole blocks
-	appended int64  // the last of them
+	appended int64  // time of the last of them
 	cursor   []byte // of the last of them
-	// footer and table are what stands behind the frames, where it is whole.
+	// footer and table are those of the file if they are whole.
 	footer *segmentFooter
 	table  *relocations
 
-	lost     []addressRange // without ids, ascending
-	unproven int64          // expiries kept out of damaged tables
+	lost     []addressRange // ranges without known ids, ascending
+	unproven int64          // expiries copied from damaged tables
 	lostIDs  int64
 }
 
-// Loss is something that damage has destroyed.
+// Loss is a document or a range of addresses that Repair cannot recover.
 type Loss struct {
-	// From and To: what stood at From and before To.
+	// From and To: the addresses at From and before To are lost.
 	From, To Address
-	// ID is of the one document that stood there, and kept its entry: it is
-	// unavailable. Nil: nobody knows which documents and deletes stood there.
+	// ID is the id of the one lost document, which keeps its entry and is unavailable.
+	// Nil: the documents and deletes in the range are unknown.
 	ID []byte
-	// Unproven: the ID lay in damaged bytes, and is one that may stand among
-	// these. Its entry is lost.
+	// Unproven: the ID was read from damaged bytes and may belong to the range. Its entry
+	// is lost.
 	Unproven bool
 }
 
-// minBlockBytes is the least that a block can have.
+// minBlockBytes is the minimum size of a block.
 const minBlockBytes = blockHeaderBytes + entryBytes + 1
 
-// run reads the file from its first frame on.
+// run reads the file from its first frame to its end.
 func (v *salvage) run(ctx context.Context) error {
 	for v.offset < v.s.limit() {
 		if err := ctx.Err(); err != nil {
@@ -88,7 +87,7 @@ func (v *salvage) run(ctx context.Context) error {
 	return nil
 }
 
-// whole takes over the block at offset, of which the table is whole.
+// whole copies the block at offset, whose table is whole.
 func (v *salvage) whole() error {
 	b := &v.block
 	data := getScratch()
@@ -129,24 +128,23 @@ func (v *salvage) whole() error {
 	return v.write(&v.kept)
 }
 
-// misplaced tells whether a relocated block cannot have stood where it says, behind the
-// one before it in a segment that the rewrite is of.
+// misplaced reports whether a relocated block states an impossible origin: outside of the
+// run, or not after the previous block.
 func (v *salvage) misplaced(at Address) bool {
 	return !v.s.header.holds(at.Segment) || at.Compare(v.done) < 0
 }
 
 func following(at Address) Address {
-	at.Index++ // a block has fewer entries than there are indexes
+	at.Index++ // the index cannot overflow: a block has fewer entries
 	return at
 }
 
-// readable tells whether a document is whole and there is something to decode it
-// with.
+// readable reports whether a document is whole and can be decoded.
 func (v *salvage) readable(at Address, e *entry, id, document []byte) bool {
 	return verifyDocument(at, e, id, document) == nil && (!v.opaque || !e.hasCoded())
 }
 
-// read returns the bytes from an offset on, zeros where the file has ended.
+// read returns bytes of the file, and zeros beyond its end.
 func (v *salvage) read(room *scratch, offset, size int64) ([]byte, error) {
 	b := room.sized(int(size))
 	there := max(0, min(size, v.s.info.Size-offset))
@@ -154,7 +152,7 @@ func (v *salvage) read(room *scratch, offset, size int64) ([]byte, error) {
 	return b, v.s.readAt(b[:there], offset)
 }
 
-// account notes as lost what stood between done and a block.
+// account records the addresses between done and a block as lost.
 func (v *salvage) account(next Address) error {
 	from := v.done
 	damaged := v.damaged
@@ -163,7 +161,7 @@ func (v *salvage) account(next Address) error {
 		return nil
 	}
 	if from.Segment == next.Segment && next.Index == 0 && from.Index == 0 && next.Block-from.Block < minBlockBytes && v.s.relocations == nil {
-		return nil // a commit mark, or less
+		return nil // not larger than a commit mark
 	}
 	v.lost = append(v.lost, addressRange{from, next})
 	return v.lose(Loss{From: from, To: next})
@@ -176,7 +174,7 @@ func (v *salvage) lose(l Loss) error {
 	return v.loss(l)
 }
 
-// atEnd looks for what ends the frames at offset.
+// atEnd looks for relocations or a footer at offset.
 func (v *salvage) atEnd() bool {
 	room := v.s.info.Size - v.offset
 	if room < footerBytes {
@@ -202,9 +200,9 @@ func (v *salvage) atEnd() bool {
 	return err == nil
 }
 
-// resume goes on behind the damage at offset.
+// resume continues after the damage at offset.
 func (v *salvage) resume() error {
-	if v.tableWhole() { // only documents are missing: the file was cut
+	if v.tableWhole() { // the file was cut in the documents
 		return v.whole()
 	}
 	next, err := v.resync()
@@ -228,8 +226,8 @@ func (v *salvage) resume() error {
 	return nil
 }
 
-// tableWhole tells whether there is a block at offset, but for documents behind
-// the end of the file.
+// tableWhole reports whether offset has a block whose documents extend beyond the end of
+// the file.
 func (v *salvage) tableWhole() bool {
 	b := &v.block
 	if len(b.bytes) < blockHeaderBytes {
@@ -243,9 +241,9 @@ func (v *salvage) tableWhole() bool {
 	return v.s.readAt(b.bytes, v.offset) == nil && b.parse() == nil && b.relocated == (v.s.relocations != nil)
 }
 
-// resync returns where the frames go on behind the damaged one at offset: behind
-// the block that it is, if what stands there names that one by its checksum, and
-// else at the next frame that can be proved to be one.
+// resync returns the offset at which the frames continue: after the damaged block at
+// offset, if the frame there names that block by its checksum, otherwise at the next
+// verified frame.
 func (v *salvage) resync() (int64, error) {
 	if b := v.block.bytes; len(b) >= blockHeaderBytes {
 		if h, err := parseBlockHeader(b[:blockHeaderBytes]); err == nil {
@@ -272,8 +270,8 @@ func (v *salvage) resync() (int64, error) {
 	return limit, nil
 }
 
-// provenFrame tells whether a frame stands at an offset, whose first bytes are
-// given.
+// provenFrame reports whether a verified frame begins at an offset, given its first
+// bytes.
 func (v *salvage) provenFrame(b []byte, offset int64) bool {
 	switch kind := frameType(b[4]); kind {
 	case frameMark:
@@ -289,8 +287,7 @@ func (v *salvage) provenFrame(b []byte, offset int64) bool {
 	}
 }
 
-// provenBlock tells whether a block whose header is given was written for its
-// place.
+// provenBlock reports whether the block with the header belongs at the offset.
 func (v *salvage) provenBlock(header []byte, offset int64) bool {
 	if _, err := parseBlockHeader(header[:blockHeaderBytes]); err != nil {
 		return false

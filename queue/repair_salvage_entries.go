@@ -2,12 +2,12 @@ package queue
 
 import "slices"
 
-// A block whose table fails its checksum may have lost a byte or all of them. Each
-// entry has a checksum of its own, of its address, id, length and stored bytes, so
-// one that is right proves the entry, wherever in the block it was taken to lie.
-// What is not covered is its expiry: it is kept as it stands, and counted.
+// Recovery of entries from a block whose table has a wrong checksum. Each entry has a
+// checksum of its address, id, length and stored bytes. An entry with the right checksum
+// is accepted at whatever position in the block it was tried. Its expiry is not covered:
+// it is copied and counted as unproven.
 
-// layout is how the table of a damaged block may be made.
+// layout is a possible layout of a damaged block's table.
 type layout struct {
 	count      int
 	expiries   bool
@@ -19,7 +19,7 @@ func (l *layout) header() *blockHeader {
 	return &blockHeader{count: l.count, expiries: l.expiries, relocated: l.relocated}
 }
 
-// proven is an entry that its checksum proves.
+// proven is an entry verified by its checksum.
 type proven struct {
 	entry
 	index        uint16
@@ -27,9 +27,8 @@ type proven struct {
 	expiry       uint32
 }
 
-// entries takes over what can be proved of the damaged block that raw begins
-// with, and maybe ends with. It returns where the block ends in raw, 0 if that
-// is not known.
+// entries copies the verified entries of the damaged block that raw begins with. It
+// returns the end of the block in raw, 0 if that is unknown.
 func (v *salvage) entries(raw []byte) (end int64, err error) {
 	if len(raw) < minBlockBytes {
 		return 0, nil
@@ -91,8 +90,8 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	return end, v.write(&v.kept)
 }
 
-// layouts are the ways in which the block may be made if at most one of its
-// header's fields is wrong, given that raw ends where the block does.
+// layouts returns the possible layouts of the block if at most one field of its header is
+// wrong, given that raw ends with the block.
 func layouts(raw []byte, relocated bool) (found []layout) {
 	count, table, data := int(little.Uint16(raw[6:])), int(little.Uint32(raw[8:])), int(little.Uint32(raw[12:]))
 	cursor := int(little.Uint16(raw[28:]))
@@ -114,8 +113,8 @@ func layouts(raw []byte, relocated bool) (found []layout) {
 	return slices.Compact(found)
 }
 
-// countEntries is how many entries make ids and cursor end where the documents
-// begin; 0 if none do.
+// countEntries returns the number of entries for which ids and cursor end at the start of
+// the documents; 0 if there is none.
 func (l layout) countEntries(raw []byte, cursorBytes int) int {
 	var before entry
 	for i := range MaxBlockEntries {
@@ -135,7 +134,7 @@ func (l layout) countEntries(raw []byte, cursorBytes int) int {
 	return 0
 }
 
-// origin is where the block stood: see block.origin.
+// origin returns the original address of the block: see block.origin.
 func (l *layout) origin(raw []byte, segment SegmentID, offset int64) (at Address, end uint32) {
 	if !l.relocated {
 		return Address{Segment: segment, Block: uint32(offset)}, 0
@@ -144,7 +143,7 @@ func (l *layout) origin(raw []byte, segment SegmentID, offset int64) (at Address
 	return Address{Segment: SegmentID(little.Uint32(o)), Block: little.Uint32(o[4:])}, little.Uint32(o[8:])
 }
 
-// entry returns what entry i is if the block is made like this.
+// entry returns entry i of the block in this layout.
 func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 	h := l.header()
 	ids := h.idsOffset()
@@ -167,8 +166,7 @@ func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 	return p, true
 }
 
-// proven are the entries whose checksums are right if the block is made like
-// this.
+// proven returns the entries of the block in this layout that have the right checksum.
 func (l *layout) proven(raw []byte, segment SegmentID, offset int64) (found []proven) {
 	if l.header().idsOffset() > int64(l.dataOffset) {
 		return nil
@@ -187,7 +185,7 @@ func (l *layout) proven(raw []byte, segment SegmentID, offset int64) (found []pr
 	return found
 }
 
-// unprovenIDs tells which ids seem to be among the entries that are lost.
+// unprovenIDs reports the ids that seem to belong to lost entries.
 func (v *salvage) unprovenIDs(raw []byte, l *layout, at Address, found []proven) error {
 	for i := range l.count {
 		p, ok := l.entry(raw, i)

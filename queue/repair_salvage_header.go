@@ -9,12 +9,11 @@ import (
 	"docstore/internal/checksum"
 )
 
-// recoverHeader makes the header of a segment whose own is damaged. Most of it is
-// known from elsewhere: the queue and the digest of the segment before from the
-// files beside it, the time of its making from its first block. What remains,
-// codec and dictionary, is tried out: the first block names the header by its
-// checksum, and so does the damaged header itself. Without such a proof it returns
-// false, and a header that names no codec.
+// recoverHeader reconstructs a damaged header. The queue and the previous digest come
+// from the neighboring files, the creation time from the first block. Codec and
+// dictionary are found by trial: the first block contains the checksum of the header, and
+// so does the damaged header itself. Without such evidence it returns false, and a header
+// without codec.
 func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest) ([]byte, bool, error) {
 	raw := make([]byte, headerBytes)
 	if err := s.readAt(raw[:min(headerBytes, s.info.Size)], 0); err != nil {
@@ -34,7 +33,7 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	} else if s.footer != nil && s.footer.blocks == 0 {
 		proofs = append(proofs, s.footer.chain)
 	}
-	if mended, ok := mendHeader(raw, proofs); ok && mended.rewrites == run && mended.holds(s.number) {
+	if mended, ok := correctByte(raw, proofs); ok && mended.rewrites == run && mended.holds(s.number) {
 		s.header = mended
 		return r.recoverDictionary(s)
 	}
@@ -64,9 +63,8 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	return nil, false, nil
 }
 
-// mendHeader puts right a header of which a single byte is wrong, and finds it out
-// by its checksum.
-func mendHeader(raw []byte, proofs []uint32) (segmentHeader, bool) {
+// correctByte corrects a header with a single wrong byte, verified by its checksum.
+func correctByte(raw []byte, proofs []uint32) (segmentHeader, bool) {
 	try := bytes.Clone(raw)
 	for _, crc := range proofs {
 		copy(try, segmentMagic)
@@ -84,7 +82,7 @@ func mendHeader(raw []byte, proofs []uint32) (segmentHeader, bool) {
 	return segmentHeader{}, false
 }
 
-// looseHeader reads what a damaged header says, true or not.
+// looseHeader parses a damaged header without verification.
 func looseHeader(raw []byte) (h segmentHeader) {
 	h.queue = [16]byte(raw[16:])
 	h.codec, h.erases = codecID(raw[36]), raw[37] == headerErases
@@ -95,7 +93,7 @@ func looseHeader(raw []byte) (h segmentHeader) {
 	return h
 }
 
-// foundBlock is what the first block tells of the header before it.
+// foundBlock is the information about the header in the first block.
 type foundBlock struct {
 	offset   int64
 	previous uint32
@@ -119,14 +117,15 @@ func firstBlock(s *segmentFile, h segmentHeader) (found foundBlock, ok bool, err
 	return found, false, nil
 }
 
-// knownDictionary is a dictionary of the queue, and what it was made of.
+// knownDictionary is a dictionary of the queue, with the segments that it was trained
+// from.
 type knownDictionary struct {
 	content []byte
 	sampled rewriteRun
 }
 
-// dictionaries are those that the segment may have: none, what stands between
-// its header and its first block, and those of other segments.
+// dictionaries returns the candidates for the segment's dictionary: none, the bytes
+// between its header and its first block, and those of other segments.
 func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([]knownDictionary, error) {
 	found := []knownDictionary{{}}
 	for _, size := range []int64{first - headerBytes, int64(h.dictionary.bytes)} {
@@ -143,7 +142,7 @@ func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([
 	return append(found, others...), err
 }
 
-// otherDictionaries are those in the segments whose beginning is whole.
+// otherDictionaries returns the dictionaries of segments with a whole header.
 func (r *repairer) otherDictionaries() ([]knownDictionary, error) {
 	if r.known != nil {
 		return r.known, nil
@@ -170,8 +169,8 @@ func (r *repairer) otherDictionaries() ([]knownDictionary, error) {
 	return r.known, nil
 }
 
-// recoverDictionary returns the dictionary that a whole header names, from
-// another segment if it is damaged here; false: there is none.
+// recoverDictionary returns the dictionary that a whole header names, from another
+// segment if it is damaged in this one; false: it was not found.
 func (r *repairer) recoverDictionary(s *segmentFile) ([]byte, bool, error) {
 	content, err := s.dictionary()
 	if err == nil || !isContent(err) {

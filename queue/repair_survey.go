@@ -7,18 +7,17 @@ import (
 	"io/fs"
 )
 
-// place is what holds a segment, or a run of them: an original, a rewrite, or
-// nothing.
+// place is the file of a segment or run: an original, a rewrite, or none.
 type place struct {
-	run     rewriteRun // of an original, of generation 0
+	run     rewriteRun // generation 0: an original
 	path    string
 	open    bool
 	missing bool
-	// truncated: entries at its end were taken back.
+	// truncated: entries at its end were truncated.
 	truncated bool
 	damage    []*CorruptionError
 	header    *segmentHeader // nil: damaged
-	digest    *digest        // that the next header has; nil: damaged, or not sealed
+	digest    *digest        // in the next header; nil: damaged, or not sealed
 }
 
 func (p *place) damaged() bool { return p.missing || len(p.damage) > 0 }
@@ -27,7 +26,7 @@ func (p *place) report() RepairedFile {
 	return RepairedFile{Path: p.path, First: p.run.first, Last: p.run.last, Missing: p.missing, Damage: p.damage}
 }
 
-// survey finds out what holds the segments, and what is wrong with it.
+// survey finds the files of the segments and their damage.
 func (r *repairer) survey(ctx context.Context) (err error) {
 	if r.listing, err = list(r.options.FS, r.dir); err != nil {
 		return err
@@ -46,8 +45,8 @@ func (r *repairer) survey(ctx context.Context) (err error) {
 	return err
 }
 
-// placesIn are what holds the segments from first to last, among what is of a
-// generation of at most highest.
+// placesIn returns the files of the segments from first to last, of a generation of at
+// most highest.
 func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest uint32) (places []*place, err error) {
 	for n := first; n <= last && n >= first; {
 		found, err := r.rewriteAt(ctx, n, last, highest)
@@ -67,8 +66,8 @@ func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest 
 	return places, nil
 }
 
-// rewriteAt is the rewrite that begins with segment n, if there is one. A damaged
-// one is passed over for what it has replaced, if that is there and whole.
+// rewriteAt returns the rewrite that begins with segment n, if there is one. Instead of a
+// damaged rewrite it returns the files that the rewrite has replaced, if they are whole.
 func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uint32) ([]*place, error) {
 	for _, run := range r.listing.covering(n) {
 		if run.first != n || run.last > last || run.generation > highest {
@@ -112,7 +111,7 @@ func (r *repairer) originalAt(ctx context.Context, n SegmentID) ([]*place, error
 	return []*place{p}, r.inspect(ctx, p)
 }
 
-// inspect verifies a file and reads how it is chained.
+// inspect verifies a file and reads its chain.
 func (r *repairer) inspect(ctx context.Context, p *place) error {
 	c := checker{fs: r.options.FS, dir: r.dir}
 	c.progress = func(done, _ int64) { r.options.Progress(r.done+done, max(r.total, r.done+done)) }
@@ -130,7 +129,7 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 	s, err := openSegmentFile(r.options.FS, p.path, p.run.first)
 	if err != nil {
 		if isContent(err) && len(p.damage) == 0 {
-			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.first, Reason: "file ends before its header does, or its header is not there"}}
+			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.first, Reason: "header is missing or incomplete"}}
 		}
 		if isContent(err) {
 			err = r.looseEnds(p)
@@ -144,13 +143,13 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 		p.digest, p.truncated = &d, s.truncates(p.run.last)
 	}
 	if p.open && (r.listing.after(p.run.first) || r.head.Sealed >= p.run.first) && len(p.damage) == 0 {
-		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, though it was, or later ones are there"))}
+		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, but it was before, or later segments exist"))}
 	}
 	return nil
 }
 
-// looseEnds reads what is whole of header and footer of a file that cannot be
-// opened because of the other one.
+// looseEnds reads the whole one of header and footer of a file that cannot be opened
+// because the other one is damaged.
 func (r *repairer) looseEnds(p *place) error {
 	s, err := r.open(p)
 	if err != nil {
@@ -170,7 +169,7 @@ func (r *repairer) looseEnds(p *place) error {
 	return nil
 }
 
-// headerRun is what the header of the place's file says that it rewrites.
+// headerRun returns the run in the header of the place's file.
 func (p *place) headerRun() rewriteRun {
 	if p.run.generation == 0 {
 		return rewriteRun{}
@@ -178,8 +177,7 @@ func (p *place) headerRun() rewriteRun {
 	return p.run
 }
 
-// open opens a damaged file as far as it is whole. Its header is what its bytes
-// say, true or not.
+// open opens a damaged file. Its header is not verified.
 func (r *repairer) open(p *place) (*segmentFile, error) {
 	file, err := r.options.FS.Open(p.path)
 	if err != nil {
@@ -212,7 +210,7 @@ func (r *repairer) open(p *place) (*segmentFile, error) {
 	return s, nil
 }
 
-// highestGeneration is that of the rewrites that hold anything of a run.
+// highestGeneration returns the highest generation of the rewrites that overlap a run.
 func (l *listing) highestGeneration(run rewriteRun) (highest uint32) {
 	for _, r := range l.rewrites {
 		if r.overlaps(run) {

@@ -27,14 +27,14 @@ func (l *losses) note(loss Loss) error {
 	return nil
 }
 
-// document tells whether the document at an address is lost, and of known id.
+// document reports whether the document at an address is lost, and of known id.
 func (l losses) document(at Address, id string) bool {
 	return slices.ContainsFunc(l, func(loss Loss) bool {
 		return !loss.Unproven && loss.From == at && string(loss.ID) == id
 	})
 }
 
-// entry tells whether the entry at an address is lost.
+// entry reports whether the entry at an address is lost.
 func (l losses) entry(at Address) bool {
 	return slices.ContainsFunc(l, func(loss Loss) bool {
 		return loss.ID == nil && addressRange{loss.From, loss.To}.holds(at)
@@ -73,7 +73,7 @@ func repairQueue(t testing.TB, fsys vfs.FS) ([]RepairedFile, losses) {
 }
 
 // requireRepaired repairs a queue and checks that it holds the items but for what
-// was reported as lost, and that it goes on.
+// was reported as lost, and that it continues.
 func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, losses) {
 	t.Helper()
 	repaired, lost := repairQueue(t, mem)
@@ -159,7 +159,7 @@ func touched(t testing.TB, content []byte, items []item, at int) (found []item) 
 }
 
 // TestRepairEveryByte damages each byte of a segment: after a repair the queue is
-// whole, nothing is lost that the byte does not belong to, and it goes on.
+// whole, nothing is lost that the byte does not belong to, and it continues.
 func TestRepairEveryByte(t *testing.T) {
 	for _, codec := range Codecs() {
 		for _, seal := range []bool{true, false} {
@@ -332,7 +332,7 @@ func TestRepairUnderFollowers(t *testing.T) {
 }
 
 // TestTailGoesOnAfterRepair: a tail that waits in a file that is never going to be
-// whole goes on with what was repaired.
+// whole continues with what was repaired.
 func TestTailGoesOnAfterRepair(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 3)

@@ -11,8 +11,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// covering are the rewrites by name that have the documents of segment n, the
-// one that counts first.
+// covering returns the listed rewrites that have the documents of segment n, the one to
+// be read first.
 func (l *listing) covering(n SegmentID) []rewriteRun {
 	var found []rewriteRun
 	end := sort.Search(len(l.rewrites), func(i int) bool { return l.rewrites[i].first > n })
@@ -30,16 +30,16 @@ func (r rewriteRun) compare(other rewriteRun) int {
 	return cmp.Or(cmp.Compare(other.generation, r.generation), cmp.Compare(other.last, r.last), cmp.Compare(r.first, other.first))
 }
 
-// openCovering opens the rewrite that takes the place of segment n, nil if there
-// is none that is whole. A damaged one is passed over, too: what it replaces may
-// still be there; where nothing else is, the damage is what is reported.
+// openCovering opens the rewrite that replaces segment n, or returns nil if no whole one
+// exists. It skips damaged rewrites, whose originals may still exist, and returns the
+// damage.
 func (l *listing) openCovering(fsys vfs.FS, dir string, n SegmentID) (s *segmentFile, damage, err error) {
 	for _, run := range l.covering(n) {
 		s, err := openSegmentFile(fsys, run.path(dir), n)
 		switch {
 		case err == nil && s.header.rewrites != run:
 			s.file.Close()
-			damage = s.corruption(0, errors.New("header is that of another rewrite"))
+			damage = s.corruption(0, errors.New("header names another rewrite"))
 		case err == nil:
 			return s, damage, nil
 		case errors.Is(err, ErrCorrupt):
@@ -51,11 +51,11 @@ func (l *listing) openCovering(fsys vfs.FS, dir string, n SegmentID) (s *segment
 	return nil, damage, nil
 }
 
-// openCovering is listing.openCovering of the files as they are now.
+// openCovering is listing.openCovering with the current listing.
 func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 	l, err := r.list()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil // nor is the directory there as yet
+		return nil, nil, nil // the directory has not arrived
 	}
 	if err != nil {
 		return nil, nil, err
@@ -63,8 +63,8 @@ func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 	return l.openCovering(r.options.FS, r.dir, n)
 }
 
-// Settled returns up to where the queue has to be read to know what became of all
-// that a rewrite has left out, as of GoneError. The file is a rewrite that is whole.
+// Settled returns the position up to which the queue has to be read for a GoneError of
+// the rewrite to be definite. The file is a whole rewrite.
 func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
 	s, err := openSegmentFile(fsys, path, first)
 	if err != nil {
@@ -72,15 +72,14 @@ func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
 	}
 	defer s.file.Close()
 	if s.relocations == nil {
-		return Position{}, fmt.Errorf("queue: %s is no rewrite", path)
+		return Position{}, fmt.Errorf("queue: %s is not a rewrite", path)
 	}
 	return Position{Queue: s.header.queue, Next: s.relocations.settled}, nil
 }
 
-// DropReplaced closes the files that documents are fetched from and that a rewrite has
-// replaced: what the rewrite has left out is no longer served, and the space of files
-// that were removed is free again. Tail does so for the rewrites that it reads; call it
-// now and then for the others.
+// DropReplaced closes open files that a rewrite has replaced, so that dropped entries are
+// no longer served and the space of removed files is released. Tail does this for the
+// rewrites that it reads; call DropReplaced from time to time for the others.
 func (r *Reader) DropReplaced() error {
 	l, err := r.list()
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"docstore/internal/vfs"
 )
 
-// rewriteFile is a rewrite that is being written, under a name that nobody reads.
-// It gets its own when it is durable.
+// rewriteFile is a rewrite that is being written, under a temporary name. It gets its
+// final name when it is durable.
 type rewriteFile struct {
 	fs     vfs.FS
 	dir    string
-	file   vfs.File // nil: nothing is written, only counted
+	file   vfs.File // nil: bytes are counted and not written
 	header segmentHeader
 	size   int64
 	chain  uint32
 	totals totals
-	table  relocations // but for offset
+	table  relocations // without its offset
 	out    []byte
 }
 
-// underWaySuffix is behind the name of a rewrite that is not whole yet.
+// underWaySuffix ends the name of an incomplete rewrite.
 const underWaySuffix = ".compact"
 
-// createRewrite begins the rewrite of header.rewrites.
+// createRewrite creates the file of the rewrite header.rewrites.
 func createRewrite(fsys vfs.FS, dir string, header segmentHeader, dictionary []byte) (*rewriteFile, error) {
 	file, err := fsys.Create(header.rewrites.path(dir) + underWaySuffix)
 	if err != nil {
@@ -60,16 +60,16 @@ func (w *rewriteFile) append(p []byte) error {
 	return nil
 }
 
-// relocated are the entries that are kept of a block.
+// relocated is the kept part of a block.
 type relocated struct {
 	at       Address // of the block's first entry
-	end      uint32  // offset behind the block in its original segment
+	end      uint32  // offset after the block in its original segment
 	chain    uint32  // checksum of the original block; 0: unknown
 	appended int64
 	count    int
 
 	entries, expiries, indexes, ids, stored []byte
-	expire                                  bool // any of them
+	expire                                  bool // any entry expires
 }
 
 // reset begins the next block.
@@ -80,7 +80,7 @@ func (r *relocated) reset(at Address, end, chain uint32, appended int64) {
 	}
 }
 
-// add keeps the entry with an index in the original block.
+// add appends the entry with an index in the original block.
 func (r *relocated) add(index uint16, id, stored []byte, rawAndFlags, crc, expiry uint32) {
 	r.ids, r.stored = append(r.ids, id...), append(r.stored, stored...)
 	r.entries = little.AppendUint32(r.entries, uint32(len(r.stored)))
@@ -93,14 +93,14 @@ func (r *relocated) add(index uint16, id, stored []byte, rawAndFlags, crc, expir
 	r.count++
 }
 
-// addBare keeps an entry without its document, of which flags say what became.
+// addBare appends an entry without its document. flags state the reason.
 func (r *relocated) addBare(index uint16, id []byte, flags, expiry uint32) {
 	at := r.at
 	at.Index = index
 	r.add(index, id, nil, flags, documentCRC(at, flags, id, nil), expiry)
 }
 
-// write adds a block, unless nothing of it is kept.
+// write writes the block, unless it has no entries.
 func (w *rewriteFile) write(r *relocated) error {
 	if r.count == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (w *rewriteFile) write(r *relocated) error {
 	return w.append(w.out)
 }
 
-// finish ends the rewrite and gives it its name.
+// finish completes the rewrite and gives it its name.
 func (w *rewriteFile) finish() error {
 	w.table.offset = uint32(w.size)
 	footer := segmentFooter{
@@ -162,7 +162,7 @@ func (w *rewriteFile) finish() error {
 	return w.fs.SyncDir(w.dir)
 }
 
-// abandon removes the file. It returns the reason, with what else went wrong.
+// abandon removes the file. It returns reason, joined with other errors.
 func (w *rewriteFile) abandon(reason error) error {
 	if w.file == nil {
 		return reason

@@ -7,19 +7,19 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Finding an entry of a rewrite. Where documents are fetched from, the rows of the
-// relocations are not in the memory of the process but in the mapping of the file. They
-// were verified when the file was opened, and their bytes may have changed since. A row
-// that is found leads to a document, which is verified. That there is no row is said
-// only of rows that were verified again, so that damage never makes a document appear
-// to be gone. The same holds for an entry within a block.
+// Finding an entry of a rewrite. For fetches, the rows of the relocations are read from
+// the mapping of the file. They are verified when the file is opened, but their bytes may
+// change later. A row that is found leads to a document, which is verified. The answer
+// that there is no row is given only after the rows have been verified again, so that
+// damage never makes a document appear to be gone. The same holds for an entry of a
+// block.
 
-// rowsPerSum is how many rows a checksum covers: 3 KiB, which are verified in 0.2 us.
-// The checksums take a 768th of the table.
+// rowsPerSum is the number of rows per checksum: 3 KiB, verified in 0.2 us. The checksums
+// take 1/768 of the size of the table.
 const rowsPerSum = 256
 
-// mapped returns the relocations with their rows in a mapping, of the bytes from offset
-// on. They keep only what fetching documents needs.
+// mapped returns the relocations with their rows in a mapping that begins with them. It
+// keeps only the fields that fetches need.
 func (r *relocations) mapped(mapping []byte) *relocations {
 	kept := &relocations{
 		offset: r.offset, settled: r.settled, lost: r.lost, truncated: r.truncated, rowsAt: r.rowsAt,
@@ -31,7 +31,7 @@ func (r *relocations) mapped(mapping []byte) *relocations {
 	return kept
 }
 
-// find is the offset of the block with the address in this file.
+// find returns the offset in this file of the block with the address.
 func (s *segmentFile) find(at Address) (int64, error) {
 	r := s.relocations
 	if r == nil {
@@ -59,8 +59,8 @@ func (s *segmentFile) find(at Address) (int64, error) {
 	return 0, s.absent(at)
 }
 
-// verifyBetween verifies that the block of an address would stand between row i and the
-// row before it.
+// verifyBetween verifies that row i and the row before it enclose an address without a
+// row.
 func (s *segmentFile) verifyBetween(i int, at Address) error {
 	r := s.relocations
 	if r.sums == nil {
@@ -77,18 +77,18 @@ func (s *segmentFile) verifyBetween(i int, at Address) error {
 		}
 	}
 	if i < r.count() {
-		behind, err := s.verifiedRow(i)
+		after, err := s.verifiedRow(i)
 		if err != nil {
 			return err
 		}
-		if behind.Compare(at) <= 0 {
+		if after.Compare(at) <= 0 {
 			return s.changedRelocations()
 		}
 	}
 	return nil
 }
 
-// verifiedRow returns the original address in row i of a copy that it verifies.
+// verifiedRow returns the original address in row i, from a verified copy.
 func (s *segmentFile) verifiedRow(i int) (Address, error) {
 	r, first := s.relocations, i-i%rowsPerSum
 	spare := getScratch()
@@ -108,8 +108,8 @@ func (s *segmentFile) changedRelocations() error {
 	return s.corruption(int64(s.relocations.offset), errors.New("relocations have changed since the file was opened"))
 }
 
-// verifyEntry verifies the table of the block that the relocations name for an address,
-// and that it has the entry. The error is that of absent if it does not.
+// verifyEntry verifies the table of the block at offset, to which the relocations map an
+// address, and that it has the entry. If not, the error is that of absent.
 func (s *segmentFile) verifyEntry(offset int64, at Address) error {
 	var b block
 	if _, err := s.frame(&b, offset); err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// rewriteRun is which segments a rewrite replaces, and which of several
-// rewrites it is: the highest generation counts.
+// rewriteRun identifies a rewrite: the segments that it replaces, and its generation. Of
+// several rewrites of a segment the one with the highest generation is read.
 type rewriteRun struct {
 	first, last SegmentID
 	generation  uint32
@@ -20,15 +20,15 @@ type rewriteRun struct {
 
 func (r rewriteRun) valid() bool { return r.first > 0 && r.first <= r.last && r.generation > 0 }
 
-// covers tells whether segment n is one of the run.
+// covers reports whether segment n belongs to the run.
 func (r rewriteRun) covers(n SegmentID) bool { return r.first <= n && n <= r.last }
 
-// overlaps tells whether any segment is in both.
+// overlaps reports whether the runs share a segment.
 func (r rewriteRun) overlaps(other rewriteRun) bool {
 	return r.first <= other.last && other.first <= r.last
 }
 
-// holds tells whether a file with this header has the documents of segment n.
+// holds reports whether a file with this header has the documents of segment n.
 func (h *segmentHeader) holds(n SegmentID) bool {
 	if h.rewrites == (rewriteRun{}) {
 		return h.segment == n
@@ -36,7 +36,7 @@ func (h *segmentHeader) holds(n SegmentID) bool {
 	return h.rewrites.covers(n)
 }
 
-// maxGeneration is the highest one that a name has the digits for.
+// maxGeneration is the highest generation that fits into a file name.
 const (
 	generationDigits = 4
 	maxGeneration    = 9999
@@ -48,7 +48,7 @@ func (r rewriteRun) name() string {
 
 func (r rewriteRun) path(dir string) string { return filepath.Join(dir, r.name()) }
 
-// parseRewriteName reads what name wrote.
+// parseRewriteName parses the result of name.
 func parseRewriteName(name string) (r rewriteRun, ok bool) {
 	run, isSegment := strings.CutSuffix(name, sealedSuffix)
 	numbers, generation, _ := strings.Cut(run, ".")
@@ -63,7 +63,7 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 	return r, r.valid() && r.name() == name
 }
 
-// relocations end the frames of a rewrite and say where its blocks stood.
+// relocations end the frames of a rewrite and map original addresses to its blocks.
 //
 //	 0  crc u32            of all that follows
 //	 4  type u8            4
@@ -76,7 +76,7 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 //	32  last [32]          digest of the last original segment: SHA-256 of its footer
 //	64  originals u32      the other original segments
 //	68  truncated u32      ranges
-//	72  end u32            of the last original segment: behind its last block
+//	72  end u32            of the last block of the last original segment
 //	76  chain u32          checksum of that block
 //	80  originals x { digest [32], end u32, chain u32 }  from the first on; zeros:
 //	    unknown, or the segment has no block
@@ -84,35 +84,34 @@ func parseRewriteName(name string) (r rewriteRun, ok bool) {
 //	    block's in this file
 //	    lost, then truncated x { from and to, each segment u32, block u32, index
 //	    u16, zero u16 }
-//	    the cursor of the last block, of those that are not here, too
+//	    the cursor of the last original block, kept or not
 //
-// Whatever made an entry superfluous stands before settled: who has read the
-// queue up to there knows that what is not here is not to be had any more. But
-// of what is not here and lies in a range of lost, from inclusive and to
-// exclusive, nobody knows anything: see Repair. The entries in a range of
-// truncated were taken back: see Truncate.
+// The entries that superseded the dropped ones are before settled: for an index that has
+// read the queue up to there, a dropped entry does not exist. Exceptions are the
+// addresses in a lost range, from inclusive and to exclusive, whose entries are unknown
+// (see Repair), and those in a truncated range, which were removed (see Truncate).
 type relocations struct {
 	offset    uint32
 	settled   Address
 	originals []original // each segment of the run
 	rows      []byte
-	rowsAt    int            // where the rows begin, behind offset
-	sums      []uint32       // rows are mapped, see mappedRelocations; nil: they are not
+	rowsAt    int            // offset of the rows in the table
+	sums      []uint32       // checksums of mapped rows, see mapped; nil: rows are in memory
 	lost      []addressRange // ascending
 	truncated []addressRange // ascending
 	cursor    []byte
 }
 
-// original is what a rewrite knows of a segment that it replaces.
+// original is the state of a segment that a rewrite replaces.
 type original struct {
-	digest digest // of its footer; zero: unknown
-	end    uint32 // behind its last block; 0: it has none, or that is unknown
-	chain  uint32 // checksum of its last block; 0: likewise
+	digest digest // of the footer; zero: unknown
+	end    uint32 // of its last block; 0: no block, or unknown
+	chain  uint32 // checksum of its last block; 0: no block, or unknown
 }
 
 const originalBytes = 40
 
-// addressRange is the addresses from one to before another.
+// addressRange is a range of addresses, from inclusive and to exclusive.
 type addressRange struct{ from, to Address }
 
 func (r addressRange) holds(at Address) bool { return r.from.Compare(at) <= 0 && at.Compare(r.to) < 0 }
@@ -168,7 +167,7 @@ func addressIn(b []byte) Address {
 	return Address{Segment: SegmentID(little.Uint32(b)), Block: little.Uint32(b[4:]), Index: little.Uint16(b[8:])}
 }
 
-// relocationsSize is how long the relocations are whose head is in b.
+// relocationsSize returns the size of the relocations with the head in b.
 func relocationsSize(b []byte) int64 {
 	return relocationsHeadBytes + originalBytes*int64(little.Uint32(b[64:])) +
 		relocationBytes*int64(little.Uint32(b[12:])) +
@@ -180,11 +179,11 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	case len(b) < relocationsHeadBytes || frameType(b[4]) != frameRelocations:
 		return nil, errors.New("no relocations")
 	case !frameIntact(b):
-		return nil, errors.New("checksum of the relocations is wrong")
+		return nil, errors.New("relocations have a wrong checksum")
 	case !allZero(b[5:8]):
 		return nil, errors.New("reserved bytes of the relocations are not zero")
 	case little.Uint32(b[8:]) != offset:
-		return nil, fmt.Errorf("relocations lie at %d, were written for %d", offset, little.Uint32(b[8:]))
+		return nil, fmt.Errorf("relocations are at offset %d, were written for %d", offset, little.Uint32(b[8:]))
 	case int64(len(b)) != relocationsSize(b):
 		return nil, fmt.Errorf("relocations have %d bytes, want %d", len(b), relocationsSize(b))
 	case little.Uint16(b[26:]) > MaxCursorBytes:
@@ -203,7 +202,7 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	for i := 1; i < r.count(); i++ {
 		before, _ := r.row(i - 1)
 		if at, _ := r.row(i); at.Compare(before) <= 0 {
-			return nil, fmt.Errorf("relocations name block %s behind block %s", at, before)
+			return nil, fmt.Errorf("relocations are not ascending: block %s follows block %s", at, before)
 		}
 	}
 	r.lost, rest = addressRanges(rest[rows:], little.Uint32(b[28:]))
@@ -211,7 +210,7 @@ func parseRelocations(b []byte, offset uint32) (*relocations, error) {
 	return r, nil
 }
 
-// addressRanges parses the ranges that b begins with, and returns the rest of b.
+// addressRanges parses count ranges and returns the rest of b.
 func addressRanges(b []byte, count uint32) (ranges []addressRange, rest []byte) {
 	for range count {
 		ranges = append(ranges, addressRange{addressIn(b), addressIn(b[lostAddressBytes:])})
@@ -220,7 +219,7 @@ func addressRanges(b []byte, count uint32) (ranges []addressRange, rest []byte) 
 	return ranges, b
 }
 
-// isLost tells whether nobody knows what stood at the address.
+// isLost reports whether the address is in a lost range.
 func (r *relocations) isLost(at Address) bool {
 	return slices.ContainsFunc(r.lost, func(lost addressRange) bool { return lost.holds(at) })
 }
@@ -230,20 +229,20 @@ func (r *relocations) last() *original { return &r.originals[len(r.originals)-1]
 
 func (r *relocations) count() int { return len(r.rows) / relocationBytes }
 
-// add notes that the block at the original address stands at offset.
+// add adds a row: the block with the original address is at offset.
 func (r *relocations) add(at Address, offset uint32) {
 	r.rows = little.AppendUint32(r.rows, uint32(at.Segment))
 	r.rows = little.AppendUint32(r.rows, at.Block)
 	r.rows = little.AppendUint32(r.rows, offset)
 }
 
-// row is the original address of block i and its offset in the rewrite.
+// row returns the original address of block i and its offset in the rewrite.
 func (r *relocations) row(i int) (at Address, offset int64) {
 	b := r.rows[relocationBytes*i:]
 	return Address{Segment: SegmentID(little.Uint32(b)), Block: little.Uint32(b[4:])}, int64(little.Uint32(b[8:]))
 }
 
-// from is the first block that stood at the address of a block or behind it.
+// from returns the first row with an original block address of at least block.
 func (r *relocations) from(block Address) int {
 	block.Index = 0
 	return sort.Search(r.count(), func(i int) bool {
@@ -252,7 +251,7 @@ func (r *relocations) from(block Address) int {
 	})
 }
 
-// loadRelocations reads the table of a rewrite, which without footer is none.
+// loadRelocations reads the relocations of a rewrite, which must have a footer.
 func (s *segmentFile) loadRelocations() error {
 	rewrite := s.header.rewrites != rewriteRun{}
 	switch {
@@ -261,7 +260,7 @@ func (s *segmentFile) loadRelocations() error {
 	case s.footer == nil:
 		return nil
 	case rewrite != (s.footer.relocations > 0):
-		return s.corruption(int64(s.footer.offset), errors.New("footer and header differ in whether the segment is a rewrite"))
+		return s.corruption(int64(s.footer.offset), errors.New("only one of header and footer is that of a rewrite"))
 	case !rewrite:
 		return nil
 	}
@@ -284,13 +283,13 @@ func (s *segmentFile) loadRelocations() error {
 	return nil
 }
 
-// digest is the digest of the last segment in this sealed file, as the header of
-// the next segment holds it.
+// digest returns the digest of the last segment in this sealed file, as in the header of
+// the next segment.
 func (s *segmentFile) digest() digest {
 	return s.digestOf(max(s.number, s.header.rewrites.last))
 }
 
-// digestOf is the digest of segment n, which is in this sealed file; zero: unknown.
+// digestOf returns the digest of segment n of this sealed file; zero: unknown.
 func (s *segmentFile) digestOf(n SegmentID) digest {
 	if s.relocations != nil {
 		return s.relocations.originals[n-s.header.rewrites.first].digest
@@ -298,8 +297,7 @@ func (s *segmentFile) digestOf(n SegmentID) digest {
 	return s.footer.digest()
 }
 
-// before is the digest of the segment before segment n, which is in this file;
-// zero: unknown.
+// before returns the digest of the segment before segment n of this file; zero: unknown.
 func (s *segmentFile) before(n SegmentID) digest {
 	if s.relocations != nil && n > s.header.rewrites.first {
 		return s.digestOf(n - 1)
@@ -307,15 +305,15 @@ func (s *segmentFile) before(n SegmentID) digest {
 	return s.header.previous
 }
 
-// truncates reports whether this is a rewrite from which entries at the end of
-// segment n were taken back.
+// truncates reports whether this is a rewrite with truncated entries at the end of
+// segment n.
 func (s *segmentFile) truncates(n SegmentID) bool {
 	return s.relocations != nil && slices.ContainsFunc(s.relocations.truncated, func(r addressRange) bool {
 		return r.from.Segment <= n && n < r.to.Segment
 	})
 }
 
-// absent is why a rewrite does not have the address.
+// absent returns the reason why a rewrite does not have the address.
 func (s *segmentFile) absent(at Address) error {
 	if s.relocations.isLost(at) {
 		return &LostError{Address: at}

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// scratch is memory for the length of a call.
+// scratch is temporary memory for one call.
 type scratch struct{ bytes []byte }
 
-// maxScratchBytes bounds what is kept for the next call.
+// maxScratchBytes bounds the memory that is kept for the next call.
 const maxScratchBytes = 1 << 20
 
 var scratchPool = sync.Pool{New: func() any { return &scratch{bytes: make([]byte, 0, 16<<10)} }}
@@ -21,7 +21,7 @@ func (s *scratch) release() {
 	}
 }
 
-// sized returns n bytes of any content.
+// sized returns n bytes with arbitrary content.
 func (s *scratch) sized(n int) []byte {
 	s.bytes = slices.Grow(s.bytes[:0], n)[:n]
 	return s.bytes

@@ -10,32 +10,31 @@ import (
 	"docstore/internal/vfs"
 )
 
-// errIncomplete: the file ends before the bytes that were to be read, or they
-// have never been written. They may still come.
+// errIncomplete: the file ends before the bytes to be read, or they were never written.
+// They may still arrive.
 var errIncomplete = errors.New("bytes are not there yet")
 
 var errBlockKind = errors.New("block is relocated in an original, or not relocated in a rewrite")
 
-// segmentFile is a segment's file, open for reading. Its fields do not change
-// once it is open, except by refresh and mapSealed.
+// segmentFile is a file of a segment or rewrite, open for reading. Its fields are
+// constant except during refresh and mapSealed.
 type segmentFile struct {
 	path   string
-	number SegmentID // by its name
+	number SegmentID // of the file name
 	file   vfs.File
-	// mapping is of a sealed file that was opened to fetch documents; nil: readAt
-	// makes system calls.
+	// mapping is set for a sealed file that was opened to fetch documents; nil: reads are
+	// system calls.
 	mapping vfs.Mapping
 	info    vfs.Info // when it was opened or refreshed
 	header  segmentHeader
-	// footer is nil as long as the file does not end in a valid one: while it is
-	// being written or copied.
+	// footer is nil until the file ends in a valid footer.
 	footer *segmentFooter
-	// relocations is where the blocks of a rewrite stood; nil in an original.
+	// relocations maps the original addresses of a rewrite's blocks; nil in an original.
 	relocations *relocations
 }
 
-// openSegmentFile opens a file and reads its header. A file that is too short
-// to have one is errIncomplete.
+// openSegmentFile opens a file and reads its header. The error is errIncomplete if the
+// file is too short for a header.
 func openSegmentFile(fsys vfs.FS, path string, number SegmentID) (*segmentFile, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
@@ -49,7 +48,7 @@ func openSegmentFile(fsys vfs.FS, path string, number SegmentID) (*segmentFile, 
 	return s, nil
 }
 
-// load reads what is known of a file by its ends.
+// load reads the footer, the header and the relocations.
 func (s *segmentFile) load() error {
 	if err := s.refresh(); err != nil {
 		return err
@@ -63,7 +62,7 @@ func (s *segmentFile) load() error {
 	case errors.Is(err, ErrNewerVersion) && s.headerIntact(b):
 		return fmt.Errorf("queue: %s: %w", s.path, err)
 	case err == nil && !header.holds(s.number):
-		err = fmt.Errorf("header is that of segment %d", header.segment)
+		err = fmt.Errorf("header names segment %d", header.segment)
 	}
 	if err != nil {
 		if s.footer == nil && s.copyUnderWay(0) {
@@ -73,18 +72,18 @@ func (s *segmentFile) load() error {
 	}
 	s.header = header
 	if s.footer != nil && (s.footer.queue != header.queue || s.footer.segment != header.segment) {
-		return s.corruption(int64(s.footer.offset), errors.New("footer is that of another segment"))
+		return s.corruption(int64(s.footer.offset), errors.New("footer names another segment"))
 	}
 	return s.loadRelocations()
 }
 
-// headerIntact tells whether a header of any version has its checksum.
+// headerIntact verifies the checksum of a header of any version.
 func (s *segmentFile) headerIntact(b []byte) bool {
 	whole := make([]byte, max(16, int(little.Uint16(b[14:]))))
 	return s.readAt(whole, 0) == nil && checksum.Update(0, whole[12:]) == little.Uint32(b[8:])
 }
 
-// refresh looks at the file's size anew and at the footer that may have come.
+// refresh reads the file's size again, and the footer if it has arrived.
 func (s *segmentFile) refresh() error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -105,19 +104,19 @@ func (s *segmentFile) refresh() error {
 	return nil
 }
 
-// dictionary reads the segment's dictionary. Its hash is its checksum.
+// dictionary reads the segment's dictionary and verifies its hash.
 func (s *segmentFile) dictionary() ([]byte, error) {
 	b := make([]byte, s.header.dictionary.bytes)
 	if err := s.readAt(b, headerBytes); err != nil {
 		return nil, err
 	}
 	if len(b) > 0 && hashDictionary(b) != s.header.dictionary.hash {
-		return nil, s.corruption(headerBytes, errors.New("dictionary is not the one its hash names"))
+		return nil, s.corruption(headerBytes, errors.New("dictionary does not match its hash"))
 	}
 	return b, nil
 }
 
-// limit is where the frames end at the latest.
+// limit is the upper bound of the frames' end.
 func (s *segmentFile) limit() int64 {
 	if s.footer != nil {
 		return s.footer.limit()
@@ -125,9 +124,9 @@ func (s *segmentFile) limit() int64 {
 	return min(s.info.Size, MaxSegmentBytes)
 }
 
-// frame reads the frame at offset. Of a block the header and table are read and
-// verified into b; it must lie before the limit as a whole. The errors are
-// errIncomplete and *CorruptionError where the bytes are to blame.
+// frame reads the frame at offset. It reads and verifies the header and table of a block
+// into b; the whole block must end before the limit. Errors about content are
+// errIncomplete and *CorruptionError.
 func (s *segmentFile) frame(b *block, offset int64) (frameType, error) {
 	room := s.limit() - offset
 	if room < markBytes {
@@ -151,14 +150,14 @@ func (s *segmentFile) frame(b *block, offset int64) (frameType, error) {
 	case frameBlock:
 		return frameBlock, s.readTable(b, offset, room)
 	case frameFooter:
-		// A valid one at the end of the file would have been the limit.
+		// A valid footer at the end of the file would have set the limit.
 		return frameNone, s.missing(offset)
 	default:
 		return frameNone, s.corruption(offset, fmt.Errorf("frame is of type %d", kind))
 	}
 }
 
-// readTable reads the rest of the block's table, of which b has the header.
+// readTable reads the rest of the table of a block whose header is in b.
 func (s *segmentFile) readTable(b *block, offset, room int64) error {
 	if len(b.bytes) < blockHeaderBytes {
 		return s.missing(offset)
@@ -183,8 +182,8 @@ func (s *segmentFile) readTable(b *block, offset, room int64) error {
 	return nil
 }
 
-// missing is errIncomplete, or corruption where the footer says that all is
-// there.
+// missing is errIncomplete, or corruption if the file has a footer and is therefore
+// complete.
 func (s *segmentFile) missing(offset int64) error {
 	if s.footer != nil {
 		return s.corruption(offset, errors.New("no frame fits between here and the footer"))
@@ -192,10 +191,10 @@ func (s *segmentFile) missing(offset int64) error {
 	return errIncomplete
 }
 
-// markedChain is the chain in the commit mark that frame has read into b.
+// markedChain is the chain of the commit mark that frame has read into b.
 func (b *block) markedChain() uint32 { return little.Uint32(b.bytes[12:]) }
 
-// readAt fills p from offset. A file that ends before is errIncomplete.
+// readAt fills p from offset. The error is errIncomplete if the file ends before.
 func (s *segmentFile) readAt(p []byte, offset int64) error {
 	if s.mapping != nil {
 		return s.copyMapped(p, offset)
@@ -218,12 +217,11 @@ func (s *segmentFile) corruption(offset int64, reason error) *CorruptionError {
 	return &CorruptionError{Path: s.path, Segment: s.number, Offset: offset, Reason: reason.Error()}
 }
 
-// scanBytes is how much of a file is searched at a time.
+// scanBytes is the size of the buffer of a search.
 const scanBytes = 256 << 10
 
-// markBehind returns the offset of the first valid commit mark at offset or
-// behind it, looking at every byte; -1 if there is none. It needs no frame in
-// between to be whole.
+// markBehind returns the offset of the first valid commit mark at offset or after it, or
+// -1. It looks at every byte, so frames in between may be damaged.
 func (s *segmentFile) markBehind(offset int64) (int64, error) {
 	buffer := make([]byte, max(0, min(scanBytes, s.limit()-offset)))
 	for ; offset+markBytes <= s.limit(); offset += scanBytes - markBytes + 1 {
@@ -243,11 +241,10 @@ func (s *segmentFile) markBehind(offset int64) (int64, error) {
 	return -1, nil
 }
 
-// copyUnderWay tells whether a wrong frame at offset may be one that is still
-// being written or copied. The rule: bytes are put into a segment in their
-// order, so what stands before a valid commit mark or footer is meant to be as
-// it is, and anything wrong there is damage. Where neither stands behind it,
-// the right bytes are on their way.
+// copyUnderWay reports whether the file may still be written or copied, so that a wrong
+// frame at offset is not damage. Segments are written in order, so wrong bytes before a
+// valid commit mark or footer are damage. If neither follows, the right bytes may still
+// arrive.
 func (s *segmentFile) copyUnderWay(offset int64) bool {
 	if s.footer != nil {
 		return false
@@ -256,9 +253,8 @@ func (s *segmentFile) copyUnderWay(offset int64) bool {
 	return err == nil && mark < 0
 }
 
-// damage decides what it means that the frame at offset could not be read: it
-// returns errIncomplete if the right bytes may be on their way, a
-// *CorruptionError if not, and other errors as they are.
+// damage interprets an error of the frame at offset: it returns errIncomplete if the
+// right bytes may still arrive, a *CorruptionError if not, and other errors unchanged.
 func (s *segmentFile) damage(offset int64, err error) error {
 	var corruption *CorruptionError
 	switch {
@@ -274,8 +270,8 @@ func (s *segmentFile) damage(offset int64, err error) error {
 	return err
 }
 
-// checkDocuments reads the documents of the block at offset and returns what is
-// wrong with them. With a decoder it also decompresses them.
+// checkDocuments verifies the documents of the block at offset and returns the damage.
+// With a decoder it also decompresses them.
 func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*CorruptionError, error) {
 	data, out := getScratch(), getScratch()
 	defer data.release()

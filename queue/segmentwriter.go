@@ -6,30 +6,29 @@ import (
 	"docstore/internal/vfs"
 )
 
-// segmentWriter writes one segment, from its header to its footer. Whatever
-// fails is final for the file.
+// segmentWriter writes one segment, from its header to its footer. The first error is
+// final for the file.
 type segmentWriter struct {
 	fs         vfs.FS
 	dir        string
 	file       vfs.File
 	header     segmentHeader
 	dictionary *dictionary // nil: none
-	size       int64       // of the file, and so the offset of the next frame
+	size       int64       // of the file; the offset of the next frame
 	chain      uint32
 	totals
-	end      int64 // behind the last block; 0: there is none
-	unmarked bool  // there are blocks behind the last commit mark
-	started  int64 // up to here the kernel was told to write, or has written
+	end      int64 // after the last block; 0: there is none
+	unmarked bool  // blocks follow the last commit mark
+	started  int64 // writeback of everything before this offset has started
 }
 
-// writebackBytes are written to the file before the kernel is told to bring them to
-// the disk, which it would leave for the next commit otherwise: little enough that
-// the disk has hardly anything to do then, and enough for it at once.
+// writebackBytes is the amount of new data after which the writer starts writeback, so
+// that little is left to write at the next commit.
 const writebackBytes = 1 << 20
 
-// createSegment makes the file of a new segment. Its header is durable before
-// the file gets its name, and the name before this returns: an open segment
-// without a header is damage, never the work of a crash.
+// createSegment creates the file of a new segment. The header is durable before the file
+// gets its name, and the name before createSegment returns. So an open segment without a
+// header is damage and never the result of a crash.
 func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary) (*segmentWriter, error) {
 	beginning := header.encode()
 	if d != nil {
@@ -56,7 +55,7 @@ func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary)
 	}, nil
 }
 
-// writeNew makes a durable file.
+// writeNew creates a durable file.
 func writeNew(fsys vfs.FS, name string, content []byte) error {
 	file, err := fsys.Create(name)
 	if err != nil {
@@ -71,8 +70,7 @@ func writeNew(fsys vfs.FS, name string, content []byte) error {
 	return err
 }
 
-// writeBlock writes the block for the address. It is neither durable nor
-// committed yet.
+// writeBlock writes the block for the address, neither durable nor committed.
 func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 	h, err := parseBlockHeader(encoded)
 	if err != nil {
@@ -80,7 +78,7 @@ func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 	}
 	offset := s.size
 	if at != (Address{Segment: s.header.segment, Block: uint32(offset)}) {
-		return fmt.Errorf("block is meant for %s, the next one of segment %d lies at %d", at, s.header.segment, offset)
+		return fmt.Errorf("block was encoded for %s, the next offset of segment %d is %d", at, s.header.segment, offset)
 	}
 	if err := s.write(encoded); err != nil {
 		return err
@@ -94,7 +92,7 @@ func (s *segmentWriter) writeBlock(at Address, encoded []byte) error {
 	return nil
 }
 
-// commit makes all blocks durable and then says so.
+// commit makes all blocks durable and then writes a commit mark.
 func (s *segmentWriter) commit() error {
 	if !s.unmarked {
 		return nil
@@ -106,8 +104,8 @@ func (s *segmentWriter) commit() error {
 	return s.write(commitMark{offset: uint32(s.size), chain: s.chain}.append(nil))
 }
 
-// seal makes all blocks durable, ends the segment and gives it its final name.
-// The file is closed, also where it fails.
+// seal makes all blocks durable, writes the footer and gives the segment its final name.
+// It always closes the file.
 func (s *segmentWriter) seal() (*segmentFooter, error) {
 	footer := &segmentFooter{
 		offset: uint32(s.size), chain: s.chain, queue: s.header.queue, segment: s.header.segment, totals: s.totals,
@@ -123,8 +121,8 @@ func (s *segmentWriter) seal() (*segmentFooter, error) {
 	return footer, s.finish()
 }
 
-// finish makes a segment that has its footer durable and gives it its final name. The
-// file is closed, also where it fails.
+// finish makes a segment with a footer durable and gives it its final name. It always
+// closes the file.
 func (s *segmentWriter) finish() error {
 	err := s.file.Sync()
 	if closing := s.file.Close(); err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was set aside of a segment serves its sound documents until the segment
+// What was quarantined of a segment serves its sound documents until the segment
 // comes again, and not after.
 func TestSetAside(t *testing.T) {
 	for _, suffix := range []string{sealedSuffix, openSuffix} {

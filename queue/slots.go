@@ -5,16 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// slotTable maps the numbers of segments to the open files that hold them. Looking up
-// takes no lock and is as fast for any number of segments. One goroutine at a time
-// changes the table.
+// slotTable maps segment numbers to open files. A lookup takes no lock and constant time.
+// Changes need external locking.
 type slotTable struct {
-	pages atomic.Pointer[map[SegmentID]*slotPage] // the map is replaced, never changed
+	pages atomic.Pointer[map[SegmentID]*slotPage] // the map is immutable and replaced as a whole
 }
 
 type slotPage [1 << slotPageBits]atomic.Pointer[cachedFile]
 
-// slotPageBits makes a page of 8 KiB, for 64 GiB of documents in segments of the
+// slotPageBits sets the page size: 8 KiB, for 64 GiB of documents in segments of the
 // default size.
 const slotPageBits = 10
 

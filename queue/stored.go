@@ -10,26 +10,26 @@ import (
 	"docstore/internal/checksum"
 )
 
-// A document in its stored form is what its segment holds of it, with all that
-// is needed to verify and decode it elsewhere: between daemon and client, and in
-// a cache. docs/format/stored.md has an example.
+// The stored form of a document is its bytes in the segment with everything needed to
+// verify and decode them elsewhere: between server and client, and in a cache.
+// docs/format/stored.md has an example.
 //
 //	 0  crc u32              of all that follows and the id, see storedCRC
 //	 4  raw bytes and flags u32   as in the block's table
 //	 8  segment u32          the address
 //	12  block u32
 //	16  index u16
-//	18  codec u8             of the segment; none where it is stored raw
+//	18  codec u8             of the segment; none if it is stored raw
 //	19  version u8           0
 //	20  dictionary hash [16] zero: none is needed
 //	36  the document's stored bytes
 const (
 	storedHeaderBytes = 36
 	storedVersion     = 0
-	storedNamedFrom   = 18 // from here to the end of the header no document's checksum covers it
+	storedNamedFrom   = 18 // the rest of the header is not covered by the document's checksum
 )
 
-// MaxStoredBytes is the longest stored form.
+// MaxStoredBytes is the maximum size of a stored form.
 const MaxStoredBytes = storedHeaderBytes + MaxDocumentBytes
 
 // Stored is a document in its stored form, verified by ParseStored.
@@ -42,7 +42,7 @@ type Stored struct {
 	rawAndFlags uint32
 }
 
-// putStored writes the header of a stored form.
+// putStored writes the header of a stored form, whose document follows it in b.
 func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
 	clear(b[:storedHeaderBytes])
 	little.PutUint32(b[4:], e.rawAndFlags)
@@ -59,16 +59,15 @@ func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
 	little.PutUint32(b[0:], storedCRC(e.crc, b))
 }
 
-// storedCRC is the checksum of a stored form: that of the document in its
-// block's table, which covers address, length, id and stored bytes, continued
-// over what the header says besides.
+// storedCRC is the checksum of a stored form: the document's checksum in the block's
+// table, which covers address, length, id and stored bytes, continued over the rest of
+// the header.
 func storedCRC(documentCRC uint32, header []byte) uint32 {
 	return checksum.Update(documentCRC, header[storedNamedFrom:storedHeaderBytes])
 }
 
-// documentCRCIn computes the checksum in the block's table of the document in a
-// stored form. It takes the bytes where they lie, which is what documentCRC would
-// have to put together.
+// documentCRCIn computes the checksum of the document in a stored form, as in the block's
+// table.
 func documentCRCIn(form, id []byte) uint32 {
 	crc := checksum.Update(0, form[8:storedNamedFrom]) // the address
 	crc = checksum.Update(crc, form[4:8])              // length and flags
@@ -76,10 +75,9 @@ func documentCRCIn(form, id []byte) uint32 {
 	return checksum.Update(crc, form[storedHeaderBytes:])
 }
 
-// ParseStored verifies the stored form of the document with the id: that every
-// byte is as it was when the document was appended, and that it is this id's.
-// The error matches ErrCorrupt, or ErrNewerVersion where a newer version of this
-// package has made it. Stored holds b itself.
+// ParseStored verifies the stored form of the document with the id. The error matches
+// ErrCorrupt, or ErrNewerVersion if a newer version of this package made the form. Stored
+// refers to b.
 func ParseStored(b, id []byte) (Stored, error) {
 	if len(b) < storedHeaderBytes {
 		return Stored{}, badStored("it has %d bytes, fewer than its header", len(b))
@@ -88,7 +86,7 @@ func ParseStored(b, id []byte) (Stored, error) {
 		return Stored{}, badStored("it has %d bytes, more than %d", len(b), MaxStoredBytes)
 	}
 	if b[19] != storedVersion {
-		return Stored{}, fmt.Errorf("stored form is of version %d, this program reads %d: %w", b[19], storedVersion, ErrNewerVersion)
+		return Stored{}, fmt.Errorf("stored form has version %d, this program reads %d: %w", b[19], storedVersion, ErrNewerVersion)
 	}
 	s := Stored{
 		Address: Address{
@@ -121,23 +119,22 @@ func badStored(format string, args ...any) error {
 	return &markedError{mark: ErrCorrupt, detail: "a document's stored form: " + fmt.Sprintf(format, args...)}
 }
 
-// document is what the segment holds.
+// document returns the document as stored in the segment.
 func (s *Stored) document() []byte { return s.Bytes[storedHeaderBytes:] }
 
-// raw tells whether that is the document as it was appended.
+// raw reports whether the document is stored uncompressed.
 func (s *Stored) raw() bool { return s.rawAndFlags&flagStoredRaw != 0 }
 
-// Within tells whether whoever has these codecs can decode the document.
+// Within reports whether the document can be decoded with these codecs.
 func (s *Stored) Within(codecs CodecSet) bool { return s.raw() || codecs.has(s.codec) }
 
-// CodecSet is a set of codecs: bit n stands for the codec that has the number n
-// in the headers of segments. Sets of other builds may have bits that this one
-// does not know.
+// CodecSet is a set of codecs: bit n is the codec with the number n in segment headers.
+// Sets of other builds may have bits that this build does not know.
 type CodecSet uint32
 
 func (c CodecSet) has(id codecID) bool { return id < 32 && c&(1<<id) != 0 }
 
-// BuiltCodecs are the codecs in this build.
+// BuiltCodecs returns the codecs of this build.
 func BuiltCodecs() CodecSet {
 	var set CodecSet
 	for _, c := range codecs {
@@ -146,9 +143,9 @@ func BuiltCodecs() CodecSet {
 	return set
 }
 
-// StoredFor is DocumentFor for a caller that can decode some codecs itself: a
-// document that needs no other is appended in its stored form, for ParseStored,
-// and that is reported. Any other one is appended decoded.
+// StoredFor is DocumentFor for a caller that can decode the codecs in take: a document
+// that needs no other codec is appended in its stored form, for ParseStored, and asStored
+// is true. Any other document is appended decoded.
 func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, asStored bool, _ error) {
 	if len(id) == 0 {
 		return dst, false, ErrIDEmpty
@@ -158,8 +155,8 @@ func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, 
 	return q.dst, q.asStored, err
 }
 
-// Dictionary appends the dictionary with the hash to dst, verified, from one of
-// the segments that hold it. ErrNoDictionary: none of those here does.
+// Dictionary appends the verified dictionary with the hash to dst. The error is
+// ErrNoDictionary if no segment in the directory has it.
 func (r *Reader) Dictionary(dst []byte, hash DictionaryHash) ([]byte, error) {
 	if f := r.files.withDictionary(hash); f != nil {
 		content, err := f.dictionary()
@@ -191,11 +188,10 @@ func (r *Reader) Dictionary(dst []byte, hash DictionaryHash) ([]byte, error) {
 			reason = err
 		}
 	}
-	return dst, &markedError{mark: ErrNoDictionary, detail: hash.String() + ": no segment here holds it", reason: reason}
+	return dst, &markedError{mark: ErrNoDictionary, detail: hash.String() + ": not in any segment of this directory", reason: reason}
 }
 
-// dictionaryIn returns the dictionary of a file if it is the one with the hash,
-// else nil.
+// dictionaryIn returns the dictionary of a file if it has the hash, otherwise nil.
 func (r *Reader) dictionaryIn(path string, hash DictionaryHash) ([]byte, error) {
 	name, _ := ParseFileName(filepath.Base(path))
 	s, err := openSegmentFile(r.options.FS, path, name.First)

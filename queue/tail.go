@@ -12,34 +12,34 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Tail calls fn for each committed entry from the position on, once and in
-// order, across segments, and goes on with what is appended or arrives later.
-// It reads the blocks' tables and no documents. fn runs in Tail's goroutine.
+// Tail calls fn for each committed entry after the position, once and in order, across
+// segments, and continues with entries that are appended or arrive later. It reads the
+// blocks' tables and no documents. fn runs in Tail's goroutine.
 //
-// A segment that is missing, and bytes that are missing at the end of one, are
-// waited for. Tail ends only with an error:
+// Tail waits for a missing segment, and for missing bytes at the end of one. It returns
+// only with an error:
 //
-//   - ctx's, or fn's, or ErrClosed;
-//   - *CorruptionError: there is damage where the position is. Tail again from
-//     the Next of the last entry goes on once a good copy of the file is there;
-//   - ErrForked: the files are of another queue, or do not continue the content
+//   - that of ctx or fn, or ErrClosed;
+//   - *CorruptionError: the file is damaged at the position. After the file has been copied
+//     again, a Tail from the Next of the last entry continues;
+//   - ErrForked: the files belong to another queue, or do not continue the content
 //     that the position's Proof identifies;
-//   - ErrDiverged: the position lies behind the end of its sealed segment;
-//   - *TruncatedError: entries before the position were taken back;
+//   - ErrDiverged: the position is after the end of its sealed segment;
+//   - *TruncatedError: entries before the position were truncated;
 //   - ErrNewerVersion, and errors of the file system.
 func (r *Reader) Tail(ctx context.Context, from Position, fn func(Entry) error) error {
 	return r.follow(ctx, from, fn, true)
 }
 
-// Scan is Tail that returns nil behind the last committed entry. Where a later
-// segment is there already but this one is missing or not whole, it returns
-// ErrUnavailable instead, for there are entries that it has not seen.
+// Scan is Tail without waiting: it returns nil after the last committed entry. If a
+// segment is missing or incomplete and a later one exists, it returns ErrUnavailable,
+// because it has not read all entries.
 func (r *Reader) Scan(ctx context.Context, from Position, fn func(Entry) error) error {
 	return r.follow(ctx, from, fn, false)
 }
 
-// follow delivers blocks one behind: only once the next one is known to be
-// there or not can the last entry of a block say whether more is waiting.
+// follow delivers each block after it has looked for the next one, which determines More
+// of the block's last entry.
 func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error, wait bool) error {
 	t := newTailer(r, from)
 	defer t.close()
@@ -71,17 +71,17 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 	}
 }
 
-// tailBlock is a block on its way to fn.
+// tailBlock is a block to be delivered.
 type tailBlock struct {
 	block
 	at    Address  // of the block
-	next  Address  // of the first entry behind it
-	first int      // entries before it were seen already
-	queue [16]byte // whose it is
-	proof Proof    // of positions in it and behind it
+	next  Address  // of the first entry after it
+	first int      // the first entry that was not delivered
+	queue [16]byte // the queue's id
+	proof Proof    // of positions in it and after it
 }
 
-// tailer follows a queue. Its place is behind the last block that next found.
+// tailer is the state of a Tail. Its place is after the last block that next returned.
 type tailer struct {
 	r      *Reader
 	blocks [2]tailBlock
@@ -91,26 +91,27 @@ type tailer struct {
 	segment SegmentID
 	offset  int64 // of the next frame; 0 is the first frame of the segment
 	index   uint16
-	// chain is the checksum of the block before offset, or with index > 0 of the
-	// block at offset; 0: unknown.
+	// chain is the checksum of the block before offset, or with index > 0 of the block at
+	// offset; 0: unknown.
 	chain uint32
-	// previous is the digest of the segment before; zero: unknown.
+	// previous is the digest of the previous segment; zero: unknown.
 	previous FooterDigest
-	// reached: a file of the segment holds the place.
+	// reached: a file of the segment contains the place.
 	reached bool
 
 	files   [2]tailFile  // of segment: sealed, open
-	rewrite *segmentFile // which is read in the place of segment; nil: none
-	// rewriteDue is when to look for one while the segment's own file is read.
+	rewrite *segmentFile // read instead of the segment's own files; nil: none
+	// rewriteDue is the time of the next check for a rewrite while the segment's own file
+	// is read.
 	rewriteDue time.Time
 	examined   rewriteRun // the last rewrite that was found not to truncate delivered
-	delivered  Position   // Next of the last entry that fn has seen, or the start
+	delivered  Position   // Next of the last delivered entry, or the start
 	caughtUp   bool       // OnCaughtUp was called since then
-	// unchanged is since when a sealed segment stands there without a footer and
-	// without any change; zero: it does not.
+	// unchanged is the time since which a sealed segment without footer has not changed;
+	// zero: there is no such segment.
 	unchanged time.Time
 
-	watch   *vfs.Watch // nil: none as yet, or none to be had
+	watch   *vfs.Watch // nil: not started, or not available
 	watched bool       // watch was asked for
 }
 
@@ -118,11 +119,10 @@ type tailer struct {
 type tailFile struct {
 	suffix string
 	info   vfs.Info     // when it was last looked at; zero: it is not there
-	file   *segmentFile // nil: not there, or without a header as yet
+	file   *segmentFile // nil: not there, or without a header yet
 	walk   *walk        // of a file without footer
-	// quiet is the offset at which the file as it is was found to lack bytes or
-	// have wrong ones, with nothing valid behind: no use to search it again
-	// before it changes.
+	// quiet is the offset of missing or wrong bytes without anything valid after them.
+	// The file is not searched again before it changes.
 	quiet int64
 }
 
@@ -139,7 +139,7 @@ func newTailer(r *Reader, from Position) *tailer {
 func (t *tailer) close() {
 	t.closeFiles()
 	if t.watch != nil {
-		_ = t.watch.Close() // of a descriptor that nothing is written to
+		_ = t.watch.Close() // it is only read
 	}
 }
 
@@ -157,9 +157,9 @@ func (f *tailFile) close() {
 	*f = tailFile{suffix: f.suffix}
 }
 
-// next finds the next committed block. It does not wait: false is that there is
-// none yet. Both files of a segment are asked, the sealed one first, and it is
-// an error only if neither brings the tail on.
+// next finds the next committed block without waiting; false: there is none yet. It reads
+// both files of a segment, the sealed one first, and returns an error only if neither has
+// the block.
 func (t *tailer) next(b *tailBlock) (bool, error) {
 	for {
 		if t.r.isClosed() {
@@ -228,7 +228,7 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 		if err != nil {
 			err = t.mismatch(s, offset, err)
 			if f.walk != nil && errors.Is(err, errIncomplete) {
-				return false, nil // it was there a moment ago: the file is being replaced
+				return false, nil // it was there before: the file is being replaced
 			}
 			return false, err
 		}
@@ -245,7 +245,7 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 		if b.first < b.count {
 			return true, nil
 		}
-		offset, chain = t.offset, t.chain // the position was behind the block's last entry
+		offset, chain = t.offset, t.chain // the position was after the block's last entry
 	}
 	switch {
 	case damage != nil:
@@ -264,9 +264,9 @@ func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
 	return false, nil
 }
 
-// takeBlock makes b, which was read at offset behind the block with the checksum
-// chain, the next block to deliver. All of its entries may have been seen already:
-// Truncate makes such a position if it cannot know how many the block had.
+// takeBlock makes b the next block to deliver. It was read at offset; chain is the
+// checksum of the previous block. All of its entries may have been delivered before:
+// Truncate creates such a position if it cannot know the number of the block's entries.
 func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uint32) error {
 	switch {
 	case t.index == 0 && chain != 0 && b.previous != chain:
@@ -285,7 +285,7 @@ func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uin
 	return nil
 }
 
-// moveTo goes to the start of a segment. The segment before it has the digest.
+// moveTo moves to the start of a segment. previous is the digest of the previous segment.
 func (t *tailer) moveTo(n SegmentID, previous digest) {
 	t.segment, t.offset, t.index, t.chain = n, 0, 0, 0
 	t.previous = previous.half()
@@ -297,9 +297,9 @@ func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
 		"position %s is not in %s: "+format, append([]any{at, s.path}, args...)...)}
 }
 
-// mismatch decides what an error in a file at the tail's place means. If every
-// frame of the file up to there is whole and chained, nothing is damaged: the file
-// belongs to another history than the place.
+// mismatch interprets an error in a file at the tail's place. If every frame of the file
+// up to there is whole and chained, the file is not damaged but belongs to another
+// history.
 func (t *tailer) mismatch(s *segmentFile, offset int64, reason error) error {
 	if !isContent(reason) {
 		return reason
@@ -319,16 +319,15 @@ func (t *tailer) mismatch(s *segmentFile, offset int64, reason error) error {
 	return t.forked(s, reason)
 }
 
-// forked is the error for a file that is not damaged and does not continue the
-// entries before the tail's place. It does not wrap the reason, which may match
-// ErrCorrupt.
+// forked is the error for an undamaged file that does not continue the entries before the
+// tail's place. It does not wrap the reason, which may match ErrCorrupt.
 func (t *tailer) forked(s *segmentFile, reason error) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 	return &markedError{mark: ErrForked, detail: fmt.Sprintf(
 		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %v", s.path, at, reason)}
 }
 
-// place is where the tail is in a file. The chain is that of the block before; 0:
+// place returns the tail's offset in a file, and the checksum of the previous block; 0:
 // unknown.
 func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
 	switch {
@@ -340,8 +339,7 @@ func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
 	return t.offset, t.chain
 }
 
-// enter checks that a file belongs to the queue that is followed, and follows the
-// segment that was read before it.
+// enter checks that a file belongs to the queue and continues the previous segment.
 func (t *tailer) enter(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
 		return forked(s, t.queue)
@@ -355,8 +353,8 @@ func (t *tailer) enter(s *segmentFile) error {
 	return nil
 }
 
-// open sees to it that the file is open and known as it is now. It leaves
-// f.file nil if there is none, or none with a header.
+// open opens or refreshes the file. It leaves f.file nil if the file does not exist or
+// has no header yet.
 func (t *tailer) open(f *tailFile) error {
 	path := segmentPath(t.r.dir, t.segment, f.suffix)
 	info, err := t.r.options.FS.Stat(path)
@@ -384,21 +382,20 @@ func (t *tailer) open(f *tailFile) error {
 		return err
 	default:
 		if t.files[0].file == nil && t.files[1].file == nil && t.delivered.Next.Segment == t.segment {
-			t.caughtUp = false // with what has come it may be the end that it was not without
+			t.caughtUp = false // the file may show that the place is the end
 		}
 		f.file, f.info = s, s.info
 	}
 	return nil
 }
 
-// sameFile tells whether a file is the one it was and as it was.
+// sameFile reports whether a file is the same and unchanged.
 func sameFile(a, b vfs.Info) bool {
 	return a.ID == b.ID && a.Size == b.Size && a.ModTime.Equal(b.ModTime)
 }
 
-// committed returns how far the file's frames may be delivered: to the footer or
-// the last commit mark, or else to damage, which is the error. Other errors come
-// without an end.
+// committed returns the end of the frames that may be delivered: the footer, the last
+// commit mark, or damage, which is the error. With other errors the end is 0.
 func (f *tailFile) committed(b *block) (int64, error) {
 	s := f.file
 	if s.footer != nil {
@@ -445,7 +442,7 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 		entry.Deleted = e.deleted()
 		entry.Expires = b.expires(i)
 		entry.StoredBytes = e.storedBytes()
-		if invariants.Enabled { // who keeps the id beyond fn keeps nothing
+		if invariants.Enabled { // find callers that keep the id after fn returns
 			entry.ID = bytes.Clone(entry.ID)
 		}
 		if err := fn(entry); err != nil {

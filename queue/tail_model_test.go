@@ -45,7 +45,7 @@ func TestTailModel(t *testing.T) {
 type queueHistory struct {
 	entries []item // all that were committed, also those that were compacted away
 	cuts    []addressRange
-	removed bool // entries were taken back, of which older versions may be gone
+	removed bool // entries were truncated, of which older versions may be gone
 }
 
 // before are the entries before an address.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// rewriteInterval is how often the tail looks for a rewrite of the segment that it
-// reads.
+// rewriteInterval is the interval at which the tail looks for a rewrite of the segment
+// that it reads.
 const rewriteInterval = time.Second
 
 // askRewrite looks for the next block in the rewrite that replaces the segment, if
@@ -38,7 +38,7 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		b.at, b.next = at, s.behind(&b.block, at)
+		b.at, b.next = at, s.afterBlock(&b.block, at)
 		b.first, b.queue = 0, s.header.queue
 		for at == place && b.first < b.count && b.index(b.first) < t.index {
 			b.first++
@@ -56,8 +56,8 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 	return false, nil
 }
 
-// findRewrite opens the rewrite that replaces the segment, if there is one. It
-// checks that it continues the entries before the tail's place.
+// findRewrite opens the rewrite that replaces the segment, if there is one, and checks
+// that it continues the entries before the tail's place.
 func (t *tailer) findRewrite(b *block) error {
 	l, err := t.r.list()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,10 +90,10 @@ func (t *tailer) findRewrite(b *block) error {
 }
 
 // checkOutdated returns an error if the tail would read files that a rewrite replaces
-// because the rewrite is damaged or was set aside, and a later rewrite is there. These
-// files may hold documents whose deletes the later rewrite no longer has: compaction
-// drops a delete after the files with the document were removed at the source. next is
-// the rewrite to be read, which may be nil.
+// because the rewrite is damaged or quarantined, while a later rewrite exists. Such files
+// may contain documents whose deletes are missing in the later rewrite: compaction drops
+// a delete after the files with the document were removed at the source. next is the
+// rewrite to be read, which may be nil.
 func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) error {
 	var run rewriteRun
 	if next != nil {
@@ -105,7 +105,7 @@ func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) erro
 	for _, name := range l.aside {
 		if f, _ := asideName(name); better(f) && strings.HasSuffix(name, AsideSuffix) {
 			path := filepath.Join(t.r.dir, name)
-			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite was set aside and has not been copied again"}
+			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite is quarantined and has not been copied again"}
 		}
 	}
 	if damage == nil || !slices.ContainsFunc(l.rewrites, func(r rewriteRun) bool { return r.first > t.segment }) {
@@ -114,9 +114,9 @@ func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) erro
 	return damage
 }
 
-// checkTruncated returns a *TruncatedError if entries before the last delivered
-// position were taken back: the rewrite to be read, which may be nil, or that of the
-// position's segment has the range.
+// checkTruncated returns a *TruncatedError if entries before the last delivered position
+// were truncated, according to the rewrite to be read, which may be nil, or to that of
+// the position's segment.
 func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
 	at := t.delivered.Next
 	if next != nil {
@@ -153,10 +153,10 @@ func (t *tailer) truncatedBy(s *segmentFile) error {
 	return nil
 }
 
-// prove checks the tail's place against what a rewrite knows of its segment: where it
-// ended, and the checksum of the original block at the place or before it. If the
-// rewrite has left out that block and the segment continues behind it, only the
-// segments before are known to be the same.
+// prove compares the tail's place with the record of its segment in a rewrite: the end of
+// the segment, and the checksum of the original block at the place or before it. If the
+// rewrite has left out that block and the segment continues after it, only the previous
+// segments are compared.
 func (t *tailer) prove(s *segmentFile, b *block) error {
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
 	o := s.relocations.originals[t.segment-s.header.rewrites.first]
@@ -172,7 +172,7 @@ func (t *tailer) prove(s *segmentFile, b *block) error {
 	}
 	i := s.relocations.from(place)
 	if t.index == 0 {
-		i-- // the block before the place
+		i-- // the previous block
 	}
 	if i < 0 || i == s.relocations.count() {
 		return nil
@@ -201,10 +201,10 @@ func (s *segmentFile) relocatedBlock(b *block, i int) (Address, error) {
 	return at, nil
 }
 
-// behind is the address of the first entry behind a block of this file that is at
-// an address, or was in its original segment. If the last entries of the block were
-// truncated, it is the address of the first of these.
-func (s *segmentFile) behind(b *block, at Address) Address {
+// afterBlock returns the address of the first entry after a block of this file that has
+// the original address at. If the last entries of the block were truncated, it is the
+// address of the first of these.
+func (s *segmentFile) afterBlock(b *block, at Address) Address {
 	if s.relocations != nil {
 		for _, r := range s.relocations.truncated {
 			if r.from.Segment == at.Segment && r.from.Block == at.Block {

@@ -71,7 +71,7 @@ func TestTailBesideTheWriter(t *testing.T) {
 
 var errDone = errors.New("done")
 
-// TestTailFromEveryPosition: what comes behind the Next of an entry is exactly
+// TestTailFromEveryPosition: what comes after the Next of an entry is exactly
 // the rest.
 func TestTailFromEveryPosition(t *testing.T) {
 	for _, seal := range []bool{true, false} {
@@ -183,7 +183,7 @@ func TestTailStopsAtDamageAndGoesOn(t *testing.T) {
 		}
 		good := files[name]
 		damaged := bytes.Clone(good)
-		// The last block's table; in the open file a commit mark stands behind it.
+		// The last block's table; in the open file a commit mark stands after it.
 		damaged[items[7].at.Block+9] ^= 1
 		mem := memWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
 		r := openReader(t, mem)
@@ -456,7 +456,7 @@ func TestEmptyDirectory(t *testing.T) {
 }
 
 // TestBlocksBeforeDamageAreDelivered is about blocks between the last
-// mark that was read and damage: the mark behind vouches for it.
+// mark that was read and damage: the mark after vouches for it.
 func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)

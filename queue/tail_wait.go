@@ -9,8 +9,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// wait tells that nothing is waiting and then waits for the next poll, or for a
-// hint that there is something to see.
+// wait calls OnCaughtUp and waits for the next poll or a change notification.
 func (t *tailer) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -27,7 +26,7 @@ func (t *tailer) wait(ctx context.Context) error {
 	if !t.watched {
 		t.watched = true
 		if t.watch = t.r.watch(); t.watch != nil {
-			return nil // what came before the watch was there is not hinted at
+			return nil // changes before the watch are not reported
 		}
 	}
 	var hints <-chan struct{}
@@ -48,32 +47,30 @@ func (t *tailer) wait(ctx context.Context) error {
 	}
 }
 
-// watch watches the directory, or returns nil where that cannot be had; a kernel
-// that refuses is logged once.
+// watch starts a watch of the directory, or returns nil if none is available. It logs the
+// reason once.
 func (r *Reader) watch() *vfs.Watch {
 	w, err := vfs.WatchDir(r.options.FS, r.dir)
 	if err == nil {
 		return w
 	}
 	if !errors.Is(err, errors.ErrUnsupported) && !r.unwatched.Swap(true) {
-		r.options.Logger.Warn("the queue's directory cannot be watched; new entries are seen by polling, a little later",
+		r.options.Logger.Warn("the queue's directory cannot be watched; new entries are found by polling",
 			"interval", r.options.PollInterval, "error", err)
 	}
 	return nil
 }
 
-// stallTimeout is for how long a sealed segment may stand there without a footer
-// and without any change while a later segment is there. A copy under way does
-// not do that, but neither can a footer that was damaged be told from one that
-// has not arrived in any other way.
+// stallTimeout is the time after which a sealed segment without a footer counts as
+// damaged if it has not changed and a later segment exists. There is no other way to tell
+// a damaged footer from one that has not arrived.
 const stallTimeout = 30 * time.Second
 
-// here reports whether the tail's place is in a file that is here, or is the start
-// of a segment.
+// here reports whether the tail's place is in an existing file, or is the start of a
+// segment.
 func (t *tailer) here() bool { return t.reached || t.offset == 0 }
 
-// stall returns an error once a segment has been incomplete for stallTimeout
-// without any change.
+// stall returns an error if a segment has been incomplete and unchanged for stallTimeout.
 func (t *tailer) stall() error {
 	sealed, open := &t.files[0], &t.files[1]
 	short := !t.here() && (sealed.info != vfs.Info{} || open.info != vfs.Info{})
@@ -91,7 +88,7 @@ func (t *tailer) stall() error {
 	if short {
 		at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-			"segment %d in %s has been shorter than the position %s for %s: it is an older copy than the one that was read before",
+			"segment %d in %s has been shorter than the position %s for %s: it is an older copy than the file that was read before",
 			t.segment, t.r.dir, at, stallTimeout)}
 	}
 	l, err := t.r.list()
@@ -104,7 +101,7 @@ func (t *tailer) stall() error {
 	}
 }
 
-// gap tells whether a scan that has found the end has missed something.
+// gap returns an error if a scan that has reached the end has missed entries.
 func (t *tailer) gap() error {
 	l, err := t.r.list()
 	if err != nil {

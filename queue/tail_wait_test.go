@@ -15,7 +15,7 @@ import (
 )
 
 // TestTailIsToldOfChanges: with an hour between two polls, entries come all the
-// same, in the open segment, behind a seal and in the next segment.
+// same, in the open segment, after a seal and in the next segment.
 func TestTailIsToldOfChanges(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")

@@ -20,8 +20,8 @@ type TruncateOptions struct {
 	FS vfs.FS
 	// DryRun reports everything and changes nothing. It needs no lock.
 	DryRun bool
-	// LoseCompacted takes entries back although a compaction has dropped older
-	// versions of their documents, which then do not come back.
+	// LoseCompacted truncates even if a compaction has dropped older versions of the
+	// documents, which then do not reappear.
 	LoseCompacted bool
 	// Logger receives each rewrite and removal. The default discards them.
 	Logger *slog.Logger
@@ -31,36 +31,35 @@ type TruncateOptions struct {
 
 // TruncateReport is the result of Truncate.
 type TruncateReport struct {
-	// From and To: the entries at From and before To are taken back. The next
-	// entry that is appended has the segment To.Segment.
+	// From and To: the entries at From and before To are truncated. The next appended
+	// entry has the segment To.Segment.
 	From, To Address
 	Entries  int64       // taken back, in the segments that can be read
 	Missing  []SegmentID // segments that were removed before; their entries are not counted
-	// Rewrite is the path of the file that replaces the segments from the one of
-	// From on. Empty: it was written before.
+	// Rewrite is the path of the file that replaces the segments from that of From on.
+	// Empty: it had been written before.
 	Rewrite string
-	Removed []string // names of the files that were removed
+	Removed []string // names of the removed files
 	End     Position // of the queue afterwards; zero in a dry run
 }
 
 // ErrCompacted is the error of Truncate if a compaction has dropped versions of documents
-// that entries to be taken back had replaced.
+// that are superseded by entries to be truncated.
 var ErrCompacted = errors.New("queue: older versions were dropped by a compaction")
 
-// Truncate takes back all entries from an address on: the queue ends before it, and
-// the cursor is the one of the last block that is kept as a whole. The numbers of the
-// segments that are taken back are not used again.
+// Truncate removes all entries from an address on. The cursor becomes that of the last
+// block that is kept as a whole. The numbers of the removed segments are not reused.
 //
-// A rewrite replaces the segments from the one with the address to the highest that
-// there ever was, and holds the entries before the address. Readers that have read
-// further get a *TruncatedError, others continue. The segments are removed when the
-// rewrite and the head are durable. After a crash the queue is as it was before, or
-// Truncate with the same address completes its work.
+// A rewrite replaces the segments from that of the address to the highest one ever used,
+// and contains the entries before the address. Readers that have read further get a
+// *TruncatedError, others continue. The segments are removed after the rewrite and the
+// head are durable. After a crash either nothing has changed, or another Truncate with
+// the same address completes the work.
 //
-// It also works if the newest segments were removed or replaced by older ones, which
+// It also works if the newest segments were removed or replaced by older copies, which
 // OpenWriter refuses. No Writer may be open: ErrLocked. ErrCompacted: see
-// TruncateOptions.LoseCompacted. *CorruptionError: the entries to be kept of the
-// segment with the address are damaged; Repair comes first.
+// TruncateOptions.LoseCompacted. *CorruptionError: entries to be kept in the segment with
+// the address are damaged; run Repair first.
 func Truncate(ctx context.Context, dir string, from Address, opts *TruncateOptions) (TruncateReport, error) {
 	t := truncation{dir: dir, from: from}
 	if opts != nil {
@@ -81,22 +80,22 @@ func Truncate(ctx context.Context, dir string, from Address, opts *TruncateOptio
 type truncation struct {
 	dir     string
 	options TruncateOptions
-	from    Address // the first address to be taken back
+	from    Address // the first address to be truncated
 	report  TruncateReport
 
 	reader  *Reader
 	listing listing
-	head    Head // zero: there is none, or it is damaged
+	head    Head // zero: missing or damaged
 	highest SegmentID
 
 	run  rewriteRun   // the segments that the rewrite replaces
 	kept *segmentFile // of the run, with entries before from; nil: there is none
-	// limit is where the frames of kept end, of an open segment those committed.
+	// limit is the end of kept's frames, in an open segment of the committed ones.
 	limit  int64
 	cursor []byte  // of the last block that is kept as a whole
-	inside Address // behind the relocated block that from is inside of; zero: none
-	// previous is the file of the segment before the run; nil: kept knows its digest,
-	// or there is none.
+	inside Address // after the relocated block that from is inside of; zero: none
+	// previous is the file of the segment before the run; nil: there is none, or kept has
+	// its digest.
 	previous *segmentFile
 }
 
@@ -160,7 +159,7 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	return t.finish(run)
 }
 
-// done is the rewrite that took the same entries back before a crash; zero: there is
+// done returns the rewrite that truncated the same entries before a crash; zero: there is
 // none.
 func (t *truncation) done() (rewriteRun, error) {
 	s, err := t.open(t.from.Segment)
@@ -182,8 +181,8 @@ func (t *truncation) done() (rewriteRun, error) {
 	return rewriteRun{}, nil
 }
 
-// find finds the segments to be replaced, and opens the file with the last entries
-// to be kept.
+// find finds the segments to be replaced, and opens the file with the last entries to be
+// kept.
 func (t *truncation) find() error {
 	t.run = rewriteRun{first: t.from.Segment, last: t.highest}
 	s, err := t.open(t.from.Segment)
@@ -194,7 +193,7 @@ func (t *truncation) find() error {
 	case s != nil && (Address{Segment: s.header.segment}).Compare(t.from) < 0:
 		t.kept = s
 	case s == nil && t.from.Block > 0 && t.from.Segment <= t.highest:
-		return errors.Newf("segment %d is missing; put it back, or take back all of it", t.from.Segment)
+		return errors.Newf("segment %d is missing; restore it, or truncate all of it", t.from.Segment)
 	default:
 		if s != nil {
 			s.file.Close()
@@ -210,21 +209,20 @@ func (t *truncation) find() error {
 			if err != nil {
 				return err
 			}
-			if t.limit = w.marked.end; t.from.Segment > t.kept.number { // readers may have read more of it
+			if t.limit = w.marked.end; t.from.Segment > t.kept.number { // readers may have read more
 				t.from = Address{Segment: t.kept.number, Block: uint32(t.limit)}
 			}
 		}
 	}
 	t.run.generation = t.listing.highestGeneration(t.run) + 1
 	if t.run.generation > maxGeneration {
-		return errors.Newf("segments %d to %d were rewritten %d times, and cannot be again", t.run.first, t.run.last, maxGeneration)
+		return errors.Newf("segments %d to %d have the highest possible generation, %d, and cannot be rewritten", t.run.first, t.run.last, maxGeneration)
 	}
 	return t.verify()
 }
 
-// findPrevious opens the segment before the run. All of its entries are kept.
-// If it is not sealed although there were later ones, it is an older copy: then it is
-// replaced, too.
+// findPrevious opens the segment before the run, all of whose entries are kept. If it is
+// not sealed although later ones existed, it is an older copy and is replaced, too.
 func (t *truncation) findPrevious() error {
 	if t.from.Segment == 1 {
 		return nil
@@ -234,7 +232,7 @@ func (t *truncation) findPrevious() error {
 	case err != nil:
 		return err
 	case s == nil:
-		return errors.Newf("segment %d is missing, too; put it back, or take back its entries with a lower segment", t.from.Segment-1)
+		return errors.Newf("segment %d is missing, too; restore it, or truncate from a lower segment", t.from.Segment-1)
 	case s.footer == nil:
 		t.kept = s
 	default:
@@ -243,8 +241,7 @@ func (t *truncation) findPrevious() error {
 	return nil
 }
 
-// verify checks that the entries to be kept belong to the history that the head
-// states.
+// verify checks that the kept entries belong to the history in the head.
 func (t *truncation) verify() error {
 	last := t.run.first - 1 // of the segments with entries to be kept
 	if t.kept != nil {
@@ -252,14 +249,14 @@ func (t *truncation) verify() error {
 	}
 	switch {
 	case t.kept != nil && t.kept.footer == nil && t.head.Sealed >= last:
-		return incomplete(t.dir, last-1, "%s is not sealed, and it was", t.kept.path)
+		return incomplete(t.dir, last-1, "%s was sealed and is open", t.kept.path)
 	case t.head.Sealed > last:
 		return nil
 	}
 	return verifySealed(t.options.FS, t.dir, &t.listing, &t.head)
 }
 
-// open opens the file that holds a segment, nil if there is none.
+// open opens the file of a segment, or returns nil.
 func (t *truncation) open(n SegmentID) (*segmentFile, error) {
 	s, err := t.reader.openWhole(&t.listing, n)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -305,24 +302,24 @@ func (t *truncation) eachKept(fn func(b *block, at Address, offset int64, keep i
 	return nil
 }
 
-// survey counts the entries to be taken back, and finds the cursor. It moves from
-// behind the block before it: so it is a position that readers have if they have read
-// the entries before it and no others.
+// survey counts the entries to be truncated and finds the cursor. It moves from past the
+// last block that is kept as a whole: then from is the position of readers that have read
+// exactly the kept entries.
 func (t *truncation) survey() error {
 	kept := int64(0)
 	err := t.eachKept(func(b *block, at Address, _ int64, keep int) error {
 		kept += int64(keep)
 		_, end := b.origin(at)
-		behind := Address{Segment: at.Segment, Block: end}
+		after := Address{Segment: at.Segment, Block: end}
 		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.relocated {
-			t.inside = behind // entries behind those that are left may have been dropped
+			t.inside = after // the rewrite may have dropped entries after the kept ones
 			return nil
 		}
 		if keep < b.count {
 			return nil
 		}
-		if at.Segment == t.from.Segment && behind.Compare(t.from) > 0 {
-			t.from = behind
+		if at.Segment == t.from.Segment && after.Compare(t.from) > 0 {
+			t.from = after
 		}
 		if !b.relocated {
 			t.cursor = slices.Clone(b.cursor())

@@ -47,8 +47,8 @@ func (t *truncation) rewrite(ctx context.Context) error {
 	return nil
 }
 
-// checkCompacted returns ErrCompacted if a rewrite to be kept has dropped entries
-// because of later ones, which may be among those to be taken back.
+// checkCompacted returns ErrCompacted if a kept rewrite has dropped entries because of
+// later ones that may be truncated.
 func (t *truncation) checkCompacted() error {
 	if t.options.LoseCompacted {
 		return nil
@@ -62,15 +62,15 @@ func (t *truncation) checkCompacted() error {
 			return err
 		}
 		if settled.Next.Compare(t.from) > 0 {
-			return &markedError{mark: ErrCompacted, detail: run.path(t.dir) + " was made when the queue reached to " + settled.Next.String() +
-				": documents of which a newer version is taken back may not have their older version any more. " +
-				"Append these again afterwards, and allow the loss with --lose-compacted"}
+			return &markedError{mark: ErrCompacted, detail: run.path(t.dir) + " was written when the queue ended at " + settled.Next.String() +
+				": the older versions of documents with a truncated newer version may be missing. " +
+				"Allow the loss with --lose-compacted, and append these documents again afterwards"}
 		}
 	}
 	return nil
 }
 
-// header is the header of the rewrite, and its dictionary.
+// header returns the header of the rewrite, and its dictionary.
 func (t *truncation) header() (header segmentHeader, dictionary []byte, err error) {
 	switch {
 	case t.kept != nil:
@@ -91,7 +91,7 @@ func (t *truncation) header() (header segmentHeader, dictionary []byte, err erro
 	return header, dictionary, err
 }
 
-// table is the table of the rewrite with the header, without its rows and cursor.
+// table returns the relocations of the rewrite with the header, without rows and cursor.
 func (t *truncation) table(header *segmentHeader) relocations {
 	end := Address{Segment: t.highest + 1}
 	table := relocations{originals: make([]original, t.run.last-t.run.first+1)}
@@ -104,8 +104,8 @@ func (t *truncation) table(header *segmentHeader) relocations {
 		table.lost = before(t.kept.relocations.lost, t.from)
 		table.truncated = before(t.kept.relocations.truncated, t.from)
 	}
-	// The segment behind the run follows another one than the last segment that is
-	// taken back, which readers may have read.
+	// The segment after the run must not continue the last truncated segment, which
+	// readers may have read.
 	var cut [lostAddressBytes]byte
 	putAddress(cut[:], t.from)
 	*table.last() = original{digest: sha256.Sum256(append(header.encode(), cut[:]...))}
@@ -113,7 +113,7 @@ func (t *truncation) table(header *segmentHeader) relocations {
 	return table
 }
 
-// before is the part of some ranges that is before an address.
+// before returns the part of the ranges before an address.
 func before(ranges []addressRange, end Address) (left []addressRange) {
 	for _, r := range ranges {
 		if r.from.Compare(end) >= 0 {
@@ -127,7 +127,7 @@ func before(ranges []addressRange, end Address) (left []addressRange) {
 	return left
 }
 
-// copy writes the entries to be kept. Their documents are verified.
+// copy writes the kept entries. It verifies their documents.
 func (t *truncation) copy(ctx context.Context, out *rewriteFile) error {
 	var kept relocated
 	data := getScratch()
@@ -155,8 +155,8 @@ func (t *truncation) copy(ctx context.Context, out *rewriteFile) error {
 	})
 }
 
-// lastCursor is the cursor of the last block that is kept as a whole, which may be in
-// a segment before the run.
+// lastCursor returns the cursor of the last block that is kept as a whole, which may be
+// in a segment before the run.
 func (t *truncation) lastCursor() ([]byte, error) {
 	if t.cursor != nil {
 		return t.cursor, nil
@@ -181,8 +181,8 @@ func (t *truncation) lastCursor() ([]byte, error) {
 	return nil, nil
 }
 
-// finish makes the head and removes the files that the rewrite has replaced, also
-// those that a crash has left.
+// finish writes the head and removes the files that the rewrite has replaced, including
+// those left by a crash.
 func (t *truncation) finish(run rewriteRun) error {
 	names := t.listing.replacedBy(run)
 	for _, n := range t.listing.numbers {

@@ -69,7 +69,7 @@ func truncateAt(t *testing.T, fsys vfs.FS, from Address) TruncateReport {
 }
 
 // TestTruncateAtEveryEntry takes back all entries from each one on. Readers continue
-// or learn that what they have read was taken back; the addresses behind are new; the
+// or learn that what they have read was truncated; the addresses after are new; the
 // cursor is the one of the last whole block.
 func TestTruncateAtEveryEntry(t *testing.T) {
 	for _, open := range []bool{false, true} {
@@ -80,7 +80,7 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 			if keep > 0 {
 				from = items[keep-1].next.Next
 			}
-			if keep%6 == 0 && keep > 0 { // the segment before as a whole
+			if keep%6 == 0 && keep > 0 { // the previous segment as a whole
 				from = Address{Segment: SegmentID(keep/6) + 1}
 			}
 			report := truncateAt(t, mem, from)
@@ -238,7 +238,7 @@ func TestTruncateBadAddresses(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestTruncateBehindACompaction: versions that entries to be taken back had replaced
+// TestTruncateBehindACompaction: versions that entries to be truncated had replaced
 // may be gone.
 func TestTruncateBehindACompaction(t *testing.T) {
 	mem := newMem(t)
@@ -264,7 +264,7 @@ func TestTruncateBehindACompaction(t *testing.T) {
 	requireSound(t, mem)
 	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), Position{})))
 
-	// What is appended and compacted later keeps the range that was taken back.
+	// What is appended and compacted later keeps the range that was truncated.
 	w = openWriter(t, testOptions(mem))
 	for range 3 {
 		_, err := w.Append([]byte("id-0"), []byte("again"))
@@ -377,7 +377,7 @@ func TestTruncateFaults(t *testing.T) {
 	}
 }
 
-// TestFetchOfTruncatedIsNotGone: the document at an address that was taken back is
+// TestFetchOfTruncatedIsNotGone: the document at an address that was truncated is
 // unavailable, not gone: an earlier version of it may exist.
 func TestFetchOfTruncatedIsNotGone(t *testing.T) {
 	mem, items := truncateQueue(t, 3, false)

@@ -10,42 +10,41 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Usage says what of a segment's documents is still of use. The rest is dead:
-// a later entry has overwritten or deleted the document, or it has expired.
+// Usage is the live and dead part of a segment's documents. A document is dead if a later
+// entry has overwritten or deleted it, or if it has expired.
 type Usage struct {
 	Segment       SegmentID
 	Documents     int64 // committed when the queue was read
-	StoredBytes   int64 // of them; DeadBytes counts among these
+	StoredBytes   int64 // of them; includes the dead ones
 	LiveDocuments int64
 	LiveBytes     int64 // as stored
 }
 
-// DeadBytes are the stored bytes of the documents that nobody can ask for.
+// DeadBytes returns the stored bytes of dead documents.
 func (u Usage) DeadBytes() int64 { return u.StoredBytes - u.LiveBytes }
 
-// DefaultUsageMemory is what Usage may take by default: enough for 4.0 million
-// ids in a pass.
+// DefaultUsageMemory is the default memory of Usage: 4.0 million ids in a pass.
 const DefaultUsageMemory = 256 << 20
 
-// usageBytesPerID bounds what an id takes in the map of newest versions: 28
-// bytes, a control byte, and tables that are between 7/16 and 7/8 full.
+// usageBytesPerID bounds the memory of an id in the map of newest versions: 28 bytes, a
+// control byte, and tables that are between 7/16 and 7/8 full.
 const usageBytesPerID = 67
 
-// maxUsagePasses bounds how often Usage reads the tables of the whole queue.
+// maxUsagePasses bounds the number of passes over the tables of the queue.
 const maxUsagePasses = 1 << 10
 
-// idHash stands for an id: the first half of its SHA-256, so that two ids share
-// one by accident as little as by intent.
+// idHash identifies an id: the first half of its SHA-256, so that collisions are
+// infeasible.
 type idHash [16]byte
 
 // newestVersion is the newest entry of an id so far.
 type newestVersion struct {
 	segment SegmentID
-	first   SegmentID // with a document of the id; 0 is none
-	weight  uint32    // what it is, and how many bytes it takes
+	first   SegmentID // the first segment with a document of the id; 0: none
+	weight  uint32    // kind and stored bytes
 }
 
-// What a newestVersion is, in the upper bits of its weight.
+// Kinds of a newestVersion, in the upper bits of its weight.
 const (
 	versionLive    uint32 = 0
 	versionExpired uint32 = 1 << 30
@@ -56,16 +55,15 @@ const (
 func (v newestVersion) kind() uint32 { return v.weight & versionKinds }
 func (v newestVersion) bytes() int64 { return int64(v.weight &^ versionKinds) }
 
-// Usage reads the tables of the whole queue, no documents, and accounts for
-// each stored byte exactly, as of now and of the entries committed when it
-// began. Segments without entries are not listed.
+// Usage reads the tables of the whole queue, no documents, and accounts for each stored
+// byte exactly, for the entries committed when it began. Segments without entries are not
+// listed.
 //
-// It needs no index. It keeps up to memoryBytes (zero: DefaultUsageMemory), 67
-// for each id, and where the queue has more entries than that is good for it
-// reads the queue several times, taking a share of the ids each time.
+// It needs no index. It uses up to memoryBytes (zero: DefaultUsageMemory), 67 for each
+// id. If that is not enough for all entries it reads the queue several times, each time
+// for a part of the ids.
 //
-// Where a segment is missing or damaged there is no exact answer: the error is
-// as Scan's.
+// If a segment is missing or damaged there is no exact answer: the error is that of Scan.
 func (r *Reader) Usage(ctx context.Context, now time.Time, memoryBytes int64) ([]Usage, error) {
 	u := usageScan{now: now}
 	if err := u.run(ctx, r, memoryBytes); err != nil {
@@ -78,25 +76,24 @@ func (r *Reader) Usage(ctx context.Context, now time.Time, memoryBytes int64) ([
 	return usage, nil
 }
 
-// segmentUsage is Usage with what compaction wants to know besides.
+// segmentUsage is Usage with more information for compaction.
 type segmentUsage struct {
 	Usage
 	deleteBytes int64 // of the deletes' entries
-	needed      int64 // of these: they have something to delete
-	erasable    bool  // some documents have been dead since deadBefore
+	needed      int64 // of these, from deletes that are still needed
+	erasable    bool  // has documents that were dead at deadBefore
 }
 
-// usageScan accounts for the ids whose hash falls to the pass.
+// usageScan accounts for the ids whose hash belongs to the pass.
 type usageScan struct {
 	now time.Time
-	// deadBefore: segments with documents dead since then are noted; zero: none are.
+	// deadBefore: segments with documents dead at this time are marked; zero: none are.
 	deadBefore time.Time
-	// deletesStay: deletes from this segment on are needed, whatever they delete; 0:
-	// they are not.
+	// deletesStay: deletes from this segment on count as needed; 0: none do.
 	deletesStay SegmentID
 
 	pass, passes uint32
-	end          Position       // where the first pass ended, and so all others
+	end          Position       // end of the first pass and of all others
 	segments     []segmentUsage // ascending
 	newest       map[idHash]newestVersion
 }
@@ -163,13 +160,13 @@ func (u *usageScan) read(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// segment finds one that was seen before.
+// segment finds a segment that was added before.
 func (u *usageScan) segment(n SegmentID) *segmentUsage {
 	i, _ := slices.BinarySearchFunc(u.segments, n, func(s segmentUsage, n SegmentID) int { return cmp.Compare(s.Segment, n) })
 	return &u.segments[i]
 }
 
-// add takes the next entry.
+// add accounts for the next entry.
 func (u *usageScan) add(e *Entry) {
 	bytes := int64(e.StoredBytes)
 	if e.Deleted {

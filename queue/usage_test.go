@@ -86,7 +86,7 @@ func TestUsageOfNothing(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestUsageEndsWhereItBegan appends while it is read: what came behind the
+// TestUsageEndsWhereItBegan appends while it is read: what came after the
 // first pass must not count in the later ones.
 func TestUsageEndsWhereItBegan(t *testing.T) {
 	mem := newMem(t)

@@ -2,15 +2,15 @@ package queue
 
 import "fmt"
 
-// walk follows the frames of a segment and verifies that they are chained.
+// walk follows the frames of a segment and verifies their chain.
 type walk struct {
 	next   int64  // offset of the next frame
-	chain  uint32 // checksum of the last block before it, or of the header
-	broken bool   // chain is not known
-	jumped bool   // over damage, so not all blocks were seen
+	chain  uint32 // checksum of the last block before next, or of the header
+	broken bool   // chain is unknown
+	jumped bool   // damage was skipped, so not all blocks were seen
 	seen   totals // of all whole blocks before next
 	marked struct {
-		end    int64  // behind the last valid mark
+		end    int64  // after the last valid mark
 		chain  uint32 // checksum of the last block before it
 		totals        // of the blocks before it
 	}
@@ -22,9 +22,9 @@ func (s *segmentFile) newWalk() *walk {
 	return w
 }
 
-// advance follows the frames as far as they are whole. It returns nil behind
-// the footer, and otherwise the error of the frame at w.next, which is
-// errIncomplete at the end of a good file.
+// advance follows the frames until one is not whole. It returns nil after the footer,
+// otherwise the error of the frame at w.next, which is errIncomplete at the end of a good
+// file.
 func (w *walk) advance(s *segmentFile, b *block) error {
 	for {
 		kind, err := w.step(s, b)
@@ -34,8 +34,8 @@ func (w *walk) advance(s *segmentFile, b *block) error {
 	}
 }
 
-// step verifies the frame at next and goes on behind it, unless it is the
-// footer. A block is left in b.
+// step verifies the frame at next and moves past it, unless it is the footer. A block is
+// left in b.
 func (w *walk) step(s *segmentFile, b *block) (frameType, error) {
 	if s.footer != nil && w.next == s.limit() {
 		if err := w.chained(s, "footer", s.footer.chain); err != nil {
@@ -65,7 +65,7 @@ func (w *walk) step(s *segmentFile, b *block) (frameType, error) {
 	return kind, nil
 }
 
-// chained checks what the frame at next says of the block before it.
+// chained compares the chain in the frame at next with the previous block.
 func (w *walk) chained(s *segmentFile, frame string, chain uint32) error {
 	if chain != w.chain && !w.broken {
 		return s.corruption(w.next, fmt.Errorf("%s follows block %08x, the last one is %08x", frame, chain, w.chain))
@@ -73,27 +73,26 @@ func (w *walk) chained(s *segmentFile, frame string, chain uint32) error {
 	return nil
 }
 
-// pass goes on behind the block at next.
+// pass moves past the block at next.
 func (w *walk) pass(b *block) {
 	w.seen.add(w.next, b)
 	w.chain, w.broken = b.crc, false
 	w.next += b.size()
 }
 
-// commit notes that everything before next is vouched for.
+// commit records that everything before next is committed.
 func (w *walk) commit() {
 	w.marked.end, w.marked.chain, w.marked.totals = w.next, w.chain, w.seen
 }
 
-// rewind goes back behind the last commit mark.
+// rewind goes back to the end of the last commit mark.
 func (w *walk) rewind() {
 	w.next, w.chain, w.seen = w.marked.end, w.marked.chain, w.marked.totals
 }
 
-// jump goes on behind the damage at next: to the frame after it if that is
-// where the damaged one says it is, else to the next commit mark or footer.
-// Where the frame itself is whole and only does not follow the one before, it
-// goes on with that frame.
+// jump moves past the damage at next: to the frame after the damaged one, if its length
+// is valid, otherwise to the next commit mark or footer. If the frame is whole and only
+// its chain is wrong, jump continues with that frame.
 func (w *walk) jump(s *segmentFile) error {
 	w.jumped = true
 	var b block

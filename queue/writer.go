@@ -10,19 +10,18 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Writer appends to the queue in a directory. Any number of goroutines may use
-// it; a directory has one Writer at a time.
+// Writer appends to the queue in a directory. It is safe for concurrent use; a directory
+// has one Writer at a time.
 //
-// What Append, Put and Delete return for is in memory. After Flush it is
-// durable and readers see it.
+// Entries are in memory when Append, Put and Delete return, and durable and visible to
+// readers after Flush.
 //
-// The first failure to write is final: what was flushed before is safe, and
-// every further call returns the same error, Close too. Whoever wants to go on
-// closes the Writer and opens another.
+// The first write error is final: flushed entries are safe, and every later call,
+// including Close, returns the same error. To continue, close the Writer and open
+// another.
 //
-// A Writer decides where everything lies, and leaves it to its pipeline to
-// compress and write: what is below is what the files are going to be, not what
-// they are.
+// A Writer assigns addresses; its pipeline compresses and writes. The fields below
+// describe the files as they will be after the submitted steps.
 type Writer struct {
 	dir      string
 	options  WriterOptions
@@ -31,7 +30,7 @@ type Writer struct {
 	lock     io.Closer
 	pipeline *pipeline
 	training sync.WaitGroup // the goroutine that trains a dictionary
-	turn     chan struct{}  // room for the one Flush that is under way; taken before mu
+	turn     chan struct{}  // semaphore of the one running Flush; taken before mu
 	closing  sync.Once
 	closeErr error
 
@@ -39,21 +38,21 @@ type Writer struct {
 		sync.Mutex
 		closed     bool
 		queue      [16]byte
-		last       SegmentID     // the highest number taken
-		lastRaw    uint64        // documents in the last segment that ended, before compression
+		last       SegmentID     // the highest number used
+		lastRaw    uint64        // uncompressed bytes in the previous segment
 		segment    *openSegment  // nil: the next entry begins one
 		block      *pendingBlock // nil: the next entry begins one
 		cursor     []byte
-		cursorErr  error       // the last SetCursor was refused
+		cursorErr  error       // error of the last SetCursor
 		added      uint64      // entries
-		durable    uint64      // of them
+		durable    uint64      // of these
 		dictionary *dictionary // for the next segment; nil: none
 		sample     *sample
 		sampled    int64            // bytes of documents offered to the sample
 		trained    bool             // a first training was started
-		fruitless  int              // trainings in a row that brought nothing, up to maxFruitless
-		skip       int              // segments after which none is started
-		result     chan *dictionary // of the training under way; nil: none is
+		fruitless  int              // consecutive trainings without a better dictionary, up to maxFruitless
+		skip       int              // number of segments to end before the next training
+		result     chan *dictionary // of the running training; nil: none runs
 	}
 }
 
@@ -61,10 +60,10 @@ type Writer struct {
 type openSegment struct {
 	number     SegmentID
 	dictionary *dictionary // nil: none
-	size       int64       // of the file when all that was submitted is written
+	size       int64       // of the file after the submitted steps
 	raw        uint64      // bytes of the documents before compression
-	first      time.Time   // when the first entry was appended; zero: there is none
-	unmarked   bool        // there are blocks behind the last commit mark
+	first      time.Time   // time of the first entry; zero: there is none
+	unmarked   bool        // blocks follow the last commit mark
 }
 
 // next is the address of the first entry of the next block.
@@ -72,25 +71,25 @@ func (s *openSegment) next() Address {
 	return Address{Segment: s.number, Block: uint32(s.size)}
 }
 
-// fits tells whether another block, however large, and the footer fit into the
-// offsets there are.
+// fits reports whether the segment has room for a block of the maximum size and the
+// footer within 32-bit offsets.
 func (s *openSegment) fits() bool {
 	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes
 }
 
-// Append adds a document and returns its address, which is permanent. The
-// slices may be reused at once. An empty document is a document.
+// Append adds a document and returns its permanent address. The slices may be reused
+// after it returns. A document may be empty.
 func (w *Writer) Append(id, doc []byte) (Address, error) {
 	return w.Put(Record{ID: id, Document: doc})
 }
 
-// Delete adds the news that there is no document of this id any more.
+// Delete adds a delete of the id.
 func (w *Writer) Delete(id []byte) (Address, error) {
 	return w.Put(Record{ID: id, Delete: true})
 }
 
-// Put is Append or Delete with all that can be said of an entry. On an error
-// nothing was added, nor the cursor set.
+// Put is Append or Delete with all options of a Record. On an error neither the entry is
+// added nor the cursor set.
 func (w *Writer) Put(r Record) (Address, error) {
 	switch {
 	case len(r.ID) == 0:
@@ -130,14 +129,13 @@ func (w *Writer) Put(r Record) (Address, error) {
 	return at, nil
 }
 
-// makeRoom sees to it that there is a block to which an entry of the given bytes
-// can be added. Blocks and segments end here, before an entry that they do not
-// take, and not behind the last one they do: so the cursor set after an entry is
-// stored with it.
+// makeRoom makes sure that an entry of the given bytes can be added to the current block.
+// Blocks and segments are ended here, before the entry that does not fit, and not after
+// the last one that does: so the cursor that is set after an entry is stored with it.
 func (w *Writer) makeRoom(bytes int) error {
 	fits := w.mu.block != nil && w.mu.block.takes(bytes, w.options.BlockBytes)
 	if fits && w.options.SegmentAge == 0 {
-		return nil // without looking at the clock, which would be a tenth of all this
+		return nil // do not read the clock: it takes a tenth of the time of an append
 	}
 	now := w.options.Now()
 	if fits && !w.tooOld(now) {
@@ -159,7 +157,7 @@ func (w *Writer) makeRoom(bytes int) error {
 	return nil
 }
 
-// tooOld tells whether the open segment has reached its age.
+// tooOld reports whether the open segment has reached its age.
 func (w *Writer) tooOld(now time.Time) bool {
 	s := w.mu.segment
 	return w.options.SegmentAge > 0 && s != nil && !s.first.IsZero() && now.Sub(s.first) >= w.options.SegmentAge
@@ -174,7 +172,7 @@ func (w *Writer) begin(now time.Time) error {
 	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.id, created: now.UnixMilli()}
 	d := w.mu.dictionary
 	if d != nil && w.mu.lastRaw < dictionaryShare*uint64(len(d.bytes)) {
-		d = nil // segments are small here: see wantsDictionary
+		d = nil // segments are too small: see wantsDictionary
 	}
 	if d != nil {
 		header.dictionary.bytes, header.dictionary.hash, header.sampled = uint32(len(d.bytes)), d.hash, d.sampled
@@ -197,7 +195,7 @@ func (w *Writer) beginBlock(now time.Time) {
 	w.mu.block = b
 }
 
-// closeBlock ends the block, if there is one, and has it written.
+// closeBlock ends the current block and submits it.
 func (w *Writer) closeBlock() {
 	s, b := w.mu.segment, w.mu.block
 	if b == nil {
@@ -214,12 +212,11 @@ func (w *Writer) closeBlock() {
 	}
 }
 
-// mark has a commit mark written behind all that was submitted, if there is not
-// one already.
+// mark submits a commit mark after everything submitted, unless the last step was one.
 func (w *Writer) mark(done chan<- error) {
 	s := w.mu.segment
 	if s == nil || !s.unmarked {
-		w.pipeline.submit(step{done: done}) // what is submitted is yet to be written
+		w.pipeline.submit(step{done: done}) // submitted blocks have yet to be written
 		return
 	}
 	s.size += markBytes
@@ -227,7 +224,7 @@ func (w *Writer) mark(done chan<- error) {
 	w.pipeline.submit(step{mark: true, done: done})
 }
 
-// seal has the open segment ended, if there is one. Its block must be closed.
+// seal submits the end of the open segment, if there is one. Its block must be closed.
 func (w *Writer) seal(done chan<- error) {
 	s := w.mu.segment
 	w.mu.segment = nil
@@ -238,7 +235,7 @@ func (w *Writer) seal(done chan<- error) {
 	}
 }
 
-// usable returns why nothing can be written any more. The mutex must be held.
+// usable returns the error that prevents writes. The mutex must be held.
 func (w *Writer) usable() error {
 	if w.mu.closed {
 		return ErrClosed
@@ -249,19 +246,19 @@ func (w *Writer) usable() error {
 	return w.mu.cursorErr
 }
 
-// describe is the error that every call returns after a first failure.
+// describe returns the error of every call after the first failure.
 func (w *Writer) describe(err error) error {
-	return errors.Wrapf(err, "queue: writing to %s failed; what was flushed is safe, "+
-		"and nothing more is written until it is opened anew", w.dir)
+	return errors.Wrapf(err, "queue: writing to %s failed; flushed entries are safe; "+
+		"to continue, open the queue again", w.dir)
 }
 
-// SetCursor sets the position in the input, which travels with the next block
-// that is committed: call it after the entries that it covers. It may be called
-// again at any time. After a cursor of more than MaxCursorBytes everything fails
-// with ErrCursorTooLong until there is a shorter one.
+// SetCursor sets the position in the input, which is stored with the next committed
+// block: call it after the entries that it covers. It may be called repeatedly. After a
+// cursor of more than MaxCursorBytes all calls fail with ErrCursorTooLong until a shorter
+// one is set.
 //
-// Where Flush is called by another goroutine than the one that appends, it may
-// come between an Append and the SetCursor that belongs to it: see Record.Cursor.
+// If another goroutine calls Flush, it may run between an Append and its SetCursor: use
+// Record.Cursor.
 func (w *Writer) SetCursor(c []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,17 +274,16 @@ func cursorTooLong(c []byte) error {
 	return errors.Wrapf(ErrCursorTooLong, "it has %d bytes, at most %d are allowed", len(c), MaxCursorBytes)
 }
 
-// Cursor returns the cursor: that of the last block of the queue after
-// OpenWriter, the one that was set after SetCursor. Nil: there is none.
+// Cursor returns the current cursor: after OpenWriter that of the last block of the
+// queue, later the one that was set. Nil: there is none.
 func (w *Writer) Cursor() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.mu.cursor)
 }
 
-// Flush makes all that was added before durable and visible to readers. Others
-// may go on to append meanwhile. Calls that come while one is under way are
-// served together by the next.
+// Flush makes all previous entries durable and visible to readers. Appends may continue
+// concurrently. Concurrent calls of Flush are combined.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	added := w.mu.added
@@ -308,8 +304,8 @@ func (w *Writer) Flush() error {
 	return w.endBlock(end)
 }
 
-// Seal makes all that was added before durable and closes the segment, which is
-// then ready to be copied under its final name. The next entry begins a new one.
+// Seal makes all previous entries durable and closes the segment, which can then be
+// copied under its final name. The next entry begins another segment.
 func (w *Writer) Seal() error {
 	w.mu.Lock()
 	if err := w.usable(); err != nil {
@@ -319,8 +315,8 @@ func (w *Writer) Seal() error {
 	return w.endBlock(w.seal)
 }
 
-// endBlock closes the block, submits what end does, gives up the mutex, which
-// must be held, and waits for the outcome.
+// endBlock closes the block, submits the steps of end, releases the mutex, which must be
+// held, and waits for the result.
 func (w *Writer) endBlock(end func(done chan<- error)) error {
 	done := make(chan error, 1)
 	w.closeBlock()
@@ -336,8 +332,8 @@ func (w *Writer) endBlock(end func(done chan<- error)) error {
 	return err
 }
 
-// Close seals the segment and gives up the directory. It returns the error of
-// an earlier failure if there was one. Further calls return the same.
+// Close seals the segment and unlocks the directory. It returns the error of an earlier
+// failure if there was one. It is idempotent.
 func (w *Writer) Close() error {
 	w.closing.Do(func() {
 		w.mu.Lock()

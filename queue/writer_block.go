@@ -7,30 +7,29 @@ import (
 	"time"
 )
 
-// chunkBytes of ids and documents are compressed at a time: little enough that
-// the processors are done with a block at about the same time, and enough that
-// handing it over costs nothing beside it.
+// chunkBytes of ids and documents are compressed at a time: little enough that the
+// processors finish a block at about the same time, and enough to make the cost of the
+// handover negligible.
 const chunkBytes = 16 << 10
 
-// pendingBlock is a block on its way into the file. It is filled chunk by chunk,
-// and while it still is, its full chunks are compressed. Its address was known
-// before its first entry; its size is known when all of its chunks are.
+// pendingBlock is a block to be written. It is filled chunk by chunk, and full chunks are
+// compressed while it is still being filled. Its address is known before its first entry;
+// its size is known when all of its chunks are compressed.
 type pendingBlock struct {
 	at       Address // of its first entry
-	encoder  encoder // nil: documents are stored as they are
-	appended int64   // when its first entry was, Unix milliseconds
+	encoder  encoder // nil: documents are stored uncompressed
+	appended int64   // time of its first entry, Unix milliseconds
 	count    int
 	rawBytes int // of ids and documents
 	expiries bool
 	cursor   []byte
 
 	chunks   []*chunk // in order
-	filling  *chunk   // the last one of them, as long as it is not full
+	filling  *chunk   // the last one while it is not full
 	encoding sync.WaitGroup
 }
 
-// takes tells whether an entry of the given bytes still fits into a block of
-// blockBytes.
+// takes reports whether an entry of the given bytes fits into a block of blockBytes.
 func (b *pendingBlock) takes(bytes, blockBytes int) bool {
 	return b.count < MaxBlockEntries && b.rawBytes+bytes <= blockBytes
 }
@@ -50,8 +49,8 @@ func (b *pendingBlock) add(r Record) uint16 {
 	return uint16(index)
 }
 
-// cut returns the chunk that was being filled if it has at least so many bytes
-// of ids and documents, and nil otherwise. The next entry begins another one.
+// cut ends the chunk that is being filled and returns it, if it has at least the given
+// bytes of ids and documents; otherwise it returns nil.
 func (b *pendingBlock) cut(bytes int) *chunk {
 	c := b.filling
 	if c == nil || len(c.ids)+len(c.documents) < bytes {
@@ -61,7 +60,7 @@ func (b *pendingBlock) cut(bytes int) *chunk {
 	return c
 }
 
-// header is the block's header behind the block with the checksum previous. The
+// header returns the block's header. previous is the checksum of the previous block. The
 // chunks must be encoded.
 func (b *pendingBlock) header(previous uint32) blockHeader {
 	h := blockHeader{
@@ -77,14 +76,14 @@ func (b *pendingBlock) header(previous uint32) blockHeader {
 	return h
 }
 
-// size is what the block takes in the file. The chunks must be encoded.
+// size returns the size of the block in the file. The chunks must be encoded.
 func (b *pendingBlock) size() int64 {
 	h := b.header(0)
 	return h.size()
 }
 
-// bytes are the block as it is written behind the one with the checksum
-// previous. It reuses the memory of room. The chunks must be encoded.
+// bytes returns the encoded block. previous is the checksum of the previous block. It
+// reuses the memory of room. The chunks must be encoded.
 func (b *pendingBlock) bytes(room []byte, previous uint32) []byte {
 	h := b.header(previous)
 	out := slices.Grow(room[:0], int(h.size()))[:h.size()]
@@ -115,7 +114,7 @@ func (b *pendingBlock) bytes(room []byte, previous uint32) []byte {
 	return out
 }
 
-// release gives the memory of the chunks to others.
+// release releases the memory of the chunks for reuse.
 func (b *pendingBlock) release() {
 	for _, c := range b.chunks {
 		c.release()
@@ -129,21 +128,21 @@ type pendingEntry struct {
 	expiry     uint32
 	deleted    bool
 
-	// What became of it by encode:
+	// Set by encode:
 	storedEnd   int // in the chunk's stored
 	rawAndFlags uint32
 	crc         uint32
 }
 
-// chunk is a run of a block's entries. It belongs to one goroutine at a time: to
-// the one that fills the block, then to the one that encodes it, then to the one
-// that writes the block.
+// chunk is a sequence of a block's entries. It belongs to one goroutine at a time: the
+// one that fills the block, then the one that encodes the chunk, then the one that writes
+// the block.
 type chunk struct {
 	block   *pendingBlock
 	index   int // of its first entry in the block
 	entries []pendingEntry
 	ids     []byte
-	// documents as they were appended, and by encode as they are stored
+	// uncompressed, and after encode the stored documents
 	documents, stored []byte
 	room              [placeBytes + MaxIDBytes]byte // for encode
 }
@@ -158,7 +157,7 @@ func newChunk(b *pendingBlock, index int) *chunk {
 	return c
 }
 
-// release gives the chunk's memory to others. That of a huge document is freed.
+// release releases the chunk's memory for reuse. The memory of a huge document is freed.
 func (c *chunk) release() {
 	c.block = nil
 	if cap(c.documents)+cap(c.stored) <= maxScratchBytes {
@@ -174,8 +173,8 @@ func (c *chunk) add(r Record, expiry uint32) {
 	})
 }
 
-// encode compresses the documents, each by itself, and computes their checksums.
-// Without an encoder they are stored where they lie.
+// encode compresses the documents one by one and computes their checksums. Without an
+// encoder the stored documents are the uncompressed ones.
 func (c *chunk) encode() {
 	var idStart, start, storedEnd int
 	at, encoder := c.block.at, c.block.encoder
@@ -203,8 +202,7 @@ func (c *chunk) encode() {
 	}
 }
 
-// appendEncoded appends the document compressed, or as it is where that is not
-// longer.
+// appendEncoded appends the document, compressed if that is shorter.
 func appendEncoded(enc encoder, dst, document []byte) (out []byte, storedRaw bool) {
 	if enc != nil && len(document) > 0 {
 		out, ok := enc.encode(dst, document)
@@ -215,8 +213,8 @@ func appendEncoded(enc encoder, dst, document []byte) (out []byte, storedRaw boo
 	return append(dst, document...), true
 }
 
-// expirySeconds is the time in whole Unix seconds, rounded up so that nothing
-// expires early, in the 32 bits there are for it; 0 is never.
+// expirySeconds returns the time in whole Unix seconds, rounded up so that nothing
+// expires early, as 32 bits; 0 is never.
 func expirySeconds(t time.Time) uint32 {
 	if t.IsZero() {
 		return 0

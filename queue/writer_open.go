@@ -14,12 +14,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// OpenWriter opens the queue in dir for writing, and makes both if there is
-// none. A segment left open by a writer that stopped early is sealed first.
+// OpenWriter opens the queue in dir for writing, and creates both if necessary. It first
+// seals a segment that was left open by a crash.
 //
-// ErrLocked: another Writer has dir. *CorruptionError: the newest segment is
-// damaged before its last commit mark. ErrIncomplete: dir has less than its head
-// states, because files were removed or replaced by older ones.
+// ErrLocked: another Writer has dir. *CorruptionError: the newest segment is damaged
+// before its last commit mark. ErrIncomplete: dir has less than its head states, because
+// files were removed or replaced by older copies.
 func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	w := &Writer{dir: dir, turn: make(chan struct{}, 1)}
 	if opts != nil {
@@ -29,7 +29,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 		return nil, err
 	}
 	if err := vfs.MakeDir(w.options.FS, dir); err != nil {
-		return nil, errors.Wrap(err, "queue: making the directory")
+		return nil, errors.Wrap(err, "queue: creating the directory")
 	}
 	lock, err := lockDir(w.options.FS, dir, w.options.Now())
 	if err != nil {
@@ -37,7 +37,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	}
 	w.lock = lock
 	head, err := w.restore()
-	if errors.Is(err, fs.ErrNotExist) { // a compaction has removed what it replaced
+	if errors.Is(err, fs.ErrNotExist) { // removed by a compaction since the listing
 		head, err = w.restore()
 	}
 	if err == nil && head.Highest > 0 {
@@ -51,7 +51,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	return w, nil
 }
 
-// complete checks the options and puts in the defaults.
+// complete validates the options and sets the defaults.
 func (w *Writer) complete() error {
 	o := &w.options
 	if o.FS == nil {

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// maxPendingBytes of ids and documents wait to be written at most, unless a
-// single block has more; compressed they take no more than that once again.
+// maxPendingBytes bounds the ids and documents that have yet to be written, unless a
+// single block is larger. In compressed form they take at most as much again.
 const maxPendingBytes = 8 << 20
 
-// maxPendingSteps wait to be taken at most.
+// maxPendingSteps bounds the steps that have yet to be taken.
 const maxPendingSteps = 256
 
-// pipeline brings what a Writer was given into files, while the Writer is given
-// more:
+// pipeline compresses and writes the blocks of a Writer in the background:
 //
 //	         chunks, in any order
 //	Writer -----------------------> compressors, one for each processor
@@ -23,19 +22,18 @@ const maxPendingSteps = 256
 //	  |  steps, in order                v
 //	  +---------------------------> committer -----> segment's file
 //
-// What holds:
+// Invariants:
 //
-//   - Only the committer touches the files. It takes the steps one by one in the
-//     order in which they were submitted, so that is the order in the file, and
-//     a commit mark or footer is written when everything submitted before it is
-//     durable.
-//   - A block is submitted when it is encoded: its size is known then, and with
-//     it the address of the next one. So the committer waits for the disk only,
-//     and blocks are filled and compressed while it does.
-//   - A chunk, and with it all that it refers to, belongs to one goroutine at a
-//     time: who sends it lets go of it.
-//   - The first error is final. From then on no step is taken, and each one's
-//     outcome is that error.
+//   - Only the committer accesses the files. It takes the steps in the order in which they
+//     were submitted, which is the order in the file. It writes a commit mark or footer
+//     after everything submitted before it is durable.
+//   - A block is submitted after it is encoded, when its size and therefore the address of
+//     the next block are known. So the committer waits only for the disk, and blocks
+//     are filled and compressed meanwhile.
+//   - A chunk with everything it refers to belongs to one goroutine at a time: the sender
+//     does not use it afterwards.
+//   - The first error is final: no step is taken after it, and it is the result of all
+//     later steps.
 //
 // compress, finish and submit are called by one goroutine at a time.
 type pipeline struct {
@@ -43,34 +41,34 @@ type pipeline struct {
 	steps    chan step
 	running  sync.WaitGroup
 	failure  atomic.Pointer[error]
-	describe func(error) error // makes the final error of the first one
+	describe func(error) error // makes the final error from the first one
 
 	mu struct {
 		sync.Mutex
 		pending int // bytes of the blocks submitted and not written
 	}
-	written sync.Cond // pending has become less
+	written sync.Cond // signaled when pending decreases
 }
 
-// step is something for the committer to do: one of the first four, or nothing.
+// step is an operation of the committer: at most one of the first four fields is set.
 type step struct {
-	begin *beginning    // make the next segment
+	begin *beginning    // create the next segment
 	block *pendingBlock // write it
-	mark  bool          // make all blocks durable and say so
+	mark  bool          // make all blocks durable and write a commit mark
 	seal  bool          // end the segment, if one is open, and make the head durable
-	// done receives the outcome of this and all steps before. It must have room
-	// for it. Nil: nobody waits.
+	// done receives the result of this and all previous steps. It must be buffered. Nil:
+	// no result is needed.
 	done chan<- error
 }
 
-// beginning is how a segment begins.
+// beginning describes the start of a segment.
 type beginning struct {
 	header     segmentHeader // but for the digest of the segment before
 	dictionary *dictionary   // nil: none
 }
 
-// startPipeline begins to write behind the segments that the head states. describe
-// makes the error that calls return of the first failure.
+// startPipeline starts a pipeline that writes after the segments in the head. describe
+// makes the error that calls return from the first failure.
 func startPipeline(head *headFile, describe func(error) error) *pipeline {
 	compressors := runtime.GOMAXPROCS(0)
 	p := &pipeline{
@@ -95,8 +93,7 @@ func encodeChunk(c *chunk) {
 	c.block.encoding.Done()
 }
 
-// compress has a chunk encoded: by a compressor, or here if they have enough to
-// do.
+// compress encodes a chunk: in a compressor, or in this goroutine if they are busy.
 func (p *pipeline) compress(c *chunk) {
 	c.block.encoding.Add(1)
 	select {
@@ -106,7 +103,7 @@ func (p *pipeline) compress(c *chunk) {
 	}
 }
 
-// finish returns when all chunks of the block are encoded. It helps.
+// finish waits until all chunks of the block are encoded, and helps to encode them.
 func (p *pipeline) finish(b *pendingBlock) {
 	if last := b.cut(0); last != nil {
 		last.encode()
@@ -123,7 +120,7 @@ func (p *pipeline) finish(b *pendingBlock) {
 	b.encoding.Wait()
 }
 
-// submit hands over a step. It waits while too much is pending.
+// submit queues a step. It waits while too much is pending.
 func (p *pipeline) submit(s step) {
 	if s.block != nil {
 		p.mu.Lock()
@@ -136,14 +133,14 @@ func (p *pipeline) submit(s step) {
 	p.steps <- s
 }
 
-// fail makes err the final error unless there is one, and returns that.
+// fail makes err the final error unless there is one, and returns the final error.
 func (p *pipeline) fail(err error) error {
 	err = p.describe(err)
 	p.failure.CompareAndSwap(nil, &err)
 	return p.failed()
 }
 
-// failed returns the final error, nil as long as there is none.
+// failed returns the final error, or nil.
 func (p *pipeline) failed() error {
 	if err := p.failure.Load(); err != nil {
 		return *err
@@ -151,8 +148,7 @@ func (p *pipeline) failed() error {
 	return nil
 }
 
-// commit takes the steps until there are no more. While there are none it writes
-// the head now and then.
+// commit takes steps until the channel is closed. While it is idle it refreshes the head.
 func (p *pipeline) commit(c *committer) {
 	idle := time.NewTicker(headIdleInterval)
 	defer idle.Stop()
@@ -167,14 +163,14 @@ func (p *pipeline) commit(c *committer) {
 		case <-idle.C:
 			if p.failed() == nil {
 				if err := c.head.refresh(headIdleInterval); err != nil {
-					_ = p.fail(err) // every call returns it from now on
+					_ = p.fail(err) // all later calls return it
 				}
 			}
 		}
 	}
 }
 
-// takeStep has the committer take a step unless one has failed.
+// takeStep takes a step unless an earlier one has failed.
 func (p *pipeline) takeStep(c *committer, s step) {
 	err := p.failed()
 	if err == nil {
@@ -194,20 +190,20 @@ func (p *pipeline) takeStep(c *committer, s step) {
 	}
 }
 
-// stop ends the pipeline when the steps submitted have been taken. Nothing may
-// be submitted or compressed any more.
+// stop ends the pipeline after the submitted steps. Nothing may be submitted or
+// compressed afterwards.
 func (p *pipeline) stop() {
 	close(p.chunks)
 	close(p.steps)
 	p.running.Wait()
 }
 
-// committer takes the steps of a pipeline. It owns the open segment's file and the
+// committer takes the steps of a pipeline. It owns the file of the open segment and the
 // head.
 type committer struct {
 	head    *headFile
 	segment *segmentWriter // nil: none is open
-	room    []byte         // for a block
+	room    []byte         // buffer for a block
 }
 
 func (c *committer) take(s step) error {
@@ -230,7 +226,7 @@ func (c *committer) take(s step) error {
 	return nil
 }
 
-// begin makes a segment. Its number is stated by a durable head before it has any
+// begin creates a segment. A durable head states its number before the segment has any
 // block.
 func (c *committer) begin(b *beginning) error {
 	b.header.previous = c.head.Digest
@@ -257,7 +253,7 @@ func (c *committer) seal() error {
 	return c.head.save(true)
 }
 
-// trim gives back the memory that a huge block needed.
+// trim releases the memory of a huge block.
 func (c *committer) trim() {
 	if cap(c.room) > 2*MaxBlockBytes {
 		c.room = nil

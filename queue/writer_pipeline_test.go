@@ -162,7 +162,7 @@ func TestFailureBehindTheBack(t *testing.T) {
 		synctest.Wait()
 		_, err := w.Append([]byte("id"), nil)
 		require.ErrorIs(t, err, errCrash)
-		require.ErrorContains(t, err, "what was flushed is safe")
+		require.ErrorContains(t, err, "flushed entries are safe")
 		for _, call := range []func() error{w.Flush, w.Seal, w.Close, w.Close} {
 			again := call()
 			require.Equal(t, err.Error(), again.Error())

@@ -8,18 +8,16 @@ import (
 	"docstore/internal/vfs"
 )
 
-// recoverSegment seals the segment that a writer left open when it stopped
-// without closing: cut behind its last whole block, marked or not, it gets the
-// footer it would have had. Nothing is ever appended to it again: replicas may
-// have copied bytes that are cut away here.
+// recoverSegment seals a segment that was left open by a crash: it cuts the file after
+// its last whole block, marked or not, and adds the footer. Nothing is ever appended to
+// the segment, because replicas may have copied the bytes that were cut.
 //
-// What stands before a commit mark was durable before the mark was written, so
-// damage there is no consequence of the stop. It is an error, and the file is
-// left alone. Of all that no mark vouches for nobody knows whether the disk has it,
-// even where it can be read: see writeAgain.
+// Everything before a commit mark was durable before the mark was written, so damage
+// there is not a result of the crash. It is an error, and the file is not changed. Bytes
+// after the last mark may not be on the disk, even if they can be read: see writeAgain.
 //
-// A segment that does not hold everything before the position end, which is one of
-// its own or zero, is an older copy: that is ErrIncomplete.
+// end is a position in the segment, or zero. A segment without everything before it is an
+// older copy: ErrIncomplete.
 func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *slog.Logger) error {
 	name := segmentPath(dir, n, openSuffix)
 	s, err := openSegmentFile(fsys, name, n)
@@ -48,7 +46,7 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 		sw.close()
 		return err
 	}
-	if s.footer != nil { // only the new name was missing
+	if s.footer != nil { // the crash was before the rename
 		return sw.finish()
 	}
 	if err := w.passWhole(s); err != nil {
@@ -69,8 +67,8 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 	return err
 }
 
-// lastMark returns a walk that stands behind the segment's last commit mark, or before
-// its footer, with everything before that verified but documents.
+// lastMark returns a walk at the end of the segment's last commit mark, or at its footer,
+// with everything before it verified except documents.
 func (s *segmentFile) lastMark() (*walk, error) {
 	var b block
 	w := s.newWalk()
@@ -83,7 +81,7 @@ func (s *segmentFile) lastMark() (*walk, error) {
 	return w, nil
 }
 
-// reaches checks that the segment has a block that ends at the position, and all
+// reaches checks that the segment has the block that ends at the position, and everything
 // before it.
 func (s *segmentFile) reaches(end Position) error {
 	var b block
@@ -101,16 +99,16 @@ func (s *segmentFile) reaches(end Position) error {
 		return nil
 	}
 	return incomplete(filepath.Dir(s.path), Address{Segment: s.number, Block: uint32(min(w.next, int64(end.Next.Block)))},
-		"%s has fewer entries than it had, or others: they reached to %s", s.path, end.Next)
+		"%s has fewer or other entries than before: they ended at %s", s.path, end.Next)
 }
 
-// writeAgain writes all from an offset to the end over itself. A writer whose sync
-// failed has left pages of which reads show what it wrote, and which the kernel calls
-// clean although the disk has not got them: no sync would write them, and none would
-// say so. Now they are to be written like any others.
+// writeAgain rewrites the bytes from an offset to the end of the file. After a failed
+// sync the kernel may mark pages as clean although the disk does not have them: reads
+// return them, and no later sync writes them or reports an error. Rewriting makes the
+// pages dirty again.
 //
-// It comes before anything there is verified: what could be read once may be gone the
-// next time, until it is written again.
+// It runs before the bytes are verified, because until they are rewritten a later read
+// may not return them.
 func (s *segmentFile) writeAgain(file vfs.File, from int64) error {
 	buffer := make([]byte, max(0, min(scanBytes, s.info.Size-from)))
 	for from < s.info.Size {
@@ -126,8 +124,8 @@ func (s *segmentFile) writeAgain(file vfs.File, from int64) error {
 	return nil
 }
 
-// passWhole goes on behind the last whole block of the file. Where no mark vouches for
-// a block its documents have to be whole, too.
+// passWhole moves past the last whole block of the file. A block after the last mark
+// counts only if its documents are whole, too.
 func (w *walk) passWhole(s *segmentFile) error {
 	var b block
 	for {

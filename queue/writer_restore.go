@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// restore finds out where the queue continues. It seals a segment that was left
-// open, and returns the head of the directory as it is then.
+// restore determines where the queue continues. It seals a segment that was left open,
+// and returns the head of the directory afterwards.
 func (w *Writer) restore() (*headFile, error) {
 	l, err := list(w.options.FS, w.dir)
 	if err != nil {
@@ -27,8 +27,8 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.recoverOpen(&l, before.End); err != nil {
 		return nil, err
 	}
-	// The head must not become durable before the names of the segments that it
-	// states: a writer that was killed may have left some that are not.
+	// A killed writer may have left segment names that are not durable. They must be
+	// durable before a head that states them.
 	if err := w.options.FS.SyncDir(w.dir); err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func (w *Writer) restore() (*headFile, error) {
 	return headOf(w.options.FS, w.dir, w.options.headTime)
 }
 
-// recoverOpen seals the segment that was left open. It must hold everything before
-// the position, if that is in it.
+// recoverOpen seals the segment that was left open. If the position is in it, everything
+// before the position must exist.
 func (w *Writer) recoverOpen(l *listing, end Position) error {
 	for _, n := range l.numbers {
 		if l.sealed[n] {
@@ -59,12 +59,12 @@ func (w *Writer) recoverOpen(l *listing, end Position) error {
 		if err != nil {
 			return err
 		}
-		if s != nil { // it was repaired or truncated
+		if s != nil { // a rewrite of a repair or truncation replaces it
 			s.file.Close()
 			continue
 		}
 		if l.after(n) {
-			return errors.Newf("segment %d is not sealed though later ones are there: copy back %s", n, segmentPath(w.dir, n, sealedSuffix))
+			return errors.Newf("segment %d is not sealed but later segments exist: restore %s", n, segmentPath(w.dir, n, sealedSuffix))
 		}
 		if err := recoverSegment(w.options.FS, w.dir, n, end, w.options.Logger); err != nil {
 			return err
@@ -73,8 +73,8 @@ func (w *Writer) recoverOpen(l *listing, end Position) error {
 	return nil
 }
 
-// openSealed opens the file that holds a segment: the rewrite in its place if
-// there is one, else one that has to have a footer.
+// openSealed opens the file of a segment: the rewrite that replaces it, or one that must
+// have a footer.
 func (w *Writer) openSealed(l *listing, n SegmentID) (*segmentFile, error) {
 	s, damage, err := l.openCovering(w.options.FS, w.dir, n)
 	if s != nil || err != nil {
@@ -90,7 +90,7 @@ func (w *Writer) openSealed(l *listing, n SegmentID) (*segmentFile, error) {
 		err = errIncomplete
 	}
 	if errors.Is(err, errIncomplete) {
-		err = &CorruptionError{Path: name, Segment: n, Reason: "sealed segment is not whole"}
+		err = &CorruptionError{Path: name, Segment: n, Reason: "sealed segment is incomplete"}
 	}
 	return s, err
 }
@@ -105,7 +105,7 @@ func (w *Writer) restoreLast(l *listing) error {
 	return nil
 }
 
-// restoreCursor reads the cursor of the last block there was.
+// restoreCursor reads the cursor of the last block of the queue.
 func (w *Writer) restoreCursor(l *listing) error {
 	for _, n := range slices.Backward(l.places()) {
 		s, err := w.openSealed(l, n)
@@ -126,11 +126,11 @@ func (w *Writer) restoreCursor(l *listing) error {
 	return nil
 }
 
-// maxDictionaryLookback is how many segments back a dictionary is looked for.
+// maxDictionaryLookback is the number of segments that are searched for a dictionary.
 const maxDictionaryLookback = 64
 
-// restoreDictionary takes up the dictionary that the newest segment with one of
-// this codec has, unless some of the documents that it was made of were erased.
+// restoreDictionary reuses the dictionary of the newest segment that has one of this
+// codec, unless some of the documents that it was trained from were erased.
 func (w *Writer) restoreDictionary(l *listing) error {
 	if w.codec.train == nil || w.options.dictionaryBytes < 0 {
 		return nil
@@ -139,7 +139,7 @@ func (w *Writer) restoreDictionary(l *listing) error {
 	for _, n := range slices.Backward(places[max(0, len(places)-maxDictionaryLookback):]) {
 		content, sampled, err := w.dictionaryOf(l, n)
 		if err != nil {
-			w.options.Logger.Warn("no dictionary to go on with", "queue", w.dir, "error", err)
+			w.options.Logger.Warn("dictionary cannot be reused", "queue", w.dir, "error", err)
 			return nil
 		}
 		if len(content) == 0 {
@@ -157,8 +157,7 @@ func (w *Writer) restoreDictionary(l *listing) error {
 	return nil
 }
 
-// erasedFrom tells whether documents of a sample have been erased since it was
-// taken.
+// erasedFrom reports whether documents of a sample have been erased since.
 func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
 	for _, r := range l.rewrites {
 		if !r.overlaps(sampled) || r.generation <= sampled.generation {
@@ -176,8 +175,8 @@ func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
 	return false, nil
 }
 
-// dictionaryOf returns the dictionary of a segment and what it was made of, nil if
-// it has none of the Writer's codec.
+// dictionaryOf returns the dictionary of a segment and the segments that it was trained
+// from, nil if it has none of the Writer's codec.
 func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, rewriteRun, error) {
 	s, err := w.openSealed(l, n)
 	if err != nil {

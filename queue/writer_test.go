@@ -111,7 +111,7 @@ func TestSegmentNumbersRunOut(t *testing.T) {
 }
 
 // TestCursorTravelsWithItsEntries: whatever is found after a crash, the cursor
-// is the one that was set behind the last entry found.
+// is the one that was set after the last entry found.
 func TestCursor(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -252,7 +252,7 @@ func TestOpenBelowSealedIsRefused(t *testing.T) {
 		"0000000001.open": files["0000000001.seg"], "0000000002.seg": files["0000000002.seg"],
 	})
 	_, err := OpenWriter(queueDir, testOptions(mem))
-	require.ErrorContains(t, err, "segment 1 is not sealed though later ones are there")
+	require.ErrorContains(t, err, "segment 1 is not sealed but later segments exist")
 }
 
 // TestExpirySeconds: times are rounded up to the second and kept in their bounds.
@@ -287,7 +287,7 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 	}()
 	for n := range 40_000 {
 		if n%20 == 19 {
-			due <- struct{}{} // and go on meanwhile
+			due <- struct{}{} // and continue meanwhile
 		}
 		r := Record{ID: fmt.Append(nil, "line ", n), Delete: n%3 == 0, Cursor: fmt.Append(nil, "line ", n)}
 		_, err := w.Put(r)

@@ -1,16 +1,15 @@
 package queue
 
-// wantsDictionary tells that the open segment, which has no dictionary, has
-// grown to a size that deserves one, and that there is one by now: so the next
-// segment begins early. It is how a queue's first documents need not wait for a
-// dictionary, and how small segments are spared from carrying one.
+// wantsDictionary reports whether the open segment, which has no dictionary, has reached
+// the size for one and one is ready. Then the next segment begins early. So the first
+// documents of a queue do not wait for a dictionary, and small segments have none.
 func (w *Writer) wantsDictionary() bool {
 	s, d := w.mu.segment, w.mu.dictionary
 	return s.dictionary == nil && d != nil && s.raw >= dictionaryShare*uint64(len(d.bytes))
 }
 
-// train starts the training of a dictionary in the background, if there is
-// enough to learn from and none is under way.
+// train starts the training of a dictionary in the background, if the sample is large
+// enough and no training is running.
 func (w *Writer) train() {
 	size := w.options.dictionaryBytes
 	share := int64(sampleShare)
@@ -18,7 +17,7 @@ func (w *Writer) train() {
 		share = firstShare
 	}
 	if size < 0 || w.codec.train == nil || w.mu.result != nil || w.mu.sampled < share*int64(size) || w.mu.closed {
-		return // of a Writer that is being closed nobody would use it
+		return // a closing Writer would not use it
 	}
 	var inUse []byte
 	if w.mu.dictionary != nil {
@@ -41,8 +40,8 @@ func (w *Writer) train() {
 	})
 }
 
-// takeDictionary takes over the result of the training if it is there, and
-// waits for it if the open segment has grown too far without a dictionary.
+// takeDictionary takes the result of a training that has ended. It waits for it if the
+// open segment has grown too large without a dictionary.
 func (w *Writer) takeDictionary() {
 	if w.mu.result == nil {
 		return
@@ -66,9 +65,9 @@ func (w *Writer) takeDictionary() {
 	w.mu.skip = 1<<w.mu.fruitless - 1
 }
 
-// trainAfterSegment is train, but for the segments that are skipped after trainings
-// that brought nothing, twice as many each time: where documents stay alike, a tenth
-// of a second for each segment would be spent for nothing.
+// trainAfterSegment is train with a backoff: after each training without a gain the
+// number of skipped segments doubles. If documents stay alike, a tenth of a second per
+// segment would be wasted.
 func (w *Writer) trainAfterSegment() {
 	if w.mu.skip > 0 {
 		w.mu.skip--

@@ -21,7 +21,7 @@ func Of(parts ...[]byte) uint32 {
 	return crc
 }
 
-// Update returns the checksum of the bytes behind crc followed by p. Behind the
+// Update returns the checksum of the bytes after crc followed by p. Behind the
 // zero crc are no bytes.
 func Update(crc uint32, p []byte) uint32 {
 	return crc32.Update(crc, castagnoli, p)

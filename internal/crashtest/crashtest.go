@@ -8,7 +8,7 @@
 //			tally.Case()
 //			verify(disk.CrashClone(way.Keep), way)  // what the next process would find
 //		}
-//		return nil                                      // and the workload goes on
+//		return nil                                      // and the workload continues
 //	})
 //
 // So one run of a workload is a crash before each of its operations, in each way, with
@@ -33,7 +33,7 @@ type Way struct {
 	ProcessOnly bool
 }
 
-// Ways returns the five ways, those that are random anew each time.
+// Ways returns the five ways, those that are random again each time.
 func Ways(random *rand.Rand) []Way {
 	return []Way{
 		{Name: "only what was synced", Keep: vfs.KeepSynced},
@@ -62,7 +62,7 @@ func (t *Tally) Case() { t.cases.Add(1) }
 // what they otherwise do a share of.
 const SoakVariable = "DOCSTORE_SOAK"
 
-// Soak tells whether all of it is wanted.
+// Soak reports whether all of it is wanted.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
 // Share is n, or in a soak all.

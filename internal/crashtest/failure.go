@@ -108,7 +108,7 @@ func (f *Failure) of(op vfs.Op) error {
 // Failed tells how many operations have failed.
 func (d *FailingDisk) Failed() int64 { return d.failed.Load() }
 
-// FailedToWrite tells whether an operation that writes was among them: no program may do
+// FailedToWrite reports whether an operation that writes was among them: no program may do
 // without its effect.
 func (d *FailingDisk) FailedToWrite() bool { return d.unwrote.Load() }
 
