@@ -25,15 +25,15 @@ func newLimiter(t *testing.T, perSecond float64, burst int) Limiter {
 	return l
 }
 
-// What a server has no room for in flight is refused as not processed, and served
-// by the client's next slot.
+// A request above MaxInFlight is refused as not processed, and retried on the client's next
+// slot.
 func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	s := serve(t, g.handler, &ServerOptions{Admission: Admission{MaxInFlight: 2}, StreamHandler: streams})
 	p := newPool(t, &PoolOptions{Size: 4}, s.address)
 	full(t, p)
-	_, err := p.Call(t.Context(), MethodEcho, nil, nil) // which makes the server trusted
+	_, err := p.Call(t.Context(), MethodEcho, nil, nil) // makes the server trusted
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -59,18 +59,18 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 
 	other := serve(t, echo, nil)
 	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
-	until(t, "there is another server", func() bool { return other.Stats().Slots > 0 })
+	until(t, "the other server has a slot", func() bool { return other.Stats().Slots > 0 })
 	for range 20 {
 		_, err := p.Call(t.Context(), "not idempotent", nil, nil)
 		require.NoError(t, err)
 	}
 	cancel()
 	wg.Wait()
-	until(t, "what ended leaves", func() bool { return s.Stats().InFlight == 0 })
+	until(t, "no request is in flight", func() bool { return s.Stats().InFlight == 0 })
 }
 
-// A server gets no more requests than its rate lets through, and the client loses
-// none: the others serve what it refuses.
+// A server handles no more requests than its rate allows, and no call fails: other servers
+// serve the refused ones.
 func TestAServersRate(t *testing.T) {
 	for name, limiter := range map[string]func() Limiter{
 		"own":    func() Limiter { return newLimiter(t, 100, 5) },
@@ -102,7 +102,7 @@ func TestAServersRate(t *testing.T) {
 	}
 }
 
-// A namedConn comes from an address of its own.
+// A namedConn has a chosen remote address.
 type namedConn struct {
 	net.Conn
 	from net.Addr
@@ -110,7 +110,7 @@ type namedConn struct {
 
 func (c namedConn) RemoteAddr() net.Addr { return c.from }
 
-// dialFrom dials as from an IP address.
+// dialFrom dials from an IP address.
 func (l *pipes) dialFrom(ip string) func(context.Context, string) (net.Conn, error) {
 	return func(context.Context, string) (net.Conn, error) {
 		a, b := net.Pipe()
@@ -119,9 +119,9 @@ func (l *pipes) dialFrom(ip string) func(context.Context, string) (net.Conn, err
 	}
 }
 
-// A client that sends as fast as it can has its own rate, and leaves the others
-// what is theirs.
-func TestAGreedyClientHasItsRate(t *testing.T) {
+// A client that sends as fast as it can is limited by its own rate and does not reduce that
+// of others.
+func TestGreedyClientIsLimitedByItsRate(t *testing.T) {
 	opts := &ServerOptions{Admission: Admission{ClientRate: 50, ClientBurst: 5}}
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -186,7 +186,7 @@ func TestALimiterIsSafeForConcurrentUse(t *testing.T) {
 	require.Equal(t, int64(burst), allowed.Load())
 }
 
-// A client knows what its server takes; one that sends more nevertheless loses its
+// A client knows the limit of its server. A peer that exceeds it nevertheless loses its
 // connection.
 func TestMaxRequestBytesBoundsRequests(t *testing.T) {
 	const limit = 1000
@@ -210,7 +210,7 @@ func TestMaxRequestBytesBoundsRequests(t *testing.T) {
 	require.Equal(t, wire.TypeGrant, c.next().Type)
 	c.send(wire.AppendRequest(nil, 0, wire.Request{Sequence: 1, Total: limit + 1}, "m", nil))
 	c.ends()
-	until(t, "it counts as a fault", func() bool { return s.Stats().Faults == 1 })
+	until(t, "the fault is counted", func() bool { return s.Stats().Faults == 1 })
 }
 
 func TestAdmissionIsChecked(t *testing.T) {
@@ -229,18 +229,17 @@ func TestAdmissionIsChecked(t *testing.T) {
 	}
 }
 
-// A client opens as many connections as its slots need, when a server allows few lanes
-// on each.
+// A client opens more connections if a server allows few lanes on each.
 func TestMaxLanesPerConnMakesMoreConnections(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{MaxLanesPerConn: 2})
 	p := newPool(t, &PoolOptions{Size: 6}, s.address)
 	full(t, p)
-	// The rover may have asked for a better slot by now, on a connection more.
+	// The pool may already have requested a better slot on another connection.
 	require.Contains(t, []int{3, 4}, p.Stats().Transports)
 	require.Equal(t, 6, p.Stats().Slots)
 }
 
-// A server that has all the connections it may have is left for the others.
+// If a server accepts no more connections, the pool uses others.
 func TestAPoolLeavesAServerThatTakesNoConnection(t *testing.T) {
 	crowded, roomy := serve(t, echo, &ServerOptions{MaxConns: 1}), serve(t, echo, nil)
 	first := newPool(t, &PoolOptions{Size: 1}, crowded.address)
@@ -252,11 +251,11 @@ func TestAPoolLeavesAServerThatTakesNoConnection(t *testing.T) {
 	}
 	require.Equal(t, 4, roomy.Stats().Slots)
 	require.NoError(t, first.Close())
-	until(t, "there is room again", func() bool { return roomy.Stats().Slots < 4 && crowded.Stats().Slots > 0 })
+	until(t, "the crowded server has room again", func() bool { return roomy.Stats().Slots < 4 && crowded.Stats().Slots > 0 })
 }
 
-// What comes by another door counts with what comes by the server's own.
-func TestAdmissionOfAnotherDoor(t *testing.T) {
+// Requests of other protocols count together with those of Boxcar.
+func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{Admission: Admission{MaxInFlight: 2, ClientRate: 1e-3, ClientBurst: 3}})
 	p := newPool(t, &PoolOptions{Size: 1, MaxRetries: -1}, s.address)
 	full(t, p)
@@ -277,7 +276,7 @@ func TestAdmissionOfAnotherDoor(t *testing.T) {
 	}
 	refused(&Peer{Identity: "frontend"}, "in_flight")
 	_, err := p.Call(t.Context(), "m", nil, nil)
-	require.Equal(t, CodeResourceExhausted, CodeOf(err), "the other door has it all")
+	require.Equal(t, CodeResourceExhausted, CodeOf(err), "the other protocol uses the whole limit")
 	for _, leave := range leaves {
 		leave()
 	}
@@ -287,15 +286,15 @@ func TestAdmissionOfAnotherDoor(t *testing.T) {
 	require.NoError(t, err, "the third of three from this address")
 	refused(here, "client_rate")
 	leave, err := s.Admit(&Peer{Address: here.Address, Identity: "frontend"})
-	require.NoError(t, err, "whoever has an identity is not the address")
+	require.NoError(t, err, "a client with an identity does not count for its address")
 	leave()
 
 	_, err = NewServer(nil, nil).Admit(here)
 	require.ErrorContains(t, err, "a server needs a handler")
 }
 
-// grab takes all that a server gives: connections, slots and streams. It returns what it
-// has got.
+// grab takes all connections, slots and streams that a server grants, and returns their
+// numbers.
 func grab(t *testing.T, dial func(context.Context, string) (net.Conn, error), conns, lanes, streams uint32) (gotConns, gotSlots, gotStreams int) {
 	for range conns {
 		conn, err := dial(t.Context(), "s")
@@ -327,8 +326,8 @@ func grab(t *testing.T, dial func(context.Context, string) (net.Conn, error), co
 	return gotConns, gotSlots, gotStreams
 }
 
-// One client cannot take all slots, streams and connections of a server, and a newcomer
-// gets what it needs at once.
+// One client cannot take all slots, streams and connections of a server, and a new client
+// gets some at once.
 func TestOneClientDoesNotTakeAllSlots(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -350,7 +349,8 @@ func TestOneClientDoesNotTakeAllSlots(t *testing.T) {
 	})
 }
 
-// What has been given back can be had again, and nothing is kept of a client that has gone.
+// Released connections, slots and streams are available again, and no state is kept of a
+// client that has disconnected.
 func TestAClientsShareIsGivenBack(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -365,13 +365,13 @@ func TestAClientsShareIsGivenBack(t *testing.T) {
 				require.Equal(t, wire.TypeGrant, c.next().Type, fmt.Sprint(round, lane))
 			}
 			require.NoError(t, conn.Close())
-			until(t, "the connection has gone", func() bool { return s.Stats().Slots == 0 && s.Stats().Connections == 0 })
+			until(t, "the connection is closed", func() bool { return s.Stats().Slots == 0 && s.Stats().Connections == 0 })
 		}
 		require.Empty(t, s.shares.clients)
 	})
 }
 
-// A client that proves who it is has the share of its identity, not of its address.
+// The share of an authenticated client goes by its identity, not by its address.
 func TestSharesGoByIdentity(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()

@@ -10,7 +10,7 @@ import (
 	"docstore/boxcarrpc/core"
 )
 
-// BenchmarkEcho is calls of 16 bytes that answer 1 KB, client and server in one
+// BenchmarkEcho measures calls of 16 bytes that return 1 KB, client and server in one
 // process over loopback.
 func BenchmarkEcho(b *testing.B) {
 	s := serve(b, benchHandler, nil)
@@ -50,14 +50,14 @@ func benchHandler(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 	return append(dst, benchResponse...), nil
 }
 
-// BenchmarkAcquireRelease is what a call costs in the pool apart from sending
-// it: taking the lowest slot and giving it back, by 64 goroutines.
+// BenchmarkAcquireRelease measures acquiring and releasing the lowest slot by 64
+// goroutines, without sending.
 func BenchmarkAcquireRelease(b *testing.B) {
 	s := serve(b, echo, nil)
 	p := newPool(b, &PoolOptions{Size: 64}, s.address)
 	full(b, p)
 	b.ReportAllocs()
-	b.SetParallelism(32) // times the processors, of which there are 2 or more
+	b.SetParallelism(32) // times at least 2 processors
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			lane, err := p.acquire(b.Context(), nil)

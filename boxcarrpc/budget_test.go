@@ -15,12 +15,12 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// clientNumber is a peer at an address of its own.
+// clientNumber returns a peer with its own address.
 func clientNumber(n int) *Peer {
 	return &Peer{Address: &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: 1}}
 }
 
-// checkBudget compares a budget with the accounts that it ought to know of.
+// checkBudget compares a budget with its open accounts.
 func checkBudget(t *testing.T, b *Budget, open []*Account) {
 	t.Helper()
 	b.mu.Lock()
@@ -87,7 +87,7 @@ func TestBudgetAccounting(t *testing.T) {
 	require.Empty(t, b.mu.clients)
 }
 
-// Connections charge and release at once; no credit is lost.
+// Concurrent charges and releases lose no credit.
 func TestBudgetConcurrency(t *testing.T) {
 	rng := testseed.Rand(t)
 	b := NewBudget(1 << 20)
@@ -110,7 +110,7 @@ func TestBudgetConcurrency(t *testing.T) {
 	require.Zero(t, b.Stats().Used)
 }
 
-// A client that holds its share waits; another does not.
+// A client that holds its share waits; another client does not.
 func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b := NewBudget(8 << 20)
@@ -136,8 +136,8 @@ func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 	})
 }
 
-// When the budget is used up, the peers that are slow for longest are disconnected, until
-// it is kept; peers that move bytes and those who owe nothing stay.
+// When the budget is used up, the peers that have been slow for longest are disconnected.
+// Peers that make progress, and peers with nothing to transfer, stay.
 func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b := NewBudget(8 << 20)
@@ -148,8 +148,8 @@ func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 			time.Sleep(time.Second)
 			accounts[i].Charge(2 << 20)
 			switch i {
-			case 0: // owes nothing
-			case 1: // is quick
+			case 0: // has nothing to transfer
+			case 1: // makes progress
 				accounts[i].Await(2 << 20)
 			default:
 				accounts[i].Await(2 << 20)
@@ -175,7 +175,8 @@ func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 	})
 }
 
-// A peer that a reservation waits for is disconnected when it has become slow.
+// A reservation does not wait longer than it takes for a peer to become slow and be
+// disconnected.
 func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b := NewBudget(8 << 20)
@@ -205,8 +206,7 @@ func BenchmarkAccount(b *testing.B) {
 	}
 }
 
-// TestAReservationThatFailsIsNotProcessed: a handler that returns the error of Reserve
-// has the request sent to another server.
+// If a handler returns the error of Reserve, the request is retried on another server.
 func TestAReservationThatFailsIsNotProcessed(t *testing.T) {
 	account := NewBudget(8<<20).Open(clientNumber(1), func() {})
 	ctx, room := account.NewReservation(t.Context())

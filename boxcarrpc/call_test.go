@@ -197,7 +197,7 @@ func TestAtNCallsTheNLowestSlotsAreBusy(t *testing.T) {
 		v := p.view()
 		for i, slot := range v.Slots {
 			if slot.Busy && i >= n {
-				// Only among equals may a later one be busy.
+				// Only among slots of equal number may a later one be busy.
 				require.Equal(t, v.Slots[n-1].Number, slot.Number, "at %d calls", n)
 			}
 		}
@@ -250,9 +250,9 @@ func TestCallTimeoutIsTheDeadlineOfACallWithoutOne(t *testing.T) {
 		timeout time.Duration
 		method  string
 	}{
-		"while he reads for himself": {ownReading / 2, "m"},
-		"told by the patrol":         {2 * nearDeadline, "m"},
-		"hedged":                     {ownReading / 2, "hedged"},
+		"while the caller reads": {ownReading / 2, "m"},
+		"found by the sweeper":   {2 * nearDeadline, "m"},
+		"hedged":                 {ownReading / 2, "hedged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPool(t, &PoolOptions{Size: 1, CallTimeout: one.timeout, Methods: map[string]Method{
@@ -277,7 +277,7 @@ func TestCallTimeoutIsTheDeadlineOfACallWithoutOne(t *testing.T) {
 			_, err = q.Call(context.Background(), "m", nil, nil)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 
-			// The caller's own end counts as ever.
+			// The caller's own context still applies.
 			gone, leave := context.WithCancelCause(t.Context())
 			leave(io.ErrClosedPipe)
 			_, err = q.Call(gone, "m", nil, nil)
@@ -293,7 +293,7 @@ func TestACancelledLaneStaysBusyUntilTheServerAcknowledges(t *testing.T) {
 	s := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-ctx.Done()
-		<-proceed // a handler that needs a while to stop
+		<-proceed // a handler that stops slowly
 		return append(dst, "too late"...), nil
 	}, nil)
 	p := newPool(t, &PoolOptions{Size: 1}, s.address)
@@ -307,7 +307,7 @@ func TestACancelledLaneStaysBusyUntilTheServerAcknowledges(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	var e *Error
 	require.ErrorAs(t, err, &e)
-	require.True(t, e.Processed, "it may have been processed")
+	require.True(t, e.Processed, "the request may have been processed")
 	require.Len(t, out, 3)
 	require.Equal(t, 1, p.Stats().Busy)
 	_, err = p.Call(t.Context(), "m", nil, nil)
@@ -315,7 +315,7 @@ func TestACancelledLaneStaysBusyUntilTheServerAcknowledges(t *testing.T) {
 	close(proceed)
 	until(t, "the lane is free again", func() bool { return p.Stats().Busy == 0 })
 	require.Equal(t, 1, p.Stats().Slots)
-	require.Equal(t, make([]byte, 97), dst[3:100], "nothing was written behind the caller's back")
+	require.Equal(t, make([]byte, 97), dst[3:100], "dst was written after the call")
 }
 
 func TestCancelWithinALargeRequest(t *testing.T) {
@@ -334,7 +334,7 @@ func TestCancelWithinALargeRequest(t *testing.T) {
 		}
 		stop.Stop()
 		cancel()
-		// The request is the caller's again: a later answer must not show this.
+		// The caller may reuse the request: a later response must not show this.
 		out, err = p.Call(t.Context(), "m", []byte("small"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "small", string(out))
@@ -377,7 +377,7 @@ func TestAResponseThatIsTooLargeIsAnError(t *testing.T) {
 	s := serve(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		return append(dst, make([]byte, MaxResponseBytes+1)...), nil
 	}, nil)
-	// To make it may take a busy machine a second.
+	// Making it may take a busy machine a second.
 	p := newPool(t, &PoolOptions{Size: 1, SilenceTimeout: time.Minute}, s.address)
 	_, err := p.Call(t.Context(), "m", nil, nil)
 	require.Equal(t, CodeResourceExhausted, CodeOf(err))
@@ -398,13 +398,13 @@ func TestAResponseBeyondTheBufferBudgetIsAnError(t *testing.T) {
 func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {
 	g := newGate()
 	defer g.release()
-	s := serve(t, g.handler, &ServerOptions{BufferBytes: 8 << 20}) // 1 MiB for a client
+	s := serve(t, g.handler, &ServerOptions{BufferBytes: 8 << 20}) // 1 MiB per client
 	p := newPool(t, &PoolOptions{Size: 2, MaxRetries: -1}, s.address)
 	full(t, p)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _, _ = p.Call(t.Context(), "m", make([]byte, 2<<20), nil) })
-	<-g.entered // one request of any size is taken
+	<-g.entered // one request of any size is accepted
 	for range 3 {
 		_, err := p.Call(t.Context(), "m", make([]byte, 2<<20), nil)
 		var e *Error
@@ -413,17 +413,17 @@ func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {
 		require.False(t, e.Processed)
 	}
 	_, err := p.Call(t.Context(), MethodEcho, make([]byte, smallRequest), nil)
-	require.NoError(t, err, "a small one is taken")
+	require.NoError(t, err, "a small request is accepted")
 	require.Zero(t, p.Stats().Lost)
 	g.release()
 }
 
-func TestCloseEndsCallsUnderWay(t *testing.T) {
+func TestCloseEndsCallsInFlight(t *testing.T) {
 	g := newGate()
 	s := serve(t, g.handler, nil)
 	p := newPool(t, &PoolOptions{Size: 1, MaxWait: time.Minute}, s.address)
 	var wg sync.WaitGroup
-	for range 2 { // one in its handler, one that waits for a slot
+	for range 2 { // one in its handler, one waiting for a slot
 		wg.Go(func() {
 			_, err := p.Call(context.Background(), "m", nil, nil)
 			if !errors.Is(err, ErrPoolClosed) {

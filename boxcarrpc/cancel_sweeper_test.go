@@ -16,9 +16,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A call that waits beside others sees a deadline at once, near or far, and that
-// it was cancelled at most two rounds of the patrol later.
-func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
+// A call that waits together with others notices its deadline at once, near or far, and its
+// cancellation at most two sweeps later.
+func TestContextEndsDuringConcurrentCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience time.Duration
 		cancel   bool
@@ -36,7 +36,7 @@ func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
 			}, nil, func(t *testing.T, s *testServer, l *pipes) {
 				p := newPool(t, &PoolOptions{Size: 3, Dialer: l.dial}, "s")
 				full(t, p)
-				for range 2 { // the patrol goes home between
+				for range 2 { // the sweeper stops between
 					begin := func(patience time.Duration, cancelled bool) (context.Context, context.CancelFunc) {
 						if !cancelled {
 							return context.WithTimeout(t.Context(), patience)
@@ -52,8 +52,8 @@ func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
 							ctx, cancel := begin(c.patience, c.cancel)
 							defer cancel()
 							_, err := p.Call(ctx, "m", nil, nil)
-							// At the deadline the server's answer may be there before
-							// this context has ended.
+							// At the deadline the server's response may arrive before this
+							// context has ended.
 							want := context.DeadlineExceeded
 							if c.cancel {
 								want = context.Canceled
@@ -73,8 +73,8 @@ func TestACallBesideOthersWhoseContextEnds(t *testing.T) {
 	}
 }
 
-// Responses are written behind dst while they arrive: not any more when the call
-// has ended for another reason, a cancel or the end of the connection.
+// Responses are written to the capacity of dst while they arrive, but not after the call
+// has ended because of a cancellation or a failed connection.
 func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 	s := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
 		return append(dst, make([]byte, 200<<10)...), nil
@@ -102,7 +102,7 @@ func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 					ends.Add(1)
 				}
 				cancel()
-				for i := range dst { // the race detector sees who else writes
+				for i := range dst { // the race detector sees other writers
 					dst[i] = 1
 				}
 			}
@@ -132,8 +132,7 @@ func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 	t.Log(successes.Load(), "succeeded")
 }
 
-// A request that waits behind others goes out although its call was cancelled: it
-// may be processed.
+// A queued request may be sent after its call was cancelled: it counts as processed.
 func TestACancelledRequestThatWaitsToBeSentMayBeProcessed(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -152,7 +151,7 @@ func TestACancelledRequestThatWaitsToBeSentMayBeProcessed(t *testing.T) {
 		full(t, p)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = p.Call(t.Context(), "first", nil, nil) })
-		synctest.Wait() // it is being written, and nobody reads
+		synctest.Wait() // it is being written, and the peer does not read
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {

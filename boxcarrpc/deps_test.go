@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Strangers embed these packages: beside the standard library they link nothing but
-// their own and golang.org/x/sys.
+// Other programs embed these packages: besides the standard library they depend only on
+// this module and golang.org/x/sys.
 func TestTheCoreLinksLittle(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
 		"docstore/boxcarrpc", "docstore/boxcarrpc/core", "docstore/boxcarrpc/credentials", "docstore/boxcarrpc/discovery",
@@ -20,7 +20,7 @@ func TestTheCoreLinksLittle(t *testing.T) {
 	require.Contains(t, packages, "docstore/boxcarrpc")
 	for _, path := range packages {
 		own := strings.HasPrefix(path, "docstore/boxcarrpc") || strings.HasPrefix(path, "docstore/internal/")
-		require.True(t, own || strings.HasPrefix(path, "golang.org/x/sys/"), "%s is connected", path)
+		require.True(t, own || strings.HasPrefix(path, "golang.org/x/sys/"), "%s is a dependency", path)
 		for _, door := range []string{"boxcargrpc", "boxcarprom", "boxcarotel", "etcd", "gossip"} {
 			require.NotEqual(t, "docstore/boxcarrpc/"+door, path)
 			require.NotEqual(t, "docstore/boxcarrpc/discovery/"+door, path)

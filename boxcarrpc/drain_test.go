@@ -61,8 +61,7 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 	require.Equal(t, CodeUnavailable, CodeOf(<-ended))
 }
 
-// While it drains, a server answers requests that cross its word as not
-// processed.
+// A draining server refuses requests that cross its DRAIN as not processed.
 func TestADrainingServerRefusesNewRequests(t *testing.T) {
 	g := newGate()
 	defer g.release()
@@ -98,11 +97,11 @@ func TestADrainedConnectionIsClosedAfterAGrace(t *testing.T) {
 		require.NoError(t, err)
 		c := newRaw(t, conn)
 		c.hello()
-		synctest.Wait() // the server knows that its HELLO is out
+		synctest.Wait() // the server has sent its HELLO
 		start := time.Now()
 		go func() { _ = s.Shutdown(context.Background()) }()
 		require.Equal(t, wire.TypeGoAway, c.next().Type)
-		for err == nil { // a client that goes on and on
+		for err == nil { // a client that keeps sending
 			synctest.Wait()
 			time.Sleep(10 * time.Millisecond)
 			if _, err = conn.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
@@ -113,8 +112,7 @@ func TestADrainedConnectionIsClosedAfterAGrace(t *testing.T) {
 	})
 }
 
-// Every server is restarted in turn, twice, under load: no call fails, whether
-// or not it may be repeated.
+// A rolling restart of all servers, twice, under load: no call fails, idempotent or not.
 func TestARollingRestartFailsNoCall(t *testing.T) {
 	servers := []*testServer{serve(t, echo, nil), serve(t, echo, nil), serve(t, echo, nil)}
 	var addresses []string
@@ -140,7 +138,7 @@ func TestARollingRestartFailsNoCall(t *testing.T) {
 		s := servers[i%3]
 		require.NoError(t, s.Shutdown(t.Context()))
 		n := calls.Load()
-		until(t, "the load goes on", func() bool { return calls.Load() > n+100 })
+		until(t, "more calls have succeeded", func() bool { return calls.Load() > n+100 })
 		ln, err := net.Listen("tcp", s.address)
 		require.NoError(t, err)
 		servers[i%3] = serveOn(t, ln, echo, nil)

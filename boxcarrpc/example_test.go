@@ -12,7 +12,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A server that answers in capitals, and a client of it.
+// A server that returns the request in upper case, and its client.
 func Example() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 
 var idempotent = map[string]Method{"m": {Idempotent: true}}
 
-// A server is killed and comes back, again and again, in the middle of a load
-// that always has another server: no idempotent call fails.
+// A server is killed and restarted repeatedly under load while another one runs: no
+// idempotent call fails.
 func TestAServerKilledInMidLoadFailsNoIdempotentCall(t *testing.T) {
 	slow := func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
 		time.Sleep(200 * time.Microsecond)
@@ -50,7 +50,7 @@ func TestAServerKilledInMidLoadFailsNoIdempotentCall(t *testing.T) {
 		until(t, "the server is used", func() bool { return dies.Stats().Requests > 20 })
 		dies.stop()
 		n := calls.Load()
-		until(t, "the load goes on", func() bool { return calls.Load() > n+200 })
+		until(t, "more calls have succeeded", func() bool { return calls.Load() > n+200 })
 		ln, err := net.Listen("tcp", dies.address)
 		require.NoError(t, err)
 		dies = serveOn(t, ln, slow, nil)
@@ -61,7 +61,7 @@ func TestAServerKilledInMidLoadFailsNoIdempotentCall(t *testing.T) {
 	require.NotZero(t, p.Stats().Broken)
 }
 
-// While all slots are lost, calls wait for the first new one.
+// While the pool holds no slot, calls wait for the first new one.
 func TestCallsOutliveTheLossOfTheOnlyServer(t *testing.T) {
 	s := serve(t, echo, nil)
 	p := newPool(t, &PoolOptions{Size: 4, Methods: idempotent}, s.address)
@@ -77,7 +77,7 @@ func TestCallsOutliveTheLossOfTheOnlyServer(t *testing.T) {
 	}
 	until(t, "the calls wait", func() bool { return p.Stats().Waiting == 4 })
 	_, err := p.Call(t.Context(), "m", nil, nil)
-	require.ErrorIs(t, err, ErrPoolBusy, "no more than the pool is to have slots")
+	require.ErrorIs(t, err, ErrPoolBusy, "no more calls wait than the pool has slots")
 	ln, err := net.Listen("tcp", s.address)
 	require.NoError(t, err)
 	serveOn(t, ln, echo, nil)
@@ -103,7 +103,7 @@ func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for c := range s.mu.conns {
-				// Close would reset the connection if a question of the pool lies there unread.
+				// Close would reset the connection if a LEASE of the pool is unread.
 				_ = c.conn.(*net.TCPConn).CloseWrite()
 			}
 		}
@@ -137,7 +137,7 @@ func TestARefusedRequestGoesElsewhereAndTheSlotIsKept(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "x", string(out))
 	}
-	require.Less(t, refused.Load(), int32(20), "it ranks last")
+	require.Less(t, refused.Load(), int32(20), "the refusing server ranks last")
 	require.Equal(t, 2, refuses.Stats().Slots)
 	require.Zero(t, p.Stats().Lost)
 }
@@ -158,7 +158,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	require.Equal(t, int32(3), handled.Load())
 }
 
-// A stopped server: it accepts, and then says nothing.
+// A stopped server accepts connections and sends nothing.
 func TestASilentServerIsGivenUp(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -175,7 +175,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 			c.send(wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 10}))
 			c.next()
 			c.send(wire.AppendSlot(nil, wire.TypeGrant, 0, 0))
-			for { // it reads, but never answers
+			for { // it reads but never answers
 				f, err := c.in.Next()
 				if err != nil {
 					return
@@ -196,7 +196,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 		require.Equal(t, CodeUnavailable, CodeOf(err))
 		silence := time.Since(start)
 		require.True(t, silence >= DefaultSilenceTimeout && silence <= DefaultSilenceTimeout*13/10, "%v", silence)
-		require.NotEmpty(t, pings, "it was asked for a sign of life")
+		require.NotEmpty(t, pings, "the connection was pinged")
 		require.Equal(t, uint64(1), p.Stats().Lost)
 	})
 }
@@ -225,7 +225,7 @@ func TestKeepAlivesKeepAnIdleConnection(t *testing.T) {
 	})
 }
 
-// A half-open connection: the server's host is gone without a word.
+// A half-open connection: the server's host has disappeared.
 func TestAHalfOpenIdleConnectionIsFound(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		var cut atomic.Bool
@@ -244,11 +244,11 @@ func TestAHalfOpenIdleConnectionIsFound(t *testing.T) {
 		require.Equal(t, uint64(1), p.Stats().Broken)
 		require.Zero(t, p.Stats().Slots)
 		time.Sleep(DefaultIdleTimeout + time.Minute)
-		require.Zero(t, s.Stats().Slots, "the server finds out too")
+		require.Zero(t, s.Stats().Slots, "the server detects it too")
 	})
 }
 
-// A cutConn swallows what is written once it is cut.
+// A cutConn discards writes once it is cut.
 type cutConn struct {
 	net.Conn
 	cut *atomic.Bool
@@ -261,9 +261,9 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// What a server may say that no server should: it costs the client a
-// connection, and the call is answered with an error or by another connection.
-func TestAServerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
+// Frames that violate the protocol: the client closes the connection, and the call fails or
+// is served by another connection.
+func TestProtocolViolationOfServerEndsConnection(t *testing.T) {
 	answer := func(sequence, total uint32, data string) []byte {
 		return wire.AppendResponse(nil, 0, wire.FlagProcessed, wire.Response{Sequence: sequence, Total: total, Lowest: 1}, []byte(data))
 	}
@@ -291,14 +291,14 @@ func TestAServerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
 			} else {
 				require.Equal(t, CodeUnavailable, CodeOf(err))
 			}
-			until(t, "the connection is given up", func() bool { return p.Stats().Broken > 0 })
+			until(t, "the connection is closed", func() bool { return p.Stats().Broken > 0 })
 			require.NoError(t, p.Close())
 			require.Zero(t, p.buffers.used.Load())
 		})
 	}
 }
 
-func TestAServerThatSpeaksNonsenseOnAStreamCostsItsConnection(t *testing.T) {
+func TestProtocolViolationOfServerOnStreamEndsConnection(t *testing.T) {
 	message := wire.AppendMessage(nil, 0, 1, 0, nil)
 	status := wire.AppendStatus(nil, 0, 0, wire.Status{Sequence: 1}, nil)
 	for name, frames := range map[string][][]byte{
@@ -317,7 +317,7 @@ func TestAServerThatSpeaksNonsenseOnAStreamCostsItsConnection(t *testing.T) {
 			defer cancel()
 			st, err := p.Stream(ctx, "m", nil)
 			require.NoError(t, err)
-			until(t, "the connection is given up", func() bool { return p.Stats().Broken > 0 && p.Stats().Streams == 0 })
+			until(t, "the connection is closed", func() bool { return p.Stats().Broken > 0 && p.Stats().Streams == 0 })
 			for err == nil {
 				_, err = st.Receive(nil)
 			}
@@ -351,8 +351,7 @@ func serveBadly(t *testing.T, frames [][]byte) (address string) {
 	return ln.Addr().String()
 }
 
-// badServer grants a slot and answers the first request or stream with the given
-// frames.
+// badServer grants a slot and answers the first request or stream with the given frames.
 func badServer(t *testing.T, conn net.Conn, frames [][]byte) {
 	defer conn.Close()
 	c := newRaw(t, conn)
@@ -404,7 +403,7 @@ func TestAServerOfAnotherVersionIsNotUsed(t *testing.T) {
 }
 
 // A server that fails every request fast always has the lowest slot free.
-func TestABlackHoleDoesNotDrawTheLoad(t *testing.T) {
+func TestServerThatFailsFastDoesNotAttractLoad(t *testing.T) {
 	good := serve(t, echo, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -418,7 +417,7 @@ func TestABlackHoleDoesNotDrawTheLoad(t *testing.T) {
 			}
 			wg.Go(func() {
 				c := newRaw(t, conn)
-				for { // it closes the connection at the first request
+				for { // closes the connection at
 					f, err := c.in.Next()
 					if err != nil || f.Type == wire.TypeRequest {
 						swallowed.Add(1)
@@ -459,8 +458,8 @@ func TestOptionsAreCheckedAllAtOnce(t *testing.T) {
 	require.Zero(t, s.Stats())
 }
 
-// A further attempt waits for a slot of a server that was not tried, as long as
-// RetryWait, and takes any slot then.
+// A retry waits for RetryWait for a slot of a server that was not tried, and then takes any
+// slot.
 func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -491,7 +490,7 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 		}
 		go call()
 		synctest.Wait()
-		if len(g.entered) == 0 { // it was refused, and has waited for nothing
+		if len(g.entered) == 0 { // it was refused without waiting
 			t.Fatal("a call that was refused goes to the other server")
 		}
 		refused.Store(0)
@@ -510,8 +509,8 @@ func TestARetryWaitsForASlotElsewhere(t *testing.T) {
 	})
 }
 
-// Just after a pool was made all its slots may be of one server. A retry then waits until
-// another server has been reached, also where that takes longer than RetryWait.
+// All slots of a new pool may belong to one server. A retry then waits until another server
+// has been connected, even if that takes longer than RetryWait.
 func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		works, refuses := newPipes(), newPipes()

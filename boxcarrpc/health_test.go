@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sick is handlers of servers of which one is not well: what it does, and whether
-// it does.
+// sick makes the handlers of a cluster in which one server fails in a chosen way while `is`
+// is set.
 type sick struct {
 	server int
 	does   Handler
@@ -38,10 +38,10 @@ func hangs(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 	return dst, ctx.Err()
 }
 
-// A server that was well and then fails all it gets, at once, by panics, or by not
-// answering in time, is left out after a few calls, is tried now and then, and has
-// its share again when it is well.
-func TestAServerThatFailsIsLeftOut(t *testing.T) {
+// A server that starts to fail all requests, at once, by panics or by not answering in
+// time, is ejected after a few calls, is tried from time to time, and gets its share again
+// when it recovers.
+func TestFailingServerIsEjected(t *testing.T) {
 	for name, does := range map[string]Handler{"errors": failAtOnce, "panics": panics, "hangs": hangs} {
 		t.Run(name, func(t *testing.T) {
 			x := &sick{server: 1, does: does}
@@ -56,7 +56,7 @@ func TestAServerThatFailsIsLeftOut(t *testing.T) {
 				for range 100 {
 					require.NoError(t, call())
 				}
-				time.Sleep(15 * time.Second) // the rover has found all better slots
+				time.Sleep(15 * time.Second) // the pool has leased all
 				x.is.Store(true)
 				var failed int
 				start := time.Now()
@@ -66,7 +66,7 @@ func TestAServerThatFailsIsLeftOut(t *testing.T) {
 					}
 				}
 				// Six, those of its slots, and a trial after pauses of 1, 2, 4, 8 and 16 s,
-				// which may be half as long.
+				// halved at random.
 				require.LessOrEqual(t, failed, 6+3+8)
 				require.GreaterOrEqual(t, failed, 6)
 				x.is.Store(false)
@@ -82,8 +82,7 @@ func TestAServerThatFailsIsLeftOut(t *testing.T) {
 	}
 }
 
-// A new server is checked before calls go there, and so is one that failed; no
-// call finds out.
+// A new server is checked before calls use it, and so is one that failed; no call fails.
 func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
 	var calls, checks atomic.Int32
 	x := &sick{server: 2, does: func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
@@ -103,7 +102,7 @@ func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
 		}
 		require.Zero(t, calls.Load())
 		require.Equal(t, 1, p.Stats().Ejected)
-		// After pauses of a minute, in the end, for an hour.
+		// Checked with pauses of up to a minute for an hour.
 		require.True(t, checks.Load() >= 40 && checks.Load() <= 130, "%d", checks.Load())
 		x.is.Store(false)
 		time.Sleep(2 * time.Minute)
@@ -117,7 +116,7 @@ func TestNoCallGoesToAServerThatFailsItsCheck(t *testing.T) {
 		x.is.Store(true)
 		time.Sleep(20 * time.Second)
 		checked := checks.Load()
-		for range 100 { // there were no calls: the checks have seen it
+		for range 100 { // without calls, the checks have noticed the recovery
 			_, err := p.Call(t.Context(), "m", nil, nil)
 			require.NoError(t, err)
 		}

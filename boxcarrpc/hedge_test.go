@@ -15,11 +15,11 @@ const hedgeAfter = 20 * time.Millisecond
 
 var hedged = map[string]Method{"m": {Idempotent: true, HedgeAfter: hedgeAfter}}
 
-// A call that one server sits on is answered by the next, as soon as that is asked,
-// and costs the first nothing but a cancelled request.
+// A hedged call is answered by the second server as soon as it is sent there, and the first
+// server only sees a cancelled request.
 func TestAHedgeAnswersForASlowServer(t *testing.T) {
 	var cancelled atomic.Int32
-	var slow atomic.Int32 // the server that is, plus one
+	var slow atomic.Int32 // index of the slow server plus one
 	handler := func(server int) Handler {
 		return func(ctx context.Context, _ string, request, dst []byte) ([]byte, error) {
 			if slow.CompareAndSwap(0, int32(server)+1) || slow.Load() == int32(server)+1 {
@@ -35,7 +35,7 @@ func TestAHedgeAnswersForASlowServer(t *testing.T) {
 		for _, slowServer := range []int32{1, 2} {
 			slow.Store(slowServer)
 			quick := byte('0' + 2 - slowServer)
-			for range 20 { // about half of them are on the slow one first
+			for range 20 { // about half of them use
 				start := time.Now()
 				var info CallInfo
 				out, err := p.CallWith(t.Context(), "m", []byte("x"), []byte("dst "), &info)
@@ -57,8 +57,8 @@ func TestAHedgeAnswersForASlowServer(t *testing.T) {
 	})
 }
 
-// Both servers answer at about the same time, with answers of many frames: the
-// caller may do with dst what he likes once he has it back, and the request too.
+// Both servers answer at about the same time with responses of many frames. The caller may
+// reuse dst and the request once the call has returned.
 func TestNothingIsWrittenToDstAfterAHedgedCall(t *testing.T) {
 	answer := bytes.Repeat([]byte("0123456789abcdef"), 16<<10)
 	handler := func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
@@ -82,10 +82,10 @@ func TestNothingIsWrittenToDstAfterAHedgedCall(t *testing.T) {
 					return
 				}
 				if !bytes.Equal(out[:len(request)], request) || !bytes.Equal(out[len(request):], answer) {
-					t.Error("another's answer, or a mixed one")
+					t.Error("response of another call, or a mixture")
 					return
 				}
-				clear(dst[:cap(dst)]) // a late write is a race
+				clear(dst[:cap(dst)]) // a late write is a data race
 				clear(request)
 				for j := range request {
 					request[j] = byte(i)
@@ -97,8 +97,7 @@ func TestNothingIsWrittenToDstAfterAHedgedCall(t *testing.T) {
 	require.NotZero(t, p.Stats().Hedges)
 }
 
-// Hedges are paid for by the retry budget: when all servers are slow, they get few
-// of them.
+// Hedges use the retry budget: when all servers are slow, few are sent.
 func TestHedgesAreWithinTheRetryBudget(t *testing.T) {
 	slow := func(int) Handler {
 		return func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
@@ -120,9 +119,8 @@ func TestHedgesAreWithinTheRetryBudget(t *testing.T) {
 	})
 }
 
-// An attempt that may have been processed stains the call, whatever became of the
-// other.
-func TestAHedgedCallThatFailsSaysWhatMayHaveBeen(t *testing.T) {
+// If either attempt may have been processed, so may the call.
+func TestFailedHedgedCallMayHaveBeenProcessed(t *testing.T) {
 	handler := func(server int) Handler {
 		return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 			time.Sleep(2 * hedgeAfter)

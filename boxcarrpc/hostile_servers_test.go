@@ -22,15 +22,14 @@ import (
 const (
 	hostileServers = 12
 	hostilePools   = 3
-	// What the pools' options below let them hold: responses in 4 MiB each, 8 streams
-	// with 256 KiB each way, and the same for the servers; as much again for the
-	// garbage between two collections.
+	// What the options of the pools below allow them to hold: responses of 4 MiB each and 8
+	// streams of 256 KiB each way, the same for the servers, and as much again for garbage.
 	hostileServersMemory = 2 * (hostilePools*2*(4+8/2) + 32) << 20
 )
 
-// Servers do to pools what they can think of, for as long as -hostile says, beside one
-// good server: every call ends in time, rightly or with an error, memory stays bounded,
-// and nothing of them is left in a pool that is closed.
+// Hostile servers misbehave in many ways, for as long as -hostile says, while one server is
+// correct: every call ends in time with the right response or an error, memory is bounded,
+// and a closed pool holds nothing of them.
 func TestHostileServers(t *testing.T) {
 	good := serve(t, echo, &ServerOptions{StreamHandler: streams})
 	addresses := []string{good.address}
@@ -70,8 +69,8 @@ func TestHostileServers(t *testing.T) {
 	t.Logf("%d good answers, at most %d MiB", answers.Load(), most>>20)
 }
 
-// suffer has a pool among the servers for up to two seconds, and tells how many calls
-// were answered rightly.
+// suffer runs a pool with the servers for up to two seconds and returns the number of
+// correct responses.
 func suffer(ctx context.Context, t *testing.T, addresses []string, rng *rand.Rand) int64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
 	defer cancel()
@@ -118,7 +117,7 @@ func suffer(ctx context.Context, t *testing.T, addresses []string, rng *rand.Ran
 	return answers.Load()
 }
 
-// serveHostilely does a mischief to each connection, in turn.
+// serveHostilely misbehaves in a different way on each connection.
 func serveHostilely(t *testing.T, first int, visits *[len(serverMischief)]atomic.Int64) (address string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -147,8 +146,8 @@ func serveHostilely(t *testing.T, first int, visits *[len(serverMischief)]atomic
 	return ln.Addr().String()
 }
 
-// answering says hello, grants what is asked for, and answers each request and each
-// opened stream with what answer returns, until that is nil.
+// answering sends HELLO, grants every LEASE, and answers each request and opened stream
+// with the result of answer until that is nil.
 func answering(c *rawConn, answer func(wire.Frame, wire.Request) []byte) {
 	slot := uint32(0)
 	for {
@@ -181,7 +180,7 @@ func answering(c *rawConn, answer func(wire.Frame, wire.Request) []byte) {
 }
 
 var serverMischief = [...]func(*rawConn, *rand.Rand){
-	// Noise, with a hello before it or not.
+	// Random bytes, with or without a HELLO before.
 	func(c *rawConn, rng *rand.Rand) {
 		noise := make([]byte, 1+rng.IntN(4000))
 		for i := range noise {
@@ -193,24 +192,24 @@ var serverMischief = [...]func(*rawConn, *rand.Rand){
 		sendAll(c.Conn, noise)
 		linger(c.Conn)
 	},
-	// Nothing at all.
+	// Silence.
 	func(c *rawConn, _ *rand.Rand) { linger(c.Conn) },
-	// A hello that trickles in.
+	// A HELLO sent byte by byte.
 	func(c *rawConn, rng *rand.Rand) {
 		hello := wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 8})
 		for i := 0; i < len(hello) && sendAll(c.Conn, hello[i:i+1]); i++ {
 			time.Sleep(time.Duration(rng.IntN(int(20 * time.Millisecond))))
 		}
 	},
-	// Slots, and no word more.
+	// Slots, and then silence.
 	func(c *rawConn, _ *rand.Rand) {
 		answering(c, func(wire.Frame, wire.Request) []byte { return []byte{} })
 	},
-	// The end, in the place of an answer.
+	// Closes the connection instead of answering.
 	func(c *rawConn, _ *rand.Rand) {
 		answering(c, func(wire.Frame, wire.Request) []byte { return nil })
 	},
-	// The longest answers there can be, that are never whole.
+	// The longest responses, never complete.
 	func(c *rawConn, _ *rand.Rand) {
 		answering(c, func(f wire.Frame, r wire.Request) []byte {
 			out := wire.AppendResponse(nil, f.Lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence, Total: MaxResponseBytes, Lowest: 1}, nil)
@@ -220,13 +219,13 @@ var serverMischief = [...]func(*rawConn, *rand.Rand){
 			return out
 		})
 	},
-	// Failures in no time.
+	// Immediate errors.
 	func(c *rawConn, rng *rand.Rand) {
 		answering(c, func(f wire.Frame, r wire.Request) []byte {
 			return wire.AppendResponse(nil, f.Lane, uint8(rng.IntN(8)), wire.Response{Sequence: r.Sequence, Lowest: 0, Code: 1 + rng.Uint32N(20)}, nil)
 		})
 	},
-	// Answers to what nobody has asked.
+	// Unsolicited responses.
 	func(c *rawConn, rng *rand.Rand) {
 		answering(c, func(f wire.Frame, r wire.Request) []byte {
 			return wire.AppendResponse(nil, rng.Uint32N(64), wire.FlagProcessed, wire.Response{Sequence: rng.Uint32N(3), Code: uint32(CodeNotFound)}, nil)
@@ -242,20 +241,20 @@ var serverMischief = [...]func(*rawConn, *rand.Rand){
 			return out
 		})
 	},
-	// Questions without end, which are answered, and the answers not read.
+	// Endless PINGs whose answers are not read.
 	func(c *rawConn, _ *rand.Rand) {
 		pings := bytes.Repeat(wire.AppendPing(nil, wire.TypePing, 7), 1000)
 		for ok := sendAll(c.Conn, wire.AppendHello(nil, wire.Hello{MaxRequest: MaxRequestBytes, MaxLanes: 8})); ok; {
 			ok = sendAll(c.Conn, pings)
 		}
 	},
-	// A drain, and its end, again and again.
+	// DRAIN and UNDRAIN repeatedly.
 	func(c *rawConn, _ *rand.Rand) {
 		answering(c, func(wire.Frame, wire.Request) []byte {
 			return bytes.Repeat(append(wire.AppendReason(nil, wire.TypeDrain, "mine"), wire.AppendReason(nil, wire.TypeUndrain, "mine")...), 10)
 		})
 	},
-	// Messages on streams beyond what they were given credit for.
+	// Messages on streams without credit.
 	func(c *rawConn, rng *rand.Rand) {
 		answering(c, func(f wire.Frame, r wire.Request) []byte {
 			out := wire.AppendHeader(nil, f.Lane, r.Sequence, nil)
@@ -267,7 +266,7 @@ var serverMischief = [...]func(*rawConn, *rand.Rand){
 	},
 }
 
-// anyServersFrame is a well-formed frame that has no business where it comes.
+// anyServersFrame returns a well-formed frame that violates the protocol.
 func anyServersFrame(rng *rand.Rand) []byte {
 	lane, sequence := rng.Uint32N(10), rng.Uint32N(4)
 	data := make([]byte, rng.IntN(2000))

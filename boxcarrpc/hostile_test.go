@@ -20,15 +20,14 @@ import (
 
 var hostileFlag = flag.Duration("hostile", 2*time.Second, "how long TestHostilePeers goes on")
 
-// hostileMemory bounds the heap of server, peers and test together: what the options
-// below let all connections hold, requests in 8 MiB, answers in an eighth of that for
-// each of 64, 64 streams with 256 KiB each way, and as much again for the garbage
-// between two collections.
+// hostileMemory limits the heap of server, peers and test together: what the options below
+// allow all connections to hold, requests in 8 MiB, responses in an eighth of that for each
+// of 64, 64 streams of 256 KiB each way, and as much again for garbage.
 const hostileMemory = 2 * (8 + 64*8/8 + 64/2 + 32) << 20
 
-// Peers do to a server what they can think of, for as long as -hostile says, while a
-// good client calls: it gets every answer, memory stays bounded, and nothing of them
-// is left.
+// Hostile peers misbehave in many ways, for as long as -hostile says, while a correct
+// client calls: it gets every response, memory is bounded, and the server holds nothing of
+// them afterwards.
 func TestHostilePeers(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{
 		MaxConns: 64, MaxLanes: 256, MaxLanesPerConn: 100, MaxStreams: 64, BufferBytes: 8 << 20, StreamHandler: streams,
@@ -71,7 +70,7 @@ func TestHostilePeers(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	wg.Wait()
-	until(t, "nothing of them is left", func() bool {
+	until(t, "the server holds nothing of them", func() bool {
 		x := s.Stats()
 		return x.Connections == p.Stats().Transports && x.Slots == 8 && x.InFlight == 0 && x.Streams == 0 && x.BufferBytes == 0
 	})
@@ -82,7 +81,7 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// visit connects and does some mischief, for a third of a second at most.
+// visit connects and misbehaves in one way, for at most a third of a second.
 func visit(ctx context.Context, address string, rng *rand.Rand, do func(net.Conn, *rand.Rand)) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -91,7 +90,7 @@ func visit(ctx context.Context, address string, rng *rand.Rand, do func(net.Conn
 	}
 	defer func() {
 		if rng.IntN(2) == 0 {
-			_ = conn.(*net.TCPConn).SetLinger(0) // ends with a reset
+			_ = conn.(*net.TCPConn).SetLinger(0) // close with a reset
 		}
 		_ = conn.Close()
 	}()
@@ -99,7 +98,7 @@ func visit(ctx context.Context, address string, rng *rand.Rand, do func(net.Conn
 	do(conn, rng)
 }
 
-// sendAll sends frames, and says whether they were taken.
+// sendAll sends frames and reports whether they were written.
 func sendAll(conn net.Conn, frames ...[]byte) bool {
 	_, err := conn.Write(bytes.Join(frames, nil))
 	return err == nil
@@ -107,7 +106,7 @@ func sendAll(conn net.Conn, frames ...[]byte) bool {
 
 var hostileHello = wire.AppendHello(nil, wire.Hello{MaxResponse: MaxResponseBytes, Name: "hostile"})
 
-// lanes asks for lanes until the server has none, more than it may.
+// lanes requests n lanes, more than the server grants.
 func lanes(conn net.Conn, n uint32) bool {
 	for lane := range n {
 		if !sendAll(conn, wire.AppendSlot(nil, wire.TypeLease, lane, wire.NoSlot)) {
@@ -117,7 +116,7 @@ func lanes(conn net.Conn, n uint32) bool {
 	return true
 }
 
-// linger waits until the server ends the connection or the visit is over.
+// linger waits until the server closes the connection or the visit is over.
 func linger(conn net.Conn) {
 	var b [1]byte
 	for {
@@ -128,7 +127,7 @@ func linger(conn net.Conn) {
 }
 
 var mischief = [...]func(net.Conn, *rand.Rand){
-	// Noise, with a hello before it or not.
+	// Random bytes, with or without a HELLO before.
 	func(conn net.Conn, rng *rand.Rand) {
 		if rng.IntN(2) == 0 && !sendAll(conn, hostileHello) {
 			return
@@ -140,9 +139,9 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		sendAll(conn, noise)
 		linger(conn)
 	},
-	// Nothing at all.
+	// Silence.
 	func(conn net.Conn, _ *rand.Rand) { linger(conn) },
-	// A frame that trickles in.
+	// A frame sent byte by byte.
 	func(conn net.Conn, rng *rand.Rand) {
 		frames := append(bytes.Clone(hostileHello), wire.AppendData(nil, 0, 1, make([]byte, 20_000))...)
 		for i := 0; i < len(frames) && sendAll(conn, frames[i:i+1]); i++ {
@@ -159,7 +158,7 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 			}
 		}
 	},
-	// Long requests that never come, on all lanes.
+	// Long requests on all lanes, never completed.
 	func(conn net.Conn, _ *rand.Rand) {
 		if !sendAll(conn, hostileHello) || !lanes(conn, 100) {
 			return
@@ -169,7 +168,7 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		}
 		linger(conn)
 	},
-	// Requests whose answers are not read.
+	// Requests whose responses are not read.
 	func(conn net.Conn, _ *rand.Rand) {
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		if !sendAll(conn, hostileHello, lease) {
@@ -177,10 +176,10 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		}
 		data := make([]byte, 30<<10)
 		for i := uint32(1); sendAll(conn, wire.AppendRequest(nil, 0, wire.Request{Sequence: i, Total: uint32(len(data))}, "m", data)); i++ {
-			time.Sleep(time.Millisecond) // the next may come before the answer: a fault
+			time.Sleep(time.Millisecond) // the next request may arrive before the response: a fault
 		}
 	},
-	// Streams that send what they may, and read nothing.
+	// Streams that use all their credit and read nothing.
 	func(conn net.Conn, _ *rand.Rand) {
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		if !sendAll(conn, hostileHello) {
@@ -197,7 +196,7 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		}
 		time.Sleep(50 * time.Millisecond)
 	},
-	// Boards that are not received.
+	// Boards that are not read.
 	func(conn net.Conn, _ *rand.Rand) {
 		if !sendAll(conn, hostileHello) || !lanes(conn, 100) {
 			return
@@ -209,14 +208,14 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 		}
 		time.Sleep(50 * time.Millisecond)
 	},
-	// Questions without end.
+	// Endless PINGs.
 	func(conn net.Conn, _ *rand.Rand) {
 		pings := bytes.Repeat(wire.AppendPing(nil, wire.TypePing, 7), 1000)
 		for ok := sendAll(conn, hostileHello); ok; {
 			ok = sendAll(conn, pings)
 		}
 	},
-	// Lanes that are leased and given back again and again.
+	// Lanes that are leased and released repeatedly.
 	func(conn net.Conn, _ *rand.Rand) {
 		if !sendAll(conn, hostileHello) {
 			return
@@ -230,7 +229,7 @@ var mischief = [...]func(net.Conn, *rand.Rand){
 	},
 }
 
-// anyFrame is a well-formed frame that has no business where it comes.
+// anyFrame returns a well-formed frame that violates the protocol.
 func anyFrame(rng *rand.Rand) []byte {
 	lane, sequence := rng.Uint32N(120), rng.Uint32N(3)
 	data := make([]byte, rng.IntN(2000))

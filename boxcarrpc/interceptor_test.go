@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A diary is what happened, in order.
+// A diary records events in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -62,16 +62,17 @@ func TestInterceptorsAreAroundCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "dsts2s1x", string(out))
 	require.Equal(t, []string{"c1 before", "c2 before", "s1 before m", "s2 before m", "s2 after", "s1 after", "c2 after", "c1 after"}, d.read())
-	require.Equal(t, Metadata(nil).Append("mine", "").Append("c1", "").Append("c2", ""), info.Header, "what the server saw")
-	require.Equal(t, m, info.Metadata, "as it was")
+	require.Equal(t, Metadata(nil).Append("mine", "").Append("c1", "").Append("c2", ""), info.Header, "the metadata that the server received")
+	require.Equal(t, m, info.Metadata, "unchanged")
 	require.Equal(t, 1, info.Attempts)
 
 	_, err = p.Call(t.Context(), MethodEcho, nil, nil)
-	require.NoError(t, err, "without a CallInfo, too")
-	require.Contains(t, d.read(), "s1 before "+MethodEcho, "tools are intercepted")
+	require.NoError(t, err, "also without a CallInfo")
+	require.Contains(t, d.read(), "s1 before "+MethodEcho, "built-in methods are intercepted")
 }
 
-// An interceptor may answer itself, and what it appends on an error is not seen.
+// An interceptor may answer itself. What it appends to dst is ignored if it returns an
+// error.
 func TestAnInterceptorAnswersItself(t *testing.T) {
 	s := serve(t, echo, nil)
 	refused := errors.New("not today")
@@ -128,7 +129,7 @@ func TestInterceptorsAreAroundStreams(t *testing.T) {
 	require.Equal(t, Metadata(nil).Append("c", ""), Metadata(message))
 	_, err = stream.Receive(nil)
 	require.Equal(t, CodeNotFound, CodeOf(err))
-	until(t, "the end is told", func() bool { return slices.Equal(d.read(), []string{"server fail", "ended not found"}) })
+	until(t, "OnEnd was called", func() bool { return slices.Equal(d.read(), []string{"server fail", "ended not found"}) })
 	stream.OnEnd(func(err error) { d.add("late " + CodeOf(err).String()) })
 	require.Equal(t, "late not found", d.read()[2], "at once")
 
@@ -137,7 +138,7 @@ func TestInterceptorsAreAroundStreams(t *testing.T) {
 	_, err = stream.Receive(nil)
 	require.NoError(t, err)
 	stream.Close()
-	require.Equal(t, "ended canceled", d.read()[4], "who closes it hears it at once")
+	require.Equal(t, "ended canceled", d.read()[4], "OnEnd runs in Close")
 
 	stream, err = p.Stream(t.Context(), MethodBoard, nil)
 	require.NoError(t, err)
@@ -145,6 +146,6 @@ func TestInterceptorsAreAroundStreams(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Receive(nil)
 	require.ErrorIs(t, err, io.EOF)
-	require.Contains(t, d.read(), "server "+MethodBoard, "tools are intercepted")
-	until(t, "a good end is told", func() bool { return slices.Contains(d.read(), "ended ok") })
+	require.Contains(t, d.read(), "server "+MethodBoard, "built-in methods are intercepted")
+	until(t, "OnEnd was called with success", func() bool { return slices.Contains(d.read(), "ended ok") })
 }

@@ -28,12 +28,12 @@ func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// echo answers with the request.
+// echo returns the request.
 func echo(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
 	return append(dst, request...), nil
 }
 
-// A testServer is a server on a loopback port, or on pipes where ln is given.
+// A testServer is a server on a loopback port or on the listener of serveOn.
 type testServer struct {
 	*Server
 	address string
@@ -68,7 +68,7 @@ func (s *testServer) stop() {
 	s.ended <- ErrServerClosed
 }
 
-// newPool makes a pool that is ready.
+// newPool returns a pool that holds a slot.
 func newPool(t testing.TB, opts *PoolOptions, addresses ...string) *Pool {
 	p := newPoolOf(t, opts, discovery.Static(addresses...))
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -85,7 +85,7 @@ func newPoolOf(t testing.TB, opts *PoolOptions, d discovery.Source) *Pool {
 		opts.Logger = testLogger(t)
 	}
 	if opts.Dialer == nil && opts.SilenceTimeout == 0 {
-		opts.SilenceTimeout = time.Minute // in real time: both sides share processors with who knows whom
+		opts.SilenceTimeout = time.Minute // other processes share the processors
 	}
 	p, err := NewPool(d, opts)
 	require.NoError(t, err)
@@ -93,26 +93,26 @@ func newPoolOf(t testing.TB, opts *PoolOptions, d discovery.Source) *Pool {
 	return p
 }
 
-// until waits for a condition that other goroutines bring about.
+// until waits for a condition that other goroutines establish.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !condition(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("in vain: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// full waits until the pool has all its slots.
+// full waits until the pool holds all its slots.
 func full(t testing.TB, p *Pool) {
 	t.Helper()
 	until(t, "the pool is full", func() bool { return p.Stats().Slots == p.Stats().Size })
 }
 
-// A gate holds handlers until it is opened.
+// A gate blocks handlers until it is opened.
 type gate struct {
-	entered chan struct{} // gets an element for each call that has come in
+	entered chan struct{} // receives an element for each call
 	open    chan struct{}
 	once    sync.Once
 }
@@ -131,7 +131,7 @@ func (g *gate) handler(ctx context.Context, _ string, request, dst []byte) ([]by
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// A pipes is a listener and a dialer of pipes, for tests on virtual time.
+// A pipes is a listener and a dialer of in-memory connections, for tests on virtual time.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}

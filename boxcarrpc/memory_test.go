@@ -11,12 +11,12 @@ import (
 	"docstore/boxcarrpc/internal/conn"
 )
 
-// What a busy time has made large is given back when a connection is idle.
-func TestAnIdleConnectionGivesItsBuffersBack(t *testing.T) {
+// Buffers that grew under load are freed when the connection is idle.
+func TestIdleConnectionFreesItsBuffers(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		p := newPool(t, &PoolOptions{Size: 4, Dialer: l.dial}, "s")
 		full(t, p)
-		held := func() (bytes int) { // by both sides
+		held := func() (bytes int) { // of both sides
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			s.mu.Lock()
@@ -39,7 +39,7 @@ func TestAnIdleConnectionGivesItsBuffersBack(t *testing.T) {
 		synctest.Wait()
 		require.Greater(t, held(), 4*len(document))
 
-		time.Sleep(2 * DefaultKeepAlive) // it asks for a better slot, or for a sign of life
+		time.Sleep(2 * DefaultKeepAlive) // it requests a better slot or sends a PING
 		synctest.Wait()
 		require.Less(t, held(), 4<<10)
 
@@ -49,8 +49,8 @@ func TestAnIdleConnectionGivesItsBuffersBack(t *testing.T) {
 	})
 }
 
-// The buffer for a response fits what its method answers, and a rare large answer
-// leaves nothing behind.
+// The buffer for responses adapts to its method, and a rare large response leaves no large
+// buffer.
 func TestResponseBuffersFitTheirMethod(t *testing.T) {
 	answer := func(m *method, size int) (capacity int) {
 		b := m.buffer()
@@ -61,7 +61,7 @@ func TestResponseBuffersFitTheirMethod(t *testing.T) {
 	var m method
 	require.Zero(t, answer(&m, 100<<10))
 	answer(&m, 100<<10)
-	// A sync.Pool may forget what it was given, but not for ever.
+	// A sync.Pool may drop items, but not always.
 	until(t, "the buffer fits", func() bool { return answer(&m, 100<<10) >= 100<<10 })
 	answer(&m, 10)
 	require.Less(t, answer(&m, 10), 100<<10)

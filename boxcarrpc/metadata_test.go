@@ -14,8 +14,8 @@ import (
 	"docstore/internal/race"
 )
 
-// mirror answers with the request, with its metadata as the header, and with the
-// request's length in x as the trailer.
+// mirror returns the request, with its metadata as the header and the request's length in x
+// as the trailer.
 func mirror(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	if err := SetHeader(ctx, MetadataOf(ctx)); err != nil {
 		return dst, err
@@ -36,7 +36,7 @@ func TestMetadataIsPairs(t *testing.T) {
 	m := Metadata(nil).Append("a", "1").Append("b-bin", "\x00\xff").Append("a", "").Append("long", strings.Repeat("v", 300))
 	value, ok := m.Get("a")
 	require.True(t, ok)
-	require.Equal(t, "1", value, "the first")
+	require.Equal(t, "1", value, "the first value")
 	_, ok = m.Get("c")
 	require.False(t, ok)
 	require.Equal(t, map[string]string{"a": "", "b-bin": "\x00\xff", "long": strings.Repeat("v", 300)}, maps.Collect(m.All()))
@@ -52,7 +52,7 @@ func TestMetadataIsPairs(t *testing.T) {
 	require.Equal(t, CodeResourceExhausted, CodeOf(Metadata(nil).Append("k", strings.Repeat("v", MaxMetadataBytes)).check()))
 }
 
-// Metadata goes both ways with whatever data, also when that fills frames.
+// Metadata is sent both ways with data of any size, also if that fills frames.
 func TestMetadataGoesWithRequestAndResponse(t *testing.T) {
 	s := serve(t, mirror, nil)
 	p := newPool(t, &PoolOptions{Size: 1}, s.address)
@@ -86,7 +86,7 @@ func TestMetadataGoesWithAnError(t *testing.T) {
 	require.Equal(t, info.Metadata, info.Header)
 	require.Equal(t, Metadata(nil).Append("method", "fail"), info.Trailer)
 
-	// What was before in a CallInfo does not stay, nor that of another call.
+	// The previous content of a CallInfo is replaced.
 	_, err = p.CallWith(t.Context(), MethodEcho, nil, nil, &info)
 	require.NoError(t, err)
 	require.Nil(t, info.Header)
@@ -113,10 +113,10 @@ func TestMetadataThatCannotBeSent(t *testing.T) {
 	require.Equal(t, CodeResourceExhausted, CodeOf(err))
 	_, err = p.Call(t.Context(), "malformed", nil, nil)
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
-	require.Error(t, SetHeader(t.Context(), nil), "not a handler's context")
+	require.Error(t, SetHeader(t.Context(), nil), "not the context of a handler")
 }
 
-// A peer that sends malformed metadata is cut off.
+// A peer that sends malformed metadata is disconnected.
 func TestMalformedMetadataEndsTheConnection(t *testing.T) {
 	s := serve(t, mirror, nil)
 	c := dialRaw(t, s.address)
@@ -125,14 +125,14 @@ func TestMalformedMetadataEndsTheConnection(t *testing.T) {
 	require.Equal(t, wire.TypeGrant, c.next().Type)
 	c.send(wire.AppendRequestWith(nil, 0, wire.Request{Sequence: 1}, "m", []byte("k=v"), nil))
 	c.ends()
-	until(t, "it counts as a fault", func() bool { return s.Stats().Faults == 1 })
+	until(t, "the fault is counted", func() bool { return s.Stats().Faults == 1 })
 }
 
-// A handler learns who asks, and on which slot.
+// A handler can find its client and slot.
 func TestAHandlerKnowsItsCall(t *testing.T) {
 	known := make(chan []any, 1)
 	tell := func(ctx context.Context) {
-		ctx = context.WithValue(ctx, known, nil) // as an interceptor might
+		ctx = context.WithValue(ctx, known, nil) // as an interceptor might do
 		known <- []any{PeerOf(ctx).Name, SlotOf(ctx), string(MetadataOf(ctx))}
 	}
 	s := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -157,13 +157,13 @@ func TestAHandlerKnowsItsCall(t *testing.T) {
 	require.Nil(t, MetadataOf(t.Context()))
 }
 
-// What a call costs, with interceptors: its context on the server, and nothing on the
+// Allocations of a call with interceptors: its context on the server, and none on the
 // client.
 func TestACallAllocatesOnce(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector empties pools")
 	}
-	var codes [CodeUnauthenticated + 1]int // one call at a time
+	var codes [CodeUnauthenticated + 1]int // used by one call at a time
 	s := serve(t, echo, &ServerOptions{
 		Authenticate: func(*Peer, string) (string, error) { return "me", nil },
 		Authorize: func(ctx context.Context, _ string) error {
@@ -191,7 +191,7 @@ func TestACallAllocatesOnce(t *testing.T) {
 	limited, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	request, dst := make([]byte, 16), make([]byte, 0, 64)
-	for _, ctx := range []context.Context{limited, context.Background()} { // whose end is CallTimeout's
+	for _, ctx := range []context.Context{limited, context.Background()} { // the second ends by CallTimeout
 		call := func() {
 			if _, err := p.Call(ctx, "m", request, dst); err != nil {
 				t.Fatal(err)

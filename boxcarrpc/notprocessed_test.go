@@ -13,9 +13,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// A server in the middle acts on a request, then calls a server further down and
-// returns what that call failed with, wrapped in any way. The request is sent
-// once, and the server in the middle is not paused.
+// A handler acts on a request, then calls another server and returns that call's error,
+// wrapped in any way. The request is sent once, and the handler's server is not paused.
 func TestARequestIsNotRepeatedBecauseACallOfItsHandlerFailed(t *testing.T) {
 	rng := testseed.Rand(t)
 	down := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
@@ -23,7 +22,7 @@ func TestARequestIsNotRepeatedBecauseACallOfItsHandlerFailed(t *testing.T) {
 	}, nil)
 	next := newPool(t, &PoolOptions{Size: 1, MaxRetries: -1}, down.address)
 	var acted atomic.Int64
-	var answer error // written before Call and read within it
+	var answer error // written before Call, read during it
 	middle := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		acted.Add(1)
 		return dst, answer
@@ -34,7 +33,7 @@ func TestARequestIsNotRepeatedBecauseACallOfItsHandlerFailed(t *testing.T) {
 		_, nested := next.Call(t.Context(), "m", []byte{byte(rng.Uint32())}, nil)
 		require.Error(t, nested)
 		unmarked := randomError(rng, nested)
-		if rng.IntN(4) == 0 { // also a marked error of a handler called in this process
+		if rng.IntN(4) == 0 { // a marked error of a handler called in this process
 			unmarked = fmt.Errorf("delegating: %w", NotProcessed(unmarked))
 		}
 		answer = unmarked
@@ -59,7 +58,7 @@ func TestARequestIsNotRepeatedBecauseACallOfItsHandlerFailed(t *testing.T) {
 	require.Greater(t, acted.Load(), before+1, "a marked error is retried")
 }
 
-// randomError is the error of a handler, which may wrap nested.
+// randomError returns the error of a handler, which may wrap nested.
 func randomError(rng *rand.Rand, nested error) error {
 	plain := []error{
 		ErrPoolBusy, ErrNoServer, errRetryBudget, context.DeadlineExceeded, errors.New("no memory"),

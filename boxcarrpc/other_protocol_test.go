@@ -44,7 +44,7 @@ func saying(answer string) func(net.Conn) {
 		if _, err := conn.Read(make([]byte, 1<<10)); err == nil {
 			_, _ = io.WriteString(conn, answer)
 		}
-		_, _ = conn.Read(make([]byte, 1)) // until the client ends it
+		_, _ = conn.Read(make([]byte, 1)) // until the client closes it
 	}
 }
 
@@ -66,7 +66,7 @@ func serveHTTP(t *testing.T, config *tls.Config) string {
 	return address
 }
 
-// A pool whose server speaks another protocol knows it at once, and says which.
+// A pool detects at once that its server speaks another protocol, and names it.
 func TestAServerOfAnotherProtocolIsNamed(t *testing.T) {
 	certs := newTestTLS(t)
 	overTLS, err := certs.server(t, tls.NoClientCert)()
@@ -101,26 +101,26 @@ func TestAServerOfAnotherProtocolIsNamed(t *testing.T) {
 	}
 }
 
-// waitBriefly is the error of a wait for a slot.
+// waitBriefly returns the error of a short wait for a slot.
 func waitBriefly(t *testing.T, p *Pool) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	return p.WaitReady(ctx)
 }
 
-// A server that ends connections or is silent may be one of ours in trouble.
-func TestATroubledServerIsNotTakenForAStranger(t *testing.T) {
+// A server that closes connections or is silent may be a Boxcar server with a problem.
+func TestSilentServerMayBeABoxcarServer(t *testing.T) {
 	require.Contains(t, notReady(t, nil, listenAs(t, func(net.Conn) {})), "server closed the connection before its HELLO")
 	silent := listenAs(t, saying(""))
 	require.Contains(t, notReady(t, &PoolOptions{DialTimeout: time.Millisecond}, silent), "did not answer within 1ms")
 }
 
-// One server that may still give a slot is reason enough to wait.
+// NoServerReason is nil while one server may still grant a slot.
 func TestAPoolHasAReasonOnlyIfAllServersHave(t *testing.T) {
-	stranger, draining, good := serveHTTP(t, nil), serve(t, echo, nil), serve(t, echo, nil)
+	other, draining, good := serveHTTP(t, nil), serve(t, echo, nil), serve(t, echo, nil)
 	draining.Drain()
-	p := newPoolOf(t, nil, discovery.Static(draining.address, stranger))
-	until(t, "both are known", func() bool { return p.NoServerReason() != nil })
+	p := newPoolOf(t, nil, discovery.Static(draining.address, other))
+	until(t, "both servers have been dialled", func() bool { return p.NoServerReason() != nil })
 	require.ErrorIs(t, p.NoServerReason(), ErrDraining)
 	require.ErrorContains(t, p.NoServerReason(), draining.address)
 	draining.Undrain()

@@ -19,7 +19,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A rawConn speaks to a server frame by frame.
+// A rawConn talks to a server frame by frame.
 type rawConn struct {
 	net.Conn
 	t  testing.TB
@@ -76,7 +76,7 @@ var (
 	endOfStream = wire.AppendSequence(nil, wire.TypeEnd, 0, 1)
 )
 
-func TestAPeerThatSpeaksNonsenseCostsItsConnection(t *testing.T) {
+func TestProtocolViolationOfClientEndsConnection(t *testing.T) {
 	oversized := make([]byte, 16)
 	binary.LittleEndian.PutUint32(oversized[4:], 1<<30)
 	oversized[12] = byte(wire.TypeData)
@@ -144,7 +144,7 @@ func TestTooManyConnectionsAreRefused(t *testing.T) {
 func TestMaxLanesBoundsTheSlots(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{MaxLanes: 3})
 	p := newPool(t, &PoolOptions{Size: 8}, s.address)
-	until(t, "all slots are given out", func() bool { return p.Stats().Slots == 3 })
+	until(t, "all slots are granted", func() bool { return p.Stats().Slots == 3 })
 	require.Equal(t, 3, s.Stats().LowestFree)
 	for range 10 {
 		_, err := p.Call(t.Context(), "m", nil, nil)
@@ -152,7 +152,7 @@ func TestMaxLanesBoundsTheSlots(t *testing.T) {
 	}
 }
 
-// On pipes and virtual time.
+// inBubble runs a test with a server on pipes and virtual time.
 func inBubble(t *testing.T, h Handler, opts *ServerOptions, test func(t *testing.T, s *testServer, l *pipes)) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -212,10 +212,10 @@ func TestARequestThatNeverCompletesTimesOut(t *testing.T) {
 		require.Equal(t, wire.TypeGrant, c.next().Type)
 		c.send(wire.AppendRequest(nil, 0, wire.Request{Total: 1 << 20}, "m", make([]byte, 10<<10)))
 		synctest.Wait()
-		require.Less(t, s.Stats().BufferBytes, int64(32<<10), "what was announced is not charged")
+		require.Less(t, s.Stats().BufferBytes, int64(32<<10), "only received bytes are charged")
 		require.NotZero(t, s.Stats().BufferBytes)
 		start := time.Now()
-		for err == nil { // it keeps the connection alive otherwise
+		for err == nil { // keep-alives that keep the connection open
 			time.Sleep(time.Second)
 			if _, err = c.Write(wire.AppendPing(nil, wire.TypePing, 1)); err == nil {
 				_, err = c.in.Next()
@@ -245,7 +245,7 @@ func TestAPeerThatDoesNotReadIsClosed(t *testing.T) {
 	})
 }
 
-// A peer that asks for much and reads nothing is not read from any more.
+// A server stops reading from a peer that sends requests and reads nothing.
 func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
 	inBubble(t, echo, &ServerOptions{BufferBytes: 8 << 20}, func(t *testing.T, s *testServer, l *pipes) {
 		conn, err := l.dial(t.Context(), "")
@@ -262,9 +262,9 @@ func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
 	})
 }
 
-// Of requests that came in together, the next is not begun with while the answers of
-// those before wait above the output budget.
-func TestAnswersThatAreNotReadHoldBackWhatCameTogether(t *testing.T) {
+// Requests that arrived together are not all handled while the responses to the first ones
+// exceed the output limit.
+func TestUnreadResponsesDelayFurtherRequests(t *testing.T) {
 	const requests, budget = 200, 1 << 20
 	large := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		return append(dst, make([]byte, budget)...), nil
@@ -280,7 +280,7 @@ func TestAnswersThatAreNotReadHoldBackWhatCameTogether(t *testing.T) {
 				leases = wire.AppendSlot(leases, wire.TypeLease, lane, wire.NoSlot)
 				all = wire.AppendRequest(all, lane, wire.Request{Sequence: 1, Total: 2}, "m", []byte("hi"))
 			}
-			sendAll(conn, leases) // and the server's buffer has grown
+			sendAll(conn, leases) // the server's buffer has grown
 			sendAll(conn, all)
 		}()
 		for range requests {
@@ -292,7 +292,7 @@ func TestAnswersThatAreNotReadHoldBackWhatCameTogether(t *testing.T) {
 	})
 }
 
-// A name is what the peer likes, and people look at it in terminals.
+// A peer chooses its name, which is shown in terminals.
 func TestAPeersNameCanBePrinted(t *testing.T) {
 	s := serve(t, echo, nil)
 	p := newPool(t, &PoolOptions{Size: 1, Name: "fé\x1b[2J\xff1\n"}, s.address)

@@ -17,7 +17,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A numberedCluster is numbered servers on pipes, for tests on virtual time.
+// A numberedCluster is a set of numbered servers on pipes, for tests on virtual time.
 type numberedCluster struct {
 	t  *testing.T
 	mu struct {
@@ -63,12 +63,12 @@ func (c *numberedCluster) dial(ctx context.Context, address string) (net.Conn, e
 	c.mu.dialled[address]++
 	c.mu.Unlock()
 	if door == nil {
-		return nil, fmt.Errorf("nobody listens on %s", address)
+		return nil, fmt.Errorf("no listener on %s", address)
 	}
 	return door.dial(ctx, address)
 }
 
-// dialled lists the servers that were dialled since it was last asked.
+// dialled returns the servers that were dialled since the last call.
 func (c *numberedCluster) dialled() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *numberedCluster) dialled() (numbers []int) {
 	return numbers
 }
 
-// connected lists the servers to which there are connections.
+// connected returns the servers with connections.
 func (c *numberedCluster) connected() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *numberedCluster) connected() (numbers []int) {
 	return numbers
 }
 
-// leased lists the servers that have given out slots.
+// leased returns the servers that have granted slots.
 func (c *numberedCluster) leased() (numbers []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *numberedCluster) leased() (numbers []int) {
 	return numbers
 }
 
-// use makes calls for a while, none of which may fail.
+// use makes calls for a while; none may fail.
 func (c *numberedCluster) use(p *Pool, during time.Duration) {
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		_, err := p.Call(c.t.Context(), "m", nil, nil)
@@ -131,7 +131,7 @@ func chosen(t *testing.T, name string, self, backends, k int) []int {
 	return list
 }
 
-// until a change has been followed to its end
+// enough for a change to complete
 const aMinute = time.Minute
 
 func upTo(n int) (numbers []int) {
@@ -141,7 +141,7 @@ func upTo(n int) (numbers []int) {
 	return numbers
 }
 
-func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
+func TestPoolFollowsItsSubsetWithLittleChurn(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		c := newNumberedCluster(t)
 		c.start(upTo(41)...)
@@ -164,8 +164,8 @@ func TestAPoolRovesInsideItsSubsetAndFollowsWithTheChurnPromised(t *testing.T) {
 	})
 }
 
-// Nine tenths of a deterministic subset are others after a change. A pool with one
-// request at a time is over to them long before LeaveAfter.
+// A change replaces nine tenths of a deterministic subset. A pool with one request at a
+// time has moved long before LeaveAfter.
 func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		c := newNumberedCluster(t)
@@ -174,8 +174,8 @@ func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 		p := newPoolOf(t, &PoolOptions{Size: 40, SubsetSize: 20, Subset: mustByName(t, "deterministic"), Dialer: c.dial}, source)
 		source.set <- numbered(5, 60)
 		require.NoError(t, p.WaitReady(t.Context()))
-		// A server that no question came to while slots were missing is asked seldom
-		// then: in one of 200 pools it takes minutes until the last is connected.
+		// A server that got no LEASE while slots were missing gets few later: in one of 200
+		// pools it takes minutes until the last one is connected.
 		for begin := time.Now(); !slices.Equal(chosen(t, "deterministic", 5, 60, 20), c.connected()); {
 			c.use(p, time.Second)
 			require.Less(t, time.Since(begin), time.Hour)
@@ -187,7 +187,7 @@ func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAPoolSkipsHolesAndKeepsToServersThatAreMerelyDown(t *testing.T) {
+func TestPoolSkipsUnusedNumbersAndKeepsServersThatAreDown(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		c := newNumberedCluster(t)
 		c.start(upTo(20)...)
@@ -233,7 +233,7 @@ func TestAPoolBorrowsWhenItsSubsetIsDead(t *testing.T) {
 		require.Equal(t, sorted(0, 3), c.connected())
 
 		c.stop(order[:3]...)
-		c.use(p, aMinute) // and no call fails meanwhile
+		c.use(p, aMinute) // no call fails meanwhile
 		require.Equal(t, sorted(3, 6), c.connected())
 		require.True(t, p.Stats().Borrowed)
 		c.stop(order[3:6]...)
@@ -283,8 +283,8 @@ func TestAPoolWithoutANumberOfItsOwn(t *testing.T) {
 	})
 }
 
-// A server that takes connections and fails every call is no reason to give up
-// those that have left: they serve on until their time is over.
+// A new server that accepts connections and fails every call does not replace the slots of
+// servers that left: they are used until LeaveAfter.
 func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 	for name, leaveAfter := range map[string]time.Duration{"make before break": 0, "break at once": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -323,8 +323,8 @@ func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 	}
 }
 
-// A source that gives one server the number 100,000 made each choice take eleven
-// seconds under the pool's lock. The set is rejected and the last one stays.
+// With a server number of 100,000, each choice took eleven seconds under the pool's lock.
+// Such a snapshot is rejected and the previous one is kept.
 func TestASetOfServersWithLargeGapsIsRejected(t *testing.T) {
 	sparse := discovery.Snapshot{Numbers: 100_001, Self: -1, Servers: []discovery.Server{
 		{Number: 0, Address: "be-0:7070"}, {Number: 100_000, Address: "be-100000:7070"},
@@ -337,10 +337,10 @@ func TestASetOfServersWithLargeGapsIsRejected(t *testing.T) {
 	require.ErrorAs(t, s.follow(sparse), &tooHigh)
 	require.Equal(t, discovery.NumberError{Source: "number given for be-100000:7070", Number: 100_000, Limit: discovery.Limit(2)}, *tooHigh)
 	own, _ := s.choose()
-	require.Len(t, own, 20, "of the last set")
+	require.Len(t, own, 20, "of the previous snapshot")
 
 	p := newPoolOf(t, &PoolOptions{SubsetSize: 20}, fixedSource(sparse))
-	until(t, "the set is rejected", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.mu.sourceFailure != nil })
+	until(t, "the snapshot is rejected", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.mu.sourceFailure != nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = p.Call(ctx, "m", nil, nil)

@@ -16,7 +16,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A settable is a source of servers that a test sets.
+// A settable is a source whose servers a test sets.
 type settable struct{ set chan discovery.Snapshot }
 
 func (s *settable) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
@@ -55,11 +55,11 @@ func TestTheLadderEndsLowAndEven(t *testing.T) {
 	for _, p := range pools {
 		full(t, p)
 	}
-	require.GreaterOrEqual(t, pools[1].Stats().Transports, 8, "the classic form: a connection for each slot")
+	require.GreaterOrEqual(t, pools[1].Stats().Transports, 8, "one connection for each slot")
 	require.LessOrEqual(t, pools[0].Stats().Transports, 4, "many lanes on one connection")
 }
 
-// Slots are scaled by the servers' capacity, which may change.
+// Slot numbers are scaled by the weights of the servers, which may change.
 func TestSlotsAreScaledByWeight(t *testing.T) {
 	withVirtualCluster(t, 2, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 8})
@@ -70,7 +70,7 @@ func TestSlotsAreScaledByWeight(t *testing.T) {
 			p.update(discovery.Snapshot{Servers: []discovery.Server{
 				{Address: "0", Weight: x.weights[0]}, {Number: 1, Address: "1", Weight: x.weights[1]},
 			}})
-			for range 100 { // both are trusted, and tell of better slots
+			for range 100 { // both are trusted and report better slots
 				_, err := p.Call(t.Context(), "m", nil, nil)
 				require.NoError(t, err)
 				time.Sleep(time.Second)
@@ -87,7 +87,7 @@ func TestServersComeAndGo(t *testing.T) {
 	source.set <- snapshot(a.address)
 	until(t, "all slots are on the only server", func() bool { return a.Stats().Slots == 4 })
 	source.set <- snapshot(a.address, b.address)
-	for range 100 { // b has to answer a request before it gets its share
+	for range 100 { // b must answer a request before it gets its share
 		_, err := p.Call(t.Context(), "m", nil, nil)
 		require.NoError(t, err)
 		time.Sleep(time.Millisecond)
@@ -107,7 +107,7 @@ func TestServersComeAndGo(t *testing.T) {
 	source.set <- snapshot()
 	until(t, "the set is empty", func() bool { return p.Stats().Servers == 0 })
 	_, err := p.Call(t.Context(), "m", nil, nil)
-	require.NoError(t, err, "slots of servers that left are used until they are given back")
+	require.NoError(t, err, "slots of servers that left are used until they are released")
 }
 
 func TestSlotsOfServersThatLeftAreGivenBackInTheEnd(t *testing.T) {
@@ -126,7 +126,7 @@ func TestSlotsOfServersThatLeftAreGivenBackInTheEnd(t *testing.T) {
 		require.Zero(t, s.Stats().Connections)
 		source.set <- snapshot("s")
 		time.Sleep(time.Second)
-		require.Equal(t, 4, s.Stats().Slots, "it is welcome again")
+		require.Equal(t, 4, s.Stats().Slots, "it is used again")
 	})
 }
 
@@ -148,7 +148,7 @@ func (f *failing) Watch(_ context.Context, update func(discovery.Snapshot)) erro
 	return fmt.Errorf("the registry is down")
 }
 
-// A set of very many servers is what a pool without a subset may be given.
+// A pool without a subset may get a very large set of servers.
 func TestVeryManyServers(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		source := &settable{make(chan discovery.Snapshot)}
@@ -217,14 +217,14 @@ func TestAnIdleConnectionWithoutSlotsIsClosed(t *testing.T) {
 	})
 }
 
-// A pool that is held up while it is made is whole when its timers come. The race
-// detector sees if it is not.
+// The timers of a pool must not fire before NewPool has finished. The race detector sees if
+// they do.
 func TestTimersAwaitTheirPool(t *testing.T) {
 	p := newPoolOf(t, nil, mute{})
-	until(t, "the watch has had its first look", p.livenessCheckSlow.Load)
+	until(t, "the first liveness check has run", p.livenessCheckSlow.Load)
 }
 
-// A mute is a source that says nothing.
+// A mute is a source without a snapshot.
 type mute struct{}
 
 func (mute) Watch(ctx context.Context, _ func(discovery.Snapshot)) error {

@@ -59,7 +59,7 @@ func TestPreferIdleStaysOnAnIdleServer(t *testing.T) {
 		}
 		return true
 	})
-	// All four have a call of another pool's, and each says so: none is better.
+	// All four have a call of another pool and report it: none is better.
 	gated.Store(true)
 	var callers sync.WaitGroup
 	for _, address := range addresses {

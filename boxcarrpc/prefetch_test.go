@@ -22,7 +22,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// told keeps what ServerOptions.Prefetch is told of.
+// told records the calls of ServerOptions.Prefetch.
 type told struct {
 	mu     sync.Mutex
 	groups [][]string
@@ -45,12 +45,12 @@ func (o *told) take() (groups [][]string) {
 	return groups
 }
 
-// requestOf is a REQUEST that fits into one frame.
+// requestOf returns a REQUEST of one frame.
 func requestOf(lane, sequence uint32, method, request string) []byte {
 	return wire.AppendRequest(nil, lane, wire.Request{Sequence: sequence, Total: uint32(len(request))}, method, []byte(request))
 }
 
-// together is a connection with n lanes on which a request has been answered.
+// together returns a connection with n lanes on which a request has been answered.
 func together(t *testing.T, l *pipes, n uint32, method string) *rawConn {
 	conn, err := l.dial(t.Context(), "")
 	require.NoError(t, err)
@@ -66,19 +66,20 @@ func together(t *testing.T, l *pipes, n uint32, method string) *rawConn {
 	return c
 }
 
-// sendMeanwhile sends while the answers are read, which say whether it came.
+// sendMeanwhile sends while the test reads the responses, which show whether the frames
+// arrived.
 func (c *rawConn) sendMeanwhile(frames []byte) {
 	go func() { _, _ = c.Write(frames) }()
 }
 
-// A rawAnswer is a response by itself.
+// A rawAnswer is one response.
 type rawAnswer struct {
 	code  Code
 	data  string
 	flags uint8
 }
 
-// answers takes n of them, each of one frame and of a lane of its own.
+// answers reads n responses, each of one frame and on its own lane.
 func (c *rawConn) answers(n int) map[uint32]rawAnswer {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -93,7 +94,7 @@ func (c *rawConn) answers(n int) map[uint32]rawAnswer {
 	return all
 }
 
-func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
+func TestPrefetchGetsRequestsThatArriveTogether(t *testing.T) {
 	var o told
 	handler := func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
 		if string(request) == "bad" {
@@ -104,7 +105,7 @@ func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
 	options := &ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead, "other": o.ahead}}
 	inBubble(t, handler, options, func(t *testing.T, _ *testServer, l *pipes) {
 		c := together(t, l, 8, "get")
-		require.Empty(t, o.take(), "one alone")
+		require.Empty(t, o.take(), "a single request")
 		sequence := uint32(1)
 		send := func(methods, requests string) [][]string {
 			sequence++
@@ -121,16 +122,16 @@ func TestAheadIsToldOfWhatArrivesTogether(t *testing.T) {
 		require.Equal(t, [][]string{{"a", "b", "c"}}, send("get", "a b c"))
 		require.Empty(t, send("get", "a"))
 		require.Empty(t, send("none", "a b c"))
-		require.Equal(t, [][]string{{"a", "c", "e"}}, send("get other", "a b c d e"), "for the method of the first")
+		require.Equal(t, [][]string{{"a", "c", "e"}}, send("get other", "a b c d e"), "requests of the first method only")
 		require.Equal(t, [][]string{{"b", "d"}}, send("none get", "a b c d"))
 		require.Equal(t, [][]string{{"a", "bad"}}, send("get", "a bad"))
-		require.Equal(t, [][]string{{"b", "c"}}, send("get", "a b c"), "the last had failed")
+		require.Equal(t, [][]string{{"b", "c"}}, send("get", "a b c"), "the last request failed")
 		require.Equal(t, [][]string{{"a", "b"}}, send("get", "a b"))
 	})
 }
 
-// A client that may call one method must not have memory fetched for another.
-func TestAheadGetsNoRequestsThatAreForbidden(t *testing.T) {
+// A client that may call one method must not cause prefetching for another.
+func TestPrefetchGetsNoForbiddenRequests(t *testing.T) {
 	var o told
 	var asked atomic.Int64
 	options := &ServerOptions{
@@ -153,13 +154,13 @@ func TestAheadGetsNoRequestsThatAreForbidden(t *testing.T) {
 			}
 			c.sendMeanwhile(batch)
 			c.answers(3)
-			require.Equal(t, int64(4), asked.Load(), "once for all and once for each")
+			require.Equal(t, int64(4), asked.Load(), "once for the batch and once for each request")
 		}
 		require.Equal(t, [][]string{{"x", "x", "x"}}, o.take())
 	})
 }
 
-func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
+func TestPrefetchGetsWholeRequestsWithinLimits(t *testing.T) {
 	s := NewServer(echo, &ServerOptions{Prefetch: map[string]func([][]byte){"get": func([][]byte) {}}})
 	near, far := net.Pipe()
 	defer func() { require.NoError(t, errors.Join(near.Close(), far.Close())) }()
@@ -198,7 +199,7 @@ func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
 		require.Equal(t, cut, rest)
 	}
 	random := testseed.Rand(t)
-	for range 5000 { // nothing has been checked yet: it may be any bytes
+	for range 5000 { // the checksums have not been verified: it may be any bytes
 		bytes := append([]byte{}, b...)
 		for range 1 + random.IntN(4) {
 			bytes[random.IntN(len(bytes))] = byte(random.Uint32())
@@ -207,8 +208,8 @@ func TestAheadIsToldOfWholeRequestsWithinLimits(t *testing.T) {
 	}
 }
 
-// What becomes of requests that arrive together is the same whatever is told of them.
-func TestAnswersAreTheSameWithAhead(t *testing.T) {
+// The responses are the same with and without Prefetch.
+func TestResponsesAreTheSameWithPrefetch(t *testing.T) {
 	const lanes, batches = 24, 30
 	handler := func(ctx context.Context, _ string, request, dst []byte) ([]byte, error) {
 		switch kind, _, _ := strings.Cut(string(request), " "); kind {
@@ -235,7 +236,7 @@ func TestAnswersAreTheSameWithAhead(t *testing.T) {
 	var o told
 	with, after := run(&ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead}})
 	for i := range alone {
-		require.True(t, maps.Equal(alone[i], with[i]), "batch %d: %v, with Ahead %v", i, alone[i], with[i])
+		require.True(t, maps.Equal(alone[i], with[i]), "batch %d: %v, with Prefetch %v", i, alone[i], with[i])
 	}
 	require.Equal(t, before.Panics, after.Panics)
 	require.Equal(t, before.Leases, after.Leases)
@@ -246,16 +247,16 @@ func TestAnswersAreTheSameWithAhead(t *testing.T) {
 	for _, group := range groups {
 		for _, request := range group {
 			seen[request]++
-			require.Equal(t, 1, seen[request], "it is told of each once")
+			require.Equal(t, 1, seen[request], "each request is passed once")
 		}
 	}
 }
 
-// answersOf sends batches of requests and takes their answers.
+// answersOf sends batches of requests and reads their responses.
 func answersOf(t *testing.T, c *rawConn, random *rand.Rand, lanes int, batches uint32) (all []map[uint32]rawAnswer) {
 	for sequence := uint32(2); sequence < 2+batches; sequence++ {
 		var batch []byte
-		var lost []uint32 // with their slots
+		var lost []uint32 // lanes that lost their slots
 		n := 1 + random.IntN(lanes)
 		for _, lane := range random.Perm(lanes)[:n] {
 			lane := uint32(lane)
@@ -282,7 +283,7 @@ func answersOf(t *testing.T, c *rawConn, random *rand.Rand, lanes int, batches u
 		answers := c.answers(n)
 		for lane, a := range answers {
 			if a.code == CodeDeadlineExceeded {
-				answers[lane] = rawAnswer{code: a.code} // within the handler or before it
+				answers[lane] = rawAnswer{code: a.code} // may fail in the handler or before
 			}
 		}
 		all = append(all, answers)
@@ -294,8 +295,9 @@ func answersOf(t *testing.T, c *rawConn, random *rand.Rand, lanes int, batches u
 	return all
 }
 
-// Whatever Ahead does, the requests are served, and a server that stops does not wait.
-func TestAnAheadThatMisbehavesHoldsUpNoRequest(t *testing.T) {
+// Whatever Prefetch does, the requests are served, and a server that stops does not wait
+// for it.
+func TestMisbehavingPrefetchDelaysNoRequest(t *testing.T) {
 	const lanes = 8
 	for name, misbehave := range map[string]func(open <-chan struct{}){
 		"blocks": func(open <-chan struct{}) { <-open },
@@ -314,7 +316,7 @@ func TestAnAheadThatMisbehavesHoldsUpNoRequest(t *testing.T) {
 					}
 				}
 			}}}, func(t *testing.T, s *testServer, l *pipes) {
-				open = make(chan struct{}) // of the bubble
+				open = make(chan struct{}) // made in the bubble
 				c := together(t, l, lanes, "get")
 				var batch []byte
 				for i := range uint32(lanes) {
@@ -334,7 +336,7 @@ func TestAnAheadThatMisbehavesHoldsUpNoRequest(t *testing.T) {
 				require.Equal(t, name == "panics", s.methods.named([]byte("get")).quick())
 				require.Zero(t, s.Stats().Panics)
 				if name == "blocks" {
-					require.Equal(t, int32(lanes), intact.Load(), "the connection's buffer has other bytes by now")
+					require.Equal(t, int32(lanes), intact.Load(), "the read buffer has been reused")
 				}
 			})
 		})

@@ -20,15 +20,14 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// FuzzClient reads its input as a program, two bytes a step, of what a client's
-// callers do and of what its server says: in any order, in pieces, late, or
-// never, and sometimes what no server may say. Virtual time goes on as told.
+// FuzzClient interprets its input as a program of two bytes a step: actions of a client's
+// callers and frames of its server, in any order, in pieces, late or never, and sometimes
+// in violation of the protocol. Virtual time advances as the program says.
 //
-// The client keeps to the protocol. Every call ends in time, with the server's
-// answer, whole, or with an error that does not promise too much; so does every
-// stream. Nothing is read or written after that on behalf of a caller. The
-// connection ends if the server lied, and else does not, and all is well once the
-// server does what it should.
+// The client keeps to the protocol. Every call ends in time with the server's complete
+// response, or with an error that does not promise too much; so does every stream. A
+// caller's memory is not used after that. The connection ends if the server violated the
+// protocol, and otherwise stays, and all calls succeed once the server behaves.
 func FuzzClient(f *testing.F) {
 	f.Add([]byte{6, 0, 0, 9, 8, 9, 0, 200, 10, 50, 11, 10, 11, 255})
 	f.Add([]byte{6, 0, 0, 9, 20, 0, 8, 9, 21, 9, 22, 20, 0, 1, 21, 255, 3, 0, 22, 5})
@@ -39,7 +38,7 @@ func FuzzClient(f *testing.F) {
 	f.Add([]byte{6, 0, 18, 200, 1, 255, 12, 4, 18, 200, 22, 10})              // refused while it is sent
 	f.Add([]byte{4, 252, 14, 255, 22, 1, 14, 255, 22, 1, 14, 255, 22, 1, 14, 255})
 	f.Add([]byte{6, 0, 0, 9, 10, 20, 23, 130}) // answered twice
-	f.Add([]byte{6, 0, 0, 9, 23, 130})         // more of an answer that has not begun
+	f.Add([]byte{6, 0, 0, 9, 23, 130})         // more of a response that has not started
 	f.Fuzz(func(t *testing.T, program []byte) {
 		runClient(t, program[:min(len(program), 400)])
 	})
@@ -52,7 +51,7 @@ func TestRandomClientPrograms(t *testing.T) {
 		for k := range program {
 			program[k] = byte(rng.Uint32())
 			if i%2 == 0 && k%2 == 0 && program[k]%scriptedSteps >= scriptedSteps-2 {
-				program[k] = 22 // an honest server
+				program[k] = 22 // a server that keeps to the protocol
 			}
 		}
 		runClient(t, program)
@@ -62,43 +61,43 @@ func TestRandomClientPrograms(t *testing.T) {
 	}
 }
 
-// An scriptedCall is a call, and what its server knows of it.
+// A scriptedCall is a call and the server's state of it.
 type scriptedCall struct {
 	method string
 	cancel context.CancelFunc
-	limit  time.Time // when it must have ended
+	limit  time.Time // latest end
 
-	// Of the caller, when done is closed.
+	// State of the caller, valid when done is closed.
 	done   chan struct{}
-	dst    []byte // what was passed
-	behind []byte // all of its memory, marked after the call
+	dst    []byte // as passed by the caller
+	behind []byte // its whole capacity, filled with marks after the call
 	out    []byte // a copy
 	err    error
 	ended  time.Time
 
-	// Of the server.
-	came     bool // some of its request
+	// State of the server.
+	came     bool // a part of the request has arrived
 	answer   []byte
 	code     Code
 	refused  bool // as not processed
 	answered time.Time
 }
 
-// say notes that some of the answer was said.
+// say records that a part of the response was sent.
 func (c *scriptedCall) say(last bool) {
 	if last {
 		c.answered = time.Now()
 	}
 }
 
-// An scriptedStream is a stream, and what its server knows of it.
+// A scriptedStream is a stream and the server's state of it.
 type scriptedStream struct {
 	method         string
 	messages, size int // to send
 	cancel         context.CancelFunc
 	limit          time.Time
 
-	// Of the client, when done is closed.
+	// State of the client, valid when done is closed.
 	done    chan struct{}
 	got     [][]byte
 	err     error
@@ -162,8 +161,8 @@ func runClient(t *testing.T, program []byte) {
 	})
 }
 
-// alive are the connections that are open, the one of which the next steps are
-// last. There are several if the server has sent the client away.
+// alive returns the open connections; the next steps concern the last one. There are
+// several if the server has sent the client away.
 func (r *clientRun) alive() (conns []*scriptedConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +174,7 @@ func (r *clientRun) alive() (conns []*scriptedConn) {
 	return conns
 }
 
-// pause lets time go on, and the connections' signs of life.
+// pause advances time, with keep-alives on the connections.
 func (r *clientRun) pause(d time.Duration) {
 	const slice = 25 * time.Millisecond
 	for {
@@ -200,7 +199,7 @@ func (r *clientRun) pause(d time.Duration) {
 	}
 }
 
-// step does one thing, if it is possible now.
+// step executes one step, if it is possible now.
 func (r *clientRun) step(what, x byte) {
 	switch what {
 	case 0, 1:
@@ -251,7 +250,7 @@ func (r *clientRun) step(what, x byte) {
 		r.mu.Lock()
 		gone := c.gone
 		r.mu.Unlock()
-		require.True(r.t, gone, "the client goes on with a server that lies: %d", x)
+		require.True(r.t, gone, "the client keeps the connection after protocol violation %d", x)
 	}
 }
 
@@ -315,10 +314,10 @@ func (c *scriptedConn) speak(what, x byte) {
 	}
 }
 
-// lie says what no server may say now, nor when the client has answered to what is
-// still queued.
+// lie sends a frame that violates the protocol now, and also after the client has answered
+// the queued frames.
 func (c *scriptedConn) lie(x byte) {
-	const never = 1 << 30 // as a sequence
+	const never = 1 << 30 // as a sequence number
 	response := wire.AppendResponse(nil, 0, wire.FlagProcessed, wire.Response{Sequence: never}, nil)
 	flipped := bytes.Clone(response)
 	flipped[wire.HeaderSize+int(x)%(len(response)-wire.HeaderSize)] ^= 1 << (x % 8)
@@ -344,7 +343,7 @@ func (c *scriptedConn) lie(x byte) {
 	}[x%13], func() {})
 }
 
-// call begins a call.
+// call starts a call.
 func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	call := &scriptedCall{method: fmt.Sprint("call ", len(r.calls)), cancel: cancel, limit: time.Now().Add(patience), done: make(chan struct{})}
@@ -371,7 +370,7 @@ func (r *clientRun) call(size int, patience time.Duration, roomy bool) {
 	})
 }
 
-// talk begins a stream.
+// talk starts a stream.
 func (r *clientRun) talk(messages, size int, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	talk := &scriptedStream{method: fmt.Sprint("talk ", len(r.talks)), messages: messages, size: size,
@@ -412,7 +411,7 @@ func (r *clientRun) talk(messages, size int, patience time.Duration) {
 	})
 }
 
-// cancel cancels one of the calls or streams under way.
+// cancel cancels one of the calls or streams in flight.
 func (r *clientRun) cancel(x int, call bool) {
 	var alive []func()
 	for _, c := range r.calls {
@@ -439,7 +438,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// calmDown makes the server one as it should be.
+// calmDown makes the server behave.
 func (r *clientRun) calmDown() {
 	conns := r.alive()
 	r.mu.Lock()
@@ -464,7 +463,7 @@ func (r *clientRun) calmDown() {
 	synctest.Wait()
 }
 
-// check checks how all has ended.
+// check checks the results of all calls and streams.
 func (r *clientRun) check() {
 	var guilty uint64
 	for _, c := range r.conns {
@@ -486,7 +485,7 @@ func (c *scriptedCall) check(t testing.TB) {
 	inTime := !c.answered.IsZero() && c.answered.Before(c.limit)
 	switch {
 	case c.err == nil:
-		require.True(t, !c.answered.IsZero() && c.code == CodeOK, "%s has an answer that was not given", c.method)
+		require.True(t, !c.answered.IsZero() && c.code == CodeOK, "%s has a response that was not sent", c.method)
 		require.Equal(t, "dst"+string(c.answer), string(c.out), c.method)
 		return
 	case inTime:
@@ -509,7 +508,7 @@ func (s *scriptedStream) check(t testing.TB) {
 	var e *Error
 	switch {
 	case errors.Is(s.err, io.EOF) || inTime:
-		require.False(t, s.over.IsZero(), "%s has an end that was not said", s.method)
+		require.False(t, s.over.IsZero(), "%s has a status that was not sent", s.method)
 		require.Equal(t, len(s.said), len(s.got), s.method)
 		require.Equal(t, string(s.trailed), string(s.trailer), s.method)
 		if s.code != CodeOK {
@@ -522,7 +521,7 @@ func (s *scriptedStream) check(t testing.TB) {
 	}
 }
 
-// goesOn checks that calls and streams are served as if nothing had been.
+// goesOn checks that calls and streams are served normally afterwards.
 func (r *clientRun) goesOn() {
 	calls, talks := len(r.calls), len(r.talks)
 	for range 1000 {
@@ -549,9 +548,9 @@ func (r *clientRun) goesOn() {
 	}
 }
 
-// checkMarks finds what was written behind a caller's back.
+// checkMarks finds writes to dst after the end of its call.
 func (r *clientRun) checkMarks() {
 	for _, c := range r.calls {
-		require.Equal(r.t, len(c.behind), bytes.Count(c.behind, []byte{scriptedMark}), "behind the back of %s", c.method)
+		require.Equal(r.t, len(c.behind), bytes.Count(c.behind, []byte{scriptedMark}), "dst of %s was written after the call", c.method)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// The part of the protocol model that is about streams.
+// The part of the protocol model that concerns streams.
 
-// streamStep does one thing on a stream, if the protocol allows it now.
+// streamStep executes one step on a stream, if the protocol allows it now.
 func (m *protocolModel) streamStep(number uint32, what byte) {
 	s := &m.streams[number]
 	switch what % 16 {
@@ -26,7 +26,7 @@ func (m *protocolModel) streamStep(number uint32, what byte) {
 			s.sent = append(s.sent, data...)
 			s.credit -= wire.MessageCost(n)
 			m.conn.send(wire.AppendMessage(nil, number, s.sequence, what%16-11, data))
-			if what%16 == 12 { // that was not all of the message
+			if what%16 == 12 { // the message continues
 				s.credit -= wire.MessageCost(0)
 				m.conn.send(wire.AppendMessage(nil, number, s.sequence, 0, nil))
 			}
@@ -38,7 +38,7 @@ func (m *protocolModel) streamStep(number uint32, what byte) {
 			s.reset = true
 			m.conn.send(wire.AppendSequence(nil, wire.TypeReset, number, s.sequence))
 		}
-	case 15: // late frames of what is long over
+	case 15: // late frames of an ended stream
 		m.conn.send(wire.AppendMessage(nil, number, s.sequence-1, 0, []byte("late")),
 			wire.AppendCredit(nil, number, s.sequence-1, 1),
 			wire.AppendSequence(nil, wire.TypeEnd, number, s.sequence-1),
@@ -54,7 +54,7 @@ func (m *protocolModel) endStream(number uint32) {
 	}
 }
 
-// streamFrame checks a frame of the server, and gives credit for what it took.
+// streamFrame checks a frame of the server and gives credit for it.
 func (m *protocolModel) streamFrame(f wire.Frame) {
 	s := &m.streams[f.Lane]
 	require.True(m.t, s.open, "%v on a stream that is not open", f.Type)

@@ -15,41 +15,40 @@ import (
 	"docstore/internal/testseed"
 )
 
-// A protocolModel is what a client that keeps to the protocol knows: it says
-// what may be sent next and checks what comes back.
+// A protocolModel is a client that keeps to the protocol: it decides which frames may be
+// sent next and checks those of the server.
 type protocolModel struct {
 	t       testing.TB
 	conn    *rawConn
 	lanes   [4]modelLane
 	streams [4]modelStream
 	slots   map[uint32]bool
-	awaited int // answers outstanding
+	awaited int // outstanding answers
 }
 
-// A modelStream is a stream to an echo.
+// A modelStream is a stream to an echo handler.
 type modelStream struct {
 	open, ended, reset bool
 	sequence           uint32
 	sent, got          []byte
-	credit, window     int // to send, and that the server has
+	credit, window     int // to send, and of the server
 }
 
 type modelLane struct {
 	leased, asked bool
 	slot          uint32
 	sequence      uint32
-	sent, total   int // of the request in the works; total < 0 if there is none
+	sent, total   int // of the current request; total < 0 if there is none
 	cancelled     bool
 	head          *wire.Response
 	flags         uint8
 	got           []byte
 }
 
-// FuzzProtocol reads its input as a program of protocol steps: two bytes a step,
-// the lane and what to do. After it the connection is cut at an arbitrary place.
-// Every request is answered once, with its own bytes; every stream brings back
-// what was sent on it, within its credit, and ends with one status; no slot is
-// given out twice; the server keeps nothing.
+// FuzzProtocol interprets its input as a program of protocol steps of two bytes, the lane
+// and the action. After it the connection is cut at an arbitrary byte. Every request is
+// answered once, with its own bytes; every stream returns the bytes sent on it, within its
+// credit, and ends with one status; no slot is granted twice; the server keeps nothing.
 func FuzzProtocol(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x00\x09\x00\x03"), uint16(3))
 	f.Add([]byte("\x00\x00\x01\x00\x02\x00\x00\x01\x01\x02\x02\x01\x02\x04\x01\x05\x01\x09\x00\x03"), uint16(90))
@@ -90,8 +89,8 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 	for m.awaited > 0 {
 		m.receive()
 	}
-	until(t, "the server knows of the last RELEASE", func() bool { return s.Stats().Slots == len(m.slots) })
-	// What is cut off in the middle leaves nothing behind.
+	until(t, "the server has handled the last RELEASE", func() bool { return s.Stats().Slots == len(m.slots) })
+	// A request that is cut off leaves nothing behind.
 	frames := wire.AppendSlot(nil, wire.TypeLease, 9, wire.NoSlot)
 	frames = wire.AppendRequest(frames, 9, wire.Request{Total: 1 << 20}, "echo", make([]byte, 100))
 	if len(m.slots) < 3 {
@@ -107,7 +106,7 @@ func runProtocol(t testing.TB, program []byte, cut uint16) {
 	wg.Wait()
 }
 
-// step does one thing on a lane, if the protocol allows it now.
+// step executes one step on a lane, if the protocol allows it now.
 func (m *protocolModel) step(number uint32, what byte) {
 	lane := &m.lanes[number]
 	idle := lane.leased && lane.total < 0
@@ -141,7 +140,7 @@ func (m *protocolModel) step(number uint32, what byte) {
 		if idle {
 			m.request(number, "panic", 0, true)
 		}
-	case 8: // a late CANCEL of what is long over
+	case 8: // a late CANCEL of an ended request
 		m.conn.send(wire.AppendCancel(nil, number, lane.sequence-1))
 	case 9:
 		if m.awaited > 0 && m.answerComes() {
@@ -150,7 +149,7 @@ func (m *protocolModel) step(number uint32, what byte) {
 	}
 }
 
-// answerComes reports whether anything is bound to come without another step.
+// answerComes reports whether an answer must arrive without another step.
 func (m *protocolModel) answerComes() bool {
 	for i := range m.lanes {
 		l := &m.lanes[i]
@@ -174,14 +173,14 @@ func (m *protocolModel) request(number uint32, method string, size int, whole bo
 		m.bytes(number)[:lane.sent]))
 }
 
-// bytes are those of the lane's request.
+// bytes returns the request of the lane.
 func (m *protocolModel) bytes(number uint32) []byte {
 	lane := &m.lanes[number]
 	tag := fmt.Appendf(nil, "%d/%d ", number, lane.sequence)
 	return bytes.Repeat(tag, 1+lane.total/len(tag))[:lane.total]
 }
 
-// complete sends what is left of a request.
+// complete sends the rest of a request.
 func (m *protocolModel) complete(number uint32) {
 	lane := &m.lanes[number]
 	for lane.total >= 0 && lane.sent < lane.total && !lane.cancelled {
@@ -191,7 +190,7 @@ func (m *protocolModel) complete(number uint32) {
 	}
 }
 
-// receive takes one frame and checks it.
+// receive reads one frame and checks it.
 func (m *protocolModel) receive() {
 	f := m.conn.next()
 	require.Less(m.t, f.Lane, uint32(len(m.lanes)))
@@ -205,7 +204,7 @@ func (m *protocolModel) receive() {
 		slot, err := f.Slot()
 		require.NoError(m.t, err)
 		require.True(m.t, lane.asked)
-		require.False(m.t, m.slots[slot], "slot %d is given out twice", slot)
+		require.False(m.t, m.slots[slot], "slot %d is granted twice", slot)
 		require.Less(m.t, slot, uint32(3))
 		m.slots[slot] = true
 		lane.asked, lane.leased, lane.slot = false, true, slot
@@ -232,7 +231,7 @@ func (m *protocolModel) receive() {
 	}
 }
 
-// data adds to a response and checks it when it is complete.
+// data appends to a response and checks it when it is complete.
 func (m *protocolModel) data(number uint32, data []byte) {
 	lane := &m.lanes[number]
 	lane.got = append(lane.got, data...)

@@ -13,7 +13,7 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// announcer is a server that announces responses of 16 MiB and sends a few bytes of each.
+// announcer runs a server that announces responses of 16 MiB and sends a few bytes of each.
 func announcer(t *testing.T) (address string, announced chan struct{}) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func announce(nc net.Conn, announced chan<- struct{}) {
 }
 
 // A server that announces long responses and does not send them does not make calls to
-// other servers fail, and costs what it has sent.
+// other servers fail. Only the received bytes are charged.
 func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
 	bad, announced := announcer(t)
 	p := newPool(t, &PoolOptions{Size: 8, BufferBytes: 16 << 20, CallTimeout: time.Minute, MaxWait: time.Minute}, bad)
@@ -72,12 +72,12 @@ func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
 	for range 8 {
 		<-announced
 	}
-	until(t, "the responses have begun", func() bool { return p.buffers.used.Load() > 0 })
+	until(t, "the responses have started", func() bool { return p.buffers.used.Load() > 0 })
 	require.LessOrEqual(t, p.buffers.used.Load(), int64(8*firstResponse))
 
 	good := serve(t, echo, nil)
 	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: bad}, {Address: good.address}}})
-	until(t, "there is a slot of the good server", func() bool { return good.Stats().Slots > 0 })
+	until(t, "the good server has granted a slot", func() bool { return good.Stats().Slots > 0 })
 	for _, size := range []int{10, 60 << 10, 1 << 20, 4 << 20} {
 		for range 20 {
 			call, end := context.WithTimeout(t.Context(), 20*time.Second)
@@ -110,7 +110,7 @@ func TestTheResponseBudget(t *testing.T) {
 	require.False(t, c.overrun)
 	small := lane(one, freeResponse)
 	small.makeRoom(freeResponse)
-	require.False(t, small.overrun, "small responses are received whatever there is")
+	require.False(t, small.overrun, "small responses are always received")
 	for _, l := range []*clientLane{a, b, c, small} {
 		p.dropData(l)
 	}

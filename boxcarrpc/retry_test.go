@@ -12,7 +12,7 @@ import (
 	"docstore/boxcarrpc/core"
 )
 
-// All servers refuse everything: they get the calls, a fifth more, and 10 a second.
+// If all servers refuse everything they get the calls, a fifth more, and 10 a second.
 func TestRetriesAreWithinTheirBudget(t *testing.T) {
 	refuse := func(int) Handler {
 		return func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -27,7 +27,7 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 		var unfunded int
 		for range calls {
 			_, err := p.Call(t.Context(), "m", nil, nil)
-			require.Equal(t, CodeUnavailable, CodeOf(err), "what the last attempt said counts")
+			require.Equal(t, CodeUnavailable, CodeOf(err), "the error of the last attempt")
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			require.False(t, e.Processed)
@@ -47,11 +47,11 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 	})
 }
 
-// A retry is counted when it is queued. The slots of the only other server are all
-// busy, so that retries wait: as many as the budget has, and none goes out.
+// A retry is counted when it is queued. All slots of the only other server are busy, so
+// retries wait: as many as the budget allows, and none is sent.
 func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 	const budget = 5
-	var g *gate // of the bubble
+	var g *gate // made in the bubble
 	handler := func(server int) Handler {
 		return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 			if server == 0 {
@@ -77,7 +77,7 @@ func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 		for range budget {
 			wg.Go(func() {
 				if _, err := p.Call(t.Context(), "m", nil, nil); err != nil {
-					t.Error(err) // when the gate is open they are served
+					t.Error(err) // served when the gate is open
 				}
 			})
 		}
@@ -91,8 +91,8 @@ func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 	})
 }
 
-// The first attempt may have been processed, and the second certainly was not: the
-// call may have been.
+// If the first attempt may have been processed and the second certainly was not, the call
+// may have been processed.
 func TestAFailedRetryDoesNotHideThatTheFirstAttemptMayHaveBeenProcessed(t *testing.T) {
 	var s *testServer
 	var once sync.Once

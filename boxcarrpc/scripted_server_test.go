@@ -18,9 +18,9 @@ const (
 	scriptedStreams = 3
 )
 
-// An scriptedServer is a server whose every word is a test's choice: what it says, when
-// and in what pieces. It knows what it may say, and checks that its client keeps to
-// the protocol. Once it is tame it answers everything at once.
+// A scriptedServer is a server whose every frame a test chooses: its content, its time and
+// its pieces. It knows which frames it may send, and checks that its client keeps to the
+// protocol. When tame is set it answers everything at once.
 type scriptedServer struct {
 	t  testing.TB
 	wg sync.WaitGroup
@@ -28,46 +28,47 @@ type scriptedServer struct {
 	mu    sync.Mutex
 	tame  bool
 	conns []*scriptedConn
-	calls map[string]*scriptedCall // by method
+	calls map[string]*scriptedCall
 	talks map[string]*scriptedStream
 }
 
-// An scriptedConn is a connection to it. All but raw and queue are guarded by the
+// A scriptedConn is a connection to it. All fields but raw and queue are guarded by the
 // server's mutex.
 type scriptedConn struct {
 	server  *scriptedServer
 	raw     *rawConn
-	queue   []scriptedOutput // what is said and not yet written; the test's goroutine's
-	hold    bool             // nothing is written unless asked for
+	queue   []scriptedOutput // unsent output; used by the test's goroutine only
+	hold    bool             // nothing is written unless requested
 	deaf    bool             // nothing is read after the next frame
-	hears   sync.Cond        // it is not deaf any more
-	guilty  bool             // it gave the client a reason to end it
-	lied    bool             // and the client must
-	gone    bool             // the client has ended it, or the server
+	hears   sync.Cond        // signalled when deaf is cleared
+	guilty  bool             // it gave the client a reason to close the connection
+	lied    bool             // the client must close the connection
+	gone    bool             // the client or the server has closed it
 	drained bool
 	lanes   [scriptedLanes]scriptedLane
 	streams [scriptedStreams]scriptedStreamState
-	pongs   []uint64 // owed
+	pongs   []uint64 // to be sent
 }
 
-// scriptedOutput are bytes, and what is true when the last of them was written.
+// A scriptedOutput is bytes to send and a function that is called when the last of them was
+// written.
 type scriptedOutput struct {
 	bytes []byte
 	said  func()
 }
 
-// A sayer says words, as scriptedConn.say does.
+// A sayer queues output, as scriptedConn.say does.
 type sayer func(b []byte, said func())
 
 type scriptedLane struct {
 	asked, leased bool
 	slot          uint32
 	sequence      uint32
-	call          *scriptedCall // nil if none is under way
-	method        string        // of the last
+	call          *scriptedCall // nil if there is none
+	method        string        // of the last request
 	total, got    int           // bytes of its request
 	cancelled     bool
-	answer        []byte // what is left of it; meaningful once head was said
+	answer        []byte // the rest of it; valid once head was sent
 	head          bool
 }
 
@@ -75,18 +76,18 @@ type scriptedStreamState struct {
 	open, ended, reset bool
 	sequence           uint32
 	talk               *scriptedStream
-	credit, window     int // to send, and that the client has
+	credit, window     int // to send, and of the client
 	begun, mid         bool
-	got                []byte // of a message
+	got                []byte // of an incoming message
 	saying             []byte // of a message
 }
 
-// patterned is n bytes that belong to nothing else.
+// patterned returns n bytes that occur nowhere else.
 func patterned(tag string, n int) []byte {
 	return bytes.Repeat([]byte(tag+";"), 1+n/len(tag))[:n]
 }
 
-// serve takes connections until the listener is closed.
+// serve accepts connections until the listener is closed.
 func (s *scriptedServer) serve(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -99,7 +100,7 @@ func (s *scriptedServer) serve(l net.Listener) {
 	}
 }
 
-// read takes what the client says.
+// read handles the frames of the client.
 func (c *scriptedConn) read() {
 	defer c.raw.Close()
 	if f, err := c.raw.in.Next(); err != nil || f.Type != wire.TypeHello {
@@ -136,13 +137,14 @@ func (c *scriptedConn) read() {
 	}
 }
 
-// setDeaf has it read, or not. The server's mutex is held.
+// setDeaf stops or resumes reading. The server's mutex is held.
 func (c *scriptedConn) setDeaf(deaf bool) {
 	c.deaf = deaf
 	c.hears.Broadcast()
 }
 
-// write writes unless the client has gone. It is read at once or never.
+// write writes unless the client has closed the connection. The client reads at once or
+// never.
 func (c *scriptedConn) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
@@ -155,10 +157,10 @@ func (c *scriptedConn) write(b []byte) bool {
 	return err == nil
 }
 
-// say queues words.
+// say queues output.
 func (c *scriptedConn) say(b []byte, said func()) { c.queue = append(c.queue, scriptedOutput{b, said}) }
 
-// pump writes n bytes of what is queued. No lock is held.
+// pump writes n bytes of the queue. No lock is held.
 func (c *scriptedConn) pump(n int) {
 	for len(c.queue) > 0 && n > 0 {
 		words := &c.queue[0]
@@ -177,7 +179,7 @@ func (c *scriptedConn) pump(n int) {
 	}
 }
 
-// rule notes what the client did against the protocol.
+// rule reports a violation of the protocol by the client.
 func (c *scriptedConn) rule(kept bool, format string, args ...any) bool {
 	if !kept {
 		c.server.t.Errorf("the client sends "+format, args...)
@@ -185,7 +187,7 @@ func (c *scriptedConn) rule(kept bool, format string, args ...any) bool {
 	return kept
 }
 
-// take takes a frame. The server's mutex is held.
+// take handles a frame. The server's mutex is held.
 func (c *scriptedConn) take(f wire.Frame) {
 	switch f.Type {
 	case wire.TypePing:
@@ -239,7 +241,7 @@ func (c *scriptedConn) takeRequest(f wire.Frame, lane *scriptedLane) {
 	lane.take(c, data)
 }
 
-// take takes some of a request, also when that is answered already.
+// take handles a part of a request, also after it was answered.
 func (l *scriptedLane) take(c *scriptedConn, data []byte) {
 	begin := l.got
 	l.got += len(data)
@@ -302,7 +304,7 @@ func (c *scriptedConn) takeMessage(s *scriptedStreamState, data []byte, more boo
 	s.talk.heard, s.got = n+1, nil
 }
 
-// settle is what the server owes. The server's mutex is held.
+// settle returns the output that the server owes. The server's mutex is held.
 func (c *scriptedConn) settle() (words []scriptedOutput) {
 	say := func(b []byte, said func()) { words = append(words, scriptedOutput{b, said}) }
 	c.payPongs(say)
@@ -344,7 +346,7 @@ func (c *scriptedConn) payPongs(say sayer) {
 	c.pongs = nil
 }
 
-// What the server may say about a lane that is in the right state for it.
+// Frames that the server may send on a lane in the right state.
 
 func (c *scriptedConn) grant(number, from uint32, say sayer) {
 	for i := 0; i < scriptedLanes; i++ {
@@ -362,7 +364,7 @@ func (c *scriptedConn) deny(number, lowest uint32, say sayer) {
 	say(wire.AppendSlot(nil, wire.TypeDeny, number, lowest), func() {})
 }
 
-// answer begins to answer with n bytes, the first of them in the first frame.
+// answer starts a response of n bytes, with first bytes in the first frame.
 func (c *scriptedConn) answer(number uint32, n, first int, say sayer) {
 	lane := &c.lanes[number]
 	call := lane.call
@@ -375,7 +377,7 @@ func (c *scriptedConn) answer(number uint32, n, first int, say sayer) {
 	say(wire.AppendResponse(nil, number, wire.FlagProcessed, head, data[:first]), func() { call.say(first == n) })
 }
 
-// goOn says the next n bytes of an answer.
+// goOn sends the next n bytes of a response.
 func (c *scriptedConn) goOn(number uint32, n int, say sayer) {
 	lane := &c.lanes[number]
 	call, sequence := lane.call, lane.sequence
@@ -402,14 +404,14 @@ func (c *scriptedConn) refuse(number uint32, r wire.Response, flags uint8, say s
 	say(wire.AppendResponse(nil, number, flags, r, message), func() { call.say(true) })
 }
 
-// concluded has the lane free when all of its answer is said.
+// concluded frees the lane when the whole response was sent.
 func (c *scriptedConn) concluded(lane *scriptedLane) {
 	if len(lane.answer) == 0 {
 		lane.call, lane.head = nil, false
 	}
 }
 
-// What the server may say about a stream that is open.
+// Frames that the server may send on an open stream.
 
 func (c *scriptedConn) header(number uint32, say sayer) {
 	s := &c.streams[number]
@@ -417,7 +419,7 @@ func (c *scriptedConn) header(number uint32, say sayer) {
 	say(wire.AppendHeader(nil, number, s.sequence, wire.AppendPair(nil, "header", s.talk.method)), func() {})
 }
 
-// message says some of a message, as the credit allows.
+// message sends a part of a message within the credit.
 func (c *scriptedConn) message(number uint32, n int, more bool, say sayer) {
 	s := &c.streams[number]
 	talk := s.talk
@@ -440,7 +442,7 @@ func (c *scriptedConn) message(number uint32, n int, more bool, say sayer) {
 	say(wire.AppendMessage(nil, number, s.sequence, flags, data), said)
 }
 
-// credit gives back up to n bytes of what the client has used.
+// credit returns up to n bytes of the credit that the client has used.
 func (c *scriptedConn) credit(number uint32, n int, say sayer) {
 	s := &c.streams[number]
 	if n = min(n, wire.Window-s.window); n > 0 {

@@ -21,7 +21,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A certs is what a test needs of TLS: an authority and configurations of it.
+// A testTLS is a certificate authority and makes configurations with its certificates.
 type testTLS struct {
 	ca    *testcert.CA
 	roots *x509.CertPool
@@ -39,14 +39,15 @@ func (p *testTLS) pair(t testing.TB, name string, end time.Time) []tls.Certifica
 	return []tls.Certificate{pair}
 }
 
-// server is TLS of a server that asks for certificates if auth says so.
+// server returns the configuration of a server that requests certificates as auth says.
 func (p *testTLS) server(t testing.TB, auth tls.ClientAuthType) func() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: auth, ClientCAs: p.roots}
 	config.Certificates = p.pair(t, "localhost", time.Now().Add(time.Hour))
 	return func() (*tls.Config, error) { return config, nil }
 }
 
-// client is TLS of a client with a certificate, or without one if it has no name.
+// client returns the configuration of a client with a certificate, or without one if name
+// is empty.
 func (p *testTLS) client(t testing.TB, name string) func() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.roots}
 	if name != "" {
@@ -55,16 +56,16 @@ func (p *testTLS) client(t testing.TB, name string) func() (*tls.Config, error) 
 	return func() (*tls.Config, error) { return config, nil }
 }
 
-// whoami answers with the client's identity.
+// whoami returns the client's identity.
 func whoami(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 	return append(dst, PeerOf(ctx).Identity...), nil
 }
 
-// notReady is why a pool does not come to have a slot.
+// notReady returns the error of a pool that gets no slot.
 func notReady(t *testing.T, opts *PoolOptions, address string) string {
 	p := newPoolOf(t, opts, discovery.Static(address))
 	var said string
-	until(t, "the pool says why it has no slot", func() bool {
+	until(t, "the error names the server", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		err := p.WaitReady(ctx)
@@ -123,7 +124,7 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 		want    string
 	}{
 		"another authority":   {others.client(t, "frontend"), s.address, "unknown authority"},
-		"a stranger":          {func() (*tls.Config, error) { c, err := others.client(t, "x")(); c.RootCAs = certs.roots; return c, err }, s.address, "unknown certificate authority"},
+		"unknown client":      {func() (*tls.Config, error) { c, err := others.client(t, "x")(); c.RootCAs = certs.roots; return c, err }, s.address, "unknown certificate authority"},
 		"no certificate":      {certs.client(t, ""), s.address, "certificate required"},
 		"another server":      {wrongName, s.address, "not be-7.example"},
 		"TLS to plain text":   {certs.client(t, "frontend"), plain.address, "does it serve TLS?"},
@@ -138,7 +139,7 @@ func TestTLSThatDoesNotFit(t *testing.T) {
 	require.NotZero(t, s.Stats().Faults)
 }
 
-// A remote is a connection or a listener that seems to be another host's.
+// A remote is a connection or a listener that appears to belong to another host.
 type remote struct {
 	net.Conn
 	net.Listener
@@ -167,7 +168,7 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 		return &remote{Listener: l}
 	}
 	l := listen()
-	require.NoError(t, l.Close()) // to accept on it would be another error
+	require.NoError(t, l.Close()) // accepting would be another error
 	require.ErrorContains(t, NewServer(echo, nil).Serve(l), "serve [::]:7070: plain text to other hosts is not allowed")
 	l = listen()
 	s := serveOn(t, l, echo, &ServerOptions{Insecure: true})
@@ -196,9 +197,9 @@ func TestPlainTextIsForThisHost(t *testing.T) {
 	require.Equal(t, uint64(2), s.Stats().Requests)
 }
 
-// Options that cannot work are reported when the pool is made, or by the first call, and
-// not when the context of each call ends.
-func TestATransportThatCannotWorkIsToldAtOnce(t *testing.T) {
+// Options that cannot work are reported by NewPool or by the first call, not when the
+// context of each call ends.
+func TestUnusableOptionsAreReportedAtOnce(t *testing.T) {
 	failing := func() (*tls.Config, error) { return nil, errors.New("disk on fire") }
 	nothing := func() (*tls.Config, error) { return nil, nil }
 	far, near := discovery.Static("127.0.0.1:1", "10.0.0.1:7070"), discovery.Static("127.0.0.1:1", "[::1]:1", "localhost:1")
@@ -265,7 +266,7 @@ func (k *keys) authenticate(peer *Peer, token string) (string, error) {
 
 func fixed(token string) func() (string, error) { return func() (string, error) { return token, nil } }
 
-func TestTokensSayWhoAClientIs(t *testing.T) {
+func TestTokensIdentifyClients(t *testing.T) {
 	k := &keys{names: map[string]string{"open sesame": "ali", "abracadabra": "merlin"}}
 	certs := newTestTLS(t)
 	s := serve(t, whoami, &ServerOptions{Authenticate: k.authenticate, TLS: certs.server(t, tls.VerifyClientCertIfGiven)})
@@ -288,8 +289,8 @@ func TestTokensSayWhoAClientIs(t *testing.T) {
 	}
 }
 
-// What is secret is in no log, no error and on no page.
-func TestTokensAreNotTold(t *testing.T) {
+// Tokens appear in no log, error or page.
+func TestTokensAreNotDisclosed(t *testing.T) {
 	const good, bad = "open-sesame-0123456789", "sesame-open-0123456789"
 	var d diary
 	log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { d.add(string(b)) }), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -360,7 +361,7 @@ func TestAuthorize(t *testing.T) {
 	require.Equal(t, 1, p.Stats().Slots, "it costs no slot")
 }
 
-// A bucket is that of an identity, not of an address, where there is one.
+// The rate of an authenticated client goes by its identity, not by its address.
 func TestRatesGoByIdentity(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{
 		Authenticate: (&keys{names: map[string]string{"a": "ali", "b": "baba"}}).authenticate,
@@ -375,9 +376,9 @@ func TestRatesGoByIdentity(t *testing.T) {
 	}
 }
 
-// A token that is taken back ends its connections, but no call of a client that
-// has another one by now.
-func TestATokenIsTakenBack(t *testing.T) {
+// A revoked token ends its connections, but fails no call of a client that has a new one by
+// then.
+func TestRevokedTokenEndsConnections(t *testing.T) {
 	k := &keys{names: map[string]string{"old": "ali"}}
 	opts := &ServerOptions{Authenticate: k.authenticate, StreamHandler: func(ctx context.Context, _ string, _ *ServerStream) error {
 		<-ctx.Done()
@@ -407,7 +408,7 @@ func TestATokenIsTakenBack(t *testing.T) {
 		for range 15_000 {
 			call()
 		}
-		require.Empty(t, ended, "both are good")
+		require.Empty(t, ended, "both tokens are valid")
 		k.set(map[string]string{"new": "ali"})
 		before := s.Stats().Accepted
 		start := time.Now()
@@ -423,7 +424,7 @@ func TestATokenIsTakenBack(t *testing.T) {
 
 		k.set(nil)
 		start = time.Now()
-		for p.Stats().Slots > 0 { // nothing is left to a client without a token
+		for p.Stats().Slots > 0 { // a client without a token loses its slots
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			_, _ = p.Call(ctx, "m", nil, nil)
 			<-ctx.Done()
@@ -433,12 +434,12 @@ func TestATokenIsTakenBack(t *testing.T) {
 	})
 }
 
-// The check of a token that takes 1.5 s, as with a service for it that is slow, held
-// up the reading: the connection broke after a second of silence, with its calls.
-func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
+// An Authenticate that took 1.5 s, as with a slow token service, blocked the reading: the
+// connection failed after a second of silence, with its calls.
+func TestSlowAuthenticateDelaysNoCall(t *testing.T) {
 	var checks atomic.Int64
 	opts := &ServerOptions{Authenticate: func(*Peer, string) (string, error) {
-		if checks.Add(1) > 1 { // but within the handshake
+		if checks.Add(1) > 1 { // not in the handshake
 			time.Sleep(1500 * time.Millisecond)
 		}
 		return "ali", nil
@@ -458,7 +459,7 @@ func TestASlowAuthenticateHoldsUpNoCall(t *testing.T) {
 	})
 }
 
-// A connection does not outlive the certificate that it was let in for.
+// A connection does not outlive the client certificate.
 func TestACertificateExpires(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		certs, l := newTestTLS(t), newPipes()

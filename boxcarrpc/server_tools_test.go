@@ -21,7 +21,7 @@ func TestTheBoardShowsEverySlot(t *testing.T) {
 	before := time.Now()
 	p := newPool(t, &PoolOptions{Size: 3, Name: "fe-1"}, s.address)
 	full(t, p)
-	_, err := p.Call(t.Context(), MethodEcho, nil, nil) // on slot 0, which makes the server trusted
+	_, err := p.Call(t.Context(), MethodEcho, nil, nil) // on slot 0; makes the server trusted
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	called := make(chan error, 1)
@@ -49,15 +49,15 @@ func TestTheBoardShowsEverySlot(t *testing.T) {
 	}
 	cancel()
 	require.ErrorIs(t, <-called, context.Canceled)
-	until(t, "the error is the slot's", func() bool { return s.Board().Slots[0].Errors == 1 })
+	until(t, "the error is counted for the slot", func() bool { return s.Board().Slots[0].Errors == 1 })
 	require.Zero(t, s.Board().Slots[1].Errors)
 	echoed, err := p.Call(t.Context(), MethodEcho, []byte("abc"), nil)
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(echoed))
 }
 
-// A client that asks for boards, each longer than what it lets the server send, holds
-// no more than maxTools of them, and for toolTime.
+// A client that requests boards larger than its stream credit holds at most maxTools of
+// them, and each for at most toolTime.
 func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 	const slots, more = 4000, 5
 	virtualtime.Test(t, func(t *testing.T) {

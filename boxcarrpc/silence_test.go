@@ -17,9 +17,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A server whose answers use to take 100 ms is suspected on the first call, and
-// not when that is known.
-func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
+// A transport becomes suspect by the p99 of its server's response times: one that usually
+// takes 100 ms is suspect early only before that is known.
+func TestSuspicionFollowsUsualResponseTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
@@ -68,8 +68,8 @@ func TestAServerIsSuspectedByWhatItsAnswersUseToTake(t *testing.T) {
 	})
 }
 
-// A server that has stopped is suspected long before it is given up; one that only
-// takes long is so until it answers the ping.
+// A stopped server is suspect long before it is given up; a slow one only until it answers
+// the PING.
 func TestASuspectIsOneUntilItIsHeard(t *testing.T) {
 	slow := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		time.Sleep(300 * time.Millisecond)
@@ -96,7 +96,7 @@ func TestASuspectIsOneUntilItIsHeard(t *testing.T) {
 			}
 			return n
 		}
-		require.Zero(t, suspected(), "it answers the pings at once")
+		require.Zero(t, suspected(), "the server answers PINGs at once")
 		wg.Wait()
 		p.mu.Lock()
 		p.mu.open[0].mu.times = core.Times{}
@@ -109,8 +109,8 @@ func TestASuspectIsOneUntilItIsHeard(t *testing.T) {
 	})
 }
 
-// A server that dies under a stream is found by what is sent to it, long before a
-// keep-alive; a stream on which nothing is sent costs no questions.
+// A server that dies during a stream is detected by messages to it, long before a
+// keep-alive; a stream without messages causes no PINGs.
 func TestAServerThatDiesUnderAStream(t *testing.T) {
 	inBubble(t, echo, &ServerOptions{StreamHandler: streams}, func(t *testing.T, s *testServer, l *pipes) {
 		var cut atomic.Bool
@@ -124,16 +124,16 @@ func TestAServerThatDiesUnderAStream(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		before := writes.Load()
 		time.Sleep(50 * time.Second)
-		require.Equal(t, before, writes.Load(), "the watch is idle, and nobody asks")
+		require.Equal(t, before, writes.Load(), "no PINGs are sent")
 
 		for range 100 {
 			require.NoError(t, stream.Send([]byte("m")))
 			_, err := stream.Receive(nil)
 			require.NoError(t, err)
 		}
-		require.Equal(t, before+100, writes.Load(), "answered messages are not asked about")
+		require.Equal(t, before+100, writes.Load(), "answered messages cause no PINGs")
 
-		time.Sleep(22 * time.Second) // the watch over silence rests
+		time.Sleep(22 * time.Second) // the liveness check is at its slow rate
 		cut.Store(true)
 		start := time.Now()
 		require.NoError(t, stream.Send([]byte("m")))
@@ -143,9 +143,8 @@ func TestAServerThatDiesUnderAStream(t *testing.T) {
 	})
 }
 
-// What an idle client says is its question for a better slot, once a minute on the
-// average, and no sign of life beside that.
-func TestAnIdleClientSaysLittle(t *testing.T) {
+// An idle client sends one LEASE a minute on average and no PINGs besides.
+func TestIdleClientSendsLittle(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s") // it has the best slot
 		var writes atomic.Int32
@@ -171,8 +170,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A server that fails each stream at once always has the fewest. It gets one, and
-// no more before a pause.
+// A server that fails each stream at once always has the fewest. It gets one, and no more
+// before a pause.
 func TestAServerThatFailsStreamsAtOnceDrawsNone(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		good, bad := newPipes(), newPipes()
@@ -202,5 +201,5 @@ func TestAServerThatFailsStreamsAtOnceDrawsNone(t *testing.T) {
 	})
 }
 
-// pauseOfARefusal is well over the first one, of package core.
+// pauseOfARefusal is well above the first pause of package core.
 const pauseOfARefusal = 100 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A heldConn keeps what is written. Each write waits until it is let go.
+// A heldConn records writes. Each write blocks until let is closed or receives an element.
 type heldConn struct {
 	net.Conn
 	let chan struct{}
@@ -32,7 +32,7 @@ func (c *heldConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// messages are those that were written.
+// messages returns the written messages.
 func (c *heldConn) messages(t *testing.T) (all []string) {
 	var message []byte
 	for rest := bytes.Join(c.writes, nil); len(rest) > 0; {
@@ -50,7 +50,7 @@ func (c *heldConn) messages(t *testing.T) (all []string) {
 	return all
 }
 
-// heldStream is a stream on a connection whose writes wait.
+// heldStream returns a stream on a connection whose writes block.
 func heldStream(ctx context.Context) (*stream, *heldConn) {
 	c := &heldConn{let: make(chan struct{})}
 	o, s := &conn.Outbox{}, &stream{ctx: ctx}
@@ -59,14 +59,14 @@ func heldStream(ctx context.Context) (*stream, *heldConn) {
 	return s, c
 }
 
-func TestSmallMessagesOfAStreamGoOutTogether(t *testing.T) {
+func TestSmallMessagesOfAStreamAreBatched(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s, c := heldStream(t.Context())
 		want := []string{"first"}
 		require.NoError(t, s.send([]byte("first")))
 		synctest.Wait()
 		message := make([]byte, 100)
-		for i := range byte(100) { // while the first is being written
+		for i := range byte(100) { // while the first is being
 			message[0] = i
 			require.NoError(t, s.send(message))
 			want = append(want, string(message))
@@ -88,7 +88,7 @@ func TestASendersSmallMessagesAreBounded(t *testing.T) {
 			for i := range 200 {
 				message := make([]byte, 1000)
 				if i%50 == 49 {
-					message = make([]byte, 40<<10) // in order with them
+					message = make([]byte, 40<<10) // in order with the small ones
 				}
 				message[0] = byte(i)
 				want = append(want, string(message))

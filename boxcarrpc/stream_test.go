@@ -23,7 +23,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// streams is the handler of these tests: the method says what a stream does.
+// streams is the handler of these tests: the method selects the behaviour.
 func streams(ctx context.Context, method string, s *ServerStream) error {
 	switch method {
 	case "echo": // bidirectional
@@ -183,7 +183,7 @@ func TestAStreamHasMetadataAndStatus(t *testing.T) {
 	require.Equal(t, Metadata(nil).Append("header", "for").Append("you", "me"), header)
 	got, err := st.Receive([]byte("kept"))
 	require.NoError(t, err)
-	require.Equal(t, "kept", string(got), "a message of no bytes is one")
+	require.Equal(t, "kept", string(got), "an empty message is delivered")
 	_, err = st.Receive(nil)
 	var e *Error
 	require.ErrorAs(t, err, &e)
@@ -230,13 +230,13 @@ func TestHowStreamsFail(t *testing.T) {
 	require.Equal(t, CodeInvalidArgument, CodeOf(err))
 }
 
-// A server may say that a stream was not processed which it has answered in part. Who were to
-// ask another server anew might lose what he has not looked at yet.
+// A server may send "not processed" for a stream that it has answered in part. A client
+// that then retried the stream could lose messages that it has not received yet.
 func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 	s, p := streamPool(t, nil, nil)
 	st := open(t, p, "unwell in between")
 	var e *Error
-	until(t, "it has ended", func() bool { return errors.As(st.Send(nil), &e) })
+	until(t, "the stream has ended", func() bool { return errors.As(st.Send(nil), &e) })
 	require.Equal(t, CodeUnavailable, e.Code)
 	require.True(t, e.Processed)
 	message, err := st.Receive(nil)
@@ -248,7 +248,7 @@ func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 	quiet(t, s, p)
 }
 
-// The rest of a message that was too long was taken for a message.
+// The rest of a message that was too long was delivered as a message.
 func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
 	var s stream
 	s.init(new(conn.Outbox), 0, 1, 100)
@@ -266,7 +266,7 @@ func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
 	}
 }
 
-// A stream holds no slot: a pool of one slot makes calls beside many streams.
+// Streams take no slot: a pool of one slot makes calls while many streams are open.
 func TestStreamsTakeNoSlot(t *testing.T) {
 	s, p := streamPool(t, &ServerOptions{MaxStreams: 3}, &PoolOptions{Size: 1, MaxStreams: 4})
 	var open3 []*ClientStream
@@ -280,7 +280,7 @@ func TestStreamsTakeNoSlot(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := p.Stream(t.Context(), "wait", nil)
-	require.ErrorIs(t, err, ErrPoolBusy, "the server takes no more on a connection")
+	require.ErrorIs(t, err, ErrPoolBusy, "the server's limit per connection")
 	other := newPool(t, &PoolOptions{Size: 1, MaxStreams: 4}, s.address)
 	_, err = open(t, other, "wait").Receive(nil)
 	var e *Error
@@ -312,8 +312,8 @@ func TestStreamsAreSpreadOverTheServers(t *testing.T) {
 	}
 }
 
-// Who does not receive has at most a window of messages waiting, and holds up
-// neither calls nor other streams.
+// A stream that is not read has at most a window of messages waiting, and delays neither
+// calls nor other streams.
 func TestAStreamThatIsNotReadStopsItsSenderOnly(t *testing.T) {
 	s, p := streamPool(t, nil, nil)
 	st := open(t, p, "flood")
@@ -333,7 +333,7 @@ func TestAStreamThatIsNotReadStopsItsSenderOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "x", string(got))
 	other.Close()
-	for range 1000 { // it goes on where it stopped
+	for range 1000 { // it continues where it stopped
 		got, err := st.Receive(nil)
 		require.NoError(t, err)
 		require.Len(t, got, 10_000)
@@ -341,7 +341,7 @@ func TestAStreamThatIsNotReadStopsItsSenderOnly(t *testing.T) {
 	st.Close()
 	quiet(t, s, p)
 
-	// The same towards the server.
+	// The same in the other direction.
 	st = open(t, p, "wait")
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan int)
@@ -376,7 +376,7 @@ func TestAStreamEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		st, err := p.Stream(ctx, "m", nil)
 		require.NoError(t, err)
-		require.Equal(t, time.Hour, <-deadlines, "it outlives any silence")
+		require.Equal(t, time.Hour, <-deadlines, "silence does not end it")
 		start := time.Now()
 		_, err = st.Receive(nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -402,14 +402,14 @@ func TestAStreamEndsWithItsContext(t *testing.T) {
 func TestALostConnectionEndsItsStreams(t *testing.T) {
 	s, p := streamPool(t, nil, nil)
 	st := open(t, p, "wait")
-	until(t, "it is open", func() bool { return s.Stats().Streams == 1 })
+	until(t, "the stream is open", func() bool { return s.Stats().Streams == 1 })
 	s.stop()
 	_, err := st.Receive(nil)
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, CodeUnavailable, e.Code)
 	require.True(t, e.Processed)
-	require.NotErrorIs(t, err, io.EOF, "it did not end well")
+	require.NotErrorIs(t, err, io.EOF, "the stream failed")
 	require.ErrorAs(t, st.Send(nil), &e)
 	quiet(t, s, p)
 	require.NoError(t, p.Close())
@@ -420,10 +420,10 @@ func TestALostConnectionEndsItsStreams(t *testing.T) {
 func TestShutdownLetsStreamsFinish(t *testing.T) {
 	s, p := streamPool(t, nil, nil)
 	st := open(t, p, "echo")
-	until(t, "it is open", func() bool { return s.Stats().Streams == 1 })
+	until(t, "the stream is open", func() bool { return s.Stats().Streams == 1 })
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown(context.Background()) }()
-	until(t, "the pool knows", func() bool { return p.Stats().Slots == 0 })
+	until(t, "the pool has no slot", func() bool { return p.Stats().Slots == 0 })
 	require.NoError(t, st.Send([]byte("still here")))
 	got, err := st.Receive(nil)
 	require.NoError(t, err)
@@ -449,7 +449,7 @@ func TestAStreamsMessageThatIsTooLargeIsAnError(t *testing.T) {
 	quiet(t, s, p)
 }
 
-func TestWhatCreditAllows(t *testing.T) {
+func TestAffordable(t *testing.T) {
 	for n := range 3 * wire.MaxPayload / 64 {
 		n *= 64
 		for credit := 0; credit < wire.Window; credit += 997 {
@@ -470,8 +470,8 @@ func TestWhatCreditAllows(t *testing.T) {
 	}
 }
 
-// A stream, or a call beside it, is cancelled at every byte of the exchange. Whatever
-// becomes of it, the other and the streams and calls after it have their own answers.
+// A stream, or a call next to it, is cancelled at every byte of the exchange. The other
+// one, and the streams and calls after it, get their own responses.
 func TestCancelAtEveryByteOfAStream(t *testing.T) {
 	const (
 		bytesOfStream = 7*wire.HeaderSize + 14 + 4 + 4 + 4*(4+12) + 4 + 10
@@ -482,7 +482,7 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 			return streamTwice(ctx, t, p, fmt.Sprintf("cancel %03d", k))
 		})
 	})
-	// Runs one of two in a goroutine and the other here, and returns the error of the one
+	// Runs one exchange in a goroutine and the other here, and returns the error of the one
 	// that was cancelled.
 	beside := func(other, cancelled func() error) error {
 		ended := make(chan error, 1)
@@ -505,8 +505,7 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 	})
 }
 
-// cancelAtEveryByte runs an exchange again and again and cancels it each time a byte
-// later.
+// cancelAtEveryByte repeats an exchange and cancels it each time one byte later.
 func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context, p *Pool, k int64) error) {
 	var tr trip
 	s, p := streamPool(t, nil, &PoolOptions{Size: 2, MaxWait: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
@@ -538,7 +537,7 @@ func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context
 	require.Zero(t, s.Stats().Faults)
 }
 
-// streamTwice sends two messages on a stream to an echo, and has them back.
+// streamTwice sends two messages on a stream to an echo and receives them.
 func streamTwice(ctx context.Context, t *testing.T, p *Pool, text string) (err error) {
 	st, err := p.Stream(ctx, "echo", Metadata(nil).Append("m", "x"))
 	if err != nil {
@@ -571,14 +570,14 @@ func streamTwice(ctx context.Context, t *testing.T, p *Pool, text string) (err e
 func callOnce(ctx context.Context, t *testing.T, p *Pool, text string) error {
 	request := []byte(text)
 	out, err := p.Call(ctx, "m", request, nil)
-	clear(request) // it is the caller's again
+	clear(request) // the caller may reuse it
 	if err == nil && string(out) != text {
 		t.Errorf("%q instead of %q", out, text)
 	}
 	return err
 }
 
-// Many streams and calls at once, with messages of all sizes, some given up.
+// Many concurrent streams and calls with messages of all sizes, some of them cancelled.
 func TestStreamsAndCallsTogether(t *testing.T) {
 	s, p := streamPool(t, nil, &PoolOptions{Size: 8, MaxWait: time.Minute})
 	var wg sync.WaitGroup
@@ -619,8 +618,8 @@ func TestStreamsAndCallsTogether(t *testing.T) {
 	require.Zero(t, p.Stats().Broken)
 }
 
-// A connection that ends within a stream is a failure, although its cause is an end
-// of file: who looks for io.EOF must not take it for the end of the stream.
+// A connection that fails during a stream is a failure. Its cause io.EOF must not match the
+// end of the stream.
 func TestABrokenConnectionIsNoEndOfAStream(t *testing.T) {
 	begun := make(chan struct{})
 	s := serve(t, echo, &ServerOptions{StreamHandler: func(ctx context.Context, _ string, _ *ServerStream) error {

@@ -18,9 +18,9 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// Requests of one batch, the slow ones among them, are answered in any order:
-// nobody waits for a slow one, whether it comes first, last or between.
-func TestASlowHandlerInABatchHoldsUpNoOther(t *testing.T) {
+// Requests of one batch, including slow ones, are answered in any order: no quick one waits
+// for a slow one.
+func TestSlowHandlerInABatchDelaysNoOther(t *testing.T) {
 	const lanes = 8
 	for name, slow := range map[string][]int{
 		"first": {0}, "between": {3}, "last": {7}, "two": {2, 5}, "all but one": {0, 1, 2, 3, 5, 6, 7},
@@ -68,8 +68,8 @@ func TestASlowHandlerInABatchHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine, as a failed assertion in a test does, takes
-// a worker with it, and its slot, but not the connection's leader.
+// A handler that ends its goroutine, as a failed assertion in a test does, costs its slot
+// and a worker, but the connection stays.
 func TestAHandlerThatEndsItsGoroutineCostsItsSlot(t *testing.T) {
 	var calls atomic.Int32
 	s := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
@@ -131,9 +131,9 @@ func freed(t *testing.T, p *Pool) {
 	})
 }
 
-// A lone caller reads for himself: he sees his deadline at once and that he was
-// cancelled when his own reading ends.
-func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
+// A lone caller reads for itself: it notices its deadline at once, and a cancellation when
+// its own reading ends.
+func TestContextEndsWhileALoneCallerReads(t *testing.T) {
 	const patience = ownReading / 2
 	for name, c := range map[string]struct {
 		begin func(context.Context) (context.Context, context.CancelFunc)
@@ -158,13 +158,13 @@ func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
 				}
 				return append(dst, request...), nil
 			}, nil, func(t *testing.T, s *testServer, l *pipes) {
-				proceed = make(chan struct{}) // of the bubble
+				proceed = make(chan struct{}) // made in the bubble
 				p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial}, "s")
 				full(t, p)
 				_, err := p.Call(t.Context(), "m", nil, nil)
 				require.NoError(t, err)
 				freed(t, p)
-				for p.sweeper.running.Load() { // lone callers need no patrol: it goes home
+				for p.sweeper.running.Load() { // lone callers do not need the sweeper: it stops
 					time.Sleep(ownReading / 3)
 					_, err := p.Call(t.Context(), "m", nil, nil)
 					require.NoError(t, err)
@@ -187,13 +187,13 @@ func TestALoneCallerWhoseContextEndsWhileHeReadsForHimself(t *testing.T) {
 				close(proceed)
 				synctest.Wait()
 				require.Zero(t, p.Stats().Busy)
-				require.Equal(t, make([]byte, 61), dst[3:64], "nothing was written behind the caller's back")
+				require.Equal(t, make([]byte, 61), dst[3:64], "dst was written after the call")
 			})
 		})
 	}
 }
 
-// When the server goes away the pool hears of it although no one calls.
+// An idle pool notices that the server has closed the connection.
 func TestAFreeReadTurnIsTakenByTheReader(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		p := newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s")
@@ -211,7 +211,7 @@ func TestAFreeReadTurnIsTakenByTheReader(t *testing.T) {
 	})
 }
 
-// A tripConn brings and takes one byte at a time, and pulls a wire at one of them.
+// A tripConn transfers one byte at a time and runs a function at a chosen byte.
 type tripConn struct {
 	net.Conn
 	trip *trip
@@ -246,12 +246,12 @@ func (c *tripConn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// A call is cancelled at every byte of its exchange, alone, so that it reads for
-// itself, and beside another, so that it does not. Whatever becomes of it, the
-// answers of the calls after it are their own.
+// A call is cancelled at every byte of its exchange, alone, so that it reads for itself,
+// and with another in flight, so that it does not. The calls after it get their own
+// responses.
 func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 	for _, beside := range []bool{false, true} {
-		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) {
+		t.Run(fmt.Sprintf("concurrent=%v", beside), func(t *testing.T) {
 			g := newGate()
 			s := serve(t, func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 				if method == "held" {
@@ -292,13 +292,13 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 				}
 				tr.left.Store(-1)
 				cancel()
-				clear(request) // it is the caller's again
+				clear(request) // the caller may reuse it
 				next := fmt.Appendf(nil, "after %03d", k)
 				out, err = p.Call(t.Context(), "m", next, nil)
 				require.NoError(t, err)
 				require.Equal(t, string(next), string(out))
 				if failed {
-					require.Equal(t, make([]byte, 64), dst[:64], "nothing was written behind the caller's back")
+					require.Equal(t, make([]byte, 64), dst[:64], "dst was written after the call")
 				}
 			}
 			require.NotZero(t, cancelled)
@@ -311,18 +311,18 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 	}
 }
 
-// Messages of megabytes share a connection with small ones, both ways.
-func TestBigMessagesBesideSmallOnes(t *testing.T) {
+// Messages of megabytes share a connection with small ones, in both directions.
+func TestBigAndSmallMessagesTogether(t *testing.T) {
 	a := newTestTLS(t)
 	t.Run("plain", func(t *testing.T) {
-		bigBesideSmall(t, nil, &PoolOptions{Size: 12})
+		testBigAndSmall(t, nil, &PoolOptions{Size: 12})
 	})
 	t.Run("TLS", func(t *testing.T) {
-		bigBesideSmall(t, &ServerOptions{TLS: a.server(t, tls.NoClientCert)}, &PoolOptions{Size: 12, TLS: a.client(t, "")})
+		testBigAndSmall(t, &ServerOptions{TLS: a.server(t, tls.NoClientCert)}, &PoolOptions{Size: 12, TLS: a.client(t, "")})
 	})
 }
 
-func bigBesideSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
+func testBigAndSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
 	s := serve(t, echo, server)
 	p := newPool(t, pool, s.address)
 	full(t, p)

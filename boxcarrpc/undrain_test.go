@@ -19,13 +19,15 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// A virtualCluster is servers on virtual time, named 0, 1, 2 and so on.
+// A virtualCluster is a set of servers on pipes and virtual time, with the addresses 0, 1,
+// 2 and so on.
 type virtualCluster struct {
 	servers []*testServer
 	doors   []*pipes
 }
 
-// withVirtualCluster runs a test on virtual time among n servers; handler makes that of each.
+// withVirtualCluster runs a test on virtual time with n servers; handler returns the
+// handler of each.
 func withVirtualCluster(t *testing.T, n int, handler func(server int) Handler, opts *ServerOptions, test func(t *testing.T, w *virtualCluster)) {
 	virtualtime.Test(t, func(t *testing.T) {
 		w := &virtualCluster{}
@@ -58,8 +60,8 @@ func (w *virtualCluster) dial(ctx context.Context, address string) (net.Conn, er
 	return w.doors[i].dial(ctx, address)
 }
 
-// pool makes a pool of all servers and waits until it is full and its rover finds
-// nothing better, so that every server has slots.
+// pool returns a pool of all servers. It waits until the pool is full and finds no better
+// slots, so that every server has granted some.
 func (w *virtualCluster) pool(t *testing.T, opts *PoolOptions) *Pool {
 	opts.Dialer = w.dial
 	p := newPool(t, opts, w.addresses()...)
@@ -70,9 +72,9 @@ func (w *virtualCluster) pool(t *testing.T, opts *PoolOptions) *Pool {
 
 func echoes(int) Handler { return echo }
 
-// A drained server loses its slots and all calls, keeps the connections, and gets
-// both back within a second after it is not drained any more.
-func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
+// A drained server loses its slots and all calls but keeps the connections; both return
+// within a second after Undrain.
+func TestDrainedServerIsUnusedUntilUndrained(t *testing.T) {
 	withVirtualCluster(t, 3, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		p := w.pool(t, &PoolOptions{Size: 9})
 		call := func(n int) {
@@ -85,7 +87,7 @@ func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
 		drained := w.servers[1]
 		require.NotZero(t, drained.Stats().Requests)
 		drained.Drain()
-		drained.Drain() // is one
+		drained.Drain() // already draining
 		time.Sleep(time.Second)
 		require.Equal(t, 0, drained.Stats().Slots)
 		require.True(t, drained.Stats().Draining)
@@ -93,8 +95,8 @@ func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
 		call(30)
 		require.Equal(t, before, drained.Stats().Requests)
 
-		time.Sleep(time.Hour) // connections without slots go after 10 s
-		require.Equal(t, uint64(1), drained.Stats().Accepted, "its clients do not come to ask")
+		time.Sleep(time.Hour) // connections without slots are closed
+		require.Equal(t, uint64(1), drained.Stats().Accepted, "its clients do not reconnect")
 		require.Equal(t, 1, drained.Stats().Connections)
 		require.Equal(t, 9, p.Stats().Slots)
 		require.Equal(t, 2, p.Stats().Live)
@@ -110,8 +112,8 @@ func TestADrainedServerIsLeftAndComesBack(t *testing.T) {
 	})
 }
 
-// Who connects while a server is drained hears of it, and of its end.
-func TestAPoolThatMeetsADrainedServerWaitsForIt(t *testing.T) {
+// A client that connects to a draining server learns of DRAIN and UNDRAIN.
+func TestPoolWaitsForADrainedServer(t *testing.T) {
 	withVirtualCluster(t, 1, echoes, nil, func(t *testing.T, w *virtualCluster) {
 		w.servers[0].Drain()
 		p := newPoolOf(t, &PoolOptions{Size: 2, Dialer: w.dial}, discovery.Static("0"))
@@ -125,11 +127,11 @@ func TestAPoolThatMeetsADrainedServerWaitsForIt(t *testing.T) {
 		start := time.Now()
 		w.servers[0].Undrain()
 		require.NoError(t, p.WaitReady(t.Context()))
-		require.Zero(t, time.Since(start), "a pool without slots asks at once")
+		require.Zero(t, time.Since(start), "a pool without slots sends LEASE at once")
 	})
 }
 
-// What a server says to a client that keeps to the protocol and no more.
+// The frames that a server sends to a client that keeps to the protocol.
 func TestDrainOnTheWire(t *testing.T) {
 	g := newGate()
 	defer g.release()
@@ -165,7 +167,7 @@ func TestDrainOnTheWire(t *testing.T) {
 	require.Equal(t, uint32(wire.NoSlot), lowest)
 	other := dialRaw(t, s.address)
 	other.hello()
-	require.Equal(t, wire.TypeDrain, other.next().Type, "who comes later hears of it, too")
+	require.Equal(t, wire.TypeDrain, other.next().Type, "a later client is informed, too")
 
 	s.Undrain()
 	require.Equal(t, wire.TypeUndrain, other.next().Type)
@@ -178,12 +180,12 @@ func TestDrainOnTheWire(t *testing.T) {
 	go func() { _ = s.Shutdown(context.Background()) }()
 	require.Equal(t, wire.TypeGoAway, c.next().Type)
 	s.Undrain()
-	require.True(t, s.Stats().Draining, "a server that stops goes on stopping")
+	require.True(t, s.Stats().Draining, "Undrain does not undo Shutdown")
 	c.ends()
 }
 
-// Servers are drained and taken back in turn under load: no call fails, whether
-// or not it may be repeated.
+// Servers are drained and undrained one after another under load: no call fails, idempotent
+// or not.
 func TestDrainingServersInTurnFailsNoCall(t *testing.T) {
 	servers := []*testServer{serve(t, echo, nil), serve(t, echo, nil), serve(t, echo, nil)}
 	var addresses []string
@@ -216,7 +218,7 @@ func TestDrainingServersInTurnFailsNoCall(t *testing.T) {
 	require.Zero(t, p.Stats().Broken)
 }
 
-// askTool opens the stream of a tool on a server by way of a pool of its own.
+// askTool opens a built-in stream on a server with its own pool.
 func askTool(t *testing.T, opts *PoolOptions, address, method string) (b Board, err error) {
 	p := newPoolOf(t, opts, discovery.Static(address))
 	stream, err := p.Stream(t.Context(), method, nil)
@@ -232,8 +234,8 @@ func askTool(t *testing.T, opts *PoolOptions, address, method string) (b Board, 
 	return b, p.Close()
 }
 
-// The streams of the tools work whatever state the server is in: it has no stream
-// handler, gives out no slots, and is drained.
+// Built-in streams work in every state of the server: without a stream handler, without
+// slots, and draining.
 func TestAServerIsDrainedOverTheWire(t *testing.T) {
 	s := serve(t, echo, nil)
 	for _, x := range []struct {
@@ -244,13 +246,13 @@ func TestAServerIsDrainedOverTheWire(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, x.draining, b.Draining)
 		require.Equal(t, x.draining, s.Stats().Draining)
-		require.Zero(t, b.InFlight, "the question does not count")
+		require.Zero(t, b.InFlight, "the request itself does not count")
 		require.Zero(t, b.Streams)
 	}
 	require.Zero(t, s.Stats().Requests)
 }
 
-// A farConn comes from another host.
+// A farConn has the address of another host.
 type farConn struct{ net.Conn }
 
 func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
@@ -262,8 +264,8 @@ func (l farListener) Accept() (net.Conn, error) {
 	return farConn{conn}, err
 }
 
-// Only the operators drain a server that identifies its clients, from any host: on its
-// own host a proxy may forward for others.
+// Only operators may drain a server that identifies its clients, from any host: a proxy on
+// its own host may forward requests of others.
 func TestOnlyOperatorsDrainAServerWithIdentities(t *testing.T) {
 	identify := (&keys{names: map[string]string{"a": "ali", "b": "baba", "": ""}}).authenticate
 	for name, test := range map[string]struct {
@@ -297,7 +299,7 @@ func TestOnlyOperatorsDrainAServerWithIdentities(t *testing.T) {
 	}
 }
 
-func TestAServerIsNotDrainedByStrangers(t *testing.T) {
+func TestOtherHostsMayNotDrain(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := serveOn(t, farListener{ln}, echo, nil)

@@ -17,13 +17,12 @@ import (
 const (
 	unreadBudget = 8 << 20
 	unreadPeers  = 100
-	// The budget, one message beyond it, and 128 KiB for each connection with what the
-	// garbage collector has not seen.
+	// The budget, one message above it, and 128 KiB for each connection and garbage.
 	unreadMemory = unreadBudget + budgetReserve + unreadPeers*128<<10
 )
 
-// unreadKinds are what a peer can ask for without reading the answer. Each is called again
-// and again on one connection.
+// unreadKinds are the requests whose answers a peer does not read, each repeated on one
+// connection.
 var unreadKinds = map[string]func(i uint32) []byte{
 	"pongs":  func(uint32) []byte { return pings },
 	"grants": func(uint32) []byte { return leaseAndRelease },
@@ -67,7 +66,7 @@ var leaseAndRelease = func() (b []byte) {
 	return b
 }()
 
-// unreadHandler answers with as much as the method says.
+// unreadHandler returns a response whose size depends on the method.
 func unreadHandler(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case "small":
@@ -96,8 +95,8 @@ func unreadStreams(ctx context.Context, method string, s *ServerStream) error {
 	}
 }
 
-// Peers that read nothing of what they ask for cost bounded memory, and a good client
-// loses no call by them.
+// Peers that read none of the answers to their requests cost bounded memory, and no call of
+// a good client fails.
 func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 	for name, ask := range unreadKinds {
 		t.Run(name, func(t *testing.T) {
@@ -122,9 +121,9 @@ func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 				out, err := p.Call(t.Context(), "good", request, nil)
 				require.NoError(t, err)
 				require.Equal(t, request, out)
-				time.Sleep(20 * time.Millisecond) // for the others
+				time.Sleep(20 * time.Millisecond) // lets the others run
 				live := liveBytes()
-				for range 5 { // it contains what was allocated during the collection
+				for range 5 { // includes objects allocated during the collection
 					if live < unreadMemory {
 						break
 					}
@@ -136,17 +135,17 @@ func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 			}
 			wg.Wait()
 			t.Logf("at most %d MiB; %d peers were disconnected", most>>20, s.options.Budget.Stats().Disconnected)
-			until(t, "nothing of them is left", func() bool {
+			until(t, "the server holds nothing of them", func() bool {
 				x := s.Stats()
 				return x.Connections == 1 && x.Slots == 4 && x.InFlight == 0 && x.Streams == 0 && x.BufferBytes == 0
 			})
 			require.NoError(t, p.Close())
-			until(t, "no byte is charged", func() bool { return s.options.Budget.Stats().Used == 0 })
+			until(t, "nothing is charged", func() bool { return s.options.Budget.Stats().Used == 0 })
 		})
 	}
 }
 
-// liveBytes is the memory in use behind a garbage collection.
+// liveBytes returns the heap in use after a garbage collection.
 func liveBytes() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -154,7 +153,7 @@ func liveBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// askWithoutReading asks on a new connection until that breaks or ctx ends.
+// askWithoutReading sends requests on a new connection until that fails or ctx ends.
 func askWithoutReading(ctx context.Context, address string, ask func(i uint32) []byte) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)

@@ -44,7 +44,7 @@ func TestWarningsAreLimitedByPeerAndKind(t *testing.T) {
 	require.Zero(t, suppressed, "the old keys are forgotten")
 }
 
-// A client that connects and sends garbage in a loop got a line of log each time.
+// A client that connected and sent garbage in a loop was logged each time.
 func TestHostileConnectionsDoNotFillTheLog(t *testing.T) {
 	var d diary
 	s := serve(t, echo, &ServerOptions{Logger: slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { d.add(string(b)) }), nil))})
@@ -53,7 +53,7 @@ func TestHostileConnectionsDoNotFillTheLog(t *testing.T) {
 		c.send([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n0123456789012345678901234567890123456789"))
 		c.ends()
 	}
-	until(t, "all are counted", func() bool { return s.Stats().Faults == 50 })
+	until(t, "all faults are counted", func() bool { return s.Stats().Faults == 50 })
 	require.Len(t, d.read(), 1)
 	require.True(t, strings.Contains(d.read()[0], "kind=protocol"), d.read()[0])
 }

@@ -28,15 +28,15 @@ var (
 	p99Flag    = flag.Bool("attack-p99", false, "assert the 99th percentile of the good client: at most 5 times that without an attack")
 )
 
-// attackers is how many clients the connections of an attack come from, as servers tell them
-// apart: by their addresses. The good client has another.
+// attackers is the number of clients that the connections of an attack come from. Servers
+// distinguish them by their addresses. The good client has another address.
 const attackers = 16
 
-// memoryLimit is what a daemon with --memory 256MiB may have.
+// memoryLimit is the resident memory that a daemon with --memory 256MiB may use.
 const memoryLimit = 1 << 30
 
-// An attack is what an attacker does on one connection, until that breaks. It is done again
-// on a new one for as long as the attack lasts.
+// An attack misbehaves on one connection until that fails. It is repeated on new
+// connections for as long as the attack lasts.
 type attack struct {
 	name  string
 	door  func(*daemon) string
@@ -148,26 +148,26 @@ var attacks = []attack{
 	}},
 }
 
-// send reports whether everything was taken.
+// send reports whether all of b was written.
 func send(conn net.Conn, b []byte) bool {
 	_, err := conn.Write(b)
 	return err == nil
 }
 
-// leased begins a connection of Boxcar with so many lanes.
+// leased starts a Boxcar connection with that many lanes.
 func leased(conn net.Conn, lanes uint32) {
 	b := hello()
 	for lane := range lanes {
 		b = append(b, lease(lane)...)
 	}
 	send(conn, b)
-	time.Sleep(100 * time.Millisecond) // until they are granted
+	time.Sleep(100 * time.Millisecond)
 }
 
-// wait reads nothing for a while.
+// wait keeps the connection open for a while and reads nothing.
 func wait(conn net.Conn) {
 	for range 100 {
-		if !send(conn, nil) { // the attack has ended
+		if !send(conn, nil) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -183,8 +183,8 @@ func sip(conn net.Conn) {
 	}
 }
 
-// callGRPC makes calls that announce so many bytes, and gives the answers all the room that
-// HTTP/2 knows.
+// callGRPC makes calls that announce that many bytes, with the largest flow-control windows
+// of HTTP/2 for the answers.
 func callGRPC(conn net.Conn, method string, calls uint32, announced int, message []byte) {
 	send(conn, []byte(http2.ClientPreface))
 	framer := http2.NewFramer(conn, conn)
@@ -211,7 +211,7 @@ func callGRPC(conn net.Conn, method string, calls uint32, announced int, message
 	}
 }
 
-// rage does an attack from 127.0.0.client until ctx ends.
+// rage repeats an attack from 127.0.0.client until ctx ends.
 func (a *attack) rage(ctx context.Context, d *daemon, client byte, rng *rand.Rand) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, client)}}
 	for ctx.Err() == nil {
@@ -263,6 +263,6 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// p99Floor is the least percentile that is compared: below it the scheduler of a machine of
-// two processors, which runs the attackers too, decides.
+// p99Floor is the smallest p99 that is compared. Below it the result depends on the
+// scheduler of a machine with two processors, which also runs the attackers.
 const p99Floor = 2 * time.Millisecond

@@ -31,13 +31,13 @@ const (
 	smallDocuments = 1000
 )
 
-// daemon is the docserviced that is attacked.
+// daemon is the docserviced under attack.
 type daemon struct {
 	boxcar, http, grpc string
 	process            *os.Process
 }
 
-// startDaemon serves large and small documents.
+// startDaemon starts a docserviced with large and small documents.
 func startDaemon(t *testing.T) *daemon {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,10 +105,10 @@ func (d *daemon) ready() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// resident is the most memory that the daemon has had, with mapped files.
+// resident returns the peak resident memory of the daemon, including mapped files.
 func (d *daemon) resident(t *testing.T) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
-	require.NoError(t, err, "the daemon is gone")
+	require.NoError(t, err, "the daemon has ended")
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	kilobytes, err := strconv.ParseInt(value, 10, 64)
@@ -116,7 +116,7 @@ func (d *daemon) resident(t *testing.T) int64 {
 	return kilobytes << 10
 }
 
-// goodClient asks for documents over Boxcar all the time.
+// goodClient reads documents over Boxcar continuously.
 type goodClient struct {
 	mu    sync.Mutex
 	times []time.Duration
@@ -125,7 +125,7 @@ type goodClient struct {
 	done  sync.WaitGroup
 }
 
-// behave starts a good client of 4 callers.
+// behave starts a good client with 4 callers.
 func behave(t *testing.T, d *daemon) *goodClient {
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
 		Size: 8, Methods: docservice.IdempotentMethods(), CallTimeout: 20 * time.Second, SilenceTimeout: 10 * time.Second,
@@ -162,7 +162,7 @@ func (g *goodClient) note(took time.Duration, err error) {
 	}
 }
 
-// take returns the 99th percentile and the failures since the last call.
+// take returns the p99, the number of calls and the failures since the last take.
 func (g *goodClient) take() (p99 time.Duration, calls int, fails []error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// Frames of Boxcar as docs/format/boxcar.md draws them: the attackers use no code of the
-// product, which would not send what they do.
+// Boxcar frames as docs/format/boxcar.md specifies them. The attackers do not use the
+// product's code, which would not send invalid frames.
 const (
 	typeHello   = 1
 	typeLease   = 2
@@ -30,7 +30,7 @@ func frame(kind byte, lane uint32, payload ...byte) []byte {
 	return b
 }
 
-// hello announces that the client takes responses of 32 MiB.
+// hello announces that the client accepts responses of 32 MiB.
 func hello() []byte {
 	p := append([]byte("BXCR"), make([]byte, 31)...)
 	binary.LittleEndian.PutUint32(p[24:], 32<<20)
@@ -41,7 +41,7 @@ func lease(lane uint32) []byte {
 	return frame(typeLease, lane, binary.LittleEndian.AppendUint32(nil, noSlot)...)
 }
 
-// request announces total bytes and brings data.
+// request announces total bytes and carries data.
 func request(lane, sequence uint32, method string, total int, data []byte) []byte {
 	p := binary.LittleEndian.AppendUint32(nil, sequence)
 	p = binary.LittleEndian.AppendUint32(p, uint32(total))

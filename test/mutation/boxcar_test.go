@@ -61,7 +61,7 @@ var boxcarMutations = []mutation{
 	{
 		name: "a greedy client uses up the others' rate", file: "boxcarrpc/admission.go",
 		old: "	case options.ClientRate > 0 && !a.allowClient(now, client):", new: "	case a == nil:",
-		pkg: "./boxcarrpc", run: "TestAGreedyClientHasItsRate",
+		pkg: "./boxcarrpc", run: "TestGreedyClientIsLimitedByItsRate",
 	},
 	{
 		name: "the gRPC listener has no limits", file: "cmd/docserviced/grpc.go",

@@ -41,7 +41,7 @@ func TestRequestCountsAsSentBeforeWrite(t *testing.T) {
 	require.False(t, o.Reached(0), "the kernel took nothing")
 }
 
-// Reached is true for exactly the requests of which the peer receives a byte.
+// Reached is true for exactly those requests that the peer received at least one byte of.
 func TestReachedMatchesWhatThePeerReceives(t *testing.T) {
 	rng := testseed.Rand(t)
 	for _, waiting := range []bool{false, true} {

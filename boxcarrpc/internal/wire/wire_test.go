@@ -66,7 +66,7 @@ func again(t testing.TB, frame []byte) []byte {
 	return out
 }
 
-// rewrite reads a frame's payload by its type and appends the frame anew.
+// rewrite parses a frame's payload by its type and appends the frame again.
 func rewrite(f Frame) ([]byte, error) {
 	switch f.Type {
 	case TypeHello:
