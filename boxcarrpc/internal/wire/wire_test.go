@@ -147,7 +147,7 @@ func TestWorkedExchange(t *testing.T) {
 	_, exchange, ok := strings.Cut(string(page), "## A worked exchange")
 	require.True(t, ok)
 	var drawn []byte
-	for _, line := range regexp.MustCompile(`(?m)^(?:[CS] |  ) ((?:[0-9a-f]{2} {1,2})+)`).FindAllStringSubmatch(exchange, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^(?:[CS] |  ) ((?:[0-9a-f]{2,} )+)`).FindAllStringSubmatch(exchange, -1) {
 		b, err := hex.DecodeString(strings.ReplaceAll(line[1], " ", ""))
 		require.NoError(t, err)
 		drawn = append(drawn, b...)
