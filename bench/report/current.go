@@ -6,10 +6,9 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// current leaves out what newer results have taken the place of, and tables that no step
-// makes any more. Of a table those stay whose
-// settings were measured last; and of what a contestant did in a phase, those of the commit
-// that measured it last: a median is of one commit.
+// current removes results that newer ones replace, and tables that no step makes. Of a table it
+// keeps the settings that were measured last; of each contestant and phase, the results of the
+// commit that was measured last, so that a median is of one commit.
 func current(all []results.Result) []results.Result {
 	type cellKey struct{ table, settings, contestant, phase string }
 	keyOf := func(r results.Result) cellKey { return cellKey{r.Table, r.Settings, r.Contestant, r.Phase} }
@@ -28,8 +27,8 @@ func current(all []results.Result) []results.Result {
 	})
 }
 
-// part is what of a page a result belongs to: its table, and where several steps make one
-// table together, the settings in which these differ.
+// part returns the part of the page to which a result belongs: its table, and if several steps
+// make up the table, the settings in which they differ.
 func part(r results.Result) string {
 	name := r.Table
 	if s, ok := stepOf(r.Table); ok {

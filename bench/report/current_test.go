@@ -10,7 +10,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-func TestNewerResultsTakeThePlaceOfOlderOnes(t *testing.T) {
+func TestCurrentKeepsNewestResults(t *testing.T) {
 	result := func(table, settings, contestant, commit string, round, minute int) results.Result {
 		return results.Result{
 			Key:    results.Key{Table: table, Settings: settings, Contestant: contestant, Phase: "fillrandom", Round: round},
@@ -29,12 +29,12 @@ func TestNewerResultsTakeThePlaceOfOlderOnes(t *testing.T) {
 	gone := result("a table of old", "", "docstore", "new", 1, 9)
 	all := []results.Result{newOurs, other, smaller, oldOurs, oldRival, small, large, largeAgain, short, long, alike, alikeAgain, gone}
 	require.Equal(t, []results.Result{newOurs, other, oldRival, small, largeAgain, short, long, alikeAgain}, current(all))
-	require.Len(t, all, 13, "it is left as it was")
+	require.Len(t, all, 13, "current must not change its argument")
 }
 
-// TestAFullTableTakesThePlaceOfTheQuickOne merges a full article with a report of the quick
-// size: the goals are then told of 10,000,000 entries, those beside the original too.
-func TestAFullTableTakesThePlaceOfTheQuickOne(t *testing.T) {
+// TestFullTableReplacesQuickOne merges a full article table with quick results: the goals are
+// then computed for 10,000,000 entries.
+func TestFullTableReplacesQuickOne(t *testing.T) {
 	article := func(size, contestant, phase string, round, minute int, rate float64) results.Result {
 		step, _ := stepOf("article")
 		settings := map[string]string{"quick": "num=1000000 reads=200000", "full": "num=10000000 reads=1000000"}[size]
@@ -47,10 +47,10 @@ func TestAFullTableTakesThePlaceOfTheQuickOne(t *testing.T) {
 	calls := results.Result{Key: results.Key{Table: "ladder"}, Date: quick[0].Date, Command: "go test -count 3"}
 	full := []results.Result{article("full", "docstore", "fillrandom", 1, 1, 1.2e6), article("full", "pebble", "fillrandom", 1, 1, 3e5)}
 	s := set{current(append(append(quick, calls), full...))}
-	figure, detail, ok := goals[0].measured(s)
+	figure, ok := goals[0].figure(s)
 	require.True(t, ok)
-	require.Equal(t, 4.0, figure, detail)
-	figure, _, ok = byJava("fillrandom", javaWrites)(s)
+	require.Equal(t, 4.0, figure)
+	figure, ok = byJava("fillrandom", javaWrites)(s)
 	require.True(t, ok)
 	require.InDelta(t, 1.2e6/javaWrites, figure, 1e-9)
 	require.Equal(t, []string{"docstore", "pebble"}, s.contestants("article"))
@@ -58,7 +58,7 @@ func TestAFullTableTakesThePlaceOfTheQuickOne(t *testing.T) {
 	require.Equal(t, "quick; full: article", all)
 }
 
-func TestTheSizeOfAResult(t *testing.T) {
+func TestSizeOf(t *testing.T) {
 	for command, want := range map[string]string{
 		"article dbbench -engine lmdb -num 1000000 -reads 200000 -rounds 1": "quick",
 		"article dbbench -num 10000000 -reads 1000000 -engine docstore":     "full",

@@ -1,24 +1,21 @@
-// Report runs all benchmarks and writes docs/benchmarks.md of what they have measured:
+// Report runs all benchmarks and writes docs/benchmarks.md and the table in README.md:
 //
-//	make bench-report                 the quick size, in twenty minutes
-//	make bench-report SIZE=full       the full size, in hours
-//	cd bench && go run ./report -render    the page alone, of the results that there are
+//	make bench-report                      the quick size, 20 minutes
+//	make bench-report SIZE=full            the full size, hours
+//	cd bench && go run ./report -render    only the pages, from report/published.ndjson
 //
-// Each measurement is a line in a file of results, bench/results/SIZE.ndjson. A report that
-// was interrupted goes on where it stopped. A rival that is not installed is left out, and
-// a line says what to install.
+// Each measurement is a line in bench/results/SIZE.ndjson. An interrupted report resumes. Rivals
+// that are not installed are skipped with a message.
 //
-// Parts of it are measured by themselves, and merged with what other files have:
+// To measure single steps and merge them with the results of other files:
 //
 //	go run ./report -results results/new.ndjson,results/quick.ndjson -steps documents,debian
 //	go run ./report -size full -results results/new.ndjson,results/quick.ndjson -steps article -args "-engine docstore,pebble -rounds 1"
 //
-// Results go to the first file, and only what that has is not measured again. The page shows
-// of each table the settings that were measured last, and of each of its cells the commit
-// that measured last; what a table is of, it says.
-//
-// What was measured decides which goal is reached and where the rivals are ahead. Why is
-// written in reasons.go, by hand.
+// Results are added to the first file, and steps that it already has are skipped. The medians of
+// each table's latest settings and of each cell's latest commit are written to
+// report/published.ndjson, from which the pages are generated. Reasons of missed goals are
+// written by hand in reasons.go.
 package main
 
 import (
@@ -26,6 +23,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -46,12 +44,13 @@ func main() {
 	}
 }
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	size    string
 	files   []string // of results; the first one grows
 	out     string
-	images  string
+	readme  string
+	medians string // the file of condensed results
 	corpus  string
 	render  bool
 	chosen  []step
@@ -62,20 +61,21 @@ type settings struct {
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
-	flags.StringVar(&s.size, "size", "quick", "quick, full or tiny, which only proves that everything runs")
-	files := flags.String("results", "", "files of results, separated by commas, the first to be added to; the default is results/SIZE.ndjson")
+	flags.StringVar(&s.size, "size", "quick", "quick, full, or tiny, which only tests that everything runs")
+	files := flags.String("results", "", "comma-separated files of results, new ones are added to the first; default results/SIZE.ndjson")
 	flags.StringVar(&s.out, "out", "../docs/benchmarks.md", "page to write")
-	flags.StringVar(&s.images, "images", "images", "directory of the pictures, below that of the page")
-	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that want it are left out without it")
-	flags.BoolVar(&s.render, "render", false, "measure nothing, only write the page")
-	names := flags.String("steps", "", "what to run, separated by commas; the default is all: "+strings.Join(stepNames(), ", "))
-	more := flags.String("args", "", "flags for the programs of these steps, behind their own, such as -engine or -rounds")
+	flags.StringVar(&s.readme, "readme", "../README.md", "page whose performance table to replace")
+	flags.StringVar(&s.medians, "published", filepath.Join("report", "published.ndjson"), "file for the medians of the results")
+	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
+	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the -published file")
+	names := flags.String("steps", "", "comma-separated steps to run; default all: "+strings.Join(stepNames(), ", "))
+	more := flags.String("args", "", "additional flags for the programs of these -steps")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "print the commands and run none")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if !slices.Contains(sizes, s.size) || flags.NArg() > 0 {
-		return s, fmt.Errorf("want a -size of %s, and no arguments", strings.Join(sizes, ", "))
+		return s, fmt.Errorf("-size must be one of %s, and there are no arguments", strings.Join(sizes, ", "))
 	}
 	if s.files = strings.Split(*files, ","); *files == "" {
 		s.files = []string{filepath.Join("results", s.size+".ndjson")}
@@ -86,7 +86,7 @@ func parse(args []string) (s settings, err error) {
 	}
 	for _, name := range wanted {
 		if !slices.Contains(stepNames(), name) {
-			return s, fmt.Errorf("-steps %s: there are %s", *names, strings.Join(stepNames(), ", "))
+			return s, fmt.Errorf("-steps %s: the steps are %s", *names, strings.Join(stepNames(), ", "))
 		}
 	}
 	for _, one := range steps {
@@ -95,7 +95,7 @@ func parse(args []string) (s settings, err error) {
 		}
 	}
 	if s.more = strings.Fields(*more); len(s.more) > 0 && *names == "" {
-		return s, errors.New("-args is for the programs of some -steps")
+		return s, errors.New("-args requires -steps")
 	}
 	return s, nil
 }
@@ -114,21 +114,44 @@ func run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	return errors.Join(err, s.write()) // of what there is, whatever has failed
+	if !s.render {
+		err = errors.Join(err, s.publish())
+	}
+	return errors.Join(err, s.write())
 }
 
-// write writes the page and its pictures.
-func (s *settings) write() error {
+// publish writes the medians of the results.
+func (s *settings) publish() error {
 	all, err := results.Read(s.files...)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
-		return errors.New("there are no results yet")
+		return errors.New("no results yet")
 	}
-	p := page{set: set{current(all)}}
-	if p.pictures, err = drawAll(p.set, filepath.Dir(s.out), s.images); err != nil {
+	if err := os.Remove(s.medians); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(s.out, p.render(), 0o644)
+	f, err := results.Open(s.medians)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Add(condense(current(all))...), f.Close())
+}
+
+// write generates the page and the table of the README.
+func (s *settings) write() error {
+	all, err := results.Read(s.medians)
+	if err != nil {
+		return err
+	}
+	p := page{set: set{all}}
+	if err := os.WriteFile(s.out, p.render(), 0o644); err != nil {
+		return err
+	}
+	readme, err := os.ReadFile(s.readme)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.readme, replaceTable(readme, p.set.summary()), 0o644)
 }

@@ -11,200 +11,169 @@ import (
 // sections are the page's tables, in order.
 var sections = []section{
 	{
-		title: "The article's benchmark", tables: []string{"article"},
-		intro: `Entries of 8-byte random keys and 96-byte values, written in random order by one thread without a sync for each, the merges
-included in the time; then random reads of one thread and of two (:2), of keys that are there and that are not, and scans. Nobody
-compresses; filters of rivals have 10 bits a key, of docstore 2 % false positives; memtables have 64 MB;
-caches hold everything. In operations a second. At 10,000,000 the article had 272 s of writes and 46 s of reads for its own tree,
-375 and 80 for LevelDB, 375 and 183 for Kyoto Cabinet, on its machines of 2012.`,
+		title: "Index: the article's benchmark", tables: []string{"article"},
+		intro: `Random 8-byte keys, 96-byte values, written by one thread without sync, merges included; then random reads by one and two (:2)
+threads, hits and misses, and scans. No compression; memtables of 64 MB; caches hold everything.`,
 		render: func(p *page) {
-			p.matrix("article")
-			p.list("article", "fillrandom", "", column{"written / entries", "written times", digits}, column{"tables / rule", "amplification", digits},
-				column{"by the rule alone", "rule amplification", digits}, column{"processors, ns/op", "cpu ns", number},
-				column{"anonymous memory", "anonymous bytes", megabytes}, column{"resident", "resident bytes", megabytes})
+			p.matrix(p.set, "article", "ops/s", "ops/s")
+			p.list("article", "fillrandom", column{"write amplification", "written times", digits}, column{"CPU ns/op", "cpu ns", number},
+				column{"anonymous memory", "anonymous bytes", megabytes})
 		},
 	},
 	{
-		title: "The same in 512 MB", tables: []string{"limited"},
-		intro: `10,000,000 entries, 1.04 GB, in a control group of 512 MB, page cache included; caches get an eighth of it, all have filters of
-10 bits a key. The article: 454 s of writes for its tree, 464 for LevelDB, 50 hours for Kyoto Cabinet.`,
-		render: func(p *page) {
-			p.matrix("limited")
-			p.list("limited", "readrandom", "", column{"read from disk a get, bytes", "read bytes", number})
-			p.list("limited", "readmissing", "", column{"read from disk a get, bytes", "read bytes", number})
-		},
+		title: "Index: 512 MB of memory", tables: []string{"limited"},
+		intro:  `10,000,000 entries, 1.04 GB, in a control group of 512 MB that includes the page cache.`,
+		render: func(p *page) { p.matrix(p.set, "limited", "ops/s", "ops/s") },
 	},
 	{
-		title: "As the data grow", tables: []string{"growth"},
-		intro:  `The cost of an operation against the number of entries of 8 + 96 bytes, ns, one round.`,
+		title: "Index: growing data", tables: []string{"growth"},
+		intro:  `Nanoseconds per operation by number of entries, one round.`,
 		render: (*page).growth,
 	},
 	{
-		title: "How long operations take", tables: []string{"latency"},
-		intro: `Percentiles of single operations, which are timed here at some cost in rate.`,
+		title: "Index: latency", tables: []string{"latency"},
+		intro: `Single operations.`,
 		render: func(p *page) {
+			p.header("", "p50", "p99", "p99.9")
 			for _, phase := range p.set.phases("latency") {
-				p.list("latency", phase, "", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration}, column{"p99.9", "p999 ns", duration})
+				for _, engine := range []string{"docstore", "pebble"} {
+					cells := []string{engine + ", " + phase}
+					for _, figure := range []string{"p50 ns", "p99 ns", "p999 ns"} {
+						cells = append(cells, p.set.text("latency", engine, phase, figure, duration))
+					}
+					p.row(cells...)
+				}
 			}
 		},
 	},
 	{
-		title: "LevelDB's other workloads, and YCSB's", tables: []string{"workloads"},
-		intro: `By the names of db_bench and YCSB (zipfian, 0.99), on fewer entries. fillsync syncs each write and writes a thousandth of them;
-open is until the first get has answered; readwhilewriting has a writer of 50,000 entries a second beside it, readwhilescanning a
-scan without end; docstore, bbolt and LMDB have no compaction by hand. What B-trees write in these but fill is a transaction each.`,
-		render: func(p *page) { p.turned("workloads") },
+		title: "Index: other workloads", tables: []string{"workloads"},
+		intro: `Names of db_bench and YCSB (zipfian, 0.99). open: until the first get; readwhilewriting: next to 50,000 writes per second;
+docstore and bbolt have no manual compaction.`,
+		render: func(p *page) { p.turned("workloads", "docstore", "pebble", "bbolt") },
 	},
 	{
-		title: "Other keys and values", tables: []string{"shapes"},
-		intro: `Keys and values of other sizes than the article's, and keys that begin alike: what is fast because all keys have eight bytes,
-or because these tell them apart, has nothing of that here.`,
-		render: (*page).shapes,
-	},
-	{
-		title: "What the article argues against", tables: []string{"rules"},
-		intro:  `When are the indexes of flushed memory merged? Counted by the article's own steps, of 100,000 jobs a flush:`,
-		render: (*page).rules,
-	},
-	{
-		title: "Calls", tables: []string{"calls"},
-		intro: `Requests of 16 bytes, responses of 1 KB, a deadline on each call, client and server in a process each, everybody sends the next
-request when he has the answer. Echo is what a length and the bytes cost on a connection for each caller, without deadlines;
-boxcar-classic has a connection for each slot, as in the article. Processor time, system calls (read and write) and allocations are of both sides and of one call.`,
+		title: "Index: other keys and values", tables: []string{"shapes"},
+		intro: `Other sizes of keys and values, and keys with a common prefix.`,
 		render: func(p *page) {
-			for _, phase := range p.set.phases("calls") {
-				p.list("calls", phase, "boxcar", callColumns...)
+			for _, part := range p.set.parts("shapes") {
+				p.matrix(part, "shapes", shapeOf(part.all[0])+", ops/s", "ops/s", "docstore", "pebble", "bbolt")
 			}
 		},
 	},
 	{
-		title: "Sizes of responses", tables: []string{"sizes"}, intro: `64 callers; calls a second.`,
-		render: func(p *page) { p.matrix("sizes") },
+		title: "Index: merge policies", tables: []string{"rules"},
+		intro: `When to merge the tables of 100 flushes, and in-place updates of files of 1,000 documents against the queue.`,
+		render: func(p *page) {
+			p.list("rules", "measured", column{"jobs/s", "jobs/s", number}, column{"write amplification", "written times", digits},
+				column{"tables left", "tables", count}, column{"gets/s", "gets/s", number})
+			p.list("rules", "updates", column{"updates/s", "updates/s", number}, column{"bytes per update", "written bytes", number})
+		},
 	},
 	{
-		title: "TLS, large answers, open loop, neighbours", tables: []string{"rpc"},
-		intro: `tls and large as above. open: requests are due at random moments, at half of what grpc-go can do, whatever becomes of those
-before, and take from when they were due; "late" is the bench's own lateness. slow: 63 callers alone, and beside a handler that
-sleeps and one that takes page faults; bulk: 64 callers alone, and beside one that gets 16 MiB at a time on the same connection; apart: on another.`,
+		title: "Boxcar: calls", tables: []string{"calls"},
+		intro: `16-byte requests, 1 KB responses, deadlines, closed loop; calls/s by number of callers. echo: length-prefixed bytes on a connection
+per caller; boxcar-classic: a connection per slot. Costs are of both sides together.`,
+		render: func(p *page) {
+			p.matrix(p.set, "calls", "callers", "ops/s")
+			p.list("calls", "calls, 64 callers, 1024 bytes", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration}, column{"CPU", "cpu ns", duration},
+				column{"system calls", "syscalls", digits}, column{"allocations, client", "client allocs", digits}, column{"server", "server allocs", digits})
+		},
+	},
+	{
+		title: "Boxcar: response sizes", tables: []string{"sizes"},
+		intro:  `64 callers, calls/s.`,
+		render: func(p *page) { p.matrix(p.set, "sizes", "bytes", "ops/s") },
+	},
+	{
+		title: "Boxcar: TLS, large responses, open loop, interference", tables: []string{"rpc"},
+		intro: `open: random arrivals at half of grpc-go's limit, latency from the due time. slow: next to handlers that sleep or take page faults;
+bulk: next to responses of 16 MiB on the same connection; apart: on another connection.`,
 		render: (*page).rpc,
 	},
 	{
-		title: "What a connection costs", tables: []string{"connections", "idle"},
-		intro: `Resident memory for each client that has made one call, after collection; idle: clients that say nothing, once they ask
-for better slots but rarely (in the quick size they still do).`,
+		title: "Boxcar: connections", tables: []string{"connections"},
+		intro: `Resident memory per client after one call.`,
 		render: func(p *page) {
 			for _, phase := range p.set.phases("connections") {
-				p.list("connections", phase, "", column{"server, bytes", "server bytes", number}, column{"client, bytes", "client bytes", number})
-			}
-			for _, phase := range p.set.phases("idle") {
-				p.list("idle", phase, "", column{"server, bytes each", "bytes each", number}, column{"of a processor", "cpu share", percent})
+				p.list("connections", phase, column{"server bytes", "server bytes", number})
 			}
 		},
 	},
 	{
-		title: "The main job: documents by id", tables: []string{"documents"},
-		intro: `Made documents of about 1,000 bytes, asked for by id: docstore through Boxcar, daemon, index and segments (s2, the client
-decodes), and the same documents in what one would use instead, with memory for everything. Each store in processes of its
-own on the machine that it shares with the callers. Rivals are set up [as fast as we could find](serving.md#rivals-at-their-best):
-rueidis gathers commands for 50 us, flush-us=0 is rueidis as it comes.`,
+		title: "Documents by id", tables: []string{"documents"},
+		intro: `Generated documents of 1,000 bytes, all in memory, documents/s by callers x batch. docstore: Boxcar, daemon, index, segments (s2, decoded by
+the client). Stores run [with their fastest settings](serving.md#rivals-at-their-best); rueidis gathers commands for 50 us,
+flush-us=0 is its default.`,
 		render: func(p *page) { p.documents("documents") },
 	},
 	{
-		title: "The same with real records", tables: []string{"debian"},
-		intro:  `The package list of Debian, 63,666 records of 0.9 KB on average.`,
+		title: "Documents by id: real records", tables: []string{"debian"},
+		intro:  `Debian's package list, 63,666 records of 0.9 KB.`,
 		render: func(p *page) { p.documents("debian") },
 	},
 	{
-		title: "While it is updated", tables: []string{"updater", "arrivals"},
-		intro: `64 callers, one document at a time, uniform. updater: docstore-updater appends to the daemon's queue as fast as it can, on the
-same processors. arrivals: sealed segments come as rsync brings them, 8,500 documents a second, a day's updates in five minutes.`,
+		title: "Documents by id: during updates", tables: []string{"updater", "arrivals"},
+		intro: `64 callers. updater: docstore-updater appends at full speed on the same processors. arrivals: 8,500 documents/s arrive in sealed
+segments.`,
 		render: func(p *page) {
+			p.header("", "documents/s", "p50", "p99", "queue grows per second")
 			for _, table := range []string{"updater", "arrivals"} {
-				p.besides(table)
+				for _, phase := range p.set.phases(table) {
+					p.row(table+" "+short(phase), p.set.text(table, "docstore", phase, "documents/s", number), p.set.text(table, "docstore", phase, "p50 ns", duration),
+						p.set.text(table, "docstore", phase, "p99 ns", duration), p.set.text(table, "docstore", phase, "queue bytes/s", megabytes))
+				}
 			}
 		},
 	},
 	{
-		title: "With little memory", tables: []string{"scarce"},
-		intro: `Ten times more documents than fit, 64 callers; the processes of each store together in a control group of the same size.
-memcached: what it has lost is put in again from the bench's own memory, and counts as fetched: a bound, as no user has a database
-that costs nothing. memcached+pebble: the same before a store on disk, as one would have it, Pebble behind grpc-go; memcached
-is given two fifths of the memory.`,
+		title: "Documents by id: little memory", tables: []string{"scarce"},
+		intro: `Ten times more documents than fit, 64 callers, equal control groups. memcached: misses are refilled from the benchmark's memory, an
+upper bound; memcached+pebble: from Pebble behind grpc-go.`,
 		render: func(p *page) {
 			for _, phase := range p.set.phases("scarce") {
 				if phase != "load" {
-					p.list("scarce", phase, "docstore", append(slices.Clone(documentColumns), column{"missing", "misses", percent})...)
+					p.list("scarce", phase, column{"documents/s", "documents/s", number}, column{"p99", "p99 ns", duration}, column{"missing", "misses", percent})
 				}
 			}
 		},
 	},
 	{
 		title: "Freshness", tables: []string{"freshness"},
-		intro: `From a line written into docstore-updater until a daemon answers with it, 50 a second.`,
+		intro: `Time from a line written to docstore-updater until a daemon answers with it, 50 a second.`,
 		render: func(p *page) {
-			p.list("freshness", "visible", "", column{"p50", "p50 ns", duration}, column{"p90", "p90 ns", duration}, column{"p99", "p99 ns", duration}, column{"max", "max ns", duration})
+			p.list("freshness", "visible", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration})
 		},
 	},
 	{
-		title: "Parts", tables: []string{"append", "codec", "fetch", "indexing", "ladder"},
-		intro: `Benchmarks beside the code: appending without compression beside dd, the codec's share of appending, a document by address,
-index building beside the index alone, and a slot taken and given back.`,
-		render: (*page).parts,
+		title: "Queue: fetches", tables: []string{"fetch"},
+		intro:  `A document by address, decoded.`,
+		render: (*page).fetches,
 	},
 }
 
-var callColumns = []column{
-	{"calls/s", "ops/s", number}, {"p50", "p50 ns", duration}, {"p99", "p99 ns", duration}, {"processors", "cpu ns", duration},
-	{"system calls", "syscalls", digits}, {"allocations, client", "client allocs", digits}, {"server", "server allocs", digits},
-	{"memory, client", "client peak bytes", megabytes}, {"server ", "server peak bytes", megabytes},
-}
-
-var documentColumns = []column{
-	{"documents/s", "documents/s", number}, {"p50", "p50 ns", duration}, {"p99", "p99 ns", duration}, {"p99.9", "p999 ns", duration}, {"server, us each", "server us", digits}, {"client", "client us", digits},
-}
-
-// growth has a row for each number of entries.
+// growth writes a row for each number of entries.
 func (p *page) growth() {
 	contestants, phases := p.set.contestants("growth"), p.set.phases("growth")
-	p.printf("\n| entries |")
+	head := []string{"entries"}
 	for _, contestant := range contestants {
 		for _, phase := range phases {
-			p.printf(" %s, %s |", contestant, phase)
+			head = append(head, contestant+" "+phase)
 		}
 	}
-	p.printf("\n|---%s|\n", strings.Repeat("|---", len(contestants)*len(phases)))
+	p.header(head...)
 	for _, num := range p.set.nums("growth") {
-		p.printf("| %s |", strconv.Itoa(num))
+		cells, part := []string{strconv.Itoa(num)}, p.set.withNum("growth", num)
 		for _, contestant := range contestants {
 			for _, phase := range phases {
-				text := ""
-				if c, ok := p.set.withNum("growth", num).cell("growth", contestant, phase, "ops/s"); ok {
-					text = digits(1e9 / c.Median)
-				}
-				p.printf(" %s |", text)
+				cells = append(cells, part.text("growth", contestant, phase, "ops/s", func(f float64) string { return digits(1e9 / f) }))
 			}
 		}
-		p.printf("\n")
+		p.row(cells...)
 	}
 }
 
-// shapes has a matrix for each shape of keys and values.
-func (p *page) shapes() {
-	for _, part := range p.set.parts("shapes") {
-		p.matrixOf(part, "shapes", shapeOf(part.all[0])+", "+rate)
-	}
-}
-
-// shapeOf is the shape of a result's keys and values, for people.
-func shapeOf(r results.Result) string {
-	shape := settingOf(r, "key_size") + " + " + settingOf(r, "value_size") + " bytes"
-	if prefix := settingOf(r, "prefix_size"); prefix != "0" {
-		shape += ", all keys begin with the same " + prefix
-	}
-	return shape
-}
-
-// nums are the numbers of entries of a table's results.
+// nums returns the numbers of entries of a table's results.
 func (s set) nums(table string) (nums []int) {
 	for _, r := range s.of(table, "", "") {
 		if n := numOf(r); !slices.Contains(nums, n) {
@@ -215,104 +184,59 @@ func (s set) nums(table string) (nums []int) {
 	return nums
 }
 
-func (p *page) rules() {
-	for _, phase := range p.set.phases("rules") {
-		switch {
-		case strings.HasPrefix(phase, "counted"):
-			p.list("rules", phase, "", column{"job writes", "job writes", number}, column{"indexes left", "indexes", count})
-		case phase == "measured":
-			p.printf("\nThe article prints 15.2 million for 100 flushes; its own rule gives 37.6. The same by package lsm; \"always merge\" skips what comes while it merges:\n")
-			p.list("rules", phase, "", column{"jobs/s", "jobs/s", number}, column{"times written", "times written", digits},
-				column{"flushes", "flushes", count}, column{"tables left", "tables", count}, column{"gets/s", "gets/s", number})
-		case phase == "updates":
-			p.printf("\nThe document store's first version, files of 1,000 documents in the order of ids, each read, changed and written back for an update, " +
-				"and the queue, both on disk when the clock stops. The article had 37.5 updates/s of the first.\n")
-			p.list("rules", phase, "", column{"updates/s", "updates/s", number}, column{"bytes written each", "written bytes", number})
-		}
+// shapeOf describes the keys and values of a result.
+func shapeOf(r results.Result) string {
+	shape := settingOf(r, "key_size") + " + " + settingOf(r, "value_size") + " bytes"
+	if prefix := settingOf(r, "prefix_size"); prefix != "0" {
+		shape += ", prefix of " + prefix
 	}
+	return shape
 }
 
 func (p *page) rpc() {
 	for _, phase := range p.set.phases("rpc") {
 		switch {
 		case strings.HasPrefix(phase, "tls") || strings.HasPrefix(phase, "large"):
-			p.list("rpc", phase, "", callColumns...)
+			p.list("rpc", phase, column{"calls/s", "ops/s", number}, column{"p99", "p99 ns", duration}, column{"CPU", "cpu ns", duration})
 		case phase == "open":
-			p.list("rpc", phase, "", column{"calls/s due", "due/s", number}, column{"p50", "p50 ns", duration}, column{"p90", "p90 ns", duration},
-				column{"p99", "p99 ns", duration}, column{"p99.9", "p999 ns", duration}, column{"late, p99", "late p99 ns", duration})
-		case strings.HasPrefix(phase, "open"): // how the rate was found
-		default:
-			p.list("rpc", phase, "", column{"p99 without", "without p99 ns", duration}, column{"p99 with", "with p99 ns", duration},
-				column{"ratio", "p99 ratio", digits}, column{"calls/s without", "without ops/s", number}, column{"with", "with ops/s", number})
+			p.list("rpc", phase, column{"calls/s due", "due/s", number}, column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration},
+				column{"benchmark's delay, p99", "late p99 ns", duration})
 		}
+	}
+	p.header("boxcar next to", "p99 alone", "p99", "ratio", "calls/s alone", "calls/s")
+	for _, phase := range []string{"slow", "bulk", "apart"} {
+		cell := func(figure string, format func(float64) string) string {
+			return p.set.text("rpc", "boxcar", phase, figure, format)
+		}
+		p.row(phase, cell("without p99 ns", duration), cell("with p99 ns", duration), cell("p99 ratio", digits), cell("without ops/s", number), cell("with ops/s", number))
 	}
 }
 
-// documents has a table for each load of docbench, and what filling the stores took.
+// documents writes the rates of docbench, and the costs of a load or of filling the stores.
 func (p *page) documents(table string) {
-	for _, phase := range p.set.phases(table) {
-		if phase != "load" {
-			p.list(table, phase, "docstore", documentColumns...)
-		}
+	p.matrix(p.set, table, "callers x batch", "documents/s")
+	if table == "documents" {
+		p.list(table, oneByOne, column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration},
+			column{"server us", "server us", digits}, column{"client us", "client us", digits}, column{"memory after filling", "anonymous bytes", megabytes})
+		return
 	}
-	p.printf("\nFilling: docstore's is the updater's from lines of JSON to durable segments, then a daemon's from start to ready, which builds the index, and from another start to ready.\n")
-	p.printf("\n| filled | documents | seconds in all | appended/s | queue | indexed/s | index | ready again | anonymous memory |\n|---|---|---|---|---|---|---|---|---|\n")
+	p.header("filling", "appended/s", "queue", "indexed/s", "index", "ready again")
 	for _, contestant := range p.set.contestants(table) {
 		for _, r := range p.set.of(table, contestant, "load") {
-			f := r.Figures
-			p.printf("| %s | %s | %s |", contestant, number(f["documents"]), digits(f["seconds"]))
-			if f["append seconds"] > 0 {
-				p.printf(" %s | %s | %s | %s | %s |", number(f["documents"]/f["append seconds"]), megabytes(f["queue bytes"]),
+			if f := r.Figures; f["append seconds"] > 0 {
+				p.row(contestant, number(f["documents"]/f["append seconds"]), megabytes(f["queue bytes"]),
 					number(f["documents"]/f["first ready seconds"]), megabytes(f["index bytes"]), seconds(f["second ready seconds"]))
-			} else {
-				p.printf(" | | | | |")
 			}
-			p.printf(" %s |\n", megabytes(f["anonymous bytes"]))
 		}
 	}
 }
 
-// besides shows what is lost beside something else.
-func (p *page) besides(table string) {
-	p.printf("\n| %s | documents/s | of the rate alone | p50 | p99 | queue grows | processors: daemon | updater |\n|---|---|---|---|---|---|---|---|\n", table)
-	base := cell{}
-	for _, phase := range p.set.phases(table) {
-		c, ok := p.set.cell(table, "docstore", phase, "documents/s")
-		if !ok {
-			continue
-		}
-		if !strings.Contains(phase, "beside") {
-			base = c
-		}
-		told := func(figure string, format func(float64) string) string {
-			c, ok := p.set.cell(table, "docstore", phase, figure)
-			if !ok {
-				return ""
-			}
-			return c.as(format)
-		}
-		p.printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", phase, c, digits(c.Median/base.Median), told("p50 ns", duration), told("p99 ns", duration),
-			told("queue bytes/s", func(f float64) string { return megabytes(f) + "/s" }), told("server cpu", digits), told("updater cpu", digits))
-	}
-}
-
-// parts are the figures of go test -bench.
-func (p *page) parts() {
-	p.printf("\n| benchmark | figures |\n|---|---|\n")
-	for _, table := range []string{"append", "codec", "fetch", "indexing", "ladder"} {
-		for _, contestant := range p.set.contestants(table) {
-			all := p.set.of(table, contestant, "benchmark")
-			if len(all) == 0 {
-				continue
-			}
-			var told []string
-			for _, figure := range figureNames(all[0]) {
-				c, _ := p.set.cell(table, contestant, "benchmark", figure)
-				told = append(told, c.String()+" "+figure)
-			}
-			p.printf("| %s | %s |\n", contestant, strings.Join(told, ", "))
+// fetches writes the figures of BenchmarkDocument; docs/codecs.md has those of the codecs.
+func (p *page) fetches() {
+	p.header("codec", "ns", "MB/s")
+	for _, contestant := range p.set.contestants("fetch") {
+		if codec, ok := strings.CutPrefix(contestant, "Document/codec="); ok {
+			p.row(codec, p.set.text("fetch", contestant, "benchmark", "ns/op", number), p.set.text("fetch", contestant, "benchmark", "MB/s", number))
 		}
 	}
 }
-
-func figureNames(r results.Result) []string { return sortedKeys(r.Figures) }

@@ -11,11 +11,52 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// set is all results of a page.
+// A set holds condensed results: one for each table, contestant and phase.
 type set struct{ all []results.Result }
 
-// of are the results of a table, a contestant and a phase, one for each round; empty
-// names match everything.
+// noisy is the figure that is set to 1 where the rounds differ by more than maxSpread or
+// other processes used too much processor time.
+const (
+	noisy     = "noisy"
+	maxSpread = 0.25 // of the median, on either side
+)
+
+// primary are the figures whose spread decides whether a result is noisy.
+var primary = []string{"ops/s", "documents/s", "jobs/s", "updates/s", "ns/op", "ratio"}
+
+// condense replaces the rounds of each table, contestant and phase by their medians.
+func condense(all []results.Result) (condensed []results.Result) {
+	at := map[results.Key]int{}
+	rounds := map[results.Key]map[string][]float64{}
+	for _, r := range all {
+		key := r.Key
+		key.Round = 1
+		if _, ok := at[key]; !ok {
+			at[key], rounds[key] = len(condensed), map[string][]float64{}
+			r.Key, r.Warnings = key, nil
+			condensed = append(condensed, r)
+		}
+		for name, figure := range r.Figures {
+			rounds[key][name] = append(rounds[key][name], figure)
+		}
+	}
+	for i, r := range condensed {
+		figures := map[string]float64{}
+		for name, numbers := range rounds[r.Key] {
+			spread := results.SpreadOf(numbers)
+			figures[name] = spread.Median
+			wide := slices.Contains(primary, name) && (spread.Greatest-spread.Least)/2 > maxSpread*spread.Median
+			if wide || name == "others" && len(machine.BusyWarnings(spread.Greatest)) > 0 {
+				figures[noisy] = 1
+			}
+		}
+		delete(figures, "others")
+		condensed[i].Figures = figures
+	}
+	return condensed
+}
+
+// of returns the results of a table, a contestant and a phase; empty names match everything.
 func (s set) of(table, contestant, phase string) (found []results.Result) {
 	for _, r := range s.all {
 		if r.Table == table && (contestant == "" || r.Contestant == contestant) && (phase == "" || r.Phase == phase) {
@@ -25,59 +66,53 @@ func (s set) of(table, contestant, phase string) (found []results.Result) {
 	return found
 }
 
-// cell is a figure over the rounds.
+// A cell is the median of a figure.
 type cell struct {
-	results.Spread
-	rounds int
-	busy   bool // others took too much of the processors in some round
+	median float64
+	noisy  bool
 }
 
 // cell finds a figure; ok is false if it was not measured.
 func (s set) cell(table, contestant, phase, figure string) (c cell, ok bool) {
-	var numbers []float64
 	for _, r := range s.of(table, contestant, phase) {
 		if f, ok := r.Figures[figure]; ok {
-			numbers = append(numbers, f)
-			c.busy = c.busy || len(machine.BusyWarnings(r.Figures["others"])) > 0
+			return cell{f, r.Figures[noisy] > 0}, true
 		}
 	}
-	if len(numbers) == 0 {
-		return c, false
-	}
-	c.Spread, c.rounds = results.SpreadOf(numbers), len(numbers)
-	return c, true
+	return c, false
 }
 
-// phases of a table, in the order in which they were measured.
+// phases returns the phases of a table in the order in which they were measured.
 func (s set) phases(table string) []string {
-	return s.names(table, func(r results.Result) string { return r.Phase })
+	return distinct(s.of(table, "", ""), func(r results.Result) string { return r.Phase })
 }
 
 func (s set) contestants(table string) []string {
-	return s.names(table, func(r results.Result) string { return r.Contestant })
+	return distinct(s.of(table, "", ""), func(r results.Result) string { return r.Contestant })
 }
 
-func (s set) names(table string, of func(results.Result) string) (names []string) {
-	for _, r := range s.of(table, "", "") {
-		if name := of(r); !slices.Contains(names, name) {
-			names = append(names, name)
+// distinct returns the different values of a property, in order of first occurrence.
+func distinct(all []results.Result, of func(results.Result) string) (values []string) {
+	for _, r := range all {
+		if value := of(r); value != "" && !slices.Contains(values, value) {
+			values = append(values, value)
 		}
 	}
-	return names
+	return values
 }
 
-// best is the contestant with the greatest figure, or with the least.
+// best returns the contestant with the greatest figure, or with the least.
 func (s set) best(table, phase, figure string, least bool, contestants ...string) (name string, c cell, ok bool) {
 	for _, contestant := range contestants {
 		one, there := s.cell(table, contestant, phase, figure)
-		if there && (!ok || (one.Median > c.Median) != least) {
+		if there && (!ok || (one.median > c.median) != least) {
 			name, c, ok = contestant, one, true
 		}
 	}
 	return name, c, ok
 }
 
-// withNum is the part of a table whose settings have so many entries.
+// withNum returns the part of a table that was measured with num entries.
 func (s set) withNum(table string, num int) (part set) {
 	for _, r := range s.of(table, "", "") {
 		if numOf(r) == num {
@@ -87,7 +122,7 @@ func (s set) withNum(table string, num int) (part set) {
 	return part
 }
 
-// parts are the results of each of the steps that make a table together.
+// parts returns the results of each of the steps that make up a table.
 func (s set) parts(table string) (parts []set) {
 	at := map[string]int{}
 	for _, r := range s.of(table, "", "") {
@@ -101,7 +136,7 @@ func (s set) parts(table string) (parts []set) {
 	return parts
 }
 
-// settingOf is what a result's settings have behind a name, empty if nothing.
+// settingOf returns a setting of a result, empty if it has none of the name.
 func settingOf(r results.Result, name string) string {
 	for field := range strings.FieldsSeq(r.Settings) {
 		if text, ok := strings.CutPrefix(field, name+"="); ok {
@@ -111,33 +146,28 @@ func settingOf(r results.Result, name string) string {
 	return ""
 }
 
-// numOf is the number of entries of a result of dbbench.
+// numOf returns the number of entries of a result of dbbench.
 func numOf(r results.Result) int {
 	n, _ := strconv.Atoi(settingOf(r, "num"))
 	return n
 }
 
-// String is the median in three digits, and how far the rounds lie apart.
 func (c cell) String() string { return c.as(number) }
 
 func (c cell) as(format func(float64) string) string {
-	s := format(c.Median)
-	if half := (c.Greatest - c.Least) / 2; c.rounds > 1 && c.Median > 0 {
-		s += fmt.Sprintf(" ±%.0f%%", math.Round(100*half/c.Median))
+	if c.noisy {
+		return format(c.median) + "*"
 	}
-	if c.busy {
-		s += "*"
-	}
-	return s
+	return format(c.median)
 }
 
-// number writes a figure in three digits.
+// number formats a figure with three digits.
 func number(f float64) string {
 	switch size := math.Abs(f); {
 	case size >= 1e6:
-		return digits(f/1e6) + " M"
+		return digits(f/1e6) + "M"
 	case size >= 1e4:
-		return digits(f/1e3) + " k"
+		return digits(f/1e3) + "k"
 	case size >= 1000:
 		return fmt.Sprintf("%.0f", f)
 	}
@@ -154,20 +184,20 @@ func digits(f float64) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-// duration writes nanoseconds.
+// duration formats nanoseconds.
 func duration(ns float64) string {
 	switch {
 	case ns >= 1e9:
-		return digits(ns/1e9) + " s"
+		return digits(ns/1e9) + "s"
 	case ns >= 1e6:
-		return digits(ns/1e6) + " ms"
+		return digits(ns/1e6) + "ms"
 	case ns >= 1e3:
-		return digits(ns/1e3) + " us"
+		return digits(ns/1e3) + "us"
 	}
-	return fmt.Sprintf("%.0f ns", ns)
+	return fmt.Sprintf("%.0fns", ns)
 }
 
-// count writes a whole number.
+// count formats a whole number.
 func count(f float64) string {
 	if f >= 1e4 {
 		return number(f)
@@ -177,6 +207,6 @@ func count(f float64) string {
 
 func seconds(s float64) string { return duration(s * 1e9) }
 
-func megabytes(b float64) string { return digits(b/1e6) + " MB" }
+func megabytes(b float64) string { return digits(b/1e6) + "MB" }
 
-func percent(share float64) string { return digits(100*share) + " %" }
+func percent(share float64) string { return digits(100*share) + "%" }

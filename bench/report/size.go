@@ -7,15 +7,15 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// indifferent are flags that say how often something is measured, and of whom: results that
-// differ in them alone are of one size.
+// indifferent flags set the rounds and the contestants: results that differ in them only are of
+// one size.
 var indifferent = []string{"-rounds", "-count", "-engine", "-stores", "-contestants"}
 
-// ownSize is of results that were measured with flags of no size.
+// ownSize is the size of results measured with other flags.
 const ownSize = "other flags"
 
-// sizeOf is the size whose flags the command of a result has. Where several have them, as
-// when they differ in rounds alone, it is the one of which most are there.
+// sizeOf returns the size whose flags the command of a result has; if several match, the one with
+// the most flags present.
 func sizeOf(r results.Result) (size string) {
 	size, most := ownSize, -1
 	words := strings.Fields(r.Command)
@@ -32,8 +32,8 @@ func sizeOf(r results.Result) (size string) {
 	return size
 }
 
-// matches counts the flags, each before its value, that a command has. All of them must be
-// there but for the indifferent ones.
+// matches counts the flags, each followed by its value, that a command has. All except the
+// indifferent ones must be present.
 func matches(command, flags []string) (there int, ok bool) {
 	for i := 0; i+1 < len(flags); i += 2 {
 		at := slices.Index(command, flags[i])
@@ -47,7 +47,7 @@ func matches(command, flags []string) (there int, ok bool) {
 	return there, true
 }
 
-// tablesBySize are the names of the tables with results of each size.
+// tablesBySize returns the tables with results of each size.
 func (s set) tablesBySize() map[string][]string {
 	tables := map[string][]string{}
 	for _, r := range s.all {
@@ -58,7 +58,7 @@ func (s set) tablesBySize() map[string][]string {
 	return tables
 }
 
-// size is what most tables are of, and all says which ones are not.
+// size returns the size of most tables; all also names the tables of other sizes.
 func (s set) size() (most, all string) {
 	tables := s.tablesBySize()
 	names := slices.Concat(sizes, []string{ownSize})

@@ -2,18 +2,18 @@ package main
 
 import "slices"
 
-// sizes of a report. Tiny ones are no figures.
+// sizes of a report. The tiny one only tests that everything runs.
 var sizes = []string{"tiny", "quick", "full"}
 
 // A step runs one program once. Its name is the name of its table.
 type step struct {
 	name    string
 	program string // of this module; or "gotest", which takes a package and a benchmark
-	// args has what all sizes have in common, and then those of each.
+	// args are common to all sizes.
 	args              string
 	tiny, quick, full string
 	corpus            bool // the last argument is the file of real records
-	// by names the settings in which the steps that make one table together differ.
+	// by names the settings in which the steps of one table differ.
 	by []string
 }
 
@@ -22,28 +22,28 @@ func (s step) command(size string) string {
 	return s.args + " " + s.ofSize(size)
 }
 
-// ofSize returns the arguments that are of a size only.
+// ofSize returns the arguments that only a size has.
 func (s step) ofSize(size string) string {
 	return map[string]string{"tiny": s.tiny, "quick": s.quick, "full": s.full}[size]
 }
 
 const (
 	goEngines  = "docstore,pebble,goleveldb,badger,bbolt"
-	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,rocksdb-universal,lmdb,kyoto"
+	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,lmdb,kyoto"
 	growthArgs = "-rounds 1 -benchmarks fillrandom,readrandom,readmissing"
 	shapeArgs  = "-engine " + goEngines + " -benchmarks fillrandom,readrandom,readmissing,readseq "
 	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis," + plainRueidis + ",grpc+pebble,postgresql"
-	// plainRueidis does not gather commands before it writes them, as it comes.
+	// plainRueidis is rueidis with its default, which does not gather commands.
 	plainRueidis = "rueidis:flush-us=0"
 )
 
-// What the steps of a table differ in.
+// The settings in which the steps of a table differ.
 var (
 	growthBy = []string{"num"}
 	shapesBy = []string{"key_size", "value_size", "prefix_size"}
 )
 
-// steps are in the order of the page, but for those that must run on a quiet disk.
+// steps are in the order of the page.
 var steps = []step{
 	{
 		name: "article", program: "dbbench", args: "-engine " + allEngines + " -benchmarks fillrandom,readrandom,readrandom:2,readmissing,readseq,readreverse,seekrandom",
@@ -146,7 +146,7 @@ var steps = []step{
 	{name: "ladder", program: "gotest", args: "./boxcarrpc ^BenchmarkAcquireRelease$", tiny: "-benchtime 100x", quick: "-count 3", full: "-count 7"},
 }
 
-// stepOf is a step that makes a table, or one of them.
+// stepOf returns the first step of a table.
 func stepOf(table string) (s step, ok bool) {
 	i := slices.IndexFunc(steps, func(s step) bool { return s.name == table })
 	if i < 0 {
