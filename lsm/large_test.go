@@ -12,11 +12,11 @@ import (
 	"docstore/wal"
 )
 
-// TestLargeWrites has values on both sides of a memtable's and a log's size, among
-// small ones: all are there at once, after a crash, and in tables.
+// TestLargeWrites writes values around the size of a memtable and of a log, between
+// small ones: all are readable at once, after a crash, and from tables.
 func TestLargeWrites(t *testing.T) {
 	const memtable = 64 << 10
-	// What a batch of one write takes beside its value, in the log and in the memtable.
+	// Overhead of a batch of one write in the log and in the memtable.
 	inLog := int(wal.CapacityFor(batchHeaderBytes + 1 + 1 + 3 + len("large")))
 	inMemory := int(memtableCost(1, batchHeaderBytes+1+1+3+uint64(len("large"))))
 	for name, size := range map[string]int{
@@ -55,8 +55,7 @@ func TestLargeWrites(t *testing.T) {
 	}
 }
 
-// TestReadOnlyMount opens a store that was not closed on a file system that cannot
-// be written to.
+// TestReadOnlyMount opens an unclosed store on a read-only file system.
 func TestReadOnlyMount(t *testing.T) {
 	dir := t.TempDir()
 	if err := mountSmall(dir, 8<<20); err != nil {

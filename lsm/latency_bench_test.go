@@ -9,9 +9,9 @@ import (
 	"docstore/internal/prefetch"
 )
 
-// BenchmarkMemory tells what a look-up cannot be quicker than: it reads some lines of a
-// page at random, fetched side by side, and which page follows from what was read before.
-// A hit reads one page so, of which keys and value take some 17 lines.
+// BenchmarkMemory measures a lower bound for a lookup: it reads some random lines of a
+// page, prefetched together; the next page depends on the data read. A hit reads a page
+// in this way, where keys and value take about 17 lines.
 func BenchmarkMemory(b *testing.B) {
 	const size = 256 << 20
 	for _, huge := range []bool{false, true} {
@@ -22,7 +22,7 @@ func BenchmarkMemory(b *testing.B) {
 		region := offheap.New(size, small)
 		memory := region.Bytes()
 		for at := 0; at < size; at += pageBytes {
-			memory[at] = 1 // each page is there, and is not the page of zeros
+			memory[at] = 1 // allocates the page
 		}
 		for _, lines := range []int{1, 4, 17} {
 			b.Run(fmt.Sprintf("huge=%v/lines=%d", huge, lines), func(b *testing.B) {

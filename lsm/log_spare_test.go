@@ -14,7 +14,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// logID tells the file of the only log apart from others.
+// logID identifies the file of the only log.
 func logID(t *testing.T, fsys vfs.FS) vfs.FileID {
 	t.Helper()
 	logs := namesIn(t, fsys, "db", logSuffix)
@@ -24,7 +24,7 @@ func logID(t *testing.T, fsys vfs.FS) vfs.FileID {
 	return info.ID
 }
 
-// flushed writes and flushes, and waits until what that leaves is cleaned up.
+// flushed writes and flushes, and waits for the cleanup.
 func flushed(t *testing.T, db *DB, key, value string) {
 	t.Helper()
 	set(t, db, key, value)
@@ -32,7 +32,7 @@ func flushed(t *testing.T, db *DB, key, value string) {
 	require.NoError(t, db.WaitIdle(t.Context()))
 }
 
-func TestLogsAreWrittenToTheSameFile(t *testing.T) {
+func TestObsoleteLogFileIsReused(t *testing.T) {
 	o := memOptions()
 	mem := o.FS.(*vfs.Mem)
 	db := open(t, "db", o)
@@ -57,13 +57,13 @@ func TestLogsAreWrittenToTheSameFile(t *testing.T) {
 	open(t, "db", &Options{FS: killed})
 	require.Empty(t, namesIn(t, killed, "db", spareSuffix), "Open removes it")
 	require.NoError(t, db.Close())
-	require.Empty(t, namesIn(t, mem, "db", spareSuffix), "and so does Close")
+	require.Empty(t, namesIn(t, mem, "db", spareSuffix), "Close removes it")
 }
 
-// TestOneSpareLogAtMost has two logs become obsolete at once.
+// TestOneSpareLogAtMost makes two logs obsolete at the same time.
 func TestOneSpareLogAtMost(t *testing.T) {
 	o := memOptions()
-	var flushing sync.Mutex // no table is begun while it is held
+	var flushing sync.Mutex // held to block flushes
 	o.FS = vfs.NewFault(o.FS, func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix {
 			flushing.Lock()
@@ -78,14 +78,14 @@ func TestOneSpareLogAtMost(t *testing.T) {
 	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10)))
 	logs := namesIn(t, o.FS, "db", logSuffix)
 	flushing.Unlock()
-	require.Len(t, logs, 2, "one of its own")
+	require.Len(t, logs, 2, "the second log has a new file")
 	flushed(t, db, "a", "3")
 	require.Len(t, namesIn(t, o.FS, "db", spareSuffix), 1)
 	require.Empty(t, namesIn(t, o.FS, "db", logSuffix))
 }
 
-// TestASpareLogOfAnotherSizeGoes: it is of the size that memtables had before.
-func TestASpareLogOfAnotherSizeGoes(t *testing.T) {
+// TestSpareLogOfAnotherSizeIsRemoved: the size of memtables has changed.
+func TestSpareLogOfAnotherSizeIsRemoved(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
 	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10)))
@@ -98,7 +98,7 @@ func TestASpareLogOfAnotherSizeGoes(t *testing.T) {
 	require.Equal(t, db.memtableBytes(), info.Size)
 }
 
-// TestSyncedLogsAreRemoved: a log with a sync mark is none to be used again.
+// TestSyncedLogsAreRemoved: a log with a sync mark is not reused.
 func TestSyncedLogsAreRemoved(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
@@ -109,8 +109,8 @@ func TestSyncedLogsAreRemoved(t *testing.T) {
 	require.Empty(t, namesIn(t, o.FS, "db", logSuffix))
 }
 
-// TestASpareLogMakesRoom: it may be all that a table lacks.
-func TestASpareLogMakesRoom(t *testing.T) {
+// TestSpareLogIsRemovedOnFullDisk: its space may be sufficient for a table.
+func TestSpareLogIsRemovedOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	var full atomic.Bool
 	db := open(t, "db", &Options{MemtableBytes: 64 << 10, FS: vfs.NewFault(mem, func(op vfs.Op) error {
@@ -120,29 +120,29 @@ func TestASpareLogMakesRoom(t *testing.T) {
 		return nil
 	})})
 	set(t, db, "a", "1")
-	require.NoError(t, db.Set([]byte("large"), make([]byte, 60<<10))) // in a log of its own
+	require.NoError(t, db.Set([]byte("large"), make([]byte, 60<<10))) // in its own log
 	flushed(t, db, "a", "2")
 	require.Len(t, namesIn(t, mem, "db", spareSuffix), 1)
 	full.Store(true)
 	require.NoError(t, db.Set([]byte("large"), make([]byte, 100<<10))) // too large for it
 	require.ErrorIs(t, db.Flush(), vfs.ErrNoSpace)
-	for len(namesIn(t, mem, "db", spareSuffix)) > 0 { // the flusher is about to
+	for len(namesIn(t, mem, "db", spareSuffix)) > 0 { // until the flusher removes it
 		require.ErrorIs(t, db.Flush(), vfs.ErrNoSpace)
 	}
 	full.Store(false)
 }
 
-// TestAReaderOfALogThatIsUsedAgain: while a store is opened to be read the log that is
-// being replayed becomes obsolete, and another is written over it. The reader sees all
-// that was there when it began.
-func TestAReaderOfALogThatIsUsedAgain(t *testing.T) {
-	for at := range 4 { // when it is opened, or read for the n-th time
+// TestReadOnlyOpenWhileLogIsReused: while a store is opened read-only, the log being
+// replayed becomes obsolete and its file is reused. The reader shows all writes made
+// before it was opened.
+func TestReadOnlyOpenWhileLogIsReused(t *testing.T) {
+	for at := range 4 { // at the open, or at the n-th read
 		o := &Options{FS: vfs.NewMem(), MemtableBytes: 2 << 20}
 		db := open(t, "db", o)
 		const keys = 1000
 		fill := func(value string) {
 			for i := range keys {
-				set(t, db, fmt.Sprint("key", i), value+strings.Repeat(".", 600)) // more than is read at a time
+				set(t, db, fmt.Sprint("key", i), value+strings.Repeat(".", 600)) // more than one read
 			}
 		}
 		fill("before")
@@ -164,21 +164,21 @@ func TestAReaderOfALogThatIsUsedAgain(t *testing.T) {
 		require.True(t, used)
 		for i := range keys {
 			got, err := reader.Get(nil, fmt.Append(nil, "key", i))
-			require.NoError(t, err, "key %d, used again at read %d", i, at)
-			require.Equal(t, "after!", string(got[:6])) // as it read it once more
+			require.NoError(t, err, "key %d, reused at read %d", i, at)
+			require.Equal(t, "after!", string(got[:6])) // it has read the log again
 		}
 	}
 }
 
-// TestChecksOfALogThatIsUsedAgain: Check and Scrub of the store that writes reported a
-// sound log as corrupt if another one was written over it between its opening and a read.
-func TestChecksOfALogThatIsUsedAgain(t *testing.T) {
+// TestCheckWhileLogIsReused: Check and Scrub of the writing store reported an intact
+// log as corrupt if its file was reused between its opening and a read.
+func TestCheckWhileLogIsReused(t *testing.T) {
 	checks := map[string]func(*DB) error{
 		"check": (*DB).Check,
 		"scrub": func(db *DB) error { return db.Scrub(t.Context(), math.MaxInt64, nil) },
 	}
 	for name, check := range checks {
-		for at := range 6 { // when the log is opened, or read for the n-th time
+		for at := range 6 { // at the open, or at the n-th read
 			var reuse func()
 			reads := 0
 			o := &Options{MemtableBytes: 2 << 20, FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
@@ -196,7 +196,7 @@ func TestChecksOfALogThatIsUsedAgain(t *testing.T) {
 			db := open(t, "db", o)
 			fill := func() {
 				for i := range 1000 {
-					set(t, db, fmt.Sprint("key", i), strings.Repeat(".", 600)) // more than is read at a time
+					set(t, db, fmt.Sprint("key", i), strings.Repeat(".", 600)) // more than one read
 				}
 			}
 			fill()
@@ -206,19 +206,19 @@ func TestChecksOfALogThatIsUsedAgain(t *testing.T) {
 				fill()
 				require.Equal(t, id, logID(t, o.FS))
 			}
-			require.NoError(t, check(db), "%s, used again at read %d", name, at)
+			require.NoError(t, check(db), "%s, reused at read %d", name, at)
 			require.NoError(t, check(db))
 		}
 	}
 }
 
-// TestAReaderOfALogThatIsBeingRetired: the name of a log is gone before its header is
-// erased. In the other order a reader with the manifest of before took the log for an
-// empty one, and its writes were missing.
-func TestAReaderOfALogThatIsBeingRetired(t *testing.T) {
+// TestReadOnlyOpenWhileLogIsRetired: the name of a log is removed before its header is
+// erased. In the other order, a reader with the previous manifest took the log for an
+// empty one and missed its writes.
+func TestReadOnlyOpenWhileLogIsRetired(t *testing.T) {
 	mem := vfs.NewMem()
 	between, resume := make(chan struct{}), make(chan struct{})
-	steps := 0 // of the first log: its file is renamed and begun again
+	steps := 0 // of the first log: its file is renamed and restarted
 	db := open(t, "db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
 		isStep := op.Kind == vfs.OpAppendRestart || op.Kind == vfs.OpRename && filepath.Ext(op.Name) == spareSuffix
 		if isStep {

@@ -13,7 +13,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// open opens a store that the test closes at its end.
+// open opens a store that is closed at the end of the test.
 func open(t testing.TB, dir string, o *Options) *DB {
 	t.Helper()
 	db, err := Open(dir, o)
@@ -60,8 +60,8 @@ func requireMissing(t testing.TB, db interface {
 	require.Equal(t, "dst", string(got))
 }
 
-// loadFilters brings the pages of the filters into memory, as the background does when
-// nothing else is waiting for the filters.
+// loadFilters loads the filter pages, as the background does when no other call waits
+// for the manager.
 func loadFilters(t testing.TB, db *DB) {
 	t.Helper()
 	for more := true; more; {
@@ -71,7 +71,7 @@ func loadFilters(t testing.TB, db *DB) {
 	}
 }
 
-// contents reads all of an iterator, forwards.
+// contents returns the entries of an iterator, forwards.
 func contents(t testing.TB, it *Iterator) (all []string) {
 	t.Helper()
 	for ok := it.First(); ok; ok = it.Next() {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector keeps memory of its own for every byte of the heap.
+// The race detector allocates shadow memory for every byte of the heap.
 
 package lsm
 
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// anonymousBytes returns the memory of this process that no file backs.
+// anonymousBytes returns the anonymous memory of this process.
 func anonymousBytes(t *testing.T) int64 {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -28,9 +28,9 @@ func anonymousBytes(t *testing.T) int64 {
 	return kilobytes << 10
 }
 
-// TestALargeBatchLeavesNoMemoryBehind: the memtable of a large batch becomes a table
-// without another write, and its memory goes back to the system.
-func TestALargeBatchLeavesNoMemoryBehind(t *testing.T) {
+// TestMemoryOfLargeBatchIsReleased: the memtable of a large batch is flushed without
+// another write, and its memory is returned to the system.
+func TestMemoryOfLargeBatchIsReleased(t *testing.T) {
 	const batchBytes = 64 << 20
 	budget := NewBudget(8 << 20)
 	db := open(t, t.TempDir(), &Options{Budget: budget})

@@ -23,7 +23,7 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	}
 	history := []map[string]write{{}}
 	for sequence := uint64(1); sequence <= 500; sequence++ {
-		// Short keys, zeros and a common prefix: what a comparison by prefix could get wrong.
+		// Short keys, zeros and a common prefix: errors of a comparison by prefix.
 		key := bytes.Repeat([]byte{0, 1, 'p'}[r.IntN(3):][:1], r.IntN(12))
 		var b Batch
 		w := write{value: fmt.Sprint(sequence), tombstone: r.IntN(4) == 0}
@@ -61,7 +61,7 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	require.LessOrEqual(t, m.used(), m.bytes.Load())
 }
 
-func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
+func TestMemtableReadsDuringWrites(t *testing.T) {
 	m := newMemtable(nil, 1<<20, nil)
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
@@ -79,7 +79,7 @@ func TestMemtableIsReadWhileItIsWritten(t *testing.T) {
 				it := newMergingIterator(m.iterators(through))
 				for ok := it.first(); ok; ok = it.next() {
 					if count > 0 && bytes.Compare(last, it.key()) >= 0 {
-						t.Errorf("%q behind %q", it.key(), last)
+						t.Errorf("%q after %q", it.key(), last)
 						return
 					}
 					last = it.key()

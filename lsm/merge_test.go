@@ -12,15 +12,15 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestALargeMergePausesForSmallOnes holds a large merge up in the middle, flushes
-// several memtables meanwhile, and sees them merged before the large one ends.
-func TestALargeMergePausesForSmallOnes(t *testing.T) {
+// TestLargeMergePausesForSmallOnes blocks a large merge, flushes several memtables, and
+// requires that they are merged before the large merge ends.
+func TestLargeMergePausesForSmallOnes(t *testing.T) {
 	var (
 		db             *DB
 		mu             sync.Mutex
 		written        = map[string]int{}
-		large          string // the table whose merge was held up
-		before, during uint64 // merges done before it went on, and when it ended
+		large          string // the table whose merge was blocked
+		before, during uint64 // merges done before it continued, and when it ended
 	)
 	held, release := make(chan struct{}), make(chan struct{})
 	hook := func(op vfs.Op) error {
@@ -29,7 +29,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		}
 		mu.Lock()
 		written[op.Name] += op.Bytes
-		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 6<<20 // as no merge before it writes
+		first := op.Kind == vfs.OpWrite && large == "" && written[op.Name] > 6<<20 // larger than any merge before it
 		if first {
 			large = op.Name
 		}
@@ -61,7 +61,7 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 		require.NoError(t, db.Flush())
 	}
 	<-held
-	for range 2 * maxFusedUnits { // flushes go on, until more is due than they merge themselves
+	for range 2 * maxFusedUnits { // flush until more is due than flushes merge themselves
 		for range 700 {
 			write()
 		}
@@ -87,9 +87,9 @@ func TestALargeMergePausesForSmallOnes(t *testing.T) {
 	require.Len(t, state, entries)
 }
 
-// TestWritersWaitForTheFlusher fills memtables while none can be written: only
-// so many wait, writers stop, and go on when there is room.
-func TestWritersWaitForTheFlusher(t *testing.T) {
+// TestWritersWaitForFlush fills memtables while flushes fail: maxWaiting memtables
+// wait, writers stall, and continue after a flush.
+func TestWritersWaitForFlush(t *testing.T) {
 	release := make(chan struct{})
 	var started atomic.Bool
 	o := &Options{MemtableBytes: minMemtableBytes, FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {

@@ -16,8 +16,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// The model test runs random operations against a store and a plain map, under
-// several sets of options, and compares all that can be seen.
+// TestModel runs random operations on a store and a map, with several sets of options,
+// and compares all results.
 func TestModel(t *testing.T) {
 	for name, o := range map[string]Options{
 		"defaults":                     {},
@@ -44,7 +44,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// runModel takes some steps with a store and looks at all of it at the end.
+// runModel runs some steps on a store and compares its contents at the end.
 func runModel(t *testing.T, o Options) {
 	m := &model{t: t, r: testseed.Rand(t), options: o, dir: "db", state: map[string]string{}}
 	if o.FS == nil {
@@ -75,7 +75,7 @@ type model struct {
 	dir         string
 	checkpoints int
 	db          *DB
-	follower    *DB // nil: none is open
+	follower    *DB // nil if none is open
 	state       map[string]string
 	snapshots   []modelSnapshot
 }
@@ -188,7 +188,7 @@ func (m *model) compare(db interface {
 	require.Equal(m.t, want, string(got), "key %q", key)
 }
 
-// compareMany looks up more keys than take their steps together, some of them twice.
+// compareMany looks up more keys than a group of MultiGet has, some of them twice.
 func (m *model) compareMany() {
 	keys := make([][]byte, m.r.IntN(3*groupKeys))
 	for i := range keys {
@@ -209,7 +209,7 @@ func (m *model) compareMany() {
 	require.NotContains(m.t, answered, false)
 }
 
-// walk makes random moves with an iterator with random bounds.
+// walk moves an iterator with random bounds at random.
 func (m *model) walk(newIter func(*IterOptions) *Iterator, state map[string]string) {
 	var o IterOptions
 	if m.r.IntN(2) == 0 {
@@ -233,7 +233,7 @@ func (m *model) walk(newIter func(*IterOptions) *Iterator, state map[string]stri
 		require.ErrorIs(m.t, it.Err(), ErrBudget)
 		return
 	}
-	at := -1 // index in keys; -1 and len(keys) are the ends
+	at := -1 // index in keys; -1 and len(keys) are past the ends
 	for range m.r.IntN(30) {
 		target := m.key()
 		from, _ := slices.BinarySearch(keys, string(target))
@@ -307,7 +307,7 @@ func (m *model) dropSnapshots() {
 }
 
 func (m *model) reopen() {
-	if m.follower != nil { // of the directory that may be left behind
+	if m.follower != nil { // of the directory, which may be replaced
 		require.NoError(m.t, m.follower.Close())
 		m.follower = nil
 	}
@@ -319,7 +319,7 @@ func (m *model) reopen() {
 	require.NoError(m.t, err)
 }
 
-// checkpoint makes one and compares it, and now and then goes on with it.
+// checkpoint creates a checkpoint, compares it, and sometimes continues with it.
 func (m *model) checkpoint() {
 	m.checkpoints++
 	dir := filepath.Join(filepath.Dir(m.dir), fmt.Sprintf("checkpoint%d", m.checkpoints))
@@ -340,7 +340,7 @@ func (m *model) checkpoint() {
 	require.NoError(m.t, db.Close())
 }
 
-// follow has a follower take up what was flushed since it last did, and compares.
+// follow refreshes a follower and compares it with the flushed state.
 func (m *model) follow() {
 	require.NoError(m.t, m.db.Flush())
 	if m.follower == nil {
@@ -355,7 +355,7 @@ func (m *model) follow() {
 	m.compareAll(m.follower.NewIter(nil), m.state)
 }
 
-// readOnly looks at the store from outside, beside the writer.
+// readOnly opens the store read-only during writing and compares it.
 func (m *model) readOnly() {
 	o := m.options
 	o.ReadOnly, o.Budget = true, nil

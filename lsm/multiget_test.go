@@ -27,15 +27,15 @@ func TestMultiGetAllocatesForTheValueOnly(t *testing.T) {
 	}), 1.0)
 }
 
-func TestMultiGetFailsOnlyWhereItHasTo(t *testing.T) {
+func TestMultiGetFailsOnlyForAffectedKeys(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(table *os.File) error
 		want   error
-		spared int // keys that are found all the same
+		spared int // keys that are found nevertheless
 	}{
-		// The index lies behind the blocks, so only what is in memory is left.
-		{"cut behind its owner's back", func(table *os.File) error { return table.Truncate(0) }, vfs.ErrFault, groupKeys},
+		// The index follows the blocks, so only keys in memory are found.
+		{"table truncated while mapped", func(table *os.File) error { return table.Truncate(0) }, vfs.ErrFault, groupKeys},
 		{"a block is damaged", func(table *os.File) error {
 			_, err := table.WriteAt([]byte("damage"), tableHeaderBytes+100)
 			return err
@@ -44,10 +44,10 @@ func TestMultiGetFailsOnlyWhereItHasTo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			db := open(t, dir, nil)
-			value := make([]byte, blockTargetBytes) // each in a block of its own
+			value := make([]byte, blockTargetBytes) // one value per block
 			keys := make([][]byte, 2*groupKeys)
 			for i := range keys {
-				// Those that get into the table take turns with the others.
+				// Keys in the table alternate with keys in memory.
 				keys[i] = fmt.Appendf(nil, "key%03d", i/2+i%2*groupKeys)
 			}
 			for i := 0; i < len(keys); i += 2 {
@@ -83,8 +83,8 @@ func TestMultiGetFailsOnlyWhereItHasTo(t *testing.T) {
 	}
 }
 
-// TestKeysOfOneHashAreToldApart has two keys on which the memtable's hash falls alike.
-func TestKeysOfOneHashAreToldApart(t *testing.T) {
+// TestKeysWithEqualHashesAreDistinguished writes two keys with the same memtable hash.
+func TestKeysWithEqualHashesAreDistinguished(t *testing.T) {
 	byHash := map[uint32]string{}
 	var first, second string
 	for i := 0; first == ""; i++ { // some 80,000 keys

@@ -14,7 +14,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// writer applies a history to a store and knows what it should hold.
+// writer applies a history to a store and tracks the expected contents.
 type writer struct {
 	history
 	db    *DB
@@ -22,7 +22,7 @@ type writer struct {
 	next  int
 }
 
-// write applies n batches, or as many as succeed.
+// write applies n batches, or until one fails.
 func (w *writer) write(n int) error {
 	for range n {
 		w.next++
@@ -34,8 +34,8 @@ func (w *writer) write(n int) error {
 	return nil
 }
 
-// requireState compares all that the store holds, and what it holds once opened
-// again, with what was acknowledged.
+// requireState compares the contents of the store, also after reopening, with the
+// acknowledged writes.
 func (w *writer) requireState(t *testing.T, o *Options) {
 	t.Helper()
 	got, err := read(w.db)
@@ -50,8 +50,8 @@ func (w *writer) requireState(t *testing.T, o *Options) {
 	require.NoError(t, again.Close())
 }
 
-// fillUp writes until the disk is full, then sees that reads go on, and that
-// writes do when room has been made.
+// fillUp writes until the disk is full, then requires that reads work, and that writes
+// work after makeRoom.
 func fillUp(t *testing.T, w *writer, o *Options, makeRoom func()) {
 	err := w.write(1_000_000)
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
@@ -59,7 +59,7 @@ func fillUp(t *testing.T, w *writer, o *Options, makeRoom func()) {
 	require.NoError(t, err)
 	require.Equal(t, w.state, got)
 	makeRoom()
-	for w.db.Flush() != nil { // until the flusher has tried again
+	for w.db.Flush() != nil { // until the flusher has retried
 	}
 	require.NoError(t, w.write(100))
 	require.NoError(t, w.db.Flush())
@@ -74,12 +74,12 @@ func TestWritesResumeWhenThereIsSpaceAgain(t *testing.T) {
 	o := &Options{MemtableBytes: 16 << 10, FS: mem}
 	w := &writer{history: history{seed: 7}, db: open(t, "db", o), state: map[string]string{}}
 	require.NoError(t, w.write(100))
-	mem.SetCapacity(1) // no file grows any more
+	mem.SetCapacity(1) // no file can grow
 	fillUp(t, w, o, func() { mem.SetCapacity(1 << 30) })
 }
 
-// TestAFullFileSystem fills a small one of the operating system's.
-func TestAFullFileSystem(t *testing.T) {
+// TestFullFileSystem fills a small real file system.
+func TestFullFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	if err := mountSmall(dir, 2<<20); err != nil {
 		t.Skipf("no small file system can be mounted here: %v", err)
@@ -90,7 +90,7 @@ func TestAFullFileSystem(t *testing.T) {
 	o := &Options{MemtableBytes: 64 << 10}
 	w := &writer{history: history{seed: 8}, db: open(t, filepath.Join(dir, "db"), o), state: map[string]string{}}
 	n := 0
-	fill := func() (err error) { // with keys that no merge makes fewer
+	fill := func() (err error) { // with distinct keys
 		for ; err == nil; n++ {
 			key, value := fmt.Appendf(nil, "fill%d", n), make([]byte, 500)
 			if err = w.db.Set(key, value); err == nil {
@@ -103,8 +103,8 @@ func TestAFullFileSystem(t *testing.T) {
 	fillUp(t, w, o, func() { require.NoError(t, os.Remove(ballast)) })
 }
 
-// TestWritesGoOnInANewLog has a log fail in several ways.
-func TestWritesGoOnInANewLog(t *testing.T) {
+// TestWritesContinueInNewLog makes a log fail in several ways.
+func TestWritesContinueInNewLog(t *testing.T) {
 	torn := &vfs.ShortError{Bytes: 20, Err: vfs.ErrNoSpace}
 	for name, c := range map[string]struct {
 		kind       vfs.OpKind
@@ -117,7 +117,7 @@ func TestWritesGoOnInANewLog(t *testing.T) {
 		"a record is not written":     {vfs.OpAppend, vfs.ErrNoSpace, PowerLoss, 10},
 		"a log is not synced":         {vfs.OpAppendSync, errors.New("bad disk"), PowerLoss, 10},
 		"a directory is not synced":   {vfs.OpSyncDir, errors.New("bad disk"), PowerLoss, 0},
-		"a log is not made, once":     {vfs.OpCreateAppendMap, vfs.ErrNoSpace, ProcessCrash, 0},
+		"a log is not created, once":  {vfs.OpCreateAppendMap, vfs.ErrNoSpace, ProcessCrash, 0},
 		"a record fails, and a flush": {vfs.OpAppend, vfs.ErrNoSpace, ProcessCrash, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestWritesGoOnInANewLog(t *testing.T) {
 			})}
 			w := &writer{history: history{seed: 9}, db: open(t, "db", o), state: map[string]string{}}
 			require.NoError(t, w.write(c.writes))
-			if c.kind == vfs.OpAppend && c.writes == 0 { // behind the header of the log
+			if c.kind == vfs.OpAppend && c.writes == 0 { // after the header of the log
 				w.db.mu.Lock()
 				require.NoError(t, w.db.newLog(0))
 				w.db.mu.Unlock()
@@ -157,13 +157,13 @@ func TestWritesGoOnInANewLog(t *testing.T) {
 				require.ErrorIs(t, w.write(1), vfs.ErrNoSpace)
 				require.ErrorIs(t, w.db.Stats().Problem, vfs.ErrNoSpace)
 				flushFails.Store(false)
-				for w.write(1) != nil { // until the flusher has tried again
+				for w.write(1) != nil { // until the flusher has retried
 				}
 			}
 			require.NoError(t, w.write(20))
 			require.NoError(t, w.db.Sync())
 
-			// Whatever the failed log held, what followed on it is what counts.
+			// Whatever the failed log has, later writes win.
 			for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {
 				crashed := open(t, "db", &Options{FS: mem.CrashClone(keep)})
 				got, err := read(crashed)
@@ -176,8 +176,9 @@ func TestWritesGoOnInANewLog(t *testing.T) {
 	}
 }
 
-// TestALogThatCannotBeBegunFailsWithTheSameWords: who logs what is new logs it once.
-func TestALogThatCannotBeBegunFailsWithTheSameWords(t *testing.T) {
+// TestRepeatedLogCreationFailureHasEqualMessages: a caller that logs changed errors
+// logs it once.
+func TestRepeatedLogCreationFailureHasEqualMessages(t *testing.T) {
 	db := open(t, "db", &Options{FS: vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreateAppendMap {
 			return fmt.Errorf("%s: %w", op.Name, vfs.ErrNoSpace)
@@ -191,7 +192,7 @@ func TestALogThatCannotBeBegunFailsWithTheSameWords(t *testing.T) {
 	}
 }
 
-func TestAMergeMakesSureThatItHasRoom(t *testing.T) {
+func TestMergeChecksFreeSpace(t *testing.T) {
 	mem := vfs.NewMem()
 	var free atomic.Int64
 	var created atomic.Int64
@@ -207,14 +208,14 @@ func TestAMergeMakesSureThatItHasRoom(t *testing.T) {
 	set(t, db, "b", "2")
 	require.NoError(t, db.Flush())
 	err := db.WaitIdle(t.Context())
-	for ; err == nil; err = db.WaitIdle(t.Context()) { // the merge is yet to begin
+	for ; err == nil; err = db.WaitIdle(t.Context()) { // until the merge begins
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
 	require.ErrorContains(t, err, "bytes in db, 0 are free")
-	require.EqualValues(t, 2, created.Load(), "only flushes made files")
+	require.EqualValues(t, 2, created.Load(), "only flushes created files")
 	requireValue(t, db, "a", "1")
 	set(t, db, "c", "3")
-	require.NoError(t, db.Flush(), "writes go on")
+	require.NoError(t, db.Flush(), "writes still work")
 
 	need := 2 * db.memtableBytes()
 	for _, table := range db.Stats().Tables {
@@ -223,13 +224,13 @@ func TestAMergeMakesSureThatItHasRoom(t *testing.T) {
 	free.Store(need - 1)
 	require.ErrorIs(t, db.roomForMerge(db.current.Load().tables), vfs.ErrNoSpace)
 	free.Store(need)
-	for db.WaitIdle(t.Context()) != nil { // until it has tried again
+	for db.WaitIdle(t.Context()) != nil { // until the merge was retried
 	}
 	require.Len(t, db.Stats().Tables, 1)
 	require.NoError(t, db.Check())
 }
 
-// roomFS is an FS with as many bytes free as one likes.
+// roomFS is an FS with an adjustable number of free bytes.
 type roomFS struct {
 	vfs.FS
 	free *atomic.Int64
@@ -237,8 +238,9 @@ type roomFS struct {
 
 func (f roomFS) FreeBytes(string) (int64, error) { return f.free.Load(), nil }
 
-// TestPowerLossBehindALogOfAnEarlierProcess: its sync failed there, and another one of it
-// would succeed without its bytes. What was in it is durable once Sync says so.
+// TestPowerLossBehindALogOfAnEarlierProcess: the sync of the log failed in that
+// process, and another sync would succeed without its bytes. Its writes are durable
+// once Sync returns nil.
 func TestPowerLossBehindALogOfAnEarlierProcess(t *testing.T) {
 	for _, durability := range []Durability{ProcessCrash, PowerLoss} {
 		mem := vfs.NewMem()

@@ -17,29 +17,29 @@ func TestPace(t *testing.T) {
 		pace
 		want time.Duration
 	}{
-		"nothing waits":                {pace{filled: 1, flush: 100 * ms}, 0},
-		"the first half is free":       {pace{filled: 0.5, flush: 100 * ms, waiting: true}, 0},
-		"as fast as the flush":         {pace{filled: 0.75, elapsed: 50 * ms, flush: 100 * ms, waiting: true}, 0},
-		"faster":                       {pace{filled: 0.75, elapsed: 40 * ms, flush: 100 * ms, waiting: true}, 10 * ms},
-		"by less than a delay":         {pace{filled: 0.75, elapsed: 50*ms - leastDelay/2, flush: 100 * ms, waiting: true}, 0},
-		"far faster":                   {pace{filled: 1, elapsed: 40 * ms, flush: time.Hour, waiting: true}, mostDelay},
-		"the flush is late":            {pace{filled: 0.8, elapsed: 50 * ms, flush: 10 * ms, waiting: true}, 10 * ms},
-		"nothing is known of flushes":  {pace{filled: 0.8, elapsed: 50 * ms, waiting: true}, 10 * ms},
-		"merges are due":               {pace{filled: 1, flush: 100 * ms, excess: slowExcess}, 0},
-		"many are":                     {pace{filled: 0.1, flush: 100 * ms, excess: maxExcess - 1}, mostDelay},
-		"many are, but it took longer": {pace{filled: 1, elapsed: crowdedFlushes * 100 * ms, flush: 100 * ms, excess: maxExcess}, 0},
+		"nothing waits":             {pace{filled: 1, flush: 100 * ms}, 0},
+		"the first half is free":    {pace{filled: 0.5, flush: 100 * ms, waiting: true}, 0},
+		"as fast as the flush":      {pace{filled: 0.75, elapsed: 50 * ms, flush: 100 * ms, waiting: true}, 0},
+		"faster":                    {pace{filled: 0.75, elapsed: 40 * ms, flush: 100 * ms, waiting: true}, 10 * ms},
+		"by less than a delay":      {pace{filled: 0.75, elapsed: 50*ms - leastDelay/2, flush: 100 * ms, waiting: true}, 0},
+		"far faster":                {pace{filled: 1, elapsed: 40 * ms, flush: time.Hour, waiting: true}, mostDelay},
+		"the flush is late":         {pace{filled: 0.8, elapsed: 50 * ms, flush: 10 * ms, waiting: true}, 10 * ms},
+		"flush time unknown":        {pace{filled: 0.8, elapsed: 50 * ms, waiting: true}, 10 * ms},
+		"merges are due":            {pace{filled: 1, flush: 100 * ms, excess: slowExcess}, 0},
+		"many merges are due":       {pace{filled: 0.1, flush: 100 * ms, excess: maxExcess - 1}, mostDelay},
+		"many are due, slow writer": {pace{filled: 1, elapsed: crowdedFlushes * 100 * ms, flush: 100 * ms, excess: maxExcess}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.delay()) })
 	}
 }
 
-// pacedStore is a store as far as the pace of its writer depends on it, in a time
-// of its own.
+// pacedStore simulates, in virtual time, the parts of a store on which the pace of its
+// writer depends.
 type pacedStore struct {
-	fill, flush, merge time.Duration // of a memtable: by an unhindered writer, to a table, with others
+	fill, flush, merge time.Duration // of a memtable: writing without delays, flushing, merging
 	paced              bool
 
-	now, flushed, merged time.Duration // the last two: when that is done
+	now, flushed, merged time.Duration // flushed, merged: completion times
 	expected             time.Duration
 	longest              time.Duration // delay or stop
 	mostExcess           int
@@ -50,7 +50,7 @@ func (s *pacedStore) wait(d time.Duration) {
 	s.longest = max(s.longest, d)
 }
 
-// excess is how many tables wait to be merged.
+// excess is the number of tables that wait to be merged.
 func (s *pacedStore) excess() int {
 	if s.merge == 0 {
 		return 0
@@ -58,7 +58,7 @@ func (s *pacedStore) excess() int {
 	return int(max(0, s.merged-s.now) / s.merge)
 }
 
-// write fills memtables and returns when all merges are done.
+// write fills memtables and returns the time when all merges are done.
 func (s *pacedStore) write(memtables int) time.Duration {
 	for range memtables {
 		begun := s.now
@@ -83,7 +83,7 @@ func (s *pacedStore) write(memtables int) time.Duration {
 	return max(s.now, s.flushed, s.merged)
 }
 
-func TestPaceMakesStopsShortAndCostsNothing(t *testing.T) {
+func TestPaceShortensStallsWithoutCost(t *testing.T) {
 	const ms = time.Millisecond
 	for _, s := range []pacedStore{
 		{fill: 100 * ms, flush: 350 * ms},
@@ -104,9 +104,9 @@ func TestPaceMakesStopsShortAndCostsNothing(t *testing.T) {
 	}
 }
 
-// TestWritersSlowDownBeforeTheyStop holds a flush up and sees a writer delayed,
-// then stopped.
-func TestWritersSlowDownBeforeTheyStop(t *testing.T) {
+// TestWritersAreDelayedBeforeTheyStall blocks a flush and requires delays first, then a
+// stall.
+func TestWritersAreDelayedBeforeTheyStall(t *testing.T) {
 	release := make(chan struct{})
 	held := make(chan struct{})
 	first := true // used by the flusher only

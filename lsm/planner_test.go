@@ -12,7 +12,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// sum is the size of merged tables whose keys all differ.
+// sum is the size of a merged table if all keys differ.
 func sum(sizes []float64, _ bool) (total float64) {
 	for _, size := range sizes {
 		total += size
@@ -20,7 +20,7 @@ func sum(sizes []float64, _ bool) (total float64) {
 	return total
 }
 
-// overlapping is the size of merged tables with keys drawn from few.
+// overlapping returns the size of a merged table whose keys are drawn from few.
 func overlapping(keys float64) func(sizes []float64, oldest bool) float64 {
 	return func(sizes []float64, _ bool) float64 {
 		missing := 1.0
@@ -31,9 +31,9 @@ func overlapping(keys float64) func(sizes []float64, oldest bool) float64 {
 	}
 }
 
-// simulate flushes tables of the given sizes, in units, and merges as planned.
-// Like the article, it counts the flush that begins a merge as a part of it. It
-// returns what was written and the largest number of tables there was at rest.
+// simulate flushes tables of the given sizes, in units, and merges them by the rule.
+// Like the article, it counts the flush that begins a merge as part of it. It returns
+// the amount written and the largest number of tables at rest.
 func simulate(rule MergeRule, merge func([]float64, bool) float64, sizes []float64) (written float64, tables []float64, most int) {
 	for _, size := range sizes {
 		tables = append([]float64{size}, tables...)
@@ -68,9 +68,9 @@ func repeat(size float64, n int) []float64 {
 	return sizes
 }
 
-// TestPlannerIsTheArticles has the figures of the article's comparison of three rules,
-// for 100,000 jobs a flush.
-func TestPlannerIsTheArticles(t *testing.T) {
+// TestPlannerMatchesArticle compares with the article's figures for three rules, for
+// 100,000 jobs per flush.
+func TestPlannerMatchesArticle(t *testing.T) {
 	const jobs = 100_000
 	for _, c := range []struct {
 		rule    MergeRule
@@ -110,9 +110,9 @@ func TestPlannerChoices(t *testing.T) {
 		"the sum takes the next":              {[]uint64{1, 1, 2, 4, 9}, noLimit, 0, 4},
 		"larger takes smaller":                {[]uint64{5, 1}, noLimit, 0, 2},
 		"flushed while a merge ran":           {[]uint64{1, 1, 1, 1, 1, 64}, noLimit, 1, 5},
-		"and what is left of it":              {[]uint64{1, 1, 4, 64}, noLimit, 0, 2},
+		"and its result":                      {[]uint64{1, 1, 4, 64}, noLimit, 0, 2},
 		"the newest is small, others are due": {[]uint64{1, 2, 2, 9}, noLimit, 1, 3},
-		"beside a larger merge":               {[]uint64{1, 1, 2, 4}, 9, 0, 4},
+		"during a larger merge":               {[]uint64{1, 1, 2, 4}, 9, 0, 4},
 		"as large as the one under way":       {[]uint64{1, 1, 2, 4}, 8, 0, 3},
 		"nothing is small enough":             {[]uint64{1, 1}, 2, 0, 0},
 		"one that is too large before others": {[]uint64{8, 1, 1}, 8, 1, 3},
@@ -150,7 +150,7 @@ func TestPlannerBounds(t *testing.T) {
 			written, _, most := simulate(SizeTiered, sum, sizes)
 			total := 0.0
 			for _, size := range sizes {
-				total += max(1, size) // the rule counts no table for less
+				total += max(1, size) // the rule counts smaller tables as 1
 			}
 			n := math.Log2(float64(len(sizes)))
 			require.LessOrEqual(t, written/total, n, "write cost grows as n log n")
@@ -160,8 +160,8 @@ func TestPlannerBounds(t *testing.T) {
 	}
 }
 
-// TestPlannerWithOverwritesAndDeletes has merges that make less of their tables: then
-// less is written than of tables without any key in common, and as few tables left.
+// TestPlannerWithOverwritesAndDeletes: merges that shrink their inputs write less than
+// merges of distinct keys, and leave as few tables.
 func TestPlannerWithOverwritesAndDeletes(t *testing.T) {
 	const flushes = 1000
 	all, _, most := simulate(SizeTiered, sum, repeat(1, flushes))
@@ -169,7 +169,7 @@ func TestPlannerWithOverwritesAndDeletes(t *testing.T) {
 		"few keys":  overlapping(4),
 		"many keys": overlapping(200),
 		"half of the writes delete": func(sizes []float64, oldest bool) float64 {
-			if oldest { // tombstones go, with what they delete
+			if oldest { // tombstones are dropped
 				return sum(sizes, oldest) / 2
 			}
 			return sum(sizes, oldest)
@@ -189,7 +189,7 @@ func TestPlannerWithOverwritesAndDeletes(t *testing.T) {
 	}
 }
 
-// TestMergeRules has stores with each rule, and the same in all of them.
+// TestMergeRules compares the contents of stores with each rule.
 func TestMergeRules(t *testing.T) {
 	const flushes = 20
 	for rule, tables := range map[MergeRule]int{SizeTiered: 2, MergeAlways: 1, MergeNever: flushes} {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHitsDoNotAskTheFilterForLong reads keys that exist until filters are no longer
-// asked, and then some that do not: none is found, and few are searched for.
-func TestHitsDoNotAskTheFilterForLong(t *testing.T) {
+// TestHitsBypassFilters reads existing keys until filters are bypassed, then missing
+// keys: none is found, and few cause a table search.
+func TestHitsBypassFilters(t *testing.T) {
 	db := open(t, t.TempDir(), nil)
 	const n = 10_000
 	for i := range n {

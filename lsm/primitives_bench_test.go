@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkGetPercentiles tells what a look-up takes as a rule and at worst, the clock
-// included.
+// BenchmarkGetPercentiles reports percentiles of the latency of a lookup, including the
+// clock.
 func BenchmarkGetPercentiles(b *testing.B) {
 	const n = 2_000_000
 	db := filled(b, n)
@@ -44,7 +44,7 @@ func BenchmarkGetPercentiles(b *testing.B) {
 	}
 }
 
-// BenchmarkFlush sorts a full memtable and writes it to a table, durably.
+// BenchmarkFlush sorts a full memtable and writes it to a durable table.
 func BenchmarkFlush(b *testing.B) {
 	const n = 180_000
 	db := open(b, b.TempDir(), nil)
@@ -60,7 +60,7 @@ func BenchmarkFlush(b *testing.B) {
 	reportEntries(b, n)
 }
 
-// BenchmarkMerge merges tables of a memtable each into one, durably.
+// BenchmarkMerge merges tables of a memtable each into one durable table.
 func BenchmarkMerge(b *testing.B) {
 	for _, tables := range []int{2, 5} {
 		b.Run(fmt.Sprintf("tables=%d", tables), func(b *testing.B) {
@@ -98,7 +98,7 @@ func reportEntries(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/entry")
 }
 
-// BenchmarkTable finds the block of a key in a table's index, and the key in the block.
+// BenchmarkTable finds a key's block in the index, and the key in the block.
 func BenchmarkTable(b *testing.B) {
 	const n = 1_000_000
 	for _, c := range []struct{ keyBytes, valueBytes int }{{8, 96}, {16, 8}, {40, 200}} {
@@ -167,7 +167,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkVerifyBlock does what the first look-up in a block takes on it.
+// BenchmarkVerifyBlock verifies a block, which the first lookup in the block does.
 func BenchmarkVerifyBlock(b *testing.B) {
 	for _, keyBytes := range []int{8, 16} {
 		b.Run(fmt.Sprintf("key=%d", keyBytes), func(b *testing.B) {

@@ -25,7 +25,7 @@ func TestRadixSortIsASort(t *testing.T) {
 			got := nodes
 			sortByPrefix(got)
 			require.True(t, slices.IsSortedFunc(got, func(a, b orderedNode) int { return cmp.Compare(a.prefix, b.prefix) }))
-			slices.SortFunc(got, byPrefix) // equal prefixes may come in any order
+			slices.SortFunc(got, byPrefix) // the order of equal prefixes is undefined
 			require.Equal(t, want, got)
 		}
 	}

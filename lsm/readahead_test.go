@@ -11,9 +11,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestAnIteratorTurnsAnywhere walks to and fro, by steps and by leaps, within what was
-// read ahead and beyond it, over large values and tombstones.
-func TestAnIteratorTurnsAnywhere(t *testing.T) {
+// TestIteratorChangesDirection steps and seeks in both directions, within and beyond
+// the read-ahead, over large values and tombstones.
+func TestIteratorChangesDirection(t *testing.T) {
 	r := testseed.Rand(t)
 	db := open(t, "db", memOptions())
 	state := map[string]string{}
@@ -43,7 +43,7 @@ func TestAnIteratorTurnsAnywhere(t *testing.T) {
 	it := db.NewIter(nil)
 	defer it.Close()
 	it.First()
-	at := 0 // -1 before the first one, len(keys) behind the last
+	at := 0 // -1 is before the first, len(keys) after the last
 	for range 2000 {
 		steps := r.IntN(1 + r.IntN(3*maxAheadEntries))
 		switch r.IntN(6) {
@@ -76,9 +76,9 @@ func TestAnIteratorTurnsAnywhere(t *testing.T) {
 	}
 }
 
-// TestAnIteratorShowsWhatLiesBeforeADamage damages a block in the middle of a table. What
-// was read ahead is shown, and then the reason why no more is.
-func TestAnIteratorShowsWhatLiesBeforeADamage(t *testing.T) {
+// TestIteratorReturnsEntriesBeforeDamage damages a block in the middle of a table. The
+// entries before it are returned, then the error.
+func TestIteratorReturnsEntriesBeforeDamage(t *testing.T) {
 	fsys := vfs.NewMem()
 	db := open(t, "db", &Options{FS: fsys})
 	const n = 1000
@@ -109,7 +109,7 @@ func TestAnIteratorShowsWhatLiesBeforeADamage(t *testing.T) {
 		require.False(t, it.Valid())
 		require.Equal(t, c.want, count)
 	}
-	require.True(t, it.First(), "what can be read is")
+	require.True(t, it.First(), "entries before the damage are readable")
 	require.NoError(t, it.Err())
 }
 

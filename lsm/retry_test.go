@@ -14,9 +14,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// TestWhatFailsIsNotTriedInAHotLoop has flushes, or merges, fail for an hour: they are
-// tried some times each minute and not more, while writers ask for more and get an error.
-func TestWhatFailsIsNotTriedInAHotLoop(t *testing.T) {
+// TestFailedWorkIsRetriedWithBackoff makes flushes or merges fail for an hour: they are
+// retried a few times per minute, and writes return an error.
+func TestFailedWorkIsRetriedWithBackoff(t *testing.T) {
 	for name, failing := range map[string]func(vfs.Op) bool{
 		"tables cannot be made":       func(op vfs.Op) bool { return op.Kind == vfs.OpCreate && filepath.Ext(op.Name) == tableSuffix },
 		"tables cannot be synced":     func(op vfs.Op) bool { return op.Kind == vfs.OpSync && filepath.Ext(op.Name) == tableSuffix },
@@ -44,10 +44,10 @@ func TestWhatFailsIsNotTriedInAHotLoop(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				require.Positive(t, refused, "it is reported")
+				require.Positive(t, refused, "no write failed")
 				require.ErrorIs(t, db.Stats().Problem, syscall.EIO)
 				tries := int64(time.Hour/lastRetry) + 20 // the first ones come sooner
-				require.Greater(t, failed.Load(), tries/2, "it is tried again")
+				require.Greater(t, failed.Load(), tries/2, "too few retries")
 				require.LessOrEqual(t, failed.Load(), tries)
 				armed.Store(false)
 				time.Sleep(lastRetry)

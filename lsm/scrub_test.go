@@ -19,7 +19,7 @@ import (
 
 const unlimited = 1 << 40 // bytes a second
 
-// TestScrubFindsDamageBeneathAnOpenStore: a byte of a table changes where it lies.
+// TestScrubFindsDamageBeneathAnOpenStore changes a byte of a table of an open store.
 func TestScrubFindsDamageBeneathAnOpenStore(t *testing.T) {
 	random := testseed.Rand(t)
 	db := open(t, filepath.Join(t.TempDir(), "db"), &Options{})
@@ -60,7 +60,8 @@ func TestScrubFindsDamageBeneathAnOpenStore(t *testing.T) {
 	require.NoError(t, db.Scrub(t.Context(), unlimited, nil))
 }
 
-// TestScrubReadsSlowly: no more than it may, and it ends with its context or the store.
+// TestScrubReadsSlowly: Scrub keeps to its rate, and ends with its context or the
+// store.
 func TestScrubReadsSlowly(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		db, err := Open("db", memOptions())
@@ -92,11 +93,11 @@ func TestScrubReadsSlowly(t *testing.T) {
 	})
 }
 
-// TestScrubBesideMerges holds on to the table that it reads, and to no other.
-func TestScrubBesideMerges(t *testing.T) {
+// TestScrubReferencesOneTable: Scrub references only the table that it is reading.
+func TestScrubReferencesOneTable(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)
-	flush := func(name string) { // a memtable's worth
+	flush := func(name string) { // a full memtable
 		for i := range 60 {
 			set(t, db, fmt.Sprint(name, i), strings.Repeat(name, 1000))
 		}
@@ -110,7 +111,7 @@ func TestScrubBesideMerges(t *testing.T) {
 	merged := false
 	require.NoError(t, db.Scrub(t.Context(), unlimited, func(int64) {
 		if merged {
-			t.Error("a table that was merged away is read")
+			t.Error("Scrub reads a table that was merged")
 		}
 		merged = true
 		flush("d")
@@ -120,7 +121,7 @@ func TestScrubBesideMerges(t *testing.T) {
 	require.True(t, merged)
 }
 
-// TestScrubFindsDamageInTheManifest, which an open store does not read.
+// TestScrubFindsDamageInTheManifest damages a file that an open store does not read.
 func TestScrubFindsDamageInTheManifest(t *testing.T) {
 	o := memOptions()
 	db := open(t, "db", o)

@@ -41,7 +41,7 @@ var mutations = []mutation{
 	{
 		name: "a reader does not notice that a log is written over", file: "lsm/recover.go",
 		old: "; gone != nil {\n", new: "; gone != nil && r.db == nil {\n",
-		pkg: "./lsm", run: "OfALogThatIsUsedAgain",
+		pkg: "./lsm", run: "WhileLogIsReused",
 	},
 	{
 		name: "the size of a memtable counts slots that its keys do not need", file: "lsm/versionmap.go",
