@@ -1,15 +1,15 @@
-// Package invariants switches on checks that cost too much for production.
+// Package invariants enables checks that are too expensive for production.
 //
-// Code asks
+// Code such as
 //
 //	if invariants.Enabled && !sorted(keys) {
 //		panic("lsm: keys out of order")
 //	}
 //
-// and the compiler drops the check unless the build has the tag invariants:
+// is removed by the compiler unless the build has the tag invariants:
 //
 //	go test -tags invariants ./...
 //
-// Such a check guards against programmers' errors only. What a disk or a peer
-// can get wrong is checked in every build and returned as an error.
+// Such checks detect programming errors only. Errors of disks and peers are detected in
+// every build and returned as errors.
 package invariants

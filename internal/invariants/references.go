@@ -1,15 +1,14 @@
 package invariants
 
-// References panics if a count of references has fallen below zero: somebody has let
-// go twice of what.
+// References panics if a reference count is negative. what names the object.
 func References(count int64, what string) {
 	if Enabled && count < 0 {
-		panic("invariants: " + what + " was let go of more often than it was held")
+		panic("invariants: " + what + " was released more often than it was referenced")
 	}
 }
 
-// Spoil overwrites what a caller was lent and has to give back by now, so that one
-// who keeps it too long notices.
+// Spoil overwrites a slice whose lifetime has ended, so that tests detect a caller that
+// still uses it.
 func Spoil(lent []byte) {
 	if Enabled {
 		for i := range lent {

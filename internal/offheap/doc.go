@@ -1,10 +1,9 @@
-// Package offheap is memory that the garbage collector does not know of.
+// Package offheap allocates memory outside the garbage-collected heap.
 //
-// What the heap holds the collector lets grow to twice as much before it looks, and
-// gives back to the system when it sees fit. A Region is mapped for itself: it takes
-// what has been touched of it, and goes when it is released. On Linux a large one has
-// huge pages, so that the processor finds what lies anywhere in it without walking
-// page tables.
+// The collector lets the heap grow to twice its live size and returns memory to the
+// system late. A Region is a separate mapping: it takes the memory that was touched,
+// and Release returns it at once. On Linux large regions use huge pages, which reduces
+// TLB misses.
 //
-// Elsewhere a Region is a slice of the heap.
+// On other systems a Region is a slice of the heap.
 package offheap

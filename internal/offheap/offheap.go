@@ -1,23 +1,24 @@
 package offheap
 
-// Region is memory of a fixed size.
+// Region is a fixed-size piece of memory.
 type Region struct {
 	bytes  []byte
-	mapped []byte // nil: bytes are of the heap
+	mapped []byte // nil: bytes are on the heap
 	sparse int    // bytes before the first huge page
 }
 
 const (
-	// leastBytes is the size from which on a region is worth system calls.
+	// leastBytes is the minimum size of a mapped region; smaller ones do not justify
+	// system calls.
 	leastBytes = 64 << 10
 	pageBytes  = 4 << 10
-	// hugeBytes is the size of a huge page. A system where it differs loses nothing.
+	// hugeBytes is the size of a huge page. Another size on a system is harmless.
 	hugeBytes = 2 << 20
 )
 
-// New returns a region of zeros, of which only what is touched takes memory. Behind the
-// first sparseBytes it is touched by the huge page, where there are any. A small
-// region, or one that the system refuses to map, is a slice of the heap.
+// New returns a zeroed region, which takes memory when it is touched. After the first
+// sparseBytes it uses huge pages if available. A small region, or one that the system
+// refuses to map, is a slice of the heap.
 func New(bytes, sparseBytes int) Region {
 	if bytes >= leastBytes {
 		if r := mapRegion(bytes, sparseBytes); r.mapped != nil {
@@ -27,11 +28,11 @@ func New(bytes, sparseBytes int) Region {
 	return Region{bytes: make([]byte, bytes), sparse: bytes}
 }
 
-// Bytes is the memory. It holds no pointers.
+// Bytes returns the memory. It must not hold pointers.
 func (r Region) Bytes() []byte { return r.bytes }
 
-// Touched returns how many bytes of memory the region takes when its first end bytes
-// have been touched.
+// Touched returns the memory that the region takes when its first end bytes are
+// touched.
 func (r Region) Touched(end int) int {
 	if end <= r.sparse {
 		return min(roundUp(end, pageBytes), len(r.bytes))
@@ -41,7 +42,7 @@ func (r Region) Touched(end int) int {
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// Release gives the memory back, once. The region must not be used afterwards.
+// Release frees the memory. It must be called once, and the region not used afterwards.
 func (r Region) Release() {
 	if r.mapped != nil {
 		unmap(r.mapped)

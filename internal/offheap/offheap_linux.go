@@ -10,7 +10,7 @@ func mapRegion(bytes, sparseBytes int) Region {
 	huge := bytes - sparseBytes
 	room := bytes
 	if huge >= hugeBytes {
-		room += hugeBytes // for the huge pages to begin where they have to
+		room += hugeBytes // to align the huge pages
 	}
 	mapped, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -22,7 +22,7 @@ func mapRegion(bytes, sparseBytes int) Region {
 		first := uintptr(unsafe.Pointer(unsafe.SliceData(mapped))) + uintptr(sparseBytes)
 		skip := int(-first & (hugeBytes - 1))
 		r.bytes = mapped[skip : skip+bytes : skip+bytes]
-		// Without huge pages all works as well.
+		// Huge pages are only an optimization.
 		_ = unix.Madvise(mapped[skip+sparseBytes:skip+sparseBytes+huge&^(hugeBytes-1)], unix.MADV_HUGEPAGE)
 	}
 	return r

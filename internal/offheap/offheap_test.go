@@ -23,8 +23,8 @@ func TestRegionIsZeroAndWritable(t *testing.T) {
 	}
 }
 
-// TestRegionsAreApart has what one holds left alone when another goes.
-func TestRegionsAreApart(t *testing.T) {
+// TestRegionsAreIndependent: releasing a region does not change another.
+func TestRegionsAreIndependent(t *testing.T) {
 	var regions []Region
 	for i := range 20 {
 		r := New(100<<10, 0)
@@ -37,7 +37,7 @@ func TestRegionsAreApart(t *testing.T) {
 	}
 }
 
-// TestTouched counts memory by the page, and by the huge page where a region has them.
+// TestTouched counts memory by page, and by huge page in regions that have them.
 func TestTouched(t *testing.T) {
 	small := New(100, 0)
 	require.Equal(t, 0, small.Touched(0))
@@ -47,14 +47,15 @@ func TestTouched(t *testing.T) {
 	require.Equal(t, pageBytes, r.Touched(1))
 	require.Equal(t, hugeBytes, r.Touched(hugeBytes))
 	if r.mapped == nil {
-		return // a slice of the heap has no huge pages of its own
+		return // a slice of the heap has no huge pages
 	}
 	require.Equal(t, 2*hugeBytes, r.Touched(hugeBytes+1))
 	require.Equal(t, 4*hugeBytes, r.Touched(4*hugeBytes))
 	require.Equal(t, 4*hugeBytes+1, r.Touched(4*hugeBytes+1))
 }
 
-// TestPool: a pool hands out regions by their size, keeps few, and none when closed.
+// TestPool: a pool returns regions of equal size, keeps at most maxSpare, and none when
+// closed.
 func TestPool(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("regions are mapped, and kept, on Linux only")
@@ -75,7 +76,7 @@ func TestPool(t *testing.T) {
 	require.EqualValues(t, 3, kept)
 	require.Len(t, r.Bytes(), sizes[1])
 	_, touched = p.New(sizes[0], 0)
-	require.Zero(t, touched, "the oldest has gone")
+	require.Zero(t, touched, "the oldest was released")
 	p.Close()
 	require.Zero(t, kept)
 	p.Release(r, 1)
@@ -87,8 +88,8 @@ func TestPool(t *testing.T) {
 	none.Release(r, 1)
 }
 
-// TestPoolKeepsToItsLimit: too large regions are not kept.
-func TestPoolKeepsToItsLimit(t *testing.T) {
+// TestPoolLimit: regions that are too large are not kept.
+func TestPoolLimit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("regions are mapped, and kept, on Linux only")
 	}

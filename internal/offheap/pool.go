@@ -5,25 +5,24 @@ import (
 	"sync"
 )
 
-// maxSpare is how many regions a Pool keeps: those of one memtable.
+// maxSpare is the number of regions that a Pool keeps: those of one memtable.
 const maxSpare = 2
 
-// Pool keeps released regions, to hand them out when a region of the same size is
-// needed. The kernel then has no pages to find and to clear; the host of a virtual
-// machine may even have taken them back. The zero Pool is empty; the nil Pool keeps
-// nothing. It may be used by many goroutines.
+// Pool keeps released regions for reuse by a region of the same size. Reuse avoids page
+// faults and clearing; on a virtual machine the host may even have reclaimed the pages.
+// The zero Pool is empty; a nil Pool keeps nothing. It is safe for concurrent use.
 type Pool struct {
-	// Limit returns the most bytes that a kept region may take. Two regions take at most
-	// half as much again. Nil is no limit.
+	// Limit returns the maximum memory of a kept region. Two regions together take at
+	// most half as much again. nil is no limit.
 	Limit func() int64
-	// Grown is called with the number of bytes by which the memory of the kept regions
-	// has changed. Nil ignores it.
+	// Grown is called with each change of the memory of the kept regions in bytes. It
+	// may be nil.
 	Grown func(bytes int64)
 
 	mu struct {
 		sync.Mutex
-		spare  []spareRegion // the oldest first
-		bytes  int64         // touched, of all
+		spare  []spareRegion // oldest first
+		bytes  int64         // touched memory of all
 		closed bool
 	}
 }
@@ -33,8 +32,8 @@ type spareRegion struct {
 	touched int
 }
 
-// New returns a region as New does, except that its first touched bytes take memory
-// already and have any content.
+// New is like the function New, except that the first touched bytes take memory already
+// and have arbitrary contents.
 func (p *Pool) New(bytes, sparseBytes int) (r Region, touched int) {
 	if p == nil {
 		return New(bytes, sparseBytes), 0
@@ -50,8 +49,8 @@ func (p *Pool) New(bytes, sparseBytes int) (r Region, touched int) {
 	return New(bytes, sparseBytes), 0
 }
 
-// Release releases a region of which the first bytes have been touched, now or later,
-// once. The region must not be used afterwards.
+// Release releases a region whose first touched bytes take memory, now or later. It
+// must be called once, and the region not used afterwards.
 func (p *Pool) Release(r Region, touched int) {
 	if p == nil {
 		r.Release()
@@ -74,7 +73,7 @@ func (p *Pool) Release(r Region, touched int) {
 	}
 }
 
-// Clear releases the kept regions, as is right when the limit becomes smaller.
+// Clear releases the kept regions, for example when the limit has become smaller.
 func (p *Pool) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *Pool) Clear() {
 	}
 }
 
-// Close releases the kept regions. What is released afterwards is not kept.
+// Close releases the kept regions. Regions released later are not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.mu.closed = true
@@ -98,7 +97,7 @@ func (p *Pool) drop() {
 	oldest.Release()
 }
 
-// take takes a region off the list. Called under mu.
+// take removes a region from the list. Called under mu.
 func (p *Pool) take(i int) {
 	p.changed(-int64(p.mu.spare[i].touched))
 	p.mu.spare = append(p.mu.spare[:i:i], p.mu.spare[i+1:]...)

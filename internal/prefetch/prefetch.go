@@ -1,11 +1,11 @@
-// Package prefetch has the processor fetch memory that will be read soon.
+// Package prefetch prefetches memory into the processor's cache.
 //
-// A load makes the processor wait: it can go on with no more than the few hundred
-// instructions behind it. A prefetch does not, and so the memory for many look-ups
-// comes side by side. It is a hint: it reads nothing and cannot fault, and where
-// there is no such instruction it does nothing.
+// A load that misses the cache stalls the processor after a few hundred more
+// instructions. A prefetch does not stall, so the cache misses of many lookups overlap.
+// It is a hint: it reads nothing and cannot fault. On processors without such an
+// instruction it does nothing.
 package prefetch
 
-// LineBytes is what is fetched at once. Where a cache line is of another size, too
-// much or too little is fetched, and all works as well.
+// LineBytes is the size of a prefetch. Another cache line size only makes prefetching
+// less effective.
 const LineBytes = 64

@@ -4,10 +4,10 @@ package prefetch
 
 import "unsafe"
 
-// Bytes has the lines that b lies in fetched.
+// Bytes prefetches the lines of b.
 func Bytes(b []byte) { lines(unsafe.SliceData(b), len(b)) }
 
-// Of has the lines that v lies in fetched.
+// Of prefetches the lines of v.
 func Of[T any](v *T) { lines((*byte)(unsafe.Pointer(v)), int(unsafe.Sizeof(*v))) }
 
 //go:noescape

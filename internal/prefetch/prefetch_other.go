@@ -2,8 +2,8 @@
 
 package prefetch
 
-// Bytes has the lines that b lies in fetched.
+// Bytes prefetches the lines of b.
 func Bytes([]byte) {}
 
-// Of has the lines that v lies in fetched.
+// Of prefetches the lines of v.
 func Of[T any](*T) {}

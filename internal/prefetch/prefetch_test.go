@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All that can be seen of a prefetch is that it changes nothing and cannot fault,
-// wherever b begins and ends.
-func TestNothingHappens(t *testing.T) {
+// TestPrefetchHasNoEffect: a prefetch changes nothing and cannot fault, for any start
+// and end of b.
+func TestPrefetchHasNoEffect(t *testing.T) {
 	b := bytes.Repeat([]byte{7}, 5*LineBytes)
 	for from := range LineBytes + 1 {
 		for to := from; to <= len(b); to++ {

@@ -1,4 +1,4 @@
-// Package race tells tests whether the race detector watches them: it makes copies of
-// large values slow, and a sync.Pool drops what it is given at random, so that
-// allocations cannot be counted.
+// Package race tells tests whether the race detector is enabled. It makes copies of
+// large values slow and makes sync.Pool drop items at random, so allocations cannot be
+// counted.
 package race

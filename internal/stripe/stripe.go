@@ -1,9 +1,9 @@
-// Package stripe lets many goroutines count without waiting for one another.
+// Package stripe provides counters without contention between goroutines.
 //
-// Processors that add to one number hand its cache line to and fro, and each waits
-// for it as long as for main memory. So what is counted often is counted in several
-// places, a line each: a goroutine adds where hardly any other does, and who wants
-// the sum, which is seldom, reads them all.
+// Processors that increment the same counter transfer its cache line back and forth,
+// which costs a cache miss each time. So frequently updated counters are striped over
+// several cache lines: a goroutine increments a stripe that few others use, and the
+// rare reader sums all stripes.
 package stripe
 
 import (
@@ -16,15 +16,14 @@ const countBits = 5
 // Count is the number of stripes.
 const Count = 1 << countBits
 
-// LineBytes is how far stripes have to lie apart: processors fetch lines of 64 bytes,
-// and some of them two at a time.
+// LineBytes is the minimum distance of stripes: cache lines have 64 bytes, and some
+// processors fetch two at a time.
 const LineBytes = 128
 
-// Own returns the number of a stripe, below Count, that hardly any other goroutine
-// uses at the moment. It may be another one next time.
+// Own returns a stripe number, below Count, that few other goroutines currently use.
+// The result can change between calls.
 //
-// A goroutine has no number that it may know, but a stack of its own: where that
-// lies, tells goroutines apart.
+// Goroutines have no accessible id, so the address of the stack is hashed instead.
 func Own() uint {
 	var here byte
 	const minStackBytes = 2 << 10
@@ -33,11 +32,11 @@ func Own() uint {
 	return uint(at * golden >> (64 - countBits))
 }
 
-// Readers counts those who use something, so that who has taken it out of everybody's
-// sight knows when it may go. The zero value counts none.
+// Readers counts the readers of an object, so that the owner, after unpublishing the
+// object, knows when it can release it. The zero value has no readers.
 //
-// Enter comes before the look whether it is still in sight, and Leave after the last
-// use; a goroutine may leave on another stripe than the one it has entered on.
+// A reader must call Enter before it checks that the object is still published, and
+// Leave after its last use, possibly on another stripe.
 type Readers struct {
 	stripes [Count]struct {
 		entered, left atomic.Uint64
@@ -45,18 +44,17 @@ type Readers struct {
 	}
 }
 
-// Enter counts one more.
+// Enter adds a reader.
 func (r *Readers) Enter() { r.stripes[Own()].entered.Add(1) }
 
-// Leave counts one less.
+// Leave removes a reader.
 func (r *Readers) Leave() { r.stripes[Own()].left.Add(1) }
 
-// None tells whether there was a moment, since it was called, when all that had
-// entered had left.
+// None reports whether, at some moment during the call, there were no readers.
 //
-// It counts those who left, and then those who entered. Who left until the moment
-// between the two had entered before it: if both counts are the same, then at that
-// moment nobody was in. (This is how sleepable RCU does it.)
+// It sums the left counters first and then the entered counters. Every reader that left
+// before the moment between the two sums had entered before it. So if the sums are
+// equal, there was no reader at that moment. (Sleepable RCU uses the same algorithm.)
 func (r *Readers) None() bool {
 	var entered, left uint64
 	for i := range r.stripes {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Goroutines that run at once are spread over the stripes.
+// TestOwn: concurrent goroutines are spread over the stripes.
 func TestOwn(t *testing.T) {
 	const goroutines = 8 * Count
 	var seen [Count]atomic.Int32
@@ -20,7 +20,7 @@ func TestOwn(t *testing.T) {
 		running.Go(func() {
 			seen[Own()].Add(1)
 			begun.Done()
-			<-all // so that each has a stack of its own
+			<-all // so that all stacks exist at the same time
 		})
 	}
 	begun.Wait()
@@ -35,7 +35,7 @@ func TestOwn(t *testing.T) {
 	require.Greater(t, used, Count/2)
 }
 
-// What Readers guard is never used after it has gone, and goes.
+// TestReaders: a guarded object is never used after its release, and is released.
 func TestReaders(t *testing.T) {
 	type thing struct {
 		readers  Readers
@@ -57,7 +57,7 @@ func TestReaders(t *testing.T) {
 				x := current.Load()
 				x.readers.Enter()
 				if current.Load() == x && x.gone.Load() {
-					t.Error("used after it had gone")
+					t.Error("used after its release")
 				}
 				x.readers.Leave()
 				vanish(x)

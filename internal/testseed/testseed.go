@@ -1,9 +1,9 @@
-// Package testseed gives random tests their randomness: another seed each time,
-// logged, and the same one again with the flag -seed.
+// Package testseed provides random seeds for tests: a new seed each run, which is
+// logged and can be repeated with the flag -seed.
 //
 //	go test ./lsm -run TestModel -seed 1795238735295404372
 //
-// It registers the flag, so it is for tests only.
+// It registers the flag, so only tests may import it.
 package testseed
 
 import (
@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes another one each time")
+var seedFlag = flag.Uint64("seed", 0, "seed of random tests; 0 chooses a new one each time")
 
-// Seed returns the seed for a test, which it logs.
+// Seed returns and logs the seed of a test.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := *seedFlag
@@ -25,13 +25,13 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// PCG returns a generator that starts from the test's seed.
+// PCG returns a generator seeded with the test's seed.
 func PCG(t testing.TB) *rand.PCG {
 	t.Helper()
 	return rand.NewPCG(Seed(t), 0)
 }
 
-// Rand is PCG with the methods of rand.Rand.
+// Rand returns a rand.Rand seeded with the test's seed.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(PCG(t))

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheFlagRepeatsARun(t *testing.T) {
+func TestSeedFlagRepeatsARun(t *testing.T) {
 	defer func(before uint64) { *seedFlag = before }(*seedFlag)
 	*seedFlag = 0
 	require.NotEqual(t, Seed(t), Seed(t), "another one each time")

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// bufferedAppend is an AppendMap on an ordinary file: a write each Append, which
-// the kernel has when Append returns. The file is never longer than Size.
+// bufferedAppend is an AppendMap on an ordinary file, with a write system call per
+// Append. The file is never longer than Size.
 type bufferedAppend struct {
 	file     File
 	capacity int64
-	size     atomic.Int64 // changed by Append only
+	size     atomic.Int64 // changed only by Append
 	failed   failure      // the first failed Append or Sync, or Close
 }
 
@@ -47,7 +47,7 @@ func (b *bufferedAppend) Sync(through int64) error {
 func (b *bufferedAppend) Size() int64     { return b.size.Load() }
 func (b *bufferedAppend) Capacity() int64 { return b.capacity }
 
-// Restart is of use where there are pages to be had again.
+// Restart is not supported: there are no allocated pages to reuse.
 func (b *bufferedAppend) Restart(int64) error { return errors.ErrUnsupported }
 
 func (b *bufferedAppend) Close() error {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newAppendMap maps a new file whose blocks are all allocated, so that no store
-// into the mapping can meet a full disk. Where a file system cannot allocate, or
-// cannot share a mapping, it is buffered writes.
+// newAppendMap maps a new file with all blocks allocated, so that writing to the
+// mapping cannot fail with a full disk. If the file system cannot allocate blocks or
+// share mappings, it uses buffered writes.
 func newAppendMap(f *osFile, capacity int64) (AppendMap, error) {
 	err := withDescriptor(f.File, "fallocate", func(fd int) error {
 		return unix.Fallocate(fd, 0, 0, capacity)
@@ -42,9 +42,9 @@ func newAppendMap(f *osFile, capacity int64) (AppendMap, error) {
 	return &mappedAppend{file: f, bytes: bytes, capacity: capacity}, nil
 }
 
-// mappedAppend is an AppendMap over a shared mapping. Invariants: bytes below
-// size do not change before Restart; only Append moves size, after the bytes are
-// there; below synced everything is durable.
+// mappedAppend is an AppendMap over a shared mapping. Invariants: bytes below size do
+// not change before Restart; only Append changes size, after writing the bytes;
+// everything below synced is durable.
 type mappedAppend struct {
 	file     *osFile
 	bytes    []byte // the mapping, as long as the capacity; nil once closed
@@ -52,7 +52,7 @@ type mappedAppend struct {
 	size     atomic.Int64
 	failed   failure // the first failed Append or Sync, or Close
 
-	syncing struct { // held through a Sync, so that Close waits for it
+	syncing struct { // held during a Sync, so that Close waits for it
 		sync.Mutex
 		synced int64
 	}
@@ -85,7 +85,7 @@ func (m *mappedAppend) Sync(through int64) error {
 	if through <= m.syncing.synced {
 		return nil
 	}
-	// The page in which the last Sync ended has to be written again.
+	// The page in which the last Sync ended must be written again.
 	if err := m.msync(m.syncing.synced&^int64(os.Getpagesize()-1), through); err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (m *mappedAppend) Restart(erase int64) error {
 	return nil
 }
 
-// msync makes what lies between two offsets durable, the first of which is that of a
-// page. As fdatasync does, it takes the length and the block map of the file along.
+// msync makes the bytes between two offsets durable; from must be page-aligned. Like
+// fdatasync it also writes the file's size and block map.
 func (m *mappedAppend) msync(from, to int64) error {
 	if err := unix.Msync(m.bytes[from:to], unix.MS_SYNC); err != nil {
 		return m.failed.set(&fs.PathError{Op: "msync", Path: m.file.Name(), Err: err})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newMappedAppend makes an append map that is a real mapping.
+// newMappedAppend creates an append map that is a real mapping.
 func newMappedAppend(t testing.TB, capacity int64) (m *mappedAppend, name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "log")
@@ -36,7 +36,7 @@ func TestAppendMapIsAllocated(t *testing.T) {
 	assert.EqualValues(t, 3, info.Size)
 }
 
-func TestAppendMapCutBehindItsBackFailsForGood(t *testing.T) {
+func TestTruncationOfMappedAppendIsFinal(t *testing.T) {
 	m, name := newMappedAppend(t, 1<<20)
 	_, err := m.Append([]byte("abc"))
 	require.NoError(t, err)

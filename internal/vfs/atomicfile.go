@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// tmpSuffix is appended to the name of a file that is not whole yet.
+// tmpSuffix is appended to the name of an incomplete file.
 const tmpSuffix = ".tmp"
 
-// WriteFileAtomic puts data under name, durably, so that after a crash at any
-// point the file is the old one or the new one. It goes by way of name + ".tmp",
-// which one writer at a time may use and which an earlier crash may have left.
+// WriteFileAtomic durably replaces the contents of a file: a crash at any point leaves
+// the old or the new contents. It writes name + ".tmp" first, which must have no other
+// writer; it replaces a leftover of an earlier crash.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	tmp := name + tmpSuffix
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +23,7 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 		err = fsys.Rename(tmp, name)
 	}
 	if err != nil {
-		// Best effort: the next write removes it as well.
+		// Best effort: the next write also removes it.
 		_ = fsys.Remove(tmp)
 		return err
 	}
@@ -42,7 +42,7 @@ func writeNewFile(fsys FS, name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadFile returns all of a file.
+// ReadFile returns the contents of a file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkReadAt and BenchmarkWrite compare a File of OS with the *os.File below it:
-// what it costs the fast path that tests can put another disk in its place.
+// BenchmarkReadAt and BenchmarkWrite compare a File of OS with the underlying *os.File:
+// the overhead of the FS interface.
 
 func BenchmarkReadAt(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "file")

@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// room is an FS and a directory of it for one case.
-type room struct {
+// testFS is an FS and a directory of it for one test case.
+type testFS struct {
 	FS
 	dir string
 }
 
-func (r room) path(elements ...string) string {
+func (r testFS) path(elements ...string) string {
 	return filepath.Join(append([]string{r.dir}, elements...)...)
 }
 
-// write makes a file.
-func (r room) write(t *testing.T, name, content string) {
+// write creates a file.
+func (r testFS) write(t *testing.T, name, content string) {
 	t.Helper()
 	f, err := r.Create(r.path(name))
 	require.NoError(t, err)
@@ -33,14 +33,14 @@ func (r room) write(t *testing.T, name, content string) {
 	require.NoError(t, f.Close())
 }
 
-func (r room) read(t *testing.T, name string) string {
+func (r testFS) read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := ReadFile(r, r.path(name))
 	require.NoError(t, err)
 	return string(data)
 }
 
-func (r room) list(t *testing.T) []string {
+func (r testFS) list(t *testing.T) []string {
 	t.Helper()
 	names, err := r.List(r.dir)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func (r room) list(t *testing.T) []string {
 func allow(Op) error { return nil }
 
 // forEachFS runs a test on every implementation.
-func forEachFS(t *testing.T, test func(t *testing.T, r room)) {
+func forEachFS(t *testing.T, test func(t *testing.T, r testFS)) {
 	for name, fsys := range map[string]func() FS{
 		"os":       func() FS { return OS },
 		"mem":      func() FS { return NewMem() },
@@ -58,7 +58,7 @@ func forEachFS(t *testing.T, test func(t *testing.T, r room)) {
 		"faultMem": func() FS { return NewFault(NewMem(), allow) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := room{FS: fsys(), dir: t.TempDir()}
+			r := testFS{FS: fsys(), dir: t.TempDir()}
 			require.NoError(t, r.MkdirAll(r.dir))
 			test(t, r)
 		})
@@ -66,7 +66,7 @@ func forEachFS(t *testing.T, test func(t *testing.T, r room)) {
 }
 
 func TestConformance(t *testing.T) {
-	for name, test := range map[string]func(t *testing.T, r room){
+	for name, test := range map[string]func(t *testing.T, r testFS){
 		"CreateExisting":           testCreateExisting,
 		"MissingNames":             testMissingNames,
 		"FileAsDirectory":          testFileAsDirectory,
@@ -109,7 +109,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func testCreateExisting(t *testing.T, r room) {
+func testCreateExisting(t *testing.T, r testFS) {
 	r.write(t, "a", "old")
 	_, err := r.Create(r.path("a"))
 	assert.ErrorIs(t, err, fs.ErrExist)
@@ -118,7 +118,7 @@ func testCreateExisting(t *testing.T, r room) {
 	assert.Equal(t, "old", r.read(t, "a"))
 }
 
-func testMissingNames(t *testing.T, r room) {
+func testMissingNames(t *testing.T, r testFS) {
 	missing, below := r.path("missing"), r.path("missing", "below")
 	for name, call := range map[string]func() error{
 		"Create":          func() error { _, err := r.Create(below); return err },
@@ -142,7 +142,7 @@ func testMissingNames(t *testing.T, r room) {
 	assert.Empty(t, r.list(t))
 }
 
-func testFileAsDirectory(t *testing.T, r room) {
+func testFileAsDirectory(t *testing.T, r testFS) {
 	r.write(t, "a", "")
 	_, err := r.Create(r.path("a", "b"))
 	assert.Error(t, err)
@@ -152,7 +152,7 @@ func testFileAsDirectory(t *testing.T, r room) {
 	assert.Error(t, r.MkdirAll(r.path("a", "b")))
 }
 
-func testDirectoryAsFile(t *testing.T, r room) {
+func testDirectoryAsFile(t *testing.T, r testFS) {
 	_, err := r.OpenAppend(r.dir)
 	assert.Error(t, err)
 	_, err = r.Lock(r.dir, "me")
@@ -160,7 +160,7 @@ func testDirectoryAsFile(t *testing.T, r room) {
 	assert.Error(t, r.Link(r.dir, r.path("a")))
 }
 
-func testAppendAndRead(t *testing.T, r room) {
+func testAppendAndRead(t *testing.T, r testFS) {
 	f, err := r.Create(r.path("a"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -185,7 +185,7 @@ func testAppendAndRead(t *testing.T, r room) {
 	assert.False(t, info.ModTime.IsZero())
 }
 
-func testReadPastEnd(t *testing.T, r room) {
+func testReadPastEnd(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.Open(r.path("a"))
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func testReadPastEnd(t *testing.T, r room) {
 	assert.Error(t, err)
 }
 
-func testOpenIsForReading(t *testing.T, r room) {
+func testOpenIsForReading(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.Open(r.path("a"))
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func testOpenIsForReading(t *testing.T, r room) {
 	assert.Equal(t, "abc", r.read(t, "a"))
 }
 
-func testOpenAppendGoesOn(t *testing.T, r room) {
+func testOpenAppendGoesOn(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.OpenAppend(r.path("a"))
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func testOpenAppendGoesOn(t *testing.T, r room) {
 	assert.Equal(t, "abcdef", r.read(t, "a"))
 }
 
-func testTruncate(t *testing.T, r room) {
+func testTruncate(t *testing.T, r testFS) {
 	r.write(t, "a", "abcdef")
 	f, err := r.OpenAppend(r.path("a"))
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func testTruncate(t *testing.T, r room) {
 	assert.Equal(t, "abX", r.read(t, "a"))
 }
 
-func testWriteAt(t *testing.T, r room) {
+func testWriteAt(t *testing.T, r testFS) {
 	r.write(t, "a", "abcdef")
 	f, err := r.OpenAppend(r.path("a"))
 	require.NoError(t, err)
@@ -264,7 +264,7 @@ func testWriteAt(t *testing.T, r room) {
 	assert.Error(t, err)
 }
 
-func testRename(t *testing.T, r room) {
+func testRename(t *testing.T, r testFS) {
 	r.write(t, "a", "new")
 	r.write(t, "b", "old")
 	require.NoError(t, r.Rename(r.path("a"), r.path("b")))
@@ -274,7 +274,7 @@ func testRename(t *testing.T, r room) {
 	assert.Equal(t, []string{"b"}, r.list(t))
 }
 
-func testRenameOverDirectory(t *testing.T, r room) {
+func testRenameOverDirectory(t *testing.T, r testFS) {
 	r.write(t, "a", "file")
 	require.NoError(t, r.MkdirAll(r.path("dir")))
 	require.NoError(t, r.MkdirAll(r.path("other")))
@@ -285,7 +285,7 @@ func testRenameOverDirectory(t *testing.T, r room) {
 	assert.Equal(t, []string{"a", "dir", "other"}, r.list(t))
 }
 
-func testRenameDirectory(t *testing.T, r room) {
+func testRenameDirectory(t *testing.T, r testFS) {
 	require.NoError(t, r.MkdirAll(r.path("dir.tmp", "below")))
 	r.write(t, "dir.tmp/below/a", "content")
 	require.NoError(t, r.Rename(r.path("dir.tmp"), r.path("dir")))
@@ -293,14 +293,14 @@ func testRenameDirectory(t *testing.T, r room) {
 	assert.Equal(t, []string{"dir"}, r.list(t))
 }
 
-func testRenameHardLinkKeepsBoth(t *testing.T, r room) {
+func testRenameHardLinkKeepsBoth(t *testing.T, r testFS) {
 	r.write(t, "a", "content")
 	require.NoError(t, r.Link(r.path("a"), r.path("b")))
 	require.NoError(t, r.Rename(r.path("a"), r.path("b")))
 	assert.Equal(t, []string{"a", "b"}, r.list(t))
 }
 
-func testLink(t *testing.T, r room) {
+func testLink(t *testing.T, r testFS) {
 	r.write(t, "a", "content")
 	require.NoError(t, r.Link(r.path("a"), r.path("b")))
 	assert.ErrorIs(t, r.Link(r.path("a"), r.path("b")), fs.ErrExist)
@@ -313,7 +313,7 @@ func testLink(t *testing.T, r room) {
 	assert.Equal(t, "content", r.read(t, "b"))
 }
 
-func testRemove(t *testing.T, r room) {
+func testRemove(t *testing.T, r testFS) {
 	require.NoError(t, r.MkdirAll(r.path("dir")))
 	r.write(t, "dir/a", "")
 	assert.Error(t, r.Remove(r.path("dir")))
@@ -322,16 +322,16 @@ func testRemove(t *testing.T, r room) {
 	assert.Empty(t, r.list(t))
 }
 
-func testRemoveAll(t *testing.T, r room) {
+func testRemoveAll(t *testing.T, r testFS) {
 	require.NoError(t, r.MkdirAll(r.path("dir", "below")))
-	require.NoError(t, r.MkdirAll(r.path("dir", "below"))) // again is no error
+	require.NoError(t, r.MkdirAll(r.path("dir", "below"))) // repeating is not an error
 	r.write(t, "dir/below/a", "")
 	r.write(t, "dir/b", "")
 	require.NoError(t, r.RemoveAll(r.path("dir")))
 	assert.Empty(t, r.list(t))
 }
 
-func testListIsSorted(t *testing.T, r room) {
+func testListIsSorted(t *testing.T, r testFS) {
 	for _, name := range []string{"c", "a10", "b", "a9"} {
 		r.write(t, name, "")
 	}
@@ -342,7 +342,7 @@ func testListIsSorted(t *testing.T, r room) {
 	assert.True(t, info.Dir)
 }
 
-func testOpenFileOutlivesItsName(t *testing.T, r room) {
+func testOpenFileOutlivesItsName(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.OpenAppend(r.path("a"))
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func testOpenFileOutlivesItsName(t *testing.T, r room) {
 	assert.Equal(t, "abcde", string(p))
 }
 
-func testIdentityFollowsTheFile(t *testing.T, r room) {
+func testIdentityFollowsTheFile(t *testing.T, r testFS) {
 	r.write(t, "a", "one")
 	r.write(t, "b", "two")
 	f, err := r.Open(r.path("a"))
@@ -378,7 +378,7 @@ func testIdentityFollowsTheFile(t *testing.T, r room) {
 	assert.NotEqual(t, opened.ID, replaced.ID)
 }
 
-func testClosed(t *testing.T, r room) {
+func testClosed(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.OpenAppend(r.path("a"))
 	require.NoError(t, err)
@@ -397,7 +397,7 @@ func testClosed(t *testing.T, r room) {
 	}
 }
 
-func testMap(t *testing.T, r room) {
+func testMap(t *testing.T, r testFS) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1000)
 	r.write(t, "a", string(content))
 	f, err := r.Open(r.path("a"))
@@ -419,7 +419,7 @@ func testMap(t *testing.T, r room) {
 	assert.ErrorIs(t, m.WillRead(0, 1), fs.ErrClosed)
 }
 
-func testMapEmpty(t *testing.T, r room) {
+func testMapEmpty(t *testing.T, r testFS) {
 	r.write(t, "a", "")
 	f, err := r.Open(r.path("a"))
 	require.NoError(t, err)
@@ -431,7 +431,7 @@ func testMapEmpty(t *testing.T, r room) {
 	assert.NoError(t, m.Close())
 }
 
-func testMapTooMuch(t *testing.T, r room) {
+func testMapTooMuch(t *testing.T, r testFS) {
 	r.write(t, "a", "abc")
 	f, err := r.Open(r.path("a"))
 	require.NoError(t, err)
@@ -442,7 +442,7 @@ func testMapTooMuch(t *testing.T, r room) {
 	assert.ErrorIs(t, err, fs.ErrInvalid)
 }
 
-func testLock(t *testing.T, r room) {
+func testLock(t *testing.T, r testFS) {
 	lock, err := r.Lock(r.path("LOCK"), "process 17")
 	require.NoError(t, err)
 	_, err = r.Lock(r.path("LOCK"), "process 18")
@@ -462,18 +462,18 @@ func testLock(t *testing.T, r room) {
 	require.NoError(t, lock.Close())
 }
 
-func testFreeBytes(t *testing.T, r room) {
+func testFreeBytes(t *testing.T, r testFS) {
 	free, err := r.FreeBytes(r.dir)
 	require.NoError(t, err)
 	assert.Positive(t, free)
 }
 
-func testSyncDir(t *testing.T, r room) {
+func testSyncDir(t *testing.T, r testFS) {
 	r.write(t, "a", "")
 	assert.NoError(t, r.SyncDir(r.dir))
 }
 
-func testAppendMap(t *testing.T, r room) {
+func testAppendMap(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 10_000)
 	require.NoError(t, err)
 	assert.EqualValues(t, 10_000, m.Capacity())
@@ -488,14 +488,14 @@ func testAppendMap(t *testing.T, r room) {
 		if i%10 == 0 {
 			require.NoError(t, m.Sync(offset))
 			require.NoError(t, m.Sync(m.Size()))
-			require.NoError(t, m.Sync(offset)) // less than before is nothing to do
+			require.NoError(t, m.Sync(offset)) // less than before has no effect
 		}
 	}
 	require.NoError(t, m.Close())
-	assert.Equal(t, string(want), r.read(t, "log")) // cut to what was appended
+	assert.Equal(t, string(want), r.read(t, "log")) // truncated to the appended bytes
 }
 
-func testAppendMapFull(t *testing.T, r room) {
+func testAppendMapFull(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 10)
 	require.NoError(t, err)
 	defer m.Close()
@@ -504,7 +504,7 @@ func testAppendMapFull(t *testing.T, r room) {
 	_, err = m.Append([]byte("8901"))
 	assert.ErrorIs(t, err, ErrFull)
 	assert.EqualValues(t, 7, m.Size())
-	_, err = m.Append([]byte("890")) // what fits is still taken
+	_, err = m.Append([]byte("890")) // smaller data still fit
 	require.NoError(t, err)
 	_, err = m.Append(nil)
 	require.NoError(t, err)
@@ -514,16 +514,16 @@ func testAppendMapFull(t *testing.T, r room) {
 	assert.Equal(t, "1234567890", r.read(t, "log"))
 }
 
-// restart begins an append map again, where there is such a thing.
+// restart restarts an append map, if it is supported.
 func restart(t *testing.T, m AppendMap, erase int64) error {
 	err := m.Restart(erase)
 	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("this file system cannot allocate: appends are writes here, and there is nothing to begin again")
+		t.Skip("this file system cannot allocate blocks, so Restart is not supported")
 	}
 	return err
 }
 
-func testAppendMapRestart(t *testing.T, r room) {
+func testAppendMapRestart(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 20)
 	require.NoError(t, err)
 	defer m.Close()
@@ -539,7 +539,7 @@ func testAppendMapRestart(t *testing.T, r room) {
 	assert.Zero(t, offset)
 	assert.EqualValues(t, 6, m.Size())
 	assert.Equal(t, "123456ghijklmnop\x00\x00\x00\x00", r.read(t, "log"))
-	assert.Error(t, m.Sync(7), "what was appended before does not count")
+	assert.Error(t, m.Sync(7), "bytes appended before Restart do not count")
 	require.NoError(t, m.Sync(6))
 	assert.Error(t, m.Restart(-1))
 	assert.Error(t, m.Restart(21))
@@ -556,7 +556,7 @@ func testAppendMapRestart(t *testing.T, r room) {
 	assert.ErrorIs(t, m.Restart(0), fs.ErrClosed)
 }
 
-func testAppendMapBadArguments(t *testing.T, r room) {
+func testAppendMapBadArguments(t *testing.T, r testFS) {
 	_, err := r.CreateAppendMap(r.path("log"), 0)
 	assert.ErrorIs(t, err, fs.ErrInvalid)
 	_, err = r.CreateAppendMap(r.path("log"), -1)
@@ -568,11 +568,11 @@ func testAppendMapBadArguments(t *testing.T, r room) {
 	assert.Error(t, m.Sync(1))
 	assert.Error(t, m.Sync(-1))
 	assert.NoError(t, m.Sync(0))
-	_, err = m.Append([]byte("a")) // the refusal was no failure of the file
+	_, err = m.Append([]byte("a")) // ErrUnsupported does not fail the file
 	assert.NoError(t, err)
 }
 
-func testAppendMapClosed(t *testing.T, r room) {
+func testAppendMapClosed(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 10)
 	require.NoError(t, err)
 	_, err = m.Append([]byte("abc"))
@@ -586,7 +586,7 @@ func testAppendMapClosed(t *testing.T, r room) {
 	assert.Equal(t, "abc", r.read(t, "log"))
 }
 
-func testAppendMapReadBesideIt(t *testing.T, r room) {
+func testAppendMapReadBesideIt(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 10)
 	require.NoError(t, err)
 	defer m.Close()
@@ -601,7 +601,7 @@ func testAppendMapReadBesideIt(t *testing.T, r room) {
 	assert.Equal(t, "abcdef", r.read(t, "log2")[:6])
 }
 
-func testAppendMapSyncBesideIt(t *testing.T, r room) {
+func testAppendMapSyncBesideIt(t *testing.T, r testFS) {
 	const records, recordBytes = 2000, 50
 	m, err := r.CreateAppendMap(r.path("log"), records*recordBytes)
 	require.NoError(t, err)
@@ -610,7 +610,7 @@ func testAppendMapSyncBesideIt(t *testing.T, r room) {
 	var syncer sync.WaitGroup
 	syncer.Go(func() {
 		for through := range appended {
-			for len(appended) > 0 { // as group commit does: the last one covers all
+			for len(appended) > 0 { // like group commit: the last one covers all
 				through = <-appended
 			}
 			assert.NoError(t, m.Sync(through))
@@ -628,7 +628,7 @@ func testAppendMapSyncBesideIt(t *testing.T, r room) {
 	assert.Equal(t, string(bytes.Repeat(record, records)), r.read(t, "log"))
 }
 
-func testReadersBesideTheWriter(t *testing.T, r room) {
+func testReadersBesideTheWriter(t *testing.T, r testFS) {
 	f, err := r.Create(r.path("a"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -663,7 +663,7 @@ func testReadersBesideTheWriter(t *testing.T, r room) {
 	readers.Wait()
 }
 
-func testAtomicFile(t *testing.T, r room) {
+func testAtomicFile(t *testing.T, r testFS) {
 	require.NoError(t, WriteFileAtomic(r, r.path("a"), []byte("one")))
 	assert.Equal(t, "one", r.read(t, "a"))
 	require.NoError(t, WriteFileAtomic(r, r.path("a"), nil))
@@ -673,7 +673,7 @@ func testAtomicFile(t *testing.T, r room) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func testAtomicFileIgnoresOldTemp(t *testing.T, r room) {
+func testAtomicFileIgnoresOldTemp(t *testing.T, r testFS) {
 	r.write(t, "a.tmp", "left by a crash, and longer")
 	require.NoError(t, WriteFileAtomic(r, r.path("a"), []byte("new")))
 	assert.Equal(t, "new", r.read(t, "a"))

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockChild takes a lock, says so and waits to be killed.
+// lockChild takes a lock, reports it and waits to be killed.
 func lockChild(name string) error {
 	if _, err := OS.Lock(name, "the child"); err != nil {
 		return err
@@ -42,8 +42,8 @@ func TestLockOfKilledProcessIsFree(t *testing.T) {
 
 const appendCapacity = 8 << 20
 
-// appendChild appends numbers to an append map and acknowledges each on standard
-// output once it is appended, until it is killed.
+// appendChild appends numbers to an append map and prints each after its append, until
+// it is killed.
 func appendChild(m AppendMap, err error) error {
 	for n := uint64(1); err == nil; n++ {
 		if _, err = m.Append(binary.LittleEndian.AppendUint64(nil, n)); err == nil {

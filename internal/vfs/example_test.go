@@ -6,7 +6,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// A file was synced, but its name in the directory was not.
+// The file is synced, but not its name in the directory.
 func ExampleMem_CrashClone() {
 	mem := vfs.NewMem()
 	f, err := mem.Create("/document")

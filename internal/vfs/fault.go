@@ -7,11 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// OpKind is the kind of an operation that a Fault can let fail.
+// OpKind is the kind of an operation of a Fault.
 type OpKind uint8
 
-// The kinds of operations. Those of an FS come first, then those of a File and
-// of an AppendMap.
+// Operations of an FS, then those of a File and of an AppendMap.
 const (
 	OpCreate OpKind = iota
 	OpOpen
@@ -59,8 +58,8 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("OpKind(%d)", k)
 }
 
-// Writes tells whether the operation changes what is on the disk or makes it
-// durable: those are the moments at which a crash makes a difference.
+// Writes reports whether the operation changes the disk's contents or makes them
+// durable: a crash can have different results only before such operations.
 func (k OpKind) Writes() bool {
 	switch k {
 	case OpOpen, OpOpenAppend, OpList, OpStat, OpFreeBytes, OpReadAt, OpMap, OpClose:
@@ -69,16 +68,16 @@ func (k OpKind) Writes() bool {
 	return true
 }
 
-// Op is an operation about to be done.
+// Op is an operation that is about to be executed.
 type Op struct {
 	Kind  OpKind
 	Name  string // the file or directory; the new name of a Rename or Link
-	N     int64  // 1 for the first operation on the Fault, and so on
-	Bytes int    // how many are to be read, written or appended
+	N     int64  // the number of the operation, from 1
+	Bytes int    // bytes to be read, written or appended
 }
 
-// ShortError as the error for an OpWrite, OpWriteAt, OpAppend or OpReadAt lets that many
-// bytes be written or read before the operation fails with Err.
+// ShortError, returned by the hook for an OpWrite, OpWriteAt, OpAppend or OpReadAt,
+// makes the operation fail with Err after that many bytes.
 type ShortError struct {
 	Bytes int
 	Err   error
@@ -90,11 +89,11 @@ func (e *ShortError) Error() string {
 
 func (e *ShortError) Unwrap() error { return e.Err }
 
-// LostPagesError as the error for an OpSync, OpSyncData or OpAppendSync of a Mem's file
-// is what Linux makes of a disk that does not take the pages of a file: it says so
-// once, with Err, and calls them clean. From then on no sync writes them, through
-// whichever File, but those that are written to again; reads show them, or what the
-// disk has once they were Evicted from memory; and a loss of power takes them.
+// LostPagesError, returned by the hook for an OpSync, OpSyncData or OpAppendSync of a
+// Mem's file, simulates Linux after a failed write-back: the error is reported once, as
+// Err, and the dirty pages are marked clean. Later syncs, through any File, do not
+// write them unless they are written to again. Reads return them, or the disk's
+// contents if they were Evicted from memory. A power cut loses them.
 type LostPagesError struct {
 	Evicted bool
 	Err     error
@@ -106,12 +105,11 @@ func (e *LostPagesError) Error() string {
 
 func (e *LostPagesError) Unwrap() error { return e.Err }
 
-// Fault is an FS that asks a hook before each operation on it and on its files.
-// An error of the hook is returned in the place of the operation, which is not
-// done. Three exceptions: a File or lock is closed in spite of it, so that nothing
-// leaks; of a write or read a part may be done (ShortError); and a sync may lose what
-// it was to make durable (LostPagesError). An AppendMap that is not closed stays as a
-// killed process leaves it.
+// Fault is an FS that calls a hook before each operation on it and on its files. If the
+// hook returns an error, the operation returns that error and is not executed, with
+// three exceptions: a File or lock is closed nevertheless, to avoid leaks; a read or
+// write can be partial (ShortError); a sync can lose pages (LostPagesError). An
+// AppendMap whose Close fails stays as after a killed process.
 //
 // A fault at operation k:
 //
@@ -122,22 +120,22 @@ func (e *LostPagesError) Unwrap() error { return e.Err }
 //		return nil
 //	})
 //
-// With op.N >= k it is a crash: nothing is done any more, and a CrashClone of
-// the Mem below is what the next process finds.
+// With op.N >= k it is a crash: nothing is executed any more, and a CrashClone of the
+// underlying Mem is the state for the next process.
 //
-// As with OS, after a failed Sync a file can no longer be written or synced.
+// As with OS, a file can no longer be written or synced after a failed Sync.
 type Fault struct {
 	fs   FS
 	hook func(Op) error
 	ops  atomic.Int64
 }
 
-// NewFault wraps fs. The hook may be called by many goroutines at once.
+// NewFault wraps fs. The hook must be safe for concurrent use.
 func NewFault(fs FS, hook func(Op) error) *Fault {
 	return &Fault{fs: fs, hook: hook}
 }
 
-// Ops tells how many operations there were so far.
+// Ops returns the number of operations so far.
 func (f *Fault) Ops() int64 { return f.ops.Load() }
 
 func (f *Fault) before(kind OpKind, name string, bytes int) error {

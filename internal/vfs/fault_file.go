@@ -50,8 +50,7 @@ func (f *faultFile) write(kind OpKind, p []byte, write func([]byte) (int, error)
 	return n, errors.Join(err, writeErr)
 }
 
-// shortened returns what of p is written or read all the same when the hook says
-// err, if anything.
+// shortened returns the part of p that is read or written despite err.
 func shortened(p []byte, err error) []byte {
 	var short *ShortError
 	if errors.As(err, &short) {
@@ -86,8 +85,7 @@ func (f *faultFile) sync(kind OpKind, sync func() error) error {
 	return sync()
 }
 
-// losePages does to a Mem's file or append map what a hook says that a failed sync has
-// done, if it does.
+// losePages applies a LostPagesError to a Mem's file or append map.
 func losePages(file any, err error) {
 	var lost *LostPagesError
 	if !errors.As(err, &lost) {

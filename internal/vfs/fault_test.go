@@ -14,7 +14,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// failing returns a hook that lets all operations of a kind fail with err.
+// failing returns a hook that makes all operations of a kind fail with err.
 func failing(kind OpKind, err error) func(Op) error {
 	return func(op Op) error {
 		if op.Kind == kind {
@@ -25,8 +25,8 @@ func failing(kind OpKind, err error) func(Op) error {
 }
 
 func TestFaultOfEveryKind(t *testing.T) {
-	file := func(call func(f File) error) func(r room) error {
-		return func(r room) error {
+	file := func(call func(f File) error) func(r testFS) error {
+		return func(r testFS) error {
 			f, err := r.OpenAppend(r.path("old"))
 			if err != nil {
 				return err
@@ -34,8 +34,8 @@ func TestFaultOfEveryKind(t *testing.T) {
 			return errors.Join(call(f), f.Close())
 		}
 	}
-	appendMap := func(call func(m AppendMap) error) func(r room) error {
-		return func(r room) error {
+	appendMap := func(call func(m AppendMap) error) func(r testFS) error {
+		return func(r testFS) error {
 			m, err := r.CreateAppendMap(r.path("log"), 10)
 			if err != nil {
 				return err
@@ -43,21 +43,21 @@ func TestFaultOfEveryKind(t *testing.T) {
 			return errors.Join(call(m), m.Close())
 		}
 	}
-	for kind, call := range map[OpKind]func(r room) error{
-		OpCreate:          func(r room) error { _, err := r.Create(r.path("new")); return err },
-		OpOpen:            func(r room) error { _, err := r.Open(r.path("old")); return err },
-		OpOpenAppend:      func(r room) error { _, err := r.OpenAppend(r.path("old")); return err },
-		OpCreateAppendMap: func(r room) error { _, err := r.CreateAppendMap(r.path("log"), 1); return err },
-		OpRemove:          func(r room) error { return r.Remove(r.path("old")) },
-		OpRemoveAll:       func(r room) error { return r.RemoveAll(r.path("old")) },
-		OpRename:          func(r room) error { return r.Rename(r.path("old"), r.path("new")) },
-		OpLink:            func(r room) error { return r.Link(r.path("old"), r.path("new")) },
-		OpMkdirAll:        func(r room) error { return r.MkdirAll(r.path("new")) },
-		OpList:            func(r room) error { _, err := r.List(r.dir); return err },
-		OpStat:            func(r room) error { _, err := r.Stat(r.dir); return err },
-		OpSyncDir:         func(r room) error { return r.SyncDir(r.dir) },
-		OpLock:            func(r room) error { _, err := r.Lock(r.path("old"), "me"); return err },
-		OpFreeBytes:       func(r room) error { _, err := r.FreeBytes(r.dir); return err },
+	for kind, call := range map[OpKind]func(r testFS) error{
+		OpCreate:          func(r testFS) error { _, err := r.Create(r.path("new")); return err },
+		OpOpen:            func(r testFS) error { _, err := r.Open(r.path("old")); return err },
+		OpOpenAppend:      func(r testFS) error { _, err := r.OpenAppend(r.path("old")); return err },
+		OpCreateAppendMap: func(r testFS) error { _, err := r.CreateAppendMap(r.path("log"), 1); return err },
+		OpRemove:          func(r testFS) error { return r.Remove(r.path("old")) },
+		OpRemoveAll:       func(r testFS) error { return r.RemoveAll(r.path("old")) },
+		OpRename:          func(r testFS) error { return r.Rename(r.path("old"), r.path("new")) },
+		OpLink:            func(r testFS) error { return r.Link(r.path("old"), r.path("new")) },
+		OpMkdirAll:        func(r testFS) error { return r.MkdirAll(r.path("new")) },
+		OpList:            func(r testFS) error { _, err := r.List(r.dir); return err },
+		OpStat:            func(r testFS) error { _, err := r.Stat(r.dir); return err },
+		OpSyncDir:         func(r testFS) error { return r.SyncDir(r.dir) },
+		OpLock:            func(r testFS) error { _, err := r.Lock(r.path("old"), "me"); return err },
+		OpFreeBytes:       func(r testFS) error { _, err := r.FreeBytes(r.dir); return err },
 		OpReadAt:          file(func(f File) error { _, err := f.ReadAt(make([]byte, 1), 0); return err }),
 		OpWrite:           file(func(f File) error { _, err := f.Write([]byte("new")); return err }),
 		OpWriteAt:         file(func(f File) error { _, err := f.WriteAt([]byte("new"), 0); return err }),
@@ -75,7 +75,7 @@ func TestFaultOfEveryKind(t *testing.T) {
 			mem, r := startedMem(t)
 			r.FS = NewFault(mem, failing(kind, errInjected))
 			assert.ErrorIs(t, call(r), errInjected)
-			assert.Equal(t, "old", tree(t, mem, "/d")["old"], "nothing is done")
+			assert.Equal(t, "old", tree(t, mem, "/d")["old"], "the operation was executed")
 			assert.NotContains(t, tree(t, mem, "/d"), "new")
 			mem, r = startedMem(t)
 			r.FS = NewFault(mem, allow)
@@ -113,7 +113,7 @@ func TestFaultOfSyncIsFinal(t *testing.T) {
 		if failed || op.Kind != OpSync && op.Kind != OpAppendSync {
 			return nil
 		}
-		failed = true // once only: a second try would succeed
+		failed = true // once: a second sync would succeed
 		return errInjected
 	})
 	f := r.openAppend(t, "old")
@@ -174,7 +174,7 @@ func TestShortRead(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-func TestAppendMapOfADeadProcessKeepsItsLength(t *testing.T) {
+func TestAppendMapOfDeadProcessKeepsItsLength(t *testing.T) {
 	mem, r := startedMem(t)
 	r.FS = NewFault(mem, failing(OpAppendClose, errInjected))
 	m, err := r.CreateAppendMap(r.path("log"), 4)
@@ -185,12 +185,11 @@ func TestAppendMapOfADeadProcessKeepsItsLength(t *testing.T) {
 	assert.Equal(t, "12\x00\x00", tree(t, mem, "/d")["log"])
 }
 
-// An atomic file is the old one or the new one after a crash at any operation,
-// whatever the disk kept, and the new one once the call has returned without an
-// error.
+// TestAtomicFileCrashAtEveryOperation: after a crash at any operation the file has its
+// old or new contents, and the new ones if the call returned without an error.
 func TestAtomicFileCrashAtEveryOperation(t *testing.T) {
 	seeds := testseed.Rand(t)
-	for _, once := range []bool{false, true} { // a crash, a passing fault
+	for _, once := range []bool{false, true} { // a crash, a transient fault
 		for k := int64(1); ; k++ {
 			mem, r := startedMem(t)
 			fault := NewFault(mem, func(op Op) error {

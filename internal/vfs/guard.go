@@ -9,16 +9,16 @@ import (
 	"docstore/internal/invariants"
 )
 
-// Guard runs fn and turns a fault on mapped memory inside it (SIGBUS because
-// the file was cut or the disk failed) into an error that matches ErrFault.
-// Without it such a fault ends the process. An access out of the bounds of a slice becomes
-// an error that matches ErrBounds: bytes of the file changed while fn decoded them. Code
-// has to check its bounds, so builds that check invariants panic instead. They also panic,
-// on Linux, at a fault on memory whose mapping was closed. Every other panic passes through.
+// Guard runs fn and converts a fault on mapped memory (SIGBUS because the file was
+// truncated or the disk failed), which would end the process, to an error that matches
+// ErrFault. It converts an access out of the bounds of a slice to an error that matches
+// ErrBounds: the file's bytes changed while fn decoded them. Code must check bounds
+// nevertheless, so invariant builds panic instead. On Linux they also panic at a fault
+// on memory whose mapping was closed. All other panics pass through.
 //
-// It holds for what fn does in its own goroutine, may be nested, costs a few
-// nanoseconds and allocates nothing: wrap the copy, not the whole operation. fn
-// is left in the middle, so it must not hold a lock.
+// Guard applies to fn's goroutine, can be nested, takes a few nanoseconds and does not
+// allocate: wrap the copy, not the whole operation. fn is aborted at the fault, so it
+// must not hold a lock.
 func Guard(fn func()) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -31,15 +31,15 @@ func Guard(fn func()) (err error) {
 	return nil
 }
 
-// faultOf makes an error of a recovered memory fault or access out of bounds and panics
-// again with anything else. A fault on mapped memory has an address. A nil pointer has
-// none and remains a programmer's error.
+// faultOf converts a recovered memory fault or access out of bounds to an error, and
+// panics again with anything else. A fault on mapped memory has an address; a nil
+// pointer dereference has none and remains a panic.
 func faultOf(recovered any) error {
 	if fault, ok := recovered.(interface {
 		runtime.Error
 		Addr() uintptr
 	}); ok {
-		// A failing disk leaves the mapping in place.
+		// If the disk failed, the mapping still exists.
 		if invariants.Enabled && !isMapped(fault.Addr()) {
 			panic(fmt.Sprintf("vfs: memory at %#x was used after its mapping was closed", fault.Addr()))
 		}
@@ -51,7 +51,7 @@ func faultOf(recovered any) error {
 	panic(recovered)
 }
 
-// outOfBounds reports whether an error is that of an index or a slice expression. The
+// outOfBounds reports whether err is an error of an index or slice expression. The
 // runtime does not export its type.
 func outOfBounds(err runtime.Error) bool {
 	message := err.Error()

@@ -10,7 +10,8 @@ import (
 	"docstore/internal/invariants"
 )
 
-// TestGuardCrashesOnUseAfterClose: it used to be reported as a failing disk.
+// TestGuardCrashesOnUseAfterClose: a use after Close used to be reported as a failing
+// disk.
 func TestGuardCrashesOnUseAfterClose(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(name, make([]byte, os.Getpagesize()), 0o600))

@@ -24,8 +24,8 @@ func TestGuardPassesOtherPanicsOn(t *testing.T) {
 	}
 }
 
-// TestGuardReturnsAccessesOutOfBounds, except in builds that check invariants, where code
-// that forgets to check its bounds is found.
+// TestGuardReturnsAccessesOutOfBounds, except in invariant builds, which detect missing
+// bounds checks.
 func TestGuardReturnsAccessesOutOfBounds(t *testing.T) {
 	short, length := []byte{1, 2}, 3
 	for name, fn := range map[string]func(){

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Holder names this process to whom finds a file locked by it: the holder of FS.Lock.
+// Holder describes this process for FS.Lock.
 func Holder(since time.Time) string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "a host without a name"
+		host = "unknown host"
 	}
 	return fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, since.UTC().Format(time.RFC3339))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable names, in the environment of this test binary started again by
-// itself, the function to run in the place of the tests.
+// childVariable is the environment variable that makes this test binary run a child
+// function instead of the tests.
 const childVariable = "VFS_TEST_CHILD"
 
 var children = map[string]func(name string) error{
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// startChild runs one of the children on a file, with its standard output as the
-// pipe. It is killed, as by kill -9, by kill and at the latest with the test.
+// startChild runs a child function on a file; output is its standard output. kill sends
+// SIGKILL; the end of the test does so, too.
 func startChild(t *testing.T, child, name string) (output *os.File, kill func()) {
 	t.Helper()
 	output, input, err := os.Pipe()

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestADirectoryIsDurableAfterAFailedAttempt: the first attempt fails anywhere, and the
-// second finds directories that it did not make.
-func TestADirectoryIsDurableAfterAFailedAttempt(t *testing.T) {
+// TestMakeDirAfterFailedAttempt: the first attempt fails at any operation, and the
+// second finds directories that were not synced.
+func TestMakeDirAfterFailedAttempt(t *testing.T) {
 	for _, dir := range []string{"/a/b/c", "a/b/c"} {
 		for k := int64(1); ; k++ {
 			mem := NewMem()
@@ -21,7 +21,7 @@ func TestADirectoryIsDurableAfterAFailedAttempt(t *testing.T) {
 				return nil
 			}), dir)
 			if err == nil {
-				require.EqualValues(t, 5, k, "it is made, and three parents are synced")
+				require.EqualValues(t, 5, k, "one mkdir, and three parents are synced")
 				break
 			}
 			require.ErrorIs(t, err, errInjected)
@@ -33,7 +33,7 @@ func TestADirectoryIsDurableAfterAFailedAttempt(t *testing.T) {
 	}
 }
 
-func TestAParentThatMayNotBeOpened(t *testing.T) {
+func TestMakeDirBelowUnreadableParent(t *testing.T) {
 	denied := 0
 	require.NoError(t, MakeDir(NewFault(NewMem(), func(op Op) error {
 		if op.Kind == OpSyncDir && op.Name == "/" {
@@ -45,7 +45,7 @@ func TestAParentThatMayNotBeOpened(t *testing.T) {
 	assert.Equal(t, 1, denied)
 }
 
-func TestAFileInTheWayOfADirectory(t *testing.T) {
+func TestMakeDirWhereFileExists(t *testing.T) {
 	mem := NewMem()
 	f, err := mem.Create("a")
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package vfs
 
 import "io/fs"
 
-// heapMapping is a Mapping that is really a copy in memory.
+// heapMapping is a Mapping implemented as a copy on the heap.
 type heapMapping struct {
 	bytes  []byte
 	closed bool

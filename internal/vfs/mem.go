@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// Mem is an FS in memory for tests. It knows of every byte and of every name
-// whether it is durable yet, and CrashClone shows what a disk may hold after a
-// loss of power. Relative names start at its root.
+// Mem is an FS in memory for tests. It tracks which bytes and names are durable;
+// CrashClone returns possible states of the disk after a power cut. Relative names
+// start at its root.
 //
-// A mapping of it is a copy, taken when Map is called.
+// A mapping is a copy made by Map.
 type Mem struct {
 	mu struct {
 		sync.RWMutex
 		root      *memInode
 		lastInode uint64
 		capacity  int64 // bytes
-		used      int64 // bytes: the sizes of all inodes with a name or an open file
+		used      int64 // bytes: total size of all inodes with a name or an open file
 		pending   []dirOp
-		locks     map[*memInode]string // lock file to holder
+		locks     map[*memInode]string // by lock file, the holder
 	}
 }
 
-// defaultMemCapacity is what a Mem holds before SetCapacity: a terabyte.
+// defaultMemCapacity is the capacity before SetCapacity: a terabyte.
 const defaultMemCapacity = 1 << 40
 
-// NewMem makes an empty file system. There is room for a terabyte.
+// NewMem returns an empty file system with the default capacity.
 func NewMem() *Mem {
 	m := &Mem{}
 	m.mu.capacity = defaultMemCapacity
@@ -42,28 +42,28 @@ func NewMem() *Mem {
 	return m
 }
 
-// memInode is a file or directory, whatever it is called.
+// memInode is a file or directory.
 type memInode struct {
 	id      uint64
 	dir     bool
 	modTime time.Time
 	uses    int // names and open files
 
-	// Of a directory: its entries as they are, and as they are durable.
+	// Of a directory: its current and its durable entries.
 	entries, durableEntries map[string]*memInode
 
-	// Of a file: the bytes and the size as they are and as they are durable. A
-	// file may be longer than its bytes; zeros follow. Below clean the two are
-	// alike, but for lost pages: those pass for durable since a sync of them failed.
+	// Of a file: the current and the durable bytes and size. A file may be longer than
+	// its bytes; zeros follow. Below clean both are equal, except for lost pages, which
+	// count as durable since their sync failed.
 	data, durable     []byte
 	size, durableSize int64
 	clean             int64
-	lost              map[int64]bool // by their number
+	lost              map[int64]bool // by page number
 	lastWrite         struct{ begin, end int64 }
 }
 
-// dirOp is a change of names that is not durable yet. It becomes durable as one
-// step, as in a journal: a rename never loses its file.
+// dirOp is a change of names that is not durable. It becomes durable atomically, as in
+// a journal: a rename never loses its file.
 type dirOp struct {
 	inode    *memInode
 	from, to dirEntry // from is empty for a new name, to for a removed one
@@ -74,7 +74,7 @@ type dirEntry struct {
 	name string
 }
 
-// apply makes the change in the entries that entriesOf names.
+// apply applies the change to the entries returned by entriesOf.
 func (op dirOp) apply(entriesOf func(dir *memInode) map[string]*memInode) {
 	if op.from.dir != nil {
 		if entries := entriesOf(op.from.dir); entries[op.from.name] == op.inode {
@@ -86,15 +86,15 @@ func (op dirOp) apply(entriesOf func(dir *memInode) map[string]*memInode) {
 	}
 }
 
-// SetCapacity sets how many bytes all files together may take. Writing more is
-// ErrNoSpace. It may be less than what there is.
+// SetCapacity sets the maximum total size of all files. Writes beyond it return
+// ErrNoSpace. It may be less than the current size.
 func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.capacity = bytes
 }
 
-// The methods below without a lock of their own need m.mu held.
+// The methods below that do not lock m.mu require it.
 
 func (m *Mem) newInode(dir bool) *memInode {
 	m.mu.lastInode++
@@ -105,7 +105,7 @@ func (m *Mem) newInode(dir bool) *memInode {
 	return n
 }
 
-// resize gives a file another size, if there is room.
+// resize changes the size of a file, if there is enough capacity.
 func (m *Mem) resize(n *memInode, size int64) error {
 	if grow := size - n.size; grow > 0 && grow > m.mu.capacity-m.mu.used {
 		return errNoSpace
@@ -115,7 +115,7 @@ func (m *Mem) resize(n *memInode, size int64) error {
 	return nil
 }
 
-// release ends one use of an inode and frees its bytes after the last.
+// release ends one use of an inode; after the last its bytes are free.
 func (m *Mem) release(n *memInode) {
 	n.uses--
 	if n.uses == 0 {
@@ -123,7 +123,7 @@ func (m *Mem) release(n *memInode) {
 	}
 }
 
-// change changes names, for now and, once a directory is synced, for good.
+// change changes names; a sync of a directory makes the change durable.
 func (m *Mem) change(op dirOp) {
 	if op.to.dir != nil {
 		if replaced := op.to.dir.entries[op.to.name]; replaced != nil {
@@ -147,7 +147,7 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// components splits a name into the names on the way from the root.
+// components splits a name into its components.
 func components(name string) []string {
 	name = strings.Trim(filepath.ToSlash(filepath.Clean(name)), "/")
 	if name == "" || name == "." {
@@ -156,7 +156,7 @@ func components(name string) []string {
 	return strings.Split(name, "/")
 }
 
-// find returns what is called name.
+// find returns the inode of a name.
 func (m *Mem) find(op, name string) (*memInode, error) {
 	n := m.mu.root
 	for _, part := range components(name) {
@@ -170,7 +170,7 @@ func (m *Mem) find(op, name string) (*memInode, error) {
 	return n, nil
 }
 
-// entry returns the place of name in its directory, which has to exist.
+// entry returns the directory entry of a name; its directory must exist.
 func (m *Mem) entry(op, name string) (dirEntry, error) {
 	parts := components(name)
 	if len(parts) == 0 {
@@ -191,7 +191,7 @@ func (m *Mem) openInode(n *memInode, name string, writable bool) *memFile {
 	return &memFile{fs: m, inode: n, name: name, writable: writable}
 }
 
-// newEntry returns the place of a name that must not be there yet.
+// newEntry returns the directory entry of a name that must not exist.
 func (m *Mem) newEntry(op, name string) (dirEntry, error) {
 	at, err := m.entry(op, name)
 	if err == nil && at.dir.entries[at.name] != nil {
@@ -327,7 +327,7 @@ func (m *Mem) Rename(oldName, newName string) error {
 	switch there := to.dir.entries[to.name]; {
 	case there != nil && there.dir:
 		return pathError("rename", newName, fs.ErrExist)
-	case there == n: // two names of one file: both stay
+	case there == n: // two names of one file: both remain
 		return nil
 	case there != nil && n.dir:
 		return pathError("rename", newName, syscall.ENOTDIR)
@@ -338,7 +338,7 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return nil
 }
 
-// within tells whether dir is tree or lies below it.
+// within reports whether dir is tree or below it.
 func within(tree, dir *memInode) bool {
 	if tree == dir {
 		return true
@@ -423,8 +423,8 @@ func (n *memInode) info() Info {
 	return Info{Size: n.size, ModTime: n.modTime, Dir: n.dir, ID: FileID{Device: 1, Inode: n.id}}
 }
 
-// SyncDir implements FS. A rename between two directories is durable once
-// either of them is synced.
+// SyncDir implements FS. A rename between two directories is durable once either of
+// them is synced.
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -471,7 +471,7 @@ func (m *Mem) Lock(name, holder string) (io.Closer, error) {
 
 type memLock struct{ file *memFile }
 
-// Close empties the lock file, as that of OS.
+// Close empties the lock file, like that of OS.
 func (l *memLock) Close() error {
 	m := l.file.fs
 	m.mu.Lock()

@@ -6,11 +6,10 @@ import (
 	"math/rand/v2"
 )
 
-// pageBytes is the unit in which a disk keeps or loses what was not synced.
+// pageBytes is the unit in which unsynced data survive or are lost.
 const pageBytes = 4 << 10
 
-// Keep says what a loss of power leaves of that which was not synced. The zero
-// Keep is KeepSynced.
+// Keep determines which unsynced data survive a power cut. The zero Keep is KeepSynced.
 type Keep struct {
 	what keepWhat
 	seed uint64
@@ -26,37 +25,35 @@ const (
 	keepReordered
 )
 
-// The two extremes.
+// Extremes.
 var (
-	KeepSynced = Keep{what: keepSynced} // only what was synced
-	KeepAll    = Keep{what: keepAll}    // everything: the process alone has died
+	KeepSynced = Keep{what: keepSynced} // only synced data
+	KeepAll    = Keep{what: keepAll}    // everything, as after a process crash
 )
 
-// KeepRandom keeps a random part, the same for the same seed and history: of
-// each file any subset of its 4 KiB pages, some of them torn, and a length
-// between the old and the new; of the changes of names in all directories the
-// first few or any subset. Of the pages that a sync has failed to write it may have
-// written some, which the other ways do not keep.
+// KeepRandom keeps a random part, determined by the seed and the history: of each file
+// any subset of its 4 KiB pages, some of them torn, and a length between the old and
+// the new; of the changes of names in all directories a prefix or any subset. It is the
+// only Keep that may keep pages lost by a failed sync.
 func KeepRandom(seed uint64) Keep { return Keep{what: keepRandom, seed: seed} }
 
-// KeepTorn keeps everything but the end of the last write to each file, which is
-// torn at a random byte, with what was there before, or zeros, behind it.
+// KeepTorn keeps everything except the end of the last write to each file, from a
+// random byte on, which has its previous contents or zeros.
 func KeepTorn(seed uint64) Keep { return Keep{what: keepTorn, seed: seed} }
 
-// KeepReordered keeps the bytes of all files, and of the changes of names any subset:
-// directories became durable in another order than they were changed.
+// KeepReordered keeps the contents of all files, and any subset of the changes of
+// names: directories became durable in another order than they were changed.
 func KeepReordered(seed uint64) Keep { return Keep{what: keepReordered, seed: seed} }
 
-// ProcessCrashClone returns a file system as other processes find it once the
-// one that used m was killed: everything written is there, that of append maps
-// too, which still have their full length. What was not durable still is not. No
-// file is open and nothing locked.
+// ProcessCrashClone returns the file system after the process that used m was killed:
+// all writes survive, including those of append maps, which still have their full
+// length. Unsynced data remain unsynced. No file is open or locked.
 func (m *Mem) ProcessCrashClone() *Mem { return m.CrashClone(KeepAll) }
 
-// CrashClone returns a file system as the machine finds it after a loss of
-// power at this moment. What was synced is there; keep says what else is. No
-// file is open and nothing locked; all that is there is durable, save with KeepAll,
-// which is ProcessCrashClone. Files keep their FileID. m itself goes on undisturbed.
+// CrashClone returns the file system after a power cut at this moment. It has all
+// synced data and the unsynced data that keep selects. No file is open or locked;
+// everything is durable, except with KeepAll, which is ProcessCrashClone. Files keep
+// their FileID. m is not changed.
 func (m *Mem) CrashClone(keep Keep) *Mem {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -79,16 +76,16 @@ func (m *Mem) CrashClone(keep Keep) *Mem {
 	return c.mem
 }
 
-// crash is a CrashClone under way.
+// crash is the state of one CrashClone.
 type crash struct {
 	keep    keepWhat
 	random  *rand.Rand
-	entries map[*memInode]map[string]*memInode // of directories, as the disk has them
+	entries map[*memInode]map[string]*memInode // durable entries by directory
 	clones  map[*memInode]*memInode
 	mem     *Mem
 }
 
-// entriesOf returns the entries of a directory that the disk is left with.
+// entriesOf returns the surviving entries of a directory.
 func (c *crash) entriesOf(dir *memInode) map[string]*memInode {
 	entries := c.entries[dir]
 	if entries == nil {
@@ -98,8 +95,8 @@ func (c *crash) entriesOf(dir *memInode) map[string]*memInode {
 	return entries
 }
 
-// clone copies an inode and what lies below it. Each further name of it is one
-// more use of the same copy.
+// clone copies an inode and everything below it. An inode with several names is copied
+// once.
 func (c *crash) clone(n *memInode) *memInode {
 	if there := c.clones[n]; there != nil {
 		there.uses++
@@ -122,8 +119,7 @@ func (c *crash) clone(n *memInode) *memInode {
 	return clone
 }
 
-// survivor copies everything as it is, but for open files and locks. It needs m.mu
-// held.
+// survivor copies everything except open files and locks. Requires m.mu.
 func (m *Mem) survivor() *Mem {
 	there := NewMem()
 	clones := map[*memInode]*memInode{}
@@ -166,14 +162,14 @@ func (m *Mem) survivor() *Mem {
 	return there
 }
 
-// keptOps returns those of the pending changes of names that happened.
+// keptOps returns the pending changes of names that survive.
 func (c *crash) keptOps(pending []dirOp) []dirOp {
 	switch {
 	case c.keep == keepTorn:
 		return pending
 	case c.keep == keepSynced:
 		return nil
-	case c.keep == keepRandom && c.random.IntN(2) == 0: // as a journal does
+	case c.keep == keepRandom && c.random.IntN(2) == 0: // a prefix, like a journal
 		return pending[:c.random.IntN(len(pending)+1)]
 	}
 	var kept []dirOp
@@ -186,7 +182,7 @@ func (c *crash) keptOps(pending []dirOp) []dirOp {
 	return kept
 }
 
-// keptContent returns the bytes and the size that a file is left with.
+// keptContent returns the surviving bytes and size of a file.
 func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 	switch c.keep {
 	case keepReordered:
@@ -213,8 +209,8 @@ func (c *crash) keptContent(n *memInode) ([]byte, int64) {
 	return data, size
 }
 
-// tornContent returns the bytes of a file of which the last write, as far as it was not
-// synced, is torn.
+// tornContent returns the bytes of a file with a torn last write, if that was not
+// synced.
 func (c *crash) tornContent(n *memInode) []byte {
 	data := n.unlost()
 	end := min(n.lastWrite.end, int64(len(data)))
@@ -225,7 +221,7 @@ func (c *crash) tornContent(n *memInode) []byte {
 	return data
 }
 
-// unlost returns the bytes of a file without those that a failed sync has lost.
+// unlost returns the bytes of a file without those lost by a failed sync.
 func (n *memInode) unlost() []byte {
 	data := bytes.Clone(n.data)
 	for page := range n.lost {
@@ -235,7 +231,7 @@ func (n *memInode) unlost() []byte {
 	return data
 }
 
-// keptSize returns the old size, the new one or one between.
+// keptSize returns the old size, the new one or one between them.
 func (c *crash) keptSize(n *memInode) int64 {
 	switch c.random.IntN(3) {
 	case 0:
@@ -247,7 +243,7 @@ func (c *crash) keptSize(n *memInode) int64 {
 	return low + c.random.Int64N(high-low+1)
 }
 
-// overlay replaces dst by the bytes of src from offset, zeros behind its end.
+// overlay replaces dst from offset by src, padded with zeros.
 func overlay(dst, src []byte, offset int64) {
 	copied := 0
 	if offset < int64(len(src)) {

@@ -14,42 +14,41 @@ import (
 	"docstore/internal/testseed"
 )
 
-// The history of each case is what happens after a durable start: directory /d
-// with the file "old" of content "old". The wants are the files of /d once the
-// power was lost, with nothing kept but what was synced.
+// Each case starts with a durable directory /d and the file "old" with the contents
+// "old". want are the files of /d after a power cut that keeps only synced data.
 func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	for name, test := range map[string]struct {
-		history func(t *testing.T, r room)
+		history func(t *testing.T, r testFS)
 		want    map[string]string
 	}{
 		"nothing happened": {
-			history: func(*testing.T, room) {},
+			history: func(*testing.T, testFS) {},
 			want:    map[string]string{"old": "old"},
 		},
 		"new file, nothing synced": {
-			history: func(t *testing.T, r room) { r.write(t, "new", "content") },
+			history: func(t *testing.T, r testFS) { r.write(t, "new", "content") },
 			want:    map[string]string{"old": "old"},
 		},
 		"new file synced, its directory not": {
-			history: func(t *testing.T, r room) { r.writeSynced(t, "new", "content") },
+			history: func(t *testing.T, r testFS) { r.writeSynced(t, "new", "content") },
 			want:    map[string]string{"old": "old"},
 		},
 		"new file not synced, its directory is": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				r.write(t, "new", "content")
 				require.NoError(t, r.SyncDir(r.dir))
 			},
 			want: map[string]string{"old": "old", "new": ""},
 		},
 		"new file and directory synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				r.writeSynced(t, "new", "content")
 				require.NoError(t, r.SyncDir(r.dir))
 			},
 			want: map[string]string{"old": "old", "new": "content"},
 		},
 		"written after the sync": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				f := r.openAppend(t, "old")
 				_, err := f.Write([]byte(" and synced"))
 				require.NoError(t, err)
@@ -60,11 +59,11 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "old and synced"},
 		},
 		"cut, not synced": {
-			history: func(t *testing.T, r room) { require.NoError(t, r.openAppend(t, "old").Truncate(1)) },
+			history: func(t *testing.T, r testFS) { require.NoError(t, r.openAppend(t, "old").Truncate(1)) },
 			want:    map[string]string{"old": "old"},
 		},
 		"cut and synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				f := r.openAppend(t, "old")
 				require.NoError(t, f.Truncate(1))
 				require.NoError(t, f.Sync())
@@ -72,7 +71,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "o"},
 		},
 		"cut, written over and synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				f := r.openAppend(t, "old")
 				require.NoError(t, f.Truncate(1))
 				_, err := f.Write([]byte("ne"))
@@ -83,29 +82,29 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "one"},
 		},
 		"removed, directory not synced": {
-			history: func(t *testing.T, r room) { require.NoError(t, r.Remove(r.path("old"))) },
+			history: func(t *testing.T, r testFS) { require.NoError(t, r.Remove(r.path("old"))) },
 			want:    map[string]string{"old": "old"},
 		},
 		"removed, directory synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.Remove(r.path("old")))
 				require.NoError(t, r.SyncDir(r.dir))
 			},
 			want: map[string]string{},
 		},
 		"renamed, directory not synced": {
-			history: func(t *testing.T, r room) { require.NoError(t, r.Rename(r.path("old"), r.path("new"))) },
+			history: func(t *testing.T, r testFS) { require.NoError(t, r.Rename(r.path("old"), r.path("new"))) },
 			want:    map[string]string{"old": "old"},
 		},
 		"renamed, directory synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.Rename(r.path("old"), r.path("new")))
 				require.NoError(t, r.SyncDir(r.dir))
 			},
 			want: map[string]string{"new": "old"},
 		},
 		"unsynced file renamed over a synced one": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				r.write(t, "new", "new")
 				require.NoError(t, r.Rename(r.path("new"), r.path("old")))
 				require.NoError(t, r.SyncDir(r.dir))
@@ -113,7 +112,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": ""},
 		},
 		"moved between directories, the target synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.MkdirAll("/e"))
 				require.NoError(t, r.SyncDir("/"))
 				require.NoError(t, r.Rename("/e", r.path("e")))
@@ -124,14 +123,14 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"e/old": "old"},
 		},
 		"linked, directory synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.Link(r.path("old"), r.path("new")))
 				require.NoError(t, r.SyncDir(r.dir))
 			},
 			want: map[string]string{"old": "old", "new": "old"},
 		},
 		"new directory, its parent not synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.MkdirAll(r.path("e")))
 				r.writeSynced(t, "e/new", "content")
 				require.NoError(t, r.SyncDir(r.path("e")))
@@ -139,7 +138,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "old"},
 		},
 		"new directory and its parent synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.MkdirAll(r.path("e")))
 				r.writeSynced(t, "e/new", "content")
 				require.NoError(t, r.SyncDir(r.path("e")))
@@ -148,7 +147,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "old", "e/new": "content"},
 		},
 		"tree removed": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, r.RemoveAll(r.dir))
 				require.NoError(t, r.SyncDir("/"))
 				require.NoError(t, r.MkdirAll(r.dir))
@@ -157,30 +156,30 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{},
 		},
 		"append map synced in part": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				m := appended(t, r)
 				require.NoError(t, m.Sync(4))
 			},
 			want: map[string]string{"old": "old", "log": "abcd\x00\x00\x00\x00"},
 		},
 		"append map synced and closed": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				m := appended(t, r)
 				require.NoError(t, m.Sync(6))
 				require.NoError(t, m.Close())
 			},
 			want: map[string]string{"old": "old", "log": "abcdef\x00\x00"}, // Close does not sync
 		},
-		"append map begun again": {
-			history: func(t *testing.T, r room) {
+		"append map restarted": {
+			history: func(t *testing.T, r testFS) {
 				m := appendedAgain(t, r)
 				_, err := m.Append([]byte("1234"))
 				require.NoError(t, err)
 			},
 			want: map[string]string{"old": "old", "log": "\x00\x00cdef\x00\x00"},
 		},
-		"append map begun again and synced in part": {
-			history: func(t *testing.T, r room) {
+		"append map restarted and synced in part": {
+			history: func(t *testing.T, r testFS) {
 				m := appendedAgain(t, r)
 				_, err := m.Append([]byte("1234"))
 				require.NoError(t, err)
@@ -189,13 +188,13 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			want: map[string]string{"old": "old", "log": "123def\x00\x00"},
 		},
 		"append map never synced": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				appended(t, r)
 			},
 			want: map[string]string{"old": "old", "log": ""},
 		},
 		"atomic file": {
-			history: func(t *testing.T, r room) {
+			history: func(t *testing.T, r testFS) {
 				require.NoError(t, WriteFileAtomic(r, r.path("old"), []byte("new")))
 			},
 			want: map[string]string{"old": "new"},
@@ -209,14 +208,14 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			assert.Equal(t, test.want, tree(t, clone, "/d"))
 			assert.Equal(t, before, tree(t, mem.CrashClone(KeepAll), "/d"))
 			assert.Equal(t, before, tree(t, mem.ProcessCrashClone(), "/d"))
-			assert.Equal(t, before, tree(t, mem, "/d"), "the clone disturbed the original")
+			assert.Equal(t, before, tree(t, mem, "/d"), "CrashClone changed the original")
 			assert.Equal(t, test.want, tree(t, clone.CrashClone(KeepSynced), "/d"), "a clone is durable")
 		})
 	}
 }
 
-// appended returns an append map that holds "abcdef", under a durable name.
-func appended(t *testing.T, r room) AppendMap {
+// appended returns an append map with "abcdef", under a durable name.
+func appended(t *testing.T, r testFS) AppendMap {
 	t.Helper()
 	m, err := r.CreateAppendMap(r.path("log"), 8)
 	require.NoError(t, err)
@@ -226,19 +225,19 @@ func appended(t *testing.T, r room) AppendMap {
 	return m
 }
 
-// appendedAgain returns one that begins again.
-func appendedAgain(t *testing.T, r room) AppendMap {
+// appendedAgain returns a restarted append map.
+func appendedAgain(t *testing.T, r testFS) AppendMap {
 	t.Helper()
 	m := appended(t, r)
 	require.NoError(t, m.Restart(2))
 	return m
 }
 
-// startedMem returns the file system with which each case begins.
-func startedMem(t *testing.T) (*Mem, room) {
+// startedMem returns the file system at the start of each case.
+func startedMem(t *testing.T) (*Mem, testFS) {
 	t.Helper()
 	mem := NewMem()
-	r := room{FS: mem, dir: "/d"}
+	r := testFS{FS: mem, dir: "/d"}
 	require.NoError(t, mem.MkdirAll("/d"))
 	require.NoError(t, mem.SyncDir("/"))
 	r.writeSynced(t, "old", "old")
@@ -246,13 +245,13 @@ func startedMem(t *testing.T) (*Mem, room) {
 	return mem, r
 }
 
-// writeSynced makes a file and syncs it, but not its name.
-func (r room) writeSynced(t *testing.T, name, content string) {
+// writeSynced creates and syncs a file, but not its name.
+func (r testFS) writeSynced(t *testing.T, name, content string) {
 	t.Helper()
 	require.NoError(t, writeNewFile(r, r.path(name), []byte(content)))
 }
 
-func (r room) openAppend(t *testing.T, name string) File {
+func (r testFS) openAppend(t *testing.T, name string) File {
 	t.Helper()
 	f, err := r.OpenAppend(r.path(name))
 	require.NoError(t, err)
@@ -260,7 +259,7 @@ func (r room) openAppend(t *testing.T, name string) File {
 	return f
 }
 
-// tree returns the content of all files below dir.
+// tree returns the contents of all files below dir.
 func tree(t *testing.T, fsys FS, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -299,7 +298,7 @@ func TestCrashCloneHasNoLocksAndKeepsIdentities(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, before.ID, after.ID)
 	_, err = r.Lock(r.path("LOCK"), "me again")
-	assert.ErrorIs(t, err, ErrLocked, "the original still is locked")
+	assert.ErrorIs(t, err, ErrLocked, "the original is still locked")
 }
 
 func TestCrashCloneIsRepeatable(t *testing.T) {
@@ -314,7 +313,8 @@ func TestCrashCloneIsRepeatable(t *testing.T) {
 	}
 }
 
-// Of the last write every part turns up, and all that was written before it.
+// TestCrashTearsTheLastWrite: every part of the last write can survive; earlier writes
+// always survive.
 func TestCrashTearsTheLastWrite(t *testing.T) {
 	mem, r := startedMem(t)
 	f := r.openAppend(t, "old")
@@ -334,7 +334,7 @@ func TestCrashTearsTheLastWrite(t *testing.T) {
 	assert.Equal(t, "old-one-two", tree(t, mem.CrashClone(KeepTorn(1)), "/d")["old"])
 }
 
-// Names become durable in any order, and none without its bytes.
+// TestCrashReordersNames: names become durable in any order, each with its bytes.
 func TestCrashReordersNames(t *testing.T) {
 	mem, r := startedMem(t)
 	r.write(t, "first", "1")
@@ -348,18 +348,18 @@ func TestCrashReordersNames(t *testing.T) {
 	assert.True(t, seen["map[old:old second:2]"])
 }
 
-// Of unsynced pages every combination has to turn up: none, all, the last
-// without the first, and a page torn in the middle.
+// TestCrashKeepsAnySubsetOfPages: every combination of unsynced pages occurs: none,
+// all, the last without the first, and a torn page.
 func TestCrashKeepsAnySubsetOfPages(t *testing.T) {
 	const pages = 3
-	for name, write := range map[string]func(t *testing.T, r room, content []byte){
-		"file": func(t *testing.T, r room, content []byte) {
+	for name, write := range map[string]func(t *testing.T, r testFS, content []byte){
+		"file": func(t *testing.T, r testFS, content []byte) {
 			f, err := r.Create(r.path("new"))
 			require.NoError(t, err)
 			_, err = f.Write(content)
 			require.NoError(t, err)
 		},
-		"append map": func(t *testing.T, r room, content []byte) {
+		"append map": func(t *testing.T, r testFS, content []byte) {
 			m, err := r.CreateAppendMap(r.path("new"), int64(len(content)))
 			require.NoError(t, err)
 			_, err = m.Append(content)
@@ -393,7 +393,7 @@ func TestCrashKeepsAnySubsetOfPages(t *testing.T) {
 	}
 }
 
-// subsetOf shows of each page whether it was kept, lost or torn.
+// subsetOf formats which pages were kept, lost or torn.
 func subsetOf(data []byte) string {
 	var shown []byte
 	for ; len(data) > 0; data = data[pageBytes:] {
@@ -430,8 +430,8 @@ func TestCrashKeepsAnySubsetOfNames(t *testing.T) {
 	assert.NotContains(t, seen, "[a b]", "a rename is one step")
 }
 
-// Random histories: whatever a crash keeps at random, what was synced is there
-// and nothing is that never was written.
+// TestCrashNeverTouchesWhatWasSynced: in random histories all synced bytes survive a
+// crash, and no other bytes than written ones appear.
 func TestCrashNeverTouchesWhatWasSynced(t *testing.T) {
 	rnd := testseed.Rand(t)
 	for range 300 {
@@ -469,7 +469,7 @@ func TestNoSpace(t *testing.T) {
 	require.NoError(t, err)
 	n, err := f.Write([]byte("1234567890"))
 	assert.ErrorIs(t, err, ErrNoSpace)
-	assert.Equal(t, 7, n, "what fits is written")
+	assert.Equal(t, 7, n, "bytes that fit are written")
 	free, err := r.FreeBytes("/d")
 	require.NoError(t, err)
 	assert.Zero(t, free)
@@ -481,7 +481,7 @@ func TestNoSpace(t *testing.T) {
 	require.NoError(t, r.Remove(r.path("old")))
 	m, err := r.CreateAppendMap(r.path("log"), 3)
 	require.NoError(t, err)
-	require.NoError(t, m.Close()) // gives back what it did not use
+	require.NoError(t, m.Close()) // frees unused capacity
 	require.NoError(t, r.Remove(r.path("new")))
 	_, err = f.Write([]byte("1234"))
 	assert.ErrorIs(t, err, ErrNoSpace, "an open file keeps its bytes")
@@ -493,7 +493,8 @@ func TestNoSpace(t *testing.T) {
 	assert.Equal(t, []string{"log"}, r.list(t), "the temporary file is removed")
 }
 
-// A history of everything an FS can do with names must not lose count of bytes.
+// TestFreeBytesAfterRandomHistory: the count of free bytes is exact after any
+// operations on names.
 func TestFreeBytesAfterRandomHistory(t *testing.T) {
 	rnd := testseed.Rand(t)
 	mem := NewMem()
@@ -512,9 +513,9 @@ func TestFreeBytesAfterRandomHistory(t *testing.T) {
 	assert.EqualValues(t, defaultMemCapacity, free)
 }
 
-// TestRestartLeavesOldPages: a page that Restart left alone goes back to what it held
-// then, or to what it held when it was last durable: the kernel may or may not have
-// written it meanwhile. Mem used to make all of the old file durable.
+// TestRestartLeavesOldPages: after a power cut, a page that Restart did not erase has
+// its contents at the time of Restart or its previous durable contents, depending on
+// write-back. Mem used to make the whole old file durable.
 func TestRestartLeavesOldPages(t *testing.T) {
 	const pages = 4
 	fill := func(c byte) []byte { return bytes.Repeat([]byte{c}, pages*pageBytes) }

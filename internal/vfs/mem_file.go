@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// write appends to a file as much of p as there is room for.
+// write appends as much of p to a file as the capacity permits.
 func (m *Mem) write(n *memInode, p []byte) (int, error) {
 	if free := max(0, m.mu.capacity-m.mu.used); int64(len(p)) > free {
 		written, err := m.write(n, p[:free])
@@ -27,7 +27,7 @@ func (m *Mem) write(n *memInode, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put stores p at an offset behind all bytes stored so far.
+// put stores p at an offset after all stored bytes.
 func (n *memInode) put(p []byte, offset int64) {
 	if gap := offset - int64(len(n.data)); gap > 0 {
 		n.data = append(n.data, make([]byte, gap)...)
@@ -36,7 +36,7 @@ func (n *memInode) put(p []byte, offset int64) {
 	n.written(offset, int64(len(n.data)))
 }
 
-// putAt stores p over bytes that there are. Behind those stored so far are zeros.
+// putAt overwrites existing bytes. Bytes that are not stored are zeros.
 func (n *memInode) putAt(p []byte, offset int64) error {
 	end := offset + int64(len(p))
 	if offset < 0 || end > n.size {
@@ -50,7 +50,7 @@ func (n *memInode) putAt(p []byte, offset int64) error {
 	return nil
 }
 
-// written notes a write, which makes the pages that it touches dirty.
+// written marks the pages of a write dirty.
 func (n *memInode) written(begin, end int64) {
 	n.lastWrite.begin, n.lastWrite.end = begin, end
 	n.modTime = time.Now()
@@ -66,7 +66,7 @@ func (n *memInode) written(begin, end int64) {
 	n.clean = min(n.clean, begin)
 }
 
-// truncate cuts a file.
+// truncate truncates a file.
 func (m *Mem) truncate(n *memInode, size int64) error {
 	if size < 0 || size > n.size {
 		return syscall.EINVAL
@@ -80,7 +80,7 @@ func (m *Mem) truncate(n *memInode, size int64) error {
 	return m.resize(n, size)
 }
 
-// sync makes the first through bytes and the size durable, save what was lost.
+// sync makes the first through bytes and the size durable, except lost pages.
 func (n *memInode) sync(through int64) {
 	n.durableSize = n.size
 	if through = min(through, int64(len(n.data))); through > n.clean {
@@ -94,7 +94,7 @@ func (n *memInode) sync(through int64) {
 				overlay(synced[from-n.clean:to-n.clean], n.durable, from)
 			}
 		}
-		if through <= int64(len(n.durable)) { // behind it stays what is there: see Restart
+		if through <= int64(len(n.durable)) { // keep the durable bytes after it: see Restart
 			copy(n.durable[n.clean:], synced)
 		} else {
 			n.durable = append(n.durable[:n.clean], synced...)
@@ -106,7 +106,7 @@ func (n *memInode) sync(through int64) {
 	}
 }
 
-// writeBack makes some pages and the size durable, save what was lost.
+// writeBack makes chosen pages and the size durable, except lost pages.
 func (n *memInode) writeBack(chosen func(page int64) bool) {
 	n.durableSize = n.size
 	if missing := len(n.data) - len(n.durable); missing > 0 {
@@ -120,7 +120,7 @@ func (n *memInode) writeBack(chosen func(page int64) bool) {
 	}
 }
 
-// losePages is a sync that fails as LostPagesError says.
+// losePages simulates a sync that fails with LostPagesError.
 func (n *memInode) losePages(evicted bool) {
 	if n.lost == nil {
 		n.lost = map[int64]bool{}
@@ -133,7 +133,7 @@ func (n *memInode) losePages(evicted bool) {
 	}
 }
 
-// read reads what is written, zeros included, in the manner of ReadAt.
+// read reads the current bytes, including zeros, like ReadAt.
 func (n *memInode) read(p []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, syscall.EINVAL
@@ -165,7 +165,7 @@ type memFile struct {
 	closed   bool
 }
 
-// close needs fs.mu held.
+// close requires fs.mu.
 func (f *memFile) close() {
 	if !f.closed {
 		f.closed = true
@@ -173,7 +173,7 @@ func (f *memFile) close() {
 	}
 }
 
-// check says what stands against an operation. It needs fs.mu held.
+// check returns the error of an impossible operation. Requires fs.mu.
 func (f *memFile) check(op string, writes bool) error {
 	switch {
 	case f.closed:
@@ -289,8 +289,8 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// memAppendMap is a file of its full capacity from the start, whose bytes are
-// appended one behind the other, over what Restart has left.
+// memAppendMap is a file with its full capacity from the start. Appended bytes
+// overwrite those that Restart has left.
 type memAppendMap struct {
 	file     *memFile
 	capacity int64
@@ -315,9 +315,9 @@ func (a *memAppendMap) Append(p []byte) (int64, error) {
 	return offset, nil
 }
 
-// Restart makes the erased bytes durable. Of the other pages the kernel has written
-// every second one by then: after a loss of power a page holds what is appended from
-// now on, what it held before Restart, or what it held when it was last durable.
+// Restart makes the erased bytes durable. Of the other pages it writes back every
+// second one, as the kernel might: after a power cut a page has newly appended bytes,
+// its contents before Restart, or its previous durable contents.
 func (a *memAppendMap) Restart(erase int64) error {
 	a.file.fs.mu.Lock()
 	defer a.file.fs.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// losing is a file system on which the next sync of bytes fails and loses pages.
+// losing returns a file system on which the next sync fails and loses pages.
 func losing(mem *Mem, evicted bool) *Fault {
 	failed := false
 	return NewFault(mem, func(op Op) error {
@@ -24,7 +24,7 @@ func losing(mem *Mem, evicted bool) *Fault {
 	})
 }
 
-// pages is content of so many pages, and some bytes more.
+// pages returns contents of the given pages and some more bytes.
 func pages(letters string, more int) string {
 	var b strings.Builder
 	for _, letter := range letters {
@@ -35,8 +35,8 @@ func pages(letters string, more int) string {
 
 const zeroLetter = "\x00"
 
-// A sync that failed has lost pages for every sync after it, and those alone that were
-// written again are on the disk in the end.
+// TestLostPages: pages lost by a failed sync are lost for every later sync; only those
+// written again reach the disk.
 func TestLostPages(t *testing.T) {
 	for _, evicted := range []bool{false, true} {
 		t.Run(fmt.Sprint("evicted ", evicted), func(t *testing.T) {
@@ -57,13 +57,13 @@ func TestLostPages(t *testing.T) {
 			shown := map[bool]string{false: all, true: onDisk}[evicted]
 			assert.True(t, shown == r.read(t, "a"))
 			again := r.openAppend(t, "a")
-			require.NoError(t, again.Sync(), "nobody tells another descriptor")
+			require.NoError(t, again.Sync(), "another descriptor does not report the failure")
 			assert.True(t, shown == r.read(t, "a"))
 			for _, keep := range []Keep{KeepSynced, KeepTorn(1), KeepReordered(1)} {
 				assert.True(t, onDisk == tree(t, mem.CrashClone(keep), "/d")["a"])
 			}
 
-			// The second page, by a byte of it, and behind the end of the file.
+			// Rewrite a byte of the second page, and write after the end of the file.
 			_, err = again.WriteAt([]byte(shown[pageBytes+5:][:1]), pageBytes+5)
 			require.NoError(t, err)
 			require.NoError(t, again.Sync())
@@ -93,7 +93,8 @@ func TestLostPagesOfAnAppendMap(t *testing.T) {
 	assert.Equal(t, "\x00\x00\x00\x00", tree(t, mem.CrashClone(KeepSynced), "/d")["log"])
 }
 
-// Random histories of a file, with syncs that fail, against what its pages should be.
+// TestLostPagesOfRandomHistories compares random writes and failing syncs with the
+// expected pages.
 func TestLostPagesOfRandomHistories(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 300 {
@@ -155,9 +156,9 @@ func TestLostPagesOfRandomHistories(t *testing.T) {
 	}
 }
 
-// Who was killed has written all that he wrote, and what he did not sync is lost when
-// the power goes then.
-func TestADeadProcessHasSyncedNothing(t *testing.T) {
+// TestDeadProcessHasSyncedNothing: all writes of a killed process survive it, and the
+// unsynced ones are lost in a later power cut.
+func TestDeadProcessHasSyncedNothing(t *testing.T) {
 	mem, r := startedMem(t)
 	r.write(t, "new", "content")
 	require.NoError(t, r.Rename(r.path("old"), r.path("renamed")))
@@ -179,7 +180,7 @@ func TestADeadProcessHasSyncedNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, free, left)
 
-	again := room{FS: killed, dir: "/d"}
+	again := testFS{FS: killed, dir: "/d"}
 	require.NoError(t, again.SyncDir("/d"))
 	for name := range before {
 		f := again.openAppend(t, name)
@@ -187,5 +188,5 @@ func TestADeadProcessHasSyncedNothing(t *testing.T) {
 	}
 	assert.Equal(t, map[string]string{"new": "content", "renamed": "old", "lost": "\x00\x00\x00\x00"},
 		tree(t, killed.CrashClone(KeepSynced), "/d"))
-	assert.Equal(t, map[string]string{"old": "old"}, tree(t, mem.CrashClone(KeepSynced), "/d"), "the clone disturbed the original")
+	assert.Equal(t, map[string]string{"old": "old"}, tree(t, mem.CrashClone(KeepSynced), "/d"), "CrashClone changed the original")
 }

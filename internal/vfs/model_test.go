@@ -16,20 +16,20 @@ import (
 	"docstore/internal/testseed"
 )
 
-// modelRoom is an FS with at most one open file of each kind, on which random
-// operations are done whose outcomes can be compared.
-type modelRoom struct {
+// modelFS is an FS with at most one open file of each kind, for random operations with
+// comparable results.
+type modelFS struct {
 	FS
 	dir       string
 	file      File
 	appendMap AppendMap
-	mapped    FileID // of the append map, which nobody else may write
-	buffered  bool   // no append maps: they have another length than those of Mem
+	mapped    FileID // of the append map, which has no other writer
+	buffered  bool   // no append maps: their length differs from Mem's
 }
 
-func newModelRoom(fsys FS, dir string) *modelRoom { return &modelRoom{FS: fsys, dir: dir} }
+func newModelRoom(fsys FS, dir string) *modelFS { return &modelFS{FS: fsys, dir: dir} }
 
-func (r *modelRoom) close() {
+func (r *modelFS) close() {
 	if r.file != nil {
 		r.file.Close()
 	}
@@ -38,7 +38,7 @@ func (r *modelRoom) close() {
 	}
 }
 
-// outcome is an error as callers tell them apart.
+// outcome classifies an error.
 func outcome(err error) string {
 	for _, target := range []error{
 		fs.ErrNotExist, fs.ErrExist, fs.ErrClosed, fs.ErrInvalid, ErrFull, ErrLocked, io.EOF, io.ErrUnexpectedEOF,
@@ -53,8 +53,8 @@ func outcome(err error) string {
 	return "ok"
 }
 
-// randomOp does what rnd says and returns what came of it.
-func randomOp(rnd *rand.Rand, r *modelRoom) string {
+// randomOp executes a random operation and returns its result.
+func randomOp(rnd *rand.Rand, r *modelFS) string {
 	name := func() string {
 		names := []string{"d0", "d1", "d0/d0", "d0/a", "d0/b", "d1/a", "d1/b", "a", "b"}
 		return filepath.Join(r.dir, names[rnd.IntN(len(names))])
@@ -82,7 +82,7 @@ func randomOp(rnd *rand.Rand, r *modelRoom) string {
 	case 8:
 		info, err := r.Stat(name())
 		if info.Dir {
-			info.Size = 0 // which the operating system counts in its own way
+			info.Size = 0 // sizes of directories differ
 		}
 		return fmt.Sprint("stat ", info.Size, info.Dir, outcome(err))
 	case 9, 10, 11:
@@ -117,7 +117,7 @@ func randomOp(rnd *rand.Rand, r *modelRoom) string {
 	}
 }
 
-func (r *modelRoom) swapFile(f File, err error) string {
+func (r *modelFS) swapFile(f File, err error) string {
 	if err == nil {
 		if r.file != nil {
 			r.file.Close()
@@ -127,7 +127,7 @@ func (r *modelRoom) swapFile(f File, err error) string {
 	return outcome(err)
 }
 
-func (r *modelRoom) swapAppendMap(name string, capacity int64) string {
+func (r *modelFS) swapAppendMap(name string, capacity int64) string {
 	m, err := r.CreateAppendMap(name, capacity)
 	if err != nil {
 		return outcome(err)
@@ -140,7 +140,7 @@ func (r *modelRoom) swapAppendMap(name string, capacity int64) string {
 	return outcome(errors.Join(err, statErr))
 }
 
-func randomFileOp(rnd *rand.Rand, r *modelRoom, p []byte) string {
+func randomFileOp(rnd *rand.Rand, r *modelFS, p []byte) string {
 	offset := rnd.Int64N(200)
 	if r.file == nil {
 		return ""
@@ -170,7 +170,7 @@ func randomFileOp(rnd *rand.Rand, r *modelRoom, p []byte) string {
 	}
 }
 
-// allocates tells whether the append maps of a directory are real mappings.
+// allocates reports whether the append maps of a directory are real mappings.
 func allocates(t *testing.T, dir string) bool {
 	t.Helper()
 	name := filepath.Join(dir, "log")
@@ -182,7 +182,7 @@ func allocates(t *testing.T, dir string) bool {
 	return info.Size == m.Capacity()
 }
 
-// Whatever is done, memory and the operating system answer alike.
+// TestMemIsLikeOS: for random operations Mem and OS have equal results.
 func TestMemIsLikeOS(t *testing.T) {
 	rnd := testseed.Rand(t)
 	buffered := !allocates(t, t.TempDir())

@@ -16,7 +16,7 @@ const (
 	fileMode = 0o644
 	dirMode  = 0o755
 
-	// maxHolderBytes bounds what is read of a lock file that somebody else wrote.
+	// maxHolderBytes bounds the size read of a lock file.
 	maxHolderBytes = 1 << 10
 )
 
@@ -80,9 +80,9 @@ func (osFS) SyncDir(dir string) error { return syncDir(dir) }
 
 func (osFS) FreeBytes(dir string) (int64, error) { return freeBytes(dir) }
 
-// Lock relies on a lock of the kernel that belongs to the open file: it is gone
-// when the holder is, and excludes a second Lock in this process as well. The
-// lock file stays: were it removed, a third could lock the removed file.
+// Lock uses a kernel lock that belongs to the open file: it ends with its holder, and
+// excludes a second Lock in this process. The lock file is not removed, because another
+// process could then lock the removed file.
 func (osFS) Lock(name, holder string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
@@ -102,7 +102,7 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 }
 
 func readHolder(f *os.File) string {
-	// What cannot be read is not known; that there is a holder is.
+	// Without a readable name the lock is still held.
 	holder, _ := io.ReadAll(io.NewSectionReader(f, 0, maxHolderBytes))
 	return strings.TrimSpace(string(holder))
 }
@@ -117,8 +117,8 @@ func writeHolder(f *os.File, holder string) error {
 
 type osLock struct{ file *os.File }
 
-// Close empties the file first, so that a name found in it is that of a holder
-// or of one that was killed.
+// Close empties the file first, so that a name in it belongs to the current holder or
+// to a killed process.
 func (l *osLock) Close() error {
 	err := l.file.Truncate(0)
 	if errors.Is(err, fs.ErrClosed) {
@@ -127,8 +127,8 @@ func (l *osLock) Close() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// osFile appends at the position of its descriptor, which OpenAppend and
-// Truncate set; reads name their offset and do not move it.
+// osFile appends at the position of its descriptor, which OpenAppend and Truncate set.
+// Reads use explicit offsets and do not move it.
 type osFile struct {
 	*os.File
 	failed failure // the first failed Sync or SyncData
@@ -216,7 +216,7 @@ func (f *osFile) Map(size int64) (Mapping, error) {
 	case size > info.Size():
 		return nil, &fs.PathError{Op: "map", Path: f.Name(), Err: io.ErrUnexpectedEOF}
 	case size == 0:
-		return &heapMapping{}, nil // an empty mapping is not a thing to kernels
+		return &heapMapping{}, nil // mmap does not support empty mappings
 	}
 	return mapFile(f.File, int(size))
 }

@@ -7,8 +7,8 @@ import (
 
 func deviceOf(stat *syscall.Stat_t) uint64 { return uint64(stat.Dev) }
 
-// syncData is Sync, which asks for F_FULLFSYNC here: fsync alone leaves the data
-// in the cache of the disk.
+// syncData uses Sync, which uses F_FULLFSYNC here: fsync alone leaves the data in the
+// disk's cache.
 func syncData(f *os.File) error { return f.Sync() }
 
 func mapPresent([]byte) error { return nil }

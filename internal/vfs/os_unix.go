@@ -16,8 +16,8 @@ const (
 	errCrossDevice = unix.EXDEV
 )
 
-// withDescriptor runs a system call on an open file, which cannot be closed
-// meanwhile, again as often as a signal interrupts it.
+// withDescriptor runs a system call on an open file, which prevents Close meanwhile,
+// and retries it after EINTR.
 func withDescriptor(f *os.File, op string, call func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -32,7 +32,7 @@ func withDescriptor(f *os.File, op string, call func(fd int) error) error {
 			}
 		}
 	})
-	if err != nil { // Control itself fails on a closed file only
+	if err != nil { // Control fails only on a closed file
 		callErr = fs.ErrClosed
 	}
 	if callErr != nil {
@@ -67,7 +67,7 @@ func infoOf(info fs.FileInfo) Info {
 	}
 }
 
-// syncDir takes it as done where a file system knows no sync of a directory.
+// syncDir ignores file systems that cannot sync a directory.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

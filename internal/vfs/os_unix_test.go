@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mappedThenCut maps a file and cuts it behind the mapping's back, so that
-// touching the bytes is a SIGBUS.
+// mappedThenCut maps a file and truncates it, so that accessing the bytes raises
+// SIGBUS.
 func mappedThenCut(t *testing.T) Mapping {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
@@ -28,7 +28,7 @@ func mappedThenCut(t *testing.T) Mapping {
 	return m
 }
 
-func TestGuardMakesAnErrorOfSIGBUS(t *testing.T) {
+func TestGuardConvertsSIGBUSToError(t *testing.T) {
 	m := mappedThenCut(t)
 	page := os.Getpagesize()
 	target := make([]byte, 100)
@@ -42,7 +42,7 @@ func TestGuardMakesAnErrorOfSIGBUS(t *testing.T) {
 		require.ErrorAs(t, err, &fault, what)
 		assert.Equal(t, uintptr(unsafe.Pointer(&m.Bytes()[page])), fault.Address, what)
 	}
-	require.NoError(t, Guard(func() { target[0] = m.Bytes()[page-1] }), "what is left can be read")
+	require.NoError(t, Guard(func() { target[0] = m.Bytes()[page-1] }), "the remaining page is readable")
 }
 
 func TestLinkAcrossDevices(t *testing.T) {
@@ -52,9 +52,9 @@ func TestLinkAcrossDevices(t *testing.T) {
 	require.NoError(t, err)
 	there, err := OS.Stat(elsewhere)
 	if err != nil || here.ID.Device == there.ID.Device {
-		t.Skip("only one file system here")
+		t.Skip("only one file system available")
 	}
-	r := room{FS: OS, dir: dir}
+	r := testFS{FS: OS, dir: dir}
 	r.write(t, "a", "")
 	assert.ErrorIs(t, OS.Link(r.path("a"), filepath.Join(elsewhere, filepath.Base(dir))), ErrCrossDevice)
 }

@@ -15,8 +15,8 @@ const (
 	errCrossDevice = windows.ERROR_NOT_SAME_DEVICE
 )
 
-// lockOffset is where the locked byte lies: locks are mandatory here, and the
-// holder's name at the front has to remain readable.
+// lockOffset is the offset of the locked byte. Locks are mandatory on Windows, and the
+// holder's name at the start must remain readable.
 const lockOffset = 1 << 30
 
 func statName(name string) (Info, error) {
@@ -50,8 +50,8 @@ func statFile(f *os.File) (Info, error) {
 
 func syncData(f *os.File) error { return f.Sync() }
 
-// syncDir has nothing to do but to see that the directory is there: NTFS keeps
-// a journal of its names, and there is no call to flush one directory.
+// syncDir only checks that the directory exists: NTFS journals its names and has no
+// call to flush one directory.
 func syncDir(dir string) error {
 	_, err := os.Stat(dir)
 	return err
@@ -86,7 +86,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(free), nil
 }
 
-// mapFile reads the file: a real mapping would keep it from being removed.
+// mapFile reads the file, because a real mapping would prevent its removal.
 func mapFile(f *os.File, size int) (Mapping, error) {
 	bytes := make([]byte, size)
 	if _, err := io.ReadFull(io.NewSectionReader(f, 0, int64(size)), bytes); err != nil {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// presentStepBytes is how much of a mapping is looked at in one go. What leaves
-// memory between the look and the mapping of it is read again, and so that is little.
+// presentStepBytes is the part of a mapping processed at a time. Pages evicted between
+// mincore and mapping are read from the disk, so it is small.
 const presentStepBytes = 2 << 20
 
-// mapPresent maps the pages of a mapping that are in memory.
+// mapPresent maps the pages of a mapping that are in the page cache.
 func mapPresent(mapping []byte) error {
 	page := os.Getpagesize()
 	inMemory := make([]byte, presentStepBytes/page)
@@ -33,7 +33,7 @@ func mapPresent(mapping []byte) error {
 				continue
 			}
 			err := unix.Madvise(step[begin*page:min(end*page, len(step))], unix.MADV_POPULATE_READ)
-			if errors.Is(err, unix.EINVAL) { // a kernel before 5.14 does not know it
+			if errors.Is(err, unix.EINVAL) { // kernel before 5.14
 				return nil
 			}
 			if err != nil {
@@ -45,7 +45,7 @@ func mapPresent(mapping []byte) error {
 	return nil
 }
 
-// mincore tells for each page of a mapping whether it is in memory: its lowest bit.
+// mincore reports, in the lowest bit per page, which pages are in memory.
 func mincore(mapping, pages []byte) error {
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(mapping))),
 		uintptr(len(mapping)), uintptr(unsafe.Pointer(unsafe.SliceData(pages))))

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mappedPages counts the pages of a mapping that are in the process's map.
+// mappedPages returns the number of mapped pages.
 func mappedPages(t *testing.T, mapping []byte) (n int) {
 	t.Helper()
 	pagemap, err := os.Open("/proc/self/pagemap")
@@ -30,7 +30,7 @@ func mappedPages(t *testing.T, mapping []byte) (n int) {
 	return n
 }
 
-func TestAdvisePresentMapsWhatIsInMemoryAndReadsNothing(t *testing.T) {
+func TestAdvisePresentMapsCachedPagesOnly(t *testing.T) {
 	page := os.Getpagesize()
 	const pages = 3*presentStepBytes/4096 + 1
 	path := filepath.Join(t.TempDir(), "file")
@@ -52,7 +52,7 @@ func TestAdvisePresentMapsWhatIsInMemoryAndReadsNothing(t *testing.T) {
 	}
 	require.Zero(t, mappedPages(t, mapping.Bytes()))
 
-	// Half of it leaves memory.
+	// Evict half of it.
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, int64(pages/2*page), unix.FADV_DONTNEED))
 	there := inMemory()
 	if there == pages {

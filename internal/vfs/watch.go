@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Watch tells that something in a directory has changed. It is a hint, by which
-// one who polls may look earlier, and no promise: what other machines change on
-// a network's file system, for one, it does not see.
+// Watch reports changes in a directory. It is only a hint that lets a polling reader
+// poll earlier: changes by other machines on a network file system are not reported,
+// for example.
 type Watch struct {
-	// C receives after files were written, made in, or renamed into the
-	// directory. Changes that come before the last was received count as one.
+	// C receives after files were written, created, or renamed into the directory.
+	// Several changes before a receive are reported once.
 	C     <-chan struct{}
 	close func() error
 }
 
-// WatchDir watches a directory of OS until Close. Elsewhere than on Linux, and
-// for any other FS, the error matches errors.ErrUnsupported; the kernel's other
-// reason to refuse is that this user has too many watches.
+// WatchDir watches a directory of OS until Close. On other systems than Linux, and for
+// other FSs, the error matches errors.ErrUnsupported. It also fails if this user has
+// too many watches.
 func WatchDir(fsys FS, dir string) (*Watch, error) {
 	if fsys != OS {
 		return nil, fmt.Errorf("watching %s: %T: %w", dir, fsys, errors.ErrUnsupported)

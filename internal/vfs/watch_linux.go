@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchedEvents are those after which a reader can find more than before.
+// watchedEvents are the events after which a reader can find more data.
 const watchedEvents = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO
 
-// watchBufferBytes holds at least one event, whatever the name in it.
+// watchBufferBytes is enough for an event with the longest name.
 const watchBufferBytes = 4 << 10
 
 func watchDir(dir string) (*Watch, error) {
@@ -35,8 +35,8 @@ func watchDir(dir string) (*Watch, error) {
 	}}, nil
 }
 
-// forward makes one hint of all events that wait. That events were dropped, and
-// that the directory itself is gone, are events like others.
+// forward sends one hint for all pending events. Overflow of the queue and removal of
+// the directory are events like others.
 func forward(events *os.File, changed chan<- struct{}) {
 	buffer := make([]byte, watchBufferBytes)
 	for {

@@ -1,10 +1,9 @@
 package vfs
 
-// StartWriteback has the kernel begin to write bytes of a file that lie in its
-// memory, and does not wait for that: the disk works while the file grows, and less
-// is left for the Sync that has to follow. It is a hint that makes nothing durable,
-// and nothing happens where there is no such call, or the file is not of OS. What
-// goes wrong is for Sync to tell.
+// StartWriteback asks the kernel to begin writing cached bytes of a file and does not
+// wait: the disk works while the file grows, and the Sync that must follow has less to
+// write. It makes nothing durable and has no effect if the system has no such call or
+// the file is not of OS. Errors are left for Sync to report.
 func StartWriteback(f File, offset, bytes int64) {
 	if file, ok := f.(*osFile); ok {
 		startWriteback(file.File, offset, bytes)

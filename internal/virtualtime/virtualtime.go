@@ -1,4 +1,4 @@
-// Package virtualtime runs tests on the virtual time of testing/synctest.
+// Package virtualtime runs tests in the virtual time of testing/synctest.
 package virtualtime
 
 import (
@@ -10,14 +10,14 @@ import (
 	"docstore/internal/race"
 )
 
-// Test runs f as [synctest.Test] does and, under the race detector, on one processor.
+// Test runs f like [synctest.Test] and, under the race detector, on one processor.
 //
-// A goroutine that looks at a timer's channel sends what is due on it by itself, in
-// the one race context that all timers of a bubble share (runtime.timer.unlockAndRun,
-// Go 1.25 and 1.26). Two that do so at once leave that context's stack below its start,
-// and the process dies inside the race detector: eight goroutines that poll 200 tickers
-// each do it within milliseconds, fifty gossip members with a ticker or two each did it
-// once in CI. With one processor no two are at it at once.
+// A goroutine that polls a timer's channel runs the timer itself, in a race context
+// shared by all timers of a bubble (runtime.timer.unlockAndRun, Go 1.25 and 1.26). Two
+// goroutines doing so concurrently corrupt that context, and the process crashes in the
+// race detector: eight goroutines that poll 200 tickers each cause it within
+// milliseconds, and fifty gossip members with one or two tickers each caused it once in
+// CI. On one processor they do not run concurrently.
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if race.Enabled {
@@ -27,7 +27,7 @@ func Test(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// Parallel tests share the one processor; the last to end gives the others back.
+// Parallel tests share the processor; the last one restores GOMAXPROCS.
 var processors struct {
 	sync.Mutex
 	tests, before int

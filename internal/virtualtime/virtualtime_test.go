@@ -7,9 +7,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// Under the race detector this ends the process unless the timers of a bubble are looked
-// at one after the other.
-func TestManyLookAtTimersAtOnce(t *testing.T) {
+// TestConcurrentTimerPolls crashes under the race detector if the timers of a bubble
+// are polled concurrently.
+func TestConcurrentTimerPolls(t *testing.T) {
 	const goroutines, tickers, looks = 8, 200, 300
 	virtualtime.Test(t, func(*testing.T) {
 		for range goroutines {
