@@ -39,18 +39,18 @@ type receiver interface {
 }
 
 // getMany is Collection.getMany.
-func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, 0, ErrBatchTooLarge
 	}
 	memory.entries = slices.Grow(memory.entries[:0], len(ids))[:len(ids)]
 	clear(memory.entries)
-	b := batch{memory: memory, entries: memory.entries, store: s, ids: ids, cache: s.options.Cache, accept: accept, to: to, start: len(dst), maxBytes: maxBytes, dst: dst}
+	b := batch{memory: memory, entries: memory.entries, reader: r, ids: ids, cache: r.options.Cache, accept: accept, to: to, start: len(dst), maxBytes: maxBytes, dst: dst}
 	end := trace.begin(StageIndex)
 	err = b.lookUp()
 	end()
 	if err != nil {
-		return dst, 0, s.answer(indexError(err), queue.Address{})
+		return dst, 0, r.answer(indexError(err), queue.Address{})
 	}
 	expected := b.expectedBytes()
 	if accept != 0 {
@@ -71,7 +71,7 @@ func (s *store) getMany(ctx context.Context, dst []byte, ids [][]byte, accept qu
 // batch is a GetMany in progress.
 type batch struct {
 	memory   *batchMemory
-	store    *store
+	reader   *reader
 	ids      [][]byte
 	entries  []batchEntry // one for each id
 	cache    *Cache       // nil: none
@@ -108,8 +108,8 @@ type batchEntry struct {
 
 // lookUp looks up all ids in the index.
 func (b *batch) lookUp() error {
-	g := b.store.gap.Load() // before the lookup, as in get
-	return b.store.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
+	g := b.reader.health.gap.Load() // before the lookup, as in get
+	return b.reader.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
 		switch {
 		case !validIDBytes(len(b.ids[i])):
@@ -123,7 +123,7 @@ func (b *batch) lookUp() error {
 			err = indexError(err)
 		}
 		if err != nil {
-			entry.err = b.store.answer(err, queue.Address{})
+			entry.err = b.reader.answer(err, queue.Address{})
 		}
 		return nil
 	})
@@ -162,8 +162,8 @@ func (b *batch) askCache(from, to int) {
 		if entry.err != nil {
 			continue
 		}
-		server, ok := b.store.cacheServer(entry.indexEntry)
-		if !ok || b.store.unsettled.Load().holds(entry.address) {
+		server, ok := b.reader.cacheServer(entry.indexEntry)
+		if !ok || b.reader.unsettled.Load().holds(entry.address) {
 			continue
 		}
 		if questions == nil {
@@ -174,7 +174,7 @@ func (b *batch) askCache(from, to int) {
 			q = &question{entries: make(map[string]*batchEntry, to-from)}
 			questions[server] = q
 		}
-		key := b.store.cacheKey(entry.indexEntry)
+		key := b.reader.cacheKey(entry.indexEntry)
 		if q.entries[key] == nil { // an id may occur twice; the second time its segment is read
 			q.keys, q.entries[key] = append(q.keys, key), entry
 			entry.asked = true
@@ -209,12 +209,12 @@ func (b *batch) readWindow(from, to int) {
 	}
 	found := uint64(0)
 	b.begin()
-	b.store.queue.StoredForAll(b.dst, wanted, b.accept, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
+	b.reader.queue.StoredForAll(b.dst, wanted, b.accept, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
 		if err == nil {
 			found++
 		} else {
 			i := order[n]
-			dst, asStored, err = b.store.fetchOther(dst, b.ids[i], b.entries[i].indexEntry, b.accept, err)
+			dst, asStored, err = b.reader.fetchOther(dst, b.ids[i], b.entries[i].indexEntry, b.accept, err)
 		}
 		b.dst = dst
 		more := b.end(asStored, err) && b.readOthers(order[n+1])
@@ -222,11 +222,11 @@ func (b *batch) readWindow(from, to int) {
 		return b.dst, more
 	})
 	b.dst = b.dst[:b.at] // drop the unfinished answer
-	b.store.collection.gets.found.Add(found)
+	b.reader.collection.gets.found.Add(found)
 }
 
 func (b *batch) expired(entry *batchEntry) bool {
-	return entry.expiry != 0 && entry.expired(b.store.options.Now())
+	return entry.expiry != 0 && entry.expired(b.reader.options.Now())
 }
 
 // readOthers answers the ids before end that are not read from segments, unless the cache
@@ -240,9 +240,9 @@ func (b *batch) readOthers(end int) bool {
 		switch {
 		case err != nil:
 		case entry.asked:
-			b.dst, asStored, err = b.store.fetchCached(b.dst, id, entry.indexEntry, b.accept, entry.cached)
+			b.dst, asStored, err = b.reader.fetchCached(b.dst, id, entry.indexEntry, b.accept, entry.cached)
 		default: // expired
-			b.dst, asStored, err = b.store.fetch(b.dst, id, entry.indexEntry, b.accept)
+			b.dst, asStored, err = b.reader.fetch(b.dst, id, entry.indexEntry, b.accept)
 		}
 		if !b.end(asStored, err) {
 			return false

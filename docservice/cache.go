@@ -51,7 +51,7 @@ type Cache struct {
 
 // cacheLoad stores a document in a server or deletes it.
 type cacheLoad struct {
-	store  *store
+	reader *reader
 	id     string
 	entry  indexEntry
 	remove bool
@@ -122,21 +122,21 @@ func (e indexEntry) cacheable() bool {
 
 // cacheServer returns the server for a document of this collection. ok is false if the
 // document bypasses the cache or the server is down.
-func (s *store) cacheServer(entry indexEntry) (server int, ok bool) {
-	id := s.queueID.Load()
+func (r *reader) cacheServer(entry indexEntry) (server int, ok bool) {
+	id := r.queueID.Load()
 	if id == nil || !entry.cacheable() {
 		return 0, false
 	}
 	at := entry.address
 	hash := binary.LittleEndian.Uint64(id[:]) ^ uint64(at.Segment)<<32 ^ uint64(at.Block) ^ uint64(at.Index)<<48
-	server = s.options.Cache.servers.Server(hash)
-	return server, s.options.Cache.servers.Up(server)
+	server = r.options.Cache.servers.Server(hash)
+	return server, r.options.Cache.servers.Up(server)
 }
 
 // cacheKey returns the key of a cacheable document.
-func (s *store) cacheKey(entry indexEntry) string {
+func (r *reader) cacheKey(entry indexEntry) string {
 	var b [26]byte
-	copy(b[:], s.queueID.Load()[:])
+	copy(b[:], r.queueID.Load()[:])
 	binary.BigEndian.PutUint32(b[16:], uint32(entry.address.Segment))
 	binary.BigEndian.PutUint32(b[20:], entry.address.Block)
 	binary.BigEndian.PutUint16(b[24:], entry.address.Index)
@@ -144,40 +144,40 @@ func (s *store) cacheKey(entry indexEntry) string {
 }
 
 // getCached is fetch for a document that may be in the cache.
-func (s *store) getCached(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
-	server, ok := s.cacheServer(entry)
-	if !ok || s.unsettled.Load().holds(entry.address) {
-		return s.fetch(dst, id, entry, accept)
+func (r *reader) getCached(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
+	server, ok := r.cacheServer(entry)
+	if !ok || r.unsettled.Load().holds(entry.address) {
+		return r.fetch(dst, id, entry, accept)
 	}
-	value, ok := s.options.Cache.servers.Get(server, s.cacheKey(entry))
+	value, ok := r.options.Cache.servers.Get(server, r.cacheKey(entry))
 	if !ok {
-		s.options.Cache.misses.Add(1)
+		r.options.Cache.misses.Add(1)
 	}
-	return s.fetchCached(dst, id, entry, accept, value)
+	return r.fetchCached(dst, id, entry, accept, value)
 }
 
 // fetchCached is fetch for a document whose value in the cache is cached, nil if it has
 // none.
-func (s *store) fetchCached(dst, id []byte, entry indexEntry, accept queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
-	cache := s.options.Cache
-	if cached != nil && !entry.expired(s.options.Now()) {
-		if out, asStored, ok := s.fromCache(dst, id, entry, accept, cached); ok {
+func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
+	cache := r.options.Cache
+	if cached != nil && !entry.expired(r.options.Now()) {
+		if out, asStored, ok := r.fromCache(dst, id, entry, accept, cached); ok {
 			cache.hits.Add(1)
-			s.collection.gets.found.Add(1)
+			r.collection.gets.found.Add(1)
 			return out, asStored, nil
 		}
 		cache.wrong.Add(1)
 	}
-	out, asStored, err := s.fetch(dst, id, entry, accept)
+	out, asStored, err := r.fetch(dst, id, entry, accept)
 	if err == nil {
-		cache.enqueue(cacheLoad{store: s, id: string(id), entry: entry})
+		cache.enqueue(cacheLoad{reader: r, id: string(id), entry: entry})
 	}
 	return out, asStored, err
 }
 
 // fromCache appends the document of a value of the cache. The value is not trusted: ok is
 // false unless it decodes to the document of this id and address.
-func (s *store) fromCache(dst, id []byte, entry indexEntry, accept queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
+func (r *reader) fromCache(dst, id []byte, entry indexEntry, accept queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
 	stored, err := queue.ParseStored(value, id)
 	if err != nil || stored.Address != entry.address {
 		return dst, false, false
@@ -185,13 +185,13 @@ func (s *store) fromCache(dst, id []byte, entry indexEntry, accept queue.CodecSe
 	if accept != 0 && stored.Within(accept) {
 		return append(dst, value...), true, true
 	}
-	out, err := s.decoders.Decode(s.alive, dst, stored)
+	out, err := r.decoders.Decode(r.health.alive, dst, stored)
 	return out, false, err == nil
 }
 
 // enqueue adds a load to the queue of its server.
 func (c *Cache) enqueue(load cacheLoad) {
-	server, ok := load.store.cacheServer(load.entry)
+	server, ok := load.reader.cacheServer(load.entry)
 	if !ok {
 		return
 	}
@@ -213,14 +213,14 @@ func (c *Cache) load(server int) {
 		case <-c.alive:
 			return
 		}
-		key := load.store.cacheKey(load.entry)
+		key := load.reader.cacheKey(load.entry)
 		if load.remove {
 			c.servers.Delete(server, key)
 			continue
 		}
 		var asStored bool
 		var err error
-		value, asStored, err = load.store.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
+		value, asStored, err = load.reader.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
 		if err != nil || !asStored {
 			continue // a fetch reports the error
 		}
@@ -231,7 +231,7 @@ func (c *Cache) load(server int) {
 		if c.servers.Set(server, key, value, until) {
 			c.loaded.Add(1)
 		}
-		if load.store.isSuperseded(load) {
+		if load.reader.isSuperseded(load) {
 			// The delete of this version may have run before the store. Delete it again: a
 			// deleted document must not stay in the cache.
 			c.servers.Delete(server, key)
@@ -240,8 +240,8 @@ func (c *Cache) load(server int) {
 }
 
 // isSuperseded reports whether the index has another document for the id, or none.
-func (s *store) isSuperseded(load cacheLoad) bool {
-	entry, err := s.lookUp([]byte(load.id))
+func (r *reader) isSuperseded(load cacheLoad) bool {
+	entry, err := r.lookUp([]byte(load.id))
 	if err != nil {
 		return errors.Is(err, lsm.ErrNotFound)
 	}
@@ -252,7 +252,7 @@ func (s *store) isSuperseded(load cacheLoad) bool {
 const anyCodec = ^queue.CodecSet(0)
 
 // cachedBefore returns the index entry of an id whose cached document is to be deleted.
-func (s *store) cachedBefore(id []byte) (indexEntry, bool) {
-	entry, err := s.lookUp(id)
+func (r *reader) cachedBefore(id []byte) (indexEntry, bool) {
+	entry, err := r.lookUp(id)
 	return entry, err == nil
 }

@@ -58,11 +58,11 @@ type place struct {
 // placeOf returns the place of the current document of an id.
 func placeOf(t testing.TB, c *Collection, id string) place {
 	t.Helper()
-	entry, ok := c.serving.Load().cachedBefore([]byte(id))
+	entry, ok := c.serving.Load().reader.cachedBefore([]byte(id))
 	require.True(t, ok)
-	server, ok := c.serving.Load().cacheServer(entry)
+	server, ok := c.serving.Load().reader.cacheServer(entry)
 	require.True(t, ok)
-	key := c.serving.Load().cacheKey(entry)
+	key := c.serving.Load().reader.cacheKey(entry)
 	require.Len(t, key, 52)
 	return place{c.options.Cache, server, key}
 }

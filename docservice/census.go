@@ -22,16 +22,16 @@ type Live struct {
 // ten million documents. The result is exact for the moment of the call if nothing is
 // appended meanwhile; queue.Reader.Usage is always exact, but reads the whole queue.
 func (c *Collection) Census(ctx context.Context) (map[queue.SegmentID]Live, error) {
-	return ask(c, func(s *store) (map[queue.SegmentID]Live, error) { return s.census(ctx) })
+	return ask(c, func(s *store) (map[queue.SegmentID]Live, error) { return s.reader.census(ctx) })
 }
 
-func (s *store) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
-	now := s.options.Now()
+func (r *reader) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
+	now := r.options.Now()
 	counts := make(map[queue.SegmentID]Live)
 	var after []byte
 	for {
 		started := time.Now()
-		last, err := s.censusStep(counts, after, now)
+		last, err := r.censusStep(counts, after, now)
 		if errors.Is(err, lsm.ErrClosed) {
 			err = ErrClosed
 		}
@@ -47,8 +47,8 @@ func (s *store) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 
 // censusStep counts the next entries after an id. It returns the last id counted, nil at
 // the end of the index.
-func (s *store) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
-	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
+func (r *reader) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
+	it := r.index.NewIter((&ScanOptions{After: after}).bounds())
 	defer func() { _ = it.Close() }() // it.Err was checked
 	for range sweepStepEntries {
 		if !it.Next() {

@@ -96,7 +96,7 @@ func (c *Collection) open() (*store, error) {
 		number := append(numbers, firstIndex)[0]
 		s, err := c.openStore(number, c.queueDir, [16]byte{})
 		if err == nil {
-			s.mu.faults.lost = lost
+			s.health.setLost(lost)
 			return s, nil
 		}
 		if !isDamage(err) {
@@ -164,7 +164,7 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.Codec
 func (c *Collection) getOnce(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
-		result, asStored, err := s.get(ctx, dst, id, accept, trace)
+		result, asStored, err := s.reader.get(ctx, dst, id, accept, trace)
 		if err == nil || !c.superseded(s, err) {
 			return result, asStored, err
 		}
@@ -206,7 +206,7 @@ func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, 
 	for {
 		s := c.serving.Load()
 		to.reset()
-		result, answered, err := s.getMany(ctx, dst, ids, accept, maxBytes, trace, memory, to)
+		result, answered, err := s.reader.getMany(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		if err == nil || !c.superseded(s, err) {
 			return result, answered, err
 		}
@@ -233,5 +233,5 @@ func ask[T any](c *Collection, question func(*store) (T, error)) (T, error) {
 // dictionary returns the dictionary with the hash, ErrUnavailable if no segment here holds
 // it.
 func (c *Collection) dictionary(hash queue.DictionaryHash) ([]byte, error) {
-	return ask(c, func(s *store) ([]byte, error) { return s.dictionary(hash) })
+	return ask(c, func(s *store) ([]byte, error) { return s.reader.dictionary(hash) })
 }

@@ -75,9 +75,9 @@ func TestQueueThatHasNotArrivedYet(t *testing.T) {
 	f := newMemFixture(t)
 	c := f.open()
 	waitFor(t, c, "the queue was looked at", func(Status) bool {
-		c.serving.Load().mu.Lock()
-		defer c.serving.Load().mu.Unlock()
-		return c.serving.Load().mu.tail.current
+		c.serving.Load().health.mu.Lock()
+		defer c.serving.Load().health.mu.Unlock()
+		return c.serving.Load().health.mu.tail.current
 	})
 	assert.False(t, c.Status().Ready)
 	requireNone(t, c, "1", ErrUnavailable)

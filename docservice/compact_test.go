@@ -34,7 +34,7 @@ func TestCompactedVersion(t *testing.T) {
 	c = f.ready()
 	requireDocument(t, c, "1", "one, changed")
 	requireDocument(t, c, "2", "two")
-	document, _, err := c.serving.Load().fetch(nil, []byte("1"), stale, 0)
+	document, _, err := c.serving.Load().reader.fetch(nil, []byte("1"), stale, 0)
 	require.NoError(t, err, "the index has a newer version")
 	require.Equal(t, "one, changed", string(document))
 
@@ -42,15 +42,15 @@ func TestCompactedVersion(t *testing.T) {
 	require.NoError(t, batch.Set([]byte("1"), old))
 	require.NoError(t, c.serving.Load().index.Apply(&batch))
 	requireNone(t, c, "1", ErrNotFound)
-	c.serving.Load().mu.Lock()
-	end := c.serving.Load().mu.tail.position
-	c.serving.Load().mu.tail.position.Next = queue.Address{Segment: 2}
-	c.serving.Load().mu.Unlock()
+	c.serving.Load().health.mu.Lock()
+	end := c.serving.Load().health.mu.tail.position
+	c.serving.Load().health.mu.tail.position.Next = queue.Address{Segment: 2}
+	c.serving.Load().health.mu.Unlock()
 	requireNone(t, c, "1", ErrUnavailable)
 	require.Empty(t, c.Status().Faults)
-	c.serving.Load().mu.Lock()
-	c.serving.Load().mu.tail.position = end
-	c.serving.Load().mu.Unlock()
+	c.serving.Load().health.mu.Lock()
+	c.serving.Load().health.mu.tail.position = end
+	c.serving.Load().health.mu.Unlock()
 }
 
 // rewritten makes a copy of a queue with two rewritten segments and a third one, with or

@@ -15,7 +15,7 @@ import (
 // faultOf describes an error of the queue or the index. at is the address that was read, if
 // any. Errors that differ only in the address have the same description, so that a fault is
 // recorded once.
-func (s *store) faultOf(err error, at queue.Address) Fault {
+func (s *shared) faultOf(err error, at queue.Address) Fault {
 	fault := Fault{Since: s.options.Now()}
 	var inQueue *queue.CorruptionError
 	var inIndex *lsm.CorruptionError
@@ -62,26 +62,15 @@ func (s *store) faultOf(err error, at queue.Address) Fault {
 
 // recordFault records why a document could not be read, and has the background pass verify
 // the segment.
-func (s *store) recordFault(err error, at queue.Address) {
+func (s *shared) recordFault(err error, at queue.Address) {
 	fault := s.faultOf(err, at)
-	s.mu.Lock()
-	news := s.mu.faults.add(fault)
-	if news && fault.Segment != 0 {
-		s.mu.suspect[fault.Path] = true
-	}
-	s.stateChanged()
-	s.mu.Unlock()
-	if !news {
-		return
-	}
-	s.logDamage(fault)
-	select {
-	case s.recheck <- struct{}{}:
-	default: // a check is already pending
+	if s.health.addFault(fault, fault.Segment != 0) {
+		s.logDamage(fault)
+		s.health.wakeVerifier()
 	}
 }
 
-func (s *store) logDamage(fault Fault) {
+func (s *shared) logDamage(fault Fault) {
 	s.logger.Error("damage: documents are unavailable",
 		"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 }

@@ -213,7 +213,7 @@ func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 
 		c = f.open()
 		requireNone(t, c, "none", ErrUnavailable)
-		waitFor(t, c, "the tail is idle", func(Status) bool { return c.serving.Load().tailState().idle })
+		waitFor(t, c, "the tail is idle", func(Status) bool { return c.serving.Load().health.tailState().idle })
 		names, err := f.fs.List(away)
 		require.NoError(t, err)
 		for _, name := range names {

@@ -135,16 +135,17 @@
 //
 // # Reading the source
 //
-//	collection        collection.go; store.go is one queue and its index, of which a
-//	                  collection has two during a replacement (replacement.go);
-//	                  options.go, layout.go, entry.go
-//	answers           store.go, notfound.go, batch.go, scan.go; cache.go and package
-//	                  memcached
-//	goroutines        tail.go follows the queue; verify.go, verified.go, files.go,
-//	                  quarantine.go and erased.go are the background pass; sweep.go and
-//	                  scrub.go scan the index; wait.go waits for them
-//	state             faults.go and damage.go, status.go, census.go, inspect.go
+//	collection        collection.go; store.go is one queue and its index, two of which
+//	                  exist during a replacement (replacement.go); options.go,
+//	                  layout.go, entry.go
+//	reader            reader.go, notfound.go, batch.go, scan.go, prefetch.go; cache.go and
+//	                  package memcached
+//	follower          tail.go, head.go
+//	verifier          verify.go, verified.go, files.go, quarantine.go, erased.go
+//	sweeper, scrubber sweep.go, scrub.go
+//	health            health.go, faults.go, damage.go; wait.go waits for it; status.go,
+//	                  census.go and inspect.go report it
 //	service           service.go, wire.go and statsproto.go, documents.go for gRPC,
-//	                  stages.go for tracing, prefetch.go for gets that arrive together
+//	                  stages.go for tracing
 //	Client            client.go, client_scan.go, decode.go
 package docservice

@@ -30,8 +30,8 @@ func (u *unsettled) holds(at queue.Address) bool {
 
 // findUnsettled determines which rewrites are unsettled. The contents of a rewrite's header
 // are cached as long as the file exists.
-func (s *store) findUnsettled(files []segmentFile) {
-	position := s.tailState().position
+func (v *verifier) findUnsettled(files []segmentFile) {
+	position := v.health.tailState().position
 	var found unsettled
 	there := make(map[string]bool)
 	for _, f := range files {
@@ -39,29 +39,29 @@ func (s *store) findUnsettled(files []segmentFile) {
 			continue
 		}
 		there[f.path] = true
-		rewrite, ok := s.rewrites[f.path]
+		rewrite, ok := v.rewrites[f.path]
 		if !ok || rewrite.version != f.version {
-			settled, err := queue.Settled(s.options.FS, f.path, f.id)
+			settled, err := queue.Settled(v.options.FS, f.path, f.id)
 			if err != nil {
 				continue // it does not replace a segment yet
 			}
 			rewrite = knownRewrite{f.version, settled}
-			s.rewrites[f.path] = rewrite
+			v.rewrites[f.path] = rewrite
 		}
 		if rewrite.settled.Queue == position.Queue && position.Next.Compare(rewrite.settled.Next) < 0 {
 			found = append(found, unsettledRun{f.id, f.last})
 		}
 	}
-	for path := range s.rewrites {
+	for path := range v.rewrites {
 		if !there[path] {
-			delete(s.rewrites, path)
+			delete(v.rewrites, path)
 		}
 	}
 	if found == nil {
-		s.unsettled.Store(nil)
+		v.reader.unsettled.Store(nil)
 		return
 	}
-	s.unsettled.Store(&found)
+	v.reader.unsettled.Store(&found)
 }
 
 // knownRewrite is the cached header of a rewrite.

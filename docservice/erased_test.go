@@ -57,7 +57,7 @@ func TestErasedDocumentIsNotServedFromTheCache(t *testing.T) {
 
 	rest()
 	require.NoError(t, c.WaitReady(soon(t)))
-	waitFor(t, c, "all is settled", func(Status) bool { return c.serving.Load().unsettled.Load() == nil })
+	waitFor(t, c, "all is settled", func(Status) bool { return c.serving.Load().reader.unsettled.Load() == nil })
 	requireNone(t, c, "gone", ErrNotFound)
 	hits := f.options.Cache.Stats().Hits
 	requireDocument(t, c, "kept", documentOf("kept"))
@@ -72,13 +72,13 @@ func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
 	c := f.ready()
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 1 })
 	at, s := placeOf(t, c, "a"), c.serving.Load()
-	entry, ok := s.cachedBefore([]byte("a"))
+	entry, ok := s.reader.cachedBefore([]byte("a"))
 	require.True(t, ok)
 	deleted, err := f.queueWriter().Delete([]byte("a"))
 	require.NoError(t, err)
 	require.NoError(t, f.writer.Flush())
 	require.NoError(t, c.WaitFor(soon(t), deleted))
-	cache.enqueue(cacheLoad{store: s, id: "a", entry: entry}) // as by a fetch that began before
+	cache.enqueue(cacheLoad{reader: s.reader, id: "a", entry: entry}) // as by a fetch that began before
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 2 })
 	require.Eventually(t, func() bool { _, there := at.get(); return !there }, patience, time.Millisecond)
 }

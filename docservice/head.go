@@ -31,48 +31,32 @@ type headState struct {
 }
 
 // runHead reads the head file periodically, and detects that the tail is idle.
-func (s *store) runHead(ctx context.Context) {
+func (f *follower) runHead(ctx context.Context) {
 	applied := uint64(0)
-	for sleep(ctx, s.options.RetryInterval) {
-		s.mu.Lock()
-		s.mu.tail.idle = s.mu.tail.applied == applied
-		applied = s.mu.tail.applied
-		s.mu.Unlock()
-		if s.readHead() {
-			at := s.tailState().position // without new entries the tail does not report this itself
-			s.reachedEnd(at, s.atEnd(at))
+	for sleep(ctx, f.options.RetryInterval) {
+		applied = f.health.detectIdle(applied)
+		if f.readHead() {
+			at := f.health.tailState().position // without new entries the tail does not report this itself
+			f.reachedEnd(at, f.atEnd(at))
 		}
 	}
 }
 
 // readHead reads the head file and records its contents. It ignores the head file of
 // another queue. It reports whether the collection may have become ready.
-func (s *store) readHead() (nearer bool) {
-	head, err := queue.ReadHead(s.options.FS, s.queueDir)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := &s.mu.head
-	failed, target := h.failure != nil, h.target
-	h.failure = nil
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+func (f *follower) readHead() (nearer bool) {
+	head, err := queue.ReadHead(f.options.FS, f.queueDir)
+	switch id := f.queueID.Load(); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && id != nil && *id != head.Queue:
+		return f.health.headRead(nil)
 	case err != nil:
-		h.failure = err
-		if !failed {
-			s.mu.faults.head = &Fault{Path: filepath.Join(s.queueDir, queue.HeadName), Reason: err.Error(), Since: s.options.Now()}
-			s.logger.Error("reading the head file of the queue failed", "path", s.mu.faults.head.Path, "error", err)
+		fault := &Fault{Path: filepath.Join(f.queueDir, queue.HeadName), Reason: err.Error(), Since: f.options.Now()}
+		if f.health.headFailed(err, fault) {
+			f.logger.Error("reading the head file of the queue failed", "path", fault.Path, "error", err)
 		}
-	case s.queueID.Load() == nil || *s.queueID.Load() == head.Queue:
-		if h.target.IsZero() || !head.End.IsZero() && head.End.Next.Compare(h.target.Next) < 0 {
-			h.target = head.End
-		}
-		h.written = head.Time
+		return false
 	}
-	if h.failure == nil {
-		s.mu.faults.head = nil
-	}
-	s.stateChanged()
-	return failed && h.failure == nil || target != h.target
+	return f.health.headRead(&head)
 }
 
 // reaches reports whether a position is at or after the target. It is false while reading

@@ -65,7 +65,7 @@ func TestReadyAtTheEndThatTheHeadNames(t *testing.T) {
 	source.putMany("fourth", 10)
 	source.seal()
 	f.copyOf(source, 3)
-	c.serving.Load().readHead()
+	c.serving.Load().follower.readHead()
 	require.True(t, c.Ready(), "a later head does not end readiness")
 }
 
@@ -89,7 +89,7 @@ func TestMaxStaleness(t *testing.T) {
 
 	require.NoError(t, f.fs.Remove(filepath.Join(f.queueDir, queue.HeadName)))
 	c = f.open()
-	waitFor(t, c, "all is read", func(s Status) bool { return s.LagBytes() == 0 && c.serving.Load().tailState().current })
+	waitFor(t, c, "all is read", func(s Status) bool { return s.LagBytes() == 0 && c.serving.Load().health.tailState().current })
 	requireNone(t, c, "none", ErrUnavailable)
 }
 
@@ -103,7 +103,7 @@ func TestDamagedHead(t *testing.T) {
 	require.NoError(t, err)
 	replace(t, f.fs, path, flipped(t, content, "highest"))
 	c := f.open()
-	waitFor(t, c, "all is read", func(s Status) bool { return c.serving.Load().tailState().current })
+	waitFor(t, c, "all is read", func(s Status) bool { return c.serving.Load().health.tailState().current })
 	status := c.Status()
 	require.False(t, status.Ready)
 	require.Len(t, status.Faults, 1)
@@ -190,7 +190,7 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		waitFor(t, c, "the tail has noticed", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "truncated") })
 		requireNone(t, c, "doc-1", ErrUnavailable)
 		require.NoError(t, c.advanceReplacement())
-		require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
+		require.NoError(t, c.next().health.waitUntil(soon(t), func() bool { return c.next().health.gap.Load() == nil }))
 		require.NoError(t, c.advanceReplacement())
 		require.NoError(t, c.WaitReady(soon(t)))
 		requireDocument(t, c, "changed", "good")

@@ -158,9 +158,9 @@ func waitFor(t testing.TB, c *Collection, what string, wanted func(Status) bool)
 	ctx := soon(t)
 	for {
 		serving := c.serving.Load() // it may be replaced at any time
-		serving.mu.Lock()
-		changed := serving.mu.changed
-		serving.mu.Unlock()
+		serving.health.mu.Lock()
+		changed := serving.health.mu.changed
+		serving.health.mu.Unlock()
 		if wanted(c.Status()) {
 			return
 		}

@@ -105,9 +105,9 @@ func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 
 		_, err = file.WriteAt(sound, 0)
 		require.NoError(t, err)
-		s.mu.Lock()
-		s.mu.faults.index = nil // as if it had not been found
-		s.stateChanged()
-		s.mu.Unlock()
+		s.health.mu.Lock()
+		s.health.mu.faults.index = nil // as if it had not been found
+		s.health.stateChanged()
+		s.health.mu.Unlock()
 	}
 }

@@ -23,15 +23,15 @@ type Location struct {
 // Get, except for damage that only a read detects, and is not counted as a get. An expired
 // document is located as long as the index has its entry.
 func (c *Collection) Locate(id []byte) (Location, error) {
-	return ask(c, func(s *store) (Location, error) { return s.locate(id) })
+	return ask(c, func(s *store) (Location, error) { return s.reader.locate(id) })
 }
 
-func (s *store) locate(id []byte) (Location, error) {
+func (r *reader) locate(id []byte) (Location, error) {
 	if !validIDBytes(len(id)) {
 		return Location{}, ErrBadID
 	}
-	g := s.gap.Load() // before the lookup, as in get
-	entry, err := s.lookUp(id)
+	g := r.health.gap.Load() // before the lookup, as in get
+	entry, err := r.lookUp(id)
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):
 		return Location{}, absence(noEntry, g)
@@ -42,7 +42,7 @@ func (s *store) locate(id []byte) (Location, error) {
 	}
 	l := Location{Address: entry.address, StoredBytes: int(entry.storedBytes)}
 	if entry.expiry != 0 {
-		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(s.options.Now())
+		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(r.options.Now())
 	}
 	return l, nil
 }

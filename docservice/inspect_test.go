@@ -118,7 +118,7 @@ func TestVisibleAfter(t *testing.T) {
 	c := f.ready()
 	require.Zero(t, c.Status().VisibleAfter)
 	_, err := ask(c, func(s *store) (struct{}, error) {
-		s.committed(s.tailState().position, 1, f.clock.Now().Add(-3*time.Second))
+		s.follower.committed(s.health.tailState().position, 1, f.clock.Now().Add(-3*time.Second))
 		return struct{}{}, nil
 	})
 	require.NoError(t, err)

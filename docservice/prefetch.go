@@ -29,16 +29,16 @@ func (s *Service) prefetch(requests [][]byte) {
 		}
 	}
 	if c != nil {
-		c.serving.Load().prefetch(scratch.ids, &scratch.memory)
+		c.serving.Load().reader.prefetch(scratch.ids, &scratch.memory)
 	}
 }
 
 // prefetch prefetches the data that get will read for each id: only the index if a
 // memcached cache is asked for documents first.
-func (s *store) prefetch(ids [][]byte, memory *batchMemory) {
+func (r *reader) prefetch(ids [][]byte, memory *batchMemory) {
 	wanted := memory.wanted[:0]
-	_ = s.index.MultiGet(ids, func(i int, value []byte, err error) error {
-		if err == nil && s.options.Cache == nil {
+	_ = r.index.MultiGet(ids, func(i int, value []byte, err error) error {
+		if err == nil && r.options.Cache == nil {
 			if entry, err := decodeIndexEntry(value); err == nil {
 				wanted = append(wanted, queue.Wanted{ID: ids[i], Address: entry.address})
 			}
@@ -46,5 +46,5 @@ func (s *store) prefetch(ids [][]byte, memory *batchMemory) {
 		return nil
 	})
 	memory.wanted = wanted
-	s.queue.FetchAhead(wanted)
+	r.queue.FetchAhead(wanted)
 }

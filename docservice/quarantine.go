@@ -16,7 +16,9 @@ import (
 // copy of the same size and time. A damaged file is therefore renamed to N.seg.bad: the
 // next run of rsync copies it again, and until then its sound documents are read from the
 // renamed file.
+//
 // A file is quarantined if
+//
 //   - its bytes are wrong, or it ends before the position read so far (not if the queue
 //     forked, or reading failed);
 //   - it has not changed for QuarantineAfter, so that no process is writing to it;
@@ -49,44 +51,26 @@ type sighting struct {
 
 // runQuarantine runs one round: it clears awaited files that have arrived, quarantines
 // damaged files, and removes quarantined files after a sound copy arrived.
-func (s *store) runQuarantine(q *quarantine, files []segmentFile) {
-	s.noteArrived(files)
-	if !s.options.Quarantine || s.queueDir != s.collection.queueDir { // a replaced queue is not copied again
+func (v *verifier) runQuarantine(q *quarantine, files []segmentFile) {
+	v.noteArrived(files)
+	if !v.options.Quarantine || v.queueDir != v.collection.queueDir { // a replaced queue is not copied again
 		return
 	}
-	suspects := s.damagedFiles()
+	suspects := v.health.damagedFiles()
 	for path := range q.damaged {
 		if _, still := suspects[path]; !still {
 			delete(q.damaged, path)
 		}
 	}
 	for path, fault := range suspects {
-		s.quarantineIfDue(q, path, fault)
+		v.quarantineIfDue(q, path, fault)
 	}
-	s.removeQuarantined(files)
-}
-
-// damagedFiles returns the files with wrong bytes, each with one of its faults.
-func (s *store) damagedFiles() map[string]Fault {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := make(map[string]Fault)
-	if tail := s.mu.faults.tail; tail != nil && tail.content {
-		found[tail.Path] = *tail
-	}
-	for _, faults := range s.mu.faults.segments {
-		for _, f := range faults {
-			if _, known := found[f.Path]; f.content && !known {
-				found[f.Path] = f
-			}
-		}
-	}
-	return found
+	v.removeQuarantined(files)
 }
 
 // quarantineIfDue quarantines a damaged file if the conditions hold.
-func (s *store) quarantineIfDue(q *quarantine, path string, fault Fault) {
-	info, err := s.options.FS.Stat(path)
+func (v *verifier) quarantineIfDue(q *quarantine, path string, fault Fault) {
+	info, err := v.options.FS.Stat(path)
 	if err != nil {
 		return // it is being replaced
 	}
@@ -96,17 +80,17 @@ func (s *store) quarantineIfDue(q *quarantine, path string, fault Fault) {
 		seen = sighting{version: version, since: time.Now()}
 	}
 	tried := q.tried[path]
-	switch reason := s.reasonToKeep(path, !tried.IsZero() && !fault.notDurable); {
-	case fault.notDurable && time.Since(tried) < fsyncRetryFactor*s.options.QuarantineAfter:
+	switch reason := v.reasonToKeep(path, !tried.IsZero() && !fault.notDurable); {
+	case fault.notDurable && time.Since(tried) < fsyncRetryFactor*v.options.QuarantineAfter:
 	case reason != "":
 		if !seen.logged {
-			s.logger.Warn("the damaged file is not quarantined", "segment", fault.Segment, "path", path, "reason", reason)
+			v.logger.Warn("the damaged file is not quarantined", "segment", fault.Segment, "path", path, "reason", reason)
 		}
 		seen.logged = true
-	case time.Since(seen.since) >= s.options.QuarantineAfter:
-		if err := s.quarantineFile(path, fault); err != nil { // retried in the next round
+	case time.Since(seen.since) >= v.options.QuarantineAfter:
+		if err := v.quarantineFile(path, fault); err != nil { // retried in the next round
 			if !seen.logged {
-				s.logger.Warn("quarantining a damaged file failed; retrying", "segment", fault.Segment, "path", path, "error", err)
+				v.logger.Warn("quarantining a damaged file failed; retrying", "segment", fault.Segment, "path", path, "error", err)
 			}
 			seen.logged = true
 		}
@@ -117,11 +101,11 @@ func (s *store) quarantineIfDue(q *quarantine, path string, fault Fault) {
 
 // reasonToKeep returns why a damaged file must not be quarantined, or "". tried says that
 // it was quarantined before.
-func (s *store) reasonToKeep(path string, tried bool) string {
-	if _, err := s.options.FS.Stat(filepath.Join(s.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
+func (v *verifier) reasonToKeep(path string, tried bool) string {
+	if _, err := v.options.FS.Stat(filepath.Join(v.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
 		return "the queue is written in this directory; run docstore-updater check to see the damage"
 	}
-	if _, err := s.options.FS.Stat(path + queue.AsideSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := v.options.FS.Stat(path + queue.AsideSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
 		return "the previous copy was damaged, too; run docstore-updater check at the source"
 	}
 	return ""
@@ -129,75 +113,59 @@ func (s *store) reasonToKeep(path string, tried bool) string {
 
 // quarantineFile renames a damaged file. From then on its unread entries are unknown, so an
 // id without an index entry may exist.
-func (s *store) quarantineFile(path string, fault Fault) error {
+func (v *verifier) quarantineFile(path string, fault Fault) error {
 	f, ok := parseSegmentName(filepath.Base(path))
 	if !ok {
 		return errors.Newf("%s is not a segment", path)
 	}
 	f.path = path
-	end := s.queue.End()
-	s.mu.Lock()
-	_, awaited := s.mu.awaited[f.segmentKey]
-	s.mu.awaited[f.segmentKey] = f
-	if s.mu.tail.position.Next.Compare(end.Next) < 0 {
-		s.mu.reached = false
-	}
-	s.stateChanged()
-	s.mu.Unlock()
-	err := s.options.FS.Rename(path, path+queue.AsideSuffix)
+	undo := v.health.beginQuarantine(f, v.queue.End())
+	err := v.options.FS.Rename(path, path+queue.AsideSuffix)
 	if err == nil {
-		err = s.options.FS.SyncDir(s.queueDir)
+		err = v.options.FS.SyncDir(v.queueDir)
 	}
-	s.mu.Lock()
-	if err == nil {
-		s.collection.quarantined.Add(1)
-		s.mu.faults.replace(f, []Fault{s.quarantinedFault(f)})
-	} else if !awaited {
-		delete(s.mu.awaited, f.segmentKey)
+	if err != nil {
+		undo()
+		return err
 	}
-	s.stateChanged()
-	s.mu.Unlock()
-	if err == nil {
-		s.logger.Error("a damaged file was quarantined, so that it is copied again",
-			"segment", fault.Segment, "path", path+queue.AsideSuffix, "offset", fault.Offset, "reason", fault.Reason)
-	}
-	return err
+	v.collection.quarantined.Add(1)
+	v.health.replaceFaults(f, []Fault{v.quarantinedFault(f)})
+	v.logger.Error("a damaged file was quarantined, so that it is copied again",
+		"segment", fault.Segment, "path", path+queue.AsideSuffix, "offset", fault.Offset, "reason", fault.Reason)
+	return nil
 }
 
 // quarantinedFault is the fault that stands for a quarantined file until a new copy
 // arrives.
-func (s *store) quarantinedFault(f segmentFile) Fault {
+func (v *verifier) quarantinedFault(f segmentFile) Fault {
 	return Fault{
-		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: s.options.Now(),
+		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: v.options.Now(),
 		Reason: "damaged and quarantined; waiting for another copy",
 	}
 }
 
 // loadQuarantined records the segments that an earlier run quarantined and that have not
 // been copied again.
-func (s *store) loadQuarantined() error {
-	aside, err := s.listQuarantined()
+func (v *verifier) loadQuarantined() error {
+	aside, err := v.listQuarantined()
 	if err != nil {
 		return err
 	}
-	files, err := listSegments(s.options.FS, s.queueDir)
+	files, err := listSegments(v.options.FS, v.queueDir)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, f := range aside {
 		if !slices.ContainsFunc(files, func(there segmentFile) bool { return there.supersedes(f) }) {
-			s.mu.awaited[f.segmentKey] = f
-			s.mu.faults.replace(f, []Fault{s.quarantinedFault(f)})
+			v.health.await(f, v.quarantinedFault(f))
 		}
 	}
 	return nil
 }
 
 // listQuarantined returns the quarantined files with their original paths.
-func (s *store) listQuarantined() ([]segmentFile, error) {
-	names, err := s.options.FS.List(s.queueDir)
+func (v *verifier) listQuarantined() ([]segmentFile, error) {
+	names, err := v.options.FS.List(v.queueDir)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +173,7 @@ func (s *store) listQuarantined() ([]segmentFile, error) {
 	for _, name := range names {
 		before, isAside := strings.CutSuffix(name, queue.AsideSuffix)
 		if f, ok := parseSegmentName(before); ok && isAside {
-			f.path = filepath.Join(s.queueDir, before)
+			f.path = filepath.Join(v.queueDir, before)
 			aside = append(aside, f)
 		}
 	}
@@ -213,66 +181,34 @@ func (s *store) listQuarantined() ([]segmentFile, error) {
 }
 
 // noteArrived removes awaited files that have arrived, or are superseded by a rewrite.
-func (s *store) noteArrived(files []segmentFile) {
-	s.mu.Lock()
-	arrived := false
-	for key, awaited := range s.mu.awaited {
-		i := slices.IndexFunc(files, func(there segmentFile) bool { return there.supersedes(awaited) })
-		if i < 0 {
-			continue
-		}
-		delete(s.mu.awaited, key)
-		arrived = true
-		if !files[i].sealed || files[i].segmentKey != key { // otherwise the verification decides
-			s.mu.faults.replace(awaited, nil)
-		}
-	}
-	at := s.mu.tail.position
-	if arrived {
-		s.stateChanged()
-	}
-	s.mu.Unlock()
-	if arrived {
+func (v *verifier) noteArrived(files []segmentFile) {
+	if at, arrived := v.health.arrived(files); arrived {
 		// If the file has no new entries, the tail does not report the end itself.
-		s.reachedEnd(at, s.atEnd(at))
+		v.follower.reachedEnd(at, v.follower.atEnd(at))
 	}
-}
-
-// awaits reports whether a quarantined segment is missing at or after a place in the queue.
-// s.mu must be locked.
-func (s *store) awaits(from queue.SegmentID) bool {
-	for _, f := range s.mu.awaited {
-		if f.last >= from {
-			return true
-		}
-	}
-	return false
 }
 
 // removeQuarantined deletes the quarantined files of segments that are sound now. It
 // deletes none while a fault stops the tail: the files may belong to another queue.
-func (s *store) removeQuarantined(files []segmentFile) {
-	aside, err := s.listQuarantined()
+func (v *verifier) removeQuarantined(files []segmentFile) {
+	aside, err := v.listQuarantined()
 	if err != nil || len(aside) == 0 {
 		return
 	}
 	var sound []segmentFile
-	s.mu.Lock()
 	for _, f := range files {
-		if f.sealed && s.verified.isSound(f) && !s.mu.faults.has(f) &&
-			s.mu.faults.tail == nil && f.id <= s.mu.tail.position.Next.Segment {
+		if f.sealed && v.verified.isSound(f) && v.health.isReadAndSound(f) {
 			sound = append(sound, f)
 		}
 	}
-	s.mu.Unlock()
 	for _, f := range aside {
 		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.supersedes(f) }) {
 			continue
 		}
-		if err := s.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.logger.Warn("deleting a quarantined file failed", "path", f.path+queue.AsideSuffix, "error", err)
+		if err := v.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.logger.Warn("deleting a quarantined file failed", "path", f.path+queue.AsideSuffix, "error", err)
 			continue
 		}
-		s.logger.Info("a sound copy arrived; the quarantined file was deleted", "segment", f.id, "path", f.path+queue.AsideSuffix)
+		v.logger.Info("a sound copy arrived; the quarantined file was deleted", "segment", f.id, "path", f.path+queue.AsideSuffix)
 	}
 }

@@ -239,12 +239,12 @@ func TestNoQuarantineOfAFileThatChanges(t *testing.T) {
 	waitFor(t, c, "it is found incomplete", hasFault(2))
 	q := &quarantine{damaged: map[string]sighting{}, tried: map[string]time.Time{}}
 	long := time.Now().Add(-2 * time.Hour)
-	c.serving.Load().quarantineIfDue(q, path, Fault{Segment: 2})
+	c.serving.Load().verifier.quarantineIfDue(q, path, Fault{Segment: 2})
 	seen := q.damaged[path]
 	seen.since = long
 	q.damaged[path] = seen
 	replace(t, f.fs, path, good[:len(good)/2+1])
-	c.serving.Load().quarantineIfDue(q, path, Fault{Segment: 2})
+	c.serving.Load().verifier.quarantineIfDue(q, path, Fault{Segment: 2})
 	assert.True(t, q.damaged[path].since.After(long), "the time restarts")
 	assert.True(t, f.exists(path))
 }

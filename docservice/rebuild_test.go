@@ -172,7 +172,7 @@ func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	require.Zero(t, status.Gets.Failed)
 
 	require.NoError(t, c.advanceReplacement())
-	require.NoError(t, c.next().waitUntil(soon(t), func() bool { return c.next().gap.Load() == nil }))
+	require.NoError(t, c.next().health.waitUntil(soon(t), func() bool { return c.next().health.gap.Load() == nil }))
 	require.NoError(t, c.advanceReplacement())
 	f.requireRebuilt(c, firstIndex+1, last, documents)
 }

@@ -19,16 +19,20 @@ import (
 // it has been read to the end of the segments here. Until then the old queue is served
 // from the files that are left; its reader is bound to its id, so it never reads a file of
 // the new queue.
+//
 // The program that copies another queue into the directory moves the files of the old one
 // to ReplacedDir first, as docstore-sync does, so that all documents stay available.
 // ReplacedDir is deleted together with the old index.
+//
 //	   in the directory      in ReplacedDir     served from     being indexed
 //	1  A's files                                A's files
 //	2  moving                some of A's        open files
 //	3  B's files             A's files          ReplacedDir     B
 //	4  B's files             removed            B's files
+//
 // A damaged index is replaced in the same way, by a new index of the same queue. The
 // readable entries of the damaged one are served until then.
+//
 // After a crash at any step the ids alone determine the state: index-0001 has the position
 // of queue A and is served, index-0002 is the replacement. The rename of index-0001 is the
 // commit point of the takeover.
@@ -116,16 +120,16 @@ func (c *Collection) advanceReplacement() error {
 		c.logger.Warn("found another queue; it is served when it has been read to its end",
 			"dir", c.queueDir, "queue", hex.EncodeToString(here[:]), "serving", hex.EncodeToString(id[:]))
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.stopped(isTruncation):
+	case next == nil && ours && serving.health.stopped(isTruncation):
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.indexDamaged() && !serving.stopped(isFork) && c.rebuilds.allow(c.options.Now()):
+	case next == nil && ours && serving.indexDamaged() && !serving.health.stopped(isFork) && c.rebuilds.allow(c.options.Now()):
 		c.logger.Error("the index is damaged and is rebuilt from the queue; its readable entries are served until then",
 			"index", serving.number.path(c.dir))
 		return c.openNext(serving, here)
 	case next == nil && ours && c.rebuilding:
 		c.rebuilding = false
 		return c.resumeRebuild(serving, here)
-	case next != nil && next.gap.Load() == nil:
+	case next != nil && next.health.gap.Load() == nil:
 		return c.takeOver(next)
 	}
 	return nil
@@ -165,30 +169,17 @@ func (c *Collection) follow(serving *store, here bool) error {
 	if dir == serving.queueDir {
 		return nil
 	}
-	moved, err := c.newStore(serving.number, serving.index, dir, serving.tailState().position)
+	moved, err := c.newStore(serving.number, serving.index, dir, serving.health.tailState().position)
 	if err != nil {
 		return err
 	}
-	moved.inherit(serving)
+	moved.health.inherit(serving.health)
 	c.serving.Store(moved)
 	err = serving.leaveQueue()
-	moved.inherit(serving) // changes until the tail ended
+	moved.health.inherit(serving.health) // changes until the tail ended
 	moved.start()
 	c.logger.Info("the files of the served queue were moved; reading them there", "dir", dir)
 	return err
-}
-
-// inherit copies the state of a store that has read the same queue in another directory.
-func (s *store) inherit(from *store) {
-	from.mu.Lock()
-	tail, reached, faults := from.mu.tail, from.mu.reached, from.mu.faults
-	from.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.tail, s.mu.reached = tail, reached
-	s.mu.tail.current = false
-	s.mu.faults.index, s.mu.faults.lost = faults.index, faults.lost
-	s.stateChanged()
 }
 
 // next returns the store that is being built, nil if there is none.
@@ -309,19 +300,10 @@ func (c *Collection) replacement() *Replacement {
 // persist for minRebuildPause, because files of a queue may be in the middle of an
 // exchange.
 func (s *store) cannotComplete(now time.Time) bool {
-	if s.indexDamaged() || s.stopped(isTruncation) {
+	if s.indexDamaged() || s.health.stopped(isTruncation) {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return isFork(s.mu.stoppedBy) && s.mu.faults.tail != nil && now.Sub(s.mu.faults.tail.Since) >= minRebuildPause
-}
-
-// stopped reports whether an error of a kind has stopped the tail.
-func (s *store) stopped(isKind func(error) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return isKind(s.mu.stoppedBy)
+	return s.health.forkedFor(minRebuildPause, now)
 }
 
 // isFork reports whether an error says that the queue here and the index have different
@@ -336,11 +318,9 @@ func isTruncation(err error) bool { return errors.Is(err, queue.ErrTruncated) }
 
 // indexDamaged reports whether damage was found in the index since it was opened, by a
 // lookup, a scan, the scrub or a merge. It records the damage found by a merge.
-func (s *store) indexDamaged() bool {
+func (s *shared) indexDamaged() bool {
 	if problem := s.index.Stats().Problem; errors.Is(problem, lsm.ErrCorrupt) || errors.Is(problem, lsm.ErrUnreadable) {
 		s.recordFault(indexError(problem), queue.Address{})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.faults.index != nil
+	return s.health.indexDamaged()
 }

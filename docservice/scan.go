@@ -59,7 +59,7 @@ func (c *Collection) Scan(ctx context.Context, o ScanOptions, fn func(id []byte,
 // scan is Scan that passes documents in a codec of accept in their stored form.
 func (c *Collection) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
 	s := c.serving.Load()
-	err := s.scan(ctx, o, accept, fn)
+	err := s.reader.scan(ctx, o, accept, fn)
 	if c.superseded(s, err) {
 		return errReplaced
 	}
@@ -69,18 +69,18 @@ func (c *Collection) scan(ctx context.Context, o ScanOptions, accept queue.Codec
 // errReplaced ends a scan whose remaining ids belong to another queue.
 var errReplaced = unavailable(errors.New("the queue was replaced during the scan; start it again"))
 
-func (s *store) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
-	if g := s.gap.Load(); g != nil {
+func (r *reader) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+	if g := r.health.gap.Load(); g != nil {
 		return g.err
 	}
-	it := s.index.NewIter(o.bounds())
+	it := r.index.NewIter(o.bounds())
 	defer func() { _ = it.Close() }() // Err was checked
 	left := o.Limit
 	deliver := func(id []byte, answer Answer) error {
 		left--
 		return fn(id, answer)
 	}
-	w := scanWindow{store: s, accept: accept}
+	w := scanWindow{reader: r, accept: accept}
 	for o.Limit == 0 || left > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (s *store) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, 
 	case errors.Is(err, lsm.ErrBudget):
 		return unavailable(err) // another server may have the memory
 	default:
-		return s.answer(indexError(err), queue.Address{})
+		return r.answer(indexError(err), queue.Address{})
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 
 // scanWindow holds the ids of a scan whose documents are read together.
 type scanWindow struct {
-	store     *store
+	reader    *reader
 	accept    queue.CodecSet
 	keys      []byte // the ids, concatenated
 	ends      []int
@@ -132,11 +132,11 @@ type scanWindow struct {
 // fill reads up to wanted ids that have not expired. It returns false if there are none.
 func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	w.keys, w.ends, w.ids, w.entries = w.keys[:0], w.ends[:0], w.ids[:0], w.entries[:0]
-	now := w.store.options.Now()
+	now := w.reader.options.Now()
 	for len(w.entries) < wanted && it.Next() {
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
-			err = w.store.answer(indexError(err), queue.Address{})
+			err = w.reader.answer(indexError(err), queue.Address{})
 		} else if entry.expired(now) {
 			continue
 		}
@@ -166,7 +166,7 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 	for from := 0; from < len(w.ids); {
 		w.answers.reset()
 		b := batch{
-			memory: &w.memory, store: w.store, ids: w.ids[from:], entries: w.entries[from:],
+			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
 			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
 		}
 		b.readAll()

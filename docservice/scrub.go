@@ -14,6 +14,9 @@ import (
 // before a lookup needs the damaged block; the index is then rebuilt (replacement.go). Each
 // pass begins when the tail has caught up. A read error counts as damage.
 
+// scrubber verifies the index.
+type scrubber struct{ *shared }
+
 // ScrubState is the progress of the scrub of the index.
 type ScrubState struct {
 	Passes uint64    // complete passes without damage since the collection was opened
@@ -22,30 +25,30 @@ type ScrubState struct {
 }
 
 // runScrub scrubs until the store is stopped.
-func (s *store) runScrub(ctx context.Context) {
-	for s.waitUntil(ctx, s.tailIdle) == nil {
-		if err := s.scrub(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lsm.ErrClosed) {
-			s.recordFault(indexError(err), queue.Address{})
+func (c *scrubber) runScrub(ctx context.Context) {
+	for c.health.waitUntil(ctx, c.health.tailIdle) == nil {
+		if err := c.scrub(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lsm.ErrClosed) {
+			c.recordFault(indexError(err), queue.Address{})
 		}
-		if !sleep(ctx, s.options.ScrubInterval) {
+		if !sleep(ctx, c.options.ScrubInterval) {
 			return
 		}
 	}
 }
 
 // scrub runs one pass.
-func (s *store) scrub(ctx context.Context) error {
+func (c *scrubber) scrub(ctx context.Context) error {
 	select {
-	case s.options.ScrubSemaphore <- struct{}{}:
-		defer func() { <-s.options.ScrubSemaphore }()
+	case c.options.ScrubSemaphore <- struct{}{}:
+		defer func() { <-c.options.ScrubSemaphore }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	counters := &s.collection.scrub
-	err := s.index.Scrub(ctx, s.options.ScrubBytesPerSecond, func(bytes int64) { counters.bytes.Add(uint64(bytes)) })
+	counters := &c.collection.scrub
+	err := c.index.Scrub(ctx, c.options.ScrubBytesPerSecond, func(bytes int64) { counters.bytes.Add(uint64(bytes)) })
 	if err == nil {
 		counters.passes.Add(1)
-		counters.ended.Store(s.options.Now().UnixMilli())
+		counters.ended.Store(c.options.Now().UnixMilli())
 	}
 	return err
 }

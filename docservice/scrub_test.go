@@ -70,8 +70,8 @@ func TestScrubsAreSerialized(t *testing.T) {
 	f.options.ScrubSemaphore <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, s.scrub(ctx), context.Canceled)
+	require.ErrorIs(t, s.scrubber.scrub(ctx), context.Canceled)
 	<-f.options.ScrubSemaphore
-	require.NoError(t, s.scrub(t.Context()))
+	require.NoError(t, s.scrubber.scrub(t.Context()))
 	require.Empty(t, f.options.ScrubSemaphore)
 }

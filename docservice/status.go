@@ -75,7 +75,7 @@ func (c *Collection) Status() Status {
 // status returns the part of a Status that concerns the store.
 func (s *store) status() Status {
 	status := Status{Ready: true}
-	if g := s.gap.Load(); g != nil {
+	if g := s.health.gap.Load(); g != nil {
 		status.Ready, status.NotReady = false, g.reason
 	}
 	// List the files first: a segment that arrives meanwhile then counts as read at most.
@@ -83,10 +83,8 @@ func (s *store) status() Status {
 	if err != nil {
 		s.logger.Warn("listing the queue's directory failed", "dir", s.queueDir, "error", err)
 	}
-	s.mu.Lock()
-	tail := s.mu.tail
-	status.Faults, status.MoreFaults = s.mu.faults.list()
-	s.mu.Unlock()
+	tail := s.health.tailState()
+	status.Faults, status.MoreFaults = s.health.listFaults()
 
 	status.Position, status.Applied = tail.position, tail.applied
 	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter

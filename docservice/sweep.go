@@ -21,19 +21,25 @@ const sweepStepEntries = 4096
 // entry.
 const sweepGrace = time.Hour
 
+// sweeper removes the entries of expired documents from the index.
+type sweeper struct {
+	*shared
+	reader *reader
+}
+
 // runSweep removes the entries of expired documents from the index; otherwise they would
 // take space until the id is written again. Each pass scans the index once, in steps, while
 // the tail has caught up, and pauses after each step for the time the step took. No pass
 // runs before an entry is due.
-func (s *store) runSweep(ctx context.Context) {
-	for sleep(ctx, s.options.SweepInterval) {
-		err := s.sweep(ctx)
+func (w *sweeper) runSweep(ctx context.Context) {
+	for sleep(ctx, w.options.SweepInterval) {
+		err := w.sweep(ctx)
 		if errors.Is(err, errIndex) {
-			s.recordFault(err, queue.Address{})
+			w.recordFault(err, queue.Address{})
 		}
 		if err != nil && ctx.Err() == nil {
-			s.logger.Warn("removing expired documents from the index failed; retrying later",
-				"interval", s.options.SweepInterval, "error", err)
+			w.logger.Warn("removing expired documents from the index failed; retrying later",
+				"interval", w.options.SweepInterval, "error", err)
 		}
 	}
 }
@@ -49,39 +55,39 @@ func (e *expiries) add(expiry uint32) {
 }
 
 // sweep runs one pass if an entry is due.
-func (s *store) sweep(ctx context.Context) error {
-	now := s.options.Now().Add(-sweepGrace)
-	s.indexing.Lock()
-	known := s.indexing.soonest
+func (w *sweeper) sweep(ctx context.Context) error {
+	now := w.options.Now().Add(-sweepGrace)
+	w.indexing.Lock()
+	known := w.indexing.soonest
 	due := indexEntry{expiry: uint32(known)}.expired(now)
 	if due {
-		s.indexing.soonest = 0 // the tail adds the entries that it writes from here on
+		w.indexing.soonest = 0 // the tail adds the entries that it writes from here on
 	}
-	s.indexing.Unlock()
+	w.indexing.Unlock()
 	if !due {
 		return nil
 	}
-	remaining, err := s.sweepAll(ctx, now)
+	remaining, err := w.sweepAll(ctx, now)
 	if err != nil {
 		remaining.add(uint32(known))
 	}
-	s.indexing.Lock()
-	s.indexing.soonest.add(uint32(remaining))
-	s.indexing.Unlock()
+	w.indexing.Lock()
+	w.indexing.soonest.add(uint32(remaining))
+	w.indexing.Unlock()
 	return err
 }
 
 // sweepAll scans the index once, and returns the earliest expiry of the remaining entries.
-func (s *store) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
+func (w *sweeper) sweepAll(ctx context.Context, now time.Time) (remaining expiries, err error) {
 	var after []byte
 	for {
-		if err := s.waitUntil(ctx, s.tailIdle); err != nil {
+		if err := w.health.waitUntil(ctx, w.health.tailIdle); err != nil {
 			return remaining, err
 		}
 		started := time.Now()
-		expired, last, err := s.expired(after, now, &remaining)
+		expired, last, err := w.expired(after, now, &remaining)
 		if err == nil {
-			err = s.removeExpired(expired, now)
+			err = w.removeExpired(expired, now)
 		}
 		if err != nil || last == nil {
 			return remaining, err
@@ -96,8 +102,8 @@ func (s *store) sweepAll(ctx context.Context, now time.Time) (remaining expiries
 // expired returns the ids that have expired among the next entries of the index, and the
 // last id examined, nil at the end of the index. It adds the expiries of the others to
 // remaining.
-func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
-	it := s.index.NewIter((&ScanOptions{After: after}).bounds())
+func (w *sweeper) expired(after []byte, now time.Time, remaining *expiries) (ids [][]byte, last []byte, err error) {
+	it := w.index.NewIter((&ScanOptions{After: after}).bounds())
 	defer func() { _ = it.Close() }() // it.Err was checked
 	for range sweepStepEntries {
 		if !it.Next() {
@@ -119,15 +125,15 @@ func (s *store) expired(after []byte, now time.Time, remaining *expiries) (ids [
 
 // removeExpired removes the entries of the ids, except those replaced meanwhile by entries
 // that have not expired.
-func (s *store) removeExpired(ids [][]byte, now time.Time) error {
+func (w *sweeper) removeExpired(ids [][]byte, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	s.indexing.Lock()
-	defer s.indexing.Unlock()
+	w.indexing.Lock()
+	defer w.indexing.Unlock()
 	var batch lsm.Batch
 	for _, id := range ids {
-		entry, err := s.lookUpVerified(id) // damage must not look like an expiry
+		entry, err := w.reader.lookUpVerified(id) // damage must not look like an expiry
 		if errors.Is(err, lsm.ErrNotFound) {
 			continue
 		}
@@ -141,9 +147,9 @@ func (s *store) removeExpired(ids [][]byte, now time.Time) error {
 			return err
 		}
 	}
-	if err := s.index.Apply(&batch); err != nil {
+	if err := w.index.Apply(&batch); err != nil {
 		return err
 	}
-	s.collection.swept.Add(uint64(batch.Len()))
+	w.collection.swept.Add(uint64(batch.Len()))
 	return nil
 }

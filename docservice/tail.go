@@ -38,6 +38,13 @@ type tailState struct {
 	visibleAfter time.Duration
 }
 
+// follower applies the entries of the queue to the index, and determines when the index is
+// complete.
+type follower struct {
+	*shared
+	reader *reader
+}
+
 // readPosition returns the position stored in an index, the start for a new one.
 func readPosition(index *lsm.DB) (queue.Position, error) {
 	value, err := index.GetVerified(nil, positionKey)
@@ -57,26 +64,24 @@ func readPosition(index *lsm.DB) (queue.Position, error) {
 // runTail follows the queue until the collection is closed. An error is recorded as a
 // fault, and reading is retried from the committed position: a sound copy of a damaged
 // segment, or free disk space, may arrive at any time.
-func (s *store) runTail(ctx context.Context) {
+func (f *follower) runTail(ctx context.Context) {
 	for {
-		err := s.tail(ctx)
+		err := f.tail(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		s.tailStopped(err)
-		if !sleep(ctx, s.options.RetryInterval) {
+		f.tailStopped(err)
+		if !sleep(ctx, f.options.RetryInterval) {
 			return
 		}
 	}
 }
 
 // tail follows the queue from the committed position until an error.
-func (s *store) tail(ctx context.Context) error {
-	s.mu.Lock()
-	from := s.mu.tail.position
-	s.mu.Unlock()
-	pending := tailBatch{store: s}
-	err := s.queue.Tail(ctx, from, pending.add)
+func (f *follower) tail(ctx context.Context) error {
+	from := f.health.tailState().position
+	pending := tailBatch{follower: f}
+	err := f.queue.Tail(ctx, from, pending.add)
 	if pending.refused {
 		return err
 	}
@@ -89,7 +94,7 @@ func (s *store) tail(ctx context.Context) error {
 
 // tailBatch collects entries of the queue for the index.
 type tailBatch struct {
-	store    *store
+	follower *follower
 	batch    lsm.Batch
 	bytes    int            // of ids and values in batch
 	next     queue.Position // after the last entry in batch
@@ -117,7 +122,7 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if err != nil {
 		return err
 	}
-	if b.store.options.Cache != nil {
+	if b.follower.options.Cache != nil {
 		b.noteLoads(e, entry)
 	}
 	b.bytes += len(e.ID) + indexEntryBytes
@@ -131,11 +136,11 @@ func (b *tailBatch) add(e queue.Entry) error {
 // noteLoads records the cache operations for an entry: delete the previous version, store
 // the new one.
 func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
-	if before, ok := b.store.cachedBefore(e.ID); ok && before.address != e.Address {
-		b.loads = append(b.loads, cacheLoad{store: b.store, entry: before, remove: true})
+	if before, ok := b.follower.reader.cachedBefore(e.ID); ok && before.address != e.Address {
+		b.loads = append(b.loads, cacheLoad{reader: b.follower.reader, entry: before, remove: true})
 	}
 	if !e.Deleted {
-		b.loads = append(b.loads, cacheLoad{store: b.store, id: string(e.ID), entry: entry})
+		b.loads = append(b.loads, cacheLoad{reader: b.follower.reader, id: string(e.ID), entry: entry})
 	}
 }
 
@@ -150,15 +155,15 @@ func (b *tailBatch) commit() error {
 		err = b.batch.Set(positionKey, b.buffer)
 	}
 	if err == nil {
-		err = b.store.apply(&b.batch, b.soonest)
+		err = b.follower.apply(&b.batch, b.soonest)
 	}
 	if err != nil {
 		b.refused = true
 		return errors.Wrap(err, "write to the index")
 	}
-	b.store.committed(b.next, entries, b.appended)
+	b.follower.committed(b.next, entries, b.appended)
 	for _, load := range b.loads {
-		b.store.options.Cache.enqueue(load)
+		b.follower.options.Cache.enqueue(load)
 	}
 	b.loads = b.loads[:0]
 	b.batch.Reset()
@@ -167,107 +172,61 @@ func (b *tailBatch) commit() error {
 }
 
 // apply writes a batch to the index; soonest is the earliest expiry of its entries.
-func (s *store) apply(batch *lsm.Batch, soonest expiries) error {
-	s.indexing.Lock()
-	defer s.indexing.Unlock()
-	s.indexing.soonest.add(uint32(soonest))
-	return s.index.Apply(batch)
+func (f *follower) apply(batch *lsm.Batch, soonest expiries) error {
+	f.indexing.Lock()
+	defer f.indexing.Unlock()
+	f.indexing.soonest.add(uint32(soonest))
+	return f.index.Apply(batch)
 }
 
 // committed records that the index has followed the queue up to next.
-func (s *store) committed(next queue.Position, entries int, appended time.Time) {
-	s.setQueueID(next)
-	s.mu.Lock()
-	s.mu.tail.position = next
-	s.mu.tail.applied += uint64(entries)
-	s.mu.tail.appended = appended
-	if s.mu.tail.reachedEnd {
-		s.mu.tail.visibleAfter = max(0, s.options.Now().Sub(appended))
+func (f *follower) committed(next queue.Position, entries int, appended time.Time) {
+	f.setQueueID(next)
+	if f.health.committed(next, entries, appended) {
+		f.logger.Info("reading the queue again", "position", next.Next.String())
 	}
-	s.mu.tail.current, s.mu.tail.idle = false, false
-	s.mu.stoppedBy = nil
-	resumed := s.mu.faults.clearTail()
-	s.stateChanged()
-	s.mu.Unlock()
-	if resumed {
-		s.logger.Info("reading the queue again", "position", next.Next.String())
-	}
-}
-
-// tailState returns the progress of the tail.
-func (s *store) tailState() tailState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.tail
 }
 
 // caughtUp is called by the queue, in the goroutine of the tail, when no entry is waiting.
 // Every entry has then been committed, because the last one had More == false.
-func (s *store) caughtUp(at queue.Position) {
-	s.mu.Lock()
-	reached, headKnown := s.mu.reached, !s.mu.head.target.IsZero()
-	s.mu.Unlock()
-	reached = reached || s.atEnd(at)
+func (f *follower) caughtUp(at queue.Position) {
+	reached, headKnown := f.health.reached()
+	reached = reached || f.atEnd(at)
 	if !headKnown {
-		s.readHead() // after listing the segments: the head file is copied before them
+		f.readHead() // after listing the segments: the head file is copied before them
 	}
-	s.mu.Lock()
-	s.mu.tail.current = true
-	s.mu.stoppedBy = nil
-	resumed := s.mu.faults.clearTail() && !s.awaits(at.Next.Segment)
-	s.stateChanged()
-	s.mu.Unlock()
-	if ready := s.reachedEnd(at, reached); resumed && !ready {
-		s.logger.Info("reading the queue again", "position", at.Next.String())
+	resumed := f.health.caughtUp(at)
+	if ready := f.reachedEnd(at, reached); resumed && !ready {
+		f.logger.Info("reading the queue again", "position", at.Next.String())
 	}
 }
 
-// reachedEnd records that the tail has read the queue to its end, if it has caught up at
-// the position, the position is at the end of the segments here and not before the end that
-// the head file named, and no later segment is quarantined. It reports whether this made
+// reachedEnd reports to health that the tail stands at a position, and whether this made
 // the collection ready.
-func (s *store) reachedEnd(at queue.Position, atEnd bool) bool {
-	s.mu.Lock()
-	if atEnd && s.mu.tail.current && s.mu.tail.position.SamePlace(at) && s.mu.head.reaches(at) && !s.awaits(at.Next.Segment) {
-		s.mu.reached, s.mu.tail.reachedEnd = true, true
-	}
-	before := s.gap.Load()
-	s.stateChanged()
-	ready := before != nil && s.gap.Load() == nil
+func (f *follower) reachedEnd(at queue.Position, atEnd bool) bool {
+	ready := f.health.reachedEnd(at, atEnd)
 	if ready {
-		s.mu.faults.lost = nil
-	}
-	s.mu.Unlock()
-	if ready {
-		s.logger.Info("the queue has been read to its end", "position", at.Next.String())
+		f.logger.Info("the queue has been read to its end", "position", at.Next.String())
 	}
 	return ready
 }
 
 // atEnd reports whether a position is after all entries here. If no segment has arrived, or
 // one is missing before others, no entry is waiting although the end is not reached.
-func (s *store) atEnd(at queue.Position) bool {
-	end := s.queue.End()
+func (f *follower) atEnd(at queue.Position) bool {
+	end := f.queue.End()
 	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
 }
 
 // tailStopped records why reading the queue failed.
-func (s *store) tailStopped(err error) {
-	s.mu.Lock()
-	at := s.mu.tail.position.Next
-	s.mu.Unlock()
-	if !errors.Is(err, queue.ErrDiverged) {
-		at = queue.Address{} // the error has the address
+func (f *follower) tailStopped(err error) {
+	at := queue.Address{} // the error has the address
+	if errors.Is(err, queue.ErrDiverged) {
+		at = f.health.tailState().position.Next
 	}
-	fault := s.faultOf(err, at)
-	s.mu.Lock()
-	s.mu.reached, s.mu.stoppedBy = false, err
-	s.mu.tail.current = false
-	news := s.mu.faults.setTail(fault)
-	s.stateChanged()
-	s.mu.Unlock()
-	if news {
-		s.logger.Error("reading the queue failed; serving the entries read so far and retrying",
+	fault := f.faultOf(err, at)
+	if f.health.tailStopped(err, fault) {
+		f.logger.Error("reading the queue failed; serving the entries read so far and retrying",
 			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 	}
 }

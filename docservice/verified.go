@@ -24,6 +24,7 @@ import (
 //	        | crc | magic  | version  | zero | queue     | rows | zero      | rows
 //	        | u32 | [8]    | u16, 0   | u16  | [16]      | u32  | u32       | 32 each
 //	        +-----+--------+----------+------+-----------+------+-----------+-------
+//
 //	row     0           4            8        16       24            32
 //	        +-----------+------------+--------+--------+-------------+
 //	        | segment   | generation | bytes  | inode  | modified,   |
@@ -37,6 +38,7 @@ import (
 // before its row is saved: otherwise a power loss could destroy bytes of the file but not
 // the row. A file whose fsync fails counts as damaged, because a later fsync may succeed
 // without writing the lost bytes.
+//
 // If the saved results are damaged, of another queue or of another version, all files are
 // verified again.
 type verifiedFiles struct {
@@ -219,25 +221,25 @@ func parseVerified(b []byte, id [16]byte) (map[segmentKey]finding, error) {
 }
 
 // loadVerified loads the results of earlier runs for this queue.
-func (s *store) loadVerified() {
-	id := s.queueID.Load()
+func (v *verifier) loadVerified() {
+	id := v.queueID.Load()
 	if id == nil {
 		return
 	}
-	if err := s.verified.load(*id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.logger.Warn("loading the results of verification failed; verifying all segments again", "error", err)
+	if err := v.verified.load(*id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.logger.Warn("loading the results of verification failed; verifying all segments again", "error", err)
 	}
 }
 
 // saveVerified saves the results for later runs. If that fails, a restart only has more to
 // read.
-func (s *store) saveVerified() {
-	id := s.queueID.Load()
+func (v *verifier) saveVerified() {
+	id := v.queueID.Load()
 	if id == nil {
 		return
 	}
-	if err := s.verified.save(*id); err != nil {
-		s.logger.Warn("saving the results of verification failed; the segments are verified again after a restart",
-			"path", s.verified.path, "error", err)
+	if err := v.verified.save(*id); err != nil {
+		v.logger.Warn("saving the results of verification failed; the segments are verified again after a restart",
+			"path", v.verified.path, "error", err)
 	}
 }

@@ -44,10 +44,11 @@ func newBench(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench --servers A,B,...",
 		Short: "Measure the latency of servers under load",
-		Long: `Bench makes calls at a steady rate and reports their latency. The times at which calls
-are due are random, as of many independent users, and fixed in advance (open loop):
-the latency counts from the due time, even if the call was sent late because all
-callers were waiting for slow responses. The report has three rows:
+		Long: `Bench makes calls at a steady rate and reports their latency. The times at
+which calls are due are random, as of many independent users, and fixed in
+advance (open loop): the latency counts from the due time, even if the call was
+sent late because all callers were waiting for slow responses. The report has
+three rows:
 
   latency   from the due time to the response
   service   from sending to the response, as measured by a closed loop
@@ -55,12 +56,12 @@ callers were waiting for slow responses. The report has three rows:
             rate is too high for the callers (use more), for this machine, or
             for the servers
 
-With --closed each caller sends its next call when it has received the response to
-the last. This finds the highest rate, but not the latency that users see.
+With --closed each caller sends its next call when it has received the response
+to the last. This finds the highest rate, but not the latency that users see.
 
-Calls are echoes of --size bytes, which every server answers, or with --collection and
---ids fetches of documents, in the order of the file, repeatedly. The times include
-failed calls.`,
+Calls are echoes of --size bytes, which every server answers, or with
+--collection and --ids fetches of documents, in the order of the file,
+repeatedly. The times include failed calls.`,
 		Example: `  boxcar bench --rate 5000 --duration 30s
   boxcar bench --closed --callers 256 --servers 10.0.0.1:7070,10.0.0.2:7070 --json
   boxcar bench --rate 2000 --collection jobs --ids ids.txt`,

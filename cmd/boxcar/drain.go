@@ -20,14 +20,14 @@ func newDrain(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "drain --servers A,B,...",
 		Short: "Make clients leave servers",
-		Long: `Drain makes servers stop granting slots. Their clients finish the requests in flight
-and move to other servers. The servers keep running and keep their connections until
-undrain or a shutdown. Drain waits until each server has no slots granted and no
-requests in flight, and fails if that takes longer than --timeout; the servers then
-remain draining.
+		Long: `Drain makes servers stop granting slots. Their clients finish the requests in
+flight and move to other servers. The servers keep running and keep their
+connections until undrain or a shutdown. Drain waits until each server has no
+slots granted and no requests in flight, and fails if that takes longer than
+--timeout; the servers then remain draining.
 
-If clients of a docserviced authenticate, only its --operators may drain it; otherwise
-only clients on the same host may.`,
+If clients of a docserviced authenticate, only its --operators may drain it;
+otherwise only clients on the same host may.`,
 		Example: `  boxcar drain
   boxcar drain --servers 127.0.0.1:7070 --timeout 5m`,
 		Args: cobra.NoArgs,
@@ -86,8 +86,8 @@ func newUndrain(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "undrain --servers A,B,...",
 		Short: "Make clients return to drained servers",
-		Long: `Undrain ends drain: the servers grant slots again and notify their clients, each of
-which returns at a random time within half a second.
+		Long: `Undrain ends drain: the servers grant slots again and notify their clients,
+each of which returns at a random time within half a second.
 
 If clients of a docserviced authenticate, only its --operators may undrain it;
 otherwise only clients on the same host may.`,

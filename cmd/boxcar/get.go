@@ -16,8 +16,8 @@ func newGet(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "get --servers A,B,... --collection NAME ID",
 		Short: "Write a document to standard output",
-		Long: `Get writes the document and a newline. If there is none, it prints "not found" to
-standard error and exits with status 1.`,
+		Long: `Get writes the document and a newline. If there is none, it prints "not found"
+to standard error and exits with status 1.`,
 		Example: `  boxcar get --collection jobs 4711
   boxcar get --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs 4711 | jq .title`,
 		Args: cobra.ExactArgs(1),

@@ -19,11 +19,11 @@ func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "boxcar",
 		Short: "Fetch documents over Boxcar",
-		Long: `Boxcar fetches documents from docserviced servers over the Boxcar protocol, in which
-servers grant numbered slots and clients use the lowest.
+		Long: `Boxcar fetches documents from docserviced servers over the Boxcar protocol, in
+which servers grant numbered slots and clients use the lowest.
 
-Flags can also be set by the environment, --servers as BOXCAR_SERVERS, and by a YAML
-file with flags as keys, in that order.`,
+Flags can also be set by the environment, --servers as BOXCAR_SERVERS, and by a
+YAML file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}

@@ -22,8 +22,8 @@ func newMget(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "mget --servers A,B,... --collection NAME ID... | -",
 		Short: "Write many documents to standard output, one line of JSON each",
-		Long: `Mget writes a line for each id, in the order of the arguments. With "-" it reads the
-ids from standard input, one per line.
+		Long: `Mget writes a line for each id, in the order of the arguments. With "-" it
+reads the ids from standard input, one per line.
 
   {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
   {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes, and JSON of more
@@ -33,7 +33,8 @@ ids from standard input, one per line.
 
 An id that is not UTF-8 is in "id_base64".
 
-The exit status is 1 if a fetch failed; a document that is not found is not a failure.`,
+The exit status is 1 if a fetch failed; a document that is not found is not a
+failure.`,
 		Example: `  boxcar mget --collection jobs 4711 4712
   boxcar mget --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs - < ids.txt`,
 		Args: cobra.MinimumNArgs(1),

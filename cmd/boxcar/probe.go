@@ -44,19 +44,20 @@ func newProbe(env *cli.Env) *cobra.Command {
 		Use:   "probe --servers A,B,... --collection NAME [--append COMMAND]",
 		Short: "Send a canary document end to end, and locate faults",
 		Long: `Probe checks each server separately: its state, and the canary, a document of a
-collection that exists for this purpose. With --append it first writes a new canary, so
-that the document passes updater, rsync, daemon and client, and reports how long each
-server took to serve it. The shell runs COMMAND, which gets the canary, a line of JSON,
-on standard input and must append it to the queue.
+collection that exists for this purpose. With --append it first writes a new
+canary, so that the document passes updater, rsync, daemon and client, and
+reports how long each server took to serve it. The shell runs COMMAND, which
+gets the canary, a line of JSON, on standard input and must append it to the
+queue.
 
-If something is wrong, probe names the part at fault: "me" is this machine or its
-settings (no server is reachable, a name or a certificate is wrong), "them" is servers
-that do not answer, are draining, do not follow their queue or have an older copy than
-others, "ingest" is the path before the servers. The exit status is 0 if no fault is
-found, otherwise 1.
+If something is wrong, probe names the part at fault: "me" is this machine or
+its settings (no server is reachable, a name or a certificate is wrong), "them"
+is servers that do not answer, are draining, do not follow their queue or have
+an older copy than others, "ingest" is the path before the servers. The exit
+status is 0 if no fault is found, otherwise 1.
 
-Without --append probe reports the age of the last canary, by the clocks of the machine
-that wrote it and of this one. A canary expires after a day.`,
+Without --append probe reports the age of the last canary, by the clocks of the
+machine that wrote it and of this one. A canary expires after a day.`,
 		Example: `  boxcar probe --collection jobs
   boxcar probe --collection jobs --append 'cat >> /srv/input/jobs.log'    # that docstore-updater follows
   boxcar probe --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs \

@@ -16,19 +16,19 @@ func newScan(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "scan --servers A,B,... --collection NAME [--prefix P] [--limit N]",
 		Short: "Write the documents whose ids have a prefix, one line of JSON each",
-		Long: `Scan writes a line for each id with the prefix, in byte order: in the format of mget,
-or with --ids only the id. It reads page by page, and each page shows the collection
-at the time of that request. If a server has not read its queue to the end, scan uses
-the next one.
+		Long: `Scan writes a line for each id with the prefix, in byte order: in the format of
+mget, or with --ids only the id. It reads page by page, and each page shows the
+collection at the time of that request. If a server has not read its queue to
+the end, scan uses the next one.
 
   {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
   {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes
   {"id":"20","found":false,"error":"..."}                 the fetch failed
   {"id":"17"}                                             with --ids
 
-An id that is not UTF-8 is in "id_base64". To continue an interrupted scan, pass the
-last id to --after. The exit status is 1 if a fetch failed; an empty result is not a
-failure.`,
+An id that is not UTF-8 is in "id_base64". To continue an interrupted scan,
+pass the last id to --after. The exit status is 1 if a fetch failed; an empty
+result is not a failure.`,
 		Example: `  boxcar scan --collection jobs --prefix acme- --limit 10
   boxcar scan --collection jobs --ids | wc -l`,
 		Args: cobra.NoArgs,

@@ -44,14 +44,14 @@ func newTop(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "top --http A,B,...",
 		Short: "Show the state of daemons in a terminal, continuously",
-		Long: `Top reads the status of daemons over HTTP once per interval, and shows it until Ctrl-C:
-requests and their latency, the lag of each collection, and the granted slots with
-their clients. Several daemons take one line each. Rates are those of the last
-interval, percentiles those of the last ten seconds.
+		Long: `Top reads the status of daemons over HTTP once per interval, and shows it until
+Ctrl-C: requests and their latency, the lag of each collection, and the granted
+slots with their clients. Several daemons take one line each. Rates are those
+of the last interval, percentiles those of the last ten seconds.
 
-A daemon that does not answer is marked, and asked again. With --once, or if standard
-output is not a terminal, top shows one interval and exits, with status 1 if a daemon
-did not answer.
+A daemon that does not answer is marked, and asked again. With --once, or if
+standard output is not a terminal, top shows one interval and exits, with
+status 1 if a daemon did not answer.
 
 Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
 		Example: `  boxcar top

@@ -38,14 +38,14 @@ func newBundle(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bundle",
 		Short: "Collect diagnostics of a daemon in one file",
-		Long: `Bundle collects diagnostics of a running daemon over HTTP: status, readiness, metrics,
-settings, recent log, goroutine stacks and a heap profile. It adds the journal of the
-systemd unit and facts about the machine, and writes one .tar.gz for analysis elsewhere.
-It contains no documents, tokens, keys or passwords: settings name the files of secrets,
-and passwords in URLs are removed.
+		Long: `Bundle collects diagnostics of a running daemon over HTTP: status, readiness,
+metrics, settings, recent log, goroutine stacks and a heap profile. It adds the
+journal of the systemd unit and facts about the machine, and writes one .tar.gz
+for analysis elsewhere. It contains no documents, tokens, keys or passwords:
+settings name the files of secrets, and passwords in URLs are removed.
 
-If a part is unavailable, because the daemon is down or does not serve /debug, bundle
-continues without it and names it in README.txt and on standard error.`,
+If a part is unavailable, because the daemon is down or does not serve /debug,
+bundle continues without it and names it in README.txt and on standard error.`,
 		Example: `  docserviced bundle
   docserviced bundle --data /var/lib/docstore/index --output /tmp/bundle.tar.gz
   docserviced bundle --http https://be-1:7071 --tls-ca ca.crt --token-file me.token`,

@@ -20,12 +20,12 @@ func newCheck(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check --data DIR [--collection NAME=QUEUEDIR]...",
 		Short: "Verify the indexes of all collections",
-		Long: `Check reads and verifies every index in a data directory. It prints the result for
-each, and exits with status 1 if one is damaged. An index holds no documents: delete a
-damaged one, and the daemon rebuilds it from the queue.
-With --collection it also checks that the queue continues the history that the index has
-read, and was not restored from an older copy, rewritten or truncated since.
-The daemon may be running. To check queues, use docstore-updater check.`,
+		Long: `Check reads and verifies every index in a data directory. It prints the result
+for each, and exits with status 1 if one is damaged. An index holds no
+documents: delete a damaged one, and the daemon rebuilds it from the queue.
+With --collection it also checks that the queue continues the history that the
+index has read, and was not restored from an older copy, rewritten or truncated
+since. The daemon may be running. To check queues, use docstore-updater check.`,
 		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -20,11 +20,11 @@ func newCheckpoint(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "checkpoint --data DIR TARGET",
 		Short: "Copy the indexes of all collections with hard links",
-		Long: `Checkpoint copies all indexes to the new directory TARGET, for use as --data of another
-daemon: it continues from there and reads only newer entries of its queues, instead of
-indexing them from the beginning. The daemon may be running. On the same file system
-TARGET takes little time and space, because tables are hard links; elsewhere they are
-copied.`,
+		Long: `Checkpoint copies all indexes to the new directory TARGET, for use as --data of
+another daemon: it continues from there and reads only newer entries of its
+queues, instead of indexing them from the beginning. The daemon may be running.
+On the same file system TARGET takes little time and space, because tables are
+hard links; elsewhere they are copied.`,
 		Example: `  docserviced checkpoint --data /srv/index /srv/index-copy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {

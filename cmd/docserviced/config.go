@@ -13,10 +13,10 @@ func newConfig(env *cli.Env) *cobra.Command {
 	command := newServe(env) // with all its flags
 	command.Use = "config [FLAGS OF SERVE]"
 	command.Short = "Print the effective settings of serve and their sources"
-	command.Long = `Config reads the settings of serve from the command line, the environment and a file,
-and prints the result as YAML, each setting with its source: the line of the file, the
-variable, a flag, or the default. Save the output to use it with --config. Config starts
-nothing; it reports invalid settings as serve would.`
+	command.Long = `Config reads the settings of serve from the command line, the environment and a
+file, and prints the result as YAML, each setting with its source: the line of
+the file, the variable, a flag, or the default. Save the output to use it with
+--config. Config starts nothing; it reports invalid settings as serve would.`
 	command.Example = `  docserviced config --config /etc/docserviced.yaml
   docserviced config --collection jobs=/srv/queue/jobs --data /srv/index > docserviced.yaml`
 	command.RunE = func(command *cobra.Command, _ []string) error {

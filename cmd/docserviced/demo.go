@@ -34,10 +34,11 @@ func newDemo(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "demo [--exit]",
 		Short: "Run all parts in one process with generated documents",
-		Long: `Demo generates 20,000 job postings, appends them to a queue, indexes and serves them,
-fetches some through a Boxcar client, updates one and deletes one, and prints how long
-each step takes. Then it serves until Ctrl-C. It uses a temporary directory, which it
-removes at the end, and only the loopback network.`,
+		Long: `Demo generates 20,000 job postings, appends them to a queue, indexes and serves
+them, fetches some through a Boxcar client, updates one and deletes one, and
+prints how long each step takes. Then it serves until Ctrl-C. It uses a
+temporary directory, which it removes at the end, and only the loopback
+network.`,
 		Example: `  docserviced demo`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

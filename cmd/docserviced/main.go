@@ -14,8 +14,8 @@ func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "docserviced",
 		Short: "Serve documents by id",
-		Long: `Docserviced serves the documents of queues that docstore-updater writes, directly from
-the queue's directory or from a copy made by rsync.`,
+		Long: `Docserviced serves the documents of queues that docstore-updater writes,
+directly from the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}

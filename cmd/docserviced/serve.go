@@ -30,13 +30,14 @@ func newServe(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve --collection NAME=QUEUEDIR [--collection ...] --data DIR",
 		Short: "Index queues and serve their documents",
-		Long: `Serve tails each queue into an index below --data and serves its documents over Boxcar.
-It answers at once from existing indexes, and is ready when every queue has been read to
-its end. It reports damaged files and serves the undamaged documents. In a copy of a
-queue it renames a damaged segment to .bad, once, so that rsync copies it again. It
-verifies the indexes continuously at --scrub-rate, and rebuilds a damaged one from its
-queue while the readable part is served. If another queue replaces a served one, it is
-indexed in parallel, and served when it has been read to its end.
+		Long: `Serve tails each queue into an index below --data and serves its documents over
+Boxcar. It answers at once from existing indexes, and is ready when every queue
+has been read to its end. It reports damaged files and serves the undamaged
+documents. In a copy of a queue it renames a damaged segment to .bad, once, so
+that rsync copies it again. It verifies the indexes continuously at
+--scrub-rate, and rebuilds a damaged one from its queue while the readable part
+is served. If another queue replaces a served one, it is indexed in parallel,
+and served when it has been read to its end.
 
 HTTP endpoints:
 
@@ -53,32 +54,35 @@ HTTP endpoints:
   /debug/pprof/                 profiles
   /debug/log, /debug/settings   the recent log; the settings and their sources
 
-Other hosts are served over TLS, or in plain text with --insecure. Clients authenticate
-with a certificate of --tls-client-ca or a token of --token-file. HTTP on an address
-other than loopback needs both, or --http-open. Without authentication it serves only
-/healthz and /readyz; documents and /debug need --http-lookup and --http-debug.
-docs/security.md describes how to create and rotate certificates and tokens.
---max-in-flight, --rate and --client-rate limit clients, which retry refused requests on
-other servers: docs/operating-boxcar.md.
+Other hosts are served over TLS, or in plain text with --insecure. Clients
+authenticate with a certificate of --tls-client-ca or a token of --token-file.
+HTTP on an address other than loopback needs both, or --http-open. Without
+authentication it serves only /healthz and /readyz; documents and /debug need
+--http-lookup and --http-debug. docs/security.md describes how to create and
+rotate certificates and tokens. --max-in-flight, --rate and --client-rate limit
+clients, which retry refused requests on other servers:
+docs/operating-boxcar.md.
 
-With --memcached the daemon stores documents in Memcached as it reads the queues, serves
-them from there, and reads the segments on a miss or a failure of Memcached. Use it for
-queues on slow disks: segments in the page cache are faster.
+With --memcached the daemon stores documents in Memcached as it reads the
+queues, serves them from there, and reads the segments on a miss or a failure
+of Memcached. Use it for queues on slow disks: segments in the page cache are
+faster.
 
-With --grpc the same service is served over gRPC, with health and reflection, for
-languages without a Boxcar client: docs/grpc.md.
+With --grpc the same service is served over gRPC, with health and reflection,
+for languages without a Boxcar client: docs/grpc.md.
 
-Flags can also be set by the environment, --data as DOCSERVICED_DATA, and by a YAML file
-with flags as keys, in that order: docs/configuration.md. docserviced config prints the
-result.
+Flags can also be set by the environment, --data as DOCSERVICED_DATA, and by a
+YAML file with flags as keys, in that order: docs/configuration.md. docserviced
+config prints the result.
 
-SIGHUP, or a change of the file of --config, reloads the file and the environment: new
-collections are served, --log-level, --grace and the limits of requests take effect at
-once, and the log names the changed settings that need a restart. If a setting is
-invalid, nothing changes. Certificates and tokens are reloaded automatically.
+SIGHUP, or a change of the file of --config, reloads the file and the
+environment: new collections are served, --log-level, --grace and the limits of
+requests take effect at once, and the log names the changed settings that need
+a restart. If a setting is invalid, nothing changes. Certificates and tokens
+are reloaded automatically.
 
-SIGINT and SIGTERM stop it: /readyz turns 503, requests in flight are finished for at
-most --grace, and the exit status is 0.`,
+SIGINT and SIGTERM stop it: /readyz turns 503, requests in flight are finished
+for at most --grace, and the exit status is 0.`,
 		Example: `  docserviced serve --collection jobs=/srv/queue/jobs --data /srv/index
   docserviced serve --collection jobs=/srv/queue/jobs --collection resumes=/srv/queue/resumes \
       --data /srv/index --memory 4GiB \

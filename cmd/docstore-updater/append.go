@@ -46,9 +46,9 @@ func newAppend(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE...]",
 		Short: "Append documents and deletes from NDJSON, CSV, JSON or files",
-		Long: `Append reads documents from files, or from standard input ("-", or no FILE), and
-appends them to a queue, which it creates if necessary. It decompresses gzip and zstd.
-The formats are
+		Long: `Append reads documents from files, or from standard input ("-", or no FILE),
+and appends them to a queue, which it creates if necessary. It decompresses
+gzip and zstd. The formats are
 
   ndjson  each line is a document, unchanged; blank lines are skipped
   json    each element of one array is a document, unchanged
@@ -58,39 +58,42 @@ The formats are
           with its relative path as id
   auto    csv or tsv by the file's name, json if it begins with "[", else ndjson
 
-A document's id is the top-level field "id" (see --id-field): a string, or an integer,
-so that "123" and 123 are the same id. A later document replaces an earlier one with
-the same id. Control fields have a special meaning; in tables they are columns, and an
-empty cell has no effect:
+A document's id is the top-level field "id" (see --id-field): a string, or an
+integer, so that "123" and 123 are the same id. A later document replaces an
+earlier one with the same id. Control fields have a special meaning; in tables
+they are columns, and an empty cell has no effect:
 
   {"id": "17", "_delete": true}                            delete the document
   {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    serve it until then
   {"id": "17", "_document_base64": "PGh0bWw+"}             these bytes are the document
   {"_id_base64": "/w==", ...}                              these bytes are the id
 
-Flushed documents are on disk and can be read. Unless on a terminal, each flush is logged
-with the number of documents made durable. Segments are sealed by size, by age, and at
-the end.
+Flushed documents are on disk and can be read. Unless on a terminal, each flush
+is logged with the number of documents made durable. Segments are sealed by
+size, by age, and at the end.
 
-With --follow append keeps reading the last FILE as it grows, until it is stopped. If
-another file replaces it, as when logs are rotated, it continues with that file.
+With --follow append keeps reading the last FILE as it grows, until it is
+stopped. If another file replaces it, as when logs are rotated, it continues
+with that file.
 
-An invalid record stops append, unless --skip-bad, --bad-lines or --follow is given.
-With the latter two, append durably writes the record to a file, as a line of JSON with
-its place, its text and the problem, and continues. The default file is bad-lines.ndjson
-in the queue's directory. At 64 MiB the file is renamed to FILE.1, replacing an earlier
-one. After a crash it may contain a record twice.
+An invalid record stops append, unless --skip-bad, --bad-lines or --follow is
+given. With the latter two, append durably writes the record to a file, as a
+line of JSON with its place, its text and the problem, and continues. The
+default file is bad-lines.ndjson in the queue's directory. At 64 MiB the file
+is renamed to FILE.1, replacing an earlier one. After a crash it may contain a
+record twice.
 
-With --resume append continues after the last record in the queue: give the same files
-in the same order, and new ones after them. However the last run ended, no record is lost
-or appended twice. Tables, arrays and compressed files are read again up to that place;
-in a directory, files whose paths sort before it are skipped. A pipe cannot be read
-again: its writer decides whether records since the last flush are sent twice or not at
-all (at least once, if it resends everything unacknowledged).
+With --resume append continues after the last record in the queue: give the
+same files in the same order, and new ones after them. However the last run
+ended, no record is lost or appended twice. Tables, arrays and compressed files
+are read again up to that place; in a directory, files whose paths sort before
+it are skipped. A pipe cannot be read again: its writer decides whether records
+since the last flush are sent twice or not at all (at least once, if it resends
+everything unacknowledged).
 
-SIGINT and SIGTERM stop append after the current document, and everything before it is
-flushed. The exit status is then 0 if the input may be endless (a pipe, or --follow),
-and 1 if the rest of a file was not read.`,
+SIGINT and SIGTERM stop append after the current document, and everything
+before it is flushed. The exit status is then 0 if the input may be endless (a
+pipe, or --follow), and 1 if the rest of a file was not read.`,
 		Example: `  docstore-updater append --queue /srv/queue/jobs jobs.ndjson.gz
   docstore-updater append --queue /srv/queue/jobs --resume day-*.ndjson
   docstore-updater append --queue /srv/queue/jobs --resume --follow --flush-interval 50ms jobs.log

@@ -14,8 +14,8 @@ func newBucket(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bucket",
 		Short: "Examine an object store",
-		Long: `Bucket examines an S3-compatible object store, or a shared directory, in which a
-collection is to be kept.`,
+		Long: `Bucket examines an S3-compatible object store, or a shared directory, in which
+a collection is to be kept.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
@@ -28,15 +28,15 @@ func newBucketCheck(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check URL",
 		Short: "Prove that a store can hold collections",
-		Long: `Check creates, reads, lists and deletes objects below URL/check/ and prints which
-properties the store has. Of 16 concurrent attempts to create an object exactly one
-must succeed: many stores accept a conditional PUT but do not perform it atomically.
-Check sends about 1,100 requests and removes its objects. If a property is missing,
-the exit status is 1.
+		Long: `Check creates, reads, lists and deletes objects below URL/check/ and prints
+which properties the store has. Of 16 concurrent attempts to create an object
+exactly one must succeed: many stores accept a conditional PUT but do not
+perform it atomically. Check sends about 1,100 requests and removes its
+objects. If a property is missing, the exit status is 1.
 
-The URL is s3://BUCKET/PREFIX or file:///DIRECTORY. Credentials and region come from
-the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_PROFILE)
-and from the files ~/.aws/credentials and ~/.aws/config.`,
+The URL is s3://BUCKET/PREFIX or file:///DIRECTORY. Credentials and region come
+from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
+AWS_PROFILE) and from the files ~/.aws/credentials and ~/.aws/config.`,
 		Example: `  docstore-updater bucket check s3://company-docs/jobs
   docstore-updater bucket check --s3-endpoint http://127.0.0.1:7070 --s3-path-style s3://docs/jobs
   docstore-updater bucket check file:///mnt/shared/jobs`,

@@ -15,12 +15,12 @@ func newCheck(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check --queue DIR",
 		Short: "Verify every byte of a queue",
-		Long: `Check reads the whole queue and verifies every header, block, document and footer, and
-that each segment continues the one before it. It lists all damage and missing segments
-on standard output, and then exits with status 1. The queue may be in use: incomplete
-segments are counted, and are not damage. Check verifies checksums, at the speed of the
-disk; --decode also decompresses each document, which takes ten times as long and
-verifies the codec.`,
+		Long: `Check reads the whole queue and verifies every header, block, document and
+footer, and that each segment continues the one before it. It lists all damage
+and missing segments on standard output, and then exits with status 1. The
+queue may be in use: incomplete segments are counted, and are not damage. Check
+verifies checksums, at the speed of the disk; --decode also decompresses each
+document, which takes ten times as long and verifies the codec.`,
 		Example: `  docstore-updater check --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}

@@ -21,21 +21,23 @@ func newCompact(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "compact --queue DIR",
 		Short: "Free the space of overwritten, deleted and expired documents",
-		Long: `Compact rewrites sealed segments of which more than --max-dead is dead: documents that
-were overwritten or deleted later, or have expired (see stats --live). Live documents
-keep their addresses, so indexes remain valid. An updater and daemons may be running.
+		Long: `Compact rewrites sealed segments of which more than --max-dead is dead:
+documents that were overwritten or deleted later, or have expired (see stats
+--live). Live documents keep their addresses, so indexes remain valid. An
+updater and daemons may be running.
 
-A rewrite, FIRST-LAST.GENERATION.seg, is written next to the segments that it replaces,
-and is copied like them. Without --delete-after nothing is removed. With it, replaced
-segments are removed once their rewrite is that old and verified. Choose it so that
-copies have time to fetch the rewrite, and run compact regularly: each run removes what
-earlier runs have replaced.
+A rewrite, FIRST-LAST.GENERATION.seg, is written next to the segments that it
+replaces, and is copied like them. Without --delete-after nothing is removed.
+With it, replaced segments are removed once their rewrite is that old and
+verified. Choose it so that copies have time to fetch the rewrite, and run
+compact regularly: each run removes what earlier runs have replaced.
 
---erase-deleted-older-than also rewrites each sealed segment that still holds a document
-which was deleted or overwritten, or has expired, at least that long ago, and each whose
-dictionary may contain one. When the replaced segments are removed too, with
---delete-after, no byte of such a document remains in the directory. A segment that is
-still being written cannot be rewritten: compact then exits with status 1.`,
+--erase-deleted-older-than also rewrites each sealed segment that still holds a
+document which was deleted or overwritten, or has expired, at least that long
+ago, and each whose dictionary may contain one. When the replaced segments are
+removed too, with --delete-after, no byte of such a document remains in the
+directory. A segment that is still being written cannot be rewritten: compact
+then exits with status 1.`,
 		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,

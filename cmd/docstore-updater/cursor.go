@@ -13,6 +13,7 @@ import (
 
 // cursor is the position of the updater in its input. The queue stores it together with
 // the documents read up to there, so that --resume continues right after them.
+//
 // It also identifies the file, to detect that the file was replaced, or that the part read
 // was changed: by checksums of the head of that part and of the last record.
 //

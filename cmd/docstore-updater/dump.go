@@ -22,17 +22,18 @@ func newDump(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dump --queue DIR",
 		Short: "Write the entries of a queue as NDJSON",
-		Long: `Dump writes all entries of a queue to standard output, oldest first, one per line:
-documents as they were appended, and deletes as {"id":"...","_delete":true}. A document
-for which that is not possible, because it is not JSON, has several lines or control
-fields, or does not contain its id or expiry, is written as
+		Long: `Dump writes all entries of a queue to standard output, oldest first, one per
+line: documents as they were appended, and deletes as
+{"id":"...","_delete":true}. A document for which that is not possible, because
+it is not JSON, has several lines or control fields, or does not contain its id
+or expiry, is written as
 
   {"id":"...","_expires":"...","_document_base64":"..."}
 
-Append with the same --id-field restores the same entries. Without --id-field dump
-examines the first documents: if all of them have their id in one other field, it uses
-that field, and reports it on standard error.
-Damaged documents are skipped and reported, and make the exit status 1. With
+Append with the same --id-field restores the same entries. Without --id-field
+dump examines the first documents: if all of them have their id in one other
+field, it uses that field, and reports it on standard error. Damaged documents
+are skipped and reported, and make the exit status 1. With
 --control-fields=false so are deletes and documents that need control fields.
 The queue may be in use.`,
 		Example: `  docstore-updater dump --queue /srv/queue/jobs > jobs.ndjson

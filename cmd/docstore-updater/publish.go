@@ -19,18 +19,18 @@ func newPublish(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "publish --queue DIR --bucket URL",
 		Short: "Upload the sealed segments of a queue to an object store",
-		Long: `Publish uploads the sealed segments of a queue that the bucket lacks, and commits a
-numbered manifest that lists all of them. "manifests" lists the manifests, "restore"
-makes a queue from one. Entries in the open segment are not published: run "seal"
-before, or wait until the segment is full.
+		Long: `Publish uploads the sealed segments of a queue that the bucket lacks, and
+commits a numbered manifest that lists all of them. "manifests" lists the
+manifests, "restore" makes a queue from one. Entries in the open segment are
+not published: run "seal" before, or wait until the segment is full.
 
-The prefix in the URL is the collection. The first publish to it runs "bucket check"
-and refuses a store that fails. Updaters may be writing. Of two processes that publish
-to one collection, the one that started last succeeds. If nothing was sealed since the
-last publish, no manifest is committed.
+The prefix in the URL is the collection. The first publish to it runs "bucket
+check" and refuses a store that fails. Updaters may be writing. Of two
+processes that publish to one collection, the one that started last succeeds.
+If nothing was sealed since the last publish, no manifest is committed.
 
-Publish refuses a queue that lacks entries of the newest manifest, such as one that
-was restored from an older copy.`,
+Publish refuses a queue that lacks entries of the newest manifest, such as one
+that was restored from an older copy.`,
 		Example: `  docstore-updater publish --queue /srv/queue/jobs --bucket s3://company-docs/jobs
   docstore-updater publish --queue /srv/queue/jobs --bucket file:///mnt/shared/jobs`,
 		Args: cobra.NoArgs,
@@ -97,8 +97,9 @@ func newManifests(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "manifests --bucket URL",
 		Short: "List the manifests of a collection in an object store",
-		Long: `Manifests lists the manifests that publish has committed, the newest last: number,
-time, files, bytes, documents and deletes. With --json it prints one object per line.`,
+		Long: `Manifests lists the manifests that publish has committed, the newest last:
+number, time, files, bytes, documents and deletes. With --json it prints one
+object per line.`,
 		Example: `  docstore-updater manifests --bucket s3://company-docs/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -162,11 +163,11 @@ func newRestore(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "restore --bucket URL --queue DIR [--to MANIFEST]",
 		Short: "Make a queue from a manifest in an object store",
-		Long: `Restore downloads the files of a manifest, the newest unless --to names another, into
-a new or empty directory, and verifies the digest of each. If it is interrupted, run it
-again: files that are complete are kept. The directory is then a queue: "append
---resume" continues it where the manifest ends. Entries that were not published are
-not restored.`,
+		Long: `Restore downloads the files of a manifest, the newest unless --to names
+another, into a new or empty directory, and verifies the digest of each. If it
+is interrupted, run it again: files that are complete are kept. The directory
+is then a queue: "append --resume" continues it where the manifest ends.
+Entries that were not published are not restored.`,
 		Example: `  docstore-updater restore --bucket s3://company-docs/jobs --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}

@@ -18,14 +18,15 @@ func newRepair(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "repair --queue DIR",
 		Short: "Repair a damaged queue and list what is lost",
-		Long: `Repair verifies the whole queue at its source and saves the readable entries of damaged
-and missing segments, so that the updater and the daemons can continue. Use it as the
-last resort: if a copy of the queue on another machine has the segment intact, copy it
-back instead, and nothing is lost.
+		Long: `Repair verifies the whole queue at its source and saves the readable entries of
+damaged and missing segments, so that the updater and the daemons can continue.
+Use it as the last resort: if a copy of the queue on another machine has the
+segment intact, copy it back instead, and nothing is lost.
 
 Readable entries keep their addresses. They are written to a rewrite,
-FIRST-LAST.GENERATION.seg, which is copied to the other machines like any segment; the
-damaged file is kept as NAME.seg.damaged. Losses are listed on standard output:
+FIRST-LAST.GENERATION.seg, which is copied to the other machines like any
+segment; the damaged file is kept as NAME.seg.damaged. Losses are listed on
+standard output:
 
   lost: document "17" at 3/128/4          unavailable until it is appended or deleted
                                           again
@@ -33,12 +34,13 @@ damaged file is kept as NAME.seg.damaged. Losses are listed on standard output:
         3/4096/0                          and deletes
   lost: perhaps "18" at 3/128/5           an id that was read from damaged bytes
 
-If a delete or a newer version is lost together with its id, an index that is rebuilt
-from the queue serves the previous version. Append such documents or deletes again.
-Records that the input still holds after the last known place are appended again by
-append --resume.
+If a delete or a newer version is lost together with its id, an index that is
+rebuilt from the queue serves the previous version. Append such documents or
+deletes again. Records that the input still holds after the last known place
+are appended again by append --resume.
 
-No updater may be writing; daemons may be running. With --dry-run nothing is changed.`,
+No updater may be writing; daemons may be running. With --dry-run nothing is
+changed.`,
 		Example: `  docstore-updater repair --queue /srv/queue/jobs --dry-run
   docstore-updater repair --queue /srv/queue/jobs > lost.txt`,
 		Args: cobra.NoArgs,

@@ -14,10 +14,10 @@ func newSeal(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "seal --queue DIR",
 		Short: "Seal the segment that a killed updater has left open",
-		Long: `Seal completes the last segment with its footer, so that copying *.seg copies all
-documents. An updater seals it when it stops, and the next updater would: use seal if no
-updater will run soon. If all segments are sealed, nothing is changed. No updater may be
-writing.`,
+		Long: `Seal completes the last segment with its footer, so that copying *.seg copies
+all documents. An updater seals it when it stops, and the next updater would:
+use seal if no updater will run soon. If all segments are sealed, nothing is
+changed. No updater may be writing.`,
 		Example: `  docstore-updater seal --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -20,16 +20,17 @@ func newStats(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "stats --queue DIR",
 		Short: "Describe the segments of a queue",
-		Long: `Stats lists the segments of a queue: the number of documents and deletes in each, their
-raw and stored bytes, and their time range. Of a segment that is not sealed, the
-committed part counts. The queue may be in use. The last line is the position of the
-queue's end, as truncate takes it.
+		Long: `Stats lists the segments of a queue: the number of documents and deletes in
+each, their raw and stored bytes, and their time range. Of a segment that is
+not sealed, the committed part counts. The queue may be in use. The last line
+is the position of the queue's end, as truncate takes it.
 
-With --live it also counts the live bytes exactly: stored bytes of documents that can
-still be read are live, those of overwritten, deleted and expired documents are dead. It
-reads the tables of the whole queue, but no documents, and takes 67 bytes of memory per
-id; if that is more than --memory, it reads them several times. Entries that are
-committed meanwhile are neither live nor dead.`,
+With --live it also counts the live bytes exactly: stored bytes of documents
+that can still be read are live, those of overwritten, deleted and expired
+documents are dead. It reads the tables of the whole queue, but no documents,
+and takes 67 bytes of memory per id; if that is more than --memory, it reads
+them several times. Entries that are committed meanwhile are neither live nor
+dead.`,
 		Example: `  docstore-updater stats --queue /srv/queue/jobs
   docstore-updater stats --queue /srv/queue/jobs --json | jq .totals
   docstore-updater stats --queue /srv/queue/jobs --live`,

@@ -18,25 +18,28 @@ func newTruncate(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "truncate --queue DIR --to SEGMENT|POSITION",
 		Short: "Remove the newest entries of a queue",
-		Long: `Truncate removes all entries after a segment or from a position on, for example those
-of a bad ingest. With --to 8 the queue ends with segment 8; with --to 8/4096/2 it ends
-before the entry at this address. "stats" prints the position of the end of a queue:
-record it before an ingest.
+		Long: `Truncate removes all entries after a segment or from a position on, for example
+those of a bad ingest. With --to 8 the queue ends with segment 8; with --to
+8/4096/2 it ends before the entry at this address. "stats" prints the position
+of the end of a queue: record it before an ingest.
 
-Do not remove segments by hand. If that was done, or an older copy was restored, the
-updater refuses the queue. Truncate then repairs it: the numbers of the missing
-segments are not used again.
+Do not remove segments by hand. If that was done, or an older copy was
+restored, the updater refuses the queue. Truncate then repairs it: the numbers
+of the missing segments are not used again.
 
-A rewrite, FIRST-LAST.GENERATION.seg, replaces the truncated segments and holds the
-remaining entries of the first of them. It is copied like any segment. Then these
-segments are removed. Daemons that have read further rebuild their index from the queue.
-"append --resume" continues after the last whole block that is kept.
+A rewrite, FIRST-LAST.GENERATION.seg, replaces the truncated segments and holds
+the remaining entries of the first of them. It is copied like any segment. Then
+these segments are removed. Daemons that have read further rebuild their index
+from the queue. "append --resume" continues after the last whole block that is
+kept.
 
-Compact drops versions that newer entries have replaced. If these newer entries are to
-be removed, truncate refuses, because the older versions cannot be restored. With
---lose-compacted it removes them anyway; append these documents again.
+Compact drops versions that newer entries have replaced. If these newer entries
+are to be removed, truncate refuses, because the older versions cannot be
+restored. With --lose-compacted it removes them anyway; append these documents
+again.
 
-No updater may be writing. Daemons may be running. With --dry-run nothing is changed.`,
+No updater may be writing. Daemons may be running. With --dry-run nothing is
+changed.`,
 		Example: `  docstore-updater truncate --queue /srv/queue/jobs --to 8 --dry-run
   docstore-updater truncate --queue /srv/queue/jobs --to 8/4096/0`,
 		Args: cobra.NoArgs,

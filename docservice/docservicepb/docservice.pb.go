@@ -33,14 +33,14 @@ const (
 	Status_STATUS_UNSPECIFIED Status = 0
 	// The document is in the answer.
 	Status_STATUS_FOUND Status = 1
-	// There is none: never written, deleted or expired.
+	// Never written, deleted or expired.
 	Status_STATUS_NOT_FOUND Status = 2
-	// The document exists, or may exist, but this server cannot give it now: its
+	// The document exists, or may exist, but this server cannot read it now: its
 	// bytes have not arrived or are damaged, or the server has not read its queue
 	// to the end yet. Another server may have it.
 	Status_STATUS_UNAVAILABLE Status = 3
-	// The question cannot be answered: the id is empty or over 1 KiB, or reading
-	// failed in a way that the server's log explains.
+	// The id is empty or longer than 1 KiB, or reading failed; see the server's
+	// log.
 	Status_STATUS_ERROR Status = 4
 )
 
@@ -94,10 +94,10 @@ type GetRequest struct {
 	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
 	// 1 byte to 1 KiB.
 	Id []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// The codecs that the caller has, a bit for each: bit n for the one with the
-	// number n in the headers of segments (0 none, 1 lzo, 2 s2, 3 zstd). With any,
-	// a document that needs no other comes in its stored form; 0 asks for plain
-	// bytes.
+	// The codecs that the client supports: bit n is the codec with number n in the
+	// headers of segments (0 none, 1 lzo, 2 s2, 3 zstd). A document in one of them
+	// is sent in its stored form, others as plain bytes. 0 requests plain bytes
+	// always.
 	Accept        uint32 `protobuf:"varint,3,opt,name=accept,proto3" json:"accept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -156,11 +156,11 @@ func (x *GetRequest) GetAccept() uint32 {
 
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// FOUND or NOT_FOUND; the other two are failures of the call.
+	// FOUND or NOT_FOUND; for the other two the call fails.
 	Status   Status `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
 	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
-	// The document in its stored form, in the place of document, for callers that
-	// accept its codec: docs/format/stored.md. A message has one of the two.
+	// The document in its stored form, instead of document, for clients that accept
+	// its codec: docs/format/stored.md. A message has one of the two.
 	Stored        []byte `protobuf:"bytes,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,10 +281,10 @@ func (x *BatchGetRequest) GetAccept() uint32 {
 
 type BatchGetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One answer for each of the first ids, in the order asked.
+	// One answer for each of the first ids, in the order of the request.
 	Answers []*BatchGetResponse_Answer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
-	// How many ids at the end of the request were left out because the response
-	// would have exceeded 32 MiB: ask again for those. Never all of them.
+	// The number of ids at the end of the request that were left out because the
+	// response would exceed 32 MiB: request them again. Never all of them.
 	LeftOut       uint32 `protobuf:"varint,2,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -435,16 +435,16 @@ func (x *DictionaryResponse) GetDictionary() []byte {
 type ScanRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Collection string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
-	// What all ids begin with.
+	// The prefix of the ids.
 	Prefix []byte `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Only ids behind this one: the next of the response before. Empty: from the
+	// Only ids after this one: the next of the previous response. Empty: from the
 	// first.
 	After []byte `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// The most ids wanted, at most 4,096; 0 is 1,000.
+	// The maximum number of ids, up to 4,096; 0 means 1,000.
 	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// As in GetRequest.
 	Accept uint32 `protobuf:"varint,5,opt,name=accept,proto3" json:"accept,omitempty"`
-	// Leave the documents out.
+	// Omit the documents.
 	IdsOnly       bool `protobuf:"varint,6,opt,name=ids_only,json=idsOnly,proto3" json:"ids_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -525,8 +525,8 @@ func (x *ScanRequest) GetIdsOnly() bool {
 type ScanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*ScanResponse_Entry  `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// There may be more: ask again with this as after. Empty: there is no more. A
-	// page of less than 32 MiB has as many entries as were asked for, or is the
+	// If not empty, there may be more ids: request them with this as after. A page
+	// smaller than 32 MiB has as many entries as requested, unless it is the
 	// last.
 	Next          []byte `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -672,30 +672,30 @@ type CollectionStats struct {
 	// The queue has been read to its end once, and reading it has not stopped
 	// since: a document that is not found does not exist.
 	Ready bool `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Up to where the queue is in the index.
+	// The end of the part of the queue in the index.
 	Position *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
-	// What of the queue's bytes here is not in the index yet.
+	// Bytes of the queue here that are not in the index yet.
 	LagBytes uint64 `protobuf:"varint,4,opt,name=lag_bytes,json=lagBytes,proto3" json:"lag_bytes,omitempty"`
-	// For how long the oldest of them could have been, 0 if there are none.
+	// The maximum age of their entries in milliseconds, 0 if there are none.
 	LagMilliseconds uint64 `protobuf:"varint,5,opt,name=lag_milliseconds,json=lagMilliseconds,proto3" json:"lag_milliseconds,omitempty"`
-	// What the index has on disk: the entries of its tables, where an id counts
-	// once for each table that has it or its delete; tables; bytes, of its log too.
+	// The index on disk: entries of its tables, where an id counts once for each
+	// table with it or its delete; tables; bytes, including its log.
 	IndexEntries uint64 `protobuf:"varint,6,opt,name=index_entries,json=indexEntries,proto3" json:"index_entries,omitempty"`
 	IndexTables  uint64 `protobuf:"varint,7,opt,name=index_tables,json=indexTables,proto3" json:"index_tables,omitempty"`
 	IndexBytes   uint64 `protobuf:"varint,8,opt,name=index_bytes,json=indexBytes,proto3" json:"index_bytes,omitempty"`
-	// What the queue holds here, superseded versions and deletes included.
+	// The queue here, including superseded versions and deletes.
 	Segments         uint64 `protobuf:"varint,9,opt,name=segments,proto3" json:"segments,omitempty"`
 	SegmentBytes     uint64 `protobuf:"varint,10,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
 	SegmentDocuments uint64 `protobuf:"varint,11,opt,name=segment_documents,json=segmentDocuments,proto3" json:"segment_documents,omitempty"`
 	SegmentDeletes   uint64 `protobuf:"varint,12,opt,name=segment_deletes,json=segmentDeletes,proto3" json:"segment_deletes,omitempty"`
-	// What this process has done since it opened the collection.
+	// Counters since this process opened the collection.
 	EntriesApplied  uint64   `protobuf:"varint,13,opt,name=entries_applied,json=entriesApplied,proto3" json:"entries_applied,omitempty"`
 	GetsFound       uint64   `protobuf:"varint,14,opt,name=gets_found,json=getsFound,proto3" json:"gets_found,omitempty"`
 	GetsNotFound    uint64   `protobuf:"varint,15,opt,name=gets_not_found,json=getsNotFound,proto3" json:"gets_not_found,omitempty"`
 	GetsUnavailable uint64   `protobuf:"varint,16,opt,name=gets_unavailable,json=getsUnavailable,proto3" json:"gets_unavailable,omitempty"`
 	GetsFailed      uint64   `protobuf:"varint,17,opt,name=gets_failed,json=getsFailed,proto3" json:"gets_failed,omitempty"`
 	Faults          []*Fault `protobuf:"bytes,18,rep,name=faults,proto3" json:"faults,omitempty"`
-	// Faults that were found but are not listed, because the list is full.
+	// The number of known faults that are not listed because the list is full.
 	FaultsNotListed uint64 `protobuf:"varint,19,opt,name=faults_not_listed,json=faultsNotListed,proto3" json:"faults_not_listed,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -864,7 +864,7 @@ func (x *CollectionStats) GetFaultsNotListed() uint64 {
 	return 0
 }
 
-// Position is a place in a queue: the address of the next entry to be read.
+// Position is a place in a queue: the address of the next entry to read.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 16 bytes.
@@ -934,19 +934,19 @@ func (x *Position) GetIndex() uint32 {
 	return 0
 }
 
-// Fault is something that is wrong with a collection's files on this server.
+// Fault is damage in a collection's files on this server.
 type Fault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The segment's number and the offset of the damage in it, where the fault
-	// is in a segment.
+	// The segment's number and the offset of the damage in it, if the fault is in
+	// a segment.
 	Segment uint32 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
 	Offset  uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Path    string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Reason  string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Milliseconds since 1970.
 	SinceUnixMilliseconds int64 `protobuf:"varint,5,opt,name=since_unix_milliseconds,json=sinceUnixMilliseconds,proto3" json:"since_unix_milliseconds,omitempty"`
-	// The queue is not read beyond this fault. Others make only the documents
-	// they concern unavailable.
+	// The queue is not read beyond this fault. Other faults make only the
+	// documents they concern unavailable.
 	StopsTail     bool `protobuf:"varint,6,opt,name=stops_tail,json=stopsTail,proto3" json:"stops_tail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

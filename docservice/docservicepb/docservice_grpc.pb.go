@@ -34,27 +34,27 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Documents answers for the documents of one or more collections. All its
-// methods only read, so that a call may be repeated on another server.
+// Documents serves the documents of one or more collections. All methods only
+// read, so a call may be retried on another server.
 //
-// A request that names a collection the server does not have fails with
-// NOT_FOUND, one that is malformed or beyond a limit with INVALID_ARGUMENT. A
-// document that does not exist is no failure: see Status.
+// A request for an unknown collection fails with NOT_FOUND, a malformed one or
+// one that exceeds a limit with INVALID_ARGUMENT. A document that does not
+// exist is not a failure of the call: see Status.
 type DocumentsClient interface {
-	// Get fetches one document. A document that is unavailable on this server
-	// fails the call with UNAVAILABLE, marked as not processed, so that the
-	// caller asks the next server.
+	// Get fetches one document. If it is unavailable on this server, the call
+	// fails with UNAVAILABLE, marked as not processed, so that the client tries
+	// another server.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
-	// BatchGet fetches up to 16,384 documents. The call fails with UNAVAILABLE,
-	// marked as not processed, if every one of them is unavailable here.
+	// BatchGet fetches up to 16,384 documents. If all of them are unavailable on
+	// this server, the call fails with UNAVAILABLE, marked as not processed.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
-	// Dictionary gives out a dictionary that documents in their stored form name.
+	// Dictionary returns a dictionary named by documents in their stored form.
 	// The call fails with UNAVAILABLE, marked as not processed, if no segment on
 	// this server holds it.
 	Dictionary(ctx context.Context, in *DictionaryRequest, opts ...grpc.CallOption) (*DictionaryResponse, error)
-	// Scan lists ids in the order of their bytes, with their documents, a page a
-	// call. The call fails with UNAVAILABLE, marked as not processed, as long as
-	// this server has not read its queue to the end: the list would have holes.
+	// Scan lists ids in byte order with their documents, one page per call. The
+	// call fails with UNAVAILABLE, marked as not processed, until this server has
+	// read its queue to the end, because ids could be missing.
 	Scan(ctx context.Context, in *ScanRequest, opts ...grpc.CallOption) (*ScanResponse, error)
 	// Stats describes the collections.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
@@ -122,27 +122,27 @@ func (c *documentsClient) Stats(ctx context.Context, in *StatsRequest, opts ...g
 // All implementations must embed UnimplementedDocumentsServer
 // for forward compatibility.
 //
-// Documents answers for the documents of one or more collections. All its
-// methods only read, so that a call may be repeated on another server.
+// Documents serves the documents of one or more collections. All methods only
+// read, so a call may be retried on another server.
 //
-// A request that names a collection the server does not have fails with
-// NOT_FOUND, one that is malformed or beyond a limit with INVALID_ARGUMENT. A
-// document that does not exist is no failure: see Status.
+// A request for an unknown collection fails with NOT_FOUND, a malformed one or
+// one that exceeds a limit with INVALID_ARGUMENT. A document that does not
+// exist is not a failure of the call: see Status.
 type DocumentsServer interface {
-	// Get fetches one document. A document that is unavailable on this server
-	// fails the call with UNAVAILABLE, marked as not processed, so that the
-	// caller asks the next server.
+	// Get fetches one document. If it is unavailable on this server, the call
+	// fails with UNAVAILABLE, marked as not processed, so that the client tries
+	// another server.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
-	// BatchGet fetches up to 16,384 documents. The call fails with UNAVAILABLE,
-	// marked as not processed, if every one of them is unavailable here.
+	// BatchGet fetches up to 16,384 documents. If all of them are unavailable on
+	// this server, the call fails with UNAVAILABLE, marked as not processed.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
-	// Dictionary gives out a dictionary that documents in their stored form name.
+	// Dictionary returns a dictionary named by documents in their stored form.
 	// The call fails with UNAVAILABLE, marked as not processed, if no segment on
 	// this server holds it.
 	Dictionary(context.Context, *DictionaryRequest) (*DictionaryResponse, error)
-	// Scan lists ids in the order of their bytes, with their documents, a page a
-	// call. The call fails with UNAVAILABLE, marked as not processed, as long as
-	// this server has not read its queue to the end: the list would have holes.
+	// Scan lists ids in byte order with their documents, one page per call. The
+	// call fails with UNAVAILABLE, marked as not processed, until this server has
+	// read its queue to the end, because ids could be missing.
 	Scan(context.Context, *ScanRequest) (*ScanResponse, error)
 	// Stats describes the collections.
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)

@@ -140,7 +140,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "the position is stored before the entries that it covers", file: "docservice/tail.go",
-		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.store.index.Set(positionKey, b.buffer)\n	}\n",
+		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.follower.index.Set(positionKey, b.buffer)\n	}\n",
 		pkg: "./docservice", run: "TestCrash|TestFault",
 	},
 	{

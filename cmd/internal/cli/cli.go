@@ -1,10 +1,12 @@
 // Package cli contains the code that the commands share: exit statuses and one-line
 // errors, logging for people and for machines, signals, progress of long jobs, settings,
 // and flags for sizes.
+//
 // A command is a function that builds its cobra commands around an Env, so that tests can
 // run it any number of times with their own input and output:
 //
 //	func main() { cli.Main(newRoot) }
+//
 //	func newRoot(env *cli.Env) *cobra.Command
 //
 // Exit statuses: 0 is success, 1 is failure, 2 is an invalid command line. An error is one

@@ -10,8 +10,10 @@
 // them with the first request; its script then listens to /live and replaces the sections
 // that it receives, so only the server knows the layout. All assets are embedded, and the
 // content security policy forbids others.
+//
 // A status is computed at most once per second for any number of viewers, and never
 // without viewers. Only the few numbers behind the graphs are sampled continuously, by
 // Page.Run, and kept for five minutes.
+//
 // The package depends on storage and network only through the numbers in Status.
 package livepage
