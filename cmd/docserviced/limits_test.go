@@ -42,7 +42,7 @@ func TestInvalidLimits(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("max-in-flight: 0\n"), 0o600))
 	require.Contains(t, run(t.Context(), append(serve, "--config", file)...).stderr, "--max-in-flight 0: must be")
 	t.Setenv("DOCSERVICED_CLIENT_RATE", "-3")
-	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: a rate of -3 a second")
+	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: rate -3 per second")
 }
 
 // The flags reach the server, and limit the Boxcar and the gRPC listener together.

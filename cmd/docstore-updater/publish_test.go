@@ -56,7 +56,7 @@ func TestPublishAndRestore(t *testing.T) {
 		want string
 	}{
 		{[]string{"publish", "--queue", dir, "--bucket", url}, "it is an older copy"},
-		{[]string{"publish", "--queue", filepath.Join(root, "none"), "--bucket", url}, "there is no queue"},
+		{[]string{"publish", "--queue", filepath.Join(root, "none"), "--bucket", url}, "no queue in"},
 		{[]string{"restore", "--bucket", url, "--queue", dir}, "give a new or empty directory"},
 		{[]string{"restore", "--bucket", url, "--queue", filepath.Join(root, "fifth"), "--to", "5"}, "the newest is 4"},
 		{[]string{"manifests", "--bucket", "file://" + filepath.Join(root, "empty")}, "no manifests"},
