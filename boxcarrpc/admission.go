@@ -15,7 +15,9 @@ import (
 // Defaults of Admission.
 const (
 	DefaultMaxInFlight = 64 << 10
-	DefaultMaxClients  = 16 << 10
+	// maxClients limits the clients whose rates are tracked, at about 100 bytes each. When
+	// there are more, the one that was idle for longest is forgotten.
+	maxClients = 16 << 10
 	// The default burst is the number of requests that the rate allows in this time.
 	burstTime = 100 * time.Millisecond
 )
@@ -79,15 +81,10 @@ type Admission struct {
 	// ClientBurst is the number of requests that a client may begin at once. The default is
 	// ClientRate over 100 ms, at least 1.
 	ClientBurst int
-	// MaxClients limits the clients whose rates are tracked, at about 100 bytes each. When
-	// there are more, the one that was idle for longest is forgotten. The default is
-	// 16,384.
-	MaxClients int
 }
 
 func (a *Admission) withDefaults() {
 	fill(&a.MaxInFlight, DefaultMaxInFlight)
-	fill(&a.MaxClients, DefaultMaxClients)
 	if a.ClientRate > 0 {
 		fill(&a.ClientBurst, usualBurst(a.ClientRate))
 	}
@@ -102,7 +99,6 @@ func (a *Admission) check() error {
 	}
 	return errors.Join(err,
 		within("MaxInFlight", a.MaxInFlight, 1, 1<<30),
-		within("MaxClients", a.MaxClients, 1, 1<<24),
 	)
 }
 
@@ -170,7 +166,7 @@ func (a *admission) set(options *Admission) {
 	a.clients.Lock()
 	defer a.clients.Unlock()
 	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
-		a.clients.buckets = core.NewBuckets[clientKey](rate, options.MaxClients)
+		a.clients.buckets = core.NewBuckets[clientKey](rate, maxClients)
 	}
 	a.options.Store(options)
 }

@@ -216,8 +216,8 @@ func TestMaxRequestBytesBoundsRequests(t *testing.T) {
 func TestAdmissionIsChecked(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	err = NewServer(echo, &ServerOptions{Admission: Admission{MaxInFlight: -1, ClientRate: -1, MaxClients: -1}}).Serve(ln)
-	for _, field := range []string{"MaxInFlight", "ClientRate", "MaxClients"} {
+	err = NewServer(echo, &ServerOptions{Admission: Admission{MaxInFlight: -1, ClientRate: -1}}).Serve(ln)
+	for _, field := range []string{"MaxInFlight", "ClientRate"} {
 		require.ErrorContains(t, err, field)
 	}
 	_, err = NewLimiter(0, 1)
@@ -231,7 +231,7 @@ func TestAdmissionIsChecked(t *testing.T) {
 
 // A client opens more connections if a server allows few lanes on each.
 func TestMaxLanesPerConnMakesMoreConnections(t *testing.T) {
-	s := serve(t, echo, &ServerOptions{MaxLanesPerConn: 2})
+	s := serve(t, echo, &ServerOptions{maxLanesPerConn: 2})
 	p := newPool(t, &PoolOptions{Size: 6}, s.address)
 	full(t, p)
 	// The pool may already have requested a better slot on another connection.

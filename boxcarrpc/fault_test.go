@@ -240,10 +240,10 @@ func TestAHalfOpenIdleConnectionIsFound(t *testing.T) {
 		p := newPool(t, &PoolOptions{Size: 1, Dialer: dial}, "s")
 		time.Sleep(time.Second)
 		cut.Store(true)
-		time.Sleep(DefaultKeepAlive*5/4 + DefaultSilenceTimeout*13/10)
+		time.Sleep(keepAlive*5/4 + DefaultSilenceTimeout*13/10)
 		require.Equal(t, uint64(1), p.Stats().Broken)
 		require.Zero(t, p.Stats().Slots)
-		time.Sleep(DefaultIdleTimeout + time.Minute)
+		time.Sleep(idleTimeout + time.Minute)
 		require.Zero(t, s.Stats().Slots, "the server detects it too")
 	})
 }

@@ -39,7 +39,7 @@ func TestIdleConnectionFreesItsBuffers(t *testing.T) {
 		synctest.Wait()
 		require.Greater(t, held(), 4*len(document))
 
-		time.Sleep(2 * DefaultKeepAlive) // it requests a better slot or sends a PING
+		time.Sleep(2 * keepAlive) // it requests a better slot or sends a PING
 		synctest.Wait()
 		require.Less(t, held(), 4<<10)
 

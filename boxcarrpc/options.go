@@ -33,13 +33,11 @@ const (
 const (
 	DefaultMaxConns         = 16 << 10
 	DefaultMaxLanes         = 64 << 10
-	DefaultMaxLanesPerConn  = 1 << 10
 	DefaultMaxStreams       = 1 << 10 // of a pool
 	DefaultServerMaxStreams = 8 << 10
 	DefaultClientShare      = 1.0 / 8
 	DefaultBufferBytes      = 512 << 20
 	DefaultHandshakeTimeout = 5 * time.Second
-	DefaultIdleTimeout      = 180 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
 
 	DefaultSize           = 64
@@ -51,7 +49,18 @@ const (
 	DefaultDialTimeout    = time.Second
 	DefaultCallTimeout    = time.Minute
 	DefaultSilenceTimeout = time.Second
-	DefaultKeepAlive      = 90 * time.Second
+)
+
+const (
+	// maxLanesPerConn is the number of lanes that a server allows on a connection.
+	maxLanesPerConn = 1 << 10
+	// keepAlive is the time after which a client pings an idle connection. It is longer
+	// than the minute after which an idle client of one server requests a better slot, so
+	// that the server is not woken for both.
+	keepAlive = 90 * time.Second
+	// idleTimeout is the time after which a server closes a connection without a byte
+	// from its client.
+	idleTimeout = 2 * keepAlive
 )
 
 // ServerOptions configures a server. The zero value of each field, and a nil
@@ -63,10 +72,9 @@ type ServerOptions struct {
 	// MaxLanes limits the slots that the server grants, and thereby its requests in flight.
 	// The default is 65,536.
 	MaxLanes int
-	// MaxLanesPerConn limits the lanes of one connection. The default is 1,024.
-	MaxLanesPerConn int
 	// MaxRequestBytes limits a request and a message of a stream. Clients learn it and fail
-	// larger requests themselves. The default and the maximum is 17 MiB.
+	// larger requests themselves. A server whose requests are small lowers it, to limit the
+	// memory that one request can occupy. The default and the maximum is 17 MiB.
 	MaxRequestBytes int
 	// Admission limits the requests in flight and their rates.
 	Admission Admission
@@ -132,19 +140,19 @@ type ServerOptions struct {
 	// BufferBytes is the size of the default Budget. The default is 512 MiB.
 	BufferBytes int64
 	// HandshakeTimeout limits the time from accepting a connection to the HELLO of its
-	// client. The default is 5 s.
+	// client. Raise it for slow networks or an Authenticate that takes long. The default is
+	// 5 s.
 	HandshakeTimeout time.Duration
-	// IdleTimeout limits the time without a byte from the peer. Clients send keep-alives.
-	// The default is 3 minutes.
-	IdleTimeout time.Duration
 	// WriteTimeout limits the time in which a peer reads nothing that the server has sent.
-	// The default is 10 s.
+	// Raise it for slow networks. The default is 10 s.
 	WriteTimeout time.Duration
 	// Name is the name that clients see. The default is the host name, a slash and the
 	// program name.
 	Name string
 	// Logger logs faults of peers and panics of handlers. The default discards them.
 	Logger *slog.Logger
+
+	maxLanesPerConn int // changed by tests
 }
 
 // Method has the options of a method.
@@ -184,24 +192,25 @@ type PoolOptions struct {
 	// MaxWait limits the time that a first attempt waits while all slots are busy. The
 	// default is 0: it fails at once, as in the article.
 	MaxWait time.Duration
-	// RetryWait limits the time that a retry waits for a slot, within the deadline. The
-	// default is 100 ms.
+	// RetryWait limits the time that a retry waits for a slot, within the deadline. A pool
+	// with few slots for its load raises it. The default is 100 ms.
 	RetryWait time.Duration
-	// MaxRetries limits the attempts after the first; negative means none. The default is
-	// 3.
+	// MaxRetries limits the attempts after the first; negative means none, for programs
+	// that retry themselves. The default is 3.
 	MaxRetries int
 	// RetryRatio is the long-term share of calls that may be retried or hedged. In addition
-	// 10 a second are allowed, and bursts of as many as the pool has slots. Negative means
-	// 0; a value of at least MaxRetries means no limit. The default is 0.2.
+	// 10 a second are allowed, and bursts of as many as the pool has slots. Programs that
+	// hedge many calls raise it. Negative means 0; a value of at least MaxRetries means no
+	// limit. The default is 0.2.
 	RetryRatio float64
 	// HealthMethod is called to check an untrusted server before calls use it, while the
 	// pool has trusted ones: a server that is new, back from quarantine, or ejected for
-	// failures. The server is healthy if it answers without an error within SilenceTimeout;
-	// MethodEcho suits servers without a method for this. The default is none: a call is
-	// the check.
+	// failures. It is for services of which no call may fail because of a new server. The
+	// server is healthy if it answers without an error within SilenceTimeout; MethodEcho
+	// suits servers without a method for this. The default is none: a call is the check.
 	HealthMethod string
-	// HealthInterval is the time between checks of trusted servers. The default is 0:
-	// never, since calls check them.
+	// HealthInterval is the time between checks of trusted servers, for pools with few
+	// calls. The default is 0: never, since calls check them.
 	HealthInterval time.Duration
 	// Methods has the options of methods by name. The default is none: a request that may
 	// have been processed is never repeated.
@@ -209,7 +218,8 @@ type PoolOptions struct {
 	// LanesPerConn limits the lanes of one connection; 1 is the form of the article, a
 	// connection for each slot. The default is 64.
 	LanesPerConn int
-	// DialTimeout limits connecting and the handshakes. The default is 1 s.
+	// DialTimeout limits connecting and the handshakes. Raise it for servers at a long
+	// distance. The default is 1 s.
 	DialTimeout time.Duration
 	// CallTimeout is the timeout of a call whose context has no deadline; negative means
 	// none. The default is 1 minute.
@@ -219,11 +229,6 @@ type PoolOptions struct {
 	// after max(50 ms, 4 x the p99 of its answers), at most half of the timeout. The
 	// default is 1 s.
 	SilenceTimeout time.Duration
-	// KeepAlive is the time after which an idle connection is pinged. It must be well below
-	// the servers' IdleTimeout. The default is 90 s: longer than the minute after which an
-	// idle client of one server asks for a better slot, so that the server is not woken for
-	// both.
-	KeepAlive time.Duration
 	// MaxStreams limits the streams. Each may hold 256 KiB that was not received from it.
 	// Further ones fail with ErrPoolBusy. The default is 1,024.
 	MaxStreams int
@@ -273,7 +278,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	}
 	fill(&r.MaxConns, DefaultMaxConns)
 	fill(&r.MaxLanes, DefaultMaxLanes)
-	fill(&r.MaxLanesPerConn, DefaultMaxLanesPerConn)
+	fill(&r.maxLanesPerConn, maxLanesPerConn)
 	fill(&r.MaxRequestBytes, MaxRequestBytes)
 	r.Admission.withDefaults()
 	fill(&r.MaxStreams, DefaultServerMaxStreams)
@@ -283,7 +288,6 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		r.Budget = NewBudget(r.BufferBytes)
 	}
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
-	fill(&r.IdleTimeout, DefaultIdleTimeout)
 	fill(&r.WriteTimeout, DefaultWriteTimeout)
 	fill(&r.Name, defaultName())
 	if r.Logger == nil {
@@ -292,14 +296,12 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	return r, errors.Join(
 		within("MaxConns", r.MaxConns, 1, 1<<30),
 		within("MaxLanes", r.MaxLanes, 1, wire.MaxSlots),
-		within("MaxLanesPerConn", r.MaxLanesPerConn, 1, wire.MaxLanes),
 		within("MaxRequestBytes", r.MaxRequestBytes, 1, MaxRequestBytes),
 		r.Admission.check(),
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("ClientShare", r.ClientShare, 0, 1),
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
-		within("IdleTimeout", r.IdleTimeout, 1, 1<<62),
 		within("WriteTimeout", r.WriteTimeout, 1, 1<<62),
 		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
 	)
@@ -326,7 +328,6 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 	fill(&r.DialTimeout, DefaultDialTimeout)
 	fill(&r.CallTimeout, DefaultCallTimeout)
 	fill(&r.SilenceTimeout, DefaultSilenceTimeout)
-	fill(&r.KeepAlive, DefaultKeepAlive)
 	fill(&r.BufferBytes, DefaultBufferBytes)
 	fill(&r.Name, defaultName())
 	r.MaxRetries = max(r.MaxRetries, 0)
@@ -355,7 +356,6 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("DialTimeout", r.DialTimeout, 1, 1<<62),
 		within("SilenceTimeout", r.SilenceTimeout, 10*time.Millisecond, 1<<62),
-		within("KeepAlive", r.KeepAlive, 10*time.Millisecond, 1<<62),
 		within("BufferBytes", r.BufferBytes, wire.MaxPayload, 1<<50),
 		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
 	)

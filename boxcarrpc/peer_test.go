@@ -94,7 +94,7 @@ func TestProtocolViolationOfClientEndsConnection(t *testing.T) {
 		"data without a lease":    {true, [][]byte{wire.AppendData(nil, 0, 1, nil)}},
 		"release without a lease": {true, [][]byte{wire.AppendRelease(nil, 0)}},
 		"leased twice":            {true, [][]byte{lease, lease}},
-		"lane too high":           {true, [][]byte{wire.AppendSlot(nil, wire.TypeLease, DefaultMaxLanesPerConn, 5)}},
+		"lane too high":           {true, [][]byte{wire.AppendSlot(nil, wire.TypeLease, maxLanesPerConn, 5)}},
 		"oversized request":       {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: MaxRequestBytes + 1}, "m", nil)}},
 		"two requests":            {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), request}},
 		"release while busy":      {true, [][]byte{lease, wire.AppendRequest(nil, 0, wire.Request{Total: 9}, "m", nil), wire.AppendRelease(nil, 0)}},
@@ -180,7 +180,7 @@ func TestAnIdlePeerWithoutKeepAlivesTimesOut(t *testing.T) {
 		start := time.Now()
 		_, err = c.in.Next()
 		require.ErrorIs(t, err, io.EOF)
-		require.Equal(t, DefaultIdleTimeout, time.Since(start))
+		require.Equal(t, idleTimeout, time.Since(start))
 	})
 }
 

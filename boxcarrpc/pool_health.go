@@ -116,7 +116,7 @@ func (p *Pool) checkLiveness() {
 	p.forgetLeft(now)
 	pause := p.tickPause()
 	if p.livenessCheckSlow.Load() {
-		pause = max(pause, min(p.options.KeepAlive/4, idleTransport/2))
+		pause = max(pause, idleTransport/2)
 	}
 	p.mu.tick.Reset(pause)
 	p.step()

@@ -96,7 +96,7 @@ func (p *Pool) connect(peer *poolPeer) {
 		return
 	}
 	t.idleSince = now
-	t.liveness = core.NewLiveness(now, int64(p.options.SilenceTimeout), int64(p.options.KeepAlive))
+	t.liveness = core.NewLiveness(now, int64(p.options.SilenceTimeout), int64(keepAlive))
 	peer.transports = append(peer.transports, t)
 	p.mu.open = append(p.mu.open, t)
 	close(p.mu.connected)

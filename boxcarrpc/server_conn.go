@@ -158,7 +158,7 @@ func (c *serverConn) handshake() error {
 	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,
 		OldestVersion: wire.OldestVersion,
-		MaxLanes:      uint32(c.server.options.MaxLanesPerConn),
+		MaxLanes:      uint32(c.server.options.maxLanesPerConn),
 		MaxRequest:    uint32(c.server.options.MaxRequestBytes),
 		MaxStreams:    uint32(c.server.options.MaxStreams),
 		Name:          c.server.options.Name,
@@ -211,9 +211,9 @@ func (c *serverConn) beforeRead(partial bool) error {
 		return nil
 	}
 	c.partialSince = time.Time{}
-	if idle := c.server.options.IdleTimeout; now.Sub(c.idleSet) > idle/8 {
+	if now.Sub(c.idleSet) > idleTimeout/8 {
 		c.idleSet = now
-		return c.conn.SetReadDeadline(now.Add(idle))
+		return c.conn.SetReadDeadline(now.Add(idleTimeout))
 	}
 	return nil
 }
@@ -291,8 +291,8 @@ func (c *serverConn) lease(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	if f.Lane >= uint32(c.server.options.MaxLanesPerConn) {
-		return protocolError("LEASE on lane %d of at most %d", f.Lane, c.server.options.MaxLanesPerConn)
+	if f.Lane >= uint32(c.server.options.maxLanesPerConn) {
+		return protocolError("LEASE on lane %d of at most %d", f.Lane, c.server.options.maxLanesPerConn)
 	}
 	c.shrink()
 	c.mu.Lock()

@@ -62,7 +62,7 @@ func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 	const slots, more = 4000, 5
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
-		s := serveOn(t, l, echo, &ServerOptions{MaxLanesPerConn: slots})
+		s := serveOn(t, l, echo, &ServerOptions{maxLanesPerConn: slots})
 		conn, err := l.dial(t.Context(), "")
 		require.NoError(t, err)
 		c := newRaw(t, conn)
