@@ -17,7 +17,7 @@ import (
 
 const benchPattern = "be-%d.search:7070"
 
-// BenchmarkWatch is one watch, until it has told of the servers.
+// BenchmarkWatch measures the time from Watch to the first snapshot.
 func BenchmarkWatch(b *testing.B) {
 	for _, servers := range []int{1000, 100_000, 1_000_000} {
 		addresses := make([]string, servers)
@@ -46,17 +46,17 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkFileChange is a new file that is renamed over the old one at any moment,
-// until a watcher has told of it.
+// BenchmarkFileChange measures the time from renaming a new file over the old one, at a
+// random moment, to the snapshot.
 func BenchmarkFileChange(b *testing.B) {
 	for _, servers := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "servers")
 			writeServers(b, path, servers)
 			ctx, cancel := context.WithCancel(b.Context())
-			told, ended := make(chan int), make(chan error)
-			go func() { ended <- File(path).Watch(ctx, func(s Snapshot) { told <- len(s.Servers) }) }()
-			require.Equal(b, servers, <-told)
+			updates, ended := make(chan int), make(chan error)
+			go func() { ended <- File(path).Watch(ctx, func(s Snapshot) { updates <- len(s.Servers) }) }()
+			require.Equal(b, servers, <-updates)
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
 				more := servers + 1 - i%2
@@ -64,7 +64,7 @@ func BenchmarkFileChange(b *testing.B) {
 				time.Sleep(rand.N(filePollInterval))
 				b.StartTimer()
 				require.NoError(b, os.Rename(path+".new", path))
-				require.Equal(b, more, <-told)
+				require.Equal(b, more, <-updates)
 			}
 			cancel()
 			require.ErrorIs(b, <-ended, context.Canceled)
@@ -72,8 +72,8 @@ func BenchmarkFileChange(b *testing.B) {
 	}
 }
 
-// reportProcessorTime begins to count what this process uses of the processors, which
-// says more than the time where others use them, too. The result reports it.
+// reportProcessorTime starts to measure the processor time of this process, which is
+// more reliable than elapsed time on a busy machine. The result reports it.
 func reportProcessorTime(b *testing.B) func() {
 	before := processorTime(b)
 	return func() {
@@ -87,7 +87,7 @@ func processorTime(tb testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// writeServers writes a list of so many servers.
+// writeServers writes a list of servers.
 func writeServers(tb testing.TB, path string, servers int) {
 	tb.Helper()
 	var text []byte

@@ -1,19 +1,17 @@
-// Package discovery tells a Boxcar client which servers there are.
+// Package discovery provides the addresses of servers to Boxcar clients.
 //
-// A [Source] is watched by a pool and hands it a [Snapshot] whenever the set
-// changes. This package holds the sources that need nothing but the standard
-// library: [Static], a fixed list; [Pattern], numbered servers whose addresses
-// follow from their numbers; [File], a list that may change; [DNS] and [SRV].
-// Sources that ask a registry live in packages of their own below this one, so
-// that a program links only what it uses.
+// A pool watches a [Source], which passes it a [Snapshot] whenever the set of servers
+// changes. This package has the sources that need only the standard library: [Static],
+// a fixed list; [Pattern], numbered addresses; [File], a watched list; [DNS] and [SRV].
+// Sources with a registry are in subpackages, so that a program links only the ones it
+// uses.
 //
-// Subsetting needs dense numbers on which all clients agree. [Pattern], [Static]
-// and [File] with the same list everywhere, and [SRV] with numbered host names
-// have them; [DNS] has not.
+// Subsetting needs dense server numbers on which all clients agree. [Pattern], [Static]
+// and [File] with the same list on all clients, and [SRV] with numbered host names have
+// such numbers. [DNS] does not.
 //
-// Concurrency: a Source may be watched by any number of pools at once. A
-// Snapshot is immutable from the moment it was handed over; sources make a new
-// one for every change.
+// A Source may be watched by several pools at the same time. A Snapshot is immutable
+// once it is passed on; a source makes a new one for each change.
 package discovery
 
 import (
@@ -23,35 +21,36 @@ import (
 	"slices"
 )
 
-// MaxNumber is the highest number of a server. It leaves room for a million
-// servers, and rejects a date or a process number at the end of a host name, which
-// would make each choice of a subset take seconds.
+// MaxNumber is the highest number of a server. It allows a million servers, and rejects
+// dates and process numbers at the end of host names: with such numbers the choice of a
+// subset would take seconds.
 const MaxNumber = 1<<20 - 1
 
-// The holes that a set may have, so that the cost of choosing a subset grows with
-// the number of servers and not with the highest number.
+// The limits of gaps in the numbers of a set, so that the cost of choosing a subset
+// depends on the number of servers and not on the highest number.
 const (
-	sparseNumbers    = 1024 // in a set of any size, where a few servers are left
+	sparseNumbers    = 1024 // allowed for any number of servers
 	numbersPerServer = 16
 )
 
-// Limit is the limit for the numbers of a set with that many servers: a pool with a
-// subset rejects a set with higher numbers, and the registries leave such servers out.
+// Limit returns the limit of the numbers in a set of this many servers. A pool with a
+// subset rejects a set with a number at or above the limit; the registries omit such
+// servers.
 func Limit(servers int) int { return min(sparseNumbers+numbersPerServer*servers, MaxNumber+1) }
 
-// A NumberError reports a number that is too high for a server of its set.
+// A NumberError reports a server number that is too high for its set.
 type NumberError struct {
-	Source string // what names the server: an SRV record, an etcd key, a gossip member, a pattern
+	Source string // origin of the number: an SRV record, etcd key, gossip member or pattern
 	Number int
-	Limit  int // all numbers must be below it
+	Limit  int // all numbers must be below
 }
 
 func (e *NumberError) Error() string {
-	return fmt.Sprintf("discovery: %s: the server number %d is too high, the limit is %d: number the servers from 0 without large gaps", e.Source, e.Number, e.Limit-1)
+	return fmt.Sprintf("discovery: %s: server number %d: must be at most %d; number the servers from 0 without large gaps", e.Source, e.Number, e.Limit-1)
 }
 
-// Dense returns the servers, which it sorts by number, without those at the end
-// whose numbers are over the [Limit], and these.
+// Dense sorts the servers by number and splits them into those below the [Limit] and
+// the rest, which have higher numbers.
 func Dense(servers []Server) (dense, rest []Server) {
 	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(a.Number, b.Number) })
 	n := len(servers)
@@ -63,51 +62,48 @@ func Dense(servers []Server) (dense, rest []Server) {
 
 // A Source reports a set of servers and its changes.
 type Source interface {
-	// Watch calls update with the present set as soon as it knows it and again
-	// after each change, from one goroutine at a time, and returns when ctx
-	// ends, with its error, or when the source can report nothing more, with
-	// that error. A pool starts a Watch that failed anew after a pause and goes
-	// on with the last snapshot until then.
+	// Watch calls update with the current set once it is known, and again after each
+	// change, with one call at a time. It returns the error of ctx when ctx ends, or
+	// another error when the source fails. A pool then keeps the last snapshot and
+	// calls Watch again after a pause.
 	Watch(ctx context.Context, update func(Snapshot)) error
 }
 
-// A Fixed source knows addresses without being watched, so that a pool can reject
-// options that do not fit them when it is made.
+// A Fixed source knows addresses before it is watched, so that NewPool can reject
+// options that do not fit them.
 type Fixed interface {
 	Source
 	// Addresses returns addresses of servers, at least one if the set is not empty.
 	Addresses() []string
 }
 
-// A Snapshot is a set of servers at one moment. Nobody changes it, nor what its
-// slice holds, after it was passed on.
+// A Snapshot is a set of servers at one moment. It must not be modified.
 type Snapshot struct {
 	// Servers are the servers of the set, in no particular order.
 	Servers []Server
-	// Numbers is the highest number of any server plus one. It is larger than
-	// len(Servers) where numbers have holes.
+	// Numbers is the highest number of a server plus one. It is larger than
+	// len(Servers) if numbers are missing.
 	Numbers int
-	// Self is the watching client's own number among its kind, -1 if unknown.
+	// Self is the number of the watching client, -1 if unknown.
 	Self int
-	// Frontends is how many clients of its kind there are, 0 if unknown.
+	// Frontends is the number of clients, 0 if unknown.
 	Frontends int
 }
 
-// Equal reports whether two snapshots say the same, with the servers in the same order:
-// what a source need not tell of again.
+// Equal reports whether two snapshots are equal, with the servers in the same order.
 func (s Snapshot) Equal(other Snapshot) bool {
 	return s.Numbers == other.Numbers && s.Self == other.Self && s.Frontends == other.Frontends && slices.Equal(s.Servers, other.Servers)
 }
 
 // A Server is one member of a set.
 type Server struct {
-	// Number is the server's place in the set: dense, unique, and kept by a
-	// server that is merely down.
+	// Number identifies the server in the set. Numbers are unique and dense; a server
+	// that is down keeps its number.
 	Number int
-	// Address is where it listens, as net.Dial takes it.
+	// Address is HOST:PORT, as for net.Dial.
 	Address string
-	// Weight is its capacity relative to the others'; 0 means 1. Of a server of twice
-	// the weight two slots are worth one of the others, up to 64 times the smallest
-	// in the set.
+	// Weight is the server's capacity relative to the others; 0 means 1. A server of
+	// weight 2 gets twice the load. Ratios above 64 to the smallest weight in the set
+	// count as 64.
 	Weight float64
 }

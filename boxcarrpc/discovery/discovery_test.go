@@ -10,7 +10,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// watch returns what a source reports before its context ends.
+// watch returns the first snapshot of a source.
 func watch(t *testing.T, s discovery.Source) (got []discovery.Snapshot) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,13 +43,13 @@ func TestPattern(t *testing.T) {
 	require.Empty(t, watch(t, discovery.Pattern("%d", -1))[0].Servers)
 }
 
-func TestAPatternOfTooMany(t *testing.T) {
+func TestPatternRejectsTooManyServers(t *testing.T) {
 	var tooHigh *discovery.NumberError
 	require.ErrorAs(t, discovery.Pattern("be-%d:7070", discovery.MaxNumber+2).Watch(t.Context(), nil), &tooHigh)
 	require.Equal(t, "pattern be-%d:7070", tooHigh.Source)
 }
 
-func TestDenseLeavesOutTheServersBehindALargeGap(t *testing.T) {
+func TestDenseOmitsServersAfterALargeGap(t *testing.T) {
 	number := func(numbers ...int) (servers []discovery.Server) {
 		for _, n := range numbers {
 			servers = append(servers, discovery.Server{Number: n})

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// DefaultDNSInterval is how often a name is looked up.
+// DefaultDNSInterval is the default time between two queries for a name.
 const DefaultDNSInterval = 30 * time.Second
 
-// DNSOptions say how names are looked up; nil and zero fields are the defaults.
+// DNSOptions are the options of DNS and SRV. Nil and zero fields mean the defaults.
 type DNSOptions struct {
-	// Interval is the time between two lookups. The default is
-	// DefaultDNSInterval: the resolver does not tell how long an answer holds.
+	// Interval is the time between two queries. The resolver does not return the TTL
+	// of a record. The default is DefaultDNSInterval.
 	Interval time.Duration
-	// Resolver looks names up. The default is the system's, with StrictErrors: if only
-	// one of the two questions for A and AAAA is answered the lookup has failed, for
-	// half of an answer would take servers out of the set.
+	// Resolver resolves names. The default is the system's resolver with StrictErrors:
+	// it fails if only one of the A and AAAA queries is answered, because a partial
+	// answer would remove servers from the set.
 	Resolver *net.Resolver
 }
 
-// DNS is the source of the servers behind a host name with a port, as in
-// "search.example.com:7070": an address (A or AAAA) each.
+// DNS returns a source with a server for each address (A or AAAA) of a host name. It
+// takes the name with a port, as in "search.example.com:7070".
 //
-// DNS knows no numbers. Each watcher gives its own, in the order of the
-// addresses at first; a server keeps its number as long as it is listed, and a
-// new one takes the lowest that is free. That serves subsetting by random or
-// rendezvous, but no algorithm that needs frontends to agree.
+// DNS has no server numbers. Each watcher assigns its own, first in the order of the
+// addresses. A server keeps its number while it is listed; a new one gets the lowest
+// free number. This is sufficient for subsetting by random or rendezvous, but not for
+// algorithms that need the same numbers on all clients.
 //
-// A lookup that fails or finds nothing changes nothing, except before the first
-// that succeeds, where it ends Watch with its error.
+// If a query fails or returns no servers, the set does not change. If the first query
+// fails, Watch returns its error.
 func DNS(hostPort string, opts *DNSOptions) Source {
 	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
 		host, port, err := net.SplitHostPort(hostPort)
@@ -56,14 +56,13 @@ func DNS(hostPort string, opts *DNSOptions) Source {
 	})
 }
 
-// SRV is the source of the servers that the SRV records of a name list, as in
-// "_boxcar._tcp.search.example.com", with their ports and weights; only those of
-// the lowest priority value.
+// SRV returns a source with the servers in the SRV records of a name, such as
+// "_boxcar._tcp.search.example.com", with their ports and weights. Only the records with
+// the lowest priority value count.
 //
-// Where all their host names end in numbers (see [Ordinal]), as those of a
-// StatefulSet do, these are the servers' numbers, which all watchers agree on.
-// Watch fails with a [NumberError] if one of these is over MaxNumber. Otherwise
-// numbers, and failed lookups, are as with [DNS].
+// If all host names end in numbers (see [Ordinal]), as those of a StatefulSet do, these
+// are the servers' numbers, and Watch fails with a [NumberError] if one is above
+// MaxNumber. Otherwise numbers are as with [DNS]. Failed queries are as with [DNS].
 func SRV(name string, opts *DNSOptions) Source {
 	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
 		_, records, err := r.LookupSRV(ctx, "", "", name)
@@ -88,7 +87,7 @@ func SRV(name string, opts *DNSOptions) Source {
 		slices.SortFunc(servers, func(a, b Server) int {
 			return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(b.Weight, a.Weight))
 		})
-		// Two records that differ in their weights only are one server.
+		// Records that differ only in weight are one server.
 		return slices.CompactFunc(servers, func(a, b Server) bool { return a.Address == b.Address }), nil
 	})
 }
@@ -106,9 +105,9 @@ func checkOrdinals(name string, servers []Server) error {
 	return nil
 }
 
-// Ordinal is the number at the end of a host name's first label, as in "be-7" or
-// "be-7.search.svc": the number of a task of a StatefulSet. A number over MaxNumber
-// is none.
+// Ordinal returns the number at the end of a host name's first label, as in "be-7" or
+// "be-7.search.svc", the names of a StatefulSet's pods. It is not ok if there is none or
+// it is above MaxNumber.
 func Ordinal(host string) (number int, ok bool) {
 	if number = ordinalOr(host, unknownNumber); number == unknownNumber || number > MaxNumber {
 		return 0, false
@@ -126,7 +125,7 @@ func ordinalOr(host string, other int) int {
 	return number
 }
 
-// unknownNumber is that of a server which its watcher has to number.
+// unknownNumber is the number of a server that the watcher has to number.
 const unknownNumber = -1
 
 type dns struct {
@@ -151,7 +150,7 @@ var strictResolver = &net.Resolver{StrictErrors: true}
 
 var errNoServers = errors.New("the name has no servers")
 
-// Watch reports the set when an answer differs from the one before.
+// Watch reports the set when a query's answer has changed.
 func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 	ticker := time.NewTicker(d.interval)
 	defer ticker.Stop()
@@ -166,7 +165,7 @@ func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &tooHigh):
-			return err // it does not pass by itself, so the pool reports it each time
+			return err // permanent: let the pool report it each time
 		case err != nil && !known:
 			return fmt.Errorf("discovery: %w", err)
 		case err == nil:
@@ -184,8 +183,8 @@ func (d dns) Watch(ctx context.Context, update func(Snapshot)) error {
 	}
 }
 
-// number makes a snapshot of servers, sorted by address. Numbers of their own
-// count only if all have one and no two the same.
+// number returns a snapshot of servers, which are sorted by address. Their numbers are
+// used only if all servers have different ones.
 func number(servers, before []Server) Snapshot {
 	own := map[int]bool{}
 	for _, server := range servers {
@@ -203,8 +202,7 @@ func number(servers, before []Server) Snapshot {
 	return s
 }
 
-// assign gives servers the numbers that they had before, and the lowest free
-// ones to those that are new.
+// assign gives servers their previous numbers, and new servers the lowest free ones.
 func assign(servers, before []Server) {
 	had := map[string]int{}
 	for _, server := range before {

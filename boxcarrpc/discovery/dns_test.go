@@ -11,17 +11,17 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameServer is a DNS server on the loopback address that answers every
-// question with the same records.
+// nameServer is a DNS server on the loopback address that answers every query with the
+// same records.
 type nameServer struct {
 	conn net.PacketConn
 	mu   struct {
 		sync.Mutex
 		answers []dnsmessage.Resource
 		failing bool
-		broken  dnsmessage.Type // a question that cannot be answered
+		broken  dnsmessage.Type // queries of this type fail
 	}
-	refused chan struct{} // takes one for each of these
+	refused chan struct{} // receives a value for each failed query
 	done    sync.WaitGroup
 }
 
@@ -52,7 +52,7 @@ func (s *nameServer) serve() {
 		if err != nil {
 			panic(err)
 		}
-		_, _ = s.conn.WriteTo(answer, from) // a lost answer is asked for again
+		_, _ = s.conn.WriteTo(answer, from) // the client repeats a query whose answer is lost
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *nameServer) breakFor(question dnsmessage.Type) {
 
 func (s *nameServer) options() *DNSOptions { return optionsFor(s.conn.LocalAddr().String()) }
 
-// optionsFor are the default ones, but for which server is asked, and that often.
+// optionsFor returns the default options with another server and a short interval.
 func optionsFor(server string) *DNSOptions {
 	return &DNSOptions{Interval: time.Millisecond, Resolver: &net.Resolver{
 		PreferGo: true, StrictErrors: strictResolver.StrictErrors,
@@ -125,7 +125,7 @@ func srv(target string, port, priority, weight uint16) dnsmessage.ResourceBody {
 	return &dnsmessage.SRVResource{Target: dnsmessage.MustNewName(target), Port: port, Priority: priority, Weight: weight}
 }
 
-// watching is a source that is watched.
+// watching is a watched source.
 type watching struct {
 	*testing.T
 	updates chan Snapshot
@@ -163,15 +163,14 @@ func TestDNS(t *testing.T) {
 	w.expect(3, one, three, six)
 
 	names.set(false, a(3), a(2), a(4))
-	w.expect(3, Server{0, "10.0.0.2:7070", 0}, three, Server{2, "10.0.0.4:7070", 0}) // those that stay keep their numbers
+	w.expect(3, Server{0, "10.0.0.2:7070", 0}, three, Server{2, "10.0.0.4:7070", 0}) // remaining servers keep their numbers
 	names.set(true)
 	names.set(false)
 	names.set(false, a(3))
-	w.expect(2, three) // and neither failure nor an empty answer was reported before
+	w.expect(2, three) // the failure and the empty answer were not reported
 }
 
-// Half of an answer is none: else a resolver that trips over one of two questions takes
-// servers out of the set.
+// A failure of one of the two queries must not remove servers from the set.
 func TestDNSThatAnswersOneOfTwoQuestions(t *testing.T) {
 	require.Equal(t, strictResolver, newDNS(nil, nil).(dns).resolver)
 	names := newNameServer(t)
@@ -180,7 +179,7 @@ func TestDNSThatAnswersOneOfTwoQuestions(t *testing.T) {
 	one, two, six := Server{0, "10.0.0.1:7070", 0}, Server{2, "10.0.0.2:7070", 0}, Server{1, "[fd00::1]:7070", 0}
 	w.expect(2, one, six)
 	names.breakFor(dnsmessage.TypeAAAA)
-	for range 5 { // attempts, of two lookups at least
+	for range 5 { // attempts of at least two queries
 		<-names.refused
 	}
 	names.set(false, a(1), a(2), &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}})
@@ -195,10 +194,10 @@ func TestSRV(t *testing.T) {
 	w.expect(2, Server{0, "be-0.search:7070", 1}, Server{1, "be-1.search:7071", 5})
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-7.search.", 7070, 0, 0))
 	w.expect(8, Server{1, "be-1.search:7071", 5}, Server{7, "be-7.search:7070", 0})
-	// Records that differ in their weights only are one server, of the larger.
+	// Records that differ only in weight are one server with the larger weight.
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7071, 0, 6))
 	w.expect(2, Server{1, "be-1.search:7071", 6})
-	// Two ports of one host, or a name without a number: nobody's numbers count.
+	// Two ports of one host, or a name without a number: no ordinals are used.
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7072, 0, 5))
 	w.expect(2, Server{1, "be-1.search:7071", 5}, Server{0, "be-1.search:7072", 5})
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("search.", 7072, 0, 5))
@@ -233,7 +232,7 @@ func TestWithSelf(t *testing.T) {
 	}), context.Canceled)
 }
 
-// A date at the end of host names must not become a number of twenty million.
+// A date at the end of host names is rejected as a number.
 func TestAnSRVRecordWithANumberThatIsTooHigh(t *testing.T) {
 	names := newNameServer(t)
 	source := SRV("_boxcar._tcp.search.example.com.", names.options())

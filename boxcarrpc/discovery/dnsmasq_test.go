@@ -17,17 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where Debian has it, which is not on everybody's PATH.
+// Debian's path, which may not be in PATH.
 const dnsmasqPath = "/usr/sbin/dnsmasq"
 
-// A dnsmasq is a real DNS server on the loopback address, with records of its own.
+// A dnsmasq is a real DNS server on the loopback address.
 type dnsmasq struct {
 	address, hosts string
 	command        *exec.Cmd
 }
 
-// startDNS runs a server of so many A and AAAA records of search.test, and SRV records of
-// _boxcar._tcp.search.test.
+// startDNS runs a server with the given numbers of A and AAAA records of search.test, and
+// of SRV records of _boxcar._tcp.search.test.
 func startDNS(t testing.TB, four, six, services int) *dnsmasq {
 	t.Helper()
 	_, err := os.Stat(dnsmasqPath)
@@ -46,8 +46,8 @@ func startDNS(t testing.TB, four, six, services int) *dnsmasq {
 	return s
 }
 
-// listen starts the server on a port that is free, and waits until it answers. It returns
-// false if the server has ended, because the port was taken meanwhile.
+// listen starts the server on a free port and waits until it answers. It returns false
+// if the server has exited because the port was taken.
 func (s *dnsmasq) listen(t testing.TB, dir string) bool {
 	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,11 +60,11 @@ func (s *dnsmasq) listen(t testing.TB, dir string) bool {
 	require.NoError(t, s.command.Start())
 	command, ended := s.command, make(chan struct{})
 	go func() {
-		_ = command.Wait() // it was killed, or had no port
+		_ = command.Wait() // killed, or the port was taken
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // it may have ended
+		_ = command.Process.Kill() // it may have exited
 		<-ended
 	})
 	for lookup := newDNS(optionsFor(s.address), nil).(dns); ; {
@@ -94,7 +94,7 @@ func (s *dnsmasq) write(t testing.TB, four, six int) {
 
 const benchService = "_boxcar._tcp.search.test."
 
-// A real server's answers are followed, also those that are too long for UDP.
+// A source follows a real server's answers, also those that are too long for UDP.
 func TestRealDNS(t *testing.T) {
 	s := startDNS(t, 100, 50, 500)
 	w := watchDNS(t, DNS("search.test:7070", optionsFor(s.address)))
@@ -103,7 +103,7 @@ func TestRealDNS(t *testing.T) {
 	require.NoError(t, s.command.Process.Signal(syscall.SIGHUP))
 	snapshot := <-w.updates
 	for len(snapshot.Servers) > 3 {
-		snapshot = <-w.updates // of which one of the two questions was answered before
+		snapshot = <-w.updates // the one before had the answer of only one query
 	}
 	require.Equal(t, []Server{{Address: "10.0.0.1:7070"}, {1, "10.0.0.2:7070", 0}, {2, "10.0.0.3:7070", 0}}, snapshot.Servers)
 
@@ -114,8 +114,8 @@ func TestRealDNS(t *testing.T) {
 	}
 }
 
-// BenchmarkDNS is one lookup, of A and AAAA records or of SRV records. What does not fit
-// into the 64 KiB of an answer is not told by all servers: "got" says what came.
+// BenchmarkDNS measures one query for A and AAAA records or for SRV records. An answer
+// has at most 64 KiB: "got" is the number of servers in it.
 func BenchmarkDNS(b *testing.B) {
 	for _, x := range []struct{ four, services int }{{10, 10}, {1000, 500}, {4000, 1000}, {4200, 2800}} {
 		s := startDNS(b, x.four, 0, x.services)

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// filePollInterval is how often a watched file is looked at.
+	// filePollInterval is the interval at which a watched file is checked.
 	filePollInterval = time.Second
-	// fileSettleTime is how old a file must be before its time of change is
-	// trusted to tell it from a later one: file systems count in ticks.
+	// fileSettleTime is the minimum age of a file whose modification time identifies
+	// its contents: the resolution of file systems is limited.
 	fileSettleTime = 2 * time.Second
-	// MaxFileBytes is the largest file that File reads.
+	// MaxFileBytes is the maximum size of a file for File.
 	MaxFileBytes = 64 << 20
 )
 
-// File is the source of the servers that a file lists, one on a line:
+// File returns a source with the servers in a file, one per line:
 //
 //	# address [number=N] [weight=W]
 //	be-0.search:7070
 //	be-1.search:7070 weight=2
 //	be-7.search:7070 number=7
 //
-// A server without a number has the place of its line among the servers, from
-// 0. Blank lines and what follows a # are passed over. The file is looked at
-// each second; write a new one and rename it over the old one, so that it is
-// never seen half written. A file that cannot be read or understood ends Watch
-// with an error that names the line, and the pool goes on with the last set.
+// A server without a number has the index of its line among the server lines, from 0.
+// Blank lines and comments after # are ignored. The file is checked every second. Write
+// a new file and rename it over the old one, so that a partial file is never read. If
+// the file cannot be read or parsed, Watch returns an error with the line number, and
+// the pool keeps the last set.
 func File(path string) Source { return file(path) }
 
 type file string
@@ -43,7 +43,7 @@ type file string
 func (f file) Watch(ctx context.Context, update func(Snapshot)) error {
 	ticker := time.NewTicker(filePollInterval)
 	defer ticker.Stop()
-	var seen os.FileInfo // nil if it may have changed since without a sign
+	var seen os.FileInfo // nil if it does not identify the contents
 	var last Snapshot
 	for first := true; ; first = false {
 		now, err := os.Stat(string(f))
@@ -81,7 +81,7 @@ func (f file) read() (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // read-only
 	limited := &io.LimitedReader{R: in, N: MaxFileBytes + 1}
 	snapshot, err := parse(limited)
 	if err == nil && limited.N == 0 {
@@ -96,7 +96,7 @@ func (f file) read() (Snapshot, error) {
 // parse reads a list of servers.
 func parse(in io.Reader) (Snapshot, error) {
 	s := Snapshot{Self: -1}
-	var taken map[int]bool // the numbers, from the first that is given on: places alone differ
+	var taken map[int]bool // nil while all numbers are the indexes of the lines
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		text, _, _ := bytes.Cut(lines.Bytes(), []byte("#"))
@@ -111,7 +111,7 @@ func parse(in io.Reader) (Snapshot, error) {
 			}
 		}
 		if err == nil && taken[server.Number] {
-			err = fmt.Errorf("there are two servers with the number %d", server.Number)
+			err = fmt.Errorf("number %d: another server has the same number", server.Number)
 		}
 		if err != nil {
 			return Snapshot{}, fmt.Errorf("line %d: %w", n, err)
@@ -125,7 +125,7 @@ func parse(in io.Reader) (Snapshot, error) {
 	return s, lines.Err()
 }
 
-// parseServer reads an address and what is said of it. It has none if the line is empty.
+// parseServer parses a line. The server has no address if the line is empty.
 func parseServer(line []byte, number int) (server Server, err error) {
 	server.Number = number
 	for field := range bytes.FieldsSeq(line) {
@@ -141,12 +141,12 @@ func parseServer(line []byte, number int) (server Server, err error) {
 		case "number":
 			server.Number, err = strconv.Atoi(value)
 			if err == nil && (server.Number < 0 || server.Number > MaxNumber) {
-				err = fmt.Errorf("it must be from 0 to %d", MaxNumber)
+				err = fmt.Errorf("must be from 0 to %d", MaxNumber)
 			}
 		case "weight":
 			server.Weight, err = strconv.ParseFloat(value, 64)
 			if err == nil && !(server.Weight > 0 && server.Weight < math.Inf(1)) {
-				err = fmt.Errorf("it must be over 0")
+				err = fmt.Errorf("must be above 0")
 			}
 		default:
 			err = fmt.Errorf("only number=N and weight=W may follow an address")

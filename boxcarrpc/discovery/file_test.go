@@ -28,13 +28,13 @@ func TestParseBadLines(t *testing.T) {
 		"a:1\nb:1 up":              "line 2: up: only number=N and weight=W may follow an address",
 		"a:1\nlocalhost":           "line 2: address localhost has no port; write HOST:PORT, such as localhost:7070",
 		"a:1 number=x":             `line 1: number=x: strconv.Atoi: parsing "x": invalid syntax`,
-		"a:1 number=-1":            "line 1: number=-1: it must be from 0 to 1048575",
-		"a:1 number=2147483647":    "line 1: number=2147483647: it must be from 0 to 1048575",
-		"a:1 weight=0":             "line 1: weight=0: it must be over 0",
-		"a:1 weight=NaN":           "line 1: weight=NaN: it must be over 0",
-		"a:1 weight=+Inf":          "line 1: weight=+Inf: it must be over 0",
+		"a:1 number=-1":            "line 1: number=-1: must be from 0 to 1048575",
+		"a:1 number=2147483647":    "line 1: number=2147483647: must be from 0 to 1048575",
+		"a:1 weight=0":             "line 1: weight=0: must be above 0",
+		"a:1 weight=NaN":           "line 1: weight=NaN: must be above 0",
+		"a:1 weight=+Inf":          "line 1: weight=+Inf: must be above 0",
 		"a:1 weight=heavy":         `line 1: weight=heavy: strconv.ParseFloat: parsing "heavy": invalid syntax`,
-		"a:1\nb:1 number=0":        "line 2: there are two servers with the number 0",
+		"a:1\nb:1 number=0":        "line 2: number 0: another server has the same number",
 		strings.Repeat("x", 1<<17): "bufio.Scanner: token too long",
 	} {
 		_, err := parse(strings.NewReader(text))
@@ -42,8 +42,7 @@ func TestParseBadLines(t *testing.T) {
 	}
 }
 
-// TestFile rewrites a file at times and in ways that its time and size do not
-// always tell.
+// TestFile rewrites a file, also without a change of its size or modification time.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "servers")
 	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
@@ -66,9 +65,9 @@ func TestFile(t *testing.T) {
 			synctest.Wait()
 		}
 		settle()
-		write("b:1\n") // as long, and perhaps in the same tick
+		write("b:1\n") // same size, possibly same modification time
 		settle()
-		write("b:1 \n") // no news
+		write("b:1 \n") // same servers
 		settle()
 		write("b:1\nc:1\n")
 		require.NoError(t, os.WriteFile(path+".new", []byte("b:1\nd:1\n"), 0o600))

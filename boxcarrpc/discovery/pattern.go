@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// Pattern is the source of n numbered servers whose addresses are format with
-// the number put in, as in
+// Pattern returns a source with n numbered servers, whose addresses are format with the
+// number inserted:
 //
 //	Pattern("be-%d.search:7070", 300)
 //
-// It holds no list between watches: a source of a million servers is two words
-// long, and each watch makes the addresses. A negative n is an empty set. Watch
-// fails with a [NumberError] if n is over MaxNumber+1.
+// Each watch makes the list of addresses; the source stores none. A negative n means an
+// empty set. Watch fails with a [NumberError] if n is above MaxNumber+1.
 func Pattern(format string, n int) Source { return pattern{format, max(n, 0)} }
 
 type pattern struct {
@@ -34,7 +33,7 @@ func (p pattern) Watch(ctx context.Context, update func(Snapshot)) error {
 	return ctx.Err()
 }
 
-// Addresses implements [Fixed]. The first stands for all.
+// Addresses implements [Fixed]. It returns the first address only.
 func (p pattern) Addresses() []string {
 	if p.n == 0 {
 		return nil

@@ -2,9 +2,9 @@ package discovery
 
 import "context"
 
-// WithSelf is a source whose watchers know their own number among so many
-// frontends, from a flag, the environment, or [Ordinal] of their host's name:
-// what subsetting needs where the source itself gives out no numbers.
+// WithSelf returns a source that adds the client's number and the number of clients to
+// the snapshots of s. Subsetting needs them if the source itself does not number
+// clients. They may come from a flag, the environment, or [Ordinal] of the host name.
 func WithSelf(s Source, self, frontends int) Source { return withSelf{s, self, frontends} }
 
 type withSelf struct {
@@ -12,7 +12,7 @@ type withSelf struct {
 	self, frontends int
 }
 
-// Watch reports what the source reports.
+// Watch implements [Source].
 func (w withSelf) Watch(ctx context.Context, update func(Snapshot)) error {
 	return w.source.Watch(ctx, func(s Snapshot) {
 		s.Self, s.Frontends = w.self, w.frontends

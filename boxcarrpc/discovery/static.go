@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckAddress returns an error unless an address is HOST:PORT, as net.Dial takes it for
-// TCP. It does not use the network. The port is a number or the name of a service.
+// CheckAddress returns an error if an address is not HOST:PORT, as for net.Dial with TCP.
+// It does not use the network. The port is a number or the name of a service.
 func CheckAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	switch {
@@ -23,9 +23,8 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// Static is the source of a set that never changes: the given addresses,
-// numbered from 0 in the order given. An address given twice is one server, at
-// its first place.
+// Static returns a source with a constant set: the given addresses, numbered from 0 in
+// the given order. Repeated addresses are ignored.
 func Static(addresses ...string) Source {
 	servers := make([]Server, 0, len(addresses))
 	seen := make(map[string]bool, len(addresses))

@@ -29,7 +29,7 @@ func TestConflictingSecurityFlags(t *testing.T) {
 		"--insecure --token-file a":              {plainToken},
 		"--insecure --token-file a --tls-cert a": {apart, encrypted, plainToken},
 		"--insecure --tls --timeout 0s --servers /": {
-			`--servers: "/" is no address; give HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://`,
+			`--servers: "/" is not an address; use HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://`,
 			"--timeout 0s: must be more than 0", encrypted,
 		},
 	} {

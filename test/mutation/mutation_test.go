@@ -186,7 +186,7 @@ var mutations = []mutation{
 	{
 		name: "a client needs no certificate", file: "boxcarrpc/credentials/tls.go",
 		old: "tls.RequireAndVerifyClientCert", new: "tls.VerifyClientCertIfGiven",
-		pkg: "./boxcarrpc/credentials", run: "TestWhoNeedsACertificate",
+		pkg: "./boxcarrpc/credentials", run: "TestClientCertificateRequirement",
 	},
 	{
 		name: "part of a token will do", file: "boxcarrpc/credentials/tokens.go",

@@ -1,13 +1,13 @@
-// Package byname makes sources of servers from what people write on a command line,
-// of every kind that there is: a program that imports it links them all.
+// Package byname parses targets on the command line into sources of servers. It supports
+// all kinds of source, and a program that imports it links all of them.
 //
-//	10.0.0.1:7070,10.0.0.2:7070         these, numbered in this order
-//	file:/etc/search/servers            a list that is watched
-//	pattern:300:be-%d.search:7070       300 numbered names
+//	10.0.0.1:7070,10.0.0.2:7070         addresses, numbered in this order
+//	file:/etc/search/servers            a watched list: see discovery.File
+//	pattern:300:be-%d.search:7070       300 numbered addresses
 //	dns:search.example.com:7070         the addresses of a name
 //	srv:_boxcar._tcp.search.example.com the SRV records of a name
-//	etcd://10.0.0.1:2379/search         who is entered in etcd; see etcd.Open for TLS and users
-//	gossip://10.0.0.1:7946              the members of a cluster; see gossip.Join for keys
+//	etcd://10.0.0.1:2379/search         servers registered in etcd: see etcd.Open
+//	gossip://10.0.0.1:7946              members of a cluster: see gossip.Join
 package byname
 
 import (
@@ -25,8 +25,8 @@ import (
 	"docstore/boxcarrpc/discovery/gossip"
 )
 
-// Parse makes the source that a target names. The source connects to a registry
-// when it is watched, and no longer than that.
+// Parse returns the source of a target. The source connects to a registry only while it
+// is watched.
 func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 	scheme, rest, _ := strings.Cut(target, ":")
 	switch scheme {
@@ -46,7 +46,7 @@ func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 	addresses := strings.Split(target, ",")
 	for _, address := range addresses {
 		if address == "" || strings.Contains(address, "/") {
-			return nil, fmt.Errorf("%q is no address; give HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://", address)
+			return nil, fmt.Errorf("%q is not an address; use HOST:PORT[,HOST:PORT...], or file:, pattern:, dns:, srv:, etcd:// or gossip://", address)
 		}
 		if err := discovery.CheckAddress(address); err != nil {
 			return nil, err
@@ -57,12 +57,12 @@ func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
 
 func nonEmpty(target, rest string) error {
 	if rest == "" {
-		return fmt.Errorf("%s names nothing", target)
+		return fmt.Errorf("%s: the name is missing", target)
 	}
 	return nil
 }
 
-// checkName checks what a target has behind "dns:".
+// checkName checks the part of a target after "dns:".
 func checkName(target, rest string) error {
 	if err := discovery.CheckAddress(rest); err != nil {
 		return fmt.Errorf("%s: %w", target, err)
@@ -70,14 +70,14 @@ func checkName(target, rest string) error {
 	return nil
 }
 
-// onePlace is a format with one place for a number.
+// onePlace matches a format with one verb for a number.
 var onePlace = regexp.MustCompile(`^[^%]*%(0[1-9])?d[^%]*$`)
 
 func parsePattern(target, rest string) (discovery.Source, error) {
 	count, format, _ := strings.Cut(rest, ":")
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || !onePlace.MatchString(format) {
-		return nil, fmt.Errorf("%s: want pattern:COUNT:ADDRESS with one %%d for the number, or %%03d for as many digits, as in pattern:300:be-%%d.search:7070", target)
+		return nil, fmt.Errorf("%s: want pattern:COUNT:ADDRESS with one %%d for the number, or %%03d for three digits, as in pattern:300:be-%%d.search:7070", target)
 	}
 	if n > discovery.MaxNumber+1 {
 		return nil, &discovery.NumberError{Source: target, Number: n - 1, Limit: discovery.MaxNumber + 1}
@@ -90,8 +90,8 @@ func parsePattern(target, rest string) (discovery.Source, error) {
 	return discovery.Pattern(format, n), nil
 }
 
-// First returns the servers that a target names at present. It waits within ctx
-// for a registry, but not for servers.
+// First returns the current servers of a target. It waits for a registry until ctx ends,
+// but not for servers to appear.
 func First(ctx context.Context, target string, logger *slog.Logger) (servers []discovery.Server, err error) {
 	source, err := Parse(target, logger)
 	if err != nil {
@@ -101,7 +101,7 @@ func First(ctx context.Context, target string, logger *slog.Logger) (servers []d
 	defer cancel()
 	known := false
 	err = source.Watch(ctx, func(s discovery.Snapshot) {
-		// A gossiper hears of nobody at first.
+		// A gossip member does not know the others at first.
 		if known = known || len(s.Servers) > 0; known && servers == nil {
 			servers = s.Servers
 			cancel()
@@ -110,10 +110,10 @@ func First(ctx context.Context, target string, logger *slog.Logger) (servers []d
 	if known {
 		return servers, nil
 	}
-	return nil, fmt.Errorf("%s tells of no servers: %w", target, err)
+	return nil, fmt.Errorf("%s: no servers found: %w", target, err)
 }
 
-// A registry is a source that connects when it is watched.
+// A registry is a source that connects while it is watched.
 type registry struct {
 	target string
 	logger *slog.Logger
@@ -142,7 +142,7 @@ func watchGossip(ctx context.Context, r registry, update func(discovery.Snapshot
 	return errors.Join(err, member.Close())
 }
 
-// CanRegister reports what is wrong with a target to enter servers at.
+// CanRegister returns an error if servers cannot be registered at a target.
 func CanRegister(target string) error {
 	switch scheme, _, _ := strings.Cut(target, ":"); scheme {
 	case "etcd":
@@ -150,11 +150,11 @@ func CanRegister(target string) error {
 	case "gossip":
 		return gossip.Check(target)
 	}
-	return fmt.Errorf("%q: servers are entered at etcd://HOST:PORT/PREFIX or gossip://HOST:PORT", target)
+	return fmt.Errorf("%q: want etcd://HOST:PORT/PREFIX or gossip://HOST:PORT", target)
 }
 
-// Register enters a server, which keeps a number until the closer is closed. It
-// waits for nothing: what is not to be had now is tried in the background.
+// Register registers a server, which holds a number until the closer is closed. It
+// returns at once; if the registry is unavailable, it retries in the background.
 func Register(target string, server discovery.Server, logger *slog.Logger) (io.Closer, error) {
 	if err := CanRegister(target); err != nil {
 		return nil, err
@@ -169,5 +169,5 @@ func Register(target string, server discovery.Server, logger *slog.Logger) (io.C
 	if _, err := opened.Backend(server); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	return opened, nil // which gives the number back
+	return opened, nil // its Close releases the number
 }

@@ -16,7 +16,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A probe that is under way when a member is shut down ends by itself, later.
+// A probe in progress when a member shuts down ends later.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
@@ -52,7 +52,7 @@ func TestTargets(t *testing.T) {
 		require.NoError(t, err, good)
 	}
 	_, err := First(t.Context(), "file:"+path+".none", nil)
-	require.ErrorContains(t, err, "tells of no servers")
+	require.ErrorContains(t, err, "no servers found")
 	for _, bad := range []string{"a:1", "file:x", "etcd://a:1", "gossip://a:1/x"} {
 		_, err := Register(bad, discovery.Server{Address: "a:1"}, nil)
 		require.Error(t, err, bad)
@@ -72,8 +72,7 @@ func TestAServerIsFoundByGossip(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-// What a client does not import it does not link: no package but the registries'
-// own, this one and the commands brings them in.
+// Only the registries' packages, this one and the commands link the registries.
 func TestWhoDoesNotImportARegistryLinksNone(t *testing.T) {
 	const module, registries = "docstore/", "docstore/boxcarrpc/discovery/"
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"...").Output()
@@ -91,7 +90,7 @@ func TestWhoDoesNotImportARegistryLinksNone(t *testing.T) {
 	}, importers)
 }
 
-// The client library is a light one.
+// The client library links no registry.
 func TestPoolsAndServersLinkNoGRPC(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "docstore/boxcarrpc", "docstore/boxcarrpc/discovery").Output()
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// BenchmarkWatch is one server that comes or goes, until all watchers have told.
-// All of them are in this process, on connections of their own.
+// BenchmarkWatch measures the time from adding or removing a server until all watchers
+// have reported it. All watchers are in this process, each with its connection.
 func BenchmarkWatch(b *testing.B) {
 	for _, x := range []struct{ watchers, keys int }{{1, 1000}, {1, 10_000}, {100, 1000}, {100, 10_000}, {500, 1000}} {
 		b.Run(fmt.Sprintf("watchers=%d/keys=%d", x.watchers, x.keys), func(b *testing.B) {
@@ -52,9 +52,9 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkClaim is so many servers that all start at once, until each has a number.
+// BenchmarkClaim measures the time from starting servers at once until each has a number.
 func BenchmarkClaim(b *testing.B) {
-	const connections = 10 // to etcd, each of as many servers
+	const connections = 10 // to etcd, with equally many servers each
 	for _, servers := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
 			address := startEtcd(b)

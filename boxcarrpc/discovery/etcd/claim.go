@@ -12,15 +12,15 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// leases are the two of a number.
+// leases are the leases of a number.
 type leases struct {
 	claim, entry clientv3.LeaseID
-	sent         time.Time // when the last renewal that was acknowledged was sent
+	sent         time.Time // when the last acknowledged renewal was sent
 }
 
-// claim makes leases and takes a number: the last one if it is free, else the
-// smallest for which nobody has been in line before. The leases are to be revoked in
-// the end, also on an error; then number is the one to prefer the next time.
+// claim creates leases and claims a number: last if it is free, otherwise the lowest
+// free number that is not for a claimant ahead in the queue. The caller revokes the
+// leases, also after an error; then number is the preferred one for the next claim.
 func (n *Number) claim(ctx context.Context, last int) (l leases, number int, err error) {
 	r := n.registry
 	seen, err := n.look(ctx, l)
@@ -28,7 +28,7 @@ func (n *Number) claim(ctx context.Context, last int) (l leases, number int, err
 	case err != nil:
 		return l, last, err
 	case seen.own >= 0 && n.kind == backends:
-		return l, seen.own, fmt.Errorf("the claim of this address to %d has yet to end; if it does not, another server has the same address", seen.own)
+		return l, seen.own, fmt.Errorf("waiting for the old claim of this address to number %d to expire; if it does not, another server has the same address", seen.own)
 	}
 	l.sent = time.Now()
 	ttl, margin := r.options.TTL, r.options.Margin
@@ -66,7 +66,7 @@ func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.Lease
 	if err != nil {
 		return clientv3.NoLease, err
 	}
-	// A part of a second counts as a whole one.
+	// Round up to seconds.
 	lease, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
 		return clientv3.NoLease, err
@@ -74,12 +74,12 @@ func (r *Registry) grant(ctx context.Context, ttl time.Duration) (clientv3.Lease
 	return lease.ID, nil
 }
 
-// place is the key of a claimant in the line.
+// place returns the key of a claimant in the queue.
 func (n *Number) place(l leases) string {
 	return fmt.Sprintf("%s%x", n.registry.line(n.kind), int64(l.claim))
 }
 
-// queue puts the claimant at the end of the line.
+// queue adds the claimant to the end of the queue.
 func (n *Number) queue(ctx context.Context, l leases) error {
 	ctx, cancel := n.registry.call(ctx)
 	defer cancel()
@@ -91,15 +91,15 @@ func (n *Number) queue(ctx context.Context, l leases) error {
 	return err
 }
 
-// A scene is who has numbers, and who is in line for one, at one moment.
+// A scene is the state of numbers and queue at one moment.
 type scene struct {
 	taken map[int]bool
-	own   int // the number that this address has, -1 for none
-	ahead int // in the line
+	own   int // number claimed by this address, -1 for none
+	ahead int // claimants ahead in the queue
 }
 
-// next is the number for this place in the line: whoever is ahead takes a smaller one.
-// -1 if there is none.
+// next returns the number for this position in the queue, or -1: each claimant ahead
+// takes a lower free one.
 func (s scene) next() (number int) {
 	for ahead := s.ahead; number <= discovery.MaxNumber; number++ {
 		switch {
@@ -113,7 +113,7 @@ func (s scene) next() (number int) {
 	return -1
 }
 
-// look reads who has numbers, and the line.
+// look reads the claims and the queue.
 func (n *Number) look(ctx context.Context, l leases) (s scene, err error) {
 	r := n.registry
 	ctx, cancel := r.call(ctx)
@@ -135,7 +135,7 @@ func (n *Number) look(ctx context.Context, l leases) (s scene, err error) {
 	for _, kv := range claims {
 		number, ok := numberOf(kv.Key, r.claims(n.kind))
 		if !ok {
-			continue // not ours
+			continue // not a claim
 		}
 		s.taken[number] = true
 		if string(kv.Value) == n.entry.Address {
@@ -148,7 +148,7 @@ func (n *Number) look(ctx context.Context, l leases) (s scene, err error) {
 	return s, nil
 }
 
-// take claims a number if nobody has it, and leaves the line.
+// take claims a number if it is free, and leaves the queue.
 func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err error) {
 	r := n.registry
 	claim := fmt.Sprint(r.claims(n.kind), number)
@@ -166,13 +166,12 @@ func (n *Number) take(ctx context.Context, l leases, number int) (won bool, err 
 			clientv3.OpDelete(n.place(l)),
 		).Commit()
 	if err != nil {
-		return false, err // perhaps it was written: revoking the leases undoes it
+		return false, err // if it was written, revoking the leases undoes it
 	}
 	return answer.Succeeded, nil
 }
 
-// revoke ends leases that are no longer used, if etcd can be reached; else they end
-// by themselves. The entry goes first.
+// revoke revokes unused leases, the entry's first. If etcd is unavailable, they expire.
 func (r *Registry) revoke(l leases) {
 	ctx, cancel := r.call(context.WithoutCancel(r.ctx))
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package etcd keeps the numbers of servers and clients in etcd.
+// Package etcd registers servers and clients in etcd and gives them numbers.
 //
 //	registry, err := etcd.Open("etcd://10.0.0.1:2379,10.0.0.2:2379/search", nil)
 //	number, err := registry.Backend(discovery.Server{Address: "10.0.1.7:7070"}) // a server
@@ -6,62 +6,62 @@
 //	number, err := registry.Frontend("fe-3") // a client
 //	pool, err := boxcarrpc.NewPool(registry.Source(number), &boxcarrpc.PoolOptions{SubsetSize: 20})
 //
-// A number is the smallest that was free, and nobody else's while it is held: at no
-// moment do two processes hold the same, whatever is killed, stopped or cut off.
+// A number is the lowest free one. Two processes never hold the same number at the same
+// time, also if processes are killed or stopped, or the network is partitioned.
 //
 // # Keys
 //
-// Two for each number, under two leases:
+// Each number has two keys with separate leases:
 //
 //	PREFIX/backends/7          {"address":"10.0.1.7:7070","weight":2}    TTL
 //	PREFIX/claims/backends/7   10.0.1.7:7070                             TTL + 2 margins
 //	PREFIX/frontends/3         {"address":"fe-3"}
 //	PREFIX/claims/frontends/3  fe-3
 //
-// One transaction writes both, if there is no such claim. Who is about to claim one is in
-// line, under the lease of the claim to be:
+// One transaction writes both if the claim does not exist. A claimant first enters a
+// queue, with the lease of its future claim:
 //
 //	PREFIX/line/backends/694d8a...     deleted by the same transaction
 //
-// and leaves as many of the free numbers as are ahead to these: a thousand servers that
-// start at once claim a thousand different numbers, and not all of them the same.
+// With n claimants ahead of it, it skips the n lowest free numbers. A thousand servers
+// that start at once thus claim a thousand different numbers without conflicts.
 //
-// The claim is renewed first. So a server that has died is gone for its clients after a
-// TTL, and its number is given out again later:
+// The holder renews the claim before the entry. Clients stop using a dead server after
+// the TTL, and its number becomes free later:
 //
-//	the last keep-alive that was acknowledged
+//	the last acknowledged keep-alive
 //	| sent      | received         holder stops   clients stop   number is free
 //	|-----------|------------------|--------------|--------------|
 //	0                              TTL-margin     TTL            2 margins later
 //
-// The holder counts from the moment at which it sent the last keep-alive that was
-// acknowledged, on its own monotonic clock, and looks at the clock whenever it is
-// asked for its number: it holds none after TTL - margin even if it was stopped
-// meanwhile. etcd counts from when it received that, which was later. The clocks
-// need not agree, but what one counts as TTL must not be more than three margins
-// longer for the other; a machine that sleeps counts nothing while it does.
+// The holder measures from the moment it sent the last acknowledged keep-alive, with its
+// monotonic clock. It compares the clock whenever it is asked for its number, so that it
+// holds none after TTL - margin even if the process was stopped. etcd measures from the
+// later moment of receipt. The clocks need not be synchronized, but a TTL on one clock
+// must not be more than three margins longer on the other. Clocks do not run while a
+// machine is suspended.
 //
-// A holder that could not renew in time goes on trying: as long as its claim is there
-// nobody else has the number, and it is held again with the first answer. If the
-// claim has ended it takes the same number if that is free, else the smallest.
+// A holder that could not renew in time continues to try. While its claim exists, no
+// other process can have the number, and the holder has it again after the next
+// acknowledgement. If the claim has expired, the holder claims the same number if it is
+// free, otherwise the lowest free one.
 //
-// A server that was started again on the same address before the old claim has ended
-// waits for its end, so that it has the same number again if that is the smallest and
-// nobody was faster.
+// A server that restarts on the same address waits until its old claim has expired, so
+// that it can claim the same number again.
 //
 // # Watching
 //
-// A watcher reads all servers and follows the changes; those within 100 ms are told
-// together. If etcd has compacted revisions that it had yet to see, it reads all
-// again and replaces the set in one step. While etcd is away the last set holds.
-// Holders lose their numbers then, after TTL - margin, but not their servers:
-// watchers hear of nothing, and etcd starts all leases anew when it is back. How many
-// clients there are is told only with Options.CountFrontends.
+// A watcher reads all servers and follows the changes; it reports changes within 100 ms
+// together. If etcd has compacted revisions that the watcher has not seen, it reads all
+// servers again and replaces the set in one step. While etcd is unavailable, the last
+// set stays in use. Holders lose their numbers after TTL - margin, but their servers
+// stay in the set: watchers see no change, and etcd restarts all leases when it is back.
+// The number of clients is reported only with Options.CountFrontends.
 //
 // # Security
 //
-// TLS, certificates on both sides and a user with a password are named in the target,
-// as files: see Open. The user needs to read and write below PREFIX/.
+// The target names files for TLS, client certificates, and a user with a password: see
+// Open. The user needs read and write permission below PREFIX/.
 //
-// Concurrency: all types are safe for concurrent use.
+// All types are safe for concurrent use.
 package etcd

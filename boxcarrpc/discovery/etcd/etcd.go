@@ -24,33 +24,33 @@ import (
 const (
 	DefaultTTL         = 10 * time.Second
 	DefaultCallTimeout = 3 * time.Second
-	// marginPart: the default margin is this part of the TTL.
+	// marginPart is the ratio of TTL to the default margin.
 	marginPart = 5
 )
 
-// MinTTL is the shortest TTL. etcd's own least one depends on its election timeout,
-// and is 2 s by default; it gives that instead of a shorter one.
+// MinTTL is the minimum TTL. etcd's own minimum depends on its election timeout, 2 s by
+// default; etcd raises a shorter TTL to it.
 const MinTTL = time.Second
 
-// Options are those of a Registry. The zero value of each field, and a nil
+// Options are the options of a Registry. The zero value of each field, and a nil
 // *Options, mean the default.
 type Options struct {
-	// TTL is how long a server that has died is still among the servers, in whole
-	// seconds. The default is 10 s.
+	// TTL is the time until a dead server leaves the set, in whole seconds. The
+	// default is 10 s.
 	TTL time.Duration
-	// Margin is by how much clocks may run apart within a TTL; at most a third of
-	// it. The default is a fifth.
+	// Margin is the tolerated clock drift within a TTL, at most a third of the TTL.
+	// The default is a fifth.
 	Margin time.Duration
-	// CallTimeout bounds a request to etcd. The default is 3 s.
+	// CallTimeout limits a request to etcd. The default is 3 s.
 	CallTimeout time.Duration
-	// CountFrontends has sources tell how many clients have numbers, too, which only
-	// ringsteady with FrontendScaling asks for: every client then hears of every other.
+	// CountFrontends makes sources report the number of clients. Only ringsteady with
+	// FrontendScaling needs it; every client then watches all others.
 	CountFrontends bool
-	// TLS is how etcd is spoken to. The default is plain text.
+	// TLS is the configuration of connections to etcd. The default is plain text.
 	TLS *tls.Config
-	// User and Password are shown to etcd. The default shows nothing.
+	// User and Password authenticate to etcd. The default is none.
 	User, Password string
-	// Logger gets numbers that are gained and lost. The default discards it.
+	// Logger gets gained and lost numbers. The default discards them.
 	Logger *slog.Logger
 }
 
@@ -73,50 +73,50 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	var errs []error
 	if r.TTL < MinTTL || r.TTL%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("etcd: a TTL of %s: it must be whole seconds, at least %s", r.TTL, MinTTL))
+		errs = append(errs, fmt.Errorf("etcd: TTL %s: must be whole seconds, at least %s", r.TTL, MinTTL))
 	}
 	if r.Margin < 0 || r.Margin > r.TTL/3 {
-		errs = append(errs, fmt.Errorf("etcd: a margin of %s: it must be at most a third of the TTL, %s", r.Margin, r.TTL))
+		errs = append(errs, fmt.Errorf("etcd: margin %s: must be from 0 to a third of the TTL, %s", r.Margin, r.TTL))
 	}
 	if (r.User == "") != (r.Password == "") {
-		errs = append(errs, errors.New("etcd: a user and a password go together"))
+		errs = append(errs, errors.New("etcd: user without password, or password without user: set both or neither"))
 	}
 	if r.CallTimeout < 0 {
-		errs = append(errs, fmt.Errorf("etcd: a call timeout of %s: it must be over 0", r.CallTimeout))
+		errs = append(errs, fmt.Errorf("etcd: call timeout %s: must be above 0", r.CallTimeout))
 	}
 	return r, errors.Join(errs...)
 }
 
-// A Registry is a set of servers, and of clients, under a prefix of etcd's keys.
+// A Registry is a set of servers and clients under a prefix of etcd's keys.
 type Registry struct {
 	options   Options
-	prefix    string // without a slash at its end
+	prefix    string // without a trailing slash
 	endpoints []string
 
 	ctx     context.Context // of the numbers
 	cancel  context.CancelFunc
-	holding sync.WaitGroup
+	holding sync.WaitGroup // goroutines of the numbers
 	closing sync.Once
 
 	mu struct {
 		sync.Mutex
-		client *clientv3.Client // nil until it is needed
+		client *clientv3.Client // nil before the first use
 	}
 }
 
-// Open makes a registry of a target of the form
+// Open returns the registry of a target:
 //
 //	etcd://HOST:PORT[,HOST:PORT...]/PREFIX[?OPTION&...]
 //
-// whose options go before those of opts, which may be nil:
+// The options in a target override those of opts, which may be nil:
 //
-//	tls=true            TLS, by the system's authorities
-//	ca=FILE             TLS, and etcd must have a certificate of these authorities
-//	cert=FILE&key=FILE  TLS, and this is the certificate to show
+//	tls=true            TLS with the system's authorities
+//	ca=FILE             TLS with these authorities
+//	cert=FILE&key=FILE  TLS with this client certificate
 //	user=NAME&password-file=FILE
 //
-// It reads the files, and does not wait for etcd. A certificate that was replaced is
-// read again; the other files are not.
+// It reads the files and does not wait for etcd. The certificate is read again when its
+// file changes; the other files are not.
 func Open(text string, opts *Options) (*Registry, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -139,8 +139,8 @@ func Open(text string, opts *Options) (*Registry, error) {
 	return r, nil
 }
 
-// etcd returns the connection, which the first call makes: with a user that waits
-// until etcd has let it in.
+// etcd returns the connection to etcd. The first call makes it; with a user it waits for
+// the authentication.
 func (r *Registry) etcd() (*clientv3.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +159,7 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 		TLS:                  r.options.TLS,
 		Username:             r.options.User,
 		Password:             r.options.Password,
-		Logger:               zap.NewNop(), // what matters comes as an error
+		Logger:               zap.NewNop(), // failures are returned as errors
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -168,9 +168,9 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 	return client, nil
 }
 
-// reconnecting is how often a lost connection is tried. An etcd that comes back gives
-// each lease its TTL anew: after gRPC's own pauses, of up to two minutes, all servers
-// would leave the set together.
+// reconnecting returns the backoff of reconnections. An etcd that restarts grants each
+// lease one more TTL. With gRPC's default pauses of up to two minutes all servers would
+// leave the set together.
 func (r *Registry) reconnecting() grpc.ConnectParams {
 	pauses := backoff.DefaultConfig
 	pauses.MaxDelay = r.options.TTL / renewals / 2
@@ -178,7 +178,7 @@ func (r *Registry) reconnecting() grpc.ConnectParams {
 	return grpc.ConnectParams{Backoff: pauses, MinConnectTimeout: r.options.CallTimeout}
 }
 
-// Close gives back all numbers at once, and ends the connection to etcd.
+// Close releases all numbers and closes the connection to etcd.
 func (r *Registry) Close() (err error) {
 	r.closing.Do(func() {
 		r.cancel()
@@ -192,12 +192,12 @@ func (r *Registry) Close() (err error) {
 	return err
 }
 
-// call bounds a request.
+// call returns a context with the timeout of a request.
 func (r *Registry) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.options.CallTimeout)
 }
 
-// A kind is one of the two that have numbers of their own.
+// A kind is a separate sequence of numbers.
 type kind string
 
 const (
@@ -205,7 +205,7 @@ const (
 	frontends kind = "frontends"
 )
 
-// watched are the kinds that sources tell of.
+// watched returns the kinds that sources watch.
 func (r *Registry) watched() []kind {
 	if r.options.CountFrontends {
 		return []kind{backends, frontends}
@@ -217,14 +217,14 @@ func (r *Registry) entries(k kind) string { return r.prefix + "/" + string(k) + 
 func (r *Registry) claims(k kind) string  { return r.prefix + "/claims/" + string(k) + "/" }
 func (r *Registry) line(k kind) string    { return r.prefix + "/line/" + string(k) + "/" }
 
-// numberOf is the number at the end of a key.
+// numberOf returns the number at the end of a key.
 func numberOf(key []byte, prefix string) (number int, ok bool) {
 	text := strings.TrimPrefix(string(key), prefix)
 	number, err := strconv.Atoi(text)
 	return number, err == nil && number >= 0 && number <= discovery.MaxNumber && strconv.Itoa(number) == text
 }
 
-// An entry is what is told of a holder.
+// An entry is the public value of a number.
 type entry struct {
 	Address string  `json:"address"`
 	Weight  float64 `json:"weight,omitempty"`
@@ -233,7 +233,7 @@ type entry struct {
 func (e entry) encode() string {
 	text, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // Backend has looked at the weight
+		panic(err) // Backend checks the weight
 	}
 	return string(text)
 }

@@ -38,7 +38,7 @@ func held(t *testing.T, n *Number) int {
 	return number
 }
 
-// watching collects what a source tells.
+// watching collects the snapshots of a source.
 type watching struct {
 	t       *testing.T
 	updates chan discovery.Snapshot
@@ -56,7 +56,7 @@ func watch(t *testing.T, s discovery.Source) *watching {
 	return w
 }
 
-// until waits for a snapshot that lists just these, as "number=address".
+// until waits for a snapshot with exactly these servers, as "number=address".
 func (w *watching) until(self int, servers ...string) (snapshots int) {
 	w.t.Helper()
 	want := fmt.Sprint(self, servers)
@@ -72,12 +72,12 @@ func (w *watching) until(self int, servers ...string) (snapshots int) {
 				return snapshots
 			}
 		case <-time.After(time.Minute):
-			w.t.Fatalf("in vain: %s; the last was %s", want, seen)
+			w.t.Fatalf("timeout: want %s, the last was %s", want, seen)
 		}
 	}
 }
 
-func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
+func TestLowestFreeNumberIsClaimed(t *testing.T) {
 	r := open(t, startEtcd(t), short)
 	w := watch(t, r.Source(nil))
 	a := backend(t, r, "a:1")
@@ -92,12 +92,12 @@ func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
 	_, ok := b.Get()
 	require.False(t, ok)
 	_, err = b.Wait(t.Context())
-	require.ErrorContains(t, err, "given back")
+	require.ErrorContains(t, err, "the number was closed")
 	w.until(-1, "0=a:1", "2=c:1")
 	require.Equal(t, 1, held(t, backend(t, r, "d:1")))
 	w.until(-1, "0=a:1", "1=d:1", "2=c:1")
 
-	// Clients have numbers of their own, and get them with the servers.
+	// Clients have a separate sequence of numbers.
 	fe, err := r.Frontend("fe")
 	require.NoError(t, err)
 	require.Equal(t, 0, held(t, fe))
@@ -108,7 +108,7 @@ func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
 	require.NoError(t, second.Close())
 	other.until(-1, "0=a:1", "1=d:1", "2=c:1")
 
-	// What is not ours is passed over.
+	// Unknown keys are ignored.
 	for key, value := range map[string]string{"/backends/x": "{}", "/backends/007": `{"address":"x"}`, "/backends/7": "{}", "/backends/8": "nonsense"} {
 		_, err := clientOf(t, r).Put(t.Context(), "search"+key, value)
 		require.NoError(t, err)
@@ -117,8 +117,8 @@ func TestTheSmallestFreeNumberIsGivenOut(t *testing.T) {
 	w.until(-1, "1=d:1", "2=c:1")
 }
 
-// A watcher ends although news that it has not taken up has come.
-func TestAWatchEndsWhileNewsArrives(t *testing.T) {
+// A watch ends although changes are pending.
+func TestWatchEndsWhileChangesArrive(t *testing.T) {
 	r := open(t, startEtcd(t), short)
 	held(t, backend(t, r, "a:1"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,21 +127,20 @@ func TestAWatchEndsWhileNewsArrives(t *testing.T) {
 	err := r.Source(nil).Watch(ctx, func(s discovery.Snapshot) {
 		switch told++; told {
 		case 1:
-			held(t, backend(t, r, "b:1")) // brings the second call
+			held(t, backend(t, r, "b:1")) // causes the second call
 		case 2:
 			other := watch(t, r.Source(nil))
 			other.until(-1, "0=a:1", "1=b:1")
 			held(t, backend(t, r, "c:1"))
 			other.until(-1, "0=a:1", "1=b:1", "2=c:1")
 			cancel()
-			time.Sleep(gather) // for what waits with the news to see that
+			time.Sleep(gather) // until the pending change is seen
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Clients are counted where frontend scaling is to be: by the highest number, as
-// servers are.
+// With CountFrontends snapshots have the highest client number plus one.
 func TestClientsAreCounted(t *testing.T) {
 	address := startEtcd(t)
 	r := open(t, address, &Options{CountFrontends: true})
@@ -177,9 +176,8 @@ func TestClientsAreCounted(t *testing.T) {
 	require.Zero(t, (<-uncounted.updates).Frontends)
 }
 
-// Who comes takes a number that is not for somebody ahead in the line; and the smallest
-// again when nobody is.
-func TestWhoIsAheadTakesASmallerNumber(t *testing.T) {
+// A claimant skips a free number for each claimant ahead in the queue.
+func TestClaimantAheadTakesLowerNumber(t *testing.T) {
 	r := open(t, startEtcd(t), short)
 	_, err := clientOf(t, r).Put(t.Context(), r.line(backends)+"somebody", "")
 	require.NoError(t, err)
@@ -211,9 +209,9 @@ func TestManyClaimAtOnce(t *testing.T) {
 	}
 }
 
-// A server that was cut off longer than its leases has the same number again; its
-// watcher does not see others leave that did not.
-func TestAHolderThatIsCutOffLosesItsNumberAndGetsItBack(t *testing.T) {
+// A server that is disconnected for longer than its leases gets the same number again.
+// Its watcher keeps the other servers.
+func TestDisconnectedHolderLosesNumberAndGetsItBack(t *testing.T) {
 	address := startEtcd(t)
 	way := newLink(t, address)
 	r, far := open(t, address, short), open(t, way.address(), short)
@@ -227,29 +225,29 @@ func TestAHolderThatIsCutOffLosesItsNumberAndGetsItBack(t *testing.T) {
 	way.set(true)
 	until(t, "the number is lost", func() bool { _, ok := b.Get(); return !ok })
 	w.until(-1, "0=a:1")
-	farther.until(-1, "0=a:1", "1=b:1") // the last set, without the number
+	farther.until(-1, "0=a:1", "1=b:1") // the last set, without the client's number
 	way.set(false)
 	require.Equal(t, 1, held(t, b))
 	w.until(-1, "0=a:1", "1=b:1")
 	farther.until(1, "0=a:1", "1=b:1")
 }
 
-// A server that died and is started again on the same address waits for its number.
-func TestARestartedServerHasItsNumberAgain(t *testing.T) {
+// A server that restarts on the same address waits for its number.
+func TestRestartedServerGetsSameNumber(t *testing.T) {
 	address := startEtcd(t)
 	way := newLink(t, address)
 	r, far := open(t, address, short), open(t, way.address(), short)
 	first := backend(t, r, "a:1")
 	require.Equal(t, 0, held(t, first))
 	require.Equal(t, 1, held(t, backend(t, far, "b:1")))
-	way.set(true) // as dead as can be
+	way.set(true) // like a dead process
 	require.NoError(t, first.Close())
-	require.Equal(t, 1, held(t, backend(t, r, "b:1")), "though 0 is free")
+	require.Equal(t, 1, held(t, backend(t, r, "b:1")), "although 0 is free")
 }
 
-// What happened while a watcher was cut off was compacted: it reads all servers
-// again and tells of the change in one step.
-func TestAWatcherThatMissedACompactionReadsAgain(t *testing.T) {
+// If the changes during a disconnection were compacted, the watcher reads all servers
+// again and reports the change in one step.
+func TestWatcherReadsAgainAfterCompaction(t *testing.T) {
 	address := startEtcd(t)
 	way := newLink(t, address)
 	r, far := open(t, address, nil), open(t, way.address(), short)
@@ -272,9 +270,8 @@ func TestAWatcherThatMissedACompactionReadsAgain(t *testing.T) {
 	require.Equal(t, 1, w.until(-1, "1=b:1", "3=d:1"))
 }
 
-// A process that was stopped looks at the clock before it believes that it holds a
-// number, even if nothing else has run since.
-func TestANumberIsNotHeldAfterItsTime(t *testing.T) {
+// Get checks the clock: a process that was stopped does not hold an expired number.
+func TestNumberIsNotHeldAfterItsTime(t *testing.T) {
 	n := &Number{}
 	n.mu.changed = make(chan struct{})
 	n.set(7, time.Now().Add(time.Hour))
@@ -326,7 +323,7 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// A holder is a process of its own.
+// A holder is a separate process that holds a number.
 type holder struct {
 	command *exec.Cmd
 	way     *link
@@ -344,7 +341,7 @@ func startHolder(t *testing.T, etcd string) *holder {
 }
 
 func (h *holder) kill() {
-	_ = h.command.Process.Kill() // it may be dead already
+	_ = h.command.Process.Kill() // it may have exited
 	_ = h.command.Wait()
 }
 
@@ -352,14 +349,14 @@ func (h *holder) signal(t *testing.T, s syscall.Signal) {
 	require.NoError(t, h.command.Process.Signal(s))
 }
 
-// A tenure is a stretch of time in which a process certainly held a number: from
-// after it was told so first until before it was told so last.
+// A tenure is an interval in which a process certainly held a number: from the return
+// of the first Get to the start of the last Get.
 type tenure struct {
 	process, number int
 	from, to        int64
 }
 
-// tenures reads what a process wrote down.
+// tenures reads the log of a process.
 func (h *holder) tenures(t *testing.T, process int) (list []tenure) {
 	text, err := os.ReadFile(h.log)
 	if os.IsNotExist(err) {
@@ -368,7 +365,7 @@ func (h *holder) tenures(t *testing.T, process int) (list []tenure) {
 	require.NoError(t, err)
 	last := -1
 	lines := strings.SplitAfter(string(text), "\n")
-	for _, line := range lines[:len(lines)-1] { // the last may be half of one
+	for _, line := range lines[:len(lines)-1] { // the last line may be partial
 		var number int
 		var before, after int64
 		_, err := fmt.Sscanln(line, &number, &before, &after)
@@ -385,7 +382,7 @@ func (h *holder) tenures(t *testing.T, process int) (list []tenure) {
 	return list
 }
 
-// last is the number that the process held last.
+// last returns the number that the process held last.
 func (h *holder) last(t *testing.T) (number int) {
 	list := h.tenures(t, 0)
 	if len(list) == 0 {
@@ -394,15 +391,15 @@ func (h *holder) last(t *testing.T) (number int) {
 	return list[len(list)-1].number
 }
 
-// claimed are the clients' numbers that are claimed.
+// claimed returns the claimed numbers of clients.
 func claimed(t *testing.T, r *Registry) (map[int]bool, error) {
 	seen, err := (&Number{registry: r, kind: frontends}).look(t.Context(), leases{})
 	return seen.taken, err
 }
 
-// Processes are killed, stopped for longer than their leases, cut off and healed.
-// Whatever they believed, and when, no two believed to hold a number at once.
-func TestNoTwoHoldANumberAtOnce(t *testing.T) {
+// Processes are killed, stopped for longer than their leases, disconnected and
+// reconnected. No two of them hold the same number at the same time.
+func TestNoTwoProcessesHoldANumber(t *testing.T) {
 	etcd := startEtcd(t)
 	r := open(t, etcd, nil)
 	var all []*holder
@@ -421,7 +418,7 @@ func TestNoTwoHoldANumberAtOnce(t *testing.T) {
 		})
 		return started
 	}
-	start(1) // it has the number 0 for ever
+	start(1) // it keeps number 0
 	for range 2 {
 		victims := start(3)
 		stopped, cut, killed := victims[0], victims[1], victims[2]
@@ -469,13 +466,12 @@ func TestNoTwoHoldANumberAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, len(list), 1+2*(3+3+2))
 }
 
-// etcd itself is killed and comes back after longer than the leases: holders held no
-// number after their time, and have the same ones again; watchers hear of no change of
-// the servers.
-func TestEtcdIsAwayForLongerThanTheLeases(t *testing.T) {
+// etcd is killed and restarts after the leases' time. Holders hold no numbers meanwhile
+// and have the same ones afterwards; watchers see no change of the servers.
+func TestEtcdIsDownForLongerThanTheLeases(t *testing.T) {
 	s := newEtcd(t, "http")
 	s.start(t)
-	// Longer than short's: when it is back, etcd waits no longer than that for anybody.
+	// Longer than in short: a restarted etcd grants each lease one TTL.
 	r := open(t, s.address, &Options{TTL: 4 * time.Second, Margin: time.Second, CallTimeout: time.Second})
 	a, b := backend(t, r, "a:1"), backend(t, r, "b:1")
 	first, second := held(t, a), held(t, b)
@@ -502,9 +498,8 @@ func TestEtcdIsAwayForLongerThanTheLeases(t *testing.T) {
 	}
 }
 
-// An entry whose number no server may have costs that server its place, and not the
-// others, and the log names its key.
-func TestAKeyWithANumberThatIsTooHigh(t *testing.T) {
+// An entry with an invalid number is ignored, and its key is logged.
+func TestKeyWithTooHighNumberIsIgnored(t *testing.T) {
 	var log bytes.Buffer
 	r, err := Open("etcd://127.0.0.1:1/search", &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// short is the shortest leases that the tests' etcd gives.
+// short has the shortest leases that the tests' etcd grants.
 var short = &Options{TTL: time.Second, Margin: 250 * time.Millisecond, CallTimeout: 500 * time.Millisecond}
 
 // startEtcd runs a real etcd and returns its address.
@@ -37,10 +37,10 @@ func startEtcd(t testing.TB) (address string) {
 	return s.address
 }
 
-// An etcdServer is a real etcd, which a test can end and start again.
+// An etcdServer is a real etcd that a test can stop and restart.
 type etcdServer struct {
 	address   string
-	options   string // of targets
+	options   string // options of its targets
 	command   *exec.Cmd
 	arguments []string
 }
@@ -49,11 +49,11 @@ func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
 	t.Helper()
 	_, err := exec.LookPath("etcd")
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
-	// The ports are free now, and most likely still when etcd listens.
+	// The ports are most likely still free when etcd listens.
 	address, peer := freePort(t), freePort(t)
 	s := &etcdServer{address: address, arguments: append([]string{
 		"--data-dir", filepath.Join(t.TempDir(), "data"), "--unsafe-no-fsync",
-		"--heartbeat-interval", "20", "--election-timeout", "200", // or the shortest lease is 2 s
+		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
 		"--listen-client-urls", scheme + "://" + address, "--advertise-client-urls", scheme + "://" + address,
 		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
 		"--initial-cluster", "default=http://" + peer,
@@ -62,7 +62,7 @@ func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
 	return s
 }
 
-// start starts etcd, and waits until it answers.
+// start starts etcd and waits until it answers.
 func (s *etcdServer) start(t testing.TB) {
 	t.Helper()
 	s.command = exec.Command("etcd", s.arguments...)
@@ -78,8 +78,8 @@ func (s *etcdServer) start(t testing.TB) {
 
 func (s *etcdServer) kill() {
 	if s.command != nil {
-		_ = s.command.Process.Kill() // it may have ended
-		_ = s.command.Wait()         // it was killed
+		_ = s.command.Process.Kill() // it may have exited
+		_ = s.command.Wait()         // killed
 		s.command = nil
 	}
 }
@@ -103,18 +103,18 @@ func open(t testing.TB, address string, opts *Options) *Registry {
 	return r
 }
 
-// until waits for a condition that others bring about.
+// until waits for a condition.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !condition(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("in vain: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// A link is the way to etcd, that a test can cut.
+// A link is a proxy to etcd that a test can cut.
 type link struct {
 	listener net.Listener
 	to       string
@@ -184,7 +184,7 @@ func (l *link) keep(conns ...net.Conn) bool {
 	return !l.mu.cut
 }
 
-// set cuts the link or heals it.
+// set cuts or restores the link.
 func (l *link) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,8 +197,8 @@ func (l *link) set(cut bool) {
 	}
 }
 
-// The process that a test starts, stops and kills: it holds a number and writes
-// down when.
+// The environment of a process that holds a number and logs when. Tests start, stop and
+// kill it.
 const holderTarget, holderLog = "ETCD_TEST_HOLDER", "ETCD_TEST_LOG"
 
 func hold(target, path string) {

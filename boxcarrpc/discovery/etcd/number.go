@@ -16,16 +16,15 @@ import (
 )
 
 const (
-	// A number is renewed so many times within its TTL.
+	// renewals is the number of renewals within a TTL.
 	renewals = 4
-	// What failed is tried again after this time, and half to one and a half of it; a
-	// claim after up to a renewal's time.
+	// retryPause is the pause before a retry, with jitter. The pause of claims doubles
+	// up to the time between renewals.
 	retryPause = 300 * time.Millisecond
 )
 
-// A Number is a place among the servers or the clients, that is held as long as
-// etcd can be reached. It is claimed, renewed and after a loss claimed anew in the
-// background.
+// A Number is the number of a server or a client. It is held while etcd is available. A
+// goroutine claims it, renews it, and claims it again after a loss.
 type Number struct {
 	registry *Registry
 	kind     kind
@@ -36,24 +35,25 @@ type Number struct {
 	mu struct {
 		sync.Mutex
 		number  int       // -1 for none
-		until   time.Time // not held from then on, whatever else is known
+		until   time.Time // the number is not held after this time
 		changed chan struct{}
 	}
 }
 
-// Backend enters a server and holds a number for it, until the number or the
-// registry is closed. The server should be ready to serve.
+// Backend registers a server and holds a number for it until the number or the registry
+// is closed. The server should be ready for requests.
 func (r *Registry) Backend(server discovery.Server) (*Number, error) {
 	if server.Address == "" || server.Weight < 0 || math.IsInf(server.Weight, 0) || math.IsNaN(server.Weight) {
-		return nil, fmt.Errorf("etcd: a server with the address %q and the weight %v cannot be entered", server.Address, server.Weight)
+		return nil, fmt.Errorf("etcd: server with address %q and weight %v: address must not be empty, weight must be at least 0", server.Address, server.Weight)
 	}
 	return r.hold(backends, entry{server.Address, server.Weight}), nil
 }
 
-// Frontend holds a number among the clients. The name is for people.
+// Frontend holds a number for a client until the number or the registry is closed. The
+// name identifies the client to operators.
 func (r *Registry) Frontend(name string) (*Number, error) {
 	if name == "" {
-		return nil, errors.New("etcd: a client without a name cannot be entered")
+		return nil, errors.New("etcd: the client's name is empty")
 	}
 	return r.hold(frontends, entry{Address: name}), nil
 }
@@ -70,7 +70,7 @@ func (r *Registry) hold(k kind, e entry) *Number {
 	return n
 }
 
-// Get returns the number, if it is held at this moment.
+// Get returns the number. It is not ok if none is held now.
 func (n *Number) Get() (number int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,27 +98,27 @@ func (n *Number) Wait(ctx context.Context) (number int, err error) {
 		select {
 		case <-changed:
 		case <-n.done:
-			return -1, errors.New("etcd: the number was given back")
+			return -1, errors.New("etcd: the number was closed")
 		case <-ctx.Done():
-			return -1, fmt.Errorf("etcd: no number was to be had: %w", ctx.Err())
+			return -1, fmt.Errorf("etcd: no number claimed: %w", ctx.Err())
 		}
 	}
 }
 
-// Close gives the number back: others may have it from now on.
+// Close releases the number.
 func (n *Number) Close() error {
 	n.cancel()
 	<-n.done
 	return nil
 }
 
-// set tells that a number is held until a time; -1 for none.
+// set records that a number is held until a time, -1 for none.
 func (n *Number) set(number int, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	news := n.mu.number != number
+	changed := n.mu.number != number
 	n.mu.number, n.mu.until = number, until
-	if news {
+	if changed {
 		close(n.mu.changed)
 		n.mu.changed = make(chan struct{})
 	}
@@ -128,29 +128,29 @@ func (n *Number) set(number int, until time.Time) {
 func (n *Number) run(ctx context.Context) {
 	r := n.registry
 	log := r.options.Logger.With("kind", string(n.kind), "address", n.entry.Address)
-	last, said, rest := -1, "", retryPause
+	last, logged, rest := -1, "", retryPause
 	for ctx.Err() == nil {
 		l, number, err := n.claim(ctx, last)
 		last = number
 		if err == nil {
-			said, rest = "", retryPause
+			logged, rest = "", retryPause
 			log.Info("holding a number", "number", number)
 			err = n.keep(ctx, l, number)
 			n.set(-1, time.Time{})
 		}
-		if ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
-			log.Warn("no number", "error", err, "last", last)
+		if ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			log.Warn("holding no number", "error", err, "last", last)
 		}
 		r.revoke(l)
 		pause(ctx, rest)
-		rest = max(retryPause, min(2*rest, r.options.TTL/renewals)) // many may have failed for they are many
+		rest = max(retryPause, min(2*rest, r.options.TTL/renewals)) // failures may be due to many claimants
 	}
 }
 
-// keep renews a number until ctx ends or its leases are no more, and returns why. It
-// is not held while etcd has not answered for too long; but as long as its claim is
-// there nobody else has it, so that it is held again when etcd answers.
+// keep renews a number until ctx ends or its leases have expired, and returns the cause.
+// If etcd does not answer in time, the number is not held until etcd answers again: the
+// claim still excludes other processes.
 func (n *Number) keep(ctx context.Context, l leases, number int) error {
 	r := n.registry
 	for {
@@ -174,15 +174,15 @@ func (n *Number) keep(ctx context.Context, l leases, number int) error {
 			if held {
 				held = false
 				n.set(-1, time.Time{})
-				r.options.Logger.Warn("a number is not held until etcd answers", "kind", string(n.kind), "address", n.entry.Address, "number", number, "error", err)
+				r.options.Logger.Warn("holding no number until etcd answers", "kind", string(n.kind), "address", n.entry.Address, "number", number, "error", err)
 			}
 			pause(ctx, retryPause)
 		}
 	}
 }
 
-// renew renews the claim first: it must never end before the entry. It ends at a
-// time if that is to come.
+// renew renews the claim and then the entry: the claim must not expire before the entry.
+// If until is in the future, renew ends by then.
 func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 	if time.Now().Before(until) {
 		var cancel context.CancelFunc
@@ -204,7 +204,7 @@ func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 	return nil
 }
 
-// pause waits for about so long.
+// pause waits for d with jitter, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

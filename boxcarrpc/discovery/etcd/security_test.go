@@ -21,7 +21,7 @@ func query(pairs ...string) string {
 	return "?" + values.Encode()
 }
 
-// refused reports that a target's registry gets neither servers nor a number.
+// refused requires that a target's registry gets neither servers nor a number.
 func refused(t *testing.T, target string) {
 	t.Helper()
 	r, err := Open(target, short)
@@ -43,7 +43,7 @@ func serves(t *testing.T, target string) {
 	watch(t, r.Source(nil)).until(-1, "0=a:1")
 }
 
-func TestAnEtcdThatAsksForCertificates(t *testing.T) {
+func TestEtcdWithClientCertificates(t *testing.T) {
 	ca, other := testcert.NewCA(t, "authority"), testcert.NewCA(t, "another")
 	dir := t.TempDir()
 	caFile, otherFile := ca.File(t, dir, "ca"), other.File(t, dir, "other")
@@ -58,7 +58,7 @@ func TestAnEtcdThatAsksForCertificates(t *testing.T) {
 		refused(t, s.target(options))
 	}
 
-	// A certificate that is replaced by another serves the next connection.
+	// The next connection uses a replaced certificate.
 	moving, movingKey := other.Files(t, dir, "be-3")
 	r, err := Open(s.target(query("ca", caFile, "cert", moving, "key", movingKey)), short)
 	require.NoError(t, err)
@@ -72,14 +72,14 @@ func TestAnEtcdThatAsksForCertificates(t *testing.T) {
 	})
 }
 
-func TestAnEtcdThatAsksForAUser(t *testing.T) {
+func TestEtcdWithUsers(t *testing.T) {
 	s := newEtcd(t, "http")
 	s.start(t)
 	r, err := Open(s.target(""), nil)
 	require.NoError(t, err)
 	client, err := r.etcd()
 	require.NoError(t, err)
-	for user, role := range map[string]string{"root": "root", "search": "searchers", "stranger": "strangers"} {
+	for user, role := range map[string]string{"root": "root", "search": "searchers", "other": "others"} {
 		_, err = client.RoleAdd(t.Context(), role)
 		require.NoError(t, err)
 		_, err = client.UserAdd(t.Context(), user, "secret of "+user)
@@ -96,13 +96,13 @@ func TestAnEtcdThatAsksForAUser(t *testing.T) {
 	dir := t.TempDir()
 	password := testcert.Write(t, dir, "password", []byte("secret of search\n"))
 	wrong := testcert.Write(t, dir, "wrong", []byte("secret of root\n"))
-	stranger := testcert.Write(t, dir, "stranger", []byte("secret of stranger"))
+	other := testcert.Write(t, dir, "other", []byte("secret of other"))
 	serves(t, s.target(query("user", "search", "password-file", password)))
-	for _, options := range []string{"", query("user", "search", "password-file", wrong), query("user", "stranger", "password-file", stranger)} {
+	for _, options := range []string{"", query("user", "search", "password-file", wrong), query("user", "other", "password-file", other)} {
 		refused(t, s.target(options))
 	}
 
-	// It is away when a server starts.
+	// etcd is down when a server starts.
 	s.kill()
 	r, err = Open(s.target(query("user", "search", "password-file", password)), short)
 	require.NoError(t, err)

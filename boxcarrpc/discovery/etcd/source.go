@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// Changes within this time are told together.
+	// gather is the time in which changes are combined into one update.
 	gather = 100 * time.Millisecond
-	// A watcher with a number of its own waits so long for it before it tells of the
-	// servers without.
+	// numberWait is how long a watcher waits for the client's number before its first
+	// update.
 	numberWait = 3 * time.Second
 )
 
-// Source is the source of the servers that are entered. self is the watching
-// client's number, which comes with each snapshot; nil for none.
+// Source returns a source of the registered servers. self is the watching client's
+// number, which is part of each snapshot. It may be nil.
 func (r *Registry) Source(self *Number) discovery.Source { return &source{registry: r, self: self} }
 
 type source struct {
@@ -35,27 +35,27 @@ type source struct {
 	self     *Number
 }
 
-// A view is the servers as a watcher knows them.
+// A view is the watched state at a revision.
 type view struct {
 	servers  map[int]discovery.Server
-	clients  map[int]bool // if they are counted
+	clients  map[int]bool // with CountFrontends
 	revision int64
 }
 
-// Watch tells of the servers until ctx ends, or etcd fails before it has told of
-// any.
+// Watch reports the servers until ctx ends. It fails if etcd fails before the first
+// update.
 func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if s.self != nil {
 		wait, cancel := context.WithTimeout(ctx, numberWait)
-		_, _ = s.self.Wait(wait) // without one in time the servers are told without
+		_, _ = s.self.Wait(wait) // after the timeout the first update has no number
 		cancel()
 	}
-	told := discovery.Snapshot{Numbers: -1}
-	tell := func(v view) {
-		if now := s.snapshot(v); !told.Equal(now) {
-			told = now
+	last := discovery.Snapshot{Numbers: -1}
+	report := func(v view) {
+		if now := s.snapshot(v); !last.Equal(now) {
+			last = now
 			update(now)
 		}
 	}
@@ -67,22 +67,22 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 			return ctx.Err()
 		case err == nil:
 			known = v
-			tell(v)
-			err = s.follow(ctx, v, tell)
-		case told.Numbers < 0:
+			report(v)
+			err = s.follow(ctx, v, report)
+		case last.Numbers < 0:
 			return err
 		default:
-			tell(known) // the own number may be lost
+			report(known) // the client's number may be lost
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.registry.options.Logger.Info("reading all servers again", "because", err)
+		s.registry.options.Logger.Info("reading all servers again", "error", err)
 		pause(ctx, retryPause)
 	}
 }
 
-// read reads all servers, and clients if they are counted, as they are at one moment.
+// read reads all servers, and with CountFrontends all clients, at one revision.
 func (r *Registry) read(ctx context.Context) (view, error) {
 	ctx, cancel := r.call(ctx)
 	defer cancel()
@@ -107,7 +107,7 @@ func (r *Registry) read(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// apply makes a change.
+// apply applies a change to a view.
 func (r *Registry) apply(v view, event *clientv3.Event) {
 	if number, ok := numberOf(event.Kv.Key, r.entries(frontends)); ok {
 		v.clients[number] = true
@@ -118,7 +118,7 @@ func (r *Registry) apply(v view, event *clientv3.Event) {
 	number, ok := numberOf(event.Kv.Key, r.entries(backends))
 	if !ok {
 		r.warnIfNoNumber(event)
-		return // a client's, or not ours
+		return // a client or an unknown key
 	}
 	delete(v.servers, number)
 	if event.Type != mvccpb.PUT {
@@ -126,14 +126,14 @@ func (r *Registry) apply(v view, event *clientv3.Event) {
 	}
 	var e entry
 	if err := json.Unmarshal(event.Kv.Value, &e); err != nil || e.Address == "" {
-		r.options.Logger.Warn("an entry is no server's", "key", string(event.Kv.Key), "error", err)
+		r.options.Logger.Warn("invalid entry of a server", "key", string(event.Kv.Key), "error", err)
 		return
 	}
 	v.servers[number] = discovery.Server{Number: number, Address: e.Address, Weight: e.Weight}
 }
 
-// follow tells of changes as long as etcd does, and returns why it does not.
-func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
+// follow reports changes until the watch fails, and returns the error.
+func (s *source) follow(ctx context.Context, v view, report func(view)) error {
 	r := s.registry
 	client, err := r.etcd()
 	if err != nil {
@@ -145,7 +145,8 @@ func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
 	defer watching.Wait()
 	defer cancel()
 	for _, k := range r.watched() {
-		// Opening a watch waits for etcd, which the own number does not.
+		// Watch waits for etcd. The loop below must report the loss of the client's
+		// number meanwhile.
 		watching.Go(func() {
 			defer func() { ended <- struct{}{} }()
 			for answer := range client.Watch(ctx, r.entries(k), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1)) {
@@ -180,12 +181,12 @@ func (s *source) follow(ctx context.Context, v view, tell func(view)) error {
 			}
 		case <-due:
 			due = nil
-			tell(v)
+			report(v)
 		}
 	}
 }
 
-// changed is closed when the own number changes.
+// changed returns a channel that is closed when the client's number changes.
 func (s *source) changed() <-chan struct{} {
 	if s.self == nil {
 		return nil
@@ -193,12 +194,11 @@ func (s *source) changed() <-chan struct{} {
 	return s.self.Changed()
 }
 
-// warnIfNoNumber reports the entry of a server whose key ends in no number that a
-// server may have. The server is not used.
+// warnIfNoNumber logs a server whose key does not end in a valid number. It is not used.
 func (r *Registry) warnIfNoNumber(event *clientv3.Event) {
 	key := string(event.Kv.Key)
 	if event.Type == mvccpb.PUT && strings.HasPrefix(key, r.entries(backends)) {
-		r.options.Logger.Warn("a server is left out: its key must end in a number without leading zeros",
+		r.options.Logger.Warn("ignoring a server: its key must end in a number without leading zeros",
 			"key", key, "highest", discovery.MaxNumber)
 	}
 }
@@ -206,7 +206,7 @@ func (r *Registry) warnIfNoNumber(event *clientv3.Event) {
 func (s *source) snapshot(v view) discovery.Snapshot {
 	servers, rest := discovery.Dense(slices.Collect(maps.Values(v.servers)))
 	for _, server := range rest {
-		s.registry.options.Logger.Warn("a server is left out", "address", server.Address, "error", &discovery.NumberError{
+		s.registry.options.Logger.Warn("ignoring a server", "address", server.Address, "error", &discovery.NumberError{
 			Source: "etcd key " + s.registry.entries(backends) + strconv.Itoa(server.Number),
 			Number: server.Number, Limit: discovery.Limit(len(servers)),
 		})

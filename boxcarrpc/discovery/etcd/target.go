@@ -11,23 +11,23 @@ import (
 	"docstore/boxcarrpc/credentials"
 )
 
-// maxPasswordBytes is the largest file with a password.
+// maxPasswordBytes is the maximum size of a password file.
 const maxPasswordBytes = 4 << 10
 
-// syntax is what a target looks like, for people.
+// syntax is the syntax of a target for error messages.
 const syntax = "want etcd://HOST:PORT[,HOST:PORT...]/PREFIX[?OPTION&...] with tls=true, ca=FILE, cert=FILE, key=FILE, user=NAME, password-file=FILE"
 
-// A target is what the text says that Open takes.
+// A target is a parsed target of Open.
 type target struct {
 	endpoints    []string
-	prefix       string // without a slash at its end
+	prefix       string // without a trailing slash
 	tls          bool
 	files        credentials.Files
 	user         string
 	passwordFile string
 }
 
-// parse reads a target, and not the files that it names.
+// parse parses a target. It does not read the files.
 func parse(text string) (t target, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -38,7 +38,7 @@ func parse(text string) (t target, err error) {
 	}
 	t.endpoints, t.prefix = strings.Split(u.Host, ","), strings.Trim(u.Path, "/")
 	if t.prefix == "" {
-		return t, fmt.Errorf("etcd: %s: name a prefix for the keys, as in etcd://%s/search", text, u.Host)
+		return t, fmt.Errorf("etcd: %s: no key prefix; use, for example, etcd://%s/search", text, u.Host)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -49,7 +49,7 @@ func parse(text string) (t target, err error) {
 		switch name {
 		case "tls":
 			if t.tls = value == "true"; !t.tls {
-				return t, fmt.Errorf("etcd: %s: tls=%s: only tls=true has a meaning", text, value)
+				return t, fmt.Errorf("etcd: %s: tls=%s: must be true", text, value)
 			}
 		case "ca":
 			t.files.CA = value
@@ -62,7 +62,7 @@ func parse(text string) (t target, err error) {
 		case "password-file":
 			t.passwordFile = value
 		default:
-			return t, fmt.Errorf("etcd: %s: there is no option %q: %s", text, name, syntax)
+			return t, fmt.Errorf("etcd: %s: unknown option %q: %s", text, name, syntax)
 		}
 		if value == "" {
 			return t, fmt.Errorf("etcd: %s: %s is empty", text, name)
@@ -70,12 +70,12 @@ func parse(text string) (t target, err error) {
 	}
 	t.tls = t.tls || t.files != credentials.Files{}
 	if (t.user == "") != (t.passwordFile == "") {
-		return t, fmt.Errorf("etcd: %s: user and password-file go together", text)
+		return t, fmt.Errorf("etcd: %s: set both user and password-file, or neither", text)
 	}
 	return t, nil
 }
 
-// apply reads the files and has them override the options.
+// apply reads the files and overrides the options.
 func (t target) apply(o *Options) (err error) {
 	if t.tls {
 		if o.TLS, err = readTLS(t.files, o.Logger); err != nil {
@@ -89,8 +89,8 @@ func (t target) apply(o *Options) (err error) {
 	return err
 }
 
-// readTLS makes a configuration whose own certificate is read again when its file
-// changes. The authorities are not.
+// readTLS returns a configuration whose client certificate is read again when its file
+// changes. The authorities are read once.
 func readTLS(files credentials.Files, log *slog.Logger) (*tls.Config, error) {
 	current, err := credentials.ClientTLS(files, log)
 	if err != nil {
@@ -117,7 +117,7 @@ func readPassword(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	password := strings.TrimSpace(string(content))
 	if err == nil && (password == "" || len(content) > maxPasswordBytes) {
-		err = fmt.Errorf("%s: want a password of at most %d bytes, and nothing else", path, maxPasswordBytes)
+		err = fmt.Errorf("%s: want a password of 1 to %d bytes", path, maxPasswordBytes)
 	}
 	if err != nil {
 		return "", fmt.Errorf("etcd: %w", err)
@@ -125,7 +125,7 @@ func readPassword(path string) (string, error) {
 	return password, nil
 }
 
-// Check reports what is wrong with a target or with the files that it names.
+// Check returns an error if a target or one of its files is invalid.
 func Check(text string) error {
 	t, err := parse(text)
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// All of 127.0.0.0/8 is this machine only on Linux.
+// Only Linux has all of 127.0.0.0/8 as local addresses.
 package gossip
 
 import (
@@ -20,19 +20,19 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// Probes that are under way when a member is shut down end by themselves, later.
+// Probes in progress when a member shuts down end later.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"),
 		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).handleIndirectPing.func2"))
 }
 
-// A network of the addresses 127.71.0.1 and so on, that a test can part: of sockets,
-// or in memory for virtual time.
+// A network of addresses from 127.71.0.1 on that a test can partition. It uses sockets,
+// or memory for virtual time.
 type network struct {
 	virtual bool
 	mu      sync.Mutex
-	part    map[string]int // of each address
+	part    map[string]int // partition by address
 	inside  map[string]*inMemory
 }
 
@@ -48,7 +48,7 @@ func (n *network) set(address string, part int) {
 	n.part[address] = part
 }
 
-// find returns who is at an address of the network in memory.
+// find returns the transport at an address of the network in memory.
 func (n *network) find(address string) *inMemory {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +57,7 @@ func (n *network) find(address string) *inMemory {
 
 var errNoRoute = errors.New("no route")
 
-// transport makes a member's.
+// transport returns a transport for a member.
 func (n *network) transport(t testing.TB, config *memberlist.Config) memberlist.Transport {
 	if n.virtual {
 		self := &inMemory{network: n, self: config.BindAddr, packets: make(chan *memberlist.Packet, 1000), streams: make(chan net.Conn, 100)}
@@ -73,7 +73,7 @@ func (n *network) transport(t testing.TB, config *memberlist.Config) memberlist.
 	return &parting{sockets, n, config.BindAddr}
 }
 
-// A parting transport is memberlist's own, through a network that may be parted.
+// A parting transport is memberlist's own transport through a network with partitions.
 type parting struct {
 	*memberlist.NetTransport
 	network *network
@@ -83,7 +83,7 @@ type parting struct {
 func (t *parting) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	host, _, err := net.SplitHostPort(a.Addr)
 	if err != nil || t.network.parted(t.self, host) {
-		return time.Now(), err // lost on the way
+		return time.Now(), err // lost
 	}
 	return t.NetTransport.WriteToAddress(b, a)
 }
@@ -111,7 +111,8 @@ func (t *inMemory) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return net.ParseIP(t.self), gossipPort, nil
 }
 
-// reach returns who is at an address, nil if nobody or in another part.
+// reach returns the transport at an address, nil if there is none or it is in another
+// partition.
 func (t *inMemory) reach(address string) *inMemory {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || t.network.parted(t.self, host) {
@@ -126,7 +127,7 @@ func (t *inMemory) WriteTo(b []byte, address string) (time.Time, error) {
 		from := &net.UDPAddr{IP: net.ParseIP(t.self), Port: gossipPort}
 		select {
 		case to.packets <- &memberlist.Packet{Buf: slices.Clone(b), From: from, Timestamp: now}:
-		default: // as UDP does
+		default: // drop, like UDP
 		}
 	}
 	return now, nil
@@ -149,7 +150,7 @@ func (t *inMemory) DialTimeout(address string, _ time.Duration) (net.Conn, error
 func (t *inMemory) PacketCh() <-chan *memberlist.Packet { return t.packets }
 func (t *inMemory) StreamCh() <-chan net.Conn           { return t.streams }
 
-// Shutdown closes what nobody has taken.
+// Shutdown closes connections that were not accepted.
 func (t *inMemory) Shutdown() error {
 	t.network.mu.Lock()
 	defer t.network.mu.Unlock()
@@ -159,7 +160,7 @@ func (t *inMemory) Shutdown() error {
 	for {
 		select {
 		case conn := <-t.streams:
-			_ = conn.Close() // a pipe's has no error
+			_ = conn.Close() // Close of a pipe returns no error
 		default:
 			return nil
 		}
@@ -170,24 +171,24 @@ func (t *inMemory) Shutdown() error {
 type cluster struct {
 	t       testing.TB
 	network *network
-	options Options         // of all members
-	members map[int]*Member // by the number of their address
+	options Options         // default options of members
+	members map[int]*Member // by index of the address
 	seed    int
 	number  int32
 }
 
-// gossipPort is on all addresses: one that is free, for they are those of other runs of
-// the test, too.
+// gossipPort is the port on all addresses: a free one, because other runs of the test use
+// the same addresses.
 var gossipPort = func() int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = l.Close() }() // nobody has connected
+	defer func() { _ = l.Close() }() // no connections
 	return l.Addr().(*net.TCPAddr).Port
 }()
 
-// clusters counts them, for each has addresses of its own.
+// clusters counts clusters, to give each different addresses.
 var clusters atomic.Int32
 
 func (c *cluster) host(n int) string { return fmt.Sprintf("127.%d.%d.%d", 70+c.number, n/200, 1+n%200) }
@@ -199,10 +200,10 @@ func newCluster(t testing.TB, virtual bool, options Options) *cluster {
 	return c
 }
 
-// aWhile is longer than a member waits for another.
+// aWhile is longer than any timeout of a member.
 const aWhile = time.Minute
 
-// close ends all members.
+// close closes all members.
 func (c *cluster) close() {
 	var closing sync.WaitGroup
 	for _, m := range c.members {
@@ -211,8 +212,8 @@ func (c *cluster) close() {
 	closing.Wait()
 	clear(c.members)
 	if c.network.virtual {
-		// memberlist does not wait for probes that are under way, and virtual time stands
-		// still for them when the test has returned.
+		// memberlist does not wait for probes in progress, and virtual time stops when
+		// the test returns.
 		time.Sleep(aWhile)
 	}
 }
@@ -236,14 +237,14 @@ func (c *cluster) join(n int, o Options) *Member {
 	return m
 }
 
-// start adds a member with the options of all.
+// start adds a member with the default options.
 func (c *cluster) start(n int, kind Kind) *Member {
 	o := c.options
 	o.Kind = kind
 	return c.join(n, o)
 }
 
-// kill ends a member without a word.
+// kill stops a member without leaving the cluster.
 func (c *cluster) kill(n int) {
 	m := c.members[n]
 	delete(c.members, n)
@@ -254,12 +255,11 @@ func (m *Member) kill() {
 	m.closing.Do(func() {
 		m.cancel()
 		m.running.Wait()
-		_ = m.list.Shutdown() // it has no error to tell
+		_ = m.list.Shutdown() // returns no error
 	})
 }
 
-// unique reports whether these members have distinct numbers, of which each knows
-// and which all others know, too.
+// unique reports whether these members have distinct numbers that all of them know.
 func unique(members []*Member) bool {
 	want := discovery.Snapshot{Self: -1}
 	for _, m := range members {
@@ -293,14 +293,14 @@ func (c *cluster) all() (list []*Member) {
 	return list
 }
 
-// says is what a member says of itself.
+// says returns a member's metadata.
 func (m *Member) says() meta {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.own
 }
 
-// about is what a member has heard of another, or of itself.
+// about returns a member's view of another member, or of itself.
 func (m *Member) about(other *Member) (said meta, known bool) {
 	if m == other {
 		return m.says(), true
@@ -311,8 +311,7 @@ func (m *Member) about(other *Member) (said meta, known bool) {
 	return said, known
 }
 
-// eventually waits for unique numbers, logs how long that took, and fails if it was
-// longer than it may be.
+// eventually waits for unique numbers and logs the time. It fails after the limit.
 func (c *cluster) eventually(what string, within time.Duration, members []*Member) {
 	c.t.Helper()
 	begin := time.Now()
@@ -321,13 +320,13 @@ func (c *cluster) eventually(what string, within time.Duration, members []*Membe
 			for _, m := range members {
 				for _, other := range members {
 					if said, known := m.about(other); said != other.says() {
-						c.t.Logf("%s says %+v, and %s has heard %+v, %v", other.name, other.says(), m.name, said, known)
+						c.t.Logf("%s has %+v, and %s knows %+v, %v", other.name, other.says(), m.name, said, known)
 					}
 				}
 			}
-			c.t.Fatalf("in vain for %s: %s", within, what)
+			c.t.Fatalf("timeout after %s: %s", within, what)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	c.t.Logf("%s: all %d numbers are unique, and known to all, after %s", what, len(members), time.Since(begin).Round(100*time.Millisecond))
+	c.t.Logf("%s: all %d numbers are unique and known to all after %s", what, len(members), time.Since(begin).Round(100*time.Millisecond))
 }

@@ -9,5 +9,5 @@ import (
 func ExampleJoin() {
 	_, err := gossip.Join("gossip://10.0.0.1:7946", &gossip.Options{Kind: gossip.Backend})
 	fmt.Println(err)
-	// Output: gossip: a backend, and nobody else, has the address of a server
+	// Output: gossip: backend without a server address
 }

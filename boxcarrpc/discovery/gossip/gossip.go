@@ -16,57 +16,56 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// pushPullInterval: news that is told by chance misses somebody now and then, who has
-// it when both compare all that they know: of a few hundred bytes a member. Above 32
-// members they do that more rarely. Every 10 s, 50 members that started together needed
-// up to 30 s for numbers that all know, and with this 10 s.
+// pushPullInterval is the interval of full state exchanges between two members, a few
+// hundred bytes per member. They deliver state that gossip has missed. Above 32 members
+// memberlist uses a longer interval. With 10 s, 50 members that started together needed
+// up to 30 s until all knew all numbers; with 3 s, 10 s.
 const pushPullInterval = 3 * time.Second
 
-// leaveTimeout is how long a member that leaves waits for others to hear of it.
+// leaveTimeout is how long a leaving member waits until others know.
 const leaveTimeout = 2 * time.Second
 
-// A Member is this process in the cluster, and the source of its backends.
+// A Member is this process in the cluster, and a source of the cluster's backends.
 type Member struct {
 	options Options
 	name    string
 	list    *memberlist.Memberlist
-	address string        // where it gossips
-	gossip  time.Duration // memberlist's interval
+	address string        // gossip address
+	gossip  time.Duration // memberlist's gossip interval
 
 	cancel  context.CancelFunc
 	ctx     context.Context
 	running sync.WaitGroup
 	closing sync.Once
-	news    chan struct{} // something is to be considered
+	wake    chan struct{} // wakes claim after a change
 
 	mu struct {
 		sync.Mutex
 		own     meta
-		claimed time.Time         // when it claimed its number, with the monotonic clock
-		others  map[string]meta   // by their names
-		known   map[string]string // addresses by names, also of members that have gone
+		claimed time.Time         // when own.Number was claimed, with the monotonic clock
+		others  map[string]meta   // by name
+		known   map[string]string // addresses by name, also of members that have left
 		seeds   []string
 		changed chan struct{} // closed with the next change
 	}
 }
 
-// meta is what a member says of itself.
+// meta is the metadata of a member.
 type meta struct {
 	Kind    Kind    `json:"kind"`
-	Number  int     `json:"number"`  // -1 if it has none yet
-	Claimed int64   `json:"claimed"` // when, by the member's clock, in nanoseconds since 1970
+	Number  int     `json:"number"`  // -1 if it has none
+	Claimed int64   `json:"claimed"` // time of the claim on the member's clock, Unix nanoseconds
 	Settled bool    `json:"settled"` // it has held the number for settleAfter
 	Address string  `json:"address,omitempty"`
 	Weight  float64 `json:"weight,omitempty"`
 }
 
-// Join enters the cluster of a target of the form
+// Join joins the cluster of a target, which has addresses of some of its members:
 //
 //	gossip://HOST:PORT[,HOST:PORT...][?bind=HOST:PORT][&key-file=FILE]
 //
-// that names some of its members; bind and key-file go before Options.Bind and KeyFile.
-// It need not reach any, nor need there be one: who comes first waits to be found. opts
-// may be nil.
+// bind and key-file override Options.Bind and Options.KeyFile. Join does not wait for
+// other members; unreachable ones are retried in the background. opts may be nil.
 func Join(target string, opts *Options) (*Member, error) {
 	o, seeds, err := check(target, opts)
 	if err != nil {
@@ -82,12 +81,12 @@ func Join(target string, opts *Options) (*Member, error) {
 			return nil, err
 		}
 	}
-	m := &Member{options: o, name: o.Server.Address + "#" + rand.Text()[:12], news: make(chan struct{}, 1)}
+	m := &Member{options: o, name: o.Server.Address + "#" + rand.Text()[:12], wake: make(chan struct{}, 1)}
 	m.mu.own = meta{Kind: o.Kind, Number: -1, Claimed: time.Now().UnixNano(), Address: o.Server.Address, Weight: o.Server.Weight}
 	m.mu.others, m.mu.known, m.mu.seeds = map[string]meta{}, map[string]string{}, seeds
 	m.mu.changed = make(chan struct{})
 	if len(m.encoded()) > memberlist.MetaMaxSize {
-		return nil, fmt.Errorf("gossip: an address of %d bytes is too long to be told", len(o.Server.Address))
+		return nil, fmt.Errorf("gossip: server address of %d bytes: the metadata must have at most %d", len(o.Server.Address), memberlist.MetaMaxSize)
 	}
 	config := memberlist.DefaultLANConfig()
 	config.Name = m.name
@@ -118,11 +117,10 @@ func Join(target string, opts *Options) (*Member, error) {
 	return m, nil
 }
 
-// Address is where the member gossips: what others may join.
+// Address returns the member's gossip address, which other members can join.
 func (m *Member) Address() string { return m.address }
 
-// Close leaves the cluster: others hear of it, and the number is free. It is
-// idempotent.
+// Close leaves the cluster and releases the number. It is idempotent.
 func (m *Member) Close() (err error) {
 	m.closing.Do(func() {
 		m.cancel()
@@ -132,16 +130,16 @@ func (m *Member) Close() (err error) {
 	return err
 }
 
-// encoded is the member's metadata. m.mu is held, or nobody else knows the member.
+// encoded returns the member's metadata. m.mu is held, or m is not shared yet.
 func (m *Member) encoded() []byte {
 	text, err := json.Marshal(m.mu.own)
 	if err != nil {
-		panic(err) // check has looked at the weight
+		panic(err) // check validates the weight
 	}
 	return text
 }
 
-// delegate tells memberlist the metadata.
+// delegate provides the metadata to memberlist.
 type delegate struct{ *Member }
 
 func (d delegate) NodeMeta(int) []byte {
@@ -155,53 +153,49 @@ func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (delegate) LocalState(bool) []byte          { return nil }
 func (delegate) MergeRemoteState([]byte, bool)   {}
 
-// events takes what memberlist hears, which holds a lock meanwhile.
+// events receives memberlist's events, which come with memberlist's lock held.
 type events struct{ *Member }
 
-func (e events) NotifyJoin(n *memberlist.Node)   { e.heard(n, false) }
-func (e events) NotifyUpdate(n *memberlist.Node) { e.heard(n, false) }
-func (e events) NotifyLeave(n *memberlist.Node)  { e.heard(n, true) }
+func (e events) NotifyJoin(n *memberlist.Node)   { e.update(n, false) }
+func (e events) NotifyUpdate(n *memberlist.Node) { e.update(n, false) }
+func (e events) NotifyLeave(n *memberlist.Node)  { e.update(n, true) }
 
-func (m *Member) heard(n *memberlist.Node, gone bool) {
+func (m *Member) update(n *memberlist.Node, gone bool) {
 	if n.Name == m.name {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var said meta
-	if !gone {
-		said = m.decode(n)
-	}
 	if gone {
 		delete(m.mu.others, n.Name)
 	} else {
-		m.mu.others[n.Name] = said
+		m.mu.others[n.Name] = m.decode(n)
 		m.remember(n)
 	}
 	m.change()
 }
 
-// decode reads what a member says of itself. A member with another format, or with a
-// number that no server may have, is an observer.
-func (m *Member) decode(n *memberlist.Node) (said meta) {
-	if json.Unmarshal(n.Meta, &said) != nil || said.Number < -1 {
+// decode decodes a member's metadata. A member with invalid metadata or an invalid number
+// counts as an observer.
+func (m *Member) decode(n *memberlist.Node) (decoded meta) {
+	if json.Unmarshal(n.Meta, &decoded) != nil || decoded.Number < -1 {
 		return meta{Kind: Observer}
 	}
-	if said.Number > discovery.MaxNumber {
-		m.options.Logger.Warn("a member is left out", "error", &discovery.NumberError{
-			Source: "gossip member " + n.Name + " at " + n.Address(), Number: said.Number, Limit: discovery.MaxNumber + 1,
+	if decoded.Number > discovery.MaxNumber {
+		m.options.Logger.Warn("ignoring a member", "error", &discovery.NumberError{
+			Source: "gossip member " + n.Name + " at " + n.Address(), Number: decoded.Number, Limit: discovery.MaxNumber + 1,
 		})
 		return meta{Kind: Observer}
 	}
-	return said
+	return decoded
 }
 
-// change wakes who waits for changes. m.mu is held.
+// change wakes the goroutines that wait for changes. m.mu is held.
 func (m *Member) change() {
 	close(m.mu.changed)
 	m.mu.changed = make(chan struct{})
 	select {
-	case m.news <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }

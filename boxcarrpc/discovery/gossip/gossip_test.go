@@ -28,16 +28,15 @@ import (
 
 var virtualMembers = flag.Int("members", 50, "members of the cluster on virtual time")
 
-// With the default options, to the second: starts, kills, replacements, pauses, a
-// partition and its end, and how long it takes until numbers are unique again, which is
-// half a minute at most unless news has missed a member that then meets the wrong
-// others. A member that is paused for a minute is to the others, and they to it, as one
-// that is cut off.
+// Measures the time until numbers are unique after starts, kills, replacements, pauses
+// and partitions, with the default options on virtual time. It is at most half a minute
+// unless gossip misses a member whose state exchanges are then with uninformed members.
+// A member that is paused for a minute is like a partitioned one.
 func TestTimeToUniqueNumbers(t *testing.T) {
 	const within = 3 * time.Minute
 	virtualtime.Test(t, func(t *testing.T) {
 		members := *virtualMembers
-		// Compression changes no times, but that of the test.
+		// Compression only slows the test.
 		c := newCluster(t, true, Options{Configure: func(config *memberlist.Config) { config.EnableCompression = false }})
 		for n := range members {
 			c.start(n, Backend)
@@ -70,10 +69,9 @@ func TestTimeToUniqueNumbers(t *testing.T) {
 	})
 }
 
-// The same events on sockets, in real time, which is not measured. Fifty members of one
-// process, under the race detector and beside other tests, ask for more of the processors
-// than they get, answer late, are suspected for that, and have even more to tell: so they
-// take twice as long for everything as is the default.
+// The same events on sockets in real time, without measuring the time. Fifty members in
+// one process overload the processors under the race detector, answer late and become
+// suspect, which causes more messages. All intervals are therefore doubled.
 func TestFiftyMembers(t *testing.T) {
 	const members, ever = 50, 4 * time.Minute
 	c := newCluster(t, false, Options{RejoinInterval: 2 * time.Second, Configure: func(config *memberlist.Config) {
@@ -93,8 +91,8 @@ func TestFiftyMembers(t *testing.T) {
 	c.partition(ever, ever)
 }
 
-// partition cuts the cluster in two, starts members in both parts, which have the same
-// numbers, and heals it.
+// partition splits the cluster, starts members in both parts, which claim the same
+// numbers, and merges it again.
 func (c *cluster) partition(aloneWithin, healedWithin time.Duration) {
 	before := map[*Member]int{}
 	var parts [2][]*Member
@@ -106,10 +104,10 @@ func (c *cluster) partition(aloneWithin, healedWithin time.Duration) {
 	for part := range parts {
 		c.eventually(fmt.Sprint("cut off, part ", part), aloneWithin, parts[part])
 	}
-	free := 100 * (1 + len(c.members)/100) // the first address that is
+	free := 100 * (1 + len(c.members)/100) // first free address
 	for n := free + 1; n <= free+6; n++ {
 		c.network.set(c.host(n), n%2)
-		c.seed = 2 - n%2 // of the same part
+		c.seed = 2 - n%2 // in the same partition
 		number, err := c.start(n, Backend).Wait(c.t.Context())
 		require.NoError(c.t, err)
 		c.t.Logf("member %d has the number %d", n, number)
@@ -129,9 +127,8 @@ func (c *cluster) partition(aloneWithin, healedWithin time.Duration) {
 	require.Equal(c.t, len(before), kept, "the older claims are kept")
 }
 
-// Members without the key of the others are none of them, and a new key comes while
-// they run.
-func TestOnlyMembersWithTheKeyAreHeard(t *testing.T) {
+// Members without the key do not join, and a key can be replaced at run time.
+func TestOnlyMembersWithTheKeyJoin(t *testing.T) {
 	dir := t.TempDir()
 	key := func(b byte) string { return base64.StdEncoding.EncodeToString(slices.Repeat([]byte{b}, 32)) + "\n" }
 	file := func(name string, keys ...string) (path string) {
@@ -149,9 +146,9 @@ func TestOnlyMembersWithTheKeyAreHeard(t *testing.T) {
 	o.KeyFile = ""
 	c.join(4, o)
 	c.eventually("two have the key", time.Minute, friends)
-	require.True(t, unique([]*Member{early}), "it is not heard, and hears of nobody")
+	require.True(t, unique([]*Member{early}), "it does not know the others")
 
-	// A new key is heard by all before any may speak it.
+	// All members accept a new key before one encrypts with it.
 	file("keys", key('a'), key('b'))
 	c.eventually("a third speaks the new key", time.Minute, append(friends, early))
 	file("keys", "nonsense")
@@ -164,7 +161,7 @@ func TestOnlyMembersWithTheKeyAreHeard(t *testing.T) {
 	}
 }
 
-func TestClientsHaveNumbersOfTheirOwn(t *testing.T) {
+func TestClientsHaveSeparateNumbers(t *testing.T) {
 	c := newCluster(t, false, Options{RejoinInterval: 500 * time.Millisecond})
 	be := c.start(1, Backend)
 	fe, observer := c.start(2, Frontend), c.start(3, Observer)
@@ -192,7 +189,7 @@ func TestClientsHaveNumbersOfTheirOwn(t *testing.T) {
 	require.ErrorContains(t, fe.Watch(t.Context(), func(discovery.Snapshot) {}), "has left")
 }
 
-// Members that know the same settle in one round, whatever they claimed.
+// Members with the same view resolve their claims in one round.
 func TestSettle(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
 	for range 500 {
@@ -236,9 +233,9 @@ func TestBadTargetsAndOptions(t *testing.T) {
 	}
 }
 
-// A member whose clock is an hour slow says that its claim is the older one.
-func TestASlowClockTakesNoNumberOfAnother(t *testing.T) {
-	m := &Member{options: Options{Logger: slog.New(slog.DiscardHandler)}, name: "old", news: make(chan struct{}, 1)}
+// A member whose clock is an hour slow does not win by its older time of claim.
+func TestSlowClockDoesNotWinANumber(t *testing.T) {
+	m := &Member{options: Options{Logger: slog.New(slog.DiscardHandler)}, name: "old", wake: make(chan struct{}, 1)}
 	m.mu.own = meta{Kind: Backend, Number: -1}
 	m.mu.others, m.mu.known, m.mu.changed = map[string]meta{}, map[string]string{}, make(chan struct{})
 	require.True(t, m.consider(), "claims 0")
@@ -248,16 +245,15 @@ func TestASlowClockTakesNoNumberOfAnother(t *testing.T) {
 	require.False(t, m.consider())
 	text, err := json.Marshal(meta{Kind: Backend, Claimed: time.Now().Add(-time.Hour).UnixNano(), Address: "be:7070"})
 	require.NoError(t, err)
-	m.heard(&memberlist.Node{Name: "new", Meta: text}, false)
+	m.update(&memberlist.Node{Name: "new", Meta: text}, false)
 	require.False(t, m.consider())
 	number, ok := m.Number()
 	require.True(t, ok)
 	require.Equal(t, 0, number)
 }
 
-// An empty name of a file, as of a variable that is not set, must not turn the
-// encryption off.
-func TestAnEmptyKeyFileIsAnError(t *testing.T) {
+// An empty file name, for example from an unset variable, must not disable encryption.
+func TestEmptyKeyFileIsAnError(t *testing.T) {
 	for _, target := range []string{"gossip://127.0.0.1:1?key-file=", "gossip://127.0.0.1:1?bind=&key-file=x"} {
 		_, err := Join(target, nil)
 		require.ErrorContains(t, err, "is empty")
@@ -265,17 +261,16 @@ func TestAnEmptyKeyFileIsAnError(t *testing.T) {
 	}
 }
 
-// A member with a number that no server may have, as a process without the key of the
-// cluster can say, costs the others nothing.
-func TestAMemberWithANumberThatIsTooHigh(t *testing.T) {
+// A member with an invalid number is ignored.
+func TestMemberWithTooHighNumberIsIgnored(t *testing.T) {
 	var log bytes.Buffer
-	m := &Member{options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, news: make(chan struct{}, 1)}
+	m := &Member{options: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, wake: make(chan struct{}, 1)}
 	m.mu.own = meta{Kind: Observer, Number: -1}
 	m.mu.others, m.mu.known, m.mu.changed = map[string]meta{}, map[string]string{}, make(chan struct{})
 	for _, number := range []int{0, 1, 700_000, 20251121} {
 		text, err := json.Marshal(meta{Kind: Backend, Number: number, Address: "be:7070"})
 		require.NoError(t, err)
-		m.heard(&memberlist.Node{Name: fmt.Sprint("be#", number), Meta: text}, false)
+		m.update(&memberlist.Node{Name: fmt.Sprint("be#", number), Meta: text}, false)
 	}
 	s, _ := m.snapshot()
 	require.Equal(t, 2, s.Numbers)

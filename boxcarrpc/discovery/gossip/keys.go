@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// keyPoll is how often a file of keys is read again.
+	// keyPoll is the interval at which a key file is read again.
 	keyPoll = 5 * time.Second
-	// maxKeys of a file, each of which is tried on what comes in.
+	// maxKeys is the maximum number of keys in a file. Each may be tried on a received
+	// message.
 	maxKeys = 8
-	// maxKeyFileBytes is the largest file of keys.
+	// maxKeyFileBytes is the maximum size of a key file.
 	maxKeyFileBytes = 4 << 10
 )
 
-// readKeys reads keys of 16, 24 or 32 bytes in base64, one on a line. The first
-// encrypts; all are tried on what comes in.
+// readKeys reads a key file: see Options.KeyFile.
 func readKeys(path string) (keys [][]byte, err error) {
 	content, err := os.ReadFile(path)
 	if err == nil && len(content) > maxKeyFileBytes {
-		err = fmt.Errorf("%s: it has over %d bytes", path, maxKeyFileBytes)
+		err = fmt.Errorf("%s: more than %d bytes", path, maxKeyFileBytes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
@@ -38,18 +38,18 @@ func readKeys(path string) (keys [][]byte, err error) {
 			err = memberlist.ValidateKey(key)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("gossip: %s, line %d: want a key of 16, 24 or 32 bytes in base64, as openssl rand -base64 32 prints", path, i+1)
+			return nil, fmt.Errorf("gossip: %s: line %d: want a key of 16, 24 or 32 bytes in base64, as openssl rand -base64 32 prints", path, i+1)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 || len(keys) > maxKeys {
-		return nil, fmt.Errorf("gossip: %s: it has %d keys, want 1 to %d", path, len(keys), maxKeys)
+		return nil, fmt.Errorf("gossip: %s: %d keys: must be 1 to %d", path, len(keys), maxKeys)
 	}
 	return keys, nil
 }
 
-// rekey adds keys to a ring and encrypts with the first. It takes none off, as that
-// would be a data race within memberlist.
+// rekey adds keys to a ring and makes the first the encryption key. It does not remove
+// keys: memberlist has a data race there.
 func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	for _, key := range keys {
 		if err := ring.AddKey(key); err != nil {
@@ -59,12 +59,12 @@ func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	return ring.UseKey(keys[0])
 }
 
-// followKeys reads the file again until the member leaves, and takes keys that are
-// new. A file that is wrong changes nothing.
+// followKeys reads the key file periodically and adds new keys, until the member leaves.
+// It ignores an invalid file.
 func (m *Member) followKeys(ring *memberlist.Keyring) {
 	ticker := time.NewTicker(keyPoll)
 	defer ticker.Stop()
-	said := ""
+	logged := ""
 	for {
 		select {
 		case <-ticker.C:
@@ -77,10 +77,10 @@ func (m *Member) followKeys(ring *memberlist.Keyring) {
 		}
 		switch {
 		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
-			m.options.Logger.Warn("the old keys stay", "error", err)
+			logged = ""
+		case err.Error() != logged:
+			logged = err.Error()
+			m.options.Logger.Warn("cannot read the key file; the previous keys stay in use", "error", err)
 		}
 	}
 }

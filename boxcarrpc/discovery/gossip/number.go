@@ -3,6 +3,7 @@ package gossip
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,19 +11,19 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A claimant is a member that has a number or wants one.
+// A claimant is a member that has or needs a number.
 type claimant struct {
 	name string
 	meta
 }
 
-// settleAfter is how long a member has held a number when its claim counts as settled.
-// Conflicts of claims that are made at the same time are over by then.
+// settleAfter is the time after which a claim is settled. Conflicts between concurrent
+// claims are resolved by then.
 const settleAfter = 30 * time.Second
 
-// older is the order in which claimants keep numbers and get them: settled claims before
-// those that are new, so that a member whose clock is slow cannot take a number that
-// another one has held for long.
+// older is the order in which claimants keep and get numbers. Settled claims are before
+// new ones, so that a member with a slow clock cannot take a number that another has
+// held for long.
 func older(a, b claimant) int {
 	switch {
 	case a.Settled && !b.Settled:
@@ -33,8 +34,8 @@ func older(a, b claimant) int {
 	return cmp.Or(cmp.Compare(a.Claimed, b.Claimed), cmp.Compare(a.name, b.name))
 }
 
-// settle sorts out the claimants of a kind: who keeps a number, and which numbers
-// the others are to claim, so that all who know the same come to the same.
+// settle resolves the claims of a kind. It returns the keeper of each number, and the
+// numbers that the other members claim next. The result depends only on its argument.
 func settle(all []claimant) (keepers map[int]claimant, claims map[string]int) {
 	slices.SortFunc(all, older)
 	keepers, claims = map[int]claimant{}, map[string]int{}
@@ -60,11 +61,11 @@ func settle(all []claimant) (keepers map[int]claimant, claims map[string]int) {
 	return keepers, claims
 }
 
-// claimants lists the members of a kind, this one among them. m.mu is held.
+// claimants returns the members of a kind, including this one. m.mu is held.
 func (m *Member) claimants(kind Kind) (all []claimant) {
-	for name, said := range m.mu.others {
-		if said.Kind == kind {
-			all = append(all, claimant{name, said})
+	for name, other := range m.mu.others {
+		if other.Kind == kind {
+			all = append(all, claimant{name, other})
 		}
 	}
 	if m.mu.own.Kind == kind {
@@ -73,10 +74,10 @@ func (m *Member) claimants(kind Kind) (all []claimant) {
 	return all
 }
 
-// claim sees to it that this member has a number.
+// claim claims and settles this member's number until it leaves.
 func (m *Member) claim() {
-	// What others have to say comes within a few rounds of gossip; a claim that knows
-	// of it is likely to last.
+	// Wait for a few rounds of gossip: a claim based on the others' state is likely to
+	// last.
 	round := 2 * m.gossip
 	for timer := time.NewTimer(round); ; timer.Reset(round) {
 		select {
@@ -86,11 +87,11 @@ func (m *Member) claim() {
 			return
 		}
 		if m.consider() {
-			// Others hear of it in time if this fails: by push and pull.
+			// After a failure the others learn of the claim by a full state exchange.
 			_ = m.list.UpdateNode(round)
 		}
 		select {
-		case <-m.news:
+		case <-m.wake:
 		case <-time.After(settleAfter):
 		case <-m.ctx.Done():
 			return
@@ -98,15 +99,14 @@ func (m *Member) claim() {
 	}
 }
 
-// consider claims a number if this member has none to keep, and settles a claim that it
-// has kept for long enough by its monotonic clock. It reports whether there is something
-// to tell the others.
+// consider claims a number if this member keeps none, and settles a claim that it has
+// kept for settleAfter on its monotonic clock. It reports whether the metadata changed.
 func (m *Member) consider() (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, claims := settle(m.claimants(m.mu.own.Kind))
-	number, wants := claims[m.name]
-	if !wants {
+	number, needed := claims[m.name]
+	if !needed {
 		if m.mu.own.Settled || time.Since(m.mu.claimed) < settleAfter {
 			return false
 		}
@@ -115,7 +115,7 @@ func (m *Member) consider() (changed bool) {
 		return true
 	}
 	if lost := m.mu.own.Number; lost >= 0 {
-		m.options.Logger.Warn("another member's claim is older", "number", lost)
+		m.options.Logger.Warn("lost a number to an older claim", "number", lost)
 	}
 	m.options.Logger.Info("claiming a number", "kind", string(m.mu.own.Kind), "number", number)
 	m.mu.claimed = time.Now()
@@ -124,7 +124,7 @@ func (m *Member) consider() (changed bool) {
 	return true
 }
 
-// Number returns the member's number, as far as it knows; false if it has none yet.
+// Number returns the member's number in its own view. It is not ok if it has none.
 func (m *Member) Number() (number int, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func (m *Member) Number() (number int, ok bool) {
 // Wait waits until the member has a number. It may lose it again.
 func (m *Member) Wait(ctx context.Context) (number int, err error) {
 	if m.options.Kind == Observer {
-		return -1, fmt.Errorf("gossip: an observer has no number")
+		return -1, errors.New("gossip: an observer has no number")
 	}
 	for {
 		m.mu.Lock()
@@ -151,30 +151,32 @@ func (m *Member) Wait(ctx context.Context) (number int, err error) {
 		select {
 		case <-changed:
 		case <-m.ctx.Done():
-			return -1, fmt.Errorf("gossip: the member has left")
+			return -1, errLeft
 		case <-ctx.Done():
-			return -1, fmt.Errorf("gossip: no number yet: %w", ctx.Err())
+			return -1, fmt.Errorf("gossip: no number claimed: %w", ctx.Err())
 		}
 	}
 }
 
-// gather: changes within this time are told together.
+// gather is the time in which changes are combined into one update.
 const gather = 100 * time.Millisecond
 
-// Watch tells of the backends that are heard of, until ctx ends or the member is
-// closed. Each number has one, and Self is the watching Frontend's own.
+var errLeft = errors.New("gossip: the member has left")
+
+// Watch reports the known backends until ctx ends or the member is closed. Each number
+// has one backend. Self is the number of a Frontend.
 func (m *Member) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
-	told := discovery.Snapshot{Numbers: -1}
+	last := discovery.Snapshot{Numbers: -1}
 	for {
 		now, changed := m.snapshot()
-		if !told.Equal(now) {
-			told = now
+		if !last.Equal(now) {
+			last = now
 			update(now)
 		}
 		select {
 		case <-changed:
 		case <-m.ctx.Done():
-			return fmt.Errorf("gossip: the member has left")
+			return errLeft
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -187,7 +189,7 @@ func (m *Member) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 	}
 }
 
-// snapshot is what the member knows, and a channel that is closed when that changes.
+// snapshot returns the member's view, and a channel that is closed when it changes.
 func (m *Member) snapshot() (s discovery.Snapshot, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +200,7 @@ func (m *Member) snapshot() (s discovery.Snapshot, changed <-chan struct{}) {
 	var rest []discovery.Server
 	s.Servers, rest = discovery.Dense(s.Servers)
 	for _, server := range rest {
-		m.options.Logger.Warn("a server is left out", "error", &discovery.NumberError{
+		m.options.Logger.Warn("ignoring a server", "error", &discovery.NumberError{
 			Source: "gossip member " + backends[server.Number].name,
 			Number: server.Number, Limit: discovery.Limit(len(s.Servers)),
 		})

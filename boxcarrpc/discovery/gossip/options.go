@@ -21,39 +21,39 @@ const (
 	DefaultPort           = 7946
 )
 
-// A Kind is what a member is to the others.
+// A Kind is the role of a member.
 type Kind string
 
-// The kinds. Backends and frontends have numbers, each of their own.
+// The kinds. Backends and frontends have separate sequences of numbers.
 const (
 	Observer Kind = "observer"
 	Backend  Kind = "backend"
 	Frontend Kind = "frontend"
 )
 
-// Options are those of a Member. The zero value of each field, and a nil *Options,
+// Options are the options of a Member. The zero value of each field, and a nil *Options,
 // mean the default.
 type Options struct {
-	// Kind is what the member is. The default is Observer.
+	// Kind is the member's role. The default is Observer.
 	Kind Kind
-	// Server is what a Backend tells of itself; its number is not looked at.
+	// Server is the server of a Backend. Its Number is ignored.
 	Server discovery.Server
-	// Bind is the host and port to gossip on, UDP and TCP; others must reach this
-	// member there. Port 0 takes any. The default is the address from which the
-	// first seed is reached, with port 7946, or any for an Observer.
+	// Bind is the HOST:PORT for gossip, over UDP and TCP. Other members must be able to
+	// reach it. Port 0 means any. The default is the local address of the route to the
+	// first seed, with port 7946, or any port for an Observer.
 	Bind string
-	// KeyFile has what is told encrypted with the first of its keys, and nobody heard who
-	// has none of them: keys of 16, 24 or 32 bytes in base64, one on a line. It is read
-	// again every 5 s; a key that has gone from it is heard until the member leaves.
-	// The default is plain text.
+	// KeyFile is the path of a file with keys of 16, 24 or 32 bytes in base64, one per
+	// line. Messages are encrypted with the first key, and accepted with any of them.
+	// The file is read again every 5 s; a removed key is accepted until the member
+	// leaves. The default is plain text.
 	KeyFile string
-	// RejoinInterval is how often a member that is not heard of is tried. The
-	// default is 10 s.
+	// RejoinInterval is the interval at which the member tries to join missing members.
+	// The default is 10 s.
 	RejoinInterval time.Duration
-	// Configure changes memberlist's own settings, which are those for a local
-	// network.
+	// Configure modifies memberlist's configuration, by default that for local
+	// networks.
 	Configure func(*memberlist.Config)
-	// Logger gets numbers that are gained and lost. The default discards it.
+	// Logger gets gained and lost numbers. The default discards them.
 	Logger *slog.Logger
 }
 
@@ -75,16 +75,18 @@ func check(target string, opts *Options) (o Options, seeds []string, err error) 
 	}
 	switch {
 	case o.Kind != Observer && o.Kind != Backend && o.Kind != Frontend:
-		return o, nil, fmt.Errorf("gossip: there is no kind %q", o.Kind)
-	case (o.Kind == Backend) != (o.Server.Address != ""):
-		return o, nil, errors.New("gossip: a backend, and nobody else, has the address of a server")
+		return o, nil, fmt.Errorf("gossip: unknown kind %q", o.Kind)
+	case o.Kind == Backend && o.Server.Address == "":
+		return o, nil, errors.New("gossip: backend without a server address")
+	case o.Kind != Backend && o.Server.Address != "":
+		return o, nil, fmt.Errorf("gossip: kind %q must not have a server address", o.Kind)
 	case !(o.Server.Weight >= 0 && o.Server.Weight < 1e300):
-		return o, nil, fmt.Errorf("gossip: a weight of %v: it must be at least 0", o.Server.Weight)
+		return o, nil, fmt.Errorf("gossip: weight %v: must be at least 0 and finite", o.Server.Weight)
 	}
 	return o, seeds, nil
 }
 
-// parse reads a target; what it says goes before the options.
+// parse parses a target. It overrides the options.
 func parse(target string, o *Options) (seeds []string, err error) {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -94,7 +96,7 @@ func parse(target string, o *Options) (seeds []string, err error) {
 	for name, option := range map[string]*string{"bind": &o.Bind, "key-file": &o.KeyFile} {
 		if query.Has(name) {
 			if *option = query.Get(name); *option == "" {
-				return nil, fmt.Errorf("gossip: %s: %s is empty: give it a value or leave it out", u.Redacted(), name)
+				return nil, fmt.Errorf("gossip: %s: %s is empty; set it or remove it", u.Redacted(), name)
 			}
 			query.Del(name)
 		}
@@ -105,7 +107,7 @@ func parse(target string, o *Options) (seeds []string, err error) {
 	return strings.Split(u.Host, ","), nil
 }
 
-// Check reports what is wrong with a target or with the file of keys that it names.
+// Check returns an error if a target or its key file is invalid.
 func Check(target string) error {
 	var o Options
 	if _, err := parse(target, &o); err != nil || o.KeyFile == "" {
@@ -115,14 +117,14 @@ func Check(target string) error {
 	return err
 }
 
-// bindTo is the address to bind.
+// bindTo returns the address to bind.
 func bindTo(o Options, seed string) (host string, port int, err error) {
 	bind := o.Bind
 	if bind == "" {
-		// No packet is sent by this.
+		// A UDP dial sends no packet.
 		probe, err := net.Dial("udp", seed)
 		if err != nil {
-			return "", 0, fmt.Errorf("gossip: say where to bind: %w", err)
+			return "", 0, fmt.Errorf("gossip: no route to seed %s; set the bind address: %w", seed, err)
 		}
 		host, _, _ := net.SplitHostPort(probe.LocalAddr().String())
 		_ = probe.Close() // nothing was written
@@ -136,7 +138,7 @@ func bindTo(o Options, seed string) (host string, port int, err error) {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil {
-		return "", 0, fmt.Errorf("gossip: the address to bind, %s: %w", bind, err)
+		return "", 0, fmt.Errorf("gossip: bind address %s: %w", bind, err)
 	}
 	return host, port, nil
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxRemembered is how many members are remembered after they have gone, to be tried
-// again.
+// maxRemembered is the maximum number of former members that are retried.
 const maxRemembered = 1000
 
-// reach joins the seeds, and later members that are not heard of.
+// reach joins the seeds, and later missing members.
 func (m *Member) reach() {
 	for first := true; ; first = false {
 		for _, address := range m.missing() {
@@ -19,12 +18,12 @@ func (m *Member) reach() {
 				return
 			}
 			if _, err := m.list.Join([]string{address}); err != nil {
-				m.options.Logger.Debug("a member cannot be reached", "address", address, "error", err)
+				m.options.Logger.Debug("cannot reach a member", "address", address, "error", err)
 			} else if first {
 				break
 			}
 			if !first {
-				break // one in each interval
+				break // one per interval
 			}
 		}
 		timer := time.NewTimer(m.options.RejoinInterval/2 + rand.N(m.options.RejoinInterval))
@@ -37,23 +36,24 @@ func (m *Member) reach() {
 	}
 }
 
-// missing lists the addresses at which nobody is heard of, in random order.
+// missing returns the addresses of seeds and former members that are not in the cluster,
+// in random order.
 func (m *Member) missing() (list []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	heard := map[string]bool{m.address: true}
+	present := map[string]bool{m.address: true}
 	for name := range m.mu.others {
-		heard[m.mu.known[name]] = true
+		present[m.mu.known[name]] = true
 	}
 	for _, address := range m.mu.seeds {
-		if !heard[address] {
-			heard[address] = true
+		if !present[address] {
+			present[address] = true
 			list = append(list, address)
 		}
 	}
 	for _, address := range m.mu.known {
-		if !heard[address] {
-			heard[address] = true
+		if !present[address] {
+			present[address] = true
 			list = append(list, address)
 		}
 	}
@@ -61,7 +61,7 @@ func (m *Member) missing() (list []string) {
 	return list
 }
 
-// remember keeps the address of a member for when it is not heard of any more.
+// remember stores a member's address, and forgets former members beyond maxRemembered.
 func (m *Member) remember(n *memberlist.Node) {
 	for name := range m.mu.known {
 		if len(m.mu.known) < maxRemembered+len(m.mu.others) {
