@@ -135,8 +135,8 @@
 //
 // # Reading the source
 //
-//	collection        collection.go; store.go is one queue and its index, two of which
-//	                  exist during a replacement (replacement.go); options.go,
+//	collection        collection.go; store.go is one queue and its index, with a second
+//	                  one during a replacement (replacement.go); options.go,
 //	                  layout.go, entry.go
 //	reader            reader.go, notfound.go, batch.go, scan.go, prefetch.go; cache.go and
 //	                  package memcached

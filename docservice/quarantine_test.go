@@ -151,7 +151,7 @@ func TestQuarantineTriesOnce(t *testing.T) {
 	requireNone(t, c, "second-50", ErrUnavailable)
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 
-	// Once more after a restart, because a power loss may have damaged the copy.
+	// Again after a restart, because a power loss may have damaged the copy.
 	require.NoError(t, c.Close())
 	c = f.ready()
 	waitFor(t, c, "it is quarantined again", quarantined(1))

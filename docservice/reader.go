@@ -121,8 +121,8 @@ func (r *reader) fetchCurrent(dst, id []byte, entry indexEntry, accept queue.Cod
 	return dst, false, r.answer(err, entry.address)
 }
 
-// isSettled reports whether an index that has followed the queue to a position includes
-// everything because of which compaction left out a document.
+// isSettled reports whether an index that has followed the queue to a position includes the
+// entries that made compaction leave out a document.
 func isSettled(gone *queue.GoneError, position queue.Position) bool {
 	return position.Queue == gone.Settled.Queue && position.Next.Compare(gone.Settled.Next) >= 0
 }

@@ -142,7 +142,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	}
 	metrics := newMetrics(d)
 	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Prefetch()}
-	d.auth.keep(options)
+	d.auth.configure(options)
 	if err = o.limits.limit(options, int64(o.memory)); err != nil {
 		return nil, err
 	}

@@ -267,7 +267,7 @@ func (d *demo) load(ctx context.Context, callers, fetches int) (time.Duration, e
 	return time.Since(started), context.Cause(ctx)
 }
 
-// change updates a document and deletes another, and shows what is served then.
+// change updates a document and deletes another, and shows the served documents.
 func (d *demo) change(ctx context.Context) error {
 	deleted := jobs.ID(1)
 	before, err := d.client.Get(ctx, nil, d.demoID())

@@ -43,7 +43,7 @@ func (t *tracing) check() error {
 }
 
 // open returns the source of spans, nil if tracing is disabled. An unreachable collector is
-// not an error: its spans are lost and the log says so.
+// not an error: its spans are lost, which is logged.
 func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider, error) {
 	if t.url == "" {
 		return nil, nil

@@ -105,8 +105,8 @@ func (s *security) open(log *slog.Logger) (*authenticator, error) {
 	return k, err
 }
 
-// keep configures the Boxcar listener.
-func (k *authenticator) keep(o *boxcarrpc.ServerOptions) {
+// configure sets the options of the Boxcar listener.
+func (k *authenticator) configure(o *boxcarrpc.ServerOptions) {
 	o.TLS, o.Insecure, o.Operators = k.tls, k.insecure, k.operators
 	if k.tokens != nil {
 		o.Authenticate = k.tokens.Authenticate

@@ -74,7 +74,7 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 	d, log := startTestDaemon(t, o)
 	waitReady(t, d)
 	var options boxcarrpc.ServerOptions
-	d.auth.keep(&options)
+	d.auth.configure(&options)
 	require.Equal(t, o.security.operators, options.Operators)
 
 	certificate, key := ca.Files(t, dir, "client")

@@ -115,7 +115,7 @@ func (d *dumper) entry(e queue.Entry) error {
 	return d.out.Err()
 }
 
-// render returns the line from which append restores the entry.
+// render returns the line for the entry, as append reads it.
 func (d *dumper) render(e queue.Entry) ([]byte, error) {
 	if e.Deleted {
 		if !d.controlFields {

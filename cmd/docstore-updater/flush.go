@@ -101,7 +101,7 @@ func (f *flushing) stop() {
 	f.running.Wait()
 }
 
-// flushDurably makes durable what has been appended, and acknowledges it. It is safe for
+// flushDurably makes the appended entries durable, and acknowledges them. It is safe for
 // concurrent use.
 func (a *appender) flushDurably() error {
 	at := a.progress.now()

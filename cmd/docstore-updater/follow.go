@@ -85,7 +85,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		if n > 0 || !errors.Is(err, io.EOF) || f.replaced {
 			return n, err
 		}
-		// The file may have been written to until it was replaced: read the rest once more.
+		// The file may have been written to until it was replaced: read the rest.
 		if f.replaced, err = f.isReplaced(); err != nil {
 			return 0, err
 		}

@@ -17,7 +17,7 @@ func newRepair(env *cli.Env) *cobra.Command {
 	var dryRun, quiet bool
 	command := &cobra.Command{
 		Use:   "repair --queue DIR",
-		Short: "Repair a damaged queue and list what is lost",
+		Short: "Repair a damaged queue and list lost documents",
 		Long: `Repair verifies the whole queue at its source and saves the readable entries of
 damaged and missing segments, so that the updater and the daemons can continue.
 Use it as the last resort: if a copy of the queue on another machine has the

@@ -1,4 +1,4 @@
-// The front end is a module of its own, as in another repository. Docstore has no public
+// The front end is a separate module, as in another repository. Docstore has no public
 // import path yet: replace names the directory of its sources.
 module example.com/frontend
 

@@ -1,4 +1,4 @@
-// Frontend is a minimal front end of a search site, in a module of its own: it has the ids
+// Frontend is a minimal front end of a search site, in a separate module: it has the ids
 // of a page of results, fetches their documents with one call, and renders the page even
 // if single documents are missing.
 //

@@ -15,10 +15,12 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +34,9 @@ const (
 	ExitFailure = 1
 	ExitUsage   = 2
 )
+
+// helpColumns is the width of help texts.
+const helpColumns = 79
 
 // LogLevelFlag is a flag of every command.
 const LogLevelFlag = "log-level"
@@ -77,6 +82,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = Version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newMan(root))
 

@@ -79,7 +79,7 @@ func NewParser(options *Options) *Parser {
 	return p
 }
 
-// Parse parses the text of one record. The error says what is invalid.
+// Parse parses the text of one record. The error describes the invalid part.
 func (p *Parser) Parse(text []byte) (Entry, error) {
 	p.id, p.id64, p.deletes, p.expires, p.document64 = nil, nil, nil, nil, nil
 	s := &p.scanner
