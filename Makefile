@@ -1,4 +1,4 @@
-# Docstore. `make` or `make help` lists what there is.
+# Docstore. `make` or `make help` lists the targets.
 
 GO      ?= go
 TOOLS   := $(CURDIR)/.tools
@@ -10,20 +10,22 @@ LINT    := $(TOOLS)/golangci-lint-v2.15.0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## run the whole of it in one process, on made-up job postings
+demo: ## run updater, daemon and client in one process, with generated job postings
 	$(GO) run ./cmd/docserviced demo
 
 build: ## build the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-# A package has so long on a machine of two cores that others use as well; the longest take
-# three minutes on a quiet one.
+# The limit of one package, for a loaded machine. On an idle one the slowest takes two minutes.
 TEST_TIMEOUT ?= 25m
-test: setup check ## install what the tests need, check, and run all of them under the race detector
-	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+
+# test/ runs the commands as processes, built without the race detector: the race detector would
+# slow down the tests and find nothing. All other packages run with it.
+test: setup check ## install what the tests need, check, and run all tests (of the mutations a sample, see soak)
+	$(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^docstore/test/')
+	$(GO) test -timeout $(TEST_TIMEOUT) ./test/...
 	$(GO) test -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
 	cd bench && $(GO) test -timeout $(TEST_TIMEOUT) ./...
-	cd examples/frontend && $(GO) test -race -timeout $(TEST_TIMEOUT) ./...
 
 check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windows), go mod tidy
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
@@ -39,40 +41,38 @@ check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windo
 
 lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
 	shellcheck .ci/run deploy/docstore-sync deploy/package/p* scripts/*
-	$(LINT) run ./...
-	cd bench && $(LINT) run --config ../.golangci.yml ./...
-	cd test/ui && $(LINT) run --config ../../.golangci.yml ./...
-	cd examples/frontend && $(LINT) run --config ../../.golangci.yml ./...
+	printf 'go 1.26.0\nuse (\n%s\n%s/bench\n%s/test/ui\n)\n' $(CURDIR) $(CURDIR) $(CURDIR) >$(TOOLS)/go.work
+	GOWORK=$(TOOLS)/go.work $(LINT) run ./... ./bench/... ./test/ui/... # one run shares its analyses
 
-test-ui: ## look at the live page with Chromium, which this installs
+test-ui: ## install Chromium and test the live page
 	@scripts/setup chromium
 	cd test/ui && $(GO) test .
 
 FUZZ_TIME ?= 5s
-fuzz: ## fuzz each decoder for FUZZ_TIME, 5s if not said
+fuzz: ## fuzz each decoder for FUZZ_TIME (default 5s)
 	scripts/fuzz $(FUZZ_TIME)
 
-soak: setup ## the long runs: every seed, every kill, the fuzzers
+soak: setup ## run for hours: all seeds, crashes, kills and mutations, and the fuzzers
 	scripts/soak
 
-bench: ## the benchmarks beside the code
+bench: ## run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-report: ## all benchmarks beside their rivals, resumed: docs/benchmarks.md (20 minutes; SIZE=full takes hours)
+bench-report: ## run the comparisons, resume after an interruption, write docs/benchmarks.md (20 minutes; SIZE=full takes hours)
 	cd bench && $(GO) run ./report -size $(or $(SIZE),quick)
 
 packages: ## build the Debian package into dist/
 	scripts/package
 
-proto: ## generate Go from the .proto files (needs protoc)
+proto: ## generate Go code from the .proto files (needs protoc)
 	$(GO) generate ./docservice/docservicepb ./examples/grpcstubs/jobspb
 
-setup: ## install what tests and linters need, from rsync to gcc
+setup: ## install the tools of tests and linters (rsync, gcc, ...)
 	@scripts/setup
 
 $(LINT):
 	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	mv $(TOOLS)/golangci-lint $@
 
-clean: ## remove what the build made
+clean: ## remove build output
 	rm -rf bin dist .tools

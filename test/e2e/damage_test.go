@@ -32,7 +32,7 @@ func TestDamagedSegment(t *testing.T) {
 		d.waitDocument(t, documents[501].id, documents[501].line)
 		d.poll(t, "/readyz", func(_ int, body []byte) bool { return names(body, first) })
 		d.poll(t, "/metrics", func(_ int, body []byte) bool { return names(body, first) })
-		d.waitLog(first)
+		d.waitOutput(t, first)
 	})
 	t.Run("until a good copy arrives", func(t *testing.T) {
 		install(t, source, serving, first, nil)
@@ -52,7 +52,7 @@ func TestDamagedSegment(t *testing.T) {
 		d.poll(t, "/documents/"+collection+"/"+victim.id, func(status int, _ []byte) bool {
 			return status == http.StatusNotFound || status == http.StatusServiceUnavailable
 		})
-		d.waitLog(second)
+		d.waitOutput(t, second)
 	})
 	t.Run("until a good copy arrives there", func(t *testing.T) {
 		install(t, source, serving, second, nil)

@@ -31,7 +31,7 @@ func TestDamagedIndex(t *testing.T) {
 	queue, checkpoint := indexedInTables(t, documents)
 	for _, damage := range []struct{ files, says string }{
 		{"*.table", "is damaged and is rebuilt from the queue"},
-		{"MANIFEST", "it is set aside and rebuilt from the queue"},
+		{"MANIFEST", "it is renamed and rebuilt from the queue"},
 	} {
 		data := t.TempDir()
 		require.NoError(t, os.CopyFS(data, os.DirFS(checkpoint)))
@@ -53,7 +53,7 @@ func TestDamagedIndex(t *testing.T) {
 		for _, document := range documents {
 			d.waitDocument(t, document.id, document.line)
 		}
-		d.waitLog(damage.says)
+		d.waitOutput(t, damage.says)
 		d.waitReady(t)
 		compareAll(t, newClient(t, d), expected(documents))
 		d.stop(t)
@@ -84,8 +84,8 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 
-	d.waitLog("the index is damaged and is rebuilt from the queue")
-	d.waitLog("serving another index")
+	d.waitOutput(t, "the index is damaged and is rebuilt from the queue")
+	d.waitOutput(t, "serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.stop(t)
@@ -125,8 +125,8 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 		require.Empty(t, wrong)
 	}
 	compareBatches(t, client, expected(documents))
-	d.waitLog("the index is damaged and is rebuilt from the queue")
-	d.waitLog("serving another index")
+	d.waitOutput(t, "the index is damaged and is rebuilt from the queue")
+	d.waitOutput(t, "serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.stop(t)
@@ -136,7 +136,7 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	data = again
 	require.NoError(t, os.Remove(tables("index-0001")[0]))
 	d = startDaemon(t, queue, data)
-	d.waitLog("it is set aside and rebuilt from the queue")
+	d.waitOutput(t, "it is renamed and rebuilt from the queue")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.poll(t, "/readyz", func(_ int, body []byte) bool { return bytes.Contains(body, []byte(`"faults": []`)) })

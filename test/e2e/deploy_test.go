@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -130,14 +129,14 @@ func TestSyncScriptResumesPartialFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(partialDir, name), want[:2*len(want)/3], 0o600))
 	r := resumeReplica(t, source, target)
 	copied := filepath.Join(target, name)
-	for {
-		if got, err := os.ReadFile(copied); err == nil {
-			require.Equal(t, want, got)
-			break
-		}
-		require.Empty(t, r.script.output.String())
-		time.Sleep(pollInterval)
-	}
+	r.script.waitUntil(t, copied, func() bool {
+		_, err := os.Stat(copied)
+		return err == nil
+	})
+	got, err := os.ReadFile(copied)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.Empty(t, r.script.output.String())
 	r.stop()
 	require.Less(t, r.sent(t), int64(len(want)/2), "two thirds are not sent again")
 }

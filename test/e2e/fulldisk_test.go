@@ -159,16 +159,12 @@ func TestFullDiskUnderTheCopy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ballast := fillDisk(t, disk, test.left)
 			sync := launch(t, exec.Command(syncScript, "--interval", "0.05", source, target))
-			for !strings.Contains(sync.output.String(), "\n") {
-				time.Sleep(pollInterval)
-			}
+			sync.waitOutput(t, "\n")
 			time.Sleep(20 * pollInterval) // for several passes
 			require.Equal(t, "docstore-sync: no space left on device: "+target+" has no space for the files of "+source+
 				"; copying continues when there is space\n", sync.output.String())
 			require.NoError(t, os.Remove(ballast))
-			for !strings.Contains(sync.output.String(), "docstore-sync: copying again\n") {
-				time.Sleep(pollInterval)
-			}
+			sync.waitOutput(t, "docstore-sync: copying again\n")
 			sync.stop(t)
 		})
 		appendAll(documents[len(documents)/2:])

@@ -146,35 +146,48 @@ func (d *daemon) waitDocument(t *testing.T, id string, want []byte) {
 	})
 }
 
-// pollInterval is the pause between two questions to a daemon.
+// pollInterval is the pause between two polls of a condition.
 const pollInterval = 20 * time.Millisecond
 
-// poll asks until the answer is the one waited for; the test binary's own
-// timeout is the only limit, so that a slow machine fails nothing.
-func (d *daemon) poll(t *testing.T, path string, done func(status int, body []byte) bool) {
+// waitLimit ends a wait for a condition that never becomes true. It is far above the longest
+// wait on a loaded machine.
+const waitLimit = 4 * time.Minute
+
+// waitUntil polls until done returns true. It fails the test after waitLimit and if the process
+// exits before.
+func (p *process) waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for {
+	for deadline := time.Now().Add(waitLimit); !done(); {
 		select {
-		case <-d.exited:
-			require.FailNow(t, "the daemon ended", "waiting for %s: %s", path, tail(d.output.String(), 4<<10))
-		default:
-		}
-		if response, err := http.Get("http://" + d.http + path); err == nil {
-			body, err := io.ReadAll(response.Body)
-			response.Body.Close()
-			if err == nil && done(response.StatusCode, body) {
+		case <-p.exited:
+			if done() { // the last output
 				return
 			}
+			require.FailNow(t, "the process exited", "waiting for %s: %s", what, tail(p.output.String(), 4<<10))
+		case <-time.After(pollInterval):
 		}
-		time.Sleep(pollInterval)
+		require.True(t, time.Now().Before(deadline), "waited %v for %s", waitLimit, what)
 	}
 }
 
-// waitLog returns once the daemon has printed something that contains text.
-func (d *daemon) waitLog(text string) {
-	for !strings.Contains(d.output.String(), text) {
-		time.Sleep(pollInterval)
-	}
+// waitOutput returns when the output of the process contains text.
+func (p *process) waitOutput(t *testing.T, text string) {
+	t.Helper()
+	p.waitUntil(t, fmt.Sprintf("output %q", text), func() bool { return strings.Contains(p.output.String(), text) })
+}
+
+// poll requests path until done accepts the response.
+func (d *daemon) poll(t *testing.T, path string, done func(status int, body []byte) bool) {
+	t.Helper()
+	d.waitUntil(t, path, func() bool {
+		response, err := http.Get("http://" + d.http + path)
+		if err != nil {
+			return false
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		return err == nil && done(response.StatusCode, body)
+	})
 }
 
 // Ports below those that the kernel gives to connections, so that none takes one between

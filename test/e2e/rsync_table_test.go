@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,18 +238,6 @@ func killAndResume(t *testing.T, r *rsyncRun) {
 		updater.kill()
 	}
 	start(t, nil, "docstore-updater", args...).wait(t)
-}
-
-// waitOutput returns once the process has printed the text.
-func waitOutput(t *testing.T, p *process, text string) {
-	t.Helper()
-	for !strings.Contains(p.output.String(), text) {
-		select {
-		case <-p.exited:
-			require.FailNow(t, "it ended", "waiting for %q: %s", text, p.output.String())
-		case <-time.After(pollInterval):
-		}
-	}
 }
 
 // watch asks a daemon for random documents all the time.

@@ -49,14 +49,14 @@ func sourceBuiltAnew(t *testing.T) {
 	r, d, after := builtAnew(t, documents)
 
 	// First the source is shorter than the copy, then as long, then longer.
-	waitOutput(t, r.script, "forked: ")
+	r.script.waitOutput(t, "forked: ")
 	sealSegment(t, r.source, after[len(after)/2:])
 	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
 	id := regexp.MustCompile(`--accept-queue ([0-9a-f]{32})`).FindStringSubmatch(r.script.output.String())
 	require.NotNil(t, id)
 	r.stop()
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", "00000000000000000000000000000000")
-	waitOutput(t, r.script, "accept it with --accept-queue "+id[1])
+	r.script.waitOutput(t, "accept it with --accept-queue "+id[1])
 	compareAll(t, newClient(t, d), expected(documents))
 	d.waitReady(t)
 	r.stop()
@@ -65,7 +65,7 @@ func sourceBuiltAnew(t *testing.T) {
 	// they are now.
 	watched := watchChange(t, d, documents[len(documents)-1], after[len(after)-1])
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", id[1])
-	waitOutput(t, r.script, "is a copy of the queue "+id[1])
+	r.script.waitOutput(t, "is a copy of the queue "+id[1])
 	d.waitDocument(t, "only-new", []byte(`{"id":"only-new"}`))
 	watched()
 	want := expected(after)
@@ -130,7 +130,7 @@ func TestForeignSegment(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:2_000]
 	r, d, after := builtAnew(t, documents)
-	waitOutput(t, r.script, "forked: ")
+	r.script.waitOutput(t, "forked: ")
 	r.stop()
 	sealSegment(t, r.source, after[len(after)/2:])
 	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
@@ -219,7 +219,7 @@ func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 	require.NoError(t, os.Mkdir(source, 0o755))
 	end = openSegment(documents[100:])
 	r = resumeReplica(t, source, target)
-	waitOutput(t, r.script, "forked: ")
+	r.script.waitOutput(t, "forked: ")
 	r.stop()
 	end()
 	compareAll(t, newClient(t, d), expected(documents[:100]))

@@ -1,11 +1,11 @@
-// Package mutation puts bugs into the rooms on purpose, one at a time, and
-// makes sure that the tests notice: a sync that is left out, a checksum that is not
-// compared, a manifest that is published early, a slot that is given out twice. A test
-// that cannot fail for the bug it is there for is worth nothing, and nothing else
-// would tell.
+// Package mutation tests the tests: it inserts one bug at a time into the source, for example
+// a missing sync, a checksum that is not compared, or a slot that is assigned twice, and
+// verifies that the tests named with the bug fail.
 //
-// A mutation is a change of text in a source file. The test gives the changed file to
-// go test by an overlay, so that nothing is written where the sources are, and wants the
-// named tests to fail: to run and fail, not to fail to build. One whose text is not
-// there any more fails, too, and has to be brought up to date.
+// A mutation replaces text in a source file. The changed file is passed to go test as an
+// overlay, so the source is not modified. The named tests must run and fail; a build failure
+// does not count. A mutation whose text or tests no longer exist fails and must be updated.
+//
+// Continuous integration runs the mutations marked as sample and verifies that the others
+// apply; make soak runs all. To run one: go test ./test/mutation -run 'TestMutations/NAME'.
 package mutation
