@@ -57,7 +57,7 @@ func appendPattern(dst []byte, seed uint64, n int) []byte {
 	return dst
 }
 
-// callOf reads a request. One that was changed on its way is nobody's.
+// callOf parses a request. A corrupted one belongs to no call.
 func callOf(request []byte) (call uint64, ok bool) {
 	if len(request) != requestBytes {
 		return 0, false

@@ -23,26 +23,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestChaos has every fault befall Boxcar, a short time each: the account is exact.
+// TestChaos applies every fault to Boxcar for a short time and checks each call.
 func TestChaos(t *testing.T) {
 	for _, name := range []string{"boxcar", "boxcar-hedged"} {
 		t.Run(name, func(t *testing.T) {
 			r, err := rivalNamed(name)
 			require.NoError(t, err)
-			town, err := newTown(r, 1200*time.Millisecond)
+			trial, err := newTrial(r, 1200*time.Millisecond)
 			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT) {
 				t.Skip("no network namespaces here: ", err)
 			}
 			require.NoError(t, err)
 			for i, f := range faults {
-				seen, err := town.suffer(f, i%serverCount)
+				seen, err := trial.apply(f, i%serverCount)
 				require.NoError(t, err, f.name)
 				require.NotZero(t, seen.twice.calls, f.name)
 				require.NotZero(t, seen.once.calls, f.name)
 			}
-			require.NotZero(t, town.link.lost.Load())
-			require.NotZero(t, town.link.falsified.Load())
-			a, err := town.end()
+			require.NotZero(t, trial.link.lost.Load())
+			require.NotZero(t, trial.link.corrupted.Load())
+			a, err := trial.end()
 			require.NoError(t, err)
 			require.True(t, a.faultless(), "%+v", a)
 			t.Logf("%+v", a)
@@ -50,8 +50,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// What falsify makes passes for what was sent.
-func TestFalsifiedSegmentsHaveTheRightChecksum(t *testing.T) {
+// A corrupted segment must pass the checksum of TCP.
+func TestCorruptedSegmentHasRightChecksum(t *testing.T) {
 	packet := make([]byte, 20+32+101)
 	packet[0], packet[9] = 0x45, 6
 	segment := packet[20:]
@@ -63,14 +63,14 @@ func TestFalsifiedSegmentsHaveTheRightChecksum(t *testing.T) {
 	require.Equal(t, uint16(0xffff), onesSum(segment))
 	for range 1000 {
 		before := string(packet)
-		require.True(t, falsify(packet))
+		require.True(t, corrupt(packet))
 		require.NotEqual(t, before[52:], string(packet[52:]))
 		require.Equal(t, before[:36], string(packet[:36]))
 		require.Equal(t, uint16(0xffff), onesSum(segment))
 	}
-	require.False(t, falsify(packet[:52]), "no data")
+	require.False(t, corrupt(packet[:52]), "no data")
 	packet[9] = 17
-	require.False(t, falsify(packet), "no TCP")
+	require.False(t, corrupt(packet), "no TCP")
 }
 
 // onesSum is the sum that TCP's checksum is the complement of, without the pseudo

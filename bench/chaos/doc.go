@@ -1,26 +1,24 @@
-// Chaos runs calls over a network that breaks and gives an exact account of them.
+// Chaos runs calls over a faulty network and accounts for each of them.
 //
-//	go run ./chaos                       every fault once, Boxcar beside grpc-go
+//	go run ./chaos                       every fault once, Boxcar and grpc-go
 //	go run ./chaos -rounds 10 -rivals boxcar
 //
-// Servers are processes, each in a network namespace of its own with an interface
-// whose packets this program carries: it delays, loses, cuts and falsifies them, so
-// that both ends run the kernel's own TCP and notice nothing but the network. Servers
-// are stopped, killed and started again as well.
+// Each server is a process in a network namespace with an interface whose packets this program
+// carries: it delays, drops and corrupts them, so both ends run the kernel's TCP. Servers are also
+// stopped, killed and restarted.
 //
 //	10.99.0.1        10.99.0.2        10.99.0.3        10.99.0.4
 //	callers          server 1         server 2         server 3
 //	   |                |                |                |
 //	   +------ tun -----+----- link -----+------ tun -----+
 //
-// Every call has a number. A server counts in a file that it shares with this
-// program how often it has begun with each, so that kill -9 loses no count. A call
-// must end with its own answer, or with an error; without an error it was done once,
-// or at least once if its method is idempotent; with an error that says it was not
-// processed it was never done; and no call that is not idempotent is done twice.
+// Every call has a number. A server counts its executions in a file shared with this program, so that
+// kill -9 loses no count. A call must end with its own response or an error. A successful call was
+// executed once, or at least once if its method is idempotent; a call with the error "not processed"
+// was never executed; a call that is not idempotent was executed at most once.
 //
-// The longest gap is the longest time for which any caller had no good answer: of
-// those whose method is idempotent, and of the others, whose calls may fail.
+// The longest gap is the longest time in which a caller had no successful call, separately for
+// idempotent and other methods.
 //
-// It needs Linux and its root, for the namespaces, and no other program.
+// It needs root on Linux for the namespaces.
 package main

@@ -5,53 +5,53 @@ import (
 	"time"
 )
 
-// A fault befalls one server for a while.
+// A fault affects one server for a limited time.
 type fault struct {
 	name  string
-	begin func(*town, int) error
-	end   func(*town, int) error
+	begin func(*trial, int) error
+	end   func(*trial, int) error
 }
 
-func calm(t *town, s int) error {
-	t.weather(s, weather{})
+func heal(t *trial, s int) error {
+	t.setLink(s, conditions{})
 	return nil
 }
 
-func storm(w weather) func(*town, int) error {
-	return func(t *town, s int) error {
-		t.weather(s, w)
+func degrade(c conditions) func(*trial, int) error {
+	return func(t *trial, s int) error {
+		t.setLink(s, c)
 		return nil
 	}
 }
 
-func nothing(*town, int) error { return nil }
+func nothing(*trial, int) error { return nil }
 
 var faults = []fault{
 	{"none", nothing, nothing},
 	{"SIGTERM, started again",
-		func(t *town, s int) error { return t.servers[s].end(syscall.SIGTERM) },
-		func(t *town, s int) error { return t.servers[s].start() }},
+		func(t *trial, s int) error { return t.servers[s].end(syscall.SIGTERM) },
+		func(t *trial, s int) error { return t.servers[s].start() }},
 	{"kill -9, started again",
-		func(t *town, s int) error { return t.servers[s].end(syscall.SIGKILL) },
-		func(t *town, s int) error { return t.servers[s].start() }},
+		func(t *trial, s int) error { return t.servers[s].end(syscall.SIGKILL) },
+		func(t *trial, s int) error { return t.servers[s].start() }},
 	{"SIGSTOP, SIGCONT",
-		func(t *town, s int) error { return t.servers[s].signal(syscall.SIGSTOP) },
-		func(t *town, s int) error { return t.servers[s].signal(syscall.SIGCONT) }},
-	{"cut off, joined again", storm(weather{cutFrom: true, cutTo: true}), calm},
-	{"hears, is not heard", storm(weather{cutFrom: true}), calm},
-	{"is heard, does not hear", storm(weather{cutTo: true}), calm},
+		func(t *trial, s int) error { return t.servers[s].signal(syscall.SIGSTOP) },
+		func(t *trial, s int) error { return t.servers[s].signal(syscall.SIGCONT) }},
+	{"partition", degrade(conditions{cutFrom: true, cutTo: true}), heal},
+	{"server's packets lost", degrade(conditions{cutFrom: true}), heal},
+	{"clients' packets lost", degrade(conditions{cutTo: true}), heal},
 	// The host is gone without a word and comes back as another: its clients'
 	// connections are half-open.
-	{"cut off, killed, back", func(t *town, s int) error {
-		t.weather(s, weather{cutFrom: true, cutTo: true})
+	{"partition and restart", func(t *trial, s int) error {
+		t.setLink(s, conditions{cutFrom: true, cutTo: true})
 		return t.servers[s].end(syscall.SIGKILL)
-	}, func(t *town, s int) error {
+	}, func(t *trial, s int) error {
 		if err := t.servers[s].start(); err != nil {
 			return err
 		}
-		return calm(t, s)
+		return heal(t, s)
 	}},
-	{"5 % of packets lost", storm(weather{loss: 0.05}), calm},
-	{"100 ms late", storm(weather{delay: 100 * time.Millisecond}), calm},
-	{"1 % of packets falsified", storm(weather{falsify: 0.01}), calm},
+	{"5 % packet loss", degrade(conditions{loss: 0.05}), heal},
+	{"100 ms delay", degrade(conditions{delay: 100 * time.Millisecond}), heal},
+	{"1 % of packets corrupted", degrade(conditions{corrupt: 0.01}), heal},
 }

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// A weather is what the link does to the packets from and to a host.
-type weather struct {
+// conditions are what the link does to the packets from and to a host.
+type conditions struct {
 	delay   time.Duration // of each packet
 	loss    float64       // share of the packets
-	falsify float64       // share of the packets with data of which a byte is changed, with the right checksum
-	cutFrom bool          // nothing that it sends arrives
-	cutTo   bool          // nothing arrives there
+	corrupt float64       // share of the packets with data that get a wrong byte and a right checksum
+	cutFrom bool          // its packets are dropped
+	cutTo   bool          // packets to it are dropped
 }
 
 // A link carries the packets of hosts. Packets from one host to another stay in
 // order.
 type link struct {
-	hosts   []*host
-	weather []atomic.Pointer[weather]
-	queues  []chan delivery
-	done    sync.WaitGroup
+	hosts      []*host
+	conditions []atomic.Pointer[conditions]
+	queues     []chan delivery
+	done       sync.WaitGroup
 
-	lost, falsified atomic.Int64
+	lost, corrupted atomic.Int64
 }
 
 type delivery struct {
@@ -35,13 +35,13 @@ type delivery struct {
 	packet []byte
 }
 
-// queuedPackets bounds what is under way to a host; more is lost, as at a switch.
+// queuedPackets limits the packets queued for a host; more are dropped, as by a switch.
 const queuedPackets = 4096
 
 func newLink(hosts []*host) *link {
-	l := &link{hosts: hosts, weather: make([]atomic.Pointer[weather], len(hosts))}
+	l := &link{hosts: hosts, conditions: make([]atomic.Pointer[conditions], len(hosts))}
 	for i := range hosts {
-		l.weather[i].Store(&weather{})
+		l.conditions[i].Store(&conditions{})
 		l.queues = append(l.queues, make(chan delivery, queuedPackets))
 		l.done.Go(func() { l.deliver(i) })
 	}
@@ -77,16 +77,16 @@ func (l *link) carry(from int) {
 		}
 		to, ok := l.hostOf(buffer[:n])
 		if !ok {
-			continue // IPv6's own, or for nobody here
+			continue // IPv6, or an unknown destination
 		}
-		a, b := l.weather[from].Load(), l.weather[to].Load()
+		a, b := l.conditions[from].Load(), l.conditions[to].Load()
 		packet := append([]byte(nil), buffer[:n]...)
 		switch {
 		case a.cutFrom || b.cutTo, rand.Float64() < a.loss+b.loss:
 			l.lost.Add(1)
 			continue
-		case rand.Float64() < a.falsify+b.falsify && falsify(packet):
-			l.falsified.Add(1)
+		case rand.Float64() < a.corrupt+b.corrupt && corrupt(packet):
+			l.corrupted.Add(1)
 		}
 		select {
 		case l.queues[to] <- delivery{time.Now().Add(a.delay + b.delay), packet}:
@@ -96,7 +96,7 @@ func (l *link) carry(from int) {
 	}
 }
 
-// hostOf returns whom an IPv4 packet is for.
+// hostOf returns the destination of an IPv4 packet.
 func (l *link) hostOf(packet []byte) (to int, ok bool) {
 	if len(packet) < 20 || packet[0]>>4 != 4 {
 		return 0, false
@@ -109,7 +109,7 @@ func (l *link) hostOf(packet []byte) (to int, ok bool) {
 	return 0, false
 }
 
-// deliver gives a host what is for it, when it is due.
+// deliver writes the packets of a host when they are due.
 func (l *link) deliver(to int) {
 	for d := range l.queues[to] {
 		if wait := time.Until(d.due); wait > 0 {
@@ -121,9 +121,9 @@ func (l *link) deliver(to int) {
 	}
 }
 
-// falsify changes a byte of the data of a TCP segment, and its checksum so that the
+// corrupt changes a byte of the data of a TCP segment, and its checksum so that the
 // receiver takes it (RFC 1624). It returns false if there is no data.
-func falsify(packet []byte) bool {
+func corrupt(packet []byte) bool {
 	const protocolTCP = 6
 	segment := packet[int(packet[0]&15)*4:]
 	if packet[9] != protocolTCP || len(segment) < 20 {

@@ -109,14 +109,13 @@ func (n *line) ended(v verdict) {
 	}
 }
 
-// A tally is what callers of one kind have seen in a while.
+// A tally counts the results of callers.
 type tally struct {
 	gap                 time.Duration
 	calls, fails, wrong int
 }
 
-// take returns what was seen since the last time, of the callers whose calls may be
-// done twice and of the others.
+// take returns and resets the results, of idempotent methods and others.
 func (l *load) take() (twice, once tally) {
 	for i := range l.lines {
 		t := &once

@@ -48,16 +48,16 @@ func run(args []string, out io.Writer) error {
 	return nil
 }
 
-// try has every fault befall a rival and prints what its callers saw.
+// try applies every fault to a rival and prints the results of its callers.
 func try(r rival, rounds int, lasts time.Duration, out io.Writer) error {
-	t, err := newTown(r, lasts)
+	t, err := newTrial(r, lasts)
 	if err != nil {
 		return err
 	}
 	seen := make([][]report, len(faults))
 	for round := range rounds {
 		for i, f := range faults {
-			one, err := t.suffer(f, (i+round)%serverCount)
+			one, err := t.apply(f, (i+round)%serverCount)
 			if err != nil {
 				return errors.Join(err, t.close())
 			}

@@ -71,7 +71,7 @@ func newBoxcarServer(h handle) served {
 
 type boxcarClient struct{ *boxcarrpc.Pool }
 
-// hedgeAfter is well above what a call takes while all is well.
+// hedgeAfter is well above the time of a call without faults.
 const hedgeAfter = 50 * time.Millisecond
 
 func newBoxcarClient(hedgeAfter time.Duration) func(addresses []string, callers *host) (client, error) {

@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"docstore/bench/internal/process"
 )
 
 const (
 	port = 7070
-	// What a request takes in a handler.
+	// The time of a request in the handler.
 	handling = 500 * time.Microsecond
-	// How long a server that is told to end may take.
+	// The time for a server to stop after SIGTERM.
 	grace = 5 * time.Second
 )
 
-// asChild is the variable of the environment that makes a process a server, and says
-// of which rival.
+// asChild is the environment variable that makes a process a server of the named contestant.
 const asChild = "CHAOS_SERVES"
 
 // The files that a server's process gets besides the standard ones.
@@ -30,16 +30,16 @@ const (
 	accountFD
 )
 
-// errFalsified is what a server answers to a request that is no caller's.
-var errFalsified = errors.New("a request that nobody sent")
+// errCorrupted answers a corrupted request.
+var errCorrupted = errors.New("chaos: corrupted request")
 
-// A served is a rival's server: it calls handle for each request, until stop.
+// A served is a contestant's server.
 type served interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 }
 
-// serveAsChild is the server's process.
+// serveAsChild runs the server's process.
 func serveAsChild(rival string) error {
 	r, err := rivalNamed(rival)
 	if err != nil {
@@ -56,7 +56,7 @@ func serveAsChild(rival string) error {
 	s := r.server(func(request, dst []byte) ([]byte, error) {
 		call, ok := callOf(request)
 		if !ok {
-			return dst, errFalsified
+			return dst, errCorrupted
 		}
 		a.begun(call)
 		time.Sleep(handling)
@@ -82,7 +82,7 @@ type server struct {
 	host    *host
 	rival   string
 	account *os.File
-	process *exec.Cmd // nil: it does not run
+	process *process.Process // nil while it does not run
 }
 
 func (s *server) address() string {
@@ -101,29 +101,25 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	program, err := os.Executable()
+	cmd, err := process.Self()
 	if err != nil {
 		return err
 	}
-	s.process = exec.Command(program)
-	s.process.Env = append(os.Environ(), asChild+"="+s.rival)
-	s.process.Stderr = os.Stderr
-	s.process.ExtraFiles = []*os.File{file, s.account}
-	return s.process.Start()
+	cmd.Env = append(os.Environ(), asChild+"="+s.rival)
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{file, s.account}
+	s.process, err = process.Start(s.rival, cmd)
+	return err
 }
 
-func (s *server) signal(what syscall.Signal) error { return s.process.Process.Signal(what) }
+func (s *server) signal(what syscall.Signal) error { return s.process.Cmd.Process.Signal(what) }
 
-// end sends a signal that ends the server and waits until it has.
+// end ends the server with a signal and waits for it.
 func (s *server) end(what syscall.Signal) error {
 	if s.process == nil {
 		return nil
 	}
-	err := s.signal(what)
-	waited := s.process.Wait()
+	p := s.process
 	s.process = nil
-	if what == syscall.SIGKILL {
-		return err
-	}
-	return errors.Join(err, waited)
+	return p.End(what)
 }

@@ -20,7 +20,7 @@ func (b *batch) add(key, value []byte) (full bool) {
 	return len(b.ends) == 2*batchEntries
 }
 
-// drain hands all writes out and forgets them.
+// drain returns all writes and clears the batch.
 func (b *batch) drain(put func(key, value []byte) error) error {
 	start := 0
 	for i := 0; i < len(b.ends); i += 2 {

@@ -16,7 +16,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// measured is all results: of a phase, of an engine, of each round.
+// measured holds the results by phase, engine and round.
 type measured map[string]map[string][]result
 
 func (m measured) add(r result) {
@@ -26,7 +26,7 @@ func (m measured) add(r result) {
 	m[r.Phase][r.Engine] = append(m[r.Phase][r.Engine], r)
 }
 
-// compare runs each engine of each round in a process of its own.
+// compare runs each engine of each round in a separate process.
 func compare(ctx context.Context, s settings) (err error) {
 	var file *results.File
 	if s.results != "" {
@@ -41,7 +41,7 @@ func compare(ctx context.Context, s settings) (err error) {
 			if s.kept(file, name, round+1) {
 				continue
 			}
-			if file != nil { // a long report tells where it is
+			if file != nil { // show the progress
 				fmt.Fprintf(os.Stderr, "dbbench: round %d of %d: %s\n", round+1, s.rounds, name)
 			}
 			fresh, err := child(ctx, s, name)
@@ -65,10 +65,10 @@ func compare(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
-// report prints what was measured.
+// report prints the results.
 func (s settings) report(all []result, in measured) {
 	if s.json {
-		_ = json.NewEncoder(os.Stdout).Encode(all) // an output that is closed is not ours to mend
+		_ = json.NewEncoder(os.Stdout).Encode(all) // ignore a closed output
 		return
 	}
 	s.printHead()
@@ -98,7 +98,7 @@ func (s settings) printTable(in measured) {
 				anonymous[name] = max(anonymous[name], r.PeakAnonymous)
 			}
 			if rates == nil {
-				continue // it has no such operation, or an earlier run has measured it
+				continue // not supported, or measured by an earlier run
 			}
 			rate := results.SpreadOf(rates)
 			fmt.Printf("  %s %.0f (%.0f-%.0f)", name, rate.Median, rate.Least, rate.Greatest)
@@ -124,7 +124,7 @@ func (s settings) key(engine, phase string, round int) results.Key {
 	return results.Key{Bench: "dbbench", Table: s.table, Settings: s.dependsOn(), Contestant: engine, Phase: phase, Round: round}
 }
 
-// dependsOn is what figures depend on besides engine and phase.
+// dependsOn returns the settings on which figures depend.
 func (s settings) dependsOn() string {
 	text := fmt.Sprintf("num=%d reads=%d key_size=%d value_size=%d write_buffer_size=%d threads=%d seed=%d benchmark_write_rate_limit=%d",
 		s.num, s.reads, s.keyBytes, s.valueBytes, s.memtableBytes, s.threads, s.seed, s.writeRate)
@@ -147,12 +147,12 @@ func (s settings) dependsOn() string {
 	return text
 }
 
-// kept tells whether a file has an engine's round. Its phases are measured together.
+// kept reports whether a file has an engine's round. The phases of a round are measured together.
 func (s settings) kept(file *results.File, engine string, round int) bool {
 	return file != nil && slices.ContainsFunc(s.phases, func(phase string) bool { return file.Has(s.key(engine, phase, round)) })
 }
 
-// child measures an engine in a process of its own.
+// child measures an engine in a child process.
 func child(ctx context.Context, s settings, name string) (fresh []result, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -5,16 +5,15 @@ import (
 	"encoding/binary"
 )
 
-// data says what is stored: entry i has a key and a value that follow from i
-// and the seed, so that nothing has to be remembered to check it. Keys are in
-// no order, unless they are sequential, and no two entries have the same.
+// data generates the entries: key and value of entry i are functions of i and the seed. Keys are
+// unique, and in random order unless they are sequential.
 type data struct {
 	seed       uint64
 	keyBytes   int
 	prefix     int // leading bytes of a key that are the same in all
 	valueBytes int
 	sequential bool
-	generation uint64 // of all values: those of another one are others
+	generation uint64 // part of the seed of all values
 }
 
 // mix64 is a bijection of 64 bits without any order (the finaliser of murmur3).
@@ -59,14 +58,14 @@ func (d data) value(dst, key []byte) []byte {
 	return dst[:d.valueBytes]
 }
 
-// firstByte is the first of the value, which takes no time to make.
+// firstByte returns the first byte of the value at low cost.
 func (d data) firstByte(key []byte) byte {
 	d.valueBytes = 1
 	var word [8]byte
 	return d.value(word[:0], key)[0]
 }
 
-// right tells whether a value is that of a key.
+// right reports whether a value is that of a key.
 func (d data) right(key, value, scratch []byte) bool {
 	return len(key) == d.keyBytes && bytes.Equal(value, d.value(scratch, key))
 }

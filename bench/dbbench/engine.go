@@ -43,13 +43,13 @@ type iterator interface {
 	seek(key []byte) bool
 	key() []byte
 	value() ([]byte, error)
-	close() error // with what went wrong
+	close() error // returns the first error of the engine
 }
 
 // lastKey is behind all keys.
 const lastKey = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// sizing is what an engine may count on.
+// sizing is the memory and data size of a run.
 type sizing struct {
 	memtableBytes int64
 	cacheBytes    int64 // holds everything, but where memory is limited
@@ -68,10 +68,10 @@ var engines = map[string]func(dir string, s sizing) (engine, error){
 	"bbolt":     openBbolt,
 }
 
-// cgoRivals are there with the build tag cgo_rivals only.
-var cgoRivals = []string{"leveldb", "rocksdb", "rocksdb-universal", "kyoto", "lmdb"}
+// cgoRivals need the build tag cgo_rivals.
+var cgoRivals = []string{"leveldb", "rocksdb", "kyoto", "lmdb"}
 
-// available leaves out rivals that are not built in, and says so.
+// available removes engines that are not built in and prints a message.
 func available(names []string) (there []string) {
 	var missing []string
 	for _, name := range names {

@@ -7,8 +7,8 @@ package main
 #include <kclangc.h>
 #include <stdlib.h>
 
-// The library keeps its last error for each thread, and Go may go on in another one
-// after a call: so what failed is asked within it.
+// The library keeps its last error per thread, and Go can switch threads after a call: the error is
+// read within the call.
 static char *lookUp(KCDB *db, const char *key, size_t bytes, size_t *valueBytes, int *missing) {
 	char *value = kcdbget(db, key, bytes, valueBytes);
 	*missing = value == NULL && kcdbecode(db) == KCENOREC;
@@ -27,7 +27,7 @@ import (
 
 func init() { engines["kyoto"] = openKyoto }
 
-// kyotoEngine is Kyoto Cabinet's B+ tree, which nothing protects from a crash.
+// kyotoEngine is Kyoto Cabinet's B+ tree without protection from crashes.
 type kyotoEngine struct{ db *C.KCDB }
 
 func openKyoto(dir string, s sizing) (engine, error) {
@@ -54,8 +54,7 @@ func (e kyotoEngine) set(key, value []byte) error {
 	return nil
 }
 
-// apply writes one after the other: what is together is for others to see at once, and
-// there are none.
+// apply writes one entry after the other: there are no concurrent readers that need atomicity.
 func (e kyotoEngine) apply(writes []write, sync bool) error {
 	for _, w := range writes {
 		if w.remove {

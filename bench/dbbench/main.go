@@ -5,20 +5,18 @@
 //	dbbench -engine docstore,pebble,goleveldb,badger,bbolt -rounds 3
 //	dbbench -engine docstore,pebble -num 10000000 -reads 300000 -memory_limit 536870912 -bloom_bits 10
 //
-// With the build tag cgo_rivals there are leveldb, rocksdb, rocksdb-universal, kyoto and
-// lmdb, too; bench/setup installs their libraries.
+// The build tag cgo_rivals adds leveldb, rocksdb, kyoto and lmdb; bench/setup installs their
+// libraries.
 //
-// With one engine and one round it is measured in this process. Otherwise each
-// engine of each round has a process and a directory of its own, the engines take
-// turns, and the table tells for each phase the median of the rounds and its ratio
-// to that of the first engine's best rival. With -results they are kept in a file, too,
-// and what is there already is not measured again.
+// One engine with one round runs in this process. Otherwise each engine of each round runs in a
+// separate process and directory, the engines alternate, and the table has the median of the rounds
+// for each phase and its ratio to the first engine's best rival. -results also appends them to a
+// file; results that the file already has are not measured again.
 //
-// A phase is a workload, and behind a colon its number of threads: readrandom:2.
-// Each fill... begins with an empty store; the time of what writes ends when all merges
-// are done. No write is synced but with -sync, and by fillsync, which writes a
-// thousandth of the entries; caches hold everything, unless memory is limited. After the
-// last phase, with the clock stopped, all that is stored is checked.
+// A phase is a workload with an optional number of threads: readrandom:2. Each fill... starts with an
+// empty store; the time of writes includes all merges. Writes are synced only with -sync and by
+// fillsync, which writes a thousandth of the entries. Caches hold everything, unless memory is
+// limited. After the last phase all entries are checked.
 package main
 
 import (
@@ -50,7 +48,7 @@ func main() {
 	}
 }
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	engines, phases []string
 	num, reads      int
@@ -104,7 +102,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// printHead tells what the figures hold for.
+// printHead prints the conditions of the figures.
 func (s settings) printHead() {
 	comment := "#"
 	if s.goBench {
@@ -135,22 +133,22 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.prefixBytes, "prefix_size", allButLast, "leading bytes of a key that are the same in all keys; -1 is all but the last eight")
 	flags.IntVar(&s.valueBytes, "value_size", 96, "bytes of a value")
 	flags.Int64Var(&s.memtableBytes, "write_buffer_size", 64<<20, "bytes of a memtable")
-	flags.IntVar(&s.threads, "threads", 1, "reading threads, where a phase does not say")
-	flags.IntVar(&s.rounds, "rounds", 1, "rounds; medians are told")
+	flags.IntVar(&s.threads, "threads", 1, "default number of reading threads of a phase")
+	flags.IntVar(&s.rounds, "rounds", 1, "rounds; medians are printed")
 	flags.Uint64Var(&s.seed, "seed", 1, "of keys and of the order of reads")
 	flags.StringVar(&s.dir, "db", "", "directory of the store; the default is a temporary one")
 	flags.BoolVar(&s.existing, "use_existing_db", false, "read what an earlier run with the same num, sizes and seed left in -db")
-	flags.IntVar(&s.writeRate, "benchmark_write_rate_limit", 50_000, "entries that the writer of ...whilewriting writes a second")
-	flags.IntVar(&s.bloomBits, "bloom_bits", 0, "bits of docstore's filters a key; 0 is its default of 2 % false positives, rivals have 10")
+	flags.IntVar(&s.writeRate, "benchmark_write_rate_limit", 50_000, "entries per second of the writer of ...whilewriting")
+	flags.IntVar(&s.bloomBits, "bloom_bits", 0, "filter bits per key of docstore; 0: default, 2 % false positives; rivals have 10")
 	flags.StringVar(&s.mergeRule, "merge_rule", "tiered", "when docstore merges tables: tiered, always or never")
 	flags.Int64Var(&s.memoryLimit, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves each process; caches get an eighth; 0 is no bound")
 	flags.StringVar(&s.cgroup, "cgroup", "", "directory of a cgroup to join, as -memory_limit makes one for the processes it starts")
-	flags.BoolVar(&s.histogram, "histogram", false, "tell the 50th, 99th and 99.9th percentile of the operations, at some cost in rate")
-	flags.DurationVar(&s.quiet, "quiet", 300*time.Millisecond, "an engine that was idle for so long has done its merges")
+	flags.BoolVar(&s.histogram, "histogram", false, "print percentiles of the operations; costs throughput")
+	flags.DurationVar(&s.quiet, "quiet", 300*time.Millisecond, "idle time after which the merges of an engine are considered finished")
 	flags.BoolVar(&s.sync, "sync", false, "sync each write")
 	flags.BoolVar(&s.json, "json", false, "print results as JSON")
 	flags.BoolVar(&s.goBench, "gobench", false, "print results as go test -bench does, for benchstat")
-	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
+	flags.StringVar(&s.results, "results", "", "file of results to add to; its results are not measured again")
 	flags.StringVar(&s.table, "table", "", "name of these results in the file")
 	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of one engine to this file")
 	if err := flags.Parse(args); err != nil {
@@ -189,9 +187,9 @@ func (s settings) measure(ctx context.Context) (results []result, err error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		// A workload cannot be interrupted: what it has written goes, and so do we.
+		// A workload cannot be interrupted: remove its files and exit.
 		defer context.AfterFunc(ctx, func() {
-			_ = os.RemoveAll(dir) // it may still be written to: what is left is little
+			_ = os.RemoveAll(dir) // the workload may still write: few files are left
 			fmt.Fprintln(os.Stderr, "dbbench: interrupted")
 			os.Exit(1)
 		})()
@@ -245,7 +243,7 @@ func (s settings) measure(ctx context.Context) (results []result, err error) {
 // allButLast stands for a prefix of all bytes of a key but the last eight.
 const allButLast = -1
 
-// stored is what the keys and values are.
+// stored describes the keys and values.
 func (s settings) stored() data {
 	d := data{seed: s.seed, keyBytes: s.keyBytes, prefix: s.prefixBytes, valueBytes: s.valueBytes}
 	if d.prefix == allButLast {

@@ -13,7 +13,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// TestMain makes of this test binary the child that compare starts.
+// TestMain runs the test binary as the child process that compare starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-json" {
 		main()
@@ -22,10 +22,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// soon is short: here nobody looks at the figures.
+// soon is short: the figures are not used.
 const soon = "1ms"
 
-// everyPhase is every workload, those that others need first.
+// everyPhase lists all workloads; those that others depend on come first.
 var everyPhase = []string{
 	"fillseq", "readrandom", "readmissing", "open", "overwrite", "fillsync", "readrandom", "fillbatch", "readseq",
 	"fillrandom", "readrandom", "readrandom:2", "readmissing", "readhot", "readseq", "readreverse", "seekrandom",
@@ -42,7 +42,7 @@ func TestEveryWorkloadOnEveryEngine(t *testing.T) {
 				"-histogram", "-benchmarks", strings.Join(everyPhase, ","),
 			})
 			require.NoError(t, err)
-			results, err := s.measure(t.Context()) // which checks what is stored at its end
+			results, err := s.measure(t.Context()) // checks all entries at the end
 			require.NoError(t, err)
 			want := len(everyPhase)
 			if engine == "docstore" || engine == "bbolt" || engine == "lmdb" || engine == "kyoto" {

@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// Workloads that read. Each entry that is found has its value's length and first byte
-// looked at; all of it is compared when the clock has stopped.
+// Workloads that read. Reads check the length and the first byte of each value; check compares all
+// bytes after the measurement.
 
-// missing is from where on no entry is.
+// missing is the first number without an entry.
 const missing = 1 << 40
 
 func (b *bench) anyEntry(random *rand.Rand) uint64 { return random.Uint64N(b.loaded) }
 
-// hotEntry is one of a hundredth of all, wherever they lie.
+// hotEntry returns one of a hundredth of the entries.
 func (b *bench) hotEntry(random *rand.Rand) uint64 { return random.Uint64N((b.loaded + 99) / 100) }
 
 func (b *bench) missingEntry(random *rand.Rand) uint64 { return missing + random.Uint64N(b.loaded) }
@@ -31,7 +31,7 @@ func (b *bench) read(threads int, draw func(*rand.Rand) uint64) (int, error) {
 	})
 }
 
-// getter gets entries with buffers of its own.
+// A getter gets entries into reused buffers.
 type getter struct {
 	bench      *bench
 	lat        recorder
@@ -48,11 +48,11 @@ func (g *getter) get(i uint64) error {
 		return err
 	}
 	if found != b.there(i) {
-		return fmt.Errorf("key %x: found is %v", g.key, found)
+		return fmt.Errorf("get of key %x: found %v", g.key, found)
 	}
 	if g.value = value; found {
 		if len(value) != b.data.valueBytes || value[0] != b.data.firstByte(g.key) {
-			return fmt.Errorf("key %x: another value", g.key)
+			return fmt.Errorf("get of key %x: wrong value", g.key)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func (b *bench) scan(start, step func(iterator) bool) (int, error) {
 	return count, nil
 }
 
-// seekEntries is how many entries are read from where a seek has led to.
+// seekEntries is the number of entries read after a seek.
 const seekEntries = 10
 
 // seekRandom seeks random keys with one iterator and reads on from there.
@@ -110,8 +110,7 @@ func (b *bench) seekRandom(threads int) (int, error) {
 	})
 }
 
-// seekFresh is seekRandom with an iterator of its own for each seek, as whoever wants
-// to see what is written meanwhile needs one.
+// seekFresh is seekRandom with a new iterator for each seek, which sees concurrent writes.
 func (b *bench) seekFresh(threads int) (int, error) {
 	count := b.reads / seekEntries
 	return count * threads, b.parallel(threads, func(random *rand.Rand, lat recorder) error {
@@ -128,7 +127,7 @@ func (b *bench) seekFresh(threads int) (int, error) {
 	})
 }
 
-// scanFrom reads up to n entries from a key on.
+// scanFrom reads up to n entries starting at a key.
 func (b *bench) scanFrom(key []byte, n int) error {
 	it, err := b.engine.iterator()
 	if err != nil {
@@ -147,7 +146,7 @@ func (b *bench) scanFrom(key []byte, n int) error {
 	return it.close()
 }
 
-// check compares what is stored with what should be, entry by entry, and gets some.
+// check compares all entries with the expected ones, and gets some.
 func (b *bench) check() error {
 	it, err := b.engine.iterator()
 	if err != nil {

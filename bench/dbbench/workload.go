@@ -80,7 +80,7 @@ type bench struct {
 		sync.Mutex
 		key, value []byte
 	}
-	wrote    bool          // by the phase, beside what it measures
+	wrote    bool          // by the phase, in addition to its operations
 	loaded   uint64        // entries of the last fill
 	removed  bool          // the odd ones are gone
 	inserted atomic.Uint64 // entries beyond those loaded
@@ -269,7 +269,7 @@ func (b *bench) record(work func(lat recorder) error) error {
 	return work(lat)
 }
 
-// parallel has so many threads work, each with a source of its own of random numbers,
+// parallel runs work in several threads, each with a separate source of random numbers,
 // the same for every engine.
 func (b *bench) parallel(threads int, work func(random *rand.Rand, lat recorder) error) error {
 	errs := make([]error, threads)

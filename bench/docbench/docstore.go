@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"docstore/bench/internal/process"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
@@ -31,7 +32,7 @@ type docstoreStore struct {
 	corpus       *corpus
 	arrivals     *arrivals // segments that are still to come; nil until asked for
 	dir          string
-	daemon       *process
+	daemon       *process.Process
 	boxcar, http string
 	grpc         string
 }
@@ -56,7 +57,7 @@ func (s *docstoreStore) load(ctx context.Context, c *corpus) (f figures, err err
 	}
 	seconds("first ready seconds", s.serve)
 	if err == nil {
-		err = s.daemon.stop()
+		err = s.daemon.Stop()
 	}
 	seconds("second ready seconds", s.serve)
 	if err != nil {
@@ -129,7 +130,7 @@ func writeLines(to io.WriteCloser, c *corpus, count int) (err error) {
 	return errors.Join(err, out.Flush(), to.Close())
 }
 
-// daemonShare is the part of a bounded memory that the daemon is told to keep to; the
+// daemonShare is the part of a bounded memory for the daemon's --memory; the
 // rest is for what Go needs on top, and for pages of the files.
 const daemonShare = 4
 
@@ -142,13 +143,13 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.boxcar, err = freeAddress(); err != nil {
+	if s.boxcar, err = process.FreeAddress(); err != nil {
 		return err
 	}
-	if s.http, err = freeAddress(); err != nil {
+	if s.http, err = process.FreeAddress(); err != nil {
 		return err
 	}
-	if s.grpc, err = freeAddress(); err != nil {
+	if s.grpc, err = process.FreeAddress(); err != nil {
 		return err
 	}
 	args := []string{"serve", "--collection", collection + "=" + s.queue(), "--data", filepath.Join(s.dir, "data"),
@@ -167,8 +168,8 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 			}
 		}
 		select {
-		case <-s.daemon.ended:
-			return s.daemon.endedEarly()
+		case <-s.daemon.Ended:
+			return s.daemon.EndedEarly()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(5 * time.Millisecond):
@@ -176,9 +177,9 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	}
 }
 
-func (s *docstoreStore) processes() []*process { return []*process{s.daemon} }
+func (s *docstoreStore) processes() []*process.Process { return []*process.Process{s.daemon} }
 
-func (s *docstoreStore) stop() error { return s.daemon.stop() }
+func (s *docstoreStore) stop() error { return s.daemon.Stop() }
 
 func (s *docstoreStore) client(callers int) (client, error) {
 	c, err := openDocstore([]string{s.boxcar}, collection, callers)
@@ -224,7 +225,7 @@ type runningStore struct {
 }
 
 func (s *runningStore) load(context.Context, *corpus) (figures, error) { return nil, nil }
-func (s *runningStore) processes() []*process                          { return nil }
+func (s *runningStore) processes() []*process.Process                  { return nil }
 func (s *runningStore) stop() error                                    { return nil }
 func (s *runningStore) client(callers int) (client, error) {
 	return openDocstore(s.servers, s.collection, callers)

@@ -17,15 +17,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+
+	"docstore/bench/internal/process"
 )
 
-// grpcStore is what one would put together: documents in Pebble behind grpc-go, without
-// the cost of a message format, in a process of its own.
+// grpcStore serves documents from Pebble through grpc-go, without a message format, in a separate
+// process.
 type grpcStore struct {
 	rig     *rig
 	name    string
 	tuning  tuning // connections of a client
-	server  *process
+	server  *process.Process
 	address string
 }
 
@@ -52,11 +54,11 @@ func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) 
 	cache := int64(pebbleCache)
 	if s.rig.memory > 0 {
 		cache = s.rig.memory / pebbleShare
-		if err := forget(dir); err != nil { // what was written here is not in the server's memory
+		if err := forget(dir); err != nil { // the written data are not in the server's memory
 			return nil, err
 		}
 	}
-	if s.address, err = freeAddress(); err != nil {
+	if s.address, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
@@ -66,7 +68,7 @@ func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) 
 	if s.server, err = s.rig.start(s.name, self, grpcChild, dir, s.address, strconv.FormatInt(cache, 10)); err != nil {
 		return nil, err
 	}
-	return nil, s.server.listening(ctx, s.address)
+	return nil, s.server.Listening(ctx, s.address)
 }
 
 func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
@@ -77,8 +79,8 @@ func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
 	return pebble.Open(dir, o)
 }
 
-func (s *grpcStore) processes() []*process { return []*process{s.server} }
-func (s *grpcStore) stop() error           { return s.server.stop() }
+func (s *grpcStore) processes() []*process.Process { return []*process.Process{s.server} }
+func (s *grpcStore) stop() error                   { return s.server.Stop() }
 
 // isGRPCServer tells whether a command line is that of the server's process.
 func isGRPCServer(args []string) bool { return len(args) == 5 && args[1] == grpcChild }

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"docstore/bench/internal/machine"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/zipf"
 )
 
-// load is what is asked of a store.
+// load is a pattern of requests.
 type load struct {
 	corpus   *corpus
 	zipf     *zipf.Zipf // nil: uniform
@@ -52,8 +53,8 @@ func (r result) figures() figures {
 }
 
 // measure fetches random documents with so many callers.
-func (l *load) measure(c client, processes []*process) (result, error) {
-	cpuBefore, missesBefore := cpuSeconds(processes), missesOf(c)
+func (l *load) measure(c client, processes []*process.Process) (result, error) {
+	cpuBefore, missesBefore := process.CPUSeconds(processes), missesOf(c)
 	clientBefore := ownTime(nil)
 	watch := machine.NewWatch(ownTime(processes))
 	latencies := make([][]time.Duration, l.callers)
@@ -81,7 +82,7 @@ func (l *load) measure(c client, processes []*process) (result, error) {
 	return result{
 		rate: documents / elapsed.Seconds(),
 		p50:  at(50), p90: at(90), p99: at(99), p999: at(99.9),
-		server: (cpuSeconds(processes) - cpuBefore) * 1e6 / documents,
+		server: (process.CPUSeconds(processes) - cpuBefore) * 1e6 / documents,
 		client: float64(ownTime(nil)-clientBefore) / 1e3 / documents,
 		others: watch.Others(ownTime(processes)),
 		misses: float64(missesOf(c)-missesBefore) / documents,
@@ -89,10 +90,10 @@ func (l *load) measure(c client, processes []*process) (result, error) {
 }
 
 // ownTime is the processor time of this process and of those that serve, so far.
-func ownTime(processes []*process) time.Duration {
+func ownTime(processes []*process.Process) time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it fails on nonsense only
-	return time.Duration(usage.Utime.Nano()+usage.Stime.Nano()) + time.Duration(cpuSeconds(processes)*float64(time.Second))
+	return time.Duration(usage.Utime.Nano()+usage.Stime.Nano()) + time.Duration(process.CPUSeconds(processes)*float64(time.Second))
 }
 
 // missesOf is how many documents a client has had to put in so far.

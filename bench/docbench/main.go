@@ -1,24 +1,20 @@
-// Docbench measures the main job, documents fetched by id, beside what one would use
-// instead. Each store runs in processes of its own on this machine, is filled with the
-// same documents, and is asked in turns with the others, closed loop, every document
-// of a file compared with its line by a sum of 64 bits, of made ones one in 64:
+// Docbench measures fetches of documents by id, from docstore and rivals. Each store runs in separate
+// processes on this machine, is filled with the same documents, and is measured in interleaved rounds,
+// closed loop. Every document of a file, and one in 64 generated ones, is verified:
 //
 //	go run ./docbench -stores docstore,memcached,go-redis,rueidis -callers 1,64 -batch 1,50 debian.ndjson.gz
 //	go run ./docbench -made 5000000 -distribution zipfian
 //
-// The caches have room for everything, which is the best they can do, but with
-// -memory_limit: then memcached is a cache before a database that costs nothing, and
-// what it has lost is put in again, which no user can have; memcached+pebble shares its
-// memory with the store on disk that this comes from. -beside measures ours while it is being updated,
-// too, -results keeps the figures in a file, where what is there already is not measured
-// again. A store whose server is not installed is left out, and a line says what to
-// install. Daemons that run already are asked instead with -servers:
+// Caches hold all documents, unless -memory_limit is set: then misses of memcached are refilled from
+// the benchmark's memory, an upper bound, and memcached+pebble shares the memory with a store on disk.
+// -beside also measures docstore during updates. -results appends the figures to a file; results that
+// it already has are not measured again. A store whose server is not installed is skipped with a
+// message. To measure running daemons use -servers:
 //
 //	go run ./docbench -servers 127.0.0.1:7070 -collection debian debian.ndjson.gz
 //
 // It prints a row for each number of callers, batch size and store: the median of the
-// rounds, and the ratio of the first store to it. The figures are those of the machine,
-// which the stores share with the callers.
+// rounds, and the ratio of the first store to it. Stores and callers share the machine.
 package main
 
 import (
@@ -53,14 +49,14 @@ func main() {
 	}
 }
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	stores     []string
 	servers    []string // that run already, instead of stores
 	collection string
 	callers    []int
 	batches    []int
-	// distributions and besides are what is measured one after the other and in turns.
+	// distributions are measured one after the other, background tasks interleaved.
 	distributions, besides []string
 
 	arrivalRate float64
@@ -79,20 +75,20 @@ type settings struct {
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("docbench", flag.ContinueOnError)
 	names := flags.String("stores", "docstore", "stores, separated by commas, the first one compared with the others: "+storeNames()+"; rivals may be set otherwise, as in memcached:threads=4: "+tunableNames())
-	servers := flags.String("servers", "", "Boxcar addresses of daemons that run already, separated by commas")
+	servers := flags.String("servers", "", "comma-separated Boxcar addresses of running daemons")
 	flags.StringVar(&s.collection, "collection", "debian", "name of their collection")
 	callers := flags.String("callers", "1,64", "numbers of concurrent callers")
 	batches := flags.String("batch", "1,50", "numbers of documents asked for at once")
 	distributions := flags.String("distribution", "uniform", "which documents are asked for: uniform, zipfian (0.99), or both, separated by a comma")
-	besideNames := flags.String("beside", besideNothing, "what goes on meanwhile, measured in turns: nothing, updater (at full speed) or arrivals (of sealed segments)")
+	besideNames := flags.String("beside", besideNothing, "background tasks, interleaved: nothing, updater (at full speed) or arrivals (of sealed segments)")
 	flags.Float64Var(&s.arrivalRate, "arrival_rate", 8500, "documents a second in the segments that arrive")
 	flags.Int64Var(&s.memory, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves the servers of each store; 0 is no bound")
-	flags.DurationVar(&s.warmup, "warmup", 0, "how long each store is asked before it is measured")
+	flags.DurationVar(&s.warmup, "warmup", 0, "warm-up time of each store")
 	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of the clients to this file")
 	flags.StringVar(&s.bin, "bin", "", "directory of docstore-updater and docserviced; the default is to build them")
-	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
+	flags.StringVar(&s.results, "results", "", "file of results to add to; its results are not measured again")
 	flags.StringVar(&s.table, "table", "", "name of these results in the file")
-	flags.IntVar(&s.made, "made", 0, "make so many documents of about 1,000 bytes, instead of a file's")
+	flags.IntVar(&s.made, "made", 0, "number of documents of about 1,000 bytes to generate, instead of a file")
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "length of one round")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds for each row; the median is printed")
 	if err := flags.Parse(args); err != nil {
@@ -111,7 +107,7 @@ func parse(args []string) (s settings, err error) {
 		return s, err
 	}
 	if slices.Contains(s.besides, besideUpdater) && slices.Contains(s.besides, besideArrivals) {
-		return s, errors.New("-beside: a queue has one source, so it is updater or arrivals, each in a run of its own")
+		return s, errors.New("-beside: a queue has one source: measure updater and arrivals in separate runs")
 	}
 	if s.arrivalRate <= 0 || s.memory < 0 || s.warmup < 0 {
 		return s, errors.New("want -arrival_rate of more than 0, -memory_limit and -warmup of 0 or more")
@@ -146,7 +142,7 @@ func wordsOf(flagName, list string, allowed ...string) ([]string, error) {
 	all := strings.Split(list, ",")
 	for _, word := range all {
 		if !slices.Contains(allowed, word) {
-			return nil, fmt.Errorf("%s %q: want some of %s", flagName, list, strings.Join(allowed, ", "))
+			return nil, fmt.Errorf("%s %q: must be some of %s", flagName, list, strings.Join(allowed, ", "))
 		}
 	}
 	return all, nil
@@ -157,7 +153,7 @@ func numbers(flagName, list string) ([]int, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%s %q: want numbers from 1, separated by commas", flagName, list)
+			return nil, fmt.Errorf("%s %q: must be comma-separated numbers from 1", flagName, list)
 		}
 		all = append(all, n)
 	}

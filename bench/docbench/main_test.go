@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/bench/internal/cgroup"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 	"docstore/bench/internal/zipf"
 	"docstore/boxcarrpc"
@@ -20,7 +21,7 @@ import (
 	"docstore/queue"
 )
 
-// TestMain is the server of grpc+pebble, too, as main is.
+// TestMain also runs the server of grpc+pebble, as main does.
 func TestMain(m *testing.M) {
 	if isGRPCServer(os.Args) {
 		if err := serveGRPC(os.Args); err != nil {
@@ -116,13 +117,12 @@ func TestStores(t *testing.T) {
 			_, err = client.get(t.Context(), nil, "missing")
 			require.Error(t, err)
 			require.NoError(t, client.close())
-			require.Positive(t, anonymousBytes(s.processes()))
+			require.Positive(t, process.AnonymousBytes(s.processes()))
 		})
 	}
 }
 
-// TestBesideOthers measures while the updater appends and while segments arrive, and
-// goes on from there.
+// TestBesideOthers measures while the updater appends and while segments arrive, and then resumes.
 func TestBesideOthers(t *testing.T) {
 	for what, figure := range map[string]string{besideUpdater: "updater cpu", besideArrivals: "segments/s"} {
 		t.Run(what, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestBesideOthers(t *testing.T) {
 	}
 }
 
-// TestInBoundedMemory has more documents than memory.
+// TestInBoundedMemory uses more documents than memory.
 func TestInBoundedMemory(t *testing.T) {
 	dir, err := cgroup.Make(1 << 20)
 	if err != nil {

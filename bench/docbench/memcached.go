@@ -14,6 +14,8 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 	"golang.org/x/sync/errgroup"
+
+	"docstore/bench/internal/process"
 )
 
 // memcachedStore is memcached behind gomemcache: with room for everything, or in a
@@ -26,7 +28,7 @@ type memcachedStore struct {
 	tuning  tuning     // threads of the server, idle connections that a client keeps
 	disk    *grpcStore // nil for none
 	made    *corpus    // what the bench fills in from; nil if memcached has everything, or there is a disk
-	server  *process
+	server  *process.Process
 	address string
 }
 
@@ -52,7 +54,7 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.address, err = freeAddress(); err != nil {
+	if s.address, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
 	host, port, err := net.SplitHostPort(s.address)
@@ -79,7 +81,7 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", strconv.Itoa(s.tuning.or("threads", 2))); err != nil {
 		return nil, err
 	}
-	if err := s.server.listening(ctx, s.address); err != nil {
+	if err := s.server.Listening(ctx, s.address); err != nil {
 		return nil, err
 	}
 	to := memcache.New(s.address)
@@ -116,8 +118,8 @@ func memcachedKey(id string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *memcachedStore) processes() []*process {
-	all := []*process{s.server}
+func (s *memcachedStore) processes() []*process.Process {
+	all := []*process.Process{s.server}
 	if s.disk != nil {
 		all = append(all, s.disk.processes()...)
 	}
@@ -125,7 +127,7 @@ func (s *memcachedStore) processes() []*process {
 }
 
 func (s *memcachedStore) stop() error {
-	err := s.server.stop()
+	err := s.server.Stop()
 	if s.disk != nil {
 		err = errors.Join(err, s.disk.stop())
 	}
@@ -134,7 +136,7 @@ func (s *memcachedStore) stop() error {
 
 type memcachedClient struct {
 	*memcache.Client
-	behind client // what is missing comes from it; nil if nothing is
+	behind client // serves misses; nil if there are none
 	missed *atomic.Int64
 }
 

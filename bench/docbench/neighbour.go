@@ -14,27 +14,29 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"docstore/bench/internal/process"
 )
 
-// What may go on beside the reads.
+// Background tasks during the reads.
 const (
 	besideNothing  = "nothing"
-	besideUpdater  = "updater"  // the updater appends to the daemon's queue as fast as it can
-	besideArrivals = "arrivals" // sealed segments come, as rsync brings them
+	besideUpdater  = "updater"  // the updater appends to the daemon's queue at full speed
+	besideArrivals = "arrivals" // sealed segments arrive as with rsync
 )
 
 var besides = []string{besideNothing, besideUpdater, besideArrivals}
 
-// neighbour is what goes on beside the reads.
+// A neighbour is a background task during the reads.
 type neighbour struct {
-	process *process // nil for none
+	process *process.Process // nil for none
 	ended   chan error
 	done    chan struct{}
 	told    figures
 }
 
-// beside starts what goes on beside the reads.
-func (s *docstoreStore) beside(ctx context.Context, what string, set *settings) (*neighbour, error) {
+// startNeighbour starts the background task.
+func (s *docstoreStore) startNeighbour(ctx context.Context, what string, set *settings) (*neighbour, error) {
 	if what == besideUpdater {
 		return s.besideUpdater()
 	}
@@ -49,22 +51,21 @@ func (s *docstoreStore) beside(ctx context.Context, what string, set *settings) 
 	return n, nil
 }
 
-// stop ends it and returns what is to be told of it.
+// stop ends the task and returns its figures.
 func (n *neighbour) stop() (figures, error) {
 	if n.process != nil {
-		n.told["updater cpu"] += cpuSeconds([]*process{n.process})
-		err := n.process.stop()
+		n.told["updater cpu"] += process.CPUSeconds([]*process.Process{n.process})
+		err := n.process.Stop()
 		return n.told, errors.Join(err, <-n.ended)
 	}
 	close(n.done)
 	return n.told, <-n.ended
 }
 
-// updaterDocuments is how many documents are in the file that the updater is given,
-// again and again.
+// updaterDocuments is the number of documents that the updater appends repeatedly.
 const updaterDocuments = 100_000
 
-// besideUpdater has the updater append to the daemon's queue as fast as it can.
+// besideUpdater starts the updater at full speed.
 func (s *docstoreStore) besideUpdater() (*neighbour, error) {
 	input := filepath.Join(s.dir, "updates.ndjson")
 	if _, err := os.Stat(input); errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +89,7 @@ func (s *docstoreStore) besideUpdater() (*neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not within the memory of the servers: the updater has a machine of its own.
+	// Not in the control group of the servers: in production the updater has a separate machine.
 	p, err := s.rig.startWith(func(cmd *exec.Cmd) { cmd.Stdin = out }, "docstore-updater", updater,
 		"append", "--queue", s.queue(), "--codec", s.codec, "--quiet")
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *docstoreStore) besideUpdater() (*neighbour, error) {
 	return n, out.Close() // the updater has its own
 }
 
-// feed writes a file to a pipe again and again until nobody reads it any more.
+// feed writes a file to a pipe repeatedly until the reader closes it.
 func feed(to, file *os.File) error {
 	for {
 		_, err := io.Copy(to, file)
@@ -115,7 +116,7 @@ func feed(to, file *os.File) error {
 	}
 }
 
-// arrivals are sealed segments that are still to come to the daemon's queue.
+// arrivals are the sealed segments to deliver to the daemon's queue.
 type arrivals struct {
 	from, to string
 	segments []string      // names, in order
@@ -126,8 +127,7 @@ type arrivals struct {
 // measurement; what a document costs the daemon is the same.
 const arrivalBytes = 1 << 20
 
-// prepareArrivals appends to a copy of the daemon's queue what is to come during all
-// measurements.
+// prepareArrivals appends the segments of all measurements to a copy of the daemon's queue.
 func (s *docstoreStore) prepareArrivals(ctx context.Context, set *settings) (*arrivals, error) {
 	a := &arrivals{from: filepath.Join(s.dir, "source"), to: s.queue()}
 	if err := os.Mkdir(a.from, 0o755); err != nil {
@@ -137,7 +137,7 @@ func (s *docstoreStore) prepareArrivals(ctx context.Context, set *settings) (*ar
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range have { // sealed, they never change: a link is as good as a copy
+	for _, name := range have { // sealed segments never change: link them
 		if err := os.Link(filepath.Join(a.to, name), filepath.Join(a.from, name)); err != nil {
 			return nil, err
 		}
@@ -153,14 +153,14 @@ func (s *docstoreStore) prepareArrivals(ctx context.Context, set *settings) (*ar
 	}
 	a.segments = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(have, name) })
 	if len(a.segments) == 0 {
-		return nil, errors.New("no segment is there to arrive")
+		return nil, errors.New("there is no segment to deliver")
 	}
 	each := float64(count) / float64(len(a.segments))
 	a.interval = time.Duration(each / set.arrivalRate * float64(time.Second))
 	return a, nil
 }
 
-// spareArrivals is how many times more come than the measurements should take.
+// spareArrivals multiplies the segments that the measurements need.
 const spareArrivals = 1.5
 
 // segmentsIn lists the sealed segments of a queue, in order.
@@ -174,7 +174,7 @@ func segmentsIn(dir string) (names []string, err error) {
 	return names, err
 }
 
-// run lets segments come until it is told to stop.
+// run delivers segments until it is stopped.
 func (a *arrivals) run(n *neighbour) error {
 	start := time.Now()
 	for came := 0; ; came++ {
@@ -185,7 +185,7 @@ func (a *arrivals) run(n *neighbour) error {
 		case <-time.After(time.Until(start.Add(time.Duration(came+1) * a.interval))):
 		}
 		if len(a.segments) == 0 {
-			return errors.New("all segments have come before the measurements ended")
+			return errors.New("all segments were delivered before the measurements ended")
 		}
 		if err := a.bring(a.segments[0]); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (a *arrivals) run(n *neighbour) error {
 	}
 }
 
-// bring copies a segment as rsync does: under another name first.
+// bring copies a segment as rsync does, under a temporary name.
 func (a *arrivals) bring(name string) error {
 	content, err := os.ReadFile(filepath.Join(a.from, name))
 	if err != nil {
@@ -207,31 +207,31 @@ func (a *arrivals) bring(name string) error {
 	return os.Rename(half, filepath.Join(a.to, name))
 }
 
-// measureBeside measures reads while something else goes on.
+// measureBeside measures reads during a background task.
 func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, what string) (figures, error) {
 	if what == besideNothing {
 		r, err := l.measure(c.client, c.store.processes())
 		return r.figures(), err
 	}
 	host, ok := c.store.(interface {
-		beside(ctx context.Context, what string, set *settings) (*neighbour, error)
+		startNeighbour(ctx context.Context, what string, set *settings) (*neighbour, error)
 		queue() string
 	})
 	if !ok {
-		return nil, fmt.Errorf("nothing can go on beside %s", c.name)
+		return nil, fmt.Errorf("%s has no background tasks", c.name)
 	}
 	bytesBefore, err := bytesIn(host.queue())
 	if err != nil {
 		return nil, err
 	}
-	n, err := host.beside(ctx, what, s)
+	n, err := host.startNeighbour(ctx, what, s)
 	if err != nil {
 		return nil, err
 	}
 	serving := c.store.processes()
-	started, cpu := time.Now(), cpuSeconds(serving)
+	started, cpu := time.Now(), process.CPUSeconds(serving)
 	r, err := l.measure(c.client, append(slices.Clone(serving), n.all()...))
-	elapsed, cpuAfter := time.Since(started).Seconds(), cpuSeconds(serving)
+	elapsed, cpuAfter := time.Since(started).Seconds(), process.CPUSeconds(serving)
 	told, stopErr := n.stop()
 	if err := errors.Join(err, stopErr); err != nil {
 		return nil, err
@@ -252,9 +252,9 @@ func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, wh
 	return f, nil
 }
 
-func (n *neighbour) all() []*process {
+func (n *neighbour) all() []*process.Process {
 	if n.process == nil {
 		return nil
 	}
-	return []*process{n.process}
+	return []*process.Process{n.process}
 }

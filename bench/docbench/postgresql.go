@@ -16,15 +16,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"docstore/bench/internal/process"
 )
 
-// cannotConnectNow is what PostgreSQL says while it starts.
+// cannotConnectNow is PostgreSQL's error code while it starts.
 const cannotConnectNow = "57P03"
 
 // postgresStore is PostgreSQL with a table of ids and documents, behind pgx.
 type postgresStore struct {
 	rig    *rig
-	server *process
+	server *process.Process
 	dir    string
 	url    string
 }
@@ -53,7 +55,7 @@ func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if out, err := create.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +67,14 @@ func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
 		"-c", "shared_buffers=2GB", "-c", "max_connections=300", "-c", "fsync=off"); err != nil {
 		return nil, err
 	}
-	if err := s.server.listening(ctx, address); err != nil {
+	if err := s.server.Listening(ctx, address); err != nil {
 		return nil, err
 	}
 	s.url = "postgres://bench@" + address + "/postgres"
 	return nil, s.fill(ctx, c)
 }
 
-// postgresCommand finds a command of PostgreSQL, which Debian keeps out of the way.
+// postgresCommand finds a command of PostgreSQL, which Debian installs outside of PATH.
 func postgresCommand(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -84,7 +86,7 @@ func postgresCommand(name string) (string, error) {
 	return found[len(found)-1], nil
 }
 
-// notRoot is who PostgreSQL runs as, which refuses root, and makes the directory his.
+// notRoot returns a user for PostgreSQL, which refuses root, and gives it the directory.
 func notRoot(dir string) (*syscall.SysProcAttr, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -127,10 +129,10 @@ func (s *postgresStore) fill(ctx context.Context, c *corpus) error {
 	return err
 }
 
-func (s *postgresStore) processes() []*process { return []*process{s.server} }
+func (s *postgresStore) processes() []*process.Process { return []*process.Process{s.server} }
 
 func (s *postgresStore) stop() error {
-	return errors.Join(s.server.stop(), os.RemoveAll(s.dir))
+	return errors.Join(s.server.Stop(), os.RemoveAll(s.dir))
 }
 
 type postgresClient struct{ *pgxpool.Pool }

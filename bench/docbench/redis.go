@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+
+	"docstore/bench/internal/process"
 )
 
 // redisStore is Redis without persistence, behind one of two clients.
@@ -17,7 +19,7 @@ type redisStore struct {
 	rig     *rig
 	open    func(address string, callers int, t tuning) (client, error)
 	tuning  tuning
-	server  *process
+	server  *process.Process
 	address string
 }
 
@@ -26,7 +28,7 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.address, err = freeAddress(); err != nil {
+	if s.address, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
 	host, port, err := net.SplitHostPort(s.address)
@@ -37,7 +39,7 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 		"--io-threads", strconv.Itoa(s.tuning.or("io-threads", 1))); err != nil {
 		return nil, err
 	}
-	if err := s.server.listening(ctx, s.address); err != nil {
+	if err := s.server.Listening(ctx, s.address); err != nil {
 		return nil, err
 	}
 	to := redis.NewClient(&redis.Options{Addr: s.address})
@@ -58,8 +60,8 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	return nil, err
 }
 
-func (s *redisStore) processes() []*process              { return []*process{s.server} }
-func (s *redisStore) stop() error                        { return s.server.stop() }
+func (s *redisStore) processes() []*process.Process      { return []*process.Process{s.server} }
+func (s *redisStore) stop() error                        { return s.server.Stop() }
 func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers, s.tuning) }
 
 type goRedisClient struct{ *redis.Client }

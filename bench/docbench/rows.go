@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/machine"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 	"docstore/bench/internal/zipf"
 )
@@ -18,10 +19,10 @@ type contestant struct {
 	name   string
 	store  store
 	client client
-	rounds map[string][]figures // by what goes on beside
+	rounds map[string][]figures // by background task
 }
 
-// phaseLoad is of the figures of filling a store.
+// phaseLoad is the phase of filling a store.
 const phaseLoad = "load"
 
 func run(ctx context.Context, args []string) (err error) {
@@ -74,14 +75,13 @@ func run(ctx context.Context, args []string) (err error) {
 	return s.measureAll(ctx, documents, contestants, keeper)
 }
 
-// dependsOn is what the figures depend on besides store and row.
+// dependsOn returns the settings on which figures depend.
 func (s *settings) dependsOn(documents *corpus) string {
 	return fmt.Sprintf("documents=%d made=%t duration=%v memory_limit=%d arrival_rate=%.0f warmup=%v",
 		documents.size(), s.made > 0, s.duration, s.memory, s.arrivalRate, s.warmup)
 }
 
-// complete tells whether the keeper has all that would be measured. A store that is
-// left out is looked for again.
+// complete reports whether the keeper has all results. A store that was skipped is tried again.
 func (s *settings) complete(keeper *results.Keeper) bool {
 	l := &load{}
 	for _, distribution := range s.distributions {
@@ -117,7 +117,7 @@ func (s *settings) load(ctx context.Context, r *rig, documents *corpus, keeper *
 		started := time.Now()
 		told, err := c.store.load(ctx, documents)
 		if missing := (missingError{}); errors.As(err, &missing) {
-			fmt.Printf("# %s is left out: %v\n", name, missing)
+			fmt.Printf("# %s is skipped: %v\n", name, missing)
 			continue
 		}
 		contestants = append(contestants, c)
@@ -128,7 +128,7 @@ func (s *settings) load(ctx context.Context, r *rig, documents *corpus, keeper *
 		for name, figure := range told {
 			all[name] = figure
 		}
-		all["anonymous bytes"] = float64(anonymousBytes(c.store.processes()))
+		all["anonymous bytes"] = float64(process.AnonymousBytes(c.store.processes()))
 		printLoad(name, all)
 		if !keeper.Has(name, phaseLoad, 1) {
 			if err := keeper.Add(name, phaseLoad, 1, all); err != nil {
@@ -137,7 +137,7 @@ func (s *settings) load(ctx context.Context, r *rig, documents *corpus, keeper *
 		}
 	}
 	if len(contestants) == 0 {
-		return nil, errors.New("no store is left to measure")
+		return nil, errors.New("none of the stores is installed")
 	}
 	return contestants, nil
 }
@@ -173,13 +173,13 @@ func (s *settings) measureAll(ctx context.Context, documents *corpus, contestant
 	}
 	for _, c := range contestants {
 		if p := c.store.processes(); len(p) > 0 {
-			fmt.Printf("# %s: %d MB anonymous\n", c.name, anonymousBytes(p)>>20)
+			fmt.Printf("# %s: %d MB anonymous\n", c.name, process.AnonymousBytes(p)>>20)
 		}
 	}
 	return nil
 }
 
-// besidesOf is what is measured of a store: only ours has an updater.
+// besidesOf returns the background tasks of a store: only docstore has an updater.
 func (s *settings) besidesOf(name string) []string {
 	switch name {
 	case "docstore", "docstore-plain", "docstore-none", "docstore-zstd":
@@ -195,10 +195,10 @@ func phaseBeside(l *load, what string) string {
 	return l.phase() + ", beside " + what
 }
 
-// warmupSeed is of no round: what was just asked for is in a cache.
+// warmupSeed differs from those of the rounds, so that the warm-up does not cache their documents.
 const warmupSeed = 1 << 32
 
-// row measures all stores in turns.
+// row measures all stores in interleaved rounds.
 func (s *settings) row(ctx context.Context, l *load, contestants []*contestant, keeper *results.Keeper) (err error) {
 	for _, c := range contestants {
 		c.rounds = map[string][]figures{}
@@ -258,7 +258,7 @@ func printRow(l *load, name, what string, f figures, first float64) {
 	fmt.Println()
 }
 
-// middle has of each figure the median of the rounds.
+// middle returns the median of each figure.
 func middle(rounds []figures) figures {
 	all := map[string][]float64{}
 	for _, f := range rounds {

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"docstore/bench/internal/process"
 )
 
-// store is something that documents are fetched from, in processes of its own.
+// A store serves documents from separate processes.
 type store interface {
-	// load starts the store, fills it with a corpus and returns what there is to be
-	// told about that.
+	// load starts the store, fills it with a corpus and returns the figures.
 	load(ctx context.Context, c *corpus) (figures, error)
-	// client returns one that so many callers share.
+	// client returns a client for that many callers.
 	client(callers int) (client, error)
-	// processes are those that serve, for their processor time and memory.
-	processes() []*process
+	// processes returns the servers, to read their processor time and memory.
+	processes() []*process.Process
 	// stop ends the processes.
 	stop() error
 }
@@ -23,7 +24,7 @@ type store interface {
 // figures are named by their unit.
 type figures = map[string]float64
 
-// client fetches. Many callers use it at once.
+// A client fetches documents. It is safe for concurrent use.
 type client interface {
 	// get appends a document to dst.
 	get(ctx context.Context, dst []byte, id string) ([]byte, error)
@@ -33,7 +34,7 @@ type client interface {
 	close() error
 }
 
-// stores makes those there are, by name; newStore reads what may stand behind it.
+// stores are the constructors by name; newStore parses the settings after it.
 var stores = map[string]func(*rig, tuning) store{
 	"docstore": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore", codec: "s2"} },
 	"docstore-plain": func(r *rig, _ tuning) store {
@@ -66,7 +67,7 @@ func storeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// missingError is a rival that is not installed.
+// missingError reports a rival that is not installed.
 type missingError struct{ command, install string }
 
 func (e missingError) Error() string {

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// tuning is how a rival is set up where it is not as the bench has it otherwise, written
-// behind its name: rueidis:multiplex=1:flush-us=20.
+// tuning overrides the settings of a rival, written after its name: rueidis:multiplex=1:flush-us=20.
 type tuning map[string]int
 
-// tunables are what may be set of each rival.
+// tunables are the settings of each rival.
 var tunables = map[string][]string{
 	"memcached":   {"threads", "idle"},
 	"go-redis":    {"io-threads", "pool"},
@@ -19,7 +18,7 @@ var tunables = map[string][]string{
 	"grpc+pebble": {"connections"},
 }
 
-// or is a setting, or else what the bench has.
+// or returns a setting, or the default.
 func (t tuning) or(name string, otherwise int) int {
 	if n, ok := t[name]; ok {
 		return n
@@ -27,7 +26,7 @@ func (t tuning) or(name string, otherwise int) int {
 	return otherwise
 }
 
-// newStore makes a store by its name and what is set behind it.
+// newStore returns a store by its name and settings.
 func newStore(r *rig, name string) (store, error) {
 	base, settings, tuned := strings.Cut(name, ":")
 	if stores[base] == nil {
@@ -47,7 +46,7 @@ func newStore(r *rig, name string) (store, error) {
 	return stores[base](r, t), nil
 }
 
-// tunableNames lists what may be set.
+// tunableNames lists the settings.
 func tunableNames() string {
 	var all []string
 	for name, settings := range tunables {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRun lets a few documents through the real processes, each compared with
-// what was appended.
+// the appended line.
 func TestRun(t *testing.T) {
 	if _, err := exec.LookPath("rsync"); err != nil {
 		t.Skip("rsync is not installed")

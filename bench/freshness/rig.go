@@ -1,40 +1,32 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"docstore/bench/internal/process"
 )
 
 const collection = "jobs"
 
-// rig is the processes that a document passes through.
+// A rig has the processes through which a document passes.
 type rig struct {
 	dir     string
-	input   io.WriteCloser // what the updater reads
-	daemons [2]daemon      // on the queue, and on the copy
-	running []*process     // in the order in which they are ended
+	input   io.WriteCloser     // what the updater reads
+	daemons [2]daemon          // on the queue, and on the copy
+	running []*process.Process // in the order in which they are ended
 }
 
 type daemon struct{ boxcar, http string }
 
-// process is a command that runs.
-type process struct {
-	name   string
-	cmd    *exec.Cmd
-	output bytes.Buffer // to be read when it has ended
-}
-
-// startRig builds the commands and starts them in a directory of their own.
+// startRig builds the commands and starts them in a new directory.
 func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 	dir, err := os.MkdirTemp("", "docstore-freshness-")
 	if err != nil {
@@ -46,21 +38,15 @@ func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 			err = errors.Join(err, r.stop())
 		}
 	}()
-	found, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "docstore").Output()
-	if err != nil {
-		return nil, fmt.Errorf("finding the module: %w", err)
-	}
-	root := string(bytes.TrimSpace(found))
 	bin, queue, replica := filepath.Join(dir, "bin"), filepath.Join(dir, "queue"), filepath.Join(dir, "copy")
 	for _, d := range []string{bin, queue, replica} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	build := exec.Command("go", "build", "-o", bin, "./cmd/docstore-updater", "./cmd/docserviced")
-	build.Dir = root // bench/ has a go.mod of its own
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the commands: %w\n%s", err, out)
+	root, err := process.Build(bin)
+	if err != nil {
+		return nil, err
 	}
 	updater := exec.Command(filepath.Join(bin, "docstore-updater"), "append", "--queue", queue, "--flush-interval", s.flush.String())
 	if s.follow {
@@ -82,10 +68,10 @@ func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 	}
 	for i, from := range []string{queue, replica} {
 		d := &r.daemons[i]
-		if d.boxcar, err = freeAddress(); err != nil {
+		if d.boxcar, err = process.FreeAddress(); err != nil {
 			return nil, err
 		}
-		if d.http, err = freeAddress(); err != nil {
+		if d.http, err = process.FreeAddress(); err != nil {
 			return nil, err
 		}
 		if err := r.start(exec.Command(filepath.Join(bin, "docserviced"), "serve", "--collection", collection+"="+from,
@@ -102,32 +88,27 @@ func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 }
 
 func (r *rig) start(cmd *exec.Cmd) error {
-	p := &process{name: filepath.Base(cmd.Path), cmd: cmd}
-	cmd.Stdout, cmd.Stderr = &p.output, &p.output
-	if err := cmd.Start(); err != nil {
+	p, err := process.Start(filepath.Base(cmd.Path), cmd)
+	if err != nil {
 		return err
 	}
 	r.running = append(r.running, p)
 	return nil
 }
 
-// stop ends all processes and removes what they have written. A process that did
-// not end well is an error, with what it said.
+// stop ends all processes and removes their files.
 func (r *rig) stop() error {
 	var failed error
 	if r.input != nil {
 		_ = r.input.Close() // the updater ends, and may have already
 	}
 	for _, p := range r.running {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		if err := p.cmd.Wait(); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w\n%s", p.name, err, p.output.Bytes()))
-		}
+		failed = errors.Join(failed, p.Stop())
 	}
 	return errors.Join(failed, os.RemoveAll(r.dir))
 }
 
-// aliveDeadline is how long a daemon may take to start.
+// aliveDeadline limits the start of a daemon.
 const aliveDeadline = 30 * time.Second
 
 // waitAlive waits until the daemon answers.
@@ -150,13 +131,4 @@ func (d daemon) waitAlive(ctx context.Context) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// freeAddress names a loopback port that was free a moment ago.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }

@@ -1,6 +1,4 @@
-// Package grpcinterop runs grpc-go's interoperability cases over Boxcar: its own
-// test service, and its own clients that look whether everything comes through.
-// They are those of google.golang.org/grpc/interop that are not about HTTP/2, TLS,
-// compression, gRPC's balancers or Google's credentials. They are here, and not beside boxcargrpc,
-// because that package imports libraries for OAuth, xDS and Google's cloud.
+// Package grpcinterop runs the cases of google.golang.org/grpc/interop over Boxcar, except those on
+// HTTP/2, TLS, compression, gRPC's balancers and Google's credentials. It is in this module because
+// the interop package imports libraries for OAuth, xDS and Google's cloud.
 package grpcinterop

@@ -62,7 +62,7 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// soak has ten workers make large calls, each so many, none of which may fail.
+// soak runs ten workers with large calls; each makes so many, and all must succeed.
 func soak(ctx context.Context, each int, address string, channel func() (*grpc.ClientConn, func())) {
 	const workers = 10
 	interop.DoSoakTest(ctx, interop.SoakTestConfig{

@@ -29,7 +29,7 @@ type place struct {
 // fetcher appends a document to dst.
 type fetcher func(dst []byte, p *place) ([]byte, error)
 
-// records are the first ones of those that lie beside the project, or made-up ones.
+// records returns records of the shared corpus, or generated ones.
 func records(tb testing.TB, most int) (lines [][]byte) {
 	tb.Helper()
 	f, err := os.Open("../../../shared/debian-packages.ndjson.gz")
@@ -108,7 +108,7 @@ func BenchmarkFetch(b *testing.B) {
 	r, places := open(b, 60_000)
 	random := rand.New(rand.NewPCG(1, 2))
 	popular := zipf.New(len(places))
-	ranks := random.Perm(len(places)) // what is popular lies anywhere
+	ranks := random.Perm(len(places)) // popular documents are spread over the queue
 	asked := make([]int, 1<<20)
 	for i := range asked {
 		asked[i] = ranks[popular.Draw(random)]

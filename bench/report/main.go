@@ -14,7 +14,7 @@
 //
 // Results are added to the first file, and steps that it already has are skipped. The medians of
 // each table's latest settings and of each cell's latest commit are written to
-// report/published.ndjson, from which the pages are generated. Reasons of missed goals are
+// report/published.ndjson; the pages are generated from that file. Reasons of missed goals are
 // written by hand in reasons.go.
 package main
 

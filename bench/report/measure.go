@@ -18,7 +18,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// measure runs the chosen steps. One that fails does not keep the others from running.
+// measure runs the chosen steps. After a failure it runs the others.
 func (s *settings) measure(ctx context.Context) error {
 	file, err := filepath.Abs(s.files[0])
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *settings) measure(ctx context.Context) error {
 		args := override(strings.Fields(one.command(s.size)), s.more)
 		if one.corpus {
 			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
-				fmt.Printf("report: %s is left out: there is no %s; see -corpus\n", one.name, s.corpus)
+				fmt.Printf("report: %s is skipped: %s does not exist; see -corpus\n", one.name, s.corpus)
 				continue
 			}
 			args = append(args, s.corpus)
@@ -58,14 +58,14 @@ func (s *settings) measure(ctx context.Context) error {
 			failed = append(failed, err)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted; what was measured is kept in %s", file)
+			return fmt.Errorf("interrupted; the results so far are in %s", file)
 		}
 		fmt.Printf("report: %s took %.0f s\n", one.name, time.Since(started).Seconds())
 	}
 	return errors.Join(failed...)
 }
 
-// override puts flags behind those of a step, in the place of those of the same name.
+// override appends flags to those of a step and removes earlier ones of the same name.
 func override(args, more []string) []string {
 	var kept []string
 	drop := false
@@ -80,7 +80,7 @@ func override(args, more []string) []string {
 	return append(kept, more...)
 }
 
-// build builds the programs, dbbench with the engines of C where their libraries are.
+// build builds the programs, dbbench with the cgo engines if their libraries are installed.
 func (s *settings) build() error {
 	programs := map[string]bool{}
 	for _, one := range s.chosen {
@@ -104,7 +104,7 @@ func (s *settings) build() error {
 	return nil
 }
 
-// runIn runs a command that has nothing to say unless it fails.
+// runIn runs a command and returns its output in the error.
 func runIn(dir, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
@@ -118,7 +118,7 @@ func goBuild(dir, program string, flags ...string) error {
 	return runIn(".", "go", append(append([]string{"build"}, flags...), "-o", filepath.Join(dir, program), "./"+program)...)
 }
 
-// runProgram runs a step that keeps its results itself.
+// runProgram runs a step that writes its results itself.
 func (s *settings) runProgram(ctx context.Context, one step, args []string, file string) error {
 	last := len(args)
 	if one.corpus {
@@ -133,7 +133,7 @@ func (s *settings) runProgram(ctx context.Context, one step, args []string, file
 	return cmd.Run()
 }
 
-// command is one that is asked to end, and cleans up, when the report is interrupted.
+// command returns a command that gets SIGTERM when the report is interrupted.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -141,8 +141,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// goTest runs the benchmarks beside the code of a package: args has the package, the
-// pattern and flags.
+// goTest runs Go benchmarks: args has the package, the pattern and flags.
 func (s *settings) goTest(ctx context.Context, one step, args []string, file string) (err error) {
 	keeper, err := results.NewKeeper("gotest", one.name, strings.Join(args, " "), file)
 	if err != nil {
@@ -174,7 +173,7 @@ func (s *settings) goTest(ctx context.Context, one step, args []string, file str
 	return keeper.Add("all", "done", 1, map[string]float64{"benchmarks": float64(len(rounds))})
 }
 
-// goBenchmark is a line of go test -bench.
+// A goBenchmark is a line of go test -bench.
 type goBenchmark struct {
 	name    string // without Benchmark and the number of processors
 	figures map[string]float64

@@ -93,7 +93,7 @@ func (p *page) goals() {
 	}
 }
 
-// A race is a figure by which contestants of a table are compared.
+// A race compares the contestants of a table by a figure.
 type race struct {
 	table, ours, figure string
 	least               bool // the least wins

@@ -1,6 +1,6 @@
 package main
 
-// The texts of the page, written by hand: the results say what was missed, not why.
+// The texts of the page, written by hand: reasons cannot be computed.
 
 const preface = `
 docstore and rivals, measured in interleaved rounds on one machine, each contestant in separate processes; the results of reads are

@@ -6,40 +6,40 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"docstore/bench/internal/process"
 )
 
-// A child is a server in a process of its own. It prints its address, then for
-// every line on its standard input how many objects it has allocated, after it has
-// given all memory back that it can if the line says so, and ends with its standard
-// input.
+// A child is a server in a child process. It prints its address, then for each line on standard input
+// the number of allocated objects, after a garbage collection if the line asks for one. It ends with
+// standard input.
 type child struct {
-	process *exec.Cmd
+	process *process.Process
 	in      io.WriteCloser
 	out     *bufio.Scanner
 	address string
 }
 
 func startChild(contestant string) (*child, error) {
-	program, err := os.Executable()
+	cmd, err := process.Self("-serve", contestant)
 	if err != nil {
 		return nil, err
 	}
-	c := &child{process: exec.Command(program, "-serve", contestant)}
-	c.process.Stderr = os.Stderr
-	if c.in, err = c.process.StdinPipe(); err != nil {
+	cmd.Stderr = os.Stderr
+	c := &child{}
+	if c.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	out, err := c.process.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	c.out = bufio.NewScanner(out)
-	if err := c.process.Start(); err != nil {
+	if c.process, err = process.Start(contestant, cmd); err != nil {
 		return nil, err
 	}
 	if !c.out.Scan() {
@@ -92,14 +92,13 @@ func (c *child) ask(line string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(c.out.Text()), 10, 64)
 }
 
-func (c *child) pid() int { return c.process.Process.Pid }
+func (c *child) pid() int { return c.process.Pid() }
 
 func (c *child) stop() error {
 	return errors.Join(c.in.Close(), c.process.Wait())
 }
 
-// collect gives back the memory that can be: what is pooled, too, is gone only after
-// two collections.
+// collect frees unused memory. Two collections are needed to empty a sync.Pool.
 func collect() {
 	runtime.GC()
 	debug.FreeOSMemory()

@@ -35,7 +35,7 @@ func serveEcho() (string, error) {
 }
 
 func answerEchoes(conn net.Conn) {
-	defer func() { _ = conn.Close() }() // there is nobody to tell
+	defer func() { _ = conn.Close() }() // the connection has failed
 	in := bufio.NewReader(conn)
 	var request, out []byte
 	for {

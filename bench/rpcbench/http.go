@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// HTTP/1.1 by net/http is what one has without asking for anything: a connection for
+// HTTP/1.1 by net/http with default settings: a connection for
 // each caller, kept alive, a POST for each request.
 
 func serveHTTP() (string, error) {
@@ -51,7 +51,7 @@ func (c httpClient) call(ctx context.Context, _ int, request, dst []byte) ([]byt
 	return readBody(dst[:0], response)
 }
 
-// readBody appends a body whose length is told.
+// readBody appends a body of known length.
 func readBody(dst []byte, response *http.Response) ([]byte, error) {
 	if response.ContentLength < 0 {
 		rest, err := io.ReadAll(response.Body)

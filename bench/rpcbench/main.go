@@ -1,34 +1,30 @@
-// Rpcbench compares what one call costs over Boxcar, a bare TCP echo, grpc-go,
-// drpc and HTTP/1.1 by net/http: requests of 16 bytes, a deadline on each call, client and server in
-// a process each.
+// Rpcbench compares the cost of a call over Boxcar, a TCP echo, grpc-go, drpc and net/http: requests of
+// 16 bytes, a deadline on each call, client and server in a process each.
 //
 //	go run ./rpcbench -rounds 5 -duration 500ms
 //	go run ./rpcbench -workloads tls,open,large,slow,bulk,apart,idle
 //
-// The workloads, with responses of 1 KB where nothing else is said:
+// The workloads, with responses of 1 KB by default:
 //
-//	calls  as many callers as it is told, each sending its next request when it
-//	       has the answer to the last
-//	sizes  the same with 64 callers and responses of the sizes that it is told
+//	calls  -callers callers, each sending its next request after the last response
+//	sizes  the same with 64 callers and responses of several -sizes
 //	tls    the same with 64 callers over TLS
 //	large  the same with 1,024 callers and responses of 10 KB
-//	open   requests at half of the rate that grpc-go can do, whatever becomes of
-//	       those before; a call takes from when it was due
-//	slow   63 callers on one connection, alone and beside a handler that sleeps
+//	open   open loop at half of grpc-go's limit; latency counts from the time when
+//	       a call was due
+//	slow   63 callers on one connection, alone and next to a handler that sleeps
 //	       for 10 ms and one that takes page faults
-//	bulk   64 callers on one connection, alone and beside one that gets 16 MiB
+//	bulk   64 callers on one connection, alone and next to one that gets 16 MiB
 //	       at a time
-//	apart  the same with the one on a connection of its own
-//	connections  clients that have made one call: what each costs both sides in memory
-//	idle   a server with 10,000 clients that have nothing to say
+//	apart  the same with the large responses on another connection
+//	connections  memory of both sides per client after one call
+//	idle   a server with 10,000 idle clients
 //
-// Each round measures every contestant once, so that what else the machine does
-// meets all of them; the medians of the rounds are printed. Beside the rate stand
-// the processor time of both processes, which tells more on a busy machine, their
-// read and write system calls, and the allocations of each, per call, and the most
-// memory that each had. Waiting (epoll, futex) is not among the system calls. With
-// -results the figures of each round are kept in a file, too, and what is there already
-// is not measured again.
+// Each round measures every contestant once, so that other load on the machine affects all of them;
+// it prints the medians of the rounds: the rate, and per call the processor time of both processes,
+// their read and write system calls (without epoll and futex) and the allocations of each, and the peak
+// memory of each. -results appends the figures of each round to a file; results that it already has
+// are not measured again.
 package main
 
 import (

@@ -14,11 +14,10 @@ import (
 	"docstore/bench/internal/machine"
 )
 
-// callTimeout is the deadline that each call carries.
+// callTimeout is the deadline of each call.
 const callTimeout = 5 * time.Second
 
-// A load is callers who each send the next request when they have the answer to
-// the last.
+// A load is a closed loop: each caller sends its next request after the last response.
 type load struct {
 	callers       int
 	responseBytes int

@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// A request is 16 bytes: a number of its own, the length of the response that it
-// wants, and 4 bytes of zero. A response is the request and as many zeros as it
-// takes.
+// A request has 16 bytes: a unique number, the length of the response, and 4 zero bytes. A response is
+// the request padded with zeros.
 const (
 	requestBytes     = 16
 	minResponseBytes = requestBytes

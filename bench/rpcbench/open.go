@@ -11,21 +11,20 @@ import (
 	"docstore/internal/openloop"
 )
 
-// An openLoad is requests that are due at random moments, at a rate of all
-// senders together. A call takes from the moment when it was due, so that one who
-// is held up by a slow answer does not hide it by asking less.
+// An openLoad has random arrivals at a rate of all senders together. The latency of a call counts from
+// the time when it was due, which avoids coordinated omission.
 type openLoad struct {
 	rate     float64 // calls a second
 	duration time.Duration
 }
 
-// openSenders are enough that hardly any is still busy when his next call is due.
+// openSenders is large enough that a sender is rarely busy when its next call is due.
 const openSenders = 128
 
-// An openResult is of one measurement, in nanoseconds.
+// An openResult has the times of one measurement, in nanoseconds.
 type openResult struct {
-	times []uint32 // from the moment when a call was due
-	late  []uint32 // how late the sender was though he was not busy: the bench's own fault
+	times []uint32 // from the time when a call was due
+	late  []uint32 // delays of idle senders, caused by the benchmark
 }
 
 func (r openResult) p50() time.Duration    { return percentile(r.times, 50) }

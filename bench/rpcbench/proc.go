@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"docstore/bench/internal/process"
 )
 
 // A cpuTime is processor time: a process' own, and the kernel's for it.
@@ -22,22 +24,10 @@ func (t cpuTime) since(before cpuTime, n float64) cpuTime {
 	}
 }
 
-// cpuOf is what a process has used, to a hundredth of a second.
+// cpuOf returns the processor time of a process, to a hundredth of a second.
 func cpuOf(pid int) (t cpuTime, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return t, err
-	}
-	// The name, in parentheses, may hold anything; user and system time are the
-	// 12th and 13th field after it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return t, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	const tick = 10 * time.Millisecond
-	return cpuTime{time.Duration(user) * tick, time.Duration(system) * tick}, err
+	t.user, t.system, err = process.CPU(pid)
+	return t, err
 }
 
 // switchesOf is how often the threads of a process have gone to sleep, or had to let
@@ -84,22 +74,13 @@ func syscallsOf(pid int) (n uint64, err error) {
 	return n, nil
 }
 
-// memoryOf is a line of a process' status that tells of its memory, in bytes.
+// memoryOf returns a memory figure of a process, in bytes.
 func memoryOf(pid int, name string) (uint64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, err := strconv.ParseUint(strings.Fields(value)[0], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no %s of process %d", name, pid)
+	n, err := process.Memory(pid, name)
+	return uint64(n), err
 }
 
-// resetPeak has VmHWM of a process begin anew.
+// resetPeak resets VmHWM of a process.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

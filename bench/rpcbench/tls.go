@@ -14,7 +14,7 @@ import (
 // certificates; what that saves is of the handshake, which is not measured.
 var clientTLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
 
-// serverTLS makes the configuration of a server, with a certificate of its own.
+// serverTLS returns the configuration of a server with a new certificate.
 func serverTLS() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -97,12 +97,11 @@ type Watch struct {
 	own   time.Duration
 }
 
-// NewWatch begins to watch; own is the processor time that all processes of what is
-// measured have taken so far.
+// NewWatch starts a watch; own is the processor time so far of all measured processes.
 func NewWatch(own time.Duration) Watch { return Watch{time.Now(), busy(), own} }
 
-// Others returns the share of all processors, from 0 to 1, that others have taken
-// since; own is the processor time of what is measured by now.
+// Others returns the share of all processors, from 0 to 1, that other processes have taken since; own
+// is the processor time of the measured processes by now.
 func (w Watch) Others(own time.Duration) float64 {
 	return othersShare(busy()-w.busy, own-w.own, time.Since(w.start), runtime.NumCPU())
 }

@@ -1,13 +1,11 @@
-// Package results keeps what the benchmarks measure in files of JSON, a line each for
-// what one contestant did in one phase of one round:
+// Package results stores benchmark results in files of JSON lines, one for each contestant, phase
+// and round:
 //
 //	{"bench":"dbbench","table":"article","settings":"num=10000000 ...","contestant":"pebble",
 //	 "phase":"fillrandom","round":2,"date":"2026-11-21T13:00:00Z","commit":"7d8d21f",
 //	 "machine":"2 x ...","command":"dbbench -num 10000000","figures":{"ops/s":287000,"p99 ns":5100}}
 //
-// Lines are only ever appended. So a run that was interrupted is
-// resumed where it stopped, and files of several runs are merged: of lines with the same
-// key the newest one holds.
+// Lines are only appended: an interrupted run resumes, and files of several runs can be merged.
 package results
 
 import (
@@ -23,25 +21,25 @@ import (
 	"time"
 )
 
-// Key says what a result is of. Two results with one key measured the same thing.
+// A Key identifies a measurement.
 type Key struct {
 	Bench      string `json:"bench"`    // the program
 	Table      string `json:"table"`    // of the report
-	Settings   string `json:"settings"` // whatever else the figures depend on
+	Settings   string `json:"settings"` // other conditions
 	Contestant string `json:"contestant"`
 	Phase      string `json:"phase"`
 	Round      int    `json:"round"` // from 1
 }
 
-// Result is what one contestant did in one phase of one round.
+// A Result has the figures of a contestant in a phase of a round.
 type Result struct {
 	Key
 
 	Date     time.Time `json:"date"`
 	Commit   string    `json:"commit"`
 	Machine  string    `json:"machine"`
-	Command  string    `json:"command"`            // the program and its flags, but for where results go
-	Warnings []string  `json:"warnings,omitempty"` // what spoils the figures
+	Command  string    `json:"command"`            // program and flags, without file names
+	Warnings []string  `json:"warnings,omitempty"` // conditions that distort the figures
 	// Figures are named by their unit, with a word before it where there are several.
 	Figures map[string]float64 `json:"figures"`
 }
@@ -76,7 +74,7 @@ func Open(name string) (*File, error) {
 	return f, nil
 }
 
-// Has tells whether a key has been measured.
+// Has reports whether a key has been measured.
 func (f *File) Has(k Key) bool { return f.seen[k] }
 
 // Find returns the result of a key.
@@ -111,8 +109,8 @@ func (f *File) Add(fresh ...Result) error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// Read merges files: of results with the same key the newest one stays, in the place of
-// the first; the last one of those that are as new.
+// Read merges files. Of results with the same key it keeps the newest, the last one of equally new
+// ones, at the position of the first.
 func Read(names ...string) ([]Result, error) {
 	var merged []Result
 	at := map[Key]int{}

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Workloads that read while something else goes on. A writer overwrites random entries
-// with what they hold, at a rate that is the same for all engines: otherwise the faster
-// one would have more merges to do beside its reads. A scanner reads everything, again
-// and again, as fast as it can.
+// Workloads that read while a background task runs. The writer overwrites random entries with their
+// values at a fixed rate, so that a faster engine does not get more merges. The scanner reads all
+// entries repeatedly at full speed.
 
-// whileWriting runs reads beside the writer.
+// whileWriting runs reads while the writer runs.
 func (b *bench) whileWriting(reads func() (int, error)) (int, error) {
 	b.wrote = true
-	return beside(b.write, reads)
+	return readDuring(b.write, reads)
 }
 
-// whileScanning runs reads beside the scanner.
+// whileScanning runs reads while the scanner runs.
 func (b *bench) whileScanning(reads func() (int, error)) (int, error) {
-	return beside(func(done <-chan struct{}) error {
+	return readDuring(func(done <-chan struct{}) error {
 		for {
 			if stopped, err := b.scanUntil(done); stopped || err != nil {
 				return err
@@ -27,8 +26,8 @@ func (b *bench) whileScanning(reads func() (int, error)) (int, error) {
 	}, reads)
 }
 
-// beside runs reads while the neighbour is at work.
-func beside(neighbour func(done <-chan struct{}) error, reads func() (int, error)) (ops int, err error) {
+// readDuring runs reads while the background task runs.
+func readDuring(neighbour func(done <-chan struct{}) error, reads func() (int, error)) (ops int, err error) {
 	done, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- neighbour(done) }()
 	ops, err = reads()
@@ -59,7 +58,7 @@ func (b *bench) write(done <-chan struct{}) error {
 	}
 }
 
-// set writes an entry as one of several writers: engines take one at a time.
+// set writes an entry under a lock: engines accept one writer at a time.
 func (b *bench) set(i uint64, set func(key, value []byte) error) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -68,7 +67,7 @@ func (b *bench) set(i uint64, set func(key, value []byte) error) error {
 	return set(b.writing.key, b.writing.value)
 }
 
-// scanUntil reads all entries unless done is closed before.
+// scanUntil reads all entries or until done is closed.
 func (b *bench) scanUntil(done <-chan struct{}) (stopped bool, err error) {
 	const lookEvery = 1000
 	it, err := b.engine.iterator()

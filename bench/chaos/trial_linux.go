@@ -10,10 +10,10 @@ import (
 
 const serverCount = 3
 
-// A town is servers of one rival, their callers, and the link between them.
-type town struct {
+// A trial has servers of one contestant, their callers, and the link between them.
+type trial struct {
 	rival   rival
-	lasts   time.Duration // how long a fault lasts, and how long its end is watched
+	lasts   time.Duration // duration of a fault, and of the observation after it
 	file    *os.File
 	account *account
 	link    *link
@@ -22,9 +22,9 @@ type town struct {
 	load    *load
 }
 
-// newTown starts the servers and the load. On an error nothing is left.
-func newTown(r rival, lasts time.Duration) (t *town, err error) {
-	t = &town{rival: r, lasts: lasts}
+// newTrial starts the servers and the load. On an error it stops all.
+func newTrial(r rival, lasts time.Duration) (t *trial, err error) {
+	t = &trial{rival: r, lasts: lasts}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -66,22 +66,21 @@ func newTown(r rival, lasts time.Duration) (t *town, err error) {
 	return t, nil
 }
 
-// weather sets what befalls a server's packets.
-func (t *town) weather(server int, w weather) { t.link.weather[1+server].Store(&w) }
+// setLink sets the conditions of a server's packets.
+func (t *trial) setLink(server int, c conditions) { t.link.conditions[1+server].Store(&c) }
 
-// A report is what callers saw of a fault: those whose calls may be done twice, and
-// the others.
+// A report has the results of callers during a fault, of idempotent methods (twice) and others (once).
 type report struct{ twice, once tally }
 
-// suffer has a fault befall a server.
-func (t *town) suffer(f fault, server int) (report, error) {
+// apply applies a fault to a server for a while.
+func (t *trial) apply(f fault, server int) (report, error) {
 	t.load.take()
 	if err := f.begin(t, server); err != nil {
 		return report{}, fmt.Errorf("%s: %w", f.name, err)
 	}
 	time.Sleep(t.lasts)
 	if err := f.end(t, server); err != nil {
-		return report{}, fmt.Errorf("the end of %s: %w", f.name, err)
+		return report{}, fmt.Errorf("ending %s: %w", f.name, err)
 	}
 	time.Sleep(t.lasts)
 	var r report
@@ -89,17 +88,17 @@ func (t *town) suffer(f fault, server int) (report, error) {
 	return r, nil
 }
 
-// end ends the load, then the servers, and checks the account.
-func (t *town) end() (audit, error) {
+// end stops the load and the servers, and checks all calls.
+func (t *trial) end() (audit, error) {
 	t.load.end()
 	err := t.close()
 	if t.load.full.Load() {
-		err = errors.Join(err, errors.New("more calls than the account holds: give fewer rounds"))
+		err = errors.Join(err, errors.New("the account is full: use fewer rounds"))
 	}
 	return t.audit(), err
 }
 
-func (t *town) close() (err error) {
+func (t *trial) close() (err error) {
 	if t.load != nil {
 		t.load.end()
 		err = t.load.client.Close()
@@ -116,16 +115,16 @@ func (t *town) close() (err error) {
 	return err
 }
 
-// An audit compares what callers were told with what servers did. All but the first
-// two counts must be 0.
+// An audit compares the results of calls with the executions by servers. All except the first two
+// counts must be 0.
 type audit struct {
 	calls, failed int
 
 	noEnd        int // calls that never ended
-	wrong        int // answered with another's answer, or a changed one
-	neverDone    int // answered, and never begun
-	doneTwice    int // may be done once only, and was begun again
-	notUntouched int // "not processed", and begun
+	wrong        int // with the response of another call, or a corrupted one
+	neverDone    int // succeeded, but was never executed
+	doneTwice    int // not idempotent, but executed twice
+	notUntouched int // "not processed", but executed
 }
 
 func (a audit) faultless() bool {
@@ -133,7 +132,7 @@ func (a audit) faultless() bool {
 	return a == audit{}
 }
 
-func (t *town) audit() (a audit) {
+func (t *trial) audit() (a audit) {
 	for call, v := range t.load.verdicts {
 		if v == unused {
 			continue

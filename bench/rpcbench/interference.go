@@ -12,31 +12,31 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A neighbour is a caller beside the callers that are measured.
+// A neighbour is a caller that interferes with the measured ones.
 type neighbour struct {
 	method        string
 	responseBytes int
 }
 
-// runBesideSlow is the price of slow handlers for calls to a quick one.
+// runBesideSlow measures the effect of slow handlers on calls to a quick one.
 func runBesideSlow(s settings) error {
-	return beside("slow", s, 63, false, neighbour{sleepMethod, kilobyte}, neighbour{faultMethod, kilobyte})
+	return interfere("slow", s, 63, false, neighbour{sleepMethod, kilobyte}, neighbour{faultMethod, kilobyte})
 }
 
-// runBesideBulk is the price of large answers for small ones.
+// runBesideBulk measures the effect of large responses on small ones.
 func runBesideBulk(s settings) error {
-	return beside("bulk", s, 64, false, neighbour{bulkMethod, maxResponseBytes})
+	return interfere("bulk", s, 64, false, neighbour{bulkMethod, maxResponseBytes})
 }
 
-// runApartFromBulk is the same on two connections: what the processors cost, without
-// what waits in one queue.
+// runApartFromBulk is the same on two connections: contention for processors without head-of-line
+// blocking.
 func runApartFromBulk(s settings) error {
-	return beside("apart", s, 64, true, neighbour{bulkMethod, maxResponseBytes})
+	return interfere("apart", s, 64, true, neighbour{bulkMethod, maxResponseBytes})
 }
 
-// beside measures callers without and with their neighbours, in turns. The neighbours
-// are on the same connection, or apart from it.
-func beside(title string, s settings, callers int, apart bool, neighbours ...neighbour) (err error) {
+// interfere measures callers without and with neighbours, alternately. The neighbours use the same
+// connection, or another one.
+func interfere(title string, s settings, callers int, apart bool, neighbours ...neighbour) (err error) {
 	boxcar, err := contestantsNamed("boxcar")
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func beside(title string, s settings, callers int, apart bool, neighbours ...nei
 	var rounds []map[string]float64
 	for round := range s.rounds {
 		kept, err := s.keeper.Measure("boxcar", title, round+1, func() (map[string]float64, error) {
-			return l.besides(client, theirs, neighbours)
+			return l.withNeighbours(client, theirs, neighbours)
 		})
 		if err != nil {
 			return err
@@ -83,15 +83,15 @@ func beside(title string, s settings, callers int, apart bool, neighbours ...nei
 	return nil
 }
 
-// besides measures callers without and then with their neighbours.
-func (l load) besides(client, theirs boxcarClient, neighbours []neighbour) (map[string]float64, error) {
+// withNeighbours measures callers without and then with neighbours.
+func (l load) withNeighbours(client, theirs boxcarClient, neighbours []neighbour) (map[string]float64, error) {
 	without, err := l.run(client)
 	if err != nil {
 		return nil, err
 	}
-	beside := meet(theirs, neighbours)
+	interfering := startNeighbours(theirs, neighbours)
 	with, err := l.run(client)
-	served, neighboursErr := beside.leave()
+	served, neighboursErr := interfering.stop()
 	if err := errors.Join(err, neighboursErr); err != nil {
 		return nil, err
 	}
@@ -106,26 +106,26 @@ func (l load) besides(client, theirs boxcarClient, neighbours []neighbour) (map[
 	}, nil
 }
 
-// A party is neighbours who call until they are told to leave.
-type party struct {
-	stop    atomic.Bool
+// neighbourCalls are the calls of neighbours until stop.
+type neighbourCalls struct {
+	stopped atomic.Bool
 	callers sync.WaitGroup
 	calls   atomic.Int64
 	errs    []error
 }
 
-func meet(client boxcarClient, neighbours []neighbour) *party {
-	p := &party{errs: make([]error, len(neighbours))}
+func startNeighbours(client boxcarClient, neighbours []neighbour) *neighbourCalls {
+	p := &neighbourCalls{errs: make([]error, len(neighbours))}
 	for i, n := range neighbours {
 		p.callers.Go(func() { p.errs[i] = p.call(client, n) })
 	}
 	return p
 }
 
-func (p *party) call(client boxcarClient, n neighbour) error {
+func (p *neighbourCalls) call(client boxcarClient, n neighbour) error {
 	request, dst := make([]byte, requestBytes), make([]byte, 0, n.responseBytes)
 	putRequest(request, 0, n.responseBytes)
-	for !p.stop.Load() {
+	for !p.stopped.Load() {
 		response, err := client.Call(context.Background(), n.method, request, dst)
 		if err == nil {
 			err = checkResponse(request, response)
@@ -138,9 +138,9 @@ func (p *party) call(client boxcarClient, n neighbour) error {
 	return nil
 }
 
-// leave ends the party and returns how many calls it has made.
-func (p *party) leave() (int64, error) {
-	p.stop.Store(true)
+// stop ends the calls and returns their number.
+func (p *neighbourCalls) stop() (int64, error) {
+	p.stopped.Store(true)
 	p.callers.Wait()
 	return p.calls.Load(), errors.Join(p.errs...)
 }

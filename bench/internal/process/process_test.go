@@ -1,0 +1,31 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestProcess(t *testing.T) {
+	p, err := Start("sleeper", exec.Command("sleep", "60"))
+	require.NoError(t, err)
+	n, err := Memory(p.Pid(), "VmSize")
+	require.NoError(t, err)
+	require.Positive(t, n)
+	require.NoError(t, p.End(syscall.SIGKILL))
+	require.Zero(t, CPUSeconds([]*Process{p}))
+
+	p, err = Start("failing", exec.Command("sh", "-c", "echo the reason; exit 3"))
+	require.NoError(t, err)
+	require.ErrorContains(t, p.WaitFor(t.Context(), func() error { return errors.New("never") }), "the reason")
+	require.ErrorContains(t, p.Stop(), "the reason")
+	require.NoError(t, (*Process)(nil).Stop())
+
+	user, system, err := CPU(os.Getpid())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, user+system, tick*0)
+}
