@@ -83,13 +83,13 @@ func TestQuarantineOfARewrite(t *testing.T) {
 	c := f.ready()
 	waitFor(t, c, "it is quarantined", quarantined(1))
 	for range 2 { // the second time after a restart
-		require.True(t, f.exists(path+queue.AsideSuffix))
+		require.True(t, f.exists(path+queue.QuarantineSuffix))
 		requireNone(t, c, "first-50", ErrUnavailable)
 		requireDocument(t, c, "first-51", documentOf("first-51"))
 		requireDocument(t, c, "second-49", documentOf("second-49"))
 		status := c.Status()
 		require.NotEmpty(t, status.Faults)
-		require.Equal(t, path+queue.AsideSuffix, status.Faults[0].Path)
+		require.Equal(t, path+queue.QuarantineSuffix, status.Faults[0].Path)
 		require.NoError(t, c.Close())
 		c = f.open()
 	}
@@ -97,7 +97,7 @@ func TestQuarantineOfARewrite(t *testing.T) {
 	require.NoError(t, c.WaitReady(soon(t)))
 	waitFor(t, c, "the copy is sound", noFaults)
 	requireDocument(t, c, "first-50", documentOf("first-50"))
-	f.waitRemoved(path + queue.AsideSuffix)
+	f.waitRemoved(path + queue.QuarantineSuffix)
 	require.Eventually(t, func() bool { return len(f.keptResults()) == 2 }, patience, time.Millisecond)
 	require.Contains(t, f.keptResults(), segmentKey{1, 1})
 }
@@ -111,7 +111,7 @@ func TestQuarantineOfRewriteWithOriginals(t *testing.T) {
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	require.True(t, c.Status().Ready)
 	replace(t, f.fs, path, good)
-	f.waitRemoved(path + queue.AsideSuffix)
+	f.waitRemoved(path + queue.QuarantineSuffix)
 	waitFor(t, c, "the copy is sound", noFaults)
 }
 
@@ -132,7 +132,7 @@ func TestRewriteSupersedesQuarantinedSegment(t *testing.T) {
 	c := f.ready()
 	waitFor(t, c, "it is quarantined", quarantined(1))
 	replace(t, f.fs, repaired[0].Rewrite, rewrite)
-	f.waitRemoved(path + queue.AsideSuffix)
+	f.waitRemoved(path + queue.QuarantineSuffix)
 	waitFor(t, c, "nothing is wrong", noFaults)
 	requireNone(t, c, "second-50", ErrUnavailable)
 	requireNone(t, c, "second-50", ErrUnavailable)

@@ -259,7 +259,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				course.requireHonest(t, c, random, when)
 				waitFor(t, c, "it is read, or the disk has failed: "+when, func(s Status) bool {
 					m.bring(t, mem) // quarantined files
-					return m.last.Compare(s.Position.Next) < 0 || failure.ForEver && disk.Failed() > 0
+					return m.last.Compare(s.Position.Next) < 0 || failure.Permanent && disk.Failed() > 0
 				})
 			}
 			failed := disk.Failed() > 0

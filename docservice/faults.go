@@ -150,7 +150,7 @@ func (l *faultList) has(f segmentFile) bool {
 // sameFiles reports whether path is the file, its earlier open version, or the quarantined
 // copy of either.
 func sameFiles(path string, f segmentFile) bool {
-	other, ok := parseSegmentName(strings.TrimSuffix(filepath.Base(path), queue.AsideSuffix))
+	other, ok := parseSegmentName(strings.TrimSuffix(filepath.Base(path), queue.QuarantineSuffix))
 	return ok && other.segmentKey == f.segmentKey
 }
 

@@ -95,10 +95,10 @@ func originalFile(id queue.SegmentID) segmentFile {
 func TestFaultListReplacesByFile(t *testing.T) {
 	var l faultList
 	rewrite := segmentFile{segmentKey: segmentKey{1, 2}, last: 3, path: "0000000001-0000000003.0002.seg"}
-	inOriginal := Fault{Segment: 2, Path: sealedName(2) + queue.AsideSuffix}
+	inOriginal := Fault{Segment: 2, Path: sealedName(2) + queue.QuarantineSuffix}
 	l.add(inOriginal)
 	l.add(Fault{Segment: 2, Path: rewrite.path})
-	l.add(Fault{Segment: 3, Path: rewrite.path + queue.AsideSuffix})
+	l.add(Fault{Segment: 3, Path: rewrite.path + queue.QuarantineSuffix})
 	assert.True(t, l.has(rewrite))
 	assert.True(t, l.has(originalFile(2)))
 	assert.False(t, l.has(originalFile(3)))

@@ -42,7 +42,7 @@ type hour struct {
 	crashes  *crashtest.Tally
 
 	mem        *vfs.Mem
-	disk       *crashtest.UnsteadyDisk
+	disk       *crashtest.IntermittentDisk
 	options    *CollectionOptions
 	collection *Collection
 }
@@ -89,7 +89,7 @@ func (h *hour) seconds(most float64) time.Duration {
 
 // boot opens the collection on a working disk.
 func (h *hour) boot() {
-	h.disk = crashtest.NewUnsteadyDisk(h.mem)
+	h.disk = crashtest.NewIntermittentDisk(h.mem)
 	h.options = &CollectionOptions{
 		FS: h.disk, MemtableBytes: 4 << 10, Quarantine: true, ScrubInterval: 5 * time.Minute,
 	}

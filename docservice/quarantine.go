@@ -105,7 +105,7 @@ func (v *verifier) reasonToKeep(path string, tried bool) string {
 	if _, err := v.options.FS.Stat(filepath.Join(v.queueDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
 		return "the queue is written in this directory; run docstore-updater check to see the damage"
 	}
-	if _, err := v.options.FS.Stat(path + queue.AsideSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := v.options.FS.Stat(path + queue.QuarantineSuffix); tried && !errors.Is(err, fs.ErrNotExist) {
 		return "the previous copy was damaged, too; run docstore-updater check at the source"
 	}
 	return ""
@@ -120,7 +120,7 @@ func (v *verifier) quarantineFile(path string, fault Fault) error {
 	}
 	f.path = path
 	undo := v.health.beginQuarantine(f, v.queue.End())
-	err := v.options.FS.Rename(path, path+queue.AsideSuffix)
+	err := v.options.FS.Rename(path, path+queue.QuarantineSuffix)
 	if err == nil {
 		err = v.options.FS.SyncDir(v.queueDir)
 	}
@@ -131,7 +131,7 @@ func (v *verifier) quarantineFile(path string, fault Fault) error {
 	v.collection.quarantined.Add(1)
 	v.health.replaceFaults(f, []Fault{v.quarantinedFault(f)})
 	v.logger.Error("a damaged file was quarantined, so that it is copied again",
-		"segment", fault.Segment, "path", path+queue.AsideSuffix, "offset", fault.Offset, "reason", fault.Reason)
+		"segment", fault.Segment, "path", path+queue.QuarantineSuffix, "offset", fault.Offset, "reason", fault.Reason)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (v *verifier) quarantineFile(path string, fault Fault) error {
 // arrives.
 func (v *verifier) quarantinedFault(f segmentFile) Fault {
 	return Fault{
-		Segment: f.id, Path: f.path + queue.AsideSuffix, Since: v.options.Now(),
+		Segment: f.id, Path: f.path + queue.QuarantineSuffix, Since: v.options.Now(),
 		Reason: "damaged and quarantined; waiting for another copy",
 	}
 }
@@ -171,7 +171,7 @@ func (v *verifier) listQuarantined() ([]segmentFile, error) {
 	}
 	var aside []segmentFile
 	for _, name := range names {
-		before, isAside := strings.CutSuffix(name, queue.AsideSuffix)
+		before, isAside := strings.CutSuffix(name, queue.QuarantineSuffix)
 		if f, ok := parseSegmentName(before); ok && isAside {
 			f.path = filepath.Join(v.queueDir, before)
 			aside = append(aside, f)
@@ -205,10 +205,10 @@ func (v *verifier) removeQuarantined(files []segmentFile) {
 		if !slices.ContainsFunc(sound, func(there segmentFile) bool { return there.supersedes(f) }) {
 			continue
 		}
-		if err := v.options.FS.Remove(f.path + queue.AsideSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			v.logger.Warn("deleting a quarantined file failed", "path", f.path+queue.AsideSuffix, "error", err)
+		if err := v.options.FS.Remove(f.path + queue.QuarantineSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.logger.Warn("deleting a quarantined file failed", "path", f.path+queue.QuarantineSuffix, "error", err)
 			continue
 		}
-		v.logger.Info("a sound copy arrived; the quarantined file was deleted", "segment", f.id, "path", f.path+queue.AsideSuffix)
+		v.logger.Info("a sound copy arrived; the quarantined file was deleted", "segment", f.id, "path", f.path+queue.QuarantineSuffix)
 	}
 }

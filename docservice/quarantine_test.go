@@ -59,14 +59,14 @@ func TestQuarantineServesSoundDocuments(t *testing.T) {
 
 	for range 2 { // the second time after a restart
 		assert.False(t, f.exists(path))
-		assert.True(t, f.exists(path+queue.AsideSuffix))
+		assert.True(t, f.exists(path+queue.QuarantineSuffix))
 		requireNone(t, c, "second-50", ErrUnavailable)
 		requireDocument(t, c, "second-49", documentOf("second-49"))
 		requireDocument(t, c, "first-99", documentOf("first-99"))
 		status := c.Status()
 		require.NotEmpty(t, status.Faults)
 		assert.Equal(t, queue.SegmentID(2), status.Faults[0].Segment)
-		assert.Equal(t, path+queue.AsideSuffix, status.Faults[0].Path)
+		assert.Equal(t, path+queue.QuarantineSuffix, status.Faults[0].Path)
 		require.NoError(t, c.Close())
 		c = f.open()
 	}
@@ -74,7 +74,7 @@ func TestQuarantineServesSoundDocuments(t *testing.T) {
 	require.NoError(t, c.WaitReady(soon(t)))
 	waitFor(t, c, "the copy is sound", noFaults)
 	requireDocument(t, c, "second-50", documentOf("second-50"))
-	f.waitRemoved(path + queue.AsideSuffix)
+	f.waitRemoved(path + queue.QuarantineSuffix)
 	requireDocument(t, c, "second-49", documentOf("second-49"))
 }
 
@@ -157,7 +157,7 @@ func TestQuarantineTriesOnce(t *testing.T) {
 	waitFor(t, c, "it is quarantined again", quarantined(1))
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 	replace(t, f.fs, path, good)
-	f.waitRemoved(path + queue.AsideSuffix)
+	f.waitRemoved(path + queue.QuarantineSuffix)
 	requireDocument(t, c, "second-50", documentOf("second-50"))
 
 	replace(t, f.fs, path, bad)
@@ -182,7 +182,7 @@ func TestQuarantineOfAnOpenSegment(t *testing.T) {
 	require.NoError(t, c.WaitReady(soon(t)))
 	requireDocument(t, c, "first-50", documentOf("first-50"))
 	waitFor(t, c, "no fault is left", noFaults)
-	assert.True(t, f.exists(path+queue.AsideSuffix), "until the sealed segment has arrived and is sound")
+	assert.True(t, f.exists(path+queue.QuarantineSuffix), "until the sealed segment has arrived and is sound")
 }
 
 // A source restored from a backup has sealed less than was read from it before.

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cpuTime is what the process has used of the processors so far.
+// cpuTime returns the processor time that the process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkAppendBesideCodec is how much of the processor time of appending is the
-// codec's own: it encodes the same documents with the same dictionary alone, and
-// appends them, one after the other. Run it with -cpu 1.
+// BenchmarkAppendBesideCodec compares the processor time of appending with that of the
+// codec: it encodes the same documents with the same dictionary alone, and appends them,
+// in sequence. Run it with -cpu 1.
 func BenchmarkAppendBesideCodec(b *testing.B) {
 	documents, bytes := benchDocuments(b)
 	ids := make([][]byte, len(documents))

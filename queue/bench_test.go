@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchDocuments are real records where the file lies beside the project, and
-// made-up ones elsewhere.
+// benchDocuments returns real records if the file exists next to the project, otherwise
+// generated ones.
 func benchDocuments(b *testing.B) (documents [][]byte, bytes int) {
 	const count = 20_000
 	if f, err := os.Open("../../shared/debian-packages.ndjson.gz"); err == nil {
@@ -64,8 +64,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// benchQueue is a queue with the documents, in which nearly all have a
-// dictionary where the codec knows any.
+// benchQueue writes a queue with the documents. Nearly all segments have a dictionary if
+// the codec supports one.
 func benchQueue(b *testing.B, codec string) (*Reader, []item) {
 	documents, _ := benchDocuments(b)
 	dir := b.TempDir()
@@ -110,7 +110,7 @@ func BenchmarkDocument(b *testing.B) {
 	}
 }
 
-// BenchmarkStoredFor is what a document costs a daemon whose clients decode.
+// BenchmarkStoredFor measures fetching a document for a client that decodes it.
 func BenchmarkStoredFor(b *testing.B) {
 	for _, codec := range Codecs() {
 		b.Run("codec="+codec, func(b *testing.B) {

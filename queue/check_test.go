@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckDecodes: a document that was stored as its codec would not have done has
-// the right checksums, and only decoding it tells.
+// TestCheckDecodes: a document with right checksums that does not decode is found only by
+// decoding.
 func TestCheckDecodes(t *testing.T) {
 	files, items := smallQueue(t, "s2", true)
 	content := files["0000000001.seg"]
@@ -20,7 +20,7 @@ func TestCheckDecodes(t *testing.T) {
 	stored := content[items[0].at.Block:][h.dataOffset()+int64(e.start) : h.dataOffset()+int64(e.end)]
 	clear(stored)
 	little.PutUint32(b.bytes[blockHeaderBytes+12:], documentCRC(items[0].at, e.rawAndFlags, b.id(e), stored))
-	mem := memWith(t, map[string][]byte{"0000000001.seg": mend(content)})
+	mem := memWith(t, map[string][]byte{"0000000001.seg": fixChecksums(content)})
 	require.Empty(t, checkDamage(t, mem))
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
 	require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchDictionary is one as the writer trains it from a segment, or nil where
-// the codec takes none.
+// benchDictionary trains a dictionary as the writer does from a segment; nil if the codec
+// takes none.
 func benchDictionary(b *testing.B, c codec, documents [][]byte) []byte {
 	if c.train == nil {
 		return nil
@@ -24,8 +24,8 @@ func benchDictionary(b *testing.B, c codec, documents [][]byte) []byte {
 	return dictionary
 }
 
-// benchEncode measures an encoder alone, a document at a time, on one processor,
-// and reports how much of the documents it leaves.
+// benchEncode measures an encoder alone, one document at a time on one processor, and
+// reports the compression ratio.
 func benchEncode(b *testing.B, enc encoder, documents [][]byte) {
 	b.ReportAllocs()
 	var out []byte
@@ -92,7 +92,7 @@ func benchDecode(b *testing.B, enc encoder, dec decoder, documents [][]byte) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(raw)*1024, "ns/KiB")
 }
 
-// BenchmarkZstdLevels is what zstdLevel and zstdWindowBytes were chosen by.
+// BenchmarkZstdLevels compares the settings for zstdLevel and zstdWindowBytes.
 func BenchmarkZstdLevels(b *testing.B) {
 	documents, _ := benchDocuments(b)
 	dictionary := benchDictionary(b, zstdCodec, documents)

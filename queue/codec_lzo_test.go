@@ -12,8 +12,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestLZOBomb: a few bytes that would become many are refused before they are
-// decoded.
+// TestLZOBomb: a short stream with a large output is refused before it is decoded.
 func TestLZOBomb(t *testing.T) {
 	// A literal, then a match whose length continues for 60,000 zero bytes.
 	bomb := append([]byte{18, 'x', 32}, make([]byte, 60_000)...)
@@ -32,8 +31,8 @@ func TestLZOBomb(t *testing.T) {
 	require.False(t, ok, "more than a document may have")
 }
 
-// TestLZOEncoderIsNotTrusted: what does not decode to the document, or ends in a
-// panic, is not stored.
+// TestLZOEncoderIsNotTrusted: encoder output that does not decode to the document is not
+// stored, and a panic of the encoder neither.
 func TestLZOEncoderIsNotTrusted(t *testing.T) {
 	document := []byte(posting(1) + posting(1))
 	other := bytes.Clone(document)
@@ -59,7 +58,7 @@ func TestLZOEncoderIsNotTrusted(t *testing.T) {
 	require.Equal(t, document, got)
 }
 
-// TestLZOLength compares the length that is computed with the one decoded.
+// TestLZOLength compares the computed length with the decoded one.
 func TestLZOLength(t *testing.T) {
 	random := testseed.Rand(t)
 	for i := range 300 {
@@ -81,15 +80,15 @@ func TestLZOLength(t *testing.T) {
 				require.False(t, ok, "cut")
 			}
 			_, ok = lzoDecodedBytes(append(bytes.Clone(stored), 0))
-			require.False(t, ok, "bytes behind the end")
+			require.False(t, ok, "bytes after the end")
 		}
 	}
 	_, ok := lzoDecodedBytes(nil)
 	require.False(t, ok)
 }
 
-// FuzzLZO: whatever decodes has the length computed, and nothing that was found
-// invalid decodes to its last byte.
+// FuzzLZO: a stream that decodes has the computed length, and a stream with an invalid
+// length does not decode to its last byte.
 func FuzzLZO(f *testing.F) {
 	for i := range 4 {
 		f.Add(lzo.Compress1X([]byte(posting(i))), uint16(len(posting(i))))

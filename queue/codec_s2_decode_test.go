@@ -12,8 +12,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// requireAsLibrary decodes a block, which need not be one, with a dictionary and
-// compares what comes out with what the library has to say.
+// requireAsLibrary decodes arbitrary bytes with a dictionary and compares the result with
+// the library's.
 func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
 	want, err := s2.NewDict(dictionary).Decode(nil, block)
 	n, lengthErr := s2.DecodedLen(block)
@@ -30,19 +30,19 @@ func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
 	require.Equal(t, err == nil, ourErr == nil, "the library: %v, ours: %v", err, ourErr)
 	require.Equal(t, "before", string(got[:len(room)]))
 	require.Equal(t, string(want), string(got[len(room):]))
-	require.Equal(t, len(beyond), bytes.Count(beyond, []byte{0xa5}), "it has written behind the document")
+	require.Equal(t, len(beyond), bytes.Count(beyond, []byte{0xa5}), "it has written past the document")
 	return err == nil
 }
 
-// Whatever is encoded is decoded, and whatever bytes of it are changed, or where it is
-// cut, the library and we say the same.
-func TestS2IsDecodedAsByTheLibrary(t *testing.T) {
+// TestS2MatchesLibrary: encoded blocks decode to the document, and for changed and cut
+// blocks this decoder and the library agree.
+func TestS2MatchesLibrary(t *testing.T) {
 	random := testseed.Rand(t)
 	valid, damaged := 0, 0
 	for range 300 {
 		dictionary := s2.MakeDict(randomText(random, 16+random.IntN(70_000)), nil)
 		document := randomText(random, 1+random.IntN(3000))
-		if random.IntN(10) == 0 { // beyond what may refer to the dictionary, and long repeats
+		if random.IntN(10) == 0 { // longer than the reach of the dictionary, and long repeats
 			document = append(bytes.Repeat(document, 70_000/len(document)+1), document...)
 		}
 		for _, encode := range []func(dst, src []byte) []byte{dictionary.Encode, dictionary.EncodeBetter, dictionary.EncodeBest} {
@@ -54,7 +54,7 @@ func TestS2IsDecodedAsByTheLibrary(t *testing.T) {
 					changed[random.IntN(len(changed))] = byte(random.Uint32())
 				}
 				if n, err := s2.DecodedLen(changed); err == nil && n > 1<<20 {
-					continue // the library makes room for it
+					continue // the library grows dst
 				}
 				if random.IntN(4) == 0 {
 					changed = changed[:random.IntN(len(changed))]
@@ -71,7 +71,7 @@ func TestS2IsDecodedAsByTheLibrary(t *testing.T) {
 	require.NotZero(t, damaged)
 }
 
-// randomText is text in which words, and runs of a few letters, occur again and again.
+// randomText returns text with many repeated words and short runs.
 func randomText(random *rand.Rand, size int) []byte {
 	var text []byte
 	for len(text) < size {

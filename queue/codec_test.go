@@ -13,7 +13,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// coders are the codecs with and without a dictionary.
+// coders returns the codecs with and without a dictionary.
 func coders(t testing.TB) map[string]func() (codec, []byte) {
 	all := map[string]func() (codec, []byte){}
 	for _, c := range codecs {
@@ -64,7 +64,7 @@ func TestCodecs(t *testing.T) {
 
 				for _, length := range []int{len(document) - 1, len(document) + 1} {
 					got, err = dec.decode(prefix, stored, length)
-					require.Error(t, err, "document %d of %d bytes taken for one of %d", i, len(document), length)
+					require.Error(t, err, "document %d of %d bytes decoded as one of %d", i, len(document), length)
 					require.Equal(t, prefix, got)
 				}
 			}
@@ -72,8 +72,8 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
-// TestDecodingDamage: what is stored is verified before it is decoded, but a
-// decoder survives anything, within its length.
+// TestDecodingDamage: stored bytes are verified before they are decoded, but a decoder
+// must accept any bytes without a panic or a larger output.
 func TestDecodingDamage(t *testing.T) {
 	random := testseed.Rand(t)
 	for name, coder := range coders(t) {
@@ -106,8 +106,8 @@ func TestDecodingDamage(t *testing.T) {
 	}
 }
 
-// TestDecoderIsForMany goroutines at once.
-func TestDecoderIsForMany(t *testing.T) {
+// TestDecoderIsConcurrent decodes in many goroutines at once.
+func TestDecoderIsConcurrent(t *testing.T) {
 	for name, coder := range coders(t) {
 		c, dictionary := coder()
 		enc, err := c.newEncoder(dictionary)

@@ -14,7 +14,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// filesWith are the files of the directory in which the bytes stand.
+// filesWith returns the names of the files that contain the bytes.
 func filesWith(t testing.TB, fsys vfs.FS, content string) (names []string) {
 	t.Helper()
 	all, err := fsys.List(queueDir)
@@ -41,15 +41,15 @@ func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) Compac
 
 const eraseDictionaryBytes = 256
 
-// secretDocument is like others but for one thing.
+// secretDocument returns a document with a unique secret in it.
 func secretDocument(random *rand.Rand) (document, secret string) {
 	secret = fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
 	return posting(random.IntN(1000))[:200] + secret, secret
 }
 
-// TestEraseModel writes, overwrites, deletes and lets expire documents with
-// something in them that no other has, compacts now and then, and erases: what has
-// been dead for long enough is in no file, and what is live is served.
+// TestEraseModel writes, overwrites, deletes and expires documents with unique content,
+// compacts sometimes, and erases: content that has been dead for long enough is in no
+// file, and live documents are served.
 func TestEraseModel(t *testing.T) {
 	for _, codec := range Codecs() {
 		t.Run(codec, func(t *testing.T) {
@@ -136,14 +136,14 @@ func TestEraseModel(t *testing.T) {
 				require.NoError(t, r.Close())
 			}
 			if codec == "s2" {
-				require.Positive(t, inDictionary, "none that died was in a dictionary: this tests nothing")
+				require.Positive(t, inDictionary, "no erased document was in a dictionary, so the test is void")
 			}
 		})
 	}
 }
 
-// TestEraseNewestSegment: a queue of one segment continues after its rewrite, with
-// its cursor, even if nothing of it is left but the last delete.
+// TestEraseNewestSegment: a queue of one segment continues after its rewrite, with its
+// cursor, even if only the last delete is left.
 func TestEraseNewestSegment(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -175,8 +175,8 @@ func TestEraseNewestSegment(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestEraseWhatRepairLeft: the damaged file that repair has quarantined goes, too.
-func TestEraseWhatRepairLeft(t *testing.T) {
+// TestEraseAfterRepair: the damaged file that repair has renamed is removed, too.
+func TestEraseAfterRepair(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	(&item{id: "id", document: "the secret"}).put(t, w)
@@ -196,9 +196,9 @@ func TestEraseWhatRepairLeft(t *testing.T) {
 	require.Empty(t, filesWith(t, mem, "secret"))
 }
 
-// TestWriterLeavesErasedDictionary: a Writer does not continue with a dictionary that
-// was trained from documents which were erased since, but does with any other.
-func TestWriterLeavesErasedDictionary(t *testing.T) {
+// TestWriterDropsErasedDictionary: a Writer does not reuse a dictionary trained from
+// documents that were erased since, but does reuse others.
+func TestWriterDropsErasedDictionary(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 20_000, eraseDictionaryBytes
@@ -217,7 +217,7 @@ func TestWriterLeavesErasedDictionary(t *testing.T) {
 	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001})
 	require.NoError(t, err)
 	w = openWriter(t, opts)
-	require.NotNil(t, w.mu.dictionary, "nobody has asked for anything to be erased")
+	require.NotNil(t, w.mu.dictionary, "nothing was erased")
 	require.NoError(t, w.Close())
 	erase(t, mem, testStart.Add(time.Hour), 0)
 	w = openWriter(t, opts)

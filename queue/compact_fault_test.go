@@ -15,8 +15,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// deadQueue holds the same ids again and again, and deletes, in segments that have
-// dictionaries. It returns what is live.
+// deadQueue writes the same ids repeatedly, and deletes, in segments with dictionaries.
+// It returns the live documents.
 func deadQueue(t testing.TB, mem *vfs.Mem) (live map[string]string) {
 	opts := testOptions(mem)
 	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 6000, eraseDictionaryBytes
@@ -49,8 +49,7 @@ func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 	requireSound(t, fsys)
 }
 
-// erasing is a compaction of a deadQueue, which leaves nothing that is dead for the
-// next one.
+// erasing compacts a deadQueue so that the next compaction has nothing to do.
 func erasing(fsys vfs.FS, erases bool) (CompactReport, error) {
 	return Compact(context.Background(), queueDir, &CompactOptions{
 		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, dictionaryBytes: eraseDictionaryBytes,
@@ -58,8 +57,8 @@ func erasing(fsys vfs.FS, erases bool) (CompactReport, error) {
 	})
 }
 
-// requireCompacted makes sure that another compaction ends what one has begun, and
-// returns how many files it leaves.
+// requireCompacted runs another compaction, checks that it completes the first, and
+// returns the number of files.
 func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases bool, when string) int {
 	t.Helper()
 	requireLive(t, mem, live)
@@ -73,9 +72,9 @@ func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases
 	return len(names)
 }
 
-// TestCompactFaults has a disk fail at operations of a compaction, reading ones too:
-// it says so or does without, the queue is whole, and the next one ends what was begun
-// when the disk is healed.
+// TestCompactFaults fails operations of a compaction, reads too: the compaction reports
+// the error or does not need the operation, the queue is whole, and after the disk is
+// healed the next compaction completes the work.
 func TestCompactFaults(t *testing.T) {
 	tally := crashtest.NewTally(t, "faults")
 	for _, erases := range []bool{false, true} {
@@ -89,7 +88,7 @@ func TestCompactFaults(t *testing.T) {
 		require.NoError(t, err)
 		for i, failure := range crashtest.Failures() {
 			if i > 0 && !crashtest.Soak() {
-				break // they differ little from the first
+				break // similar to the first operations
 			}
 			reported := 0
 			for k := int64(1); ; k += int64(crashtest.Share(4*stride(1), 1)) {
@@ -110,7 +109,7 @@ func TestCompactFaults(t *testing.T) {
 					require.False(t, disk.FailedToWrite(), "%s was not reported", when)
 				}
 				files := requireCompacted(t, mem, live, erases, when)
-				if disk.FailedToWrite() { // or it may have left more to the second one
+				if disk.FailedToWrite() { // otherwise more may be left to the second one
 					require.Equal(t, len(want), files, when)
 				}
 			}
@@ -126,7 +125,7 @@ func TestCompactCrashesWhileItErases(t *testing.T) {
 	for _, erases := range []bool{false, true} {
 		mem := newMem(t)
 		live := deadQueue(t, mem)
-		sparing := crashtest.Share(10*stride(1), 1) // one in so many operations is crashed before
+		sparing := crashtest.Share(10*stride(1), 1) // the crash is before one in so many operations
 		_, err := erasing(vfs.NewFault(mem, func(op vfs.Op) error {
 			if !op.Kind.Writes() || random.IntN(sparing) != 0 {
 				return nil

@@ -19,7 +19,7 @@ import (
 // that have copied only some of the files, but one for each segment, serve the same
 // documents as the source: no deleted document, and each live one. Replicas with damaged
 // and quarantined rewrites serve no deleted document and never state that a live one does
-// not exist. The replicas are looked at after each rewrite.
+// not exist. The replicas are checked after each rewrite.
 func TestCompactPartialReplica(t *testing.T) {
 	random := testseed.Rand(t)
 	mem := newMem(t)
@@ -65,7 +65,7 @@ func TestCompactPartialReplica(t *testing.T) {
 	}
 }
 
-// replica is a copy of a queue under way, and an index that follows it.
+// replica is an incomplete copy of a queue, with an index that follows it.
 type replica struct {
 	mem    *vfs.Mem
 	reader *Reader
@@ -79,8 +79,8 @@ func newReplica(t *testing.T, random *rand.Rand) *replica {
 	return &replica{mem, r, follower{index: map[string]indexed{}}}
 }
 
-// copySome copies some of the source's files, and what is missing of each segment.
-// At times it then removes what the source no longer has.
+// copySome copies some of the source's files, and at least one for each segment.
+// Sometimes it then removes files that the source no longer has.
 func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	names, err := source.List(queueDir)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	copied, err := r.mem.List(queueDir)
 	require.NoError(t, err)
 	for _, name := range copied {
-		whole, isQuarantined := strings.CutSuffix(name, AsideSuffix)
+		whole, isQuarantined := strings.CutSuffix(name, QuarantineSuffix)
 		if isQuarantined && slices.Contains(names, whole) && !slices.Contains(copied, whole) {
 			continue // it has not been copied again
 		}
@@ -122,7 +122,7 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	}
 }
 
-// damageSome quarantines some rewrites, cuts some, and changes a byte of some.
+// damageSome quarantines, cuts and changes some rewrites.
 func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
 	names, err := r.mem.List(queueDir)
 	require.NoError(t, err)
@@ -143,13 +143,12 @@ func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
 		}
 		require.NoError(t, vfs.WriteFileAtomic(r.mem, path, content))
 		if random.IntN(2) == 0 {
-			require.NoError(t, r.mem.Rename(path, path+AsideSuffix))
+			require.NoError(t, r.mem.Rename(path, path+QuarantineSuffix))
 		}
 	}
 }
 
-// requireNeverWrong checks what the replica serves for ids of which its index has read the
-// newest entry.
+// requireNeverWrong checks the ids whose newest entry the replica's index has read.
 func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *model) {
 	if random.IntN(2) == 0 {
 		r.reader.Close()
@@ -198,14 +197,14 @@ func TestReplicaServesDeletedDocument(t *testing.T) {
 	}
 }
 
-// TestDamagedRewriteDoesNotBringDeletesBack: the source has removed a deleted document
-// with one rewrite and its delete with another. A replica that still has the original
-// file, and of the first rewrite only a damaged copy, must not read the original.
+// TestDamagedRewriteDoesNotBringDeletesBack: the source has dropped a deleted document
+// with one rewrite and its delete with another. A replica that has the original file, and
+// a damaged copy of the first rewrite, must not read the original.
 func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 	const rewrite = queueDir + "/0000000001-0000000001.0001.seg"
 	for name, damage := range map[string]func(t *testing.T, replica *vfs.Mem){
-		"set aside": func(t *testing.T, replica *vfs.Mem) {
-			require.NoError(t, replica.Rename(rewrite, rewrite+AsideSuffix))
+		"quarantined": func(t *testing.T, replica *vfs.Mem) {
+			require.NoError(t, replica.Rename(rewrite, rewrite+QuarantineSuffix))
 		},
 		"damaged": func(t *testing.T, replica *vfs.Mem) {
 			content, err := vfs.ReadFile(replica, rewrite)

@@ -17,8 +17,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// model is what a queue ought to hold: the newest version of each id, and every
-// position that somebody may have stopped at, with what he knew there.
+// model is the expected state of a queue: the newest entry of each id, and indexes that
+// have stopped at some position.
 type model struct {
 	random  *rand.Rand
 	now     time.Time
@@ -36,7 +36,7 @@ type indexed struct {
 	expires time.Time
 }
 
-// follow returns the index after up to so many more entries; -1: all.
+// follow returns the index after the given number of further entries; -1: after all.
 func (f *follower) follow(t *testing.T, r *Reader, steps int) follower {
 	next, err := f.tryFollow(r, steps)
 	require.NoError(t, err)
@@ -101,8 +101,9 @@ func (m *model) requireIndex(t *testing.T, r *Reader, f follower) {
 	}
 }
 
-// checkID checks what an index that has read the newest entry of an id serves for it. The
-// error is that of the fetch of a live document, which must not say that it is gone.
+// checkID checks the answer of an index for an id whose newest entry it has read. It
+// returns the error of fetching a live document, which must not be that the document is
+// gone.
 func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
 	known, ok := f.index[id]
 	if ok && !known.expires.IsZero() && !m.now.Before(known.expires) {
@@ -221,8 +222,8 @@ func TestCompactShrinks(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-// TestCompactCrash stops a compaction before each of its operations and cuts the
-// power: nothing is lost, and the next one ends what was begun.
+// TestCompactCrash stops a compaction before each of its operations and cuts the power:
+// nothing is lost, and the next compaction completes the work.
 func TestCompactCrash(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	base := newMem(t)
@@ -268,10 +269,10 @@ func TestCompactCrash(t *testing.T) {
 				requireSound(t, after)
 			}
 			requireLast(after)
-			// And while the next one is under way: it may rely on nothing that the one
-			// before has not made durable.
+			// A crash during the next compaction: it may rely only on durable results of
+			// the first.
 			require.NoError(t, compact(vfs.NewFault(after, func(op vfs.Op) error {
-				for range crashtest.Share(1, 12) { // which names a disk keeps of several is chance
+				for range crashtest.Share(1, 12) { // the names that survive are random
 					for _, way := range crashtest.Ways(random) {
 						if op.Kind.Writes() {
 							tally.Case()
@@ -292,8 +293,8 @@ func TestCompactCrash(t *testing.T) {
 	}
 }
 
-// TestCompactDamage: whatever byte of a rewrite is wrong, the answer is the
-// right document or an error, and never that it is gone.
+// TestCompactDamage: for any damaged byte of a rewrite the answer is the right document
+// or an error, and never that it is gone.
 func TestCompactDamage(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -356,9 +357,9 @@ func TestPlanRewrites(t *testing.T) {
 
 	newest := of(2, 1, 9)
 	newest.newest = true
-	require.Equal(t, []string{"1-1.1"}, names(of(1, 1, 9), newest), "the newest is left alone")
+	require.Equal(t, []string{"1-1.1"}, names(of(1, 1, 9), newest), "the newest is not rewritten")
 	newest.erase = true
-	require.Equal(t, []string{"2-2.1"}, names(of(1, 9, 9), newest), "unless something in it must go")
+	require.Equal(t, []string{"2-2.1"}, names(of(1, 9, 9), newest), "unless something in it must be erased")
 
 	small := func(n SegmentID, live int64) part {
 		p := of(n, live, live)
@@ -368,11 +369,11 @@ func TestPlanRewrites(t *testing.T) {
 	require.Empty(t, names(small(1, 10), small(2, 10), small(3, 10), of(4, 10, 10)), "too few")
 	require.Equal(t, []string{"1-4.5", "5-8.9"}, names(small(1, 25), small(2, 25), small(3, 25), small(4, 25),
 		small(5, 10), small(6, 10), small(7, 10), small(8, 10), small(9, 26)))
-	require.Empty(t, names(small(1, 10), small(2, 10), of(3, 9, 9), small(4, 10), small(5, 10)), "not side by side")
+	require.Empty(t, names(small(1, 10), small(2, 10), of(3, 9, 9), small(4, 10), small(5, 10)), "not adjacent")
 }
 
-// TestPlanTaints: a dictionary must go that was trained from what must go, and what was
-// made of the documents that are encoded again for that.
+// TestPlanTaints: a dictionary trained from documents to be erased must be replaced, and
+// so must dictionaries trained from documents that are encoded again for that reason.
 func TestPlanTaints(t *testing.T) {
 	of := func(n SegmentID, sampled rewriteRun) part {
 		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: DictionaryHash{1}}, sampled: sampled}
@@ -401,8 +402,8 @@ func TestPlanTaints(t *testing.T) {
 	require.Equal(t, []SegmentID{8}, tainted(rewritten), "some of them have been left out")
 }
 
-// TestCompactDeletesOnly: segments that hold nothing but deletes are rewritten when
-// these have nothing left to delete.
+// TestCompactDeletesOnly: segments with only deletes are rewritten when nothing is left
+// to delete.
 func TestCompactDeletesOnly(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -420,7 +421,7 @@ func TestCompactDeletesOnly(t *testing.T) {
 		return report
 	}
 	require.Equal(t, 1, compact().Replaced)
-	require.Len(t, scan(t, openReader(t, mem), Position{}), 51, "the deletes were needed as yet")
+	require.Len(t, scan(t, openReader(t, mem), Position{}), 51, "the deletes were still needed")
 	report := compact()
 	require.Equal(t, 1, report.Replaced)
 	require.Less(t, report.BytesAfter, report.BytesBefore)
@@ -429,8 +430,8 @@ func TestCompactDeletesOnly(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestDropReplaced: a file that was removed is not kept open for those who fetch
-// from it, and what it held comes from the rewrite.
+// TestDropReplaced: a removed file does not stay open for fetches, and its documents come
+// from the rewrite.
 func TestDropReplaced(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -462,7 +463,7 @@ func TestDropReplaced(t *testing.T) {
 	require.ErrorAs(t, err, &gone)
 	requireDocuments(t, r, live)
 
-	// A reader that has fetched nothing yet finds the dictionaries of rewrites, too.
+	// A reader without cached files finds the dictionaries of rewrites, too.
 	fresh := openReader(t, mem)
 	infos, err := fresh.Segments()
 	require.NoError(t, err)

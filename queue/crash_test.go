@@ -19,15 +19,15 @@ import (
 
 var errCrash = errors.New("crash")
 
-// history is what a run of the workload below has done.
+// history is the result of a run of the workload below.
 type history struct {
-	start   int // makes it another one
+	start   int // of the ids, to make runs different
 	items   []item
-	flushed int      // so many of them were durable when the run ended
-	cursors []string // as of each item
+	flushed int      // number of items that were durable at the end
+	cursors []string // by item
 }
 
-// work appends, flushes and seals until something fails, and closes.
+// work appends, flushes and seals until a call fails, and closes.
 func (h *history) work(w *Writer, count int) error {
 	if err := h.append(w, count); err != nil {
 		return err
@@ -82,7 +82,7 @@ func crashOptions(fsys vfs.FS) *WriterOptions {
 	return opts
 }
 
-// countWrites is how many operations that write a run takes.
+// countWrites returns the number of writing operations of a run.
 func countWrites(run func(vfs.FS)) int {
 	var writes int
 	run(func() vfs.FS {
@@ -97,7 +97,7 @@ func countWrites(run func(vfs.FS)) int {
 	return writes
 }
 
-// crashAfter is a file system that stops before its k-th operation that writes.
+// crashAfter returns a file system that stops before its k-th writing operation.
 func crashAfter(fsys vfs.FS, k int) vfs.FS {
 	var writes int
 	return vfs.NewFault(fsys, func(op vfs.Op) error {
@@ -111,9 +111,8 @@ func crashAfter(fsys vfs.FS, k int) vfs.FS {
 	})
 }
 
-// TestCrashAtEveryOperation stops the writer before each of its operations, cuts
-// the power, and looks at what the next one finds: everything flushed, and of
-// the rest the beginning.
+// TestCrashAtEveryOperation stops the writer before each of its operations and cuts the
+// power. The next writer finds everything that was flushed and a prefix of the rest.
 func TestCrashAtEveryOperation(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	for range crashtest.Share(1, 25) {
@@ -132,7 +131,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 				require.Error(t, h.work(w, count))
 				require.Error(t, w.Close())
 			}
-			// What readers of the files, which rsync is, could see at that moment.
+			// The files as readers, rsync for example, could see them at that moment.
 			seen := 0
 			if r, err := OpenReader(queueDir, &ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
 				seen = len(scan(t, r, Position{}))
@@ -147,10 +146,10 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// TestCrashWhileFlushesRunBesideAppends: blocks wait after marks that are not
-// written yet when the power goes. What a Flush has covered is there, and the cursor
-// is that of the last entry.
-func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
+// TestCrashDuringConcurrentFlushes: at the power loss some blocks wait for commit marks
+// that have yet to be written. Entries covered by a Flush exist, and the cursor is that
+// of the last entry.
+func TestCrashDuringConcurrentFlushes(t *testing.T) {
 	const count = 60
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	for k := 1; k < 120; k += crashtest.Share(2, 1) {
@@ -207,8 +206,8 @@ func TestCrashWhileFlushesRunBesideAppends(t *testing.T) {
 	}
 }
 
-// requireRecovery opens the queue that a crash has left, continues with it and
-// checks that nothing is lost that was flushed or seen.
+// requireRecovery opens the queue after a crash, continues it, and checks that no flushed
+// or seen entry is lost.
 func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string) {
 	t.Helper()
 	w, err := OpenWriter(queueDir, crashOptions(fsys))
@@ -270,9 +269,9 @@ func TestCrashInRecovery(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryOperation has a disk fail in every way at every operation: the writer
-// says so at once, stays with it and gives up its lock. When the disk is healed the next
-// writer finds everything and continues, and then the power goes.
+// TestFaultAtEveryOperation fails every operation in every way: the writer reports the
+// error at once and from then on, and releases its lock. After the disk is healed the
+// next writer finds everything and continues, and then the power is cut.
 func TestFaultAtEveryOperation(t *testing.T) {
 	random := testseed.Rand(t)
 	faults, crashes := crashtest.NewTally(t, "faults"), crashtest.NewTally(t, "crashes")
@@ -303,17 +302,18 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				when := fmt.Sprintf("%s at %d", failure.Name, k)
 				if err != nil {
 					require.ErrorIs(t, err, failure.Err, when)
-				} else { // it could do without what it wanted to read
+				} else { // the failed read was not needed
 					require.False(t, disk.FailedToWrite(), "%s was not reported", when)
 				}
-				requireGoesOn(t, mem, h, random, crashes, when)
+				requireContinues(t, mem, h, random, crashes, when)
 			}
 		}
 	}
 }
 
-// requireGoesOn recovers a queue whose disk was healed, continues, and cuts the power.
-func requireGoesOn(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
+// requireContinues recovers a queue whose disk was healed, continues it, and cuts the
+// power.
+func requireContinues(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
 	t.Helper()
 	w, err := OpenWriter(queueDir, crashOptions(mem))
 	require.NoError(t, err, when)
@@ -331,7 +331,7 @@ func requireGoesOn(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, cra
 	requireRecovery(t, mem.CrashClone(way.Keep), h, 0, when+", healed, "+way.Name)
 }
 
-// TestUnfinishedBlockIsCutAway leaves each possible part of a block after.
+// TestUnfinishedBlockIsCutAway cuts the last block after each of its bytes.
 func TestUnfinishedBlockIsCutAway(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -370,7 +370,7 @@ func (h *history) workOpen(w *Writer, count int) error {
 	return nil
 }
 
-// memWith is a file system whose queue has the files.
+// memWith returns a file system with a queue of the files.
 func memWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	mem := newMem(t)
 	for name, content := range files {
@@ -379,9 +379,9 @@ func memWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	return mem
 }
 
-// TestDamageBeforeAMarkIsNoCrash: opening for writing refuses and changes
-// nothing.
-func TestDamageBeforeAMarkIsNoCrash(t *testing.T) {
+// TestDamageBeforeMarkIsRefused: OpenWriter refuses damage that no crash can cause, and
+// changes nothing.
+func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	var h history
@@ -400,7 +400,7 @@ func TestDamageBeforeAMarkIsNoCrash(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, content, after)
 	lock, err := again.Lock(queueDir+"/"+lockName, "test")
-	require.NoError(t, err, "the lock was not given up")
+	require.NoError(t, err, "the lock was not released")
 	require.NoError(t, lock.Close())
 
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: again})

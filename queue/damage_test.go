@@ -15,14 +15,14 @@ import (
 	"docstore/internal/vfs"
 )
 
-// smallQueue writes two small segments: one with a dictionary where the codec
-// takes one, a cursor, expiries and a delete; and one after it. The last is
-// left open if so asked. It returns the files by their names.
+// smallQueue writes two small segments: one with a dictionary if the codec takes one, a
+// cursor, expiries and a delete; and one after it, which is left open if seal is false.
+// It returns the files by name.
 func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.dictionaryBytes = codec, 400, -1
-	opts.SegmentAge = time.Hour // so that each entry has a look at the clock, and moves it
+	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
 	if w.codec.train != nil {
 		var documents [][]byte
@@ -75,7 +75,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	return files, items
 }
 
-// damages are what happens to a byte.
+// damages are the ways of damaging a byte.
 var damages = []struct {
 	name string
 	do   func(content []byte, at int) []byte
@@ -87,9 +87,9 @@ var damages = []struct {
 	{"zeroed to the end", func(content []byte, at int) []byte { clear(content[at:]); return content }},
 }
 
-// TestEveryByteDamaged damages each byte of each file: the answer is the right
-// one or an error, and a check finds the damage. What stands after a checksum
-// is the same for every codec, so the others get by with fewer cases.
+// TestEveryByteDamaged damages each byte of each file: the answer is right or an error,
+// and a check finds the damage. Bytes covered by a checksum behave alike for every codec,
+// so other codecs run fewer cases.
 func TestEveryByteDamaged(t *testing.T) {
 	for _, codec := range Codecs() {
 		for _, seal := range []bool{true, false} {
@@ -117,7 +117,8 @@ func TestEveryByteDamaged(t *testing.T) {
 	}
 }
 
-// requireHonest reads the queue with a damaged file in every way.
+// requireHonest reads a queue with a damaged file in every way. Answers must be right or
+// errors.
 func requireHonest(t *testing.T, files map[string][]byte, items []item, name string, damaged []byte, at int) {
 	mem := newMem(t)
 	for other, content := range files {
@@ -221,8 +222,9 @@ func TestCheckFindsMissingSegments(t *testing.T) {
 	assert.Empty(t, report.Damage)
 }
 
-// TestGoodCopyInTheDamagedOnesPlace: the reader takes it up by itself.
-func TestGoodCopyInTheDamagedOnesPlace(t *testing.T) {
+// TestReaderUsesReplacedFile: a reader finds the good copy of a damaged file without a
+// restart.
+func TestReaderUsesReplacedFile(t *testing.T) {
 	for _, codec := range Codecs() {
 		files, items := smallQueue(t, codec, true)
 		damaged := bytes.Clone(files["0000000001.seg"])
@@ -245,15 +247,15 @@ func TestGoodCopyInTheDamagedOnesPlace(t *testing.T) {
 		require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
 		requireItems(t, r, items)
 
-		// And the other way: the good one is cached and a damaged one comes.
+		// The reverse: the good file is cached when a damaged one replaces it.
 		require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", damaged))
 		requireDocuments(t, r, items)
 	}
 }
 
-// TestOpenCopyHelpsOut: a sealed segment is only half copied, but what was
-// copied of it while it was open is still there.
-func TestOpenCopyHelpsOut(t *testing.T) {
+// TestOpenFileReadIfSealedIsPartial: the sealed file is only half copied, and the open
+// one has more.
+func TestOpenFileReadIfSealedIsPartial(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	whole := files["0000000001.seg"]
 	for cut := 0; cut < len(whole); cut += 7 {
@@ -340,7 +342,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 	})
 }
 
-// queue is the id of the queues that testOptions make.
+// queue is the id of queues with testOptions.
 func (item) queue() [16]byte { return [16]byte([]byte("0123456789abcdef")) }
 
 func TestNewerVersion(t *testing.T) {

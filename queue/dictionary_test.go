@@ -10,9 +10,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestDictionaryComesAboutByItself: the first segment has none and ends when one
-// has been trained; from then on it is kept, by the next writer too, since no
-// new one is much better.
+// TestDictionary: the first segment has none and ends when one has been trained. That one
+// stays in use, also with the next writer, because no new one is much better.
 func TestDictionary(t *testing.T) {
 	for _, codec := range []string{"s2", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
@@ -66,7 +65,7 @@ func TestDictionary(t *testing.T) {
 	}
 }
 
-// TestSmallSegmentsCarryNoDictionary: it would be larger than its documents.
+// TestSmallSegmentsCarryNoDictionary: the dictionary would be larger than the documents.
 func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -91,10 +90,11 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, infos, 2)
 	assert.Zero(t, infos[0].DictionaryBytes)
-	assert.Zero(t, infos[1].DictionaryBytes, "the dictionary died with its writer")
+	assert.Zero(t, infos[1].DictionaryBytes, "the dictionary was lost with its writer")
 }
 
-// TestCloseTrainsNothing that nobody would use, but sealing does.
+// TestCloseTrainsNothing: Close trains no dictionary, because it would not be used. Seal
+// does.
 func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		opts := testOptions(newMem(t))
@@ -107,7 +107,7 @@ func TestCloseTrainsNothing(t *testing.T) {
 			trainings++
 			return train(sample, size)
 		}
-		w.options.BlockBytes = MaxBlockBytes // so that none ends before
+		w.options.BlockBytes = MaxBlockBytes // no block ends early
 		for i := range 100 {
 			_, err := w.Append(fmt.Append(nil, i), []byte(posting(i)))
 			require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestCloseTrainsNothing(t *testing.T) {
 	}
 }
 
-// TestUselessSampleGivesNoDictionary: random bytes have nothing in common.
+// TestUselessSampleGivesNoDictionary: random bytes have no common content.
 func TestUselessSampleGivesNoDictionary(t *testing.T) {
 	random := testseed.Rand(t)
 	var documents [][]byte
@@ -137,8 +137,8 @@ func TestUselessSampleGivesNoDictionary(t *testing.T) {
 	}
 }
 
-// TestFruitlessTrainingsBecomeRare: documents from which there is nothing to learn
-// are tried after 1, 2, 4 ... segments.
+// TestFruitlessTrainingsBecomeRare: with incompressible documents, training is tried
+// after 1, 2, 4 ... segments.
 func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 	opts := testOptions(newMem(t))
 	opts.Codec, opts.dictionaryBytes, opts.SegmentBytes = "s2", 1<<10, 1<<30
@@ -151,7 +151,7 @@ func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 		trainings = append(trainings, segment)
 		return randomBytes(random, 1<<10), nil
 	}
-	w.mu.trained = true // the one within the first segment has been
+	w.mu.trained = true // skip the training within the first segment
 	for ; segment < 20; segment++ {
 		for i := range 40 {
 			_, err := w.Append(fmt.Append(nil, i), randomBytes(random, 500))
@@ -164,7 +164,7 @@ func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 	require.Equal(t, []int{0, 2, 6, 14}, trainings)
 }
 
-// TestOddSamples: a trainer gets whatever people store.
+// TestOddSamples trains from unusual documents.
 func TestOddSamples(t *testing.T) {
 	for name, document := range map[string][]byte{
 		"one byte": {1}, "the same": []byte("the same all the time"), "zeros": make([]byte, 3000),
@@ -206,8 +206,8 @@ func TestSampleIsBoundedAndSpread(t *testing.T) {
 	assert.Equal(t, bytes, s.bytes)
 }
 
-// TestFilesAreEvicted: a full cache closes a file that was not used lately, once its
-// last user has put it back, and opens it again when it is asked for.
+// TestFilesAreEvicted: a full cache evicts a file that was not used recently, closes it
+// after its last user has put it back, and reopens it on demand.
 func TestFilesAreEvicted(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	r := openReader(t, memWith(t, files))
@@ -218,7 +218,7 @@ func TestFilesAreEvicted(t *testing.T) {
 	r.files.keep(second, 2)
 	require.Nil(t, r.files.get(1))
 	require.Same(t, second, r.files.get(2), "the newest one stays")
-	require.EqualValues(t, 1, first.users.Load(), "closed in spite of its user")
+	require.EqualValues(t, 1, first.users.Load(), "closed while in use")
 	r.files.put(first)
 	require.Zero(t, first.users.Load())
 	r.files.put(second)
@@ -233,8 +233,7 @@ func TestFilesAreEvicted(t *testing.T) {
 }
 
 // TestDictionariesStayWithinBudget: readers that share a DecoderCache keep no more
-// dictionaries than fit in it, however many files they have open, and decode all the
-// same.
+// dictionaries than fit into it, however many files are open, and decode all documents.
 func TestDictionariesStayWithinBudget(t *testing.T) {
 	const dictionaryBytes, kept = 1000, 5
 	random := testseed.Rand(t)

@@ -9,7 +9,7 @@ import (
 	"docstore/queue"
 )
 
-// must keeps the examples short.
+// must returns value and panics if there is an error.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -37,8 +37,8 @@ func Example() {
 	// Output: 1/128/0: gardener wanted
 }
 
-// A follower keeps the newest address of each id, and commits with the position
-// whenever nothing is waiting.
+// An index keeps the newest address of each id, and commits with the position when no
+// entry is pending.
 func ExampleReader_Tail() {
 	fsys := vfs.NewMem()
 	w := must(queue.OpenWriter("/jobs", &queue.WriterOptions{FS: fsys, Codec: "none"}))
@@ -81,8 +81,8 @@ func ExampleCheck() {
 	// Output: 1 1 0
 }
 
-// A document on its way to somebody who decodes it. Here the dictionaries come
-// from the queue itself; elsewhere they come over the network.
+// A process without segments decodes a document in its stored form. Here the dictionaries
+// come from the queue itself; elsewhere they come over the network.
 func ExampleDecoders() {
 	fsys := vfs.NewMem()
 	w := must(queue.OpenWriter("/jobs", &queue.WriterOptions{FS: fsys}))

@@ -14,9 +14,9 @@ import (
 	"docstore/internal/testseed"
 )
 
-// everySortOfQueue has a rewrite of its first segments, originals, and a segment that
-// is being written; documents of some blocks, long ones, raw ones, deletes.
-func everySortOfQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item) {
+// mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
+// blocks of several documents, long and raw documents, and deletes.
+func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes = codec, 8<<10
@@ -57,12 +57,13 @@ func everySortOfQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, [
 	return openReader(t, mem), items
 }
 
-// What is fetched together, and what in its stored form, is what DocumentFor gives.
+// TestStoredForAll compares batches with single fetches, and stored forms with
+// DocumentFor.
 func TestStoredForAll(t *testing.T) {
 	for _, c := range codecs {
 		t.Run(c.name, func(t *testing.T) {
 			random := testseed.Rand(t)
-			r, items := everySortOfQueue(t, random, c.name)
+			r, items := mixedQueue(t, random, c.name)
 			decoders := decodersOf(r)
 			answered := map[bool]int{}
 			for range 60 {
@@ -117,20 +118,20 @@ func TestStoredForAll(t *testing.T) {
 			require.Greater(t, answered[true], 100)
 			require.Greater(t, answered[false], 100)
 			for _, f := range r.files.mu.ring {
-				require.EqualValues(t, 1, f.users.Load(), "every file was given back")
+				require.EqualValues(t, 1, f.users.Load(), "every file was put back")
 			}
 		})
 	}
 }
 
-// fn ends it when it wants no more.
+// TestStoredForAllEnds: fn ends a batch by returning false.
 func TestStoredForAllEnds(t *testing.T) {
 	r, _, items := mappedQueue(t, "none")
 	var wanted []Wanted
 	for _, it := range items[:3*groupDocuments] {
 		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
 	}
-	requireDocuments(t, r, items[:1]) // the segment is open
+	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	for _, enough := range []int{1, groupDocuments, groupDocuments + 1} {
 		calls := 0
 		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
@@ -146,11 +147,11 @@ func TestStoredForAllEnds(t *testing.T) {
 	}
 }
 
-// FetchAhead gives back each file that it has used, whatever it was asked for.
+// TestFetchAheadHoldsNothing: FetchAhead puts every file back, whatever was requested.
 func TestFetchAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
-	requireDocuments(t, r, items[:1]) // the segment is open
+	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	var wanted []Wanted
 	for i := range 3 * groupDocuments {
 		at := items[i].at
@@ -164,7 +165,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 		}
 		wanted = append(wanted, Wanted{[]byte(items[i].id), at})
 	}
-	for _, size := range []int64{-1, 100, 0} { // a file that is cut, too
+	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
 		if size >= 0 {
 			require.NoError(t, os.Truncate(path, size))
 		}
@@ -177,7 +178,8 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 	r.FetchAhead(wanted)
 }
 
-// A mapped file that is cut, or has other bytes, ends nothing and gives no wrong form.
+// TestStoredForAllOfDamagedFiles: a mapped file that is cut or changed causes no crash
+// and no wrong form.
 func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
 	var wanted []Wanted
@@ -219,7 +221,7 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 
 func TestStoredFormsAllocateNothing(t *testing.T) {
 	if race.Enabled {
-		t.Skip("under the race detector a sync.Pool forgets on purpose")
+		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	r, _, items := mappedQueue(t, "s2")
 	wanted := make([]Wanted, 3*groupDocuments)

@@ -12,11 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkFetchBesideDecode is what fetching a document by its address costs beyond
-// decoding it, and what it allocates: by turns it decodes a thousand documents that lie
-// in memory as they are stored, and fetches the same ones from their segments in the
-// page cache, into memory of the caller. It counts processor time and reports the
-// medians of the turns. Run it with -cpu 1.
+// BenchmarkFetchBesideDecode measures the cost of a fetch beyond decoding, and its
+// allocations. It alternates between decoding a thousand stored documents in memory and
+// fetching the same documents from their segments in the page cache into the caller's
+// memory. It counts processor time and reports the medians. Run it with -cpu 1.
 func BenchmarkFetchBesideDecode(b *testing.B) {
 	const turn = 1000
 	for _, name := range Codecs() {
@@ -63,9 +62,9 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkS2BesideLibrary is what decoding a document of S2 with a dictionary takes, ours
-// and the library's by turns. It counts processor time and reports the medians of the
-// turns. Run it with -cpu 1.
+// BenchmarkS2BesideLibrary compares decoding S2 with a dictionary by this package and by
+// the library, alternately. It counts processor time and reports the medians. Run it with
+// -cpu 1.
 func BenchmarkS2BesideLibrary(b *testing.B) {
 	const turn = 2000
 	documents, _ := benchDocuments(b)
@@ -106,7 +105,7 @@ func mallocs() uint64 {
 	return stats.Mallocs
 }
 
-// storedItem is a document as its segment holds it, with what decodes it.
+// storedItem is a document in its stored form with its decoder.
 type storedItem struct {
 	Stored
 	decoder decoder

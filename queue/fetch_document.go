@@ -125,7 +125,7 @@ func (l *listing) candidates(dir string, n SegmentID) []candidate {
 	}
 	for _, name := range l.aside {
 		f, _ := asideName(name)
-		if run := (rewriteRun{f.First, f.Last, f.Generation}); run.covers(n) && strings.HasSuffix(name, AsideSuffix) {
+		if run := (rewriteRun{f.First, f.Last, f.Generation}); run.covers(n) && strings.HasSuffix(name, QuarantineSuffix) {
 			files = append(files, candidate{filepath.Join(dir, name), run})
 		}
 	}

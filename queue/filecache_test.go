@@ -15,8 +15,8 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// requireCache checks a cache that is not in use: each file is there once, has no user
-// but the cache, is within the limit, and has the slots that it says it has.
+// requireCache checks a cache without users: each file is in it once, has no reference
+// but the cache's, is within the limit, and has its slots.
 func requireCache(t testing.TB, c *fileCache) {
 	t.Helper()
 	require.Len(t, c.mu.files, len(c.mu.ring))
@@ -47,7 +47,7 @@ func requireCache(t testing.TB, c *fileCache) {
 	require.Zero(t, slots, "a slot has a file that is not in the cache")
 }
 
-// TestRewriteIsOpenOnce: a rewrite of many segments is one file in the cache.
+// TestRewriteIsOpenOnce: the cache has one file for a rewrite of many segments.
 func TestRewriteIsOpenOnce(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -68,9 +68,8 @@ func TestRewriteIsOpenOnce(t *testing.T) {
 	requireCache(t, &r.files)
 }
 
-// TestMissingSegmentIsCheap: a document that is asked for again and again, and whose
-// segment is missing, does not have the directory listed each time. It is found at once
-// when the segment comes.
+// TestMissingSegmentIsCheap: repeated fetches of a document in a missing segment do not
+// list the directory each time. The document is found as soon as the segment arrives.
 func TestMissingSegmentIsCheap(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		files, items := smallQueue(t, "none", true)
@@ -95,7 +94,7 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 	})
 }
 
-// TestListingIsCurrent: when a kept listing may be used.
+// TestListingIsCurrent checks when a cached listing may be used.
 func TestListingIsCurrent(t *testing.T) {
 	changed := testStart
 	info := vfs.Info{ModTime: changed, ID: vfs.FileID{Inode: 1}}
@@ -125,7 +124,7 @@ func TestListingIsCurrent(t *testing.T) {
 	}
 }
 
-// TestCovering: the rewrites of a segment are found among any others.
+// TestCovering looks up the rewrites of a segment among random ones.
 func TestCovering(t *testing.T) {
 	var names []string
 	runs := []rewriteRun{{1, 9, 1}, {1, 3, 1}, {4, 9, 1}, {5, 5, 1}, {1, 9, 3}, {12, 12, 1}, {20, 30, 2}, {25, 26, 1}}
@@ -154,9 +153,9 @@ func TestCovering(t *testing.T) {
 	}
 }
 
-// BenchmarkFetchManySegments fetches 20,000 documents of 4 KiB, each in a block of its
-// own, in random order from mapped files. They lie in more or fewer segments. 20,000
-// segments are more than the cache holds.
+// BenchmarkFetchManySegments fetches 20,000 documents of 4 KiB, one per block, in random
+// order from mapped files, from different numbers of segments. 20,000 segments exceed the
+// cache.
 func BenchmarkFetchManySegments(b *testing.B) {
 	const documents = 20_000
 	for _, segments := range []int{1_000, 10_000, 20_000} {

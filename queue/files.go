@@ -60,7 +60,7 @@ func ParseFileName(name string) (FileName, bool) {
 
 // asideName parses the name of a quarantined file or of one that Repair has replaced.
 func asideName(name string) (FileName, bool) {
-	for _, suffix := range []string{AsideSuffix, DamagedSuffix} {
+	for _, suffix := range []string{QuarantineSuffix, DamagedSuffix} {
 		if before, ok := strings.CutSuffix(name, suffix); ok {
 			return ParseFileName(before)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mend puts the right checksums into whatever header and frames content has, so
-// that fuzzing comes past them.
-func mend(content []byte) []byte {
+// fixChecksums corrects the checksums of all headers and frames in content, so that fuzzing
+// reaches the code behind them.
+func fixChecksums(content []byte) []byte {
 	content = bytes.Clone(content)
 	if len(content) < headerBytes {
 		return content
@@ -70,9 +70,9 @@ func mend(content []byte) []byte {
 	return content
 }
 
-// FuzzSegment reads any bytes as a segment. What is delivered can be fetched or
-// is unavailable, twice the same; a check that finds nothing wrong is right; and
-// a writer refuses the file or continues after what readers see.
+// FuzzSegment reads arbitrary bytes as a segment. A delivered document can be fetched or
+// is unavailable, twice with the same result; if a check finds no damage, there is none;
+// and a writer refuses the file or continues after the entries that readers see.
 func FuzzSegment(f *testing.F) {
 	for _, codec := range Codecs() {
 		files, _ := smallQueue(f, codec, true)
@@ -82,7 +82,7 @@ func FuzzSegment(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte, sealed, mended bool) {
 		if mended {
-			content = mend(content)
+			content = fixChecksums(content)
 		}
 		name := "0000000001.open"
 		if sealed {
@@ -105,7 +105,7 @@ func FuzzSegment(f *testing.F) {
 				require.ErrorIs(t, err, ErrDeleted)
 			case err != nil && !e.deleted:
 				require.ErrorIs(t, err, ErrUnavailable)
-				if !errors.Is(err, ErrUnknownCodec) { // which Check leaves out
+				if !errors.Is(err, ErrUnknownCodec) { // Check skips these documents
 					require.False(t, whole, "a check found nothing wrong: %v", err)
 				}
 			}
@@ -133,7 +133,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// FuzzRepair reads any bytes as a segment, alone or before another one. A repair
+// FuzzRepair reads arbitrary bytes as a segment, alone or before another one. A repair
 // makes the queue whole, and loses no document that could be fetched.
 func FuzzRepair(f *testing.F) {
 	files, items := smallQueue(f, "none", true)
@@ -141,7 +141,7 @@ func FuzzRepair(f *testing.F) {
 	f.Add(content[:len(content)-100], true, true)
 	f.Add(content[100:], true, false)
 	f.Add(append(bytes.Clone(content[:items[2].at.Block]), content[items[2].at.Block+9:]...), false, true)
-	f.Add(mend(content[:len(content)-footerBytes]), false, false)
+	f.Add(fixChecksums(content[:len(content)-footerBytes]), false, false)
 	f.Fuzz(func(t *testing.T, content []byte, sealed, last bool) {
 		there := map[string][]byte{"0000000001.open": content}
 		if sealed {
@@ -172,9 +172,9 @@ func FuzzRepair(f *testing.F) {
 	})
 }
 
-// FuzzRewrite reads any bytes as a rewrite of a segment that another one follows.
-// What is delivered can be fetched or is unavailable, a check that finds nothing
-// wrong is right, and a repair makes the queue whole.
+// FuzzRewrite reads arbitrary bytes as a rewrite of a segment that is followed by another
+// one. A delivered document can be fetched or is unavailable; if a check finds no damage,
+// there is none; and a repair makes the queue whole.
 func FuzzRewrite(f *testing.F) {
 	const name = "0000000001-0000000001.0001.seg"
 	files, items := smallQueue(f, "none", true)
@@ -187,7 +187,7 @@ func FuzzRewrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte, mended bool) {
 		if mended {
-			content = mend(content)
+			content = fixChecksums(content)
 		}
 		mem := sourceWith(t, map[string][]byte{name: content, "0000000002.seg": files["0000000002.seg"]})
 		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
@@ -226,9 +226,9 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
-// FuzzBlock reads any bytes as a block's header and table. What passes lies
-// inside the block, entry by entry and without gaps, and a block that is made of
-// it again is the same.
+// FuzzBlock reads arbitrary bytes as a block's header and table. The entries of an
+// accepted block lie inside the block without gaps, and encoding them gives the same
+// block.
 func FuzzBlock(f *testing.F) {
 	files, items := smallQueue(f, "none", true)
 	content := files["0000000001.seg"]
@@ -269,8 +269,8 @@ func FuzzBlock(f *testing.F) {
 	})
 }
 
-// FuzzCodecs: what is encoded decodes to the same, and what decodes has the
-// length it is said to have.
+// FuzzCodecs: encoded documents decode to the same, and decoded output has the stated
+// length.
 func FuzzCodecs(f *testing.F) {
 	f.Add([]byte(posting(1)))
 	f.Add(bytes.Repeat([]byte("abc"), 1000))

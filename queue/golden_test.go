@@ -18,8 +18,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestGolden reads segments that were written by this version when it was new.
-// With -update it writes them: only ever for a version that is not out yet.
+// TestGolden reads segments that were written when this format version was new. With
+// -update it writes them, which is allowed only before the version is released.
 func TestGolden(t *testing.T) {
 	for _, codec := range Codecs() {
 		t.Run(codec, func(t *testing.T) {
@@ -36,14 +36,14 @@ func TestGolden(t *testing.T) {
 				content, err := os.ReadFile(filepath.Join(dir, name))
 				require.NoError(t, err)
 				files[name] = content
-				if codec == "none" { // the others may learn to compress better
+				if codec == "none" { // compression of the others may improve
 					require.Equal(t, hex.Dump(content), hex.Dump(written[name]), name)
 				}
 			}
 			mem := memWith(t, files)
 			r := openReader(t, mem)
 			for i, e := range scan(t, r, Position{}) {
-				items[i].at = e.at // depends on how well the documents were compressed
+				items[i].at = e.at // depends on the compressed sizes
 			}
 			requireItems(t, r, items)
 			requireSound(t, mem)
@@ -52,9 +52,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenRewrites reads rewrites that were written by this version when it was
-// new: one of a compaction, and one of a repair that has lost a document, whose id
-// is known, and a block.
+// TestGoldenRewrites reads rewrites that were written when this format version was new:
+// one of a compaction, and one of a repair that lost a document with a known id, and a
+// block.
 func TestGoldenRewrites(t *testing.T) {
 	for name, rewrite := range map[string]func(t *testing.T, mem *vfs.Mem, items []item){
 		"compact": func(t *testing.T, mem *vfs.Mem, _ []item) {
@@ -122,11 +122,11 @@ func TestGoldenRewrites(t *testing.T) {
 	}
 }
 
-// formatPage is the description of the format, with an example in it.
+// formatPage describes the format, with examples.
 const formatPage = "../docs/format/segment.md"
 
-// TestFormatPage compares the examples in the description of the format with what
-// is written.
+// TestFormatPage compares the examples in the description of the format with the written
+// bytes.
 func TestFormatPage(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))

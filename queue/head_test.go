@@ -47,7 +47,7 @@ func TestHead(t *testing.T) {
 	require.Contains(t, string(page), "```\n"+string(head.encode())+"```\n")
 }
 
-// TestEveryByteOfTheHeadDamaged: no damage makes another head.
+// TestEveryByteOfTheHeadDamaged: a damaged head is never read as another head.
 func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	head := testHead(t)
 	whole := head.encode()
@@ -70,7 +70,7 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	refuse(append(bytes.Clone(whole), whole...), "twice")
 	refuse(bytes.Repeat([]byte("\n"), maxHeadBytes+1), "too long")
 
-	// A checksum that is right proves no more than the bytes: the form is checked, too.
+	// The checksum is right, so the form must be checked, too.
 	resum := func(s string) []byte { return fmt.Appendf(nil, "%s"+headCRC, s, checksum.Update(0, []byte(s))) }
 	fields, _, _ := strings.Cut(string(whole), "crc")
 	for _, change := range [][2]string{
@@ -86,7 +86,7 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorrupt)
 }
 
-// requireHead checks that the head file states what the directory holds.
+// requireHead checks that the head file describes the directory.
 func requireHead(t *testing.T, mem *vfs.Mem) Head {
 	t.Helper()
 	head, err := ReadHead(mem, queueDir)
@@ -107,8 +107,8 @@ func requireHead(t *testing.T, mem *vfs.Mem) Head {
 	return head
 }
 
-// TestHeadFollowsTheWriter: the file is there before a segment has a block, and
-// states what was sealed and, at most headInterval later, what was flushed.
+// TestHeadFollowsTheWriter: the head exists before a segment has a block. It states
+// sealed segments at once and flushed entries at most headInterval later.
 func TestHeadFollowsTheWriter(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
@@ -160,7 +160,7 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 	})
 }
 
-// requireHeadBefore reads a head that may lag after the directory.
+// requireHeadBefore reads a head that may lag behind the directory.
 func requireHeadBefore(t *testing.T, mem *vfs.Mem) Head {
 	t.Helper()
 	head, err := ReadHead(mem, queueDir)
@@ -168,8 +168,8 @@ func requireHeadBefore(t *testing.T, mem *vfs.Mem) Head {
 	return head
 }
 
-// TestWriterRefusesADirectoryThatHasLess: a segment's number is never used twice.
-func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
+// TestWriterRefusesIncompleteDirectory: a segment number is never used twice.
+func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	write := func(mem *vfs.Mem, from int) {
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
@@ -189,7 +189,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 	source := newMem(t)
 	write(source, 0)
 	write(source, 3)
-	// The last segment once more, as it was while it was open, and from another history.
+	// Copies of the last segment from when it was open, and from another history.
 	last := read(source, "0000000002.seg")
 	var b block
 	s, err := openSegmentFile(source, queueDir+"/0000000002.seg", 2)
@@ -206,7 +206,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 	unsealed := open.encode()
 
 	for name, test := range map[string]struct {
-		files map[string][]byte // besides the first segment
+		files map[string][]byte // in addition to the first segment
 		keep  string
 	}{
 		"newest segment removed": {map[string][]byte{HeadName: head}, "1"},
@@ -232,7 +232,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, strings.HasSuffix(name, "removed"), len(report.Missing) == 1, "%v", report)
 			}
-			// The files are put back.
+			// The files are restored.
 			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", last))
 			require.NoError(t, mem.RemoveAll(queueDir+"/0000000002.open"))
 			write(mem, 6)
@@ -257,7 +257,7 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 		_, err = Repair(t.Context(), queueDir, &RepairOptions{FS: mem})
 		require.ErrorIs(t, err, ErrForked)
 	})
-	t.Run("a damaged or missing head is made again", func(t *testing.T) {
+	t.Run("a damaged or missing head is created again", func(t *testing.T) {
 		for _, damaged := range [][]byte{nil, {}, head[:50], bytes.Repeat([]byte{0}, 100)} {
 			mem := sourceWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": last})
 			if damaged != nil {
@@ -291,9 +291,9 @@ func TestWriterRefusesADirectoryThatHasLess(t *testing.T) {
 	})
 }
 
-// TestRepairKnowsTheLastFooterByTheHead: a damaged footer of the newest segment, and
-// the newest segment when it is missing, are repaired to what the head states.
-func TestRepairKnowsTheLastFooterByTheHead(t *testing.T) {
+// TestRepairUsesDigestInHead: a damaged footer of the newest segment, and a missing
+// newest segment, are repaired to the state in the head.
+func TestRepairUsesDigestInHead(t *testing.T) {
 	for _, missing := range []bool{true, false} {
 		mem := newMem(t)
 		for range 2 {

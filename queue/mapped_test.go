@@ -10,7 +10,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// mappedQueue is a sealed segment of the operating system's and its documents.
+// mappedQueue writes a sealed segment on the operating system's file system.
 func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
 	dir := t.TempDir()
 	opts := testOptions(vfs.OS)
@@ -30,7 +30,8 @@ func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
 	return r, segmentPath(dir, 1, sealedSuffix), items
 }
 
-// A mapped file that is cut under its readers would end the process with SIGBUS.
+// TestMappedSegmentIsCut: access to a mapped file that was cut must not end the process
+// with SIGBUS.
 func TestMappedSegmentIsCut(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
 	first, last := &items[0], &items[len(items)-1]
@@ -51,7 +52,7 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Equal(t, dst, got)
 
-	// In place, as rsync --inplace would.
+	// Written in place, as by rsync --inplace.
 	require.NoError(t, os.WriteFile(path, content, 0o666))
 	requireDocuments(t, r, items)
 	f = r.files.get(1)
@@ -59,7 +60,8 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	r.files.put(f)
 }
 
-// Bytes that change under a mapping are checked where they were copied to.
+// TestMappedSegmentIsOverwritten: bytes that change in a mapping are detected after the
+// copy.
 func TestMappedSegmentIsOverwritten(t *testing.T) {
 	r, path, items := mappedQueue(t, "none")
 	requireDocuments(t, r, items)
@@ -85,9 +87,9 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 	require.NotZero(t, damaged)
 }
 
-// A segment that was being written when it was first read from is mapped once it
-// is sealed.
-func TestSealedSegmentTakesTheOpenOnesPlace(t *testing.T) {
+// TestSealedSegmentIsMapped: a segment that was first read while it was open is mapped
+// after it is sealed.
+func TestSealedSegmentIsMapped(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	it := item{id: "id", document: "document"}
@@ -96,11 +98,11 @@ func TestSealedSegmentTakesTheOpenOnesPlace(t *testing.T) {
 	r := openReader(t, mem)
 	requireDocuments(t, r, []item{it})
 	open := r.files.get(1)
-	require.Nil(t, open.mapping, "what still grows is not mapped")
+	require.Nil(t, open.mapping, "an open segment is not mapped")
 	r.files.put(open)
 
 	require.NoError(t, w.Seal())
-	open.renewal.Store(0) // it is time
+	open.renewal.Store(0) // the next check is due
 	requireDocuments(t, r, []item{it})
 	sealed := r.files.get(1)
 	defer r.files.put(sealed)
@@ -111,7 +113,7 @@ func TestSealedSegmentTakesTheOpenOnesPlace(t *testing.T) {
 
 func TestFetchAllocatesNothing(t *testing.T) {
 	if race.Enabled {
-		t.Skip("under the race detector a sync.Pool forgets on purpose")
+		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	for _, codec := range []string{"none", "s2", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
@@ -128,7 +130,7 @@ func TestFetchAllocatesNothing(t *testing.T) {
 
 func TestChecksumAllocatesNothing(t *testing.T) {
 	if race.Enabled {
-		t.Skip("under the race detector a sync.Pool forgets on purpose")
+		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	id, stored := []byte("id"), []byte("stored")
 	require.Zero(t, testing.AllocsPerRun(100, func() { documentCRC(Address{}, 6, id, stored) }))

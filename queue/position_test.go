@@ -57,9 +57,9 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// twoHistories are queues with the same id and the same entries up to common, and
-// other entries of the same sizes after them. Entry i of both is at one address.
-// seal: the segment of the last common entry is sealed before they part.
+// twoHistories writes two queues with the same id and the same entries up to common, then
+// with different entries of the same sizes, so that entry i of both has the same address.
+// seal: the segment of the last common entry is sealed before they diverge.
 func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]item, common int) {
 	for h := range histories {
 		mem := newMem(t)
@@ -89,15 +89,15 @@ func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]
 	return histories, entries, 14
 }
 
-// TestForkIsReportedAtEveryAttempt takes positions of one history of a queue to the
-// files of another one: a source that was restored from an older copy and written
-// again. A reader after the point where the histories part never continues.
+// TestForkIsReportedAtEveryAttempt reads from positions of one history with the files of
+// another: the source was restored from an older copy and written again. A reader past
+// the common entries never continues.
 func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 	for _, seal := range []bool{true, false} {
 		t.Run(fmt.Sprint("sealed before=", seal), func(t *testing.T) {
 			histories, entries, common := twoHistories(t, seal)
 			for i, e := range entries[0] {
-				for range 2 { // the position is all that a restarted reader has
+				for range 2 { // a restarted reader has only the position
 					rest, err := tryScan(openReader(t, histories[1]), e.next)
 					if i < common {
 						require.NoError(t, err, "entry %d", i)
@@ -113,8 +113,8 @@ func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 }
 
 // TestRemovedNewestSegmentWhoseNumberIsUsedAgain: a reader that has read the removed
-// segment reports a fork, whatever the sizes of the two segments are. It never reports
-// damage ("frame is of type 23"), and never that it is at the end.
+// segment reports a fork, whatever the sizes of the two segments are. It reports neither
+// damage ("frame is of type 23") nor that it has caught up.
 func TestRemovedNewestSegmentWhoseNumberIsUsedAgain(t *testing.T) {
 	for name, sizes := range map[string][]int{"shorter": {20}, "longer": {400, 300, 17}, "other blocks": {33, 150, 150, 150}} {
 		for _, seal := range []bool{true, false} {
@@ -171,7 +171,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 				return nil
 			})
 		}()
-		time.Sleep(2 * stallTimeout) // an open segment may be a copy under way for so long
+		time.Sleep(2 * stallTimeout) // an open segment may be an incomplete copy until then
 		synctest.Wait()
 		err = <-ended
 		require.True(t, isFork(err), "entry %d at %s: %v", i, e.next, err)

@@ -21,7 +21,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-var updateFlag = flag.Bool("update", false, "write the golden files anew")
+var updateFlag = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -35,10 +35,10 @@ func newMem(t testing.TB) *vfs.Mem {
 	return mem
 }
 
-// testStart is when the tests' clocks begin.
+// testStart is the initial time of the tests' clocks.
 var testStart = time.UnixMilli(1_700_000_000_000)
 
-// testOptions are those of a queue that is the same each time it is written.
+// testOptions makes runs deterministic: the same entries give the same files.
 func testOptions(fsys vfs.FS) *WriterOptions {
 	now := testStart
 	return &WriterOptions{
@@ -60,8 +60,7 @@ func openWriter(t testing.TB, opts *WriterOptions) *Writer {
 	return w
 }
 
-// settle waits until the writer's files hold what they are going to hold of
-// everything added so far.
+// settle waits until the writer's files have every entry added so far.
 func settle(t testing.TB, w *Writer) {
 	done := make(chan error, 1)
 	w.mu.Lock()
@@ -77,7 +76,7 @@ func openReader(t testing.TB, fsys vfs.FS) *Reader {
 	return r
 }
 
-// item is an entry as tests remember it.
+// item is an expected entry.
 type item struct {
 	id, document string
 	deleted      bool
@@ -86,7 +85,7 @@ type item struct {
 	next         Position
 }
 
-// put appends an item to the queue and notes its address.
+// put appends an item to the queue and sets its address.
 func (i *item) put(t testing.TB, w *Writer) {
 	var err error
 	if i.deleted {
@@ -97,8 +96,7 @@ func (i *item) put(t testing.TB, w *Writer) {
 	require.NoError(t, err)
 }
 
-// posting is a document like those the queue is for: text with much in common
-// with the others.
+// posting returns a typical document: text that has much in common with the others.
 func posting(n int) string {
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	word := func(words ...string) string { return words[r.IntN(len(words))] }
@@ -112,7 +110,7 @@ func posting(n int) string {
 		r.Uint64())
 }
 
-// scan returns all entries that are committed after a position.
+// scan returns all committed entries after a position.
 func scan(t testing.TB, r *Reader, from Position) []item {
 	items, err := tryScan(r, from)
 	require.NoError(t, err)
@@ -128,8 +126,8 @@ func tryScan(r *Reader, from Position) ([]item, error) {
 	return items, err
 }
 
-// requireItems checks that the queue holds exactly the items, by tailing and by
-// fetching each.
+// requireItems checks that the queue has exactly the items, by tailing and by fetching
+// each.
 func requireItems(t testing.TB, r *Reader, want []item) {
 	t.Helper()
 	requireEntries(t, r, want)
@@ -230,7 +228,7 @@ func randomBytes(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// TestOnDisk runs on the file system of the machine.
+// TestOnDisk uses the file system of the machine.
 func TestOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "queue")
 	w, err := OpenWriter(dir, nil)
@@ -272,7 +270,7 @@ func TestOnDisk(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-func TestErrorsOfEverySort(t *testing.T) {
+func TestErrors(t *testing.T) {
 	c := error(&CorruptionError{Path: "p", Segment: 2, Offset: 3, ID: "x", Reason: "r"})
 	assert.ErrorIs(t, c, ErrCorrupt)
 	assert.Equal(t, `queue: p: segment 2, offset 3, id "x": r`, c.Error())

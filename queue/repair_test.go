@@ -18,7 +18,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// losses are what a repair has told of.
+// losses are the losses that a repair has reported.
 type losses []Loss
 
 func (l *losses) note(loss Loss) error {
@@ -27,7 +27,7 @@ func (l *losses) note(loss Loss) error {
 	return nil
 }
 
-// document reports whether the document at an address is lost, and of known id.
+// document reports whether the document at an address is lost and its id known.
 func (l losses) document(at Address, id string) bool {
 	return slices.ContainsFunc(l, func(loss Loss) bool {
 		return !loss.Unproven && loss.From == at && string(loss.ID) == id
@@ -41,8 +41,8 @@ func (l losses) entry(at Address) bool {
 	})
 }
 
-// stride passes over bytes where the race detector makes each of them dear: it
-// is not for races that all are tried.
+// stride reduces the number of cases under the race detector, which is slow and needs
+// fewer.
 func stride(n int) int {
 	if race.Enabled {
 		return 7 * n
@@ -50,7 +50,7 @@ func stride(n int) int {
 	return n
 }
 
-// sourceWith is a directory in which a queue with the files is written.
+// sourceWith returns a directory that a Writer has opened, with the files.
 func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	mem := memWith(t, files)
 	f, err := mem.Create(queueDir + "/" + lockName)
@@ -72,8 +72,8 @@ func repairQueue(t testing.TB, fsys vfs.FS) ([]RepairedFile, losses) {
 	return repaired, lost
 }
 
-// requireRepaired repairs a queue and checks that it holds the items but for what
-// was reported as lost, and that it continues.
+// requireRepaired repairs a queue, checks that it has the items except for reported
+// losses, and continues it.
 func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, losses) {
 	t.Helper()
 	repaired, lost := repairQueue(t, mem)
@@ -100,7 +100,8 @@ func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, lo
 	return repaired, lost
 }
 
-// requireSurvivors checks that what is not lost is there and in its place.
+// requireSurvivors checks that items that are not lost can be fetched and have their
+// addresses.
 func requireSurvivors(t testing.TB, r *Reader, items []item, lost losses) {
 	t.Helper()
 	entries := scan(t, r, Position{})
@@ -131,8 +132,8 @@ func requireSurvivors(t testing.TB, r *Reader, items []item, lost losses) {
 	}
 }
 
-// touched are the items that a byte of a segment belongs to: to their entries in
-// the table or the ones before, which say where they begin, ids, or documents.
+// touched returns the items that depend on a byte of a segment: on their table entries or
+// the previous ones, which give their offsets, on their ids, or on their documents.
 func touched(t testing.TB, content []byte, items []item, at int) (found []item) {
 	s := &segmentFile{}
 	var err error
@@ -158,8 +159,8 @@ func touched(t testing.TB, content []byte, items []item, at int) (found []item) 
 	return found
 }
 
-// TestRepairEveryByte damages each byte of a segment: after a repair the queue is
-// whole, nothing is lost that the byte does not belong to, and it continues.
+// TestRepairEveryByte damages each byte of a segment: after a repair the queue is whole,
+// only items that depend on the byte are lost, and a writer continues it.
 func TestRepairEveryByte(t *testing.T) {
 	for _, codec := range Codecs() {
 		for _, seal := range []bool{true, false} {
@@ -186,7 +187,7 @@ func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name 
 	changed[name] = damaged
 	mem := sourceWith(t, changed)
 	if _, suffix, _ := parseName(name); suffix == openSuffix && len(checkDamage(t, mem)) == 0 {
-		return // that an unclean stop may have left it like this is for OpenWriter
+		return // possibly the result of a crash, which OpenWriter handles
 	}
 	_, lost := requireRepaired(t, mem, items)
 	may := touched(t, files[name], items, at)
@@ -197,7 +198,7 @@ func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name 
 	}
 }
 
-// checkDamage is what a check finds wrong.
+// checkDamage returns the damage that a check finds.
 func checkDamage(t testing.TB, fsys vfs.FS) []*CorruptionError {
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: fsys})
 	require.NoError(t, err)
@@ -276,9 +277,9 @@ func TestRepairMissingSegments(t *testing.T) {
 	}, lost)
 }
 
-// TestRepairUnderFollowers: whoever stands anywhere in a queue, in it or in a copy
-// that has the file as it was before it was damaged, reads on.
-func TestRepairUnderFollowers(t *testing.T) {
+// TestRepairWithReaders: readers at any position, of the queue and of a copy that has the
+// file from before the damage, continue.
+func TestRepairWithReaders(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 4)
 	copied := mem.CrashClone(vfs.KeepAll)
@@ -306,7 +307,7 @@ func TestRepairUnderFollowers(t *testing.T) {
 	require.Len(t, repaired, 1)
 	require.NotEmpty(t, lost)
 
-	// A tail that was under way, and the copy once it has the rewrite.
+	// A running tail, and the copy after it has the rewrite.
 	rewrite, err := vfs.ReadFile(mem, repaired[0].Rewrite)
 	require.NoError(t, err)
 	require.NoError(t, vfs.WriteFileAtomic(copied, repaired[0].Rewrite, rewrite))
@@ -331,9 +332,9 @@ func TestRepairUnderFollowers(t *testing.T) {
 	}
 }
 
-// TestTailGoesOnAfterRepair: a tail that waits in a file that is never going to be
-// whole continues with what was repaired.
-func TestTailGoesOnAfterRepair(t *testing.T) {
+// TestTailContinuesAfterRepair: a tail that waits in an incomplete file continues with
+// the repaired one.
+func TestTailContinuesAfterRepair(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 3)
 	name := segmentPath(queueDir, 2, sealedSuffix)
@@ -372,8 +373,8 @@ func TestTailGoesOnAfterRepair(t *testing.T) {
 	require.Len(t, got, len(items))
 }
 
-// TestCompactKeepsLosses: what a repair knows of losses is taken over, and deletes
-// behind a loss stay, since nobody knows what they delete.
+// TestCompactKeepsLosses: a compaction keeps the losses recorded by a repair, and all
+// deletes after a loss, because they may be needed.
 func TestCompactKeepsLosses(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 6)
@@ -400,7 +401,7 @@ func TestCompactKeepsLosses(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestRepairDamagedRewrite: what it has replaced takes its place if it is there.
+// TestRepairDamagedRewrite: the replaced files are used again if they exist.
 func TestRepairDamagedRewrite(t *testing.T) {
 	for _, originals := range []bool{true, false} {
 		base := newMem(t)

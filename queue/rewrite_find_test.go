@@ -15,10 +15,10 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestMappedRewriteIsDamaged damages a rewrite in place after it was opened and read, as a
-// memory error would: size and modification time stay. For every damaged byte each
-// document is the right one or unavailable because of its bytes, and never gone; what
-// is gone is never found.
+// TestMappedRewriteIsDamaged damages a rewrite in place after it was opened and read, as
+// a memory error would: size and modification time stay. For every damaged byte each
+// document is right, or unavailable because of damage, and never gone; dropped documents
+// are never found.
 func TestMappedRewriteIsDamaged(t *testing.T) {
 	random := testseed.Rand(t)
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 		require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 	}
 	requireAllHonest := func(at int) {
-		// The documents whose rows or blocks are near, and some that are anywhere.
+		// Documents with rows or blocks near the byte, and some others.
 		near := len(live) * at / len(content)
 		if at >= begin {
 			near = len(live) * (at - begin) / (len(content) - begin)
@@ -102,7 +102,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 		requireAllHonest(at)
 		damage(at, content[at:at+1])
 	}
-	// A row that leads to another block, in which the entry is missing.
+	// A row that maps to another block, which lacks the entry.
 	for at := begin + relocationsHeadBytes + relocationBytes; at+relocationBytes < len(content)-footerBytes; at += relocationBytes {
 		offset := at + relocationBytes - 4
 		damage(offset, content[offset-relocationBytes:][:4])
@@ -112,7 +112,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NotZero(t, damaged)
 	requireDocuments(t, r, live)
 
-	if !race.Enabled { // under the race detector a sync.Pool forgets on purpose
+	if !race.Enabled { // under the race detector a sync.Pool drops items at random
 		id, dst := []byte(live[0].id), make([]byte, 0, 100)
 		require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, live[0].at) }))
 	}

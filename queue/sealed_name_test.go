@@ -8,8 +8,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestSealedNameIsDurable: once Seal has returned, a loss of power leaves the segment
-// under the name that rsync copies.
+// TestSealedNameIsDurable: after Seal has returned, a power loss leaves the segment under
+// its final name, which rsync copies.
 func TestSealedNameIsDurable(t *testing.T) {
 	mem := vfs.NewMem()
 	w, err := OpenWriter(queueDir, testOptions(mem))

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dictionaryQueue is a queue whose second segment has a dictionary where the
-// codec knows any. Its documents compress, but for one.
+// dictionaryQueue writes a queue whose second segment has a dictionary if the codec
+// supports one. All documents but one are compressible.
 func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -76,7 +76,7 @@ func TestStoredForm(t *testing.T) {
 				require.Equal(t, s.raw(), s.Within(others))
 				b, asStored, err = r.StoredFor(nil, id, it.at, others)
 				require.NoError(t, err)
-				require.Equal(t, s.raw(), asStored, "what is stored raw needs no codec")
+				require.Equal(t, s.raw(), asStored, "a document stored raw needs no codec")
 				if !asStored {
 					require.Equal(t, it.document, string(b))
 				}
@@ -97,7 +97,7 @@ func TestStoredForm(t *testing.T) {
 	require.Equal(t, "before", string(got))
 }
 
-// Whatever is changed in a stored form is noticed, and so is another id.
+// TestStoredFormDamage: any change of a stored form is detected, and so is another id.
 func TestStoredFormDamage(t *testing.T) {
 	for _, c := range codecs {
 		r, items := dictionaryQueue(t, c.name)
@@ -123,8 +123,8 @@ func TestStoredFormDamage(t *testing.T) {
 	}
 }
 
-// FuzzParseStored: what is accepted decodes to a document of the length it says,
-// or fails; and no bytes lead to a dictionary other than the one they name.
+// FuzzParseStored: an accepted form decodes to a document of the stated length or fails,
+// and no bytes lead to another dictionary than the one with the stated hash.
 func FuzzParseStored(f *testing.F) {
 	for _, c := range codecs {
 		r, items := dictionaryQueue(f, c.name)
@@ -186,7 +186,7 @@ func TestReaderDictionary(t *testing.T) {
 	require.NoError(t, err)
 	s, err := ParseStored(b, []byte(items[1700].id))
 	require.NoError(t, err)
-	// From the file that is open, and from one that has to be looked for.
+	// From an open file, and from one that is not in the cache.
 	for _, reader := range []*Reader{r, openReader(t, r.options.FS)} {
 		content, err := reader.Dictionary([]byte("before"), s.Dictionary)
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestReaderDictionary(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// storedWith is a stored form that needs a dictionary, and that dictionary.
+// storedWith returns a stored form that needs a dictionary, and that dictionary.
 func storedWith(t *testing.T) (Stored, []byte, string) {
 	r, items := dictionaryQueue(t, "s2")
 	it := items[1700]
@@ -213,8 +213,8 @@ func storedWith(t *testing.T) (Stored, []byte, string) {
 	return s, content, it.document
 }
 
-// However many need a dictionary at once, it is fetched once; and one whose
-// patience ends neither waits on nor spoils it for the others.
+// TestDecodersFetchOnce: concurrent calls fetch a dictionary once. A call whose context
+// ends does not wait for it, and does not affect the others.
 func TestDecodersFetchOnce(t *testing.T) {
 	s, content, document := storedWith(t)
 	var fetched atomic.Int64
@@ -246,7 +246,8 @@ func TestDecodersFetchOnce(t *testing.T) {
 	assert.EqualValues(t, 1, fetched.Load())
 }
 
-// The one who fetches may be called off; those who wait then fetch themselves.
+// TestDecodersFetchIsTakenOver: if the call that fetches is canceled, the waiting calls
+// fetch.
 func TestDecodersFetchIsTakenOver(t *testing.T) {
 	s, content, document := storedWith(t)
 	var fetched atomic.Int64
@@ -302,7 +303,7 @@ func TestDecodersRefuse(t *testing.T) {
 		}
 		require.Equal(t, "before", string(out))
 	}
-	answer, failure = content, nil // nothing wrong was kept
+	answer, failure = content, nil // failures are not cached
 	out, err := d.Decode(t.Context(), nil, s)
 	require.NoError(t, err)
 	require.Equal(t, document, string(out))
@@ -312,7 +313,7 @@ func TestDecodersRefuse(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnknownCodec)
 }
 
-// Beyond its bytes the dictionary not used for longest goes.
+// TestDecodersCap: beyond the limit the least recently used dictionary is evicted.
 func TestDecodersCap(t *testing.T) {
 	contents := map[DictionaryHash][]byte{}
 	var keys []decoderKey
@@ -339,5 +340,5 @@ func TestDecodersCap(t *testing.T) {
 		_, err := small.get(t.Context(), keys[0])
 		require.NoError(t, err)
 	}
-	require.Len(t, fetched, 5, "one is kept whatever its size")
+	require.Len(t, fetched, 5, "one is kept regardless of its size")
 }

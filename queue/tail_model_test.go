@@ -18,13 +18,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestTailModel runs random histories of a source and of a copy of it: entries are
-// appended, sealed, compacted and truncated, the newest segment is removed by hand and
-// its number used again, an older copy is restored, and files arrive at the copy in any
-// order and in part. The model knows what each reader has read, so it knows of each
-// position whether the files continue it. A reader whose position they continue gets
-// every entry; any other gets ErrForked or ErrTruncated, or waits. It never skips
-// entries silently.
+// TestTailModel runs random histories of a source and a copy: entries are appended,
+// sealed, compacted and truncated, the newest segment is removed by hand and its number
+// used again, an older copy is restored, and files arrive at the copy in any order and in
+// part. The model knows which entries each reader has read, and so whether the files
+// continue its position. If they do, the reader gets every entry; otherwise it gets
+// ErrForked or ErrTruncated, or waits. It never skips entries silently.
 func TestTailModel(t *testing.T) {
 	random := testseed.Rand(t)
 	for range crashtest.Share(4, 400) {
@@ -43,18 +42,18 @@ func TestTailModel(t *testing.T) {
 
 // history is the state of the source at one time.
 type queueHistory struct {
-	entries []item // all that were committed, also those that were compacted away
+	entries []item // all committed ones, including those dropped by a compaction
 	cuts    []addressRange
-	removed bool // entries were truncated, of which older versions may be gone
+	removed bool // entries were truncated, and their older versions may be gone
 }
 
-// before are the entries before an address.
+// before returns the entries before an address.
 func (h *queueHistory) before(a Address) []item {
 	n, _ := slices.BinarySearchFunc(h.entries, a, func(e item, a Address) int { return e.at.Compare(a) })
 	return h.entries[:n]
 }
 
-// modelReader is a reader that has read the entries before a position.
+// modelReader is a reader at a position, with the entries that it has read.
 type modelReader struct {
 	at   Position
 	seen []item
@@ -68,7 +67,7 @@ type tailModel struct {
 	source      *vfs.Mem
 	copy        *vfs.Mem
 	history     queueHistory
-	histories   []queueHistory // that there ever were
+	histories   []queueHistory // all histories so far
 	snapshots   []*vfs.Mem
 	snapshotOf  []queueHistory
 	readers     []modelReader // positions of readers of the source
@@ -115,7 +114,7 @@ func (m *tailModel) step() {
 	m.histories = append(m.histories, m.history)
 }
 
-// write appends a few entries. The writer is closed, or killed when all are flushed.
+// write appends a few entries. The writer is closed, or killed after a flush.
 func (m *tailModel) write() {
 	w, err := OpenWriter(queueDir, m.options())
 	require.NoError(m.t, err, "%v", m.log)
@@ -124,7 +123,7 @@ func (m *tailModel) write() {
 		m.serial++
 		it := item{id: fmt.Sprint("id-", m.random.IntN(6)), document: fmt.Sprint(m.serial, " ", posting(m.serial)[:m.random.IntN(150)])}
 		if m.random.IntN(6) == 0 {
-			it.deleted = true // its document only tells it from others
+			it.deleted = true // its document only makes it unique
 		}
 		it.put(m.t, w)
 		entries = append(entries, it)
@@ -173,8 +172,8 @@ func (m *tailModel) truncate() {
 	m.history.cuts = append(before(m.history.cuts, report.From), addressRange{report.From, report.To})
 }
 
-// removeNewest removes all files that hold the newest segment, and the head: so the
-// next writer uses numbers again.
+// removeNewest removes all files of the newest segment, and the head: so the next writer
+// reuses segment numbers.
 func (m *tailModel) removeNewest() {
 	l, err := list(m.source, queueDir)
 	require.NoError(m.t, err)
@@ -212,7 +211,7 @@ func (m *tailModel) restore() {
 	m.source, m.history = m.snapshots[i].CrashClone(vfs.KeepAll), m.snapshotOf[i]
 }
 
-// checkSource has readers of the source continue, and keeps some positions.
+// checkSource lets readers of the source continue, and keeps some positions.
 func (m *tailModel) checkSource() {
 	for i := range m.readers {
 		m.requireOutcome(m.source, &m.readers[i])
@@ -235,8 +234,8 @@ func (m *tailModel) checkSource() {
 	}
 }
 
-// requireOutcome scans from a reader's position the files of the source, or a copy of
-// all of them.
+// requireOutcome scans the files of the source, or of a full copy, from a reader's
+// position.
 func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	r := openReader(m.t, files)
 	defer r.Close()
@@ -244,8 +243,8 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	rest, err := tryScan(r, reader.at)
 	about := fmt.Sprintf("%v\nposition %s, cuts %v", m.log, p, m.history.cuts)
 	if sameEntries(reader.seen, now) {
-		// A rewrite does not know how many entries a block had. If all that are left
-		// of it are kept, others may have been taken back.
+		// A rewrite does not know the number of a block's entries. If all that are left
+		// of it are kept, others may have been truncated.
 		if errors.Is(err, ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut addressRange) bool {
 			return cut.from.Index > 0 && cut.from.Compare(p) < 0 && cut.holds(p) && len(m.history.before(cut.from)) == len(now)
 		}) {
@@ -273,7 +272,7 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	m.requireStopped(r, reader, err, about)
 }
 
-// requireAllLive checks that a scan has left out no entry that is the newest of its id.
+// requireAllLive checks that a scan has delivered the newest entry of each id.
 func (m *tailModel) requireAllLive(got []item, about string) {
 	there := map[Address]bool{}
 	for _, e := range got {
@@ -290,8 +289,8 @@ func (m *tailModel) requireAllLive(got []item, about string) {
 	}
 }
 
-// requireStopped checks that a reader whose entries are not those of the files does
-// not continue, nor reports that it is at the end.
+// requireStopped checks that a reader with other entries than those of the files neither
+// continues nor catches up.
 func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, about string) {
 	m.t.Helper()
 	if isFork(err) || errors.Is(err, ErrTruncated) {
@@ -306,9 +305,8 @@ func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, ab
 	require.False(m.t, found || tail.here(), about)
 }
 
-// unprovable reports whether a reader's entries differ from a history only in the
-// segment of its position, of which there is a rewrite: the block that would prove it
-// may have been left out.
+// unprovable reports whether a reader's entries differ from a history only in the segment
+// of its position, which has a rewrite that may lack the block that would prove it.
 func (m *tailModel) unprovable(r *Reader, reader *modelReader, h *queueHistory) bool {
 	start := Address{Segment: reader.at.Next.Segment}
 	l, err := r.list()
@@ -320,8 +318,7 @@ func sameEntries(a, b []item) bool {
 	return slices.EqualFunc(a, b, func(a, b item) bool { return a.at == b.at && a.document == b.document && a.id == b.id })
 }
 
-// checkCopy brings some files to the copy, whole or in part, and has readers of it
-// continue.
+// checkCopy copies some files, whole or in part, and lets readers of the copy continue.
 func (m *tailModel) checkCopy() {
 	for range 1 + m.random.IntN(3) {
 		m.copySome()
@@ -356,7 +353,7 @@ func (m *tailModel) copySome() {
 		case 0, 1:
 			require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
 		case 2:
-			if name != HeadName { // the others are filled in place
+			if name != HeadName { // others are written in place
 				copyFile(m.t, m.copy, name, content, "in place", m.random.IntN(len(content)+1), m.random.IntN(2) == 0)
 			}
 		}
@@ -384,8 +381,8 @@ func (m *tailModel) copyAll() {
 	}
 }
 
-// readCopy has a reader of the copy continue. What it has read then is a beginning of
-// a history that there was.
+// readCopy lets a reader of the copy continue. The entries that it has read must be a
+// prefix of some history.
 func (m *tailModel) readCopy(i int) {
 	reader := m.copyReaders[i]
 	r := openReader(m.t, m.copy)
@@ -410,8 +407,8 @@ func (m *tailModel) readCopy(i int) {
 	require.Fail(m.t, "entries of no history were read", about)
 }
 
-// partOf reports whether all entries that were read are of a history. The proof tells
-// entries from others of the same id and address.
+// partOf reports whether all entries that were read belong to a history. The proof
+// distinguishes entries with the same id and address.
 func partOf(got []item, h *queueHistory) bool {
 	for _, e := range got {
 		i := len(h.before(e.at))

@@ -103,7 +103,7 @@ func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) erro
 		return name.Generation > run.generation && name.First <= t.segment && t.segment <= name.Last
 	}
 	for _, name := range l.aside {
-		if f, _ := asideName(name); better(f) && strings.HasSuffix(name, AsideSuffix) {
+		if f, _ := asideName(name); better(f) && strings.HasSuffix(name, QuarantineSuffix) {
 			path := filepath.Join(t.r.dir, name)
 			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite is quarantined and has not been copied again"}
 		}

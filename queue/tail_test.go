@@ -18,9 +18,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// TestTailBesideTheWriter follows a queue that is being written, with the sizes
-// small so that blocks and segments end all the time.
-func TestTailBesideTheWriter(t *testing.T) {
+// TestTailWhileWriting follows a queue that is being written, with small blocks and
+// segments.
+func TestTailWhileWriting(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 600, 4000
@@ -71,8 +71,8 @@ func TestTailBesideTheWriter(t *testing.T) {
 
 var errDone = errors.New("done")
 
-// TestTailFromEveryPosition: what comes after the Next of an entry is exactly
-// the rest.
+// TestTailFromEveryPosition: a Tail from the Next of an entry delivers exactly the
+// remaining entries.
 func TestTailFromEveryPosition(t *testing.T) {
 	for _, seal := range []bool{true, false} {
 		files, _ := smallQueue(t, "none", seal)
@@ -87,8 +87,8 @@ func TestTailFromEveryPosition(t *testing.T) {
 	}
 }
 
-// TestMoreAndCaughtUp: More is false exactly where nothing is waiting, and
-// OnCaughtUp is called once each time.
+// TestMoreAndCaughtUp: More is false exactly if no entry is pending, and then OnCaughtUp
+// is called once.
 func TestMoreAndCaughtUp(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
@@ -172,9 +172,9 @@ func TestTailEnds(t *testing.T) {
 	})
 }
 
-// TestTailStopsAtDamageAndGoesOn: all before the damage is delivered, and after
-// a good copy came the rest.
-func TestTailStopsAtDamageAndGoesOn(t *testing.T) {
+// TestTailContinuesAfterDamageIsReplaced: entries before the damage are delivered, and
+// the rest after the file has been replaced.
+func TestTailContinuesAfterDamageIsReplaced(t *testing.T) {
 	for _, seal := range []bool{true, false} {
 		files, items := smallQueue(t, "none", seal)
 		name := "0000000002.open"
@@ -183,7 +183,7 @@ func TestTailStopsAtDamageAndGoesOn(t *testing.T) {
 		}
 		good := files[name]
 		damaged := bytes.Clone(good)
-		// The last block's table; in the open file a commit mark stands after it.
+		// The last block's table; in the open file a commit mark follows it.
 		damaged[items[7].at.Block+9] ^= 1
 		mem := memWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
 		r := openReader(t, mem)
@@ -202,8 +202,8 @@ func TestTailStopsAtDamageAndGoesOn(t *testing.T) {
 	}
 }
 
-// TestDamagedFooterIsNoticed: it cannot be told from one that has not arrived,
-// except that nothing happens for long while later segments are there.
+// TestDamagedFooterIsNoticed: a damaged footer differs from a missing one only in that
+// the file does not change while later segments exist.
 func TestDamagedFooterIsNoticed(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	damaged := bytes.Clone(files["0000000001.seg"])
@@ -222,11 +222,11 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 				}()
 				time.Sleep(2 * stallTimeout)
 				synctest.Wait()
-				require.Empty(t, ended, "it may be the newest segment, still on its way")
+				require.Empty(t, ended, "the footer may not have arrived")
 				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))
 				require.ErrorIs(t, <-ended, ErrCorrupt)
 				if name == "flipped" {
-					assert.Equal(t, 3, got, "what a commit mark vouches for")
+					assert.Equal(t, 3, got, "entries before a commit mark")
 				}
 				_, err = tryScan(r, Position{})
 				require.ErrorIs(t, err, ErrUnavailable)
@@ -238,7 +238,7 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 	}
 }
 
-// source is a queue being written, of which copies are made.
+// source is a queue that is being written and copied.
 type source struct {
 	t       *testing.T
 	mem     *vfs.Mem
@@ -276,11 +276,11 @@ func (s *source) files() map[string][]byte {
 	return files
 }
 
-// TestCopiesUnderWay follows a replica that gets its files in the ways of rsync,
-// and interrupted at any byte: whole files renamed into place, appended to, and
-// written over in place. At each moment the replica has a beginning of what was
-// flushed, no error, and in the end all of it.
-func TestCopiesUnderWay(t *testing.T) {
+// TestTailDuringCopy follows a replica whose files arrive in the ways of rsync,
+// interrupted at any byte: whole files renamed, appended to, and written in place. At
+// each moment the replica has a prefix of the flushed entries and no error, and in the
+// end all of them.
+func TestTailDuringCopy(t *testing.T) {
 	for _, mode := range []string{"rename", "append", "in place", "any"} {
 		t.Run(mode, func(t *testing.T) {
 			random := testseed.Rand(t)
@@ -345,7 +345,7 @@ func TestCopiesUnderWay(t *testing.T) {
 	}
 }
 
-// sealedItems is how many items lie in segments that rolled by themselves.
+// sealedItems returns the number of items in segments that were sealed automatically.
 func sealedItems(s *source) (n int) {
 	l, err := list(s.mem, queueDir)
 	require.NoError(s.t, err)
@@ -355,8 +355,7 @@ func sealedItems(s *source) (n int) {
 	return n
 }
 
-// copyFile brings the file to the replica, up to the cut unless it is to be
-// whole.
+// copyFile copies the file to the replica, up to the cut unless whole is true.
 func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode string, cut int, whole bool) {
 	path := queueDir + "/" + name
 	if whole {
@@ -366,7 +365,7 @@ func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode st
 	exists := err == nil
 	switch {
 	case mode == "rename":
-		if whole { // or else it stays under its temporary name
+		if whole { // otherwise it keeps its temporary name
 			require.NoError(t, vfs.WriteFileAtomic(replica, path, content))
 		}
 		return
@@ -390,7 +389,7 @@ func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode st
 	}
 }
 
-// TestMissingSegmentIsWaitedFor: later segments do not make up for it.
+// TestMissingSegmentIsWaitedFor: Tail does not skip to a later segment.
 func TestMissingSegmentIsWaitedFor(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
@@ -404,9 +403,9 @@ func TestMissingSegmentIsWaitedFor(t *testing.T) {
 	requireItems(t, r, items)
 }
 
-// TestSealedBetweenTwoLooks: the open file gets its final name when the reader has
-// just seen that there is no file of that name.
-func TestSealedBetweenTwoLooks(t *testing.T) {
+// TestSegmentSealedBetweenTwoOpens: the open file gets its final name right after the
+// reader has found no file of that name.
+func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 	for name, read := range map[string]func(r *Reader, items []item){
 		"scan":     func(r *Reader, items []item) { require.Len(t, scan(t, r, Position{}), len(items)) },
 		"document": func(r *Reader, items []item) { requireDocuments(t, r, items) },
@@ -439,7 +438,7 @@ func TestSealedBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// TestEmptyDirectory has nothing to tell, and no error either.
+// TestEmptyDirectory: an empty directory gives no entries and no error.
 func TestEmptyDirectory(t *testing.T) {
 	r := openReader(t, newMem(t))
 	assert.Equal(t, Position{}, r.End())
@@ -455,8 +454,8 @@ func TestEmptyDirectory(t *testing.T) {
 	require.ErrorIs(t, err, ErrIDEmpty)
 }
 
-// TestBlocksBeforeDamageAreDelivered is about blocks between the last
-// mark that was read and damage: the mark after vouches for it.
+// TestBlocksBeforeDamageAreDelivered: blocks between the last mark that was read and
+// damage are delivered, because a later mark commits them.
 func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTailIsToldOfChanges: with an hour between two polls, entries come all the
-// same, in the open segment, after a seal and in the next segment.
-func TestTailIsToldOfChanges(t *testing.T) {
+// TestTailWatchesDirectory: with a poll interval of an hour entries arrive at once, in
+// the open segment, after a seal and in the next segment.
+func TestTailWatchesDirectory(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells")
+		t.Skip("directories are watched only on Linux")
 	}
 	dir := t.TempDir()
 	w, err := OpenWriter(dir, nil)
@@ -44,7 +44,7 @@ func TestTailIsToldOfChanges(t *testing.T) {
 			return nil
 		})
 	}()
-	<-caughtUp // it waits, or is about to
+	<-caughtUp // it waits or will wait
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 		_, err := w.Append([]byte(id), []byte("document"))
 		require.NoError(t, err)
@@ -59,11 +59,11 @@ func TestTailIsToldOfChanges(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
-// TestTailPollsWhereItIsNotTold: a kernel that refuses to watch is logged once
-// for a Reader, and the entries are found without it.
-func TestTailPollsWhereItIsNotTold(t *testing.T) {
+// TestTailPollsWithoutWatch: a kernel that refuses a watch is logged once per Reader, and
+// entries are found by polling.
+func TestTailPollsWithoutWatch(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere there is nothing to refuse")
+		t.Skip("directories are watched only on Linux")
 	}
 	dir := filepath.Join(t.TempDir(), "queue")
 	require.NoError(t, os.Mkdir(dir, 0o755))
@@ -81,7 +81,7 @@ func TestTailPollsWhereItIsNotTold(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer r.Close()
-	require.NoError(t, os.Remove(dir)) // what is not there cannot be watched
+	require.NoError(t, os.Remove(dir)) // a missing directory cannot be watched
 	ended := make(chan error)
 	tail := func(ctx context.Context) {
 		ended <- r.Tail(ctx, Position{}, func(Entry) error { return errDone })
@@ -94,7 +94,7 @@ func TestTailPollsWhereItIsNotTold(t *testing.T) {
 
 	go tail(t.Context())
 	<-waiting
-	w, err := OpenWriter(dir, nil) // makes the directory
+	w, err := OpenWriter(dir, nil) // creates the directory
 	require.NoError(t, err)
 	_, err = w.Append([]byte("a"), nil)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // truncateQueue writes segments of 6 entries in blocks of 2, each entry with a cursor.
-// The last segment is open if asked.
+// The last segment stays open if open is true.
 func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -43,7 +43,7 @@ func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 	return durableCopy(t, mem), items
 }
 
-// durableCopy is a copy of a queue's source of which a crash loses nothing.
+// durableCopy returns a copy of a queue's source that loses nothing in a crash.
 func durableCopy(t *testing.T, mem *vfs.Mem) *vfs.Mem {
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
@@ -68,9 +68,9 @@ func truncateAt(t *testing.T, fsys vfs.FS, from Address) TruncateReport {
 	return report
 }
 
-// TestTruncateAtEveryEntry takes back all entries from each one on. Readers continue
-// or learn that what they have read was truncated; the addresses after are new; the
-// cursor is the one of the last whole block.
+// TestTruncateAtEveryEntry truncates at each entry. Readers continue, or get an error if
+// they have read truncated entries; later addresses are new; the cursor is that of the
+// last whole block.
 func TestTruncateAtEveryEntry(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		source, items := truncateQueue(t, 3, open)
@@ -91,7 +91,7 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 	}
 }
 
-// requireTruncated checks a queue of which the first entries were kept, and appends.
+// requireTruncated checks a queue of which the first keep entries were kept, and appends.
 func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest SegmentID) {
 	t.Helper()
 	requireSound(t, mem)
@@ -102,7 +102,7 @@ func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highes
 	}
 	for _, it := range items[keep:] {
 		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
-		require.ErrorIs(t, err, ErrUnavailable, "no index that is up to date has the address")
+		require.ErrorIs(t, err, ErrUnavailable, "an up-to-date index does not have the address")
 	}
 	opts := testOptions(mem)
 	opts.BlockBytes = 300
@@ -138,9 +138,9 @@ func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highes
 	}
 }
 
-// TestTruncateWhatOpenWriterRefuses: the newest segments were removed by hand, or are
-// older copies.
-func TestTruncateWhatOpenWriterRefuses(t *testing.T) {
+// TestTruncateIncompleteDirectory: the newest segments were removed by hand, or are older
+// copies.
+func TestTruncateIncompleteDirectory(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		source, items := truncateQueue(t, 4, open)
 		t.Run(fmt.Sprintf("removed/open=%t", open), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestTruncateWhatOpenWriterRefuses(t *testing.T) {
 	}
 }
 
-// TestTruncateOpenSegmentThatIsShorter follows the advice of OpenWriter's error.
+// TestTruncateOpenSegmentThatIsShorter follows the advice in OpenWriter's error.
 func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	mem, items := truncateQueue(t, 2, true)
 	head := requireHeadBefore(t, mem)
@@ -217,7 +217,7 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	requireTruncated(t, mem, items, 10, 2)
 }
 
-// TestTruncateBadAddresses changes nothing.
+// TestTruncateBadAddresses: an error changes nothing.
 func TestTruncateBadAddresses(t *testing.T) {
 	mem, items := truncateQueue(t, 2, false)
 	for _, from := range []Address{{}, {Segment: 4}, {Segment: 9, Block: 128}} {
@@ -238,9 +238,8 @@ func TestTruncateBadAddresses(t *testing.T) {
 	requireSound(t, mem)
 }
 
-// TestTruncateBehindACompaction: versions that entries to be truncated had replaced
-// may be gone.
-func TestTruncateBehindACompaction(t *testing.T) {
+// TestTruncateAfterCompaction: older versions of truncated entries may be gone.
+func TestTruncateAfterCompaction(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	for n := range 4 {
@@ -264,7 +263,7 @@ func TestTruncateBehindACompaction(t *testing.T) {
 	requireSound(t, mem)
 	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), Position{})))
 
-	// What is appended and compacted later keeps the range that was truncated.
+	// Later appends and compactions keep the truncated range.
 	w = openWriter(t, testOptions(mem))
 	for range 3 {
 		_, err := w.Append([]byte("id-0"), []byte("again"))
@@ -290,9 +289,9 @@ func ids(items []item) (ids []string) {
 	return ids
 }
 
-// TestTruncateCrash stops Truncate before each of its operations and cuts the power:
-// the queue is as it was, or as it is afterwards, a writer continues it, and
-// Truncate completes its work.
+// TestTruncateCrash stops Truncate before each of its operations and cuts the power: the
+// queue is in its old or its new state, a writer continues it, and another Truncate
+// completes the work.
 func TestTruncateCrash(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	for _, open := range []bool{false, true} {
@@ -350,8 +349,7 @@ func TestTruncateCrash(t *testing.T) {
 	}
 }
 
-// TestTruncateFaults: an error of the disk is reported, and Truncate completes its work
-// later.
+// TestTruncateFaults: a disk error is reported, and a later Truncate completes the work.
 func TestTruncateFaults(t *testing.T) {
 	faults := crashtest.NewTally(t, "faults")
 	source, items := truncateQueue(t, 3, true)

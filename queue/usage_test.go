@@ -12,8 +12,8 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestUsage compares with a map what the newest versions in a random queue
-// take, in one pass and in many.
+// TestUsage compares the usage of a random queue with a map of the newest versions, in
+// one pass and in several.
 func TestUsage(t *testing.T) {
 	rng := testseed.Rand(t)
 	mem := newMem(t)
@@ -78,17 +78,17 @@ func TestUsage(t *testing.T) {
 	require.ErrorContains(t, err, "give it")
 }
 
-// TestUsageOfNothing is that of a queue without entries, however many passes.
-func TestUsageOfNothing(t *testing.T) {
+// TestUsageOfEmptyQueue: a queue without entries has no usage, for any number of passes.
+func TestUsageOfEmptyQueue(t *testing.T) {
 	r := openReader(t, newMem(t))
 	got, err := r.Usage(t.Context(), testStart, 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
 
-// TestUsageEndsWhereItBegan appends while it is read: what came after the
-// first pass must not count in the later ones.
-func TestUsageEndsWhereItBegan(t *testing.T) {
+// TestUsageIgnoresLaterEntries: entries appended after the first pass do not count in
+// later passes.
+func TestUsageIgnoresLaterEntries(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	for i := range 10 {
@@ -107,8 +107,8 @@ func TestUsageEndsWhereItBegan(t *testing.T) {
 	require.Equal(t, []segmentUsage{{Usage: Usage{Segment: 1, Documents: 10, StoredBytes: 30, LiveDocuments: 10, LiveBytes: 30}}}, u.segments)
 }
 
-// TestUsageOfWhatIsNotWhole refuses to account for a queue with a hole.
-func TestUsageOfWhatIsNotWhole(t *testing.T) {
+// TestUsageOfIncompleteQueue: a queue with a missing segment is an error.
+func TestUsageOfIncompleteQueue(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
 	for i := range 3 {
@@ -120,8 +120,8 @@ func TestUsageOfWhatIsNotWhole(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-// TestUsageBytesPerID holds the map to what usageBytesPerID promises, at the
-// worst number of ids for it.
+// TestUsageBytesPerID compares the memory of the map with usageBytesPerID, at the least
+// favorable number of ids.
 func TestUsageBytesPerID(t *testing.T) {
 	const ids = 7<<16 + 1000 // just after the tables were split
 	var before, after runtime.MemStats

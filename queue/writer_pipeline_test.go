@@ -15,8 +15,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// gate is a file system whose operations of one kind stand still until it is
-// opened.
+// gate returns a file system whose operations of one kind block until open is called.
 func gate(fsys vfs.FS, kind vfs.OpKind) (gated vfs.FS, standing func() int, open func()) {
 	opened := make(chan struct{})
 	var mu sync.Mutex
@@ -38,10 +37,9 @@ func gate(fsys vfs.FS, kind vfs.OpKind) (gated vfs.FS, standing func() int, open
 	return gated, standing, func() { close(opened) }
 }
 
-// TestAppendsGoOnDuringAFlush: blocks close, segments end and addresses are
-// given out while the disk makes something durable, and in the end all is where
-// it was said to be.
-func TestAppendsGoOnDuringAFlush(t *testing.T) {
+// TestAppendDuringFlush: blocks close, segments end and addresses are assigned during a
+// sync, and in the end every entry is at its address.
+func TestAppendDuringFlush(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
 		gated, standing, open := gate(mem, vfs.OpSyncData)
@@ -63,7 +61,7 @@ func TestAppendsGoOnDuringAFlush(t *testing.T) {
 			put()
 		}
 		synctest.Wait()
-		require.Equal(t, 1, standing(), "something was written behind what is not durable yet")
+		require.Equal(t, 1, standing(), "bytes were written after a block that is not durable")
 		require.Greater(t, items[200].at.Segment, SegmentID(2))
 		select {
 		case <-flushed:
@@ -78,7 +76,7 @@ func TestAppendsGoOnDuringAFlush(t *testing.T) {
 	})
 }
 
-// TestPendingBytesAreBounded: who appends faster than the disk writes waits.
+// TestPendingBytesAreBounded: an append that is faster than the disk waits.
 func TestPendingBytesAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		gated, _, open := gate(newMem(t), vfs.OpWrite)
@@ -107,8 +105,8 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// TestFlushesAreShared: those that come while one is under way need one more
-// sync, not one each, also where others append meanwhile.
+// TestFlushesAreShared: calls of Flush during another one need one more sync together,
+// also with concurrent appends.
 func TestFlushesAreShared(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		syncs, proceed := 0, make(chan struct{})
@@ -130,10 +128,10 @@ func TestFlushesAreShared(t *testing.T) {
 			flushes.Go(func() { assert.NoError(t, w.Flush()) })
 			synctest.Wait()
 		}
-		proceed <- struct{}{} // the first one's
+		proceed <- struct{}{} // of the first call
 		synctest.Wait()
 		add()
-		proceed <- struct{}{} // all the others'
+		proceed <- struct{}{} // of all other calls
 		flushes.Wait()
 		require.Equal(t, 2, syncs)
 		require.Len(t, scan(t, openReader(t, mem), Position{}), 20)
@@ -142,9 +140,9 @@ func TestFlushesAreShared(t *testing.T) {
 	})
 }
 
-// TestFailureBehindTheBack: a write fails after Append has returned. Every later
-// call says so, and who waits for room is let go.
-func TestFailureBehindTheBack(t *testing.T) {
+// TestBackgroundWriteFailure: a write fails after Append has returned. Every later call
+// returns the error, and calls that wait for pending bytes return.
+func TestBackgroundWriteFailure(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
 			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, openSuffix) {

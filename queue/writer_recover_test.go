@@ -12,7 +12,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// losesPages fails the n-th sync of a segment's bytes as a disk does that loses them.
+// losesPages fails the n-th sync of a segment's bytes like a disk that loses the pages.
 func losesPages(fsys vfs.FS, n int, evicted bool) vfs.FS {
 	return vfs.NewFault(fsys, func(op vfs.Op) error {
 		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, openSuffix) {
@@ -24,8 +24,8 @@ func losesPages(fsys vfs.FS, n int, evicted bool) vfs.FS {
 	})
 }
 
-// appendPages appends entries of about a page each, flushes after every 20 but the last
-// and seals.
+// appendPages appends entries of about a page each, flushes after every 20 except the
+// last 20, and seals.
 func appendPages(w *Writer, count int) error {
 	for n := range count {
 		if _, err := w.Append(fmt.Append(nil, n), bytes.Repeat([]byte{byte('a' + n%26)}, 4000)); err != nil {
@@ -40,9 +40,9 @@ func appendPages(w *Writer, count int) error {
 	return w.Seal()
 }
 
-// TestPowerLossBehindASegmentWhoseSyncFailed: the next writer finds blocks, or a footer,
-// that memory has and the disk has not, and of which another sync says nothing.
-func TestPowerLossBehindASegmentWhoseSyncFailed(t *testing.T) {
+// TestPowerLossAfterFailedSync: the next writer finds blocks, or a footer, that are in
+// memory and not on the disk, although a later sync reports no error.
+func TestPowerLossAfterFailedSync(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing int // sync
 		evicted bool

@@ -17,7 +17,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// TestLimits tries both sides of each limit on the way in.
+// TestLimits appends values at each limit and beyond it.
 func TestLimits(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -80,8 +80,8 @@ func TestMostEntriesOfABlock(t *testing.T) {
 	requireDocuments(t, openReader(t, mem), items[MaxBlockEntries-1:])
 }
 
-// TestOffsetsFitIn32Bits: a segment ends before an offset could be too large,
-// however large the next block gets.
+// TestOffsetsFitIn32Bits: a segment ends before an offset could be too large, for a next
+// block of any size.
 func TestOffsetsFitIn32Bits(t *testing.T) {
 	s := &openSegment{}
 	for s.size = MaxSegmentBytes - 3*maxBlockFileBytes; s.fits(); s.size += 1 << 10 {
@@ -110,8 +110,8 @@ func TestSegmentNumbersRunOut(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
-// TestCursorTravelsWithItsEntries: whatever is found after a crash, the cursor
-// is the one that was set after the last entry found.
+// TestCursor: after a crash the cursor is the one set after the last entry that was
+// found.
 func TestCursor(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -138,7 +138,7 @@ func TestCursor(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 
-	// It is still there after segments that were written without setting it.
+	// Later segments without a SetCursor keep it.
 	for range 2 {
 		w, err := OpenWriter(queueDir, testOptions(mem))
 		require.NoError(t, err)
@@ -196,8 +196,7 @@ func sealedOf(t *testing.T, fsys vfs.FS) map[SegmentID]bool {
 	return l.sealed
 }
 
-// TestNothingWrittenLeavesNothing: a writer that was given nothing makes no
-// segment.
+// TestNothingWrittenLeavesNothing: a writer without entries creates no segment.
 func TestNothingWrittenLeavesNothing(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))
@@ -210,8 +209,8 @@ func TestNothingWrittenLeavesNothing(t *testing.T) {
 	assert.Equal(t, []string{lockName}, names)
 }
 
-// TestManyAppenders: addresses are given out once, and each holds what was
-// appended for it.
+// TestManyAppenders: concurrent appends get different addresses, and each address has the
+// right document.
 func TestManyAppenders(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
@@ -255,7 +254,7 @@ func TestOpenBelowSealedIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "segment 1 is not sealed but later segments exist")
 }
 
-// TestExpirySeconds: times are rounded up to the second and kept in their bounds.
+// TestExpirySeconds: times are rounded up to the second and limited to 32 bits.
 func TestExpirySeconds(t *testing.T) {
 	for _, c := range []struct {
 		at   time.Time
@@ -272,8 +271,8 @@ func TestExpirySeconds(t *testing.T) {
 	}
 }
 
-// TestCursorTravelsWithItsEntry: however flushes of another goroutine fall, each
-// block has the cursor that was put with its last entry.
+// TestCursorTravelsWithItsEntry: with concurrent flushes each block has the cursor that
+// was put with its last entry.
 func TestCursorTravelsWithItsEntry(t *testing.T) {
 	mem := newMem(t)
 	w := openWriter(t, testOptions(mem))

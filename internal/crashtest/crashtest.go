@@ -1,18 +1,17 @@
-// Package crashtest is what the crash and fault tests of the storage rooms have in
-// common: the ways in which a disk loses what was not synced, and the count of cases,
-// so that it can be said how many there were.
+// Package crashtest has the common parts of the storage packages' crash and fault tests:
+// the ways in which a disk loses unsynced data, and a count of the cases.
 //
 //	disk := vfs.NewMem()
 //	fs := vfs.NewFault(disk, func(op vfs.Op) error {        // before each operation
 //		for _, way := range crashtest.Ways(random) {
 //			tally.Case()
-//			verify(disk.CrashClone(way.Keep), way)  // what the next process would find
+//			verify(disk.CrashClone(way.Keep), way)  // the state that the next process finds
 //		}
-//		return nil                                      // and the workload continues
+//		return nil                                      // the workload continues
 //	})
 //
-// So one run of a workload is a crash before each of its operations, in each way, with
-// the background as far as it happened to be.
+// So one run of a workload tests a crash before each of its operations, in each way, with
+// background work in whatever state it is in.
 package crashtest
 
 import (
@@ -24,16 +23,16 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Way is one in which a disk is left after a crash.
+// Way is a state of a disk after a crash.
 type Way struct {
 	Name string
 	Keep vfs.Keep
-	// ProcessOnly: nothing is lost, as after the death of the process alone. What was
-	// not synced may still be, if the power goes then.
+	// ProcessOnly: only the process has died, and nothing is lost. A later power loss may
+	// still lose unsynced data.
 	ProcessOnly bool
 }
 
-// Ways returns the five ways, those that are random again each time.
+// Ways returns the five ways. The random ones differ in each call.
 func Ways(random *rand.Rand) []Way {
 	return []Way{
 		{Name: "only what was synced", Keep: vfs.KeepSynced},
@@ -44,28 +43,28 @@ func Ways(random *rand.Rand) []Way {
 	}
 }
 
-// Tally counts the cases of a test and tells them at its end, where make soak adds up
-// what all tests tell.
+// Tally counts the cases of a test and logs the count at the end. make soak adds up the
+// counts of all tests.
 type Tally struct{ cases atomic.Int64 }
 
-// NewTally makes a Tally of cases of a kind: "crashes" or "faults".
+// NewTally returns a Tally of cases of a kind: "crashes" or "faults".
 func NewTally(t testing.TB, kind string) *Tally {
 	tally := &Tally{}
 	t.Cleanup(func() { t.Logf("crashtest: %d %s", tally.cases.Load(), kind) })
 	return tally
 }
 
-// Case counts one.
+// Case counts one case.
 func (t *Tally) Case() { t.cases.Add(1) }
 
-// SoakVariable is the environment variable with which make soak asks tests for all of
-// what they otherwise do a share of.
+// SoakVariable is the environment variable with which make soak makes tests run all cases
+// instead of a share.
 const SoakVariable = "DOCSTORE_SOAK"
 
-// Soak reports whether all of it is wanted.
+// Soak reports whether tests run all cases.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// Share is n, or in a soak all.
+// Share returns n, or all in a soak.
 func Share(n, all int) int {
 	if Soak() {
 		return all

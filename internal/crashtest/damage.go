@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Damage has a file judged with each step-th byte of it wrong by one bit, and cut
-// before that byte. content is as it was in the end.
+// Damage calls judge with each step-th byte of a file changed by one bit, and with the
+// file cut before that byte. content is unchanged afterwards.
 func Damage(random *rand.Rand, content []byte, step int, judge func(damaged []byte, how string)) {
 	for at := random.IntN(step); at < len(content); at += step {
 		flip := byte(1) << random.IntN(8)

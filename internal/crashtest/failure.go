@@ -8,33 +8,33 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Failure is one in which a disk fails.
+// Failure is a kind of disk failure.
 type Failure struct {
 	Name string
-	// Err is what the operation fails with.
+	// Err is the error of the failing operation.
 	Err error
-	// ForEver: so does every such operation after it, until the disk is healed.
-	ForEver bool
-	// Evicts: what was not synced is gone from memory, too.
+	// Permanent: all later operations of the kind fail, too, until the disk is healed.
+	Permanent bool
+	// Evicts: unsynced data is dropped from memory, too.
 	Evicts bool
 
 	short    bool // half of the bytes are written or read
-	loses    bool // the pages of the file, which pass for clean: vfs.LostPagesError
+	loses    bool // the file's dirty pages are lost and marked clean: vfs.LostPagesError
 	concerns func(vfs.OpKind) bool
 }
 
-// Failures returns the failures of disks that there are. Closing a file does not fail:
-// of what was read it has nothing to tell, and what was written is synced before.
+// Failures returns all kinds of disk failure. Close does not fail: written files are
+// synced before, and for read files its result does not matter.
 func Failures() []Failure {
 	every := func(k vfs.OpKind) bool { return k != vfs.OpClose }
 	return []Failure{
 		{Name: "an operation fails", Err: syscall.EIO, concerns: every},
-		{Name: "the disk fails", Err: syscall.EIO, ForEver: true, concerns: every},
-		{Name: "the disk is full", Err: vfs.ErrNoSpace, ForEver: true, concerns: takesSpace},
+		{Name: "the disk fails", Err: syscall.EIO, Permanent: true, concerns: every},
+		{Name: "the disk is full", Err: vfs.ErrNoSpace, Permanent: true, concerns: takesSpace},
 		{Name: "a write is short", Err: vfs.ErrNoSpace, short: true, concerns: writesBytes},
 		{Name: "a read is short", Err: io.ErrUnexpectedEOF, short: true, concerns: func(k vfs.OpKind) bool { return k == vfs.OpReadAt }},
 		{Name: "a sync fails", Err: syscall.EIO, concerns: syncs},
-		{Name: "syncs fail", Err: syscall.EIO, ForEver: true, concerns: syncs},
+		{Name: "syncs fail", Err: syscall.EIO, Permanent: true, concerns: syncs},
 		{Name: "a sync loses pages", Err: syscall.EIO, loses: true, concerns: syncsBytes},
 		{Name: "a sync loses pages, and memory too", Err: syscall.EIO, loses: true, Evicts: true, concerns: syncsBytes},
 	}
@@ -58,7 +58,8 @@ func syncsBytes(k vfs.OpKind) bool {
 	return k == vfs.OpSync || k == vfs.OpSyncData || k == vfs.OpAppendSync
 }
 
-// FailingDisk is a disk of which one operation fails, or all from one on.
+// FailingDisk is a disk with one failing operation, or with all operations failing from
+// one on.
 type FailingDisk struct {
 	*vfs.Fault
 	failure Failure
@@ -70,8 +71,8 @@ type FailingDisk struct {
 }
 
 // At returns disk with the failure at the k-th of the operations that it concerns,
-// counted from 1. With k beyond the last there is no failure, which tells that every
-// one was tried.
+// counted from 1. If k exceeds their number there is no failure, so a test knows that it
+// has tried all of them.
 func (f Failure) At(k int64, disk vfs.FS) *FailingDisk {
 	d := &FailingDisk{failure: f, at: k}
 	d.Fault = vfs.NewFault(disk, d.before)
@@ -83,7 +84,7 @@ func (d *FailingDisk) before(op vfs.Op) error {
 		return nil
 	}
 	n := d.seen.Add(1)
-	if n != d.at && (n < d.at || !d.failure.ForEver) {
+	if n != d.at && (n < d.at || !d.failure.Permanent) {
 		return nil
 	}
 	d.failed.Add(1)
@@ -93,7 +94,7 @@ func (d *FailingDisk) before(op vfs.Op) error {
 	return d.failure.of(op)
 }
 
-// of is what an operation that fails says.
+// of returns the error of a failing operation.
 func (f *Failure) of(op vfs.Op) error {
 	switch {
 	case f.short:
@@ -105,11 +106,11 @@ func (f *Failure) of(op vfs.Op) error {
 	}
 }
 
-// Failed tells how many operations have failed.
+// Failed returns the number of operations that have failed.
 func (d *FailingDisk) Failed() int64 { return d.failed.Load() }
 
-// FailedToWrite reports whether an operation that writes was among them: no program may do
-// without its effect.
+// FailedToWrite reports whether a writing operation has failed. A program must report
+// such a failure.
 func (d *FailingDisk) FailedToWrite() bool { return d.unwrote.Load() }
 
 // Heal ends the failure.

@@ -9,7 +9,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// script is a life of a file, and tells which of its steps failed.
+// script runs operations on a file and returns the steps that failed.
 func script(fs vfs.FS) (failed []string) {
 	note := func(step string, err error) bool {
 		if err != nil {
@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 		"an operation fails": {{"create"}, {"write"}, {"write"}, {"read"}, {"sync"}, {"sync dir"}},
 		"the disk fails": {{"create", "sync dir"}, {"write", "write", "read", "sync", "sync dir"},
 			{"write", "read", "sync", "sync dir"}, {"read", "sync", "sync dir"}, {"sync", "sync dir"}, {"sync dir"}},
-		"the disk is full": {{"create"}, {"write", "write", "read"}, {"write"}}, // there is nothing to read
+		"the disk is full": {{"create"}, {"write", "write", "read"}, {"write"}}, // the file is empty, so there is no read
 		"a write is short": {{"write"}, {"write"}},
 		"a read is short":  {{"read"}},
 		"a sync fails":     {{"sync"}, {"sync dir"}},
@@ -59,7 +59,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestAHealedDisk(t *testing.T) {
+func TestHeal(t *testing.T) {
 	for _, failure := range Failures() {
 		disk := failure.At(1, vfs.NewMem())
 		disk.Heal()
@@ -68,10 +68,10 @@ func TestAHealedDisk(t *testing.T) {
 	}
 }
 
-// An unsteady disk fails as one that fails at its first operation does, again and again.
-func TestAnUnsteadyDisk(t *testing.T) {
+// TestIntermittentDisk: a failure starts with each call of Fail.
+func TestIntermittentDisk(t *testing.T) {
 	mem := vfs.NewMem()
-	disk := NewUnsteadyDisk(mem)
+	disk := NewIntermittentDisk(mem)
 	for range 2 {
 		for _, failure := range Failures() {
 			disk.Fail(failure)
@@ -85,7 +85,7 @@ func TestAnUnsteadyDisk(t *testing.T) {
 	require.Greater(t, disk.Failed(), int64(2*len(Failures())))
 }
 
-func TestAShortWriteLeavesItsBeginning(t *testing.T) {
+func TestShortWriteLeavesPrefix(t *testing.T) {
 	for _, failure := range Failures() {
 		if failure.Name == "a write is short" {
 			mem := vfs.NewMem()
@@ -97,8 +97,8 @@ func TestAShortWriteLeavesItsBeginning(t *testing.T) {
 	}
 }
 
-// What a sync has lost no later one makes durable.
-func TestASyncLosesPages(t *testing.T) {
+// TestSyncLosesPages: a later sync does not make lost pages durable.
+func TestSyncLosesPages(t *testing.T) {
 	for _, failure := range Failures() {
 		if !failure.loses {
 			continue
@@ -117,7 +117,7 @@ func TestASyncLosesPages(t *testing.T) {
 	}
 }
 
-// Each of the ways is one that the others are not.
+// TestWays: each way leaves states that the others do not.
 func TestWays(t *testing.T) {
 	mem := vfs.NewMem()
 	f, err := mem.Create("a")
@@ -129,7 +129,7 @@ func TestWays(t *testing.T) {
 	_, err = f.Write([]byte(" and not"))
 	require.NoError(t, err)
 	require.NoError(t, mem.Rename("a", "b"))
-	left := map[string]map[string]bool{} // what each way has been seen to leave
+	left := map[string]map[string]bool{} // states by way
 	for seed := range uint64(50) {
 		for _, way := range Ways(rand.New(rand.NewPCG(seed, 0))) {
 			if left[way.Name] == nil {

@@ -1,5 +1,5 @@
-// Package jobs makes up job postings: JSON documents of about 1 KB with ids,
-// for demonstrations, tests and benchmarks that have no real documents.
+// Package jobs generates job postings: JSON documents of about 1 KB with ids, for
+// demonstrations, tests and benchmarks without real documents.
 //
 //	postings := jobs.New(1)
 //	line := postings.Next() // {"id":"job-0000001","title":...}
@@ -16,7 +16,7 @@ import (
 	"github.com/brianvoe/gofakeit/v7"
 )
 
-// Posting is one job, as its JSON document shows it.
+// Posting is a job posting.
 type Posting struct {
 	ID          string   `json:"id"`
 	Title       string   `json:"title"`
@@ -39,31 +39,30 @@ type Salary struct {
 	Currency string `json:"currency"`
 }
 
-// Document is the posting as one line of JSON, without a newline.
+// Document returns the posting as one line of JSON, without a newline.
 func (p Posting) Document() []byte {
 	document, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // strings, numbers and a bool: there is nothing that can fail
+		panic(err) // impossible: the fields are strings, numbers and a bool
 	}
 	return document
 }
 
-// ID is the id of the n-th posting of every generator, from 1.
+// ID returns the id of the n-th posting of every generator, from 1.
 func ID(n int) string { return fmt.Sprintf("job-%07d", n) }
 
-// Generator makes postings. It belongs to one goroutine.
+// Generator generates postings. It is not safe for concurrent use.
 type Generator struct {
 	fake *gofakeit.Faker
 	made int
 }
 
-// New returns a generator whose postings depend on nothing but the seed; 0
-// takes a random one.
+// New returns a generator whose postings depend only on the seed; 0 is a random seed.
 func New(seed uint64) *Generator {
 	return &Generator{fake: gofakeit.New(seed)}
 }
 
-// Next makes the document of the next posting.
+// Next returns the document of the next posting.
 func (g *Generator) Next() []byte { return g.NextPosting().Document() }
 
 var (
@@ -108,7 +107,7 @@ var (
 	newest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// NextPosting makes the next posting as a struct.
+// NextPosting returns the next posting as a struct.
 func (g *Generator) NextPosting() Posting {
 	g.made++
 	f := g.fake
@@ -150,7 +149,7 @@ func (g *Generator) pick(from []string) string { return from[g.fake.Number(0, le
 func (g *Generator) pickSkills(n int) []string {
 	picked := make([]string, n)
 	first := g.fake.Number(0, len(skills)-1)
-	step := []int{1, 5, 7, 11}[g.fake.Number(0, 3)] // no common factor with 24 skills: no skill twice
+	step := []int{1, 5, 7, 11}[g.fake.Number(0, 3)] // coprime to the 24 skills, so no skill is picked twice
 	for i := range picked {
 		picked[i] = skills[(first+i*step)%len(skills)]
 	}

@@ -94,7 +94,7 @@ var mutations = []mutation{
 	{
 		name: "a queue block is marked as durable before it is synced", sample: true, file: "queue/segmentwriter.go",
 		old: "	if err := s.file.SyncData(); err != nil {\n		return err\n	}\n	s.unmarked, s.started", new: "	s.unmarked, s.started",
-		pkg: "./queue", run: "TestCrashAtEveryOperation|TestCrashWhileFlushes",
+		pkg: "./queue", run: "TestCrashAtEveryOperation|TestCrashDuringConcurrentFlushes",
 	},
 	{
 		name: "the directory is not synced after a segment is sealed", file: "queue/segmentwriter.go",
@@ -104,7 +104,7 @@ var mutations = []mutation{
 	{
 		name: "a segment whose fsync failed is sealed without being rewritten", file: "queue/writer_recover.go",
 		old: "if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {", new: "if err := error(nil); err != nil {",
-		pkg: "./queue", run: "TestPowerLossBehindASegmentWhoseSyncFailed",
+		pkg: "./queue", run: "TestPowerLossAfterFailedSync",
 	},
 	{
 		name: "a log of an earlier process is assumed to be durable", file: "lsm/log.go",
@@ -134,7 +134,7 @@ var mutations = []mutation{
 	{
 		name: "a fetch does not compare the document id", file: "queue/fetch.go",
 		old: "case q.id != nil && !bytes.Equal(q.id, id):", new: "case q.id != nil && !bytes.Equal(id, id):",
-		pkg: "./queue", run: "TestForeignAndForkedSegments|TestSetAside|TestStoredForm",
+		pkg: "./queue", run: "TestForeignAndForkedSegments|TestQuarantinedFile|TestStoredForm",
 	},
 	{
 		name: "a fetch reads an older file although a rewrite cannot be verified", file: "queue/fetch_document.go",

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was quarantined of a segment serves its sound documents until the segment
-// comes again, and not after.
-func TestSetAside(t *testing.T) {
+// TestQuarantinedFile: undamaged documents of a quarantined file are served until the
+// file is copied again, and not after.
+func TestQuarantinedFile(t *testing.T) {
 	for _, suffix := range []string{sealedSuffix, openSuffix} {
 		t.Run(suffix, func(t *testing.T) {
 			files, items := smallQueue(t, "none", suffix == sealedSuffix)
@@ -18,12 +18,12 @@ func TestSetAside(t *testing.T) {
 			damaged := bytes.Clone(files[name])
 			sound, last := items[5], items[len(items)-1]
 			require.EqualValues(t, 2, sound.at.Segment)
-			damaged[sound.at.Block] ^= 1 // the checksum of a table: no fetch needs it
+			damaged[sound.at.Block] ^= 1 // the checksum of a table, which a fetch does not need
 			damaged[bytes.LastIndex(damaged, []byte(last.document))] ^= 1
 
 			whole := files[name]
 			delete(files, name)
-			files[name+AsideSuffix] = damaged
+			files[name+QuarantineSuffix] = damaged
 			mem := memWith(t, files)
 			r := openReader(t, mem)
 			requireDocuments(t, r, []item{sound})
@@ -33,7 +33,7 @@ func TestSetAside(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnavailable)
 			infos, err := r.Segments()
 			require.NoError(t, err)
-			require.Len(t, infos, 1, "what was set aside is no segment")
+			require.Len(t, infos, 1, "a quarantined file is not a segment")
 
 			f, err := mem.Create(segmentPath(queueDir, 2, suffix))
 			require.NoError(t, err)
