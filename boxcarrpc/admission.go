@@ -106,7 +106,7 @@ func (a *Admission) check() error {
 type refusal uint8
 
 const (
-	taken refusal = iota
+	admitted refusal = iota
 	refusedStopping
 	refusedNotAdmitted
 	refusedDraining
@@ -199,7 +199,7 @@ func (a *admission) enter(now time.Time, client clientKey) refusal {
 		a.leave()
 		return refusedRate
 	}
-	return taken
+	return admitted
 }
 
 func (a *admission) leave() { a.inFlight.Add(-1) }
@@ -214,7 +214,7 @@ func (a *admission) allowClient(now time.Time, client clientKey) bool {
 // totals returns the refusals by reason and in total.
 func (a *admission) totals() (by map[string]uint64, all uint64) {
 	by = make(map[string]uint64)
-	for reason := taken + 1; reason < refusals; reason++ {
+	for reason := admitted + 1; reason < refusals; reason++ {
 		n := a.refused[reason].Load()
 		by[refusalTable[reason].name] = n
 		all += n
@@ -285,7 +285,7 @@ func (s *Server) Admit(peer *Peer) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
-	if why := s.admission.enter(time.Now(), clientOf(peer)); why != taken {
+	if why := s.admission.enter(time.Now(), clientOf(peer)); why != admitted {
 		s.admission.refused[why].Add(1)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}

@@ -120,7 +120,7 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
 	t.shrink()
-	t.pool.answered(lane, granted, int32(slot))
+	t.pool.leaseAnswered(lane, granted, int32(slot))
 	return nil
 }
 

@@ -246,13 +246,13 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	if slotLost {
 		p.mu.ladder.Lose(entry)
 		p.mu.ladder.RecordOutcome(now, t.peer.index, core.Failure, &p.mu.rng)
-		p.drop(lane)
+		p.removeEntry(lane)
 		p.mu.lost++
 		t.mu.Lock()
 		lane.state = clientUnleased
 		t.leased--
 		t.mu.Unlock()
-		p.emptied(t)
+		p.noteIdle(t)
 		p.mu.ladder.RequestNow(now)
 		p.step()
 		p.serveWaiters()
@@ -260,7 +260,7 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	}
 	gone, wake := p.mu.ladder.Release(now, entry, core.Response{Outcome: outcome, Load: int32(lane.response.Load), Lowest: int32(lowest)}, &p.mu.rng)
 	if gone {
-		p.giveBack(lane)
+		p.releaseSlot(lane)
 	}
 	switch {
 	case p.trim() || gone:
@@ -271,8 +271,8 @@ func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLos
 	p.serveWaiters()
 }
 
-// drop removes the lane of an entry that has left the ladder.
-func (p *Pool) drop(lane *clientLane) {
+// removeEntry removes the lane of an entry that has left the ladder.
+func (p *Pool) removeEntry(lane *clientLane) {
 	p.mu.entries[lane.entry] = nil
 	lane.entry = -1
 	if p.mu.ladder.Held() == 0 {
@@ -284,16 +284,16 @@ func (p *Pool) drop(lane *clientLane) {
 	}
 }
 
-// giveBack releases the slot of an entry that has left the ladder.
-func (p *Pool) giveBack(lane *clientLane) {
-	p.drop(lane)
+// releaseSlot releases the slot of an entry that has left the ladder.
+func (p *Pool) releaseSlot(lane *clientLane) {
+	p.removeEntry(lane)
 	lane.transport.unlease(lane)
-	p.emptied(lane.transport)
+	p.noteIdle(lane.transport)
 }
 
-// emptied records when a transport has no lane and no stream left, and closes it if it is
+// noteIdle records when a transport has no lane and no stream left, and closes it if it is
 // leaving.
-func (p *Pool) emptied(t *transport) {
+func (p *Pool) noteIdle(t *transport) {
 	if t.leased > 0 || t.streams > 0 {
 		return
 	}

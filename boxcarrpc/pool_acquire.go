@@ -37,7 +37,7 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 		return nil, errRetryBudget
 	}
 	p.checkLivenessSoon()
-	if lane := p.pick(tried); lane != nil {
+	if lane := p.tryAcquire(tried); lane != nil {
 		p.mu.Unlock()
 		return lane, nil
 	}
@@ -53,17 +53,18 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 	return p.wait(ctx, w, patience)
 }
 
-// pick takes a free slot, or returns nil. p.mu is held.
-func (p *Pool) pick(tried []int32) *clientLane {
+// tryAcquire takes a free slot, or returns nil. p.mu is held.
+func (p *Pool) tryAcquire(tried []int32) *clientLane {
 	now := p.now()
 	entry, ok := p.mu.ladder.Acquire(now, tried, &p.mu.rng)
 	if !ok {
 		return nil
 	}
-	return p.picked(now, entry)
+	return p.assign(now, entry)
 }
 
-func (p *Pool) picked(now int64, entry int32) *clientLane {
+// assign gives the lane of an acquired entry to a call. p.mu is held.
+func (p *Pool) assign(now int64, entry int32) *clientLane {
 	lane := p.mu.entries[entry]
 	lane.requests++
 	lane.picked = now
@@ -144,7 +145,7 @@ func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
 	if i := slices.Index(p.mu.waiters, w); i >= 0 {
 		p.mu.waiters = slices.Delete(p.mu.waiters, i, i+1)
 		if anySlot {
-			return p.pick(nil)
+			return p.tryAcquire(nil)
 		}
 		return nil
 	}
@@ -156,7 +157,7 @@ func (p *Pool) stopWaiting(w *waiter, anySlot bool) *clientLane {
 func (p *Pool) serveWaiters() {
 	for i := 0; i < len(p.mu.waiters) && p.mu.ladder.Free() > 0; {
 		w := p.mu.waiters[i]
-		lane := p.pick(w.tried)
+		lane := p.tryAcquire(w.tried)
 		if lane == nil {
 			i++
 			continue

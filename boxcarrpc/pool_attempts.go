@@ -118,7 +118,7 @@ func (h *hedge) setPrimary(peer int32) {
 // hedged makes a call and, after the method's HedgeAfter, a second attempt. The first
 // answer counts. The other attempt is cancelled, and has ended when hedged returns.
 func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
-	ctx, cancel := p.cancellable(ctx)
+	ctx, cancel := p.hedgeContext(ctx)
 	defer cancel()
 	h := &hedge{info: CallInfo{Metadata: c.info.metadata(), Slot: -1}, err: errNotHedged}
 	c.hedge = h
@@ -127,7 +127,7 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(c.rule.HedgeAfter, func() {
 		defer close(ended)
-		if h.out, h.err = p.second(ctx, &second); h.err == nil {
+		if h.out, h.err = p.hedgeAttempt(ctx, &second); h.err == nil {
 			cancel()
 		}
 	})
@@ -150,17 +150,17 @@ func (p *Pool) hedged(ctx context.Context, c call, dst []byte) ([]byte, error) {
 	return dst, mergeAttemptErrors(h.err, err)
 }
 
-// cancellable returns a context for both attempts. It ends after CallTimeout if ctx has no
+// hedgeContext returns a context for both attempts. It ends after CallTimeout if ctx has no
 // deadline.
-func (p *Pool) cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *Pool) hedgeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
 		return context.WithTimeout(ctx, p.options.CallTimeout)
 	}
 	return context.WithCancel(ctx)
 }
 
-// second makes the second attempt.
-func (p *Pool) second(ctx context.Context, c *call) ([]byte, error) {
+// hedgeAttempt makes the second attempt.
+func (p *Pool) hedgeAttempt(ctx context.Context, c *call) ([]byte, error) {
 	lane := p.acquireHedge(c.hedge.peer.Load() - 1)
 	if lane == nil {
 		return nil, errNotHedged
@@ -185,5 +185,5 @@ func (p *Pool) acquireHedge(peer int32) *clientLane {
 	if !ok {
 		return nil
 	}
-	return p.picked(now, entry)
+	return p.assign(now, entry)
 }

@@ -37,7 +37,7 @@ func (p *Pool) call(ctx context.Context, method string, request, dst []byte, inf
 		return p.hedged(ctx, c, dst)
 	}
 	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
-		within := limit(ctx, p.options.CallTimeout)
+		within := newLimited(ctx, p.options.CallTimeout)
 		defer within.release()
 		ctx = within
 	}
@@ -64,8 +64,8 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 	c.info.attempt(lane)
 	reads, err := lane.send(c.method, c.info.metadata(), c.request, dst, deadline, alone)
 	if err != nil {
-		p.lose(lane.transport, err) // before the failing goroutine does, so that no other attempt uses the transport
-		return dst, !errors.Is(err, ErrPoolClosed), broken(lane.transport, err, false)
+		p.removeTransport(lane.transport, err) // before the failing goroutine does, so that no other attempt uses the transport
+		return dst, !errors.Is(err, ErrPoolClosed), transportError(lane.transport, err, false)
 	}
 	switch {
 	case reads && c.hedge != nil:
@@ -74,13 +74,13 @@ func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []by
 		lane.transport.readFor(lane, deadline)
 	}
 	if !p.await(ctx, lane, alone) {
-		p.overdue(lane.transport, ctx.Err())
+		p.recordTimeout(lane.transport, ctx.Err())
 		return dst, false, contextError(ctx, true) // unsent bytes may still be sent
 	}
 	c.info.answered(lane)
 	if lane.failure != nil {
 		written := lane.transport.out.Reached(lane.ticket)
-		err = broken(lane.transport, lane.failure, written)
+		err = transportError(lane.transport, lane.failure, written)
 		p.dropData(lane)
 		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
 	}
@@ -153,8 +153,8 @@ func outcomeOf(code Code, processed bool) core.Outcome {
 	return core.Success
 }
 
-// broken returns the error of a request whose transport has failed.
-func broken(t *transport, cause error, written bool) error {
+// transportError returns the error of a request whose transport has failed.
+func transportError(t *transport, cause error, written bool) error {
 	if errors.Is(cause, ErrPoolClosed) {
 		return &Error{Code: CodeCanceled, Processed: written, cause: ErrPoolClosed}
 	}
@@ -315,8 +315,8 @@ type limited struct {
 
 var limitedPool = sync.Pool{New: func() any { return new(limited) }}
 
-// limit is context.WithTimeout for one call. The context must not be used after release.
-func limit(ctx context.Context, timeout time.Duration) *limited {
+// newLimited is context.WithTimeout for one call. The context must not be used after release.
+func newLimited(ctx context.Context, timeout time.Duration) *limited {
 	l := limitedPool.Get().(*limited)
 	l.Context, l.deadline = ctx, time.Now().Add(timeout)
 	return l

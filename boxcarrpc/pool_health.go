@@ -17,7 +17,7 @@ func (p *Pool) checkHealth() {
 		if !ok {
 			return
 		}
-		lane := p.picked(now, entry)
+		lane := p.assign(now, entry)
 		p.checkLivenessSoon()
 		p.tasks.Go(func() { p.check(lane) })
 	}
@@ -39,9 +39,9 @@ func (p *Pool) check(lane *clientLane) {
 	p.step()
 }
 
-// overdue records that a server did not answer before the deadline of a call. Its slot is
+// recordTimeout records that a server did not answer before the deadline of a call. Its slot is
 // busy until it answers.
-func (p *Pool) overdue(t *transport, err error) {
+func (p *Pool) recordTimeout(t *transport, err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
@@ -128,7 +128,7 @@ func (p *Pool) checkLiveness() {
 
 // inspect checks one transport and reports whether it is dead.
 func (p *Pool) inspect(t *transport, now int64) (dead bool) {
-	if p.unneeded(t, now) {
+	if p.isUnneeded(t, now) {
 		t.leaving = true
 		p.closeSoon(t, errUnused)
 		return false
@@ -223,7 +223,7 @@ func (p *Pool) setDraining(t *transport, draining bool) {
 func (p *Pool) retire(t *transport) {
 	t.leaving = true
 	p.retireLanes(t)
-	p.emptied(t)
+	p.noteIdle(t)
 }
 
 // retireLanes gives back the free slots of a transport at once and the busy ones when they
@@ -231,14 +231,14 @@ func (p *Pool) retire(t *transport) {
 func (p *Pool) retireLanes(t *transport) {
 	for _, lane := range p.lanesOf(t) {
 		if p.mu.ladder.Retire(lane.entry) {
-			p.giveBack(lane)
+			p.releaseSlot(lane)
 		}
 	}
 }
 
-// unneeded reports whether a transport has been idle for a while and may be closed. One
+// isUnneeded reports whether a transport has been idle for a while and may be closed. One
 // transport to a draining server stays open, to receive UNDRAIN. p.mu is held.
-func (p *Pool) unneeded(t *transport, now int64) bool {
+func (p *Pool) isUnneeded(t *transport, now int64) bool {
 	if t.leased > 0 || t.streams > 0 || t.leaving || t.draining && t == t.peer.transports[0] {
 		return false
 	}

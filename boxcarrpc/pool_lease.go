@@ -61,7 +61,7 @@ func (p *Pool) requestLease(peer *poolPeer, below int32) {
 		}
 	}
 	if best != nil {
-		best.asking = true
+		best.leasing = true
 		best.lease(below)
 		return
 	}
@@ -102,7 +102,7 @@ func (p *Pool) connect(peer *poolPeer) {
 	close(p.mu.connected)
 	p.mu.connected = make(chan struct{})
 	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
-		t.asking = true
+		t.leasing = true
 		t.lease(below)
 		p.checkLivenessSoon()
 	} else {
@@ -112,19 +112,19 @@ func (p *Pool) connect(peer *poolPeer) {
 	p.tasks.Go(t.run)
 }
 
-// answered handles the answer to a LEASE.
-func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
+// leaseAnswered handles the answer to a LEASE.
+func (p *Pool) leaseAnswered(lane *clientLane, granted bool, slot int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := lane.transport
-	if !t.asking {
+	if !t.leasing {
 		return // the transport has ended
 	}
-	t.asking = false
+	t.leasing = false
 	now := p.now()
 	switch {
 	case granted && !t.leaving:
-		p.take(now, lane, slot)
+		p.addSlot(now, lane, slot)
 	case granted:
 		t.unlease(lane)
 		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
@@ -132,14 +132,14 @@ func (p *Pool) answered(lane *clientLane, granted bool, slot int32) {
 		t.leased--
 		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
 	}
-	p.emptied(t)
+	p.noteIdle(t)
 	p.step()
 	p.serveWaiters()
 }
 
-// take puts a granted slot into the ladder, or gives it back if the ladder no longer needs
+// addSlot puts a granted slot into the ladder, or gives it back if the ladder no longer needs
 // it. p.mu is held.
-func (p *Pool) take(now int64, lane *clientLane, slot int32) {
+func (p *Pool) addSlot(now int64, lane *clientLane, slot int32) {
 	entry, victim, gone, ok := p.mu.ladder.Grant(now, lane.transport.peer.index, slot, &p.mu.rng)
 	if !ok {
 		lane.transport.unlease(lane)
@@ -152,7 +152,7 @@ func (p *Pool) take(now int64, lane *clientLane, slot int32) {
 		p.mu.swaps++
 	}
 	if gone {
-		p.giveBack(p.mu.entries[victim])
+		p.releaseSlot(p.mu.entries[victim])
 	}
 	select {
 	case <-p.mu.ready:
@@ -172,9 +172,9 @@ func (p *Pool) lanesOf(t *transport) []*clientLane {
 	return lanes
 }
 
-// lose removes the slots of a transport that has ended from the ladder. If the transport
-// failed, its server is quarantined.
-func (p *Pool) lose(t *transport, cause error) {
+// removeTransport removes the slots of a transport that has ended from the ladder. If the
+// transport failed, its server is quarantined.
+func (p *Pool) removeTransport(t *transport, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.lost {
@@ -187,7 +187,7 @@ func (p *Pool) lose(t *transport, cause error) {
 	p.mu.open = slices.DeleteFunc(p.mu.open, isThis)
 	for _, lane := range p.lanesOf(t) {
 		p.mu.ladder.Lose(lane.entry)
-		p.drop(lane)
+		p.removeEntry(lane)
 		p.mu.lost++
 	}
 	p.setSuspect(t, false)
@@ -198,8 +198,8 @@ func (p *Pool) lose(t *transport, cause error) {
 		p.options.Logger.Info("connection broke", "server", peer.address, "error", cause)
 		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
 	}
-	if t.asking {
-		t.asking = false
+	if t.leasing {
+		t.leasing = false
 		p.mu.ladder.Done(now, peer.index, core.Failed, &p.mu.rng)
 	}
 	if !p.mu.ladder.Full() {

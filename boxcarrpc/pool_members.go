@@ -47,9 +47,9 @@ func (p *Pool) update(s discovery.Snapshot) {
 			p.options.Logger.Error("snapshot rejected, keeping the previous servers", "error", err)
 			return
 		}
-		p.adopt(subset.choose())
+		p.setServers(subset.choose())
 	} else {
-		p.adopt(s.Servers, nil)
+		p.setServers(s.Servers, nil)
 	}
 	p.mu.ladder.RequestNow(p.now())
 	p.step()
@@ -59,15 +59,15 @@ func (p *Pool) update(s discovery.Snapshot) {
 // they recover. p.mu is held.
 func (p *Pool) updateBorrowing() {
 	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder.Ladder) {
-		p.adopt(subset.choose())
+		p.setServers(subset.choose())
 		p.options.Logger.Info("subset resized", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
 		p.mu.ladder.RequestNow(p.now())
 	}
 }
 
-// adopt replaces the servers of the pool. The borrowed ones stand in for dead ones. p.mu is
-// held.
-func (p *Pool) adopt(own, borrowed []discovery.Server) {
+// setServers replaces the servers of the pool. The borrowed ones stand in for dead ones.
+// p.mu is held.
+func (p *Pool) setServers(own, borrowed []discovery.Server) {
 	now := p.now()
 	known := make(map[string]*poolPeer, len(p.mu.peers))
 	for _, peer := range p.mu.peers {
@@ -155,7 +155,7 @@ func (p *Pool) trim() (gone bool) {
 		if !ok {
 			return gone
 		}
-		p.giveBack(p.mu.entries[entry])
+		p.releaseSlot(p.mu.entries[entry])
 		gone = true
 	}
 }

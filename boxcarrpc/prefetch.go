@@ -110,7 +110,7 @@ func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
-	c.took(a.method, start, end)
+	c.recordRun(a.method, start, end)
 	if leads {
 		c.turn.clock = end
 	}

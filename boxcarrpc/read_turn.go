@@ -149,7 +149,7 @@ func (t *transport) readForAll() bool {
 			err = t.read()
 		}
 		if err != nil {
-			t.endOfReading(err)
+			t.failRead(err)
 			return false
 		}
 	}
@@ -175,7 +175,7 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 			break
 		}
 		if err != nil {
-			t.endOfReading(err)
+			t.failRead(err)
 			return
 		}
 	}
@@ -226,8 +226,8 @@ func (t *transport) takeBuffered() error {
 	}
 }
 
-// endOfReading fails the transport. The turn stays taken.
-func (t *transport) endOfReading(err error) {
+// failRead fails the transport. The turn stays taken.
+func (t *transport) failRead(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errClosed
 	}

@@ -64,7 +64,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	}
 	lane.sequence, lane.total = r.Sequence, r.Total
 	lane.requests++
-	if why := c.admitLocked(); why != taken {
+	if why := c.admitLocked(); why != admitted {
 		c.refuse(lane, why)
 		return nil
 	}

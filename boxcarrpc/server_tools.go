@@ -139,7 +139,7 @@ func (s *Server) admitTool() refusal {
 		s.counts.tools.Add(-1)
 		return refusedStreams
 	}
-	return taken
+	return admitted
 }
 
 // isTool reports whether a stream is built in, and served in every state of the server.

@@ -160,7 +160,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		if returned {
 			return
 		}
-		lane.quit()
+		lane.respondGoexit()
 		if c.turn.running.CompareAndSwap(number, 0) {
 			c.server.workers.run(c)
 		}
@@ -169,7 +169,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
 	end := time.Now()
-	c.took(m, start, end)
+	c.recordRun(m, start, end)
 	bulk, pending := lane.respond(answer, flags, data)
 	switch {
 	case leads && bulk != nil:
@@ -179,14 +179,14 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		c.out.Flush(true)
 	default:
 		c.turn.lastOK = answer.Code == uint32(CodeOK)
-		c.hold(end, pending)
+		c.delayResponses(end, pending)
 	}
 	lane.conn.settle(m, out, data, bulk)
 	return leads
 }
 
-// took records the duration of a function that ran in the leader.
-func (c *serverConn) took(m *method, start, end time.Time) {
+// recordRun records the duration of a function that ran in the leader.
+func (c *serverConn) recordRun(m *method, start, end time.Time) {
 	took := end.Sub(start)
 	m.record(took)
 	if took > longHandler {
@@ -194,9 +194,9 @@ func (c *serverConn) took(m *method, start, end time.Time) {
 	}
 }
 
-// hold delays responses until the end of the batch, unless they have waited for long or are
-// large. now is the leader's clock.
-func (c *serverConn) hold(now time.Time, pending int) {
+// delayResponses delays responses until the end of the batch, unless they have waited for
+// long or are large. now is the leader's clock.
+func (c *serverConn) delayResponses(now time.Time, pending int) {
 	c.turn.clock = now
 	switch {
 	case c.turn.held.IsZero():
@@ -230,7 +230,7 @@ func (l *serverLane) work() {
 	returned := false
 	defer func() {
 		if !returned {
-			l.quit()
+			l.respondGoexit()
 		}
 	}()
 	answer, flags, data := l.call(start, out)
@@ -241,9 +241,9 @@ func (l *serverLane) work() {
 	c.settle(m, out, data, bulk)
 }
 
-// quit responds for a handler that ended its goroutine, in a deferred function. The method
-// then counts as slow, so that it does not end another leader soon.
-func (l *serverLane) quit() {
+// respondGoexit responds for a handler that ended its goroutine, in a deferred function.
+// The method then counts as slow, so that it does not end another leader soon.
+func (l *serverLane) respondGoexit() {
 	l.method.slow.Store(slowMemory)
 	l.conn.server.counts.panics.Add(1)
 	l.conn.server.counts.errors.Add(1)

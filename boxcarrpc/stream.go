@@ -104,8 +104,8 @@ func (s *stream) chargeLocked() {
 	}
 }
 
-// forget frees the messages that were not received. The stream is over.
-func (s *stream) forget() {
+// freePieces frees the messages that were not received. The stream is over.
+func (s *stream) freePieces() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.pieces, s.mu.data, s.mu.next, s.mu.start = nil, nil, 0, 0

@@ -312,7 +312,7 @@ func (t *transport) failStreams(cause error) {
 	t.mu.streams.open = nil
 	t.mu.Unlock()
 	for _, s := range open {
-		s.end(broken(t, cause, t.out.Reached(s.ticket)), nil)
+		s.end(transportError(t, cause, t.out.Reached(s.ticket)), nil)
 	}
 	t.pool.streamsEnded(t, len(open))
 }
@@ -431,7 +431,7 @@ func (p *Pool) streamsEnded(t *transport, n int) {
 	defer p.mu.Unlock()
 	t.streams -= n
 	p.mu.streams -= n
-	p.emptied(t)
+	p.noteIdle(t)
 }
 
 // learnFromStream records the outcome of a stream for its server.

@@ -185,7 +185,7 @@ func (c *serverConn) open(f wire.Frame) error {
 			head.Budget = toolTime
 		}
 	}
-	if why := admit(); why != taken {
+	if why := admit(); why != admitted {
 		c.refuseStream(f.Lane, head.Sequence, why)
 		return nil
 	}
@@ -225,7 +225,7 @@ func (c *serverConn) admitStreamLocked() refusal {
 	default:
 		why = c.admitLocked()
 	}
-	if why != taken {
+	if why != admitted {
 		s.counts.streams.Add(-1)
 		c.share.streams.Add(-1)
 	}
@@ -298,7 +298,7 @@ func (s *ServerStream) end(err error) {
 	c.expectCloseLocked()
 	c.mu.Unlock()
 	s.call.cancel(context.Canceled)
-	s.forget()
+	s.freePieces()
 	s.call.reservation.Release()
 	c.out.Flush(true)
 }

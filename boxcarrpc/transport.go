@@ -38,7 +38,7 @@ type transport struct {
 	leaving   bool  // gets no more lanes and closes with its last one
 	draining  bool  // the server grants no slots until it sends UNDRAIN
 	lost      bool
-	asking    bool // a LEASE is outstanding
+	leasing   bool // a LEASE is outstanding
 	suspect   bool // it is silent
 
 	mu struct {
@@ -169,7 +169,7 @@ func (t *transport) fail(cause error) {
 	conn.Close(t.conn)
 	t.out.Close()
 	close(t.turn.ended)
-	t.pool.lose(t, cause)
+	t.pool.removeTransport(t, cause)
 	t.failStreams(cause)
 
 	t.mu.Lock()

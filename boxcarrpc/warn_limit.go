@@ -19,14 +19,14 @@ const (
 type warnLimit struct {
 	mu struct {
 		sync.Mutex
-		seen map[warnKey]warned
+		seen map[warnKey]warnState
 	}
 }
 
 type warnKey struct{ host, kind string }
 
-// warned has the time of the last line and the number of faults since that were not logged.
-type warned struct {
+// warnState has the time of the last line and the number of faults since that were not logged.
+type warnState struct {
 	at         time.Time
 	suppressed int
 }
@@ -42,7 +42,7 @@ func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppres
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.seen == nil {
-		w.mu.seen = make(map[warnKey]warned)
+		w.mu.seen = make(map[warnKey]warnState)
 	}
 	if _, known := w.mu.seen[key]; !known && len(w.mu.seen) >= maxWarned {
 		w.forget(now)
@@ -56,7 +56,7 @@ func (w *warnLimit) allow(now time.Time, address net.Addr, kind string) (suppres
 		w.mu.seen[key] = last
 		return 0, false
 	}
-	w.mu.seen[key] = warned{at: now}
+	w.mu.seen[key] = warnState{at: now}
 	return last.suppressed, true
 }
 
