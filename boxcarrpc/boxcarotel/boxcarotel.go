@@ -15,26 +15,27 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// scope is the name under which the spans are made.
+// scope is the instrumentation scope of the spans.
 const scope = "docstore/boxcarrpc/boxcarotel"
 
-// Attributes of Boxcar's own.
+// Attributes specific to Boxcar.
 const (
-	StatusCodeKey = attribute.Key("rpc.boxcar.status_code") // gRPC's number
+	StatusCodeKey = attribute.Key("rpc.boxcar.status_code") // number of the gRPC code
 	SlotKey       = attribute.Key("boxcar.slot")
 	AttemptsKey   = attribute.Key("boxcar.attempts")
 )
 
-// Options shape the traces. The zero value of each field, and nil, mean the default.
+// Options are the options of tracing. The zero value of each field, and nil, mean the
+// default.
 type Options struct {
-	// TracerProvider makes the spans. The default is OpenTelemetry's global one.
+	// TracerProvider creates the spans. The default is the global one.
 	TracerProvider trace.TracerProvider
-	// Propagator puts the context of a trace into metadata. The default is W3C's,
+	// Propagator writes the trace context to metadata. The default is the W3C format
 	// without baggage.
 	Propagator propagation.TextMapPropagator
 }
 
-// A tracer is what the interceptors have in common.
+// A tracer has the shared state of the interceptors.
 type tracer struct {
 	trace.Tracer
 	propagation.TextMapPropagator
@@ -54,8 +55,8 @@ func newTracer(o *Options) tracer {
 	return tracer{r.TracerProvider.Tracer(scope), r.Propagator}
 }
 
-// InstrumentServer puts interceptors into the options of a server, outermost, and
-// returns these. o may be nil.
+// InstrumentServer adds interceptors to the options of a server, as the outermost, and
+// returns the options. o may be nil.
 func InstrumentServer(options *boxcarrpc.ServerOptions, o *Options) *boxcarrpc.ServerOptions {
 	t := newTracer(o)
 	options.Interceptors = append([]func(boxcarrpc.Handler) boxcarrpc.Handler{t.handler}, options.Interceptors...)
@@ -63,8 +64,8 @@ func InstrumentServer(options *boxcarrpc.ServerOptions, o *Options) *boxcarrpc.S
 	return options
 }
 
-// InstrumentPool puts interceptors into the options of a pool, outermost, and
-// returns these. o may be nil.
+// InstrumentPool adds interceptors to the options of a pool, as the outermost, and
+// returns the options. o may be nil.
 func InstrumentPool(options *boxcarrpc.PoolOptions, o *Options) *boxcarrpc.PoolOptions {
 	t := newTracer(o)
 	options.Interceptors = append([]func(boxcarrpc.Caller) boxcarrpc.Caller{t.caller}, options.Interceptors...)
@@ -98,7 +99,7 @@ func (t tracer) streamHandler(next boxcarrpc.StreamHandler) boxcarrpc.StreamHand
 	}
 }
 
-// serve begins a span of kind server.
+// serve starts a span of kind server.
 func (t tracer) serve(ctx context.Context, method string) (context.Context, trace.Span) {
 	metadata := boxcarrpc.MetadataOf(ctx)
 	ctx, span := t.Start(t.Extract(ctx, carrier{&metadata}), spanName(method), trace.WithSpanKind(trace.SpanKindServer))
@@ -114,7 +115,7 @@ func (t tracer) serve(ctx context.Context, method string) (context.Context, trac
 	return ctx, span
 }
 
-// served takes down the code of a span of kind server.
+// served ends a span of kind server with its code.
 func served(span trace.Span, err error) {
 	code := boxcarrpc.CodeOf(err)
 	span.SetAttributes(StatusCodeKey.Int(int(code)))
@@ -125,7 +126,7 @@ func served(span trace.Span, err error) {
 	}
 }
 
-// panicked takes down that a handler has not returned.
+// panicked ends the span of a handler that has panicked.
 func panicked(span trace.Span, returned bool) {
 	if !returned {
 		served(span, errPanicked)
@@ -171,18 +172,18 @@ func (t tracer) streamOpener(next boxcarrpc.StreamOpener) boxcarrpc.StreamOpener
 	}
 }
 
-// call begins a span of kind client, and adds the context of its trace to metadata.
+// call starts a span of kind client and adds its trace context to metadata.
 func (t tracer) call(ctx context.Context, method string, metadata *boxcarrpc.Metadata) (context.Context, trace.Span) {
 	ctx, span := t.Start(ctx, spanName(method), trace.WithSpanKind(trace.SpanKindClient))
 	if span.IsRecording() {
 		describe(span, method)
 	}
-	*metadata = (*metadata)[:len(*metadata):len(*metadata)] // it is the caller's
+	*metadata = (*metadata)[:len(*metadata):len(*metadata)] // do not append to the caller's slice
 	t.Inject(ctx, carrier{metadata})
 	return ctx, span
 }
 
-// called takes down the code of a span of kind client.
+// called ends a span of kind client with its code.
 func called(span trace.Span, err error) {
 	span.SetAttributes(StatusCodeKey.Int(int(boxcarrpc.CodeOf(err))))
 	if err != nil {
@@ -190,13 +191,12 @@ func called(span trace.Span, err error) {
 	}
 }
 
-// spanName is a method without the slash before it, which the conventions do not
-// want.
+// spanName returns a method without its leading slash, as the conventions require.
 func spanName(method string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(method, "/"), "?")
 }
 
-// describe sets what the conventions for RPC have of a method.
+// describe sets the attributes of a method.
 func describe(span trace.Span, method string) {
 	name := spanName(method)
 	attributes := []attribute.KeyValue{attribute.String("rpc.system", "boxcar")}
@@ -207,7 +207,7 @@ func describe(span trace.Span, method string) {
 	span.SetAttributes(append(attributes, attribute.String("rpc.method", name))...)
 }
 
-// describeAddress sets the address of a client or a server.
+// describeAddress sets the attributes of a client's or server's address.
 func describeAddress(span trace.Span, whose string, address net.Addr) {
 	host, port, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -219,7 +219,7 @@ func describeAddress(span trace.Span, whose string, address net.Addr) {
 	}
 }
 
-// A carrier is metadata as propagators use it.
+// A carrier is metadata with the interface of propagators.
 type carrier struct{ metadata *boxcarrpc.Metadata }
 
 func (c carrier) Get(key string) string {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A traced is what a test's servers and pools tell.
+// A traced collects the spans of a test's servers and pools.
 type traced struct {
 	spans   *tracetest.InMemoryExporter
 	options *Options
@@ -35,7 +35,7 @@ func newTraced(sampler sdk.Sampler) *traced {
 	return t
 }
 
-// serve serves until the test's end.
+// serve serves until the end of the test.
 func serve(t *testing.T, h boxcarrpc.Handler, o *boxcarrpc.ServerOptions) (address string) {
 	server := boxcarrpc.NewServer(h, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func newPool(t *testing.T, o *boxcarrpc.PoolOptions, address string) *boxcarrpc.
 	return pool
 }
 
-// span waits for the span of this name and kind.
+// span waits for a span with this name and kind.
 func (r *traced) span(t *testing.T, kind trace.SpanKind, name string) tracetest.SpanStub {
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		for _, span := range r.spans.GetSpans() {
@@ -77,8 +77,8 @@ func attributes(span tracetest.SpanStub) map[attribute.Key]string {
 	return all
 }
 
-// A trace goes from a program over one server, which asks another, to the end.
-func TestATraceGoesOn(t *testing.T) {
+// A trace continues from a program through one server to another.
+func TestTraceContinuesThroughServers(t *testing.T) {
 	r := newTraced(sdk.AlwaysSample())
 	metadata := make(chan boxcarrpc.Metadata, 1)
 	behind := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -92,8 +92,8 @@ func TestATraceGoesOn(t *testing.T) {
 	pool := newPool(t, InstrumentPool(&boxcarrpc.PoolOptions{Size: 1}, r.options), front)
 
 	ctx, program := r.options.TracerProvider.Tracer("test").Start(t.Context(), "program")
-	own := boxcarrpc.Metadata(nil).Append("k", "v")
-	out, err := pool.CallWith(ctx, "/jobs.v1.Search/Find", nil, nil, &boxcarrpc.CallInfo{Metadata: own})
+	sent := boxcarrpc.Metadata(nil).Append("k", "v")
+	out, err := pool.CallWith(ctx, "/jobs.v1.Search/Find", nil, nil, &boxcarrpc.CallInfo{Metadata: sent})
 	require.NoError(t, err)
 	require.Equal(t, "deep", string(out))
 	program.End()
@@ -116,7 +116,7 @@ func TestATraceGoesOn(t *testing.T) {
 	}
 	traceparent, _ := (<-metadata).Get("traceparent")
 	require.Equal(t, "00-"+parent.TraceID().String()+"-"+r.span(t, trace.SpanKindClient, "jobs.v1.Store/Get").SpanContext.SpanID().String()+"-01", traceparent)
-	require.Equal(t, boxcarrpc.Metadata(nil).Append("k", "v"), own, "the caller's own")
+	require.Equal(t, boxcarrpc.Metadata(nil).Append("k", "v"), sent, "the caller's metadata is unchanged")
 
 	host, port, _ := net.SplitHostPort(front)
 	require.Equal(t, map[attribute.Key]string{
@@ -185,8 +185,8 @@ func TestHowSpansEnd(t *testing.T) {
 	require.NotContains(t, attributes(r.span(t, trace.SpanKindClient, "later")), SlotKey)
 }
 
-// Who is not sampled is told to the others, and makes no spans.
-func TestSamplingIsTheCallers(t *testing.T) {
+// The caller's sampling decision is sent to the servers.
+func TestCallerDecidesSampling(t *testing.T) {
 	client, server := newTraced(sdk.NeverSample()), newTraced(sdk.ParentBased(sdk.AlwaysSample()))
 	got := make(chan boxcarrpc.Metadata, 1)
 	address := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -203,7 +203,7 @@ func TestSamplingIsTheCallers(t *testing.T) {
 	_, err = newPool(t, nil, address).Call(t.Context(), "plain", nil, nil)
 	require.NoError(t, err)
 	require.Nil(t, <-got)
-	require.False(t, server.span(t, trace.SpanKindServer, "plain").Parent.IsValid(), "a trace of its own")
+	require.False(t, server.span(t, trace.SpanKindServer, "plain").Parent.IsValid(), "a new trace")
 	require.Len(t, server.spans.GetSpans(), 1)
 }
 

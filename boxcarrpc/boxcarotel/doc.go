@@ -3,17 +3,18 @@
 //	server := boxcarrpc.NewServer(handler, boxcarotel.InstrumentServer(&boxcarrpc.ServerOptions{}, nil))
 //	pool, err := boxcarrpc.NewPool(source, boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{}, nil))
 //
-// A call has a span of kind client, whatever the attempts that it takes, and one of
-// kind server around its handler, whose context has it; so have streams. The context of
-// the trace travels in the request's metadata, as W3C has it: traceparent and
-// tracestate. A handler that calls on with its context continues the trace.
+// A call or stream has one span of kind client, which includes all attempts, and one of
+// kind server around its handler. The trace context is sent in the request's metadata in
+// the W3C format, traceparent and tracestate. A handler continues the trace if it makes
+// calls with its context.
 //
-// Spans are named by the method and have, as OpenTelemetry's conventions for RPC
-// have it, rpc.system (boxcar), rpc.service, rpc.method, the peer's address, and the
-// code as rpc.boxcar.status_code; beside them boxcar.slot, the slot that the request
-// came on, and on the client boxcar.attempts. A span is an error by its code: on the
-// server only if that blames the server.
+// A span has the name of the method and the attributes of OpenTelemetry's conventions
+// for RPC: rpc.system (boxcar), rpc.service, rpc.method, the peer's address, and the
+// code as rpc.boxcar.status_code. boxcar.slot is the slot of the request; spans of kind
+// client also have boxcar.attempts. The status of a client span is an error for every
+// code but OK, that of a server span only for codes that indicate a fault of the server.
 //
-// What is not sampled has its cost, too, as its context is made and carried; who wants
-// none of that does not instrument. All is safe for concurrent use.
+// Calls that are not sampled have the cost of creating and sending their context.
+//
+// All functions are safe for concurrent use.
 package boxcarotel

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A pair is a server and a pool of one slot, with their metrics.
+// A pair is a server and a pool with one slot and their metrics.
 type pair struct {
 	server *boxcarrpc.Server
 	pool   *boxcarrpc.Pool
@@ -37,7 +37,7 @@ func newPair(t testing.TB, serverOptions *boxcarrpc.ServerOptions) *pair {
 	s, p := NewServer(nil), NewPool(&Options{Labels: prometheus.Labels{"pool": "jobs"}})
 	registry.MustRegister(s, p)
 	one := &pair{scrape: func(t testing.TB) string { return scrape(t, registry) }}
-	require.NotContains(t, one.scrape(t), "boxcar_server_slots", "there is no server yet")
+	require.NotContains(t, one.scrape(t), "boxcar_server_slots", "before Watch")
 
 	one.server = boxcarrpc.NewServer(handle, s.Instrument(serverOptions))
 	s.Watch(one.server)
@@ -57,7 +57,7 @@ func newPair(t testing.TB, serverOptions *boxcarrpc.ServerOptions) *pair {
 	return one
 }
 
-// scrape is what Prometheus gets.
+// scrape returns the exposition format.
 func scrape(t testing.TB, registry *prometheus.Registry) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -65,7 +65,7 @@ func scrape(t testing.TB, registry *prometheus.Registry) string {
 	return w.Body.String()
 }
 
-// gatherer is two collectors as one.
+// gatherer combines two collectors.
 type gatherer [2]prometheus.Collector
 
 func (g gatherer) Describe(to chan<- *prometheus.Desc) { g[0].Describe(to); g[1].Describe(to) }
@@ -92,9 +92,8 @@ func handleStream(_ context.Context, method string, _ *boxcarrpc.ServerStream) e
 	return &boxcarrpc.Error{Code: boxcarrpc.CodeNotFound}
 }
 
-// Each name made its own metrics with the label of the other, and every later gather
-// failed.
-func TestMethodNamesThatAreNoUTF8ShareALabel(t *testing.T) {
+// With separate metrics for the same label every later scrape would fail.
+func TestInvalidUTF8MethodsShareALabel(t *testing.T) {
 	p := newPair(t, &boxcarrpc.ServerOptions{})
 	for _, method := range []string{"\xff", "\xfe", "a\xff", "a?", "?"} {
 		_, err := p.pool.Call(t.Context(), method, nil, nil)
@@ -105,12 +104,12 @@ func TestMethodNamesThatAreNoUTF8ShareALabel(t *testing.T) {
 	require.Contains(t, text, `boxcar_server_handled_total{code="ok",method="a?"} 2`)
 }
 
-func TestWhatIsShown(t *testing.T) {
+func TestExportedMetrics(t *testing.T) {
 	p := newPair(t, &boxcarrpc.ServerOptions{
 		StreamHandler: handleStream,
 		Admission:     boxcarrpc.Admission{ClientRate: 1e-3, ClientBurst: 8},
 	})
-	// Each costs a token: the eight, and the ninth is refused. A panic costs the slot.
+	// Each call takes a token; the ninth is refused. A panic loses the slot.
 	for _, method := range []string{"get", "get", "fail", "odd", "no such\xff", "panic"} {
 		_, _ = p.pool.Call(t.Context(), method, nil, nil)
 	}
@@ -164,7 +163,7 @@ func TestWhatIsShown(t *testing.T) {
 	}
 }
 
-// Methods are chosen by clients: they cannot make labels without end.
+// Clients choose methods; the number of labels is bounded.
 func TestMethodsAreBounded(t *testing.T) {
 	c := newCalls(Options{Prefix: "x"}, "", "", "")
 	for i := range 2 * maxMethods {
@@ -176,12 +175,12 @@ func TestMethodsAreBounded(t *testing.T) {
 	require.Equal(t, uint64(2*maxMethods), known[otherMethod].codes[boxcarrpc.CodePermissionDenied].Load())
 	require.Equal(t, uint64(maxMethods+1), known[otherMethod].codes[boxcarrpc.CodeOK].Load())
 	c.note("m0", boxcarrpc.CodePermissionDenied, -1, time.Now())
-	require.Equal(t, uint64(1), known["m0"].codes[boxcarrpc.CodePermissionDenied].Load(), "it was known before")
+	require.Equal(t, uint64(1), known["m0"].codes[boxcarrpc.CodePermissionDenied].Load(), "the method was known before")
 	c.note("m0", 1000, -1, time.Now())
 	require.Equal(t, uint64(1), known["m0"].codes[boxcarrpc.CodeUnknown].Load())
 }
 
-func TestSecondsCanBeLeftOut(t *testing.T) {
+func TestWithoutSeconds(t *testing.T) {
 	s := NewServer(&Options{Prefix: "mine", WithoutSeconds: true})
 	s.calls.note("get", boxcarrpc.CodeOK, 3, s.calls.now())
 	registry := prometheus.NewPedanticRegistry()
@@ -192,8 +191,8 @@ func TestSecondsCanBeLeftOut(t *testing.T) {
 	require.NotContains(t, text, "seconds")
 }
 
-// docs/metrics.md lists every metric, and none that there is not.
-func TestThePageListsAll(t *testing.T) {
+// docs/metrics.md lists exactly the exported metrics.
+func TestMetricsPageIsComplete(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(page), "<!-- boxcarprom -->")

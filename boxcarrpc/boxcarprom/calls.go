@@ -14,28 +14,27 @@ import (
 const (
 	maxMethods  = 256
 	otherMethod = "other"
-	// Codes are gRPC's; what is beyond counts as unknown.
+	// gRPC's codes; other codes count as unknown.
 	codes = int(boxcarrpc.CodeUnauthenticated) + 1
 )
 
 var (
-	// From 10 us, an answer in memory, to 10 s.
+	// From 10 us to 10 s.
 	latencyBuckets = prometheus.ExponentialBuckets(10e-6, 2, 21)
-	// Slots double: what matters is how far up the ladder requests get.
+	// Powers of two, for the range of used slots.
 	slotBuckets = append([]float64{0}, prometheus.ExponentialBuckets(1, 2, 16)...)
 )
 
-// Options shape the metrics of a server or a pool. The zero value of each field,
-// and nil, mean the default.
+// Options are the options of the metrics of a server or a pool. The zero value of each
+// field, and nil, mean the default.
 type Options struct {
-	// Prefix begins the names, and an underscore follows it. The default is
-	// boxcar_server or boxcar_client.
+	// Prefix is the prefix of the names, without the underscore after it. The default
+	// is boxcar_server or boxcar_client.
 	Prefix string
-	// Labels are added to each metric, as to tell the pools of a program apart. The
-	// default is none.
+	// Labels are added to each metric, for example to distinguish a program's pools.
+	// The default is none.
 	Labels prometheus.Labels
-	// WithoutSeconds leaves out the histogram of times, for a program that has one of
-	// its own. The default is to have it.
+	// WithoutSeconds disables the histogram of times, for a program that has another.
 	WithoutSeconds bool
 }
 
@@ -50,22 +49,22 @@ func (o *Options) withDefaults(prefix string) Options {
 	return r
 }
 
-// calls is what is taken down of each call.
+// calls has the metrics of individual calls.
 type calls struct {
 	handled *prometheus.Desc
-	seconds *prometheus.HistogramVec // nil: left out
+	seconds *prometheus.HistogramVec // nil if disabled
 	slots   prometheus.Histogram
 
-	// Read without a lock: a map is replaced, not changed.
+	// The map is immutable: a change replaces it, with mu held.
 	methods atomic.Pointer[map[string]*method]
-	mu      sync.Mutex // of who replaces it
+	mu      sync.Mutex
 }
 
-// A method is the metrics of one.
+// A method has the metrics of one method.
 type method struct {
 	label   string
 	codes   [codes]atomic.Uint64
-	seconds prometheus.Observer // nil: left out
+	seconds prometheus.Observer // nil if disabled
 }
 
 func newCalls(o Options, handled, seconds, slots string) *calls {
@@ -92,7 +91,7 @@ func (c *calls) newMethod(name string) *method {
 	return m
 }
 
-// now is when a call began, zero if its time is not wanted.
+// now returns the start time of a call, zero if times are disabled.
 func (c *calls) now() time.Time {
 	if c.seconds == nil {
 		return time.Time{}
@@ -100,8 +99,7 @@ func (c *calls) now() time.Time {
 	return time.Now()
 }
 
-// note takes down a call of a method that began some time ago, and, if it is not
-// negative, its slot.
+// note records a call that started at began, and its slot unless it is negative.
 func (c *calls) note(name string, code boxcarrpc.Code, slot int, began time.Time) {
 	m := c.method(name, code)
 	m.count(code)
@@ -120,14 +118,14 @@ func (m *method) count(code boxcarrpc.Code) {
 	m.codes[code].Add(1)
 }
 
-// method returns the metrics of a method. A new one gets its own unless the code
-// says that there may be no such method, or that there are too many.
+// method returns the metrics of a method. They are those of "other" for an unknown method
+// if the code indicates that it may not exist or there are maxMethods already.
 func (c *calls) method(name string, code boxcarrpc.Code) *method {
 	known := *c.methods.Load()
 	if m := known[name]; m != nil {
 		return m
 	}
-	// Names that differ in bytes that are no UTF-8 share a label, and so their metrics.
+	// Names that differ only in invalid UTF-8 share a label and their metrics.
 	name = strings.ToValidUTF8(name, "?")
 	if code == boxcarrpc.CodeUnimplemented || code == boxcarrpc.CodePermissionDenied {
 		return known[otherMethod]
@@ -174,14 +172,14 @@ func (c *calls) collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// A number is a metric that is asked for when it is scraped.
+// A number is a metric that is read at a scrape.
 type number[S any] struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(S) float64
 }
 
-// numbers makes the metrics of some statistics.
+// numbers has the metrics of a struct of statistics.
 type numbers[S any] struct {
 	options Options
 	all     []number[S]

@@ -10,14 +10,14 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A Pool is the metrics of a pool: a prometheus.Collector.
+// A Pool is a prometheus.Collector with the metrics of a pool.
 type Pool struct {
 	calls   *calls
 	numbers numbers[boxcarrpc.PoolStats]
 	pool    atomic.Pointer[boxcarrpc.Pool]
 }
 
-// NewPool makes the metrics of a pool; o may be nil.
+// NewPool returns the metrics of a pool. o may be nil.
 func NewPool(o *Options) *Pool {
 	options := o.withDefaults("boxcar_client")
 	p := &Pool{calls: newCalls(options,
@@ -28,39 +28,39 @@ func NewPool(o *Options) *Pool {
 	type stats = boxcarrpc.PoolStats
 	gauge, counter := p.numbers.gauge, p.numbers.counter
 	gauge("servers", "Servers in the set.", func(s stats) float64 { return float64(s.Servers) })
-	gauge("servers_live", "Of these, neither in quarantine nor being drained.", func(s stats) float64 { return float64(s.Live) })
-	gauge("servers_ejected", "Of these, left out because they fail requests.", func(s stats) float64 { return float64(s.Ejected) })
+	gauge("servers_live", "Of these, neither in quarantine nor draining.", func(s stats) float64 { return float64(s.Live) })
+	gauge("servers_ejected", "Of these, ejected because they fail requests.", func(s stats) float64 { return float64(s.Ejected) })
 	gauge("transports", "Connections open now.", func(s stats) float64 { return float64(s.Transports) })
 	gauge("slots_wanted", "The ladder's size.", func(s stats) float64 { return float64(s.Size) })
-	gauge("slots", "Slots held now; over slots_wanted that is how far the ladder is filled.", func(s stats) float64 { return float64(s.Slots) })
-	gauge("slots_busy", "Slots with a request, or waiting for the end of an abandoned one.", func(s stats) float64 { return float64(s.Busy) })
-	gauge("slot_lowest", "The lowest slot held, -1 if there is none.", func(s stats) float64 { return float64(s.Lowest) })
-	gauge("slot_highest", "The highest slot held, -1 if there is none.", func(s stats) float64 { return float64(s.Highest) })
+	gauge("slots", "Slots held now; divided by slots_wanted, how full the ladder is.", func(s stats) float64 { return float64(s.Slots) })
+	gauge("slots_busy", "Slots with a request, including abandoned requests.", func(s stats) float64 { return float64(s.Busy) })
+	gauge("slot_lowest", "Lowest slot held, -1 if none.", func(s stats) float64 { return float64(s.Lowest) })
+	gauge("slot_highest", "Highest slot held, -1 if none.", func(s stats) float64 { return float64(s.Highest) })
 	gauge("waiting", "Calls that wait for a slot.", func(s stats) float64 { return float64(s.Waiting) })
 	gauge("streams", "Streams open now.", func(s stats) float64 { return float64(s.Streams) })
-	counter("calls_total", "Calls begun.", func(s stats) float64 { return float64(s.Calls) })
-	counter("failed_total", "Of these, ended with an error of any kind.", func(s stats) float64 { return float64(s.Failed) })
+	counter("calls_total", "Calls started.", func(s stats) float64 { return float64(s.Calls) })
+	counter("failed_total", "Of these, failed with any error.", func(s stats) float64 { return float64(s.Failed) })
 	counter("rejected_total", "Of these, refused because all slots were busy.", func(s stats) float64 { return float64(s.Rejected) })
-	counter("retries_total", "Attempts after a first.", func(s stats) float64 { return float64(s.Retries) })
-	counter("retries_unfunded_total", "Attempts that were not made, because the budget was used up.", func(s stats) float64 { return float64(s.Unfunded) })
-	counter("hedges_total", "Attempts beside a slow one.", func(s stats) float64 { return float64(s.Hedges) })
-	counter("hedges_won_total", "Of these, the ones that were answered first.", func(s stats) float64 { return float64(s.HedgesWon) })
+	counter("retries_total", "Attempts after the first of a call.", func(s stats) float64 { return float64(s.Retries) })
+	counter("retries_unfunded_total", "Attempts not made because the retry budget was empty.", func(s stats) float64 { return float64(s.Unfunded) })
+	counter("hedges_total", "Hedged attempts, started while a slow one is in flight.", func(s stats) float64 { return float64(s.Hedges) })
+	counter("hedges_won_total", "Of these, answered first.", func(s stats) float64 { return float64(s.HedgesWon) })
 	counter("leases_total", "Slots gained.", func(s stats) float64 { return float64(s.Leases) })
-	counter("swaps_total", "Of these, in the place of a higher one.", func(s stats) float64 { return float64(s.Swaps) })
+	counter("swaps_total", "Of these, replacements of a higher slot.", func(s stats) float64 { return float64(s.Swaps) })
 	counter("slots_lost_total", "Slots lost with their connection, or to a panic.", func(s stats) float64 { return float64(s.Lost) })
 	counter("transports_broken_total", "Connections that broke.", func(s stats) float64 { return float64(s.Broken) })
 	return p
 }
 
-// Instrument puts interceptors into the options of the pool that Watch is to get,
-// outermost, and returns them.
+// Instrument adds interceptors to the options of the pool for Watch, as the outermost,
+// and returns the options.
 func (p *Pool) Instrument(o *boxcarrpc.PoolOptions) *boxcarrpc.PoolOptions {
 	o.Interceptors = append([]func(boxcarrpc.Caller) boxcarrpc.Caller{p.intercept}, o.Interceptors...)
 	o.StreamInterceptors = append([]func(boxcarrpc.StreamOpener) boxcarrpc.StreamOpener{p.interceptStream}, o.StreamInterceptors...)
 	return o
 }
 
-// Watch has the pool's counters shown. Before, there are none.
+// Watch adds the pool's counters, which are absent before.
 func (p *Pool) Watch(pool *boxcarrpc.Pool) { p.pool.Store(pool) }
 
 func (p *Pool) intercept(next boxcarrpc.Caller) boxcarrpc.Caller {
@@ -84,13 +84,13 @@ func (p *Pool) interceptStream(next boxcarrpc.StreamOpener) boxcarrpc.StreamOpen
 	}
 }
 
-// Describe sends what there may be.
+// Describe implements prometheus.Collector.
 func (p *Pool) Describe(to chan<- *prometheus.Desc) {
 	p.calls.describe(to)
 	p.numbers.describe(to)
 }
 
-// Collect sends what there is.
+// Collect implements prometheus.Collector.
 func (p *Pool) Collect(to chan<- prometheus.Metric) {
 	p.calls.collect(to)
 	if pool := p.pool.Load(); pool != nil {

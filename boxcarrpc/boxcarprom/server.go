@@ -10,7 +10,7 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A Server is the metrics of a server: a prometheus.Collector.
+// A Server is a prometheus.Collector with the metrics of a server.
 type Server struct {
 	calls   *calls
 	numbers numbers[boxcarrpc.ServerStats]
@@ -19,7 +19,7 @@ type Server struct {
 	server  atomic.Pointer[boxcarrpc.Server]
 }
 
-// NewServer makes the metrics of a server; o may be nil.
+// NewServer returns the metrics of a server. o may be nil.
 func NewServer(o *Options) *Server {
 	options := o.withDefaults("boxcar_server")
 	s := &Server{
@@ -34,17 +34,17 @@ func NewServer(o *Options) *Server {
 	type stats = boxcarrpc.ServerStats
 	gauge, counter := s.numbers.gauge, s.numbers.counter
 	gauge("connections", "Connections open now.", func(s stats) float64 { return float64(s.Connections) })
-	gauge("slots", "Slots given out now.", func(s stats) float64 { return float64(s.Slots) })
-	gauge("lowest_free_slot", "The slot that the next lane gets.", func(s stats) float64 { return float64(s.LowestFree) })
+	gauge("slots", "Slots leased now.", func(s stats) float64 { return float64(s.Slots) })
+	gauge("lowest_free_slot", "Lowest free slot, which the next lease gets.", func(s stats) float64 { return float64(s.LowestFree) })
 	gauge("requests_in_flight", "Requests being received or in a handler now, and streams.", func(s stats) float64 { return float64(s.InFlight) })
 	gauge("streams", "Streams open now.", func(s stats) float64 { return float64(s.Streams) })
-	gauge("request_buffer_bytes", "Held by requests that are being received.", func(s stats) float64 { return float64(s.BufferBytes) })
-	gauge("draining", "1 while the server gives out no slots because it is being drained.", func(s stats) float64 { return boolean(s.Draining) })
+	gauge("request_buffer_bytes", "Bytes of requests that are being received.", func(s stats) float64 { return float64(s.BufferBytes) })
+	gauge("draining", "1 while the server drains and leases no slots, otherwise 0.", func(s stats) float64 { return boolean(s.Draining) })
 	counter("requests_total", "Requests and streams that reached a handler.", func(s stats) float64 { return float64(s.Requests) })
 	counter("errors_total", "Of these, answered with an error.", func(s stats) float64 { return float64(s.Errors) })
 	counter("panics_total", "Of these, ended by a panic.", func(s stats) float64 { return float64(s.Panics) })
 	counter("connections_accepted_total", "Connections accepted.", func(s stats) float64 { return float64(s.Accepted) })
-	counter("connection_faults_total", "Connections ended for a fault of the peer, those that were not let in among them.", func(s stats) float64 { return float64(s.Faults) })
+	counter("connection_faults_total", "Connections closed for a fault of the peer, including failed authentication.", func(s stats) float64 { return float64(s.Faults) })
 	return s
 }
 
@@ -55,22 +55,22 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// Instrument puts interceptors into the options of the server that Watch is to get,
-// outermost, and returns them.
+// Instrument adds interceptors to the options of the server for Watch, as the outermost,
+// and returns the options.
 func (s *Server) Instrument(o *boxcarrpc.ServerOptions) *boxcarrpc.ServerOptions {
 	o.Interceptors = append([]func(boxcarrpc.Handler) boxcarrpc.Handler{s.intercept}, o.Interceptors...)
 	o.StreamInterceptors = append([]func(boxcarrpc.StreamHandler) boxcarrpc.StreamHandler{s.interceptStream}, o.StreamInterceptors...)
 	return o
 }
 
-// Watch has the server's counters shown. Before, there are none.
+// Watch adds the server's counters, which are absent before.
 func (s *Server) Watch(server *boxcarrpc.Server) { s.server.Store(server) }
 
 func (s *Server) intercept(next boxcarrpc.Handler) boxcarrpc.Handler {
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		began, returned := s.calls.now(), false
 		defer func() {
-			if !returned { // it panicked
+			if !returned { // the handler panicked
 				s.calls.note(method, boxcarrpc.CodeInternal, boxcarrpc.SlotOf(ctx), began)
 			}
 		}()
@@ -83,7 +83,7 @@ func (s *Server) intercept(next boxcarrpc.Handler) boxcarrpc.Handler {
 
 func (s *Server) interceptStream(next boxcarrpc.StreamHandler) boxcarrpc.StreamHandler {
 	return func(ctx context.Context, method string, stream *boxcarrpc.ServerStream) error {
-		code := boxcarrpc.CodeInternal // if it panics
+		code := boxcarrpc.CodeInternal // if the handler panics
 		defer func() { s.calls.note(method, code, -1, time.Time{}) }()
 		err := next(ctx, method, stream)
 		code = boxcarrpc.CodeOf(err)
@@ -91,7 +91,7 @@ func (s *Server) interceptStream(next boxcarrpc.StreamHandler) boxcarrpc.StreamH
 	}
 }
 
-// Describe sends what there may be.
+// Describe implements prometheus.Collector.
 func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	s.calls.describe(to)
 	s.numbers.describe(to)
@@ -99,7 +99,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	to <- s.leases
 }
 
-// Collect sends what there is.
+// Collect implements prometheus.Collector.
 func (s *Server) Collect(to chan<- prometheus.Metric) {
 	s.calls.collect(to)
 	server := s.server.Load()

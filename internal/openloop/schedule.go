@@ -1,15 +1,14 @@
-// Package openloop says when calls of an open-loop load are due: at random moments,
-// as of many who do not know of each other, whatever becomes of the calls before.
+// Package openloop schedules the calls of an open-loop load. Calls are due at random
+// times (a Poisson process), independent of the progress of earlier calls.
 //
 //	schedule := openloop.New(start, duration, rate)
 //	for due, ok := schedule.Next(ctx); ok; due, ok = schedule.Next(ctx) {
 //		call()
-//		latency := time.Since(due) // however late the call was made
+//		latency := time.Since(due) // includes the delay of a late call
 //	}
 //
-// Any number of callers take from one schedule. One of them waits for the moment and
-// makes the call, then the next one waits: so whoever is free makes the call that is
-// due next, and only one thread waits, as exactly as the machine can.
+// Several callers share a schedule. One of them waits for the next due time and makes the
+// call while another waits, so that only one thread needs a precise sleep.
 package openloop
 
 import (
@@ -18,21 +17,21 @@ import (
 	"time"
 )
 
-// A Schedule is the moments when calls are due. It is safe for concurrent use.
+// A Schedule is a sequence of due times. It is safe for concurrent use.
 type Schedule struct {
-	// Sleep waits for a time below a few milliseconds; nil for the kernel's own sleep.
-	// Tests on virtual time set time.Sleep.
+	// Sleep waits for a few milliseconds at most. New sets a precise sleep; tests on
+	// virtual time set time.Sleep.
 	Sleep func(time.Duration)
 
-	turn chan struct{} // holds an element while nobody waits
+	turn chan struct{} // holds an element while no caller waits
 	rng  *rand.Rand
 	next time.Time
 	end  time.Time
-	mean float64 // nanoseconds between two
+	mean float64 // mean interval in nanoseconds
 }
 
-// New makes a schedule of rate calls a second on the average from start on. It is the
-// same each time.
+// New returns a schedule from start on with the mean rate in calls per second. The
+// random intervals are the same each time.
 func New(start time.Time, duration time.Duration, rate float64) *Schedule {
 	s := &Schedule{
 		Sleep: sleep,
@@ -47,13 +46,13 @@ func New(start time.Time, duration time.Duration, rate float64) *Schedule {
 	return s
 }
 
-// advance draws the gap to the next call: exponential, as between the calls of many.
+// advance draws the next interval from an exponential distribution.
 func (s *Schedule) advance() {
 	s.next = s.next.Add(time.Duration(s.rng.ExpFloat64() * s.mean))
 }
 
-// Next waits until a call is due and returns when that was: in the past, if no caller
-// was free. It returns false when no more are due, or ctx has ended.
+// Next waits for the next due time and returns it. The time is in the past if no caller
+// was free. It is not ok at the end of the schedule or if ctx ends.
 func (s *Schedule) Next(ctx context.Context) (due time.Time, ok bool) {
 	select {
 	case <-s.turn:
@@ -68,8 +67,8 @@ func (s *Schedule) Next(ctx context.Context) (due time.Time, ok bool) {
 	return due, true
 }
 
-// Missed counts the calls that were due by now, or the end, and that nobody made. The
-// callers have stopped.
+// Missed returns the number of calls that were due by now and not returned by Next. The
+// callers must have stopped.
 func (s *Schedule) Missed(now time.Time) (n int64) {
 	for ; s.next.Before(s.end) && !s.next.After(now); s.advance() {
 		n++
@@ -77,11 +76,11 @@ func (s *Schedule) Missed(now time.Time) (n int64) {
 	return n
 }
 
-// timerError is how late a timer of the runtime may be: a process that has nothing
-// else to do waits for timers in whole milliseconds.
+// timerError is the maximum delay of a runtime timer: an idle process waits for timers in
+// whole milliseconds.
 const timerError = 2 * time.Millisecond
 
-// wait waits until due. It returns false if ctx has ended before.
+// wait waits until due. It returns false if ctx has ended.
 func (s *Schedule) wait(ctx context.Context, due time.Time) bool {
 	if long := time.Until(due) - timerError; long > 0 {
 		timer := time.NewTimer(long)

@@ -12,8 +12,7 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// Callers who are always free make each call when it is due, and there are as many as
-// the rate says.
+// Callers that are always free make each call on time, at the given rate.
 func TestCallsAreDueAtTheRate(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s := New(time.Now(), 10*time.Second, 1000)
@@ -34,8 +33,8 @@ func TestCallsAreDueAtTheRate(t *testing.T) {
 	})
 }
 
-// A caller who was busy is told when the call was due, and none is forgotten.
-func TestWhatWasDueMeanwhileIsLate(t *testing.T) {
+// Next returns the past due times of late calls.
+func TestLateCallsKeepTheirDueTimes(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		start := time.Now()
 		whole := New(start, time.Second, 100).Missed(start.Add(time.Second))
@@ -50,7 +49,7 @@ func TestWhatWasDueMeanwhileIsLate(t *testing.T) {
 			}
 		}
 		require.InDelta(t, 50, late, 20)
-		require.Equal(t, whole, made+1+s.Missed(start.Add(time.Minute)), "one was taken and not made")
+		require.Equal(t, whole, made+1+s.Missed(start.Add(time.Minute)), "one call was taken and not counted")
 	})
 }
 
@@ -61,7 +60,7 @@ func TestAContextEndsTheWait(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		var waiting sync.WaitGroup
-		for range 2 { // for the moment, and for the turn
+		for range 2 { // one for the due time, one for the other caller
 			waiting.Go(func() {
 				_, ok := s.Next(ctx)
 				require.False(t, ok)
@@ -72,8 +71,8 @@ func TestAContextEndsTheWait(t *testing.T) {
 	})
 }
 
-// The kernel's sleep does not end early, either.
-func TestACallIsNeverMadeBeforeItIsDue(t *testing.T) {
+// The kernel's sleep does not end early.
+func TestNextNeverReturnsEarly(t *testing.T) {
 	s := New(time.Now(), 50*time.Millisecond, 2000)
 	calls := 0
 	for due, ok := s.Next(t.Context()); ok; due, ok = s.Next(t.Context()) {

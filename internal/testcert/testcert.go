@@ -18,14 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A CA is an authority that a test has made.
+// A CA is a certificate authority for a test.
 type CA struct {
 	Certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	PEM         []byte
 }
 
-// NewCA makes an authority.
+// NewCA creates an authority.
 func NewCA(t testing.TB, name string) *CA {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -41,8 +41,8 @@ func NewCA(t testing.TB, name string) *CA {
 	return &CA{Certificate: certificate, key: key, PEM: encode("CERTIFICATE", der)}
 }
 
-// Issue makes a certificate for a name, for 127.0.0.1 and ::1 too, that is valid
-// until end, and its key, both in PEM.
+// Issue issues a certificate for a name, 127.0.0.1 and ::1 that is valid until end. It
+// returns the certificate and its key in PEM.
 func (ca *CA) Issue(t testing.TB, name string, end time.Time) (certificate, key []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -60,8 +60,8 @@ func (ca *CA) Issue(t testing.TB, name string, end time.Time) (certificate, key 
 	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", privateDER)
 }
 
-// Files issues a certificate that is valid for an hour, and writes it to
-// name.crt and name.key in dir.
+// Files issues a certificate that is valid for an hour, writes it to name.crt and
+// name.key in dir, and returns their paths.
 func (ca *CA) Files(t testing.TB, dir, name string) (certificate, key string) {
 	certificatePEM, keyPEM := ca.Issue(t, name, time.Now().Add(time.Hour))
 	return Write(t, dir, name+".crt", certificatePEM), Write(t, dir, name+".key", keyPEM)
@@ -72,7 +72,7 @@ func (ca *CA) File(t testing.TB, dir, name string) string {
 	return Write(t, dir, name+".crt", ca.PEM)
 }
 
-// Write puts a file into place at once, as a rotation should.
+// Write writes a file atomically by renaming a new one.
 func Write(t testing.TB, dir, name string, content []byte) (path string) {
 	path = filepath.Join(dir, name)
 	require.NoError(t, os.WriteFile(path+".new", content, 0o600))
