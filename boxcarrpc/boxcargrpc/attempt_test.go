@@ -16,8 +16,8 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 )
 
-// refuseFirst is a service whose first n streams fail with an error, before or after
-// a first message, and whose others echo.
+// refuseFirst returns a service whose first n streams fail, before or after the first
+// message. The others echo.
 type refuseFirst struct {
 	n       int32
 	err     error
@@ -41,8 +41,8 @@ func (r *refuseFirst) duplex(stream testgrpc.TestService_FullDuplexCallServer) e
 
 var stopping = boxcargrpc.NotProcessed(status.Error(codes.Unavailable, "about to stop"))
 
-// A stream that was refused is opened once more, and what had been sent is sent again.
-func TestARefusedStreamIsOpenedOnceMore(t *testing.T) {
+// A refused stream is opened a second time, and its messages are sent again.
+func TestRefusedStreamIsRetriedOnce(t *testing.T) {
 	for _, one := range []struct {
 		name    string
 		service *refuseFirst
@@ -89,8 +89,8 @@ func TestARefusedStreamIsOpenedOnceMore(t *testing.T) {
 	}
 }
 
-// What a caller has looked at, or too much to keep, is not replaced.
-func TestARefusedStreamThatIsNotOpenedAgain(t *testing.T) {
+// A committed stream, or one with too many sent bytes, is not retried.
+func TestRefusedStreamThatIsNotRetried(t *testing.T) {
 	large := strings.Repeat("x", 200<<10)
 	for name, commit := range map[string]func(testgrpc.TestService_FullDuplexCallClient){
 		"header":  func(s testgrpc.TestService_FullDuplexCallClient) { _, _ = s.Header() },
@@ -112,9 +112,9 @@ func TestARefusedStreamThatIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
-// One goroutine sends while another receives and finds out that the stream was
-// refused: nothing is lost, doubled or out of order.
-func TestARefusedStreamWhileItIsSentOn(t *testing.T) {
+// The stream is refused while one goroutine sends and another receives. No message is
+// lost, duplicated or reordered.
+func TestStreamIsRefusedWhileSending(t *testing.T) {
 	const streams, messages = 100, 50
 	for range streams {
 		service := &refuseFirst{n: 1, err: stopping}

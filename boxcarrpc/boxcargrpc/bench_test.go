@@ -15,9 +15,9 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// BenchmarkUnary is calls of 16 bytes that answer 1 KB, client and server in one
-// process over loopback: by a generated stub over gRPC and over Boxcar, and by a
-// caller who marshals by himself and uses the pool.
+// BenchmarkUnary measures calls with a request of 16 bytes and a response of 1 KB, with
+// client and server in one process over loopback: with a generated stub over gRPC and
+// over Boxcar, and with the pool and explicit marshalling.
 func BenchmarkUnary(b *testing.B) {
 	answer := &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, 1024)}}
 	s := setup{service: &scripted{unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -52,7 +52,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkMessages is messages of 1 KB on one stream: to and fro, and one way.
+// BenchmarkMessages measures messages of 1 KB on one stream: ping-pong and one way.
 func BenchmarkMessages(b *testing.B) {
 	message := &testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, 1024)}}
 	s := setup{service: &scripted{
@@ -68,7 +68,7 @@ func BenchmarkMessages(b *testing.B) {
 	}}
 	for _, one := range []struct {
 		name string
-		open door
+		open transport
 	}{{"grpc-go", overGRPC}, {"boxcargrpc", overBoxcar}} {
 		client := testgrpc.NewTestServiceClient(one.open(b, s))
 		b.Run("echoed/over="+one.name, func(b *testing.B) {
@@ -125,7 +125,7 @@ func checkAnswer(response *testgrpc.SimpleResponse, err error) error {
 	return err
 }
 
-// benchBuffers are of *[2][]byte: a request and a response.
+// benchBuffers has *[2][]byte, a request and a response.
 var benchBuffers = sync.Pool{New: func() any { return new([2][]byte) }}
 
 func callPool(ctx context.Context, pool *boxcarrpc.Pool, request proto.Message) error {

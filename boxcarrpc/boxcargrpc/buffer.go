@@ -2,10 +2,10 @@ package boxcargrpc
 
 import "sync"
 
-// maxKept is the size up to which a buffer is kept for another message.
+// maxKept is the maximum size of a buffer that is reused.
 const maxKept = 1 << 20
 
-// reuse empties a buffer for the next message of a stream.
+// reuse returns an empty buffer for the next message of a stream.
 func reuse(b []byte) []byte {
 	if cap(b) > maxKept {
 		return nil
@@ -13,7 +13,7 @@ func reuse(b []byte) []byte {
 	return b[:0]
 }
 
-// buffers are of *[]byte, for the requests and responses of unary calls.
+// buffers has *[]byte for the requests and responses of unary calls.
 var buffers sync.Pool
 
 func takeBuffer() *[]byte {

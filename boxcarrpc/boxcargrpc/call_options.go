@@ -11,7 +11,7 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// callOptions is what the options of a call ask for before it begins.
+// callOptions has the options of a call that apply before it starts.
 type callOptions struct {
 	codec       codec
 	credentials []credentials.PerRPCCredentials
@@ -19,9 +19,8 @@ type callOptions struct {
 	maxReceive  int
 }
 
-// readOptions reads the options of a call. Those that are about HTTP/2 or
-// connections (compression, authority, waiting for a connection, buffers for
-// retries) have no meaning here and are passed over.
+// readOptions reads the options of a call. It ignores options for HTTP/2 and connections
+// (compression, authority, wait for ready, retry buffer).
 func (c *client) readOptions(opts []grpc.CallOption) (callOptions, error) {
 	o := callOptions{codec: c.codec, credentials: c.credentials, maxSend: boxcarrpc.MaxRequestBytes, maxReceive: boxcarrpc.MaxResponseBytes}
 	var name string
@@ -57,7 +56,7 @@ func (c *client) readOptions(opts []grpc.CallOption) (callOptions, error) {
 	return o, nil
 }
 
-// marshal appends a message that is to be sent.
+// marshal appends an outgoing message to dst.
 func (o *callOptions) marshal(dst []byte, message any) ([]byte, error) {
 	out, err := o.codec.append(dst, message)
 	if err == nil && len(out)-len(dst) > o.maxSend {
@@ -66,7 +65,7 @@ func (o *callOptions) marshal(dst []byte, message any) ([]byte, error) {
 	return out, err
 }
 
-// unmarshal reads a message that was received.
+// unmarshal decodes a received message.
 func (o *callOptions) unmarshal(data []byte, message any) error {
 	if len(data) > o.maxReceive {
 		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", len(data), o.maxReceive)
@@ -74,13 +73,13 @@ func (o *callOptions) unmarshal(data []byte, message any) error {
 	return o.codec.read(data, message)
 }
 
-// A result is what options ask for after a call.
+// A result has the values for options that apply after a call.
 type result struct {
 	header, trailer boxcarrpc.Metadata
 	server          *boxcarrpc.Peer
 }
 
-// tell fills in what the options of a call ask for at its end.
+// tell fills in the options of a call at its end.
 func (r *result) tell(opts []grpc.CallOption, err error) {
 	for _, option := range opts {
 		switch option := option.(type) {

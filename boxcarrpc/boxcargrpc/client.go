@@ -18,20 +18,20 @@ import (
 // DefaultName is the default of ClientOptions.Name.
 const DefaultName = "boxcar"
 
-// ClientOptions are what a client does beside calling. The zero value, and a nil
-// *ClientOptions, mean nothing.
+// ClientOptions are the options of a client. The zero value, and a nil *ClientOptions,
+// mean the defaults.
 type ClientOptions struct {
-	// UnaryInterceptors are around every unary call, the first outermost.
+	// UnaryInterceptors are called for every unary call, the first outermost.
 	UnaryInterceptors []grpc.UnaryClientInterceptor
-	// StreamInterceptors are around every stream, the first outermost.
+	// StreamInterceptors are called for every stream, the first outermost.
 	StreamInterceptors []grpc.StreamClientInterceptor
-	// CallOptions come before the options of each call.
+	// CallOptions apply to each call, before its own options.
 	CallOptions []grpc.CallOption
-	// Credentials add metadata to each call. Those that require transport security
-	// need a pool with TLS.
+	// Credentials add metadata to each call. If they require transport security, the
+	// pool must have TLS.
 	Credentials []credentials.PerRPCCredentials
-	// Name is what interceptors see as the target, and credentials as the host of
-	// the audience. The default is "boxcar".
+	// Name is the target that interceptors see, and the host of the audience for
+	// credentials. The default is "boxcar".
 	Name string
 }
 
@@ -44,16 +44,14 @@ type client struct {
 	secure      bool // the pool has TLS
 }
 
-// NewClient returns a connection for generated stubs whose calls go over the
-// pool; opts may be nil. It never connects by itself: its state is idle for ever,
-// and the pool's [boxcarrpc.Pool.WaitReady] tells what a program may want to know.
-// Calls that begin after its Close fail with CANCELED, as gRPC's do; the pool stays
-// open. It is safe for concurrent use.
+// NewClient returns a connection for generated stubs that makes its calls with the pool.
+// opts may be nil. The connection does not connect itself and its state is always idle;
+// use [boxcarrpc.Pool.WaitReady] to wait for servers. Calls after its Close fail with
+// CANCELED, as in gRPC; Close does not close the pool. It is safe for concurrent use.
 //
-// The pool's options decide what gRPC's service config does elsewhere: which
-// methods may be sent again ([Methods] reads that from the services'
-// descriptions), how many calls at a time, how long they may wait. A call without
-// a deadline gets the pool's CallTimeout; gRPC has none.
+// The pool's options replace gRPC's service config: which methods may be retried (see
+// [Methods]), the number of concurrent calls, and how long calls wait. A call without a
+// deadline has the pool's CallTimeout; gRPC has no default.
 func NewClient(pool *boxcarrpc.Pool, opts *ClientOptions) (*grpc.ClientConn, error) {
 	var o ClientOptions
 	if opts != nil {
@@ -65,11 +63,10 @@ func NewClient(pool *boxcarrpc.Pool, opts *ClientOptions) (*grpc.ClientConn, err
 	c := &client{pool: pool, codec: protobuf(), credentials: o.Credentials, name: o.Name, secure: pool.HasTLS()}
 	for _, one := range o.Credentials {
 		if one.RequireTransportSecurity() && !c.secure {
-			return nil, errors.New("boxcargrpc: credentials that require transport security need a pool with TLS")
+			return nil, errors.New("boxcargrpc: the credentials require transport security: use a pool with TLS")
 		}
 	}
-	// The last interceptors do the work, so that the connection's own machinery
-	// never begins.
+	// The innermost interceptors make the calls, so that grpc-go never connects.
 	return grpc.NewClient("passthrough:///"+o.Name,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(noDialing),
@@ -79,9 +76,9 @@ func NewClient(pool *boxcarrpc.Pool, opts *ClientOptions) (*grpc.ClientConn, err
 	)
 }
 
-// noDialing answers a Connect that nobody needs.
+// noDialing is the dialer of the connection, which is not used for calls.
 func noDialing(context.Context, string) (net.Conn, error) {
-	return nil, errors.New("boxcargrpc: the connection is of no use: calls go over a pool")
+	return nil, errors.New("boxcargrpc: the connection cannot connect: calls use a pool")
 }
 
 // checkOpen returns an error if the connection has been closed.

@@ -8,41 +8,40 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A stream that a server refuses, because it is about to stop, is opened once more,
-// as gRPC does: what was sent until then is sent again. Only UNAVAILABLE without a
-// handler counts: an overloaded server's streams must not become twice as many.
+// A stream that a stopping server refuses is opened a second time, as in gRPC, and the
+// messages sent so far are sent again. Only UNAVAILABLE before the handler has started
+// counts, so that retries do not double the streams of an overloaded server.
 
-// maxReplay bounds what is kept to be sent again. It is below the credit of a new
-// stream, so that sending it waits for nobody.
+// maxReplay bounds the messages that are kept for a second attempt. It is below the
+// initial flow-control window of a stream, so that sending them does not block.
 const maxReplay = 128 << 10
 
-// attempts is the stream of Boxcar under a clientStream: the first, or the second if
-// that was refused.
+// attempts is the Boxcar stream of a clientStream: the first, or the second if the first
+// was refused.
 type attempts struct {
 	open func() (*boxcarrpc.ClientStream, error)
 
-	// The stream, once it is known that there will be no other: the sender's and the
-	// receiver's.
+	// The committed stream, cached for the sending and the receiving goroutine.
 	toSend, toReceive *boxcarrpc.ClientStream
 
 	mu struct {
 		sync.Mutex
 		stream    *boxcarrpc.ClientStream
-		committed bool     // there is no further attempt
-		sent      [][]byte // unless committed
+		committed bool     // there is no second attempt
+		sent      [][]byte // messages for a second attempt; nil if committed
 		sentBytes int
 		closed    bool // for sending
 	}
 }
 
-// current returns the stream.
+// current returns the current stream.
 func (a *attempts) current() *boxcarrpc.ClientStream {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.mu.stream
 }
 
-// commit gives up the further attempt, and returns the stream.
+// commit rules out a second attempt and returns the stream.
 func (a *attempts) commit() *boxcarrpc.ClientStream {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,12 +59,12 @@ func (a *attempts) send(message []byte) error {
 	stream := a.keep(message)
 	err := stream.Send(message)
 	if err != nil && a.again(stream, err) {
-		return nil // it was among what was sent again
+		return nil // the second attempt has sent it
 	}
 	return err
 }
 
-// keep keeps a message for a further attempt, and returns the stream to send it on.
+// keep stores a message for a second attempt and returns the stream to send it on.
 func (a *attempts) keep(message []byte) *boxcarrpc.ClientStream {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +79,7 @@ func (a *attempts) keep(message []byte) *boxcarrpc.ClientStream {
 	return a.mu.stream
 }
 
-// closeSend says that no more is sent.
+// closeSend half-closes the stream.
 func (a *attempts) closeSend() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +87,7 @@ func (a *attempts) closeSend() {
 	a.mu.stream.CloseSend()
 }
 
-// receive receives a message, after which there is no further attempt.
+// receive receives a message and commits the stream.
 func (a *attempts) receive(dst []byte) ([]byte, error) {
 	for {
 		if a.toReceive != nil {
@@ -106,7 +105,7 @@ func (a *attempts) receive(dst []byte) ([]byte, error) {
 	}
 }
 
-// header waits for the header, after which there is no further attempt.
+// header waits for the header and commits the stream.
 func (a *attempts) header() (boxcarrpc.Metadata, error) {
 	for {
 		stream := a.current()
@@ -117,8 +116,8 @@ func (a *attempts) header() (boxcarrpc.Metadata, error) {
 	}
 }
 
-// again reports whether there is another stream in the place of one that failed,
-// which it opens if it may.
+// again opens a second stream after a refusal. It reports whether a stream other than
+// failed is current.
 func (a *attempts) again(failed *boxcarrpc.ClientStream, err error) bool {
 	var e *boxcarrpc.Error
 	if !errors.As(err, &e) || e.Processed || e.Code != boxcarrpc.CodeUnavailable {
@@ -136,11 +135,11 @@ func (a *attempts) again(failed *boxcarrpc.ClientStream, err error) bool {
 	a.commitLocked()
 	stream, err := a.open()
 	if err != nil {
-		return false // what the first attempt failed of says more
+		return false // the first error is more informative
 	}
 	for _, message := range sent {
 		if stream.Send(message) != nil {
-			break // Receive tells why
+			break // Receive returns the error
 		}
 	}
 	if a.mu.closed {

@@ -15,8 +15,8 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A clientStream is a stream as generated code uses it: one goroutine receives,
-// another may send.
+// A clientStream implements grpc.ClientStream. One goroutine may receive while another
+// sends.
 type clientStream struct {
 	ctx     context.Context
 	stream  attempts
@@ -24,21 +24,23 @@ type clientStream struct {
 	opts    []grpc.CallOption
 	options callOptions
 
-	out      []byte // the sender's
-	sentLast bool   // the sender's
-	in       []byte // the receiver's
-	received bool   // the receiver's: there was a message
+	// Of the sending goroutine.
+	out      []byte
+	sentLast bool
+	// Of the receiving goroutine.
+	in       []byte
+	received bool // at least one message
 
-	unwatch func() bool // leaves the end of ctx unnoticed
+	unwatch func() bool // stops watching ctx
 
 	mu struct {
 		sync.Mutex
 		ended   bool
-		failure error // how, nil if well
+		failure error // nil after a success
 	}
 }
 
-// newStream opens a stream; it is an interceptor that calls no other.
+// newStream opens a stream. It is the innermost interceptor.
 func (c *client) newStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, _ grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if err := checkOpen(cc); err != nil {
 		(&result{}).tell(opts, err)
@@ -70,20 +72,19 @@ func (c *client) open(ctx context.Context, desc *grpc.StreamDesc, method string,
 	return s, nil
 }
 
-// Context is of the stream. It has the peer, so that there is no further attempt.
+// Context returns the stream's context. It has the peer, so it commits the stream.
 func (s *clientStream) Context() context.Context {
 	return peer.NewContext(s.ctx, peerOf(s.stream.commit().Peer()))
 }
 
-// Header waits for what the server sends before its first message. What fails the
-// stream is told by RecvMsg.
+// Header waits for the server's header. If the stream fails, RecvMsg returns the error.
 func (s *clientStream) Header() (metadata.MD, error) {
 	m, err := s.stream.header()
 	switch {
 	case err != nil:
 		return nil, nil //nolint:nilerr // as in gRPC
 	case len(m) == 0:
-		return metadata.MD{}, nil // nil would say that the stream is over
+		return metadata.MD{}, nil // nil would mean the end of the stream
 	}
 	return pairsOf(m), nil
 }
@@ -96,15 +97,15 @@ func (s *clientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg sends a message. io.EOF says that the server has ended the stream, and
-// RecvMsg how.
+// SendMsg sends a message. It returns io.EOF if the server has ended the stream; RecvMsg
+// returns the status.
 func (s *clientStream) SendMsg(message any) error {
 	err := s.send(message)
 	switch {
 	case err == nil && !s.desc.ClientStreams:
 		return s.CloseSend()
 	case errors.Is(err, io.EOF) && !s.desc.ClientStreams:
-		return nil // generated code would not receive
+		return nil // on an error generated code would not receive
 	case err != nil && !errors.Is(err, io.EOF):
 		s.finish(err)
 	}
@@ -120,13 +121,13 @@ func (s *clientStream) send(message any) error {
 		return err
 	}
 	if err := s.stream.send(s.out); err != nil {
-		return io.EOF // RecvMsg tells the cause
+		return io.EOF // RecvMsg returns the cause
 	}
 	return nil
 }
 
-// RecvMsg receives a message. If there is to be one only, it awaits the end of
-// the stream, too.
+// RecvMsg receives a message. If the method returns a single message, it also waits for
+// the end of the stream.
 func (s *clientStream) RecvMsg(message any) error {
 	err := s.receive(message)
 	if err == nil && s.desc.ServerStreams {
@@ -155,8 +156,8 @@ func (s *clientStream) receive(message any) error {
 	return err
 }
 
-// next receives the bytes of a message, which are valid until the next. io.EOF
-// is a good end.
+// next receives a message, whose bytes are valid until the next call. io.EOF is the
+// successful end of the stream.
 func (s *clientStream) next() ([]byte, error) {
 	var err error
 	if s.in, err = s.stream.receive(reuse(s.in)); err == nil {
@@ -174,13 +175,13 @@ func (s *clientStream) next() ([]byte, error) {
 	return nil, callFailed(s.ctx, err, s.stream.current().Trailer())
 }
 
-// finish ends the stream because one of its methods has found it to be over.
+// finish ends the stream after one of its methods has failed.
 func (s *clientStream) finish(err error) {
 	s.unwatch()
 	s.end(err)
 }
 
-// end ends the stream on this side, if it has not ended, and tells how.
+// end ends the stream if it has not ended, and fills in the call options.
 func (s *clientStream) end(err error) {
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -20,8 +20,8 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// Without a server a call fails when its context ends, with UNAVAILABLE if that was
-// its deadline, as a failure that nobody has processed.
+// Without a server a call fails when its context ends: with UNAVAILABLE after its
+// deadline, and as not processed.
 func TestNoServer(t *testing.T) {
 	listener := listen(t)
 	nobody := listener.Addr().String()
@@ -51,8 +51,8 @@ func TestNoServer(t *testing.T) {
 	ask(ctx, codes.Canceled)
 }
 
-// The connection's own machinery has nothing to do, and ends with it.
-func TestConnectMeansNothing(t *testing.T) {
+// Connect has no effect on calls, and leaves no goroutine after Close.
+func TestConnectHasNoEffect(t *testing.T) {
 	conn := overBoxcar(t, setup{service: &scripted{unary: echoUnary}})
 	conn.Connect()
 	require.Equal(t, "", received(testgrpc.NewTestServiceClient(conn).UnaryCall(soon(t), new(testgrpc.SimpleRequest))))

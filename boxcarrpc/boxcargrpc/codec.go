@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	// protoPackage is where grpc-go's codec for protobuf is, and registers itself.
+	// protoPackage is the package of grpc-go's protobuf codec, which registers itself.
 	protoPackage = "google.golang.org/grpc/encoding/proto"
 	protoName    = "proto"
-	// contentTypeKey tells the server of another codec than protobuf's, as in
-	// gRPC.
+	// contentTypeKey is the metadata key of a codec other than protobuf, as in gRPC.
 	contentTypeKey    = "content-type"
 	contentTypePrefix = "application/grpc+"
 )
 
-// A codec turns messages into bytes and back: one that is registered with
-// grpc-go or comes with a call.
+// A codec marshals and unmarshals messages. It is registered with grpc-go or given as a
+// call option.
 type codec struct {
 	encoding.CodecV2
 	name   string // lower case
-	direct bool   // it is grpc-go's for protobuf, and can be bypassed
+	direct bool   // grpc-go's protobuf codec, which can be bypassed
 }
 
-// registered returns the codec that grpc-go knows by a name.
+// registered returns the codec that is registered under a name.
 func registered(name string) (codec, error) {
 	if v1 := encoding.GetCodec(name); v1 != nil {
 		return codec{codecV1{v1}, name, false}, nil
@@ -46,12 +45,12 @@ func registered(name string) (codec, error) {
 	return codec{v2, name, t.Kind() == reflect.Pointer && t.Elem().PkgPath() == protoPackage}, nil
 }
 
-// protobuf is the codec of calls that name none. A program may have registered
-// its own in the place of grpc-go's, in an init function.
+// protobuf returns the default codec. A program may have replaced grpc-go's in an init
+// function.
 func protobuf() codec {
 	c, err := registered(protoName)
 	if err != nil {
-		panic("boxcargrpc: " + err.Error()) // grpc-go links it
+		panic("boxcargrpc: " + err.Error()) // grpc-go registers it
 	}
 	return c
 }
@@ -80,13 +79,13 @@ func (c codec) append(dst []byte, message any) ([]byte, error) {
 	return dst, nil
 }
 
-// read fills in a message. Nothing keeps data.
+// read unmarshals a message, which does not retain data.
 func (c codec) read(data []byte, message any) error {
 	var err error
 	if m, ok := message.(proto.Message); ok && c.direct {
 		err = proto.Unmarshal(data, m)
 	} else {
-		// Others may keep parts of what they are given.
+		// Other codecs may retain the data.
 		err = c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(slices.Clone(data))}, message)
 	}
 	if err != nil {
@@ -95,7 +94,7 @@ func (c codec) read(data []byte, message any) error {
 	return nil
 }
 
-// announce appends the pair that tells the server of the codec.
+// announce appends the metadata pair with the codec.
 func (c codec) announce(m boxcarrpc.Metadata) boxcarrpc.Metadata {
 	if c.name == protoName {
 		return m
@@ -103,7 +102,7 @@ func (c codec) announce(m boxcarrpc.Metadata) boxcarrpc.Metadata {
 	return m.Append(contentTypeKey, contentTypePrefix+c.name)
 }
 
-// announced returns the codec of a request, of which standard is the default.
+// announced returns the codec of a request, by default standard.
 func announced(md metadata.MD, standard codec) (codec, error) {
 	values := md[contentTypeKey]
 	if len(values) == 0 {
@@ -111,12 +110,12 @@ func announced(md metadata.MD, standard codec) (codec, error) {
 	}
 	name, ok := strings.CutPrefix(values[0], contentTypePrefix)
 	if !ok {
-		return codec{}, status.Errorf(codes.Internal, "content-type %q is not of gRPC", values[0])
+		return codec{}, status.Errorf(codes.Internal, "content-type %q is not a gRPC content type", values[0])
 	}
 	return registered(name)
 }
 
-// A codecV1 is a codec of the older interface.
+// A codecV1 adapts a codec with the older interface.
 type codecV1 struct{ v1 }
 
 type v1 interface {

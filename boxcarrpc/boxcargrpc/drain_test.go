@@ -16,7 +16,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A restartable server is ended as by SIGTERM, and begins anew at the same address.
+// A restartable server shuts down as after SIGTERM and restarts at the same address.
 type restartable struct {
 	address string
 	server  *boxcarrpc.Server
@@ -38,9 +38,8 @@ func (r *restartable) stop(t *testing.T) {
 	require.ErrorIs(t, <-r.ended, boxcarrpc.ErrServerClosed)
 }
 
-// Every server is restarted several times under load, and no call fails, nor any
-// stream.
-func TestARollingRestart(t *testing.T) {
+// Every server is restarted several times under load. No call or stream fails.
+func TestRollingRestart(t *testing.T) {
 	const servers, rounds = 3, 3
 	var all [servers]*restartable
 	var addresses []string
@@ -96,7 +95,7 @@ func TestARollingRestart(t *testing.T) {
 	}
 }
 
-// talk is a short stream.
+// talk runs a short stream.
 func talk(ctx context.Context, client testgrpc.TestServiceClient) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,6 +122,6 @@ func talk(ctx context.Context, client testgrpc.TestServiceClient) error {
 func until(t *testing.T, happened func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !happened(); time.Sleep(time.Millisecond) {
-		require.False(t, time.Now().After(deadline), "in vain")
+		require.False(t, time.Now().After(deadline), "timeout")
 	}
 }

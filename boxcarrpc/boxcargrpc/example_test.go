@@ -14,7 +14,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// grpc-go's health service over Boxcar, asked by its generated client.
+// grpc-go's health service and its generated client over Boxcar.
 func Example() {
 	services := boxcargrpc.NewServices(nil)
 	grpc_health_v1.RegisterHealthServer(services, health.NewServer())

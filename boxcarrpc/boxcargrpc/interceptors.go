@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// chainUnary makes one interceptor of several, nil of none.
+// chainUnary combines interceptors into one. It returns nil for none.
 func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	switch len(all) {
 	case 0:
@@ -22,7 +22,7 @@ func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	}
 }
 
-// chainStream makes one interceptor of several, nil of none.
+// chainStream combines interceptors into one. It returns nil for none.
 func chainStream(all []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	switch len(all) {
 	case 0:

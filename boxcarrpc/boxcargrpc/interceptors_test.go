@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A journal is what interceptors saw, in order on each side.
+// A journal records the calls of interceptors in the order of each side.
 type journal struct {
 	mu     sync.Mutex
 	bySide map[string][]string
 }
 
-// add adds an entry, whose first word is the side.
+// add adds an entry. Its first word is the side.
 func (j *journal) add(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -27,7 +27,7 @@ func (j *journal) add(format string, args ...any) {
 	j.bySide[side] = append(j.bySide[side], fmt.Sprintf(format, args...))
 }
 
-// setup has n interceptors of each kind on both sides.
+// setup returns a setup with n interceptors of each kind on both sides.
 func (j *journal) setup(n int, service testgrpc.TestServiceServer) setup {
 	s := setup{service: service}
 	for i := range n {
@@ -86,7 +86,7 @@ func (s *loggedServerStream) RecvMsg(m any) error {
 func TestInterceptors(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				j := journal{bySide: make(map[string][]string)}
 				client := testgrpc.NewTestServiceClient(open(t, j.setup(n, &scripted{unary: echoUnary, duplex: echoDuplex})))
 				_, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))
@@ -104,7 +104,7 @@ func TestInterceptors(t *testing.T) {
 }
 
 func TestAnInterceptorMayAnswer(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		s := setup{service: &scripted{}}
 		s.server.UnaryInterceptors = []grpc.UnaryServerInterceptor{func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
 			return &testgrpc.SimpleResponse{Payload: payload("instead")}, nil

@@ -13,7 +13,7 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// invoke makes a unary call; it is an interceptor that calls no other.
+// invoke makes a unary call. It is the innermost interceptor.
 func (c *client) invoke(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, _ grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var r result
 	err := checkOpen(cc)
@@ -48,8 +48,8 @@ func (c *client) unary(ctx context.Context, method string, request, reply any, o
 	return o.unmarshal(*in, reply)
 }
 
-// requestMetadata is the metadata of a call: what its context has and what its
-// credentials add. It is nil if there is none.
+// requestMetadata returns the metadata of a call, from its context and its credentials,
+// or nil.
 func (c *client) requestMetadata(ctx context.Context, method string, o *callOptions) (boxcarrpc.Metadata, error) {
 	m := o.codec.announce(nil)
 	if md, ok := metadata.FromOutgoingContext(ctx); ok {
@@ -68,7 +68,7 @@ func (c *client) requestMetadata(ctx context.Context, method string, o *callOpti
 	return m, nil
 }
 
-// credentialsOf asks credentials for what they add to a call.
+// credentialsOf returns the metadata that credentials add to a call.
 func (c *client) credentialsOf(ctx context.Context, method string, from credentials.PerRPCCredentials) (metadata.MD, error) {
 	if from.RequireTransportSecurity() && !c.secure {
 		return nil, status.Error(codes.Unauthenticated, "cannot send secure credentials over a pool without TLS")
@@ -90,8 +90,8 @@ func (c *client) credentialsOf(ctx context.Context, method string, from credenti
 	return md, validate(md)
 }
 
-// credentialsFailed is the error of a call whose credentials failed. Codes with
-// which a server speaks of the request must not come from there.
+// credentialsFailed returns the error of a call whose credentials failed. It must not
+// have a code that is reserved for the server.
 func credentialsFailed(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -99,7 +99,7 @@ func credentialsFailed(err error) error {
 	}
 	switch s.Code() {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.DataLoss:
-		return status.Errorf(codes.Internal, "per-RPC credentials failed with a code that is not theirs: %v", err)
+		return status.Errorf(codes.Internal, "per-RPC credentials failed with a code reserved for servers: %v", err)
 	}
 	return err
 }

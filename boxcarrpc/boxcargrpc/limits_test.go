@@ -33,7 +33,7 @@ func TestLargeMessages(t *testing.T) {
 			return stream.Send(&testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, size)}})
 		},
 	}}))
-	const overhead = 1 << 10 // of what is around a payload
+	const overhead = 1 << 10 // of the message around a payload
 	for _, one := range []struct {
 		request, response int
 		code              codes.Code
@@ -67,8 +67,7 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// Metadata has a limit of its own here: a call that would go beyond it fails, and
-// one that has failed already keeps its status.
+// Metadata above the limit fails a call. A call that has already failed keeps its status.
 func TestTooMuchMetadata(t *testing.T) {
 	large := metadata.Pairs("x-large", strings.Repeat("x", boxcarrpc.MaxMetadataBytes))
 	var failure error
@@ -109,9 +108,8 @@ func TestTooMuchMetadata(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 }
 
-// A trailer that a stream cannot send, and of which nobody could tell its handler,
-// fails the stream.
-func TestAStreamsBadTrailer(t *testing.T) {
+// An invalid trailer, for which SetTrailer returns no error, fails the stream.
+func TestInvalidTrailerFailsTheStream(t *testing.T) {
 	client := testgrpc.NewTestServiceClient(overBoxcar(t, setup{service: &scripted{
 		duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
 			stream.SetTrailer(metadata.Pairs("x bad", "1"))
@@ -125,8 +123,8 @@ func TestAStreamsBadTrailer(t *testing.T) {
 	require.ErrorContains(t, err, "x bad")
 }
 
-// What a caller that knows no gRPC sends is answered with an error at worst.
-func TestNonsenseFromAClient(t *testing.T) {
+// Invalid requests from a client without gRPC get an error.
+func TestInvalidRequests(t *testing.T) {
 	pool := boxcarPool(t, setup{service: &scripted{unary: echoUnary, duplex: echoDuplex}})
 	for _, one := range []struct {
 		metadata boxcarrpc.Metadata
@@ -152,8 +150,8 @@ func TestNonsenseFromAClient(t *testing.T) {
 	}
 }
 
-// Details that are none, or of another status, are left out.
-func TestNonsenseFromAServer(t *testing.T) {
+// Invalid details, or details of another status, are ignored.
+func TestInvalidStatusDetails(t *testing.T) {
 	other, err := proto.Marshal(&spb.Status{Code: int32(codes.Aborted), Message: "another"})
 	require.NoError(t, err)
 	for _, details := range []string{"", "\xff", string(other)} {

@@ -20,28 +20,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A setup is what a test wants of a server and its client.
+// A setup has the options of a test's server and client.
 type setup struct {
 	service  testgrpc.TestServiceServer
 	register func(registrar)
 	server   boxcargrpc.ServicesOptions
 	client   boxcargrpc.ClientOptions
 
-	// Of Boxcar only.
+	// For Boxcar only.
 	serverOptions boxcarrpc.ServerOptions
 	poolOptions   boxcarrpc.PoolOptions
 }
 
-// A registrar takes services and describes them: both kinds of server do.
+// A registrar is a server of either kind.
 type registrar interface {
 	grpc.ServiceRegistrar
 	GetServiceInfo() map[string]grpc.ServiceInfo
 }
 
-// A door opens a server and a connection to it.
-type door func(t testing.TB, s setup) *grpc.ClientConn
+// A transport starts a server and returns a connection to it.
+type transport func(t testing.TB, s setup) *grpc.ClientConn
 
-// overBoxcar is the door that this package is about.
+// overBoxcar is the transport of this package.
 func overBoxcar(t testing.TB, s setup) *grpc.ClientConn {
 	conn, err := boxcargrpc.NewClient(boxcarPool(t, s), &s.client)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func boxcarPool(t testing.TB, s setup) *boxcarrpc.Pool {
 	return pool
 }
 
-// overGRPC is the door that overBoxcar is compared with.
+// overGRPC is the transport that overBoxcar is compared with.
 func overGRPC(t testing.TB, s setup) *grpc.ClientConn {
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(s.server.UnaryInterceptors...),
@@ -115,20 +115,20 @@ func listen(t testing.TB) net.Listener {
 	return listener
 }
 
-// alike runs a scenario through both doors: what it sees must be the same.
-func alike(t *testing.T, scenario func(t *testing.T, open door) any) {
+// alike runs a scenario over both transports and requires the same results.
+func alike(t *testing.T, scenario func(t *testing.T, open transport) any) {
 	t.Helper()
 	var seen [2]any
 	for i, one := range []struct {
 		name string
-		open door
+		open transport
 	}{{"gRPC", overGRPC}, {"Boxcar", overBoxcar}} {
 		t.Run(one.name, func(t *testing.T) { seen[i] = scenario(t, one.open) })
 	}
 	require.Equal(t, seen[0], seen[1], "over Boxcar as over gRPC")
 }
 
-// scripted is a service whose methods a test writes.
+// scripted is a service whose methods a test provides.
 type scripted struct {
 	testgrpc.UnimplementedTestServiceServer
 	unary  func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error)
@@ -177,7 +177,7 @@ func echoDuplex(stream testgrpc.TestService_FullDuplexCallServer) error {
 
 func payload(text string) *testgrpc.Payload { return &testgrpc.Payload{Body: []byte(text)} }
 
-// soon is a context for what must not take long.
+// soon returns a context with a short timeout.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)

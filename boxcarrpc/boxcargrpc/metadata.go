@@ -10,10 +10,10 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// binarySuffix ends the keys whose values may hold any bytes.
+// binarySuffix is the suffix of keys with binary values.
 const binarySuffix = "-bin"
 
-// appendPairs appends the pairs of md that a program may send.
+// appendPairs appends the pairs of md whose keys are not reserved.
 func appendPairs(m boxcarrpc.Metadata, md metadata.MD) boxcarrpc.Metadata {
 	for key, values := range md {
 		if reserved(key) {
@@ -26,7 +26,7 @@ func appendPairs(m boxcarrpc.Metadata, md metadata.MD) boxcarrpc.Metadata {
 	return m
 }
 
-// pairsOf returns the pairs of m, nil if it has none.
+// pairsOf returns the pairs of m, or nil.
 func pairsOf(m boxcarrpc.Metadata) metadata.MD {
 	if len(m) == 0 {
 		return nil
@@ -38,8 +38,7 @@ func pairsOf(m boxcarrpc.Metadata) metadata.MD {
 	return md
 }
 
-// reserved reports whether a key is not for programs: gRPC does not send it
-// either.
+// reserved reports whether a key is reserved, as in gRPC.
 func reserved(key string) bool {
 	switch key {
 	case "content-type", "user-agent", "grpc-message-type", "grpc-encoding",
@@ -49,11 +48,11 @@ func reserved(key string) bool {
 	return strings.HasPrefix(key, ":")
 }
 
-// validate reports what gRPC would not send either.
+// validate returns an error for metadata that gRPC would reject.
 func validate(md metadata.MD) error {
 	for key, values := range md {
 		if key == "" {
-			return status.Error(codes.Internal, "there is an empty key in the metadata")
+			return status.Error(codes.Internal, "metadata has an empty key")
 		}
 		for _, c := range []byte(key) {
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.' && c != '-' && c != '_' && key[0] != ':' {
@@ -65,7 +64,7 @@ func validate(md metadata.MD) error {
 		}
 		for _, value := range values {
 			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-				return status.Errorf(codes.Internal, "metadata key %q has a value that is not printable ASCII; such values need a key that ends in -bin", key)
+				return status.Errorf(codes.Internal, "metadata key %q has a value that is not printable ASCII; use a key with the suffix -bin", key)
 			}
 		}
 	}

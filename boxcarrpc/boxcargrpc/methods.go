@@ -7,9 +7,9 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// Methods tells a pool which methods of the services in some .proto files may be
-// sent again: those whose idempotency_level is NO_SIDE_EFFECTS or IDEMPOTENT. It
-// is for boxcarrpc.PoolOptions.Methods.
+// Methods returns the idempotent methods of the services in .proto files, for
+// boxcarrpc.PoolOptions.Methods: those with idempotency_level NO_SIDE_EFFECTS or
+// IDEMPOTENT, which a pool may retry.
 func Methods(files ...protoreflect.FileDescriptor) map[string]boxcarrpc.Method {
 	r := make(map[string]boxcarrpc.Method)
 	for _, file := range files {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMessageSizes(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{unary: echoUnary, duplex: echoDuplex}}))
 		request := &testgrpc.SimpleRequest{Payload: payload("some bytes")}
 		var seen []any
@@ -51,7 +51,7 @@ func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(dat
 func (c jsonCodec) Name() string                     { return c.name }
 func (c jsonCodec) String() string                   { return c.name }
 
-// jsonCodecV2 cuts what it marshals into pieces.
+// jsonCodecV2 returns its output in several buffers.
 type jsonCodecV2 struct{ jsonCodec }
 
 func (c jsonCodecV2) Marshal(v any) (mem.BufferSlice, error) {
@@ -83,7 +83,7 @@ func TestCodecs(t *testing.T) {
 		"cannot read the answer": {grpc.ForceCodecV2(failingCodec{})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{unary: echoUnary, duplex: echoDuplex}}))
 				seen := []any{received(client.UnaryCall(soon(t), &testgrpc.SimpleRequest{Payload: payload("hello")}, opts...))}
 				if seen[0] != "hello" {
@@ -97,7 +97,7 @@ func TestCodecs(t *testing.T) {
 				for _, text := range []string{"one", "two"} {
 					err := stream.Send(&testgrpc.StreamingOutputCallRequest{Payload: payload(text)})
 					var response *testgrpc.StreamingOutputCallResponse
-					if err == nil || errors.Is(err, io.EOF) { // it may have ended before or after: Recv says how
+					if err == nil || errors.Is(err, io.EOF) { // Recv returns the status
 						response, err = stream.Recv()
 					}
 					if err != nil {
@@ -112,7 +112,7 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
-// failingCodec is protobuf's as far as the server can tell.
+// failingCodec has protobuf's name and fails.
 type failingCodec struct{ marshal bool }
 
 func (c failingCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -151,7 +151,7 @@ func TestCredentials(t *testing.T) {
 		"need transport": {pairs: map[string]string{"x-token": "secret"}, secure: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				s := setup{service: &scripted{
 					unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 						md, _ := metadata.FromIncomingContext(ctx)
@@ -167,7 +167,7 @@ func TestCredentials(t *testing.T) {
 				response, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest), grpc.PerRPCCredentials(one))
 				seen := []any{string(response.GetPayload().GetBody())}
 				if one.err == nil || status.Code(one.err) != codes.Unknown {
-					seen = append(seen, status.Code(err)) // of a plain error gRPC makes INTERNAL or UNAUTHENTICATED by where it comes from
+					seen = append(seen, status.Code(err)) // gRPC maps a plain error to INTERNAL or UNAUTHENTICATED depending on its source
 				} else {
 					assert.Equal(t, codes.Unauthenticated == status.Code(err) || codes.Internal == status.Code(err), true)
 				}
@@ -183,7 +183,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Credentials that must not travel in the clear are refused when the client is made.
+// NewClient rejects credentials that require TLS if the pool has none.
 func TestCredentialsThatNeedTLS(t *testing.T) {
 	_, err := boxcargrpc.NewClient(boxcarPool(t, setup{}), &boxcargrpc.ClientOptions{Credentials: []credentials.PerRPCCredentials{token{secure: true}}})
 	require.ErrorContains(t, err, "TLS")

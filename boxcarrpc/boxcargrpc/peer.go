@@ -7,7 +7,7 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// peerOf describes a peer in gRPC's terms; nil if there is none.
+// peerOf converts a peer to gRPC's type. It returns nil for nil.
 func peerOf(p *boxcarrpc.Peer) *peer.Peer {
 	switch {
 	case p == nil:
@@ -20,7 +20,7 @@ func peerOf(p *boxcarrpc.Peer) *peer.Peer {
 	return &peer.Peer{Addr: p.Address, AuthInfo: secure}
 }
 
-// What is known of any connection with or without TLS.
+// The authentication information of a connection with or without TLS.
 var (
 	secured = credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
 	plain   = plainInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}

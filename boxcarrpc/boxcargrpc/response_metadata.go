@@ -12,19 +12,19 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A responseMetadata is the header and the trailer that a handler sets: what
-// grpc.SetHeader, grpc.SendHeader and grpc.SetTrailer work on.
+// A responseMetadata has the header and the trailer of a handler. It implements
+// grpc.ServerTransportStream.
 type responseMetadata struct {
 	method string
-	// write sends a header at once; nil if that goes with the response.
+	// write sends a header at once. It is nil if the header is part of the response.
 	write func(boxcarrpc.Metadata) error
 
 	mu struct {
 		sync.Mutex
 		header, trailer metadata.MD
-		sent            bool  // the header
-		over            bool  // nothing is set any more
-		refused         error // what was wrong with a trailer, if nobody was told
+		sent            bool  // the header was sent
+		over            bool  // the call has ended
+		refused         error // invalid trailer for which no method could return an error
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *responseMetadata) sendLocked() error {
 	return StatusError(r.write(appendPairs(nil, r.mu.header)))
 }
 
-// flush sends the header, if there is one that has not been sent.
+// flush sends the header if there is one and it has not been sent.
 func (r *responseMetadata) flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +94,8 @@ func (r *responseMetadata) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// setTrailer is SetTrailer for those who cannot be told of an error: the call fails
-// with it.
+// setTrailer is SetTrailer for callers that cannot receive an error: an invalid trailer
+// fails the call.
 func (r *responseMetadata) setTrailer(md metadata.MD) {
 	if err := r.SetTrailer(md); err != nil {
 		r.mu.Lock()
@@ -104,9 +104,9 @@ func (r *responseMetadata) setTrailer(md metadata.MD) {
 	}
 }
 
-// end ends a call whose handler has returned err: it returns what goes with the
-// answer, and the failure in Boxcar's terms. Metadata that is too large fails a
-// call, and is left out of one that has failed already.
+// end ends a call whose handler has returned err. It returns the metadata of the
+// response and the error in Boxcar's terms. Metadata that is too large fails a
+// successful call, and is omitted from a failed one.
 func (r *responseMetadata) end(err error) (header, trailer boxcarrpc.Metadata, failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

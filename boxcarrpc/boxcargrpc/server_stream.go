@@ -26,7 +26,7 @@ func (s *Services) HandleStream(ctx context.Context, name string, stream *boxcar
 	return s.unimplemented(name)
 }
 
-// serveStream serves a stream of a method, also of a unary one.
+// serveStream serves a stream. The method may be unary.
 func (s *Services) serveStream(ctx context.Context, m *method, stream *boxcarrpc.ServerStream) error {
 	response := &responseMetadata{method: m.name, write: stream.SendHeader}
 	ctx, codec, err := s.begin(ctx, response)
@@ -38,8 +38,7 @@ func (s *Services) serveStream(ctx context.Context, m *method, stream *boxcarrpc
 	return cmp.Or(failure, stream.SetTrailer(trailer))
 }
 
-// callStream calls the handler of a method, around which the interceptors are.
-// Those of streams are not around a unary method.
+// callStream calls the handler of a method with the interceptors of its kind.
 func (s *Services) callStream(m *method, stream *serverStream) error {
 	if s.stream == nil || m.unary != nil {
 		return m.stream.Handler(m.service.implementation, stream)
@@ -51,8 +50,7 @@ func (s *Services) callStream(m *method, stream *serverStream) error {
 	}, m.stream.Handler)
 }
 
-// asStream makes a stream handler of a unary method, for clients that open a
-// stream to call it.
+// asStream adapts a unary method to a stream handler, for clients that open a stream.
 func (s *Services) asStream(desc *grpc.MethodDesc) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
 		reply, err := desc.Handler(implementation, stream.Context(), stream.RecvMsg, s.unary)
@@ -63,8 +61,8 @@ func (s *Services) asStream(desc *grpc.MethodDesc) grpc.StreamHandler {
 	}
 }
 
-// A serverStream is a stream as generated code uses it: one goroutine receives,
-// another may send.
+// A serverStream implements grpc.ServerStream. One goroutine may receive while another
+// sends.
 type serverStream struct {
 	ctx      context.Context
 	stream   *boxcarrpc.ServerStream
@@ -72,9 +70,9 @@ type serverStream struct {
 	codec    codec
 	response *responseMetadata
 
-	out      []byte // the sender's
-	in       []byte // the receiver's
-	received bool   // the receiver's: there was a message
+	out      []byte // of the sending goroutine
+	in       []byte // of the receiving goroutine
+	received bool   // of the receiving goroutine: at least one message
 }
 
 func (s *serverStream) Context() context.Context        { return s.ctx }
@@ -96,8 +94,8 @@ func (s *serverStream) SendMsg(message any) error {
 	return nil
 }
 
-// RecvMsg receives a message. If there is to be one only, it awaits that the
-// client sends no more, too.
+// RecvMsg receives a message. If the method takes a single message, it also waits until
+// the client half-closes the stream.
 func (s *serverStream) RecvMsg(message any) error {
 	data, err := s.next()
 	switch {
@@ -118,7 +116,7 @@ func (s *serverStream) RecvMsg(message any) error {
 	return err
 }
 
-// next receives the bytes of a message, which are valid until the next.
+// next receives a message, whose bytes are valid until the next call.
 func (s *serverStream) next() ([]byte, error) {
 	var err error
 	if s.in, err = s.stream.Receive(reuse(s.in)); err == nil || errors.Is(err, io.EOF) {

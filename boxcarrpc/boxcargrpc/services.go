@@ -11,23 +11,23 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// ServicesOptions shape how services are served. The zero value, and a nil
-// *ServicesOptions, mean nothing.
+// ServicesOptions are the options of Services. The zero value, and a nil
+// *ServicesOptions, mean the defaults.
 type ServicesOptions struct {
-	// UnaryInterceptors are around every unary method, the first outermost.
+	// UnaryInterceptors are called for every unary call, the first outermost.
 	UnaryInterceptors []grpc.UnaryServerInterceptor
-	// StreamInterceptors are around every stream, the first outermost.
+	// StreamInterceptors are called for every stream, the first outermost.
 	StreamInterceptors []grpc.StreamServerInterceptor
-	// Handler serves the calls of methods that no service has. The default answers
-	// UNIMPLEMENTED.
+	// Handler serves calls of unknown methods. The default returns UNIMPLEMENTED.
 	Handler boxcarrpc.Handler
-	// StreamHandler serves the streams of such methods.
+	// StreamHandler serves streams of unknown methods. The default returns
+	// UNIMPLEMENTED.
 	StreamHandler boxcarrpc.StreamHandler
 }
 
-// Services are implementations of services that a boxcarrpc server serves: see
-// Handle and HandleStream. They take what generated code registers, and what
-// grpc-go's health and reflection do.
+// Services are implementations of gRPC services for a boxcarrpc server: see Handle and
+// HandleStream. It implements grpc.ServiceRegistrar for generated code, and
+// reflection.GRPCServer.
 type Services struct {
 	options ServicesOptions
 	unary   grpc.UnaryServerInterceptor
@@ -35,7 +35,7 @@ type Services struct {
 	codec   codec
 	byName  map[string]*service
 	methods map[string]*method // by full name
-	serving atomic.Bool        // no more are registered
+	serving atomic.Bool        // registration is no longer allowed
 }
 
 type service struct {
@@ -43,7 +43,7 @@ type service struct {
 	info           grpc.ServiceInfo
 }
 
-// A method is one of a service: unary is nil if it is a stream.
+// A method is a method of a service. unary is nil for a stream.
 type method struct {
 	service *service
 	name    string // full
@@ -51,7 +51,7 @@ type method struct {
 	stream  *grpc.StreamDesc
 }
 
-// NewServices makes an empty set of services; opts may be nil.
+// NewServices returns an empty set of services. opts may be nil.
 func NewServices(opts *ServicesOptions) *Services {
 	s := &Services{codec: protobuf(), byName: make(map[string]*service), methods: make(map[string]*method)}
 	if opts != nil {
@@ -62,9 +62,8 @@ func NewServices(opts *ServicesOptions) *Services {
 	return s
 }
 
-// RegisterService adds a service; generated code calls it. It panics if there is
-// one of that name already, if implementation does not have the methods that desc
-// wants, and when the first request has been served.
+// RegisterService adds a service. Generated code calls it. It panics if the name is
+// registered, if implementation does not implement desc, or after the first request.
 func (s *Services) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	switch {
 	case s.serving.Load():
@@ -100,7 +99,7 @@ func (s *Services) add(to *service, name string, m *method) {
 	})
 }
 
-// GetServiceInfo describes the services by their names, for reflection.
+// GetServiceInfo returns the services by name, for reflection.
 func (s *Services) GetServiceInfo() map[string]grpc.ServiceInfo {
 	r := make(map[string]grpc.ServiceInfo, len(s.byName))
 	for name, one := range s.byName {
@@ -109,7 +108,7 @@ func (s *Services) GetServiceInfo() map[string]grpc.ServiceInfo {
 	return r
 }
 
-// find returns the method of that name, nil if there is none.
+// find returns the method with a full name, or nil.
 func (s *Services) find(name string) *method {
 	if !s.serving.Load() {
 		s.serving.Store(true)
@@ -117,7 +116,7 @@ func (s *Services) find(name string) *method {
 	return s.methods[name]
 }
 
-// unimplemented is the answer for a method that find does not find.
+// unimplemented returns the error for an unknown method.
 func (s *Services) unimplemented(name string) error {
 	service, method, ok := cutMethod(name)
 	e := &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Processed: true}

@@ -22,9 +22,9 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 )
 
-// grpc-go's own health service, called by its generated client.
+// grpc-go's health service, called by its generated client.
 func TestHealth(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		service := health.NewServer()
 		client := grpc_health_v1.NewHealthClient(open(t, setup{register: func(r registrar) {
 			grpc_health_v1.RegisterHealthServer(r, service)
@@ -46,9 +46,9 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// grpc-go's own reflection, called by its generated client.
+// grpc-go's reflection, called by its generated client.
 func TestReflection(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		client := grpc_reflection_v1.NewServerReflectionClient(open(t, setup{service: &scripted{}, register: func(r registrar) {
 			reflection.Register(r)
 		}}))
@@ -97,7 +97,7 @@ func TestServiceInfo(t *testing.T) {
 	}
 }
 
-// Methods that no service has go to the handlers given for them.
+// Unknown methods go to Handler and StreamHandler.
 func TestOtherHandlers(t *testing.T) {
 	s := setup{service: &scripted{unary: echoUnary}}
 	s.server.Handler = func(_ context.Context, method string, request, dst []byte) ([]byte, error) {

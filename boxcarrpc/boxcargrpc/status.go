@@ -13,12 +13,12 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// detailsKey has the whole status in the trailer, if it has details, as in gRPC.
+// detailsKey is the trailer key of a status with details, as in gRPC.
 const detailsKey = "grpc-status-details-bin"
 
-// A callError is the failure of a call as its caller sees it: for package status
-// it is a status, for errors.As and errors.Is it is Boxcar's error, too. It is never
-// io.EOF, whatever it came from: that is how generated code ends a stream well.
+// A callError is the error of a call. For package status it is a status; for errors.As
+// and errors.Is it is also Boxcar's error. It never matches io.EOF, which is the
+// successful end of a stream for generated code.
 type callError struct {
 	status *status.Status
 	cause  error
@@ -29,7 +29,7 @@ func (e *callError) GRPCStatus() *status.Status { return e.status }
 func (e *callError) Is(target error) bool       { return target != io.EOF && errors.Is(e.cause, target) }
 func (e *callError) As(target any) bool         { return errors.As(e.cause, target) }
 
-// callFailed is the error of a call that failed with err, with its trailer.
+// callFailed returns the error of a call that failed with err and the given trailer.
 func callFailed(ctx context.Context, err error, trailer boxcarrpc.Metadata) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -48,9 +48,9 @@ func callFailed(ctx context.Context, err error, trailer boxcarrpc.Metadata) erro
 	return &callError{s, err}
 }
 
-// messageOf is the text of an error of Boxcar without its code.
+// messageOf returns the text of a Boxcar error without its code.
 func messageOf(err error) string {
-	e, ok := err.(*boxcarrpc.Error) //nolint:errorlint // what wraps one has its own text
+	e, ok := err.(*boxcarrpc.Error) //nolint:errorlint // a wrapper has its own text
 	if !ok {
 		return err.Error()
 	}
@@ -65,11 +65,11 @@ func messageOf(err error) string {
 }
 
 // NotProcessed marks the error of a handler that has not acted on its request, as
-// [boxcarrpc.NotProcessed] does: the client's pool sends the request to another
-// server, whatever the method. The status is that of err, with the code UNAVAILABLE
-// unless that is RESOURCE_EXHAUSTED. A status with one of these codes is not enough,
-// because it may come from a call that the handler made. The mark has no effect
-// over gRPC, or on an error that is wrapped.
+// [boxcarrpc.NotProcessed] does. The client's pool then retries on another server,
+// whatever the method. The status is that of err, with the code RESOURCE_EXHAUSTED if err
+// has it, otherwise UNAVAILABLE. The code alone is not sufficient, because it may come
+// from a call that the handler made. The mark has no effect over gRPC, or if the error
+// is wrapped.
 func NotProcessed(err error) error { return &notProcessedError{err} }
 
 type notProcessedError struct{ error }
@@ -77,9 +77,9 @@ type notProcessedError struct{ error }
 func (e *notProcessedError) Unwrap() error              { return e.error }
 func (e *notProcessedError) GRPCStatus() *status.Status { return statusOf(e.error) }
 
-// StatusError is the error of a boxcarrpc.Handler for a handler of gRPC to
-// return: an *Error of boxcarrpc has its code and message, and a result of
-// [boxcarrpc.NotProcessed] is one of [NotProcessed]. It is nil for nil.
+// StatusError converts the error of a boxcarrpc.Handler for a gRPC handler. A boxcarrpc
+// *Error keeps its code and message, and a result of [boxcarrpc.NotProcessed] becomes
+// one of [NotProcessed]. It returns nil for nil.
 func StatusError(err error) error {
 	var e *boxcarrpc.Error
 	switch {
@@ -91,7 +91,7 @@ func StatusError(err error) error {
 	return err
 }
 
-// statusOf is the status that a handler's error stands for, as in gRPC.
+// statusOf returns the status of a handler's error, as in gRPC.
 func statusOf(err error) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s
@@ -103,8 +103,8 @@ func statusOf(err error) *status.Status {
 	return status.FromContextError(err)
 }
 
-// answer puts a handler's error into Boxcar's terms. details is the whole status
-// where that says more, nil else.
+// answer converts a handler's error to a Boxcar error. details is the encoded status if
+// it has details, otherwise nil.
 func answer(err error) (details []byte, failure error) {
 	s := statusOf(err)
 	failure = &boxcarrpc.Error{Code: boxcarrpc.Code(s.Code()), Message: s.Message(), Processed: true}

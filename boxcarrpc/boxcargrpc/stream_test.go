@@ -20,7 +20,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// ending is nil for the end of what is received.
+// ending returns nil for io.EOF.
 func ending(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -28,7 +28,7 @@ func ending(err error) error {
 	return err
 }
 
-// received is what Recv returned.
+// received describes the result of Recv.
 func received(body interface{ GetPayload() *testgrpc.Payload }, err error) string {
 	if err != nil {
 		return end(err)
@@ -44,7 +44,7 @@ func end(err error) string {
 }
 
 func TestDuplex(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		seen := map[string]any{}
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			duplex: func(stream testgrpc.TestService_FullDuplexCallServer) error {
@@ -80,7 +80,7 @@ func TestDuplex(t *testing.T) {
 func TestStreamErrors(t *testing.T) {
 	for name, failure := range handlerErrors(t) {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				var mu sync.Mutex
 				var finished []string
 				onFinish := grpc.OnFinish(func(err error) {
@@ -130,11 +130,11 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// A handler of a stream that is to have one answer gives none, or two.
+// A handler sends no response or two instead of one.
 func TestCardinality(t *testing.T) {
 	for name, answers := range map[string]int{"none": 0, "two": 2} {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 					input: func(stream testgrpc.TestService_StreamingInputCallServer) error {
 						for range answers {
@@ -154,11 +154,11 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// A request that is to be one message is none, or two.
+// A client sends no request or two instead of one.
 func TestCardinalityOfRequests(t *testing.T) {
 	for name, requests := range map[string]int{"none": 0, "two": 2} {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				conn := open(t, setup{service: &scripted{
 					unary: echoUnary,
 					output: func(*testgrpc.StreamingOutputCallRequest, testgrpc.TestService_StreamingOutputCallServer) error {
@@ -184,7 +184,7 @@ func TestCardinalityOfRequests(t *testing.T) {
 }
 
 func TestAUnaryMethodAsAStream(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		var intercepted []string
 		s := setup{service: &scripted{unary: echoUnary}}
 		s.server.UnaryInterceptors = []grpc.UnaryServerInterceptor{func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -204,7 +204,7 @@ func TestAUnaryMethodAsAStream(t *testing.T) {
 }
 
 func TestStreamIsCancelled(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		left := make(chan string, 2)
 		finished := make(chan string, 1)
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
@@ -226,9 +226,9 @@ func TestStreamIsCancelled(t *testing.T) {
 	})
 }
 
-// A client that sends on is told by io.EOF that the stream is over.
+// SendMsg returns io.EOF after the end of the stream.
 func TestSendAfterTheEnd(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			duplex: func(testgrpc.TestService_FullDuplexCallServer) error { return status.Error(codes.Aborted, "enough") },
 		}}))
@@ -241,9 +241,9 @@ func TestSendAfterTheEnd(t *testing.T) {
 	})
 }
 
-// A connection that ends within a stream is a failure, although its cause is an end
-// of file: who looks for io.EOF must not take it for the end of the stream.
-func TestABrokenConnectionIsNoEnd(t *testing.T) {
+// The error of a stream whose connection breaks does not match io.EOF, which would mean
+// the successful end of the stream.
+func TestBrokenConnectionIsNotEOF(t *testing.T) {
 	listener := listen(t)
 	defer listener.Close()
 	cut := make(chan struct{})

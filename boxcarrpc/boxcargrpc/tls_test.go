@@ -17,8 +17,8 @@ import (
 	"docstore/internal/testcert"
 )
 
-// oauth is credentials as those of grpc-go for OAuth: they look how secure the
-// connection is.
+// oauth is credentials that check the security level of the connection, like grpc-go's
+// OAuth credentials.
 type oauth struct{}
 
 func (oauth) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {

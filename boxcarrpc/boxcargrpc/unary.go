@@ -37,8 +37,8 @@ func (s *Services) Handle(ctx context.Context, name string, request, dst []byte)
 	return out, nil
 }
 
-// callUnary calls the handler of a method, around which the interceptors are, and
-// appends what it answers to dst.
+// callUnary calls the handler of a method with the interceptors, and appends its response
+// to dst.
 func (s *Services) callUnary(ctx context.Context, m *method, request, dst []byte, response *responseMetadata) ([]byte, error) {
 	ctx, codec, err := s.begin(ctx, response)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Services) callUnary(ctx context.Context, m *method, request, dst []byte
 	return codec.append(dst, reply)
 }
 
-// begin puts what gRPC's handlers look for into the context of a request, and
-// finds its codec.
+// begin adds the values for gRPC handlers to the context of a request, and returns its
+// codec.
 func (s *Services) begin(ctx context.Context, response *responseMetadata) (context.Context, codec, error) {
 	md := pairsOf(boxcarrpc.MetadataOf(ctx))
 	used, err := announced(md, s.codec)

@@ -23,7 +23,7 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 )
 
-// outcome is what a caller sees of an error.
+// outcome describes an error.
 func outcome(err error) string {
 	if err == nil {
 		return "OK"
@@ -32,7 +32,7 @@ func outcome(err error) string {
 	return fmt.Sprint(ok, " ", s.Code(), " ", s.Message(), " ", s.Details(), " ", err)
 }
 
-// own are the pairs of md that a test has made.
+// own returns the pairs of md that a test has set.
 func own(md metadata.MD) map[string][]string {
 	r := make(map[string][]string)
 	for key, values := range md {
@@ -44,7 +44,7 @@ func own(md metadata.MD) map[string][]string {
 }
 
 func TestUnaryMetadata(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		seen := map[string]any{}
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -72,12 +72,12 @@ func TestUnaryMetadata(t *testing.T) {
 }
 
 func TestUnaryWithoutMetadata(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		var seen []any
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 				md, ok := metadata.FromIncomingContext(ctx)
-				md.Set("x-mine", "1") // it is a copy of the caller's own
+				md.Set("x-mine", "1") // a copy of the caller's metadata
 				again, _ := metadata.FromIncomingContext(ctx)
 				seen = append(seen, own(again), ok, outcome(grpc.SetTrailer(ctx, nil)))
 				return echoUnary(ctx, request)
@@ -89,7 +89,7 @@ func TestUnaryWithoutMetadata(t *testing.T) {
 	})
 }
 
-// withDetails is a status that has all that one can have.
+// withDetails returns a status with all fields set.
 func withDetails(t *testing.T) error {
 	s, err := status.New(codes.FailedPrecondition, "not so: ☺\t\r\n").WithDetails(
 		&errdetails.ErrorInfo{Reason: "WHY", Domain: "here", Metadata: map[string]string{"a": "b"}},
@@ -99,7 +99,7 @@ func withDetails(t *testing.T) error {
 	return s.Err()
 }
 
-// handlerErrors are what a handler may return.
+// handlerErrors are the kinds of error of a handler.
 func handlerErrors(t *testing.T) map[string]error {
 	return map[string]error{
 		"nil":             nil,
@@ -119,7 +119,7 @@ func handlerErrors(t *testing.T) map[string]error {
 func TestUnaryErrors(t *testing.T) {
 	for name, failure := range handlerErrors(t) {
 		t.Run(name, func(t *testing.T) {
-			alike(t, func(t *testing.T, open door) any {
+			alike(t, func(t *testing.T, open transport) any {
 				client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 					unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 						_ = grpc.SetHeader(ctx, metadata.Pairs("x-header", "h"))
@@ -138,7 +138,7 @@ func TestUnaryErrors(t *testing.T) {
 }
 
 func TestUnimplemented(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		conn := open(t, setup{service: &scripted{}})
 		var seen []string
 		for _, method := range []string{"/grpc.testing.TestService/None", "/none.Such/Method", "/NoService", "/grpc.testing.TestService/UnimplementedCall"} {
@@ -146,7 +146,7 @@ func TestUnimplemented(t *testing.T) {
 			seen = append(seen, outcome(err))
 			stream, err := conn.NewStream(soon(t), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 			require.NoError(t, err)
-			_ = stream.SendMsg(new(testgrpc.Empty)) // the answer may be there already
+			_ = stream.SendMsg(new(testgrpc.Empty)) // the response may have arrived
 			require.NoError(t, stream.CloseSend())
 			seen = append(seen, outcome(stream.RecvMsg(new(testgrpc.Empty))))
 		}
@@ -155,7 +155,7 @@ func TestUnimplemented(t *testing.T) {
 }
 
 func TestDeadlineTravels(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		var seen []any
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -175,7 +175,7 @@ func TestDeadlineTravels(t *testing.T) {
 }
 
 func TestContextEnds(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		entered, left := make(chan struct{}, 1), make(chan error, 1)
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			unary: func(ctx context.Context, _ *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -204,7 +204,7 @@ func TestContextEnds(t *testing.T) {
 }
 
 func TestMetadataThatIsNotSent(t *testing.T) {
-	alike(t, func(t *testing.T, open door) any {
+	alike(t, func(t *testing.T, open transport) any {
 		handlers := map[string]codes.Code{}
 		client := testgrpc.NewTestServiceClient(open(t, setup{service: &scripted{
 			unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -261,9 +261,8 @@ func TestErrorsAreBoxcarsToo(t *testing.T) {
 	assert.True(t, errors.Is(err, context.Canceled))
 }
 
-// An error that a handler has from a call of its own says nothing about whether
-// the handler has begun.
-func TestAnErrorFromFurtherDownIsNotNotProcessed(t *testing.T) {
+// The error of a handler's own call does not mean that the handler has not acted.
+func TestErrorOfNestedCallCountsAsProcessed(t *testing.T) {
 	down := testgrpc.NewTestServiceClient(overBoxcar(t, setup{service: &scripted{
 		unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 			return nil, boxcargrpc.NotProcessed(status.Error(codes.Unavailable, "ask another"))
@@ -272,7 +271,7 @@ func TestAnErrorFromFurtherDownIsNotNotProcessed(t *testing.T) {
 	calls := 0
 	up := testgrpc.NewTestServiceClient(overBoxcar(t, setup{service: &scripted{
 		unary: func(ctx context.Context, request *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-			calls++ // its effect
+			calls++ // the handler's effect
 			return down.UnaryCall(ctx, request)
 		},
 	}}))
