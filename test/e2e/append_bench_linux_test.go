@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// appendCopies of the corpus make an input of several segments.
+// appendCopies is how often the input repeats the corpus, to fill several segments.
 const appendCopies = 6
 
-// BenchmarkAppendBesideDisk compares docstore-updater append --codec none, from lines
-// of JSON to durable and sealed segments, with dd conv=fdatasync of the same bytes,
-// right before it. The input is in the page cache for both.
+// BenchmarkAppendBesideDisk compares docstore-updater append --codec none, from NDJSON to
+// durable sealed segments, with dd conv=fdatasync of the same bytes, run immediately before.
+// The input of both is in the page cache.
 func BenchmarkAppendBesideDisk(b *testing.B) {
 	dir := b.TempDir()
 	input, copied, queue := filepath.Join(dir, "input"), filepath.Join(dir, "copy"), filepath.Join(dir, "queue")
@@ -37,7 +37,7 @@ func BenchmarkAppendBesideDisk(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// timeOf runs a command when what was written before is on the disk.
+// timeOf measures a command after earlier writes have been synced.
 func timeOf(b *testing.B, name string, args ...string) time.Duration {
 	b.Helper()
 	syscall.Sync()

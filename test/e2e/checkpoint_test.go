@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckpointOfARunningDaemon: while a daemon indexes what is appended and clients
-// fetch from it, another machine is made from checkpoints of its index, and reads no
-// entry that had been indexed when its checkpoint was begun.
+// TestCheckpointOfARunningDaemon creates a serving machine from checkpoints that are taken
+// while the daemon indexes and serves requests. The new machine does not read entries that
+// were indexed before its checkpoint began.
 func TestCheckpointOfARunningDaemon(t *testing.T) {
 	documents := corpus(t)
 	queue, data := t.TempDir(), t.TempDir()
@@ -28,7 +28,7 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 	load := startLoad(t, newClient(t, first), expected(documents[:quarter]))
 
 	var checkpoint string
-	indexed := 0 // when the last checkpoint was begun, at least
+	indexed := 0 // lower bound at the start of the last checkpoint
 	for i := 1; i < 4; i++ {
 		indexed = i * quarter
 		part := documents[indexed:min(indexed+quarter, len(documents))]
@@ -65,7 +65,7 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 	second.stop(t)
 }
 
-// tailed is how many entries of its queue a daemon's metrics say that it has read.
+// tailed returns the number of queue entries that a daemon has read, from its metrics.
 func tailed(t *testing.T, metrics []byte) (entries int) {
 	t.Helper()
 	name := fmt.Sprintf("docstore_tail_entries_total{collection=%q} ", collection)
@@ -76,9 +76,9 @@ func tailed(t *testing.T, metrics []byte) (entries int) {
 	return entries
 }
 
-// TestNewMachineFromCheckpoint: a machine that is given a copy of a checkpoint and
-// a copy of the queue has to read only what was appended since, and then answers
-// for everything, changes and deletes included.
+// TestNewMachineFromCheckpoint: a machine with a copy of a checkpoint and a copy of the queue
+// reads only the entries appended since, and then serves all documents, with the changes and
+// deletes.
 func TestNewMachineFromCheckpoint(t *testing.T) {
 	documents := corpus(t)
 	queue, data := t.TempDir(), t.TempDir()
@@ -92,7 +92,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
 	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
 
-	// The old daemon goes on, and its index away from the checkpoint.
+	// The old daemon continues and its index diverges from the checkpoint.
 	want := expected(documents)
 	changes := change(documents, want)
 	appendAll(ndjson(changes))
@@ -125,7 +125,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
 }
 
-// copied is a directory of another machine, which rsync has copied from this one.
+// copied is a directory on another machine, copied by rsync.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	there := filepath.Join(t.TempDir(), "copied")

@@ -20,10 +20,10 @@ import (
 	"docstore/docservice"
 )
 
-// history is what was appended, in order, and by id.
+// history is the sequence of appended documents, in order and by id.
 type history struct {
 	lines    []document          // not yet appended
-	versions map[string][][]byte // nil: a delete
+	versions map[string][][]byte // nil: deleted
 	ids      []string
 }
 
@@ -47,14 +47,14 @@ func (h *history) delete(d document) {
 	h.lines = append(h.lines, document{id: d.id, line: fmt.Appendf(nil, `{"id":%q,"_delete":true}`, d.id)})
 }
 
-// take returns what is to be appended.
+// take returns the documents to append next.
 func (h *history) take() []document {
 	lines := h.lines
 	h.lines = nil
 	return lines
 }
 
-// now is what each id should answer in the end.
+// now returns the final version of each id.
 func (h *history) now() map[string][]byte {
 	want := make(map[string][]byte, len(h.ids))
 	for id, versions := range h.versions {
@@ -63,9 +63,8 @@ func (h *history) now() map[string][]byte {
 	return want
 }
 
-// observe asks a daemon for random documents all the time. Of each it may see the
-// versions in their order and leave some out, but it must never see another thing, nor
-// an earlier version again.
+// observe fetches random documents from a daemon until the test ends. The versions of a
+// document must appear in order; some may be skipped. Any other answer fails the test.
 func (h *history) observe(t *testing.T, d *daemon) (stop func()) {
 	t.Helper()
 	client := newClient(t, d)
@@ -73,12 +72,12 @@ func (h *history) observe(t *testing.T, d *daemon) (stop func()) {
 	var running sync.WaitGroup
 	wrong, asked := "", 0
 	running.Go(func() {
-		seen := make(map[string]int) // versions that were seen or left out
+		seen := make(map[string]int) // versions seen or skipped
 		for ; ctx.Err() == nil && wrong == ""; asked++ {
 			id := h.ids[rand.IntN(len(h.ids))]
 			got, err := client.Get(ctx, nil, id)
 			switch {
-			case errors.Is(err, docservice.ErrNotFound) && seen[id] == 0: // not written as yet, or deleted
+			case errors.Is(err, docservice.ErrNotFound) && seen[id] == 0: // not written yet, or deleted
 			case err == nil || errors.Is(err, docservice.ErrNotFound):
 				n := max(0, seen[id]-1)
 				for ; n < len(h.versions[id]); n++ {
@@ -93,7 +92,7 @@ func (h *history) observe(t *testing.T, d *daemon) (stop func()) {
 			case ctx.Err() == nil && !errors.Is(err, docservice.ErrUnavailable):
 				wrong = fmt.Sprintf("%s: %v", id, err)
 			}
-			time.Sleep(time.Millisecond) // the others want the processor, too
+			time.Sleep(time.Millisecond) // yield the CPU
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -106,7 +105,7 @@ func (h *history) observe(t *testing.T, d *daemon) (stop func()) {
 	}
 }
 
-// position is the segment that a daemon's index stands in.
+// position returns the segment that a daemon has indexed up to.
 func (d *daemon) position(t *testing.T) (segment int) {
 	t.Helper()
 	d.poll(t, "/readyz", func(_ int, body []byte) bool {
@@ -121,7 +120,7 @@ func (d *daemon) position(t *testing.T) (segment int) {
 	return segment
 }
 
-// compactRig is a queue with daemons that have followed it to different places.
+// compactRig is a queue and daemons that have indexed it up to different positions.
 type compactRig struct {
 	history
 	source   string
@@ -133,7 +132,7 @@ func (r *compactRig) args(more ...string) []string {
 	return append([]string{"append", "--queue", r.source, "--codec", "none", "--segment-size", "1MiB", "--flush-interval", "20ms"}, more...)
 }
 
-// append appends what waits and waits for the daemons to have it.
+// append appends the pending documents and waits until the daemons have indexed them.
 func (r *compactRig) append(t *testing.T, daemons ...*daemon) {
 	t.Helper()
 	lines := r.take()
@@ -151,9 +150,9 @@ func (r *compactRig) compact(t *testing.T) (output string) {
 	return p.output.String()
 }
 
-// TestCompactionUnderUse rewrites a run of segments, and removes what was rewritten,
-// while the updater writes and three daemons serve copies of the queue: one that has
-// not come to the run as yet, one in the midst of it, and one behind it.
+// TestCompactionUnderUse compacts a range of segments, and deletes the originals, while the
+// updater writes and three daemons serve copies of the queue: one is positioned before the
+// range, one inside it, and one after it.
 func TestCompactionUnderUse(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:3_000]
@@ -184,7 +183,7 @@ func TestCompactionUnderUse(t *testing.T) {
 			r.put(d)
 		}
 	}
-	r.put(changing[0]) // a document is the last line, to be waited for
+	r.put(changing[0]) // the last line is a document, so the test can wait for it
 	r.append(t, behind)
 	for i, d := range changing {
 		if i%10 != 0 && i%7 != 0 {
@@ -194,7 +193,7 @@ func TestCompactionUnderUse(t *testing.T) {
 	r.put(changing[0])
 	r.append(t, behind)
 
-	// What is going to be written is known to the observers beforehand.
+	// Observers know the versions before they are written.
 	for i, d := range changing {
 		switch i % 5 {
 		case 1:
@@ -219,7 +218,7 @@ func TestCompactionUnderUse(t *testing.T) {
 			n := min(20, len(lines))
 			_, err = input.Write(ndjson(lines[:n]))
 			lines = lines[n:]
-			time.Sleep(10 * time.Millisecond) // so that it goes on while the queue is compacted
+			time.Sleep(10 * time.Millisecond) // spread the writes over the compaction
 		}
 		written <- errors.Join(err, input.Close())
 	}()
@@ -244,12 +243,12 @@ func TestCompactionUnderUse(t *testing.T) {
 	}
 	updater.wait(t)
 
-	// Those that have stayed behind find the rewrites only.
+	// The daemons that lag behind find only the rewrites.
 	for i := range 2 {
 		r.replicas[i] = resumeReplica(t, r.source, r.replicas[i].target, "--delete")
 	}
 	r.verify(t)
-	r.compact(t) // of what was written last, and of rewrites
+	r.compact(t) // of the newest segments and of rewrites
 	r.waitCopied(t)
 	r.verify(t)
 	for _, stop := range observers {
@@ -270,7 +269,7 @@ func TestCompactionUnderUse(t *testing.T) {
 	}
 }
 
-// rewrite returns the segments that the one rewrite stands for.
+// rewrite returns the range of segments that the only rewrite replaces.
 func (r *compactRig) rewrite(t *testing.T) (first, last int) {
 	t.Helper()
 	rewrites, err := filepath.Glob(filepath.Join(r.source, "*-*.seg"))
@@ -281,7 +280,7 @@ func (r *compactRig) rewrite(t *testing.T) (first, last int) {
 	return first, last
 }
 
-// verify waits until each daemon has followed to the end, and asks it for everything.
+// verify waits until each daemon has indexed the whole queue and compares all documents.
 func (r *compactRig) verify(t *testing.T) {
 	t.Helper()
 	want := r.now()
@@ -292,7 +291,7 @@ func (r *compactRig) verify(t *testing.T) {
 	}
 }
 
-// waitCopied waits until the copies have the files of the source and no others.
+// waitCopied waits until the copies have exactly the files of the source.
 func (r *compactRig) waitCopied(t *testing.T) {
 	t.Helper()
 	names := func(dir string) (names []string) {

@@ -15,30 +15,29 @@ import (
 	"docstore/internal/jobs"
 )
 
-// corpusPath is where the real records lie, seen from this package.
+// corpusPath is the path of the real records, relative to this package.
 var corpusPath = filepath.Join("..", "..", "..", "shared", "debian-packages.ndjson.gz")
 
-// generatedDocuments is how many job postings stand in where they are absent.
+// generatedDocuments is the number of generated job postings used if the file is absent.
 const generatedDocuments = 63_666
 
-// document is one line of input: the id in it, and the line.
+// document is one input line and the id in it.
 type document struct {
 	id   string
 	line []byte
 }
 
-// corpusOnce is the corpus, read by the first test that needs it.
+// corpusOnce caches the corpus.
 var corpusOnce struct {
 	sync.Once
 	documents []document
 }
 
-// corpus returns the documents to serve, each id once. They are not to be
-// changed.
+// corpus returns the documents to serve, each id once. Callers must not modify them.
 func corpus(t testing.TB) []document {
 	t.Helper()
 	corpusOnce.Do(func() { corpusOnce.documents = readCorpus(t) })
-	require.NotEmpty(t, corpusOnce.documents, "an earlier test could not read it")
+	require.NotEmpty(t, corpusOnce.documents, "an earlier test failed to read the corpus")
 	return corpusOnce.documents
 }
 
@@ -82,7 +81,7 @@ func parse(t testing.TB, line []byte) document {
 	return document{id: fields.ID, line: line}
 }
 
-// ndjson joins documents the way the updater reads them.
+// ndjson joins documents into the input format of the updater.
 func ndjson(documents []document) []byte {
 	var buffer bytes.Buffer
 	for _, d := range documents {

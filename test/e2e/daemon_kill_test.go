@@ -13,9 +13,9 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestDaemonKilled kills the daemon with -9 at random moments, while it starts, reads,
-// and writes its index, and while documents are appended. What was appended is served
-// in the end, each document once, and the index is sound.
+// TestDaemonKilled sends SIGKILL to the daemon at random times: during start, while it reads
+// the queue, while it writes its index, and during appends. At the end all documents are
+// served, each once, and the index passes its check.
 func TestDaemonKilled(t *testing.T) {
 	t.Parallel()
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")
@@ -31,7 +31,7 @@ func TestDaemonKilled(t *testing.T) {
 	d := startDaemonWith(t, queue, data, "--memory", "16MiB")
 	kills := crashtest.Share(12, 300)
 	for kill := range kills {
-		// Some ids are new and some are written again.
+		// Some ids are new, others are overwritten.
 		var documents []document
 		for i := range 2_000 {
 			id := fmt.Sprint(random.IntN(20_000))
@@ -61,7 +61,7 @@ func TestDaemonKilled(t *testing.T) {
 	start(t, nil, "docserviced", "check", "--data", data).wait(t)
 }
 
-// waitExport returns once the daemon exports these documents and no others.
+// waitExport waits until the daemon exports exactly these documents.
 func (d *daemon) waitExport(t *testing.T, want map[string][]byte) {
 	t.Helper()
 	var all []byte

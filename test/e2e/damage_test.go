@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDamagedSegment gives a daemon a segment with one wrong byte, in a
-// document and then in a table of offsets, and a good copy afterwards.
+// TestDamagedSegment gives a daemon a segment with a wrong byte, first in a document, then in
+// a table of offsets, and afterwards a correct copy.
 func TestDamagedSegment(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:2_000]
@@ -34,7 +34,7 @@ func TestDamagedSegment(t *testing.T) {
 		d.poll(t, "/metrics", func(_ int, body []byte) bool { return names(body, first) })
 		d.waitOutput(t, first)
 	})
-	t.Run("until a good copy arrives", func(t *testing.T) {
+	t.Run("a correct copy makes it available", func(t *testing.T) {
 		install(t, source, serving, first, nil)
 		d.waitDocument(t, victim.id, victim.line)
 		d.poll(t, "/readyz", func(status int, body []byte) bool {
@@ -54,7 +54,7 @@ func TestDamagedSegment(t *testing.T) {
 		})
 		d.waitOutput(t, second)
 	})
-	t.Run("until a good copy arrives there", func(t *testing.T) {
+	t.Run("a correct copy restarts the tail", func(t *testing.T) {
 		install(t, source, serving, second, nil)
 		d.waitReady(t)
 		for _, want := range documents {
@@ -64,8 +64,8 @@ func TestDamagedSegment(t *testing.T) {
 	d.stop(t)
 }
 
-// TestQueueHeldByAnother refuses a second writer by name, and does not mistake
-// a holder that was killed for a living one.
+// TestQueueHeldByAnother: a second writer is rejected with the process id of the first; the
+// lock of a killed writer is ignored.
 func TestQueueHeldByAnother(t *testing.T) {
 	queue := t.TempDir()
 	input, hold, err := os.Pipe()
@@ -88,8 +88,8 @@ func TestQueueHeldByAnother(t *testing.T) {
 	d.waitDocument(t, "1", []byte(`{"id":"1"}`))
 }
 
-// sealSegment appends the documents as a segment of their own, uncompressed so
-// that the test can find their bytes, and returns the segment's file name.
+// sealSegment appends the documents as one segment and returns its file name. The segment is
+// uncompressed, so the test can find document bytes in it.
 func sealSegment(t *testing.T, queue string, documents []document) string {
 	t.Helper()
 	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater",
@@ -100,8 +100,8 @@ func sealSegment(t *testing.T, queue string, documents []document) string {
 	return filepath.Base(sealed[len(sealed)-1])
 }
 
-// install puts a copy of a segment, changed first if asked, where the daemon
-// reads, the way rsync does: under another name, then renamed into place.
+// install copies a segment into the directory that the daemon reads, under a temporary name
+// that is then renamed, like rsync. change may modify the bytes before.
 func install(t *testing.T, source, target, segment string, damage func([]byte)) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(source, segment))
@@ -114,7 +114,7 @@ func install(t *testing.T, source, target, segment string, damage func([]byte)) 
 	require.NoError(t, os.Rename(temporary, filepath.Join(target, segment)))
 }
 
-// flip changes one bit in the middle of the first place that holds the bytes.
+// flip changes one bit in the middle of the first occurrence of the bytes.
 func flip(t *testing.T, segment, holds []byte) {
 	t.Helper()
 	at := bytes.Index(segment, holds)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// indexedInTables makes a queue of documents, and a data directory with all of its index
-// in tables, as a checkpoint has it.
+// indexedInTables creates a queue and a data directory whose index is entirely in tables, as
+// in a checkpoint.
 func indexedInTables(t *testing.T, documents []document) (queue, data string) {
 	t.Helper()
 	queue, served, data := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "checkpoint")
@@ -23,8 +23,8 @@ func indexedInTables(t *testing.T, documents []document) (queue, data string) {
 	return queue, data
 }
 
-// TestDamagedIndex: a byte of a table is wrong, and then one of the manifest. Check names
-// the file, and the daemon makes the index anew from the queue and serves everything.
+// TestDamagedIndex damages a byte of a table, then one of the manifest. Check reports the
+// file; the daemon rebuilds the index from the queue and serves all documents.
 func TestDamagedIndex(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]
@@ -61,9 +61,9 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// TestDamageBeneathARunningDaemon: a byte of a table changes where it lies, in a block that
-// nobody asks for. The scrub finds it, and another index takes the place of this one
-// while everything is served.
+// TestDamageBeneathARunningDaemon flips a byte of a table, in a block that no client reads,
+// while the daemon runs. The scrub finds it, and the daemon replaces the index while it serves
+// all documents.
 func TestDamageBeneathARunningDaemon(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]
@@ -92,10 +92,10 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	start(t, nil, "docserviced", "check", "--data", checkpoint).wait(t)
 }
 
-// TestTruncatedTableBeneathARunningDaemon cuts the only table of one of two daemons, as a
-// failing disk would. No get and no batch of a client of both fails or is answered wrongly.
-// The daemon says that it is not ready and why, and rebuilds its index by itself. One that
-// has lost a table altogether starts, logs it and rebuilds its index.
+// TestTruncatedTableBeneathARunningDaemon truncates the only table of one of two daemons, as a
+// failing disk might. A client of both daemons loses no get and no batch and receives no wrong
+// answer. The daemon reports that it is not ready and rebuilds its index. A daemon whose table
+// is missing starts, logs it and rebuilds its index.
 func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:5_000]

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnits has systemd read the units, with the commands as they were built.
+// TestUnits verifies the units with systemd-analyze, using the commands that were built.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -35,7 +35,7 @@ func TestUnits(t *testing.T) {
 			}
 			return []byte(script)
 		})
-		// A template is read as one of its instances.
+		// systemd-analyze verifies a template by one of its instances.
 		name := regexp.MustCompile(`@\.`).ReplaceAllString(filepath.Base(unit), "@jobs.")
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, content, 0o644))
@@ -46,7 +46,7 @@ func TestUnits(t *testing.T) {
 	require.Empty(t, string(out))
 }
 
-// TestSyncScriptUsage: what is asked wrongly is said, and nothing is copied.
+// TestSyncScriptUsage: wrong arguments are reported, and nothing is copied.
 func TestSyncScriptUsage(t *testing.T) {
 	t.Parallel()
 	written, copied := t.TempDir(), t.TempDir()
@@ -67,15 +67,15 @@ func TestSyncScriptUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(syncScript, test.args...)
-			out, _ := cmd.CombinedOutput() // the status says more than the error
+			out, _ := cmd.CombinedOutput() // the exit status is checked
 			require.Equal(t, test.status, cmd.ProcessState.ExitCode(), string(out))
 			require.Contains(t, string(out), test.says)
 		})
 	}
 }
 
-// TestOneSyncScriptToATarget: a second one is turned away, but not by what a first
-// one left running that ends soon.
+// TestOneSyncScriptToATarget: a second script is rejected, unless the first exits within a
+// short time.
 func TestOneSyncScriptToATarget(t *testing.T) {
 	t.Parallel()
 	source, target := t.TempDir(), t.TempDir()
@@ -93,7 +93,7 @@ func TestOneSyncScriptToATarget(t *testing.T) {
 		require.NoError(t, err)
 		return func() {
 			require.NoError(t, stdin.Close())
-			_ = holder.Wait() // read fails at the end of its input
+			_ = holder.Wait() // read fails at end of input
 		}
 	}
 	once := func() (string, error) {
@@ -138,7 +138,7 @@ func TestSyncScriptResumesPartialFile(t *testing.T) {
 	require.Equal(t, want, got)
 	require.Empty(t, r.script.output.String())
 	r.stop()
-	require.Less(t, r.sent(t), int64(len(want)/2), "two thirds are not sent again")
+	require.Less(t, r.sent(t), int64(len(want)/2), "the partial file is not sent again")
 }
 
 // TestSyncScriptDelete: a segment that the source has deleted is deleted from the copy only

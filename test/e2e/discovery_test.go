@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServersAreFound enters daemons in a real etcd, and in a cluster of their own, and
-// has boxcar find them there by the same words: all that run, and whoever is left when
-// one is killed.
+// TestServersAreFound registers daemons in a real etcd, and in a gossip cluster. boxcar finds
+// all running daemons there, and the remaining one after a kill.
 func TestServersAreFound(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:100]
@@ -24,8 +23,8 @@ func TestServersAreFound(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
 	for _, x := range []struct {
 		name    string
-		servers string    // what boxcar is told
-		enter   [2]string // what the daemons are told
+		servers string    // --servers of boxcar
+		enter   [2]string // registration of the daemons
 	}{
 		{"etcd", etcd, [2]string{etcd, etcd}},
 		{"gossip", "gossip://" + one, [2]string{"gossip://" + one + "?bind=" + one, "gossip://" + one + "?bind=" + two}},
@@ -39,7 +38,7 @@ func TestServersAreFound(t *testing.T) {
 			listed := func(want ...*daemon) {
 				t.Helper()
 				for ; ; time.Sleep(pollInterval) {
-					out, err := boxcar("slots") // fails where one that was killed is listed
+					out, err := boxcar("slots") // fails if a killed daemon is listed
 					found := 0
 					for _, d := range want {
 						found += strings.Count(out, d.boxcar+" (")
@@ -62,7 +61,7 @@ func TestServersAreFound(t *testing.T) {
 			listed(daemons...)
 			get()
 			daemons[1].kill()
-			get() // although it is listed
+			get() // although the killed daemon is listed
 			listed(daemons[0])
 			daemons[1].restart(t)
 			listed(daemons...)
@@ -73,7 +72,7 @@ func TestServersAreFound(t *testing.T) {
 	}
 }
 
-// startEtcd runs a real etcd and returns its address.
+// startEtcd starts a real etcd and returns its address.
 func startEtcd(t *testing.T) string {
 	t.Helper()
 	client, peer := freeAddress(t), freeAddress(t)

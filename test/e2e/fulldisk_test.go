@@ -22,13 +22,12 @@ import (
 
 const (
 	smallDiskBytes = 64 << 20
-	// fullDiskDocuments take more than the memtable that the daemon has room for when
-	// its disk becomes full.
+	// fullDiskDocuments need more memory than the memtable of the daemon has when its disk is
+	// full.
 	fullDiskDocuments = 150_000
 )
 
-// smallDisk mounts a small file system in memory, and skips the test where that may not
-// be done.
+// smallDisk mounts a small tmpfs. It skips the test if that is not permitted.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +38,8 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// fillDisk makes a file that leaves so many bytes. Somebody else may write meanwhile:
-// where nothing is to be left, it takes what it gets.
+// fillDisk creates a file that leaves the given number of bytes free. With 0 it accepts
+// ENOSPC, because another process may write at the same time.
 func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
 	t.Helper()
 	free, err := vfs.OS.FreeBytes(dir)
@@ -61,8 +60,8 @@ func manyDocuments() (documents []document) {
 	return documents
 }
 
-// TestFullDiskUnderTheIndex: the daemon has no room for its index. It says so, goes on
-// serving what it has read, and reads the rest by itself once there is room again.
+// TestFullDiskUnderTheIndex: the disk of the index is full. The daemon reports it, continues
+// to serve the indexed documents, and reads the rest of the queue when there is space again.
 func TestFullDiskUnderTheIndex(t *testing.T) {
 	disk, queue := smallDisk(t), t.TempDir()
 	documents := manyDocuments()
@@ -94,7 +93,7 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	}
 	last := documents[len(documents)-1]
 	d.poll(t, "/documents/"+collection+"/"+last.id, func(status int, _ []byte) bool {
-		require.NotEqual(t, http.StatusNotFound, status, "nobody can know that")
+		require.NotEqual(t, http.StatusNotFound, status, "the daemon has not read the entry")
 		return status == http.StatusServiceUnavailable
 	})
 
@@ -106,14 +105,14 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	start(t, nil, "docserviced", "check", "--data", filepath.Join(disk, "data")).wait(t)
 }
 
-// TestFullDiskUnderTheQueue: the updater has no room for the queue. It says so and ends,
-// what is there is served, and once there is room the next one goes on where it was.
+// TestFullDiskUnderTheQueue: the disk of the queue is full. The updater reports it and exits;
+// the flushed documents are served. The next updater resumes when there is space again.
 func TestFullDiskUnderTheQueue(t *testing.T) {
 	disk := smallDisk(t)
 	ballast := fillDisk(t, disk, 4<<20)
 	queue, input := filepath.Join(disk, "queue"), filepath.Join(t.TempDir(), "input.ndjson")
 	documents := manyDocuments()
-	for i := range documents { // of bytes that do not compress
+	for i := range documents { // incompressible
 		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
 	}
 	require.NoError(t, os.WriteFile(input, ndjson(documents), 0o600))
@@ -138,14 +137,14 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 	d.stop(t)
 }
 
-// TestFullDiskUnderTheCopy: docstore-sync has no room. It reports that in one line, however
-// long it lasts, and copies the rest once there is room again.
+// TestFullDiskUnderTheCopy: the disk of the copy is full. docstore-sync reports it in one
+// line, once, and copies the rest when there is space again.
 func TestFullDiskUnderTheCopy(t *testing.T) {
 	disk, source := smallDisk(t), t.TempDir()
 	target := filepath.Join(disk, "queue")
 	require.NoError(t, os.Mkdir(target, 0o755))
 	documents := manyDocuments()
-	for i := range documents { // of bytes that do not compress
+	for i := range documents { // incompressible
 		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
 	}
 	appendAll := func(documents []document) {
@@ -160,7 +159,7 @@ func TestFullDiskUnderTheCopy(t *testing.T) {
 			ballast := fillDisk(t, disk, test.left)
 			sync := launch(t, exec.Command(syncScript, "--interval", "0.05", source, target))
 			sync.waitOutput(t, "\n")
-			time.Sleep(20 * pollInterval) // for several passes
+			time.Sleep(20 * pollInterval) // several passes
 			require.Equal(t, "docstore-sync: no space left on device: "+target+" has no space for the files of "+source+
 				"; copying continues when there is space\n", sync.output.String())
 			require.NoError(t, os.Remove(ballast))

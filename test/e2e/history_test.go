@@ -18,7 +18,7 @@ import (
 	"docstore/docservice"
 )
 
-// documentsOf makes as many documents with ids that begin alike, all of one length.
+// documentsOf generates documents with a common id prefix, all of the same length.
 func documentsOf(prefix string, count int) []document {
 	documents := make([]document, count)
 	for i := range documents {
@@ -28,15 +28,15 @@ func documentsOf(prefix string, count int) []document {
 	return documents
 }
 
-// syncOnce makes one pass of docstore-sync.
+// syncOnce runs one pass of docstore-sync.
 func syncOnce(t *testing.T, source, target string, options ...string) (output string, status int) {
 	t.Helper()
 	cmd := exec.Command(syncScript, append(options, "--once", source, target)...)
-	out, _ := cmd.CombinedOutput() // the status says more than the error
+	out, _ := cmd.CombinedOutput() // the exit status is checked
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// waitNotReady returns once /readyz is 503 and says the text.
+// waitNotReady waits until /readyz returns 503 and its body contains the text.
 func (d *daemon) waitNotReady(t *testing.T, text string) {
 	t.Helper()
 	d.poll(t, "/readyz", func(status int, body []byte) bool {
@@ -44,7 +44,7 @@ func (d *daemon) waitNotReady(t *testing.T, text string) {
 	})
 }
 
-// requireHonest asks a daemon alone for documents that exist: each is found as it is, or
+// requireHonest fetches existing documents from one daemon: each is either correct or
 // unavailable.
 func (d *daemon) requireHonest(t *testing.T, documents []document) (found int) {
 	t.Helper()
@@ -61,12 +61,11 @@ func (d *daemon) requireHonest(t *testing.T, documents []document) (found int) {
 	return found
 }
 
-// TestSourceRestoredFromAnOlderCopy appends to a source that was restored from a copy of
-// three segments, so that it has as many segments as before, of the same sizes. The script
-// refuses to copy it. Where plain rsync has copied it all the same, the daemon is not
-// ready, also after restarts, and answers for no document that it does not exist. It
-// follows again when the right files are back, and serves the other history when its
-// index is removed.
+// TestSourceRestoredFromAnOlderCopy appends to a source that was restored from a copy of three
+// segments, so that it has the same number of segments as before, of the same sizes. The
+// script refuses to copy it. After a copy by plain rsync the daemon is not ready, also after
+// restarts, and never answers "not found". It continues when the right files are back, and
+// serves the other history after its index is deleted.
 func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	t.Parallel()
 	source, backup, target, data := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
@@ -89,7 +88,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	require.Equal(t, 600, d.requireHonest(t, append(append([]document{}, common...), before...)))
 
 	for i := range 3 {
-		documents := documentsOf(fmt.Sprint("afters-", i), 100) // as long as those before
+		documents := documentsOf(fmt.Sprint("afters-", i), 100) // of the same length as before
 		after = append(after, documents...)
 		sealSegment(t, backup, documents)
 	}
@@ -137,9 +136,9 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	d.stop(t)
 }
 
-// TestNewestSegmentRemovedByHand: the updater refuses to use the number of a removed
-// segment again. After docstore-updater truncate it continues, the script copies its
-// segments, and the daemon rebuilds its index without the entries that were taken back.
+// TestNewestSegmentRemovedByHand: the updater refuses to reuse the number of a deleted
+// segment. After docstore-updater truncate it continues, the script copies its segments, and
+// the daemon rebuilds its index without the truncated entries.
 func TestNewestSegmentRemovedByHand(t *testing.T) {
 	t.Parallel()
 	source, target, data := t.TempDir(), t.TempDir(), t.TempDir()
@@ -178,7 +177,7 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), want)
 
-	// The same for a new copy, and for a daemon that never saw those entries.
+	// Repeat with a new copy, and with a daemon that never indexed the truncated entries.
 	fresh := t.TempDir()
 	out, status = syncOnce(t, source, fresh)
 	require.Zero(t, status, out)
@@ -189,8 +188,7 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	d.stop(t)
 }
 
-// restartIn kills the daemon at once after something was done to its queue, and starts it
-// again.
+// restartIn kills the daemon immediately after a change of its queue, and restarts it.
 func (d *daemon) restartIn(t *testing.T, do func()) {
 	t.Helper()
 	do()
@@ -198,9 +196,9 @@ func (d *daemon) restartIn(t *testing.T, do func()) {
 	d.restart(t)
 }
 
-// TestNewMachineBeforeItsCopyIsComplete starts the script and the daemon together with
-// nothing there. Documents of the source are unavailable to a client until they are found,
-// and never "not found"; also across a restart.
+// TestNewMachineBeforeItsCopyIsComplete starts the script and the daemon with empty
+// directories. Until a document is copied it is unavailable, never "not found"; also across a
+// restart.
 func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	t.Parallel()
 	source, data := t.TempDir(), t.TempDir()
@@ -216,13 +214,14 @@ func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	d.kill()
 	d.restart(t)
 	d.waitReady(t)
-	require.Len(t, segments(t, target), len(segments(t, source)), "ready means that all is here")
+	require.Len(t, segments(t, target), len(segments(t, source)), "ready although segments are missing")
 	watched()
 	compareAll(t, newClient(t, d), expected(documents))
 	r.stop()
 	d.stop(t)
 
-	// A machine that returns: it knows of more than is here, and is not ready.
+	// A machine that returns knows from its index that the copy is incomplete, and is not
+	// ready.
 	require.NoError(t, os.Remove(segments(t, target)[len(segments(t, target))-1]))
 	require.NoError(t, os.RemoveAll(filepath.Join(data, collection)))
 	d.restart(t)
@@ -236,8 +235,8 @@ func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	d.stop(t)
 }
 
-// watchExisting asks a daemon all the time for documents that exist at the source, over
-// HTTP, which works across its restarts. None may be answered with "not found".
+// watchExisting continuously fetches documents that exist at the source, over HTTP, which
+// works across restarts of the daemon. "Not found" fails the test.
 func watchExisting(t *testing.T, d *daemon, documents []document) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,11 +251,11 @@ func watchExisting(t *testing.T, d *daemon, documents []document) (end func()) {
 			}
 			response, err := http.DefaultClient.Do(request)
 			if err != nil {
-				continue // it is not up
+				continue // it is not running
 			}
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
-			time.Sleep(time.Millisecond) // the others want the processor, too
+			time.Sleep(time.Millisecond) // yield the CPU
 			if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
 				wrong = documents[i].id + ": " + response.Status
 			}

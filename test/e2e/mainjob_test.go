@@ -22,19 +22,17 @@ import (
 )
 
 const (
-	// segmentSize makes several segments of the corpus.
+	// segmentSize splits the corpus into several segments.
 	segmentSize = "8MiB"
-	// callers fetch at once; the pool has a slot for each and some to spare.
+	// callers is the number of concurrent fetches; the pool has more slots than that.
 	callers  = 16
 	poolSize = 2 * callers
-	// fetchesAroundKill is how many fetches are made before, and again after,
-	// a daemon is killed in the middle of them.
+	// fetchesAroundKill is the number of fetches before, and after, the kill of a daemon.
 	fetchesAroundKill = 20_000
 )
 
-// TestMainJob is the whole way of a document: appended while two rsyncs copy
-// the queue and two daemons tail the copies, fetched through one Boxcar pool,
-// updated, deleted, and served on while a daemon is killed and comes back.
+// TestMainJob follows documents from end to end: append, two copies by rsync, two daemons,
+// fetches through one Boxcar pool, updates, deletes, and the kill and restart of a daemon.
 func TestMainJob(t *testing.T) {
 	documents := corpus(t)
 	queue := t.TempDir()
@@ -44,8 +42,8 @@ func TestMainJob(t *testing.T) {
 		daemons = append(daemons, startDaemon(t, r.target, t.TempDir()))
 	}
 
-	// The second half is written only when the first is being served already:
-	// so rsync and the daemons have met a queue that grows under them.
+	// The second half is written after the first is served, so rsync and the daemons read a
+	// queue that grows.
 	feed, input := io.Pipe()
 	updater := start(t, feed, "docstore-updater", "append", "--queue", queue,
 		"--segment-size", segmentSize, "--flush-interval", "50ms")
@@ -106,7 +104,7 @@ func write(t *testing.T, input io.Writer, documents []document) {
 	require.NoError(t, err)
 }
 
-// expected is what each id should answer; nil stands for not found.
+// expected maps each id to its document; nil means not found.
 func expected(documents []document) map[string][]byte {
 	want := make(map[string][]byte, len(documents)+1)
 	for _, d := range documents {
@@ -116,8 +114,8 @@ func expected(documents []document) map[string][]byte {
 	return want
 }
 
-// change updates every tenth document, deletes every tenth, and notes in want
-// what should be answered from then on.
+// change updates one document in ten, deletes one in ten, and records the expected answers in
+// want.
 func change(documents []document, want map[string][]byte) []document {
 	var changes []document
 	for i := 0; i < len(documents); i += 10 {
@@ -136,7 +134,7 @@ func change(documents []document, want map[string][]byte) []document {
 	return changes
 }
 
-// newClient makes one pool over the daemons.
+// newClient returns a client with one pool for the daemons.
 func newClient(t *testing.T, daemons ...*daemon) *docservice.Client {
 	t.Helper()
 	var addresses []string
@@ -153,7 +151,7 @@ func newClient(t *testing.T, daemons ...*daemon) *docservice.Client {
 	return docservice.NewClient(pool, collection)
 }
 
-// compareAll fetches every id, several at once, and compares byte for byte.
+// compareAll fetches all ids concurrently and compares the bytes.
 func compareAll(t *testing.T, client *docservice.Client, want map[string][]byte) {
 	t.Helper()
 	started := time.Now()
@@ -182,7 +180,7 @@ func compareAll(t *testing.T, client *docservice.Client, want map[string][]byte)
 	}
 }
 
-// fetch gets one document and says what is wrong with the answer, if anything.
+// fetch gets one document and describes a wrong answer; "" means correct.
 func fetch(client *docservice.Client, buffer []byte, id string, want []byte) (got []byte, wrong string) {
 	got, err := client.Get(context.Background(), buffer[:0], id)
 	switch {
@@ -194,7 +192,7 @@ func fetch(client *docservice.Client, buffer []byte, id string, want []byte) (go
 	return got, fmt.Sprintf("%s: got %.100q, error %v; want %.100q", id, got, err, want)
 }
 
-// compareBatches fetches every id in batches of a page of search results.
+// compareBatches fetches all ids in batches of the size of a result page.
 func compareBatches(t *testing.T, client *docservice.Client, want map[string][]byte) {
 	t.Helper()
 	const page = 50
@@ -223,8 +221,8 @@ func compareBatches(t *testing.T, client *docservice.Client, want map[string][]b
 	compare()
 }
 
-// load is callers fetching random documents until they are stopped; any answer
-// but the right one is a failure.
+// load runs callers that fetch random documents until stopped. Any answer other than the right
+// document fails the test.
 type load struct {
 	fetched atomic.Int64
 	stopped atomic.Bool
@@ -258,7 +256,7 @@ func startLoad(t *testing.T, client *docservice.Client, want map[string][]byte) 
 	return l
 }
 
-// waitFetches returns when so many fetches have been made in all, or one failed.
+// waitFetches waits for the total number of fetches, or for a failure.
 func (l *load) waitFetches(n int64) {
 	for l.fetched.Load() < n && !l.stopped.Load() {
 		time.Sleep(time.Millisecond)

@@ -22,14 +22,13 @@ import (
 	"docstore/internal/testseed"
 )
 
-// memoryBeyondBudget is the anonymous memory that a daemon may need beyond --memory, as
-// docs/operating.md states it: the heap of Go's runtime, stacks, and garbage that has not
-// been collected.
+// memoryBeyondBudget is the anonymous memory that a daemon may use in addition to --memory, as
+// stated in docs/operating.md: Go runtime, stacks and garbage.
 const memoryBeyondBudget = 128 << 20
 
-// TestMemoryStaysWithinTheBudget serves 8 collections that are appended to, fetched from
-// in batches, one by one over HTTP, and listed, with keys that fill the memtables several
-// times. The daemon's anonymous memory stays within --memory and memoryBeyondBudget.
+// TestMemoryStaysWithinTheBudget serves 8 collections that receive appends, batch fetches,
+// HTTP fetches and scans, with enough keys to fill the memtables several times. The anonymous
+// memory of the daemon stays below --memory plus memoryBeyondBudget.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	const (
@@ -75,7 +74,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				for i := range ids {
 					ids[i] = idOf(random.IntN(rounds * perRound))
 				}
-				// Ids that have not arrived are unavailable.
+				// Ids that are not indexed yet are unavailable.
 				_ = client.GetMany(ctx, ids, func(_ int, document []byte, err error) error {
 					if err == nil {
 						answered.Add(1)
@@ -114,7 +113,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	d.stop(t)
 }
 
-// anonymousBytes is the anonymous memory of a process, 0 if it has ended.
+// anonymousBytes returns the anonymous memory of a process, 0 if it has exited.
 func anonymousBytes(pid int) int64 {
 	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := strings.Cut(string(content), "RssAnon:")

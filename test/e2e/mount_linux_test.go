@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// mountSmall mounts a file system in memory of the given size, which needs root.
+// mountSmall mounts a tmpfs of the given size, which requires root.
 func mountSmall(dir string, bytes int) error {
 	return syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPackage builds the Debian package, installs it into an empty root, starts the
-// daemon by its unit's command line, and removes it.
+// TestPackage builds the Debian package, installs it into an empty root, starts the daemon
+// with the command line of its unit, and removes the package.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"dpkg", "gzip"} {
@@ -51,7 +51,7 @@ func TestPackage(t *testing.T) {
 	for _, command := range []string{"docserviced", "docstore-updater", "boxcar"} {
 		out, err := exec.Command(filepath.Join(root, "usr", "bin", command), "--version").CombinedOutput()
 		require.NoError(t, err, string(out))
-		require.Contains(t, string(out), command+" "+version[1]+" (commit "+version[2]) // whose first digits are in the version
+		require.Contains(t, string(out), command+" "+version[1]+" (commit "+version[2]) // the version contains its prefix
 	}
 
 	data := filepath.Join(root, "var", "lib", "docstore")
@@ -64,7 +64,7 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// dpkg works on packages below a root, without what they depend on.
+// dpkg runs dpkg on a root directory, without dependencies.
 func dpkg(t *testing.T, root string, args ...string) (said string) {
 	t.Helper()
 	args = append([]string{"--root=" + root, "--force-not-root", "--force-script-chrootless", "--force-depends", "--log=/dev/null"}, args...)
@@ -73,8 +73,8 @@ func dpkg(t *testing.T, root string, args ...string) (said string) {
 	return string(out)
 }
 
-// serveAsInstalled starts what the unit starts, with the directories of the installed
-// settings, but those below the root, and any ports.
+// serveAsInstalled starts the command of the unit with the installed configuration, with
+// directories below the root and free ports.
 func serveAsInstalled(t *testing.T, root string) {
 	t.Helper()
 	unit, err := os.ReadFile(filepath.Join(root, "lib", "systemd", "system", "docserviced.service"))
@@ -100,7 +100,8 @@ func serveAsInstalled(t *testing.T, root string) {
 	log, err := command.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
-	// The two lines come in any order: a short queue may be read before the doors open.
+	// The order of the two lines varies: a short queue may be indexed before the listeners
+	// open.
 	address, ready, lines := "", false, bufio.NewScanner(log)
 	for (address == "" || !ready) && lines.Scan() {
 		var line struct{ Msg, HTTP string }
@@ -116,7 +117,7 @@ func serveAsInstalled(t *testing.T, root string) {
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
-	for lines.Scan() { // until it has ended
+	for lines.Scan() { // until it exits
 	}
 	require.NoError(t, command.Wait())
 }

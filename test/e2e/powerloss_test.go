@@ -19,26 +19,26 @@ import (
 	"docstore/queue"
 )
 
-// powerLosses is how often the power goes in a row of the table.
+// powerLosses is the number of simulated power losses per row.
 const powerLosses = 12
 
-// powerRun is a queue and its copy on disks that lose what was not synced when the
-// power goes, with the daemon's collection and the passes of rsync in this process.
+// powerRun is a queue and its copy on in-memory disks that drop unsynced data at a power loss.
+// The collection of the daemon and the rsync passes run in this process.
 type powerRun struct {
 	random *rand.Rand
-	// staged: sealed segments are synced before they get their names, as
-	// docstore-sync has it; else as rsync does by itself.
+	// staged: sealed segments are synced before they are renamed, as docstore-sync does; rsync
+	// alone does not sync.
 	staged bool
 
 	source *vfs.Mem
 	writer *queue.Writer
-	// documents is what was appended, of which the last may not be flushed.
+	// documents are the appended documents; the last ones may not be flushed.
 	documents []document
 	flushed   int
 
 	copied     *vfs.Mem
 	collection *docservice.Collection
-	seen       map[string]bool // was served, and no power lost since
+	seen       map[string]bool // served since the last power loss
 }
 
 const queueDir = "/queue"
@@ -95,7 +95,7 @@ func (r *powerRun) run(t *testing.T, lose func(*powerRun, *testing.T)) {
 	require.NoError(t, r.writer.Flush())
 	r.flushed = len(r.documents)
 	for _, d := range r.documents {
-		for got := []byte(nil); !bytes.Equal(got, d.line); { // it must come, however long it takes
+		for got := []byte(nil); !bytes.Equal(got, d.line); { // no time limit
 			got, _ = r.collection.Get(nil, []byte(d.id))
 			r.pass(t)
 		}
@@ -106,7 +106,7 @@ func (r *powerRun) run(t *testing.T, lose func(*powerRun, *testing.T)) {
 	r.check(t)
 }
 
-// write appends some documents.
+// write appends documents.
 func (r *powerRun) write(t *testing.T) {
 	t.Helper()
 	for range 1 + r.random.IntN(30) {
@@ -127,7 +127,7 @@ func (r *powerRun) write(t *testing.T) {
 	}
 }
 
-// pass is one of docstore-sync: what it does with names and bytes.
+// pass performs the file operations of one docstore-sync pass.
 func (r *powerRun) pass(t *testing.T) {
 	t.Helper()
 	names, err := r.source.List(queueDir)
@@ -139,7 +139,7 @@ func (r *powerRun) pass(t *testing.T) {
 		case sealed:
 			info, missing := r.source.Stat(path)
 			require.NoError(t, missing)
-			if err == nil && here.Size == info.Size { // rsync looks no further
+			if err == nil && here.Size == info.Size { // rsync compares nothing else
 				continue
 			}
 			r.bring(t, name)
@@ -157,7 +157,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// bring copies a sealed segment and gives it its name when it is whole.
+// bring copies a sealed segment and renames it when it is complete.
 func (r *powerRun) bring(t *testing.T, name string) {
 	t.Helper()
 	content, err := vfs.ReadFile(r.source, filepath.Join(queueDir, name))
@@ -175,13 +175,13 @@ func (r *powerRun) bring(t *testing.T, name string) {
 	require.NoError(t, r.copied.Rename(staged, filepath.Join(queueDir, name)))
 }
 
-// appendOpen is rsync --append: it takes what is here for right. It may be
+// appendOpen is rsync --append: it assumes that the local bytes are correct. It may be
 // interrupted.
 func (r *powerRun) appendOpen(t *testing.T, name string, here int64) {
 	t.Helper()
 	path := filepath.Join(queueDir, name)
 	content, err := vfs.ReadFile(r.source, path)
-	require.NoError(t, ignoreMissing(err)) // the writer seals it when it likes
+	require.NoError(t, ignoreMissing(err)) // the writer may seal it
 	if here >= int64(len(content)) {
 		return
 	}
@@ -195,8 +195,8 @@ func (r *powerRun) appendOpen(t *testing.T, name string, here int64) {
 	require.NoError(t, file.Close())
 }
 
-// check asks for documents: right, or not to be had here and now. Not found are only
-// those that were never served.
+// check fetches documents: each is correct or unavailable. Only documents that were never
+// served may be not found.
 func (r *powerRun) check(t *testing.T) {
 	t.Helper()
 	for range 30 {
@@ -207,19 +207,19 @@ func (r *powerRun) check(t *testing.T) {
 			require.Equal(t, string(d.line), string(got))
 			r.seen[d.id] = true
 		case errors.Is(err, docservice.ErrNotFound):
-			require.False(t, r.seen[d.id], "%s was served, and is said not to exist", d.id)
+			require.False(t, r.seen[d.id], "%s was served and is now not found", d.id)
 		default:
 			require.ErrorIs(t, err, docservice.ErrUnavailable, d.id)
 		}
 	}
 }
 
-// loseSource takes the power from the ingest host. What was flushed is there again;
-// what was not is appended once more, as --resume does.
+// loseSource simulates a power loss of the ingest host. Flushed documents remain; the others
+// are appended again, as --resume does.
 func (r *powerRun) loseSource(t *testing.T) {
 	t.Helper()
 	after := r.source.CrashClone(vfs.KeepRandom(r.random.Uint64()))
-	require.NoError(t, r.writer.Close()) // on the disk that is no more
+	require.NoError(t, r.writer.Close()) // on the disk before the power loss
 	r.source = after
 	r.openWriter(t)
 	for _, d := range r.documents[r.flushed:] {
@@ -228,12 +228,12 @@ func (r *powerRun) loseSource(t *testing.T) {
 	}
 }
 
-// loseCopy takes the power from the serving machine, and with it what rsync and the
-// daemon have not synced.
+// loseCopy simulates a power loss of the serving machine: rsync and the daemon lose their
+// unsynced data.
 func (r *powerRun) loseCopy(t *testing.T) {
 	t.Helper()
 	after := r.copied.CrashClone(vfs.KeepRandom(r.random.Uint64()))
-	require.NoError(t, r.collection.Close()) // on the disk that is no more
+	require.NoError(t, r.collection.Close()) // on the disk before the power loss
 	r.copied, r.seen = after, map[string]bool{}
 	r.openCollection(t)
 	r.check(t)

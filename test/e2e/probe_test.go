@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProbe sends canaries the whole way, by a followed log, the updater, two copies
-// that docstore-sync makes, two daemons and a client, and takes one part of it away after
-// the other: the probe says which.
+// TestProbe sends canaries through a followed log, the updater, two copies made by docstore-
+// sync, two daemons and a client. It stops one part after another; the probe reports which.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -38,7 +37,7 @@ func TestProbe(t *testing.T) {
 			"--collection", collection, "--append", command, "--timeout", timeout)
 		var out, problem strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &problem
-		_ = cmd.Run() // the status says it
+		_ = cmd.Run() // the exit status is checked
 		return cmd.ProcessState.ExitCode(), out.String(), problem.String()
 	}
 

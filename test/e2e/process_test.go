@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// binaries is the folder the commands are built into, once for all tests.
+// binaries is the directory of the commands, built once for all tests.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -40,15 +40,15 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// process is one of our commands, running.
+// process is a running command.
 type process struct {
 	*exec.Cmd
 	output lockedBuffer
 	exited chan struct{}
 }
 
-// start runs a command; the test's end kills it if it still runs, and a failed
-// test shows what it printed.
+// start runs a command. The cleanup of the test kills it and, if the test failed, logs its
+// output.
 func start(t *testing.T, stdin io.Reader, name string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, name), args...)
@@ -56,7 +56,7 @@ func start(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 	return launch(t, cmd)
 }
 
-// launch is start for any command.
+// launch runs any command; see start.
 func launch(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: cmd, exited: make(chan struct{})}
@@ -75,27 +75,27 @@ func launch(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// kill ends the process with SIGKILL and waits until it is gone.
+// kill sends SIGKILL and waits for the exit.
 func (p *process) kill() {
 	_ = p.Process.Kill() // it may be gone already
 	<-p.exited
 }
 
-// stop ends the process with SIGTERM and expects a clean end.
+// stop sends SIGTERM and requires exit status 0.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.wait(t)
 }
 
-// wait waits for the process to end by itself, with success.
+// wait waits for the process to exit and requires status 0.
 func (p *process) wait(t *testing.T) {
 	t.Helper()
 	<-p.exited
 	require.Equal(t, 0, p.ProcessState.ExitCode(), "%s: %s", p.Path, tail(p.output.String(), 2<<10))
 }
 
-// daemon is a docserviced that serves one replica of the queue.
+// daemon is a docserviced that serves one copy of the queue.
 type daemon struct {
 	*process
 	boxcar, http string
@@ -109,7 +109,7 @@ func startDaemon(t *testing.T, queue, data string) *daemon {
 	return startDaemonWith(t, queue, data)
 }
 
-// startDaemonWith is startDaemon with more flags.
+// startDaemonWith starts a daemon with additional flags.
 func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon {
 	t.Helper()
 	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
@@ -122,20 +122,20 @@ func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon 
 	return d
 }
 
-// restart starts the daemon again on the same addresses and directories.
+// restart starts the daemon again with the same addresses and directories.
 func (d *daemon) restart(t *testing.T) {
 	t.Helper()
 	d.process = start(t, nil, "docserviced", d.args...)
 }
 
-// waitReady returns once the daemon has caught up with its queue.
+// waitReady waits until the daemon has read its whole queue.
 func (d *daemon) waitReady(t *testing.T) {
 	t.Helper()
 	d.poll(t, "/readyz", func(status int, _ []byte) bool { return status == http.StatusOK })
 }
 
-// waitDocument returns once the daemon answers exactly these bytes for the id;
-// nil means that it answers not found.
+// waitDocument waits until the daemon returns these bytes for the id, or not found if want is
+// nil.
 func (d *daemon) waitDocument(t *testing.T, id string, want []byte) {
 	t.Helper()
 	d.poll(t, "/documents/"+collection+"/"+id, func(status int, body []byte) bool {
@@ -190,21 +190,20 @@ func (d *daemon) poll(t *testing.T, path string, done func(status int, body []by
 	})
 }
 
-// Ports below those that the kernel gives to connections, so that none takes one between
-// the choice of it and its use.
+// Ports below the ephemeral range, so that no outgoing connection takes one before it is used.
 const (
 	firstPort = 20_000
 	lastPort  = 32_000
 )
 
-// nextPort is the next to be tried; two runs at a time begin apart.
+// nextPort is the next port to try. Concurrent test processes start at different ports.
 var nextPort = func() *atomic.Int64 {
 	var next atomic.Int64
 	next.Store(int64(os.Getpid()%1000) * 11)
 	return &next
 }()
 
-// freeAddress names a loopback port that nobody uses, and nobody else is given here.
+// freeAddress returns a loopback address with a free port that no other test receives.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -218,7 +217,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// lockedBuffer collects output that a process writes while a test reads it.
+// lockedBuffer collects the output of a process while a test reads it.
 type lockedBuffer struct {
 	mu struct {
 		sync.Mutex

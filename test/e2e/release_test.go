@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildRelease builds the commands of the last release, whose source scripts/record-release
-// has recorded, and returns where they are and which release it is.
+// buildRelease builds the commands of the last release from the source stored by
+// scripts/record-release. It returns their directory and the version.
 func buildRelease(t *testing.T) (dir, release string) {
 	t.Helper()
 	records, err := filepath.Glob(filepath.Join("testdata", "release-*.tar.gz"))
@@ -28,9 +28,9 @@ func buildRelease(t *testing.T) (dir, release string) {
 	return dir, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(records[0]), "release-"), ".tar.gz")
 }
 
-// TestLastRelease: clients of the last release are served by servers of now, and the
-// reverse, and either's daemon goes on with the queue and the index that the other's has
-// written, as in a rolling upgrade and when one is taken back.
+// TestLastRelease: clients of the last release work with current servers and the reverse, and
+// each version of the daemon continues with the queue and the index that the other has
+// written, as in a rolling upgrade and its rollback.
 func TestLastRelease(t *testing.T) {
 	t.Parallel()
 	release, name := buildRelease(t)
@@ -49,7 +49,7 @@ func TestLastRelease(t *testing.T) {
 		require.NoError(t, err, "%s of %s: %s", name, version, stderr.String())
 		return string(out)
 	}
-	// Up, and down again, and up.
+	// Upgrade, downgrade, upgrade.
 	for step, server := range []string{"release", "now", "release", "now"} {
 		part := documents[step*500 : (step+1)*500]
 		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")

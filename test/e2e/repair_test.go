@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRepairedSourceIsFollowed damages a source that a daemon has a sound copy of,
-// repairs it, erases from it, and goes on: the copy follows, without a fault, and
-// serves what the source has lost.
+// TestRepairedSourceIsFollowed damages a source that has a sound copy, repairs it, erases
+// documents and appends more. The copy follows without a fault and still serves the documents
+// that the source lost.
 func TestRepairedSourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:900]
@@ -37,13 +37,13 @@ func TestRepairedSourceIsFollowed(t *testing.T) {
 	require.NoError(t, err)
 	flip(t, content, victim.line)
 	require.NoError(t, os.WriteFile(second, content, 0o644))
-	copied.stop() // what is damaged now would be copied
+	copied.stop() // the damage must not be copied
 	run(nil, "repair")
 	require.FileExists(t, second+".damaged")
 	require.FileExists(t, filepath.Join(source, "0000000002-0000000002.0001.seg"))
 
-	// Then something of each segment is deleted, of the last one, too, and erased: a
-	// single rewrite is left of all.
+	// Then documents of each segment, including the last, are deleted and erased; a single
+	// rewrite remains.
 	deletes := []byte(`{"id":"short-lived"}` + "\n" + `{"id":"short-lived","_delete":true}` + "\n")
 	for i, document := range documents {
 		if i%300 < 100 {

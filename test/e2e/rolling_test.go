@@ -17,10 +17,9 @@ import (
 	"docstore/docservice"
 )
 
-// TestRollingRestart ends every daemon in turn and starts it again, under load:
-// first as it comes, by SIGTERM, then drained by boxcar drain before. No fetch fails,
-// although the client declares no method idempotent, so that what may have been
-// processed is not sent again.
+// TestRollingRestart restarts each daemon under load, first by SIGTERM alone, then after
+// boxcar drain. No fetch fails, although the client declares no method idempotent, so requests
+// that may have been processed are not retried.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:500]

@@ -18,20 +18,19 @@ import (
 	"docstore/docservice"
 )
 
-// rsyncRow is a way in which a queue gets to a serving machine, or something
-// that happens to it on the way. The first half of the documents is written and
-// served, then it happens, and then comes the other half. Whatever it is: no
-// answer is ever wrong, what was served once does not vanish, and in the end
-// every document is there.
+// rsyncRow is a way to copy a queue, or an event during the copy. The first half of the
+// documents is written and served, then the event occurs, then the second half is written. No
+// answer is ever wrong, a document that was served never becomes not found, and at the end all
+// documents are served.
 type rsyncRow struct {
 	name    string
 	copy    func(t *testing.T, source string) *replica
 	happens func(t *testing.T, r *rsyncRun) // may be nil
-	// second writes the second half; nil: through the updater's pipe.
+	// second writes the second half; nil: through the pipe of the updater.
 	second func(t *testing.T, r *rsyncRun)
-	// sends is the most bytes that may be sent for each byte of the queue; 0: any.
+	// sends limits the bytes sent per byte of the queue; 0: no limit.
 	sends float64
-	// test is a row that goes another way; the rest is empty.
+	// test replaces the sequence above; the other fields are empty.
 	test func(t *testing.T)
 }
 
@@ -56,16 +55,16 @@ var rsyncRows = []rsyncRow{
 	{name: "out of order", copy: byHand, second: outOfOrder},
 	{name: "clocks apart", copy: byScript(), happens: setClocks, sends: 1.1},
 	{name: "source restarted", copy: byScript(), happens: killUpdater, second: killAndResume, sends: 1.1},
-	{name: "source built anew", test: sourceBuiltAnew},
+	{name: "source rebuilt", test: sourceBuiltAnew},
 	{name: "power lost at the source", test: powerLossAtSource},
 	{name: "power lost at the copy", test: powerLossAtCopy(true)},
 	{name: "power lost at a copy by rsync alone", test: powerLossAtCopy(false)},
 }
 
-// rsyncDocuments is how many documents a row has, in segments of a megabyte.
+// rsyncDocuments is the number of documents per row, in segments of 1 MiB.
 const rsyncDocuments = 6_000
 
-// rsyncRun is a row under way.
+// rsyncRun is a row that is being run.
 type rsyncRun struct {
 	documents []document
 	source    string
@@ -115,7 +114,7 @@ func (row *rsyncRow) run(t *testing.T, documents []document) {
 	last := documents[len(documents)-1]
 	r.daemon.waitDocument(t, last.id, last.line)
 	r.daemon.waitReady(t)
-	for _, d := range documents { // what was damaged may be on its way as yet
+	for _, d := range documents { // a repaired file may still be copied
 		r.daemon.waitDocument(t, d.id, d.line)
 	}
 	w.stop(t)
@@ -133,10 +132,10 @@ func (r *rsyncRun) appendArgs() []string {
 	return []string{"append", "--queue", r.source, "--codec", "none", "--segment-size", "1MiB", "--flush-interval", "20ms"}
 }
 
-// segment is the path of the copy of a segment.
+// segment returns the path of the copy of a segment.
 func (r *rsyncRun) segment(name string) string { return filepath.Join(r.replica.target, name) }
 
-// sealed are the copies of sealed segments, once there are two.
+// sealed waits for two copies of sealed segments and returns them.
 func (r *rsyncRun) sealed(t *testing.T) []string {
 	t.Helper()
 	for {
@@ -147,7 +146,7 @@ func (r *rsyncRun) sealed(t *testing.T) []string {
 	}
 }
 
-// killRsyncs kills rsync five times in mid-copy, of a copy that begins anew.
+// killRsyncs deletes the copy and kills rsync five times during the new copy.
 func killRsyncs(t *testing.T, r *rsyncRun) {
 	r.replica.stop()
 	for _, name := range segments(t, r.replica.target) {
@@ -166,8 +165,7 @@ func deleteSegment(t *testing.T, r *rsyncRun) {
 	require.NoError(t, os.Remove(r.sealed(t)[1]))
 }
 
-// damageCopy changes bytes of copies without changing their size or time, which
-// no rsync would notice.
+// damageCopy changes bytes of copies but not their size or time, which rsync does not detect.
 func damageCopy(t *testing.T, r *rsyncRun) {
 	for _, path := range r.sealed(t)[:2] {
 		info, err := os.Stat(path)
@@ -181,8 +179,7 @@ func damageCopy(t *testing.T, r *rsyncRun) {
 	}
 }
 
-// lengthenOpen makes the copy of the open segment longer than the source's, and
-// wrong, as after a loss of power here.
+// lengthenOpen appends garbage to the copy of the open segment, as after a power loss.
 func lengthenOpen(t *testing.T, r *rsyncRun) {
 	open, err := filepath.Glob(r.segment("*.open"))
 	require.NoError(t, err)
@@ -194,7 +191,7 @@ func lengthenOpen(t *testing.T, r *rsyncRun) {
 	require.NoError(t, file.Close())
 }
 
-// setClocks gives the source's files times of other clocks.
+// setClocks sets file times of the source as wrong clocks would.
 func setClocks(t *testing.T, r *rsyncRun) {
 	for i, name := range segments(t, r.source) {
 		at := time.Date(1971+100*(i%2), 1, 1, 0, 0, 0, 0, time.UTC)
@@ -202,10 +199,10 @@ func setClocks(t *testing.T, r *rsyncRun) {
 	}
 }
 
-// byHand copies the first half whenever it grows; outOfOrder brings the rest.
+// byHand copies the first half continuously; outOfOrder copies the rest.
 func byHand(t *testing.T, source string) *replica { return startPlainRsync(t, source) }
 
-// outOfOrder stops copying, and then brings the segments last ones first.
+// outOfOrder stops the copy, then copies the segments in reverse order.
 func outOfOrder(t *testing.T, r *rsyncRun) {
 	r.replica.stop()
 	write(t, r.input, r.documents[len(r.documents)/2:])
@@ -217,17 +214,17 @@ func outOfOrder(t *testing.T, r *rsyncRun) {
 			continue
 		}
 		install(t, r.source, r.replica.target, filepath.Base(sealed[i]), nil)
-		time.Sleep(50 * time.Millisecond) // the daemon may look in between
+		time.Sleep(50 * time.Millisecond) // the daemon may read the directory
 	}
 }
 
 func killUpdater(t *testing.T, r *rsyncRun) {
 	require.NoError(t, r.updater.Process.Kill())
-	require.NoError(t, r.input.Close()) // who copies to its standard input ends, too
+	require.NoError(t, r.input.Close()) // ends the goroutine that copies to its stdin
 	<-r.updater.exited
 }
 
-// killAndResume appends the second half from a file, killed and resumed.
+// killAndResume appends the second half from a file with several kills and resumes.
 func killAndResume(t *testing.T, r *rsyncRun) {
 	path := filepath.Join(t.TempDir(), "second.ndjson")
 	require.NoError(t, os.WriteFile(path, ndjson(r.documents[len(r.documents)/2:]), 0o644))
@@ -240,7 +237,7 @@ func killAndResume(t *testing.T, r *rsyncRun) {
 	start(t, nil, "docstore-updater", args...).wait(t)
 }
 
-// watch asks a daemon for random documents all the time.
+// watch continuously fetches random documents from a daemon.
 type watch struct {
 	ended   context.CancelFunc
 	running sync.WaitGroup
@@ -265,7 +262,7 @@ func startWatch(t *testing.T, d *daemon, documents []document) *watch {
 			case err == nil && !bytes.Equal(got, d.line):
 				wrong = d.id + ": a wrong document: " + string(got)
 			case errors.Is(err, docservice.ErrNotFound) && found[d.id]:
-				wrong = d.id + ": was there, and now it is said not to exist"
+				wrong = d.id + ": was found before and is now not found"
 			}
 			if wrong != "" {
 				w.wrong.CompareAndSwap(nil, &wrong)
@@ -274,7 +271,7 @@ func startWatch(t *testing.T, d *daemon, documents []document) *watch {
 			if err == nil {
 				found[d.id] = true
 			}
-			time.Sleep(time.Millisecond) // the others want the processor, too
+			time.Sleep(time.Millisecond) // yield the CPU
 		}
 	})
 	return w
@@ -290,7 +287,7 @@ func (w *watch) stop(t *testing.T) {
 	require.Positive(t, w.asked)
 }
 
-// segments are the paths of the sealed segments in a directory, in order.
+// segments returns the paths of the sealed segments of a directory, in order.
 func segments(t *testing.T, dir string) []string {
 	t.Helper()
 	sealed, err := filepath.Glob(filepath.Join(dir, "*.seg"))

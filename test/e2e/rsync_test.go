@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// syncScript is what deploy/ has for production, and the tests run it as it is.
+// syncScript is the script used in production.
 var syncScript = filepath.Join("..", "..", "deploy", "docstore-sync")
 
-// replica is a copy of a queue's directory that is kept up to date.
+// replica is a continuously updated copy of a queue directory.
 type replica struct {
 	source, target string
 	stop           func()
 
 	script *process // nil if plain rsync makes the copy
-	notes  string   // where the stand-in for rsync writes
+	notes  string   // directory of the rsync wrapper and its records
 }
 
 // startReplica copies a queue to a new directory with deploy/docstore-sync.
@@ -34,9 +34,8 @@ func startReplica(t *testing.T, source string, options ...string) *replica {
 	return resumeReplica(t, source, t.TempDir(), options...)
 }
 
-// resumeReplica is startReplica to a directory that may have segments already.
-// Between script and rsync stands a command that notes the process id and the
-// bytes sent.
+// resumeReplica is startReplica for a directory that may contain segments. A wrapper of rsync
+// records its process id and the bytes sent.
 func resumeReplica(t *testing.T, source, target string, options ...string) *replica {
 	t.Helper()
 	rsync, err := exec.LookPath("rsync")
@@ -52,7 +51,7 @@ exec '%[1]s' --stats "$@" >>'%[2]s/stats'
 	cmd := exec.Command(syncScript, append(args, source, target)...)
 	cmd.Env = append(os.Environ(), "PATH="+notes+":"+os.Getenv("PATH"))
 	r := &replica{source: source, target: target, notes: notes, script: launch(t, cmd)}
-	stopped := false // no sync.OnceFunc: a test that fails in one ends all others by a panic
+	stopped := false // no sync.OnceFunc: a test failure inside it panics the other callers
 	r.stop = func() {
 		if !stopped {
 			stopped = true
@@ -63,8 +62,7 @@ exec '%[1]s' --stats "$@" >>'%[2]s/stats'
 	return r
 }
 
-// sent is how many bytes the transfers that came to their end have cost, in both
-// directions.
+// sent returns the bytes of completed transfers, both directions.
 func (r *replica) sent(t *testing.T) (bytes int64) {
 	t.Helper()
 	stats, err := os.ReadFile(filepath.Join(r.notes, "stats"))
@@ -81,8 +79,7 @@ func (r *replica) sent(t *testing.T) (bytes int64) {
 	return bytes
 }
 
-// killRsync ends the transfer that is under way with SIGKILL. It returns false
-// if there is none.
+// killRsync sends SIGKILL to the current transfer. It returns false if there is none.
 func (r *replica) killRsync(t *testing.T) bool {
 	t.Helper()
 	note, err := os.ReadFile(filepath.Join(r.notes, "pid"))
@@ -93,8 +90,7 @@ func (r *replica) killRsync(t *testing.T) bool {
 	return err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil
 }
 
-// startPlainRsync copies with rsync alone, as somebody does who has not read the
-// manual: everything in one pass, in one mode.
+// startPlainRsync copies with rsync alone, in one pass and one mode, against the manual.
 func startPlainRsync(t *testing.T, source string, mode ...string) *replica {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -119,8 +115,8 @@ func (r *replica) plainPass(t *testing.T, mode ...string) {
 	args = append(args, "--include=*.seg", "--include=*.open", "--exclude=*", r.source+"/", r.target+"/")
 	cmd := exec.Command("rsync", args...)
 	out, err := cmd.CombinedOutput()
-	// 23 and 24 say that a file vanished or changed its name meanwhile: the
-	// writer sealed it, and the next pass finds it under its new name.
+	// Status 23 and 24: a file was deleted or renamed during the transfer. The writer sealed
+	// it; the next pass copies it under its new name.
 	if code := cmd.ProcessState.ExitCode(); err != nil && code != 23 && code != 24 {
 		t.Errorf("rsync %v: %v\n%s", args, err, out)
 	}

@@ -20,8 +20,8 @@ import (
 	"docstore/docservice"
 )
 
-// builtAnew gives a script that copies a queue another one in its place: the second
-// half of the documents, each changed, in as many segments.
+// builtAnew replaces the source of a script by another queue: the second half of the
+// documents, all modified, in as many segments.
 func builtAnew(t *testing.T, documents []document) (r *replica, d *daemon, after []document) {
 	t.Helper()
 	source := t.TempDir()
@@ -41,14 +41,13 @@ func builtAnew(t *testing.T, documents []document) (r *replica, d *daemon, after
 	return r, d, after
 }
 
-// sourceBuiltAnew gives the script another queue in the place of the one that it
-// copies. It lets it in when it is told to, and then the daemon serves
-// the one until it has read the other.
+// sourceBuiltAnew replaces the source queue. The script accepts it only with --accept-queue.
+// The daemon serves the old queue until it has indexed the new one.
 func sourceBuiltAnew(t *testing.T) {
 	documents := corpus(t)[:4_000]
 	r, d, after := builtAnew(t, documents)
 
-	// First the source is shorter than the copy, then as long, then longer.
+	// The new source is first shorter than the copy, then as long, then longer.
 	r.script.waitOutput(t, "forked: ")
 	sealSegment(t, r.source, after[len(after)/2:])
 	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
@@ -61,8 +60,8 @@ func sourceBuiltAnew(t *testing.T) {
 	d.waitReady(t)
 	r.stop()
 
-	// Documents that both have are there all the time, first as before and then as
-	// they are now.
+	// Documents of both queues are always served, first in the old version, then in the new
+	// one.
 	watched := watchChange(t, d, documents[len(documents)-1], after[len(after)-1])
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", id[1])
 	r.script.waitOutput(t, "is a copy of the queue "+id[1])
@@ -78,7 +77,7 @@ func sourceBuiltAnew(t *testing.T) {
 		time.Sleep(pollInterval)
 	}
 
-	// The copy goes on, and so does the daemon after a restart.
+	// The script continues to copy, and the daemon serves the new queue after a restart.
 	sealSegment(t, r.source, []document{{id: "later", line: []byte(`{"id":"later"}`)}})
 	d.waitDocument(t, "later", []byte(`{"id":"later"}`))
 	d.stop(t)
@@ -90,8 +89,8 @@ func sourceBuiltAnew(t *testing.T) {
 	d.stop(t)
 }
 
-// watchChange asks for a document all the time, which is one and then another, and
-// never something else; it may be unavailable while files are moved.
+// watchChange continuously fetches a document that changes once. It fails on any third answer;
+// the document may be unavailable while files are moved.
 func watchChange(t *testing.T, d *daemon, before, after document) (stop func()) {
 	t.Helper()
 	client := newClient(t, d)
@@ -112,7 +111,7 @@ func watchChange(t *testing.T, d *daemon, before, after document) (stop func()) 
 					wrong = err.Error()
 				}
 			}
-			time.Sleep(time.Millisecond) // the others want the processor, too
+			time.Sleep(time.Millisecond) // yield the CPU
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -124,8 +123,8 @@ func watchChange(t *testing.T, d *daemon, before, after document) (stop func()) 
 	}
 }
 
-// TestForeignSegment gives the daemon a segment of another queue behind its own: it
-// serves on what it has, and waits for the right one.
+// TestForeignSegment gives the daemon a segment of another queue as the next one. The daemon
+// continues to serve and waits for the right segment.
 func TestForeignSegment(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:2_000]
@@ -139,13 +138,13 @@ func TestForeignSegment(t *testing.T) {
 		return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("forked"))
 	})
 	want := expected(documents)
-	delete(want, "no-such-package") // not to be known, now
+	delete(want, "no-such-package") // unknown at present
 	compareAll(t, newClient(t, d), want)
 	d.stop(t)
 }
 
-// TestAcceptQueueInterrupted: the script takes up an exchange that was interrupted
-// anywhere, and no other queue than the one it was told.
+// TestAcceptQueueInterrupted: the script resumes an interrupted exchange of queues from any
+// state, and accepts no other queue than the named one.
 func TestAcceptQueueInterrupted(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:400]
@@ -156,15 +155,15 @@ func TestAcceptQueueInterrupted(t *testing.T) {
 	}
 	once := func(source string, options ...string) (string, int) {
 		cmd := exec.Command(syncScript, append(options, "--once", source, target)...)
-		out, _ := cmd.CombinedOutput() // the status says more than the error
+		out, _ := cmd.CombinedOutput() // the exit status is checked
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	out, status := once(source)
 	require.Zero(t, status, out)
 	id := queueID(t, filepath.Join(other, "0000000001.seg"))
 
-	// As it is killed between two of its moves: two files are aside, and one of
-	// the others is in its place.
+	// The state of a kill between two moves: two old files are moved away, and one new file is
+	// in place.
 	ready, replaced := filepath.Join(target, ".sync", "ready"), filepath.Join(target, ".replaced")
 	require.NoError(t, os.CopyFS(ready, os.DirFS(other)))
 	require.NoError(t, os.RemoveAll(filepath.Join(ready, "LOCK")))
@@ -179,7 +178,7 @@ func TestAcceptQueueInterrupted(t *testing.T) {
 	requireSameSegments(t, source, replaced)
 	require.NoDirExists(t, ready)
 
-	// Back again: not before the daemon has let go of what is aside.
+	// Exchange back: only after the daemon has deleted the previous files.
 	first := queueID(t, filepath.Join(source, "0000000001.seg"))
 	out, status = once(source, "--accept-queue", first)
 	require.Equal(t, 1, status)
@@ -192,8 +191,8 @@ func TestAcceptQueueInterrupted(t *testing.T) {
 	requireSameSegments(t, other, replaced)
 }
 
-// TestOpenSegmentOfAnotherQueue: where the only segment is still open nothing but its
-// header tells that the source is another queue by now.
+// TestOpenSegmentOfAnotherQueue: if the only segment is open, only its header shows that the
+// source is another queue.
 func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:600]
@@ -205,7 +204,7 @@ func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 		waitOpen(t, source, documents[len(documents)-1])
 		return func() {
 			require.NoError(t, updater.Process.Kill())
-			require.NoError(t, input.Close()) // who copies to its standard input ends, too
+			require.NoError(t, input.Close()) // ends the goroutine that copies to its stdin
 			<-updater.exited
 		}
 	}
@@ -226,7 +225,7 @@ func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 	d.stop(t)
 }
 
-// waitOpen returns once the open segment in a directory holds a document.
+// waitOpen waits until the open segment of a directory contains a document.
 func waitOpen(t *testing.T, dir string, d document) {
 	t.Helper()
 	for {
@@ -238,7 +237,7 @@ func waitOpen(t *testing.T, dir string, d document) {
 	}
 }
 
-// queueID is the id of the queue that a segment is of.
+// queueID returns the queue id in the header of a segment.
 func queueID(t *testing.T, segment string) string {
 	t.Helper()
 	content, err := os.ReadFile(segment)

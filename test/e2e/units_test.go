@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnitsServe has documents go all the way by what the systemd units of deploy/
-// start, on an ingest host and a serving machine that are directories here.
+// TestUnitsServe passes documents through the commands of the systemd units of deploy/, on an
+// ingest host and a serving machine that are directories.
 func TestUnitsServe(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:3_000]
@@ -22,7 +22,7 @@ func TestUnitsServe(t *testing.T) {
 
 	ingest := ingestHost.unit(t, "docstore-ingest@.service")
 	input := ingestHost.unit(t, "docstore-ingest@.path")["PathChanged"]
-	launch(t, ingest.command(t)).wait(t) // without a file there is nothing to do
+	launch(t, ingest.command(t)).wait(t) // no input file: it exits
 	feed := func(name string, documents []document) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(filepath.Join(input, "."+name), ndjson(documents), 0o644))
@@ -41,7 +41,7 @@ func TestUnitsServe(t *testing.T) {
 	d.waitDocument(t, documents[999].id, documents[999].line)
 
 	feed("2026-11-21T1431.ndjson", documents[1_000:2_000])
-	require.NoError(t, os.Remove(filepath.Join(input, "2026-11-21T1430.ndjson"))) // it is in the queue
+	require.NoError(t, os.Remove(filepath.Join(input, "2026-11-21T1430.ndjson"))) // it has been appended
 	feed("2026-11-21T1432.ndjson", documents[2_000:])
 	last := documents[len(documents)-1]
 	d.waitDocument(t, last.id, last.line)
@@ -56,10 +56,10 @@ func TestUnitsServe(t *testing.T) {
 	require.True(t, bytes.Equal(ndjson(documents), out), "each document once, in order")
 }
 
-// machine is a directory that stands for the root of one.
+// machine is a directory that represents the root directory of a machine.
 type machine struct{ root string }
 
-// newMachine has our commands installed.
+// newMachine installs the commands.
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t.TempDir()}
@@ -82,19 +82,19 @@ func (m machine) write(t *testing.T, name, format string, args ...any) {
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, format, args...), 0o644))
 }
 
-// unit is what a unit sets.
+// unit is the settings of a unit.
 type unit map[string]string
 
 var (
-	// ourPaths are what the units have outside of a machine's own directories.
+	// ourPaths maps paths in units to paths outside the machine directory.
 	ourPaths    = regexp.MustCompile(`/(usr/local/bin|var/lib/docstore|etc/docstore)\b`)
 	unitSetting = regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`)
 	unitWord    = regexp.MustCompile(`'[^']*'|\S+`)
 	unitBraces  = regexp.MustCompile(`\$\{(\w+)\}`)
 )
 
-// unit reads a unit as its instance for the collection, with our paths on the
-// machine, and makes the directories that systemd would.
+// unit parses a unit as its instance for the collection, maps its paths into the machine, and
+// creates the directories that systemd would create.
 func (m machine) unit(t *testing.T, name string) unit {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", name))
@@ -112,8 +112,8 @@ func (m machine) unit(t *testing.T, name string) unit {
 	return u
 }
 
-// command is what the unit starts: words in quotes are one, $NAME as a word is as many
-// as its value has, and ${NAME} a part of its own.
+// command is the command that the unit starts, with quotes and variables expanded as by
+// systemd: $NAME is split into words, ${NAME} is not.
 func (u unit) command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	environment := map[string]string{}

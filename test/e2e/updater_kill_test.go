@@ -17,15 +17,14 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestUpdaterKilled kills the updater with -9 again and again while it appends
-// a file. No document that it said was flushed may be missing afterwards, and
-// going on with --resume may neither lose nor repeat a line.
+// TestUpdaterKilled kills the updater repeatedly with SIGKILL while it appends a file. No
+// document that it reported as flushed is lost, and --resume neither loses nor repeats a line.
 func TestUpdaterKilled(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:20_000]
 	dir := t.TempDir()
 	queue, file := filepath.Join(dir, "queue"), filepath.Join(dir, "input.ndjson")
-	require.NoError(t, os.Mkdir(queue, 0o755)) // dump wants one, however early the first kill is
+	require.NoError(t, os.Mkdir(queue, 0o755)) // dump requires the directory
 	require.NoError(t, os.WriteFile(file, ndjson(documents), 0o644))
 	args := []string{
 		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", file,
@@ -38,7 +37,7 @@ func TestUpdaterKilled(t *testing.T) {
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		select {
 		case <-updater.exited:
-			// All of it is in: there is nothing more to interrupt.
+			// All lines are appended.
 			require.Equal(t, 0, updater.ProcessState.ExitCode(), updater.output.String())
 			require.Equal(t, len(documents), len(dump(t, queue)))
 			require.NoError(t, os.RemoveAll(queue))
@@ -59,19 +58,18 @@ func TestUpdaterKilled(t *testing.T) {
 	require.Equal(t, string(ndjson(documents)), string(bytes.Join(dump(t, queue), nil)))
 }
 
-// requirePrefix checks that the queue holds the first lines of the input, each
-// once, and at least those that were acknowledged.
+// requirePrefix checks that the queue holds the first lines of the input, each once, and at
+// least the acknowledged ones.
 func requirePrefix(t *testing.T, documents []document, lines [][]byte, acknowledged int) {
 	t.Helper()
-	require.GreaterOrEqual(t, len(lines), acknowledged, "documents acknowledged and lost")
+	require.GreaterOrEqual(t, len(lines), acknowledged, "acknowledged documents were lost")
 	require.LessOrEqual(t, len(lines), len(documents))
 	for i, line := range lines {
 		require.Equal(t, string(documents[i].line)+"\n", string(line), "line %d", i+1)
 	}
 }
 
-// flushed reads from the updater's log how many documents of its run it has
-// said were flushed.
+// flushed returns the number of documents that the updater reported as flushed.
 func flushed(log string) int {
 	most := 0
 	for line := range strings.Lines(log) {
@@ -86,8 +84,7 @@ func flushed(log string) int {
 	return most
 }
 
-// dump returns the queue's lines. A queue that was killed before its first
-// flush has none.
+// dump returns the lines of the queue, none if it was killed before its first flush.
 func dump(t *testing.T, queue string) [][]byte {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "docstore-updater"), "dump", "--queue", queue)
@@ -100,5 +97,5 @@ func dump(t *testing.T, queue string) [][]byte {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Wait(), stderr.String())
 	lines := bytes.SplitAfter(all, []byte("\n"))
-	return lines[:len(lines)-1] // behind the last newline is nothing
+	return lines[:len(lines)-1] // nothing follows the last newline
 }
