@@ -9,31 +9,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A block is a fenced one of a page, an indented one, or a comment that is run.
+// A block is a fenced or indented block of a page, or a comment with setup commands.
 type block struct {
-	line int    // of the page, of its first line inside
-	info string // behind the fence; "indented" or "run" where there is none
+	line int    // line number of its first line
+	info string // info string of the fence; indented or setUp without one
 	text string
 }
 
-// The kinds of blocks without a fence.
+// Kinds of blocks without a fence.
 const (
 	indented = "indented"
 	setUp    = "set-up"
 )
 
-// needs begins the info of a block that is not run.
+// needs is the prefix of the info string of a block that is not run.
 const needs = "sh needs: "
 
-// parse finds the blocks of a page.
+// parse returns the blocks of a page.
 func parse(page string) (blocks []block) {
 	var open *block
-	end := "" // the line that ends what is open
+	end := "" // the line that ends the open block
 	closed := func(b *block) {
 		blocks = append(blocks, *b)
 		open = nil
 	}
-	blank := true // the line before
+	blank := true // the previous line
 	for number, line := range strings.Split(page, "\n") {
 		info, fence := strings.CutPrefix(line, "```")
 		switch isIndented := strings.HasPrefix(line, "    "); {
@@ -62,7 +62,7 @@ func parse(page string) (blocks []block) {
 	return blocks
 }
 
-// guides are the pages by name, but for those of formats, which have no commands.
+// guides returns the blocks of all pages by name, except format pages, which have no commands.
 func guides(t *testing.T) map[string][]block {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
@@ -77,8 +77,8 @@ func guides(t *testing.T) map[string][]block {
 	return pages
 }
 
-// TestBlocks: every block of a guide says what it is, so that none is left out of the
-// tests by oversight.
+// TestBlocks: each block of a guide declares its kind, so that no block escapes the tests by
+// mistake.
 func TestBlocks(t *testing.T) {
 	kinds := map[string]bool{
 		"sh run": true, "sh measures": true, "output": true, "yaml config": true, setUp: true, indented: true,
@@ -87,15 +87,15 @@ func TestBlocks(t *testing.T) {
 	for page, blocks := range guides(t) {
 		for i, b := range blocks {
 			reason, unrun := strings.CutPrefix(b.info, needs)
-			require.True(t, kinds[b.info] || unrun && reason != "", "docs/%s:%d: a block of commands is ```sh run, ```sh measures or ```sh needs: and what; "+
-				"another is ```output, ```text, ```go or ```yaml; this one is %q", page, b.line-1, b.info)
+			require.True(t, kinds[b.info] || unrun && reason != "", "docs/%s:%d: commands need ```sh run, ```sh measures or ```sh needs: REASON; "+
+				"other blocks are ```output, ```text, ```go or ```yaml; got %q", page, b.line-1, b.info)
 			if b.info == "output" {
-				require.True(t, i > 0 && blocks[i-1].info == "sh run", "docs/%s:%d: an output of nothing that is run", page, b.line-1)
+				require.True(t, i > 0 && blocks[i-1].info == "sh run", "docs/%s:%d: output without a preceding sh run block", page, b.line-1)
 			}
 			if !unrun && b.info != "sh run" && b.info != "sh measures" && b.info != setUp && b.info != "output" {
 				for line := range strings.Lines(b.text) {
 					first, _, _ := strings.Cut(strings.TrimPrefix(line, "$ "), " ")
-					require.False(t, ours[first], "docs/%s:%d: %q is a command in a block that is not of commands", page, b.line, strings.TrimSpace(line))
+					require.False(t, ours[first], "docs/%s:%d: command %q in a block that is not for commands", page, b.line, strings.TrimSpace(line))
 				}
 			}
 		}

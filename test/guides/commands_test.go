@@ -11,17 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ours are the commands of this project.
+// ours are the commands of this repository.
 var ours = map[string]bool{"docserviced": true, "boxcar": true, "docstore-updater": true}
 
 var (
-	// inline are commands in the text, in backquotes, to their end.
+	// inline matches commands in backquotes.
 	inline  = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )?(docserviced|boxcar|docstore-updater) ([a-z]+)([^`]*)`")
 	flagsIn = regexp.MustCompile(` --([a-z][a-z0-9-]*)`)
 )
 
-// TestInlineCommands: every flag that the text of a page gives to a command is one of
-// that command.
+// TestInlineCommands: each flag in an inline command exists.
 func TestInlineCommands(t *testing.T) {
 	help := map[string]string{}
 	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
@@ -44,9 +43,9 @@ func TestInlineCommands(t *testing.T) {
 	require.Greater(t, checked, 10)
 }
 
-// TestUnrunCommands: what a page shows and no test runs is at least understood. The
-// project's commands read their own lines; programs and tests that measure are there, and
-// have the flags that they are given.
+// TestUnrunCommands checks the syntax of commands that are not run. The commands of this
+// repository parse their own lines; benchmark programs and tests must exist and have the
+// flags.
 func TestUnrunCommands(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -63,7 +62,7 @@ func TestUnrunCommands(t *testing.T) {
 			}
 			c := checker{t: t, root: root, place: "docs/" + page, line: b.line, dir: "."}
 			if b.info == indented && !c.measures(b.text) {
-				continue // a drawing
+				continue // a diagram
 			}
 			for line := range strings.SplitAfterSeq(strings.ReplaceAll(b.text, "\\\n", " "), "\n") {
 				commands, dir := commandsIn(line), c.dir
@@ -71,7 +70,7 @@ func TestUnrunCommands(t *testing.T) {
 					checked[c.check(command)]++
 				}
 				if len(commands) > 1 {
-					c.dir = dir // "cd bench && ..." is for its line
+					c.dir = dir // "cd bench && ..." applies to its line
 				}
 			}
 		}
@@ -81,10 +80,10 @@ func TestUnrunCommands(t *testing.T) {
 	}
 }
 
-// measuring are commands that measure, in backquotes.
+// measuring matches benchmark commands in backquotes.
 var measuring = regexp.MustCompile("`((?:cd bench && )?go (?:run|test) [^`]+)`")
 
-// inlineMeasures are those of a page, as blocks of a line.
+// inlineMeasures returns the inline benchmark commands of a page as blocks.
 func inlineMeasures(t *testing.T, page string) (blocks []block) {
 	t.Helper()
 	for _, command := range measuring.FindAllStringSubmatch(read(t, page), -1) {
@@ -99,11 +98,11 @@ type checker struct {
 	root  string
 	place string
 	line  int
-	dir   string // where the block is, below the root
-	clone string // the directory's name if it has cloned the root
+	dir   string // current directory, relative to the root
+	clone string // directory of a clone of the root, if any
 }
 
-// measures tells whether an indented block is of commands.
+// measures reports whether an indented block contains commands.
 func (*checker) measures(text string) bool {
 	return strings.HasPrefix(text, "cd bench && go ") || strings.HasPrefix(text, "go test ")
 }
@@ -113,7 +112,7 @@ func (c *checker) require(ok bool, command []string, what string) {
 	require.True(c.t, ok, "%s:%d: %s: %s", c.place, c.line, strings.Join(command, " "), what)
 }
 
-// check checks a command and says of which kind it is.
+// check checks a command and returns its kind.
 func (c *checker) check(command []string) (kind string) {
 	c.t.Helper()
 	name, args := command[0], command[1:]
@@ -127,7 +126,7 @@ func (c *checker) check(command []string) (kind string) {
 	case name == "cd" && args[0] == c.clone:
 	case name == "cd":
 		c.dir = filepath.Join(c.dir, args[0])
-		c.require(isDir(filepath.Join(c.root, c.dir)), command, "there is no such directory")
+		c.require(isDir(filepath.Join(c.root, c.dir)), command, "no such directory")
 	case name == "go" && args[0] == "run":
 		return c.checkProgram(command, args[1], args[2:])
 	case name == "go" && args[0] == "test":
@@ -135,10 +134,10 @@ func (c *checker) check(command []string) (kind string) {
 	case name == "make" && len(args) > 0:
 		makefile, err := os.ReadFile(filepath.Join(c.root, "Makefile"))
 		require.NoError(c.t, err)
-		c.require(strings.Contains(string(makefile), "\n"+args[0]+":"), command, "there is no such target")
+		c.require(strings.Contains(string(makefile), "\n"+args[0]+":"), command, "no such target")
 	case strings.Contains(name, "/") && !filepath.IsAbs(name):
 		info, err := os.Stat(filepath.Join(c.root, c.dir, name))
-		c.require(err == nil && info.Mode()&0o111 != 0, command, "there is no such program")
+		c.require(err == nil && info.Mode()&0o111 != 0, command, "no such program")
 	}
 	return "other"
 }
@@ -148,8 +147,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkProgram checks a program that go runs: one of the commands, or one whose source
-// says which flags it has.
+// checkProgram checks the flags of a go run command, from the help of our commands or the
+// source of other programs.
 func (c *checker) checkProgram(command []string, pkg string, args []string) (kind string) {
 	c.t.Helper()
 	if name := filepath.Base(pkg); ours[name] {
@@ -160,13 +159,13 @@ func (c *checker) checkProgram(command []string, pkg string, args []string) (kin
 		if name, isFlag := strings.CutPrefix(arg, "-"); isFlag {
 			name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
 			defined := regexp.MustCompile(`\b[A-Za-z0-9]+\((?:&?[\w.]+, )?"` + regexp.QuoteMeta(name) + `", `)
-			c.require(defined.MatchString(source), command, "it has no flag -"+name)
+			c.require(defined.MatchString(source), command, "no flag -"+name)
 		}
 	}
 	return "program"
 }
 
-// checkTests checks that the packages have the tests or benchmarks that are asked for.
+// checkTests checks that the packages have matching tests or benchmarks.
 func (c *checker) checkTests(command, args []string) (kind string) {
 	c.t.Helper()
 	source := ""
@@ -186,7 +185,7 @@ func (c *checker) checkTests(command, args []string) (kind string) {
 			i++
 		}
 	}
-	c.require(source != "", command, "there are no tests")
+	c.require(source != "", command, "the package has no tests")
 	functions := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)`).FindAllStringSubmatch(source, -1)
 	for _, expression := range wanted {
 		matches, found := regexp.MustCompile(expression), false
@@ -198,12 +197,12 @@ func (c *checker) checkTests(command, args []string) (kind string) {
 	return "tests"
 }
 
-// source is the text of a package's files.
+// source returns the concatenated files of a package.
 func (c *checker) source(command []string, pkg, pattern string) string {
 	c.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(c.root, c.dir, pkg, pattern))
 	require.NoError(c.t, err)
-	c.require(len(paths) > 0, command, "there is no package "+pkg)
+	c.require(len(paths) > 0, command, "no package "+pkg)
 	var text strings.Builder
 	for _, path := range paths {
 		content, err := os.ReadFile(path)

@@ -1,26 +1,24 @@
-// Package guides runs the commands of the guides in docs/, and checks those that cannot
-// be run here.
+// Package guides runs the commands in the guides of docs/ and checks the flags of the others.
 //
-// Every fenced block of a guide says in its first line what it is:
+// The info string of each fenced block declares its kind:
 //
-//	```sh run               it is run: all of a page one after another in one shell, in an
-//	                        empty directory, with the commands of this project in the PATH
-//	```output               what the block before it prints, both streams together; "..."
-//	                        stands for anything within a line, a line of "..." for any lines
-//	```sh needs: SYSTEMD    it is not run, and why: what it would need. Its flags are checked
-//	```sh measures          it makes figures, which takes long. Its flags are checked
-//	```yaml config          settings, which docserviced config has to take
+//	```sh run               run in order, in one shell per page that starts in an empty
+//	                        directory with the commands of this repository in PATH
+//	```output               expected output of the preceding block, stdout and stderr; "..."
+//	                        matches any text in a line, a line of "..." any lines
+//	```sh needs: SYSTEMD    not run, for the stated reason; flags are checked
+//	```sh measures          a benchmark, not run; flags are checked
+//	```yaml config          a configuration that docserviced config must accept
 //	```text, go, yaml ...   no commands
 //
-// An indented line may be a command that measures, too, and nothing else that is run. What
-// a page needs before its first command, and readers do not, is in a comment:
+// An indented line may be a benchmark command. Setup commands that are not shown to readers
+// are in a comment:
 //
 //	<!-- run
 //	docstore-updater append --queue /srv/queue/jobs ...
 //	-->
 //
-// So that pages do not get into each other's way, and can name the addresses and paths of
-// a real machine, ports in them are exchanged for free ones, hosts 10.0.0.N for this one,
-// and /srv/, /etc/docstore and /var/lib/docstore for directories below the page's own; and
-// back in what is printed.
+// Pages use the addresses and paths of a real machine and run in parallel. Therefore the
+// tests replace ports by free ones, hosts 10.0.0.N by localhost, and /srv/, /etc/docstore
+// and /var/lib/docstore by directories per page, and reverse this in the output.
 package guides

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// binaries is where the commands are built.
+// binaries is the directory of the built commands.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -47,14 +47,14 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// A step is a block that is run, and what it is to print.
+// A step is a block to run and its expected output.
 type step struct {
 	block
 	output  string
-	checked bool // there is an output block
+	checked bool // has an output block
 }
 
-// stepsOf are those of a page.
+// stepsOf returns the steps of a page.
 func stepsOf(blocks []block) (steps []step) {
 	for _, b := range blocks {
 		switch b.info {
@@ -68,7 +68,7 @@ func stepsOf(blocks []block) (steps []step) {
 	return steps
 }
 
-// pattern is what an output block stands for.
+// pattern converts an output block to a regular expression.
 func pattern(output string) string {
 	var b strings.Builder
 	for line := range strings.Lines(output) {
@@ -85,36 +85,36 @@ func pattern(output string) string {
 type shell struct {
 	in       io.WriteCloser
 	out      *bufio.Reader
-	to, from *strings.Replacer // what the page says for what is there, and back
+	to, from *strings.Replacer // page names to real names, and back
 }
 
-// patience is how long a page may take. It only ends one that would hang.
-const patience = 8 * time.Minute
+// pageTimeout ends a page that hangs.
+const pageTimeout = 8 * time.Minute
 
 const sentinel = "=== the step has ended ==="
 
-// ports and hosts are what pages name.
+// ports, hosts and paths that pages use.
 var (
 	ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "8080", "2379", "2380", "7946", "11211"}
 	hosts = []string{"10.0.0.1:7070", "10.0.0.2:7070"}
 	paths = []string{"/srv/", "/etc/docstore/", "/var/lib/docstore/"}
 )
 
-// scenery makes the directories that a page names below dir, and returns what exchanges
-// names of the page for those that are there, and back.
-func scenery(t *testing.T, dir string) (to, from *strings.Replacer) {
+// replacers creates the directories of a page below dir. It returns replacers from names in the
+// page to real names, and back.
+func replacers(t *testing.T, dir string) (to, from *strings.Replacer) {
 	t.Helper()
 	var there, back []string
-	exchange := func(named, is string) { there, back = append(there, named, is), append(back, is, named) }
+	replace := func(named, is string) { there, back = append(there, named, is), append(back, is, named) }
 	for _, host := range hosts {
-		exchange(host, "127.0.0.1:"+freePort(t))
+		replace(host, "127.0.0.1:"+freePort(t))
 	}
 	for _, port := range ports {
-		exchange(":"+port, ":"+freePort(t))
+		replace(":"+port, ":"+freePort(t))
 	}
 	for _, path := range paths {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
-		exchange(path, dir+path)
+		replace(path, dir+path)
 	}
 	return strings.NewReplacer(there...), strings.NewReplacer(back...)
 }
@@ -124,8 +124,8 @@ func startShell(t *testing.T) *shell {
 	cmd := exec.Command("bash", "--norc", "--noprofile")
 	cmd.Dir = t.TempDir()
 	s := &shell{}
-	s.to, s.from = scenery(t, cmd.Dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // daemons that a page leaves running are in it
+	s.to, s.from = replacers(t, cmd.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes daemons that the page leaves running
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	address := func(port string) string { return s.to.Replace("127.0.0.1:" + port) }
@@ -139,15 +139,15 @@ func startShell(t *testing.T) *shell {
 	s.out = bufio.NewReader(out)
 	require.NoError(t, cmd.Start())
 	require.NoError(t, writer.Close())
-	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // all may have ended
-	overdue := time.AfterFunc(patience, kill)
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // they may have exited
+	timeout := time.AfterFunc(pageTimeout, kill)
 	var ending sync.WaitGroup
 	ending.Go(func() {
-		_ = cmd.Wait() // at a command that fails, or killed: it tells nothing more
-		kill()         // what it has left running would keep the output open
+		_ = cmd.Wait() // a command failed or it was killed; run reports it
+		kill()         // remaining processes would keep the output open
 	})
 	t.Cleanup(func() {
-		overdue.Stop()
+		timeout.Stop()
 		kill()
 		ending.Wait()
 		_ = out.Close()
@@ -157,7 +157,7 @@ func startShell(t *testing.T) *shell {
 	return s
 }
 
-// run runs a step and returns what it has printed; it is false if a command has failed.
+// run runs a step and returns its output; ok is false if a command failed.
 func (s *shell) run(commands string) (printed string, ok bool) {
 	if _, err := fmt.Fprintf(s.in, "%s\necho; echo '%s'\n", s.to.Replace(commands), sentinel); err != nil {
 		return err.Error(), false
@@ -175,11 +175,10 @@ func (s *shell) run(commands string) (printed string, ok bool) {
 	}
 }
 
-// givenPorts are those that pages have been given: they run side by side, and use theirs
-// later.
-var givenPorts sync.Map
+// usedPorts are the ports in use by pages, which run in parallel and may open them later.
+var usedPorts sync.Map
 
-// freePort is a port that nobody uses now, and no other page will.
+// freePort returns a free port that no other page uses.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for {
@@ -187,13 +186,13 @@ func freePort(t *testing.T) string {
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		require.NoError(t, errors.Join(err, listener.Close()))
-		if _, given := givenPorts.LoadOrStore(port, true); !given {
+		if _, given := usedPorts.LoadOrStore(port, true); !given {
 			return port
 		}
 	}
 }
 
-// TestGuides runs every page that has commands to run.
+// TestGuides runs the commands of each page.
 func TestGuides(t *testing.T) {
 	ran := 0
 	for page, blocks := range guides(t) {
@@ -207,17 +206,17 @@ func TestGuides(t *testing.T) {
 			shell := startShell(t)
 			for _, step := range steps {
 				printed, ok := shell.run(step.text)
-				require.True(t, ok, "docs/%s:%d: a command has failed:\n%s\nit printed:\n%s", page, step.line, step.text, printed)
+				require.True(t, ok, "docs/%s:%d: command failed:\n%s\noutput:\n%s", page, step.line, step.text, printed)
 				if step.checked {
 					require.Regexp(t, pattern(step.output), strings.TrimSuffix(printed, "\n")+"\n", "docs/%s:%d", page, step.line)
 				}
 			}
 		})
 	}
-	require.GreaterOrEqual(t, ran, 10, "so many guides have commands to run")
+	require.GreaterOrEqual(t, ran, 10, "fewer guides than expected have commands")
 }
 
-// TestConfigurations: docserviced takes every file of settings that a guide shows.
+// TestConfigurations: docserviced accepts each configuration file in the guides.
 func TestConfigurations(t *testing.T) {
 	checked := 0
 	for page, blocks := range guides(t) {

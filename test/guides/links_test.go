@@ -17,7 +17,7 @@ var (
 	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// TestLinks: what pages link to is there, headings too.
+// TestLinks: the targets of links exist, with their headings.
 func TestLinks(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var pages []string
@@ -46,7 +46,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// read returns a page without its fenced blocks.
+// read returns a page without fenced blocks.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -54,7 +54,7 @@ func read(t *testing.T, path string) string {
 	return fenced.ReplaceAllString(string(content), "")
 }
 
-// anchors are the names of a page's headings in links.
+// anchors returns the link names of the headings.
 func anchors(page string) (names []string) {
 	for _, heading := range headings.FindAllStringSubmatch(page, -1) {
 		names = append(names, strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))

@@ -7,13 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commandsIn are the simple commands of a script, in words as a shell parts them, without
-// quotation marks, comments, redirections and assignments before them. It knows of shells
-// what guides use in commands that are not run.
+// commandsIn splits a script into simple commands and words, without quotes, comments,
+// redirections and leading assignments. It supports the shell syntax that guides use.
 func commandsIn(script string) (commands [][]string) {
 	var words []string
 	var word strings.Builder
-	within := false // a word
+	within := false // inside a word
 	endWord := func() {
 		if within {
 			words = append(words, word.String())
@@ -53,7 +52,7 @@ func commandsIn(script string) (commands [][]string) {
 		case strings.IndexByte("\n|;&", c) >= 0:
 			endCommand()
 		case c == '>' || c == '<':
-			if within && strings.Trim(word.String(), "0123456789") == "" { // a descriptor's number
+			if within && strings.Trim(word.String(), "0123456789") == "" { // a file descriptor
 				word.Reset()
 				within = false
 			}
@@ -68,7 +67,7 @@ func commandsIn(script string) (commands [][]string) {
 	return commands
 }
 
-// skipRedirection is where the file of a redirection at i ends.
+// skipRedirection returns the end of the file name of a redirection at i.
 func skipRedirection(script string, i int) int {
 	for i+1 < len(script) && strings.IndexByte(">&< ", script[i+1]) >= 0 {
 		i++

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commands is where the commands under test were built.
+// commands is the directory of the built commands.
 var commands string
 
 func TestMain(m *testing.M) {
@@ -28,27 +28,27 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the temporary directory
+	defer func() { _ = os.RemoveAll(dir) }() // best effort
 	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...")
 	build.Dir = filepath.Join("..", "..")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building the commands:", err)
+		fmt.Fprintln(os.Stderr, "build the commands:", err)
 		return 1
 	}
 	commands = dir
 	return m.Run()
 }
 
-// daemon is one that serves a queue.
+// daemon is a docserviced that serves a queue.
 type daemon struct {
 	t            *testing.T
 	queue        string
 	http, boxcar string
 }
 
-// startDaemon serves a queue of a few thousand documents until the test ends. Its
-// memory is so small that tables and filters come about.
+// startDaemon serves a queue until the test ends. The memory limit is small enough for tables
+// and filters to be written.
 func startDaemon(t *testing.T) *daemon {
 	t.Helper()
 	d := &daemon{t: t, queue: filepath.Join(t.TempDir(), "queue")}
@@ -81,9 +81,9 @@ func startDaemon(t *testing.T) *daemon {
 		}
 		ready = line.Msg == "the queue has been read to its end"
 	}
-	require.True(t, ready, "the daemon has ended")
+	require.True(t, ready, "the daemon exited")
 	go func() {
-		for lines.Scan() { // nothing may hold the daemon up
+		for lines.Scan() { // drain the pipe, so the daemon does not block
 		}
 	}()
 	return d
@@ -112,6 +112,6 @@ func (d *daemon) load() {
 	require.NoError(d.t, command.Start())
 	d.t.Cleanup(func() {
 		require.NoError(d.t, command.Process.Kill())
-		_ = command.Wait() // killed: that is its error
+		_ = command.Wait() // always an error: it was killed
 	})
 }

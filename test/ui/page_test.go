@@ -15,13 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var screenshots = flag.String("screenshots", "", "directory to keep pictures in")
+var screenshots = flag.String("screenshots", "", "directory for screenshots")
 
-// patience is how long a page may take to show what it should. It only ends a test that
-// would hang.
-const patience = 2 * time.Minute
+// pageTimeout ends a test that hangs.
+const pageTimeout = 2 * time.Minute
 
-// browser opens a page in a tab of its own and closes it with the test.
+// browser opens a page in a new tab and closes it at the end of the test.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -30,7 +29,7 @@ type browser struct {
 func openBrowser(t *testing.T, width, height int64) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(int(width), int(height)))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -41,13 +40,13 @@ func openBrowser(t *testing.T, width, height int64) *browser {
 	return b
 }
 
-// do carries out what a person would.
+// do performs user actions.
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// value is that of an expression of the page.
+// value evaluates a JavaScript expression.
 func value[T any](b *browser, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -55,7 +54,7 @@ func value[T any](b *browser, expression string) T {
 	return v
 }
 
-// prefers has the reader's system prefer light or dark.
+// prefers sets the preferred color scheme of the system.
 func (b *browser) prefers(scheme string) {
 	b.t.Helper()
 	b.do(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -63,7 +62,7 @@ func (b *browser) prefers(scheme string) {
 	}))
 }
 
-// command is one of the browser's protocol as a step.
+// command wraps a command of the DevTools protocol as an action.
 func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -71,7 +70,7 @@ func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 	})
 }
 
-// text is what an element shows.
+// text returns the visible text of an element.
 func (b *browser) text(selector string) string {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Text(chromedp.CSS(selector)))
@@ -79,14 +78,14 @@ func (b *browser) text(selector string) string {
 	return text
 }
 
-// shows waits until an expression of the page is true.
+// shows waits until a JavaScript expression is true.
 func (b *browser) shows(expression string) {
 	b.t.Helper()
-	_, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience)))
+	_, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(pageTimeout)))
 	require.NoError(b.t, err, expression)
 }
 
-// picture keeps what the page looks like, if pictures are wanted.
+// picture saves a screenshot if -screenshots is set.
 func (b *browser) picture(name string) {
 	b.t.Helper()
 	if *screenshots == "" {
@@ -97,13 +96,13 @@ func (b *browser) picture(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
 }
 
-// TestLookUp finds a document with the keyboard alone.
+// TestLookUp finds a document by keyboard only.
 func TestLookUp(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 1280, 900)
 	b.do(chromedp.Navigate(d.http), chromedp.WaitVisible(chromedp.CSS(`input[name=id]`)))
 	var focused string
-	for range 10 { // Tab goes through the page in order and comes to the field
+	for range 10 { // Tab reaches the field
 		b.do(chromedp.KeyEvent(kb.Tab))
 		focused = value[string](b, `document.activeElement.name || ""`)
 		if focused == "id" {
@@ -118,12 +117,12 @@ func TestLookUp(t *testing.T) {
 	b.picture("live-lookup.png")
 
 	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=job-00001"), chromedp.WaitVisible(chromedp.CSS(`pre`)))
-	require.Contains(t, b.text(`pre`), "<b>words </b>", "markup in a document is text")
+	require.Contains(t, b.text(`pre`), "<b>words </b>", "markup in a document is shown as text")
 	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=nobody"), chromedp.WaitVisible(chromedp.CSS(`.warn-text`)))
 	require.Equal(t, "not found", b.text(`.warn-text`))
 }
 
-// TestLiveUpdate sees a document arrive without loading the page again.
+// TestLiveUpdate: an appended document appears without a reload.
 func TestLiveUpdate(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 1280, 900)
@@ -137,7 +136,7 @@ func TestLiveUpdate(t *testing.T) {
 	b.shows(`window.loadedOnce === true`)
 }
 
-// TestSlotBoard shows the slots that are given out, and those of one client.
+// TestSlotBoard shows the assigned slots of all clients and of one client.
 func TestSlotBoard(t *testing.T) {
 	d := startDaemon(t)
 	d.load()
@@ -146,17 +145,17 @@ func TestSlotBoard(t *testing.T) {
 	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
 	b.shows(`document.querySelectorAll("#figures polyline").length > 0 && [...document.querySelectorAll("#figures tbody td")].some(cell => cell.textContent === "Get")`)
 	b.do(chromedp.Click(chromedp.CSS(`#boxcar a[href*="client="]`)))
-	b.do(chromedp.WaitVisible(chromedp.CSS(`#h-boxcar + p a[href="/"]`))) // the way back to all
+	b.do(chromedp.WaitVisible(chromedp.CSS(`#h-boxcar + p a[href="/"]`))) // the link back to all clients
 	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
 	b.do(chromedp.Navigate(d.http + "/?client=nobody"))
 	b.shows(`document.getElementById("connection").textContent === "live"`)
 	b.shows(`document.querySelectorAll(".board .slot").length === 0`)
 
-	// What the rest of the documentation shows, once there is something to see.
+	// Screenshots for the documentation.
 	b.do(chromedp.Navigate(d.http))
 	b.shows(`document.getElementById("queues").textContent.includes("live bytes as of")`)
 	if *screenshots != "" {
-		b.do(chromedp.Sleep(30 * time.Second)) // of load, for the graphs
+		b.do(chromedp.Sleep(30 * time.Second)) // load for the graphs
 	}
 	b.picture("live.png")
 	b.prefers("dark")
@@ -166,7 +165,7 @@ func TestSlotBoard(t *testing.T) {
 	b.picture("live-390.png")
 }
 
-// TestDarkMode: the page follows what the reader's system prefers.
+// TestDarkMode: the page follows the color scheme of the system.
 func TestDarkMode(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 1280, 900)
@@ -179,8 +178,7 @@ func TestDarkMode(t *testing.T) {
 	require.Equal(t, "rgb(20, 23, 26)", background("dark"))
 }
 
-// TestNarrow: nothing is wider than a telephone, tables neither, which there have the
-// columns that matter.
+// TestNarrow: at the width of a phone nothing overflows; tables show only their main columns.
 func TestNarrow(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 390, 844)
@@ -190,7 +188,8 @@ func TestNarrow(t *testing.T) {
 	require.Empty(t, value[string](b, `[...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.ariaLabel).join()`))
 }
 
-// TestWithoutScripts: the page is whole, and says that it does not change.
+// TestWithoutScripts: without JavaScript the page is complete and says that it does not
+// update.
 func TestWithoutScripts(t *testing.T) {
 	d := startDaemon(t)
 	b := openBrowser(t, 1280, 900)
