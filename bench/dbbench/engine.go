@@ -69,7 +69,7 @@ var engines = map[string]func(dir string, s sizing) (engine, error){
 }
 
 // cgoRivals need the build tag cgo_rivals.
-var cgoRivals = []string{"leveldb", "rocksdb", "kyoto", "lmdb"}
+var cgoRivals = []string{"leveldb", "rocksdb-universal", "kyoto", "lmdb"}
 
 // available removes engines that are not built in and prints a message.
 func available(names []string) (there []string) {

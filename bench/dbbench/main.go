@@ -5,7 +5,7 @@
 //	dbbench -engine docstore,pebble,goleveldb,badger,bbolt -rounds 3
 //	dbbench -engine docstore,pebble -num 10000000 -reads 300000 -memory_limit 536870912 -bloom_bits 10
 //
-// The build tag cgo_rivals adds leveldb, rocksdb, kyoto and lmdb; bench/setup installs their
+// The build tag cgo_rivals adds leveldb, rocksdb-universal, kyoto and lmdb; bench/setup installs their
 // libraries.
 //
 // One engine with one round runs in this process. Otherwise each engine of each round runs in a

@@ -15,18 +15,17 @@ import (
 )
 
 func init() {
-	engines["rocksdb"] = func(dir string, s sizing) (engine, error) { return openRocksDB(dir, s, false) }
-	engines["rocksdb-universal"] = func(dir string, s sizing) (engine, error) { return openRocksDB(dir, s, true) }
+	engines["rocksdb-universal"] = openRocksDB
 }
 
-// rocksdbEngine lives as long as the process: its options are never freed.
+// A rocksdbEngine is never freed: it lives as long as the process.
 type rocksdbEngine struct {
 	db            *C.rocksdb_t
 	reads         *C.rocksdb_readoptions_t
 	write, synced *C.rocksdb_writeoptions_t
 }
 
-// rocksdbError takes over what a call left as its error.
+// rocksdbError converts the error of a call and frees it.
 func rocksdbError(message *C.char) error {
 	if message == nil {
 		return nil
@@ -35,17 +34,15 @@ func rocksdbError(message *C.char) error {
 	return errors.New("rocksdb: " + C.GoString(message))
 }
 
-// openRocksDB opens a store that merges by levels, or tables of like size as docstore
-// does.
-func openRocksDB(dir string, s sizing, universal bool) (engine, error) {
+// openRocksDB opens a store that merges tables of similar size, as docstore does. It was 3 to 38 %
+// faster than level compaction in every phase of the article's benchmark.
+func openRocksDB(dir string, s sizing) (engine, error) {
 	o := C.rocksdb_options_create()
 	C.rocksdb_options_set_create_if_missing(o, 1)
 	C.rocksdb_options_set_compression(o, C.rocksdb_no_compression)
 	C.rocksdb_options_set_write_buffer_size(o, C.size_t(s.memtableBytes))
 	C.rocksdb_options_increase_parallelism(o, 2)
-	if universal {
-		C.rocksdb_options_set_compaction_style(o, C.rocksdb_universal_compaction)
-	}
+	C.rocksdb_options_set_compaction_style(o, C.rocksdb_universal_compaction)
 	table := C.rocksdb_block_based_options_create()
 	C.rocksdb_block_based_options_set_filter_policy(table, C.rocksdb_filterpolicy_create_bloom_full(10))
 	C.rocksdb_block_based_options_set_block_cache(table, C.rocksdb_cache_create_lru(C.size_t(s.cacheBytes)))

@@ -81,7 +81,7 @@ func kept(table, contestant, phase, alone string) func(set) (float64, bool) {
 
 var (
 	goLSM = []string{"pebble", "goleveldb", "badger"}
-	all   = []string{"pebble", "goleveldb", "badger", "bbolt", "leveldb", "rocksdb", "lmdb", "kyoto"}
+	all   = []string{"pebble", "goleveldb", "badger", "bbolt", "leveldb", "rocksdb-universal", "lmdb", "kyoto"}
 	grpcs = []string{"grpc-go-1", "grpc-go-2", "grpc-go-4"}
 	tlss  = []string{"grpc-go-tls-1", "grpc-go-tls-2", "grpc-go-tls-4"}
 )

@@ -29,7 +29,7 @@ func (s step) ofSize(size string) string {
 
 const (
 	goEngines  = "docstore,pebble,goleveldb,badger,bbolt"
-	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb,lmdb,kyoto"
+	allEngines = "docstore,pebble,goleveldb,badger,bbolt,leveldb,rocksdb-universal,lmdb,kyoto"
 	growthArgs = "-rounds 1 -benchmarks fillrandom,readrandom,readmissing"
 	shapeArgs  = "-engine " + goEngines + " -benchmarks fillrandom,readrandom,readmissing,readseq "
 	allStores  = "docstore,docstore-none,memcached,go-redis,rueidis," + plainRueidis + ",grpc+pebble,postgresql"
@@ -56,7 +56,7 @@ var steps = []step{
 	{
 		name: "limited", program: "dbbench", args: "-memory_limit 536870912 -write_buffer_size 33554432 -bloom_bits 10 -benchmarks fillrandom,readrandom,readrandom:2,readmissing",
 		tiny: "-engine docstore -num 2000 -rounds 1", quick: "-engine docstore,pebble -num 10000000 -reads 50000 -rounds 1",
-		full: "-engine docstore,pebble,goleveldb,rocksdb -num 10000000 -reads 300000 -rounds 3",
+		full: "-engine docstore,pebble,goleveldb,rocksdb-universal -num 10000000 -reads 300000 -rounds 3",
 	},
 	{
 		name: "growth", by: growthBy, program: "dbbench", args: growthArgs,
