@@ -4,5 +4,5 @@
 //	cd bench && go test ./hotcache -run '^$' -bench . -cpu 1
 //
 // It fetches documents by address, Zipf distributed, from a queue.Reader with and without a cache of
-// its results, stored and decoded. docs/serving.md has the result.
+// its results, stored and decoded. docs/lsm.md has the result.
 package hotcache
