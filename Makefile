@@ -26,6 +26,7 @@ test: setup check ## install what the tests need, check, and run all tests (of t
 	$(GO) test -timeout $(TEST_TIMEOUT) ./test/...
 	$(GO) test -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
 	cd bench && $(GO) test -timeout $(TEST_TIMEOUT) ./...
+	cd examples/frontend && $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windows), go mod tidy
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
@@ -43,6 +44,7 @@ lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
 	shellcheck .ci/run deploy/docstore-sync deploy/package/p* scripts/*
 	printf 'go 1.26.0\nuse (\n%s\n%s/bench\n%s/test/ui\n)\n' $(CURDIR) $(CURDIR) $(CURDIR) >$(TOOLS)/go.work
 	GOWORK=$(TOOLS)/go.work $(LINT) run ./... ./bench/... ./test/ui/... # one run shares its analyses
+	cd examples/frontend && $(LINT) run --config ../../.golangci.yml ./...
 
 test-ui: ## install Chromium and test the live page
 	@scripts/setup chromium
