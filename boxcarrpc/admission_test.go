@@ -71,7 +71,7 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 
 // A server handles no more requests than its rate allows, and no call fails: other servers
 // serve the refused ones.
-func TestAServersRate(t *testing.T) {
+func TestServerRateLimit(t *testing.T) {
 	for name, limiter := range map[string]func() Limiter{
 		"own":    func() Limiter { return newLimiter(t, 100, 5) },
 		"x/time": func() Limiter { return rate.NewLimiter(100, 5) },
@@ -153,7 +153,7 @@ func TestGreedyClientIsLimitedByItsRate(t *testing.T) {
 	})
 }
 
-func TestWhoIsAClient(t *testing.T) {
+func TestClientsAreDistinguishedByNetwork(t *testing.T) {
 	at := func(address string) clientKey {
 		tcp, err := net.ResolveTCPAddr("tcp", address)
 		require.NoError(t, err)

@@ -120,7 +120,7 @@ func TestHandlerErrors(t *testing.T) {
 	require.Zero(t, p.Stats().Lost, "an error costs no slot")
 }
 
-func TestAPanicIsContainedAndCostsTheSlot(t *testing.T) {
+func TestPanicCostsTheSlotOnly(t *testing.T) {
 	var calls atomic.Int32
 	s := serve(t, func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
 		if calls.Add(1) == 1 {
@@ -345,7 +345,7 @@ func TestCancelWithinALargeRequest(t *testing.T) {
 	until(t, "the server has freed the requests", func() bool { return s.Stats().BufferBytes == 0 })
 }
 
-func TestACallThatCannotBeginSaysSo(t *testing.T) {
+func TestCallThatCannotStartFails(t *testing.T) {
 	s := serve(t, echo, nil)
 	p := newPool(t, nil, s.address)
 	_, err := p.Call(t.Context(), "m", make([]byte, MaxRequestBytes+1), nil)

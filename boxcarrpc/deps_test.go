@@ -10,7 +10,7 @@ import (
 
 // Other programs embed these packages: besides the standard library they depend only on
 // this module and golang.org/x/sys.
-func TestTheCoreLinksLittle(t *testing.T) {
+func TestFewDependencies(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
 		"docstore/boxcarrpc", "docstore/boxcarrpc/core", "docstore/boxcarrpc/credentials", "docstore/boxcarrpc/discovery",
 		"docstore/boxcarrpc/subset")

@@ -122,7 +122,7 @@ func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestGoesElsewhereAndTheSlotIsKept(t *testing.T) {
+func TestRefusedRequestIsRetriedAndTheSlotIsKept(t *testing.T) {
 	var refused atomic.Int32
 	refuses := serve(t, func(context.Context, string, []byte, []byte) ([]byte, error) {
 		refused.Add(1)
@@ -159,7 +159,7 @@ func TestRetriesAreBounded(t *testing.T) {
 }
 
 // A stopped server accepts connections and sends nothing.
-func TestASilentServerIsGivenUp(t *testing.T) {
+func TestSilentServerIsDisconnected(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		defer l.Close()
@@ -226,7 +226,7 @@ func TestKeepAlivesKeepAnIdleConnection(t *testing.T) {
 }
 
 // A half-open connection: the server's host has disappeared.
-func TestAHalfOpenIdleConnectionIsFound(t *testing.T) {
+func TestHalfOpenIdleConnectionIsDetected(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		var cut atomic.Bool
 		dial := func(ctx context.Context, address string) (net.Conn, error) {

@@ -35,7 +35,7 @@ func TestHostileServers(t *testing.T) {
 	addresses := []string{good.address}
 	var visits [len(serverMischief)]atomic.Int64
 	for i := range hostileServers {
-		addresses = append(addresses, serveHostilely(t, i, &visits))
+		addresses = append(addresses, serveHostile(t, i, &visits))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -45,7 +45,7 @@ func TestHostileServers(t *testing.T) {
 		rng := rand.New(testseed.PCG(t))
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				answers.Add(suffer(ctx, t, addresses, rng))
+				answers.Add(runPool(ctx, t, addresses, rng))
 			}
 		})
 	}
@@ -69,9 +69,9 @@ func TestHostileServers(t *testing.T) {
 	t.Logf("%d good answers, at most %d MiB", answers.Load(), most>>20)
 }
 
-// suffer runs a pool with the servers for up to two seconds and returns the number of
+// runPool runs a pool with the servers for up to two seconds and returns the number of
 // correct responses.
-func suffer(ctx context.Context, t *testing.T, addresses []string, rng *rand.Rand) int64 {
+func runPool(ctx context.Context, t *testing.T, addresses []string, rng *rand.Rand) int64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(2*time.Second))))
 	defer cancel()
 	p, err := NewPool(discovery.Static(addresses...), &PoolOptions{
@@ -117,8 +117,8 @@ func suffer(ctx context.Context, t *testing.T, addresses []string, rng *rand.Ran
 	return answers.Load()
 }
 
-// serveHostilely misbehaves in a different way on each connection.
-func serveHostilely(t *testing.T, first int, visits *[len(serverMischief)]atomic.Int64) (address string) {
+// serveHostile misbehaves in a different way on each connection.
+func serveHostile(t *testing.T, first int, visits *[len(serverMischief)]atomic.Int64) (address string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var wg sync.WaitGroup

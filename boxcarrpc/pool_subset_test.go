@@ -166,7 +166,7 @@ func TestPoolFollowsItsSubsetWithLittleChurn(t *testing.T) {
 
 // A change replaces nine tenths of a deterministic subset. A pool with one request at a
 // time has moved long before LeaveAfter.
-func TestAQuietPoolFollowsALargeChangeAtOnce(t *testing.T) {
+func TestIdlePoolFollowsALargeSubsetChange(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		c := newNumberedCluster(t)
 		c.start(upTo(61)...)
@@ -285,7 +285,7 @@ func TestAPoolWithoutANumberOfItsOwn(t *testing.T) {
 
 // A new server that accepts connections and fails every call does not replace the slots of
 // servers that left: they are used until LeaveAfter.
-func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
+func TestOldSlotsStayUntilNewOnesHaveSucceeded(t *testing.T) {
 	for name, leaveAfter := range map[string]time.Duration{"make before break": 0, "break at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestOldSlotsGoWhenNewOnesHaveHadTheirFirstSuccess(t *testing.T) {
 
 // With a server number of 100,000, each choice took eleven seconds under the pool's lock.
 // Such a snapshot is rejected and the previous one is kept.
-func TestASetOfServersWithLargeGapsIsRejected(t *testing.T) {
+func TestSnapshotWithLargeGapsIsRejected(t *testing.T) {
 	sparse := discovery.Snapshot{Numbers: 100_001, Self: -1, Servers: []discovery.Server{
 		{Number: 0, Address: "be-0:7070"}, {Number: 100_000, Address: "be-100000:7070"},
 	}}

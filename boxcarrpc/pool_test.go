@@ -38,7 +38,7 @@ func snapshot(addresses ...string) (s discovery.Snapshot) {
 	return s
 }
 
-func TestTheLadderEndsLowAndEven(t *testing.T) {
+func TestLadderConvergesToLowEvenSlots(t *testing.T) {
 	var servers []*testServer
 	var addresses []string
 	for range 4 {
@@ -110,7 +110,7 @@ func TestServersComeAndGo(t *testing.T) {
 	require.NoError(t, err, "slots of servers that left are used until they are released")
 }
 
-func TestSlotsOfServersThatLeftAreGivenBackInTheEnd(t *testing.T) {
+func TestSlotsOfServersThatLeftAreReleasedAfterLeaveAfter(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		source := &settable{make(chan discovery.Snapshot)}
 		p := newPoolOf(t, &PoolOptions{Size: 4, Dialer: l.dial}, source)
@@ -219,7 +219,7 @@ func TestAnIdleConnectionWithoutSlotsIsClosed(t *testing.T) {
 
 // The timers of a pool must not fire before NewPool has finished. The race detector sees if
 // they do.
-func TestTimersAwaitTheirPool(t *testing.T) {
+func TestTimersDoNotFireBeforeThePoolIsComplete(t *testing.T) {
 	p := newPoolOf(t, nil, mute{})
 	until(t, "the first liveness check has run", p.livenessCheckSlow.Load)
 }

@@ -22,13 +22,13 @@ import (
 	"docstore/internal/testseed"
 )
 
-// told records the calls of ServerOptions.Prefetch.
-type told struct {
+// A prefetchRecorder records the calls of ServerOptions.Prefetch.
+type prefetchRecorder struct {
 	mu     sync.Mutex
 	groups [][]string
 }
 
-func (o *told) ahead(requests [][]byte) {
+func (o *prefetchRecorder) prefetch(requests [][]byte) {
 	group := make([]string, len(requests))
 	for i, r := range requests {
 		group[i] = string(r)
@@ -38,7 +38,7 @@ func (o *told) ahead(requests [][]byte) {
 	o.groups = append(o.groups, group)
 }
 
-func (o *told) take() (groups [][]string) {
+func (o *prefetchRecorder) take() (groups [][]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	groups, o.groups = o.groups, nil
@@ -95,14 +95,14 @@ func (c *rawConn) answers(n int) map[uint32]rawAnswer {
 }
 
 func TestPrefetchGetsRequestsThatArriveTogether(t *testing.T) {
-	var o told
+	var o prefetchRecorder
 	handler := func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
 		if string(request) == "bad" {
 			return dst, &Error{Code: CodeInvalidArgument}
 		}
 		return append(dst, request...), nil
 	}
-	options := &ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead, "other": o.ahead}}
+	options := &ServerOptions{Prefetch: map[string]func([][]byte){"get": o.prefetch, "other": o.prefetch}}
 	inBubble(t, handler, options, func(t *testing.T, _ *testServer, l *pipes) {
 		c := together(t, l, 8, "get")
 		require.Empty(t, o.take(), "a single request")
@@ -132,10 +132,10 @@ func TestPrefetchGetsRequestsThatArriveTogether(t *testing.T) {
 
 // A client that may call one method must not cause prefetching for another.
 func TestPrefetchGetsNoForbiddenRequests(t *testing.T) {
-	var o told
+	var o prefetchRecorder
 	var asked atomic.Int64
 	options := &ServerOptions{
-		Prefetch: map[string]func([][]byte){"get": o.ahead, "secret": o.ahead},
+		Prefetch: map[string]func([][]byte){"get": o.prefetch, "secret": o.prefetch},
 		Authorize: func(ctx context.Context, method string) error {
 			asked.Add(1)
 			if method == "secret" && PeerOf(ctx).Name == "raw" {
@@ -233,8 +233,8 @@ func TestResponsesAreTheSameWithPrefetch(t *testing.T) {
 		return all, stats
 	}
 	alone, before := run(nil)
-	var o told
-	with, after := run(&ServerOptions{Prefetch: map[string]func([][]byte){"get": o.ahead}})
+	var o prefetchRecorder
+	with, after := run(&ServerOptions{Prefetch: map[string]func([][]byte){"get": o.prefetch}})
 	for i := range alone {
 		require.True(t, maps.Equal(alone[i], with[i]), "batch %d: %v, with Prefetch %v", i, alone[i], with[i])
 	}

@@ -77,7 +77,7 @@ func notReady(t *testing.T, opts *PoolOptions, address string) string {
 	return said
 }
 
-func TestTLSBothWays(t *testing.T) {
+func TestMutualTLS(t *testing.T) {
 	certs := newTestTLS(t)
 	s := serve(t, whoami, &ServerOptions{
 		TLS: certs.server(t, tls.RequireAndVerifyClientCert),
@@ -107,7 +107,7 @@ func TestTLSBothWays(t *testing.T) {
 	require.Zero(t, s.Stats().Faults)
 }
 
-func TestTLSThatDoesNotFit(t *testing.T) {
+func TestTLSMismatchIsReported(t *testing.T) {
 	certs, others := newTestTLS(t), newTestTLS(t)
 	s := serve(t, whoami, &ServerOptions{TLS: certs.server(t, tls.RequireAndVerifyClientCert)})
 	plain := serve(t, whoami, nil)

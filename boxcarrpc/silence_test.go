@@ -70,7 +70,7 @@ func TestSuspicionFollowsUsualResponseTime(t *testing.T) {
 
 // A stopped server is suspect long before it is given up; a slow one only until it answers
 // the PING.
-func TestASuspectIsOneUntilItIsHeard(t *testing.T) {
+func TestTransportIsSuspectUntilPong(t *testing.T) {
 	slow := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 		time.Sleep(300 * time.Millisecond)
 		return dst, nil
@@ -172,7 +172,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 
 // A server that fails each stream at once always has the fewest. It gets one, and no more
 // before a pause.
-func TestAServerThatFailsStreamsAtOnceDrawsNone(t *testing.T) {
+func TestServerThatFailsStreamsAtOnceGetsFewStreams(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		good, bad := newPipes(), newPipes()
 		dial := func(ctx context.Context, address string) (net.Conn, error) {

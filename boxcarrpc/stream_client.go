@@ -170,10 +170,10 @@ func (s *ClientStream) OnEnd(fn func(error)) {
 // callOnEnd calls the functions registered by OnEnd. The stream is over.
 func (s *ClientStream) callOnEnd() {
 	s.mu.Lock()
-	told, failure := s.onEnd, s.mu.failure
+	callbacks, failure := s.onEnd, s.mu.failure
 	s.onEnd = nil
 	s.mu.Unlock()
-	for _, fn := range told {
+	for _, fn := range callbacks {
 		fn(failure)
 	}
 }

@@ -249,7 +249,7 @@ func TestAStreamThatHasBegunCountsAsProcessed(t *testing.T) {
 }
 
 // The rest of a message that was too long was delivered as a message.
-func TestTheRestOfAMessageThatIsTooLongIsNoMessage(t *testing.T) {
+func TestNothingIsReceivedAfterATooLongMessage(t *testing.T) {
 	var s stream
 	s.init(new(conn.Outbox), 0, 1, 100)
 	s.ctx = t.Context()
@@ -620,7 +620,7 @@ func TestStreamsAndCallsTogether(t *testing.T) {
 
 // A connection that fails during a stream is a failure. Its cause io.EOF must not match the
 // end of the stream.
-func TestABrokenConnectionIsNoEndOfAStream(t *testing.T) {
+func TestFailedConnectionIsNotTheEndOfAStream(t *testing.T) {
 	begun := make(chan struct{})
 	s := serve(t, echo, &ServerOptions{StreamHandler: func(ctx context.Context, _ string, _ *ServerStream) error {
 		close(begun)

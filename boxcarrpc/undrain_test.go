@@ -132,7 +132,7 @@ func TestPoolWaitsForADrainedServer(t *testing.T) {
 }
 
 // The frames that a server sends to a client that keeps to the protocol.
-func TestDrainOnTheWire(t *testing.T) {
+func TestDrainFrames(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	s := serve(t, g.handler, nil)

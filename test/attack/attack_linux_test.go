@@ -98,7 +98,7 @@ var attacks = []attack{
 		for lane := range uint32(20) {
 			send(conn, request(lane, 1, docservice.MethodGet, len(getLarge), getLarge))
 		}
-		sip(conn)
+		readSlowly(conn)
 	}},
 	{"boards, unread", overBoxcar, 50, func(conn net.Conn, _ *rand.Rand) {
 		leased(conn, 1000)
@@ -123,7 +123,7 @@ var attacks = []attack{
 	}},
 	{"documents over HTTP, read slowly", overHTTP, 100, func(conn net.Conn, _ *rand.Rand) {
 		send(conn, []byte("GET /documents/jobs/large-0 HTTP/1.1\r\nHost: x\r\n\r\n"))
-		sip(conn)
+		readSlowly(conn)
 	}},
 	{"documents over gRPC, unread", overGRPC, 100, func(conn net.Conn, _ *rand.Rand) {
 		callGRPC(conn, "/docstore.v1.Documents/Get", 100, len(getLarge), getLarge)
@@ -174,8 +174,8 @@ func wait(conn net.Conn) {
 	}
 }
 
-// sip reads a few bytes at a time.
-func sip(conn net.Conn) {
+// readSlowly reads a few bytes at a time.
+func readSlowly(conn net.Conn) {
 	for b := make([]byte, 100); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := conn.Read(b); err != nil {
 			return
@@ -211,8 +211,8 @@ func callGRPC(conn net.Conn, method string, calls uint32, announced int, message
 	}
 }
 
-// rage repeats an attack from 127.0.0.client until ctx ends.
-func (a *attack) rage(ctx context.Context, d *daemon, client byte, rng *rand.Rand) {
+// repeat repeats an attack from 127.0.0.client until ctx ends.
+func (a *attack) repeat(ctx context.Context, d *daemon, client byte, rng *rand.Rand) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, client)}}
 	for ctx.Err() == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", a.door(d))
@@ -230,7 +230,7 @@ func (a *attack) rage(ctx context.Context, d *daemon, client byte, rng *rand.Ran
 
 func TestAttacks(t *testing.T) {
 	d := startDaemon(t)
-	good := behave(t, d)
+	good := startGoodClient(t, d)
 	time.Sleep(*attackFlag)
 	idle, calls, fails := good.take()
 	require.Empty(t, fails)
@@ -243,7 +243,7 @@ func TestAttacks(t *testing.T) {
 			var raging sync.WaitGroup
 			for i := range a.conns {
 				rng := rand.New(rand.NewPCG(seeds.Uint64(), 0))
-				raging.Go(func() { a.rage(ctx, d, byte(2+i%attackers), rng) })
+				raging.Go(func() { a.repeat(ctx, d, byte(2+i%attackers), rng) })
 			}
 			for ctx.Err() == nil {
 				require.Less(t, d.resident(t), int64(memoryLimit), "resident memory")

@@ -125,8 +125,8 @@ type goodClient struct {
 	done  sync.WaitGroup
 }
 
-// behave starts a good client with 4 callers.
-func behave(t *testing.T, d *daemon) *goodClient {
+// startGoodClient starts a client with 4 callers.
+func startGoodClient(t *testing.T, d *daemon) *goodClient {
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
 		Size: 8, Methods: docservice.IdempotentMethods(), CallTimeout: 20 * time.Second, SilenceTimeout: 10 * time.Second,
 	})
