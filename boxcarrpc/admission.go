@@ -12,9 +12,7 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// Defaults of Admission.
 const (
-	DefaultMaxInFlight = 64 << 10
 	// maxClients limits the clients whose rates are tracked, at about 100 bytes each. When
 	// there are more, the one that was idle for longest is forgotten.
 	maxClients = 16 << 10

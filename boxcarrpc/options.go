@@ -29,10 +29,11 @@ const (
 	MaxMessageBytes = 4 << 10
 )
 
-// Defaults of ServerOptions and PoolOptions.
+// Defaults of ServerOptions, Admission and PoolOptions.
 const (
 	DefaultMaxConns         = 16 << 10
 	DefaultMaxLanes         = 64 << 10
+	DefaultMaxInFlight      = 64 << 10
 	DefaultMaxStreams       = 1 << 10 // of a pool
 	DefaultServerMaxStreams = 8 << 10
 	DefaultClientShare      = 1.0 / 8
@@ -45,6 +46,7 @@ const (
 	DefaultLeaveAfter     = 30 * time.Second
 	DefaultRetryWait      = 100 * time.Millisecond
 	DefaultMaxRetries     = 3
+	DefaultRetryRatio     = 0.2
 	DefaultLanesPerConn   = 64
 	DefaultDialTimeout    = time.Second
 	DefaultCallTimeout    = time.Minute

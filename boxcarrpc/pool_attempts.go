@@ -8,12 +8,9 @@ import (
 	"time"
 )
 
-const (
-	// DefaultRetryRatio is the default of PoolOptions.RetryRatio.
-	DefaultRetryRatio = 0.2
-	// Retries that a pool may make per second regardless of its calls.
-	retriesPerSecond = 10
-)
+// retriesPerSecond is the number of retries that a pool may make per second regardless of
+// its calls.
+const retriesPerSecond = 10
 
 // errRetryBudget is the reason for not making a retry that would be allowed otherwise.
 var errRetryBudget error = &Error{Code: CodeResourceExhausted, Message: "the retry budget is used up"}
