@@ -34,19 +34,11 @@ func (db *DB) cleanUp() error {
 	return nil
 }
 
-// closeLogs closes logs, except one kept as the spare, and returns the paths to be
-// removed.
+// closeLogs closes obsolete logs and returns the paths to be removed. It keeps no spare
+// file if the disk may lack space for a table.
 func (db *DB) closeLogs(logs []*logFile) (paths []string) {
-	db.syncing.Lock()
-	defer db.syncing.Unlock()
-	for _, log := range logs {
-		if db.keepSpare(log) {
-			continue
-		}
-		if err := log.close(); err != nil {
-			db.env.logger.Warn("a log could not be closed", "log", log.path, "error", err)
-		}
-		paths = append(paths, log.path)
-	}
-	return paths
+	db.mu.Lock()
+	keep := !db.mu.closing && db.mu.flushError == nil && db.mu.mergeError == nil
+	db.mu.Unlock()
+	return db.logs.retire(logs, keep)
 }

@@ -96,7 +96,7 @@ func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 		return err
 	}
 	first := db.visible.Load() + 1
-	if log := db.mu.log; log != nil {
+	if log := db.logs.current(); log != nil {
 		if err := log.writer.Append(first, data); err != nil {
 			return db.failLogs(err)
 		}
@@ -135,10 +135,9 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 	for {
 		m := db.current.Load().memtables[0]
 		fits := m.empty() || m.used()+cost <= db.memtableBytes()
-		logged := db.options.Durability == None ||
-			db.mu.log != nil && db.mu.log.writer.Fits(dataBytes)
+		logged := db.options.Durability == None || db.logs.fits(dataBytes)
 		switch {
-		case db.mu.logError != nil:
+		case db.logs.failed():
 			if err := db.awaitTables(); err != nil {
 				return nil, err
 			}
@@ -148,7 +147,7 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 			if m.used() < db.mu.lookAgain || !db.slowDown(m.used()) {
 				return m, nil
 			}
-		case fits && (m.empty() || db.mu.log == nil):
+		case fits && (m.empty() || db.logs.current() == nil):
 			// No log yet, or one too small for this record.
 			if err := db.newLog(dataBytes); err != nil {
 				return nil, err
@@ -225,7 +224,7 @@ func (db *DB) beginMemtable() *memtable {
 	keys := v.memtables[0].expectedKeys(db.memtableBytes())
 	fresh := newMemtableFor(keys, &db.memory, db.options.MemtableBytes, db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
-	db.mu.log = nil // the next write begins one
+	db.logs.endCurrent()
 	db.mu.begun, db.mu.lookAgain = time.Now(), 0
 	db.setView(memtables, v.tables).retire() // not the last reference to any mapping: the new view lists all of them
 	return fresh

@@ -355,7 +355,7 @@ func (f *faultyStore) write(n int) {
 	for range n {
 		f.next++
 		f.db.mu.Lock()
-		goodLog := f.db.mu.goodLog
+		goodFrom := f.db.logs.mu.goodFrom
 		f.db.mu.Unlock()
 		err := f.db.Apply(f.batch(f.next))
 		if err == nil {
@@ -365,7 +365,7 @@ func (f *faultyStore) write(n int) {
 		}
 		f.requireFailure(err)
 		f.db.mu.Lock()
-		failed := f.db.mu.goodLog != goodLog
+		failed := f.db.logs.mu.goodFrom != goodFrom
 		f.db.mu.Unlock()
 		if failed {
 			f.maybe = maps.Clone(f.state)

@@ -14,7 +14,7 @@ import (
 
 // DB is an open store. It is safe for concurrent use.
 //
-// Lock order: install, syncing, mu. Readers take no lock.
+// Lock order: install, logs.syncing, mu, logs.mu. Readers take no lock.
 type DB struct {
 	env     environment
 	options Options
@@ -34,20 +34,13 @@ type DB struct {
 	// install is held while the manifest is written and the view is replaced. The list
 	// of tables changes only under it.
 	install sync.Mutex
-	// syncing is held while logs are synced or closed.
-	syncing struct {
-		sync.Mutex
-		through uint64 // writes up to this sequence number are durable
-	}
+	logs    logSet
 	// mu serializes writers and guards the state shared with the background workers.
 	mu struct {
 		sync.Mutex
 		changed sync.Cond // signals any change of the fields below or of the view
 
-		log        *logFile   // the current log; nil before the first write to it
-		logs       []*logFile // logs with writes that are not in tables, oldest first
-		spare      *spareLog  // file for the next log, or nil
-		scratch    Batch      // of Set and Delete
+		scratch    Batch // of Set and Delete
 		nextNumber uint64
 
 		writes, writtenBytes, logBytes uint64 // see WriteStats
@@ -56,12 +49,6 @@ type DB struct {
 		lookAgain int64         // fill of the memtable at which a writer next checks whether to slow down
 		flushTook time.Duration // recent flush time per memtable unit
 		rule      ruleCost      // of the flushes since Open
-
-		// logError is the failure of a log. It is cleared once all writes that were in
-		// memory at that time are in tables. Logs from number goodLog on are not
-		// affected.
-		logError error
-		goodLog  uint64
 
 		flushing, merging, cleaning bool
 		merges                      []*merge // a large merge and the merges for which it pauses
@@ -182,23 +169,17 @@ func (db *DB) close() error {
 	defer db.install.Unlock()
 	db.mu.Lock()
 	v := db.current.Swap(nil)
-	logs := db.mu.logs
-	db.mu.logs, db.mu.log = nil, nil
 	if db.mu.checkpoints > 0 {
 		db.mu.leftovers.paths = nil // the next Open removes them
 	}
 	db.mu.Unlock()
 
-	db.syncing.Lock()
-	for _, log := range logs {
-		err = errors.CombineErrors(err, log.close())
-	}
-	db.syncing.Unlock()
+	err = errors.CombineErrors(err, db.logs.close())
 	db.stopFilters()
 	if db.running {
 		db.mu.leftovers.filters = true
 		_ = db.cleanUp() // cleanUp reports its own errors
-		db.dropSpare()
+		db.logs.dropSpare()
 	}
 	// Filters are loaded from the mappings, so drop the filters first.
 	err = errors.CombineErrors(err, db.filters.Update())

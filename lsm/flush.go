@@ -118,7 +118,7 @@ func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, ru
 			continue
 		}
 		if errors.Is(err, vfs.ErrNoSpace) {
-			db.dropSpare() // its space may be sufficient
+			db.logs.dropSpare() // its space may be sufficient
 		}
 		db.counters.failures.Add(1)
 		db.env.logger.Error("a "+name+" failed and will be tried again",
@@ -146,7 +146,7 @@ func (db *DB) isClosing() bool {
 // memtableDue reports whether a memtable must be flushed: it is full, its log failed,
 // or it takes too much memory. Called under mu.
 func (db *DB) memtableDue() bool {
-	return len(db.current.Load().memtables) > 1 || db.mu.logError != nil || db.oversized()
+	return len(db.current.Load().memtables) > 1 || db.logs.failed() || db.oversized()
 }
 
 // flushDue reports whether a memtable must be flushed and the number of tables permits
@@ -201,13 +201,13 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	}
 	old := db.setView(memtables, tables)
 	left := &db.mu.leftovers
-	left.logs = append(left.logs, db.cutLogs(next.firstLog)...)
+	obsolete, resolved := db.logs.cut(next.firstLog)
+	left.logs = append(left.logs, obsolete...)
 	for _, t := range merged {
 		left.paths = append(left.paths, t.path)
 	}
 	left.filters = true
-	if db.mu.logError != nil && next.firstLog >= db.mu.goodLog {
-		db.mu.logError = nil
+	if resolved {
 		db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
 	}
 	db.mu.Unlock()
@@ -272,18 +272,6 @@ func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 		}
 	}
 	return m
-}
-
-// cutLogs removes from the list the logs that no memtable needs, and returns them.
-// Called under mu.
-func (db *DB) cutLogs(firstLog uint64) (obsolete []*logFile) {
-	logs := db.mu.logs
-	n := 0
-	for n < len(logs) && logs[n].number < firstLog {
-		n++
-	}
-	db.mu.logs = slices.Clone(logs[n:])
-	return logs[:n]
 }
 
 // dropUnlessNamed removes a table after writing its manifest failed. If the manifest

@@ -17,18 +17,34 @@ type spareLog struct {
 	file *wal.Spare
 }
 
+// retire closes obsolete logs and returns the paths to be removed. If keep is set, it
+// keeps one reusable log as the spare.
+func (s *logSet) retire(logs []*logFile, keep bool) (paths []string) {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	for _, log := range logs {
+		if keep && s.keepSpare(log) {
+			continue
+		}
+		if err := log.close(); err != nil {
+			s.env.logger.Warn("a log could not be closed", "log", log.path, "error", err)
+		}
+		paths = append(paths, log.path)
+	}
+	return paths
+}
+
 // keepSpare keeps an obsolete log as the spare one, if there is none and the file is
 // reusable. Called under syncing.
-func (db *DB) keepSpare(log *logFile) bool {
-	db.mu.Lock()
-	// If there may be no disk space for a table, keep nothing.
-	wanted := db.mu.spare == nil && !db.mu.closing && db.mu.flushError == nil && db.mu.mergeError == nil
-	db.mu.Unlock()
+func (s *logSet) keepSpare(log *logFile) bool {
+	s.mu.Lock()
+	wanted := s.mu.spare == nil
+	s.mu.Unlock()
 	if !wanted || log.writer == nil || !log.writer.Reusable() {
 		return false
 	}
-	path := db.env.path(spareName(log.number))
-	if err := db.env.fs.Rename(log.path, path); err != nil {
+	path := s.env.path(spareName(log.number))
+	if err := s.env.fs.Rename(log.path, path); err != nil {
 		return false
 	}
 	log.path = path
@@ -36,46 +52,49 @@ func (db *DB) keepSpare(log *logFile) bool {
 	if err != nil {
 		return false
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.spare = &spareLog{path, file}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.spare = &spareLog{path, file}
 	return true
 }
 
-// createLog creates a log, in the spare file if its size fits. An unusable spare file
-// is removed. Called under mu.
-func (db *DB) createLog(path string, number uint64, capacity int64) (*wal.Writer, error) {
-	if spare := db.mu.spare; spare != nil && capacity <= db.memtableBytes() {
-		db.mu.spare = nil
+// create creates a log, in the spare file if its size fits. An unusable spare file is
+// removed.
+func (s *logSet) create(path string, number uint64, capacity int64, spare *spareLog) (*wal.Writer, error) {
+	if spare != nil {
 		if spare.file.Capacity() == capacity {
 			writer, err := spare.file.Create(path, number)
 			if err == nil {
-				err = db.env.fs.Rename(spare.path, path)
+				err = s.env.fs.Rename(spare.path, path)
 			}
 			if err == nil {
 				return writer, nil
 			}
-			db.env.logger.Warn("a spare log could not be used", "path", spare.path, "error", err)
+			s.env.logger.Warn("a spare log could not be used", "path", spare.path, "error", err)
 		}
-		db.removeSpare(spare)
+		s.removeSpare(spare)
 	}
-	return wal.Create(path, number, &wal.Options{FS: db.env.fs, Capacity: capacity, Owner: db.env.id[:]})
+	return wal.Create(path, number, &wal.Options{FS: s.env.fs, Capacity: capacity, Owner: s.env.id[:]})
+}
+
+func (s *logSet) takeSpare() *spareLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spare := s.mu.spare
+	s.mu.spare = nil
+	return spare
 }
 
 // dropSpare removes the spare log, if any.
-func (db *DB) dropSpare() {
-	db.mu.Lock()
-	spare := db.mu.spare
-	db.mu.spare = nil
-	db.mu.Unlock()
-	if spare != nil {
-		db.removeSpare(spare)
+func (s *logSet) dropSpare() {
+	if spare := s.takeSpare(); spare != nil {
+		s.removeSpare(spare)
 	}
 }
 
 // removeSpare removes an unreferenced spare file. If that fails, the next Open removes
 // it.
-func (db *DB) removeSpare(spare *spareLog) {
+func (s *logSet) removeSpare(spare *spareLog) {
 	_ = spare.file.Close()
-	_ = db.env.fs.Remove(spare.path)
+	_ = s.env.fs.Remove(spare.path)
 }

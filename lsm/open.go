@@ -53,6 +53,7 @@ func newDB(dir string, o Options) *DB {
 		closing: make(chan struct{}),
 	}
 	db.mu.changed.L = &db.mu.Mutex
+	db.logs.env = &db.env
 	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters

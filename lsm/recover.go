@@ -35,7 +35,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	for _, number := range numbers {
 		r.log = &logFile{number: number, path: db.env.path(logName(number))}
 		r.inLog = 0
-		db.mu.logs = append(db.mu.logs, r.log)
+		db.logs.add(r.log)
 		var result wal.Result
 		var err error
 		if !gap {

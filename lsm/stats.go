@@ -144,6 +144,7 @@ func (db *DB) Stats() Stats {
 	for _, m := range v.memtables {
 		s.MemtableBytes += m.bytes.Load()
 	}
+	s.LogBytes = db.logs.bytes()
 	s.MemtablesWaiting = max(0, len(v.memtables)-1)
 	units := db.units(v.tables)
 	for i, t := range v.tables {
@@ -165,13 +166,8 @@ func (db *DB) Stats() Stats {
 		}
 		s.Merges = append(s.Merges, progress)
 	}
-	for _, log := range db.mu.logs {
-		s.LogBytes += log.bytes
-		if log.writer != nil {
-			s.LogBytes += log.writer.Size()
-		}
-	}
-	for _, err := range []error{db.mu.logError, db.mu.flushError, db.mu.mergeError} {
+	_, _, logFailure := db.logs.list()
+	for _, err := range []error{logFailure, db.mu.flushError, db.mu.mergeError} {
 		if s.Problem == nil {
 			s.Problem = err
 		}

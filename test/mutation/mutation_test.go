@@ -53,7 +53,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "the log directory is not synced", file: "lsm/log.go",
-		old: "if err := db.env.fs.SyncDir(db.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
+		old: "if err := s.env.fs.SyncDir(s.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
