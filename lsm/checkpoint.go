@@ -116,7 +116,7 @@ func checkpointLeftovers(fsys vfs.FS, dir string) (left []string, err error) {
 // the removal of files until releaseFiles. The view of a read-only DB includes its
 // memtables, which are immutable; it cannot prevent the writer from removing files.
 func (db *DB) keepFiles() (*view, manifest, error) {
-	// Under install, no file is between its manifest and the leftovers.
+	// Under install, no file is between its manifest and db.obsolete.
 	db.install.Lock()
 	defer db.install.Unlock()
 	present, err := db.acquire()
@@ -129,18 +129,18 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 		memtables = present.memtables
 	}
 	v := newView(memtables, present.tables)
+	db.obsolete.hold()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.mu.checkpoints++
 	m := db.describe(v.tables, nil)
 	return v, m, nil
 }
 
 func (db *DB) releaseFiles(v *view) {
 	v.retire()
+	db.obsolete.release()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.mu.checkpoints--
 	db.mu.changed.Broadcast()
 }
 

@@ -144,7 +144,7 @@ func (db *DB) room(dataBytes, count int) (*memtable, error) {
 		case fits && m.room() < room: // it is empty
 			db.enlargeMemtable(room)
 		case fits && logged:
-			if m.used() < db.mu.lookAgain || !db.slowDown(m.used()) {
+			if !db.mu.pacer.due(m.used()) || !db.slowDown(m.used()) {
 				return m, nil
 			}
 		case fits && (m.empty() || db.logs.current() == nil):
@@ -206,7 +206,7 @@ func (db *DB) rotate() error {
 // awaitTables waits for progress while memtables are flushed, or returns the error of
 // the last flush. Called under mu.
 func (db *DB) awaitTables() error {
-	if err := db.mu.flushError; err != nil {
+	if err := db.mu.flush.err; err != nil {
 		return errors.Wrap(err, "lsm: writes are stopped because memtables cannot be flushed")
 	}
 	start := time.Now()
@@ -225,7 +225,7 @@ func (db *DB) beginMemtable() *memtable {
 	fresh := newMemtableFor(keys, &db.memory, db.options.MemtableBytes, db.options.Budget)
 	memtables := append([]*memtable{fresh}, v.memtables...)
 	db.logs.endCurrent()
-	db.mu.begun, db.mu.lookAgain = time.Now(), 0
+	db.mu.pacer.restart()
 	db.setView(memtables, v.tables).retire() // not the last reference to any mapping: the new view lists all of them
 	return fresh
 }

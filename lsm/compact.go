@@ -42,7 +42,11 @@ func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
 	if underWay != nil {
 		end, limit = slices.Index(tables, underWay[0]), sumUnits(db.units(underWay))
 	}
-	free := tables[len(db.mu.flushInputs):end]
+	claimed := 0
+	if f := db.mu.activeFlush; f != nil {
+		claimed = len(f.inputs)
+	}
+	free := tables[claimed:end]
 	first, behind := db.options.MergeRule.plan(db.units(free), limit)
 	return free[first:behind], underWay == nil && behind == len(free)
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -33,8 +32,9 @@ type DB struct {
 
 	// install is held while the manifest is written and the view is replaced. The list
 	// of tables changes only under it.
-	install sync.Mutex
-	logs    logSet
+	install  sync.Mutex
+	logs     logSet
+	obsolete obsoleteFiles
 	// mu serializes writers and guards the state shared with the background workers.
 	mu struct {
 		sync.Mutex
@@ -45,19 +45,13 @@ type DB struct {
 
 		writes, writtenBytes, logBytes uint64 // see WriteStats
 
-		begun     time.Time     // when the current memtable was created
-		lookAgain int64         // fill of the memtable at which a writer next checks whether to slow down
-		flushTook time.Duration // recent flush time per memtable unit
-		rule      ruleCost      // of the flushes since Open
+		pacer pacer
+		rule  ruleCost // of the flushes since Open
 
-		flushing, merging, cleaning bool
-		merges                      []*merge // a large merge and the merges for which it pauses
-		flushInputs                 []*table // newest tables, which the current flush merges with its memtable
-		flushUnits                  uint64   // size of the current flush in memtables
-		flushError, mergeError      error    // of the last attempt
-		closing                     bool
-		checkpoints                 int // number of running checkpoints: no file may be removed
-		leftovers                   leftovers
+		flush, merge, cleanup task
+		activeFlush           *flush   // nil if none
+		merges                []*merge // a large merge and the merges for which it pauses
+		closing               bool
 	}
 	running    bool          // background workers run; set before Open returns
 	closing    chan struct{} // closed when mu.closing is set
@@ -169,16 +163,12 @@ func (db *DB) close() error {
 	defer db.install.Unlock()
 	db.mu.Lock()
 	v := db.current.Swap(nil)
-	if db.mu.checkpoints > 0 {
-		db.mu.leftovers.paths = nil // the next Open removes them
-	}
 	db.mu.Unlock()
 
 	err = errors.CombineErrors(err, db.logs.close())
 	db.stopFilters()
 	if db.running {
-		db.mu.leftovers.filters = true
-		_ = db.cleanUp() // cleanUp reports its own errors
+		db.cleanUp(db.obsolete.takeLast())
 		db.logs.dropSpare()
 	}
 	// Filters are loaded from the mappings, so drop the filters first.

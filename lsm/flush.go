@@ -40,7 +40,7 @@ func (db *DB) Flush() error {
 			}
 		} else if oldest := memtables[len(memtables)-1]; oldest.empty() || oldest.firstSequence.Load() > through {
 			return nil
-		} else if err := db.mu.flushError; err != nil {
+		} else if err := db.mu.flush.err; err != nil {
 			return err
 		} else {
 			db.mu.changed.Wait()
@@ -74,43 +74,67 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 		if db.options.ReadOnly {
 			return nil
 		}
-		if err := errors.CombineErrors(db.mu.flushError, db.mu.mergeError); err != nil {
+		if err := errors.CombineErrors(db.mu.flush.err, db.mu.merge.err); err != nil {
 			return err
 		}
 		begin, end := db.options.MergeRule.plan(db.units(v.tables), noLimit)
-		busy := db.mu.flushing || db.mu.merging || db.mu.cleaning
-		if !db.memtableDue() && begin == end && !busy && !db.cleanupDue() {
+		busy := db.mu.flush.busy || db.mu.merge.busy || db.mu.cleanup.busy
+		if !db.memtableDue() && begin == end && !busy && !db.obsolete.due() {
 			return nil
 		}
 		db.mu.changed.Wait()
 	}
 }
 
-// worker runs a background task while the DB is open. due reports under mu whether
-// there is work. worker stores the state in busy and failed.
-func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, run func() error) {
-	defer db.background.Done()
+// task is a kind of background work, which one goroutine runs.
+type task struct {
+	name string
+	due  func() bool // reports whether there is work; called under DB.mu
+	run  func() error
+
+	// Guarded by DB.mu.
+	busy bool
+	err  error // of the last run
+}
+
+// startTasks starts the background work, which Close stops.
+func (db *DB) startTasks() {
+	db.running = true
+	db.mu.flush = task{name: "flush", due: db.flushDue, run: db.flushOldest}
+	db.mu.merge = task{name: "merge", due: db.mergeDue, run: func() error { return db.mergeNewer(nil) }}
+	db.mu.cleanup = task{name: "cleanup", due: db.obsolete.due, run: func() error {
+		db.cleanUp(db.obsolete.take())
+		return nil
+	}}
+	for _, t := range []*task{&db.mu.flush, &db.mu.merge, &db.mu.cleanup} {
+		db.background.Go(func() { db.work(t) })
+	}
+}
+
+// work runs a task whenever it is due, until the DB closes. It retries a failed task with
+// increasing delays.
+func (db *DB) work(t *task) {
 	retry := firstRetry
 	for {
 		db.mu.Lock()
-		for !due() && !db.mu.closing {
+		for !t.due() && !db.mu.closing {
 			db.mu.changed.Wait()
 		}
 		if db.mu.closing {
 			db.mu.Unlock()
 			return
 		}
-		*busy = true
+		t.busy = true
 		db.mu.Unlock()
 
-		err := run()
+		err := t.run()
 
 		db.mu.Lock()
-		*busy = false
+		t.busy = false
 		if errors.Is(err, errClosing) {
 			err = nil
 		}
-		*failed = err
+		t.err = err
 		db.mu.changed.Broadcast()
 		db.mu.Unlock()
 		if err == nil {
@@ -121,7 +145,7 @@ func (db *DB) worker(name string, due func() bool, busy *bool, failed *error, ru
 			db.logs.dropSpare() // its space may be sufficient
 		}
 		db.counters.failures.Add(1)
-		db.env.logger.Error("a "+name+" failed and will be tried again",
+		db.env.logger.Error("a "+t.name+" failed and will be tried again",
 			"dir", db.env.dir, "error", err, "after", retry)
 		select {
 		case <-db.closing:
@@ -153,7 +177,7 @@ func (db *DB) memtableDue() bool {
 // it. Called under mu.
 func (db *DB) flushDue() bool {
 	return db.memtableDue() &&
-		(db.options.MergeRule.excess(db.units(db.current.Load().tables)) < maxExcess || db.mu.mergeError != nil)
+		(db.options.MergeRule.excess(db.units(db.current.Load().tables)) < maxExcess || db.mu.merge.err != nil)
 }
 
 // takeNumber returns the number of a new file. Called under mu.
@@ -197,16 +221,11 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 	memtables := db.current.Load().memtables
 	if flushed != nil {
 		memtables = memtables[:len(memtables)-1]
-		db.mu.flushInputs = nil // no longer in the list of tables
+		db.mu.activeFlush = nil // its inputs are no longer in the list of tables
 	}
 	old := db.setView(memtables, tables)
-	left := &db.mu.leftovers
-	obsolete, resolved := db.logs.cut(next.firstLog)
-	left.logs = append(left.logs, obsolete...)
-	for _, t := range merged {
-		left.paths = append(left.paths, t.path)
-	}
-	left.filters = true
+	logs, resolved := db.logs.cut(next.firstLog)
+	db.obsolete.add(logs, merged)
 	if resolved {
 		db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
 	}

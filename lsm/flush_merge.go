@@ -13,7 +13,7 @@ import (
 // the next flush, and so writers, for too long.
 const maxFusedUnits = 4
 
-// flush is a flush in progress.
+// flush is a flush in progress. inputs and units change only under DB.mu.
 type flush struct {
 	memtable *memtable
 	number   uint64   // of the table
@@ -62,21 +62,21 @@ func (db *DB) beginFlush() (*flush, error) {
 		db.beginMemtable() // the current memtable must be flushed with its log, even if it is empty
 	}
 	v := db.current.Load()
-	if err := db.mu.mergeError; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
+	if err := db.mu.merge.err; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
 		return nil, errors.Wrapf(err, "lsm: %d tables and none can be merged", len(v.tables))
 	}
 	f := &flush{memtable: v.memtables[len(v.memtables)-1], number: db.takeNumber()}
 	f.inputs = db.fused(v.tables, f.memtable)
 	f.units = 1 + sumUnits(db.units(f.inputs))
 	f.oldest = len(f.inputs) == len(v.tables)
-	db.mu.flushInputs, db.mu.flushUnits = f.inputs, f.units
+	db.mu.activeFlush = f
 	return f, nil
 }
 
 // fused returns the tables that the rule would merge at once with the memtable's table,
 // if they are small and no other merge uses them. Called under mu.
 func (db *DB) fused(tables []*table, m *memtable) []*table {
-	if m.empty() || m.used() > db.memtableBytes() || db.mu.mergeError != nil {
+	if m.empty() || m.used() > db.memtableBytes() || db.mu.merge.err != nil {
 		return nil
 	}
 	limit := uint64(noLimit)
@@ -100,14 +100,13 @@ func (db *DB) dropInputs(f *flush) {
 	defer db.mu.Unlock()
 	f.inputs, f.units, f.number = nil, 1, db.takeNumber()
 	f.oldest = len(db.current.Load().tables) == 0
-	db.mu.flushInputs, db.mu.flushUnits = nil, 1
 }
 
 // endFlush releases the input tables for merges.
 func (db *DB) endFlush() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.mu.flushInputs, db.mu.flushUnits = nil, 1
+	db.mu.activeFlush = nil
 	db.mu.changed.Broadcast()
 }
 
@@ -155,7 +154,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 // noteFlush counts a flush, and a merge if it had inputs.
 func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
 	db.mu.Lock()
-	db.mu.flushTook = expectFlush(db.mu.flushTook, took/time.Duration(f.units))
+	db.mu.pacer.flushed(took / time.Duration(f.units))
 	if facts.entries > 0 {
 		// A memtable that is merged with others is one unit: see fused.
 		units := uint64(1)

@@ -36,12 +36,8 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if err := db.open(); err != nil {
 		return nil, errors.CombineErrors(err, db.Close())
 	}
-	db.running = true
 	db.startFilters()
-	db.background.Add(3)
-	go db.worker("flush", db.flushDue, &db.mu.flushing, &db.mu.flushError, db.flushOldest)
-	go db.worker("merge", db.mergeDue, &db.mu.merging, &db.mu.mergeError, func() error { return db.mergeNewer(nil) })
-	go db.worker("cleanup", db.cleanupDue, &db.mu.cleaning, new(error), db.cleanUp)
+	db.startTasks()
 	return db, nil
 }
 
@@ -54,7 +50,6 @@ func newDB(dir string, o Options) *DB {
 	}
 	db.mu.changed.L = &db.mu.Mutex
 	db.logs.env = &db.env
-	db.mu.flushUnits = 1
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow

@@ -67,16 +67,36 @@ func expectFlush(expected, took time.Duration) time.Duration {
 	return max(took, expected-(expected-took)/4)
 }
 
+// pacer tracks the state of the write delay. Guarded by DB.mu.
+type pacer struct {
+	begun     time.Time     // when the current memtable was created
+	lookAgain int64         // fill of the memtable at which a writer next checks whether to slow down
+	flushTook time.Duration // recent flush time per memtable unit
+}
+
+// restart begins a memtable.
+func (p *pacer) restart() { p.begun, p.lookAgain = time.Now(), 0 }
+
+// due reports whether a writer should call slowDown at this fill of the memtable.
+func (p *pacer) due(filled int64) bool { return filled >= p.lookAgain }
+
+// flushed records a flush that took this time per memtable unit.
+func (p *pacer) flushed(took time.Duration) { p.flushTook = expectFlush(p.flushTook, took) }
+
 // slowDown delays the next write if necessary, and reports whether it released mu.
 // Called under mu.
 func (db *DB) slowDown(filled int64) (waited bool) {
 	full := db.memtableBytes()
-	db.mu.lookAgain = filled + full/paceSteps
+	db.mu.pacer.lookAgain = filled + full/paceSteps
+	flush := db.mu.pacer.flushTook
+	if f := db.mu.activeFlush; f != nil {
+		flush *= time.Duration(f.units)
+	}
 	v := db.current.Load()
 	p := pace{
 		filled:  float64(filled) / float64(full),
-		elapsed: time.Since(db.mu.begun),
-		flush:   db.mu.flushTook * time.Duration(db.mu.flushUnits),
+		elapsed: time.Since(db.mu.pacer.begun),
+		flush:   flush,
 		waiting: len(v.memtables) > 1,
 		excess:  db.options.MergeRule.excess(db.units(v.tables)),
 	}

@@ -167,7 +167,7 @@ func (db *DB) Stats() Stats {
 		s.Merges = append(s.Merges, progress)
 	}
 	_, _, logFailure := db.logs.list()
-	for _, err := range []error{logFailure, db.mu.flushError, db.mu.mergeError} {
+	for _, err := range []error{logFailure, db.mu.flush.err, db.mu.merge.err} {
 		if s.Problem == nil {
 			s.Problem = err
 		}
