@@ -46,7 +46,6 @@ type DB struct {
 		writes, writtenBytes, logBytes uint64 // see WriteStats
 
 		pacer pacer
-		rule  ruleCost // of the flushes since Open
 
 		flush, merge, cleanup task
 		activeFlush           *flush   // nil if none

@@ -155,14 +155,6 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
 	db.mu.Lock()
 	db.mu.pacer.flushed(took / time.Duration(f.units))
-	if facts.entries > 0 {
-		// A memtable that is merged with others is one unit: see fused.
-		units := uint64(1)
-		if len(f.inputs) == 0 {
-			units = tableUnits(facts.cost(), uint64(db.memtableBytes()))
-		}
-		db.mu.rule.flush(units, fresh)
-	}
 	db.mu.Unlock()
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(fresh)

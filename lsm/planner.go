@@ -110,39 +110,3 @@ func (r MergeRule) excess(units []uint64) int {
 		left = slices.Replace(left, begin, end, sumUnits(left[begin:end]))
 	}
 }
-
-// ruleCost counts what the size-tiered rule writes for the same flushes if each
-// merge is done at once. As in the article, the flush that begins a merge is a part
-// of it, and no key is overwritten.
-type ruleCost struct {
-	tables  []ruleTable // newest first
-	written uint64      // bytes
-}
-
-type ruleTable struct{ units, bytes uint64 }
-
-// flush counts a flush, of a table of the given size.
-func (c *ruleCost) flush(units, bytes uint64) {
-	c.tables = slices.Insert(c.tables, 0, ruleTable{units, bytes})
-	c.written += bytes
-	for first := true; ; first = false {
-		sizes := make([]uint64, len(c.tables))
-		for i, t := range c.tables {
-			sizes[i] = t.units
-		}
-		begin, end := planMerge(sizes, noLimit)
-		if begin == end {
-			return
-		}
-		var merged ruleTable
-		for _, t := range c.tables[begin:end] {
-			merged.units += t.units
-			merged.bytes += t.bytes
-		}
-		c.written += merged.bytes
-		if begin == 0 && first {
-			c.written -= bytes // came from memory
-		}
-		c.tables = slices.Replace(c.tables, begin, end, merged)
-	}
-}

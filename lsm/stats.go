@@ -77,7 +77,6 @@ type WriteStats struct {
 	SyncTime     time.Duration
 	Flushes      uint64
 	FlushBytes   uint64 // of tables, from memtables
-	RuleBytes    uint64 // of the tables that the size-tiered rule alone would have written
 	Merges       uint64 // including flushes that merged
 	MergeBytes   uint64 // of tables, from other tables
 	Failures     uint64 // failed flushes and merges
@@ -93,18 +92,6 @@ func (w WriteStats) Amplification() float64 {
 		return 0
 	}
 	return float64(w.FlushBytes+w.MergeBytes) / float64(w.FlushBytes)
-}
-
-// RuleAmplification is what Amplification would be if each merge were done as soon as
-// the size-tiered rule wants it, on an empty store without overwrites, and with the
-// flush that begins a merge counted as part of it, as in the article on docstore. The
-// store writes such a flush to a separate table if the merge is a large one, which
-// must not hold up writers.
-func (w WriteStats) RuleAmplification() float64 {
-	if w.FlushBytes == 0 {
-		return 0
-	}
-	return float64(w.RuleBytes) / float64(w.FlushBytes)
 }
 
 // counters are the counters behind Stats.
@@ -133,7 +120,6 @@ func (db *DB) Stats() Stats {
 		Pinned: db.options.Budget.pinnedBytes(),
 	}
 	db.mu.Lock()
-	s.Writes.RuleBytes = db.mu.rule.written
 	s.Writes.Writes, s.Writes.WrittenBytes, s.Writes.LogBytes = db.mu.writes, db.mu.writtenBytes, db.mu.logBytes
 	db.mu.Unlock()
 	v, err := db.acquire()
