@@ -68,9 +68,9 @@
 // a table score alike and tables are ranked; with hot key ranges, pages are ranked.
 //
 // A useless filter is bypassed, because reading its bits is a cache miss: after 1024
-// consecutive correct "maybe" answers the filter presumes "maybe" until the next call of
-// Missed. So bypassing costs at most one unnecessary search per 1024 lookups. It is
-// decided per stripe of goroutines (internal/stripe).
+// consecutive correct "maybe" answers Probe.MayContain returns true without reading the
+// filter, until the next call of Missed. So bypassing costs at most one unnecessary search
+// per 1024 lookups. It is decided per stripe of goroutines (internal/stripe).
 //
 // Once per second a pass loads pages that are better than the pages they replace by a
 // margin, which avoids pages coming and going. A pass reads at most 4 MiB.

@@ -9,31 +9,31 @@ import (
 // counters count answers. A filter has one per stripe, on its own cache line, so that
 // goroutines do not contend. Each lookup increments one counter.
 type counters struct {
-	no       atomic.Uint64
-	maybe    atomic.Uint64
-	absent   atomic.Uint64
-	presumed atomic.Uint64
-	missed   atomic.Uint64
-	doubted  atomic.Uint64 // value of maybe at the last wrong "maybe" or the last "no"
-	_        [stripe.LineBytes - 6*8]byte
+	no          atomic.Uint64
+	maybe       atomic.Uint64
+	absent      atomic.Uint64
+	bypassed    atomic.Uint64
+	missed      atomic.Uint64
+	streakStart atomic.Uint64 // value of maybe at the last wrong "maybe" or the last "no"
+	_           [stripe.LineBytes - 6*8]byte
 }
 
-// presumeAfter is the number of consecutive correct "maybe" answers after which the
+// bypassAfter is the number of consecutive correct "maybe" answers after which the
 // filter is bypassed. It bounds the cost of bypassing: one unnecessary table search per
-// presumeAfter lookups.
-const presumeAfter = 1024
+// bypassAfter lookups.
+const bypassAfter = 1024
 
-// presumes reports whether "maybe" is presumed without reading the filter's bits. For
+// bypass reports whether to answer "maybe" without reading the filter's bits. For
 // example, reading the oldest table's filter is only a cache miss when all keys exist.
-func (c *counters) presumes() bool {
-	doubted := c.doubted.Load() // before maybe, which is always at least doubted
-	return c.maybe.Load()-doubted >= presumeAfter
+func (c *counters) bypass() bool {
+	start := c.streakStart.Load() // before maybe, which is never less
+	return c.maybe.Load()-start >= bypassAfter
 }
 
-// doubt ends the bypass.
-func (c *counters) doubt() {
-	if maybe := c.maybe.Load(); c.doubted.Load() != maybe {
-		c.doubted.Store(maybe)
+// resetStreak ends the bypass.
+func (c *counters) resetStreak() {
+	if maybe := c.maybe.Load(); c.streakStart.Load() != maybe {
+		c.streakStart.Store(maybe)
 	}
 }
 
@@ -91,17 +91,17 @@ func (f *Filter) Probe(key []byte) Probe {
 
 // Prefetch prefetches the cache lines that MayContain reads.
 func (p Probe) Prefetch(h Hash) {
-	if p.page != nil && !p.counters.presumes() {
+	if p.page != nil && !p.counters.bypass() {
 		p.page.prefetch(h, p.filter.hashes)
 	}
 }
 
 // MayContain is Filter.MayContain for the probe's key; h must be its hash. After
-// presumeAfter consecutive correct "maybe" answers it returns true without reading the
+// bypassAfter consecutive correct "maybe" answers it returns true without reading the
 // bits, until Missed reports an error.
 func (p Probe) MayContain(h Hash) bool {
-	if c := p.counters; p.page != nil && c.presumes() {
-		count(&p.filter.samples[p.at].maybe, c.presumed.Add(1))
+	if c := p.counters; p.page != nil && c.bypass() {
+		count(&p.filter.samples[p.at].maybe, c.bypassed.Add(1))
 		return true
 	}
 	return p.ask(h)
@@ -121,19 +121,19 @@ func (p Probe) ask(h Hash) bool {
 		return true
 	default:
 		count(&f.samples[p.at].no, c.no.Add(1))
-		c.doubt()
+		c.resetStreak()
 		return false
 	}
 }
 
 // Missed reports that MayContain returned true but the table does not have the key: the
-// page was not in memory, a false positive, or a presumed answer. The ranking learns
+// page was not in memory, a false positive, or the filter was bypassed. The ranking learns
 // from it how useful a page would be in memory. It takes no lock.
 func (p Probe) Missed() {
 	if p.at >= 0 {
 		c := p.counters
 		count(&p.filter.samples[p.at].missed, c.missed.Add(1))
-		c.doubt()
+		c.resetStreak()
 	}
 }
 
@@ -150,7 +150,7 @@ type FilterStats struct {
 	Probes   uint64 // calls of MayContain
 	No       uint64 // answers "no", each of which saved a table lookup
 	Absent   uint64 // answers "maybe" because the page was not in memory
-	Presumed uint64 // answers "maybe" without reading the page
+	Bypassed uint64 // answers "maybe" without reading the page
 	Missed   uint64 // answers "maybe" for keys that the table does not have, as reported
 }
 
@@ -171,12 +171,12 @@ func (f *Filter) Stats() FilterStats {
 	}
 	for i := range f.counters {
 		c := &f.counters[i]
-		no, absent, presumed := c.no.Load(), c.absent.Load(), c.presumed.Load()
+		no, absent, bypassed := c.no.Load(), c.absent.Load(), c.bypassed.Load()
 		s.No += no
 		s.Absent += absent
-		s.Presumed += presumed
+		s.Bypassed += bypassed
 		s.Missed += c.missed.Load()
-		s.Probes += no + c.maybe.Load() + absent + presumed
+		s.Probes += no + c.maybe.Load() + absent + bypassed
 	}
 	return s
 }

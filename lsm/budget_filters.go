@@ -110,17 +110,17 @@ func divideFilters(bytes int64, needs []filterNeed) []int64 {
 	for i, n := range needs {
 		weights[i], room[i] = max(n.load, average/10, 1), n.all
 	}
-	bytes -= pour(bytes, weights, room, parts)
+	bytes -= distribute(bytes, weights, room, parts)
 	for i, n := range needs {
 		weights[i], room[i] = 1, n.most-parts[i]
 	}
-	pour(bytes, weights, room, parts)
+	distribute(bytes, weights, room, parts)
 	return parts
 }
 
-// pour adds bytes to parts in proportion to weights, limited by room, and returns the
+// distribute adds bytes to parts in proportion to weights, limited by room, and returns the
 // number of bytes added.
-func pour(bytes int64, weights []float64, room, parts []int64) (poured int64) {
+func distribute(bytes int64, weights []float64, room, parts []int64) (distributed int64) {
 	open := make([]int, len(parts))
 	for i := range open {
 		open[i] = i
@@ -130,7 +130,7 @@ func pour(bytes int64, weights []float64, room, parts []int64) (poured int64) {
 		for _, i := range open {
 			sum += weights[i]
 		}
-		rest := float64(bytes - poured)
+		rest := float64(bytes - distributed)
 		share := func(i int) int64 { return int64(rest * weights[i] / sum) }
 		full := func(i int) bool { return room[i] <= share(i) }
 		some := slices.ContainsFunc(open, full)
@@ -140,9 +140,9 @@ func pour(bytes int64, weights []float64, room, parts []int64) (poured int64) {
 			}
 			n := min(room[i], share(i))
 			parts[i] += n
-			poured += n
+			distributed += n
 			return true
 		})
 	}
-	return poured
+	return distributed
 }

@@ -55,7 +55,7 @@ func (db *DB) applyOne(o op) error {
 	db.mu.scratch = b
 	sequence := db.visible.Load()
 	db.mu.Unlock()
-	return db.settle(sequence, err)
+	return db.waitDurable(sequence, err)
 }
 
 // Apply applies a batch atomically. When it returns nil the writes are visible and
@@ -72,11 +72,11 @@ func (db *DB) Apply(b *Batch) error {
 	err := db.commit(b, nil, 0)
 	sequence := db.visible.Load()
 	db.mu.Unlock()
-	return db.settle(sequence, err)
+	return db.waitDurable(sequence, err)
 }
 
-// settle waits until writes up to sequence have the configured durability.
-func (db *DB) settle(sequence uint64, err error) error {
+// waitDurable waits until writes up to sequence have the configured durability.
+func (db *DB) waitDurable(sequence uint64, err error) error {
 	if err != nil || db.options.Durability != PowerLoss {
 		return err
 	}
@@ -182,10 +182,10 @@ func (db *DB) oversized() bool {
 	return int64(db.current.Load().memtables[0].versions.bytes) > db.mostMemtableBytes()
 }
 
-// fitBudget adapts the store to a changed memtable size. It releases spare memory and
+// adaptToBudget adapts the store to a changed memtable size. It releases spare memory and
 // wakes the flusher, because a memtable may now be too large, and the merger, because
 // the rule counts in memtables.
-func (db *DB) fitBudget() {
+func (db *DB) adaptToBudget() {
 	db.memory.Clear()
 	db.mu.Lock()
 	defer db.mu.Unlock()

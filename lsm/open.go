@@ -54,7 +54,7 @@ func newDB(dir string, o Options) *DB {
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
 	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
-	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.fitBudget}
+	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
 	o.Budget.join(&db.share)
 	return db
 }

@@ -70,15 +70,15 @@ func expectFlush(expected, took time.Duration) time.Duration {
 // pacer tracks the state of the write delay. Guarded by DB.mu.
 type pacer struct {
 	begun     time.Time     // when the current memtable was created
-	lookAgain int64         // fill of the memtable at which a writer next checks whether to slow down
+	nextCheck int64         // fill of the memtable at which a writer next checks whether to slow down
 	flushTook time.Duration // recent flush time per memtable unit
 }
 
 // restart begins a memtable.
-func (p *pacer) restart() { p.begun, p.lookAgain = time.Now(), 0 }
+func (p *pacer) restart() { p.begun, p.nextCheck = time.Now(), 0 }
 
 // due reports whether a writer should call slowDown at this fill of the memtable.
-func (p *pacer) due(filled int64) bool { return filled >= p.lookAgain }
+func (p *pacer) due(filled int64) bool { return filled >= p.nextCheck }
 
 // flushed records a flush that took this time per memtable unit.
 func (p *pacer) flushed(took time.Duration) { p.flushTook = expectFlush(p.flushTook, took) }
@@ -87,7 +87,7 @@ func (p *pacer) flushed(took time.Duration) { p.flushTook = expectFlush(p.flushT
 // Called under mu.
 func (db *DB) slowDown(filled int64) (waited bool) {
 	full := db.memtableBytes()
-	db.mu.pacer.lookAgain = filled + full/paceSteps
+	db.mu.pacer.nextCheck = filled + full/paceSteps
 	flush := db.mu.pacer.flushTook
 	if f := db.mu.activeFlush; f != nil {
 		flush *= time.Duration(f.units)

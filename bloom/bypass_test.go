@@ -9,7 +9,7 @@ import (
 )
 
 // TestFilterIsBypassedAfterCorrectMaybes looks up existing keys until "maybe" is
-// presumed, then a missing key, which causes one unnecessary search.
+// bypassed, then a missing key, which causes one unnecessary search.
 func TestFilterIsBypassedAfterCorrectMaybes(t *testing.T) {
 	keys := randomKeys(testseed.Rand(t), 1000)
 	f := load(t, build(nil, keys))
@@ -24,16 +24,16 @@ func TestFilterIsBypassedAfterCorrectMaybes(t *testing.T) {
 	}
 	for range 3 {
 		before := f.Stats()
-		for i := range 2 * presumeAfter {
+		for i := range 2 * bypassAfter {
 			_, maybe := ask(keys[i%len(keys)])
 			require.True(t, maybe)
 		}
 		after := f.Stats()
-		require.EqualValues(t, presumeAfter, after.Presumed-before.Presumed)
-		require.EqualValues(t, 2*presumeAfter, after.Probes-before.Probes)
+		require.EqualValues(t, bypassAfter, after.Bypassed-before.Bypassed)
+		require.EqualValues(t, 2*bypassAfter, after.Probes-before.Probes)
 
 		p, maybe := ask(missing)
-		require.True(t, maybe, "presumed")
+		require.True(t, maybe, "bypassed")
 		require.False(t, mayContain(f, missing), "the bits say no")
 		p.Missed()
 		for range 3 {
@@ -45,7 +45,7 @@ func TestFilterIsBypassedAfterCorrectMaybes(t *testing.T) {
 }
 
 // TestNoResetsTheBypass looks up a missing key periodically: no answer is ever
-// presumed.
+// bypassed.
 func TestNoResetsTheBypass(t *testing.T) {
 	keys := randomKeys(testseed.Rand(t), 1000)
 	f := load(t, build(nil, keys))
@@ -59,10 +59,10 @@ func TestNoResetsTheBypass(t *testing.T) {
 		return p.MayContain(HashKey(key))
 	}
 	for range 3 {
-		for i := range presumeAfter - 1 {
+		for i := range bypassAfter - 1 {
 			require.True(t, ask(keys[i%len(keys)]))
 		}
 		require.False(t, ask(missing))
 	}
-	require.Zero(t, f.Stats().Presumed)
+	require.Zero(t, f.Stats().Bypassed)
 }
