@@ -91,7 +91,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			return c.report, err
 		}
 	}
-	if !c.takenBack(head.Sealed) {
+	if !c.isTruncated(head.Sealed) {
 		c.follows(head.Sealed, head.Digest, CorruptionError{Path: filepath.Join(dir, HeadName), Segment: head.Sealed})
 	}
 	return c.report, nil
@@ -163,7 +163,7 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 		c.damage(s.corruption(0, errors.New("header names another rewrite")))
 		return nil
 	}
-	if err := c.beginning(s); err != nil {
+	if err := c.checkStart(s); err != nil {
 		return err
 	}
 	if err := c.frames(ctx, s, true); err != nil {
@@ -243,7 +243,7 @@ func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
 	}
 	defer s.file.Close()
 	c.report.Segments++
-	if err := c.beginning(s); err != nil {
+	if err := c.checkStart(s); err != nil {
 		return err
 	}
 	return c.frames(ctx, s, suffix == sealedSuffix)
@@ -270,8 +270,8 @@ func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) err
 	return nil
 }
 
-// beginning verifies that the file continues the chain of segments, and its dictionary.
-func (c *checker) beginning(s *segmentFile) error {
+// checkStart verifies that the file continues the chain of segments, and its dictionary.
+func (c *checker) checkStart(s *segmentFile) error {
 	if c.queue == nil {
 		c.queue = &s.header.queue
 	}
@@ -279,7 +279,7 @@ func (c *checker) beginning(s *segmentFile) error {
 	switch {
 	case *c.queue != s.header.queue:
 		c.damage(s.corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.header.queue, *c.queue, ErrForked)))
-	case s.truncates(last) || !c.takenBack(last):
+	case s.truncates(last) || !c.isTruncated(last):
 		c.chained(s)
 	}
 	c.decoder = nil
@@ -303,9 +303,9 @@ func (c *checker) beginning(s *segmentFile) error {
 	return nil
 }
 
-// takenBack reports whether entries at the end of segment n were truncated. A file with
+// isTruncated reports whether entries at the end of segment n were truncated. A file with
 // them, and a head from before the truncation, are not part of the chain.
-func (c *checker) takenBack(n SegmentID) bool {
+func (c *checker) isTruncated(n SegmentID) bool {
 	return slices.ContainsFunc(c.truncated, func(r addressRange) bool {
 		return r.from.Segment <= n && n < r.to.Segment
 	})

@@ -183,7 +183,7 @@ func clearUp(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, ok := parseRewriteName(strings.TrimSuffix(name, underWaySuffix)); ok && strings.HasSuffix(name, underWaySuffix) {
+		if _, ok := parseRewriteName(strings.TrimSuffix(name, temporarySuffix)); ok && strings.HasSuffix(name, temporarySuffix) {
 			if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}

@@ -74,8 +74,8 @@ func (l *listing) replacedBy(r rewriteRun) (names []string) {
 			names = append(names, s.name())
 		}
 	}
-	for _, name := range l.aside {
-		n, _ := asideName(name)
+	for _, name := range l.ignored {
+		n, _ := parseIgnoredName(name)
 		if n.Generation < r.generation && r.covers(n.First) && r.covers(n.Last) {
 			names = append(names, name)
 		}

@@ -67,7 +67,7 @@ func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases
 	requireLive(t, mem, live)
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
-	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, underWaySuffix) })
+	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, temporarySuffix) })
 	require.False(t, left, "%s: %v", when, names)
 	return len(names)
 }

@@ -80,7 +80,7 @@ func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
 	w.coder.from = nil // the files are reopened
 	var content []byte
 	if bytes >= dictionaryShare*size {
-		better, err := improve(c, nil, documents.documents, size)
+		better, err := trainBetter(c, nil, documents.documents, size)
 		if err != nil {
 			w.options.Logger.Warn("rewriting without a dictionary", "reason", err)
 		}

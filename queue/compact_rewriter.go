@@ -26,7 +26,7 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 		return err
 	}
 	before := w.done
-	if err := w.eachBlock(ctx, w.run, w.takeOver); err != nil {
+	if err := w.eachBlock(ctx, w.run, w.copyBlock); err != nil {
 		return w.file.abandon(err)
 	}
 	w.file.table.settled = w.settled
@@ -109,16 +109,16 @@ func (s *segmentFile) chainInto(table *relocations) error {
 	return nil
 }
 
-// keeping is the decision on an entry.
-type keeping uint8
+// decision is the outcome for an entry of a rewritten file.
+type decision uint8
 
 const (
-	keepNot keeping = iota
+	keepNot decision = iota
 	keepWhole
 	keepDelete // without a document, as a delete
 )
 
-func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) keeping {
+func (w *rewriter) decide(at Address, e *entry, id []byte, expires time.Time) decision {
 	v := w.versions[hashID(id)]
 	expired := !expires.IsZero() && !w.now.Before(expires)
 	switch {
@@ -134,8 +134,8 @@ func (w *rewriter) judge(at Address, e *entry, id []byte, expires time.Time) kee
 	return keepDelete
 }
 
-// takeOver writes the kept entries of a block.
-func (w *rewriter) takeOver(s *segmentFile, b *block, at Address, offset int64) error {
+// copyBlock writes the kept entries of a block.
+func (w *rewriter) copyBlock(s *segmentFile, b *block, at Address, offset int64) error {
 	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
 	w.kept.reset(at, end, b.chain(), b.appended)
 	err := w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, expires time.Time) error {
@@ -175,14 +175,14 @@ func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 		e, id, place := b.entry(i), b.id(b.entry(i)), at
 		place.Index = b.index(i)
 		document := documents[e.start:e.end]
-		keeping := w.judge(place, &e, id, b.expires(i))
-		if keeping == keepNot {
+		d := w.decide(place, &e, id, b.expires(i))
+		if d == keepNot {
 			continue
 		}
 		if err := verifyDocument(place, &e, id, document); err != nil {
 			return s.damagedEntry(b, &e, offset, id, err)
 		}
-		if keeping == keepDelete {
+		if d == keepDelete {
 			e, document = entry{rawAndFlags: flagDeleted}, nil
 		}
 		if err := fn(place, &e, id, document, b.expires(i)); err != nil {

@@ -14,8 +14,8 @@ import (
 // identified by the hash of its bytes. A lookup takes no lock.
 type DecoderCache struct {
 	maxBytes int64
-	clock    atomic.Int64                                // number of decoders ever cached
-	current  atomic.Pointer[map[decoderKey]*keptDecoder] // immutable; replaced as a whole
+	clock    atomic.Int64                                  // number of decoders ever cached
+	current  atomic.Pointer[map[decoderKey]*cachedDecoder] // immutable; replaced as a whole
 	mu       struct {
 		sync.Mutex // also guards the replacement of current
 		bytes      int64
@@ -27,8 +27,8 @@ type decoderKey struct {
 	dictionary DictionaryHash
 }
 
-// keptDecoder is a decoder and the time, by the clock, of its last use.
-type keptDecoder struct {
+// cachedDecoder is a decoder and the time, by the clock, of its last use.
+type cachedDecoder struct {
 	decoder decoder
 	bytes   int64
 	used    atomic.Int64
@@ -37,7 +37,7 @@ type keptDecoder struct {
 // NewDecoderCache returns a cache of up to maxBytes. It keeps at least one decoder.
 func NewDecoderCache(maxBytes int64) *DecoderCache {
 	c := &DecoderCache{maxBytes: maxBytes}
-	c.current.Store(&map[decoderKey]*keptDecoder{})
+	c.current.Store(&map[decoderKey]*cachedDecoder{})
 	return c
 }
 
@@ -71,7 +71,7 @@ func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &keptDecoder{decoder: decoder, bytes: int64(len(content)) + codec.decoderBytes}
+	kept := &cachedDecoder{decoder: decoder, bytes: int64(len(content)) + codec.decoderBytes}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := maps.Clone(*c.current.Load())
@@ -81,7 +81,7 @@ func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
 	c.mu.bytes += kept.bytes
 	for c.mu.bytes > c.maxBytes && len(next) > 0 {
 		var oldest decoderKey
-		var there *keptDecoder
+		var there *cachedDecoder
 		for k, candidate := range next {
 			if there == nil || candidate.used.Load() < there.used.Load() {
 				oldest, there = k, candidate
@@ -126,12 +126,12 @@ type Decoders struct {
 	fetch func(context.Context, DictionaryHash) ([]byte, error)
 	mu    struct {
 		sync.Mutex
-		coming map[decoderKey]*comingDecoder
+		pending map[decoderKey]*pendingDecoder
 	}
 }
 
-// comingDecoder is a decoder that a call of Decode is making.
-type comingDecoder struct {
+// pendingDecoder is a decoder that a call of Decode is making.
+type pendingDecoder struct {
 	done    chan struct{} // closed when the fields below are set
 	decoder decoder
 	err     error
@@ -141,7 +141,7 @@ type comingDecoder struct {
 // hash; Decode wraps its errors.
 func NewDecoders(cache *DecoderCache, fetch func(context.Context, DictionaryHash) ([]byte, error)) *Decoders {
 	d := &Decoders{cache: cache, fetch: fetch}
-	d.mu.coming = make(map[decoderKey]*comingDecoder)
+	d.mu.pending = make(map[decoderKey]*pendingDecoder)
 	return d
 }
 
@@ -172,29 +172,29 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 			return kept, nil
 		}
 		d.mu.Lock()
-		coming := d.mu.coming[key]
-		if coming == nil && d.cache.get(key) != nil { // made since the first lookup
+		pending := d.mu.pending[key]
+		if pending == nil && d.cache.get(key) != nil { // made since the first lookup
 			d.mu.Unlock()
 			continue
 		}
-		if coming == nil {
-			coming = &comingDecoder{done: make(chan struct{}), err: errNotMade}
-			d.mu.coming[key] = coming
+		if pending == nil {
+			pending = &pendingDecoder{done: make(chan struct{}), err: errNotMade}
+			d.mu.pending[key] = pending
 			d.mu.Unlock()
-			d.make(ctx, key, coming)
-			return coming.decoder, coming.err
+			d.make(ctx, key, pending)
+			return pending.decoder, pending.err
 		}
 		d.mu.Unlock()
 		select {
-		case <-coming.done:
+		case <-pending.done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if coming.err == nil {
-			return coming.decoder, nil
+		if pending.err == nil {
+			return pending.decoder, nil
 		}
-		if !errors.Is(coming.err, context.Canceled) && !errors.Is(coming.err, context.DeadlineExceeded) {
-			return nil, coming.err
+		if !errors.Is(pending.err, context.Canceled) && !errors.Is(pending.err, context.DeadlineExceeded) {
+			return nil, pending.err
 		}
 		// Only the context of the call that made it has ended: try again.
 	}
@@ -204,28 +204,28 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 var errNotMade = errors.New("queue: decoder was not made")
 
 // make makes a decoder, for all calls that wait for it.
-func (d *Decoders) make(ctx context.Context, key decoderKey, coming *comingDecoder) {
+func (d *Decoders) make(ctx context.Context, key decoderKey, pending *pendingDecoder) {
 	defer func() {
 		d.mu.Lock()
-		delete(d.mu.coming, key)
+		delete(d.mu.pending, key)
 		d.mu.Unlock()
-		close(coming.done)
+		close(pending.done)
 	}()
 	if _, err := codecByID(key.codec); err != nil {
-		coming.err = err
+		pending.err = err
 		return
 	}
 	var content []byte
 	var err error
 	if key.dictionary != (DictionaryHash{}) {
 		if content, err = d.dictionary(ctx, key.dictionary); err != nil {
-			coming.err = err
+			pending.err = err
 			return
 		}
 	}
-	coming.decoder, err = d.cache.keep(key, content)
-	if coming.err = err; err != nil {
-		coming.err = &markedError{mark: ErrNoDictionary, detail: key.dictionary.String(), reason: err}
+	pending.decoder, err = d.cache.keep(key, content)
+	if pending.err = err; err != nil {
+		pending.err = &markedError{mark: ErrNoDictionary, detail: key.dictionary.String(), reason: err}
 	}
 }
 

@@ -104,9 +104,9 @@ func (s *sample) add(n SegmentID, document []byte) {
 	s.documents = kept
 }
 
-// improve trains a dictionary from every other document and compares it with the current
+// trainBetter trains a dictionary from every other document and compares it with the current
 // one, which may be empty, on the rest. It returns nil if the gain is too small.
-func improve(c codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
+func trainBetter(c codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
 	defer func() {
 		// The trainer is a library that gets arbitrary documents. A panic must not end
 		// the process: the current dictionary stays in use.

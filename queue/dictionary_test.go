@@ -128,11 +128,11 @@ func TestUselessSampleGivesNoDictionary(t *testing.T) {
 		documents = append(documents, randomBytes(random, 500))
 	}
 	for _, codec := range []codec{s2Codec, zstdCodec} {
-		d, err := improve(codec, nil, documents, 4<<10)
+		d, err := trainBetter(codec, nil, documents, 4<<10)
 		if err == nil {
 			assert.Nil(t, d, codec.name)
 		}
-		_, err = improve(codec, nil, documents[:3], 4<<10)
+		_, err = trainBetter(codec, nil, documents[:3], 4<<10)
 		require.ErrorIs(t, err, errSampleTooSmall)
 	}
 }
@@ -175,7 +175,7 @@ func TestOddSamples(t *testing.T) {
 		}
 		for _, codec := range []codec{s2Codec, zstdCodec} {
 			t.Run(codec.name+"/"+name, func(t *testing.T) {
-				d, err := improve(codec, nil, documents, 4<<10)
+				d, err := trainBetter(codec, nil, documents, 4<<10)
 				t.Log(d != nil, err)
 			})
 		}

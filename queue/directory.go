@@ -14,11 +14,11 @@ type directory struct {
 	fs      vfs.FS
 	path    string
 	listing sync.Mutex // held while the directory is listed
-	current atomic.Pointer[keptListing]
+	current atomic.Pointer[cachedListing]
 }
 
-// keptListing is an immutable listing.
-type keptListing struct {
+// cachedListing is an immutable listing.
+type cachedListing struct {
 	listing
 	info   vfs.Info  // of the directory, from before the listing
 	listed time.Time // time of the listing, after info
@@ -36,19 +36,19 @@ const (
 
 // current reports whether the listing may be used: it is young, and the modification time
 // of the directory is the same.
-func (k *keptListing) current(info vfs.Info, now time.Time) bool {
+func (k *cachedListing) current(info vfs.Info, now time.Time) bool {
 	age := now.Sub(k.listed)
 	return sameFile(k.info, info) && age >= 0 && age < listingMaxAge
 }
 
 // settled reports whether every change after the listing also changes the modification
 // time.
-func (k *keptListing) settled() bool { return k.listed.Sub(k.info.ModTime) >= timestampTick }
+func (k *cachedListing) settled() bool { return k.listed.Sub(k.info.ModTime) >= timestampTick }
 
 // look returns a listing. A certain one has every change made before the call, as far as
 // the file system reports changes. Otherwise a change in the same clock tick as an
 // earlier one may be missing.
-func (d *directory) look(certain bool) (*keptListing, error) {
+func (d *directory) look(certain bool) (*cachedListing, error) {
 	if k, err := d.kept(certain); k != nil || err != nil {
 		return k, err
 	}
@@ -61,7 +61,7 @@ func (d *directory) look(certain bool) (*keptListing, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keptListing{info: info, listed: time.Now()}
+	k := &cachedListing{info: info, listed: time.Now()}
 	if k.listing, err = list(d.fs, d.path); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (d *directory) look(certain bool) (*keptListing, error) {
 }
 
 // kept returns the cached listing if it can be used, otherwise nil.
-func (d *directory) kept(certain bool) (*keptListing, error) {
+func (d *directory) kept(certain bool) (*cachedListing, error) {
 	k := d.current.Load()
 	if k == nil || certain && !k.settled() {
 		return nil, nil

@@ -33,12 +33,12 @@ func (q *request) document() error {
 // rescanDocument reads the document from the files that are in the directory now. It lists
 // the directory again only if the kept listing leads to no answer and may be out of date.
 func (q *request) rescanDocument() error {
-	var used *keptListing
+	var used *cachedListing
 	var failed error
 	for _, certain := range []bool{false, true} {
 		l, err := q.r.listed.look(certain)
 		if err != nil {
-			l = new(keptListing) // the segment's own file may still be opened
+			l = new(cachedListing) // the segment's own file may still be opened
 		}
 		if l == used {
 			break
@@ -101,7 +101,7 @@ func (q *request) listedDocument(l *listing) error {
 			return cmp.Or(lost, err)
 		}
 		hasEntry = hasEntry || verified
-		reason = worse(reason, err)
+		reason = preferredReason(reason, err)
 	}
 	return cmp.Or(lost, reason)
 }
@@ -123,8 +123,8 @@ func (l *listing) candidates(dir string, n SegmentID) []candidate {
 	for _, suffix := range suffixes {
 		files = append(files, candidate{segmentPath(dir, n, suffix), rewriteRun{first: n, last: n}})
 	}
-	for _, name := range l.aside {
-		f, _ := asideName(name)
+	for _, name := range l.ignored {
+		f, _ := parseIgnoredName(name)
 		if run := (rewriteRun{f.First, f.Last, f.Generation}); run.covers(n) && strings.HasSuffix(name, QuarantineSuffix) {
 			files = append(files, candidate{filepath.Join(dir, name), run})
 		}
@@ -133,9 +133,9 @@ func (l *listing) candidates(dir string, n SegmentID) []candidate {
 	return files
 }
 
-// worse returns which of two reasons to report: the later one, unless it is only that a
+// preferredReason returns which of two reasons to report: the later one, unless it is only that a
 // file does not exist.
-func worse(before, err error) error {
+func preferredReason(before, err error) error {
 	if before != nil && errors.Is(err, fs.ErrNotExist) {
 		return before
 	}

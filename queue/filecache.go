@@ -140,7 +140,7 @@ func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cac
 	if err != nil {
 		return nil, err
 	}
-	if err := c.admits(s); err != nil {
+	if err := c.checkBound(s); err != nil {
 		s.file.Close()
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func TestListingIsCurrent(t *testing.T) {
 		{"listed in the future", time.Minute, info, -1, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := &keptListing{info: info, listed: changed.Add(c.listed)}
+			k := &cachedListing{info: info, listed: changed.Add(c.listed)}
 			require.Equal(t, c.current, k.current(c.info, k.listed.Add(c.age)))
 			require.Equal(t, c.settled, k.settled())
 		})

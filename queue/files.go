@@ -58,8 +58,8 @@ func ParseFileName(name string) (FileName, bool) {
 	return FileName{First: n, Last: n, Sealed: suffix == sealedSuffix}, ok && suffix != newSuffix
 }
 
-// asideName parses the name of a quarantined file or of one that Repair has replaced.
-func asideName(name string) (FileName, bool) {
+// parseIgnoredName parses the name of a quarantined file or of one that Repair has replaced.
+func parseIgnoredName(name string) (FileName, bool) {
 	for _, suffix := range []string{QuarantineSuffix, DamagedSuffix} {
 		if before, ok := strings.CutSuffix(name, suffix); ok {
 			return ParseFileName(before)
@@ -70,13 +70,13 @@ func asideName(name string) (FileName, bool) {
 
 // listing lists the files of a queue's directory.
 type listing struct {
-	numbers  []SegmentID // ascending
-	sealed   map[SegmentID]bool
-	open     map[SegmentID]bool
-	rewrites []rewriteRun // from their names, in the order of their first segments
-	reach    []SegmentID  // the highest segment of each rewrite and of those listed before it
-	aside    []string     // names of quarantined files and of files that Repair replaced
-	unborn   []string     // names of files left after by a writer that stopped early
+	numbers    []SegmentID // ascending
+	sealed     map[SegmentID]bool
+	open       map[SegmentID]bool
+	rewrites   []rewriteRun // from their names, in the order of their first segments
+	reach      []SegmentID  // the highest segment of each rewrite and of those listed before it
+	ignored    []string     // names of quarantined files and of files that Repair replaced
+	unfinished []string     // names of files left over by a killed writer
 }
 
 func list(fsys vfs.FS, dir string) (listing, error) {
@@ -90,8 +90,8 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 			l.rewrites = append(l.rewrites, run)
 			continue
 		}
-		if _, ok := asideName(name); ok {
-			l.aside = append(l.aside, name)
+		if _, ok := parseIgnoredName(name); ok {
+			l.ignored = append(l.ignored, name)
 			continue
 		}
 		n, suffix, ok := parseName(name)
@@ -104,7 +104,7 @@ func list(fsys vfs.FS, dir string) (listing, error) {
 		case openSuffix:
 			l.open[n] = true
 		default:
-			l.unborn = append(l.unborn, name)
+			l.unfinished = append(l.unfinished, name)
 			continue
 		}
 		l.numbers = append(l.numbers, n)

@@ -11,8 +11,8 @@ import (
 // same address.
 func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
 
-// admits returns an error if the cache is bound to another queue than the file's.
-func (c *fileCache) admits(s *segmentFile) error {
+// checkBound returns an error if the cache is bound to another queue than the file's.
+func (c *fileCache) checkBound(s *segmentFile) error {
 	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
 		return forked(s, *bound)
 	}

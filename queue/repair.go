@@ -349,7 +349,7 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 	table.originals, table.lost = make([]original, p.run.last-p.run.first+1), v.lost
 	table.last().digest = footer.digest()
 	if p.run.generation > 0 {
-		r.takeOverTable(v, table)
+		r.copyTable(v, table)
 	}
 	if next != nil {
 		table.last().digest = *next
@@ -357,9 +357,9 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 	return nil
 }
 
-// takeOverTable copies the relocations of a damaged rewrite. If they are damaged, it is
+// copyTable copies the relocations of a damaged rewrite. If they are damaged, it is
 // unknown when the dropped entries were superseded, except that it was before now.
-func (r *repairer) takeOverTable(v *salvage, table *relocations) {
+func (r *repairer) copyTable(v *salvage, table *relocations) {
 	before := v.table
 	if v.s.footer != nil {
 		before = v.s.relocations

@@ -113,7 +113,7 @@ func (v *salvage) whole() error {
 		expiry := expirySeconds(b.expires(i))
 		if !v.readable(place, &e, id, document) {
 			v.kept.addBare(place.Index, id, flagLost, expiry)
-			if err := v.lose(Loss{From: place, To: following(place), ID: id}); err != nil {
+			if err := v.recordLoss(Loss{From: place, To: following(place), ID: id}); err != nil {
 				return err
 			}
 			continue
@@ -164,10 +164,10 @@ func (v *salvage) account(next Address) error {
 		return nil // not larger than a commit mark
 	}
 	v.lost = append(v.lost, addressRange{from, next})
-	return v.lose(Loss{From: from, To: next})
+	return v.recordLoss(Loss{From: from, To: next})
 }
 
-func (v *salvage) lose(l Loss) error {
+func (v *salvage) recordLoss(l Loss) error {
 	if l.ID != nil && !l.Unproven {
 		v.lostIDs++
 	}
@@ -262,7 +262,7 @@ func (v *salvage) resync() (int64, error) {
 			return 0, err
 		}
 		for i := 0; i+markBytes <= len(window); i++ {
-			if v.provenFrame(window[i:], at+int64(i)) {
+			if v.verifiedFrame(window[i:], at+int64(i)) {
 				return at + int64(i), nil
 			}
 		}
@@ -270,9 +270,9 @@ func (v *salvage) resync() (int64, error) {
 	return limit, nil
 }
 
-// provenFrame reports whether a verified frame begins at an offset, given its first
+// verifiedFrame reports whether a verified frame begins at an offset, given its first
 // bytes.
-func (v *salvage) provenFrame(b []byte, offset int64) bool {
+func (v *salvage) verifiedFrame(b []byte, offset int64) bool {
 	switch kind := frameType(b[4]); kind {
 	case frameMark:
 		return checkMark(b[:markBytes], offset) == nil
@@ -281,14 +281,14 @@ func (v *salvage) provenFrame(b []byte, offset int64) bool {
 		at.offset = offset
 		return int64(little.Uint32(b[8:])) == offset && at.atEnd()
 	case frameBlock:
-		return len(b) >= blockHeaderBytes && v.provenBlock(b, offset)
+		return len(b) >= blockHeaderBytes && v.verifiedBlock(b, offset)
 	default:
 		return false
 	}
 }
 
-// provenBlock reports whether the block with the header belongs at the offset.
-func (v *salvage) provenBlock(header []byte, offset int64) bool {
+// verifiedBlock reports whether the block with the header belongs at the offset.
+func (v *salvage) verifiedBlock(header []byte, offset int64) bool {
 	if _, err := parseBlockHeader(header[:blockHeaderBytes]); err != nil {
 		return false
 	}

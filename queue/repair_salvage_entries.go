@@ -71,7 +71,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 		}
 		if v.done = following(place); !v.readable(place, &p.entry, p.id, p.document) {
 			v.kept.addBare(p.index, p.id, flagLost, p.expiry)
-			if err := v.lose(Loss{From: place, To: v.done, ID: p.id}); err != nil {
+			if err := v.recordLoss(Loss{From: place, To: v.done, ID: p.id}); err != nil {
 				return 0, err
 			}
 			continue
@@ -198,7 +198,7 @@ func (v *salvage) unprovenIDs(raw []byte, l *layout, at Address, found []proven)
 		}
 		place := at
 		place.Index = p.index
-		if err := v.lose(Loss{From: place, To: following(place), ID: p.id, Unproven: true}); err != nil {
+		if err := v.recordLoss(Loss{From: place, To: following(place), ID: p.id, Unproven: true}); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	if err := s.readAt(raw[:min(headerBytes, s.info.Size)], 0); err != nil {
 		return nil, false, err
 	}
-	h := looseHeader(raw)
+	h := unverifiedHeader(raw)
 	h.queue, h.segment, h.rewrites, h.previous = r.queue, s.number, run, previous
 	first, found, err := firstBlock(s, h)
 	if err != nil {
@@ -82,8 +82,8 @@ func correctByte(raw []byte, proofs []uint32) (segmentHeader, bool) {
 	return segmentHeader{}, false
 }
 
-// looseHeader parses a damaged header without verification.
-func looseHeader(raw []byte) (h segmentHeader) {
+// unverifiedHeader parses a damaged header without verification.
+func unverifiedHeader(raw []byte) (h segmentHeader) {
 	h.queue = [16]byte(raw[16:])
 	h.codec, h.erases = codecID(raw[36]), raw[37] == headerErases
 	h.created = int64(little.Uint64(raw[40:]))

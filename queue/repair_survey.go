@@ -132,7 +132,7 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.first, Reason: "header is missing or incomplete"}}
 		}
 		if isContent(err) {
-			err = r.looseEnds(p)
+			err = r.readEnds(p)
 		}
 		return err
 	}
@@ -148,9 +148,9 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 	return nil
 }
 
-// looseEnds reads the whole one of header and footer of a file that cannot be opened
+// readEnds reads the whole one of header and footer of a file that cannot be opened
 // because the other one is damaged.
-func (r *repairer) looseEnds(p *place) error {
+func (r *repairer) readEnds(p *place) error {
 	s, err := r.open(p)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (r *repairer) open(p *place) (*segmentFile, error) {
 	if err == nil && s.footer != nil && s.footer.segment != s.number {
 		s.footer = nil
 	}
-	s.header = looseHeader(raw)
+	s.header = unverifiedHeader(raw)
 	if err == nil && p.run.generation > 0 {
 		s.header.rewrites = p.run
 		if s.footer == nil || s.loadRelocations() != nil {

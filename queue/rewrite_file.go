@@ -21,12 +21,12 @@ type rewriteFile struct {
 	out    []byte
 }
 
-// underWaySuffix ends the name of an incomplete rewrite.
-const underWaySuffix = ".compact"
+// temporarySuffix ends the name of an incomplete rewrite.
+const temporarySuffix = ".compact"
 
 // createRewrite creates the file of the rewrite header.rewrites.
 func createRewrite(fsys vfs.FS, dir string, header segmentHeader, dictionary []byte) (*rewriteFile, error) {
-	file, err := fsys.Create(header.rewrites.path(dir) + underWaySuffix)
+	file, err := fsys.Create(header.rewrites.path(dir) + temporarySuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +154,9 @@ func (w *rewriteFile) finish() error {
 		return w.abandon(err)
 	}
 	if err := w.file.Close(); err != nil {
-		return errors.Join(err, w.fs.Remove(w.path()+underWaySuffix))
+		return errors.Join(err, w.fs.Remove(w.path()+temporarySuffix))
 	}
-	if err := w.fs.Rename(w.path()+underWaySuffix, w.path()); err != nil {
+	if err := w.fs.Rename(w.path()+temporarySuffix, w.path()); err != nil {
 		return err
 	}
 	return w.fs.SyncDir(w.dir)
@@ -167,5 +167,5 @@ func (w *rewriteFile) abandon(reason error) error {
 	if w.file == nil {
 		return reason
 	}
-	return errors.Join(reason, w.file.Close(), w.fs.Remove(w.path()+underWaySuffix))
+	return errors.Join(reason, w.file.Close(), w.fs.Remove(w.path()+temporarySuffix))
 }

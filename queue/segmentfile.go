@@ -65,7 +65,7 @@ func (s *segmentFile) load() error {
 		err = fmt.Errorf("header names segment %d", header.segment)
 	}
 	if err != nil {
-		if s.footer == nil && s.copyUnderWay(0) {
+		if s.footer == nil && s.copyInProgress(0) {
 			return errIncomplete
 		}
 		return s.corruption(0, err)
@@ -220,9 +220,9 @@ func (s *segmentFile) corruption(offset int64, reason error) *CorruptionError {
 // scanBytes is the size of the buffer of a search.
 const scanBytes = 256 << 10
 
-// markBehind returns the offset of the first valid commit mark at offset or after it, or
+// markAfter returns the offset of the first valid commit mark at offset or after it, or
 // -1. It looks at every byte, so frames in between may be damaged.
-func (s *segmentFile) markBehind(offset int64) (int64, error) {
+func (s *segmentFile) markAfter(offset int64) (int64, error) {
 	buffer := make([]byte, max(0, min(scanBytes, s.limit()-offset)))
 	for ; offset+markBytes <= s.limit(); offset += scanBytes - markBytes + 1 {
 		window := buffer[:min(scanBytes, s.limit()-offset)]
@@ -241,15 +241,15 @@ func (s *segmentFile) markBehind(offset int64) (int64, error) {
 	return -1, nil
 }
 
-// copyUnderWay reports whether the file may still be written or copied, so that a wrong
+// copyInProgress reports whether the file may still be written or copied, so that a wrong
 // frame at offset is not damage. Segments are written in order, so wrong bytes before a
 // valid commit mark or footer are damage. If neither follows, the right bytes may still
 // arrive.
-func (s *segmentFile) copyUnderWay(offset int64) bool {
+func (s *segmentFile) copyInProgress(offset int64) bool {
 	if s.footer != nil {
 		return false
 	}
-	mark, err := s.markBehind(offset + 1)
+	mark, err := s.markAfter(offset + 1)
 	return err == nil && mark < 0
 }
 
@@ -259,11 +259,11 @@ func (s *segmentFile) damage(offset int64, err error) error {
 	var corruption *CorruptionError
 	switch {
 	case errors.As(err, &corruption):
-		if s.copyUnderWay(offset) {
+		if s.copyInProgress(offset) {
 			return errIncomplete
 		}
 	case errors.Is(err, errIncomplete):
-		if !s.copyUnderWay(offset) {
+		if !s.copyInProgress(offset) {
 			return s.corruption(offset, errors.New("bytes are missing before a commit mark"))
 		}
 	}

@@ -34,12 +34,12 @@ func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary)
 	if d != nil {
 		beginning = append(beginning, d.bytes...)
 	}
-	unborn := segmentPath(dir, header.segment, newSuffix)
-	if err := writeNew(fsys, unborn, beginning); err != nil {
+	unfinished := segmentPath(dir, header.segment, newSuffix)
+	if err := writeNew(fsys, unfinished, beginning); err != nil {
 		return nil, err
 	}
 	name := segmentPath(dir, header.segment, openSuffix)
-	if err := fsys.Rename(unborn, name); err != nil {
+	if err := fsys.Rename(unfinished, name); err != nil {
 		return nil, err
 	}
 	if err := fsys.SyncDir(dir); err != nil {

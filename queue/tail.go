@@ -147,7 +147,7 @@ func (t *tailer) closeFiles() {
 	for i := range t.files {
 		t.files[i].close()
 	}
-	t.leaveRewrite()
+	t.closeRewrite()
 }
 
 func (f *tailFile) close() {
@@ -167,7 +167,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 		}
 		t.reached = false
 		segment := t.segment
-		if found, err := t.askRewrite(b); found || err != nil {
+		if found, err := t.nextInRewrite(b); found || err != nil {
 			return found, err
 		}
 		if t.segment != segment {
@@ -182,7 +182,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 			case i > 0 && (t.files[0].info != vfs.Info{} || t.files[1].info != vfs.Info{}):
 				continue
 			}
-			found, err := t.ask(f, b)
+			found, err := t.nextIn(f, b)
 			if found {
 				t.unchanged = time.Time{}
 				return true, nil
@@ -205,13 +205,13 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 	}
 }
 
-// ask looks for the next block in a file.
-func (t *tailer) ask(f *tailFile, b *tailBlock) (bool, error) {
+// nextIn looks for the next block in a file.
+func (t *tailer) nextIn(f *tailFile, b *tailBlock) (bool, error) {
 	if err := t.open(f); err != nil || f.file == nil {
 		return false, err
 	}
 	s := f.file
-	if err := t.enter(s); err != nil {
+	if err := t.checkContinues(s); err != nil {
 		return false, err
 	}
 	end, damage := f.committed(&b.block)
@@ -339,8 +339,8 @@ func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
 	return t.offset, t.chain
 }
 
-// enter checks that a file belongs to the queue and continues the previous segment.
-func (t *tailer) enter(s *segmentFile) error {
+// checkContinues checks that a file belongs to the queue and continues the previous segment.
+func (t *tailer) checkContinues(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
 		return forked(s, t.queue)
 	}

@@ -302,7 +302,7 @@ func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, ab
 	defer tail.close()
 	found, err := tail.next(&tail.blocks[0])
 	require.NoError(m.t, err, about)
-	require.False(m.t, found || tail.here(), about)
+	require.False(m.t, found || tail.placeExists(), about)
 }
 
 // unprovable reports whether a reader's entries differ from a history only in the segment

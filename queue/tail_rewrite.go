@@ -14,10 +14,10 @@ import (
 // that it reads.
 const rewriteInterval = time.Second
 
-// askRewrite looks for the next block in the rewrite that replaces the segment, if
+// nextInRewrite looks for the next block in the rewrite that replaces the segment, if
 // there is one. While the tail reads the segment's own file, it looks for a rewrite
 // every rewriteInterval: the segment may have been repaired or truncated.
-func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
+func (t *tailer) nextInRewrite(b *tailBlock) (bool, error) {
 	if t.rewrite == nil {
 		now := time.Now()
 		if (t.files[0].file != nil || t.files[1].file != nil) && now.Before(t.rewriteDue) {
@@ -52,7 +52,7 @@ func (t *tailer) askRewrite(b *tailBlock) (bool, error) {
 		}
 	}
 	t.moveTo(s.header.rewrites.last+1, s.digest())
-	t.leaveRewrite()
+	t.closeRewrite()
 	return false, nil
 }
 
@@ -74,8 +74,8 @@ func (t *tailer) findRewrite(b *block) error {
 		err = t.checkTruncated(&l, s)
 	}
 	if err == nil && s != nil {
-		if err = t.enter(s); err == nil {
-			err = t.prove(s, b)
+		if err = t.checkContinues(s); err == nil {
+			err = t.checkProof(s, b)
 		}
 	}
 	if err != nil || s == nil {
@@ -102,8 +102,8 @@ func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) erro
 	better := func(name FileName) bool {
 		return name.Generation > run.generation && name.First <= t.segment && t.segment <= name.Last
 	}
-	for _, name := range l.aside {
-		if f, _ := asideName(name); better(f) && strings.HasSuffix(name, QuarantineSuffix) {
+	for _, name := range l.ignored {
+		if f, _ := parseIgnoredName(name); better(f) && strings.HasSuffix(name, QuarantineSuffix) {
 			path := filepath.Join(t.r.dir, name)
 			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite is quarantined and has not been copied again"}
 		}
@@ -153,11 +153,11 @@ func (t *tailer) truncatedBy(s *segmentFile) error {
 	return nil
 }
 
-// prove compares the tail's place with the record of its segment in a rewrite: the end of
+// checkProof compares the tail's place with the record of its segment in a rewrite: the end of
 // the segment, and the checksum of the original block at the place or before it. If the
 // rewrite has left out that block and the segment continues after it, only the previous
 // segments are compared.
-func (t *tailer) prove(s *segmentFile, b *block) error {
+func (t *tailer) checkProof(s *segmentFile, b *block) error {
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
 	o := s.relocations.originals[t.segment-s.header.rewrites.first]
 	switch {
@@ -216,7 +216,7 @@ func (s *segmentFile) afterBlock(b *block, at Address) Address {
 	return Address{Segment: at.Segment, Block: end}
 }
 
-func (t *tailer) leaveRewrite() {
+func (t *tailer) closeRewrite() {
 	if t.rewrite != nil {
 		t.rewrite.file.Close()
 		t.rewrite = nil

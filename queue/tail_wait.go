@@ -14,7 +14,7 @@ func (t *tailer) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !t.caughtUp && t.here() {
+	if !t.caughtUp && t.placeExists() {
 		t.caughtUp = true
 		if t.r.options.OnCaughtUp != nil {
 			t.r.options.OnCaughtUp(t.delivered)
@@ -66,14 +66,14 @@ func (r *Reader) watch() *vfs.Watch {
 // a damaged footer from one that has not arrived.
 const stallTimeout = 30 * time.Second
 
-// here reports whether the tail's place is in an existing file, or is the start of a
+// placeExists reports whether the tail's place is in an existing file, or is the start of a
 // segment.
-func (t *tailer) here() bool { return t.reached || t.offset == 0 }
+func (t *tailer) placeExists() bool { return t.reached || t.offset == 0 }
 
 // stall returns an error if a segment has been incomplete and unchanged for stallTimeout.
 func (t *tailer) stall() error {
 	sealed, open := &t.files[0], &t.files[1]
-	short := !t.here() && (sealed.info != vfs.Info{} || open.info != vfs.Info{})
+	short := !t.placeExists() && (sealed.info != vfs.Info{} || open.info != vfs.Info{})
 	if sealed.info == (vfs.Info{}) && !short {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (t *tailer) gap() error {
 	case t.files[0].info != vfs.Info{}:
 		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
 			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}
-	case !t.here():
+	case !t.placeExists():
 		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
 			"segment %d in %s does not reach up to the position %d", t.segment, t.r.dir, t.offset)}
 	}

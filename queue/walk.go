@@ -110,7 +110,7 @@ func (w *walk) jump(s *segmentFile) error {
 			}
 		}
 	}
-	mark, err := s.markBehind(w.next + 1)
+	mark, err := s.markAfter(w.next + 1)
 	if mark < 0 {
 		mark = s.limit()
 	}

@@ -178,7 +178,7 @@ func (w *Writer) begin(now time.Time) error {
 		header.dictionary.bytes, header.dictionary.hash, header.sampled = uint32(len(d.bytes)), d.hash, d.sampled
 	}
 	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.firstFrame()}
-	w.pipeline.submit(step{begin: &beginning{header: header, dictionary: d}})
+	w.pipeline.submit(step{begin: &segmentStart{header: header, dictionary: d}})
 	return nil
 }
 

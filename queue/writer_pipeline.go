@@ -52,7 +52,7 @@ type pipeline struct {
 
 // step is an operation of the committer: at most one of the first four fields is set.
 type step struct {
-	begin *beginning    // create the next segment
+	begin *segmentStart    // create the next segment
 	block *pendingBlock // write it
 	mark  bool          // make all blocks durable and write a commit mark
 	seal  bool          // end the segment, if one is open, and make the head durable
@@ -61,8 +61,8 @@ type step struct {
 	done chan<- error
 }
 
-// beginning describes the start of a segment.
-type beginning struct {
+// segmentStart describes the start of a segment.
+type segmentStart struct {
 	header     segmentHeader // but for the digest of the segment before
 	dictionary *dictionary   // nil: none
 }
@@ -228,7 +228,7 @@ func (c *committer) take(s step) error {
 
 // begin creates a segment. A durable head states its number before the segment has any
 // block.
-func (c *committer) begin(b *beginning) error {
+func (c *committer) begin(b *segmentStart) error {
 	b.header.previous = c.head.Digest
 	var err error
 	if c.segment, err = createSegment(c.head.fs, c.head.dir, b.header, b.dictionary); err != nil {

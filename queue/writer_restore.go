@@ -19,7 +19,7 @@ func (w *Writer) restore() (*headFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range l.unborn {
+	for _, name := range l.unfinished {
 		if err := w.options.FS.Remove(filepath.Join(w.dir, name)); err != nil {
 			return nil, err
 		}

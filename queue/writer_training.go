@@ -28,7 +28,7 @@ func (w *Writer) train() {
 	result := make(chan *dictionary, 1)
 	w.mu.trained, w.mu.result = true, result
 	w.training.Go(func() {
-		better, err := improve(w.codec, inUse, documents, size)
+		better, err := trainBetter(w.codec, inUse, documents, size)
 		if err != nil {
 			w.options.Logger.Warn("no new dictionary", "queue", w.dir, "error", err)
 		}
