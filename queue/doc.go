@@ -176,8 +176,8 @@
 //	            writer_restore.go and writer_recover.go reopen a queue, head_file.go
 //	            maintains the head, writer_training.go trains dictionaries
 //	Reader      fetch.go reads a document from a file, fetch_batch.go many documents,
-//	            fetch_document.go chooses the file; filecache.go, slots.go and
-//	            directory.go keep files and the listing; reader.go has the rest;
+//	            fetch_document.go chooses the file; filecache.go and
+//	            directory.go cache files and the listing; reader.go has the rest;
 //	            tail.go, tail_rewrite.go and tail_wait.go for the entries in order
 //	the whole   check.go, usage.go, compact*.go, repair*.go, truncate*.go;
 //	            rewrite_file.go writes rewrites, rewrite_cover.go finds them

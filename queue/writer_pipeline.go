@@ -52,7 +52,7 @@ type pipeline struct {
 
 // step is an operation of the committer: at most one of the first four fields is set.
 type step struct {
-	begin *segmentStart    // create the next segment
+	begin *segmentStart // create the next segment
 	block *pendingBlock // write it
 	mark  bool          // make all blocks durable and write a commit mark
 	seal  bool          // end the segment, if one is open, and make the head durable
