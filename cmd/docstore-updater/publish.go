@@ -57,7 +57,7 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	if err != nil {
 		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }() // closes a reader
 	published, err := p.Publish(ctx)
 	progress.finish()
 	if err != nil {
