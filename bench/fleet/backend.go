@@ -21,9 +21,9 @@ type backend struct {
 	bucket     int64
 	busy       int64 // nanoseconds within the measured time
 	heardFull  int64 // bucket at the last tick of its gossip
-	head, tail int32 // tasks that wait
-	current    int32 // task that is served, -1 if none
-	inFlight   int32 // served, and waiting
+	head, tail int32 // queue of tasks
+	current    int32 // task in service, -1 if none
+	inFlight   int32 // tasks in service and in the queue
 	sessions   int32 // frontends with a connection
 	served     uint32
 	tick       int32   // number of the last tick that is settled
@@ -77,7 +77,7 @@ func (s *simulation) makeBackends() {
 	}
 }
 
-// receive has a request arrive at its backend.
+// receive handles the arrival of a request at its backend.
 func (s *simulation) receive(index int32) {
 	t := &s.tasks[index]
 	b := &s.backends[t.choice.Server]
@@ -141,7 +141,7 @@ func (s *simulation) serviceEnds(index int32) {
 	}
 }
 
-// answer sends the end of a request back, with what the backend says of itself.
+// answer sends the response to a request, with the backend's report.
 func (s *simulation) answer(index int32, outcome policy.Outcome) {
 	t := &s.tasks[index]
 	t.outcome, t.report = outcome, policy.Silent
@@ -151,7 +151,7 @@ func (s *simulation) answer(index int32, outcome policy.Outcome) {
 	s.answers.send(s.now, index)
 }
 
-// report is what a backend says of itself.
+// report returns a backend's report.
 func (s *simulation) report(server int32) policy.Report {
 	b := &s.backends[server]
 	r := policy.Report{InFlight: b.inFlight, Lowest: b.board.LowestFree()}
@@ -161,8 +161,8 @@ func (s *simulation) report(server int32) policy.Report {
 	return r
 }
 
-// settle keeps what a backend's last gossip said, before that changes: gossip is
-// not sent here, but looked up by those who would have got it.
+// settle stores the contents of a backend's last gossip before its state changes. Gossip
+// is not sent; frontends read the stored contents.
 func (s *simulation) settle(server int32) {
 	b := &s.backends[server]
 	if tick := s.tickOf(server); tick != b.tick {
@@ -170,13 +170,12 @@ func (s *simulation) settle(server int32) {
 	}
 }
 
-// tickOf counts the backend's gossip, which comes at moments of its own.
+// tickOf returns the number of the backend's last gossip. Backends have different phases.
 func (s *simulation) tickOf(server int32) int32 {
 	return int32((s.now + s.gossipEvery() - s.gossipPhase(server)) / s.gossipEvery())
 }
 
-// tickTime is when a tick was; before the first there is none, and all was as it
-// is at 0.
+// tickTime returns the time of a tick, 0 before the first.
 func (s *simulation) tickTime(server, tick int32) int64 {
 	return max(0, int64(tick-1)*s.gossipEvery()+s.gossipPhase(server))
 }
@@ -185,7 +184,7 @@ func (s *simulation) gossipPhase(server int32) int64 {
 	return int64(uint32(server)*2654435761) * s.gossipEvery() >> 32
 }
 
-// fail ends a backend with all that it was doing.
+// fail stops a backend and fails its requests.
 func (s *simulation) fail(server int32) {
 	b := &s.backends[server]
 	b.state = down
@@ -212,13 +211,13 @@ func (s *simulation) fail(server int32) {
 	}
 }
 
-// abort ends a request that a backend had when it failed.
+// abort fails a request of a failed backend.
 func (s *simulation) abort(index int32) {
-	s.tasks[index].generation++ // its service does not end
+	s.tasks[index].generation++ // cancels the end of its service
 	s.answer(index, policy.Broken)
 }
 
-// drain has a backend finish what it has and take no more.
+// drain makes a backend finish its requests and refuse new ones.
 func (s *simulation) drain(server int32) {
 	s.backends[server].state = draining
 	s.eachUser(server, func(f int32) {

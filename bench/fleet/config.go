@@ -28,7 +28,7 @@ type config struct {
 	sigma              float64 // of the lognormal service time, 0 for a constant one
 	service            time.Duration
 	retries            int
-	asBoxcar           bool // backends tell how many requests they have, and not how long one takes
+	asBoxcar           bool // backends report requests in flight but not latency
 	options            policy.Options
 
 	rate float64 // requests a second of all frontends, from load
@@ -42,19 +42,19 @@ const (
 	loadService     = 50 * time.Millisecond
 	loadSigma       = 0.5
 
-	// What a pool's retry budget is by default.
+	// The default retry budget of a pool.
 	retryShare       = 0.2
 	retriesPerSecond = 10
 
-	// The token buckets of viamedia and knotty: what a backend can do, and a
-	// little, since otherwise they would refuse at any load.
+	// The token buckets of viamedia and knotty: somewhat above the capacity of a
+	// backend, because they would otherwise refuse requests at any load.
 	bucketRate  = 1.25
 	bucketBurst = 10
 )
 
 var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "weighted", "small"}
 
-// resolve fills in what follows from other fields and reports all that is wrong.
+// resolve sets the dependent fields and returns all invalid ones as errors.
 func (c *config) resolve() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -117,10 +117,10 @@ func (c *config) resolveLoad(bad func(string, ...any)) {
 	c.rate = share * float64(c.backends) / c.service.Seconds()
 }
 
-// slotsLoad is slots that heed the load that backends report.
+// slotsLoad is slots with PreferIdle.
 const slotsLoad = "slots+load"
 
-// policyNames are the policies that there are here.
+// policyNames returns the names for -policy.
 func policyNames() []string {
 	names := policy.Names()
 	return slices.Insert(names, 1+slices.Index(names, "slots"), slotsLoad)
@@ -130,18 +130,18 @@ func (c *config) makePolicy() (func() policy.Policy, error) {
 	return policy.ByName(strings.TrimSuffix(c.policy, "+load"), &c.options)
 }
 
-// p99Service is the 99th percentile of the service time.
+// p99Service returns the 99th percentile of the service time.
 func (c *config) p99Service() time.Duration {
 	return time.Duration(float64(c.service) * math.Exp(-c.sigma*c.sigma/2+2.3263*c.sigma))
 }
 
-// perBackend is F k / B: how many frontends may use a backend, on average.
+// perBackend returns F k / B, the mean number of frontends that may use a backend.
 func (c *config) perBackend() float64 {
 	return float64(c.frontends) * float64(c.k) / float64(c.backends)
 }
 
-// wholeFleet tells whether the policy draws from all backends, not from a subset.
+// wholeFleet reports whether the policy uses all backends instead of a subset.
 func (c *config) wholeFleet() bool { return c.policy == "viamedia" }
 
-// bucketed tells whether backends guard themselves with token buckets.
+// bucketed reports whether backends have token buckets.
 func (c *config) bucketed() bool { return c.policy == "viamedia" || c.policy == "knotty" }

@@ -1,7 +1,7 @@
 package main
 
-// An event is something that happens at a time. Those of one time happen in the
-// order of what, which makes a run the same each time.
+// An event happens at a time. Events with the same time are ordered by what, so that runs
+// are reproducible.
 type event struct {
 	at   int64
 	what uint64 // kind, generation and index
@@ -36,8 +36,7 @@ func (e event) unpack() (kind eventKind, generation uint32, index int32) {
 
 func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.what < f.what }
 
-// A schedule is a heap of events, four children to a parent: half the cache
-// misses of a binary one.
+// A schedule is a 4-ary heap of events, with half the cache misses of a binary heap.
 type schedule struct{ events []event }
 
 func (s *schedule) push(e event) {
@@ -84,7 +83,7 @@ func (s *schedule) pop() event {
 	return top
 }
 
-// next is when the first event is, never if there is none.
+// next returns the time of the first event, or never.
 func (s *schedule) next() int64 {
 	if len(s.events) == 0 {
 		return never
@@ -92,8 +91,8 @@ func (s *schedule) next() int64 {
 	return s.events[0].at
 }
 
-// A wire is what is under way on the network: everything takes one trip, so that
-// what was sent first arrives first, and no heap is needed.
+// A wire is a FIFO of messages on the network. All messages take one trip, so that no
+// heap is necessary.
 type wire struct {
 	ring       []crossing
 	head, tail uint64

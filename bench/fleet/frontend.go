@@ -7,17 +7,17 @@ import (
 	"docstore/boxcarrpc/core"
 )
 
-// A frontend is a client: its policy, and what it may repeat.
+// A frontend is a client with a policy and a retry budget.
 type frontend struct {
 	policy policy.Policy
-	wake   int64 // when its policy is woken, never if it is not
+	wake   int64 // time of the policy's next scheduled wake-up, or never
 	budget core.RetryBudget
 	conns  int32
-	turn   int32 // which part of its table the next gossip is about
+	part   int32 // part of its table that the next gossip is about
 	hot    bool
 }
 
-// A question is a Connect or a Probe that is under way.
+// A question is a Connect or a Probe in progress.
 type question struct {
 	action   policy.Action
 	news     policy.News
@@ -32,7 +32,7 @@ func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 	}
 }
 
-// makePairs says who may use whom.
+// makePairs computes the subsets.
 func (s *simulation) makePairs() {
 	f, k := s.c.frontends, s.c.k
 	s.pairs = newPairs(f * k)
@@ -46,7 +46,7 @@ func (s *simulation) makePairs() {
 		}
 	}
 	if s.c.policy == "knotty" || s.c.scenario == "resize" {
-		return // who uses whom changes
+		return // the subsets change
 	}
 	s.offsets = make([]int32, len(s.backends)+1)
 	for _, b := range s.members {
@@ -63,13 +63,13 @@ func (s *simulation) makePairs() {
 	}
 }
 
-// subsetOf is valid until the next call.
+// subsetOf returns a frontend's subset, which is valid until the next call.
 func (s *simulation) subsetOf(frontend, backends int) []int {
 	s.scratch = s.subset.Subset(s.scratch[:0], frontend, s.c.frontends, backends, s.c.k)
 	return s.scratch
 }
 
-// join gives a frontend its set.
+// join gives a frontend its subset.
 func (s *simulation) join(f int32) {
 	p := s.frontends[f].policy
 	if s.c.wholeFleet() {
@@ -85,7 +85,7 @@ func (s *simulation) join(f int32) {
 	s.actions(f)
 }
 
-// resize changes a frontend's set to that of the fleet as it is now.
+// resize updates a frontend's subset to the current fleet.
 func (s *simulation) resize(f int32) {
 	p := s.frontends[f].policy
 	n := len(s.backends)
@@ -104,7 +104,7 @@ func (s *simulation) resize(f int32) {
 		had[b] = true
 		if !stays[b] {
 			p.Leave(s.now, b, &s.rng)
-			if !strings.HasPrefix(s.c.policy, "slots") { // which gives its slots back itself
+			if !strings.HasPrefix(s.c.policy, "slots") { // slots give back their slots themselves
 				for last := s.pairs.lanesOf(f, b) == 0; !last; {
 					last = s.release(f, b, -1)
 				}
@@ -120,7 +120,7 @@ func (s *simulation) resize(f int32) {
 	s.actions(f)
 }
 
-// arrive has a request come to a frontend.
+// arrive handles a new request at a frontend.
 func (s *simulation) arrive(f int32) {
 	var index int32
 	if n := len(s.freeTasks); n > 0 {
@@ -159,8 +159,8 @@ func (s *simulation) attempt(index int32) {
 	s.actions(f)
 }
 
-// connect makes a connection without a word of slots. Two of a frontend to one
-// backend have one between them.
+// connect makes a connection for a policy without slots. All lanes of a frontend to a
+// backend share one slot.
 func (s *simulation) connect(f, server int32) {
 	b := &s.backends[server]
 	if b.state != up {
@@ -175,7 +175,7 @@ func (s *simulation) connect(f, server int32) {
 	}
 }
 
-// finish has the answer to a request arrive at its frontend.
+// finish handles the response to a request at its frontend.
 func (s *simulation) finish(index int32) {
 	t := &s.tasks[index]
 	f := &s.frontends[t.frontend]
@@ -209,14 +209,14 @@ func (s *simulation) free(index int32) {
 	s.freeTasks = append(s.freeTasks, index)
 }
 
-// tell has a frontend learn something at once: a broken connection is noticed
-// after a trip, which the requests that it had take anyway.
+// tell passes news to a frontend at once. A broken connection would be noticed after a
+// trip, which its requests take anyway.
 func (s *simulation) tell(f int32, n policy.News) {
 	s.frontends[f].policy.Learn(s.now, n, &s.rng)
 	s.actions(f)
 }
 
-// actions does what a frontend's policy wants done.
+// actions executes the actions of a frontend's policy.
 func (s *simulation) actions(f int32) {
 	front := &s.frontends[f]
 	for {
@@ -247,7 +247,7 @@ func (s *simulation) actions(f int32) {
 	}
 }
 
-// ask sends a question, after a round trip for the connection if it needs one.
+// ask sends a question, after a round trip if it needs a new connection.
 func (s *simulation) ask(f int32, a policy.Action, dial bool) {
 	var index int32
 	if n := len(s.freeAsked); n > 0 {
@@ -265,7 +265,7 @@ func (s *simulation) ask(f int32, a policy.Action, dial bool) {
 	s.asking.send(s.now, index)
 }
 
-// consider has a backend answer a question.
+// consider computes a backend's answer to a question.
 func (s *simulation) consider(index int32) {
 	q := &s.questions[index]
 	b := &s.backends[q.action.Server]
@@ -284,7 +284,7 @@ func (s *simulation) consider(index int32) {
 	s.answered.send(s.now, index)
 }
 
-// learn has the answer to a question arrive.
+// learn handles the answer to a question at its frontend.
 func (s *simulation) learn(index int32) {
 	q := &s.questions[index]
 	f, news := q.frontend, q.news
@@ -296,7 +296,7 @@ func (s *simulation) learn(index int32) {
 	s.tell(f, news)
 }
 
-// connected counts a lane.
+// connected adds a lane.
 func (s *simulation) connected(f, server, slot int32) {
 	if s.pairs.add(f, server, slot) {
 		s.settle(server)
@@ -305,8 +305,8 @@ func (s *simulation) connected(f, server, slot int32) {
 	}
 }
 
-// release ends a lane and reports whether it was the pair's last. slot is -1 if
-// the policy does not know its number: then the pair has but one.
+// release removes a lane and reports whether it was the pair's last. slot is -1 if the
+// policy does not know it; the pair then has only one.
 func (s *simulation) release(f, server, slot int32) (last bool) {
 	known, last := s.pairs.remove(f, server)
 	if known < 0 {

@@ -2,16 +2,15 @@ package main
 
 import "docstore/bench/fleet/policy"
 
-// Gossip is not sent here: 12 million messages a second would be. A frontend looks
-// up what it would have heard: of the servers of its table what each said at its
-// last tick, and of a few others, drawn at random, since only a hot frontend can
-// use any and takes on one at a time.
+// Gossip is not simulated as messages, which would be 12 million per second. A frontend
+// reads the last gossip of the servers in its table, and of a few random others: only a
+// hot frontend uses those, one at a time.
 const (
-	gossipParts  = 8 // a frontend hears of an eighth of its table at a time
-	gossipOthers = 4 // and of so many other servers
+	gossipParts  = 8 // a frontend reads an eighth of its table at a time
+	gossipOthers = 4 // and this many other servers
 )
 
-// gossiped is a policy that hears gossip.
+// gossiped is a policy that uses gossip.
 type gossiped interface {
 	policy.Policy
 	Servers(dst []int32) []int32
@@ -24,7 +23,7 @@ func (s *simulation) gossipEvery() int64 {
 	return 1e9
 }
 
-// gossip has a frontend hear of servers.
+// gossip passes the gossip of some servers to a frontend.
 func (s *simulation) gossip(f int32) {
 	front := &s.frontends[f]
 	p, ok := front.policy.(gossiped)
@@ -34,17 +33,17 @@ func (s *simulation) gossip(f int32) {
 	s.schedule.push(event{s.now + s.gossipEvery()/gossipParts, packed(gossipHeard, 0, f)})
 	servers := p.Servers(s.heard[:0])
 	s.heard = servers
-	for i := int(front.turn); i < len(servers); i += gossipParts {
+	for i := int(front.part); i < len(servers); i += gossipParts {
 		s.hear(p, servers[i])
 	}
-	front.turn = (front.turn + 1) % gossipParts
+	front.part = (front.part + 1) % gossipParts
 	for range gossipOthers {
 		s.hear(p, int32(s.gen.IntN(s.existing)))
 	}
 	s.actions(f)
 }
 
-// hear tells what a backend said at its last tick.
+// hear passes a backend's last gossip to a policy.
 func (s *simulation) hear(p policy.Policy, server int32) {
 	b := &s.backends[server]
 	if b.state != up {

@@ -1,8 +1,6 @@
-// Fleet simulates many frontends and very many backends with the code that
-// production runs: the policies, ladders and rovers of the frontends, the slot
-// boards and token buckets of the backends, and the subsets that tie them. Time is
-// virtual, one generator makes all randomness, and a seed makes the same run each
-// time, to the byte.
+// Fleet simulates frontends and up to millions of backends on virtual time with
+// boxcarrpc's own ladders, lease seekers, boards, token buckets and subsets, and compares
+// them with other policies. A seed determines the output to the byte.
 //
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy slots -subset rocksteadier -duration 60s -seed 1
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy all
@@ -91,7 +89,7 @@ func parse(args []string) (*flags, error) {
 	return f, nil
 }
 
-// list splits a list of names, of which all means each.
+// list splits a list of names. "all" means all names.
 func list(text string, all []string) []string {
 	if text == "all" {
 		return all
@@ -136,7 +134,7 @@ func run(out, progress io.Writer, args []string) error {
 	}
 	say := func(format string, args ...any) {
 		if !f.quiet {
-			_, _ = fmt.Fprintf(progress, format, args...) // a run is not worth less without it
+			_, _ = fmt.Fprintf(progress, format, args...) // progress is optional
 		}
 	}
 	configs, err := f.configs()
@@ -193,7 +191,7 @@ func create(path string, write func(w io.Writer) error) error {
 		return err
 	}
 	if err := write(file); err != nil {
-		_ = file.Close() // the first error tells
+		_ = file.Close() // err is the cause
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return file.Close()

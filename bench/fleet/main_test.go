@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is a run of a second or less.
+// small returns the config of a run of at most a second.
 func small(policy string) config {
 	return config{
 		frontends: 40, backends: 1000, k: 50, policy: policy, subset: "rocksteadier", load: "0.4", scenario: "steady",
@@ -24,7 +24,7 @@ func small(policy string) config {
 	}
 }
 
-// simulated runs c and compares the books of both sides.
+// simulated runs c and compares the records of frontends and backends.
 func simulated(t *testing.T, c config) (*simulation, result) {
 	t.Helper()
 	require.NoError(t, c.resolve())
@@ -47,9 +47,9 @@ func simulated(t *testing.T, c config) (*simulation, result) {
 	require.Equal(t, s.pairs.count, sessions)
 	require.Equal(t, sessions, conns)
 	if c.policy == "viamedia" {
-		lanes = s.pairs.count // of which each has a slot, however many its connections
+		lanes = s.pairs.count // each pair has one slot for all its connections
 	}
-	require.Equal(t, lanes, taken, "slots given out, and held")
+	require.Equal(t, lanes, taken, "leased slots and held slots")
 	return s, s.result(0)
 }
 
@@ -61,7 +61,7 @@ func TestTheSameSeedMakesTheSameBytes(t *testing.T) {
 			"-frontends 30 -backends 600 -k 40 -policy all -load 0.4 -duration 2s -scenario failures,rolling,resize -seed "+seed+" -csv "+file)))
 		written, err := os.ReadFile(file)
 		require.NoError(t, err)
-		// What the process takes is the one figure that another run may change.
+		// The memory of the process may differ between runs.
 		head := strings.Split(strings.SplitN(string(written), "\n", 2)[0], ",")
 		require.Equal(t, "state_mb", head[len(head)-1])
 		return string(written)
@@ -83,7 +83,7 @@ func TestEveryRequestIsAccountedFor(t *testing.T) {
 				require.Equal(t, r.counts.requests, done+r.counts.refused+r.counts.failures+underWay)
 				require.Positive(t, done)
 				atMost := 0.1
-				if scenario == "rolling" { // in five seconds: half of the backends are away
+				if scenario == "rolling" { // in five seconds half of the backends restart
 					atMost = 0.5
 				}
 				require.Less(t, share(r.counts.failures, r.counts.requests), atMost)
@@ -93,8 +93,8 @@ func TestEveryRequestIsAccountedFor(t *testing.T) {
 }
 
 // With one frontend, a constant service time and random choice each backend is an
-// M/D/1 queue, of which the mean wait is known.
-func TestAQueueIsWhatTheorySays(t *testing.T) {
+// M/D/1 queue with a known mean wait.
+func TestMD1QueueHasTheoreticalWait(t *testing.T) {
 	for _, load := range []string{"0.3", "0.7"} {
 		c := small("random")
 		c.frontends, c.backends, c.k, c.load, c.hotShare, c.coldShare = 1, 2000, 2000, load, 0, 0
@@ -104,7 +104,7 @@ func TestAQueueIsWhatTheorySays(t *testing.T) {
 		rho := map[string]float64{"0.3": 0.3, "0.7": 0.7}[load]
 		require.InEpsilon(t, 10+1+10*rho/(2*(1-rho)), float64(r.mean)/1e6, 0.02)
 		require.InEpsilon(t, rho, r.meanUse, 0.02)
-		require.InEpsilon(t, r.idealMost, r.most, 0.1, "that is Poisson's")
+		require.InEpsilon(t, r.idealMost, r.most, 0.1, "as for a Poisson distribution")
 	}
 }
 
@@ -157,7 +157,7 @@ func TestFailedBackendsGetNothingAndComeBack(t *testing.T) {
 	gone := s.result(0)
 	at(20)
 	require.Zero(t, servedOf(), "all are up")
-	require.Equal(t, gone.counts.failures, s.result(0).counts.failures, "nothing failed but at the failure")
+	require.Equal(t, gone.counts.failures, s.result(0).counts.failures, "requests fail only at the failure")
 }
 
 func TestTheArticlesSmallCase(t *testing.T) {
@@ -255,8 +255,8 @@ func TestPoissonMax(t *testing.T) {
 	require.InEpsilon(t, sum, poissonMax(mean, n), 0.03)
 }
 
-func TestPoissonMaxEndsWhateverIsRoundedOff(t *testing.T) {
-	mean := math.Float64frombits(0x404e0704ab606b7b) // 60.05, of which the sum of all chances stays below 1
+func TestPoissonMaxTerminatesDespiteRounding(t *testing.T) {
+	mean := math.Float64frombits(0x404e0704ab606b7b) // 60.05, whose rounded probabilities sum to less than 1
 	require.InDelta(t, 96.9, poissonMax(mean, 100_000), 0.1)
 }
 
@@ -271,7 +271,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestInvalidFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-frontends 0":             "0 frontends",
 		"-policy best":             `no policy "best"`,

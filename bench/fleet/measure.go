@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A measure is what is counted between two moments.
+// A measure has the counters of an interval.
 type measure struct {
 	from, to int64
 	hot      histogram
 	rest     histogram
 	counts   counts
-	events   uint64 // from the beginning
+	events   uint64 // since the start of the run
 }
 
 type counts struct {
 	requests uint64 // begun
-	refused  uint64 // by the frontend itself: all slots busy, no backend known
+	refused  uint64 // refused by the frontend: all slots busy, no backend known
 	denied   uint64 // attempts that a backend refused or broke
 	retries  uint64
 	failures uint64 // requests that ended without an answer after an attempt
@@ -82,7 +82,7 @@ func histogramBucket(x uint64) int {
 	return (shift+1)<<histogramBits + int(x>>shift&(histogramSteps-1))
 }
 
-// histogramMiddle is the middle of a bucket.
+// histogramMiddle returns the middle of a bucket.
 func histogramMiddle(bucket int) float64 {
 	if bucket < histogramSteps {
 		return float64(bucket)
@@ -91,7 +91,7 @@ func histogramMiddle(bucket int) float64 {
 	return (float64(histogramSteps+bucket&(histogramSteps-1)) + 0.5) * float64(uint64(1)<<shift)
 }
 
-// quantile is the duration below which a share of them is, 0 if there are none.
+// quantile returns a quantile of the durations, 0 if there are none.
 func (h *histogram) quantile(share float64) time.Duration {
 	rank := uint64(math.Ceil(share * float64(h.total)))
 	for i, n := range h.counts {
@@ -112,7 +112,7 @@ func (h *histogram) plus(o *histogram) *histogram {
 	return sum
 }
 
-// A result is a run in figures.
+// A result has the figures of a run.
 type result struct {
 	config config
 	counts counts
@@ -127,12 +127,12 @@ type result struct {
 	idle, idealIdle      float64 // share of backends that had no request
 	most, idealMost      float64 // requests of the busiest over the mean
 	perFrontend, perBack [2]float64
-	slowShare            float64 // of the scenario's slow backends: requests over those of the others
+	slowShare            float64 // requests of a slow backend relative to another
 	loads                []float64
 }
 
-// result sums up. Ideal is what choosing at random among all backends would give
-// in the same time: each backend's requests would be Poisson's.
+// result computes the figures. The ideal figures are those of a uniform random choice
+// among all backends, for which the requests of a backend have a Poisson distribution.
 func (s *simulation) result(spent time.Duration) result {
 	m := &s.measure
 	all := m.hot.plus(&m.rest)
@@ -184,10 +184,10 @@ func (s *simulation) result(spent time.Duration) result {
 	return r
 }
 
-// loadPoints is how many points a picture's curve of the backends' loads has.
+// loadPoints is the number of points of a picture's load curve.
 const loadPoints = 200
 
-// loads is the backends' requests over the mean, ascending, at so many quantiles.
+// loads returns loadPoints quantiles of the backends' requests relative to the mean.
 func (s *simulation) loads(mean float64) []float64 {
 	most := uint32(0)
 	for i := range s.backends {
@@ -222,7 +222,7 @@ func poissonMax(mean float64, n int) float64 {
 		at := math.Exp(m*math.Log(mean) - mean - lg)
 		below += at
 		sum -= math.Expm1(float64(n) * math.Log(min(below, 1)))
-		// Not until below is 1: what was rounded off may keep it from that for ever.
+		// Do not compare below with 1, which it may not reach because of rounding.
 		if m > mean && float64(n)*at < 1e-9 {
 			return sum
 		}

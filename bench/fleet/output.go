@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A column is a figure of a result.
+// A column prints a figure of a result.
 type column struct {
 	head  string
 	csv   string
@@ -22,7 +22,7 @@ func share(part, all uint64) float64 { return float64(part) / float64(max(all, 1
 
 func (r *result) perSecond(n uint64) float64 { return float64(n) / r.config.duration.Seconds() }
 
-// gossipPerSecond is what the fleet's gossip would be.
+// gossipPerSecond returns the number of gossip messages that the fleet would send.
 func (r *result) gossipPerSecond() float64 {
 	if r.config.policy != "knotty" {
 		return 0
@@ -72,7 +72,7 @@ var columns = []column{
 	}},
 }
 
-// line is what is printed of a run when it is done.
+// line returns the summary of a run.
 func (r *result) line() string {
 	f, b := uint64(r.config.frontends), uint64(r.config.backends)
 	return fmt.Sprintf("%s/%s: %d bytes a frontend, %d a backend, %d a pair; %d requests, %d events in %v",

@@ -2,9 +2,8 @@ package main
 
 import "math/bits"
 
-// pairs are the connections: for a frontend and a backend how many lanes there
-// are and the slot of the one leased last. It is a hash table in flat arrays, with
-// linear probing.
+// pairs has the number of lanes and the last leased slot of each frontend and backend. It
+// is a hash table in flat arrays with linear probing.
 type pairs struct {
 	keys  []uint64 // frontend and backend, plus one; 0 for none
 	lanes []int32
@@ -32,7 +31,7 @@ func pairKey(frontend, backend int32) uint64 { return uint64(frontend)<<32 | uin
 
 func (p *pairs) home(key uint64) int { return int(key * 0x9e3779b97f4a7c15 >> p.shift) }
 
-// place is where a pair is, or would be.
+// place returns the index of a pair, or the one where it would be inserted.
 func (p *pairs) place(key uint64) int {
 	i := p.home(key)
 	for p.keys[i] != key && p.keys[i] != 0 {
@@ -41,13 +40,13 @@ func (p *pairs) place(key uint64) int {
 	return i
 }
 
-// lanesOf is how many lanes a pair has.
+// lanesOf returns the number of lanes of a pair.
 func (p *pairs) lanesOf(frontend, backend int32) int32 {
 	return p.lanes[p.place(pairKey(frontend, backend))]
 }
 
-// add counts a lane, of a slot or of that of the pair's other lanes if it is -1, and
-// reports whether it is the first.
+// add adds a lane and reports whether it is the first. slot -1 means the slot of the
+// pair's other lanes.
 func (p *pairs) add(frontend, backend, slot int32) (first bool) {
 	if 2*p.count >= len(p.keys) {
 		p.grow()
@@ -65,8 +64,8 @@ func (p *pairs) add(frontend, backend, slot int32) (first bool) {
 	return first
 }
 
-// remove takes a lane away and returns the slot of the one leased last, and
-// whether it was the last; -1 if there is none.
+// remove removes a lane. It returns the slot leased last, -1 if there is no lane, and
+// whether the lane was the last.
 func (p *pairs) remove(frontend, backend int32) (slot int32, last bool) {
 	i := p.place(pairKey(frontend, backend))
 	if p.keys[i] == 0 {
@@ -80,7 +79,7 @@ func (p *pairs) remove(frontend, backend int32) (slot int32, last bool) {
 	return slot, false
 }
 
-// delete closes the gap, so that no marks of deleted pairs remain.
+// delete removes a pair and closes the gap, so that the table needs no tombstones.
 func (p *pairs) delete(i int) {
 	mask := len(p.keys) - 1
 	p.count--

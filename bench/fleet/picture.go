@@ -15,11 +15,11 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// A panel is a figure of the results against the subset's size or the load.
+// A panel plots a figure of the results against the subset size or the load.
 type panel struct {
 	title  string
 	log    bool
-	legend bool // the others' lines are of the same colours
+	legend bool // the other panels have the same colours
 	value  func(r *result) float64
 }
 
@@ -48,8 +48,8 @@ var palette = []color.Color{
 	color.NRGBA{0x17, 0xbe, 0xcf, 0xff},
 }
 
-// drawPicture draws what varied: figures against the size of the subsets or
-// against the load, or else how the load is spread.
+// drawPicture plots figures against the subset size or the load if one of them varies,
+// otherwise the distribution of load.
 func drawPicture(w io.Writer, results []result) error {
 	x, label := axis(results)
 	var plots [][]*plot.Plot
@@ -83,7 +83,7 @@ func drawPicture(w io.Writer, results []result) error {
 	return err
 }
 
-// axis is what varied from run to run, nil if nothing did but the policy.
+// axis returns the parameter that varies, nil if none but the policy does.
 func axis(results []result) (x func(r *result) float64, label string) {
 	for i := range results {
 		c, first := &results[i].config, &results[0].config
@@ -92,7 +92,7 @@ func axis(results []result) (x func(r *result) float64, label string) {
 			return func(r *result) float64 { return r.config.perBackend() }, "F k / B"
 		case c.load != first.load:
 			return func(r *result) float64 {
-				load, _ := strconv.ParseFloat(r.config.load, 64) // the document's is the least
+				load, _ := strconv.ParseFloat(r.config.load, 64) // 0 for "document"
 				return max(load, 0.009)
 			}, "load, share of the capacity"
 		}
@@ -100,7 +100,7 @@ func axis(results []result) (x func(r *result) float64, label string) {
 	return nil, ""
 }
 
-// name tells the lines of a picture apart.
+// name returns the name of a result's line.
 func (r *result) name(results []result) string {
 	for i := range results {
 		if results[i].config.subset != r.config.subset {
@@ -110,7 +110,7 @@ func (r *result) name(results []result) string {
 	return r.config.policy
 }
 
-// lines groups the results that differ only in what varies.
+// lines groups the results that differ only in the axis.
 func lines(results []result) (names []string, of map[string][]*result) {
 	of = map[string][]*result{}
 	for i := range results {
@@ -133,7 +133,7 @@ func (pan panel) plot(results []result, x func(r *result) float64, label string)
 	for i, name := range names {
 		var points plotter.XYs
 		for _, r := range of[name] {
-			if y := pan.value(r); y > 0 || !pan.log { // without hot frontends there is no p99 of theirs
+			if y := pan.value(r); y > 0 || !pan.log { // without hot frontends their p99 is 0
 				points = append(points, plotter.XY{X: x(r), Y: y})
 			}
 		}

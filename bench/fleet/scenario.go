@@ -1,6 +1,6 @@
 package main
 
-// The parts of the measured time at which things happen, and how long they take.
+// The times of events as shares of the measured time, and their durations.
 const (
 	failAt, returnAt = 0.25, 0.75
 	failShare        = 0.01 // of the backends
@@ -10,14 +10,14 @@ const (
 	rollingDown   = 2e9
 
 	resizeAt     = 0.5
-	resizeSpread = 5e9 // the frontends hear of it one after another
+	resizeSpread = 5e9 // time in which the frontends learn of it
 )
 
 // generations are the speeds of three generations of hardware, in sevenths of
 // their mean.
 var generations = [...]float32{3, 6, 12}
 
-// speed is how fast a backend is.
+// speed returns the relative speed of a backend.
 func (c *config) speed(backend int) float32 {
 	switch c.scenario {
 	case "slow":
@@ -34,7 +34,7 @@ func (c *config) speed(backend int) float32 {
 	return 1
 }
 
-// weight is what the frontends are told of a backend's speed.
+// weight returns a backend's weight, as frontends know it.
 func (c *config) weight(backend int32) float64 {
 	if c.scenario != "weighted" {
 		return 1
@@ -42,7 +42,7 @@ func (c *config) weight(backend int32) float64 {
 	return float64(generations[int(backend)%len(generations)] / generations[0])
 }
 
-// plan puts what happens in the scenario into the schedule.
+// plan schedules the events of the scenario.
 func (s *simulation) plan() {
 	from, length := int64(s.c.warmup), float64(s.c.duration)
 	at := func(share float64) int64 { return from + int64(share*length) }
@@ -54,7 +54,7 @@ func (s *simulation) plan() {
 		}
 	case "rolling":
 		for b := range s.existing {
-			// Groups of neighbours, as a deployment does it rack by rack.
+			// Groups of consecutive backends, like a deployment by rack.
 			group := b * rollingGroups / s.existing
 			start := at(float64(group) / rollingGroups)
 			s.schedule.push(event{start, packed(backendDrains, 0, int32(b))})

@@ -12,11 +12,9 @@ import (
 
 const never = math.MaxInt64
 
-// A simulation is a fleet on virtual time. Everything is in a few slices; there
-// is no goroutine and no clock, and all randomness is from one generator, so that
-// a seed makes the same run each time. What decides, the policies of the frontends
-// and the slot boards and token buckets of the backends, is the code of
-// production.
+// A simulation is a fleet on virtual time. Its state is in a few slices. It has no
+// goroutines and one random generator, so that a seed determines the run. The slots
+// policy, the boards and the token buckets are boxcarrpc/core's.
 type simulation struct {
 	c   config
 	now int64
@@ -38,7 +36,7 @@ type simulation struct {
 	users    []int32
 	scratch  []int
 	heard    []int32
-	existing int // backends; those beyond come with a resize
+	existing int // backends at the start; the others come with a resize
 
 	schedule schedule
 	requests wire // tasks to backends
@@ -54,10 +52,10 @@ type simulation struct {
 	memory  memory
 }
 
-// memory is what a run takes.
+// memory has the heap bytes of a run.
 type memory struct{ backends, frontends, pairs uint64 }
 
-// newSimulation makes a fleet of which nothing is connected yet.
+// newSimulation returns a fleet without connections.
 func newSimulation(c config) (*simulation, error) {
 	s := &simulation{c: c}
 	s.rng.Seed(c.seed, 0)
@@ -96,8 +94,8 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// chooseClasses says which frontends are hot and which have nothing to do, in no
-// order that a subset could share.
+// chooseClasses chooses hot frontends and frontends without requests at random, so that
+// they are independent of the subsets.
 func (s *simulation) chooseClasses() {
 	n := float64(s.c.frontends)
 	s.hot = int(s.c.hotShare * n)
@@ -114,10 +112,10 @@ func (s *simulation) chooseClasses() {
 	s.arrival = s.pause()
 }
 
-// pause is the time to the next request.
+// pause returns the time to the next request.
 func (s *simulation) pause() int64 { return int64(s.gen.ExpFloat64() * 1e9 / s.c.rate) }
 
-// run lets the whole time pass. progress is called now and then.
+// run runs the simulation. It calls progress about every second.
 func (s *simulation) run(progress func(share float64, events uint64)) {
 	for f := range s.frontends {
 		s.join(int32(f))
@@ -132,7 +130,7 @@ func (s *simulation) run(progress func(share float64, events uint64)) {
 	}
 }
 
-// step does what happens next, unless that is after the end.
+// step executes the next event unless it is after the end.
 func (s *simulation) step(end int64) bool {
 	next, source := s.arrival, 0
 	for i, at := range [...]int64{s.requests.next(), s.answers.next(), s.asking.next(), s.answered.next(), s.schedule.next()} {
@@ -163,7 +161,7 @@ func (s *simulation) step(end int64) bool {
 	return true
 }
 
-// whose is the frontend of a request.
+// whose draws the frontend of a request.
 func (s *simulation) whose() int32 {
 	if s.hot > 0 && s.gen.Float64() < s.hotRate {
 		return s.order[s.gen.IntN(s.hot)]

@@ -18,19 +18,18 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// What -truth runs: so many real clients and servers in this process, over TCP, a
-// tenth of the servers at half speed; and the same in the simulator. Each client
-// has enough slots for a policy to find one on any server.
+// The size of -truth: real clients and servers in this process over TCP, a tenth of the
+// servers at half speed, and the same in the simulator.
 const (
 	truthTasks = 50
 	truthSlots = 4 * truthTasks
 )
 
-// shares is how the requests are spread.
+// shares describes the distribution of requests.
 type shares struct {
-	slow     float64 // of a slow server, over those of another
-	busiest  float64 // of the busiest tenth of the servers
-	idleHalf float64 // of the less busy half
+	slow     float64 // requests of a slow server relative to another
+	busiest  float64 // share of the busiest tenth of the servers
+	idleHalf float64 // share of the less busy half
 }
 
 func sharesOf(served []float64, slow func(i int) bool) (s shares) {
@@ -59,12 +58,12 @@ func (s shares) plus(t shares, weight float64) shares {
 	return shares{s.slow + weight*t.slow, s.busiest + weight*t.busiest, s.idleHalf + weight*t.idleHalf}
 }
 
-// simulationsPerRig is how many simulations there are for each real run: who holds
-// which slot is chance, and with it what a server gets.
+// simulationsPerRig is the number of simulations per real run. The distribution of slots,
+// and with it the load of a server, is random.
 const simulationsPerRig = 4
 
-// truth runs each config so many times in the simulator and for real, each time
-// with another seed, and writes the means.
+// truth runs each config repeatedly in the simulator and for real, with different seeds,
+// and writes the means.
 func truth(out io.Writer, say func(string, ...any), configs []config, repeats int) error {
 	text := "| policy | slow server / other: simulated | real | | busiest tenth: simulated | real | | less busy half: simulated | real | | p50 ms: simulated | real | p99 ms: simulated | real |\n|" +
 		strings.Repeat("---|", 14) + "\n"
@@ -114,7 +113,7 @@ func (s *simulation) shares() shares {
 	return sharesOf(served, s.slow)
 }
 
-// A rig is the real clients and servers of a simulation.
+// A rig has real clients and servers with the config of a simulation.
 type rig struct {
 	s       *simulation
 	servers []*rigServer
@@ -163,13 +162,13 @@ func (r *rig) serve(mean, sigma float64) (*rigServer, error) {
 	}
 	server := &rigServer{address: listener.Addr().String(), turn: make(chan struct{}, 1), mean: mean, sigma: sigma}
 	server.Server = boxcarrpc.NewServer(server.handle, nil)
-	r.ended.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	r.ended.Go(func() { _ = server.Serve(listener) }) // until Close
 	return server, nil
 }
 
 func (s *rigServer) handle(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 	select {
-	case s.turn <- struct{}{}: // those that wait come in their order
+	case s.turn <- struct{}{}: // waiting requests proceed in order
 	case <-ctx.Done():
 		return dst, ctx.Err()
 	}
@@ -179,8 +178,7 @@ func (s *rigServer) handle(ctx context.Context, _ string, _, dst []byte) ([]byte
 	return dst, nil
 }
 
-// run has requests come, each client at its own rate, and counts those of the
-// measured time.
+// run makes requests, each client at its rate, and counts those in the measured time.
 func (r *rig) run() (served []float64, latency *histogram, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	c := &r.s.c

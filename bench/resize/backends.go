@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxBackends: each has an address of its own, 127.0.60.1 and so on, so that a
-	// client's TLS sessions are each server's own, too.
+	// maxBackends is limited by the addresses. Each backend has a different address from
+	// 127.0.60.1 on, so that clients have a TLS session per server.
 	maxBackends = 250
 	backendPort = 7070
 	// drainTimeout is how long a backend that ends may take.
@@ -24,7 +24,7 @@ const (
 func addressOf(n int) string { return net.JoinHostPort(hostOf(n), fmt.Sprint(backendPort)) }
 func hostOf(n int) string    { return fmt.Sprintf("127.0.60.%d", n+1) }
 
-// backends are the servers that run, by their numbers.
+// backends are the running servers by number.
 type backends struct {
 	settings  settings
 	authority *authority
@@ -61,7 +61,7 @@ func (b *backends) start(first, last int) error {
 	})
 }
 
-// handler takes about the service time for a request, with a few workers.
+// handler returns a handler with a random service time and a few workers.
 func (b *backends) handler() boxcarrpc.Handler {
 	workers := make(chan struct{}, b.settings.workers)
 	return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
@@ -76,7 +76,7 @@ func (b *backends) handler() boxcarrpc.Handler {
 	}
 }
 
-// stop drains backends and ends them.
+// stop drains and stops backends.
 func (b *backends) stop(first, last int) error {
 	return each(first, last, func(n int) error {
 		b.mu.Lock()
@@ -90,7 +90,7 @@ func (b *backends) stop(first, last int) error {
 func (x *backend) end() error {
 	ctx, cancel := within(drainTimeout)
 	defer cancel()
-	// What is not done in time is cut off, as by a supervisor that kills.
+	// Close the remaining connections after the timeout, like a supervisor.
 	if err := x.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

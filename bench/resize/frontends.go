@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Frontends hear of a change within this time.
+	// Frontends learn of a change within this time.
 	viewLag = 200 * time.Millisecond
 	// slotsPerBackend of a frontend's pool.
 	slotsPerBackend = 2
@@ -23,7 +23,7 @@ const (
 	method          = "/bench.Resize/Work"
 )
 
-// A backendSet is the numbers of the backends that clients are told of.
+// A backendSet is the numbers of the backends that clients know.
 type backendSet struct {
 	numbers int
 	missing []int
@@ -31,7 +31,7 @@ type backendSet struct {
 
 func (s backendSet) has(n int) bool { return n < s.numbers && !slices.Contains(s.missing, n) }
 
-// snapshot is the set as one frontend is told of it.
+// snapshot returns the set for one frontend.
 func (s backendSet) snapshot(self, frontends int) discovery.Snapshot {
 	out := discovery.Snapshot{Self: self, Frontends: frontends}
 	for n := range s.numbers {
@@ -43,7 +43,7 @@ func (s backendSet) snapshot(self, frontends int) discovery.Snapshot {
 	return out
 }
 
-// frontends are the clients and the requests that they send.
+// frontends are the clients and their requests.
 type frontends struct {
 	settings settings
 	all      []*frontend
@@ -61,7 +61,7 @@ type frontend struct {
 	own     []int
 }
 
-// Watch has a frontend be the source of its own pool.
+// Watch makes a frontend the source of its pool.
 func (f *frontend) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
 	for {
 		select {
@@ -104,7 +104,7 @@ func newFrontends(s settings, t trial, a *authority, m *meter) (*frontends, erro
 	return f, nil
 }
 
-// ready waits until each has a connection, and has all send requests.
+// ready waits until each frontend has a connection, and starts the requests.
 func (f *frontends) ready() error {
 	ctx, cancel := within(readyTimeout)
 	defer cancel()
@@ -118,8 +118,8 @@ func (f *frontends) ready() error {
 	return nil
 }
 
-// tell lets all know of a set within viewLag, and counts the connections that
-// they do not have and are to make.
+// tell passes a set to all frontends within viewLag, and returns the number of new
+// connections.
 func (f *frontends) tell(set backendSet) (connections int) {
 	f.set = set
 	for i, x := range f.all {
@@ -142,7 +142,7 @@ func (f *frontends) tell(set backendSet) (connections int) {
 	return connections
 }
 
-// connectionsTo counts those to some of the backends.
+// connectionsTo counts the connections to some of the backends.
 func (f *frontends) connectionsTo(first, last int) (connections int) {
 	for _, x := range f.all {
 		for _, n := range x.own {
@@ -154,7 +154,7 @@ func (f *frontends) connectionsTo(first, last int) (connections int) {
 	return connections
 }
 
-// send sends requests at random times, at the same rate whatever becomes of them.
+// send sends an open-loop load.
 func (f *frontends) send(x *frontend, rng *rand.Rand) {
 	for due := time.Now(); ; {
 		due = due.Add(time.Duration(rng.ExpFloat64() / f.settings.rate * float64(time.Second)))
@@ -171,7 +171,7 @@ func (f *frontends) send(x *frontend, rng *rand.Rand) {
 	}
 }
 
-// watchSlots notes how few slots any frontend has.
+// watchSlots records the fewest slots of any frontend.
 func (f *frontends) watchSlots() {
 	for f.pause(20 * time.Millisecond) {
 		for _, x := range f.all {

@@ -27,14 +27,14 @@ type settings struct {
 	frontends, backends, k int
 	rate                   float64       // requests a second of a frontend
 	service                time.Duration // mean time that a backend takes for a request
-	workers                int           // requests that it works on at once
+	workers                int           // concurrent requests of a backend
 	deadline               time.Duration // of a request
 	warmUp, every, settle  time.Duration
 	rounds                 int
 	seed                   uint64
 }
 
-// A trial is a way to choose subsets and to follow their changes.
+// A trial is an algorithm and a way to follow its changes.
 type trial struct {
 	algorithm  subset.Algorithm
 	leaveAfter time.Duration // as in boxcarrpc.PoolOptions
@@ -50,20 +50,20 @@ func (t trial) name() string {
 func run(args []string, out, progress io.Writer) error {
 	var s settings
 	flags := flag.NewFlagSet("resize", flag.ContinueOnError)
-	flags.IntVar(&s.frontends, "frontends", 40, "clients, each with a pool of its own")
-	flags.IntVar(&s.backends, "backends", 60, "servers at first")
+	flags.IntVar(&s.frontends, "frontends", 40, "number of clients, each with a pool")
+	flags.IntVar(&s.backends, "backends", 60, "number of servers at the start")
 	flags.IntVar(&s.k, "k", 20, "servers of a subset")
 	flags.Float64Var(&s.rate, "rate", 100, "requests a second of each frontend")
 	flags.DurationVar(&s.service, "service", 20*time.Millisecond, "mean time that a server takes for a request")
-	flags.IntVar(&s.workers, "workers", 4, "requests that a server works on at once")
+	flags.IntVar(&s.workers, "workers", 4, "concurrent requests of a server")
 	flags.DurationVar(&s.deadline, "deadline", 250*time.Millisecond, "of a request")
 	flags.DurationVar(&s.every, "every", 4*time.Second, "time from change to change")
-	flags.DurationVar(&s.settle, "settle", 3*time.Second, "how much of it belongs to the change")
+	flags.DurationVar(&s.settle, "settle", 3*time.Second, "part of -every that counts as the change")
 	flags.DurationVar(&s.warmUp, "warmup", 2*time.Second, "time before the first change")
-	flags.IntVar(&s.rounds, "rounds", 3, "times that each trial is run, in turn with the others")
+	flags.IntVar(&s.rounds, "rounds", 3, "rounds over all trials")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the random times")
 	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
-	names := flags.String("algorithms", "deterministic,rocksteadier", "how subsets are chosen, with commas between")
+	names := flags.String("algorithms", "deterministic,rocksteadier", "comma-separated algorithms")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func run(args []string, out, progress io.Writer) error {
 		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
 	}
 	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || s.rounds < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
-		return fmt.Errorf("want some frontends, at least k backends and at most %d, a rate, workers and rounds, and -every longer than -settle", maxBackends/2)
+		return fmt.Errorf("-frontends, -rate, -workers and -rounds must be positive, -backends from -k to %d, and -every longer than -settle", maxBackends/2)
 	}
 	steps, err := scenarioNamed(*scenarioName, s.backends)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// Each scenario, in small: every line is there, and no frontend was ever without a
-// slot when new connections are made first.
+// Each scenario in small. The table has every line, and with new connections made first
+// a frontend is never without a slot.
 func TestScenariosInSmall(t *testing.T) {
 	for _, scenario := range []string{"resize", "restart", "restart-listed"} {
 		t.Run(scenario, func(t *testing.T) {

@@ -13,19 +13,19 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// A window is what became of the requests that began within a stretch of time.
+// A window has the results of the requests that began within a time.
 type window struct {
 	lasted  time.Duration
-	cpu     time.Duration // of this process, which has both sides
+	cpu     time.Duration // of this process, both sides
 	dialled int64
 
 	mu       sync.Mutex
 	took     []time.Duration
 	failures map[string]int
-	slots    int // the fewest that a frontend had
+	slots    int // fewest slots of a frontend
 }
 
-// add notes a request.
+// add records a request.
 func (w *window) add(took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-// A meter counts in the present window.
+// A meter records requests in the current window.
 type meter struct {
 	current atomic.Pointer[window]
 	dialled atomic.Int64
@@ -70,7 +70,7 @@ func (m *meter) begin() {
 	m.current.Store(&window{failures: map[string]int{}, slots: math.MaxInt, cpu: -processorTime(), dialled: -m.dialled.Load()})
 }
 
-// end returns the window; requests of it may yet be under way.
+// end returns the window. Some of its requests may still be in flight.
 func (m *meter) end() *window {
 	w := m.current.Load()
 	w.lasted = time.Since(m.began)
@@ -79,16 +79,16 @@ func (m *meter) end() *window {
 	return w
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // it has no way to fail
+		panic(err) // cannot fail
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// percentile is a latency that a share of the requests did not exceed.
+// percentile returns a percentile of the latencies.
 func percentile(took []time.Duration, share float64) time.Duration {
 	if len(took) == 0 {
 		return 0

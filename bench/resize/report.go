@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// A period is a change and the quiet time after it.
+// A period is a change and the baseline after it.
 type period struct {
 	step            string
 	promised        int // new connections, by the algorithm
 	change, settled *window
 }
 
-// cost is the processor time that the change took beyond what the same time takes
-// when all is settled.
+// cost returns the processor time of the change minus that of the baseline.
 func (p period) cost() time.Duration {
 	always := float64(p.settled.cpu) / float64(p.settled.lasted)
 	return p.change.cpu - time.Duration(always*float64(p.change.lasted))
 }
 
-// String is for people who wait; requests of the period may yet be under way.
+// String returns a line of progress. Some requests may still be in flight.
 func (p period) String() string {
 	r := newReport([]period{p})
 	return fmt.Sprintf("%s: %d new connections (%d), %.2f s, %d failed of %d, p99 %s, then %s",
 		p.step, r.dialled, r.promised, r.cost.Seconds(), r.failed, len(r.took), round(percentile(r.took, 0.99)), round(percentile(r.settled, 0.99)))
 }
 
-// A report is what all changes have cost.
+// A report has the costs of all changes.
 type report struct {
 	promised      int // as a period's
 	dialled       int64
@@ -74,7 +73,7 @@ const header = `| | new connections, by the algorithm | processor time of the ch
 |---|---|---|---|---|---|---|---|
 `
 
-// row is a line of the table, of all rounds of a trial.
+// row returns the table row of all rounds of a trial.
 func row(name string, rounds []report) string {
 	seconds := func(r report) float64 { return r.cost.Seconds() }
 	late := func(share float64) func(report) float64 {
@@ -94,7 +93,7 @@ func row(name string, rounds []report) string {
 		failedSettled, spread(rounds, 0, settled(0.99)), spread(rounds, 0, settled(0.999)), slots)
 }
 
-// spread is the median of a figure in all rounds, and the least and the most if there
+// spread returns the median of a figure over the rounds, with minimum and maximum if there
 // are several.
 func spread(rounds []report, digits int, figure func(report) float64) string {
 	var all []float64
@@ -109,7 +108,7 @@ func spread(rounds []report, digits int, figure func(report) float64) string {
 	return fmt.Sprintf("%s (%.*f to %.*f)", median, digits, all[0], digits, all[len(all)-1])
 }
 
-// failures are those of all rounds together.
+// failures sums the failures of all rounds.
 func failures(rounds []report) string {
 	failed, requests, worst := 0, 0, 0
 	byKind := map[string]int{}

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// A task that is restarted is away for so long.
+	// The downtime of a restarting task.
 	away = time.Second
-	// A task that leaves the set for good ends so long after the set has changed.
+	// The time from removing a task from the set to stopping it.
 	notice = time.Second
-	// restartBlock: so many consecutive tasks are restarted at once.
+	// restartBlock is the number of consecutive tasks that restart at once.
 	restartBlock = 10
 )
 
-// sizes are what the article's figure 5 steps through, as parts of the first.
+// sizes are the steps of the article's figure 5, relative to the first size.
 var sizes = []float64{1, 61.0 / 60, 63.0 / 60, 68.0 / 60, 80.0 / 60, 68.0 / 60, 1}
 
-// A step is a change of the backends, and of what is told of them.
+// A step is a change of the backends and of the set.
 type step struct {
 	name   string
 	change func(e *experiment) error
@@ -45,20 +45,20 @@ func scenarioNamed(name string, backends int) (steps []step, err error) {
 			}})
 		}
 	default:
-		return nil, fmt.Errorf("there is no scenario %q, but resize, restart and restart-listed", name)
+		return nil, fmt.Errorf("unknown scenario %q: must be resize, restart or restart-listed", name)
 	}
 	return steps, nil
 }
 
-// An experiment is one trial under way.
+// An experiment is a running trial.
 type experiment struct {
 	backends  *backends
 	frontends *frontends
 	meter     *meter
-	promised  int // new connections of all changes, as the algorithm would have it
+	promised  int // new connections of all changes according to the algorithm
 }
 
-// run does an experiment and reports what its changes have cost.
+// run runs an experiment and reports the costs of its changes.
 func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err error) {
 	a, err := newAuthority()
 	if err != nil {
@@ -104,8 +104,8 @@ func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err 
 	return newReport(all), nil
 }
 
-// resize starts tasks and then tells of them, or tells that they leave and ends
-// them later.
+// resize starts tasks and then adds them to the set, or removes tasks from the set and
+// stops them later.
 func (e *experiment) resize(before, after int) error {
 	if after > before {
 		if err := e.backends.start(before, after-1); err != nil {
@@ -119,8 +119,7 @@ func (e *experiment) resize(before, after int) error {
 	return e.backends.stop(after, before-1)
 }
 
-// restart drains tasks, ends them and starts them again. listed tasks keep their
-// place in the set meanwhile.
+// restart drains, stops and starts tasks. Listed tasks stay in the set.
 func (e *experiment) restart(first, last int, listed bool) error {
 	set := e.frontends.set
 	if listed {
@@ -141,8 +140,7 @@ func (e *experiment) restart(first, last int, listed bool) error {
 	return nil
 }
 
-// tell makes so many backends, but for the missing ones, the set that frontends
-// know.
+// tell passes the set of n backends without the missing ones to the frontends.
 func (e *experiment) tell(numbers int, missing ...int) {
 	e.promised += e.frontends.tell(backendSet{numbers, missing})
 }
@@ -154,7 +152,7 @@ func between(first, last int) func(yield func(int) bool) {
 	}
 }
 
-// each does something with several tasks at once.
+// each calls a function for several tasks concurrently.
 func each(first, last int, do func(n int) error) error {
 	errs := make([]error, last-first+1)
 	var doing sync.WaitGroup

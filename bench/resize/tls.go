@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// sessions is how many servers a client keeps a TLS session of, as package
-// credentials has it.
+// sessions is the size of a client's TLS session cache, as in package credentials.
 const sessions = 1 << 10
 
 // An authority signs the certificates of an experiment.
@@ -57,7 +56,7 @@ func (a *authority) issue(addresses ...net.IP) (pair tls.Certificate, err error)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// server makes the configuration of a server that asks for certificates.
+// server returns the configuration of a server that requires client certificates.
 func (a *authority) server(host string) (func() (*tls.Config, error), error) {
 	certificate, err := a.issue(net.ParseIP(host))
 	config := &tls.Config{
@@ -67,7 +66,7 @@ func (a *authority) server(host string) (func() (*tls.Config, error), error) {
 	return func() (*tls.Config, error) { return config, nil }, err
 }
 
-// client makes the configuration of a client with a certificate.
+// client returns the configuration of a client with a certificate.
 func (a *authority) client() (func() (*tls.Config, error), error) {
 	certificate, err := a.issue()
 	config := &tls.Config{

@@ -1,4 +1,5 @@
-// Package policy holds the rules by which a client spreads its requests.
+// Package policy implements load balancing policies of clients, to compare slots with
+// others in the fleet simulator.
 //
 //	name          chooses                                              knows
 //	slots         the lowest slot number that the servers gave out     leases
@@ -12,22 +13,20 @@
 //	peakewma      of two at random the one expected to be done sooner  its own requests and times
 //	prequal       of some probed the quickest that is not crowded      probes of load
 //
-// Slots is Boxcar, and what a pool does if nothing else is said; the first three
-// after it are the approaches of a design for 10,000 frontends and 1,000,000
-// backends, the others are the usual rivals. docs/balance.md compares them.
+// Slots is Boxcar, the policy of boxcarrpc's pools. Formulaic, viamedia and knotty are the
+// approaches of a design for 10,000 frontends and 1,000,000 backends. The others are in
+// common use. docs/balance.md compares them.
 //
-// A [Policy] is a state machine: it has no goroutine, lock, clock or randomness of
-// its own, and after it has grown to its set it allocates nothing in a step. It is
-// told what happens and says what to do, so that the same code serves in a pool
-// and in the fleet simulator:
+// A [Policy] is a state machine without goroutines, locks, clocks or random sources. A
+// step does not allocate once the policy has grown to its set.
 //
-//	Join, Leave     the set of servers
-//	Pick, Done      a request begins, and ends
-//	Next, Wake      what the policy wants done now: connect, disconnect, probe
-//	Learn           what came of it, and what else is heard of a server
+//	Join, Leave     change the set of servers
+//	Pick, Done      start and end a request
+//	Next, Wake      return the next action: connect, disconnect, probe
+//	Learn           passes results of actions and other news of a server
 //
-// Time is an int64 of nanoseconds from any origin that never goes back; servers
-// are numbers that the caller gives out, from 0; randomness is the caller's.
+// Times are int64 nanoseconds from any origin and never decrease. The caller assigns
+// server numbers from 0 and owns the random generator.
 //
-// Concurrency: none. The caller serialises the steps of a value.
+// A value is not safe for concurrent use.
 package policy

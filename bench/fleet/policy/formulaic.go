@@ -11,11 +11,10 @@ type FormulaicOptions struct {
 
 func (o *FormulaicOptions) fill() { o.KeepAlive = orDefault(o.KeepAlive, 10e9) }
 
-// formulaic is approach 1 of "10,000 frontends, 1,000,000 backends": a client has
-// a fixed set of servers, 100 there, uses them in turn, and probes them to know
-// which connections are broken. Those are passed over until they have been made
-// anew. Its set is as even as the formula that made it; load that differs between
-// clients stays on their servers.
+// formulaic is approach 1 of "10,000 frontends, 1,000,000 backends". A client uses a fixed
+// set of servers (100 there) in turn and probes them to detect broken connections, which
+// it skips until they are restored. The balance is that of the formula for the sets;
+// differences of load between clients are not balanced.
 type formulaic struct {
 	roundRobin
 	keepAlive int64

@@ -24,8 +24,8 @@ type KnottyOptions struct {
 	// Cycles is n: so many reviews in a row must find a server slow or crowded
 	// before it may be replaced, 2 to 5. The default is 3.
 	Cycles int
-	// SlowAbove (nanoseconds) and CrowdedAbove (sessions) say what is slow and
-	// crowded. The defaults are 100 ms and 64.
+	// SlowAbove (nanoseconds) and CrowdedAbove (sessions) are the limits above which a
+	// server is slow or crowded. The defaults are 100 ms and 64.
 	SlowAbove    int64
 	CrowdedAbove int32
 	// Burst is C, the tokens of a server that rests. The default is 10.
@@ -79,9 +79,9 @@ const (
 //
 //	tokens x w1 - latency x w2 - sessions x w3     each divided by the table's largest
 //
-// and sends each request to one at random of the best K: to one without a request
-// of its own, if there is one; requests of one key to one server. With n requests
-// under way it looks at n servers, up to 2K.
+// and sends each request to a random one of the best K, preferably without a request of
+// this client. Requests with the same key go to the same server. With n requests in
+// flight it considers n servers, up to 2K.
 //
 // A client is hot if its backlog is long, or its servers are dry, or slow. A hot
 // client that hears of a server that is rested, and has one that was slow or
@@ -92,8 +92,8 @@ type knotty struct {
 	options  KnottyOptions
 	stats    []serverStats // by entry
 	order    []int32       // entries with a connection, best first
-	changed  bool          // order is to be made anew
-	stale    bool          // scores have changed, and order is to be made anew from rankAt on
+	changed  bool          // servers have changed; order must be recomputed
+	stale    bool          // scores have changed; order must be recomputed after rankAt
 	rankAt   int64
 	inFlight int
 	review   int64
@@ -119,8 +119,8 @@ func newKnotty(o *Options) *knotty {
 	}
 }
 
-// Join implements Policy. The table begins with the servers that joined first;
-// those beyond its size are known when gossip tells of them.
+// Join implements Policy. The table starts with the servers that joined first; others are
+// known from gossip.
 func (p *knotty) Join(_ int64, server int32, _ *rand.PCG) {
 	if p.size() < p.options.Table {
 		p.row(p.join(server))
@@ -399,7 +399,7 @@ func (p *knotty) swapped(entry int32, connected bool) {
 	}
 }
 
-// Servers appends the servers of the table, of which the client wants gossip.
+// Servers appends the servers of the table, whose gossip the client uses.
 func (p *knotty) Servers(dst []int32) []int32 {
 	for i := range p.members {
 		if m := &p.members[i]; m.member {

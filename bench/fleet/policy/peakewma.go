@@ -50,7 +50,7 @@ func (p *peakEWMA) cost(now int64, entry int32) float64 {
 	return average * float64(m.inFlight+1)
 }
 
-// time is what is known of the server that has the entry now.
+// time returns the state of the server that has the entry.
 func (p *peakEWMA) time(entry int32) *peakTime {
 	for int(entry) >= len(p.times) {
 		p.times = append(p.times, peakTime{})

@@ -16,52 +16,51 @@ type Policy interface {
 	// Leave takes a server out of the set, if it was in it.
 	Leave(now int64, server int32, rng *rand.PCG)
 
-	// Pick chooses the server of a request. It is not ok if the policy knows of
-	// none, or wants none to be used now. Every choice ends in Done.
+	// Pick chooses the server of a request. It is not ok if no server is known or
+	// usable. The caller ends every choice with Done.
 	Pick(now int64, q Query, rng *rand.PCG) (c Choice, ok bool)
 	// Done ends a request.
 	Done(now int64, c Choice, r Result, rng *rand.PCG)
 
-	// Next says what is to be done now, if anything is. It is called again at
-	// once after an action, after every other step, and at the time of Wake.
+	// Next returns the next action, if there is one. The caller calls it until it is
+	// not ok, after every other step, and at the time of Wake.
 	Next(now int64, rng *rand.PCG) (a Action, ok bool)
-	// Wake is when Next is to be called if nothing happens until then.
+	// Wake returns the time of the next call of Next if there is no other step before.
 	Wake() int64
-	// Learn takes what came of an action, or what else is heard of a server.
+	// Learn passes the result of an action, or other news of a server.
 	Learn(now int64, n News, rng *rand.PCG)
 }
 
-// A Query is what a policy may know of a request.
+// A Query describes a request.
 type Query struct {
-	// Key is the same for requests that would gain from going to the same
-	// server, as those of a user; 0 for none. Only knotty looks at it.
+	// Key is equal for requests that should go to the same server, for example those of
+	// a user; 0 for none. Only knotty uses it.
 	Key uint64
-	// Tried are servers that failed this request. Another one is chosen if there
-	// is one. Valid until Pick returns.
+	// Tried are servers that failed this request. Another one is chosen if possible.
+	// The slice is valid until Pick returns.
 	Tried []int32
 }
 
-// A Choice is where a request goes.
+// A Choice is the chosen server of a request.
 type Choice struct {
 	Server int32
-	// Entry is the policy's own name of what it chose. Of slots it is the
-	// ladder's.
+	// Entry identifies the choice within the policy.
 	Entry int32
-	// Fresh says that the request needs a new connection.
+	// Fresh means that the request needs a new connection.
 	Fresh bool
 
-	use uint32 // of the entry: a later one has nothing to do with this choice
+	use uint32 // generation of the entry
 }
 
-// An Outcome is what a request taught about its server.
+// An Outcome is the result of a request with regard to its server.
 type Outcome uint8
 
 // The outcomes of a request.
 const (
-	Neutral Outcome = iota // nothing: cancelled, or an error that may be the server's fault
-	Success                // it answers requests well
-	Refused                // it did not begin with the request
-	Broken                 // the connection ended; Learn tells of the others that did
+	Neutral Outcome = iota // no information, as after a cancellation
+	Success                // the server answered
+	Refused                // the server did not start the request
+	Broken                 // the connection broke; Learn reports other broken connections
 )
 
 // A Result is how a request ended.
@@ -71,20 +70,20 @@ type Result struct {
 	Report  Report
 }
 
-// A Report is what a server says of itself, with an answer, a probe or by gossip.
+// A Report is a server's state, sent with a response, a probe or by gossip.
 type Report struct {
-	InFlight int32 // requests that it has begun or that wait there
-	Lowest   int32 // its lowest free slot, core.NoSlot if it has none or does not say
+	InFlight int32 // requests in service or queued
+	Lowest   int32 // lowest free slot, core.NoSlot if none or unknown
 	Tokens   int32 // requests that it would admit at once
-	Sessions int32 // connections that it has
-	Latency  int64 // nanoseconds that a request takes there now, 0 if it does not say
-	Hops     int32 // of gossip: how often it is still to be sent on
+	Sessions int32 // connections
+	Latency  int64 // current duration of a request in nanoseconds, 0 if unknown
+	Hops     int32 // gossip: remaining forwards
 }
 
-// Silent is the report of a server that says nothing.
+// Silent is the report of a server without information.
 var Silent = Report{Lowest: core.NoSlot}
 
-// An ActionKind is what a policy wants done.
+// An ActionKind is the kind of an action.
 type ActionKind uint8
 
 // The kinds of action.
@@ -95,8 +94,8 @@ const (
 	Relay                        // to send gossip, what Server reported, to Fanout other clients
 )
 
-// An Action is what a policy wants done. Each Connect is answered by the news
-// Connected, Declined or Failed, each Probe by Probed or Failed.
+// An Action is a request of a policy to its caller. The result of a Connect is the news
+// Connected, Declined or Failed, that of a Probe is Probed or Failed.
 type Action struct {
 	Kind   ActionKind
 	Server int32
@@ -113,7 +112,7 @@ type NewsKind uint8
 // The kinds of news.
 const (
 	Connected NewsKind = iota // Slot was leased
-	Declined                  // there is no slot below what was asked for
+	Declined                  // no slot below the limit is free
 	Failed                    // there was no answer
 	Lost                      // all connections to the server have ended
 	Draining                  // the server wants no new requests

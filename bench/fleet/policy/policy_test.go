@@ -57,7 +57,7 @@ func TestEveryPolicyPassesOverABrokenServerAndComesBack(t *testing.T) {
 		f := newFarm(t, name, 10, nil, testseed.PCG(t))
 		f.load(300, 5e9)
 		f.crash(3)
-		f.until(f.now + 1e9) // what was on the way has ended
+		f.until(f.now + 1e9) // requests in flight have ended
 		f.failed = 0
 		f.forget()
 		f.load(300, 10e9)

@@ -13,8 +13,8 @@ type PrequalOptions struct {
 	Pool int
 	// MaxAge is how long an answer is kept, in nanoseconds. The default is 1 s.
 	MaxAge int64
-	// HotQuantile is how many of the servers are not crowded, by the requests
-	// that they have. The default is 0.84.
+	// HotQuantile is the quantile of requests in flight above which a server is
+	// crowded. The default is 0.84.
 	HotQuantile float64
 }
 
@@ -33,10 +33,9 @@ const (
 	prequalReusing = 64 // uses of an answer, at most
 )
 
-// prequal keeps a few answers to probes, which it sends beside the requests, not
-// for them. Of the servers that it has answers of, it uses the one that expects
-// the shortest time, passing over those that are crowded: with more requests in
-// flight than most. If all are crowded it uses the one with the fewest.
+// prequal keeps a pool of answers to asynchronous probes. Of the servers with an answer it
+// uses the one with the lowest latency that is not crowded, or the one with the fewest
+// requests in flight if all are crowded.
 //
 // Wydrowski, Kleinberg, Rumble and Archer, "Load is not what you should balance:
 // Introducing Prequal", NSDI 2024, https://arxiv.org/abs/2312.10172. As there, an
@@ -132,8 +131,8 @@ func (p *prequal) forget(now int64) {
 	})
 }
 
-// remove drops an answer, so that a pool of which the good ones are used does not
-// end as one of bad ones.
+// remove drops an answer, so that bad answers do not accumulate in the pool while good
+// ones are used.
 func (p *prequal) remove() {
 	p.worst = !p.worst
 	if len(p.pool) == 0 {
@@ -170,7 +169,7 @@ func (p *prequal) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	}
 }
 
-// time is what is known of the server that has the entry now.
+// time returns the state of the server that has the entry.
 func (p *prequal) time(entry int32) *prequalTime {
 	for int(entry) >= len(p.times) {
 		p.times = append(p.times, prequalTime{})
@@ -196,7 +195,7 @@ func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	if latency == 0 {
 		latency = p.time(entry).took
 	}
-	// What was heard of this server before is out of date.
+	// Older answers of this server are out of date.
 	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool { return a.entry == entry })
 	if len(p.pool) == p.options.Pool {
 		p.pool = slices.Delete(p.pool, 0, 1)

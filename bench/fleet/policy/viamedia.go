@@ -14,14 +14,13 @@ type ViamediaOptions struct {
 
 func (o *ViamediaOptions) fill() { o.Lifetime = orDefault(o.Lifetime, 300e9) }
 
-// viamedia is approach 1.5 of "10,000 frontends, 1,000,000 backends": a request
-// uses a pooled connection that has none, else a new one to a server drawn from
-// all. Connections are used one request at a time, for some minutes. Servers guard
-// themselves with token buckets, of which the client knows nothing. So a hot
-// client comes to have more connections than a cold one.
+// viamedia is approach 1.5 of "10,000 frontends, 1,000,000 backends". A request uses an
+// idle pooled connection, or a new one to a random server of the fleet. A connection has
+// one request at a time and lives for some minutes. Servers have token buckets that are
+// invisible to the client. A busy client thus has more connections than an idle one.
 //
-// Its set is all numbers below the highest that joined, except those that left: a
-// million servers cost a client nothing.
+// The set is all numbers up to the highest that joined, except those that left, so that a
+// million servers need no memory in a client.
 type viamedia struct {
 	options ViamediaOptions
 	limit   int
