@@ -139,21 +139,10 @@ func (t *transport) unlease(lane *clientLane) {
 // events only at first. reads reports that the caller has the read turn.
 func (l *clientLane) send(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads bool, err error) {
 	t := l.transport
-	reads, writes, only, err := l.put(method, metadata, request, dst, deadline, alone)
-	if writes {
-		t.out.Write(!only)
-	}
-	return reads, err
-}
-
-// put appends a request to the outbox. reads and writes report that the caller has these
-// turns, only that no other request is in flight on the transport.
-func (l *clientLane) put(method string, metadata, request, dst []byte, deadline time.Time, alone bool) (reads, writes, only bool, err error) {
-	t := l.transport
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.mu.err != nil {
-		return false, false, false, t.mu.err
+	if err := t.mu.err; err != nil {
+		t.mu.Unlock()
+		return false, err
 	}
 	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
 	if !deadline.IsZero() {
@@ -165,9 +154,15 @@ func (l *clientLane) put(method string, metadata, request, dst []byte, deadline 
 	l.bulky = len(request) > wire.RequestRoom(method)-wire.RequestMetadataBytes(metadata)
 	l.alone, l.visited = alone, false
 	l.state = clientWaiting
-	only = t.outstanding.Add(1) == 1
+	only := t.outstanding.Add(1) == 1
+	var writes bool
 	l.ticket, writes = t.out.Request(l.number, r, method, metadata, request, &l.bulk)
-	return only && t.turn.take(), writes, only, nil
+	reads = only && t.turn.take()
+	t.mu.Unlock()
+	if writes {
+		t.out.Write(!only) // others are likely to append requests, too
+	}
+	return reads, nil
 }
 
 // abandon gives up the response of a lane and reports false, unless the response has just
