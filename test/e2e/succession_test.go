@@ -64,7 +64,7 @@ func sourceBuiltAnew(t *testing.T) {
 	// one.
 	watched := watchChange(t, d, documents[len(documents)-1], after[len(after)-1])
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", id[1])
-	r.script.waitOutput(t, "is a copy of the queue "+id[1])
+	r.script.waitOutput(t, "is now a copy of the queue "+id[1])
 	d.waitDocument(t, "only-new", []byte(`{"id":"only-new"}`))
 	watched()
 	want := expected(after)

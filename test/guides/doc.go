@@ -2,7 +2,7 @@
 //
 // The info string of each fenced block declares its kind:
 //
-//	```sh run               run in order, in one shell per page that starts in an empty
+//	```sh run               runs in order, in one shell per page that starts in an empty
 //	                        directory with the commands of this repository in PATH
 //	```output               expected output of the preceding block, stdout and stderr; "..."
 //	                        matches any text in a line, a line of "..." any lines
