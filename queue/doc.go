@@ -140,7 +140,9 @@
 // keep their addresses. Readers use the whole rewrite with the highest generation instead
 // of the segments, which are removed only on request. The file name contains a range and
 // a generation, and not the next segment number, so that the Writer and Compact share no
-// counter. A fetch of an address that a rewrite has left out is a *GoneError. With
+// counter. A fetch of an address that a rewrite has left out is a *GoneError. If it is
+// unknown whether a damaged or incomplete rewrite has the entry, the document is
+// unavailable: an older file may hold a document whose delete exists no more. With
 // EraseDead, Compact rewrites every file that holds a document which has been dead for
 // some time, and every dictionary that may have been trained from one.
 //
