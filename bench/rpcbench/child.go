@@ -43,14 +43,13 @@ func startChild(contestant string) (*child, error) {
 		return nil, err
 	}
 	if !c.out.Scan() {
-		return nil, errors.Join(fmt.Errorf("the server of %s does not start", contestant), c.stop())
+		return nil, errors.Join(fmt.Errorf("the server of %s did not start", contestant), c.stop())
 	}
 	c.address = c.out.Text()
 	return c, nil
 }
 
-// startChildren starts the server of each contestant. stop is to be called even
-// after an error.
+// startChildren starts the server of each contestant. The caller must call stop, also after an error.
 func startChildren(all []contestant) (servers []*child, stop func() error, err error) {
 	stop = func() (err error) {
 		for _, server := range servers {
@@ -68,10 +67,10 @@ func startChildren(all []contestant) (servers []*child, stop func() error, err e
 	return servers, stop, nil
 }
 
-// mallocs is how many objects the server has allocated.
+// mallocs returns the number of objects that the server has allocated.
 func (c *child) mallocs() (uint64, error) { return c.ask("") }
 
-// collected is the memory of the server when it has none to spare, in bytes.
+// collected returns the memory of the server after a garbage collection, in bytes.
 func (c *child) collected() (uint64, error) {
 	if _, err := c.ask(collectLine); err != nil {
 		return 0, err
@@ -79,7 +78,7 @@ func (c *child) collected() (uint64, error) {
 	return memoryOf(c.pid(), "VmRSS")
 }
 
-// collectLine has a child give memory back.
+// collectLine makes a child free unused memory.
 const collectLine = "collect"
 
 func (c *child) ask(line string) (uint64, error) {
@@ -104,7 +103,7 @@ func collect() {
 	debug.FreeOSMemory()
 }
 
-// serveChild is the child's side.
+// serveChild runs the server in the child.
 func serveChild(name string) error {
 	c, err := contestantsNamed(name)
 	if err != nil {

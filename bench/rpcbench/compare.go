@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// compare measures the contestants under each load and prints a table for it.
+// compare measures the contestants under each load and prints a table.
 func compare(s settings, title string, all []contestant, loads ...load) (err error) {
 	servers, stop, err := startChildren(all)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -34,8 +34,8 @@ func compare(s settings, title string, all []contestant, loads ...load) (err err
 	return nil
 }
 
-// report writes a row for each contestant: the median of each figure by itself,
-// the ratio the median of the rounds' ratios.
+// report writes a row for each contestant: the median of each figure, and the median of the rounds'
+// ratios.
 func report(title string, all []contestant, callers int, results [][]result) {
 	fmt.Printf("\n# %s\n%-14s %8s %11s %17s %6s %9s %9s %9s  %-27s %8s %8s %10s %9s\n", title, "", "callers", "calls/s", "slowest-fastest",
 		"ratio", "p50", "p99", "cpu", "client u+s, server u+s", "syscalls", "switches", "allocs c+s", "MB c+s")
@@ -61,8 +61,7 @@ func report(title string, all []contestant, callers int, results [][]result) {
 	}
 }
 
-// shares are the processor time of the client, its own and the kernel's, and that of the
-// server, in microseconds.
+// shares formats the user and kernel time of client and server, in microseconds.
 func shares(rounds []result) string {
 	us := func(time func(result) time.Duration) float64 { return float64(median(sorted(rounds, time))) / 1e3 }
 	return fmt.Sprintf("%.2f+%.2f, %.2f+%.2f us",

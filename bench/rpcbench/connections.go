@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runConnections measures what a connection costs both sides in memory, once a call
-// has been made over it and all is quiet again.
+// runConnections measures the memory of both sides per connection, after one call on each.
 func runConnections(s settings) error {
 	fmt.Printf("\n%-14s %8s %16s %16s\n", "connections", "clients", "server bytes", "client bytes")
 	for _, c := range s.contestants {
@@ -32,7 +31,7 @@ func runConnections(s settings) error {
 	return nil
 }
 
-// connections makes so many clients of a caller each.
+// connections measures clients with one caller each.
 func connections(c contestant, count int) (figures map[string]float64, err error) {
 	server, err := startChild(c.name)
 	if err != nil {
@@ -70,7 +69,7 @@ func connections(c contestant, count int) (figures map[string]float64, err error
 	return map[string]float64{"server bytes": each(before, after), "client bytes": each(hereBefore, hereAfter)}, nil
 }
 
-// connectAll connects clients, and has each make a call: some connect only then.
+// connectAll connects clients and makes a call on each, because some connect lazily.
 func connectAll(c contestant, address string, clients []client) error {
 	var group errgroup.Group
 	group.SetLimit(dialling)
@@ -93,7 +92,7 @@ func connectAll(c contestant, address string, clients []client) error {
 	return group.Wait()
 }
 
-// collectedHere is the memory of this process when it has none to spare, in bytes.
+// collectedHere returns the memory of this process after a garbage collection, in bytes.
 func collectedHere() (uint64, error) {
 	collect()
 	return memoryOf(os.Getpid(), "VmRSS")

@@ -9,14 +9,14 @@ import (
 type contestant struct {
 	name  string
 	serve func() (address string, err error)
-	// connect makes a client for so many callers.
+	// connect returns a client for a number of callers.
 	connect func(address string, callers int) (client, error)
 }
 
 // A client makes calls.
 type client interface {
-	// call sends the request and returns the response, which may lie in dst. It
-	// is used by all callers at once, each with its own number.
+	// call sends the request and returns the response, which can use dst. Callers use it
+	// concurrently, each with its number.
 	call(ctx context.Context, caller int, request, dst []byte) ([]byte, error)
 	Close() error
 }

@@ -15,12 +15,12 @@ func listen(serve func(net.Listener) error) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { panic(serve(l)) }() // a server that stops has nothing left to do
+	go func() { panic(serve(l)) }() // the server runs until the process ends
 	return l.Addr().String(), nil
 }
 
-// The echo is the least that a request and its answer can cost over a TCP
-// connection for each caller: a length, the bytes, no deadline, no cancellation.
+// The echo is the lower bound for a TCP connection per caller: a length and the bytes, without
+// deadlines and cancellation.
 
 func serveEcho() (string, error) {
 	return listen(func(l net.Listener) error {

@@ -20,7 +20,7 @@ func serveHTTP() (string, error) {
 			return
 		}
 		response := appendResponse(make([]byte, 0, responseLength(request)), request)
-		_, _ = w.Write(response) // the client has gone if not
+		_, _ = w.Write(response) // an error means that the client has gone
 	}), ReadHeaderTimeout: callTimeout}
 	return listen(func(l net.Listener) error { return server.Serve(l) })
 }

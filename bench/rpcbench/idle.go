@@ -12,11 +12,10 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// dialling is how many clients of idle connect at once.
+// dialling is the number of clients that connect concurrently.
 const dialling = 32
 
-// runIdle measures what clients cost a server that say nothing but that they are
-// still there.
+// runIdle measures the cost of clients that send only keep-alives.
 func runIdle(s settings) error {
 	fmt.Printf("\n%-14s %8s %14s %14s %9s\n", "idle", "clients", "server MB", "bytes each", "cpu")
 	all, err := contestantsNamed("boxcar", "boxcar-tls")

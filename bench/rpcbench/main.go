@@ -49,7 +49,7 @@ func main() {
 
 // settings is what the flags say.
 type settings struct {
-	serve       string // be the server of this contestant
+	serve       string // run the server of this contestant
 	contestants []contestant
 	workloads   []workload
 	callers     []int
@@ -85,23 +85,23 @@ var workloads = []workload{
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("rpcbench", flag.ExitOnError)
-	flags.StringVar(&s.serve, "serve", "", "be the server of this contestant (what rpcbench starts by itself)")
+	flags.StringVar(&s.serve, "serve", "", "run the server of this contestant; rpcbench starts such children")
 	names := flags.String("contestants", "echo,boxcar,boxcar-classic,grpc-go-1,grpc-go-2,grpc-go-4,drpc,http",
 		"whom calls compares; ratios are to the first")
-	chosen := flags.String("workloads", "calls", "what to measure")
-	callers := flags.String("callers", "1,64", "numbers of callers of calls")
-	sizes := flags.String("sizes", "16,256,1024,4096,16384,65536", "bytes of a response of sizes, from 16")
-	flags.IntVar(&s.conns, "conns", 1000, "clients of connections; each takes a file descriptor on both sides")
-	file := flags.String("results", "", "file of results to add to; what it has is not measured again")
+	chosen := flags.String("workloads", "calls", "comma-separated workloads")
+	callers := flags.String("callers", "1,64", "numbers of callers for calls")
+	sizes := flags.String("sizes", "16,256,1024,4096,16384,65536", "response bytes for sizes, at least 16")
+	flags.IntVar(&s.conns, "conns", 1000, "clients for connections; each needs a file descriptor on both sides")
+	file := flags.String("results", "", "file of results to add to; its results are not measured again")
 	table := flags.String("table", "", "name of these results in the file")
-	flags.IntVar(&s.rounds, "rounds", 5, "how often everything is measured")
-	flags.DurationVar(&s.duration, "duration", time.Second, "of each measurement, after a tenth of it to warm up")
+	flags.IntVar(&s.rounds, "rounds", 5, "rounds")
+	flags.DurationVar(&s.duration, "duration", time.Second, "length of a measurement, after a tenth of it to warm up")
 	flags.IntVar(&s.perContext, "calls-per-context", 16,
 		"calls under one context with a deadline, as a front end makes for one page; the context is the bench's cost, not the contestant's")
-	flags.IntVar(&s.clients, "clients", 10_000, "clients of idle; each takes a file descriptor on both sides")
+	flags.IntVar(&s.clients, "clients", 10_000, "clients for idle; each needs a file descriptor on both sides")
 	flags.DurationVar(&s.settle, "settle", 150*time.Second,
 		"how long idle waits first: a client asks for better slots more and more rarely, and reaches once a minute after two")
-	flags.DurationVar(&s.quiet, "quiet", 40*time.Second, "how long idle watches the server")
+	flags.DurationVar(&s.quiet, "quiet", 40*time.Second, "measuring time of idle")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -111,7 +111,7 @@ func parse(args []string) (s settings, err error) {
 	for name := range strings.SplitSeq(*chosen, ",") {
 		w, ok := named(workloads, name, func(w workload) string { return w.name })
 		if !ok {
-			return s, fmt.Errorf("-workloads %q: there is none", name)
+			return s, fmt.Errorf("-workloads %q: no such workload", name)
 		}
 		s.workloads = append(s.workloads, w)
 	}

@@ -10,8 +10,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// TestMain makes of this test binary the server that run starts for each
-// contestant.
+// TestMain runs the test binary as the server that run starts for each contestant.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-serve" {
 		main()

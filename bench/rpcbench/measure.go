@@ -25,7 +25,7 @@ type load struct {
 	perContext    int           // calls under one context with a deadline
 }
 
-// phase is the load's name in the results.
+// phase returns the name of the load in the results.
 func (l load) phase(title string) string {
 	return fmt.Sprintf("%s, %d callers, %d bytes", title, l.callers, l.responseBytes)
 }
@@ -42,10 +42,10 @@ type result struct {
 	others                     float64 // share of the processors that others took
 }
 
-// cpu is the processor time of both processes, per call.
+// cpu returns the processor time of both processes per call.
 func (r result) cpu() time.Duration { return r.client.total() + r.server.total() }
 
-// figures are the result's for the report.
+// figures converts a result for the report.
 func (r result) figures() map[string]float64 {
 	return map[string]float64{
 		"ops/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
@@ -56,7 +56,7 @@ func (r result) figures() map[string]float64 {
 	}
 }
 
-// resultOf is a result that was kept.
+// resultOf converts stored figures.
 func resultOf(f map[string]float64) result {
 	return result{
 		rate: f["ops/s"], p50: time.Duration(f["p50 ns"]), p90: time.Duration(f["p90 ns"]), p99: time.Duration(f["p99 ns"]),
@@ -67,7 +67,7 @@ func resultOf(f map[string]float64) result {
 	}
 }
 
-// usage is what the two processes have used so far.
+// A usage has the counters of both processes.
 type usage struct {
 	syscalls, switches         uint64
 	clientMallocs, serverAlloc uint64
@@ -77,7 +77,7 @@ type usage struct {
 
 func (u usage) cpu() time.Duration { return u.client.total() + u.server.total() }
 
-// measure runs one contestant for a while, warmed up.
+// measure warms up and measures one contestant.
 func measure(c contestant, server *child, l load) (r result, err error) {
 	client, err := c.connect(server.address, l.callers)
 	if err != nil {
@@ -127,13 +127,12 @@ func measure(c contestant, server *child, l load) (r result, err error) {
 	}, nil
 }
 
-// percentile is of sorted times, in nanoseconds.
+// percentile returns a percentile of sorted times in nanoseconds.
 func percentile(times []uint32, percent float64) time.Duration {
 	return time.Duration(times[int(float64(len(times)-1)*percent/100)])
 }
 
-// run has every caller call until the time is over, and returns how long each
-// call took.
+// run makes calls with all callers for the duration and returns their times.
 func (l load) run(client client) ([]uint32, error) {
 	var (
 		stop  atomic.Bool
@@ -150,7 +149,7 @@ func (l load) run(client client) ([]uint32, error) {
 	return slices.Concat(times...), errors.Join(errs...)
 }
 
-// callUntil makes at least one call, however soon it is to stop.
+// callUntil makes calls until stop, at least one.
 func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []uint32, err error) {
 	times = make([]uint32, 0, 1<<12)
 	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*l.responseBytes)

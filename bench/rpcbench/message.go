@@ -20,7 +20,7 @@ func putRequest(request []byte, number uint64, responseBytes int) {
 	binary.LittleEndian.PutUint32(request[8:], uint32(responseBytes))
 }
 
-// responseLength is what a request asks for, within the limits.
+// responseLength returns the length that a request asks for, within the limits.
 func responseLength(request []byte) int {
 	if len(request) != requestBytes {
 		return minResponseBytes
@@ -28,12 +28,12 @@ func responseLength(request []byte) int {
 	return min(max(int(binary.LittleEndian.Uint32(request[8:])), minResponseBytes), maxResponseBytes)
 }
 
-// appendResponse is what every contestant answers.
+// appendResponse appends the response of every contestant.
 func appendResponse(dst, request []byte) []byte {
 	return append(append(dst, request...), zeros[:responseLength(request)-len(request)]...)
 }
 
-// checkResponse finds out whether a response is the request's.
+// checkResponse checks that a response belongs to a request.
 func checkResponse(request, response []byte) error {
 	if len(response) != responseLength(request) || string(response[:requestBytes]) != string(request) {
 		return fmt.Errorf("a wrong response of %d bytes", len(response))

@@ -83,12 +83,12 @@ func runOpen(s settings) (err error) {
 	return nil
 }
 
-// timeNamed is a time among figures.
+// timeNamed returns a time by its figure.
 func timeNamed(name string) func(map[string]float64) time.Duration {
 	return func(figures map[string]float64) time.Duration { return time.Duration(figures[name]) }
 }
 
-// measure sends to one contestant for a while, after a tenth of it to warm up.
+// measure warms up and measures one contestant.
 func (l openLoad) measure(c contestant, address string) (r openResult, err error) {
 	client, err := c.connect(address, openSenders)
 	if err != nil {
@@ -106,7 +106,7 @@ func (l openLoad) run(client client) (r openResult, err error) {
 		parts    = make([]openResult, openSenders)
 		errs     = make([]error, openSenders)
 		wg       sync.WaitGroup
-		schedule = openloop.New(time.Now(), l.duration, l.rate) // the same moments for every contestant
+		schedule = openloop.New(time.Now(), l.duration, l.rate) // the same schedule for every contestant
 	)
 	for i := range openSenders {
 		wg.Go(func() { parts[i], errs[i] = send(client, i, schedule) })
@@ -124,7 +124,7 @@ func (l openLoad) run(client client) (r openResult, err error) {
 	return r, errors.Join(errs...)
 }
 
-// send is one sender.
+// send runs one sender.
 func send(client client, sender int, schedule *openloop.Schedule) (r openResult, err error) {
 	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*kilobyte)
 	for {

@@ -11,12 +11,12 @@ import (
 	"docstore/bench/internal/process"
 )
 
-// A cpuTime is processor time: a process' own, and the kernel's for it.
+// A cpuTime is the user and kernel time of a process.
 type cpuTime struct{ user, system time.Duration }
 
 func (t cpuTime) total() time.Duration { return t.user + t.system }
 
-// since is the time per call since an earlier moment, n calls ago.
+// since returns the time per call since an earlier reading, n calls ago.
 func (t cpuTime) since(before cpuTime, n float64) cpuTime {
 	return cpuTime{
 		time.Duration(float64(t.user-before.user) / n),
@@ -30,8 +30,7 @@ func cpuOf(pid int) (t cpuTime, err error) {
 	return t, err
 }
 
-// switchesOf is how often the threads of a process have gone to sleep, or had to let
-// others run.
+// switchesOf returns the context switches of all threads of a process.
 func switchesOf(pid int) (n uint64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
@@ -55,7 +54,7 @@ func switchesOf(pid int) (n uint64, err error) {
 	return n, nil
 }
 
-// syscallsOf is how often a process has called read, write and their kin.
+// syscallsOf returns the read and write system calls of a process.
 func syscallsOf(pid int) (n uint64, err error) {
 	counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"storj.io/drpc/drpcserver"
 )
 
-// bytesCodec lets both rivals carry bare bytes, which costs them less than
-// protobuf would. Messages are *[]byte.
+// bytesCodec makes both rivals carry bytes, which is faster than protobuf. Messages are *[]byte.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string                        { return "bytes" }
@@ -64,7 +63,7 @@ func newGRPCServer(options ...grpc.ServerOption) *grpc.Server {
 	return s
 }
 
-// A grpcClient spreads its callers over its connections.
+// A grpcClient distributes its callers over its connections.
 type grpcClient []*grpc.ClientConn
 
 func connectGRPC(conns int) func(string, int) (client, error) {
@@ -120,8 +119,7 @@ func serveDRPC() (string, error) {
 	})
 }
 
-// A drpcClient is drpc with its pool, which makes a connection for every call
-// that finds none idle.
+// A drpcClient is drpc with its pool, which opens a connection when none is idle.
 type drpcClient struct {
 	pool *drpcpool.Pool[string, drpcpool.Conn]
 	conn drpcpool.Conn

@@ -21,7 +21,7 @@ const (
 	faultBytes = 1 << 20 // are read through the page table for each call
 )
 
-// slowDown does what makes a method slow.
+// slowDown delays a slow method.
 func slowDown(method string) error {
 	switch method {
 	case sleepMethod:
@@ -67,7 +67,7 @@ func (f *faultyFile) open() (err error) {
 	if f.file, err = os.CreateTemp("", "rpcbench"); err != nil {
 		return err
 	}
-	if err := os.Remove(f.file.Name()); err != nil { // it lives as long as it is open
+	if err := os.Remove(f.file.Name()); err != nil { // the open file remains usable
 		return err
 	}
 	if _, err := f.file.Write(make([]byte, faultBytes)); err != nil {
