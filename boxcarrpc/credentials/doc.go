@@ -1,6 +1,5 @@
-// Package credentials keeps certificates and tokens in files, for boxcarrpc's
-// options: what changes in the files holds for the next connection, without a
-// restart.
+// Package credentials reads certificates and tokens from files for the options of
+// boxcarrpc. New connections use the current files, without a restart.
 //
 //	config, err := credentials.ServerTLS(credentials.Files{
 //		Certificate: "be-1.crt", Key: "be-1.key", CA: "clients-ca.crt",
@@ -13,14 +12,14 @@
 //
 // # Files
 //
-// Certificates, keys and authorities are PEM. A certificate may be followed by the
-// intermediate ones, and a file of authorities may hold many, as is needed while
-// one takes another's place.
+// Certificates, keys and authorities are PEM. A certificate may be followed by its
+// intermediate certificates. A file of authorities may have several, for example
+// during a rotation.
 //
-// A client's token is the only line of its file. A server's file of tokens has a
-// line for each, a name and the token, with blanks between them; a name may have
-// several, as is needed while one takes another's place. Empty lines and those that
-// begin with # are passed over. A token has 16 to 8,192 bytes without blanks:
+// A client's token file has one line, the token. Each line of a server's token file has
+// a client's name and a token, separated by spaces or tabs. A name may have several
+// tokens, for example during a rotation. Empty lines and lines that begin with # are
+// ignored. A token has 16 to 8,192 bytes without white space:
 //
 //	# name        token
 //	frontend-a    5f0c9d3be1a94f0fb1f7c0a1
@@ -28,14 +27,14 @@
 //
 // # Changes
 //
-// Files are looked at when a connection begins, at most once a second: there is no
-// goroutine. If one has changed all are read again; if that fails, as in the moment
-// between the certificate and its key, what was good before goes on to hold, the
-// log says so, and the next connection tries again.
+// When a connection begins, and at most once a second, the files are checked for
+// changes; there is no goroutine. If one has changed, all are read again. If that fails
+// (for example because the new certificate is written and its key is not), the previous
+// values stay in use, the failure is logged, and the next connection tries again.
 //
-// Connections that exist go on with the certificates that they began with. Those of
-// a client whose token is gone from the file, or whose certificate has expired, are
-// told to go away within 11 s of what they send: see ServerOptions.Authenticate.
+// Existing connections keep their certificates. A client whose token was removed or
+// whose certificate has expired is disconnected within 11 s of its next request: see
+// ServerOptions.Authenticate.
 //
 // # Concurrency
 //

@@ -20,7 +20,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
-// A server with TLS, and a client that it knows by a token.
+// A server with TLS and a client with a token.
 func Example() {
 	dir := writeFiles(map[string]string{
 		"tokens":         "frontend 5f0c9d3be1a94f0fb1f7c0a1\n",
@@ -60,7 +60,7 @@ func check(err error) {
 	}
 }
 
-// writeFiles writes these and a certificate, be.crt, that is its own authority.
+// writeFiles writes the given files and a self-signed certificate, be.crt and be.key.
 func writeFiles(files map[string]string) (dir string) {
 	dir, err := os.MkdirTemp("", "credentials")
 	check(err)

@@ -15,7 +15,7 @@ import (
 	"docstore/internal/testcert"
 )
 
-// later makes the next look of f one at a later time, when no file is fresh.
+// later advances the clock of f, so that it checks its files and none is racy.
 func later[T any](f *fromFiles[T], d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,7 +41,7 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "one", f.get())
 	write("other")
-	require.Equal(t, "one", f.get(), "not yet looked at")
+	require.Equal(t, "one", f.get(), "not checked yet")
 	later(f, time.Minute)
 	require.Equal(t, "other", f.get())
 	later(f, 2*time.Minute)
@@ -50,17 +50,17 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 
 	require.NoError(t, os.Remove(path))
 	later(f, 3*time.Minute)
-	require.Equal(t, "other", f.get(), "what was good")
+	require.Equal(t, "other", f.get(), "the previous value")
 	require.Contains(t, j.String(), "no such file")
 	later(f, 4*time.Minute)
 	require.Equal(t, "other", f.get())
-	require.Equal(t, 4, loads, "each time while it fails")
+	require.Equal(t, 4, loads, "it retries after a failure")
 	write("third")
 	later(f, 5*time.Minute)
 	require.Equal(t, "third", f.get())
 
-	// As large as before and with the same time: another file, or changed in the
-	// moment in which it was read.
+	// The same size and modification time: another file, or one changed while it was
+	// read.
 	replacement := filepath.Join(dir, "new")
 	require.NoError(t, os.WriteFile(replacement, []byte("4th.."), 0o600))
 	require.NoError(t, os.Chtimes(replacement, old, old))
@@ -81,20 +81,20 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, dir, "be-1")
 	_, otherKey := ca.Files(t, dir, "be-2")
-	text := testcert.Write(t, dir, "text", []byte("nothing in PEM"))
+	text := testcert.Write(t, dir, "text", []byte("no PEM"))
 	large := testcert.Write(t, dir, "large", make([]byte, maxFileBytes+1))
 	for want, files := range map[string]Files{
-		"needs a certificate and its key": {Certificate: certificate},
-		"does not match":                  {Certificate: certificate, Key: otherKey},
-		"no such file":                    {Certificate: certificate, Key: key, CA: filepath.Join(dir, "none")},
-		"no certificate in PEM":           {Certificate: certificate, Key: key, CA: text},
-		"more than 4194304 bytes":         {Certificate: certificate, Key: large},
+		"requires a certificate and its key": {Certificate: certificate},
+		"does not match":                     {Certificate: certificate, Key: otherKey},
+		"no such file":                       {Certificate: certificate, Key: key, CA: filepath.Join(dir, "none")},
+		"no PEM certificate":                 {Certificate: certificate, Key: key, CA: text},
+		"more than 4194304 bytes":            {Certificate: certificate, Key: large},
 	} {
 		_, err := ServerTLS(files, nil)
 		require.ErrorContains(t, err, want)
 	}
 	_, err := ClientTLS(Files{Key: key}, nil)
-	require.ErrorContains(t, err, "or neither")
+	require.ErrorContains(t, err, "set both or neither")
 	_, err = ClientTLS(Files{}, nil)
 	require.NoError(t, err, "the system's authorities")
 }
@@ -107,26 +107,26 @@ const (
 
 func TestTokensOfAFile(t *testing.T) {
 	path := testcert.Write(t, t.TempDir(), "tokens", []byte(
-		"# who\twhat\n\nali "+tokenA+"\n ali\t"+tokenB+"\r\nbaba "+tokenC))
+		"# name\ttoken\n\nali "+tokenA+"\n ali\t"+tokenB+"\r\nbaba "+tokenC))
 	tokens, err := OpenTokens(path, nil)
 	require.NoError(t, err)
-	nobody, certified := &boxcarrpc.Peer{Name: "ali"}, &boxcarrpc.Peer{Identity: "frontend"}
+	anonymous, certified := &boxcarrpc.Peer{Name: "ali"}, &boxcarrpc.Peer{Identity: "frontend"}
 	for _, c := range []struct {
 		peer            *boxcarrpc.Peer
 		token, identity string
 		err             error
 	}{
-		{nobody, tokenA, "ali", nil},
-		{nobody, tokenB, "ali", nil},
-		{nobody, tokenC, "baba", nil},
+		{anonymous, tokenA, "ali", nil},
+		{anonymous, tokenB, "ali", nil},
+		{anonymous, tokenC, "baba", nil},
 		{certified, tokenC, "baba", nil},
 		{certified, "", "frontend", nil},
-		{nobody, "", "", errNoToken},
-		{nobody, tokenA + "x", "", errUnknownToken},
-		{nobody, tokenA[1:], "", errUnknownToken},
+		{anonymous, "", "", errNoToken},
+		{anonymous, tokenA + "x", "", errUnknownToken},
+		{anonymous, tokenA[1:], "", errUnknownToken},
 		{certified, "x", "", errUnknownToken},
-		{nobody, "#", "", errUnknownToken},
-		{nobody, "ali", "", errUnknownToken},
+		{anonymous, "#", "", errUnknownToken},
+		{anonymous, "ali", "", errUnknownToken},
 	} {
 		identity, err := tokens.Authenticate(c.peer, c.token)
 		require.Equal(t, c.err, err, c.token)
@@ -134,16 +134,16 @@ func TestTokensOfAFile(t *testing.T) {
 	}
 	testcert.Write(t, filepath.Dir(path), "tokens", []byte("baba "+tokenB))
 	later(tokens.file, time.Minute)
-	_, err = tokens.Authenticate(nobody, tokenA)
+	_, err = tokens.Authenticate(anonymous, tokenA)
 	require.Equal(t, errUnknownToken, err)
-	identity, err := tokens.Authenticate(nobody, tokenB)
+	identity, err := tokens.Authenticate(anonymous, tokenB)
 	require.NoError(t, err)
 	require.Equal(t, "baba", identity)
 }
 
-// An emptied file revokes all tokens. A missing or malformed one is a fault, and the log
-// says what stays in force.
-func TestAnEmptiedFileOfTokensRevokesAll(t *testing.T) {
+// An empty file revokes all tokens. With a missing or malformed file the previous tokens
+// stay in use, and the log has their number.
+func TestEmptyTokenFileRevokesAll(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Minute
 	write := func(content string) {
@@ -190,20 +190,20 @@ func TestAnEmptiedFileOfTokensRevokesAll(t *testing.T) {
 	require.True(t, good(tokenB))
 }
 
-// What is wrong is told with the place, never with the token.
-func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
+// Errors have the line number and never the token.
+func TestUnusableTokenFiles(t *testing.T) {
 	dir := t.TempDir()
 	var many strings.Builder
 	for i := range maxTokens + 1 {
 		many.WriteString("a " + tokenA + strings.Repeat("x", i%100) + string(rune('A'+i/100%26)) + string(rune('a'+i/2600)) + "\n")
 	}
 	for want, content := range map[string]string{
-		"no token in it":                      "# none\n",
+		"no token found":                      "# none\n",
 		"line 2: 1 words":                     "a " + tokenA + "\n" + tokenB,
 		"line 1: 3 words":                     "a b " + tokenA,
-		"line 1: a token of 15 bytes":         "a " + tokenA[:15],
-		"line 1: a token of 8193 bytes":       "a " + strings.Repeat("x", 8193),
-		"line 3: the token of \"a\" again":    "a " + tokenA + "\n\nb " + tokenA,
+		"line 1: token of 15 bytes":           "a " + tokenA[:15],
+		"line 1: token of 8193 bytes":         "a " + strings.Repeat("x", 8193),
+		"line 3: same token as \"a\"":         "a " + tokenA + "\n\nb " + tokenA,
 		"line 16385: more than 16384 tokens":  many.String(),
 		"docstore-no-such-file: no such file": "",
 	} {
@@ -217,9 +217,9 @@ func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
 		require.NotContains(t, err.Error(), tokenB)
 	}
 	for want, content := range map[string]string{
-		"0 words":             "",
-		"2 words":             "a " + tokenA,
-		"a token of 15 bytes": tokenA[:15],
+		"0 words":           "",
+		"2 words":           "a " + tokenA,
+		"token of 15 bytes": tokenA[:15],
 	} {
 		_, err := Token(testcert.Write(t, dir, "token", []byte(content)), nil)
 		require.ErrorContains(t, err, want)
@@ -227,20 +227,20 @@ func TestFilesOfTokensThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A server with an authority takes clients with a certificate of that, and others
-// only if it is told to. What is anybody else's proves nothing.
-func TestWhoNeedsACertificate(t *testing.T) {
+// A server with an authority requires a client certificate that it signed, or with
+// CertificateOptional any client whose certificate is absent or valid.
+func TestClientCertificateRequirement(t *testing.T) {
 	dir := t.TempDir()
-	ca, strangers := testcert.NewCA(t, "CA"), testcert.NewCA(t, "strangers")
+	ca, otherCA := testcert.NewCA(t, "CA"), testcert.NewCA(t, "other")
 	certificate, key := ca.Files(t, dir, "server")
 	authority := ca.File(t, dir, "ca")
 	mine, mineKey := ca.Files(t, dir, "mine")
-	theirs, theirsKey := strangers.Files(t, dir, "theirs")
+	theirs, theirsKey := otherCA.Files(t, dir, "theirs")
 	for _, c := range []struct {
 		authority        string
 		optional         bool
 		client, key      string
-		letIn            bool
+		accepted         bool
 		identityOfClient string
 	}{
 		{"", false, "", "", true, ""},
@@ -250,7 +250,7 @@ func TestWhoNeedsACertificate(t *testing.T) {
 		{authority, false, theirs, theirsKey, false, ""},
 		{authority, true, mine, mineKey, true, "mine"},
 		{authority, true, "", "", true, ""},
-		{authority, true, theirs, theirsKey, true, ""}, // a client keeps to itself what the server does not ask for
+		{authority, true, theirs, theirsKey, true, ""}, // the server does not ask for this authority, so the client sends no certificate
 	} {
 		server, err := ServerTLS(Files{Certificate: certificate, Key: key, CA: c.authority, CertificateOptional: c.optional}, nil)
 		require.NoError(t, err)
@@ -263,16 +263,16 @@ func TestWhoNeedsACertificate(t *testing.T) {
 		clientConfig.ServerName = "server"
 
 		a, b := net.Pipe()
-		told := make(chan error, 1)
+		clientErr := make(chan error, 1)
 		go func() {
 			conn := tls.Client(b, clientConfig)
-			_, err := conn.Read(make([]byte, 1)) // a refusal comes behind the handshake
-			told <- err
+			_, err := conn.Read(make([]byte, 1)) // a refusal comes after the handshake
+			clientErr <- err
 		}()
 		conn := tls.Server(a, serverConfig)
 		err = conn.Handshake()
-		require.Equal(t, c.letIn, err == nil, "%+v: %v", c, err)
-		if c.letIn {
+		require.Equal(t, c.accepted, err == nil, "%+v: %v", c, err)
+		if c.accepted {
 			_, err := conn.Write([]byte("x"))
 			require.NoError(t, err)
 			require.Equal(t, c.identityOfClient != "", len(conn.ConnectionState().VerifiedChains) > 0)
@@ -280,7 +280,7 @@ func TestWhoNeedsACertificate(t *testing.T) {
 				require.Equal(t, c.identityOfClient, boxcarrpc.CertificateName(conn.ConnectionState().VerifiedChains[0][0]))
 			}
 		}
-		require.Equal(t, c.letIn, <-told == nil)
+		require.Equal(t, c.accepted, <-clientErr == nil)
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A journal is a log that can be read.
+// A journal is a log whose text can be read.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -18,13 +18,13 @@ import (
 	"docstore/internal/testcert"
 )
 
-// A fleet is a server and a client with mutual TLS and a token, of files, and load.
+// A fleet is a server and clients with mutual TLS and tokens from files.
 type fleet struct {
 	t       testing.TB
 	dir     string
 	server  *boxcarrpc.Server
 	address string
-	options func() *boxcarrpc.PoolOptions // of another client like that one
+	options func() *boxcarrpc.PoolOptions // options of a client
 	calls   atomic.Int64
 }
 
@@ -54,15 +54,14 @@ func newFleet(t *testing.T, ca *testcert.CA) *fleet {
 	require.NoError(t, err)
 	token, err := Token(testcert.Write(t, f.dir, "token", []byte(tokenA+"\n")), nil)
 	require.NoError(t, err)
-	// A connection for each slot, and slots that come and go: the load keeps making
-	// new connections, during every change.
+	// One connection per slot, so that the load makes new connections all the time.
 	f.options = func() *boxcarrpc.PoolOptions {
 		return &boxcarrpc.PoolOptions{Size: 3, LanesPerConn: 1, TLS: clientConfig, Token: token}
 	}
 	return f
 }
 
-// load makes calls, with pools of a moment, until stop is called. None may fail.
+// load makes calls with short-lived pools until stop is called. None may fail.
 func (f *fleet) load() (stop func()) {
 	var over atomic.Bool
 	var wg sync.WaitGroup
@@ -95,8 +94,8 @@ func (f *fleet) load() (stop func()) {
 	}
 }
 
-// sees waits until new connections show what a rotation has brought, and then for
-// more load.
+// sees waits until new connections have a certificate that fulfils what, and then for
+// 100 more calls.
 func (f *fleet) sees(what func(server *x509.Certificate) bool) {
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		p, err := boxcarrpc.NewPool(discovery.Static(f.address), f.options())
@@ -117,24 +116,24 @@ func (f *fleet) sees(what func(server *x509.Certificate) bool) {
 	}
 }
 
-// Certificates, authorities and tokens of both sides are exchanged while calls are
-// made: none fails.
+// Certificates, authorities and tokens of both sides change while calls are made. No
+// call fails.
 func TestARotationFailsNoCall(t *testing.T) {
 	old, next := testcert.NewCA(t, "old"), testcert.NewCA(t, "next")
 	f := newFleet(t, old)
 	stop := f.load()
 	defer stop()
-	// Files are looked at once a second, when a connection begins.
+	// Files are checked once a second, when a connection begins.
 	wait := func() {
 		n := f.server.Stats().Accepted
 		start := time.Now()
-		for time.Since(start) < lookEvery+100*time.Millisecond || f.server.Stats().Accepted < n+4 {
+		for time.Since(start) < checkEvery+100*time.Millisecond || f.server.Stats().Accepted < n+4 {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 
-	// A new certificate of the same authority: first the certificate, whose key does
-	// not fit for a moment, then the key.
+	// A new certificate of the same authority. Its key is written later, so that the
+	// two do not match for a moment.
 	certificate, key := old.Issue(t, "server", time.Now().Add(2*time.Hour))
 	var serial *big.Int
 	f.sees(func(server *x509.Certificate) bool { serial = server.SerialNumber; return true })
@@ -144,7 +143,8 @@ func TestARotationFailsNoCall(t *testing.T) {
 	testcert.Write(t, f.dir, "server.key", key)
 	f.sees(func(server *x509.Certificate) bool { return server.SerialNumber.Cmp(serial) != 0 })
 
-	// Another authority: both trust both, then the certificates, then only the new.
+	// A new authority: both sides trust both authorities, then the certificates
+	// change, then both sides trust the new authority only.
 	testcert.Write(t, f.dir, "ca.crt", bytes.Join([][]byte{old.PEM, next.PEM}, nil))
 	wait()
 	next.Files(t, f.dir, "server")
@@ -155,7 +155,7 @@ func TestARotationFailsNoCall(t *testing.T) {
 	wait()
 	f.sees(func(server *x509.Certificate) bool { return server.Issuer.CommonName == "next" })
 
-	// A new token, that both know before the old one goes.
+	// A new token is valid before the old one is revoked.
 	testcert.Write(t, f.dir, "tokens", []byte("ali "+tokenA+"\nali "+tokenB))
 	wait()
 	testcert.Write(t, f.dir, "token", []byte(tokenB))

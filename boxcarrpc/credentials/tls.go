@@ -8,26 +8,27 @@ import (
 	"log/slog"
 )
 
-// Files are those of TLS. An empty path means that there is none.
+// Files are the paths of TLS files in PEM. An empty path means no file.
 type Files struct {
-	// Certificate and Key are one's own. A server must have them.
+	// Certificate and Key identify this side. A server must have them.
 	Certificate, Key string
-	// CA is the authorities of the other side: a server asks for certificates of
-	// clients if there are any, and a client goes by the system's if there are none.
+	// CA has the authorities that sign certificates of the other side. A server with
+	// a CA requires client certificates. A client without one uses the system's
+	// authorities.
 	CA string
-	// CertificateOptional lets a server with a CA take clients without a certificate,
-	// which prove who they are by a token. It means nothing for a client.
+	// CertificateOptional lets a server with a CA accept clients without a certificate,
+	// which authenticate by a token. It has no effect on a client.
 	CertificateOptional bool
 }
 
-// sessions is how many servers a client keeps a session of, to come back to.
+// sessions is the size of a client's TLS session cache, in servers.
 const sessions = 1 << 10
 
-// ServerTLS reads the files of a server, for ServerOptions.TLS. log may be nil; it
-// is told of changes.
+// ServerTLS reads the files of a server and returns a function for ServerOptions.TLS.
+// Changes and failures are logged to log, which may be nil.
 func ServerTLS(files Files, log *slog.Logger) (func() (*tls.Config, error), error) {
 	if files.Certificate == "" || files.Key == "" {
-		return nil, errors.New("credentials: a server needs a certificate and its key")
+		return nil, errors.New("credentials: a server requires a certificate and its key")
 	}
 	return source(files, log, func(config *tls.Config, authorities *x509.CertPool) {
 		switch config.ClientCAs = authorities; {
@@ -40,11 +41,11 @@ func ServerTLS(files Files, log *slog.Logger) (func() (*tls.Config, error), erro
 	})
 }
 
-// ClientTLS reads the files of a client, for PoolOptions.TLS. log may be nil; it is
-// told of changes.
+// ClientTLS reads the files of a client and returns a function for PoolOptions.TLS.
+// Changes and failures are logged to log, which may be nil.
 func ClientTLS(files Files, log *slog.Logger) (func() (*tls.Config, error), error) {
 	if (files.Certificate == "") != (files.Key == "") {
-		return nil, errors.New("credentials: a client has a certificate and its key, or neither")
+		return nil, errors.New("credentials: certificate without key, or key without certificate: set both or neither")
 	}
 	return source(files, log, func(config *tls.Config, authorities *x509.CertPool) {
 		config.RootCAs = authorities
@@ -52,8 +53,8 @@ func ClientTLS(files Files, log *slog.Logger) (func() (*tls.Config, error), erro
 	})
 }
 
-// source reads the files, and again when they change. finish gives a configuration
-// what its side needs.
+// source returns a function that returns the configuration of the current files. finish
+// sets the fields of a server or a client.
 func source(files Files, log *slog.Logger, finish func(*tls.Config, *x509.CertPool)) (func() (*tls.Config, error), error) {
 	f, err := newFromFiles(log, func() (*tls.Config, error) {
 		config := &tls.Config{MinVersion: tls.VersionTLS13}
@@ -92,7 +93,7 @@ func readPair(certificatePath, keyPath string) (pair tls.Certificate, err error)
 	return pair, nil
 }
 
-// readAuthorities returns nil for no path.
+// readAuthorities returns nil for an empty path.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -103,7 +104,7 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%s: no certificate in PEM in it", path)
+		return nil, fmt.Errorf("%s: no PEM certificate found", path)
 	}
 	return authorities, nil
 }

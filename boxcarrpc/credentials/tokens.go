@@ -11,48 +11,48 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// Limits of tokens. A shorter one could be guessed.
+// Limits of tokens. The minimum protects against guessing.
 const (
 	MinTokenBytes = 16
 	MaxTokenBytes = boxcarrpc.MaxTokenBytes
-	maxTokens     = 16 << 10 // of a file
+	maxTokens     = 16 << 10 // tokens in a file
 )
 
-// Tokens is a file of tokens and of the names of those who show them.
+// Tokens authenticates clients by the tokens in a file.
 type Tokens struct {
 	file *fromFiles[[]entry]
 }
 
-// An entry is a token that is not kept itself.
+// An entry is a client's name with the hash of its token.
 type entry struct {
 	name string
 	sum  [sha256.Size]byte
 }
 
 var (
-	errNoToken      = errors.New("a token or a certificate is needed")
-	errUnknownToken = errors.New("the token is not known")
+	errNoToken      = errors.New("a token or a certificate is required")
+	errUnknownToken = errors.New("unknown token")
 )
 
-// OpenTokens reads a file of tokens, which must have one. log may be nil; it gets
-// changes and faults.
+// OpenTokens reads a file of tokens. It fails if the file has no token. Changes and
+// failures are logged to log, which may be nil.
 //
-// The file is read again when it changes. A token that is no longer in it is revoked,
-// and one without any token revokes all. If the file is missing or malformed, the
-// tokens that were read before stay in force, and the log says which.
+// The file is read again when it changes. A token that is removed is revoked; a file
+// without tokens revokes all. If the file is missing or malformed, the previous tokens
+// stay in use, and the log has their number.
 func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
 	file, err := newFromFiles(log, func() ([]entry, error) { return readTokens(path) }, path)
 	if err != nil {
 		return nil, err
 	}
 	if len(file.mu.value) == 0 {
-		return nil, fmt.Errorf("%s: no token in it", path)
+		return nil, fmt.Errorf("%s: no token found", path)
 	}
 	file.describe = describeTokens
 	return &Tokens{file}, nil
 }
 
-// describeTokens says how many tokens there are, and of how many clients.
+// describeTokens returns the numbers of tokens and of clients.
 func describeTokens(entries []entry) string {
 	if len(entries) == 0 {
 		return "no token: all are revoked"
@@ -64,9 +64,9 @@ func describeTokens(entries []entry) string {
 	return fmt.Sprintf("%d tokens of %d clients", len(entries), len(names))
 }
 
-// Authenticate is for ServerOptions.Authenticate: a client is who its token says
-// or, without one, who its certificate says, and is not let in without either. How
-// long it takes does not depend on what the token has in common with others.
+// Authenticate is for ServerOptions.Authenticate. The identity of a client is the name
+// of its token or, without a token, the name in its certificate. It fails without
+// either. Its duration does not depend on the contents of the token.
 func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (identity string, err error) {
 	if token == "" {
 		if peer.Identity == "" {
@@ -87,7 +87,7 @@ func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (identity stri
 	return entries[found].name, nil
 }
 
-// readTokens reads a server's file. Its errors say where, and never what.
+// readTokens reads a server's file. Its errors contain the line number and no token.
 func readTokens(path string) ([]entry, error) {
 	content, err := readFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func readTokens(path string) ([]entry, error) {
 			return nil, fmt.Errorf("%s: line %d: %s", path, i+1, fmt.Sprintf(format, args...))
 		}
 		if len(fields) != 2 {
-			return fail("%d words, must be a name and a token", len(fields))
+			return fail("%d words: must be a name and a token", len(fields))
 		}
 		name, token := string(fields[0]), fields[1]
 		if err := checkToken(token); err != nil {
@@ -113,7 +113,7 @@ func readTokens(path string) ([]entry, error) {
 		e := entry{name, sha256.Sum256(token)}
 		switch other, taken := names[e.sum]; {
 		case taken:
-			return fail("the token of %q again", other)
+			return fail("same token as %q", other)
 		case len(entries) >= maxTokens:
 			return fail("more than %d tokens", maxTokens)
 		}
@@ -123,8 +123,8 @@ func readTokens(path string) ([]entry, error) {
 	return entries, nil
 }
 
-// Token reads a client's token, for PoolOptions.Token. log may be nil; it is told of
-// changes.
+// Token reads a client's token file and returns a function for PoolOptions.Token.
+// Changes and failures are logged to log, which may be nil.
 func Token(path string, log *slog.Logger) (func() (string, error), error) {
 	file, err := newFromFiles(log, func() (string, error) {
 		content, err := readFile(path)
@@ -133,7 +133,7 @@ func Token(path string, log *slog.Logger) (func() (string, error), error) {
 		}
 		fields := bytes.Fields(content)
 		if len(fields) != 1 {
-			return "", fmt.Errorf("%s: %d words, must be one token", path, len(fields))
+			return "", fmt.Errorf("%s: %d words: must be one token", path, len(fields))
 		}
 		if err := checkToken(fields[0]); err != nil {
 			return "", fmt.Errorf("%s: %w", path, err)
@@ -148,7 +148,7 @@ func Token(path string, log *slog.Logger) (func() (string, error), error) {
 
 func checkToken(token []byte) error {
 	if n := len(token); n < MinTokenBytes || n > MaxTokenBytes {
-		return fmt.Errorf("a token of %d bytes, must have %d to %d", n, MinTokenBytes, MaxTokenBytes)
+		return fmt.Errorf("token of %d bytes: must have %d to %d", n, MinTokenBytes, MaxTokenBytes)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestCommandsOverTLS(t *testing.T) {
 	r = run(t.Context(), "", "slots", "--servers", address, "--tls-ca", authority, "--token-file", token)
 	require.Contains(t, r.stdout, "holder as me ")
 	for want, args := range map[string][]string{
-		"the token is not known":          {"--tls-ca", authority, "--token-file", wrong},
+		"unknown token":                   {"--tls-ca", authority, "--token-file", wrong},
 		"a token or a certificate":        {"--tls-ca", authority},
 		"unknown authority":               {"--tls", "--token-file", token},
 		"this server requires TLS":        {"--token-file", token},

@@ -231,7 +231,7 @@ func TestNodeWithTLS(t *testing.T) {
 	require.NoError(t, err)
 	get := []string{"localhost:" + port, "jobs", "a"} // Node warns about IP addresses in certificates
 	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))
-	assert.Equal(t, result{1, "", "UNAUTHENTICATED: a token or a certificate is needed\n"}, nodeExample(t, append([]string{"--ca", caFile}, get...)...))
+	assert.Equal(t, result{1, "", "UNAUTHENTICATED: a token or a certificate is required\n"}, nodeExample(t, append([]string{"--ca", caFile}, get...)...))
 	refused := nodeExample(t, append([]string{"--token-file", tokenFile}, get...)...)
 	assert.Equal(t, 1, refused.status)
 	assert.Contains(t, refused.stderr, "needs --ca")
