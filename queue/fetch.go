@@ -220,7 +220,7 @@ func (q *request) fetch(s *segmentFile) error {
 		return err
 	}
 	err = s.guard(func() error { return l.locate(&w, q.at) })
-	if err == errNotInBlock {
+	if errors.Is(err, errNotInBlock) {
 		err = s.verifyEntry(l.block, q.at)
 		if err == nil {
 			err = s.corruption(l.block, errors.New("table has changed while it was read"))

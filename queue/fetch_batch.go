@@ -98,7 +98,7 @@ func (g *fetchGroup) locate(group []Wanted) {
 		for i, w := range group {
 			if d := &g.docs[i]; d.file != nil {
 				g.moveTo(d.file)
-				if d.location.locate(&g.window, w.Address) != nil {
+				if d.locate(&g.window, w.Address) != nil {
 					d.file = nil
 				} else {
 					d.file.prefetch(d.id, int64(d.idEnd-d.idStart))

@@ -76,8 +76,8 @@ type Op struct {
 	Bytes int    // bytes to be read, written or appended
 }
 
-// ShortError, returned by the hook for an OpWrite, OpWriteAt, OpAppend or OpReadAt,
-// makes the operation fail with Err after that many bytes.
+// ShortError makes an operation fail with Err after that many bytes. The hook returns it for
+// an OpWrite, OpWriteAt, OpAppend or OpReadAt.
 type ShortError struct {
 	Bytes int
 	Err   error
@@ -89,9 +89,8 @@ func (e *ShortError) Error() string {
 
 func (e *ShortError) Unwrap() error { return e.Err }
 
-// LostPagesError, returned by the hook for an OpSync, OpSyncData or OpAppendSync of a
-// Mem's file, simulates Linux after a failed write-back: the error is reported once, as
-// Err, and the dirty pages are marked clean. Later syncs, through any File, do not
+// LostPagesError simulates Linux after a failed write-back. The hook returns it for an
+// OpSync, OpSyncData or OpAppendSync of a Mem's file. The error is reported once, as Err, and the dirty pages are marked clean. Later syncs, through any File, do not
 // write them unless they are written to again. Reads return them, or the disk's
 // contents if they were Evicted from memory. A power cut loses them.
 type LostPagesError struct {

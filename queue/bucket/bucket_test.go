@@ -131,7 +131,7 @@ func (d *deviant) List(ctx context.Context, prefix, after string) iter.Seq2[buck
 func (d *deviant) replace(ctx context.Context, name string, body io.ReaderAt, size int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.Bucket.Delete(ctx, name); err != nil {
+	if err := d.Delete(ctx, name); err != nil {
 		return err
 	}
 	return d.Bucket.Put(ctx, name, body, size)

@@ -77,10 +77,10 @@ type uploadBody struct {
 func (b *uploadBody) ReadAt(p []byte, offset int64) (int, error) {
 	b.watch.add()
 	n, err := b.ReaderAt.ReadAt(p, offset)
-	if err == io.EOF && offset+int64(n) < b.size {
+	if errors.Is(err, io.EOF) && offset+int64(n) < b.size {
 		err = errors.Newf("bucket: the body of a put has %d bytes, want %d", offset+int64(n), b.size)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		b.err.CompareAndSwap(nil, &err)
 	}
 	return n, err

@@ -7,14 +7,14 @@ import (
 )
 
 var (
-	// ErrFenced: another publisher has taken over the collection.
+	// ErrFenced means that another publisher has taken over the collection.
 	ErrFenced = errors.New("publish: another publisher has taken over the collection")
-	// ErrRefused: the state of the bucket or the queue does not allow the operation; the
+	// ErrRefused means that the state of the bucket or the queue does not allow the operation; the
 	// message says why, and what to do.
 	ErrRefused = errors.New("publish: refused")
-	// ErrCorrupt: an object is damaged, or not the one that its name or a reference says.
+	// ErrCorrupt means that an object is damaged, or not the one that its name or a reference says.
 	ErrCorrupt = errors.New("publish: corrupt")
-	// ErrNewerVersion: an object was written by a newer version of this package. It is not
+	// ErrNewerVersion means that an object was written by a newer version of this package. It is not
 	// damaged.
 	ErrNewerVersion = errors.New("publish: format is newer than this program")
 )

@@ -28,8 +28,17 @@ type Account interface {
 // NoAccount is an Account that does nothing.
 type NoAccount struct{}
 
-func (NoAccount) Charge(int64)  {}
+// Charge implements Account.
+func (NoAccount) Charge(int64) {}
+
+// Release implements Account.
 func (NoAccount) Release(int64) {}
-func (NoAccount) Tight() bool   { return false }
-func (NoAccount) Await(int)     {}
-func (NoAccount) Moved(int)     {}
+
+// Tight implements Account.
+func (NoAccount) Tight() bool { return false }
+
+// Await implements Account.
+func (NoAccount) Await(int) {}
+
+// Moved implements Account.
+func (NoAccount) Moved(int) {}

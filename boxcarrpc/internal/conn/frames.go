@@ -51,50 +51,56 @@ func (o *Outbox) Open(number uint32, head wire.Open, method string, metadata []b
 	return ticket
 }
 
-// The methods below append one frame each, of the type of their name or t.
-
+// Slot appends a frame of type t about a slot of a lane.
 func (o *Outbox) Slot(t wire.Type, lane, slot uint32) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendSlot(o.mu.pending, t, lane, slot)
 }
 
+// Release appends a frame that releases a lane.
 func (o *Outbox) Release(lane uint32) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendRelease(o.mu.pending, lane)
 }
 
+// Ping appends a ping or pong frame.
 func (o *Outbox) Ping(t wire.Type, token uint64) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendPing(o.mu.pending, t, token)
 }
 
+// Reason appends a frame of type t with a reason.
 func (o *Outbox) Reason(t wire.Type, reason string) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendReason(o.mu.pending, t, reason)
 }
 
+// Header appends a header frame of a stream.
 func (o *Outbox) Header(number, sequence uint32, metadata []byte) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendHeader(o.mu.pending, number, sequence, metadata)
 }
 
+// Credit appends a credit frame of a stream.
 func (o *Outbox) Credit(number, sequence, n uint32) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendCredit(o.mu.pending, number, sequence, n)
 }
 
+// Sequence appends a frame of type t with a sequence number.
 func (o *Outbox) Sequence(t wire.Type, number, sequence uint32) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendSequence(o.mu.pending, t, number, sequence)
 }
 
+// Status appends a status frame of a stream.
 func (o *Outbox) Status(number uint32, flags uint8, s wire.Status, trailer []byte) {
 	o.mu.Lock()
 	defer o.unlock()

@@ -24,6 +24,7 @@ const (
 // Type is the type of a frame. The zero Type is never sent.
 type Type uint8
 
+// The types of frames.
 const (
 	TypeHello    Type = 1
 	TypeLease    Type = 2
