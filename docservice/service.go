@@ -94,6 +94,22 @@ func (s *Service) Add(c *Collection) {
 	s.served.Store(after)
 }
 
+// Replace serves a collection instead of the one with the same name, or adds it if there
+// is none. The caller closes the one that was replaced once the calls that use it have
+// ended.
+func (s *Service) Replace(c *Collection) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	before := s.served.Load()
+	after := &served{byName: maps.Clone(before.byName)}
+	if after.byName == nil {
+		after.byName = map[string]*Collection{}
+	}
+	after.byName[c.Name()] = c
+	after.list = slices.SortedFunc(maps.Values(after.byName), func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
+	s.served.Store(after)
+}
+
 // Collections returns the collections ordered by name. The caller must not modify the
 // slice.
 func (s *Service) Collections() []*Collection { return s.served.Load().list }

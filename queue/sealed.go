@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+
+	"docstore/internal/vfs"
 )
 
 // SealedFile describes a file of a queue that does not change any more.
@@ -13,7 +16,11 @@ type SealedFile struct {
 	First, Last SegmentID // the same in an original segment
 	Size        int64     // bytes
 	// Footer identifies the content: it covers the checksums of all blocks.
-	Footer    FooterDigest
+	Footer FooterDigest
+	// Follows is the digest of the segment before First, and Ends that of Last: the next
+	// file follows it. In an original segment Ends is Footer.
+	Follows   FooterDigest
+	Ends      FooterDigest
 	Documents int64
 	Deletes   int64
 	// Settled is the address before which the queue decides about everything that a
@@ -61,12 +68,52 @@ func describeSealed(s *segmentFile) *SealedFile {
 	}
 	f := &SealedFile{
 		Name: filepath.Base(s.path), First: s.number, Last: max(s.number, s.header.rewrites.last), Size: s.info.Size,
-		Footer: s.footer.digest().half(), Documents: int64(s.footer.documents), Deletes: int64(s.footer.entries - s.footer.documents),
+		Footer: s.footer.digest().half(), Follows: s.header.previous.half(), Ends: s.digest().half(), Documents: int64(s.footer.documents), Deletes: int64(s.footer.entries - s.footer.documents),
 	}
 	if s.relocations != nil {
 		f.First, f.Settled = s.header.rewrites.first, s.relocations.settled
 	}
 	return f
+}
+
+// DescribeSealed describes one file of a queue. An error that matches ErrIncomplete says
+// that it has no footer, one that matches ErrCorrupt that it is no file of a queue.
+func DescribeSealed(fsys vfs.FS, path string) (SealedFile, error) {
+	name, ok := ParseFileName(filepath.Base(path))
+	if !ok {
+		return SealedFile{}, fmt.Errorf("queue: %s is not named like a file of a queue", path)
+	}
+	s, err := openSegmentFile(fsys, path, name.First)
+	if err != nil {
+		return SealedFile{}, err
+	}
+	defer s.file.Close()
+	f := describeSealed(s)
+	if f == nil {
+		return SealedFile{}, fmt.Errorf("queue: %s is not sealed: %w", path, ErrIncomplete)
+	}
+	return *f, nil
+}
+
+// SealedHead returns the head of a directory with only these files, which Sealed returned.
+func (r *Reader) SealedHead(files []SealedFile) (Head, error) {
+	var h Head
+	for _, f := range slices.Backward(files) {
+		s, err := openSegmentFile(r.options.FS, filepath.Join(r.dir, f.Name), f.First)
+		if err != nil {
+			return Head{}, err
+		}
+		if h.Sealed == 0 {
+			h.Queue, h.Highest, h.Sealed, h.Digest = s.header.queue, f.Last, f.Last, s.digest()
+		}
+		end, found := s.positionAfter(s.footer.lastBlock)
+		s.file.Close()
+		if found {
+			h.End = end
+			break
+		}
+	}
+	return h, nil
 }
 
 // FooterOf returns the digest of the footer that a sealed segment had when it was written,

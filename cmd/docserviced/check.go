@@ -11,6 +11,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/docservice/follow"
 )
 
 func newCheck(env *cli.Env) *cobra.Command {
@@ -36,7 +37,10 @@ since. The daemon may be running. To check queues, use docstore-updater check.`,
 					return err
 				}
 				for _, c := range collections {
-					queues[c.name] = c.queueDir
+					if isURL(c.source) {
+						return cli.Usagef("--collection %s=%s: give the directory of a queue", c.name, c.source)
+					}
+					queues[c.name] = c.source
 				}
 			}
 			return checkIndexes(command.Context(), env, dataDir, queues, quiet)
@@ -76,7 +80,11 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 		}
 		started := env.Now()
 		var meter *cli.Meter
-		err := docservice.CheckIndex(filepath.Join(dataDir, name), env.Log, func(done, total int64) {
+		dir, err := follow.StateDir(filepath.Join(dataDir, name))
+		if err != nil {
+			return err
+		}
+		err = docservice.CheckIndex(dir, env.Log, func(done, total int64) {
 			if meter == nil && !quiet {
 				meter = cli.NewMeter(env, "checking "+name, total)
 			}
@@ -91,7 +99,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 			out.Printf("%s: sound, verified in %s\n", name, env.Now().Sub(started).Round(time.Millisecond))
 		}
 		if queueDir, ok := queues[name]; ok && err == nil {
-			if err := docservice.CheckPosition(filepath.Join(dataDir, name), queueDir); err != nil {
+			if err := docservice.CheckPosition(dir, queueDir); err != nil {
 				others++
 				out.Printf("%s: the queue in %s does not continue the history of the index: %v\n", name, queueDir, err)
 			}

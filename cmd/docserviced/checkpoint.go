@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/follow"
 )
 
 func newCheckpoint(env *cli.Env) *cobra.Command {
@@ -66,7 +66,7 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted before the index of %s; %s was not created", name, target)
 		}
-		if err := docservice.CheckpointIndex(filepath.Join(dataDir, name), filepath.Join(building, name), env.Log); err != nil {
+		if err := follow.CheckpointIndex(filepath.Join(dataDir, name), filepath.Join(building, name), env.Log); err != nil {
 			return fmt.Errorf("checkpoint of %s: %w", name, err)
 		}
 		done += sizes[name]

@@ -44,6 +44,7 @@ type daemonOptions struct {
 	security        security
 	tracing         tracing
 	registration    registration
+	buckets         bucketOptions
 }
 
 // daemon owns all parts of a running daemon: the collections, the listeners, and the lock
@@ -56,7 +57,9 @@ type daemon struct {
 	tracing *trace.TracerProvider
 	lock    io.Closer
 	cache   *docservice.Cache // nil: none
-	budget  *lsm.Budget       // of all collections
+	// followers fetch collections from object stores.
+	followers followers
+	budget    *lsm.Budget // of all collections
 	// decoders caches the dictionaries of all collections, within the same memory.
 	decoders *queue.DecoderCache
 	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
@@ -173,7 +176,10 @@ func (d *daemon) addCollection(c collectionFlag) error {
 	if options.ScrubInterval == 0 {
 		options.ScrubInterval = -1 // 0 of the flag means never
 	}
-	collection, err := docservice.OpenCollection(c.name, c.queueDir, filepath.Join(d.options.dataDir, c.name), options)
+	if isURL(c.source) {
+		return d.addFollower(c, options)
+	}
+	collection, err := docservice.OpenCollection(c.name, c.source, filepath.Join(d.options.dataDir, c.name), options)
 	if err != nil {
 		return err
 	}
@@ -285,6 +291,7 @@ func (d *daemon) close() error {
 		}
 	}
 	d.endTracing()
+	errs = append(errs, d.closeFollowers()...)
 	for _, c := range d.collections() {
 		errs = append(errs, c.Close())
 	}

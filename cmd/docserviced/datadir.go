@@ -23,15 +23,16 @@ const lockName = "LOCK"
 // and as labels.
 var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// collectionFlag is one --collection NAME=QUEUEDIR.
+// collectionFlag is one --collection NAME=QUEUEDIR or NAME=URL.
 type collectionFlag struct {
-	name, queueDir string
+	name   string
+	source string // the queue's directory, or the URL of the collection in an object store
 }
 
 // parseCollections parses the values of --collection. It reports all errors together.
 func parseCollections(values []string) ([]collectionFlag, error) {
 	if len(values) == 0 {
-		return nil, cli.Usagef("--collection is missing; give at least one NAME=QUEUEDIR")
+		return nil, cli.Usagef("--collection is missing; give at least one NAME=QUEUEDIR or NAME=URL")
 	}
 	var collections []collectionFlag
 	var problems []error
@@ -40,7 +41,7 @@ func parseCollections(values []string) ([]collectionFlag, error) {
 		name, dir, _ := strings.Cut(value, "=")
 		switch {
 		case dir == "":
-			problems = append(problems, cli.Usagef("--collection %s: must be NAME=QUEUEDIR", value))
+			problems = append(problems, cli.Usagef("--collection %s: must be NAME=QUEUEDIR or NAME=URL", value))
 		case !collectionName.MatchString(name) || name == lockName:
 			problems = append(problems, cli.Usagef("--collection %s: a name has up to 64 letters, digits, dots, dashes and underscores, begins with a letter or digit, and is not %s", value, lockName))
 		case seen[name]:
@@ -58,17 +59,20 @@ func requireQueues(collections []collectionFlag, dataDir string) error {
 	var problems []error
 	data := realPath(dataDir)
 	for _, c := range collections {
-		queueDir := realPath(c.queueDir)
-		if within(queueDir, data) || within(filepath.Join(data, c.name), queueDir) {
-			problems = append(problems, fmt.Errorf("data directory %s and queue directory %s of collection %s overlap; choose another --data", dataDir, c.queueDir, c.name))
+		if isURL(c.source) {
 			continue
 		}
-		info, err := os.Stat(c.queueDir)
+		queueDir := realPath(c.source)
+		if within(queueDir, data) || within(filepath.Join(data, c.name), queueDir) {
+			problems = append(problems, fmt.Errorf("data directory %s and queue directory %s of collection %s overlap; choose another --data", dataDir, c.source, c.name))
+			continue
+		}
+		info, err := os.Stat(c.source)
 		if err == nil && !info.IsDir() {
 			err = errors.New("not a directory")
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("queue directory %s of collection %s: %w; create it, or run rsync first", c.queueDir, c.name, err))
+			problems = append(problems, fmt.Errorf("queue directory %s of collection %s: %w; create it, or run rsync first", c.source, c.name, err))
 		}
 	}
 	return errors.Join(problems...)

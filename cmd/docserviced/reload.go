@@ -148,7 +148,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 	}
 	for _, c := range d.options.collections {
 		if !slices.Contains(o.collections, c) {
-			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.name, c.queueDir)
+			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.name, c.source)
 		}
 	}
 	admission, err := o.limits.admission(int64(o.memory))
@@ -163,7 +163,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 			return err
 		}
 		d.options.collections = append(d.options.collections, c)
-		d.env.Log.Info("a collection was added", "collection", c.name, "queue", c.queueDir)
+		d.env.Log.Info("a collection was added", "collection", c.name, "queue", c.source)
 	}
 	d.grace.Store(int64(o.grace))
 	return nil

@@ -139,6 +139,7 @@ func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collectio
 		Scrubbed: status.Scrub.Bytes, ScrubEnded: timeOrNil(status.Scrub.Ended),
 		Faults: ready.Faults, MoreFaults: ready.MoreFaults,
 		Queue: queueStatus(report), Index: indexStatus(c.IndexStats(), c.FilterPages()),
+		Manifest: r.manifestStatus(c.Name()),
 	}
 	if result.Queue.Bytes > 0 {
 		entries := float64(result.Queue.Documents + result.Queue.Deletes)

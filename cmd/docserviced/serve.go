@@ -63,6 +63,12 @@ rotate certificates and tokens. --max-in-flight, --rate and --client-rate limit
 clients, which retry refused requests on other servers:
 docs/operating-boxcar.md.
 
+A collection that is published in an object store, NAME=s3://BUCKET/PREFIX or
+NAME=file:///DIRECTORY, is fetched to --data: the manifest that is pinned for
+--group, or for all servers, or else announced. After a rollback the daemon goes
+back to the earlier manifest while it serves. If the store is unreachable, it
+serves the last manifest. docs/distribution.md.
+
 With --memcached the daemon stores documents in Memcached as it reads the
 queues, serves them from there, and reads the segments on a miss or a failure
 of Memcached. Use it for queues on slow disks: segments in the page cache are
@@ -107,7 +113,7 @@ func newOptions() *daemonOptions {
 
 func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringArrayVar(&o.collectionFlags, "collection", nil, "collection to serve and its queue directory, as NAME=QUEUEDIR; repeatable")
+	flags.StringArrayVar(&o.collectionFlags, "collection", nil, "collection to serve and its queue directory, as NAME=QUEUEDIR, or where it is published, as NAME=URL; repeatable")
 	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; used by one daemon only")
 	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
 	o.http.addFlags(flags)
@@ -127,6 +133,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	o.limits.addFlags(flags)
 	o.tracing.addFlags(flags)
 	o.registration.addFlags(flags)
+	o.buckets.addFlags(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cli.WithConfig(command, configPrefix)
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
 
@@ -67,7 +71,7 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	out := cli.NewOutput(env.Stdout)
 	if published.New {
 		out.Printf("manifest %d: %s, %s, %s, %s uploaded\n", m.Number, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
-			cli.FormatCountOf(m.Documents, "document", "documents"), cli.FormatBytes(m.Bytes()), cli.FormatBytes(published.Uploaded))
+			cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()), cli.FormatBytes(published.Uploaded))
 	} else {
 		out.Printf("manifest %d has all sealed segments already\n", m.Number)
 	}
@@ -98,8 +102,8 @@ func newManifests(env *cli.Env) *cobra.Command {
 		Use:   "manifests --bucket URL",
 		Short: "List the manifests of a collection in an object store",
 		Long: `Manifests lists the manifests that publish has committed, the newest last:
-number, time, files, bytes, documents and deletes. With --json it prints one
-object per line.`,
+number, time, files, bytes, documents, deletes, and whether it is announced,
+pinned for groups of servers, or bad. With --json it prints one object per line.`,
 		Example: `  docstore-updater manifests --bucket s3://company-docs/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -119,6 +123,38 @@ type manifestLine struct {
 	Bytes     int64     `json:"bytes"`
 	Documents int64     `json:"documents"`
 	Deletes   int64     `json:"deletes"`
+	Announced bool      `json:"announced"`
+	Pinned    []string  `json:"pinned,omitempty"` // groups; "" is all servers
+	Bad       bool      `json:"bad"`
+}
+
+// describeManifest returns the line of a manifest.
+func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
+	line := manifestLine{
+		Number: m.Number, Time: m.Time, Files: len(m.Files), Bytes: m.Bytes(), Documents: m.Documents(), Deletes: m.Deletes(),
+		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number),
+	}
+	for _, p := range r.Pins {
+		if p.To.Number == m.Number {
+			line.Pinned = append(line.Pinned, p.Group)
+		}
+	}
+	return line
+}
+
+// state returns the last column of the list.
+func (l manifestLine) state() string {
+	var state []string
+	if l.Announced {
+		state = append(state, "announced")
+	}
+	for _, group := range l.Pinned {
+		state = append(state, "pinned for "+cmp.Or(group, "all"))
+	}
+	if l.Bad {
+		state = append(state, "bad")
+	}
+	return strings.Join(state, ", ")
 }
 
 func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON bool) error {
@@ -126,22 +162,15 @@ func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON
 	if err != nil {
 		return err
 	}
-	newest, err := publish.FindManifest(ctx, b, 0, env.Now)
+	lines, err := readManifests(ctx, b, env.Now)
 	if err != nil {
 		return fmt.Errorf("list the manifests of %s: %w", flags.url, err)
 	}
-	lines := make([]manifestLine, newest.Number)
-	for m, err := range publish.Manifests(ctx, b, newest) {
-		if err != nil {
-			return fmt.Errorf("list the manifests of %s: %w", flags.url, err)
-		}
-		lines[m.Number-1] = manifestLine{m.Number, m.Time, len(m.Files), m.Bytes(), m.Documents, m.Deletes}
-	}
 	out := cli.NewOutput(env.Stdout)
 	if !asJSON {
-		out.Printf("%8s  %-20s  %7s  %10s  %14s  %12s\n", "MANIFEST", "TIME", "FILES", "BYTES", "DOCUMENTS", "DELETES")
+		out.Printf("%8s  %-20s  %7s  %10s  %14s  %12s  %s\n", "MANIFEST", "TIME", "FILES", "BYTES", "DOCUMENTS", "DELETES", "STATE")
 	}
-	for _, l := range lines {
+	for _, l := range slices.Backward(lines) {
 		if asJSON {
 			text, err := json.Marshal(l)
 			if err != nil {
@@ -150,9 +179,33 @@ func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON
 			out.Printf("%s\n", text)
 			continue
 		}
-		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, cli.FormatBytes(l.Bytes), cli.FormatCount(l.Documents), cli.FormatCount(l.Deletes))
+		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s  %s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, cli.FormatBytes(l.Bytes), cli.FormatCount(l.Documents), cli.FormatCount(l.Deletes), l.state())
 	}
 	return out.Flush()
+}
+
+// readManifests returns the lines of all manifests, newest first.
+func readManifests(ctx context.Context, b bucket.Bucket, now func() time.Time) ([]manifestLine, error) {
+	log, err := publish.OpenLog(ctx, b, now)
+	if err != nil {
+		return nil, err
+	}
+	record, err := log.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	newest, _, err := publish.FindManifest(ctx, b, 0, now)
+	if err != nil {
+		return nil, err
+	}
+	var lines []manifestLine
+	for m, err := range publish.Manifests(ctx, b, newest) {
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, describeManifest(m, record))
+	}
+	return lines, nil
 }
 
 func newRestore(env *cli.Env) *cobra.Command {
@@ -186,7 +239,7 @@ func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	if err != nil {
 		return err
 	}
-	m, err := publish.FindManifest(ctx, b, number, env.Now)
+	m, _, err := publish.FindManifest(ctx, b, number, env.Now)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", flags.url, err)
 	}
@@ -198,6 +251,6 @@ func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	}
 	out := cli.NewOutput(env.Stdout)
 	out.Printf("manifest %d restored into %s: %s, %s, %s\n", m.Number, dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
-		cli.FormatCountOf(m.Documents, "document", "documents"), cli.FormatBytes(m.Bytes()))
+		cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()))
 	return out.Flush()
 }

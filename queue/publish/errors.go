@@ -29,6 +29,9 @@ func (e *markedError) Error() string { return e.message }
 
 func (e *markedError) Is(target error) bool { return target == e.mark }
 
+// Refused returns an error that matches ErrRefused.
+func Refused(format string, args ...any) error { return refused(format, args...) }
+
 func refused(format string, args ...any) error {
 	return &markedError{ErrRefused, "publish: " + fmt.Sprintf(format, args...)}
 }

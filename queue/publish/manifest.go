@@ -31,37 +31,53 @@ const (
 // Manifest lists the sealed files of a queue at one moment. It never changes.
 type Manifest struct {
 	Format int    `json:"format"`
-	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
 	Number uint64 `json:"number"`
 	// Previous is the manifest with the number before, whose entries this one continues.
 	Previous Ref       `json:"previous"`
 	Time     time.Time `json:"time"`
-	// Sealed is the last sealed segment, and SealedFooter identifies its content: later
-	// manifests continue it.
-	Sealed       uint32 `json:"sealed"`
-	SealedFooter string `json:"sealed_footer"` // queue.FooterDigest in hexadecimal digits
-	// Documents and Deletes count the entries of all files.
-	Documents int64  `json:"documents"`
-	Deletes   int64  `json:"deletes"`
-	Files     []File `json:"files"` // sorted by name
+	// Head states what the files hold. Its last sealed segment identifies the content, which
+	// later manifests continue.
+	Head  queue.Head `json:"head"`
+	Files []File     `json:"files"` // sorted by name
 }
 
-// File is a sealed segment, or a rewrite of a range of segments.
+// File is a sealed segment, or a rewrite of a range of segments, as queue.SealedFile
+// describes it.
 type File struct {
-	Name   string `json:"name"` // in the queue's directory
-	Size   int64  `json:"size"` // bytes
-	Digest Digest `json:"digest"`
-	Footer string `json:"footer"` // queue.FooterDigest in hexadecimal digits
+	Name      string `json:"name"` // in the queue's directory
+	Size      int64  `json:"size"` // bytes
+	Digest    Digest `json:"digest"`
+	Footer    Hex16  `json:"footer"`
+	Follows   Hex16  `json:"follows"`
+	Ends      Hex16  `json:"ends"`
+	Documents int64  `json:"documents"`
+	Deletes   int64  `json:"deletes"`
+}
+
+// describe returns the fields of a file that its footer and header determine.
+func describe(f queue.SealedFile) File {
+	return File{
+		Name: f.Name, Size: f.Size, Footer: Hex16(f.Footer), Follows: Hex16(f.Follows), Ends: Hex16(f.Ends),
+		Documents: f.Documents, Deletes: f.Deletes,
+	}
 }
 
 // object returns the name of the file's object, which depends on its content only.
 func (f File) object() string { return "file/" + f.Digest.String() }
 
 // Bytes returns the size of all files.
-func (m *Manifest) Bytes() int64 {
+func (m *Manifest) Bytes() int64 { return m.sum(func(f File) int64 { return f.Size }) }
+
+// Documents returns the number of documents in all files.
+func (m *Manifest) Documents() int64 { return m.sum(func(f File) int64 { return f.Documents }) }
+
+// Deletes returns the number of deletes in all files.
+func (m *Manifest) Deletes() int64 { return m.sum(func(f File) int64 { return f.Deletes }) }
+
+func (m *Manifest) sum(value func(File) int64) int64 {
 	var sum int64
 	for _, f := range m.Files {
-		sum += f.Size
+		sum += value(f)
 	}
 	return sum
 }
@@ -74,8 +90,6 @@ func (m *Manifest) validate() error {
 	switch {
 	case m.Format < 1 || m.Number == 0 || m.Previous.Number != m.Number-1:
 		return corrupt("manifest %d has format %d and follows manifest %d", m.Number, m.Format, m.Previous.Number)
-	case m.Documents < 0 || m.Deletes < 0:
-		return corrupt("manifest %d has %d documents and %d deletes", m.Number, m.Documents, m.Deletes)
 	case len(m.Files) > MaxFiles:
 		return corrupt("manifest %d has %d files, more than %d", m.Number, len(m.Files), MaxFiles)
 	}
@@ -84,8 +98,8 @@ func (m *Manifest) validate() error {
 		if name, ok := queue.ParseFileName(f.Name); !ok || !name.Sealed || f.Name <= last {
 			return corrupt("manifest %d lists %q after %q: want names of sealed files in ascending order", m.Number, f.Name, last)
 		}
-		if f.Size <= 0 || f.Size > queue.MaxSegmentBytes {
-			return corrupt("manifest %d lists %s with %d bytes", m.Number, f.Name, f.Size)
+		if f.Size <= 0 || f.Size > queue.MaxSegmentBytes || f.Documents < 0 || f.Deletes < 0 {
+			return corrupt("manifest %d lists %s with %d bytes, %d documents and %d deletes", m.Number, f.Name, f.Size, f.Documents, f.Deletes)
 		}
 		last = f.Name
 	}
@@ -140,8 +154,8 @@ func decodeManifest(data []byte, ref Ref) (*Manifest, error) {
 	return m, m.validate()
 }
 
-// readManifest reads a manifest of a bucket. ErrCorrupt: its digest is not that of ref.
-func readManifest(ctx context.Context, b bucket.Bucket, ref Ref) (*Manifest, error) {
+// ReadManifest reads a manifest of a bucket. ErrCorrupt: its digest is not that of ref.
+func ReadManifest(ctx context.Context, b bucket.Bucket, ref Ref) (*Manifest, error) {
 	data, err := bucket.ReadAll(ctx, b, ref.object(), MaxManifestBytes)
 	if err != nil {
 		return nil, err
@@ -164,7 +178,7 @@ func Manifests(ctx context.Context, b bucket.Bucket, newest *Manifest) iter.Seq2
 	return func(yield func(*Manifest, error) bool) {
 		for m := newest; yield(m, nil) && m.Previous.Number > 0; {
 			var err error
-			if m, err = readManifest(ctx, b, m.Previous); err != nil {
+			if m, err = ReadManifest(ctx, b, m.Previous); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -173,29 +187,27 @@ func Manifests(ctx context.Context, b bucket.Bucket, newest *Manifest) iter.Seq2
 }
 
 // FindManifest returns the manifest with a number, or the newest one for 0.
-func FindManifest(ctx context.Context, b bucket.Bucket, number uint64, now func() time.Time) (*Manifest, error) {
+func FindManifest(ctx context.Context, b bucket.Bucket, number uint64, now func() time.Time) (*Manifest, Ref, error) {
 	log, err := OpenLog(ctx, b, now)
 	if err != nil {
-		return nil, err
+		return nil, Ref{}, err
 	}
 	record, err := log.Load(ctx)
 	if err != nil {
-		return nil, err
+		return nil, Ref{}, err
 	}
 	if record.Head.Number == 0 {
-		return nil, refused("the bucket has no manifests: check the URL, or publish a queue to it")
+		return nil, Ref{}, refused("the bucket has no manifests: check the URL, or publish a queue to it")
 	}
 	if number > record.Head.Number {
-		return nil, refused("there is no manifest %d; the newest is %d", number, record.Head.Number)
+		return nil, Ref{}, refused("there is no manifest %d; the newest is %d", number, record.Head.Number)
 	}
-	newest, err := readManifest(ctx, b, record.Head)
-	if err != nil || number == 0 {
-		return newest, err
-	}
-	for m, err := range Manifests(ctx, b, newest) {
-		if err != nil || m.Number == number {
-			return m, err
+	for ref := record.Head; ref.Number > 0; {
+		m, err := ReadManifest(ctx, b, ref)
+		if err != nil || number == 0 || m.Number == number {
+			return m, ref, err
 		}
+		ref = m.Previous
 	}
-	return nil, corrupt("the chain of manifests ends before number %d", number)
+	return nil, Ref{}, corrupt("the chain of manifests ends before number %d", number)
 }

@@ -1,8 +1,9 @@
 package publish
 
 import (
+	"bytes"
 	"context"
-	"encoding/hex"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"maps"
@@ -104,7 +105,7 @@ func publishError(t testing.TB, b bucket.Bucket, s *source) error {
 
 func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 	t.Helper()
-	m, err := FindManifest(t.Context(), b, number, time.Now)
+	m, _, err := FindManifest(t.Context(), b, number, time.Now)
 	require.NoError(t, err)
 	s := newSource()
 	require.NoError(t, Restore(t.Context(), b, m, s.dir, &Options{FS: s.fs}))
@@ -112,6 +113,16 @@ func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 	s.sealed = maps.Clone(s.documents)
 	return s
 }
+
+func compact(t testing.TB, s *source, maxDead float64, deleteOriginals bool) {
+	t.Helper()
+	_, err := queue.Compact(t.Context(), s.dir, &queue.CompactOptions{FS: s.fs, MaxDead: maxDead, DeleteOriginals: deleteOriginals})
+	require.NoError(t, err)
+}
+
+func digestOf(content []byte) Digest { return sha256.Sum256(content) }
+
+func readerOf(content []byte) *bytes.Reader { return bytes.NewReader(content) }
 
 // TestModel publishes a queue at random moments, while it is appended to, compacted and
 // restored. Each manifest restores the documents of its moment.
@@ -138,8 +149,7 @@ func TestModel(t *testing.T) {
 			s.write(t, true, entries...)
 		case 2:
 			if len(s.documents) > 0 {
-				_, err := queue.Compact(t.Context(), s.dir, &queue.CompactOptions{FS: s.fs, MaxDead: rng.Float64(), DeleteOriginals: rng.IntN(2) == 0})
-				require.NoError(t, err)
+				compact(t, s, rng.Float64(), rng.IntN(2) == 0)
 			}
 		case 3, 4:
 			if _, err := s.fs.Stat(s.dir); err != nil {
@@ -183,8 +193,8 @@ func TestRestoredQueueContinues(t *testing.T) {
 	restored.write(t, true, [2]string{"a", ""}, [2]string{"c", "3"})
 	published := publish(t, b, restored)
 	require.EqualValues(t, 2, published.Ref.Number)
-	require.EqualValues(t, 3, published.Manifest.Documents)
-	require.EqualValues(t, 1, published.Manifest.Deletes)
+	require.EqualValues(t, 3, published.Manifest.Documents())
+	require.EqualValues(t, 1, published.Manifest.Deletes())
 	require.Equal(t, map[string]string{"b": "2", "c": "3"}, restore(t, b, 2).documents)
 	require.Equal(t, map[string]string{"a": "1", "b": "2"}, restore(t, b, 1).documents)
 }
@@ -243,8 +253,7 @@ func TestPublishRefuses(t *testing.T) {
 			s.write(t, true, [2]string{"a", fmt.Sprint(i)})
 		}
 		s.keepOpen(t, [2]string{"a", "new"})
-		_, err := queue.Compact(t.Context(), s.dir, &queue.CompactOptions{FS: s.fs, MaxDead: 0.01, DeleteOriginals: true})
-		require.NoError(t, err)
+		compact(t, s, 0.01, true)
 		b := newBucket(t)
 		require.ErrorContains(t, publishError(t, b, s), "run docstore-updater seal")
 		s.write(t, true)
@@ -319,7 +328,7 @@ func TestConcurrentPublishersCommitDenseNumbers(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	publish(t, b, s)
-	newest, err := FindManifest(t.Context(), b, 0, time.Now)
+	newest, _, err := FindManifest(t.Context(), b, 0, time.Now)
 	require.NoError(t, err)
 	want := newest.Number
 	for m, err := range Manifests(t.Context(), b, newest) {
@@ -344,7 +353,7 @@ func TestRestoreDetectsDamage(t *testing.T) {
 			flip := func(s string) string { c := []byte(s); c[at] ^= 1; return string(c) }
 			replaceObject(t, b, object, flip)
 			err := func() error {
-				m, err := FindManifest(t.Context(), b, 0, time.Now)
+				m, _, err := FindManifest(t.Context(), b, 0, time.Now)
 				if err != nil {
 					return err
 				}
@@ -354,7 +363,7 @@ func TestRestoreDetectsDamage(t *testing.T) {
 			replaceObject(t, b, object, flip)
 		}
 		replaceObject(t, b, object, func(s string) string { return s[:len(s)-1] })
-		_, err = FindManifest(t.Context(), b, 0, time.Now)
+		_, _, err = FindManifest(t.Context(), b, 0, time.Now)
 		if err == nil {
 			err = Restore(t.Context(), b, published.Manifest, "restored", &Options{FS: vfs.NewMem()})
 		}
@@ -422,22 +431,22 @@ func TestRestoreRefusesForeignFiles(t *testing.T) {
 
 func TestFindManifestRefuses(t *testing.T) {
 	b, s := newBucket(t), newSource()
-	_, err := FindManifest(t.Context(), b, 0, time.Now)
+	_, _, err := FindManifest(t.Context(), b, 0, time.Now)
 	require.ErrorContains(t, err, "no manifests")
 	s.write(t, true, [2]string{"a", "1"})
 	publish(t, b, s)
-	_, err = FindManifest(t.Context(), b, 2, time.Now)
+	_, _, err = FindManifest(t.Context(), b, 2, time.Now)
 	require.ErrorContains(t, err, "the newest is 1")
 }
 
 // TestInvalidManifests: a manifest with a right digest and wrong content.
 func TestInvalidManifests(t *testing.T) {
 	valid := func() *Manifest {
-		return &Manifest{Queue: hex.EncodeToString(make([]byte, 16)), Number: 1, Sealed: 1, Files: []File{{Name: "0000000001.seg", Size: 100}}}
+		return &Manifest{Number: 1, Head: queue.Head{Sealed: 1, Highest: 1, Time: time.UnixMilli(0)}, Files: []File{{Name: "0000000001.seg", Size: 100}}}
 	}
 	for name, change := range map[string]func(*Manifest){
 		"number":     func(m *Manifest) { m.Previous.Number = 1 },
-		"documents":  func(m *Manifest) { m.Documents = -1 },
+		"documents":  func(m *Manifest) { m.Files[0].Documents = -1 },
 		"file name":  func(m *Manifest) { m.Files[0].Name = "../../etc/passwd" },
 		"open file":  func(m *Manifest) { m.Files[0].Name = "0000000001.open" },
 		"file order": func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) },

@@ -148,7 +148,7 @@ func (p *Publisher) Publish(ctx context.Context) (Published, error) {
 	}
 	parent := new(Manifest)
 	if record.Head.Number > 0 {
-		if parent, err = readManifest(ctx, p.bucket, record.Head); err != nil {
+		if parent, err = ReadManifest(ctx, p.bucket, record.Head); err != nil {
 			return Published{}, err
 		}
 		if err := p.continues(parent, files); err != nil {
@@ -190,15 +190,15 @@ func settled(files []queue.SealedFile) error {
 // older copy and another history are refused.
 func (p *Publisher) continues(head *Manifest, files []queue.SealedFile) error {
 	last := files[len(files)-1].Last
-	if queue.SegmentID(head.Sealed) > last {
-		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", p.dir, last, head.Number, head.Sealed)
+	if head.Head.Sealed > last {
+		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", p.dir, last, head.Number, head.Head.Sealed)
 	}
-	footer, err := p.reader.FooterOf(queue.SegmentID(head.Sealed))
+	footer, err := p.reader.FooterOf(head.Head.Sealed)
 	if err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(footer[:]); footer != (queue.FooterDigest{}) && got != head.SealedFooter {
-		return refused("segment %d of the queue in %s has the digest %s, and manifest %d has %s: the queue was restored from an older copy and written again; run docstore-updater restore into a new directory, or publish to another prefix", head.Sealed, p.dir, got, head.Number, head.SealedFooter)
+	if want := queue.FooterDigest(head.Head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
+		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again; run docstore-updater restore into a new directory, or publish to another prefix", head.Head.Sealed, p.dir, footer, head.Number, want)
 	}
 	return nil
 }
@@ -210,27 +210,23 @@ func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.
 	for _, f := range parent.Files {
 		known[f.Name] = f
 	}
-	m := &Manifest{Queue: p.queue, Time: p.options.Now().UTC().Round(0), Files: make([]File, len(files))}
+	m := &Manifest{Time: p.options.Now().UTC().Round(0), Files: make([]File, len(files))}
 	var total int64
 	var fresh []int
 	for i, f := range files {
-		footer := hex.EncodeToString(f.Footer[:])
-		m.Documents, m.Deletes = m.Documents+f.Documents, m.Deletes+f.Deletes
-		m.Sealed, m.SealedFooter = uint32(f.Last), footer
-		if old, ok := known[f.Name]; ok && old.Size == f.Size && old.Footer == footer {
+		m.Files[i] = describe(f)
+		if old, ok := known[f.Name]; ok && old.Size == f.Size && old.Footer == Hex16(f.Footer) {
 			m.Files[i] = old
 			continue
 		}
-		m.Files[i] = File{Name: f.Name, Size: f.Size, Footer: footer}
 		fresh = append(fresh, i)
 		total += f.Size
 	}
-	last := files[len(files)-1]
-	footer, err := p.reader.FooterOf(last.Last)
-	if err != nil {
+	var err error
+	if m.Head, err = p.reader.SealedHead(files); err != nil {
 		return nil, 0, err
 	}
-	m.SealedFooter = hex.EncodeToString(footer[:])
+	m.Head.Time = m.Time
 
 	var done progress
 	group, ctx := errgroup.WithContext(ctx)

@@ -1,11 +1,25 @@
 package publish
 
-import "github.com/cockroachdb/errors"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
 
-const recordFormat = 1
+	"github.com/cockroachdb/errors"
+)
 
-// Record is the state of a collection in a bucket. Each operation returns a changed copy,
-// or an error.
+// Limits of a record.
+const (
+	// MaxPins bounds the groups of servers that may have a pin or a canary each.
+	MaxPins = 1_000
+
+	recordFormat = 1
+)
+
+// Record is the state of a collection in a bucket: what was published, what is announced,
+// and what servers are held to. Each operation returns a changed copy, or an error and no
+// change.
 type Record struct {
 	Format int    `json:"format"`
 	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
@@ -15,7 +29,12 @@ type Record struct {
 	Epoch uint64 `json:"epoch"`
 	Owner string `json:"owner"`
 
-	Head Ref `json:"head"` // the newest manifest
+	Head      Ref `json:"head"`      // the newest manifest
+	Validated Ref `json:"validated"` // the newest manifest that a validator accepted
+	Announced Ref `json:"announced"` // the manifest that servers without a pin serve
+
+	Pins []Pin   `json:"pins,omitempty"` // sorted by group
+	Bad  []Range `json:"bad,omitempty"`  // manifests that are never served; sorted
 }
 
 // Ref names a manifest.
@@ -24,11 +43,62 @@ type Ref struct {
 	Digest Digest `json:"digest"` // of the manifest's object
 }
 
+// Pin holds the servers of a group to a manifest, whatever is announced.
+type Pin struct {
+	Group  string    `json:"group"` // empty: all servers of the collection
+	To     Ref       `json:"to"`
+	By     string    `json:"by"` // who or what asked for it, for people
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+}
+
+// Range is a range of numbers, both inclusive.
+type Range struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
+// clone returns a deep copy.
+func (r Record) clone() Record {
+	r.Pins, r.Bad = slices.Clone(r.Pins), slices.Clone(r.Bad)
+	return r
+}
+
+// IsBad reports whether a manifest was marked as bad.
+func (r Record) IsBad(number uint64) bool {
+	return slices.ContainsFunc(r.Bad, func(b Range) bool { return b.From <= number && number <= b.To })
+}
+
+// Target returns the manifest that the servers of a group serve: that of PinOf, or the
+// announced manifest.
+func (r Record) Target(group string) Ref {
+	if p := r.PinOf(group); p != nil {
+		return p.To
+	}
+	return r.Announced
+}
+
+// PinOf returns the pin that holds the servers of a group: that of the group, or that of all
+// servers; nil if there is none.
+func (r Record) PinOf(group string) *Pin {
+	for _, g := range []string{group, ""} {
+		if i, found := r.findPin(g); found {
+			return &r.Pins[i]
+		}
+	}
+	return nil
+}
+
+func (r Record) findPin(group string) (int, bool) {
+	return slices.BinarySearchFunc(r.Pins, group, func(p Pin, g string) int { return strings.Compare(p.Group, g) })
+}
+
 // takeOver makes owner the publisher. The publishers before it cannot commit any more.
 func (r Record) takeOver(queue, owner string) (Record, error) {
 	if r.Queue != "" && r.Queue != queue {
 		return Record{}, refused("the bucket holds queue %s, not %s: give the URL of another prefix", r.Queue, queue)
 	}
+	r = r.clone()
 	r.Format, r.Queue, r.Owner = recordFormat, queue, owner
 	r.Epoch++
 	return r, nil
@@ -43,6 +113,131 @@ func (r Record) commit(owner string, m *Manifest, digest Digest) (Record, error)
 	case m.Number != r.Head.Number+1 || m.Previous != r.Head:
 		return Record{}, errors.AssertionFailedf("publish: manifest %d follows %d, and the head is %d", m.Number, m.Previous.Number, r.Head.Number)
 	}
+	r = r.clone()
 	r.Head = Ref{m.Number, digest}
 	return r, nil
+}
+
+// Validate records that a validator accepted a manifest.
+func (r Record) Validate(ref Ref) (Record, error) {
+	if err := r.known(ref); err != nil {
+		return Record{}, err
+	}
+	if r.IsBad(ref.Number) {
+		return Record{}, refused("manifest %d is marked as bad", ref.Number)
+	}
+	r = r.clone()
+	if ref.Number > r.Validated.Number {
+		r.Validated = ref
+	}
+	return r, nil
+}
+
+// Refuse marks a manifest that a validator did not accept, so that it is never served. One
+// that is announced or pinned cannot be refused: roll back instead.
+func (r Record) Refuse(ref Ref) (Record, error) {
+	if err := r.known(ref); err != nil {
+		return Record{}, err
+	}
+	if ref.Number <= r.Announced.Number {
+		return Record{}, refused("manifest %d is announced or older than %d, which is: use rollback", ref.Number, r.Announced.Number)
+	}
+	if i := slices.IndexFunc(r.Pins, func(p Pin) bool { return p.To.Number == ref.Number }); i >= 0 {
+		return Record{}, refused("manifest %d is pinned for group %q: pin another one first", ref.Number, r.Pins[i].Group)
+	}
+	r = r.clone()
+	r.markBad(Range{ref.Number, ref.Number})
+	return r, nil
+}
+
+// Announce makes a manifest the one that servers without a pin serve. It must be newer than
+// the announced one and have been validated.
+func (r Record) Announce(ref Ref) (Record, error) {
+	if err := r.known(ref); err != nil {
+		return Record{}, err
+	}
+	switch {
+	case r.IsBad(ref.Number):
+		return Record{}, refused("manifest %d is marked as bad", ref.Number)
+	case ref.Number < r.Announced.Number:
+		return Record{}, refused("manifest %d is announced, and it is newer than %d: use pin or rollback to go back", r.Announced.Number, ref.Number)
+	case ref.Number > r.Validated.Number:
+		return Record{}, refused("manifest %d is not validated: run validate --to %d", ref.Number, ref.Number)
+	}
+	r = r.clone()
+	r.Announced = ref
+	return r, nil
+}
+
+// Pin holds a group to a manifest; the empty group is all servers.
+func (r Record) Pin(p Pin) (Record, error) {
+	if err := r.known(p.To); err != nil {
+		return Record{}, err
+	}
+	if r.IsBad(p.To.Number) {
+		return Record{}, refused("manifest %d is marked as bad", p.To.Number)
+	}
+	r = r.clone()
+	i, found := r.findPin(p.Group)
+	switch {
+	case found:
+		r.Pins[i] = p
+	case len(r.Pins) == MaxPins:
+		return Record{}, refused("there are %d pins already: unpin a group", MaxPins)
+	default:
+		r.Pins = slices.Insert(r.Pins, i, p)
+	}
+	return r, nil
+}
+
+// Unpin lets a group follow the announcements again. If the announced manifest is bad, as
+// after a rollback, acceptBad must say that it may be served.
+func (r Record) Unpin(group string, acceptBad bool) (Record, error) {
+	i, found := r.findPin(group)
+	if !found {
+		return Record{}, refused("group %q has no pin", group)
+	}
+	r = r.clone()
+	r.Pins = slices.Delete(r.Pins, i, i+1)
+	if next := r.Target(group); r.IsBad(next.Number) && !acceptBad {
+		return Record{}, refused("without the pin, manifest %d would be served, which is marked as bad: announce a good one first, or accept it with --accept-bad", next.Number)
+	}
+	return r, nil
+}
+
+// Rollback pins all servers to a manifest and marks those after it, up to the head, as bad.
+// Pins of groups to one of these end. Appends continue and are committed.
+func (r Record) Rollback(p Pin) (Record, error) {
+	p.Group = ""
+	r, err := r.Pin(p)
+	if err != nil {
+		return Record{}, err
+	}
+	if r.Head.Number > p.To.Number {
+		r.markBad(Range{p.To.Number + 1, r.Head.Number})
+	}
+	r.Pins = slices.DeleteFunc(r.Pins, func(other Pin) bool { return other.Group != "" && r.IsBad(other.To.Number) })
+	return r, nil
+}
+
+// known returns an error unless a manifest was committed.
+func (r Record) known(ref Ref) error {
+	if ref.Number == 0 || ref.Number > r.Head.Number {
+		return refused("there is no manifest %d; the newest is %d", ref.Number, r.Head.Number)
+	}
+	return nil
+}
+
+// markBad adds a range of bad manifests; r is a clone.
+func (r *Record) markBad(bad Range) {
+	merged := r.Bad[:0]
+	for _, b := range r.Bad {
+		if b.To+1 < bad.From || bad.To+1 < b.From {
+			merged = append(merged, b)
+			continue
+		}
+		bad = Range{min(b.From, bad.From), max(b.To, bad.To)}
+	}
+	r.Bad = append(merged, bad)
+	slices.SortFunc(r.Bad, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 }

@@ -61,6 +61,22 @@ type Collection struct {
 	MoreFaults   int        `json:"more_faults,omitempty"`
 	Queue        Queue      `json:"queue"`
 	Index        Index      `json:"index"`
+	Manifest     *Manifest  `json:"manifest,omitempty"` // of a collection in an object store
+}
+
+// Manifest describes which manifest of a collection in an object store is served.
+type Manifest struct {
+	Announced uint64     `json:"announced"` // number; 0: none
+	Target    uint64     `json:"target"`    // to be served by this server
+	Served    uint64     `json:"served"`    // whose files are here; 0: none
+	PinnedBy  string     `json:"pinned_by,omitempty"`
+	PinReason string     `json:"pin_reason,omitempty"`
+	PinnedAt  *time.Time `json:"pinned_at,omitempty"`
+	// FetchedBytes of FetchBytes have been downloaded for the move in progress.
+	FetchedBytes int64      `json:"fetched_bytes,omitempty"`
+	FetchBytes   int64      `json:"fetch_bytes,omitempty"`
+	Error        string     `json:"error,omitempty"`        // of the last attempt to follow
+	LastContact  *time.Time `json:"last_contact,omitempty"` // with the store
 }
 
 // Gets counts requested ids by answer.

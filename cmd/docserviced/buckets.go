@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
+	"docstore/docservice"
+	"docstore/docservice/follow"
+	"docstore/queue/bucket"
+)
+
+// bucketOptions configure collections that are fetched from an object store.
+type bucketOptions struct {
+	group string
+	store bucket.Options
+}
+
+func (o *bucketOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.group, "group", "", "group of this server, for docstore-updater pin --group")
+	flags.StringVar(&o.store.Endpoint, "s3-endpoint", "", "URL of an S3-compatible store other than AWS")
+	flags.BoolVar(&o.store.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
+}
+
+// isURL reports whether the value of --collection names a bucket.
+func isURL(source string) bool { return strings.Contains(source, "://") }
+
+// followers are the collections of a daemon that are fetched from an object store.
+type followers struct {
+	sync.Mutex
+	byName map[string]*followed
+}
+
+// followed is such a collection.
+type followed struct {
+	*follow.Follower
+	bucket *bucket.Client
+}
+
+// addFollower opens a collection of a bucket and serves it.
+func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOptions) error {
+	b, err := bucket.Open(context.Background(), c.source, d.options.buckets.store)
+	if err != nil {
+		return cli.Usagef("--collection %s=%s: %w", c.name, c.source, err)
+	}
+	f, err := follow.Open(c.name, b, filepath.Join(d.options.dataDir, c.name), d.service.Replace, &follow.Options{
+		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
+	})
+	if err != nil {
+		return err
+	}
+	d.followers.Lock()
+	defer d.followers.Unlock()
+	if d.followers.byName == nil {
+		d.followers.byName = make(map[string]*followed)
+	}
+	d.followers.byName[c.name] = &followed{f, b}
+	return nil
+}
+
+// follower returns the follower of a collection, nil if it has a local queue.
+func (d *daemon) follower(name string) *followed {
+	d.followers.Lock()
+	defer d.followers.Unlock()
+	return d.followers.byName[name]
+}
+
+// closeFollowers closes the followers and their collections.
+func (d *daemon) closeFollowers() (errs []error) {
+	d.followers.Lock()
+	defer d.followers.Unlock()
+	for _, f := range d.followers.byName {
+		errs = append(errs, f.Close())
+		f.bucket.CloseIdle()
+	}
+	return errs
+}
+
+// manifestStatus describes the manifest that a collection serves, nil if it has a local
+// queue.
+func (d *daemon) manifestStatus(name string) *livepage.Manifest {
+	f := d.follower(name)
+	if f == nil {
+		return nil
+	}
+	s := f.Status()
+	m := &livepage.Manifest{
+		Announced: s.Announced, Target: s.Target, Served: s.Served,
+		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, Error: s.Error, LastContact: timeOrNil(s.LastContact),
+	}
+	if s.Pin != nil {
+		m.PinnedBy, m.PinReason, m.PinnedAt = s.Pin.By, s.Pin.Reason, timeOrNil(s.Pin.Time)
+	}
+	return m
+}
+
+var (
+	manifestNumber = gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
+	manifestPinned = gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
+	manifestError  = gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
+	bucketRequests = counter("bucket_requests_total", "Requests to the object store.", "collection", "operation")
+	bucketRetries  = counter("bucket_retries_total", "Repeated requests to the object store.", "collection", "operation")
+	bucketFailures = counter("bucket_failures_total", "Failed operations on the object store, after all attempts.", "collection", "operation")
+	bucketBytes    = counter("bucket_bytes_total", "Bytes of objects transferred.", "collection", "operation")
+)
+
+// bucketCollector collects the metrics of collections in an object store.
+type bucketCollector struct{ *daemon }
+
+func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+		to <- m.desc
+	}
+}
+
+func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
+	for _, collection := range c.collections() {
+		name := collection.Name()
+		f := c.follower(name)
+		if f == nil {
+			continue
+		}
+		s := f.Status()
+		manifestNumber.send(to, float64(s.Announced), name, "announced")
+		manifestNumber.send(to, float64(s.Target), name, "target")
+		manifestNumber.send(to, float64(s.Served), name, "served")
+		manifestPinned.send(to, boolValue(s.Pin != nil), name)
+		manifestError.send(to, boolValue(s.Error != ""), name)
+		for _, o := range f.bucket.Stats().Operations {
+			bucketRequests.send(to, float64(o.Requests), name, o.Operation)
+			bucketRetries.send(to, float64(o.Retries), name, o.Operation)
+			bucketFailures.send(to, float64(o.Failures), name, o.Operation)
+			bucketBytes.send(to, float64(o.Bytes), name, o.Operation)
+		}
+	}
+}

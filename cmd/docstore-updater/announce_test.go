@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/cmd/internal/cli"
+)
+
+// TestAnnouncePinAndRollback walks a collection through a bad ingest.
+func TestAnnouncePinAndRollback(t *testing.T) {
+	root := t.TempDir()
+	dir, input, work := filepath.Join(root, "queue"), filepath.Join(root, "input"), filepath.Join(root, "work")
+	url := "file://" + filepath.Join(root, "bucket")
+	lines := ""
+	publishLine := func(line string) {
+		t.Helper()
+		lines += line + "\n"
+		write(t, input, lines)
+		ok(t, "", "append", "--queue", dir, "--codec", "none", "--resume", "--quiet", input)
+		ok(t, "", "seal", "--queue", dir)
+		ok(t, "", "publish", "--queue", dir, "--bucket", url, "--quiet")
+	}
+	fails := func(want string, args ...string) {
+		t.Helper()
+		r := run(t.Context(), nil, append(args, "--bucket", url)...)
+		require.Equal(t, cli.ExitFailure, r.status, r.stdout)
+		require.Contains(t, r.lastLine(), want)
+	}
+	prints := func(want string, args ...string) {
+		t.Helper()
+		require.Contains(t, ok(t, "", append(args, "--bucket", url)...).stdout, want)
+	}
+
+	for i := range 4 {
+		publishLine(fmt.Sprintf(`{"id":"%d"}`, i))
+	}
+	fails("run validate --to 4", "announce", "--to", "4")
+	fails("there is no manifest 0", "announce")
+	prints("announced: none; newest: 4\n", "validate", "--to", "3", "--require-id", "2", "--quiet")
+	prints("announced: 3; newest: 4\n", "announce")
+	fails("run validate --to 4", "announce", "--to", "4")
+
+	// A validator refuses manifest 4; it is never announced.
+	fails(`manifest 4 of `+url+` is marked as bad: publish: manifest 4 has no document with id "none"`, "validate", "--queue", work, "--require-id", "none", "--quiet")
+	fails("manifest 4 is marked as bad", "announce", "--to", "4")
+	fails("manifest 4 is marked as bad", "pin", "--to", "4")
+	fails("marked as bad", "validate", "--to", "4", "--queue", work, "--quiet")
+
+	// A program decides.
+	publishLine(`{"id":"good"}`)
+	program := filepath.Join(root, "program")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\ntest -e \"$1/0000000005.seg\" && exit 7\n"), 0o755)) //nolint:gosec // it is a program
+	fails(program+" exited with status 7", "validate", "--queue", work, "--run", program, "--quiet")
+	publishLine(`{"id":"good"}`)
+	prints("announced: 3; newest: 6\n", "validate", "--queue", work, "--run", "true", "--quiet")
+	prints("announced: 6; newest: 6\n", "announce")
+
+	prints("pinned to 3 for canary by ", "pin", "--to", "3", "--group", "canary", "--reason", "look")
+	prints("announced: 6; newest: 6\npinned to 2 for all servers by ", "rollback", "--to", "2", "--reason", "bad ingest")
+	fails("manifest 6 would be served, which is marked as bad", "unpin")
+	list := ok(t, "", "manifests", "--bucket", url).stdout
+	require.Regexp(t, `(?m)^ +2 .* pinned for all$`, list)
+	require.Regexp(t, `(?m)^ +6 .* announced, bad$`, list)
+
+	publishLine(`{"id":"corrected"}`)
+	prints("newest: 7\n", "validate", "--queue", work, "--quiet")
+	prints("announced: 7", "announce")
+	prints("announced: 7; newest: 7\nbad: 3 to 6\n", "unpin")
+	fails(`group "canary" has no pin`, "unpin", "--group", "canary")
+	fails("is announced or older", "validate", "--to", "7", "--queue", work, "--require-id", "none", "--quiet")
+}

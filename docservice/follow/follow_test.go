@@ -1,0 +1,338 @@
+package follow_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"docstore/docservice"
+	"docstore/docservice/follow"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/bucket"
+	"docstore/queue/publish"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ids = 12
+
+// fleet is a queue, a bucket that it is published to, and the documents of each manifest.
+type fleet struct {
+	t         *testing.T
+	dir       string
+	bucket    *flakyBucket
+	log       *publish.Log
+	documents map[string]string
+	states    map[uint64]map[string]string
+	newest    uint64
+}
+
+// flakyBucket fails all requests while it is down.
+type flakyBucket struct {
+	bucket.Bucket
+	down atomic.Bool
+}
+
+func newFleet(t *testing.T) *fleet {
+	dir := t.TempDir()
+	b, err := bucket.OpenDir(vfs.OS, filepath.Join(dir, "bucket"))
+	require.NoError(t, err)
+	log, err := publish.OpenLog(t.Context(), b, time.Now)
+	require.NoError(t, err)
+	return &fleet{
+		t: t, dir: dir, bucket: &flakyBucket{Bucket: b}, log: log,
+		documents: map[string]string{}, states: map[uint64]map[string]string{0: {}},
+	}
+}
+
+func (f *fleet) queue() string { return filepath.Join(f.dir, "queue") }
+
+// publish appends random entries and publishes them.
+func (f *fleet) publish(rng *rand.Rand, compact bool) {
+	f.t.Helper()
+	w, err := queue.OpenWriter(f.queue(), &queue.WriterOptions{Codec: "none", SegmentBytes: queue.MinSegmentBytes})
+	require.NoError(f.t, err)
+	for range 1 + rng.IntN(10) {
+		id := fmt.Sprint("id-", rng.IntN(ids))
+		if rng.IntN(4) == 0 {
+			_, err = w.Delete([]byte(id))
+			delete(f.documents, id)
+		} else {
+			f.documents[id] = fmt.Sprint(rng.Uint64())
+			_, err = w.Append([]byte(id), []byte(f.documents[id]))
+		}
+		require.NoError(f.t, err)
+	}
+	require.NoError(f.t, w.Seal())
+	require.NoError(f.t, w.Close())
+	if compact {
+		_, err := queue.Compact(f.t.Context(), f.queue(), &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
+		require.NoError(f.t, err)
+	}
+	p, err := publish.OpenPublisher(f.t.Context(), f.bucket.Bucket, f.queue(), nil)
+	require.NoError(f.t, err)
+	defer p.Close()
+	published, err := p.Publish(f.t.Context())
+	require.NoError(f.t, err)
+	f.newest = published.Ref.Number
+	f.states[f.newest] = maps.Clone(f.documents)
+}
+
+// change applies an operation to the record; a refusal is allowed.
+func (f *fleet) change(number uint64, operation func(publish.Record, publish.Ref) (publish.Record, error)) {
+	f.t.Helper()
+	var ref publish.Ref
+	if number > 0 {
+		var err error
+		_, ref, err = publish.FindManifest(f.t.Context(), f.bucket.Bucket, number, time.Now)
+		require.NoError(f.t, err)
+	}
+	_, err := f.log.Update(f.t.Context(), func(r publish.Record) (publish.Record, error) { return operation(r, ref) })
+	if err != nil {
+		require.ErrorIs(f.t, err, publish.ErrRefused)
+	}
+}
+
+func (f *fleet) announce(number uint64) {
+	f.change(number, publish.Record.Validate)
+	f.change(number, publish.Record.Announce)
+}
+
+func (f *fleet) pin(number uint64, group string) {
+	f.change(number, func(r publish.Record, ref publish.Ref) (publish.Record, error) {
+		return r.Pin(publish.Pin{Group: group, To: ref})
+	})
+}
+
+func (f *fleet) unpin(group string) {
+	f.change(0, func(r publish.Record, _ publish.Ref) (publish.Record, error) { return r.Unpin(group, true) })
+}
+
+func (f *fleet) rollback(number uint64) {
+	f.change(number, func(r publish.Record, ref publish.Ref) (publish.Record, error) {
+		return r.Rollback(publish.Pin{To: ref})
+	})
+}
+
+// server serves the collection of a fleet.
+type server struct {
+	fleet    *fleet
+	group    string
+	dir      string
+	service  *docservice.Service
+	follower *follow.Follower
+}
+
+func (f *fleet) startServer(group, dir string) *server {
+	f.t.Helper()
+	s := &server{fleet: f, group: group, dir: filepath.Join(f.dir, dir), service: docservice.NewService()}
+	s.start()
+	f.t.Cleanup(func() { require.NoError(f.t, s.follower.Close()) })
+	return s
+}
+
+func (s *server) start() {
+	s.fleet.t.Helper()
+	var err error
+	s.follower, err = follow.Open("jobs", s.fleet.bucket, s.dir, s.service.Replace, &follow.Options{
+		Group: s.group, PollInterval: 2 * time.Millisecond, DrainTime: time.Millisecond,
+		Collection: docservice.CollectionOptions{PollInterval: 2 * time.Millisecond, RetryInterval: 2 * time.Millisecond},
+	})
+	require.NoError(s.fleet.t, err)
+}
+
+// restart closes the server as a stop does, and starts it again.
+func (s *server) restart() {
+	require.NoError(s.fleet.t, s.follower.Close())
+	s.start()
+}
+
+// get returns the answer for an id.
+func (s *server) get(id string) (string, error) {
+	for {
+		collection := s.service.Collections()[0]
+		document, err := collection.Get(nil, []byte(id))
+		if errors.Is(err, docservice.ErrClosed) && s.service.Collections()[0] != collection {
+			continue // replaced meanwhile
+		}
+		return string(document), err
+	}
+}
+
+// read returns all documents; ok is false if an id is unavailable.
+func (s *server) read() (documents map[string]string, ok bool) {
+	documents = map[string]string{}
+	for i := range ids {
+		id := fmt.Sprint("id-", i)
+		switch document, err := s.get(id); {
+		case err == nil:
+			documents[id] = document
+		case errors.Is(err, docservice.ErrNotFound):
+		default:
+			return nil, false
+		}
+	}
+	return documents, true
+}
+
+// waitFor waits until the server answers as a manifest does.
+func (s *server) waitFor(number uint64) {
+	s.fleet.t.Helper()
+	require.Eventually(s.fleet.t, func() bool {
+		if s.follower.Status().Served != number {
+			return false
+		}
+		documents, ok := s.read()
+		return ok && maps.Equal(documents, s.fleet.states[number])
+	}, 20*time.Second, time.Millisecond, "manifest %d; status %+v", number, s.follower.Status())
+}
+
+// TestModel applies random operations. Servers of two groups reach their targets, and give
+// no answer that is not the one of a manifest.
+func TestModel(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	servers := []*server{f.startServer("", "server-1"), f.startServer("canary", "server-2")}
+	for range 40 {
+		number := 1 + rng.Uint64N(f.newest)
+		switch rng.IntN(8) {
+		case 0, 1:
+			f.publish(rng, rng.IntN(3) == 0)
+		case 2, 3:
+			f.announce(number)
+		case 4:
+			f.pin(number, []string{"", "canary"}[rng.IntN(2)])
+		case 5:
+			f.unpin([]string{"", "canary"}[rng.IntN(2)])
+		case 6:
+			if rng.IntN(4) == 0 {
+				f.rollback(number)
+			}
+		case 7:
+			servers[rng.IntN(2)].restart()
+		}
+		record, err := f.log.Load(t.Context())
+		require.NoError(t, err)
+		for _, s := range servers {
+			if rng.IntN(2) == 0 {
+				s.waitFor(record.Target(s.group).Number)
+			}
+		}
+	}
+}
+
+// TestAnswersDuringMovesAreThoseOfAManifest reads one id all the time while the target moves
+// between two manifests.
+func TestAnswersDuringMovesAreThoseOfAManifest(t *testing.T) {
+	f := newFleet(t)
+	for _, content := range []string{"1", "2"} {
+		w, err := queue.OpenWriter(f.queue(), nil)
+		require.NoError(t, err)
+		_, err = w.Append([]byte("id-0"), []byte(content))
+		require.NoError(t, err)
+		f.documents["id-0"] = content
+		require.NoError(t, w.Seal())
+		require.NoError(t, w.Close())
+		p, err := publish.OpenPublisher(t.Context(), f.bucket.Bucket, f.queue(), nil)
+		require.NoError(t, err)
+		_, err = p.Publish(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		f.newest++
+		f.states[f.newest] = maps.Clone(f.documents)
+	}
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctx.Err() == nil {
+			if document, err := s.get("id-0"); err != nil || document != "1" && document != "2" {
+				t.Errorf("got %q, %v", document, err)
+				return
+			}
+		}
+	})
+	f.announce(2)
+	s.waitFor(2)
+	for range 10 {
+		f.pin(1, "")
+		s.waitFor(1)
+		f.unpin("")
+		s.waitFor(2)
+	}
+	cancel()
+	reading.Wait()
+}
+
+// TestServingContinuesWithoutTheBucket stops and starts a server while the bucket is down.
+func TestServingContinuesWithoutTheBucket(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	f.bucket.down.Store(true)
+	s.restart()
+	s.waitFor(1)
+	require.Eventually(t, func() bool { return s.follower.Status().Error != "" }, 10*time.Second, time.Millisecond)
+	f.publish(rng, false)
+	f.announce(2)
+	f.bucket.down.Store(false)
+	s.waitFor(2)
+	require.Eventually(t, func() bool { return s.follower.Status().Error == "" }, 10*time.Second, time.Millisecond)
+}
+
+// TestDamagedFileIsFetchedAgain changes a byte of a served segment.
+func TestDamagedFileIsFetchedAgain(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	require.NoError(t, s.follower.Close())
+	path := filepath.Join(s.dir, "state-0001", "queue", "0000000001.seg")
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	damaged := append([]byte{}, content...)
+	damaged[len(damaged)/3] ^= 1
+	require.NoError(t, os.WriteFile(path, damaged, 0o600))
+	s.start()
+	require.Eventually(t, func() bool {
+		now, err := os.ReadFile(path)
+		return err == nil && string(now) == string(content)
+	}, 60*time.Second, 10*time.Millisecond)
+	s.waitFor(1)
+}
+
+var errDown = errors.New("the bucket is down")
+
+func (b *flakyBucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if b.down.Load() {
+		return nil, errDown
+	}
+	return b.Bucket.Get(ctx, name, offset, length)
+}
+
+func (b *flakyBucket) Head(ctx context.Context, name string) (bucket.Info, error) {
+	if b.down.Load() {
+		return bucket.Info{}, errDown
+	}
+	return b.Bucket.Head(ctx, name)
+}

@@ -1,0 +1,134 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	"docstore/queue"
+	"docstore/queue/bucket"
+)
+
+// Bounds are the conditions of Validate that depend on the collection. The zero value has
+// none.
+type Bounds struct {
+	// RequiredIDs must have a document.
+	RequiredIDs []string
+	// MinDocuments is the least number of documents in all files, superseded ones included.
+	MinDocuments int64
+	// MaxDeletes bounds the deletes in files that the accepted manifest does not list, as a
+	// share of the documents that it lists. Zero is no bound.
+	MaxDeletes float64
+}
+
+// Validate reads a manifest's files back from the bucket, into the directory of a Replica,
+// and verifies them: digests, the chain of segments, every byte of files that accepted does
+// not list, and the tables of all. accepted is the newest manifest that was validated, nil
+// if there is none. ErrCorrupt: the bucket holds damaged objects. ErrRefused: the content
+// is outside the bounds.
+func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir string, bounds Bounds, opts *Options) error {
+	options := opts.withDefaults()
+	if accepted == nil {
+		accepted = new(Manifest)
+	}
+	if err := checkChain(m); err != nil {
+		return err
+	}
+	if err := NewReplica(b, dir, &options).Fetch(ctx, m); err != nil {
+		return err
+	}
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: options.FS})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := verifyNew(ctx, r, m, accepted); err != nil {
+		return err
+	}
+	return checkBounds(ctx, r, m, accepted, bounds, options.Now())
+}
+
+// checkChain returns an error unless each file follows the one before it.
+func checkChain(m *Manifest) error {
+	next := queue.SegmentID(1)
+	ends := Hex16{}
+	for _, f := range m.Files {
+		name, _ := queue.ParseFileName(f.Name)
+		switch {
+		case name.First != next:
+			return corrupt("manifest %d lists %s, want a file of segment %d", m.Number, f.Name, next)
+		case ends != Hex16{} && f.Follows != Hex16{} && f.Follows != ends:
+			return corrupt("manifest %d: %s follows a segment with the digest %x, and the one before it has %x", m.Number, f.Name, f.Follows, ends)
+		}
+		next, ends = name.Last+1, f.Ends
+	}
+	if next != m.Head.Sealed+1 {
+		return corrupt("manifest %d ends with segment %d, and its head with %d", m.Number, next-1, m.Head.Sealed)
+	}
+	return nil
+}
+
+// verifyNew verifies every byte of the files that accepted does not list.
+func verifyNew(ctx context.Context, r *queue.Reader, m, accepted *Manifest) error {
+	known := map[Digest]bool{}
+	for _, f := range accepted.Files {
+		known[f.Digest] = true
+	}
+	for _, f := range m.Files {
+		if known[f.Digest] {
+			continue
+		}
+		report, err := r.VerifyFile(ctx, f.Name)
+		switch {
+		case err != nil:
+			return err
+		case len(report.Damage) > 0:
+			return corrupt("%s of manifest %d: %v", f.Name, m.Number, report.Damage[0])
+		case report.Documents != f.Documents || report.Deletes != f.Deletes:
+			return corrupt("%s of manifest %d has %d documents and %d deletes, want %d and %d", f.Name, m.Number, report.Documents, report.Deletes, f.Documents, f.Deletes)
+		}
+	}
+	return nil
+}
+
+// checkBounds reads the tables of all files.
+func checkBounds(ctx context.Context, r *queue.Reader, m, accepted *Manifest, bounds Bounds, now time.Time) error {
+	if documents := m.Documents(); documents < bounds.MinDocuments {
+		return refused("manifest %d has %d documents, want at least %d", m.Number, documents, bounds.MinDocuments)
+	}
+	if bounds.MaxDeletes > 0 {
+		deletes := newDeletes(m, accepted)
+		if limit := bounds.MaxDeletes * float64(accepted.Documents()); accepted.Number > 0 && float64(deletes) > limit {
+			return refused("manifest %d deletes %d documents since manifest %d, more than %.1f %% of its %d", m.Number, deletes, accepted.Number, 100*bounds.MaxDeletes, accepted.Documents())
+		}
+	}
+	present := make(map[string]bool, len(bounds.RequiredIDs))
+	for _, id := range bounds.RequiredIDs {
+		present[id] = false
+	}
+	err := r.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
+		if _, required := present[string(e.ID)]; required {
+			present[string(e.ID)] = !e.Deleted && (e.Expires.IsZero() || e.Expires.After(now))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range bounds.RequiredIDs {
+		if !present[id] {
+			return refused("manifest %d has no document with id %q", m.Number, id)
+		}
+	}
+	return nil
+}
+
+// newDeletes counts the deletes in segments after those of accepted.
+func newDeletes(m, accepted *Manifest) int64 {
+	var deletes int64
+	for _, f := range m.Files {
+		if name, _ := queue.ParseFileName(f.Name); name.First > accepted.Head.Sealed {
+			deletes += f.Deletes
+		}
+	}
+	return deletes
+}
