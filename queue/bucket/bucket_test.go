@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -150,6 +151,7 @@ func TestCheckReportsDeviations(t *testing.T) {
 				if _, err := d.Head(ctx, name); err == nil {
 					return bucket.ErrExist
 				}
+				time.Sleep(time.Millisecond) // let other puts pass the check
 				return d.replace(ctx, name, body, size)
 			}}, "exactly one creates the object",
 		},
