@@ -533,3 +533,35 @@ func TestARetryWaitsForTheFirstSlotOfAnotherServer(t *testing.T) {
 		require.Equal(t, "x", string(out))
 	})
 }
+
+// The slots of a pool may all belong to one server because those of another server have
+// higher numbers: it is more loaded. A retry gets a slot of the other server anyway, and
+// gives it back.
+func TestARetryGetsASlotOfALoadedServer(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		works, refuses := newPipes(), newPipes()
+		serveOn(t, works, echo, nil)
+		serveOn(t, refuses, func(context.Context, string, []byte, []byte) ([]byte, error) {
+			return nil, NotProcessed(errors.New("not here"))
+		}, nil)
+		loaded := newPoolOf(t, &PoolOptions{Size: 30, Dialer: works.dial}, discovery.Static("works"))
+		time.Sleep(time.Second)
+		require.Equal(t, 30, loaded.Stats().Slots)
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			if address == "refuses" {
+				return refuses.dial(ctx, address)
+			}
+			return works.dial(ctx, address)
+		}
+		p := newPoolOf(t, &PoolOptions{Size: 8, Dialer: dial}, discovery.Static("works", "refuses"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 7, p.Stats().Highest, "all slots are those of the first server")
+		for range 10 {
+			out, err := p.Call(t.Context(), "m", []byte("x"), nil)
+			require.NoError(t, err)
+			require.Equal(t, "x", string(out))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, 8, p.Stats().Slots)
+	})
+}

@@ -41,7 +41,11 @@ func (p *Pool) acquire(ctx context.Context, tried []int32) (*clientLane, error) 
 		p.mu.Unlock()
 		return lane, nil
 	}
-	patience := p.slotWait(tried)
+	other := len(tried) > 0 && p.mu.ladder.WantOther(tried, &p.mu.rng)
+	if other {
+		p.step() // requests the slot
+	}
+	patience := p.slotWait(tried, other)
 	if patience <= 0 {
 		p.mu.Unlock()
 		p.counts.rejected.Add(1)
@@ -71,15 +75,16 @@ func (p *Pool) assign(now int64, entry int32) *clientLane {
 	return lane
 }
 
-// slotWait returns the time for which a call may wait for a slot. p.mu is held.
-func (p *Pool) slotWait(tried []int32) time.Duration {
+// slotWait returns the time for which a call may wait for a slot. other is set if a slot of
+// an untried server has been requested. p.mu is held.
+func (p *Pool) slotWait(tried []int32, other bool) time.Duration {
 	waiting, retry := len(p.mu.waiters), len(tried) > 0
 	switch {
 	case waiting >= p.options.Size:
 		return 0
 	case !retry && p.mu.ladder.Busy()+waiting >= p.options.Size:
 		return p.options.MaxWait
-	case p.mu.ladder.Held() == 0, p.mu.ladder.Filling(), retry && p.mu.ladder.AskedOther(tried):
+	case p.mu.ladder.Held() == 0, p.mu.ladder.Filling(), other:
 		return max(p.options.RetryWait, fillWait)
 	case retry:
 		return p.options.RetryWait

@@ -133,8 +133,8 @@ func (p *Pool) leaseAnswered(lane *clientLane, granted bool, slot int32) {
 		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
 	}
 	p.noteIdle(t)
+	p.serveWaiters() // before step, which retires a slot that only a retry wants
 	p.step()
-	p.serveWaiters()
 }
 
 // addSlot puts a granted slot into the ladder, or gives it back if the ladder no longer needs

@@ -54,6 +54,7 @@ func TestHostileConnectionsDoNotFillTheLog(t *testing.T) {
 		c.ends()
 	}
 	until(t, "all faults are counted", func() bool { return s.Stats().Faults == 50 })
+	until(t, "a fault is logged", func() bool { return len(d.read()) > 0 })
 	require.Len(t, d.read(), 1)
 	require.True(t, strings.Contains(d.read()[0], "kind=protocol"), d.read()[0])
 }

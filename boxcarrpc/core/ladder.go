@@ -60,6 +60,7 @@ type Ladder struct {
 	liveWeight int64 // sum of the weights of live servers, in 64ths
 	wake       int64 // lower bound of the end of quarantines, pauses and ejections
 	faults     int64 // sum of the peers' fault
+	wanted     int32 // peers that are wanted
 
 	checkEvery int64
 	checkAt    int64 // lower bound of the time of the next check
@@ -295,6 +296,8 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	switch {
 	case !p.live() || p.ejected || !l.hasRoom():
 		return none, false
+	case p.wanted && p.held == 0:
+		return none, true
 	case !l.Full():
 		return none, p.held < l.laneCap(p)
 	case p.held >= l.laneCap(p):
@@ -324,7 +327,8 @@ func (l *Ladder) standing(entry int32) standing { return l.peers[l.slots[entry].
 
 // Surplus returns an entry to retire if the ladder holds too many slots. It may hold one
 // more than its size for each untrusted server whose slot is to replace one of a server
-// with a lower standing.
+// with a lower standing. The slot of a server that was wanted is retired when the retry has
+// it, and leaves when the retry ends.
 func (l *Ladder) Surplus() (entry int32, ok bool) {
 	if l.held <= l.size {
 		return none, false

@@ -30,10 +30,13 @@ type LeaseSeeker struct {
 // at the time of Wake.
 func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
-	if r.asking >= atOnce(l) {
+	if peer = r.wanted(l); peer == none && r.asking >= atOnce(l) {
 		return none, 0, false
 	}
-	peer, below = r.welcome(now, l, rng)
+	below = NoSlot
+	if peer == none {
+		peer, below = r.welcome(now, l, rng)
+	}
 	if peer == none {
 		peer, below = r.hint(now, l)
 	}
@@ -59,6 +62,22 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 	l.peers[peer].askedAny = below == NoSlot
 	r.asking++
 	return peer, below, true
+}
+
+// wanted returns a server that a retry waits for and that has not been asked yet.
+func (r *LeaseSeeker) wanted(l *Ladder) (peer int32) {
+	if l.wanted == 0 {
+		return none
+	}
+	for i := range l.peers[:l.extent] {
+		if p := &l.peers[i]; p.wanted && !p.asked {
+			if _, ok := l.Bid(int32(i)); ok {
+				return int32(i)
+			}
+			l.unwant(p) // the ladder takes none of its slots any more
+		}
+	}
+	return none
 }
 
 // atOnce returns the maximum number of concurrent requests.
@@ -103,6 +122,9 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 	p := &l.peers[peer]
 	p.asked = false
 	r.asking--
+	if answer == Granted || p.askedAny {
+		l.unwant(p)
+	}
 	switch answer {
 	case Granted:
 		r.level, p.declined = 0, 0

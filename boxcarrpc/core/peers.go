@@ -1,9 +1,6 @@
 package core
 
-import (
-	"math/rand/v2"
-	"slices"
-)
+import "math/rand/v2"
 
 // The first and the maximum duration of quarantines and pauses, in nanoseconds.
 const (
@@ -41,6 +38,7 @@ type Peer struct {
 	asked      bool    // a lease request is in progress
 	askedAny   bool    // the lease request is for any slot, not only for a lower one
 	welcome    bool    // is to be asked before others
+	wanted     bool    // a retry waits for its first slot, whatever the number
 }
 
 // live reports whether the server may be asked for a slot.
@@ -117,7 +115,10 @@ func (l *Ladder) Leave(peer int32) {
 
 // Forget frees the index of a server that has left the set and has no slots, including
 // retiring ones.
-func (l *Ladder) Forget(peer int32) { l.peers[peer] = Peer{} }
+func (l *Ladder) Forget(peer int32) {
+	l.unwant(&l.peers[peer])
+	l.peers[peer] = Peer{}
+}
 
 // Grow copies the peers to a longer slice, which the ladder retains.
 func (l *Ladder) Grow(peers []Peer) {
@@ -169,15 +170,42 @@ func (l *Ladder) Members() int { return int(l.members) }
 // draining.
 func (l *Ladder) Live() int { return int(l.live) }
 
-// AskedOther reports whether a lease request to a live server outside tried is in
-// progress.
-func (l *Ladder) AskedOther(tried []int32) bool {
+// WantOther makes a lease request due to a live server outside tried of which the ladder
+// holds no slot: a retry waits for it. The ladder takes the slot although it is full and
+// the slot has a high number; see Surplus. WantOther reports whether there is such a
+// server.
+func (l *Ladder) WantOther(tried []int32, rng *rand.PCG) bool {
+	chosen, count := none, uint64(0)
 	for i := range l.peers[:l.extent] {
-		if p := &l.peers[i]; p.asked && p.live() && !slices.Contains(tried, int32(i)) {
+		p := &l.peers[i]
+		if !p.live() || p.held > 0 || contains(tried, int32(i)) {
+			continue
+		}
+		if p.wanted {
 			return true
 		}
+		if p.ejected || !l.hasRoom() {
+			continue
+		}
+		count++
+		if uniform(rng, count) == 0 {
+			chosen = int32(i)
+		}
 	}
-	return false
+	if chosen == none {
+		return false
+	}
+	l.peers[chosen].wanted = true
+	l.wanted++
+	return true
+}
+
+// unwant ends WantOther for a server.
+func (l *Ladder) unwant(p *Peer) {
+	if p.wanted {
+		p.wanted = false
+		l.wanted--
+	}
 }
 
 // Ejected returns the number of ejected servers.
