@@ -70,8 +70,9 @@ func TestGoalsAndReasons(t *testing.T) {
 		require.False(t, known[key], key)
 		known[key] = true
 	}
-	for key := range reasons {
+	for key, reason := range reasons {
 		require.True(t, known[key], "reason without a goal: %s", key)
+		require.Contains(t, reasonOrder, reason)
 	}
 	for _, r := range races {
 		require.Contains(t, stepNames(), r.table)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,25 +71,35 @@ func reportCommand(size string) string {
 	return "make bench-report"
 }
 
-// goals writes a table of the missed goals of each area, and lists the others.
+// goals lists the missed goals of each area by reason, and then the others.
 func (p *page) goals() {
-	p.printf("\n## Goals\n\n%s\n", strings.TrimSpace(goalsIntro))
-	p.header("missed", "goal", "measured", "reason")
-	reached := map[string][]string{}
+	type cause struct{ area, reason string }
+	missed, reached := map[cause][]string{}, map[string][]string{}
 	for _, g := range goals {
 		figure, ok := g.figure(p.set)
+		entry := g.text + " " + g.format(figure) + " (" + g.wants() + ")"
 		switch {
 		case !ok:
-			p.row(g.area+": "+g.text, g.wants(), "", "not measured")
+			c := cause{g.area, notMeasured}
+			missed[c] = append(missed[c], g.text+" ("+g.wants()+")")
 		case g.reached(figure):
-			reached[g.area] = append(reached[g.area], g.text+" "+g.format(figure)+" ("+g.wants()+")")
+			reached[g.area] = append(reached[g.area], entry)
 		default:
-			p.row(g.area+": "+g.text, g.wants(), g.format(figure), reasons[g.area+": "+g.text])
+			c := cause{g.area, cmp.Or(reasons[g.area+": "+g.text], unknown)}
+			missed[c] = append(missed[c], entry)
 		}
 	}
-	p.printf("\n%s\n", strings.TrimSpace(goalsReasons))
-	p.printf("\nReached, with the goal in parentheses:\n\n")
-	for _, area := range []string{"Index", "Queue", "Boxcar", "Documents"} {
+	areas := []string{"Index", "Queue", "Boxcar", "Documents"}
+	p.printf("\n## Goals\n\n%s\n\nMissed:\n\n", strings.TrimSpace(goalsIntro))
+	for _, area := range areas {
+		for _, reason := range reasonOrder {
+			if entries := missed[cause{area, reason}]; len(entries) > 0 {
+				p.printf("- %s: %s. Reason: %s.\n", area, strings.Join(entries, "; "), reason)
+			}
+		}
+	}
+	p.printf("\nReached:\n\n")
+	for _, area := range areas {
 		p.printf("- %s: %s.\n", area, strings.Join(reached[area], "; "))
 	}
 }
@@ -118,8 +129,7 @@ var races = []race{
 
 // losses lists the phases in which a rival is faster.
 func (p *page) losses() {
-	p.printf("\n## Where rivals are faster\n")
-	p.header("table and phase", "best rival", "ours / rival")
+	p.printf("\n## Where rivals are faster\n\nTable and phase, best rival, our figure divided by the rival's:\n\n")
 	for _, r := range races {
 		for _, part := range p.set.parts(r.table) {
 			p.lost(r, part)
@@ -141,7 +151,7 @@ func (p *page) lost(r race, part set) {
 		if !ok || !there || (ours.median >= theirs.median) != r.least {
 			continue
 		}
-		p.row(name+" "+short(phase), rival, digits(ours.median/theirs.median))
+		p.printf("- %s %s: %s, %s\n", name, short(phase), rival, digits(ours.median/theirs.median))
 	}
 }
 
@@ -155,7 +165,7 @@ func (p *page) origin(tables []string) string {
 }
 
 // abbreviations shorten the names of phases.
-var abbreviations = strings.NewReplacer(", 1024 bytes", "", "calls, ", "", "connections, ", "", "sizes, 64 callers, ", "", ", uniform", "", "beside", "next to", " callers, batches of ", " x ", "callers, ", "", "callers", "")
+var abbreviations = strings.NewReplacer(" callers, 1024 bytes", "", ", 1024 bytes", "", "calls, ", "", "connections, ", "", "sizes, 64 callers, ", "", ", uniform", "", "beside", "next to", " callers, batches of ", " x ", "callers, ", "", "callers", "")
 
 func short(phase string) string { return strings.TrimSpace(abbreviations.Replace(phase)) }
 

@@ -9,38 +9,39 @@ table only: the machine is virtual.`
 
 const goalsIntro = `
 Goals were set before the implementation. A ratio (x) divides our median by that of the rival or the value after the comma;
-":2" means two readers. Missed goals have a reason, explained below the tables.`
+":2" means two readers. The goal is in parentheses.`
 
 const lossesReasons = `
+Reasons:
+
 - **bbolt scans** return entries in place; docstore merges its tables and copies each entry.
 - **fillsync** measures the disk.
 - **Responses of 16 KB and more**: checksums, and copies between the connection's batches.
 - **Batches**: memcached and Redis copy one value from one place; docstore looks up the id, reads the block, and verifies a checksum.
 - **Little memory**: memcached alone is refilled without reading a disk.`
 
-const goalsReasons = `
-Reasons:
-
-- a: CPU time of merges, 0.6 us per write; the writer also waits for flushes and syncs.
-- b: cache misses: a hit reads 17 cache lines of a block, 220 to 310 ns.
-- c: the filters, 10 MB, exceed the processor's cache; with 4,000,000 entries the ratio is 21.
-- d: 0.67 disk pages per hit; 0.65 is the minimum with this memory.
-- e: the first read of a block verifies its checksum.
-- f: a flush that starts a large merge first writes a table of its memtable.
-- g: client and server share two processors; a third of the time is thread switches, half is the kernel ([details](boxcar-speed.md)).
-- h: processor time for the large responses; a separate connection does not help.
-- i: half of the server's time is cache misses of the lookup and the fetch.
-- j: rueidis gathers commands for 50 us.
-- k: the rival reads no disk.`
-
+// Reasons of missed goals.
 const (
-	writesReason  = "a"
-	hitsReason    = "b"
-	missesReason  = "c"
-	threadsReason = "g"
-	lookupReason  = "i"
-	gatherReason  = "j"
+	writesReason      = "CPU time of merges, 0.6 us per write; the writer also waits for flushes and syncs"
+	hitsReason        = "cache misses: a hit reads 17 cache lines of a block, 220 to 310 ns"
+	missesReason      = "the filters, 10 MB, exceed the processor's cache; with 4,000,000 entries the ratio is 21"
+	diskReason        = "0.67 disk pages per hit; 0.65 is the minimum with this memory"
+	firstReadReason   = "the first read of a block verifies its checksum"
+	memtableReason    = "a flush that starts a large merge first writes a table of its memtable"
+	threadsReason     = "client and server share two processors; a third of the time is thread switches, half is the kernel ([details](boxcar-speed.md))"
+	largeReason       = "processor time for the large responses; a separate connection does not help"
+	lookupReason      = "half of the server's time is cache misses of the lookup and the fetch"
+	gatherReason      = "rueidis gathers commands for 50 us"
+	rivalMemoryReason = "the rival reads no disk"
+	notMeasured       = "not measured"
+	unknown           = "unknown"
 )
+
+// reasonOrder is the order of the reasons on the page.
+var reasonOrder = []string{
+	writesReason, hitsReason, missesReason, diskReason, firstReadReason, memtableReason, threadsReason, largeReason, lookupReason,
+	gatherReason, rivalMemoryReason, notMeasured, unknown,
+}
 
 // reasons explain missed goals, by area and text.
 var reasons = map[string]string{
@@ -53,18 +54,18 @@ var reasons = map[string]string{
 	"Index: hits, original in Java":                 hitsReason,
 	"Index: misses, best Go LSM":                    missesReason,
 	"Index: writes, best Go LSM, in 512 MB":         writesReason,
-	"Index: hits, best Go LSM, in 512 MB":           "d",
-	"Index: p99.9 of Get, its p50":                  "e",
-	"Index: bytes written, article's rule":          "f",
+	"Index: hits, best Go LSM, in 512 MB":           diskReason,
+	"Index: p99.9 of Get, its p50":                  firstReadReason,
+	"Index: bytes written, article's rule":          memtableReason,
 	"Boxcar: 64 callers, echo":                      threadsReason,
 	"Boxcar: 64 callers, grpc-go":                   threadsReason,
 	"Boxcar: 64 callers, drpc":                      threadsReason,
 	"Boxcar: TLS, grpc-go":                          threadsReason,
-	"Boxcar: p99 next to 16 MiB responses, without": "h",
+	"Boxcar: p99 next to 16 MiB responses, without": largeReason,
 	"Documents: 64 callers, memcached":              lookupReason,
 	"Documents: 64 callers, rueidis":                gatherReason,
 	"Documents: codec none, memcached":              lookupReason,
 	"Documents: codec none, rueidis":                gatherReason,
 	"Documents: codec none, rueidis default":        lookupReason,
-	"Documents: little memory, memcached":           "k",
+	"Documents: little memory, memcached":           rivalMemoryReason,
 }

@@ -73,7 +73,7 @@ docstore and bbolt have no manual compaction.`,
 	{
 		title: "Boxcar: calls", tables: []string{"calls"},
 		intro: `16-byte requests, 1 KB responses, deadlines, closed loop; calls/s by number of callers. echo: length-prefixed bytes on a connection
-per caller; boxcar-classic: a connection per slot. Costs are of both sides together.`,
+per caller; boxcar-classic: a connection per slot. The costs of 64 callers are of both sides together.`,
 		render: func(p *page) {
 			p.matrix(p.set, "calls", "callers", "ops/s")
 			p.list("calls", "calls, 64 callers, 1024 bytes", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration}, column{"CPU", "cpu ns", duration},

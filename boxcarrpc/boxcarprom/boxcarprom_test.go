@@ -200,7 +200,7 @@ func TestMetricsPageIsComplete(t *testing.T) {
 	section, _, ok = strings.Cut(section, "<!-- end -->")
 	require.True(t, ok)
 	listed := map[string]bool{}
-	for _, name := range regexp.MustCompile("(?m)^\\| `(boxcar_[a-z_]+)").FindAllStringSubmatch(section, -1) {
+	for _, name := range regexp.MustCompile("(?m)^- `(boxcar_[a-z_]+)").FindAllStringSubmatch(section, -1) {
 		listed[name[1]] = true
 	}
 	there := map[string]bool{}

@@ -17,7 +17,7 @@ func TestMetricsPageIsComplete(t *testing.T) {
 	_, section, ok := strings.Cut(string(page), "<!-- docserviced -->")
 	require.True(t, ok)
 	listed := map[string]bool{}
-	for _, name := range regexp.MustCompile("(?m)^\\| `(docstore_[a-z_]+)").FindAllStringSubmatch(section, -1) {
+	for _, name := range regexp.MustCompile("(?m)^- `(docstore_[a-z_]+)").FindAllStringSubmatch(section, -1) {
 		listed[name[1]] = true
 	}
 	there := map[string]bool{}
