@@ -42,11 +42,10 @@
 // independently of the others.
 //
 // Each page is a filter of github.com/bits-and-blooms/bloom/v3: the same bits are set
-// for the same keys. This package sets and probes them with its own code, which reduced
-// the processor time of writing by 18 %; invariant builds also build every page with the
-// library and compare. All pages of a filter have the same number of hash functions
-// and, except for the last, the same number of bits, a power of two. The last page is
-// folded in half as often as its keys allow.
+// for the same keys. This package sets and probes the bits with faster code; invariant
+// builds also build every page with the library and compare. All pages of a filter have
+// the same number of hash functions and, except for the last, the same number of bits, a
+// power of two. The last page is folded in half as often as its keys allow.
 //
 // A page that is not in memory answers "maybe". A lookup never loads a page.
 //
@@ -59,21 +58,22 @@
 //
 // per byte. Only the answer "no" saves work: the filter of the oldest table, which has
 // every key that no newer table has, is useless for keys that exist and useful for keys
-// that do not. The Manager learns the ratio page by page: from the answers of resident
-// pages, and from Missed for the others. A "maybe" for lack of the page has no influence.
-// t is a minute, the time constant of an exponential decay.
+// that do not. The Manager estimates the probability for each page: from the answers of
+// resident pages, and from Missed for the others. Whether a page is in memory does not
+// change its estimate. t is a minute, the time constant of an exponential decay.
 //
-// Few requests are a noisy estimate, so each page's number is shrunk towards the average
-// of its table as far as chance explains the difference. With hashed keys all pages of
-// a table score alike and tables are ranked; with hot key ranges, pages are ranked.
+// The estimate of a page with few requests is noisy, so it is shrunk towards the average
+// of its table, by the part of the variance that chance explains (James-Stein). With
+// hashed keys all pages of a table score alike and tables are ranked; with hot key ranges,
+// pages are ranked.
 //
-// A useless filter is bypassed, because reading its bits is a cache miss: after 1024
+// A useless filter is bypassed, because reading its bits is a cache miss: after 1,024
 // consecutive correct "maybe" answers Probe.MayContain returns true without reading the
 // filter, until the next call of Missed. So bypassing costs at most one unnecessary search
-// per 1024 lookups. It is decided per stripe of goroutines (internal/stripe).
+// per 1,024 lookups. Each stripe of goroutines (internal/stripe) counts its own answers.
 //
-// Once per second a pass loads pages that are better than the pages they replace by a
-// margin, which avoids pages coming and going. A pass reads at most 4 MiB.
+// Once per second a pass loads pages. A page replaces others only if it is better by a
+// margin, which avoids thrashing. A pass reads at most 4 MiB.
 //
 // The filter of a merged table inherits, for each page, the statistics of the replaced
 // pages with the same key range, and its best pages are in memory when Update returns.

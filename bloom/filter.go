@@ -11,17 +11,17 @@ import (
 )
 
 // Filter is the filter of one table. A Manager loads its pages into memory; without a
-// page the filter answers "maybe".
-//
-// Lookups take no lock. Invariants:
-//
-//   - Lookups read only immutable data and the pointers in pages. A lookup loads a
-//     pointer once and may use the page even after it was dropped.
-//   - Only the Manager stores to pages, under its mutex: nil or a page with a valid CRC.
-//     So every answer "no" is correct.
-//   - Lookups only add to counters and samples; only the Manager resets samples, with
-//     Swap. So no lookup is lost or counted twice.
+// page the filter answers "maybe". Lookups take no lock.
 type Filter struct {
+	// Invariants:
+	//
+	//   - Lookups read only immutable data and the pointers in pages. A lookup loads a
+	//     pointer once and may use the page even after it was dropped.
+	//   - Only the Manager stores to pages, under its mutex: nil or a page with a valid
+	//     CRC. So every answer "no" is correct.
+	//   - Lookups only add to counters and samples; only the Manager resets samples,
+	//     with Swap. So no lookup is lost or counted twice.
+
 	path    string
 	section *io.SectionReader
 	hashes  uint64

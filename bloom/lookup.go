@@ -96,9 +96,9 @@ func (p Probe) Prefetch(h Hash) {
 	}
 }
 
-// MayContain is Filter.MayContain for the probe's key; h must be its hash. After
-// bypassAfter consecutive correct "maybe" answers it returns true without reading the
-// bits, until Missed reports an error.
+// MayContain is Filter.MayContain for the probe's key; h must be its hash. After 1,024
+// consecutive correct "maybe" answers it returns true without reading the bits, until
+// the next call of Missed.
 func (p Probe) MayContain(h Hash) bool {
 	if c := p.counters; p.page != nil && c.bypass() {
 		count(&p.filter.samples[p.at].maybe, c.bypassed.Add(1))

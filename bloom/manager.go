@@ -138,10 +138,10 @@ func (m *Manager) shrink() {
 }
 
 // Tick is a pass over all pages: it adds new samples to the tallies, decays older
-// counts, and replaces resident pages by more useful ones. It reads at most passBytes;
-// more reports that pages remain to be loaded and Tick should be called again soon.
-// After an error, which is as in Update, the next call can wait: each call retries the
-// failed pages.
+// counts, and replaces resident pages by more useful ones. It reads at most 4 MiB
+// (passBytes); more reports that pages remain to be loaded and Tick should be called
+// again soon. Errors are those of Update; the next call retries the failed pages and
+// need not be made early.
 func (m *Manager) Tick(now time.Time) (more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -278,7 +278,7 @@ func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
 //
 // The request is in flight until leave is called, once. The error is an *Error of
 // CodeResourceExhausted with the reason, or describes invalid server options. A draining
-// server still admits: clients of other protocols have not been told to use another server.
+// server still admits: it cannot notify clients of other protocols of the drain.
 func (s *Server) Admit(peer *Peer) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid

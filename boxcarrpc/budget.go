@@ -465,8 +465,8 @@ func Reserve(ctx context.Context, n int) error {
 	}
 }
 
-// Hold charges a response with its real size, after Reserve with an estimate. The servers
-// of this package call it themselves.
+// Hold changes the reservation of a response, which is an estimate, to the actual size. It
+// does nothing without a server's context. The servers of this package call it themselves.
 func Hold(ctx context.Context, bytes int) {
 	if r := reservationOf(ctx); r != nil {
 		r.Fit(bytes)

@@ -35,8 +35,8 @@
 // # Slots
 //
 // A slot is a lane of a connection. A connection carries many lanes, each lane one request
-// at a time. A server gives a new lane its lowest free number; a number is held at most
-// once at a time. A client holds a ladder of Size slots and uses the free one with the
+// at a time. A server gives a new lane its lowest free number, which no other lane has at
+// the same time. A client holds a ladder of Size slots and uses the free one with the
 // lowest number, among equals the one that was idle longest. In the background it asks
 // random servers for numbers lower than its highest:
 //
@@ -85,11 +85,11 @@
 //
 // On the server, ServerOptions.StreamHandler serves streams. They share connections with
 // calls but take no slot: a watch that lasts for hours would occupy the lowest. They have
-// their own limit and count as requests in flight. Each may have 256 KiB in flight in each
-// direction that its receiver has not taken. There is no such limit for a connection, so a
-// stream that is not read stops its own sender only. A silent stream is not a fault. The
-// failure of its server is detected within one and a half SilenceTimeouts if something is
-// sent on it, and by keep-alives otherwise.
+// their own limit and count as requests in flight. In each direction a stream may have
+// 256 KiB in flight that its receiver has not taken. There is no such limit for a
+// connection, so a stream that is not read blocks only its own sender. A stream without
+// messages is not a fault. If something is sent on it, the failure of its server is
+// detected within one and a half SilenceTimeouts, otherwise by keep-alives.
 //
 // # Draining
 //
@@ -131,9 +131,9 @@
 //     PoolOptions.RetryRatio.
 //   - Call does not use the request or dst after it has returned.
 //   - A corrupted frame ends its connection; its content is not used.
-//   - A connection that sends invalid frames, sends nothing or reads nothing costs itself
-//     and bounded memory: a [Budget] counts the bytes that peers hold until they are
-//     sent, and disconnects the slowest peers when it is exceeded.
+//   - A peer that sends invalid frames, or sends or reads nothing, loses its own
+//     connection only, and takes bounded memory: a [Budget] counts the bytes held for
+//     peers until they are sent, and disconnects the slowest peers when it is exceeded.
 //   - One client has at most ServerOptions.ClientShare of the connections, slots and
 //     streams of a server, and an eighth of its Budget.
 //
@@ -158,8 +158,9 @@
 // Time during which the client itself did not run, as under a CPU limit, does not count
 // as silence: the client pings and waits for the answer.
 //
-// A connection that owes an answer and delivers no byte for 50 ms, or for four times the
-// recent p99 of its answers, is pinged, and its server ranks last until a byte arrives.
+// If an answer is outstanding on a connection and no byte arrives for max(50 ms, 4 x the
+// recent p99 of its answers), the connection is pinged, and its server ranks last until a
+// byte arrives.
 //
 // # Limits
 //

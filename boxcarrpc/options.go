@@ -207,9 +207,9 @@ type PoolOptions struct {
 	RetryRatio float64
 	// HealthMethod is called to check an untrusted server before calls use it, while the
 	// pool has trusted ones: a server that is new, back from quarantine, or ejected for
-	// failures. It is for services of which no call may fail because of a new server. The
-	// server is healthy if it answers without an error within SilenceTimeout; MethodEcho
-	// suits servers without a method for this. The default is none: a call is the check.
+	// failures. Set it if no call may fail because of a new server. The server is healthy
+	// if it answers without an error within SilenceTimeout. For servers without a method
+	// for this, use MethodEcho. The default is none: a call is the check.
 	HealthMethod string
 	// HealthInterval is the time between checks of trusted servers, for pools with few
 	// calls. The default is 0: never, since calls check them.
@@ -226,10 +226,10 @@ type PoolOptions struct {
 	// CallTimeout is the timeout of a call whose context has no deadline; negative means
 	// none. The default is 1 minute.
 	CallTimeout time.Duration
-	// SilenceTimeout limits the time without a byte on a connection that owes an answer;
-	// then the connection counts as broken. It is pinged, and other servers are used first,
-	// after max(50 ms, 4 x the p99 of its answers), at most half of the timeout. The
-	// default is 1 s.
+	// SilenceTimeout limits the time without a received byte on a connection with an
+	// outstanding answer; then the connection counts as broken. It is pinged, and other
+	// servers are used first, after max(50 ms, 4 x the p99 of its answers), at most half of
+	// the timeout. The default is 1 s.
 	SilenceTimeout time.Duration
 	// MaxStreams limits the streams. Each may hold 256 KiB that was not received from it.
 	// Further ones fail with ErrPoolBusy. The default is 1,024.

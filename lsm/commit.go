@@ -86,6 +86,21 @@ func (db *DB) waitDurable(sequence uint64, err error) error {
 // commit appends a batch to the log, applies it to the memtable and makes it visible.
 // For a batch with one write the caller can pass the op and the hash of its key, which
 // avoids decoding. Called under mu, which it may release while it waits for space.
+//
+// The steps of a write:
+//
+//	with mu:
+//	  wait until memtable and log have space       room
+//	  append the batch to the log, if there is one commit
+//	  add the batch to the memtable                commit
+//	  publish the last sequence number             commit
+//	without mu, with Durability PowerLoss only:
+//	  wait until a sync covers the write           waitDurable
+//
+// So batches are in the log, and become visible, in the order of their sequence numbers,
+// and a reader sees a batch completely or not at all. A reader can see a batch before it
+// is durable. The sync does not need mu: concurrent writers append meanwhile, and the
+// next sync covers all of them (groupSync).
 func (db *DB) commit(b *Batch, single *op, hash uint32) error {
 	if err := db.writeFault(); err != nil || b.count == 0 {
 		return err

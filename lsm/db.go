@@ -12,9 +12,9 @@ import (
 )
 
 // DB is an open store. It is safe for concurrent use.
-//
-// Lock order: install, logs.syncing, mu, logs.mu. Readers take no lock.
 type DB struct {
+	// Lock order: install, logs.syncing, mu, logs.mu. Readers take no lock.
+
 	env     environment
 	options Options
 	lock    io.Closer // of the LOCK file; nil if read-only

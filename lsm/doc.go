@@ -91,7 +91,8 @@
 // without fsync: a table and its directory are synced before the manifest names it, and
 // the manifest is replaced and synced before the files it makes obsolete are unlinked. It
 // is replaced by a rename, so a crash at any point leaves the old or the new store, and
-// orphans that the next Open removes.
+// orphans that the next Open removes. docs/durability.md lists the steps and the commit
+// point of each operation.
 //
 // Open replays the logs into memtables. Writes have consecutive numbers, and replay stops
 // at the first gap, within a log or between two: the recovered writes are always a prefix

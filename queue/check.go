@@ -26,7 +26,7 @@ type Report struct {
 	Unfinished int64
 	Missing    []SegmentID        // numbers with neither a segment nor a rewrite
 	Damage     []*CorruptionError // in the order of segments and offsets
-	Unlisted   int                // damage beyond the first maxDamage
+	Unlisted   int                // damage beyond the first 10,000
 }
 
 // maxDamage bounds the damage that a report lists.

@@ -48,7 +48,7 @@ type codec struct {
 // codecs are those in this build, by name.
 var codecs = []codec{noneCodec, s2Codec, zstdCodec}
 
-// Codecs are the names of the codecs in this build, sorted.
+// Codecs returns the names of the codecs in this build, sorted.
 func Codecs() []string {
 	var names []string
 	for _, c := range codecs {

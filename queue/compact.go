@@ -37,9 +37,9 @@ type CompactOptions struct {
 	DeleteAfter     time.Duration
 	// MemoryBytes bounds the memory for ids. The default is DefaultUsageMemory.
 	MemoryBytes int64
-	// Progress is called with the bytes of the files that have been rewritten, and of the
-	// rewrites that have been verified before a removal, so far and in total as far as it
-	// is known.
+	// Progress is called with the number of bytes processed so far and the total known so
+	// far: of the files that are rewritten, and of the rewrites that are verified before
+	// files are removed.
 	Progress func(done, total int64)
 	// Logger logs each rewrite and removal. The default discards them.
 	Logger *slog.Logger
@@ -74,10 +74,11 @@ type CompactReport struct {
 // EraseDead. A damaged document ends Compact with a *CorruptionError; completed rewrites
 // stay.
 //
-// An erased document is in no file of the directory after the replaced files are removed,
-// too (DeleteOriginals). The ids of deletes stay as long as there may be something to
-// delete. An open Writer may still train a dictionary from documents that have been
-// erased, or continue to use one: a later EraseDead finds the segments that contain it.
+// After EraseDead, and after DeleteOriginals has removed the replaced files, no file of
+// the directory contains an erased document. A delete, with its id, stays as long as a
+// file may contain an older version of the document. An open Writer may still train a
+// dictionary from documents that have been erased, or continue to use one: a later
+// EraseDead finds the segments that contain it.
 func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactReport, error) {
 	c := compaction{dir: dir}
 	if opts != nil {

@@ -69,7 +69,8 @@
 // Flush writes the block, syncs the file, and then writes the commit mark. Readers deliver
 // entries before a valid mark or footer only, so no copy is ever ahead of what the source
 // has on disk. Seal syncs, writes the footer, syncs, renames the file, and syncs the
-// directory. The first write or sync that fails is final for a Writer.
+// directory. The first write or sync that fails is final for a Writer. docs/durability.md
+// lists the steps and the commit point of each operation.
 //
 // SetCursor attaches the position in the input to the next block. After a crash it is
 // exactly as old as the entries.

@@ -32,7 +32,8 @@ type Record struct {
 	ID       []byte // 1 to MaxIDBytes bytes
 	Document []byte // 0 to MaxDocumentBytes bytes
 	// Expires is the time at which the document expires, with a resolution of a second;
-	// the zero time is never. The queue stores and reports it and does nothing else.
+	// the zero time means never. Tail reports it, Usage and Compact count an expired
+	// document as dead, and fetches ignore it.
 	Expires time.Time
 	// Delete deletes the id. Document and Expires must be zero.
 	Delete bool

@@ -44,7 +44,7 @@ type RepairedFile struct {
 	// Rewrite is the file that replaces it. Empty: no rewrite is needed, because the
 	// files that the damaged one had replaced, or its own replacement, are whole.
 	Rewrite string
-	Damage  []*CorruptionError // the first maxDamage
+	Damage  []*CorruptionError // the first 10,000
 	// Kept entries are unchanged. The entries of LostDocuments keep their ids, and the
 	// documents are unavailable. The contents of LostRanges are unknown.
 	Kept, LostDocuments int64

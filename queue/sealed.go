@@ -10,7 +10,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// SealedFile describes a file of a queue that does not change any more.
+// SealedFile describes a sealed segment or a rewrite. Its file never changes.
 type SealedFile struct {
 	Name        string
 	First, Last SegmentID // the same in an original segment
@@ -23,8 +23,8 @@ type SealedFile struct {
 	Ends      FooterDigest
 	Documents int64
 	Deletes   int64
-	// Settled is the address before which the queue decides about everything that a
-	// rewrite has left out, as in GoneError; zero in an original.
+	// Settled is the Next of GoneError.Settled for all entries that a rewrite has left
+	// out; zero in an original.
 	Settled Address
 }
 
@@ -76,8 +76,8 @@ func describeSealed(s *segmentFile) *SealedFile {
 	return f
 }
 
-// DescribeSealed describes one file of a queue. An error that matches ErrIncomplete says
-// that it has no footer, one that matches ErrCorrupt that it is no file of a queue.
+// DescribeSealed describes one file of a queue. The error matches ErrIncomplete if the
+// file has no footer, and ErrCorrupt if it is not a file of a queue.
 func DescribeSealed(fsys vfs.FS, path string) (SealedFile, error) {
 	name, ok := ParseFileName(filepath.Base(path))
 	if !ok {

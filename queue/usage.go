@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Usage is the live and dead part of a segment's documents. A document is dead if a later
-// entry has overwritten or deleted it, or if it has expired.
+// Usage counts the live and the dead documents of a segment. A document is dead if a
+// later entry has overwritten or deleted it, or if it has expired.
 type Usage struct {
 	Segment       SegmentID
 	Documents     int64 // committed when the queue was read

@@ -19,10 +19,10 @@ import (
 // The first write error is final: flushed entries are safe, and every later call,
 // including Close, returns the same error. To continue, close the Writer and open
 // another.
-//
-// A Writer assigns addresses; its pipeline compresses and writes. The fields below
-// describe the files as they will be after the submitted steps.
 type Writer struct {
+	// The Writer assigns addresses; its pipeline compresses and writes. The fields
+	// describe the files as they will be after the submitted steps.
+
 	dir      string
 	options  WriterOptions
 	codec    codec

@@ -78,6 +78,8 @@
 // then finds a mark that covers this record, it reads the record again: the writer has
 // completed it in the meantime.
 //
+// docs/durability.md states the assumptions about disks and file systems.
+//
 // # Reused files
 //
 // After a power cut any page of a reused file may have its old contents. The result is

@@ -20,10 +20,10 @@ const gatherBytes = 32 << 10
 type Writer struct {
 	name     string
 	file     vfs.AppendMap
-	owner    []byte
+	owner    []byte // of Options
 	id       logID
-	seed     uint32
-	capacity int64
+	seed     uint32 // initial CRC of the records
+	capacity int64  // bytes that were allocated
 
 	syncing sync.Mutex   // held by Sync and Close; taken before mu
 	size    atomic.Int64 // of the log; changed under mu

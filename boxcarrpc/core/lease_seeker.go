@@ -151,8 +151,8 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 // RequestNow makes the next request due at once, after a slot was lost.
 func (r *LeaseSeeker) RequestNow(now int64) { r.level, r.next = 0, now }
 
-// Filling reports whether slots are missing and are likely to be found soon: fewer than
-// fillTries consecutive requests have gained nothing.
+// Filling reports whether slots are missing and are likely to be found soon: the number of
+// consecutive requests that gained nothing is below 8 and below the number of live servers.
 func (r *LeaseSeeker) Filling(l *Ladder) bool { return !l.Full() && r.level < fillTries(l) }
 
 // fillTries returns how many consecutive requests may gain nothing before the seeker

@@ -2,9 +2,9 @@ package core
 
 import "math/bits"
 
-// Times is a histogram of recent response times. The counts are halved every
-// timesHalfLife. A bucket's width is an eighth to a quarter of the time, at least
-// 2^20 ns. The zero Times is empty.
+// Times is a histogram of recent response times. The counts are halved every 10 s. A
+// bucket's width is an eighth to a quarter of the time, at least 2^20 ns. The zero Times
+// is empty.
 type Times struct {
 	counts [timesBuckets]uint32
 	total  uint32

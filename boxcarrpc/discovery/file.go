@@ -13,6 +13,7 @@ import (
 	"time"
 )
 
+// Limits and intervals of File.
 const (
 	// filePollInterval is the interval at which a watched file is checked.
 	filePollInterval = time.Second

@@ -15,6 +15,7 @@ type Algorithm interface {
 	Subset(dst []int, frontend, frontends, backends, k int) []int
 }
 
+// Limits and defaults.
 const (
 	// MaxTasks is the maximum number of frontends and of backends. Higher numbers
 	// count as MaxTasks.

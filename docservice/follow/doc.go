@@ -6,21 +6,23 @@
 //
 // # Target
 //
-// The record of the collection names the manifest that this server serves, its target: the
-// pin of the server's group, the pin of all groups, or the announced manifest. A Follower
-// reads the record every PollInterval and moves to a new target:
+// The target is the manifest that this server serves. The record of the collection
+// determines it: the pin of the server's group, else the pin of all groups, else the
+// announced manifest. A Follower reads the record every PollInterval and moves to a new
+// target:
 //
-//   - To a later manifest: it fetches the files that are missing into the directory that
-//     the collection tails. The collection cannot read beyond the target, because the
-//     directory holds no later files.
+//   - To a later manifest: it fetches the missing files into the directory that the
+//     collection tails. The collection cannot read beyond the target, because the
+//     directory has no later files.
 //   - To an earlier manifest: it makes another directory with the files of that manifest,
-//     hard links where the files are here, and opens another collection on it. Its index
-//     is the checkpoint that was made when this manifest was the target, or, if that is
-//     gone, is built from the queue. When the new collection is ready it replaces the
-//     present one.
+//     as hard links if the files exist locally, and opens another collection on it. The
+//     index of that collection is the checkpoint made when the manifest was served, or is
+//     built from the queue if there is no checkpoint. When the new collection is ready, it
+//     replaces the current one.
 //
-// Until the target is reached, the manifest before is served. While the bucket cannot be
-// reached, the last target is served.
+// During a move to a later manifest the collection serves the entries that have arrived.
+// During a move to an earlier one the current collection is served. While the bucket is
+// unreachable, the last target is served.
 //
 // # Files
 //
@@ -29,9 +31,14 @@
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N
 //
-// CURRENT is replaced atomically. States that it does not name are the remains of a move
-// that was interrupted, and are removed.
+// CURRENT is replaced atomically. Open removes the states that it does not name, which an
+// interrupted move has left.
 //
-// A file that the collection has found damaged is renamed by its quarantine and is fetched
-// again.
+// When the collection finds damage in a file, its quarantine renames the file, and the
+// Follower fetches it again.
+//
+// # Concurrency
+//
+// A Follower is safe for concurrent use. One goroutine reads the record and moves; it also
+// calls serve, except for the first call, which Open makes.
 package follow

@@ -23,13 +23,12 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
+// Defaults of Options.
 const (
-	// DefaultPollInterval is how often the record is read.
 	DefaultPollInterval = 500 * time.Millisecond
-	// DefaultDrainTime is how long a replaced collection stays open for calls in progress.
-	DefaultDrainTime = 10 * time.Second
-	// DefaultCheckpoints is how many earlier manifests keep their index.
-	DefaultCheckpoints = 3
+	DefaultDrainTime    = 10 * time.Second
+	DefaultCheckpoints  = 3
+
 	// lastBackoff bounds the pause after repeated failures.
 	lastBackoff = 10 * time.Second
 
@@ -46,19 +45,20 @@ type Options struct {
 	Collection docservice.CollectionOptions
 	// Group is the group of this server.
 	Group string
-	// PollInterval is how often the record is read. The default is DefaultPollInterval.
+	// PollInterval is the interval at which the record is read. The default is
+	// DefaultPollInterval.
 	PollInterval time.Duration
-	// DrainTime is how long a replaced collection stays open for calls in progress. The
-	// default is DefaultDrainTime.
+	// DrainTime is the time for which a replaced collection stays open for calls in
+	// progress. The default is DefaultDrainTime.
 	DrainTime time.Duration
-	// Checkpoints is how many earlier manifests keep their index, so that the server goes
-	// back to them at once. The default is DefaultCheckpoints.
+	// Checkpoints is the number of earlier manifests whose index is kept, so that the
+	// server can return to them at once. The default is DefaultCheckpoints.
 	Checkpoints int
 	// Logger logs moves and failures. The default discards the log.
 	Logger *slog.Logger
 }
 
-// Follower keeps a collection at its target.
+// Follower serves a collection at its target. It is safe for concurrent use.
 type Follower struct {
 	name    string
 	dir     string
@@ -76,7 +76,7 @@ type Follower struct {
 
 	// Used by the goroutine of run only, after Open.
 	log        *publish.Log
-	complete   bool // the files of the served manifest have been looked at since Open
+	complete   bool // the files of the served manifest were checked since Open
 	state      int  // number of the state that is served
 	collection *docservice.Collection
 
@@ -96,7 +96,7 @@ type Status struct {
 	FetchedBytes, FetchBytes int64
 	// Error is why the last attempt to follow failed; empty: it succeeded.
 	Error string
-	// LastContact is when the record was read the last time.
+	// LastContact is the time at which the record was last read.
 	LastContact time.Time
 }
 
@@ -106,9 +106,9 @@ type current struct {
 	Ref   publish.Ref `json:"manifest"` // number 0: nothing has been fetched yet
 }
 
-// Open opens the state of a collection in dir, which belongs to the Follower, passes the
-// collection to serve, and begins to follow. serve is called again with each collection
-// that replaces it. Open does not wait for the bucket.
+// Open opens the collection in dir, or creates it, passes it to serve, and starts to
+// follow. No other program may change dir. serve is called again with each collection that
+// replaces the first. Open does not wait for the bucket.
 func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Collection), opts *Options) (*Follower, error) {
 	f := &Follower{name: name, dir: dir, bucket: b, serve: serve}
 	if opts != nil {
@@ -146,14 +146,14 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Colle
 	return f, nil
 }
 
-// Status returns the present state.
+// Status returns the current state.
 func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.status
 }
 
-// Close ends following and closes the collection.
+// Close stops following and closes the collection. It is idempotent.
 func (f *Follower) Close() error {
 	f.closing.Do(func() {
 		f.stop()

@@ -25,7 +25,7 @@ var (
 	ErrNotExist = errors.New("bucket: the object does not exist")
 	// ErrNoBucket: the bucket or directory itself does not exist.
 	ErrNoBucket = errors.New("bucket: the bucket does not exist")
-	// ErrDenied: the store refused the credentials or what they were used for.
+	// ErrDenied: the store refused the credentials, or they do not permit the operation.
 	ErrDenied = errors.New("bucket: access denied")
 	// ErrClockSkew: the clock of this machine differs too much from the store's.
 	ErrClockSkew = errors.New("bucket: the clocks of this machine and the store differ too much")
@@ -46,7 +46,7 @@ type Bucket interface {
 	// List iterates over the objects whose names begin with prefix and are greater than
 	// after, in the order of their names. It ends after the first error.
 	List(ctx context.Context, prefix, after string) iter.Seq2[Info, error]
-	// Delete removes an object. It is no error if there is none.
+	// Delete removes an object. It returns nil if there is none.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -77,7 +77,7 @@ func notInName(r rune) bool {
 	return r != '.' && r != '_' && r != '-'
 }
 
-// temporaryError is an error that another attempt may not meet.
+// temporaryError is an error that may not recur in another attempt.
 type temporaryError struct {
 	error
 	slowDown bool // the store asks for fewer requests

@@ -33,10 +33,10 @@ type Finding struct {
 	Err      error  // how the store deviates; nil if it does not
 }
 
-// Check proves that a store does what publishing relies on: it creates, reads, lists and
-// deletes objects below check/, and removes them at the end. It sends about 1,100
-// requests. The error is that of a store that cannot be used at all, such as wrong
-// credentials; deviations are in the findings.
+// Check tests the properties of a store that package publish relies on: it creates,
+// reads, lists and deletes objects below check/, and removes them at the end. It sends
+// about 1,100 requests. Check returns an error only if the store cannot be used, for
+// example with wrong credentials; deviations are in the findings.
 func Check(ctx context.Context, b Bucket) ([]Finding, error) {
 	c := &checker{bucket: b, prefix: "check/" + strings.ToLower(rand.Text()[:16]) + "/"}
 	if err := c.put(ctx, "first", []byte("first")); err != nil {

@@ -10,13 +10,13 @@
 //
 // An object is created whole or not at all, and never changes until it is deleted. Put
 // never replaces an object: of several concurrent Puts of one name exactly one succeeds,
-// the others return ErrExist. Everything that publishes through a bucket relies on it, and
-// not every store that accepts a conditional PUT performs it atomically: Check proves it
-// under contention and reports each deviation.
+// the others return ErrExist. Package publish relies on this. Some stores accept a
+// conditional PUT without executing it atomically: Check tests a store under contention
+// and reports each deviation.
 //
-// A Put whose response was lost is repeated and may then find its own object: after an
-// ErrExist, a caller that must know compares a nonce or a digest in the object with its
-// own.
+// A Put whose response was lost is repeated and may then find its own object. After
+// ErrExist, a caller that needs to know which Put succeeded compares a nonce or a digest
+// in the object with its own.
 //
 // Names consist of letters, digits, '.', '_', '-' and, between parts, '/'. A part does not
 // begin with '.'. A name has at most MaxNameBytes bytes.

@@ -14,23 +14,23 @@ import (
 
 // Options configure a Client. The zero value is ready to use.
 type Options struct {
-	// Endpoint is the URL of an S3-compatible store. Empty means AWS, or
-	// AWS_ENDPOINT_URL_S3.
+	// Endpoint is the URL of an S3-compatible store. The default is AWS_ENDPOINT_URL_S3
+	// if it is set, else AWS.
 	Endpoint string
 	// PathStyle puts the bucket's name into the path instead of the host name, as most
 	// stores other than AWS need.
 	PathStyle bool
 
 	// Timeout bounds an operation with all its attempts; a Get whose reader makes
-	// progress is not bounded. Zero means 2 minutes.
+	// progress is not bounded. The default is 2 minutes.
 	Timeout time.Duration
-	// StallTimeout is the longest time in which a transfer may make no progress. Zero
-	// means 15 seconds.
+	// StallTimeout is the maximum time without progress of a transfer. The default is
+	// 15 seconds.
 	StallTimeout time.Duration
-	// MaxRequests bounds the requests in flight. Zero means 16.
+	// MaxRequests bounds the requests in flight. The default is 16.
 	MaxRequests int
 	// MaxBytes bounds the bytes of objects in flight; a larger object is transferred
-	// alone. Zero means 64 MiB.
+	// alone. The default is 64 MiB.
 	MaxBytes int64
 }
 

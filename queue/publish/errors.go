@@ -6,15 +6,17 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
+// Errors of this package.
 var (
-	// ErrFenced means that another publisher has taken over the collection.
+	// ErrFenced: another publisher has taken over the collection.
 	ErrFenced = errors.New("publish: another publisher has taken over the collection")
-	// ErrRefused means that the state of the bucket or the queue does not allow the operation; the
+	// ErrRefused: the state of the bucket or the queue does not permit the operation; the
 	// message says why, and what to do.
 	ErrRefused = errors.New("publish: refused")
-	// ErrCorrupt means that an object is damaged, or not the one that its name or a reference says.
+	// ErrCorrupt: an object is damaged, or differs from the digest in its name or in a
+	// reference to it.
 	ErrCorrupt = errors.New("publish: corrupt")
-	// ErrNewerVersion means that an object was written by a newer version of this package. It is not
+	// ErrNewerVersion: an object was written by a newer version of this package. It is not
 	// damaged.
 	ErrNewerVersion = errors.New("publish: format is newer than this program")
 )

@@ -19,13 +19,12 @@ import (
 const maxCommitBytes = 64 << 10
 
 // Log is the history of a collection's Record in a bucket. Version n of the record is the
-// object commit/n, which is created by the one writer that succeeds with a create-only
-// put: a compare-and-swap. Commits are numbered from 1 without holes, name the digest of
-// the commit before, and are never deleted, so that a number that was used once is never
-// used again. There is one of about a kilobyte for each manifest and for each publisher that is
-// opened.
+// object commit/n. It is created by a create-only put, which is the compare-and-swap: of
+// concurrent writers one succeeds. Commits are numbered from 1 without gaps, hold the
+// digest of the previous commit, and are never deleted, so that no number is used twice.
+// Each manifest and each opened Publisher adds a commit of about 1 KB.
 //
-// A Log may be used by several goroutines at once.
+// A Log is safe for concurrent use.
 type Log struct {
 	bucket bucket.Bucket
 	now    func() time.Time
@@ -42,7 +41,7 @@ type commit struct {
 	Format   int       `json:"format"`
 	Number   uint64    `json:"number"`
 	Previous Digest    `json:"previous"` // of the object of the commit before
-	Nonce    string    `json:"nonce"`    // random: tells whose the object is after a lost response
+	Nonce    string    `json:"nonce"`    // random: identifies the writer after a lost response
 	Time     time.Time `json:"time"`
 	Record   Record    `json:"record"`
 }

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// concurrentFiles is how many files are digested and uploaded at the same time. The bucket
-// limits its requests itself.
+// concurrentFiles is the number of files that are digested and uploaded concurrently. The
+// bucket limits its requests itself.
 const concurrentFiles = 8
 
 // Options configure a Publisher and a Restore. Nil and zero values are the defaults.
@@ -30,7 +30,7 @@ type Options struct {
 	FS vfs.FS
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-	// Progress receives the bytes of files that are done, of a total.
+	// Progress is called with the bytes of the files completed so far and in total.
 	Progress func(done, total int64)
 }
 
@@ -52,8 +52,8 @@ func (o *Options) withDefaults() Options {
 }
 
 // Publisher uploads the sealed files of a queue and commits manifests. A bucket has one
-// publisher: each that is opened takes over from the one before, whose commits then fail
-// with ErrFenced.
+// Publisher at a time: opening another one takes the bucket over, and the previous one
+// then fails with ErrFenced. A Publisher is not safe for concurrent use.
 type Publisher struct {
 	bucket  bucket.Bucket
 	log     *Log
@@ -68,12 +68,12 @@ type Publisher struct {
 type Published struct {
 	Ref      Ref
 	Manifest *Manifest
-	New      bool  // false: nothing has changed since the manifest before
+	New      bool  // false: the queue has not changed since the newest manifest
 	Uploaded int64 // bytes
 }
 
 // OpenPublisher takes over the collection in a bucket for the queue in dir. If the bucket
-// has no collection yet, it proves with bucket.Check that the store can hold one.
+// has no collection yet, OpenPublisher tests the store with bucket.Check first.
 func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Options) (*Publisher, error) {
 	p := &Publisher{bucket: b, dir: dir, owner: rand.Text(), options: opts.withDefaults()}
 	var err error
@@ -130,7 +130,7 @@ func (p *Publisher) checkNewBucket(ctx context.Context) error {
 func (p *Publisher) Close() error { return p.reader.Close() }
 
 // Publish uploads the sealed files that the bucket lacks and commits a manifest of all
-// sealed files. If they are those of the head, it commits nothing.
+// sealed files. If the newest manifest lists the same files, it commits nothing.
 func (p *Publisher) Publish(ctx context.Context) (Published, error) {
 	files, err := p.reader.Sealed()
 	if err != nil {

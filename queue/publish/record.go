@@ -17,15 +17,15 @@ const (
 	recordFormat = 1
 )
 
-// Record is the state of a collection in a bucket: what was published, what is announced,
-// and what servers are held to. Each operation returns a changed copy, or an error and no
-// change.
+// Record is the state of a collection in a bucket: the newest manifest, the announced
+// manifest, and the pins of groups of servers. A method that changes it returns a changed
+// copy, or an error.
 type Record struct {
 	Format int    `json:"format"`
 	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
 
-	// Epoch grows by one when a publisher takes over, and Owner is its random name. Only
-	// the present owner commits.
+	// Epoch is a fencing token: it is incremented when a publisher takes over. Owner is
+	// the random name of that publisher. Only the current owner commits.
 	Epoch uint64 `json:"epoch"`
 	Owner string `json:"owner"`
 
@@ -43,11 +43,11 @@ type Ref struct {
 	Digest Digest `json:"digest"` // of the manifest's object
 }
 
-// Pin holds the servers of a group to a manifest, whatever is announced.
+// Pin makes the servers of a group serve a manifest instead of the announced one.
 type Pin struct {
 	Group  string    `json:"group"` // empty: all servers of the collection
 	To     Ref       `json:"to"`
-	By     string    `json:"by"` // who or what asked for it, for people
+	By     string    `json:"by"` // the user or program that set the pin; informational
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time"`
 }
@@ -133,8 +133,9 @@ func (r Record) Validate(ref Ref) (Record, error) {
 	return r, nil
 }
 
-// Refuse marks a manifest that a validator did not accept, so that it is never served. One
-// that is announced or pinned cannot be refused: roll back instead.
+// Refuse marks a manifest that failed validation as bad, so that it is never served. A
+// manifest that is pinned, or not newer than the announced one, cannot be refused: roll
+// back instead.
 func (r Record) Refuse(ref Ref) (Record, error) {
 	if err := r.known(ref); err != nil {
 		return Record{}, err
@@ -150,8 +151,8 @@ func (r Record) Refuse(ref Ref) (Record, error) {
 	return r, nil
 }
 
-// Announce makes a manifest the one that servers without a pin serve. It must be newer than
-// the announced one and have been validated.
+// Announce makes the servers without a pin serve a manifest. It must be validated, and not
+// older than the announced one.
 func (r Record) Announce(ref Ref) (Record, error) {
 	if err := r.known(ref); err != nil {
 		return Record{}, err
@@ -169,7 +170,7 @@ func (r Record) Announce(ref Ref) (Record, error) {
 	return r, nil
 }
 
-// Pin holds a group to a manifest; the empty group is all servers.
+// Pin sets the pin of a group; the empty group is all servers.
 func (r Record) Pin(p Pin) (Record, error) {
 	if err := r.known(p.To); err != nil {
 		return Record{}, err
@@ -190,8 +191,8 @@ func (r Record) Pin(p Pin) (Record, error) {
 	return r, nil
 }
 
-// Unpin lets a group follow the announcements again. If the announced manifest is bad, as
-// after a rollback, acceptBad must say that it may be served.
+// Unpin removes the pin of a group, which then serves the announced manifest. If that
+// manifest is bad, as after a rollback, Unpin fails unless acceptBad is set.
 func (r Record) Unpin(group string, acceptBad bool) (Record, error) {
 	i, found := r.findPin(group)
 	if !found {

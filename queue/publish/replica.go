@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// partSuffix ends the names of files that are being fetched. They are no part of a queue.
+// partSuffix ends the names of files that are being fetched. Readers of a queue ignore them.
 const partSuffix = ".part"
 
-// Replica keeps a directory equal to a manifest. Readers of the queue may use the
-// directory at the same time: each file appears whole and verified, and files that a
-// rewrite replaces are removed after it has appeared.
+// Replica makes a directory hold the files of a manifest. Readers of the queue may use
+// the directory concurrently: a file gets its name after it is complete and verified, and
+// files that a rewrite replaces are removed after the rewrite has its name. A Replica is
+// not safe for concurrent use.
 type Replica struct {
 	bucket  bucket.Bucket
 	dir     string
@@ -33,11 +34,12 @@ func NewReplica(b bucket.Bucket, dir string, opts *Options) *Replica {
 	return &Replica{bucket: b, dir: dir, options: opts.withDefaults()}
 }
 
-// Fetch makes the directory hold the files of a manifest, and no other sealed files.
-// Files that are there are kept, if header and footer are right; the caller verifies the
-// bytes between, which have been verified when the file got its name. A sound file of the
-// same name and other content is ErrRefused: the directory belongs to another history of
-// the queue. After any failure Fetch can be repeated.
+// Fetch makes the directory hold the files of a manifest, and no other sealed files. It
+// keeps an existing file if header and footer are correct. It does not verify the bytes
+// between them again: they were verified before the file got its name, and the caller can
+// verify them. An undamaged file of the same name with other content is ErrRefused: the
+// directory belongs to another history of the queue. Fetch can be repeated after any
+// failure.
 func (r *Replica) Fetch(ctx context.Context, m *Manifest) error {
 	fsys := r.options.FS
 	if err := fsys.MkdirAll(r.dir); err != nil {

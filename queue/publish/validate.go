@@ -13,10 +13,10 @@ import (
 type Bounds struct {
 	// RequiredIDs must have a document.
 	RequiredIDs []string
-	// MinDocuments is the least number of documents in all files, superseded ones included.
+	// MinDocuments is the minimum number of documents in all files, including superseded ones.
 	MinDocuments int64
 	// MaxDeletes bounds the deletes in files that the accepted manifest does not list, as a
-	// share of the documents that it lists. Zero is no bound.
+	// fraction of the documents that it lists. Zero means no bound.
 	MaxDeletes float64
 }
 
