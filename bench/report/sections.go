@@ -145,11 +145,6 @@ upper bound; memcached+pebble: from Pebble behind grpc-go.`,
 			p.list("freshness", "visible", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration})
 		},
 	},
-	{
-		title: "Queue: fetches", tables: []string{"fetch"},
-		intro:  `A document by address, decoded.`,
-		render: (*page).fetches,
-	},
 }
 
 // growth writes a row for each number of entries.
@@ -227,16 +222,6 @@ func (p *page) documents(table string) {
 				p.row(contestant, number(f["documents"]/f["append seconds"]), megabytes(f["queue bytes"]),
 					number(f["documents"]/f["first ready seconds"]), megabytes(f["index bytes"]), seconds(f["second ready seconds"]))
 			}
-		}
-	}
-}
-
-// fetches writes the figures of BenchmarkDocument; docs/codecs.md has those of the codecs.
-func (p *page) fetches() {
-	p.header("codec", "ns", "MB/s")
-	for _, contestant := range p.set.contestants("fetch") {
-		if codec, ok := strings.CutPrefix(contestant, "Document/codec="); ok {
-			p.row(codec, p.set.text("fetch", contestant, "benchmark", "ns/op", number), p.set.text("fetch", contestant, "benchmark", "MB/s", number))
 		}
 	}
 }
