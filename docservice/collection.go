@@ -150,10 +150,9 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.Codec
 		return c.getOnce(ctx, dst, id, accept, trace)
 	}
 	noMemory := decodePlain(ctx, func() int {
-		result = nil
 		result, asStored, err = c.getOnce(ctx, dst, id, accept, trace)
 		return len(result) - len(dst)
-	})
+	}, func() { result = nil })
 	if noMemory != nil {
 		return dst, false, noMemory
 	}
@@ -191,9 +190,11 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, acce
 		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
 	noMemory := decodePlain(ctx, func() int {
-		result = nil
 		result, answered, err = c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		return len(result) - len(dst)
+	}, func() {
+		result = nil
+		to.reset()
 	})
 	if noMemory != nil {
 		return dst, 0, noMemory

@@ -13,9 +13,9 @@ import (
 var decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // decodePlain calls read, which decodes documents and returns their size, and reserves
-// memory for them with boxcarrpc.Reserve. If no memory is free it waits and calls read
-// again; read must then discard what it decoded before.
-func decodePlain(ctx context.Context, read func() (bytes int)) error {
+// memory for them with boxcarrpc.Reserve. If no memory is free it calls discard, which drops
+// all references to the documents, waits, and calls read again.
+func decodePlain(ctx context.Context, read func() (bytes int), discard func()) error {
 	for {
 		select {
 		case decoding <- struct{}{}:
@@ -28,6 +28,7 @@ func decodePlain(ctx context.Context, read func() (bytes int)) error {
 		if reserved {
 			return nil
 		}
+		discard() // many requests may wait
 		if err := boxcarrpc.Reserve(ctx, bytes); err != nil {
 			return err
 		}
