@@ -89,6 +89,9 @@ func printState(out *cli.Output, r publish.Record) {
 		out.Printf("pinned to %d for %s by %s at %s%s\n", p.To.Number, cmp.Or(p.Group, "all servers"), p.By,
 			p.Time.Format("2006-01-02T15:04:05Z"), parenthesized(p.Reason))
 	}
+	for _, ref := range r.Retained {
+		out.Printf("retained: %d\n", ref.Number)
+	}
 	for _, b := range r.Bad {
 		out.Printf("bad: %d to %d\n", b.From, b.To)
 	}
@@ -257,7 +260,7 @@ func (v *validation) run(ctx context.Context) error {
 		if dir, err = os.MkdirTemp("", "docstore-validate-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }() // of the temporary files
 	}
 	failure := v.validate(ctx, b, m, dir)
 	change := func(r publish.Record, ref publish.Ref) (publish.Record, error) { return r.Validate(ref) }

@@ -73,4 +73,17 @@ func TestAnnouncePinAndRollback(t *testing.T) {
 	prints("announced: 7; newest: 7\nbad: 3 to 6\n", "unpin")
 	fails(`group "canary" has no pin`, "unpin", "--group", "canary")
 	fails("is announced or older", "validate", "--to", "7", "--queue", work, "--require-id", "none", "--quiet")
+
+	prints("retained: 2\n", "retain", "--to", "2")
+	prints("5 manifests and ", "gc", "--keep", "1", "--dry-run")
+	prints("5 manifests and ", "gc", "--keep", "1")
+	prints("0 manifests and 0 files of 0 B deleted; the oldest manifest is 7\n", "gc", "--keep", "1")
+	fails("manifest 5 was collected by gc; the oldest is 7", "pin", "--to", "5")
+	fails("manifest 5 was collected by gc; the oldest is 7", "restore", "--to", "5", "--queue", filepath.Join(root, "five"))
+	ok(t, "", "restore", "--bucket", url, "--to", "2", "--queue", filepath.Join(root, "two"), "--quiet")
+	require.Equal(t, "{\"id\":\"0\"}\n{\"id\":\"1\"}\n", dump(t, filepath.Join(root, "two")))
+	require.Regexp(t, `(?m)^ +2 .* retained$`, ok(t, "", "manifests", "--bucket", url).stdout)
+	prints("announced: 7; newest: 7\nbad: 3 to 6\n", "retain", "--to", "2", "--release")
+	prints("1 manifest and ", "gc", "--keep", "1")
+	fails("manifest 2 was collected by gc", "pin", "--to", "2")
 }

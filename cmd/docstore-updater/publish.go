@@ -124,6 +124,7 @@ type manifestLine struct {
 	Documents int64     `json:"documents"`
 	Deletes   int64     `json:"deletes"`
 	Announced bool      `json:"announced"`
+	Retained  bool      `json:"retained,omitempty"`
 	Pinned    []string  `json:"pinned,omitempty"` // groups; "" is all servers
 	Bad       bool      `json:"bad"`
 }
@@ -133,6 +134,9 @@ func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
 	line := manifestLine{
 		Number: m.Number, Time: m.Time, Files: len(m.Files), Bytes: m.Bytes(), Documents: m.Documents(), Deletes: m.Deletes(),
 		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number),
+	}
+	for _, ref := range r.Retained {
+		line.Retained = line.Retained || ref.Number == m.Number
 	}
 	for _, p := range r.Pins {
 		if p.To.Number == m.Number {
@@ -150,6 +154,9 @@ func (l manifestLine) state() string {
 	}
 	for _, group := range l.Pinned {
 		state = append(state, "pinned for "+cmp.Or(group, "all"))
+	}
+	if l.Retained {
+		state = append(state, "retained")
 	}
 	if l.Bad {
 		state = append(state, "bad")
@@ -194,12 +201,11 @@ func readManifests(ctx context.Context, b bucket.Bucket, now func() time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	newest, _, err := publish.FindManifest(ctx, b, 0, now)
-	if err != nil {
-		return nil, err
+	if record.Head.Number == 0 {
+		return nil, publish.Refused("the bucket has no manifests: check the URL, or publish a queue to it")
 	}
 	var lines []manifestLine
-	for m, err := range publish.Manifests(ctx, b, newest) {
+	for m, err := range publish.Manifests(ctx, b, record) {
 		if err != nil {
 			return nil, err
 		}

@@ -389,6 +389,9 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 		return nil
 	}
 	m, err := publish.ReadManifest(ctx, f.bucket, served)
+	if errors.Is(err, bucket.ErrNotExist) {
+		return nil // gc has collected it: it cannot be served again
+	}
 	if err != nil {
 		return err
 	}
@@ -464,12 +467,15 @@ func (f *Follower) back(ctx context.Context, m *publish.Manifest, target publish
 // prepare makes the directories of a state: a checkpoint of the index, if there is one, and
 // the files of the manifest.
 func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) error {
-	err := f.fs.Rename(f.checkpointPath(m.Number), f.statePath(state))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	switch _, err := f.fs.Stat(f.checkpointPath(m.Number)); {
+	case err == nil:
+		// A copy of hard links: the checkpoint stays if this move fails.
+		if err := docservice.CheckpointIndex(f.checkpointPath(m.Number), f.statePath(state), f.logger); err != nil {
+			return errors.Wrap(err, "copy the checkpoint of the index")
+		}
+	case errors.Is(err, fs.ErrNotExist):
 		f.logger.Warn("there is no checkpoint of the index at this manifest; it is built from the queue", "manifest", m.Number)
-	}
-	if err != nil {
+	default:
 		return err
 	}
 	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {

@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"docstore/queue"
@@ -26,6 +29,9 @@ const (
 	maxDecodedBytes = 512 << 20
 
 	manifestFormat = 1
+
+	filePrefix     = "file/"
+	manifestPrefix = "manifest/"
 )
 
 // Manifest lists the sealed files of a queue at one moment. It never changes.
@@ -47,6 +53,7 @@ type File struct {
 	Name      string `json:"name"` // in the queue's directory
 	Size      int64  `json:"size"` // bytes
 	Digest    Digest `json:"digest"`
+	Epoch     uint64 `json:"epoch"` // of the publisher that uploaded the object
 	Footer    Hex16  `json:"footer"`
 	Follows   Hex16  `json:"follows"`
 	Ends      Hex16  `json:"ends"`
@@ -62,8 +69,32 @@ func describe(f queue.SealedFile) File {
 	}
 }
 
-// object returns the name of the file's object, which depends on its content only.
-func (f File) object() string { return "file/" + f.Digest.String() }
+// object returns the name of the file's object. Publishers of later epochs use the object
+// only if the head lists it, so that one which no manifest lists can be deleted.
+func (f File) object() string { return fmt.Sprintf("%s%010d-%s", filePrefix, f.Epoch, f.Digest) }
+
+// parseFileObject returns the epoch in the name of a file's object.
+func parseFileObject(name string) (epoch uint64, ok bool) {
+	var f File
+	number, digest, _ := strings.Cut(strings.TrimPrefix(name, filePrefix), "-")
+	epoch, err := strconv.ParseUint(number, 10, 64)
+	f.Epoch = epoch
+	return epoch, err == nil && f.Digest.UnmarshalText([]byte(digest)) == nil && f.object() == name
+}
+
+// is reports whether a file of a queue has this content.
+func (f File) is(other queue.SealedFile) bool {
+	return f.Size == other.Size && f.Footer == Hex16(other.Footer)
+}
+
+// byName returns the files by their names.
+func (m *Manifest) byName() map[string]File {
+	files := make(map[string]File, len(m.Files))
+	for _, f := range m.Files {
+		files[f.Name] = f
+	}
+	return files
+}
 
 // Bytes returns the size of all files.
 func (m *Manifest) Bytes() int64 { return m.sum(func(f File) int64 { return f.Size }) }
@@ -107,7 +138,15 @@ func (m *Manifest) validate() error {
 }
 
 // object returns the name of the manifest's object.
-func (r Ref) object() string { return fmt.Sprintf("manifest/%010d-%s", r.Number, r.Digest) }
+func (r Ref) object() string { return fmt.Sprintf("%s%010d-%s", manifestPrefix, r.Number, r.Digest) }
+
+// parseManifestObject is the inverse of Ref.object.
+func parseManifestObject(name string) (ref Ref, ok bool) {
+	number, digest, _ := strings.Cut(strings.TrimPrefix(name, manifestPrefix), "-")
+	var err error
+	ref.Number, err = strconv.ParseUint(number, 10, 64)
+	return ref, err == nil && ref.Digest.UnmarshalText([]byte(digest)) == nil && ref.object() == name
+}
 
 // encode returns the manifest's object and a reference to it.
 func (m *Manifest) encode() ([]byte, Ref, error) {
@@ -173,14 +212,21 @@ func putManifest(ctx context.Context, b bucket.Bucket, data []byte, ref Ref) err
 	return err
 }
 
-// Manifests iterates over a manifest and those before it, newest first.
-func Manifests(ctx context.Context, b bucket.Bucket, newest *Manifest) iter.Seq2[*Manifest, error] {
+// Manifests iterates over the manifests of a record that were not collected, newest first.
+func Manifests(ctx context.Context, b bucket.Bucket, r Record) iter.Seq2[*Manifest, error] {
 	return func(yield func(*Manifest, error) bool) {
-		for m := newest; yield(m, nil) && m.Previous.Number > 0; {
-			var err error
-			if m, err = ReadManifest(ctx, b, m.Previous); err != nil {
-				yield(nil, err)
+		refs := []Ref{r.Head}
+		for len(refs) > 0 && refs[0].Number > 0 {
+			m, err := ReadManifest(ctx, b, refs[0])
+			if !yield(m, err) || err != nil {
 				return
+			}
+			if m.Previous.Number >= r.Oldest {
+				refs = []Ref{m.Previous}
+			} else if m.Number >= r.Oldest {
+				refs = r.keptBefore(r.Oldest)
+			} else {
+				refs = refs[1:]
 			}
 		}
 	}
@@ -199,12 +245,21 @@ func FindManifest(ctx context.Context, b bucket.Bucket, number uint64, now func(
 	if record.Head.Number == 0 {
 		return nil, Ref{}, refused("the bucket has no manifests: check the URL, or publish a queue to it")
 	}
-	if number > record.Head.Number {
-		return nil, Ref{}, refused("there is no manifest %d; the newest is %d", number, record.Head.Number)
+	if number == 0 {
+		number = record.Head.Number
+	}
+	if err := record.known(number); err != nil {
+		return nil, Ref{}, err
+	}
+	for _, ref := range append(record.keptBefore(math.MaxUint64), record.Head) {
+		if ref.Number == number {
+			m, err := ReadManifest(ctx, b, ref)
+			return m, ref, err
+		}
 	}
 	for ref := record.Head; ref.Number > 0; {
 		m, err := ReadManifest(ctx, b, ref)
-		if err != nil || number == 0 || m.Number == number {
+		if err != nil || m.Number == number {
 			return m, ref, err
 		}
 		ref = m.Previous

@@ -328,10 +328,10 @@ func TestConcurrentPublishersCommitDenseNumbers(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	publish(t, b, s)
-	newest, _, err := FindManifest(t.Context(), b, 0, time.Now)
+	record, err := openLog(t, b).Load(t.Context())
 	require.NoError(t, err)
-	want := newest.Number
-	for m, err := range Manifests(t.Context(), b, newest) {
+	want := record.Head.Number
+	for m, err := range Manifests(t.Context(), b, record) {
 		require.NoError(t, err)
 		require.Equal(t, want, m.Number)
 		want--

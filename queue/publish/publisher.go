@@ -24,6 +24,9 @@ import (
 // bucket limits its requests itself.
 const concurrentFiles = 8
 
+// chunkBytes is how much is uploaded before a manifest is committed. Tests change it.
+var chunkBytes int64 = 1 << 30
+
 // Options configure a Publisher and a Restore. Nil and zero values are the defaults.
 type Options struct {
 	// FS is the file system of the queue. The default is vfs.OS.
@@ -61,6 +64,7 @@ type Publisher struct {
 	dir     string
 	queue   string
 	owner   string
+	epoch   uint64
 	options Options
 }
 
@@ -106,7 +110,8 @@ func (p *Publisher) open(ctx context.Context) error {
 	if err := p.checkNewBucket(ctx); err != nil {
 		return err
 	}
-	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner) })
+	record, err := p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner) })
+	p.epoch = record.Epoch
 	return err
 }
 
@@ -130,7 +135,9 @@ func (p *Publisher) checkNewBucket(ctx context.Context) error {
 func (p *Publisher) Close() error { return p.reader.Close() }
 
 // Publish uploads the sealed files that the bucket lacks and commits a manifest of all
-// sealed files. If the newest manifest lists the same files, it commits nothing.
+// sealed files. While it has uploaded more than chunkBytes it commits a manifest of the
+// first files in between, so that an interrupted Publish is continued. If the sealed files
+// are those of the head, it commits nothing.
 func (p *Publisher) Publish(ctx context.Context) (Published, error) {
 	files, err := p.reader.Sealed()
 	if err != nil {
@@ -139,30 +146,62 @@ func (p *Publisher) Publish(ctx context.Context) (Published, error) {
 	if len(files) == 0 {
 		return Published{}, refused("%s has no sealed segment", p.dir)
 	}
-	if err := settled(files); err != nil {
-		return Published{}, err
+	if !settled(files) {
+		return Published{}, refused("compact has rewritten segments of %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", p.dir)
 	}
-	record, err := p.log.Load(ctx)
-	if err != nil {
-		return Published{}, err
-	}
-	parent := new(Manifest)
-	if record.Head.Number > 0 {
-		if parent, err = ReadManifest(ctx, p.bucket, record.Head); err != nil {
+	var result Published
+	for {
+		record, err := p.log.Load(ctx)
+		if err != nil {
 			return Published{}, err
 		}
-		if err := p.continues(parent, files); err != nil {
+		parent := new(Manifest)
+		if record.Head.Number > 0 {
+			if parent, err = ReadManifest(ctx, p.bucket, record.Head); err != nil {
+				return Published{}, err
+			}
+			if err := p.continues(parent, files); err != nil {
+				return Published{}, err
+			}
+		}
+		chunk := nextChunk(parent, files)
+		published, err := p.publish(ctx, record.Head, parent, chunk)
+		if err != nil {
 			return Published{}, err
 		}
+		published.New, published.Uploaded = published.New || result.New, published.Uploaded+result.Uploaded
+		if result = published; len(chunk) == len(files) {
+			return result, nil
+		}
 	}
+}
+
+// nextChunk returns the first files, at least those that parent covers, of which parent
+// lacks chunkBytes or a little more.
+func nextChunk(parent *Manifest, files []queue.SealedFile) []queue.SealedFile {
+	known := parent.byName()
+	var missing int64
+	for i, f := range files {
+		if old, ok := known[f.Name]; !ok || !old.is(f) {
+			missing += f.Size
+		}
+		if missing >= chunkBytes && f.Last >= parent.Head.Sealed && settled(files[:i+1]) {
+			return files[:i+1]
+		}
+	}
+	return files
+}
+
+// publish commits a manifest of files.
+func (p *Publisher) publish(ctx context.Context, head Ref, parent *Manifest, files []queue.SealedFile) (Published, error) {
 	m, uploaded, err := p.upload(ctx, parent, files)
 	if err != nil {
 		return Published{}, err
 	}
 	if slices.Equal(m.Files, parent.Files) {
-		return Published{Ref: record.Head, Manifest: parent}, nil
+		return Published{Ref: head, Manifest: parent}, nil
 	}
-	m.Number, m.Previous = record.Head.Number+1, record.Head
+	m.Number, m.Previous = head.Number+1, head
 	data, ref, err := m.encode()
 	if err != nil {
 		return Published{}, err
@@ -174,16 +213,11 @@ func (p *Publisher) Publish(ctx context.Context) (Published, error) {
 	return Published{Ref: ref, Manifest: m, New: true, Uploaded: uploaded}, err
 }
 
-// settled returns an error if a rewrite has left out entries because of later ones that are
-// not in a sealed file: without those, documents would be missing.
-func settled(files []queue.SealedFile) error {
+// settled reports whether rewrites have left out entries only because of later ones in these
+// files: without those, documents would be missing.
+func settled(files []queue.SealedFile) bool {
 	last := files[len(files)-1].Last
-	for _, f := range files {
-		if f.Settled.Segment > last {
-			return refused("compact has written %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", f.Name)
-		}
-	}
-	return nil
+	return !slices.ContainsFunc(files, func(f queue.SealedFile) bool { return f.Settled.Segment > last })
 }
 
 // continues returns an error unless the queue holds everything that the head lists: an
@@ -206,16 +240,14 @@ func (p *Publisher) continues(head *Manifest, files []queue.SealedFile) error {
 // upload makes a manifest without numbers, and puts the files that parent does not list
 // into the bucket.
 func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.SealedFile) (*Manifest, int64, error) {
-	known := make(map[string]File, len(parent.Files))
-	for _, f := range parent.Files {
-		known[f.Name] = f
-	}
+	known := parent.byName()
 	m := &Manifest{Time: p.options.Now().UTC().Round(0), Files: make([]File, len(files))}
 	var total int64
 	var fresh []int
 	for i, f := range files {
 		m.Files[i] = describe(f)
-		if old, ok := known[f.Name]; ok && old.Size == f.Size && old.Footer == Hex16(f.Footer) {
+		m.Files[i].Epoch = p.epoch
+		if old, ok := known[f.Name]; ok && old.is(f) {
 			m.Files[i] = old
 			continue
 		}
@@ -260,12 +292,8 @@ func (p *Publisher) uploadFile(ctx context.Context, f *File) error {
 	}
 	hash.Sum(f.Digest[:0])
 	err = p.bucket.Put(ctx, f.object(), file, f.Size)
-	if !errors.Is(err, bucket.ErrExist) {
-		return err
-	}
-	info, err := p.bucket.Head(ctx, f.object())
-	if err == nil && info.Size != f.Size {
-		err = corrupt("object %s has %d bytes, want %d: delete it and publish again", f.object(), info.Size, f.Size)
+	if errors.Is(err, bucket.ErrExist) {
+		return nil // an earlier attempt of this publisher has put it
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 // Limits of a record.
 const (
+	// MaxRetained bounds the manifests that are retained.
+	MaxRetained = 1_000
 	// MaxPins bounds the groups of servers that may have a pin or a canary each.
 	MaxPins = 1_000
 
@@ -32,6 +34,11 @@ type Record struct {
 	Head      Ref `json:"head"`      // the newest manifest
 	Validated Ref `json:"validated"` // the newest manifest that a validator accepted
 	Announced Ref `json:"announced"` // the manifest that servers without a pin serve
+
+	// Oldest is the first manifest that was not collected. Those before it exist only if they
+	// are announced, validated, pinned or retained.
+	Oldest   uint64 `json:"oldest,omitempty"`
+	Retained []Ref  `json:"retained,omitempty"` // sorted by number
 
 	Pins []Pin   `json:"pins,omitempty"` // sorted by group
 	Bad  []Range `json:"bad,omitempty"`  // manifests that are never served; sorted
@@ -60,7 +67,7 @@ type Range struct {
 
 // clone returns a deep copy.
 func (r Record) clone() Record {
-	r.Pins, r.Bad = slices.Clone(r.Pins), slices.Clone(r.Bad)
+	r.Pins, r.Bad, r.Retained = slices.Clone(r.Pins), slices.Clone(r.Bad), slices.Clone(r.Retained)
 	return r
 }
 
@@ -120,7 +127,7 @@ func (r Record) commit(owner string, m *Manifest, digest Digest) (Record, error)
 
 // Validate records that a validator accepted a manifest.
 func (r Record) Validate(ref Ref) (Record, error) {
-	if err := r.known(ref); err != nil {
+	if err := r.known(ref.Number); err != nil {
 		return Record{}, err
 	}
 	if r.IsBad(ref.Number) {
@@ -137,7 +144,7 @@ func (r Record) Validate(ref Ref) (Record, error) {
 // manifest that is pinned, or not newer than the announced one, cannot be refused: roll
 // back instead.
 func (r Record) Refuse(ref Ref) (Record, error) {
-	if err := r.known(ref); err != nil {
+	if err := r.known(ref.Number); err != nil {
 		return Record{}, err
 	}
 	if ref.Number <= r.Announced.Number {
@@ -154,7 +161,7 @@ func (r Record) Refuse(ref Ref) (Record, error) {
 // Announce makes the servers without a pin serve a manifest. It must be validated, and not
 // older than the announced one.
 func (r Record) Announce(ref Ref) (Record, error) {
-	if err := r.known(ref); err != nil {
+	if err := r.known(ref.Number); err != nil {
 		return Record{}, err
 	}
 	switch {
@@ -172,7 +179,7 @@ func (r Record) Announce(ref Ref) (Record, error) {
 
 // Pin sets the pin of a group; the empty group is all servers.
 func (r Record) Pin(p Pin) (Record, error) {
-	if err := r.known(p.To); err != nil {
+	if err := r.known(p.To.Number); err != nil {
 		return Record{}, err
 	}
 	if r.IsBad(p.To.Number) {
@@ -221,17 +228,72 @@ func (r Record) Rollback(p Pin) (Record, error) {
 	return r, nil
 }
 
-// known returns an error unless a manifest was committed.
-func (r Record) known(ref Ref) error {
-	if ref.Number == 0 || ref.Number > r.Head.Number {
-		return refused("there is no manifest %d; the newest is %d", ref.Number, r.Head.Number)
+// Retain keeps a manifest when others of its age are collected.
+func (r Record) Retain(ref Ref) (Record, error) {
+	if err := r.known(ref.Number); err != nil {
+		return Record{}, err
+	}
+	i, found := slices.BinarySearchFunc(r.Retained, ref.Number, compareNumber)
+	switch {
+	case found:
+		return r, nil
+	case len(r.Retained) == MaxRetained:
+		return Record{}, refused("%d manifests are retained already", MaxRetained)
+	}
+	r = r.clone()
+	r.Retained = slices.Insert(r.Retained, i, ref)
+	return r, nil
+}
+
+// Release ends Retain.
+func (r Record) Release(number uint64) (Record, error) {
+	i, found := slices.BinarySearchFunc(r.Retained, number, compareNumber)
+	if !found {
+		return Record{}, refused("manifest %d is not retained", number)
+	}
+	r = r.clone()
+	r.Retained = slices.Delete(r.Retained, i, i+1)
+	return r, nil
+}
+
+func compareNumber(ref Ref, number uint64) int { return cmp.Compare(ref.Number, number) }
+
+// collect drops all but the newest manifests and those that are in use.
+func (r Record) collect(keep uint64) (Record, error) {
+	if keep == 0 {
+		return Record{}, refused("at least one manifest is kept")
+	}
+	if r.Head.Number >= keep {
+		r.Oldest = max(r.Oldest, r.Head.Number-keep+1)
+	}
+	return r, nil
+}
+
+// keptBefore returns the manifests with numbers below limit that are in use, newest first.
+func (r Record) keptBefore(limit uint64) []Ref {
+	refs := append([]Ref{r.Validated, r.Announced}, r.Retained...)
+	for _, p := range r.Pins {
+		refs = append(refs, p.To)
+	}
+	refs = slices.DeleteFunc(refs, func(ref Ref) bool { return ref.Number == 0 || ref.Number >= limit })
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(b.Number, a.Number) })
+	return slices.Compact(refs)
+}
+
+// known returns an error unless a manifest was committed and not collected.
+func (r Record) known(number uint64) error {
+	switch {
+	case number == 0 || number > r.Head.Number:
+		return refused("there is no manifest %d; the newest is %d", number, r.Head.Number)
+	case number < r.Oldest && !slices.ContainsFunc(r.keptBefore(r.Oldest), func(ref Ref) bool { return ref.Number == number }):
+		return refused("manifest %d was collected by gc; the oldest is %d", number, r.Oldest)
 	}
 	return nil
 }
 
 // markBad adds a range of bad manifests; r is a clone.
 func (r *Record) markBad(bad Range) {
-	merged := r.Bad[:0]
+	var merged []Range
 	for _, b := range r.Bad {
 		if b.To+1 < bad.From || bad.To+1 < b.From {
 			merged = append(merged, b)
@@ -239,6 +301,7 @@ func (r *Record) markBad(bad Range) {
 		}
 		bad = Range{min(b.From, bad.From), max(b.To, bad.To)}
 	}
-	r.Bad = append(merged, bad)
+	merged = append(merged, bad)
+	r.Bad = merged
 	slices.SortFunc(r.Bad, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
 }

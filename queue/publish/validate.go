@@ -40,7 +40,7 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it only reads
 	if err := verifyNew(ctx, r, m, accepted); err != nil {
 		return err
 	}
