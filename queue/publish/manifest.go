@@ -221,11 +221,12 @@ func Manifests(ctx context.Context, b bucket.Bucket, r Record) iter.Seq2[*Manife
 			if !yield(m, err) || err != nil {
 				return
 			}
-			if m.Previous.Number >= r.Oldest {
+			switch {
+			case m.Previous.Number >= r.Oldest:
 				refs = []Ref{m.Previous}
-			} else if m.Number >= r.Oldest {
+			case m.Number >= r.Oldest:
 				refs = r.keptBefore(r.Oldest)
-			} else {
+			default:
 				refs = refs[1:]
 			}
 		}
