@@ -10,7 +10,7 @@
 //	sizes  the same with 64 callers and responses of several -sizes
 //	tls    the same with 64 callers over TLS
 //	large  the same with 1,024 callers and responses of 10 KB
-//	open   open loop at half of grpc-go's limit; latency counts from the time when
+//	open   arrivals in an open loop, at half of grpc-go's limit; latency counts from the time when
 //	       a call was due
 //	slow   63 callers on one connection, alone and next to a handler that sleeps
 //	       for 10 ms and one that takes page faults
