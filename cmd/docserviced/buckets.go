@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -46,8 +48,11 @@ type followed struct {
 // addFollower opens a collection of a bucket and serves it.
 func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOptions) error {
 	b, err := bucket.Open(context.Background(), c.source, d.options.buckets.store)
-	if err != nil {
+	if errors.Is(err, bucket.ErrURL) {
 		return cli.Usagef("--collection %s=%s: %w", c.name, c.source, err)
+	}
+	if err != nil {
+		return fmt.Errorf("collection %s: %w", c.name, err)
 	}
 	f, err := follow.Open(c.name, b, filepath.Join(d.options.dataDir, c.name), d.service.Replace, &follow.Options{
 		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,

@@ -15,6 +15,7 @@ import (
 	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/bucket"
 )
 
 // minSegmentSize is the minimum of --segment-size. Every segment is a file that is listed,
@@ -37,6 +38,8 @@ type appendOptions struct {
 	segmentSize   cli.Size
 	segmentAge    time.Duration
 	quiet         bool
+	publish       string         // URL; empty: do not publish
+	store         bucket.Options // of publish
 
 	fs vfs.FS // of the queue and the file of bad records
 }
@@ -91,6 +94,10 @@ it are skipped. A pipe cannot be read again: its writer decides whether records
 since the last flush are sent twice or not at all (at least once, if it resends
 everything unacknowledged).
 
+With --publish append publishes each segment when it is sealed, as "publish"
+does. A failing store does not stop it; the exit status is 1 if the last
+segment cannot be published.
+
 SIGINT and SIGTERM stop append after the current document, and everything
 before it is flushed. The exit status is then 0 if the input may be endless (a
 pipe, or --follow), and 1 if the rest of a file was not read.`,
@@ -121,6 +128,8 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed")
 	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed; 0: no limit")
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show progress, and log only warnings")
+	flags.StringVar(&o.publish, "publish", "", "URL to publish sealed segments to: s3://BUCKET/PREFIX or file:///DIRECTORY")
+	addS3Flags(command, &o.store)
 	return command
 }
 
@@ -187,11 +196,20 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if err != nil {
 		return cannotOpen(o.queueDir, err)
 	}
+	var publishing *publishing
 	defer func() {
 		if closeErr := writer.Close(); err == nil {
 			err = closeErr
 		}
+		if publishing != nil {
+			err = errors.Join(err, publishing.finish(ctx))
+		}
 	}()
+	if o.publish != "" {
+		if publishing, err = startPublishing(ctx, env, o.queueDir, o.publish, o.store); err != nil {
+			return err
+		}
+	}
 	if o.resume {
 		if inputs, err = o.skipRead(env, inputs, writer.Cursor()); err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -71,17 +72,17 @@ func (f *bucketFlags) add(command *cobra.Command) {
 
 func (f *bucketFlags) open(ctx context.Context) (*bucket.Client, error) {
 	b, err := bucket.Open(ctx, f.url, f.options)
-	if err != nil {
+	if errors.Is(err, bucket.ErrURL) {
 		return nil, cli.Usagef("%w", err)
 	}
-	return b, nil
+	return b, err
 }
 
 // checkBucket prints the findings of bucket.Check.
 func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Options) error {
-	b, err := bucket.Open(ctx, url, opts)
+	b, err := (&bucketFlags{url, opts}).open(ctx)
 	if err != nil {
-		return cli.Usagef("%w", err)
+		return err
 	}
 	findings, err := bucket.Check(ctx, b)
 	if err != nil {

@@ -76,3 +76,34 @@ func TestPublishAndRestore(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.lastLine(), "it is damaged")
 }
+
+// TestAppendPublishes appends with --publish, while the store fails and works again.
+func TestAppendPublishes(t *testing.T) {
+	root := t.TempDir()
+	dir, store := filepath.Join(root, "queue"), filepath.Join(root, "store")
+	url := "file://" + filepath.Join(store, "bucket")
+	publishing := func(document string) result {
+		input := filepath.Join(root, "input")
+		write(t, input, document+"\n")
+		return run(t.Context(), nil, "append", "--queue", dir, "--publish", url, "--quiet", input)
+	}
+	r := publishing(`{"id":"a"}`)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "create its parent directory")
+	require.NoError(t, os.Mkdir(store, 0o755))
+	require.Equal(t, cli.ExitOK, publishing(`{"id":"b"}`).status)
+	require.Len(t, strings.Split(strings.TrimSpace(ok(t, "", "manifests", "--bucket", url, "--json").stdout), "\n"), 1)
+
+	// Another process takes over; the next append takes over again.
+	ok(t, "", "publish", "--queue", dir, "--bucket", url, "--quiet")
+	require.Equal(t, cli.ExitOK, publishing(`{"id":"c"}`).status)
+	ok(t, "", "restore", "--bucket", url, "--queue", filepath.Join(root, "restored"), "--quiet")
+	require.Equal(t, dump(t, dir), dump(t, filepath.Join(root, "restored")))
+
+	// The objects are gone: the queue is complete, and append says what is missing.
+	require.NoError(t, os.RemoveAll(filepath.Join(store, "bucket")))
+	require.NoError(t, os.WriteFile(filepath.Join(store, "bucket"), nil, 0o600))
+	r = publishing(`{"id":"d"}`)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, dump(t, dir), `{"id":"c"}`)
+}

@@ -23,6 +23,8 @@ var (
 	ErrExist = errors.New("bucket: the object exists")
 	// ErrNotExist: there is no object of that name.
 	ErrNotExist = errors.New("bucket: the object does not exist")
+	// ErrURL: the URL of a bucket is invalid.
+	ErrURL = errors.New("bucket: invalid URL")
 	// ErrNoBucket: the bucket or directory itself does not exist.
 	ErrNoBucket = errors.New("bucket: the bucket does not exist")
 	// ErrDenied: the store refused the credentials, or they do not permit the operation.

@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -287,6 +288,7 @@ func TestOpenRefusesInvalidURLs(t *testing.T) {
 	} {
 		_, err := bucket.Open(t.Context(), url, bucket.Options{})
 		require.ErrorContains(t, err, want, url)
+		require.Equal(t, !strings.HasPrefix(url, "file:///"), errors.Is(err, bucket.ErrURL), url)
 		require.NotContains(t, err.Error(), "secret")
 	}
 	_, err := bucket.Open(t.Context(), "file:///no/such/parent", bucket.Options{})

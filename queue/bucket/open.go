@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -59,17 +60,17 @@ func (o *Options) setDefaults() error {
 func Open(ctx context.Context, rawURL string, options Options) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.Newf("bucket: invalid URL %q: want s3://BUCKET/PREFIX or file:///DIRECTORY", rawURL)
+		return nil, invalidURL("invalid URL %q: want s3://BUCKET/PREFIX or file:///DIRECTORY", rawURL)
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, errors.Newf("bucket: invalid URL %q: it must not have a user, a query or a fragment", u.Redacted())
+		return nil, invalidURL("invalid URL %q: it must not have a user, a query or a fragment", u.Redacted())
 	}
 	switch u.Scheme {
 	case "s3":
 		return openS3(ctx, u, options)
 	case "file":
 		if u.Host != "" || !filepath.IsAbs(u.Path) {
-			return nil, errors.Newf("bucket: invalid URL %q: a directory has three slashes and an absolute path: file:///DIRECTORY", rawURL)
+			return nil, invalidURL("invalid URL %q: a directory has three slashes and an absolute path: file:///DIRECTORY", rawURL)
 		}
 		dir, err := OpenDir(vfs.OS, filepath.FromSlash(u.Path))
 		if err != nil {
@@ -77,17 +78,17 @@ func Open(ctx context.Context, rawURL string, options Options) (*Client, error) 
 		}
 		return NewClient(dir, options)
 	}
-	return nil, errors.Newf("bucket: URL %q has scheme %q: want s3://BUCKET/PREFIX or file:///DIRECTORY", rawURL, u.Scheme)
+	return nil, invalidURL("URL %q has scheme %q: want s3://BUCKET/PREFIX or file:///DIRECTORY", rawURL, u.Scheme)
 }
 
 func openS3(ctx context.Context, u *url.URL, options Options) (*Client, error) {
 	prefix := strings.Trim(u.Path, "/")
 	if u.Host == "" {
-		return nil, errors.Newf("bucket: URL %q names no bucket: want s3://BUCKET/PREFIX", u)
+		return nil, invalidURL("URL %q names no bucket: want s3://BUCKET/PREFIX", u)
 	}
 	if prefix != "" {
 		if err := checkName(prefix); err != nil {
-			return nil, errors.Wrapf(err, "bucket: URL %q", u)
+			return nil, invalidURL("URL %q: %v", u, err)
 		}
 	}
 	backend, err := newS3(ctx, u.Host, prefix, options)
@@ -96,3 +97,14 @@ func openS3(ctx context.Context, u *url.URL, options Options) (*Client, error) {
 	}
 	return NewClient(backend, options)
 }
+
+// urlError is the error of an invalid URL.
+type urlError struct{ message string }
+
+func invalidURL(format string, args ...any) error {
+	return &urlError{"bucket: " + fmt.Sprintf(format, args...)}
+}
+
+func (e *urlError) Error() string { return e.message }
+
+func (e *urlError) Is(target error) bool { return target == ErrURL }
