@@ -275,7 +275,7 @@ func randomBytes(random *rand.Rand, n int) []byte {
 // TestBlockOverwrittenByAnotherBlock copies a valid block over another one of the same
 // length, in the same table and from the older to the newer table.
 func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
-	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever})
+	db := open(t, "db", &Options{FS: vfs.NewMem(), MergeRule: MergeNever, FilterBytes: -1})
 	key := keyShapes["even"]
 	state := map[string]string{}
 	for _, version := range []string{"old", "new"} {
