@@ -102,6 +102,11 @@ func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnavailable)
 		}
 		require.Zero(t, c.Status().Gets.Failed)
+		s.indexing.Lock()
+		s.indexing.soonest = 1 // an entry may have expired
+		s.indexing.Unlock()
+		_ = s.sweeper.sweep(t.Context()) // damage ends it
+		require.Zero(t, c.Status().Swept, "damage looks like an expiry")
 
 		_, err = file.WriteAt(sound, 0)
 		require.NoError(t, err)
