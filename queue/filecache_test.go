@@ -94,6 +94,41 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 	})
 }
 
+// TestFetchWorkDoesNotGrowWithSegments: a fetch from a file that was used before makes no
+// file operation, and one from another file lists no directory, however many segments there
+// are.
+func TestFetchWorkDoesNotGrowWithSegments(t *testing.T) {
+	const segments = 2_000
+	mem := newMem(t)
+	w, err := OpenWriter(queueDir, &WriterOptions{FS: mem, Codec: "none"})
+	require.NoError(t, err)
+	addresses := make([]Address, segments)
+	for i := range addresses {
+		addresses[i], err = w.Append(fmt.Append(nil, i), []byte("document"))
+		require.NoError(t, err)
+		require.NoError(t, w.Seal())
+	}
+	require.NoError(t, w.Close())
+	operations := map[vfs.OpKind]int{}
+	r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+		operations[op.Kind]++
+		return nil
+	}))
+	fetchAll := func() {
+		for i, at := range addresses {
+			_, err := r.DocumentFor(nil, fmt.Append(nil, i), at)
+			require.NoError(t, err)
+		}
+	}
+	fetchAll()
+	require.LessOrEqual(t, operations[vfs.OpList], 2)
+	require.LessOrEqual(t, operations[vfs.OpOpen], segments)
+	require.LessOrEqual(t, operations[vfs.OpReadAt], 10*segments)
+	clear(operations)
+	fetchAll()
+	require.Empty(t, operations)
+}
+
 // TestListingIsCurrent checks when a cached listing may be used.
 func TestListingIsCurrent(t *testing.T) {
 	changed := testStart
