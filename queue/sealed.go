@@ -32,8 +32,25 @@ type SealedFile struct {
 // sealed one: for each segment the rewrite that replaces it, or else the original. They
 // are in the order of their segments. An error that matches ErrIncomplete names a segment
 // that is missing before a sealed one.
-func (r *Reader) Sealed() ([]SealedFile, error) {
-	l, err := r.list()
+func (r *Reader) Sealed() (files []SealedFile, err error) {
+	// Between listing and opening, a writer may rename the open segment, and Compact may
+	// replace files: list again.
+	for range sealedAttempts {
+		if files, err = r.sealed(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return files, err
+}
+
+// sealedAttempts bounds the listings of Sealed and FooterOf.
+const sealedAttempts = 10
+
+func (r *Reader) sealed() ([]SealedFile, error) {
+	if r.isClosed() {
+		return nil, ErrClosed
+	}
+	l, err := list(r.options.FS, r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +135,20 @@ func (r *Reader) SealedHead(files []SealedFile) (Head, error) {
 
 // FooterOf returns the digest of the footer that a sealed segment had when it was written,
 // whether or not a rewrite has replaced it since. It is zero if that is unknown.
-func (r *Reader) FooterOf(n SegmentID) (FooterDigest, error) {
-	l, err := r.list()
+func (r *Reader) FooterOf(n SegmentID) (digest FooterDigest, err error) {
+	for range sealedAttempts {
+		if digest, err = r.footerOf(n); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return digest, err
+}
+
+func (r *Reader) footerOf(n SegmentID) (FooterDigest, error) {
+	if r.isClosed() {
+		return FooterDigest{}, ErrClosed
+	}
+	l, err := list(r.options.FS, r.dir)
 	if err != nil {
 		return FooterDigest{}, err
 	}

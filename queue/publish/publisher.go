@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,7 +139,21 @@ func (p *Publisher) Close() error { return p.reader.Close() }
 // sealed files. While it has uploaded more than chunkBytes it commits a manifest of the
 // first files in between, so that an interrupted Publish is continued. If the sealed files
 // are those of the head, it commits nothing.
-func (p *Publisher) Publish(ctx context.Context) (Published, error) {
+func (p *Publisher) Publish(ctx context.Context) (published Published, err error) {
+	// Compact may replace files that are to be read: begin again with those that exist.
+	for range publishAttempts {
+		if published, err = p.publishSealed(ctx); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return published, err
+}
+
+// publishAttempts bounds the attempts of Publish.
+const publishAttempts = 5
+
+// publishSealed is Publish for the files that are sealed now.
+func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 	files, err := p.reader.Sealed()
 	if err != nil {
 		return Published{}, err
