@@ -2,15 +2,25 @@ package follow
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-
-	"github.com/cockroachdb/errors"
+	"strconv"
+	"strings"
 
 	"docstore/docservice"
 	"docstore/internal/vfs"
+	"docstore/queue/publish"
+
+	"github.com/cockroachdb/errors"
 )
+
+// current is the content of the file CURRENT.
+type current struct {
+	State int         `json:"state"`
+	Ref   publish.Ref `json:"manifest"` // number 0: nothing has been fetched yet
+}
 
 // StateDir returns the directory of the docservice.Collection that is served from the
 // directory of a Follower, or dir itself if it is not one.
@@ -56,4 +66,97 @@ func readCurrent(fsys vfs.FS, dir string) (c current, found bool, err error) {
 		return current{}, false, errors.Newf("%s is damaged (%v): remove %s, and it is fetched again", filepath.Join(dir, currentName), err, dir)
 	}
 	return c, true, nil
+}
+
+// openCurrent opens the collection that CURRENT names, or the first one.
+func (f *Follower) openCurrent() (current, error) {
+	if err := vfs.MakeDir(f.fs, f.dir); err != nil {
+		return current{}, err
+	}
+	present, found, err := readCurrent(f.fs, f.dir)
+	if err == nil && !found {
+		present = current{State: 1}
+		err = f.save(present)
+	}
+	if err != nil {
+		return current{}, err
+	}
+	f.state = present.State
+	if err := f.removeOthers(); err != nil {
+		return current{}, err
+	}
+	f.collection, err = f.openState(present.State)
+	return present, err
+}
+
+// maxCurrentBytes is more than a CURRENT file has.
+const maxCurrentBytes = 4 << 10
+
+func readFile(fsys vfs.FS, path string) ([]byte, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	content := make([]byte, min(info.Size, maxCurrentBytes))
+	_, err = file.ReadAt(content, 0)
+	return content, err
+}
+
+func (f *Follower) save(c current) error {
+	content, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(f.fs, filepath.Join(f.dir, currentName), content)
+}
+
+func (f *Follower) statePath(state int) string {
+	return filepath.Join(f.dir, fmt.Sprintf("%s%04d", statePrefix, state))
+}
+
+func (f *Follower) queuePath(state int) string { return filepath.Join(f.statePath(state), queueName) }
+
+func (f *Follower) checkpointPath(number uint64) string {
+	return filepath.Join(f.dir, fmt.Sprintf("%s%010d", checkpointPrefix, number))
+}
+
+// parseCheckpoint returns the number of the manifest in the name of a checkpoint.
+func parseCheckpoint(name string) (number uint64, ok bool) {
+	digits, found := strings.CutPrefix(name, checkpointPrefix)
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, found && err == nil
+}
+
+// openState opens the collection of a state, whose directories are created if necessary.
+func (f *Follower) openState(state int) (*docservice.Collection, error) {
+	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {
+		if err := vfs.MakeDir(f.fs, dir); err != nil {
+			return nil, err
+		}
+	}
+	return docservice.OpenCollection(f.name, f.queuePath(state), f.statePath(state), &f.options.Collection)
+}
+
+// removeOthers removes states other than the served one, and incomplete checkpoints.
+func (f *Follower) removeOthers() error {
+	names, err := f.fs.List(f.dir)
+	if err != nil {
+		return err
+	}
+	served := filepath.Base(f.statePath(f.state))
+	for _, name := range names {
+		leftover := strings.HasPrefix(name, statePrefix) && name != served ||
+			strings.HasPrefix(name, checkpointPrefix) && strings.HasSuffix(name, newSuffix)
+		if leftover {
+			if err := f.fs.RemoveAll(filepath.Join(f.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -19,11 +19,12 @@ import (
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 )
 
-// concurrentFiles is the number of files that are digested and uploaded concurrently. The
+// DefaultConcurrency is the number of files that are transferred at the same time. The
 // bucket limits its requests itself.
-const concurrentFiles = 8
+const DefaultConcurrency = 8
 
 // chunkBytes is how much is uploaded before a manifest is committed. Tests change it.
 var chunkBytes int64 = 1 << 30
@@ -34,8 +35,25 @@ type Options struct {
 	FS vfs.FS
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-	// Progress is called with the bytes of the files completed so far and in total.
+	// Progress is called with the bytes transferred so far and in total.
 	Progress func(done, total int64)
+
+	// Source, if not nil, provides files to a Replica instead of the bucket.
+	Source Source
+	// Rate limits the bytes per second that a Replica fetches. The default is no limit.
+	Rate *rate.Limiter
+	// Concurrency is the number of files that a Replica fetches at the same time. The
+	// default is DefaultConcurrency.
+	Concurrency int
+}
+
+// A Source has copies of files that manifests list, for example on other servers. A Replica
+// asks it before the bucket, and verifies the copies.
+type Source interface {
+	// Fetch passes a copy of a file to store, and another copy if store returns an error
+	// that matches ErrCorrupt. It returns nil after store has returned nil. After an error
+	// the Replica gets the file from the bucket. Several goroutines call Fetch.
+	Fetch(ctx context.Context, f File, store func(io.Reader) error) error
 }
 
 func (o *Options) withDefaults() Options {
@@ -48,6 +66,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if options.Now == nil {
 		options.Now = time.Now
+	}
+	if options.Concurrency <= 0 {
+		options.Concurrency = DefaultConcurrency
 	}
 	if options.Progress == nil {
 		options.Progress = func(int64, int64) {}
@@ -275,15 +296,15 @@ func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.
 	}
 	m.Head.Time = m.Time
 
-	var done progress
+	done := progress{total: total, report: p.options.Progress}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrentFiles)
+	group.SetLimit(DefaultConcurrency)
 	for _, i := range fresh {
 		group.Go(func() error {
 			if err := p.uploadFile(ctx, &m.Files[i]); err != nil {
 				return errors.Wrapf(err, "publish %s", m.Files[i].Name)
 			}
-			done.add(m.Files[i].Size, total, p.options.Progress)
+			done.add(m.Files[i].Size)
 			return nil
 		})
 	}
@@ -328,13 +349,16 @@ func (r contextReader) Read(p []byte) (int, error) {
 
 // progress adds up the bytes that concurrent transfers report.
 type progress struct {
+	total  int64
+	report func(done, total int64)
+
 	mu   sync.Mutex
 	done int64
 }
 
-func (p *progress) add(bytes, total int64, report func(done, total int64)) {
+func (p *progress) add(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += bytes
-	report(p.done, total)
+	p.report(p.done, p.total)
 }

@@ -5,15 +5,16 @@ import (
 	"crypto/sha256"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 
-	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 )
 
 // partSuffix ends the names of files that are being fetched. Readers of a queue ignore them.
@@ -87,59 +88,92 @@ func (r *Replica) missing(m *Manifest) ([]File, error) {
 
 // fetchAll fetches files concurrently.
 func (r *Replica) fetchAll(ctx context.Context, files []File) error {
-	var done progress
-	var total int64
+	if r.options.Source != nil {
+		// Servers that begin together fetch other files first, and then from each other.
+		rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	}
+	done := progress{report: r.options.Progress}
 	for _, f := range files {
-		total += f.Size
+		done.total += f.Size
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrentFiles)
+	group.SetLimit(r.options.Concurrency)
 	for _, f := range files {
-		group.Go(func() error {
-			if err := r.fetch(ctx, f); err != nil {
-				return errors.Wrapf(err, "fetch %s", f.Name)
-			}
-			done.add(f.Size, total, r.options.Progress)
-			return nil
-		})
+		group.Go(func() error { return errors.Wrapf(r.fetch(ctx, f, &done), "fetch %s", f.Name) })
 	}
 	return group.Wait()
 }
 
-// fetch copies an object into a file of another name, verifies it, makes it durable and
-// renames it. The name becomes durable when the caller syncs the directory.
-func (r *Replica) fetch(ctx context.Context, f File) error {
+// fetch makes a file of the directory. Its name becomes durable when the caller syncs the
+// directory.
+func (r *Replica) fetch(ctx context.Context, f File, done *progress) error {
 	path := filepath.Join(r.dir, f.Name)
 	part := path + partSuffix
-	if err := r.options.FS.RemoveAll(part); err != nil {
-		return err
-	}
-	file, err := r.options.FS.Create(part)
-	if err != nil {
-		return err
-	}
-	err = errors.CombineErrors(r.copyObject(ctx, f, file), file.Close())
-	if err != nil {
-		return errors.CombineErrors(err, r.options.FS.RemoveAll(part))
+	store := func(body io.Reader) error { return r.store(ctx, f, part, body, done) }
+	if r.options.Source == nil || r.options.Source.Fetch(ctx, f, store) != nil {
+		if err := r.fromBucket(ctx, f, store); err != nil {
+			return err
+		}
 	}
 	return r.options.FS.Rename(part, path)
 }
 
-func (r *Replica) copyObject(ctx context.Context, f File, file vfs.File) error {
+func (r *Replica) fromBucket(ctx context.Context, f File, store func(io.Reader) error) error {
 	body, err := r.bucket.Get(ctx, f.object(), 0, f.Size)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(hash, file), body)
+	return errors.Wrapf(store(body), "object %s", f.object())
+}
+
+// store writes a copy of a file to a path, verifies it and makes it durable. On an error it
+// removes the path.
+func (r *Replica) store(ctx context.Context, f File, path string, body io.Reader, done *progress) (err error) {
+	if err := r.options.FS.RemoveAll(path); err != nil {
+		return err
+	}
+	file, err := r.options.FS.Create(path)
 	if err != nil {
 		return err
 	}
-	if digest := Digest(hash.Sum(nil)); n != f.Size || digest != f.Digest {
-		return corrupt("object %s has %d bytes with the digest %s, want %d bytes: it is damaged", f.object(), n, digest, f.Size)
+	hash, counted := sha256.New(), &throttled{ctx: ctx, from: body, rate: r.options.Rate, done: done}
+	n, err := io.Copy(io.MultiWriter(hash, file), counted)
+	if digest := Digest(hash.Sum(nil)); err == nil && (n != f.Size || digest != f.Digest) {
+		err = corrupt("%s has %d bytes with the digest %s, want %d bytes with %s: the copy is damaged", f.Name, n, digest, f.Size, f.Digest)
 	}
-	return file.Sync()
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.CombineErrors(err, file.Close()); err != nil {
+		done.add(-counted.n)
+		return errors.CombineErrors(err, r.options.FS.RemoveAll(path))
+	}
+	return nil
+}
+
+// throttled is a reader that waits for a limiter and reports its progress.
+type throttled struct {
+	ctx  context.Context
+	from io.Reader
+	rate *rate.Limiter // nil: no limit
+	done *progress
+	n    int64
+}
+
+func (t *throttled) Read(p []byte) (int, error) {
+	if t.rate != nil {
+		p = p[:min(len(p), t.rate.Burst())]
+	}
+	n, err := t.from.Read(p)
+	t.n += int64(n)
+	t.done.add(int64(n))
+	if t.rate != nil && n > 0 {
+		if limited := t.rate.WaitN(t.ctx, n); limited != nil {
+			return n, limited
+		}
+	}
+	return n, err
 }
 
 // removeOthers removes sealed files that a manifest does not list, and the remains of

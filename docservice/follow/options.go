@@ -1,0 +1,71 @@
+package follow
+
+import (
+	"log/slog"
+	"time"
+
+	"docstore/docservice"
+	"docstore/internal/vfs"
+)
+
+// Defaults of Options.
+const (
+	DefaultPollInterval = 500 * time.Millisecond
+	DefaultDrainTime    = 10 * time.Second
+	DefaultCheckpoints  = 3
+
+	// lastBackoff bounds the pause after repeated failures.
+	lastBackoff = 10 * time.Second
+
+	currentName      = "CURRENT"
+	statePrefix      = "state-"
+	checkpointPrefix = "checkpoint-"
+	queueName        = "queue"
+	newSuffix        = ".new" // of a checkpoint that is not complete
+)
+
+// Options configure a Follower. Nil and zero values are the defaults.
+type Options struct {
+	// Collection configures the collections that are opened. Quarantine is always on.
+	Collection docservice.CollectionOptions
+	// Group is the group of this server.
+	Group string
+	// PollInterval is the interval at which the record is read. The default is
+	// DefaultPollInterval.
+	PollInterval time.Duration
+	// DrainTime is the time for which a replaced collection stays open for calls in
+	// progress. The default is DefaultDrainTime.
+	DrainTime time.Duration
+	// Checkpoints is the number of earlier manifests whose index is kept, so that the
+	// server can return to them at once. The default is DefaultCheckpoints.
+	Checkpoints int
+	// Logger logs moves and failures. The default discards the log.
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var options Options
+	if o != nil {
+		options = *o
+	}
+	if options.PollInterval <= 0 {
+		options.PollInterval = DefaultPollInterval
+	}
+	if options.DrainTime <= 0 {
+		options.DrainTime = DefaultDrainTime
+	}
+	if options.Checkpoints <= 0 {
+		options.Checkpoints = DefaultCheckpoints
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	options.Collection.Quarantine = true
+	if options.Collection.FS == nil {
+		options.Collection.FS = vfs.OS
+	}
+	if options.Collection.Now == nil {
+		options.Collection.Now = time.Now
+	}
+	return options
+}
