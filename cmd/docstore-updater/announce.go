@@ -46,14 +46,19 @@ func (c *collectionChange) addReason(command *cobra.Command) {
 
 // pin returns the pin that the flags describe.
 func (c *collectionChange) pin(ref publish.Ref) publish.Pin {
-	by := "unknown"
+	return publish.Pin{Group: c.group, To: ref, By: userAndHost(), Reason: c.reason, Time: c.env.Now().UTC()}
+}
+
+// userAndHost names the user of this process.
+func userAndHost() string {
+	name := "unknown"
 	if u, err := user.Current(); err == nil {
-		by = u.Username
+		name = u.Username
 	}
 	if host, err := os.Hostname(); err == nil {
-		by += "@" + host
+		name += "@" + host
 	}
-	return publish.Pin{Group: c.group, To: ref, By: by, Reason: c.reason, Time: c.env.Now().UTC()}
+	return name
 }
 
 // update applies a change to the record and prints the outcome. find makes it read the
@@ -89,6 +94,15 @@ func printState(out *cli.Output, r publish.Record) {
 		out.Printf("pinned to %d for %s by %s at %s%s\n", p.To.Number, cmp.Or(p.Group, "all servers"), p.By,
 			p.Time.Format("2006-01-02T15:04:05Z"), parenthesized(p.Reason))
 	}
+	for _, c := range r.Canaries {
+		out.Printf("canary of %d for %s by %s at %s\n", c.To.Number, c.Group, c.By, c.Time.Format("2006-01-02T15:04:05Z"))
+	}
+	switch {
+	case r.Frozen && r.Clean > 0:
+		out.Printf("announcing ends the rollback from manifest %d on\n", r.Clean)
+	case r.Frozen:
+		out.Printf("announcing is frozen by the rollback: run revert, or unpin --accept-bad\n")
+	}
 	for _, ref := range r.Retained {
 		out.Printf("retained: %d\n", ref.Number)
 	}
@@ -114,22 +128,33 @@ func parenthesized(text string) string {
 func newAnnounce(env *cli.Env) *cobra.Command {
 	c := collectionChange{env: env}
 	command := &cobra.Command{
-		Use:   "announce --bucket URL [--to MANIFEST]",
+		Use:   "announce --bucket URL [--to MANIFEST] [--canary GROUP]",
 		Short: "Tell servers to serve a validated manifest",
 		Long: `Announce makes a manifest, the newest validated one unless --to names another, the one
 that servers without a pin serve. It must have been validated. Servers learn of it
-within a second.`,
-		Example: `  docstore-updater announce --bucket s3://company-docs/jobs`,
-		Args:    cobra.NoArgs,
+within a second.
+
+With --canary only the servers of a group serve it, until it or a later manifest is
+announced to all. To end a canary, announce the manifest of the other servers to its
+group; if the canary was bad, run "rollback" to that manifest. After a rollback only
+the manifest of "revert" or "discard", or a later one, can be announced; this ends the
+rollback.`,
+		Example: `  docstore-updater announce --bucket s3://company-docs/jobs --canary zone-a
+  docstore-updater announce --bucket s3://company-docs/jobs`,
+		Args: cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		return c.update(command.Context(), c.number > 0, func(r publish.Record, ref publish.Ref) (publish.Record, error) {
 			if c.number == 0 {
 				ref = r.Validated
 			}
+			if command.Flags().Changed("canary") {
+				return r.StartCanary(publish.Canary{Group: c.group, To: ref, By: userAndHost(), Time: c.env.Now().UTC()})
+			}
 			return r.Announce(ref)
 		})
 	}
+	command.Flags().StringVar(&c.group, "canary", "", "announce only to this group of servers, as in docserviced --group")
 	c.flags.add(command)
 	c.addTo(command, "number of the manifest; 0 is the newest validated one", false)
 	return command
@@ -163,8 +188,9 @@ func newUnpin(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unpin --bucket URL [--group GROUP]",
 		Short: "Let servers follow the announcements again",
-		Long: `Unpin ends a pin. If a manifest that is marked as bad would be served then, as after
-"rollback", it refuses: publish, validate and announce a corrected state first.`,
+		Long: `Unpin ends a pin. It refuses, unless --accept-bad is given, if a manifest that is
+marked as bad would be served then, and after "rollback": run "revert", then validate
+and announce its manifest, which ends the pin.`,
 		Example: `  docstore-updater unpin --bucket s3://company-docs/jobs --group canary`,
 		Args:    cobra.NoArgs,
 	}
@@ -175,7 +201,7 @@ func newUnpin(env *cli.Env) *cobra.Command {
 	}
 	c.flags.add(command)
 	c.addGroup(command)
-	command.Flags().BoolVar(&acceptBad, "accept-bad", false, "allow that a manifest marked as bad is served")
+	command.Flags().BoolVar(&acceptBad, "accept-bad", false, "allow that entries of manifests marked as bad are served")
 	return command
 }
 
@@ -184,10 +210,11 @@ func newRollback(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rollback --bucket URL --to MANIFEST",
 		Short: "Go back to a manifest, and mark the later ones as bad",
-		Long: `Rollback pins all servers to a manifest, ends pins of groups to later ones, and marks
-all later manifests as bad: they cannot be announced or pinned any more. Ingest
-continues. To go forward again, append corrected documents, publish, validate and
-announce; then unpin.`,
+		Long: `Rollback pins all servers to a manifest, ends pins and canaries of groups at later
+ones, and marks all later manifests as bad: they cannot be announced or pinned any
+more. Nothing else is announced, because later manifests contain the entries of the
+bad ones. Ingest and publish continue. To go forward again, run "revert", then
+validate and announce its manifest.`,
 		Example: `  docstore-updater rollback --bucket s3://company-docs/jobs --to 41 --reason bad-ingest`,
 		Args:    cobra.NoArgs,
 	}

@@ -62,15 +62,18 @@ func TestAnnouncePinAndRollback(t *testing.T) {
 
 	prints("pinned to 3 for canary by ", "pin", "--to", "3", "--group", "canary", "--reason", "look")
 	prints("announced: 6; newest: 6\npinned to 2 for all servers by ", "rollback", "--to", "2", "--reason", "bad ingest")
-	fails("manifest 6 would be served, which is marked as bad", "unpin")
+	fails("run revert, then validate and announce its manifest", "unpin")
 	list := ok(t, "", "manifests", "--bucket", url).stdout
 	require.Regexp(t, `(?m)^ +2 .* pinned for all$`, list)
 	require.Regexp(t, `(?m)^ +6 .* announced, bad$`, list)
 
 	publishLine(`{"id":"corrected"}`)
-	prints("newest: 7\n", "validate", "--queue", work, "--quiet")
-	prints("announced: 7", "announce")
-	prints("announced: 7; newest: 7\nbad: 3 to 6\n", "unpin")
+	prints("announcing is frozen by the rollback", "validate", "--queue", work, "--quiet")
+	fails("nothing is announced after a rollback", "announce")
+	prints("announced: 6; newest: 7\nbad: 3 to 6\n", "unpin", "--accept-bad")
+	prints("canary of 7 for zone-a by ", "announce", "--canary", "zone-a")
+	require.Regexp(t, `(?m)^ +7 .* canary for zone-a$`, ok(t, "", "manifests", "--bucket", url).stdout)
+	prints("announced: 7; newest: 7\nbad: 3 to 6\n", "announce")
 	fails(`group "canary" has no pin`, "unpin", "--group", "canary")
 	fails("is announced or older", "validate", "--to", "7", "--queue", work, "--require-id", "none", "--quiet")
 

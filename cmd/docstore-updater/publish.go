@@ -103,7 +103,8 @@ func newManifests(env *cli.Env) *cobra.Command {
 		Short: "List the manifests of a collection in an object store",
 		Long: `Manifests lists the manifests that publish has committed, the newest last:
 number, time, files, bytes, documents, deletes, and whether it is announced,
-pinned for groups of servers, or bad. With --json it prints one object per line.`,
+pinned or a canary for groups of servers, retained, or bad. With --json it
+prints one object per line.`,
 		Example: `  docstore-updater manifests --bucket s3://company-docs/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -126,14 +127,17 @@ type manifestLine struct {
 	Announced bool      `json:"announced"`
 	Retained  bool      `json:"retained,omitempty"`
 	Pinned    []string  `json:"pinned,omitempty"` // groups; "" is all servers
+	Canary    []string  `json:"canary,omitempty"` // groups
 	Bad       bool      `json:"bad"`
+	// Generation counts the queues that the collection has had, from 1.
+	Generation int `json:"generation"`
 }
 
 // describeManifest returns the line of a manifest.
 func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
 	line := manifestLine{
 		Number: m.Number, Time: m.Time, Files: len(m.Files), Bytes: m.Bytes(), Documents: m.Documents(), Deletes: m.Deletes(),
-		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number),
+		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number), Generation: r.Generation(m.Number),
 	}
 	for _, ref := range r.Retained {
 		line.Retained = line.Retained || ref.Number == m.Number
@@ -141,6 +145,11 @@ func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
 	for _, p := range r.Pins {
 		if p.To.Number == m.Number {
 			line.Pinned = append(line.Pinned, p.Group)
+		}
+	}
+	for _, c := range r.Canaries {
+		if c.To.Number == m.Number {
+			line.Canary = append(line.Canary, c.Group)
 		}
 	}
 	return line
@@ -155,11 +164,17 @@ func (l manifestLine) state() string {
 	for _, group := range l.Pinned {
 		state = append(state, "pinned for "+cmp.Or(group, "all"))
 	}
+	for _, group := range l.Canary {
+		state = append(state, "canary for "+group)
+	}
 	if l.Retained {
 		state = append(state, "retained")
 	}
 	if l.Bad {
 		state = append(state, "bad")
+	}
+	if l.Generation > 1 {
+		state = append(state, fmt.Sprintf("generation %d", l.Generation))
 	}
 	return strings.Join(state, ", ")
 }

@@ -38,9 +38,11 @@ const (
 type Manifest struct {
 	Format int    `json:"format"`
 	Number uint64 `json:"number"`
-	// Previous is the manifest with the number before, whose entries this one continues.
-	Previous Ref       `json:"previous"`
-	Time     time.Time `json:"time"`
+	// Previous is the manifest with the number before.
+	Previous Ref `json:"previous"`
+	// Parent is the manifest whose entries this one continues; nil: Previous; number 0: none.
+	Parent *Ref      `json:"parent,omitempty"`
+	Time   time.Time `json:"time"`
 	// Head states what the files hold. Its last sealed segment identifies the content, which
 	// later manifests continue.
 	Head  queue.Head `json:"head"`
@@ -85,6 +87,14 @@ func parseFileObject(name string) (epoch uint64, ok bool) {
 // is reports whether a file of a queue has this content.
 func (f File) is(other queue.SealedFile) bool {
 	return f.Size == other.Size && f.Footer == Hex16(other.Footer)
+}
+
+// parent returns the manifest whose entries this one continues; number 0: none.
+func (m *Manifest) parent() Ref {
+	if m.Parent != nil {
+		return *m.Parent
+	}
+	return m.Previous
 }
 
 // byName returns the files by their names.

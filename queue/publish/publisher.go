@@ -37,6 +37,9 @@ type Options struct {
 	Now func() time.Time
 	// Progress is called with the bytes transferred so far and in total.
 	Progress func(done, total int64)
+	// NewGeneration allows a Publisher to publish another queue than the one that the bucket
+	// holds. Its manifests replace the whole collection when one is announced.
+	NewGeneration bool
 
 	// Source, if not nil, provides files to a Replica instead of the bucket.
 	Source Source
@@ -132,7 +135,7 @@ func (p *Publisher) open(ctx context.Context) error {
 	if err := p.checkNewBucket(ctx); err != nil {
 		return err
 	}
-	record, err := p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner) })
+	record, err := p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner, p.options.NewGeneration) })
 	p.epoch = record.Epoch
 	return err
 }
@@ -191,9 +194,10 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
+		base := record.base(p.queue)
 		parent := new(Manifest)
-		if record.Head.Number > 0 {
-			if parent, err = ReadManifest(ctx, p.bucket, record.Head); err != nil {
+		if base.Number > 0 {
+			if parent, err = ReadManifest(ctx, p.bucket, base); err != nil {
 				return Published{}, err
 			}
 			if err := p.continues(parent, files); err != nil {
@@ -201,7 +205,7 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 			}
 		}
 		chunk := nextChunk(parent, files)
-		published, err := p.publish(ctx, record.Head, parent, chunk)
+		published, err := p.publish(ctx, record.Head, base, parent, chunk, len(chunk) < len(files))
 		if err != nil {
 			return Published{}, err
 		}
@@ -228,16 +232,19 @@ func nextChunk(parent *Manifest, files []queue.SealedFile) []queue.SealedFile {
 	return files
 }
 
-// publish commits a manifest of files.
-func (p *Publisher) publish(ctx context.Context, head Ref, parent *Manifest, files []queue.SealedFile) (Published, error) {
+// publish commits a manifest of files, which continues base. Its manifest is parent.
+func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifest, files []queue.SealedFile, partial bool) (Published, error) {
 	m, uploaded, err := p.upload(ctx, parent, files)
 	if err != nil {
 		return Published{}, err
 	}
-	if slices.Equal(m.Files, parent.Files) {
+	if base == head && slices.Equal(m.Files, parent.Files) {
 		return Published{Ref: head, Manifest: parent}, nil
 	}
 	m.Number, m.Previous = head.Number+1, head
+	if base != head {
+		m.Parent = &base
+	}
 	data, ref, err := m.encode()
 	if err != nil {
 		return Published{}, err
@@ -245,7 +252,7 @@ func (p *Publisher) publish(ctx context.Context, head Ref, parent *Manifest, fil
 	if err := putManifest(ctx, p.bucket, data, ref); err != nil {
 		return Published{}, err
 	}
-	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.commit(p.owner, m, ref.Digest) })
+	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.commit(p.owner, p.queue, m, ref.Digest, partial) })
 	return Published{Ref: ref, Manifest: m, New: true, Uploaded: uploaded}, err
 }
 

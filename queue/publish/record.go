@@ -13,15 +13,17 @@ import (
 const (
 	// MaxRetained bounds the manifests that are retained.
 	MaxRetained = 1_000
-	// MaxPins bounds the groups of servers that may have a pin or a canary each.
+	// MaxPins bounds the groups of servers that may have a pin, and those with a canary.
 	MaxPins = 1_000
+	// MaxGenerations bounds how often a queue may replace another one.
+	MaxGenerations = 1_000
 
 	recordFormat = 1
 )
 
 // Record is the state of a collection in a bucket: the newest manifest, the announced
-// manifest, and the pins of groups of servers. A method that changes it returns a changed
-// copy, or an error.
+// manifest, and the pins and canaries of groups of servers. A method that changes it returns
+// a changed copy, or an error.
 type Record struct {
 	Format int    `json:"format"`
 	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
@@ -40,8 +42,22 @@ type Record struct {
 	Oldest   uint64 `json:"oldest,omitempty"`
 	Retained []Ref  `json:"retained,omitempty"` // sorted by number
 
-	Pins []Pin   `json:"pins,omitempty"` // sorted by group
-	Bad  []Range `json:"bad,omitempty"`  // manifests that are never served; sorted
+	Pins     []Pin    `json:"pins,omitempty"`     // sorted by group
+	Canaries []Canary `json:"canaries,omitempty"` // sorted by group
+	Bad      []Range  `json:"bad,omitempty"`      // manifests that are never served; sorted
+
+	// Served is the highest number that was announced, pinned, or served by a canary.
+	Served uint64 `json:"served,omitempty"`
+	// Frozen: after a rollback nothing is announced until a manifest of at least the number
+	// Clean, which has no entries of the bad manifests. Clean is 0 until there is one.
+	Frozen bool   `json:"frozen,omitempty"`
+	Clean  uint64 `json:"clean,omitempty"`
+
+	// Base is the manifest whose files the next one continues, if that is not the head: after
+	// a discard.
+	Base *Ref `json:"base,omitempty"`
+	// Generations are the first manifests of each queue that replaced another one.
+	Generations []uint64 `json:"generations,omitempty"`
 }
 
 // Ref names a manifest.
@@ -67,7 +83,8 @@ type Range struct {
 
 // clone returns a deep copy.
 func (r Record) clone() Record {
-	r.Pins, r.Bad, r.Retained = slices.Clone(r.Pins), slices.Clone(r.Bad), slices.Clone(r.Retained)
+	r.Pins, r.Canaries, r.Bad, r.Retained = slices.Clone(r.Pins), slices.Clone(r.Canaries), slices.Clone(r.Bad), slices.Clone(r.Retained)
+	r.Generations = slices.Clone(r.Generations)
 	return r
 }
 
@@ -76,11 +93,14 @@ func (r Record) IsBad(number uint64) bool {
 	return slices.ContainsFunc(r.Bad, func(b Range) bool { return b.From <= number && number <= b.To })
 }
 
-// Target returns the manifest that the servers of a group serve: that of PinOf, or the
-// announced manifest.
+// Target returns the manifest that the servers of a group serve: that of PinOf, else that of
+// the group's canary, else the announced manifest.
 func (r Record) Target(group string) Ref {
 	if p := r.PinOf(group); p != nil {
 		return p.To
+	}
+	if i, found := r.findCanary(group); found {
+		return r.Canaries[i].To
 	}
 	return r.Announced
 }
@@ -101,27 +121,51 @@ func (r Record) findPin(group string) (int, bool) {
 }
 
 // takeOver makes owner the publisher. The publishers before it cannot commit any more.
-func (r Record) takeOver(queue, owner string) (Record, error) {
-	if r.Queue != "" && r.Queue != queue {
-		return Record{}, refused("the bucket holds queue %s, not %s: give the URL of another prefix", r.Queue, queue)
+// replace allows another queue than the one that the bucket holds.
+func (r Record) takeOver(queue, owner string, replace bool) (Record, error) {
+	switch {
+	case r.Queue == "":
+		r.Queue = queue
+	case r.Queue != queue && !replace:
+		return Record{}, refused("the bucket holds queue %s, not %s: give the URL of another prefix, or --new-generation to replace the whole collection", r.Queue, queue)
+	case len(r.Generations) == MaxGenerations && r.Queue != queue:
+		return Record{}, refused("the collection was replaced %d times already: give the URL of another prefix", MaxGenerations)
 	}
 	r = r.clone()
-	r.Format, r.Queue, r.Owner = recordFormat, queue, owner
+	r.Format, r.Owner = recordFormat, owner
 	r.Epoch++
 	return r, nil
 }
 
-// commit makes a manifest the head. The manifest has the next number and names the head as
-// its predecessor.
-func (r Record) commit(owner string, m *Manifest, digest Digest) (Record, error) {
+// base returns the manifest that the next one of a queue continues; number 0: none.
+func (r Record) base(queue string) Ref {
+	switch {
+	case r.Queue != queue:
+		return Ref{}
+	case r.Base != nil:
+		return *r.Base
+	}
+	return r.Head
+}
+
+// commit makes a manifest of a queue the head. The manifest has the next number and names
+// the head as its predecessor. A partial manifest lacks sealed files of the queue; if the
+// queue replaces another one, that manifest is bad.
+func (r Record) commit(owner, queue string, m *Manifest, digest Digest, partial bool) (Record, error) {
 	switch {
 	case r.Owner != owner:
 		return Record{}, errors.Wrapf(ErrFenced, "epoch %d", r.Epoch)
-	case m.Number != r.Head.Number+1 || m.Previous != r.Head:
-		return Record{}, errors.AssertionFailedf("publish: manifest %d follows %d, and the head is %d", m.Number, m.Previous.Number, r.Head.Number)
+	case m.Number != r.Head.Number+1 || m.Previous != r.Head || m.parent() != r.base(queue):
+		return Record{}, errors.AssertionFailedf("publish: manifest %d follows %d and continues %d, and the head is %d", m.Number, m.Previous.Number, m.parent().Number, r.Head.Number)
 	}
 	r = r.clone()
-	r.Head = Ref{m.Number, digest}
+	if r.Queue != queue {
+		r.Queue, r.Generations = queue, append(r.Generations, m.Number)
+	}
+	r.Head, r.Base = Ref{m.Number, digest}, nil
+	if partial && len(r.Generations) > 0 && r.Generation(r.Served) != r.Generation(m.Number) {
+		r.markBad(Range{m.Number, m.Number})
+	}
 	return r, nil
 }
 
@@ -155,27 +199,50 @@ func (r Record) Refuse(ref Ref) (Record, error) {
 	}
 	r = r.clone()
 	r.markBad(Range{ref.Number, ref.Number})
+	r.endBadCanaries()
 	return r, nil
 }
 
 // Announce makes the servers without a pin serve a manifest. It must be validated, and not
-// older than the announced one.
+// older than the announced one. Canaries of this or an earlier manifest end. After a
+// rollback it must be Clean or later; then the pin of all servers ends.
 func (r Record) Announce(ref Ref) (Record, error) {
-	if err := r.known(ref.Number); err != nil {
+	if err := r.announceable(ref); err != nil {
 		return Record{}, err
+	}
+	r = r.clone()
+	r.serve(ref)
+	r.Announced = ref
+	r.Canaries = slices.DeleteFunc(r.Canaries, func(c Canary) bool { return c.To.Number <= ref.Number })
+	if r.Frozen {
+		r.Frozen, r.Clean = false, 0
+		r.Pins = slices.DeleteFunc(r.Pins, func(p Pin) bool { return p.Group == "" })
+	}
+	return r, nil
+}
+
+// announceable returns an error unless a manifest can be announced.
+func (r Record) announceable(ref Ref) error {
+	if err := r.known(ref.Number); err != nil {
+		return err
 	}
 	switch {
 	case r.IsBad(ref.Number):
-		return Record{}, refused("manifest %d is marked as bad", ref.Number)
+		return refused("manifest %d is marked as bad", ref.Number)
 	case ref.Number < r.Announced.Number:
-		return Record{}, refused("manifest %d is announced, and it is newer than %d: use pin or rollback to go back", r.Announced.Number, ref.Number)
+		return refused("manifest %d is announced, and it is newer than %d: use pin or rollback to go back", r.Announced.Number, ref.Number)
 	case ref.Number > r.Validated.Number:
-		return Record{}, refused("manifest %d is not validated: run validate --to %d", ref.Number, ref.Number)
+		return refused("manifest %d is not validated: run validate --to %d", ref.Number, ref.Number)
+	case r.Frozen && r.Clean == 0:
+		return refused("nothing is announced after a rollback: run revert, then validate and announce its manifest")
+	case r.Frozen && ref.Number < r.Clean:
+		return refused("after the rollback, the first manifest without entries of the bad ones is %d: announce that one or a later one", r.Clean)
 	}
-	r = r.clone()
-	r.Announced = ref
-	return r, nil
+	return nil
 }
+
+// serve records that servers may have served a manifest; r is a clone.
+func (r *Record) serve(ref Ref) { r.Served = max(r.Served, r.Announced.Number, ref.Number) }
 
 // Pin sets the pin of a group; the empty group is all servers.
 func (r Record) Pin(p Pin) (Record, error) {
@@ -186,6 +253,7 @@ func (r Record) Pin(p Pin) (Record, error) {
 		return Record{}, refused("manifest %d is marked as bad", p.To.Number)
 	}
 	r = r.clone()
+	r.serve(p.To)
 	i, found := r.findPin(p.Group)
 	switch {
 	case found:
@@ -198,8 +266,9 @@ func (r Record) Pin(p Pin) (Record, error) {
 	return r, nil
 }
 
-// Unpin removes the pin of a group, which then serves the announced manifest. If that
-// manifest is bad, as after a rollback, Unpin fails unless acceptBad is set.
+// Unpin removes the pin of a group, which then serves the announced manifest. It fails, unless
+// acceptBad is set, if that manifest is bad or if the pin is that of a rollback: announcing
+// the manifest of a revert or a discard ends it.
 func (r Record) Unpin(group string, acceptBad bool) (Record, error) {
 	i, found := r.findPin(group)
 	if !found {
@@ -207,14 +276,23 @@ func (r Record) Unpin(group string, acceptBad bool) (Record, error) {
 	}
 	r = r.clone()
 	r.Pins = slices.Delete(r.Pins, i, i+1)
-	if next := r.Target(group); r.IsBad(next.Number) && !acceptBad {
+	next := r.Target(group)
+	switch {
+	case acceptBad:
+	case group == "" && r.Frozen:
+		return Record{}, refused("the pin is that of a rollback: run revert, then validate and announce its manifest, which ends the pin; or accept the entries of the bad manifests with --accept-bad")
+	case r.IsBad(next.Number):
 		return Record{}, refused("without the pin, manifest %d would be served, which is marked as bad: announce a good one first, or accept it with --accept-bad", next.Number)
+	}
+	if group == "" {
+		r.Frozen, r.Clean = false, 0
 	}
 	return r, nil
 }
 
-// Rollback pins all servers to a manifest and marks those after it, up to the head, as bad.
-// Pins of groups to one of these end. Appends continue and are committed.
+// Rollback pins all servers to a manifest, marks those after it, up to the head, as bad, and
+// freezes announcing. Pins and canaries of groups at one of these end. Appends continue and
+// are committed.
 func (r Record) Rollback(p Pin) (Record, error) {
 	p.Group = ""
 	r, err := r.Pin(p)
@@ -224,7 +302,9 @@ func (r Record) Rollback(p Pin) (Record, error) {
 	if r.Head.Number > p.To.Number {
 		r.markBad(Range{p.To.Number + 1, r.Head.Number})
 	}
+	r.Frozen, r.Clean = true, 0
 	r.Pins = slices.DeleteFunc(r.Pins, func(other Pin) bool { return other.Group != "" && r.IsBad(other.To.Number) })
+	r.endBadCanaries()
 	return r, nil
 }
 
@@ -274,6 +354,12 @@ func (r Record) keptBefore(limit uint64) []Ref {
 	refs := append([]Ref{r.Validated, r.Announced}, r.Retained...)
 	for _, p := range r.Pins {
 		refs = append(refs, p.To)
+	}
+	for _, c := range r.Canaries {
+		refs = append(refs, c.To)
+	}
+	if r.Base != nil {
+		refs = append(refs, *r.Base)
 	}
 	refs = slices.DeleteFunc(refs, func(ref Ref) bool { return ref.Number == 0 || ref.Number >= limit })
 	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(b.Number, a.Number) })

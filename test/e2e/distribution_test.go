@@ -120,8 +120,8 @@ func TestBadIngestIsRolledBack(t *testing.T) {
 		corrected = append(corrected, document{id: c.id, line: good[c.id]})
 	}
 	ingest(corrected)
+	updater("unpin", "--accept-bad")
 	release()
-	updater("unpin")
 	serves(3, good, servers...)
 	load.stop(t)
 	for _, d := range servers {
