@@ -1,0 +1,224 @@
+package peers_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice/peers"
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/bucket"
+	"docstore/queue/publish"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// published is a bucket with a manifest of one file.
+type published struct {
+	bucket  *countingBucket
+	m       *publish.Manifest
+	dir     string // the queue
+	content []byte // of the file
+}
+
+// countingBucket counts the reads of files.
+type countingBucket struct {
+	bucket.Bucket
+	files atomic.Int64
+}
+
+func (b *countingBucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if strings.HasPrefix(name, "file/") {
+		b.files.Add(1)
+	}
+	return b.Bucket.Get(ctx, name, offset, length)
+}
+
+func newPublished(t *testing.T) *published {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: "none"})
+	require.NoError(t, err)
+	for i := range 300 {
+		_, err := w.Append([]byte{byte(i), byte(i >> 8)}, bytes.Repeat([]byte{byte(i)}, 1000))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Seal())
+	require.NoError(t, w.Close())
+	inner, err := bucket.OpenDir(vfs.OS, t.TempDir())
+	require.NoError(t, err)
+	b := &countingBucket{Bucket: inner}
+	p, err := publish.OpenPublisher(t.Context(), b, dir, nil)
+	require.NoError(t, err)
+	published1, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	require.Len(t, published1.Manifest.Files, 1)
+	content, err := os.ReadFile(filepath.Join(dir, published1.Manifest.Files[0].Name))
+	require.NoError(t, err)
+	return &published{bucket: b, m: published1.Manifest, dir: dir, content: content}
+}
+
+// fetch makes a replica that may ask the peers, and compares it.
+func (p *published) fetch(t *testing.T, client *peers.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, publish.NewReplica(p.bucket, dir, &publish.Options{Source: client.Source("jobs")}).Fetch(t.Context(), p.m))
+	content, err := os.ReadFile(filepath.Join(dir, p.m.Files[0].Name))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(p.content, content))
+}
+
+// startPeer serves streams, and returns the address.
+func startPeer(t *testing.T, handler boxcarrpc.StreamHandler) string {
+	t.Helper()
+	none := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) { return dst, nil }
+	server := boxcarrpc.NewServer(none, &boxcarrpc.ServerOptions{StreamHandler: handler})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String()
+}
+
+// serveDir returns a Server of the files of a directory, as those of the collection jobs.
+func serveDir(dir string, opts *peers.ServerOptions) *peers.Server {
+	return peers.NewServer(func(collection string) (string, bool) { return dir, collection == "jobs" }, opts)
+}
+
+func newClient(t *testing.T, addresses ...string) *peers.Client {
+	c := peers.NewClient(discovery.Static(addresses...), nil)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	require.Eventually(t, func() bool { return c.Stats().Peers == len(addresses) }, 10*time.Second, time.Millisecond)
+	return c
+}
+
+func TestFileComesFromPeer(t *testing.T) {
+	p := newPublished(t)
+	server := serveDir(p.dir, nil)
+	client := newClient(t, startPeer(t, server.Handle))
+	for range 3 {
+		p.fetch(t, client)
+	}
+	require.Zero(t, p.bucket.files.Load())
+	require.EqualValues(t, 3*len(p.content), server.Stats().SentBytes)
+	require.EqualValues(t, 3*len(p.content), client.Stats().ReceivedBytes)
+	require.Eventually(t, func() bool { return server.Stats().Transfers == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// TestFlippedByteOfPeerIsNotAccepted changes a byte in each part of the peer's copy. The
+// file comes from the bucket, unless the peer sees the damage itself.
+func TestFlippedByteOfPeerIsNotAccepted(t *testing.T) {
+	p := newPublished(t)
+	for at := 0; at < len(p.content); at += len(p.content)/40 + 1 {
+		dir := t.TempDir()
+		damaged := bytes.Clone(p.content)
+		damaged[at] ^= 1
+		require.NoError(t, os.WriteFile(filepath.Join(dir, p.m.Files[0].Name), damaged, 0o600))
+		client := newClient(t, startPeer(t, serveDir(dir, nil).Handle))
+		before := p.bucket.files.Load()
+		p.fetch(t, client)
+		p.fetch(t, client) // the peer is not asked again
+		require.EqualValues(t, before+2, p.bucket.files.Load())
+		require.LessOrEqual(t, client.Stats().Damaged, uint64(1))
+		require.LessOrEqual(t, client.Stats().ReceivedBytes, uint64(len(p.content)))
+	}
+}
+
+// TestOtherPeerIsAskedAfterDamage has one peer with a damaged copy and one without damage.
+func TestOtherPeerIsAskedAfterDamage(t *testing.T) {
+	p := newPublished(t)
+	dir := t.TempDir()
+	damaged := bytes.Clone(p.content)
+	damaged[len(damaged)/2] ^= 1
+	require.NoError(t, os.WriteFile(filepath.Join(dir, p.m.Files[0].Name), damaged, 0o600))
+	client := newClient(t, startPeer(t, serveDir(dir, nil).Handle), startPeer(t, serveDir(p.dir, nil).Handle))
+	for range 10 {
+		p.fetch(t, client)
+	}
+	require.Zero(t, p.bucket.files.Load())
+}
+
+// TestBadPeersAreReplacedByTheBucket has peers that answer in each wrong way.
+func TestBadPeersAreReplacedByTheBucket(t *testing.T) {
+	p := newPublished(t)
+	send := func(messages ...[]byte) boxcarrpc.StreamHandler {
+		return func(_ context.Context, _ string, s *boxcarrpc.ServerStream) error {
+			for _, m := range messages {
+				if err := s.Send(m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for name, handler := range map[string]boxcarrpc.StreamHandler{
+		"busy":               serveDir(p.dir, &peers.ServerOptions{MaxTransfers: -1}).Handle,
+		"absent":             serveDir(t.TempDir(), nil).Handle,
+		"no streams":         nil,
+		"nothing":            send(),
+		"empty messages":     send(nil, nil),
+		"too short":          send(p.content[:len(p.content)-1]),
+		"too long":           send(p.content, p.content),
+		"one byte too long":  send(p.content, []byte{0}),
+		"another collection": peers.NewServer(func(string) (string, bool) { return "", false }, nil).Handle,
+		"fails at the end": func(ctx context.Context, method string, s *boxcarrpc.ServerStream) error {
+			_ = s.Send(p.content)
+			return errors.New("failed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := p.bucket.files.Load()
+			p.fetch(t, newClient(t, startPeer(t, handler)))
+			require.EqualValues(t, before+1, p.bucket.files.Load())
+		})
+	}
+	t.Run("unreachable", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, listener.Close())
+		p.fetch(t, newClient(t, listener.Addr().String()))
+	})
+}
+
+// TestServerRefusesRequests sends requests that no Client sends.
+func TestServerRefusesRequests(t *testing.T) {
+	p := newPublished(t)
+	server := serveDir(p.dir, nil)
+	pool, err := boxcarrpc.NewPool(discovery.Static(startPeer(t, server.Handle)), nil)
+	require.NoError(t, err)
+	defer pool.Close()
+	code := func(ctx context.Context, method string, pairs ...string) boxcarrpc.Code {
+		var request boxcarrpc.Metadata
+		for i := 0; i < len(pairs); i += 2 {
+			request = request.Append(pairs[i], pairs[i+1])
+		}
+		stream, err := pool.Stream(ctx, method, request)
+		require.NoError(t, err)
+		defer stream.Close()
+		_, err = stream.Receive(nil)
+		return boxcarrpc.CodeOf(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(p.dir), "secret.seg"), []byte("secret"), 0o600))
+	for _, file := range []string{"", "..", "../secret.seg", "/etc/passwd", "0000000001.open", "0000000001.seg.bad", "HEAD", "0000000009.seg"} {
+		require.Equal(t, boxcarrpc.CodeNotFound, code(ctx, peers.Method, "collection", "jobs", "file", file, "size", "6"), file)
+	}
+	require.Equal(t, boxcarrpc.CodeUnimplemented, code(ctx, "/other"))
+	require.Equal(t, boxcarrpc.CodeInvalidArgument, code(context.Background(), peers.Method), "no deadline")
+}
