@@ -2,15 +2,18 @@ package follow
 
 import (
 	"context"
+	"path/filepath"
 
 	"docstore/docservice"
+	"docstore/internal/vfs"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
 	"github.com/cockroachdb/errors"
 )
 
-// checkpoint keeps the index at the end of the served manifest, if it is there.
+// checkpoint keeps the index at the end of the served manifest, if it is there, and the files
+// of the manifest, so that the server can return to it without a download.
 func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	path := f.checkpointPath(served.Number)
 	if _, err := f.fs.Stat(path); err == nil {
@@ -32,6 +35,13 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if err := docservice.CheckpointIndex(f.statePath(f.state), path+newSuffix, f.logger); err != nil {
 		return errors.Wrap(err, "checkpoint the index")
 	}
+	files := filepath.Join(path+newSuffix, queueName)
+	if err := vfs.MakeDir(f.fs, files); err != nil {
+		return err
+	}
+	if err := f.linkFiles(m, f.queuePath(f.state), files); err != nil {
+		return err
+	}
 	if err := f.fs.Rename(path+newSuffix, path); err != nil {
 		return err
 	}
@@ -43,15 +53,9 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 
 // removeOldCheckpoints keeps the checkpoints of the latest manifests.
 func (f *Follower) removeOldCheckpoints() error {
-	names, err := f.fs.List(f.dir)
+	numbers, err := f.checkpoints()
 	if err != nil {
 		return err
-	}
-	var numbers []uint64
-	for _, name := range names {
-		if number, ok := parseCheckpoint(name); ok {
-			numbers = append(numbers, number)
-		}
 	}
 	for _, number := range obsoleteCheckpoints(numbers, f.options.Checkpoints) {
 		if err := f.fs.RemoveAll(f.checkpointPath(number)); err != nil {
@@ -59,4 +63,15 @@ func (f *Follower) removeOldCheckpoints() error {
 		}
 	}
 	return nil
+}
+
+// checkpoints returns the manifests that have a checkpoint.
+func (f *Follower) checkpoints() (numbers []uint64, err error) {
+	names, err := f.fs.List(f.dir)
+	for _, name := range names {
+		if number, ok := parseCheckpoint(name); ok {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers, err
 }

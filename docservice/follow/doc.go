@@ -7,29 +7,30 @@
 // # Target
 //
 // The target is the manifest that this server serves. The record of the collection
-// determines it: the pin of the server's group, else the pin of all groups, else the
-// announced manifest. A Follower reads the record every PollInterval and moves to a new
+// determines it: the pin of the server's group, else the pin of all groups, else the canary
+// of the server's group, else the announced manifest. A Follower reads the record every PollInterval and moves to a new
 // target:
 //
 //   - To a later manifest: it fetches the missing files into the directory that the
 //     collection tails. The collection cannot read beyond the target, because the
 //     directory has no later files.
-//   - To an earlier manifest: it makes another directory with the files of that manifest,
-//     as hard links if the files exist locally, and opens another collection on it. The
-//     index of that collection is the checkpoint made when the manifest was served, or is
-//     built from the queue if there is no checkpoint. When the new collection is ready, it
-//     replaces the current one.
+//   - To an earlier manifest, to a later one after bad manifests, and to one of another
+//     queue: it makes another directory with the files of that manifest, as hard links if
+//     the files exist locally, and opens another collection on it. The index of that
+//     collection is the checkpoint made when the manifest was served, or reads on from the
+//     latest checkpoint before it, or is built from the queue. When the new collection is
+//     ready, it replaces the current one.
 //
-// During a move to a later manifest the collection serves the entries that have arrived.
-// During a move to an earlier one the current collection is served. While the bucket is
-// unreachable, the last target is served.
+// In the first case the collection serves the entries that have arrived, in the other cases
+// the current collection is served until the move is complete: an entry of a bad manifest is
+// never served. While the bucket is unreachable, the last target is served.
 //
 // # Files
 //
 //	CURRENT            the name of the state that is served, and its manifest
 //	state-0001/        the directory of a docservice.Collection
 //	state-0001/queue/  the queue that it tails
-//	checkpoint-N/      an index at the end of manifest N
+//	checkpoint-N/      an index at the end of manifest N, and hard links to its files
 //
 // CURRENT is replaced atomically. Open removes the states that it does not name, which an
 // interrupted move has left.

@@ -33,8 +33,9 @@ type Follower struct {
 
 	// Used by the goroutine of run only, after Open.
 	log        *publish.Log
-	complete   bool // the files of the served manifest were checked since Open
-	state      int  // number of the state that is served
+	record     publish.Record // that was last read
+	complete   bool           // the files of the served manifest were checked since Open
+	state      int            // number of the state that is served
 	collection *docservice.Collection
 
 	mu struct {
@@ -148,7 +149,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	if err != nil || target.Number == 0 {
 		return err
 	}
-	move := nextMove(*served, target)
+	move := nextMove(f.record, *served, target)
 	if move == stay {
 		return f.repair(ctx, target)
 	}
@@ -159,7 +160,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	case move == goForward:
 		err = f.forward(ctx, m, *served, target)
 	default:
-		err = f.goBack(ctx, m, target)
+		err = f.goBeside(ctx, m, *served, target)
 	}
 	if err != nil {
 		return err
@@ -183,6 +184,7 @@ func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
 	if err != nil {
 		return publish.Ref{}, err
 	}
+	f.record = record
 	target := record.Target(f.options.Group)
 	f.update(func(s *Status) {
 		s.Announced, s.Target, s.Pin = record.Announced.Number, target.Number, record.PinOf(f.options.Group)

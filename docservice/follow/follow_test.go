@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,12 +40,14 @@ type fleet struct {
 	documents map[string]string
 	states    map[uint64]map[string]string
 	newest    uint64
+	queueName string
 }
 
 // flakyBucket fails all requests while it is down.
 type flakyBucket struct {
 	bucket.Bucket
-	down atomic.Bool
+	down  atomic.Bool
+	files atomic.Int64 // requests for files
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -55,25 +58,39 @@ func newFleet(t *testing.T) *fleet {
 	require.NoError(t, err)
 	return &fleet{
 		t: t, dir: dir, bucket: &flakyBucket{Bucket: b}, log: log,
-		documents: map[string]string{}, states: map[uint64]map[string]string{0: {}},
+		documents: map[string]string{}, states: map[uint64]map[string]string{0: {}}, queueName: "queue",
 	}
 }
 
-func (f *fleet) queue() string { return filepath.Join(f.dir, "queue") }
+func (f *fleet) queue() string { return filepath.Join(f.dir, f.queueName) }
 
 // publish appends random entries and publishes them.
 func (f *fleet) publish(rng *rand.Rand, compact bool) {
 	f.t.Helper()
+	var entries [][2]string
+	for range 1 + rng.IntN(10) {
+		entry := [2]string{fmt.Sprint("id-", rng.IntN(ids))}
+		if rng.IntN(4) > 0 {
+			entry[1] = fmt.Sprint(rng.Uint64())
+		}
+		entries = append(entries, entry)
+	}
+	f.publishEntries(compact, nil, entries...)
+}
+
+// publishEntries appends ids with documents, or deletes if they are empty, and publishes them.
+func (f *fleet) publishEntries(compact bool, opts *publish.Options, entries ...[2]string) {
+	f.t.Helper()
 	w, err := queue.OpenWriter(f.queue(), &queue.WriterOptions{Codec: "none", SegmentBytes: queue.MinSegmentBytes})
 	require.NoError(f.t, err)
-	for range 1 + rng.IntN(10) {
-		id := fmt.Sprint("id-", rng.IntN(ids))
-		if rng.IntN(4) == 0 {
+	for _, e := range entries {
+		id, document := e[0], e[1]
+		if document == "" {
 			_, err = w.Delete([]byte(id))
 			delete(f.documents, id)
 		} else {
-			f.documents[id] = fmt.Sprint(rng.Uint64())
-			_, err = w.Append([]byte(id), []byte(f.documents[id]))
+			_, err = w.Append([]byte(id), []byte(document))
+			f.documents[id] = document
 		}
 		require.NoError(f.t, err)
 	}
@@ -83,7 +100,7 @@ func (f *fleet) publish(rng *rand.Rand, compact bool) {
 		_, err := queue.Compact(f.t.Context(), f.queue(), &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
 		require.NoError(f.t, err)
 	}
-	p, err := publish.OpenPublisher(f.t.Context(), f.bucket.Bucket, f.queue(), nil)
+	p, err := publish.OpenPublisher(f.t.Context(), f.bucket.Bucket, f.queue(), opts)
 	require.NoError(f.t, err)
 	defer p.Close()
 	published, err := p.Publish(f.t.Context())
@@ -326,6 +343,9 @@ var errDown = errors.New("the bucket is down")
 func (b *flakyBucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	if b.down.Load() {
 		return nil, errDown
+	}
+	if strings.HasPrefix(name, "file/") {
+		b.files.Add(1)
 	}
 	return b.Bucket.Get(ctx, name, offset, length)
 }

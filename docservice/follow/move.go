@@ -54,8 +54,13 @@ func (f *Follower) forward(ctx context.Context, m *publish.Manifest, served, tar
 	return f.save(current{f.state, target})
 }
 
-// goBack opens a collection at an earlier manifest and serves it when it is ready.
-func (f *Follower) goBack(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
+// goBeside opens a collection at another manifest and serves it when it is ready.
+func (f *Follower) goBeside(ctx context.Context, m *publish.Manifest, served, target publish.Ref) error {
+	if served.Number > 0 {
+		if err := f.checkpoint(ctx, served); err != nil {
+			return err
+		}
+	}
 	next := f.state + 1
 	if err := f.fs.RemoveAll(f.statePath(next)); err != nil {
 		return err
@@ -85,32 +90,50 @@ func (f *Follower) goBack(ctx context.Context, m *publish.Manifest, target publi
 	return nil
 }
 
-// prepare makes the directories of a state: a checkpoint of the index, if there is one, and
-// the files of the manifest.
+// prepare makes the directories of a state: the nearest checkpoint of the index, if there is
+// one, and the files of the manifest, as hard links if they exist locally.
 func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) error {
-	switch _, err := f.fs.Stat(f.checkpointPath(m.Number)); {
-	case err == nil:
+	numbers, err := f.checkpoints()
+	if err != nil {
+		return err
+	}
+	sources := []string{f.queuePath(f.state)}
+	if nearest := nearestCheckpoint(f.record, numbers, m.Number); nearest > 0 {
 		// A copy of hard links: the checkpoint stays if this move fails.
-		if err := docservice.CheckpointIndex(f.checkpointPath(m.Number), f.statePath(state), f.logger); err != nil {
+		if err := docservice.CheckpointIndex(f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
 			return errors.Wrap(err, "copy the checkpoint of the index")
 		}
-	case errors.Is(err, fs.ErrNotExist):
-		f.logger.Warn("there is no checkpoint of the index at this manifest; it is built from the queue", "manifest", m.Number)
-	default:
-		return err
+		sources = append(sources, filepath.Join(f.checkpointPath(nearest), queueName))
+	} else {
+		f.logger.Warn("there is no checkpoint of the index at this manifest or before it; it is built from the queue", "manifest", m.Number)
 	}
 	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {
 		if err := vfs.MakeDir(f.fs, dir); err != nil {
 			return err
 		}
 	}
-	for _, file := range m.Files {
-		err := f.fs.Link(filepath.Join(f.queuePath(f.state), file.Name), filepath.Join(f.queuePath(state), file.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	for _, source := range sources {
+		if err := f.linkFiles(m, source, f.queuePath(state)); err != nil {
 			return err
 		}
 	}
 	return f.replica(state).Fetch(ctx, m)
+}
+
+// linkFiles makes hard links to the files of a manifest that a directory has.
+func (f *Follower) linkFiles(m *publish.Manifest, from, to string) error {
+	for _, file := range m.Files {
+		source := filepath.Join(from, file.Name)
+		there, err := queue.DescribeSealed(f.fs, source)
+		if err != nil || there.Size != file.Size || publish.Hex16(there.Footer) != file.Footer {
+			continue // it is missing, or another file of this name: it is fetched
+		}
+		err = f.fs.Link(source, filepath.Join(to, file.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // errRetargeted: the target changed while a collection for the one before was built.

@@ -14,18 +14,29 @@ type move int
 const (
 	stay      move = iota // at the target
 	goForward             // add the files of the target to the served state
-	goBack                // make another state, and serve it when it is ready
+	goBeside              // make another state, and serve it when it is ready
 )
 
 // nextMove returns how to get from the served manifest to the target.
-func nextMove(served, target publish.Ref) move {
+func nextMove(record publish.Record, served, target publish.Ref) move {
 	switch {
 	case target == served:
 		return stay
-	case target.Number > served.Number:
+	case record.Continues(served.Number, target.Number):
 		return goForward
 	}
-	return goBack
+	return goBeside
+}
+
+// nearestCheckpoint returns the latest checkpoint from which an index can read on to the
+// target; 0: there is none.
+func nearestCheckpoint(record publish.Record, present []uint64, target uint64) (nearest uint64) {
+	for _, number := range present {
+		if number == target || number < target && !record.IsBad(number) && record.SameQueue(number, target) {
+			nearest = max(nearest, number)
+		}
+	}
+	return nearest
 }
 
 // obsoleteCheckpoints returns the checkpoints to remove so that the latest ones remain.
