@@ -12,24 +12,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"time"
 
-	"docstore/bench/internal/machine"
+	"docstore/bench/internal/command"
 	"docstore/bench/internal/results"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "article:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	memtableBytes      int64
 	flushes, reads     int
@@ -37,33 +33,33 @@ type settings struct {
 	duration           time.Duration
 	rounds             int
 	dir                string
-	keeper             *results.Keeper
+	keeper             results.Keeper
 }
+
+type figures = map[string]float64
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("article", flag.ContinueOnError)
-	flags.Int64Var(&s.memtableBytes, "memtable", 2<<20, "bytes that are flushed at once, where the store does the work")
-	flags.IntVar(&s.flushes, "flushes", 100, "flushes, where the store does the work")
+	flags.Int64Var(&s.memtableBytes, "memtable", 2<<20, "bytes of a memtable of package lsm")
+	flags.IntVar(&s.flushes, "flushes", 100, "flushes of package lsm")
 	flags.IntVar(&s.reads, "reads", 200_000, "random reads afterwards")
-	flags.IntVar(&s.documents, "documents", 100_000, "documents of about 1,000 bytes that are there when updates begin")
+	flags.IntVar(&s.documents, "documents", 100_000, "documents of about 1,000 bytes before the updates")
 	flags.IntVar(&s.perFile, "per_file", 1000, "documents of a file in the order of ids")
-	flags.DurationVar(&s.duration, "duration", 5*time.Second, "how long updates are made")
-	flags.IntVar(&s.rounds, "rounds", 3, "rounds; medians are told")
+	flags.DurationVar(&s.duration, "duration", 5*time.Second, "duration of the updates")
+	flags.IntVar(&s.rounds, "rounds", 3, "rounds; medians are printed")
 	flags.StringVar(&s.dir, "dir", "", "directory on the disk to measure; the default is a temporary one")
-	file := flags.String("results", "", "file of results to add to; what it has is not measured again")
-	table := flags.String("table", "", "name of these results in the file")
-	if err := flags.Parse(args); err != nil {
+	s.keeper.Flags(flags)
+	if err := command.Parse(flags, args); err != nil {
 		return s, err
 	}
-	if s.memtableBytes < 1 || s.flushes < 1 || s.reads < 1 || s.documents < 1 || s.perFile < 1 || s.rounds < 1 || s.duration <= 0 || flags.NArg() > 0 {
-		return s, errors.New("want numbers of 1 or more, a -duration of more than 0, and no arguments")
+	if s.memtableBytes < 1 || s.flushes < 1 || s.reads < 1 || s.documents < 1 || s.perFile < 1 || s.rounds < 1 || s.duration <= 0 {
+		return s, errors.New("want numbers of 1 or more, and a -duration of more than 0")
 	}
-	s.keeper, err = results.NewKeeper("article", *table, fmt.Sprintf("memtable=%d flushes=%d reads=%d documents=%d per_file=%d duration=%v",
-		s.memtableBytes, s.flushes, s.reads, s.documents, s.perFile, s.duration), *file)
-	return s, err
+	return s, s.keeper.Open(fmt.Sprintf("memtable=%d flushes=%d reads=%d documents=%d per_file=%d duration=%v",
+		s.memtableBytes, s.flushes, s.reads, s.documents, s.perFile, s.duration))
 }
 
-func run(args []string) (err error) {
+func run(_ context.Context, args []string) (err error) {
 	s, err := parse(args)
 	if err != nil {
 		return err
@@ -73,34 +69,25 @@ func run(args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
-	fmt.Printf("# %s, %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit())
-	for _, warning := range machine.BuildWarnings() {
-		fmt.Println("# WARNING:", warning)
+	var names []string
+	for _, r := range rules {
+		names = append(names, r.name)
 	}
-	if err := s.countRules(); err != nil {
-		return err
-	}
-	if err := s.measureRules(); err != nil {
-		return err
-	}
-	return s.measureUpdates()
-}
-
-// rounded measures in rounds and returns the medians.
-func (s settings) rounded(contestant, phase string, measure func() (map[string]float64, error)) (map[string]float64, error) {
-	all := map[string][]float64{}
-	for round := range s.rounds {
-		figures, err := s.keeper.Measure(contestant, phase, round+1, measure)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", contestant, err)
-		}
-		for name, figure := range figures {
-			all[name] = append(all[name], figure)
+	for _, flushes := range []int{4, 100} {
+		if err := s.keeper.Rounds(1, fmt.Sprintf("counted, %d flushes", flushes), names, func(i int) (figures, error) {
+			written, indexes := rules[i].steps(flushes, articleJobs)
+			return figures{"job writes": float64(written), "indexes": float64(indexes)}, nil
+		}); err != nil {
+			return err
 		}
 	}
-	medians := map[string]float64{}
-	for name, numbers := range all {
-		medians[name] = results.SpreadOf(numbers).Median
+	if err := s.keeper.Rounds(s.rounds, "measured", names, func(i int) (figures, error) { return s.measureRule(rules[i]) }); err != nil {
+		return err
 	}
-	return medians, nil
+	stores := []string{"files in the order of ids, rewritten", "the queue, appended to"}
+	update := []func() (figures, error){s.rewriteFiles, s.appendToQueue}
+	if err := s.keeper.Rounds(s.rounds, "updates", stores, func(i int) (figures, error) { return update[i]() }); err != nil {
+		return err
+	}
+	return s.keeper.Print(os.Stdout, "job writes", "indexes", "jobs/s", "flushes", "jobs", "written times", "tables", "gets/s", "updates/s", "written bytes")
 }

@@ -51,36 +51,8 @@ func (r rule) steps(flushes, jobs int) (written, indexes int) {
 	return written, len(disk)
 }
 
-// countRules counts what each rule writes.
-func (s settings) countRules() error {
-	fmt.Printf("\n%-20s %8s %14s %8s\n", "rule, counted", "flushes", "job writes", "indexes")
-	for _, flushes := range []int{4, 100} {
-		for _, r := range rules {
-			written, indexes := r.steps(flushes, articleJobs)
-			figures := map[string]float64{"job writes": float64(written), "indexes": float64(indexes)}
-			if _, err := s.keeper.Measure(r.name, fmt.Sprintf("counted, %d flushes", flushes), 1, func() (map[string]float64, error) { return figures, nil }); err != nil {
-				return err
-			}
-			fmt.Printf("%-20s %8d %14d %8d\n", r.name, flushes, written, indexes)
-		}
-	}
-	return nil
-}
-
-// measureRules has the store do the work.
-func (s settings) measureRules() error {
-	fmt.Printf("\n%-20s %8s %14s %14s %14s %8s %14s\n", "rule, measured", "flushes", "jobs", "jobs/s", "times written", "tables", "gets/s")
-	for _, r := range rules {
-		f, err := s.rounded(r.name, "measured", func() (map[string]float64, error) { return s.measureRule(r) })
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%-20s %8.0f %14.0f %14.0f %14.2f %8.0f %14.0f\n", r.name, f["flushes"], f["jobs"], f["jobs/s"], f["times written"], f["tables"], f["gets/s"])
-	}
-	return nil
-}
-
-func (s settings) measureRule(r rule) (figures map[string]float64, err error) {
+// measureRule measures package lsm with a rule.
+func (s settings) measureRule(r rule) (f figures, err error) {
 	dir := filepath.Join(s.dir, "index")
 	db, err := lsm.Open(dir, &lsm.Options{MergeRule: r.lsm, MemtableBytes: s.memtableBytes})
 	if err != nil {
@@ -95,14 +67,14 @@ func (s settings) measureRule(r rule) (figures map[string]float64, err error) {
 	elapsed := time.Since(start)
 	stats := db.Stats()
 	w := stats.Writes
-	figures = map[string]float64{
+	f = figures{
 		"jobs": float64(jobs), "jobs/s": float64(jobs) / elapsed.Seconds(),
-		"times written": w.Amplification(), "tables": float64(len(stats.Tables)), "flushes": float64(w.Flushes),
+		"written times": w.Amplification(), "tables": float64(len(stats.Tables)), "flushes": float64(w.Flushes),
 	}
-	if figures["gets/s"], err = s.getJobs(db, jobs); err != nil {
+	if f["gets/s"], err = s.getJobs(db, jobs); err != nil {
 		return nil, err
 	}
-	return figures, nil
+	return f, nil
 }
 
 // putJobs writes until there have been so many flushes, and all merges are done.

@@ -34,25 +34,6 @@ func appendDocument(dst []byte, n, v int) []byte {
 
 func documentID(n int) string { return fmt.Sprintf("job-%010d", n) }
 
-// measureUpdates compares the two stores of documents.
-func (s settings) measureUpdates() error {
-	fmt.Printf("\n%-44s %14s %18s\n", "store", "updates/s", "bytes written each")
-	for _, store := range []struct {
-		name   string
-		update func() (map[string]float64, error)
-	}{
-		{"files in the order of ids, rewritten", s.rewriteFiles},
-		{"the queue, appended to", s.appendToQueue},
-	} {
-		f, err := s.rounded(store.name, "updates", store.update)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%-44s %14.1f %18.0f\n", store.name, f["updates/s"], f["written bytes"])
-	}
-	return nil
-}
-
 // fileStore is the first version of the document store.
 type fileStore struct {
 	dir     string
@@ -99,7 +80,7 @@ func (f *fileStore) update(n int, document []byte) error {
 	return f.write(n/f.perFile, append(bytes.Join(lines, []byte{'\n'}), '\n'))
 }
 
-func (s settings) rewriteFiles() (figures map[string]float64, err error) {
+func (s settings) rewriteFiles() (_ figures, err error) {
 	f := &fileStore{dir: filepath.Join(s.dir, "files"), perFile: s.perFile}
 	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		return nil, err
@@ -123,10 +104,10 @@ func (s settings) rewriteFiles() (figures map[string]float64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]float64{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(f.written) / float64(count)}, nil
+	return figures{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(f.written) / float64(count)}, nil
 }
 
-func (s settings) appendToQueue() (figures map[string]float64, err error) {
+func (s settings) appendToQueue() (_ figures, err error) {
 	dir := filepath.Join(s.dir, "queue")
 	w, err := queue.OpenWriter(dir, nil)
 	if err != nil {
@@ -168,7 +149,7 @@ func (s settings) appendToQueue() (figures map[string]float64, err error) {
 	}
 	elapsed := time.Since(started)
 	after, err := bytesIn(dir)
-	return map[string]float64{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(after-before) / float64(count)}, err
+	return figures{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(after-before) / float64(count)}, err
 }
 
 // updateFor updates random documents for a while; the version is the number of the

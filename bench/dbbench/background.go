@@ -40,11 +40,14 @@ func readDuring(neighbour func(done <-chan struct{}) error, reads func() (int, e
 
 // write overwrites entries until done is closed.
 func (b *bench) write(done <-chan struct{}) error {
-	const together = 100
+	const (
+		together  = 100
+		writeRate = 50_000 // entries per second
+	)
 	random := rand.New(rand.NewPCG(b.data.seed, 1<<32))
 	start := time.Now()
 	for written := 0; ; written += together {
-		due := start.Add(time.Duration(float64(written) / float64(b.writeRate) * float64(time.Second)))
+		due := start.Add(time.Duration(float64(written) / writeRate * float64(time.Second)))
 		select {
 		case <-done:
 			return nil

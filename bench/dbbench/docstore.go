@@ -13,8 +13,7 @@ import (
 type docstoreEngine struct{ db *lsm.DB }
 
 func openDocstore(dir string, s sizing) (engine, error) {
-	var o lsm.Options
-	o.MergeRule, o.MemtableBytes = s.mergeRule, s.memtableBytes
+	o := lsm.Options{MemtableBytes: s.memtableBytes}
 	if s.bloomBits > 0 {
 		o.FalsePositiveRate = math.Exp(-float64(s.bloomBits) * math.Ln2 * math.Ln2)
 	}

@@ -5,8 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"docstore/lsm"
 )
 
 // engine is a store under test. get may be called from many goroutines at once,
@@ -15,8 +13,8 @@ type engine interface {
 	// set writes without fsync, as fast as the engine can: B-trees gather such writes,
 	// and only flush has them all read. Neither slice is kept.
 	set(key, value []byte) error
-	// apply writes together what can be read when it returns, and what survives a
-	// power failure if it is to be synced. No slice is kept.
+	// apply writes entries together. They can be read when it returns; if sync is set, they
+	// survive a power failure. No slice is kept.
 	apply(writes []write, sync bool) error
 	// flush ends a load: everything is handed to the background, and where the
 	// engine can tell, its merges are waited for.
@@ -55,7 +53,6 @@ type sizing struct {
 	cacheBytes    int64 // holds everything, but where memory is limited
 	dataBytes     int64 // of all keys and values
 	bloomBits     int   // a key, for docstore; 0 is its default
-	mergeRule     lsm.MergeRule
 }
 
 // engines are opened by name. All are without compression, and with filters of

@@ -83,7 +83,7 @@ func (e kyotoEngine) get(dst, key []byte) ([]byte, bool, error) {
 	case value == nil:
 		return dst, false, e.failure()
 	}
-	dst = append(dst, unsafe.Slice((*byte)(unsafe.Pointer(value)), int(n))...)
+	dst = append(dst, goBytes(value, n)...)
 	C.kcfree(unsafe.Pointer(value))
 	return dst, true, nil
 }
@@ -116,8 +116,8 @@ func (i *kyotoIterator) show(moved C.int32_t) bool {
 	if key == nil {
 		return false
 	}
-	i.k = append(i.k[:0], unsafe.Slice((*byte)(unsafe.Pointer(key)), int(keyBytes))...)
-	i.v = append(i.v[:0], unsafe.Slice((*byte)(unsafe.Pointer(value)), int(valueBytes))...)
+	i.k = append(i.k[:0], goBytes(key, keyBytes)...)
+	i.v = append(i.v[:0], goBytes(value, valueBytes)...)
 	C.kcfree(unsafe.Pointer(key))
 	return true
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/machine"
+	"docstore/bench/internal/process"
 )
 
 // A workload is one of LevelDB's db_bench or of YCSB, by its name.
@@ -115,59 +116,67 @@ type clock struct {
 }
 
 // begin starts the clock. Workloads that have something to prepare start it again.
-func (b *bench) begin() (err error) {
-	cpu, err := cpuTime()
-	b.clock = clock{time.Now(), cpu, ioBytes("read_bytes:"), ioBytes("write_bytes:"), machine.NewWatch(cpu)}
-	return err
+func (b *bench) begin() {
+	cpu := process.OwnCPU()
+	b.clock = clock{time.Now(), cpu, ownIO("read_bytes"), ownIO("write_bytes"), machine.NewWatch(cpu)}
 }
 
 // errNotOffered is what a phase ends with that an engine has no means for.
 var errNotOffered = errors.New("the engine has no such operation")
 
-// run does a phase: a workload's name, and the number of threads behind a colon.
-func (b *bench) run(phase string) (result, error) {
-	name, threads, err := b.parsePhase(phase)
+// A phase has the figures of a workload on one engine.
+type phase struct {
+	Phase   string
+	Figures map[string]float64
+}
+
+// run runs a phase.
+func (b *bench) run(title string) (p phase, err error) {
+	name, threads, err := b.parsePhase(title)
 	if err != nil {
-		return result{}, err
+		return p, err
 	}
 	w := workloads[name]
 	b.wrote, b.latencies.histogram = false, histogram{}
-	if err := b.begin(); err != nil {
-		return result{}, err
-	}
+	b.begin()
 	ops, err := w.run(b, threads)
-	end := time.Now()
-	if err == nil && w.writes {
-		end, err = quietSince(b.quiet)
-	}
 	if err != nil {
-		return result{}, fmt.Errorf("%s: %w", phase, err)
+		return p, fmt.Errorf("%s: %w", title, err)
 	}
-	cpu, err := cpuTime()
-	r := result{
-		Engine: b.engines[0], Phase: phase, Ops: ops,
-		Seconds: end.Sub(b.clock.start).Seconds(), CPUSeconds: (cpu - b.clock.cpu).Seconds(),
-		ReadBytes: ioBytes("read_bytes:") - b.clock.read, WrittenBytes: ioBytes("write_bytes:") - b.clock.written,
-		UserBytes: int64(ops) * int64(b.data.keyBytes+b.data.valueBytes),
-		Others:    b.clock.others.Others(cpu),
+	end := time.Now()
+	if w.writes {
+		end = quietSince(b.quiet)
 	}
-	if e, ok := b.engine.(interface{ amplification() (tables, rule float64) }); ok && name == "fillrandom" {
-		r.Amplification, r.RuleAmplification = e.amplification()
+	p = phase{title, b.figures(name, float64(ops), end.Sub(b.clock.start))}
+	if b.wrote { // let the merges end before the next phase
+		err = b.engine.flush()
+		quietSince(b.quiet)
 	}
-	if b.histogram {
-		h := &b.latencies.histogram
-		r.P50, r.P99, r.P999 = h.quantile(0.5), h.quantile(0.99), h.quantile(0.999)
+	return p, err
+}
+
+// figures returns the figures of a phase that ends now; took excludes the wait for idleness.
+func (b *bench) figures(workload string, ops float64, took time.Duration) map[string]float64 {
+	cpu := process.OwnCPU()
+	f := map[string]float64{
+		"ops/s": ops / took.Seconds(), "ns": float64(took.Nanoseconds()) / ops, "cpu ns": float64(cpu-b.clock.cpu) / ops, "seconds": took.Seconds(),
+		"others": b.clock.others.Others(cpu), "read bytes": float64(ownIO("read_bytes")-b.clock.read) / ops,
 	}
-	if err == nil && b.wrote { // the next phase begins where nothing is going on
-		if err = b.engine.flush(); err == nil {
-			_, err = quietSince(b.quiet)
-		}
+	if strings.HasPrefix(workload, "fill") || workload == "overwrite" {
+		f["written bytes"] = float64(ownIO("write_bytes") - b.clock.written)
+		f["written times"] = f["written bytes"] / (ops * float64(b.data.keyBytes+b.data.valueBytes))
 	}
-	return r, err
+	if e, ok := b.engine.(interface{ amplification() (tables, rule float64) }); ok && workload == "fillrandom" {
+		f["amplification"], f["rule amplification"] = e.amplification()
+	}
+	if h := &b.latencies.histogram; b.histogram {
+		f["p50 ns"], f["p99 ns"], f["p999 ns"] = float64(h.quantile(0.5)), float64(h.quantile(0.99)), float64(h.quantile(0.999))
+	}
+	return f
 }
 
 func (b *bench) parsePhase(phase string) (name string, threads int, err error) {
-	name, threads = phase, b.threads
+	name, threads = phase, 1
 	if at := strings.IndexByte(phase, ':'); at >= 0 {
 		name = phase[:at]
 		if _, err := fmt.Sscan(phase[at+1:], &threads); err != nil || threads < 1 {

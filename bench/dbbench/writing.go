@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Workloads that only write, one thread of them. With -sync each write is synced.
+// Workloads that only write, with one thread.
 
 // syncShare is the part of -num that fillsync writes, as in LevelDB's db_bench.
 const syncShare = 1000
@@ -14,13 +14,8 @@ const overwriteStep = 2_147_483_647
 // A setter writes an entry; last tells that none follows.
 type setter func(key, value []byte, last bool) error
 
-// setOne writes an entry, for a B-tree in a transaction with others.
-func (b *bench) setOne(key, value []byte, last bool) error {
-	if b.sync {
-		return b.setSynced(key, value, last)
-	}
-	return b.engine.set(key, value)
-}
+// setOne writes an entry; B-trees write several in a transaction.
+func (b *bench) setOne(key, value []byte, _ bool) error { return b.engine.set(key, value) }
 
 // setSynced returns when the entry would survive a power failure.
 func (b *bench) setSynced(key, value []byte, _ bool) error {
@@ -42,7 +37,7 @@ func (b *bench) setInBatches() setter {
 		}); err != nil {
 			return err
 		}
-		return b.engine.apply(writes, b.sync)
+		return b.engine.apply(writes, false)
 	}
 }
 
@@ -51,9 +46,7 @@ func (b *bench) fill(count int, sequential bool, set setter) (int, error) {
 	if err := b.fresh(sequential); err != nil {
 		return 0, err
 	}
-	if err := b.begin(); err != nil {
-		return 0, err
-	}
+	b.begin()
 	b.loaded = uint64(count)
 	return count, b.writeAll(func(n uint64) uint64 { return n }, set)
 }
@@ -104,7 +97,7 @@ func (b *bench) deleteRandom() (int, error) {
 			}
 			key = b.data.key(key, i)
 			start := lat.begin()
-			if err := b.engine.apply([]write{{key: key, remove: true}}, b.sync); err != nil {
+			if err := b.engine.apply([]write{{key: key, remove: true}}, false); err != nil {
 				return err
 			}
 			lat.end(start)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +27,7 @@ type docstoreStore struct {
 	rig          *rig
 	name         string
 	codec        string
-	plain        bool // the daemon decodes, not the client
+	open         func(s *docstoreStore, callers int) (client, error) // nil: over Boxcar, the client decodes
 	corpus       *corpus
 	arrivals     *arrivals // segments that are still to come; nil until asked for
 	dir          string
@@ -143,13 +142,7 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.boxcar, err = process.FreeAddress(); err != nil {
-		return err
-	}
-	if s.http, err = process.FreeAddress(); err != nil {
-		return err
-	}
-	if s.grpc, err = process.FreeAddress(); err != nil {
+	if err := process.FreeAddresses(&s.boxcar, &s.http, &s.grpc); err != nil {
 		return err
 	}
 	args := []string{"serve", "--collection", collection + "=" + s.queue(), "--data", filepath.Join(s.dir, "data"),
@@ -160,32 +153,28 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if s.daemon, err = s.rig.start(s.name, daemon, args...); err != nil {
 		return err
 	}
-	for {
-		if response, err := http.Get("http://" + s.http + "/readyz"); err == nil {
-			_ = response.Body.Close() // its status says all
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-s.daemon.Ended:
-			return s.daemon.EndedEarly()
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return s.daemon.Ready(ctx, "http://"+s.http+"/readyz")
 }
 
 func (s *docstoreStore) processes() []*process.Process { return []*process.Process{s.daemon} }
 
 func (s *docstoreStore) stop() error { return s.daemon.Stop() }
 
+func docstoreKind(codec string, open func(s *docstoreStore, callers int) (client, error)) kind {
+	return kind{true, func(r *rig, name string) store { return &docstoreStore{rig: r, name: name, codec: codec, open: open} }}
+}
+
 func (s *docstoreStore) client(callers int) (client, error) {
-	c, err := openDocstore([]string{s.boxcar}, collection, callers)
-	if s.plain {
-		c.Client = c.Plain()
+	if s.open != nil {
+		return s.open(s, callers)
 	}
+	return s.boxcarClient(callers)
+}
+
+// plainClient returns a client for which the daemon decodes.
+func (s *docstoreStore) plainClient(callers int) (client, error) {
+	c, err := s.boxcarClient(callers)
+	c.Client = c.Plain()
 	return c, err
 }
 
@@ -195,12 +184,9 @@ type docstoreClient struct {
 	*docservice.Client
 }
 
-func openDocstore(servers []string, collection string, callers int) (docstoreClient, error) {
-	pool, err := boxcarrpc.NewPool(discovery.Static(servers...), &boxcarrpc.PoolOptions{Size: callers, Methods: docservice.IdempotentMethods()})
-	if err != nil {
-		return docstoreClient{}, err
-	}
-	return docstoreClient{pool, docservice.NewClient(pool, collection)}, nil
+func (s *docstoreStore) boxcarClient(callers int) (docstoreClient, error) {
+	pool, err := boxcarrpc.NewPool(discovery.Static(s.boxcar), &boxcarrpc.PoolOptions{Size: callers, Methods: docservice.IdempotentMethods()})
+	return docstoreClient{pool, docservice.NewClient(pool, collection)}, err
 }
 
 func (c docstoreClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
@@ -217,16 +203,3 @@ func (c docstoreClient) getMany(ctx context.Context, ids []string, fn func(i int
 }
 
 func (c docstoreClient) close() error { return c.pool.Close() }
-
-// runningStore is daemons that run already.
-type runningStore struct {
-	servers    []string
-	collection string
-}
-
-func (s *runningStore) load(context.Context, *corpus) (figures, error) { return nil, nil }
-func (s *runningStore) processes() []*process.Process                  { return nil }
-func (s *runningStore) stop() error                                    { return nil }
-func (s *runningStore) client(callers int) (client, error) {
-	return openDocstore(s.servers, s.collection, callers)
-}

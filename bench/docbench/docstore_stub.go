@@ -10,36 +10,30 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
-	"docstore/boxcarrpc/discovery"
-	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 )
 
-// docstoreStub is ours asked by the stub that protoc-gen-go-grpc has generated, over
-// Boxcar or at the daemon's gRPC door. The daemon decodes.
-type docstoreStub struct {
-	docstoreStore
-	overGRPC bool
-}
-
-func (s *docstoreStub) client(callers int) (client, error) {
-	if s.overGRPC {
-		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(boxcarrpc.MaxResponseBytes)))
-		if err != nil {
-			return nil, err
-		}
-		return &stubClient{docservicepb.NewDocumentsClient(conn), conn.Close}, nil
-	}
-	pool, err := boxcarrpc.NewPool(discovery.Static(s.boxcar), &boxcarrpc.PoolOptions{Size: callers, Methods: docservice.IdempotentMethods()})
+// grpcClient returns the client that protoc-gen-go-grpc generated, over gRPC. The daemon decodes.
+func (s *docstoreStore) grpcClient(int) (client, error) {
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(boxcarrpc.MaxResponseBytes)))
 	if err != nil {
 		return nil, err
 	}
-	conn, err := boxcargrpc.NewClient(pool, nil)
+	return &stubClient{docservicepb.NewDocumentsClient(conn), conn.Close}, nil
+}
+
+// stubClient is the same over Boxcar.
+func (s *docstoreStore) stubClient(callers int) (client, error) {
+	c, err := s.boxcarClient(callers)
 	if err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, err
 	}
-	return &stubClient{docservicepb.NewDocumentsClient(conn), func() error { return errors.Join(conn.Close(), pool.Close()) }}, nil
+	conn, err := boxcargrpc.NewClient(c.pool, nil)
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return &stubClient{docservicepb.NewDocumentsClient(conn), func() error { return errors.Join(conn.Close(), c.close()) }}, nil
 }
 
 // stubClient is a generated client, and what closes its connection.

@@ -26,7 +26,6 @@ import (
 type grpcStore struct {
 	rig     *rig
 	name    string
-	tuning  tuning // connections of a client
 	server  *process.Process
 	address string
 }
@@ -42,7 +41,7 @@ const (
 )
 
 func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) {
-	dir := filepath.Join(s.rig.dir, s.name+strconv.Itoa(s.tuning.or("connections", 0)))
+	dir := filepath.Join(s.rig.dir, s.name)
 	db, err := openPebble(dir, pebbleCache)
 	if err != nil {
 		return nil, err
@@ -169,7 +168,7 @@ type grpcClient struct {
 }
 
 func (s *grpcStore) client(int) (client, error) {
-	c := &grpcClient{turn: make(chan int, s.tuning.or("connections", runtime.NumCPU()))}
+	c := &grpcClient{turn: make(chan int, runtime.NumCPU())}
 	for i := range cap(c.turn) {
 		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"docstore/bench/internal/machine"
@@ -16,47 +16,30 @@ import (
 
 // load is a pattern of requests.
 type load struct {
-	corpus   *corpus
-	zipf     *zipf.Zipf // nil: uniform
-	callers  int
-	batch    int
-	duration time.Duration
-	// seed is of the documents that are asked for: in each round others, and in one
-	// round the same of each store.
+	corpus       *corpus
+	distribution string
+	zipf         *zipf.Zipf // nil: uniform
+	callers      int
+	batch        int
+	duration     time.Duration
+	// seed of the requested documents: the same for each store, different in each round.
 	seed uint64
 }
 
-// phase names the load in the results.
-func (l *load) phase() string {
-	distribution := "uniform"
-	if l.zipf != nil {
-		distribution = "zipfian"
+// phase names the load next to a background task in the results.
+func (l *load) phase(beside string) string {
+	name := fmt.Sprintf("%d callers, batches of %d, %s", l.callers, l.batch, l.distribution)
+	if beside != besideNothing {
+		name += ", beside " + beside
 	}
-	return fmt.Sprintf("%d callers, batches of %d, %s", l.callers, l.batch, distribution)
+	return name
 }
 
-// result is one round: documents per second, what a call took, and what of the server's
-// and of this process' processor time a document took, in microseconds.
-type result struct {
-	rate                float64
-	p50, p90, p99, p999 time.Duration
-	server, client      float64
-	others              float64 // share of the processors that others took
-	misses              float64 // share of the documents that had to be put in first
-}
-
-func (r result) figures() figures {
-	return figures{
-		"documents/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
-		"server us": r.server, "client us": r.client, "others": r.others, "misses": r.misses,
-	}
-}
-
-// measure fetches random documents with so many callers.
-func (l *load) measure(c client, processes []*process.Process) (result, error) {
-	cpuBefore, missesBefore := process.CPUSeconds(processes), missesOf(c)
-	clientBefore := ownTime(nil)
-	watch := machine.NewWatch(ownTime(processes))
+// measure fetches random documents with all callers. The figures "server us" and "client us" are the
+// processor time per document; "misses" is the share of documents that the client had to fill in.
+func (l *load) measure(c client, processes []*process.Process) (figures, error) {
+	serverBefore, clientBefore, missesBefore := process.CPUSeconds(processes), process.OwnCPU(), missesOf(c)
+	watch := machine.NewWatch(clientBefore + seconds(serverBefore))
 	latencies := make([][]time.Duration, l.callers)
 	failures := make([]error, l.callers)
 	started := time.Now()
@@ -70,33 +53,27 @@ func (l *load) measure(c client, processes []*process.Process) (result, error) {
 	}
 	running.Wait()
 	elapsed := time.Since(started)
-	for _, err := range failures {
-		if err != nil {
-			return result{}, err
-		}
+	if err := errors.Join(failures...); err != nil {
+		return nil, err
 	}
+	server, client := process.CPUSeconds(processes), process.OwnCPU()
 	all := slices.Concat(latencies...)
 	slices.Sort(all)
 	documents := float64(len(all) * l.batch)
-	at := func(percent float64) time.Duration { return all[int(float64(len(all)-1)*percent/100)] }
-	return result{
-		rate: documents / elapsed.Seconds(),
-		p50:  at(50), p90: at(90), p99: at(99), p999: at(99.9),
-		server: (process.CPUSeconds(processes) - cpuBefore) * 1e6 / documents,
-		client: float64(ownTime(nil)-clientBefore) / 1e3 / documents,
-		others: watch.Others(ownTime(processes)),
-		misses: float64(missesOf(c)-missesBefore) / documents,
-	}, nil
+	f := figures{
+		"documents/s": documents / elapsed.Seconds(), "others": watch.Others(client + seconds(server)),
+		"server us": (server - serverBefore) * 1e6 / documents, "client us": float64(client-clientBefore) / 1e3 / documents,
+		"misses": float64(missesOf(c)-missesBefore) / documents,
+	}
+	for name, share := range map[string]float64{"p50 ns": 0.5, "p90 ns": 0.9, "p99 ns": 0.99, "p999 ns": 0.999} {
+		f[name] = float64(all[int(float64(len(all)-1)*share)])
+	}
+	return f, nil
 }
 
-// ownTime is the processor time of this process and of those that serve, so far.
-func ownTime(processes []*process.Process) time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it fails on nonsense only
-	return time.Duration(usage.Utime.Nano()+usage.Stime.Nano()) + time.Duration(process.CPUSeconds(processes)*float64(time.Second))
-}
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// missesOf is how many documents a client has had to put in so far.
+// missesOf returns the number of documents that a client has filled in so far.
 func missesOf(c client) int64 {
 	if m, ok := c.(interface{ misses() int64 }); ok {
 		return m.misses()

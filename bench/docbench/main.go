@@ -9,9 +9,7 @@
 // the benchmark's memory, an upper bound, and memcached+pebble shares the memory with a store on disk.
 // -beside also measures docstore during updates. -results appends the figures to a file; results that
 // it already has are not measured again. A store whose server is not installed is skipped with a
-// message. To measure running daemons use -servers:
-//
-//	go run ./docbench -servers 127.0.0.1:7070 -collection debian debian.ndjson.gz
+// message.
 //
 // It prints a row for each number of callers, batch size and store: the median of the
 // rounds, and the ratio of the first store to it. Stores and callers share the machine.
@@ -23,39 +21,31 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"docstore/bench/internal/command"
+	"docstore/bench/internal/process"
+	"docstore/bench/internal/results"
+	"docstore/bench/internal/zipf"
 )
 
 func main() {
-	if isGRPCServer(os.Args) {
-		if err := serveGRPC(os.Args); err != nil {
-			fmt.Fprintln(os.Stderr, "docbench:", err)
-			os.Exit(1)
+	command.Main(func(ctx context.Context, args []string) error {
+		if isGRPCServer(os.Args) {
+			return serveGRPC(os.Args)
 		}
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "docbench:", err)
-		os.Exit(1)
-	}
+		return run(ctx, args)
+	})
 }
 
 // settings are the values of the flags.
 type settings struct {
-	stores     []string
-	servers    []string // that run already, instead of stores
-	collection string
-	callers    []int
-	batches    []int
+	stores  []string
+	callers []int
+	batches []int
 	// distributions are measured one after the other, background tasks interleaved.
 	distributions, besides []string
 
@@ -66,96 +56,203 @@ type settings struct {
 	duration    time.Duration
 	rounds      int
 	file        string
-
-	results, table string
-	cpuProfile     string
-	bin            string // of the commands; empty: they are built
+	bin         string // of the commands; empty: they are built
+	keeper      results.Keeper
 }
 
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("docbench", flag.ContinueOnError)
-	names := flags.String("stores", "docstore", "stores, separated by commas, the first one compared with the others: "+storeNames()+"; rivals may be set otherwise, as in memcached:threads=4: "+tunableNames())
-	servers := flags.String("servers", "", "comma-separated Boxcar addresses of running daemons")
-	flags.StringVar(&s.collection, "collection", "debian", "name of their collection")
-	callers := flags.String("callers", "1,64", "numbers of concurrent callers")
-	batches := flags.String("batch", "1,50", "numbers of documents asked for at once")
-	distributions := flags.String("distribution", "uniform", "which documents are asked for: uniform, zipfian (0.99), or both, separated by a comma")
-	besideNames := flags.String("beside", besideNothing, "background tasks, interleaved: nothing, updater (at full speed) or arrivals (of sealed segments)")
+	command.Words(flags, &s.stores, "stores", "docstore", "stores, the first one compared with the others", storeNames()...)
+	command.Numbers(flags, &s.callers, "callers", "1,64", 1, 1<<20, "numbers of concurrent callers")
+	command.Numbers(flags, &s.batches, "batch", "1,50", 1, 1<<20, "numbers of documents asked for at once")
+	command.Words(flags, &s.distributions, "distribution", "uniform", "distributions of the requested documents, zipfian with 0.99", "uniform", "zipfian")
+	command.Words(flags, &s.besides, "beside", besideNothing, "background tasks, interleaved; the updater at full speed, arrivals of sealed segments", besides...)
 	flags.Float64Var(&s.arrivalRate, "arrival_rate", 8500, "documents a second in the segments that arrive")
 	flags.Int64Var(&s.memory, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves the servers of each store; 0 is no bound")
 	flags.DurationVar(&s.warmup, "warmup", 0, "warm-up time of each store")
-	flags.StringVar(&s.cpuProfile, "cpuprofile", "", "write a profile of the clients to this file")
 	flags.StringVar(&s.bin, "bin", "", "directory of docstore-updater and docserviced; the default is to build them")
-	flags.StringVar(&s.results, "results", "", "file of results to add to; its results are not measured again")
-	flags.StringVar(&s.table, "table", "", "name of these results in the file")
 	flags.IntVar(&s.made, "made", 0, "number of documents of about 1,000 bytes to generate, instead of a file")
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "length of one round")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds for each row; the median is printed")
+	s.keeper.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if s.made == 0 && flags.NArg() != 1 {
 		return s, fmt.Errorf("want one NDJSON file, or -made; got %d", flags.NArg())
 	}
-	if s.rounds < 1 || s.made < 0 {
-		return s, fmt.Errorf("-rounds %d, -made %d: want at least 1 and 0", s.rounds, s.made)
-	}
-	if s.distributions, err = wordsOf("-distribution", *distributions, "uniform", "zipfian"); err != nil {
-		return s, err
-	}
-	if s.besides, err = wordsOf("-beside", *besideNames, besides...); err != nil {
-		return s, err
+	if s.rounds < 1 || s.made < 0 || s.arrivalRate <= 0 || s.memory < 0 || s.warmup < 0 {
+		return s, errors.New("want -rounds of 1 or more, -arrival_rate of more than 0, -made, -memory_limit and -warmup of 0 or more")
 	}
 	if slices.Contains(s.besides, besideUpdater) && slices.Contains(s.besides, besideArrivals) {
 		return s, errors.New("-beside: a queue has one source: measure updater and arrivals in separate runs")
 	}
-	if s.arrivalRate <= 0 || s.memory < 0 || s.warmup < 0 {
-		return s, errors.New("want -arrival_rate of more than 0, -memory_limit and -warmup of 0 or more")
-	}
-	s.file = flags.Arg(0)
-	if *servers != "" {
-		s.servers = strings.Split(*servers, ",")
-	}
-	if s.bin != "" { // a bare name would be looked for elsewhere
-		if s.bin, err = filepath.Abs(s.bin); err != nil {
-			return s, err
-		}
-	}
-	s.stores = strings.Split(*names, ",")
 	for _, name := range s.stores {
-		if _, err := newStore(&rig{}, name); err != nil {
-			return s, err
-		}
-		if base, _, _ := strings.Cut(name, ":"); s.memory > 0 && (base == "postgresql" || base == "go-redis" || base == "rueidis") {
+		if s.memory > 0 && !stores[name].bounded {
 			return s, fmt.Errorf("-stores: %s does not keep to -memory_limit; docstore, memcached and Pebble do", name)
 		}
 	}
-	if s.callers, err = numbers("-callers", *callers); err != nil {
-		return s, err
+	s.file = flags.Arg(0)
+	if s.bin != "" { // commands are started by their absolute path
+		s.bin, err = filepath.Abs(s.bin)
 	}
-	s.batches, err = numbers("-batch", *batches)
 	return s, err
 }
 
-// wordsOf are those of a flag that are allowed.
-func wordsOf(flagName, list string, allowed ...string) ([]string, error) {
-	all := strings.Split(list, ",")
-	for _, word := range all {
-		if !slices.Contains(allowed, word) {
-			return nil, fmt.Errorf("%s %q: must be some of %s", flagName, list, strings.Join(allowed, ", "))
+// phaseLoad is the phase of filling a store.
+const phaseLoad = "load"
+
+func run(ctx context.Context, args []string) (err error) {
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	documents := &corpus{made: s.made}
+	if s.made == 0 {
+		if documents, err = readCorpus(s.file); err != nil {
+			return err
 		}
 	}
-	return all, nil
+	if err := s.keeper.Open(fmt.Sprintf("documents=%d made=%t duration=%v memory_limit=%d arrival_rate=%.0f warmup=%v",
+		documents.size(), s.made > 0, s.duration, s.memory, s.arrivalRate, s.warmup)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	loads := s.loads(documents)
+	if s.complete(loads) {
+		fmt.Println("# all of it has been measured before")
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "docbench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &rig{dir: dir, bin: s.bin, memory: s.memory}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	contestants, err := s.fill(ctx, r, documents)
+	defer func() {
+		for _, c := range contestants {
+			err = errors.Join(err, c.store.stop())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for _, l := range loads {
+		if err := s.row(ctx, l, contestants); err != nil {
+			return err
+		}
+	}
+	return s.keeper.Print(os.Stdout, "documents/s", "p50 ns", "p99 ns", "server us", "client us", "misses", "queue bytes/s", "server cpu", "updater cpu",
+		"seconds", "append seconds", "first ready seconds", "second ready seconds", "queue bytes", "index bytes", "anonymous bytes", "others")
 }
 
-func numbers(flagName, list string) ([]int, error) {
-	var all []int
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%s %q: must be comma-separated numbers from 1", flagName, list)
+// loads returns the loads to measure, in order.
+func (s *settings) loads(documents *corpus) (all []load) {
+	for _, distribution := range s.distributions {
+		l := load{corpus: documents, distribution: distribution, duration: s.duration}
+		if distribution == "zipfian" {
+			l.zipf = zipf.New(documents.size())
 		}
-		all = append(all, n)
+		for _, l.callers = range s.callers {
+			for _, l.batch = range s.batches {
+				all = append(all, l)
+			}
+		}
 	}
-	return all, nil
+	return all
+}
+
+// complete reports whether all results exist. A store that was skipped is tried again.
+func (s *settings) complete(loads []load) bool {
+	for _, l := range loads {
+		for _, name := range s.stores {
+			for _, what := range s.besidesOf(name) {
+				if !s.keeper.Has(name, l.phase(what), s.rounds) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// A contestant is a filled store, and the client of the current load.
+type contestant struct {
+	name   string
+	store  store
+	client client
+}
+
+// fill starts and fills the stores.
+func (s *settings) fill(ctx context.Context, r *rig, documents *corpus) (contestants []*contestant, err error) {
+	for _, name := range s.stores {
+		c := &contestant{name: name, store: stores[name].open(r, name)}
+		fmt.Fprintf(os.Stderr, "docbench: filling %s\n", name)
+		started := time.Now()
+		f, err := c.store.load(ctx, documents)
+		if missing := (missingError{}); errors.As(err, &missing) {
+			fmt.Printf("# %s is skipped: %v\n", name, missing)
+			continue
+		}
+		contestants = append(contestants, c)
+		if err != nil {
+			return contestants, fmt.Errorf("%s: %w", name, err)
+		}
+		if f == nil {
+			f = figures{}
+		}
+		f["seconds"], f["documents"], f["document bytes"] = time.Since(started).Seconds(), float64(documents.size()), documents.bytes()
+		f["anonymous bytes"] = float64(process.AnonymousBytes(c.store.processes()))
+		if _, err := s.keeper.Measure(name, phaseLoad, 1, func() (figures, error) { return f, nil }); err != nil {
+			return contestants, err
+		}
+	}
+	if len(contestants) == 0 {
+		return nil, errors.New("none of the stores is installed")
+	}
+	return contestants, nil
+}
+
+// besidesOf returns the background tasks of a store.
+func (s *settings) besidesOf(name string) []string {
+	if strings.HasPrefix(name, "docstore") {
+		return s.besides
+	}
+	return []string{besideNothing}
+}
+
+// warmupSeed differs from those of the rounds, so that the warm-up does not cache their documents.
+const warmupSeed = 1 << 32
+
+// row measures all stores under a load in interleaved rounds.
+func (s *settings) row(ctx context.Context, l load, contestants []*contestant) (err error) {
+	for _, c := range contestants {
+		if c.client, err = c.store.client(l.callers); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		defer func() { err = errors.Join(err, c.client.close()) }()
+		if s.warmup > 0 {
+			warm := l
+			warm.duration, warm.seed = s.warmup, warmupSeed
+			if _, err := warm.measure(c.client, c.store.processes()); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+	}
+	for round := range s.rounds {
+		l.seed = uint64(round)
+		for _, c := range contestants {
+			for _, what := range s.besidesOf(c.name) {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if _, err := s.keeper.Measure(c.name, l.phase(what), round+1, func() (figures, error) { return s.measureBeside(ctx, &l, c, what) }); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

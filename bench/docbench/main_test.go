@@ -2,11 +2,8 @@ package main
 
 import (
 	"errors"
-	"maps"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,9 +13,6 @@ import (
 	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 	"docstore/bench/internal/zipf"
-	"docstore/boxcarrpc"
-	"docstore/docservice"
-	"docstore/queue"
 )
 
 // TestMain also runs the server of grpc+pebble, as main does.
@@ -32,51 +26,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAgainstAServer measures a server of ten documents for a moment, and then
-// with another document in the file than the server has.
-func TestAgainstAServer(t *testing.T) {
-	dir := t.TempDir()
-	writer, err := queue.OpenWriter(filepath.Join(dir, "queue"), nil)
-	require.NoError(t, err)
-	var lines []byte
-	for _, id := range "abcdefghij" {
-		line := []byte(`{"id":"` + string(id) + `"}`)
-		_, err := writer.Append([]byte(string(id)), line)
+// TestWrongDocumentIsFound fetches documents that differ from those of the corpus.
+func TestWrongDocumentIsFound(t *testing.T) {
+	served, want := &corpus{}, &corpus{}
+	for _, id := range []string{"a", "b", "c"} {
+		served.add(id, []byte(`{"id":"`+id+`"}`))
+		want.add(id, []byte(`{"id":"`+id+`","x":1}`))
+	}
+	for _, batch := range []int{1, 4} {
+		l := load{corpus: served, callers: 2, batch: batch, duration: time.Millisecond}
+		_, err := l.measure(madeClient{served}, nil)
 		require.NoError(t, err)
-		lines = append(append(lines, line...), '\n')
+		l.corpus = want
+		_, err = l.measure(madeClient{served}, nil)
+		require.ErrorContains(t, err, "other bytes than its line")
 	}
-	require.NoError(t, writer.Close())
-
-	collection, err := docservice.OpenCollection("debian", filepath.Join(dir, "queue"), filepath.Join(dir, "index"), nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, collection.Close()) }()
-	require.NoError(t, collection.WaitReady(t.Context()))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := boxcarrpc.NewServer(docservice.NewService(collection).Handle, nil)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	defer func() {
-		require.NoError(t, server.Close())
-		require.ErrorIs(t, <-served, boxcarrpc.ErrServerClosed)
-	}()
-
-	file := filepath.Join(dir, "documents.ndjson")
-	args := []string{
-		"-servers", listener.Addr().String(), "-callers", "1,3", "-batch", "1,4",
-		"-duration", "10ms", "-rounds", "1", file,
-	}
-	require.NoError(t, os.WriteFile(file, lines, 0o600))
-	require.NoError(t, run(t.Context(), args))
-
-	require.NoError(t, os.WriteFile(file, []byte(`{"id":"a","x":1}`+"\n"), 0o600))
-	require.ErrorContains(t, run(t.Context(), args), "other bytes than its line")
 }
 
 func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"-callers", "0", "x"}, {"-batch", "", "x"}, {"-rounds", "0", "x"}, {"-stores", "abacus", "x"}, {"-distribution", "skewed", "x"}, {"-made", "-1"}, {"-beside", "noise", "x"}, {"-memory_limit", "-1", "x"},
-		{"-stores", "rueidis", "-memory_limit", "1000000", "x"}, {"-arrival_rate", "0", "x"}, {"-beside", "updater,arrivals", "x"},
-		{"-stores", "docstore:threads=1", "x"}, {"-stores", "memcached:threads", "x"}, {"-stores", "memcached:pool=1", "x"}, {"-stores", "memcached:", "x"}} {
+		{"-stores", "rueidis", "-memory_limit", "1000000", "x"}, {"-arrival_rate", "0", "x"}, {"-beside", "updater,arrivals", "x"}} {
 		_, err := parse(args)
 		require.Error(t, err, args)
 	}
@@ -95,12 +64,10 @@ func TestStores(t *testing.T) {
 	build := &rig{dir: t.TempDir()}
 	_, err := build.command("docserviced")
 	require.NoError(t, err)
-	names := []string{"memcached:threads=1:idle=2", "go-redis:io-threads=2:pool=2", "rueidis:multiplex=1:ring=8:flush-us=20", "rueidis:pool=2", "grpc+pebble:connections=1"}
-	for _, name := range slices.AppendSeq(names, maps.Keys(stores)) {
+	for _, name := range storeNames() {
 		t.Run(name, func(t *testing.T) {
-			s, err := newStore(&rig{dir: t.TempDir(), bin: build.bin}, name)
-			require.NoError(t, err)
-			_, err = s.load(t.Context(), c)
+			s := stores[name].open(&rig{dir: t.TempDir(), bin: build.bin}, name)
+			_, err := s.load(t.Context(), c)
 			if missing := (missingError{}); errors.As(err, &missing) {
 				t.Skip(missing)
 			}
@@ -110,9 +77,9 @@ func TestStores(t *testing.T) {
 			require.NoError(t, err)
 			for _, batch := range []int{1, 7} {
 				l := load{corpus: c, zipf: zipf.New(100), callers: 3, batch: batch, duration: 10 * time.Millisecond}
-				r, err := l.measure(client, s.processes())
+				f, err := l.measure(client, s.processes())
 				require.NoError(t, err)
-				require.Positive(t, r.rate)
+				require.Positive(t, f["documents/s"])
 			}
 			_, err = client.get(t.Context(), nil, "missing")
 			require.Error(t, err)
@@ -180,8 +147,4 @@ func TestWhatMemcachedRefuses(t *testing.T) {
 	require.True(t, refused(errors.New(`memcache: unexpected response line from "set": "SERVER_ERROR out of memory storing object\r\n"`)))
 	require.False(t, refused(errors.New("memcache: connect timeout")))
 	require.False(t, refused(nil))
-}
-
-func TestTheMedianOfEachFigure(t *testing.T) {
-	require.Equal(t, figures{"a": 2, "b": 7}, middle([]figures{{"a": 1, "b": 9}, {"a": 3, "b": 7}, {"a": 2, "b": 1}}))
 }

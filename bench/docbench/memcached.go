@@ -25,7 +25,6 @@ import (
 type memcachedStore struct {
 	rig     *rig
 	name    string
-	tuning  tuning     // threads of the server, idle connections that a client keeps
 	disk    *grpcStore // nil for none
 	made    *corpus    // what the bench fills in from; nil if memcached has everything, or there is a disk
 	server  *process.Process
@@ -78,7 +77,7 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if s.rig.memory > 0 {
 		largest = "1m" // it wants to be below a half of what there is
 	}
-	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", strconv.Itoa(s.tuning.or("threads", 2))); err != nil {
+	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", "2"); err != nil {
 		return nil, err
 	}
 	if err := s.server.Listening(ctx, s.address); err != nil {
@@ -142,7 +141,7 @@ type memcachedClient struct {
 
 func (s *memcachedStore) client(callers int) (_ client, err error) {
 	c := memcachedClient{Client: memcache.New(s.address), missed: new(atomic.Int64)}
-	c.MaxIdleConns = s.tuning.or("idle", callers)
+	c.MaxIdleConns = callers
 	c.Timeout = memcachedTimeout
 	switch {
 	case s.disk != nil:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -210,16 +209,9 @@ func (a *arrivals) bring(name string) error {
 // measureBeside measures reads during a background task.
 func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, what string) (figures, error) {
 	if what == besideNothing {
-		r, err := l.measure(c.client, c.store.processes())
-		return r.figures(), err
+		return l.measure(c.client, c.store.processes())
 	}
-	host, ok := c.store.(interface {
-		startNeighbour(ctx context.Context, what string, set *settings) (*neighbour, error)
-		queue() string
-	})
-	if !ok {
-		return nil, fmt.Errorf("%s has no background tasks", c.name)
-	}
+	host := c.store.(*docstoreStore) // see besidesOf
 	bytesBefore, err := bytesIn(host.queue())
 	if err != nil {
 		return nil, err
@@ -230,18 +222,14 @@ func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, wh
 	}
 	serving := c.store.processes()
 	started, cpu := time.Now(), process.CPUSeconds(serving)
-	r, err := l.measure(c.client, append(slices.Clone(serving), n.all()...))
+	f, err := l.measure(c.client, append(slices.Clone(serving), n.all()...))
 	elapsed, cpuAfter := time.Since(started).Seconds(), process.CPUSeconds(serving)
 	told, stopErr := n.stop()
-	if err := errors.Join(err, stopErr); err != nil {
+	bytesAfter, bytesErr := bytesIn(host.queue())
+	if err := errors.Join(err, stopErr, bytesErr); err != nil {
 		return nil, err
 	}
-	bytesAfter, err := bytesIn(host.queue())
-	if err != nil {
-		return nil, err
-	}
-	f := r.figures()
-	f["server us"] = (cpuAfter - cpu) * 1e6 / (r.rate * elapsed)
+	f["server us"] = (cpuAfter - cpu) * 1e6 / (f["documents/s"] * elapsed)
 	f["server cpu"] = (cpuAfter - cpu) / elapsed
 	f["queue bytes/s"] = float64(bytesAfter-bytesBefore) / elapsed
 	for name, figure := range told {

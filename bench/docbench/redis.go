@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"time"
 	"unsafe"
 
@@ -17,8 +16,7 @@ import (
 // redisStore is Redis without persistence, behind one of two clients.
 type redisStore struct {
 	rig     *rig
-	open    func(address string, callers int, t tuning) (client, error)
-	tuning  tuning
+	open    func(address string, callers int) (client, error)
 	server  *process.Process
 	address string
 }
@@ -35,8 +33,7 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir,
-		"--io-threads", strconv.Itoa(s.tuning.or("io-threads", 1))); err != nil {
+	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
 		return nil, err
 	}
 	if err := s.server.Listening(ctx, s.address); err != nil {
@@ -62,12 +59,12 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 
 func (s *redisStore) processes() []*process.Process      { return []*process.Process{s.server} }
 func (s *redisStore) stop() error                        { return s.server.Stop() }
-func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers, s.tuning) }
+func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers) }
 
 type goRedisClient struct{ *redis.Client }
 
-func openGoRedis(address string, callers int, t tuning) (client, error) {
-	return goRedisClient{redis.NewClient(&redis.Options{Addr: address, PoolSize: t.or("pool", callers)})}, nil
+func openGoRedis(address string, callers int) (client, error) {
+	return goRedisClient{redis.NewClient(&redis.Options{Addr: address, PoolSize: callers})}, nil
 }
 
 func (c goRedisClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {
@@ -96,19 +93,16 @@ func (c goRedisClient) close() error { return c.Close() }
 
 type rueidisClient struct{ rueidis.Client }
 
-// rueidisFlush is how long rueidis gathers commands before it writes them, in microseconds.
-// By default it does not wait; this halves the processor time of both sides, and a lone
-// caller does not wait either (docs/serving.md, Rivals at their best).
-const rueidisFlush = 50
+// rueidisFlush is the time for which rueidis gathers commands before it writes them; its default is
+// 0. This halves the processor time of both sides, and a lone caller does not wait (docs/serving.md,
+// Rivals at their best).
+const rueidisFlush = 50 * time.Microsecond
 
-func openRueidis(address string, _ int, t tuning) (client, error) {
-	pool, pooled := t["pool"] // instead of pipelines
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{address}, DisableCache: true,
-		PipelineMultiplex: t.or("multiplex", 0), RingScaleEachConn: t.or("ring", 0), MaxFlushDelay: time.Duration(t.or("flush-us", rueidisFlush)) * time.Microsecond,
-		DisableAutoPipelining: pooled, BlockingPoolSize: pool,
-	})
-	return rueidisClient{c}, err
+func openRueidis(flush time.Duration) func(address string, _ int) (client, error) {
+	return func(address string, _ int) (client, error) {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true, MaxFlushDelay: flush})
+		return rueidisClient{c}, err
+	}
 }
 
 func (c rueidisClient) get(ctx context.Context, dst []byte, id string) ([]byte, error) {

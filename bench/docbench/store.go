@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"docstore/bench/internal/process"
 )
@@ -34,42 +34,36 @@ type client interface {
 	close() error
 }
 
-// stores are the constructors by name; newStore parses the settings after it.
-var stores = map[string]func(*rig, tuning) store{
-	"docstore": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore", codec: "s2"} },
-	"docstore-plain": func(r *rig, _ tuning) store {
-		return &docstoreStore{rig: r, name: "docstore-plain", codec: "s2", plain: true}
-	},
-	"docstore-none": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore-none", codec: "none"} },
-	"docstore-zstd": func(r *rig, _ tuning) store { return &docstoreStore{rig: r, name: "docstore-zstd", codec: "zstd"} },
-	"docstore-stub": func(r *rig, _ tuning) store {
-		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-stub", codec: "s2"}}
-	},
-	"docstore-grpc": func(r *rig, _ tuning) store {
-		return &docstoreStub{docstoreStore: docstoreStore{rig: r, name: "docstore-grpc", codec: "s2"}, overGRPC: true}
-	},
-	"memcached": func(r *rig, t tuning) store { return &memcachedStore{rig: r, name: "memcached", tuning: t} },
-	"memcached+pebble": func(r *rig, _ tuning) store {
-		return &memcachedStore{rig: r, name: "memcached+pebble", disk: &grpcStore{rig: r, name: "memcached+pebble"}}
-	},
-	"go-redis":    func(r *rig, t tuning) store { return &redisStore{rig: r, open: openGoRedis, tuning: t} },
-	"rueidis":     func(r *rig, t tuning) store { return &redisStore{rig: r, open: openRueidis, tuning: t} },
-	"grpc+pebble": func(r *rig, t tuning) store { return &grpcStore{rig: r, name: "grpc+pebble", tuning: t} },
-	"postgresql":  func(r *rig, _ tuning) store { return &postgresStore{rig: r} },
+// A kind opens stores of a name.
+type kind struct {
+	bounded bool // obeys -memory_limit
+	open    func(r *rig, name string) store
 }
 
-func storeNames() string {
-	names := make([]string, 0, len(stores))
-	for name := range stores {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+// stores are the kinds by name.
+var stores = map[string]kind{
+	"docstore":       docstoreKind("s2", nil),
+	"docstore-none":  docstoreKind("none", nil),
+	"docstore-zstd":  docstoreKind("zstd", nil),
+	"docstore-plain": docstoreKind("s2", (*docstoreStore).plainClient),
+	"docstore-stub":  docstoreKind("s2", (*docstoreStore).stubClient),
+	"docstore-grpc":  docstoreKind("s2", (*docstoreStore).grpcClient),
+	"memcached":      {true, func(r *rig, name string) store { return &memcachedStore{rig: r, name: name} }},
+	"memcached+pebble": {true, func(r *rig, name string) store {
+		return &memcachedStore{rig: r, name: name, disk: &grpcStore{rig: r, name: name}}
+	}},
+	"grpc+pebble":        {true, func(r *rig, name string) store { return &grpcStore{rig: r, name: name} }},
+	"go-redis":           {false, func(r *rig, _ string) store { return &redisStore{rig: r, open: openGoRedis} }},
+	"rueidis":            {false, func(r *rig, _ string) store { return &redisStore{rig: r, open: openRueidis(rueidisFlush)} }},
+	"rueidis:flush-us=0": {false, func(r *rig, _ string) store { return &redisStore{rig: r, open: openRueidis(0)} }},
+	"postgresql":         {false, func(r *rig, _ string) store { return &postgresStore{rig: r} }},
 }
+
+func storeNames() []string { return slices.Sorted(maps.Keys(stores)) }
 
 // missingError reports a rival that is not installed.
 type missingError struct{ command, install string }
 
 func (e missingError) Error() string {
-	return fmt.Sprintf("%s is not here; install %s (bench/setup does)", e.command, e.install)
+	return fmt.Sprintf("%s is not installed; install %s, for example with bench/setup", e.command, e.install)
 }

@@ -4,12 +4,10 @@
 //
 //	cd bench && go run ./freshness -rate 50 -duration 30s
 //
-// It builds the commands, runs them as they would be run, writes a line at a time
-// into the updater's standard input (or with -follow into a file that it follows), and
-// asks both daemons for each document until it is there. It prints a row for each
-// daemon, and one of how late a timer of this process was meanwhile. A stall of the
-// machine of 150 ms meets seven documents in a row at 47 a second, and so is the p99 of
-// a run of 20 seconds by itself: look at that row's max. rsync must be installed.
+// It builds the commands, writes a line at a time to the updater's standard input, and asks both
+// daemons for each document until they have it. It prints a row for each daemon, and one of how late a
+// timer of this process was in that time: a stall of the machine of 150 ms delays seven documents at 47
+// a second, which is the p99 of a run of 20 seconds. rsync must be installed.
 package main
 
 import (
@@ -20,12 +18,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
+	"docstore/bench/internal/command"
 	"docstore/bench/internal/results"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
@@ -33,25 +30,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "freshness:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) })
 }
 
-// settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
-	rate     int
-	duration time.Duration
-	flush    time.Duration
-	interval time.Duration
-	patience time.Duration
-
-	results, table string
-	follow         bool
+	rate                      int
+	duration, flush, interval time.Duration
+	keeper                    results.Keeper
 }
 
 func parse(args []string) (s settings, err error) {
@@ -60,24 +46,14 @@ func parse(args []string) (s settings, err error) {
 	flags.DurationVar(&s.duration, "duration", 30*time.Second, "for how long documents are appended")
 	flags.DurationVar(&s.flush, "flush-interval", 20*time.Millisecond, "docstore-updater's --flush-interval")
 	flags.DurationVar(&s.interval, "interval", time.Second, "docstore-sync's --interval, in whole seconds")
-	flags.BoolVar(&s.follow, "follow", false, "write to a file that docstore-updater follows, not into its standard input")
-	flags.DurationVar(&s.patience, "patience", time.Minute, "how late a document may be before it counts as lost")
-	flags.StringVar(&s.results, "results", "", "file of results to add to; what it has is not measured again")
-	flags.StringVar(&s.table, "table", "", "name of these results in the file")
-	if err := flags.Parse(args); err != nil {
+	s.keeper.Flags(flags)
+	if err := command.Parse(flags, args); err != nil {
 		return s, err
 	}
-	switch {
-	case flags.NArg() > 0:
-		return s, fmt.Errorf("%q: there are no arguments", flags.Arg(0))
-	case s.rate < 1 || s.rate > 1000:
-		return s, fmt.Errorf("-rate %d: want 1 to 1000", s.rate)
-	case s.duration <= 0 || s.flush <= 0 || s.patience <= 0:
-		return s, errors.New("-duration, -flush-interval and -patience must be more than nothing")
-	case s.interval <= 0 || s.interval%time.Second != 0:
-		return s, fmt.Errorf("-interval %v: want whole seconds", s.interval)
+	if s.rate < 1 || s.rate > 1000 || s.duration <= 0 || s.flush <= 0 || s.interval <= 0 || s.interval%time.Second != 0 {
+		return s, errors.New("want -rate of 1 to 1000, -duration and -flush-interval of more than 0, -interval in whole seconds")
 	}
-	return s, nil
+	return s, s.keeper.Open(fmt.Sprintf("rate=%d duration=%v flush-interval=%v interval=%v", s.rate, s.duration, s.flush, s.interval))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -85,13 +61,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	keeper, err := results.NewKeeper("freshness", s.table,
-		fmt.Sprintf("rate=%d duration=%v flush-interval=%v interval=%v", s.rate, s.duration, s.flush, s.interval), s.results)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, keeper.Close()) }()
-	if keeper.Has(rows[len(rows)-1], phase, 1) {
+	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	if s.keeper.Has(rows[len(rows)-1], phase, 1) {
 		return nil
 	}
 	rig, err := startRig(ctx, s)
@@ -99,42 +70,33 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.stop()) }()
-
-	var table bytes.Buffer
-	fmt.Fprintf(&table, "%d documents/s for %v, flushed every %v, copied every %v\n", s.rate, s.duration, s.flush, s.interval)
 	timer := startTimer()
 	latencies, err := measure(ctx, s, rig)
 	late := timer()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&table, "%-18s %9s %9s %9s %9s %9s\n", "daemon", "documents", "p50", "p90", "p99", "max")
-	for i, name := range rows {
-		l := late
-		if i < len(latencies) {
-			l = latencies[i]
-		}
+	if err := s.keeper.Rounds(1, phase, rows, func(i int) (map[string]float64, error) {
+		l := append(latencies[:], late)[i]
 		slices.Sort(l)
-		at := func(percent int) time.Duration { return l[(len(l)-1)*percent/100].Round(time.Millisecond) }
-		if err := keeper.Add(name, phase, 1, map[string]float64{
-			"documents": float64(len(l)), "p50 ns": float64(at(50)), "p90 ns": float64(at(90)), "p99 ns": float64(at(99)), "max ns": float64(at(100)),
-		}); err != nil {
-			return err
-		}
-		fmt.Fprintf(&table, "%-18s %9d %9v %9v %9v %9v\n", name, len(l), at(50), at(90), at(99), at(100))
+		at := func(percent int) float64 { return float64(l[(len(l)-1)*percent/100].Round(time.Millisecond)) }
+		return map[string]float64{"documents": float64(len(l)), "p50 ns": at(50), "p90 ns": at(90), "p99 ns": at(99), "max ns": at(100)}, nil
+	}); err != nil {
+		return err
 	}
-	_, err = table.WriteTo(out)
-	return err
+	return s.keeper.Print(out, "documents", "p50 ns", "p90 ns", "p99 ns", "max ns")
 }
 
-// rows are those of the table; the last one is of this process.
+// rows are the contestants; the last one is this process.
 var rows = []string{"same file system", "through rsync", "a timer, late by"}
 
-// phase is what the results are called.
+// phase is the phase in the results.
 const phase = "visible"
 
-// askInterval is the pause between two questions for a document; it is what the
-// figures may be too high by.
+// patience is the time after which a document counts as lost.
+const patience = time.Minute
+
+// askInterval is the pause between two requests for a document, and the error of the figures.
 const askInterval = 2 * time.Millisecond
 
 // startTimer measures how late a timer is until it is stopped.
@@ -148,7 +110,7 @@ func startTimer() (stop func() []time.Duration) {
 			case <-time.After(askInterval):
 				late = append(late, time.Since(due))
 			case <-ended:
-				result <- append(late, 0) // not empty, however soon it ends
+				result <- append(late, 0) // at least one
 				return
 			}
 		}
@@ -162,9 +124,9 @@ func startTimer() (stop func() []time.Duration) {
 // measure appends documents and returns how long each took to each daemon.
 func measure(ctx context.Context, s settings, rig *rig) (latencies [2][]time.Duration, err error) {
 	var clients [2]*docservice.Client
-	for i, d := range rig.daemons {
-		pool, opening := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
-			Size: 64, MaxWait: s.patience, Methods: docservice.IdempotentMethods(),
+	for i, address := range rig.boxcar {
+		pool, opening := boxcarrpc.NewPool(discovery.Static(address), &boxcarrpc.PoolOptions{
+			Size: 64, MaxWait: patience, Methods: docservice.IdempotentMethods(),
 		})
 		if opening != nil {
 			return latencies, opening
@@ -193,7 +155,7 @@ func measure(ctx context.Context, s settings, rig *rig) (latencies [2][]time.Dur
 		for i, client := range clients {
 			waiting.Go(func() {
 				var err error
-				if latencies[i][n], err = waitFor(ctx, client, id, document, appended, s.patience); err != nil {
+				if latencies[i][n], err = waitFor(ctx, client, id, document, appended); err != nil {
 					failures <- err
 				}
 			})
@@ -209,8 +171,8 @@ func measure(ctx context.Context, s settings, rig *rig) (latencies [2][]time.Dur
 	return latencies, <-failures
 }
 
-// waitFor asks for a document until it is there, and returns how old it is then.
-func waitFor(ctx context.Context, client *docservice.Client, id string, want []byte, appended time.Time, patience time.Duration) (time.Duration, error) {
+// waitFor fetches a document until it exists, and returns its age at that time.
+func waitFor(ctx context.Context, client *docservice.Client, id string, want []byte, appended time.Time) (time.Duration, error) {
 	ctx, cancel := context.WithDeadline(ctx, appended.Add(patience))
 	defer cancel()
 	for {
@@ -223,7 +185,7 @@ func waitFor(ctx context.Context, client *docservice.Client, id string, want []b
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%s is not there after %v: %w", id, patience, err)
+			return 0, fmt.Errorf("%s has not arrived after %v: %w", id, patience, err)
 		case <-time.After(askInterval):
 		}
 	}

@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestWrongFlags(t *testing.T) {
-	for _, args := range [][]string{{"-rate", "0"}, {"-duration", "0s"}, {"-interval", "500ms"}, {"-patience", "-1s"}, {"file"}} {
+	for _, args := range [][]string{{"-rate", "0"}, {"-duration", "0s"}, {"-interval", "500ms"}, {"file"}} {
 		require.Error(t, run(t.Context(), args, nil), "%v", args)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,12 +18,10 @@ const collection = "jobs"
 // A rig has the processes through which a document passes.
 type rig struct {
 	dir     string
-	input   io.WriteCloser     // what the updater reads
-	daemons [2]daemon          // on the queue, and on the copy
+	input   io.WriteCloser     // of the updater
+	boxcar  [2]string          // addresses of the daemons on the queue and on the copy
 	running []*process.Process // in the order in which they are ended
 }
-
-type daemon struct{ boxcar, http string }
 
 // startRig builds the commands and starts them in a new directory.
 func startRig(ctx context.Context, s settings) (_ *rig, err error) {
@@ -49,51 +46,44 @@ func startRig(ctx context.Context, s settings) (_ *rig, err error) {
 		return nil, err
 	}
 	updater := exec.Command(filepath.Join(bin, "docstore-updater"), "append", "--queue", queue, "--flush-interval", s.flush.String())
-	if s.follow {
-		log := filepath.Join(dir, "log")
-		updater.Args = append(updater.Args, "--follow", log)
-		r.input, err = os.Create(log)
-	} else {
-		r.input, err = updater.StdinPipe()
-	}
-	if err != nil {
+	if r.input, err = updater.StdinPipe(); err != nil {
 		return nil, err
 	}
 	script := filepath.Join(root, "deploy", "docstore-sync")
 	sync := exec.Command(script, "--interval", fmt.Sprint(int(s.interval.Seconds())), queue, replica)
 	for _, cmd := range []*exec.Cmd{updater, sync} {
-		if err := r.start(cmd); err != nil {
+		if _, err := r.start(cmd); err != nil {
 			return nil, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	for i, from := range []string{queue, replica} {
-		d := &r.daemons[i]
-		if d.boxcar, err = process.FreeAddress(); err != nil {
+		var http string
+		if err := process.FreeAddresses(&r.boxcar[i], &http); err != nil {
 			return nil, err
 		}
-		if d.http, err = process.FreeAddress(); err != nil {
+		p, err := r.start(exec.Command(filepath.Join(bin, "docserviced"), "serve", "--collection", collection+"="+from,
+			"--data", filepath.Join(dir, fmt.Sprint("data-", i)), "--boxcar", r.boxcar[i], "--http", http))
+		if err != nil {
 			return nil, err
 		}
-		if err := r.start(exec.Command(filepath.Join(bin, "docserviced"), "serve", "--collection", collection+"="+from,
-			"--data", filepath.Join(dir, fmt.Sprint("data-", i)), "--boxcar", d.boxcar, "--http", d.http)); err != nil {
-			return nil, err
-		}
-	}
-	for _, d := range r.daemons {
-		if err := d.waitAlive(ctx); err != nil {
+		if err := p.Ready(ctx, "http://"+http+"/healthz"); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-func (r *rig) start(cmd *exec.Cmd) error {
+// startTimeout limits the start of the daemons.
+const startTimeout = 30 * time.Second
+
+func (r *rig) start(cmd *exec.Cmd) (*process.Process, error) {
 	p, err := process.Start(filepath.Base(cmd.Path), cmd)
-	if err != nil {
-		return err
+	if err == nil {
+		r.running = append(r.running, p)
 	}
-	r.running = append(r.running, p)
-	return nil
+	return p, err
 }
 
 // stop ends all processes and removes their files.
@@ -106,29 +96,4 @@ func (r *rig) stop() error {
 		failed = errors.Join(failed, p.Stop())
 	}
 	return errors.Join(failed, os.RemoveAll(r.dir))
-}
-
-// aliveDeadline limits the start of a daemon.
-const aliveDeadline = 30 * time.Second
-
-// waitAlive waits until the daemon answers.
-func (d daemon) waitAlive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, aliveDeadline)
-	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.http+"/healthz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			response.Body.Close()
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("daemon on %s does not answer: %w", d.http, err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }

@@ -163,14 +163,14 @@ func (s *settings) goTest(ctx context.Context, one step, args []string, file str
 	rounds := map[string]int{}
 	for _, b := range parseBenchmarks(out) {
 		rounds[b.name]++
-		if err := keeper.Add(b.name, "benchmark", rounds[b.name], b.figures); err != nil {
+		if err := keeper.Add(keeper.Result(b.name, "benchmark", rounds[b.name], b.figures)); err != nil {
 			return err
 		}
 	}
 	if len(rounds) == 0 {
 		return errors.New("no benchmark has run")
 	}
-	return keeper.Add("all", "done", 1, map[string]float64{"benchmarks": float64(len(rounds))})
+	return keeper.Add(keeper.Result("all", "done", 1, map[string]float64{"benchmarks": float64(len(rounds))}))
 }
 
 // A goBenchmark is a line of go test -bench.

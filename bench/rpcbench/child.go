@@ -50,15 +50,15 @@ func startChild(contestant string) (*child, error) {
 }
 
 // startChildren starts the server of each contestant. The caller must call stop, also after an error.
-func startChildren(all []contestant) (servers []*child, stop func() error, err error) {
+func startChildren(names []string) (servers []*child, stop func() error, err error) {
 	stop = func() (err error) {
 		for _, server := range servers {
 			err = errors.Join(err, server.stop())
 		}
 		return err
 	}
-	for _, c := range all {
-		server, err := startChild(c.name)
+	for _, name := range names {
+		server, err := startChild(name)
 		if err != nil {
 			return servers, stop, err
 		}
@@ -71,11 +71,11 @@ func startChildren(all []contestant) (servers []*child, stop func() error, err e
 func (c *child) mallocs() (uint64, error) { return c.ask("") }
 
 // collected returns the memory of the server after a garbage collection, in bytes.
-func (c *child) collected() (uint64, error) {
+func (c *child) collected() (int64, error) {
 	if _, err := c.ask(collectLine); err != nil {
 		return 0, err
 	}
-	return memoryOf(c.pid(), "VmRSS")
+	return process.Memory(c.pid(), "VmRSS")
 }
 
 // collectLine makes a child free unused memory.
@@ -105,11 +105,7 @@ func collect() {
 
 // serveChild runs the server in the child.
 func serveChild(name string) error {
-	c, err := contestantsNamed(name)
-	if err != nil {
-		return err
-	}
-	address, err := c[0].serve()
+	address, err := contestantNamed(name).serve()
 	if err != nil {
 		return err
 	}

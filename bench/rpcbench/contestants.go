@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"slices"
 )
 
 // A contestant is a way to make a call.
@@ -36,22 +36,7 @@ var contestants = []contestant{
 	{"http", serveHTTP, connectHTTP},
 }
 
-func contestantsNamed(names ...string) (all []contestant, err error) {
-	for _, name := range names {
-		c, ok := named(contestants, name, func(c contestant) string { return c.name })
-		if !ok {
-			return nil, fmt.Errorf("no contestant %q", name)
-		}
-		all = append(all, c)
-	}
-	return all, nil
-}
-
-func named[T any](list []T, name string, of func(T) string) (found T, ok bool) {
-	for _, x := range list {
-		if of(x) == name {
-			return x, true
-		}
-	}
-	return found, false
+// contestantNamed returns a contestant. The name must exist.
+func contestantNamed(name string) contestant {
+	return contestants[slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })]
 }

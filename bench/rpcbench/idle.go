@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"docstore/bench/internal/process"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
@@ -15,25 +15,8 @@ import (
 // dialling is the number of clients that connect concurrently.
 const dialling = 32
 
-// runIdle measures the cost of clients that send only keep-alives.
-func runIdle(s settings) error {
-	fmt.Printf("\n%-14s %8s %14s %14s %9s\n", "idle", "clients", "server MB", "bytes each", "cpu")
-	all, err := contestantsNamed("boxcar", "boxcar-tls")
-	if err != nil {
-		return err
-	}
-	for _, c := range all {
-		f, err := s.keeper.Measure(c.name, "idle", 1, func() (map[string]float64, error) { return idle(c, s) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		fmt.Printf("%-14s %8d %6.0f to %4.0f %14.0f %8.2f%%\n", c.name, s.clients, f["before bytes"]/1e6, f["after bytes"]/1e6,
-			f["bytes each"], 100*f["cpu share"])
-	}
-	return nil
-}
-
-func idle(c contestant, s settings) (figures map[string]float64, err error) {
+// idle measures the cost of clients that send only keep-alives.
+func (s *settings) idle(c contestant) (f figures, err error) {
 	server, err := startChild(c.name)
 	if err != nil {
 		return nil, err
@@ -60,21 +43,14 @@ func idle(c contestant, s settings) (figures map[string]float64, err error) {
 	}
 	time.Sleep(s.settle)
 	start := time.Now()
-	cpu, err := cpuOf(server.pid())
-	if err != nil {
-		return nil, err
-	}
+	cpu := process.CPUSeconds([]*process.Process{server.process})
 	time.Sleep(s.quiet)
-	after, err := cpuOf(server.pid())
-	if err != nil {
-		return nil, err
-	}
-	share := float64(after.total()-cpu.total()) / float64(time.Since(start))
+	share := (process.CPUSeconds([]*process.Process{server.process}) - cpu) / time.Since(start).Seconds()
 	memory, err := server.collected()
 	if err != nil {
 		return nil, err
 	}
-	return map[string]float64{
+	return figures{
 		"before bytes": float64(before), "after bytes": float64(memory),
 		"bytes each": (float64(memory) - float64(before)) / float64(s.clients), "cpu share": share,
 	}, nil

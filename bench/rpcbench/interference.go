@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"docstore/boxcarrpc"
 )
@@ -18,29 +16,10 @@ type neighbour struct {
 	responseBytes int
 }
 
-// runBesideSlow measures the effect of slow handlers on calls to a quick one.
-func runBesideSlow(s settings) error {
-	return interfere("slow", s, 63, false, neighbour{sleepMethod, kilobyte}, neighbour{faultMethod, kilobyte})
-}
-
-// runBesideBulk measures the effect of large responses on small ones.
-func runBesideBulk(s settings) error {
-	return interfere("bulk", s, 64, false, neighbour{bulkMethod, maxResponseBytes})
-}
-
-// runApartFromBulk is the same on two connections: contention for processors without head-of-line
-// blocking.
-func runApartFromBulk(s settings) error {
-	return interfere("apart", s, 64, true, neighbour{bulkMethod, maxResponseBytes})
-}
-
 // interfere measures callers without and with neighbours, alternately. The neighbours use the same
 // connection, or another one.
-func interfere(title string, s settings, callers int, apart bool, neighbours ...neighbour) (err error) {
-	boxcar, err := contestantsNamed("boxcar")
-	if err != nil {
-		return err
-	}
+func (s *settings) interfere(title string, callers int, apart bool, neighbours ...neighbour) (err error) {
+	boxcar := []string{"boxcar"}
 	servers, stop, err := startChildren(boxcar)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
@@ -60,31 +39,11 @@ func interfere(title string, s settings, callers int, apart bool, neighbours ...
 		defer func() { err = errors.Join(err, theirs.Close()) }()
 	}
 	l := s.load(callers, kilobyte)
-	var rounds []map[string]float64
-	for round := range s.rounds {
-		kept, err := s.keeper.Measure("boxcar", title, round+1, func() (map[string]float64, error) {
-			return l.withNeighbours(client, theirs, neighbours)
-		})
-		if err != nil {
-			return err
-		}
-		rounds = append(rounds, kept)
-	}
-	figure := func(name string) func(map[string]float64) float64 {
-		return func(f map[string]float64) float64 { return f[name] }
-	}
-	fmt.Printf("\n%-14s %8s %11s %9s   %s\n", title, "callers", "calls/s", "p99", "neighbours' calls")
-	for _, which := range []string{"without", "with"} {
-		fmt.Printf("%-14s %8d %11.0f %9v   %.0f\n", which, callers, median(sorted(rounds, figure(which+" ops/s"))),
-			medianTime(rounds, 100*time.Nanosecond, timeNamed(which+" p99 ns")), median(sorted(rounds, figure(which+" neighbours"))))
-	}
-	ratios := sorted(rounds, figure("p99 ratio"))
-	fmt.Printf("%-14s %8s %11s %9.2f   (%.2f to %.2f)\n", "ratio", "", "", median(ratios), ratios[0], ratios[len(ratios)-1])
-	return nil
+	return s.keeper.Rounds(s.rounds, title, boxcar, func(int) (figures, error) { return l.withNeighbours(client, theirs, neighbours) })
 }
 
 // withNeighbours measures callers without and then with neighbours.
-func (l load) withNeighbours(client, theirs boxcarClient, neighbours []neighbour) (map[string]float64, error) {
+func (l load) withNeighbours(client, theirs boxcarClient, neighbours []neighbour) (figures, error) {
 	without, err := l.run(client)
 	if err != nil {
 		return nil, err
@@ -99,7 +58,7 @@ func (l load) withNeighbours(client, theirs boxcarClient, neighbours []neighbour
 	slices.Sort(with)
 	calls := func(times []uint32) float64 { return float64(len(times)) / l.duration.Seconds() }
 	p99 := func(times []uint32) float64 { return float64(percentile(times, 99)) }
-	return map[string]float64{
+	return figures{
 		"without ops/s": calls(without), "without p99 ns": p99(without),
 		"with ops/s": calls(with), "with p99 ns": p99(with), "with neighbours": float64(served),
 		"p99 ratio": p99(with) / p99(without),

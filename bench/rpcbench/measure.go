@@ -7,11 +7,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"docstore/bench/internal/machine"
+	"docstore/bench/internal/process"
 )
 
 // callTimeout is the deadline of each call.
@@ -30,106 +32,51 @@ func (l load) phase(title string) string {
 	return fmt.Sprintf("%s, %d callers, %d bytes", title, l.callers, l.responseBytes)
 }
 
-// A result is one measurement.
-type result struct {
-	rate                       float64 // calls a second
-	p50, p90, p99, p999        time.Duration
-	syscalls                   float64 // read and write, both processes, per call
-	clientAllocs, serverAllocs float64 // per call
-	client, server             cpuTime // per call
-	switches                   float64 // of threads, both processes, per call
-	clientPeak, serverPeak     float64 // bytes in memory at most
-	others                     float64 // share of the processors that others took
-}
-
-// cpu returns the processor time of both processes per call.
-func (r result) cpu() time.Duration { return r.client.total() + r.server.total() }
-
-// figures converts a result for the report.
-func (r result) figures() map[string]float64 {
-	return map[string]float64{
-		"ops/s": r.rate, "p50 ns": float64(r.p50), "p90 ns": float64(r.p90), "p99 ns": float64(r.p99), "p999 ns": float64(r.p999),
-		"syscalls": r.syscalls, "client allocs": r.clientAllocs, "server allocs": r.serverAllocs, "cpu ns": float64(r.cpu()),
-		"client user ns": float64(r.client.user), "client system ns": float64(r.client.system),
-		"server user ns": float64(r.server.user), "server system ns": float64(r.server.system), "switches": r.switches,
-		"client peak bytes": r.clientPeak, "server peak bytes": r.serverPeak, "others": r.others,
-	}
-}
-
-// resultOf converts stored figures.
-func resultOf(f map[string]float64) result {
-	return result{
-		rate: f["ops/s"], p50: time.Duration(f["p50 ns"]), p90: time.Duration(f["p90 ns"]), p99: time.Duration(f["p99 ns"]),
-		p999: time.Duration(f["p999 ns"]), syscalls: f["syscalls"], clientAllocs: f["client allocs"], serverAllocs: f["server allocs"],
-		client:   cpuTime{time.Duration(f["client user ns"]), time.Duration(f["client system ns"])},
-		server:   cpuTime{time.Duration(f["server user ns"]), time.Duration(f["server system ns"])},
-		switches: f["switches"], clientPeak: f["client peak bytes"], serverPeak: f["server peak bytes"], others: f["others"],
-	}
-}
-
-// A usage has the counters of both processes.
-type usage struct {
-	syscalls, switches         uint64
-	clientMallocs, serverAlloc uint64
-	client, server             cpuTime
-	clientPeak, serverPeak     uint64
-}
-
-func (u usage) cpu() time.Duration { return u.client.total() + u.server.total() }
-
 // measure warms up and measures one contestant.
-func measure(c contestant, server *child, l load) (r result, err error) {
+func measure(c contestant, server *child, l load) (f figures, err error) {
 	client, err := c.connect(server.address, l.callers)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	warm := l
 	warm.duration /= 10
 	if _, err := warm.run(client); err != nil {
-		return r, err
+		return nil, err
 	}
 	if err := errors.Join(resetPeak(os.Getpid()), resetPeak(server.pid())); err != nil {
-		return r, err
+		return nil, err
 	}
 	before, err := used(server)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	watch := machine.NewWatch(before.cpu())
+	watch := machine.NewWatch(time.Duration(before["cpu ns"]))
 	start := time.Now()
 	times, err := l.run(client)
 	elapsed := time.Since(start)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	after, err := used(server)
-	if err != nil {
-		return r, err
+	if f, err = used(server); err != nil {
+		return nil, err
 	}
+	others := watch.Others(time.Duration(f["cpu ns"]))
 	n := float64(len(times))
+	for name := range f {
+		if !strings.HasSuffix(name, "peak bytes") {
+			f[name] = (f[name] - before[name]) / n
+		}
+	}
 	slices.Sort(times)
-	return result{
-		rate:         n / elapsed.Seconds(),
-		p50:          percentile(times, 50),
-		p90:          percentile(times, 90),
-		p99:          percentile(times, 99),
-		p999:         percentile(times, 99.9),
-		syscalls:     float64(after.syscalls-before.syscalls) / n,
-		client:       after.client.since(before.client, n),
-		server:       after.server.since(before.server, n),
-		switches:     float64(after.switches-before.switches) / n,
-		clientAllocs: float64(after.clientMallocs-before.clientMallocs) / n,
-		serverAllocs: float64(after.serverAlloc-before.serverAlloc) / n,
-		clientPeak:   float64(after.clientPeak),
-		serverPeak:   float64(after.serverPeak),
-		others:       watch.Others(after.cpu()),
-	}, nil
+	f["others"], f["ops/s"] = others, n/elapsed.Seconds()
+	f["p50 ns"], f["p90 ns"], f["p99 ns"], f["p999 ns"] = percentile(times, 50), percentile(times, 90), percentile(times, 99), percentile(times, 99.9)
+	return f, nil
 }
 
-// percentile returns a percentile of sorted times in nanoseconds.
-func percentile(times []uint32, percent float64) time.Duration {
-	return time.Duration(times[int(float64(len(times)-1)*percent/100)])
+// percentile returns a percentile of sorted times.
+func percentile(times []uint32, percent float64) float64 {
+	return float64(times[int(float64(len(times)-1)*percent/100)])
 }
 
 // run makes calls with all callers for the duration and returns their times.
@@ -173,35 +120,40 @@ func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []u
 	return times, nil
 }
 
-// used reads the counters of both processes.
-func used(server *child) (u usage, err error) {
-	for _, process := range []struct {
-		pid int
-		cpu *cpuTime
-	}{{os.Getpid(), &u.client}, {server.pid(), &u.server}} {
-		syscalls, err := syscallsOf(process.pid)
-		if err != nil {
-			return u, err
-		}
-		switches, err := switchesOf(process.pid)
-		if err != nil {
-			return u, err
-		}
-		if *process.cpu, err = cpuOf(process.pid); err != nil {
-			return u, err
-		}
-		u.syscalls += syscalls
-		u.switches += switches
-	}
+// used returns the counters of both processes.
+func used(server *child) (figures, error) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	u.clientMallocs = stats.Mallocs
-	if u.serverAlloc, err = server.mallocs(); err != nil {
-		return u, err
+	mallocs, err := server.mallocs()
+	f := figures{"client allocs": float64(stats.Mallocs), "server allocs": float64(mallocs)}
+	for side, pid := range map[string]int{"client": os.Getpid(), "server": server.pid()} {
+		user, system, cpuErr := process.CPU(pid)
+		reads, readErr := process.Field(pid, "io", "syscr")
+		writes, writeErr := process.Field(pid, "io", "syscw")
+		switches, switchErr := switchesOf(pid)
+		peak, peakErr := process.Memory(pid, "VmHWM")
+		err = errors.Join(err, cpuErr, readErr, writeErr, switchErr, peakErr)
+		f[side+" user ns"], f[side+" system ns"], f[side+" peak bytes"] = float64(user), float64(system), float64(peak)
+		f["cpu ns"] += float64(user + system)
+		f["syscalls"] += float64(reads + writes)
+		f["switches"] += float64(switches)
 	}
-	if u.clientPeak, err = memoryOf(os.Getpid(), "VmHWM"); err != nil {
-		return u, err
+	return f, err
+}
+
+// switchesOf returns the context switches of all threads of a process.
+func switchesOf(pid int) (n int64, err error) {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, thread := range threads {
+		status := "task/" + thread.Name() + "/status"
+		voluntary, voluntaryErr := process.Field(pid, status, "voluntary_ctxt_switches")
+		others, othersErr := process.Field(pid, status, "nonvoluntary_ctxt_switches")
+		n, err = n+voluntary+others, errors.Join(err, voluntaryErr, othersErr)
 	}
-	u.serverPeak, err = memoryOf(server.pid(), "VmHWM")
-	return u, err
+	return n, err
+}
+
+// resetPeak resets VmHWM of a process.
+func resetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

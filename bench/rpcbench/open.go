@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -27,65 +26,31 @@ type openResult struct {
 	late  []uint32 // delays of idle senders, caused by the benchmark
 }
 
-func (r openResult) p50() time.Duration    { return percentile(r.times, 50) }
-func (r openResult) p99() time.Duration    { return percentile(r.times, 99) }
-func (r openResult) late99() time.Duration { return percentile(r.late, 99) }
-
-// runOpen finds the rate that grpc-go can do with 64 callers, and measures it and
-// Boxcar at half of it.
-func runOpen(s settings) (err error) {
-	all, err := contestantsNamed("grpc-go-1", "grpc-go-2", "grpc-go-4", "boxcar")
-	if err != nil {
-		return err
-	}
-	servers, stop, err := startChildren(all)
+// open finds the rate that grpc-go reaches with 64 callers, and measures it and Boxcar at half of it.
+func (s *settings) open() (err error) {
+	servers, stop, err := startChildren(grpcAndBoxcar)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return err
 	}
 	best, l := 0.0, s.load(64, kilobyte)
-	for i, c := range all[:len(all)-1] {
-		kept, err := s.keeper.Measure(c.name, l.phase("open, the limit"), 1, func() (map[string]float64, error) {
-			r, err := measure(c, servers[i], l)
-			return r.figures(), err
-		})
+	for i, name := range grpcAndBoxcar[:3] {
+		kept, err := s.keeper.Measure(name, l.phase("open, the limit"), 1, func() (figures, error) { return measure(contestantNamed(name), servers[i], l) })
 		if err != nil {
 			return err
 		}
 		best = max(best, kept["ops/s"])
 	}
-	results := make([][]map[string]float64, len(all))
-	for round := range s.rounds {
-		for i, c := range all {
-			kept, err := s.keeper.Measure(c.name, "open", round+1, func() (map[string]float64, error) {
-				r, err := openLoad{best / 2, s.duration}.measure(c, servers[i].address)
-				if err != nil {
-					return nil, err
-				}
-				return map[string]float64{
-					"due/s": best / 2, "p50 ns": float64(r.p50()), "p90 ns": float64(percentile(r.times, 90)),
-					"p99 ns": float64(r.p99()), "p999 ns": float64(percentile(r.times, 99.9)), "late p99 ns": float64(r.late99()),
-				}, nil
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			results[i] = append(results[i], kept)
+	return s.keeper.Rounds(s.rounds, "open", grpcAndBoxcar, func(i int) (figures, error) {
+		r, err := openLoad{best / 2, s.duration}.measure(contestantNamed(grpcAndBoxcar[i]), servers[i].address)
+		if err != nil {
+			return nil, err
 		}
-	}
-	fmt.Printf("\n%-14s %11s %9s %9s %9s\n", "open", "calls/s due", "p50", "p99", "late p99")
-	for i, c := range all {
-		fmt.Printf("%-14s %11.0f %9v %9v %9v\n", c.name, best/2,
-			medianTime(results[i], 100*time.Nanosecond, timeNamed("p50 ns")),
-			medianTime(results[i], 100*time.Nanosecond, timeNamed("p99 ns")),
-			medianTime(results[i], 100*time.Nanosecond, timeNamed("late p99 ns")))
-	}
-	return nil
-}
-
-// timeNamed returns a time by its figure.
-func timeNamed(name string) func(map[string]float64) time.Duration {
-	return func(figures map[string]float64) time.Duration { return time.Duration(figures[name]) }
+		return figures{
+			"due/s": best / 2, "p50 ns": percentile(r.times, 50), "p90 ns": percentile(r.times, 90),
+			"p99 ns": percentile(r.times, 99), "p999 ns": percentile(r.times, 99.9), "late p99 ns": percentile(r.late, 99),
+		}, nil
+	})
 }
 
 // measure warms up and measures one contestant.

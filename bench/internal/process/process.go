@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,7 +100,7 @@ func (p *Process) WaitFor(ctx context.Context, ready func() error) error {
 			return p.EndedEarly()
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w", p.name, errors.Join(ctx.Err(), err))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -113,6 +114,31 @@ func (p *Process) Listening(ctx context.Context, address string) error {
 		}
 		return conn.Close()
 	})
+}
+
+// Ready waits until an HTTP server of the process answers a GET request with status 200.
+func (p *Process) Ready(ctx context.Context, url string) error {
+	return p.WaitFor(ctx, func() error {
+		response, err := http.Get(url) //nolint:noctx // WaitFor observes ctx
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close() // the status is sufficient
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: status %s", url, response.Status)
+		}
+		return nil
+	})
+}
+
+// FreeAddresses sets addresses to unused local ones.
+func FreeAddresses(addresses ...*string) (err error) {
+	for _, a := range addresses {
+		if *a, err = FreeAddress(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // FreeAddress returns an unused local address.
@@ -161,19 +187,32 @@ func CPU(pid int) (user, system time.Duration, err error) {
 	return time.Duration(u) * tick, time.Duration(s) * tick, err
 }
 
-// Memory returns a memory figure of a process, such as VmRSS, in bytes.
+// Memory returns a memory figure of a process in bytes, for example VmRSS.
 func Memory(pid int, name string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	kilobytes, err := Field(pid, "status", name)
+	return kilobytes << 10, err
+}
+
+// Field returns the number of a field of a file of /proc/PID.
+func Field(pid int, file, name string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/%s", pid, file)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
+	for line := range strings.Lines(string(content)) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kilobytes << 10, err
+			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, name)
+	return 0, fmt.Errorf("%s has no %s", path, name)
+}
+
+// OwnCPU returns the processor time of this process.
+func OwnCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // CPUSeconds returns the processor time of processes and their children. Ended ones count as 0.

@@ -1,106 +1,177 @@
 package results
 
 import (
-	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"docstore/bench/internal/machine"
 )
 
-// A Keeper measures what a file has not yet.
+// A Keeper records the results of a program. It measures only what its file lacks.
 type Keeper struct {
+	*File
+
 	Bench, Table string
 	Settings     string // what figures depend on besides contestant and phase
-	Command      string // that measures it; empty: this program's
-	file         *File  // nil: nothing is kept
+	Command      string // that measures; empty for this program's
+	name         string
 }
 
-// NewKeeper keeps results in the named file; with no name it keeps none.
+// Flags defines -results and -table.
+func (k *Keeper) Flags(flags *flag.FlagSet) {
+	k.Bench = flags.Name()
+	flags.StringVar(&k.name, "results", "", "file to add results to; those that it has are not measured again")
+	flags.StringVar(&k.Table, "table", "", "name of these results in the file")
+}
+
+// Open opens the file of the flags. Without -results the Keeper keeps results in memory.
+func (k *Keeper) Open(settings string) (err error) {
+	k.Settings = settings
+	k.File, err = Open(k.name)
+	return err
+}
+
+// NewKeeper returns a Keeper of the named file; an empty name keeps results in memory.
 func NewKeeper(bench, table, settings, name string) (*Keeper, error) {
-	k := &Keeper{Bench: bench, Table: table, Settings: settings}
-	if name == "" {
-		return k, nil
-	}
-	var err error
-	k.file, err = Open(name)
-	return k, err
+	k := &Keeper{Bench: bench, Table: table, name: name}
+	return k, k.Open(settings)
 }
 
-// Close closes the file.
-func (k *Keeper) Close() error {
-	if k.file == nil {
-		return nil
-	}
-	return k.file.Close()
-}
-
-// Key is that of one measurement.
-func (k *Keeper) Key(contestant, phase string, round int) Key {
+func (k *Keeper) key(contestant, phase string, round int) Key {
 	return Key{Bench: k.Bench, Table: k.Table, Settings: k.Settings, Contestant: contestant, Phase: phase, Round: round}
 }
 
-// Has tells whether something was measured before.
+// Has reports whether a measurement has been made.
 func (k *Keeper) Has(contestant, phase string, round int) bool {
-	return k.file != nil && k.file.Has(k.Key(contestant, phase, round))
+	return k.File.Has(k.key(contestant, phase, round))
 }
 
-// Measure returns the figures that are kept, or else measures them and keeps them.
-// Among them "others" is the share of the processors that other processes took.
+// Measure returns the recorded figures, or else measures and records them. The figure "others"
+// is the share of the processors that other processes took.
 func (k *Keeper) Measure(contestant, phase string, round int, measure func() (map[string]float64, error)) (map[string]float64, error) {
-	key := k.Key(contestant, phase, round)
-	if k.file != nil {
-		if r, ok := k.file.Find(key); ok {
-			return r.Figures, nil
-		}
+	if r, ok := k.Find(k.key(contestant, phase, round)); ok {
+		return r.Figures, nil
 	}
 	figures, err := measure()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s, %s: %w", contestant, phase, err)
 	}
-	return figures, k.Add(contestant, phase, round, figures)
+	return figures, k.Add(k.Result(contestant, phase, round, figures))
 }
 
-// Add keeps figures that were measured now.
-func (k *Keeper) Add(contestant, phase string, round int, figures map[string]float64) error {
-	if k.file == nil {
-		return nil
+// Rounds measures in rounds, interleaving the contestants of a phase.
+func (k *Keeper) Rounds(rounds int, phase string, contestants []string, measure func(i int) (map[string]float64, error)) error {
+	for round := range rounds {
+		for i, name := range contestants {
+			if _, err := k.Measure(name, phase, round+1, func() (map[string]float64, error) { return measure(i) }); err != nil {
+				return err
+			}
+		}
 	}
-	if len(figures) == 0 {
-		return errors.New("results: no figures")
-	}
-	r := Now(k.Key(contestant, phase, round), figures)
-	if k.Command != "" {
-		r.Command = k.Command
-	}
-	return k.file.Add(r)
+	return nil
 }
 
-// Now is a result that was measured now, here, by this program.
-func Now(key Key, figures map[string]float64) Result {
+// Result returns a result that was measured now, on this machine, by this program.
+func (k *Keeper) Result(contestant, phase string, round int, figures map[string]float64) Result {
+	command := k.Command
+	if command == "" {
+		command = commandOf(os.Args)
+	}
 	return Result{
-		Key:  key,
-		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(), Command: commandOf(os.Args),
+		Key:  k.key(contestant, phase, round),
+		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(), Command: command,
 		Warnings: append(machine.BuildWarnings(), machine.BusyWarnings(figures["others"])...),
 		Figures:  figures,
 	}
 }
 
-// placed are flags, with a value each, that say where something lies and nothing of what
-// is measured.
+// Print writes a table for each phase: the medians of figures, and the ratio of the first
+// contestant's first figure to that of the others. Figures that no contestant has are left out.
+func (k *Keeper) Print(out io.Writer, figures ...string) error {
+	fmt.Fprintf(out, "# %s, %s, commit %s; %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), k.Settings)
+	for _, warning := range machine.BuildWarnings() {
+		fmt.Fprintln(out, "# WARNING:", warning)
+	}
+	all := slices.DeleteFunc(slices.Clone(k.all), func(r Result) bool { return r.Bench != k.Bench || r.Table != k.Table || r.Settings != k.Settings })
+	for len(all) > 0 {
+		phase := all[0].Phase
+		var contestants []string
+		rounds := map[string]map[string][]float64{} // by figure and contestant
+		all = slices.DeleteFunc(all, func(r Result) bool {
+			if r.Phase != phase {
+				return false
+			}
+			if !slices.Contains(contestants, r.Contestant) {
+				contestants = append(contestants, r.Contestant)
+			}
+			for name, f := range r.Figures {
+				if rounds[name] == nil {
+					rounds[name] = map[string][]float64{}
+				}
+				rounds[name][r.Contestant] = append(rounds[name][r.Contestant], f)
+			}
+			return true
+		})
+		printPhase(out, phase, contestants, rounds, figures)
+	}
+	return nil
+}
+
+func printPhase(out io.Writer, phase string, contestants []string, rounds map[string]map[string][]float64, figures []string) {
+	figures = slices.DeleteFunc(slices.Clone(figures), func(name string) bool { return rounds[name] == nil })
+	if len(figures) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "\n%s\t%s\tratio\trounds\t\n", phase, strings.Join(figures, "\t"))
+	median := func(name, contestant string) float64 {
+		if numbers := rounds[name][contestant]; len(numbers) > 0 {
+			return SpreadOf(numbers).Median
+		}
+		return math.NaN()
+	}
+	for _, contestant := range contestants {
+		fmt.Fprintf(table, "%s\t", contestant)
+		for _, name := range figures {
+			fmt.Fprintf(table, "%s\t", format(name, median(name, contestant)))
+		}
+		fmt.Fprintf(table, "%.2f\t%d\t\n", median(figures[0], contestants[0])/median(figures[0], contestant), len(rounds[figures[0]][contestant]))
+	}
+	_ = table.Flush() // a closed output loses only the table
+}
+
+// format formats a figure by its unit, the last word of its name.
+func format(name string, f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "-"
+	case strings.HasSuffix(name, " ns"):
+		return time.Duration(f).String()
+	case math.Abs(f) >= 100 || f == math.Trunc(f):
+		return fmt.Sprintf("%.0f", f)
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+// placed are flags, each with a value, that do not influence the figures.
 var placed = []string{"-results", "-table", "-bin"}
 
-// commandOf is a command line as others would type it.
+// commandOf returns a command line without the directories of its files.
 func commandOf(args []string) string {
 	words := []string{filepath.Base(args[0])}
 	for i := 1; i < len(args); i++ {
 		switch {
 		case slices.Contains(placed, args[i]):
 			i++
-		case strings.ContainsRune(args[i], filepath.Separator): // a file's place is one's own
+		case strings.ContainsRune(args[i], filepath.Separator):
 			words = append(words, filepath.Base(args[i]))
 		default:
 			words = append(words, args[i])

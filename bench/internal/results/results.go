@@ -44,70 +44,85 @@ type Result struct {
 	Figures map[string]float64 `json:"figures"`
 }
 
-// File is a file of results that grows. It is not safe for concurrent use.
+// File is a growing file of results. It is not safe for concurrent use.
 type File struct {
-	file *os.File
+	file *os.File // nil: in memory
 	all  []Result
-	seen map[Key]bool
+	at   map[Key]int // index of the last result of each key
 }
 
-// Open reads a file, which need not be there, for more to be added. A last line that a
-// crash has cut off is removed.
+// Open opens a file to add results, and creates it if necessary. It removes a torn last line. An
+// empty name keeps results in memory.
 func Open(name string) (*File, error) {
+	f := &File{at: map[Key]int{}}
+	if name == "" {
+		return f, nil
+	}
 	all, whole, err := read(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f := &File{all: all, seen: map[Key]bool{}}
-	for _, r := range all {
-		f.seen[r.Key] = true
-	}
+	f.remember(all)
 	if f.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, err
 	}
-	if err := f.file.Truncate(whole); err != nil {
-		return nil, errors.Join(err, f.file.Close())
-	}
-	if _, err := f.file.Seek(whole, io.SeekStart); err != nil {
+	_, seekErr := f.file.Seek(whole, io.SeekStart)
+	if err := errors.Join(f.file.Truncate(whole), seekErr); err != nil {
 		return nil, errors.Join(err, f.file.Close())
 	}
 	return f, nil
 }
 
-// Has reports whether a key has been measured.
-func (f *File) Has(k Key) bool { return f.seen[k] }
-
-// Find returns the result of a key.
-func (f *File) Find(k Key) (Result, bool) {
-	for i := len(f.all) - 1; i >= 0; i-- {
-		if f.all[i].Key == k {
-			return f.all[i], true
-		}
+func (f *File) remember(all []Result) {
+	for _, r := range all {
+		f.at[r.Key] = len(f.all)
+		f.all = append(f.all, r)
 	}
-	return Result{}, false
 }
 
-// Add appends results, all in one write: an interrupted run has left all of them or none.
+// Has reports whether a key has been measured.
+func (f *File) Has(k Key) bool {
+	_, ok := f.at[k]
+	return ok
+}
+
+// Find returns the result of a key.
+func (f *File) Find(k Key) (r Result, ok bool) {
+	i, ok := f.at[k]
+	if ok {
+		r = f.all[i]
+	}
+	return r, ok
+}
+
+// Add appends results in one write: an interrupted run has recorded all of them or none.
 func (f *File) Add(fresh ...Result) error {
 	var lines []byte
 	for _, r := range fresh {
+		if len(r.Figures) == 0 {
+			return fmt.Errorf("results: %s, %s: no figures", r.Contestant, r.Phase)
+		}
 		line, err := json.Marshal(r)
 		if err != nil {
-			return fmt.Errorf("result of %s, %s: %w", r.Contestant, r.Phase, err)
+			return fmt.Errorf("results: %s, %s: %w", r.Contestant, r.Phase, err)
 		}
 		lines = append(append(lines, line...), '\n')
 	}
-	if _, err := f.file.Write(lines); err != nil {
-		return err
+	f.remember(fresh)
+	if f.file == nil {
+		return nil
 	}
-	for _, r := range fresh {
-		f.all, f.seen[r.Key] = append(f.all, r), true
-	}
-	return nil
+	_, err := f.file.Write(lines)
+	return err
 }
 
 // Close closes the file.
-func (f *File) Close() error { return f.file.Close() }
+func (f *File) Close() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}
 
 // Read merges files. Of results with the same key it keeps the newest, the last one of equally new
 // ones, at the position of the first.
@@ -146,7 +161,7 @@ func read(name string) (all []Result, whole int64, err error) {
 		}
 		var r Result
 		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: no result: %w", name, n, err)
+			return nil, 0, fmt.Errorf("%s:%d: not a result: %w", name, n, err)
 		}
 		all, content, whole = append(all, r), rest, whole+int64(len(line))+1
 	}
@@ -156,7 +171,7 @@ func read(name string) (all []Result, whole int64, err error) {
 type Spread struct{ Median, Least, Greatest float64 }
 
 // SpreadOf returns the spread of at least one number. Of an even count the median is
-// the mean of the two in the middle.
+// the mean of the two middle ones.
 func SpreadOf(numbers []float64) Spread {
 	sorted := slices.SortedFunc(slices.Values(numbers), cmp.Compare)
 	n := len(sorted)

@@ -3,6 +3,7 @@ package results
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,9 +74,9 @@ func TestFilesAreMerged(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(first, []byte("{}\nnonsense\n"), 0o600))
 	_, err = Read(first)
-	require.ErrorContains(t, err, "first:2: no result")
+	require.ErrorContains(t, err, "first:2: not a result")
 	_, err = Open(first)
-	require.ErrorContains(t, err, "first:2: no result")
+	require.ErrorContains(t, err, "first:2: not a result")
 	_, err = Read(filepath.Join(dir, "absent"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -99,7 +100,7 @@ func TestAKeeperMeasuresOnce(t *testing.T) {
 		require.False(t, k.Has("c", "p", 3))
 		_, err = k.Measure("c", "p", 3, func() (map[string]float64, error) { return nil, os.ErrClosed })
 		require.ErrorIs(t, err, os.ErrClosed)
-		require.Error(t, k.Add("c", "p", 3, nil))
+		require.ErrorContains(t, k.Add(k.Result("c", "p", 3, nil)), "no figures")
 		require.NoError(t, k.Close())
 	}
 	require.Equal(t, 2, measured)
@@ -110,18 +111,18 @@ func TestAKeeperMeasuresOnce(t *testing.T) {
 	require.NotEmpty(t, all[1].Commit)
 	require.NotEmpty(t, all[1].Command)
 
-	// Other settings are another measurement; without a file each is.
+	// Other settings are another measurement.
 	k, err := NewKeeper("b", "t", "size=2", name)
 	require.NoError(t, err)
 	require.False(t, k.Has("c", "p", 1))
 	require.NoError(t, k.Close())
 	k, err = NewKeeper("b", "t", "", "")
 	require.NoError(t, err)
-	for range 2 {
-		_, err = k.Measure("c", "p", 1, measure)
-		require.NoError(t, err)
-	}
-	require.Equal(t, 4, measured)
+	require.NoError(t, k.Rounds(2, "p", []string{"c", "d"}, func(int) (map[string]float64, error) { return measure() }))
+	require.Equal(t, 6, measured)
+	var out strings.Builder
+	require.NoError(t, k.Print(&out, "absent", "ops/s"))
+	require.Contains(t, out.String(), "\n  p  ops/s  ratio  rounds\n  c      4   1.00       2\n  d      5   0.80       2\n")
 	require.NoError(t, k.Close())
 }
 
